@@ -1,0 +1,109 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Config of an Ingester. Deployment, Kafka and RPC.Endpoints are needed; the rest has defaults.
+type Config struct {
+	Deployment contracts.Deployment
+	Kafka      kafka.Config
+	Partitions int32      // of the raw topic
+	RPC        rpc.Config // chain ID, addresses and topics are the deployment's
+
+	ReorgWindow uint64 // blocks below the head that may be reverted, whatever the chain calls final
+	Ranges      int    // ranges fetched at once in backfill
+	RangeBlocks uint64 // blocks of a range, at the most
+	RangeLogs   int    // logs of a range to aim at
+
+	BatchRecords int // of one transaction, at the most; a block is never cut
+	BatchBytes   int
+
+	PollInterval   time.Duration // of the head where no endpoint announces heads
+	PollBackup     time.Duration // of the head where one does
+	FinalizedEvery time.Duration // how often the finalized block is asked for
+	MarkEvery      time.Duration // the tip is marked at least so often while empty blocks come
+	Heartbeat      time.Duration // the last barrier is repeated so often on a quiet chain
+	StallAfter     time.Duration // a head that stands still for so long is asked for at every endpoint
+	StaleBlocks    uint64        // an endpoint that far behind another is rested
+	ShortPatience  time.Duration // how long a chain may end below what was published before that is an error
+	ReadyAge       time.Duration // ready while the last commit and the last head are no older
+
+	Standby       bool          // wait while another ingester is active, and again when fenced
+	TakeoverAfter time.Duration // of silence of the active one; several heartbeats
+}
+
+// WithDefaults fills in what is zero.
+func (c Config) WithDefaults() Config {
+	or(&c.Partitions, 16)
+	or(&c.ReorgWindow, 128)
+	or(&c.Ranges, 4)
+	or(&c.RangeBlocks, 2000)
+	or(&c.RangeLogs, 5000)
+	or(&c.BatchRecords, 20_000)
+	or(&c.BatchBytes, 16<<20)
+	or(&c.PollInterval, 100*time.Millisecond)
+	or(&c.PollBackup, time.Second)
+	or(&c.FinalizedEvery, 2*time.Second)
+	or(&c.MarkEvery, 200*time.Millisecond)
+	or(&c.Heartbeat, 2*time.Second)
+	or(&c.StallAfter, 5*time.Second)
+	or(&c.StaleBlocks, 16)
+	or(&c.ShortPatience, 30*time.Second)
+	or(&c.ReadyAge, 15*time.Second)
+	or(&c.TakeoverAfter, 3*c.Heartbeat)
+	return c
+}
+
+func or[T comparable](v *T, fallback T) {
+	var zero T
+	if *v == zero {
+		*v = fallback
+	}
+}
+
+// rpc is the client's configuration.
+func (c Config) rpc() rpc.Config {
+	r := c.RPC
+	r.ChainID = c.Deployment.ChainID
+	r.Addresses = contracts.NewDecoder(c.Deployment).Addresses()
+	r.Topics = contracts.TokenTopics()
+	return r
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	errs := []error{c.Deployment.Validate(), c.Kafka.Validate(), c.rpc().Validate()}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"partitions", int64(c.Partitions)},
+		{"ranges", int64(c.Ranges)},
+		{"range logs", int64(c.RangeLogs)},
+		{"batch records", int64(c.BatchRecords)},
+		{"batch bytes", int64(c.BatchBytes)},
+		{"poll interval", int64(c.PollInterval)},
+		{"poll backup", int64(c.PollBackup)},
+		{"finalized every", int64(c.FinalizedEvery)},
+		{"mark every", int64(c.MarkEvery)},
+		{"heartbeat", int64(c.Heartbeat)},
+		{"stall after", int64(c.StallAfter)},
+		{"short patience", int64(c.ShortPatience)},
+		{"ready age", int64(c.ReadyAge)},
+	} {
+		if n.value < 1 {
+			errs = append(errs, fmt.Errorf("%s must be positive", n.name))
+		}
+	}
+	if c.TakeoverAfter < 2*c.Heartbeat {
+		errs = append(errs, errors.New("takeover after must be two heartbeats or more, else a standby fences an active ingester"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,40 @@
+package devchain
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/params"
+)
+
+// deployerName is the actor who owns the contracts and hands out the money.
+const deployerName = "deployer"
+
+// deployerFunds is a billion ether.
+func deployerFunds() *big.Int {
+	return new(big.Int).Mul(big.NewInt(1_000_000_000), big.NewInt(params.Ether))
+}
+
+// actorKey derives the key of the named actor. Everybody can: the keys are worth nothing elsewhere.
+func actorKey(seed uint64, name string) *ecdsa.PrivateKey {
+	for i := 0; ; i++ {
+		key, err := crypto.ToECDSA(crypto.Keccak256(fmt.Appendf(nil, "lienstream devchain %d %s %d", seed, name, i)))
+		if err == nil { // all but a few in 2^128 are valid keys
+			return key
+		}
+	}
+}
+
+func actorAddress(seed uint64, name string) common.Address {
+	return crypto.PubkeyToAddress(actorKey(seed, name).PublicKey)
+}
+
+func sortedAddresses[V any](m map[common.Address]V) []common.Address {
+	return slices.SortedFunc(maps.Keys(m), func(a, b common.Address) int { return bytes.Compare(a[:], b[:]) })
+}

@@ -1,0 +1,355 @@
+package follow
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/ethereum/go-ethereum/common"
+	"pgregory.net/rapid"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// chain is a toy chain: block i of it has number i. A fork replaces blocks and takes the next letter, so
+// that "7b" is block 7 of the first fork.
+type chain struct {
+	blocks []Block
+	fork   byte
+	every  uint64 // blocks to a second
+}
+
+func newChain(every uint64) *chain {
+	c := &chain{fork: 'a', every: every}
+	c.extend(1, nil)
+	return c
+}
+
+func (c *chain) extend(n int, logs map[uint64]int) {
+	for range n {
+		number := uint64(len(c.blocks))
+		b := Block{Header: Header{BlockRef: topics.BlockRef{
+			Number: number, Hash: common.BytesToHash([]byte{c.fork, byte(number >> 8), byte(number)}), Timestamp: number / c.every,
+		}}}
+		if number > 0 {
+			b.Parent = c.blocks[number-1].Hash
+		}
+		for i := range logs[number] {
+			b.Logs = append(b.Logs, &topics.Log{Block: b.BlockRef, LogIndex: uint32(i)})
+		}
+		c.blocks = append(c.blocks, b)
+	}
+}
+
+// reorg takes the blocks above number back and lays n others on it.
+func (c *chain) reorg(above uint64, n int, logs map[uint64]int) {
+	c.blocks = c.blocks[: above+1 : above+1]
+	c.fork++
+	c.extend(n, logs)
+}
+
+func (c *chain) head() Header { return c.blocks[len(c.blocks)-1].Header }
+
+// answer is what an honest node answers now; false when it does not know the blocks.
+func (c *chain) answer(f Fetch) ([]Block, bool) {
+	if f.To >= uint64(len(c.blocks)) {
+		return nil, false
+	}
+	got := append([]Block(nil), c.blocks[f.From:f.To+1]...)
+	for i := range got {
+		if f.Kind == Logs && got[i].Hash != f.Headers[i].Hash {
+			return nil, false
+		}
+		if f.Kind == Headers {
+			got[i].Logs = nil
+		}
+	}
+	return got, true
+}
+
+// topic replays batches as a reader of the raw topic would, and holds every rule of it.
+type topic struct {
+	blocks    []Block
+	finalized uint64
+}
+
+func (t *topic) apply(b Batch) error {
+	for _, r := range b.Reverts {
+		top := len(t.blocks) - 1
+		if top < 1 || t.blocks[top].Hash != r.Block.Hash || t.blocks[top-1].Hash != r.Head.Hash {
+			return fmt.Errorf("revert %s to %s does not take back the last barrier", name(r.Block), name(r.Head))
+		}
+		if r.Block.Number <= t.finalized {
+			return fmt.Errorf("revert %s at or below finalized %d", name(r.Block), t.finalized)
+		}
+		t.blocks = t.blocks[:top]
+	}
+	if len(b.Blocks) == 0 {
+		return fmt.Errorf("a batch without a barrier")
+	}
+	for _, block := range b.Blocks {
+		if n := len(t.blocks); n > 0 && block.Number <= t.blocks[n-1].Number {
+			return fmt.Errorf("block %s after %s", name(block.BlockRef), name(t.blocks[n-1].BlockRef))
+		}
+		t.blocks = append(t.blocks, block)
+	}
+	if b.Finalized < t.finalized {
+		return fmt.Errorf("finalized fell from %d to %d", t.finalized, b.Finalized)
+	}
+	t.finalized = b.Finalized
+	return nil
+}
+
+// barriers is what an ingester reads back: from the newest down to one at or below finalized.
+func (t *topic) barriers() []topics.BlockRef {
+	from := len(t.blocks)
+	for from > 0 {
+		from--
+		if t.blocks[from].Number <= t.finalized {
+			break
+		}
+	}
+	var refs []topics.BlockRef
+	for _, b := range t.blocks[from:] {
+		refs = append(refs, b.BlockRef)
+	}
+	return refs
+}
+
+// equals compares the topic with the canonical chain: every log, and nothing else.
+func (t *topic) equals(c *chain) error {
+	var want, got []string
+	for _, b := range c.blocks {
+		for range b.Logs {
+			want = append(want, name(b.BlockRef))
+		}
+	}
+	for _, b := range t.blocks {
+		if b.Number >= uint64(len(c.blocks)) || c.blocks[b.Number].Hash != b.Hash {
+			return fmt.Errorf("barrier %s is not on the chain", name(b.BlockRef))
+		}
+		for range b.Logs {
+			got = append(got, name(b.BlockRef))
+		}
+	}
+	if w, g := strings.Join(want, " "), strings.Join(got, " "); w != g {
+		return fmt.Errorf("chain has logs in [%s], topic in [%s]", w, g)
+	}
+	return nil
+}
+
+func name(r topics.BlockRef) string { return fmt.Sprintf("%d%c", r.Number, r.Hash[29]) }
+
+// TestStories plays the scripts in testdata/stories. Commands:
+//
+//	chain len=N [logs=(n,…)] [every=blocks to a second]   a new chain
+//	mine n=N [logs=(n,…)]                                 blocks on top
+//	reorg above=N len=N [logs=(n,…)]                      other blocks above N
+//	open [start=N] [window=N]                             a machine on what the topic holds
+//	head [number=N] [final=N]                             announce the head, or an older block
+//	run [max=N]                                           carry out commands until there are none; publish
+//	mark                                                  the tip is due
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
+		var (
+			c   *chain
+			m   *Machine
+			tp  = &topic{}
+			out strings.Builder
+		)
+		publish := func(mark bool) {
+			for {
+				b, ok := m.Publish(Limits{Records: 4, Bytes: 1 << 20}, mark)
+				if !ok {
+					return
+				}
+				fmt.Fprintf(&out, "publish")
+				for _, r := range b.Reverts {
+					fmt.Fprintf(&out, " -%s", name(r.Block))
+				}
+				for _, block := range b.Blocks {
+					fmt.Fprintf(&out, " %s", name(block.BlockRef))
+					if len(block.Logs) > 0 {
+						fmt.Fprintf(&out, "(%d)", len(block.Logs))
+					}
+				}
+				fmt.Fprintf(&out, ", finalized %d\n", b.Finalized)
+				if err := tp.apply(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out.Reset()
+			num := func(key string, def int) int { d.MaybeScanArgs(t, key, &def); return def }
+			logs := map[uint64]int{}
+			if d.HasArg("logs") {
+				for _, arg := range d.CmdArgs {
+					for i := range arg.Vals {
+						if arg.Key == "logs" {
+							var n int
+							arg.Scan(t, i, &n)
+							logs[uint64(n)]++
+						}
+					}
+				}
+			}
+			switch d.Cmd {
+			case "chain":
+				c = newChain(uint64(num("every", 1)))
+				c.extend(num("len", 0), logs)
+			case "mine":
+				c.extend(num("n", 1), logs)
+			case "reorg":
+				c.reorg(uint64(num("above", 0)), num("len", 1), logs)
+			case "open":
+				m = New(Config{Start: uint64(num("start", 1)), Window: uint64(num("window", 4))}, tp.barriers(), tp.finalized)
+				for _, b := range tp.barriers() {
+					fmt.Fprintf(&out, "read back %s\n", name(b))
+				}
+			case "head":
+				h := c.blocks[num("number", len(c.blocks)-1)].Header
+				if err := m.Announce(h, uint64(num("final", int(h.Number)))); err != nil {
+					return err.Error()
+				}
+			case "mark":
+				publish(true)
+			case "run":
+				for {
+					f, ok := m.Next(uint64(num("max", 100)))
+					if !ok {
+						break
+					}
+					fmt.Fprintf(&out, "fetch %s\n", f)
+					blocks, ok := c.answer(f)
+					if !ok {
+						fmt.Fprintf(&out, "gone\n")
+						m.Distrust()
+						break
+					}
+					unlinked, err := m.Fetched(f, blocks)
+					if err != nil {
+						return out.String() + err.Error()
+					}
+					if unlinked {
+						fmt.Fprintf(&out, "does not link\n")
+					}
+					publish(false)
+				}
+				fmt.Fprintf(&out, "tip %s\n", name(m.Tip()))
+			default:
+				t.Fatalf("unknown command %s", d.Cmd)
+			}
+			return out.String()
+		})
+	})
+}
+
+// TestAnyReorgs: whatever the chain does while fetches are under way, and wherever the ingester is
+// started again, the topic ends equal to the canonical chain, and every revert takes back the last
+// barrier.
+func TestAnyReorgs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const window = 70
+		var (
+			c       = newChain(10)
+			tp      = &topic{}
+			m       = New(Config{Start: 1, Window: window}, nil, 0)
+			queue   []Fetch
+			flipped = func(label string) bool { return rapid.Bool().Draw(t, label) }
+			logs    = func() map[uint64]int {
+				l := map[uint64]int{}
+				for _, n := range rapid.SliceOfN(rapid.IntRange(0, 70), 0, 8).Draw(t, "logs") {
+					l[uint64(len(c.blocks)+n)]++
+				}
+				return l
+			}
+		)
+		answer := func() {
+			f := queue[0]
+			queue = queue[1:]
+			blocks, ok := c.answer(f)
+			if !ok {
+				m.Distrust()
+				return
+			}
+			if _, err := m.Fetched(f, blocks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish := func(mark bool) {
+			for {
+				b, ok := m.Publish(Limits{Records: 3, Bytes: 1 << 20}, mark)
+				if !ok {
+					return
+				}
+				if err := tp.apply(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		drain := func() {
+			if err := m.Announce(c.head(), c.head().Number); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				if f, ok := m.Next(30); ok {
+					queue = append(queue, f)
+				} else if len(queue) == 0 {
+					break
+				}
+				answer()
+				publish(false)
+			}
+		}
+		step := map[string]func(*rapid.T){
+			"mine": func(*rapid.T) { c.extend(rapid.IntRange(1, 90).Draw(t, "blocks"), logs()) },
+			"reorg": func(*rapid.T) {
+				depth := rapid.IntRange(1, 64).Draw(t, "depth")
+				above := max(0, len(c.blocks)-1-depth)
+				l := logs()
+				for n := range l { // logs() counts from the old head
+					delete(l, n)
+					l[n-uint64(len(c.blocks))+uint64(above)+1]++
+				}
+				c.reorg(uint64(above), depth+rapid.IntRange(0, 3).Draw(t, "longer"), l)
+			},
+			"announce": func(*rapid.T) {
+				if err := m.Announce(c.head(), c.head().Number); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"ask": func(*rapid.T) {
+				if f, ok := m.Next(uint64(rapid.IntRange(1, 40).Draw(t, "max"))); ok {
+					queue = append(queue, f)
+				}
+			},
+			"answer": func(*rapid.T) {
+				if len(queue) > 0 {
+					answer()
+				}
+			},
+			"publish": func(*rapid.T) { publish(flipped("mark")) },
+			"drain":   func(*rapid.T) { drain() },
+			"restart": func(*rapid.T) {
+				m = New(Config{Start: 1, Window: window}, tp.barriers(), tp.finalized)
+				queue = nil
+			},
+		}
+		t.Repeat(step)
+
+		// A last block, so that a head that only shrank is seen; then everything is carried out.
+		c.extend(1, nil)
+		for range 3 { // what was under way may be obsolete, and be dropped with the head
+			drain()
+		}
+		publish(true)
+		if err := tp.equals(c); err != nil {
+			t.Fatal(err)
+		}
+		if last := tp.blocks[len(tp.blocks)-1]; last.Hash != c.head().Hash {
+			t.Fatalf("topic ends at %s, chain at %s", name(last.BlockRef), name(c.head().BlockRef))
+		}
+	})
+}

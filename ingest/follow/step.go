@@ -1,0 +1,285 @@
+package follow
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Next returns the next thing to fetch, at most maxBlocks of it, or false when there is nothing to ask
+// for until an answer or a head arrives. Several commands may be under way at once.
+func (m *Machine) Next(maxBlocks uint64) (Fetch, bool) {
+	switch {
+	case !m.haveHead:
+		return Fetch{}, false
+	case !m.started:
+		return m.anchor()
+	case m.branch != nil:
+		return m.nextOfBranch(maxBlocks)
+	case m.head.Number > m.asked.Number:
+		return m.nextAbove(maxBlocks)
+	case m.inflight == 0 && !m.known(m.head.BlockRef):
+		m.branch = []Header{m.head}
+		return m.nextOfBranch(maxBlocks)
+	}
+	return Fetch{}, false
+}
+
+// anchor asks for the block before the first: the barrier that everything else stands on.
+func (m *Machine) anchor() (Fetch, bool) {
+	n := m.cfg.Start
+	if n > 0 {
+		n--
+	}
+	if m.inflight > 0 || m.head.Number < n {
+		return Fetch{}, false
+	}
+	return m.fetch(Fetch{Kind: Headers, From: n, To: n}), true
+}
+
+// nextAbove asks for blocks above what was asked for already. A head that is the very next block comes
+// with its header: only its logs are missing, and it is asked for by its hash.
+func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
+	h := m.head
+	if h.Number == m.asked.Number+1 && m.asked.Hash != (common.Hash{}) {
+		if h.Parent == m.asked.Hash {
+			m.asked = h.BlockRef
+			return m.fetch(Fetch{Kind: Logs, From: h.Number, To: h.Number, Headers: []Header{h}}), true
+		}
+		if m.inflight > 0 {
+			return Fetch{}, false // what is under way may not be what it was taken for
+		}
+		if h.Number > m.finalized+1 {
+			m.branch = []Header{h}
+			return m.nextOfBranch(maxBlocks)
+		}
+		// A head alone must not contradict what is final: ask by number, and Fetched will judge.
+	}
+	f := Fetch{Kind: Range, From: m.asked.Number + 1, To: min(h.Number, m.asked.Number+max(maxBlocks, 1))}
+	m.asked = topics.BlockRef{Number: f.To}
+	if f.To == h.Number {
+		m.asked = h.BlockRef
+	}
+	return m.fetch(f), true
+}
+
+// nextOfBranch goes down the new chain until it meets the known one, then up with its logs.
+func (m *Machine) nextOfBranch(maxBlocks uint64) (Fetch, bool) {
+	if m.inflight > 0 {
+		return Fetch{}, false
+	}
+	if !m.forked && !m.meet() {
+		bottom, floor := m.branch[0].Number, m.links[0].Number
+		// Short steps first: most reorgs are a block or two deep.
+		step := min(uint64(len(m.branch))*4, m.cfg.MaxBranch, bottom-1-floor)
+		return m.fetch(Fetch{Kind: Headers, From: bottom - step, To: bottom - 1}), true
+	}
+	n := min(uint64(len(m.branch)), max(maxBlocks, 1))
+	f := Fetch{Kind: Logs, From: m.branch[0].Number, To: m.branch[n-1].Number, Headers: m.branch[:n]}
+	if m.branch = m.branch[n:]; len(m.branch) == 0 {
+		m.branch, m.forked = nil, false
+	}
+	m.asked = f.Headers[n-1].BlockRef
+	return m.fetch(f), true
+}
+
+func (m *Machine) fetch(f Fetch) Fetch {
+	f.epoch = m.epoch
+	m.inflight++
+	return f
+}
+
+// Fetched takes the answer to a command, which holds exactly the blocks asked for, ascending, each the
+// parent of the next. Answers come in the order of the commands. unlinked says that the answer did not
+// fit what was verified before it: either the chain was reorganised or whoever answered is wrong.
+func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
+	if f.epoch != m.epoch || len(blocks) == 0 {
+		return false, nil
+	}
+	m.inflight--
+	switch {
+	case !m.started:
+		m.start(blocks[0])
+		return false, nil
+	case f.Kind == Headers:
+		if blocks[len(blocks)-1].Hash != m.branch[0].Parent {
+			m.Distrust() // the branch itself was reorganised meanwhile
+			return true, nil
+		}
+		down := make([]Header, 0, len(blocks)+len(m.branch))
+		for i := range blocks {
+			down = append(down, blocks[i].Header)
+		}
+		m.branch = append(down, m.branch...)
+		if m.meet() || m.branch[0].Number > m.links[0].Number+1 {
+			return false, nil
+		}
+		return true, m.suspect(m.branch[0], m.links[0])
+	case blocks[0].Parent != m.tip.Hash || blocks[0].Number != m.tip.Number+1:
+		return true, m.diverge(blocks[0].Header)
+	}
+	m.suspected = 0
+	for i := range blocks {
+		m.join(blocks[i])
+	}
+	if m.inflight == 0 && m.branch == nil {
+		m.asked = m.tip // by its hash, which a range had to guess
+	}
+	return false, nil
+}
+
+// start makes the anchor the first barrier.
+func (m *Machine) start(b Block) {
+	m.started = true
+	m.tip = b.BlockRef
+	m.asked = m.tip
+	m.links = append(m.links, m.tip)
+	m.ready = append(m.ready, Block{Header: b.Header})
+	m.finalize()
+}
+
+// join appends a verified block.
+func (m *Machine) join(b Block) {
+	m.tip = b.BlockRef
+	m.links = append(m.links, m.tip)
+	m.finalize()
+	if n := len(m.ready); n > 0 && len(m.ready[n-1].Logs) == 0 && !m.isAnchor(n-1) {
+		m.ready = m.ready[:n-1] // empty, and this one tells as much
+	}
+	m.ready = append(m.ready, b)
+	m.backlog += len(b.Logs)
+}
+
+// isAnchor says whether ready[i] is to be the topic's very first barrier.
+func (m *Machine) isAnchor(i int) bool { return i == 0 && len(m.barriers) == 0 }
+
+// diverge starts the walk down from a block that does not link.
+func (m *Machine) diverge(h Header) error {
+	tip := m.tip
+	m.restart()
+	if h.Number <= m.finalized+1 {
+		return m.suspect(h, tip)
+	}
+	m.branch = []Header{h}
+	return nil
+}
+
+// suspect takes a block that contradicts a final one. It is asked for again a few times first: one wrong
+// node must not stop the ingester.
+func (m *Machine) suspect(h Header, final topics.BlockRef) error {
+	m.Distrust()
+	if m.suspected++; m.suspected <= m.cfg.Suspicions {
+		return nil
+	}
+	return fmt.Errorf("block %d has parent %s, published was %d %s: %w", h.Number, h.Parent, final.Number, final.Hash, ErrDeepReorg)
+}
+
+// meet looks for the highest header of the branch whose parent is known, and if there is one goes back
+// to it.
+func (m *Machine) meet() bool {
+	for i, h := range slices.Backward(m.branch) {
+		if parent, ok := m.find(h.Number - 1); ok && parent.Hash == h.Parent {
+			m.branch = m.branch[i:]
+			m.forked = true
+			m.rewind(parent)
+			return true
+		}
+	}
+	return false
+}
+
+// rewind goes back to a known block: barriers above it are to be reverted, verified blocks above it are
+// dropped.
+func (m *Machine) rewind(to topics.BlockRef) {
+	for n := len(m.barriers); n > 1 && m.barriers[n-1].Number > to.Number; n-- {
+		m.pending = append(m.pending, Revert{Block: m.barriers[n-1], Head: m.barriers[n-2]})
+		m.barriers = m.barriers[:n-1]
+	}
+	for n := len(m.ready); n > 0 && m.ready[n-1].Number > to.Number; n-- {
+		m.backlog -= len(m.ready[n-1].Logs)
+		m.ready = m.ready[:n-1]
+	}
+	for n := len(m.links); n > 0 && m.links[n-1].Number > to.Number; n-- {
+		m.links = m.links[:n-1]
+	}
+	m.tip, m.asked = to, to
+}
+
+// find returns the verified block of a number. Between barriers that were read back nothing is known.
+func (m *Machine) find(number uint64) (topics.BlockRef, bool) {
+	for lo, hi := 0, len(m.links); lo < hi; {
+		mid := int(uint(lo+hi) >> 1)
+		switch n := m.links[mid].Number; {
+		case n == number:
+			return m.links[mid], true
+		case n < number:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return topics.BlockRef{}, false
+}
+
+// known says whether a head at or below what was asked for is old news: on the verified chain, or too
+// deep to tell. A node that lags says such things all the time.
+func (m *Machine) known(h topics.BlockRef) bool {
+	if h.Number <= m.finalized+1 {
+		return true
+	}
+	ref, ok := m.find(h.Number)
+	return !ok || ref.Hash == h.Hash
+}
+
+// Limits bounds a Batch.
+type Limits struct {
+	Records int
+	Bytes   int
+}
+
+// Publish returns what to publish next, or false. Empty blocks wait until mark says that the tip is to
+// be marked; reverts never wait once the new chain's first block is there.
+func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
+	n, records, bytes := 0, 0, 0
+	for ; n < len(m.ready); n++ {
+		b := &m.ready[n]
+		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) {
+			break // the last: only the last may be empty
+		}
+		records += len(b.Logs)
+		bytes += b.bytes()
+		if n > 0 && (records > limit.Records || bytes > limit.Bytes) {
+			break
+		}
+	}
+	if n == 0 {
+		return Batch{}, false
+	}
+	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: m.finalized, Head: max(m.head.Number, m.tip.Number)}
+	m.pending, m.ready = nil, m.ready[n:]
+	if len(m.ready) == 0 {
+		m.ready = nil
+	}
+	for i := range batch.Blocks {
+		m.barriers = append(m.barriers, batch.Blocks[i].BlockRef)
+		m.backlog -= len(batch.Blocks[i].Logs)
+	}
+	m.barriers = dropBelow(m.barriers, m.finalized)
+	return batch, true
+}
+
+// bytes is about what the block takes in the topic.
+func (b *Block) bytes() int {
+	const perItem = 200
+	n := perItem
+	for _, item := range b.Logs {
+		n += perItem
+		if l, ok := item.(*topics.Log); ok {
+			n += len(l.Data)
+		}
+	}
+	return n
+}

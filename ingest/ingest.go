@@ -1,0 +1,160 @@
+// Package ingest carries one chain into the raw topic: every log of the market, in order, verified, once,
+// with a barrier after each block and a revert for each block that the chain took back. It must not
+// decode more of a log than the entity that it belongs to, and keeps nothing of its own: where it stands
+// is read back from the topic.
+//
+//	follow/      what to fetch, what links, what to publish and to revert: pure
+//	rpc/         asks the nodes, and believes none of them
+//	session.go   one life between two errors: feeds the one and carries out the commands with the other
+//	probe.go     what no event tells: asks tokens for their multiplier and pauses
+//	publish.go   batches → Kafka transactions
+//	readback.go  the topic → where to go on
+//	standby.go   waits until the active ingester is silent
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Ingester ingests one chain.
+type Ingester struct {
+	cfg       Config
+	log       *zap.Logger
+	reg       prometheus.Registerer
+	metrics   *metrics
+	client    *rpc.Client
+	decoder   *contracts.Decoder
+	needProbe map[common.Hash]bool
+	topic     string
+	txID      string
+	status    board
+	tx        atomic.Pointer[kafka.Transactor] // of the present session
+}
+
+// New makes an ingester; it connects to nothing.
+func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Ingester, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	log = log.With(zap.Uint64("chain", cfg.Deployment.ChainID))
+	client, err := rpc.New(cfg.rpc(), reg, log)
+	if err != nil {
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	catalogue := topics.Catalogue{Prefix: cfg.Kafka.Prefix, ChainID: cfg.Deployment.ChainID, Partitions: cfg.Partitions}
+	in := &Ingester{
+		cfg: cfg, log: log, reg: reg, client: client,
+		decoder:   contracts.NewDecoder(cfg.Deployment),
+		needProbe: needProbe(),
+		topic:     catalogue.Raw(),
+		txID:      fmt.Sprintf("%s.%d.ingest", cfg.Kafka.Prefix, cfg.Deployment.ChainID),
+	}
+	in.metrics = newMetrics(reg, &in.status)
+	return in, nil
+}
+
+// Run ingests until ctx ends, which is no error. It returns an error where going on would be wrong:
+// kafka.ErrFenced when another ingester took over and Standby is off, follow.ErrDeepReorg and
+// follow.ErrChainShort when the chain contradicts the topic. Everything else it logs and starts again
+// from what the topic holds.
+//
+//	rpc.Client.Run: subscriptions ──heads──┐
+//	                                       ▼
+//	     poll ──head, finalized──►  session (follow.Machine) ──batch──► publisher ──► Kafka
+//	                                  │ fetch        ▲   ▲                  │
+//	                                  ▼              │   └────committed─────┘
+//	                              fetchers ──blocks──┘
+func (in *Ingester) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return in.client.Run(ctx) })
+	g.Go(func() error {
+		err := in.run(ctx)
+		if ctx.Err() != nil && !final(err) {
+			return nil
+		}
+		return err
+	})
+	return g.Wait()
+}
+
+// Kill cuts the connections to Kafka at once, as if the process had died. Run goes on with a new session,
+// which knows only what the topic holds.
+func (in *Ingester) Kill() {
+	if tx := in.tx.Load(); tx != nil {
+		tx.Kill()
+	}
+}
+
+// Bounds of the wait between two sessions.
+const (
+	minWait = 100 * time.Millisecond
+	maxWait = 10 * time.Second
+)
+
+func (in *Ingester) run(ctx context.Context) error {
+	wait := minWait
+	for standby := in.cfg.Standby; ; {
+		if standby {
+			if err := in.standBy(ctx); err != nil {
+				return err
+			}
+		}
+		began := time.Now()
+		err := in.session(ctx)
+		in.status.stopped(err)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, kafka.ErrFenced) && in.cfg.Standby:
+			in.log.Warn("another ingester took over, standing by", zap.Error(err))
+			standby = true
+			continue
+		case errors.Is(err, kafka.ErrFenced):
+			return fmt.Errorf("another ingester runs on topic %s; stop one, or run both with standby on: %w", in.topic, err)
+		case final(err):
+			return err
+		}
+		standby = false
+		if time.Since(began) > time.Minute {
+			wait = minWait
+		}
+		in.metrics.sessions.Inc()
+		in.log.Warn("session ended, reading back where the topic stands", zap.Duration("wait", wait), zap.Error(err))
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// final says whether an error would come back however often the session is started again.
+func final(err error) bool {
+	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

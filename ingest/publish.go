@@ -1,0 +1,133 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// publisher turns batches into transactions. It belongs to one goroutine.
+//
+// Invariants:
+//
+//  1. Every partition gets the same barriers and reverts, in the same order; Records of a barrier is what
+//     that partition got since the one before.
+//  2. The last barrier of a transaction, and no other, has Commit set.
+//  3. After an error it is of no use: nobody knows what was committed, and only the topic can tell.
+type publisher struct {
+	tx         *kafka.Transactor
+	topic      string
+	partitions int32
+	decoder    *contracts.Decoder
+	last       topics.BlockEnd // the last barrier committed; no hash: none
+
+	counts  []uint32 // records of the block being written, a partition
+	records []*kafka.Record
+	used    int
+	bytes   []byte // keys and values of the transaction being written
+}
+
+func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, last topics.BlockEnd) *publisher {
+	return &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, last: last, counts: make([]uint32, partitions)}
+}
+
+// publish writes a batch as one transaction.
+func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
+	if err := p.tx.Begin(); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	p.used, p.bytes = 0, nil
+	for i := range b.Reverts {
+		value := p.encode(&topics.BlockRevert{Block: b.Reverts[i].Block, Head: b.Reverts[i].Head})
+		for partition := range p.partitions {
+			p.produce(ctx, partition, nil, value)
+		}
+	}
+	for i := range b.Blocks {
+		p.block(ctx, &b.Blocks[i], b, i == len(b.Blocks)-1)
+	}
+	return p.commit(ctx)
+}
+
+// repeat writes the last barrier once more: the chain is quiet, and the ingester alive.
+func (p *publisher) repeat(ctx context.Context, head, finalized uint64) error {
+	if err := p.tx.Begin(); err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	p.used, p.bytes = 0, nil
+	clear(p.counts)
+	end := p.last
+	end.Head, end.Finalized = max(head, end.Head), max(finalized, end.Finalized)
+	p.barrier(ctx, end, true)
+	return p.commit(ctx)
+}
+
+func (p *publisher) commit(ctx context.Context) error {
+	if err := p.tx.Commit(ctx); err != nil {
+		return fmt.Errorf("publish block %d: %w", p.last.Block.Number, err)
+	}
+	return nil
+}
+
+// block writes a block's records and its barrier.
+func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Batch, commit bool) {
+	clear(p.counts)
+	var key []byte
+	partition := int32(0)
+	for _, item := range b.Logs {
+		// A probe has the key of the log before it.
+		if l, ok := item.(*topics.Log); ok {
+			at := len(p.bytes)
+			p.bytes = p.decoder.Decode(l.Address, l.Topics, l.Data).Entity().AppendKey(p.bytes)
+			key = p.bytes[at:len(p.bytes):len(p.bytes)]
+			partition = topics.Partition(key, p.partitions)
+		}
+		p.counts[partition]++
+		p.produce(ctx, partition, key, p.encode(item))
+	}
+	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Head: batch.Head}, commit)
+}
+
+// barrier writes a barrier to every partition.
+func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit bool) {
+	end.Commit, end.Records = commit, 0
+	empty := p.encode(&end)
+	for partition := range p.partitions {
+		value := empty
+		if n := p.counts[partition]; n > 0 {
+			end.Records = n
+			value = p.encode(&end)
+		}
+		p.produce(ctx, partition, nil, value)
+	}
+	p.last = end
+}
+
+// slab is how much memory for keys and values is taken at once. Records keep a slab alive, so a full one
+// is left to them and never grows.
+const slab = 256 << 10
+
+func (p *publisher) encode(r topics.Raw) []byte {
+	if cap(p.bytes)-len(p.bytes) < 4<<10 {
+		p.bytes = make([]byte, 0, slab)
+	}
+	at := len(p.bytes)
+	p.bytes = topics.AppendRaw(p.bytes, r)
+	return p.bytes[at:len(p.bytes):len(p.bytes)]
+}
+
+// produce hands a record over. The records of a transaction belong to the client until its commit, and
+// are used again in the next. A zero timestamp becomes the present: retention goes by ingest time.
+func (p *publisher) produce(ctx context.Context, partition int32, key, value []byte) {
+	if p.used == len(p.records) {
+		p.records = append(p.records, new(kafka.Record))
+	}
+	r := p.records[p.used]
+	p.used++
+	*r = kafka.Record{Topic: p.topic, Partition: partition, Key: key, Value: value}
+	p.tx.Produce(ctx, r)
+}

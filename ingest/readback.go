@@ -1,0 +1,103 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// published is what the topic holds: the barriers that may still be reverted and the one below them,
+// oldest first.
+type published struct {
+	barriers []topics.BlockRef
+	last     topics.BlockEnd // the newest barrier, as written; no hash: the topic is empty
+}
+
+// readBack reads where the topic stands. All partitions have the same barriers, so one is enough; the
+// caller holds the transactional ID, so nothing is added meanwhile.
+func (in *Ingester) readBack(ctx context.Context) (published, error) {
+	var (
+		back walk
+		bad  error
+	)
+	err := kafka.ReadBack(ctx, in.cfg.Kafka, in.topic, 0, 0, func(r *kafka.Record) bool {
+		raw, err := topics.DecodeRaw(r.Value)
+		if err != nil {
+			bad = fmt.Errorf("partition 0 offset %d: %w", r.Offset, err)
+			return false
+		}
+		return back.take(raw)
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return published{}, fmt.Errorf("read back %s: %w", in.topic, err)
+	}
+	return back.result()
+}
+
+// walk goes through the records of a partition from the last one backwards.
+//
+// A barrier may have been reverted, and published again, and repeated as a heartbeat; so it only collects
+// until it meets a final barrier that no revert takes back, and result plays that forward.
+type walk struct {
+	seen    []topics.Raw // barriers and reverts, newest first
+	last    *topics.BlockEnd
+	pending map[common.Hash]int // reverts whose barriers were not met yet
+	met     common.Hash         // the barrier met last, whose repetitions lie below it
+}
+
+// take takes a record and says whether to go on.
+func (w *walk) take(raw topics.Raw) bool {
+	switch r := raw.(type) {
+	case *topics.BlockRevert:
+		w.seen = append(w.seen, r)
+		if w.pending == nil {
+			w.pending = map[common.Hash]int{}
+		}
+		w.pending[r.Block.Hash]++
+		w.met = common.Hash{}
+	case *topics.BlockEnd:
+		if r.Block.Hash == w.met {
+			return true
+		}
+		w.seen = append(w.seen, r)
+		w.met = r.Block.Hash
+		if w.pending[r.Block.Hash] > 0 {
+			w.pending[r.Block.Hash]--
+			return true
+		}
+		if w.last == nil {
+			w.last = r
+		}
+		return r.Block.Number > w.last.Finalized
+	}
+	return true
+}
+
+// result is what stands after all that was collected.
+func (w *walk) result() (published, error) {
+	var p published
+	for _, raw := range slices.Backward(w.seen) {
+		switch r := raw.(type) {
+		case *topics.BlockEnd:
+			p.barriers = append(p.barriers, r.Block)
+		case *topics.BlockRevert:
+			n := len(p.barriers)
+			if n == 0 || p.barriers[n-1] != r.Block {
+				return published{}, fmt.Errorf("revert of block %d %s does not take back the barrier before it", r.Block.Number, r.Block.Hash)
+			}
+			p.barriers = p.barriers[:n-1]
+		}
+	}
+	if w.last != nil {
+		p.last = *w.last
+	}
+	return p, nil
+}

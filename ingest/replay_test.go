@@ -1,0 +1,213 @@
+package ingest_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// replay is what a reader of one partition of the raw topic makes of it. It holds every rule that the
+// topic promises its readers.
+type replay struct {
+	blocks    []replayed
+	pending   []topics.Raw
+	finalized uint64
+	commit    bool // the last barrier ended a transaction
+	reverts   int
+}
+
+type replayed struct {
+	end     topics.BlockEnd
+	records []topics.Raw
+}
+
+func (r *replay) top() *replayed {
+	if len(r.blocks) == 0 {
+		return &replayed{}
+	}
+	return &r.blocks[len(r.blocks)-1]
+}
+
+func (r *replay) take(raw topics.Raw) error {
+	switch raw := raw.(type) {
+	case *topics.BlockEnd:
+		if raw.Finalized < r.finalized {
+			return fmt.Errorf("finalized fell from %d to %d", r.finalized, raw.Finalized)
+		}
+		r.finalized = raw.Finalized
+		r.commit = raw.Commit
+		if int(raw.Records) != len(r.pending) {
+			return fmt.Errorf("barrier %d says %d records, there are %d", raw.Block.Number, raw.Records, len(r.pending))
+		}
+		if top := r.top(); len(r.blocks) > 0 && top.end.Block == raw.Block {
+			if len(r.pending) > 0 {
+				return fmt.Errorf("repeated barrier %d has records", raw.Block.Number)
+			}
+			return nil
+		} else if len(r.blocks) > 0 && (raw.Block.Number <= top.end.Block.Number || raw.Block.Number == top.end.Block.Number+1 && raw.Parent != top.end.Block.Hash) {
+			return fmt.Errorf("barrier %d %s does not follow %d %s", raw.Block.Number, raw.Block.Hash, top.end.Block.Number, top.end.Block.Hash)
+		}
+		for _, p := range r.pending {
+			if ref := refOf(p); ref != raw.Block {
+				return fmt.Errorf("barrier %d after a record of block %d", raw.Block.Number, ref.Number)
+			}
+		}
+		r.blocks = append(r.blocks, replayed{*raw, r.pending})
+		r.pending = nil
+	case *topics.BlockRevert:
+		if len(r.pending) > 0 {
+			return fmt.Errorf("revert of %d inside a block", raw.Block.Number)
+		}
+		if raw.Block.Number <= r.finalized {
+			return fmt.Errorf("revert of %d, finalized is %d", raw.Block.Number, r.finalized)
+		}
+		if r.top().end.Block != raw.Block {
+			return fmt.Errorf("revert of %d %s, last barrier is %d", raw.Block.Number, raw.Block.Hash, r.top().end.Block.Number)
+		}
+		r.blocks = r.blocks[:len(r.blocks)-1]
+		r.reverts++
+		if r.top().end.Block != raw.Head {
+			return fmt.Errorf("revert of %d to %d, barrier before it is %d", raw.Block.Number, raw.Head.Number, r.top().end.Block.Number)
+		}
+	default:
+		r.pending = append(r.pending, raw)
+	}
+	return nil
+}
+
+func refOf(r topics.Raw) topics.BlockRef {
+	switch r := r.(type) {
+	case *topics.Log:
+		return r.Block
+	case *topics.Probe:
+		return r.Block
+	}
+	return topics.BlockRef{}
+}
+
+// readUntil replays a partition, read-committed, until its last barrier is that block.
+func readUntil(ctx context.Context, cfg kafka.Config, topic string, partition int32, hash common.Hash) (*replay, error) {
+	reader, err := kafka.NewReader(cfg, topic, partition, 0, kafka.ReaderOptions{MaxWait: 50 * time.Millisecond})
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	r := &replay{}
+	var records []*kafka.Record
+	for r.top().end.Block.Hash != hash || !r.commit {
+		if records, err = reader.Poll(ctx, records); err != nil {
+			return r, fmt.Errorf("partition %d at block %d, waiting for %s: %w", partition, r.top().end.Block.Number, hash, err)
+		}
+		for _, record := range records {
+			raw, err := topics.DecodeRaw(record.Value)
+			if err == nil {
+				err = r.take(raw)
+			}
+			if err != nil {
+				return r, fmt.Errorf("partition %d offset %d: %w", partition, record.Offset, err)
+			}
+			if l, ok := raw.(*topics.Log); ok && topics.Partition(record.Key, partitions) != partition {
+				return r, fmt.Errorf("partition %d has log %d of block %d with key %q", partition, l.LogIndex, l.Block.Number, record.Key)
+			}
+		}
+	}
+	return r, nil
+}
+
+// checkTopic waits until every partition ends at the chain's head and holds the topic against the chain:
+// the same barriers everywhere, and exactly the canonical chain's logs.
+func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deployment, client *ethclient.Client) (reverts int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	head, err := client.HeaderByNumber(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []*topics.Log
+	var barriers []topics.BlockRef
+	for partition := range int32(partitions) {
+		r, err := readUntil(ctx, cfg, topic, partition, head.Hash())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refs []topics.BlockRef
+		for _, b := range r.blocks {
+			refs = append(refs, b.end.Block)
+			for _, raw := range b.records {
+				if l, ok := raw.(*topics.Log); ok {
+					got = append(got, l)
+				}
+			}
+		}
+		if partition == 0 {
+			barriers, reverts = refs, r.reverts
+		} else if !slices.Equal(refs, barriers) || r.reverts != reverts {
+			t.Fatalf("partition %d has other barriers than partition 0", partition)
+		}
+	}
+	slices.SortFunc(got, func(a, b *topics.Log) int {
+		return cmp.Or(cmp.Compare(a.Block.Number, b.Block.Number), cmp.Compare(a.LogIndex, b.LogIndex))
+	})
+	want := canonical(t, client, d, head.Number.Uint64())
+	for i := range min(len(want), len(got)) {
+		if err := sameLog(want[i], got[i]); err != nil {
+			t.Fatalf("log %d: %v", i, err)
+		}
+	}
+	if len(want) != len(got) {
+		t.Fatalf("chain has %d logs, topic %d", len(want), len(got))
+	}
+	return reverts
+}
+
+func sameLog(a, b *topics.Log) error {
+	if a.Block.Number != b.Block.Number || a.Block.Hash != b.Block.Hash || a.TxHash != b.TxHash || a.TxIndex != b.TxIndex ||
+		a.LogIndex != b.LogIndex || a.Address != b.Address || !slices.Equal(a.Topics, b.Topics) || string(a.Data) != string(b.Data) {
+		return fmt.Errorf("chain has %+v, topic has %+v", a, b)
+	}
+	return nil
+}
+
+// canonical asks the node, by way of another client than the ingester's, for all that the topic should
+// hold.
+func canonical(t *testing.T, client *ethclient.Client, d contracts.Deployment, to uint64) []*topics.Log {
+	t.Helper()
+	seen := map[[2]uint64]bool{}
+	var all []*topics.Log
+	for _, q := range []ethereum.FilterQuery{
+		{Addresses: contracts.NewDecoder(d).Addresses()},
+		{Topics: [][]common.Hash{contracts.TokenTopics()}},
+	} {
+		q.FromBlock, q.ToBlock = new(big.Int).SetUint64(d.StartBlock), new(big.Int).SetUint64(to)
+		logs, err := client.FilterLogs(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range logs {
+			if id := [2]uint64{l.BlockNumber, uint64(l.Index)}; !seen[id] {
+				seen[id] = true
+				all = append(all, &topics.Log{
+					Block: topics.BlockRef{Number: l.BlockNumber, Hash: l.BlockHash}, TxHash: l.TxHash, TxIndex: uint32(l.TxIndex),
+					LogIndex: uint32(l.Index), Address: l.Address, Topics: l.Topics, Data: l.Data,
+				})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *topics.Log) int {
+		return cmp.Or(cmp.Compare(a.Block.Number, b.Block.Number), cmp.Compare(a.LogIndex, b.LogIndex))
+	})
+	return all
+}

@@ -1,0 +1,278 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// logDecoder decodes the result of eth_getLogs. Logs, topics and data come from slabs: a log costs no
+// allocation of its own. The zero value is ready.
+type logDecoder struct {
+	logs   []topics.Log
+	topics []common.Hash
+	data   []byte
+}
+
+var (
+	errRemoved = errors.New("log is marked as removed")
+	errMissing = errors.New("field is missing")
+)
+
+// Bits of the fields that a log must have.
+const (
+	hasAddress = 1 << iota
+	hasTopics
+	hasData
+	hasNumber
+	hasTxHash
+	hasTxIndex
+	hasBlockHash
+	hasLogIndex
+
+	hasLog = 1<<iota - 1
+)
+
+// decode appends the array at s to d.logs.
+func (d *logDecoder) decode(s *scanner) error {
+	if !s.take('[') {
+		return fmt.Errorf("logs: %w", errJSON)
+	}
+	if d.logs == nil && s.peek() != ']' {
+		d.logs = make([]topics.Log, 0, (len(s.b)-s.i)/600+1) // a log takes 600 to 1000 bytes
+	}
+	for first := true; ; first = false {
+		more, err := s.more(first, ']')
+		if err != nil {
+			return fmt.Errorf("logs: %w", err)
+		}
+		if !more {
+			return nil
+		}
+		d.logs = append(d.logs, topics.Log{})
+		if err := d.log(s, &d.logs[len(d.logs)-1]); err != nil {
+			return fmt.Errorf("log %d: %w", len(d.logs)-1, err)
+		}
+	}
+}
+
+func (d *logDecoder) log(s *scanner, l *topics.Log) error {
+	if !s.take('{') {
+		return errJSON
+	}
+	has := 0
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		key, err := s.key()
+		if err != nil {
+			return err
+		}
+		var n uint64
+		switch string(key) {
+		case "address":
+			has |= hasAddress
+			err = s.fixed(l.Address[:])
+		case "topics":
+			has |= hasTopics
+			err = d.topicsOf(s, l)
+		case "data":
+			has |= hasData
+			err = d.dataOf(s, l)
+		case "blockNumber":
+			has |= hasNumber
+			l.Block.Number, err = s.quantity(64)
+		case "transactionHash":
+			has |= hasTxHash
+			err = s.fixed(l.TxHash[:])
+		case "transactionIndex":
+			has |= hasTxIndex
+			n, err = s.quantity(32)
+			l.TxIndex = uint32(n)
+		case "blockHash":
+			has |= hasBlockHash
+			err = s.fixed(l.Block.Hash[:])
+		case "logIndex":
+			has |= hasLogIndex
+			n, err = s.quantity(32)
+			l.LogIndex = uint32(n)
+		case "removed":
+			var v []byte
+			if v, err = s.raw(); err == nil && string(v) != "false" {
+				err = errRemoved
+			}
+		default:
+			err = s.skip()
+		}
+		if err != nil {
+			return fmt.Errorf("%.32q: %w", key, err)
+		}
+	}
+	if has != hasLog {
+		return errMissing
+	}
+	return nil
+}
+
+func (d *logDecoder) topicsOf(s *scanner, l *topics.Log) error {
+	if !s.take('[') {
+		return errJSON
+	}
+	const most = 4
+	if cap(d.topics)-len(d.topics) < most {
+		d.topics = make([]common.Hash, 0, max(most, min(4*cap(d.logs), 4096)))
+	}
+	from := len(d.topics)
+	for first := true; ; first = false {
+		more, err := s.more(first, ']')
+		if err != nil {
+			return err
+		}
+		if !more {
+			l.Topics = d.topics[from:len(d.topics):len(d.topics)]
+			return nil
+		}
+		if len(d.topics)-from == most {
+			return errors.New("more than four topics")
+		}
+		d.topics = d.topics[:len(d.topics)+1]
+		if err := s.fixed(d.topics[len(d.topics)-1][:]); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *logDecoder) dataOf(s *scanner, l *topics.Log) error {
+	v, err := s.digits()
+	if err != nil {
+		return err
+	}
+	n := len(v) / 2
+	if cap(d.data)-len(d.data) < n {
+		d.data = make([]byte, 0, max(n, min(256*cap(d.logs), 1<<18)))
+	}
+	from := len(d.data)
+	d.data = d.data[:from+n]
+	l.Data = d.data[from : from+n : from+n]
+	return unhex(l.Data, v)
+}
+
+// decodeHeader decodes what following needs of a block. A null is a block that the node does not have.
+func decodeHeader(s *scanner, h *follow.Header) error {
+	if s.null() {
+		return errNoBlock
+	}
+	if !s.take('{') {
+		return errJSON
+	}
+	const all = 1<<5 - 1
+	has := 0
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil {
+			return fmt.Errorf("header: %w", err)
+		}
+		if !more {
+			break
+		}
+		key, err := s.key()
+		if err != nil {
+			return fmt.Errorf("header: %w", err)
+		}
+		switch string(key) {
+		case "number":
+			has |= 1
+			h.Number, err = s.quantity(64)
+		case "hash":
+			has |= 2
+			err = s.fixed(h.Hash[:])
+		case "parentHash":
+			has |= 4
+			err = s.fixed(h.Parent[:])
+		case "timestamp":
+			has |= 8
+			h.Timestamp, err = s.quantity(64)
+		case "logsBloom":
+			has |= 16
+			err = s.fixed(h.Bloom[:])
+		default:
+			err = s.skip()
+		}
+		if err != nil {
+			return fmt.Errorf("header: %.32q: %w", key, err)
+		}
+	}
+	if has != all {
+		return fmt.Errorf("header: %w", errMissing)
+	}
+	return nil
+}
+
+// decodeReply decodes one JSON-RPC reply; result is given the scanner where the result begins. The ID
+// may come after it.
+func decodeReply(s *scanner, result func(*scanner) error) (id uint64, answer *Error, err error) {
+	if !s.take('{') {
+		return 0, nil, fmt.Errorf("reply: %w", errJSON)
+	}
+	done := false
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil {
+			return 0, nil, fmt.Errorf("reply: %w", err)
+		}
+		if !more {
+			break
+		}
+		key, err := s.key()
+		if err != nil {
+			return 0, nil, fmt.Errorf("reply: %w", err)
+		}
+		switch string(key) {
+		case "id":
+			var v []byte
+			if v, err = s.raw(); err == nil {
+				id = decimal(v)
+			}
+		case "error":
+			if s.null() {
+				continue
+			}
+			var v []byte
+			if v, err = s.raw(); err == nil {
+				answer = parseError(v)
+			}
+		case "result":
+			done = true
+			err = result(s)
+		default:
+			err = s.skip()
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+	}
+	if !done && answer == nil {
+		return 0, nil, fmt.Errorf("reply has neither result nor error: %w", errMissing)
+	}
+	return id, answer, nil
+}
+
+// decimal reads an ID; those of others, and null, are 0, which is never asked for.
+func decimal(v []byte) (n uint64) {
+	for _, c := range v {
+		if c < '0' || c > '9' || n > 1<<56 {
+			return 0
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n
+}

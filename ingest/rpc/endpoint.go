@@ -1,0 +1,382 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+// endpoint is one node and what is known of it.
+//
+// Invariants:
+//
+//  1. No request goes out before the endpoint has proved its chain ID, nor during its rest.
+//  2. span is between 1 and the configured range; refused, where set, is above it.
+type endpoint struct {
+	name    string
+	client  *Client
+	url     string
+	http    *http.Client
+	ws      *socket // nil: no subscription
+	viaWS   bool    // requests go over ws too
+	limiter *rate.Limiter
+	ids     atomic.Uint64
+
+	mu       sync.Mutex
+	proved   bool
+	latency  time.Duration // moving average
+	inflight int
+	failures int       // consecutive
+	rest     time.Time // until then it is not asked
+	span     uint64    // blocks that one eth_getLogs may have
+	refused  uint64    // the smallest range that was refused; 0: none
+	granted  int       // full ranges answered since
+}
+
+func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
+	u, _ := url.Parse(cfg.URL) // Validate has parsed it
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, span: c.cfg.MaxRange, limiter: rate.NewLimiter(rate.Inf, 0)}
+	if e.name == "" {
+		e.name = u.Host
+		for _, other := range c.endpoints {
+			if other.name == e.name {
+				e.name = fmt.Sprintf("%s#%d", u.Host, i)
+			}
+		}
+	}
+	if cfg.Rate > 0 {
+		e.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(c.cfg.HeaderBatch, int(math.Ceil(cfg.Rate))))
+	}
+	e.http = newHTTPClient(u.Hostname(), c.cfg)
+	if strings.HasPrefix(u.Scheme, "ws") {
+		e.ws, e.viaWS = newSocket(e, cfg.URL), true
+	} else if cfg.WS != "" {
+		e.ws = newSocket(e, cfg.WS)
+	}
+	return e
+}
+
+// call is one request of a batch. params is the JSON array; result is given the scanner at the answer.
+type call struct {
+	method string
+	params []byte
+	result func(*scanner) error
+	failed func(*Error) bool // takes an error of this one call; nil or false: it fails the batch
+}
+
+// do sends calls as one request and decodes the answers. One request of one call is no batch, since some
+// nodes take none.
+func (e *endpoint) do(ctx context.Context, calls []call) error {
+	if err := e.prove(ctx); err != nil {
+		return err
+	}
+	return e.send(ctx, calls)
+}
+
+func (e *endpoint) send(ctx context.Context, calls []call) error {
+	if err := e.limiter.WaitN(ctx, min(len(calls), max(e.limiter.Burst(), 1))); err != nil {
+		return fmt.Errorf("wait for the rate limit: %w", err)
+	}
+	if err := e.client.slots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer e.client.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
+	defer cancel()
+	n := uint64(len(calls))
+	base := e.ids.Add(n) - n + 1
+	started := time.Now()
+	e.load(1)
+	defer e.load(-1)
+	body, release, err := e.roundTrip(ctx, base, n, encode(base, calls))
+	if err == nil {
+		err = decode(body, base, calls)
+		release()
+	}
+	e.client.metrics.requests.WithLabelValues(e.name, calls[0].method).Inc()
+	e.client.metrics.seconds.WithLabelValues(e.name).Observe(time.Since(started).Seconds())
+	if err == nil {
+		e.measured(time.Since(started))
+	}
+	return err
+}
+
+func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, func(), error) {
+	if e.viaWS {
+		return e.ws.roundTrip(ctx, base, n, body)
+	}
+	return e.post(ctx, body)
+}
+
+// encode writes the request.
+func encode(base uint64, calls []call) []byte {
+	var b []byte
+	for i, c := range calls {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":`, base+uint64(i), c.method)
+		b = append(append(b, c.params...), '}')
+	}
+	if len(calls) > 1 {
+		b = append(append([]byte{'['}, b...), ']')
+	}
+	return b
+}
+
+// decode gives each answer to its call. Answers of a batch may come in any order; a batch that is refused
+// as a whole is one error.
+func decode(body []byte, base uint64, calls []call) error {
+	s := &scanner{b: body}
+	if s.peek() != '[' {
+		if len(calls) > 1 {
+			_, answer, err := decodeReply(s, (*scanner).skip)
+			if answer != nil {
+				return answer
+			}
+			return errors.Join(lied("batch", "a batch of %d was answered by one reply", len(calls)), err)
+		}
+		id, answer, err := decodeReply(s, calls[0].result)
+		switch {
+		case err != nil:
+			return broken(err)
+		case answer != nil:
+			return calls[0].fail(answer)
+		case id != base:
+			return lied("id", "reply to request %d", id)
+		}
+		return nil
+	}
+	s.take('[')
+	if !idsOf(*s, base, calls) {
+		return lied("batch", "the batch's answers are not those asked for")
+	}
+	var first error
+	for i := 0; ; i++ {
+		more, err := s.more(i == 0, ']')
+		if err != nil {
+			return broken(err)
+		}
+		if !more {
+			return first
+		}
+		at := calls[idAt(*s)-base]
+		_, answer, err := decodeReply(s, at.result)
+		switch {
+		case err != nil:
+			return broken(err)
+		case answer != nil:
+			if err := at.fail(answer); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+}
+
+// idsOf says whether a batch holds each ID exactly once.
+func idsOf(s scanner, base uint64, calls []call) bool {
+	seen := make([]bool, len(calls))
+	for i := 0; ; i++ {
+		more, err := s.more(i == 0, ']')
+		if err != nil {
+			return false
+		}
+		if !more {
+			return i == len(calls)
+		}
+		id := idAt(s)
+		if id < base || id-base >= uint64(len(calls)) || seen[id-base] {
+			return false
+		}
+		seen[id-base] = true
+		if s.skip() != nil {
+			return false
+		}
+	}
+}
+
+// idAt finds the ID of the reply at s. Nodes write it before the result, so little is read twice.
+func idAt(s scanner) uint64 {
+	if !s.take('{') {
+		return 0
+	}
+	for first := true; ; first = false {
+		if more, err := s.more(first, '}'); err != nil || !more {
+			return 0
+		}
+		key, err := s.key()
+		if err != nil {
+			return 0
+		}
+		v, err := s.raw()
+		if err != nil {
+			return 0
+		}
+		if string(key) == "id" {
+			return decimal(v)
+		}
+	}
+}
+
+func (c call) fail(answer *Error) error {
+	if c.failed != nil && c.failed(answer) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.method, answer)
+}
+
+// broken marks an answer that cannot be read as a lie, unless it says that a block is not there.
+func broken(err error) error {
+	var l *lie
+	switch {
+	case errors.Is(err, errNoBlock), errors.As(err, &l):
+		return err
+	case errors.Is(err, errRemoved):
+		return &lie{kind: "removed", err: err}
+	}
+	return &lie{kind: "malformed", err: err}
+}
+
+// prove asks for the chain ID, once and after every failure.
+func (e *endpoint) prove(ctx context.Context) error {
+	e.mu.Lock()
+	proved := e.proved
+	e.mu.Unlock()
+	if proved {
+		return nil
+	}
+	var id uint64
+	err := e.send(ctx, []call{{method: "eth_chainId", params: []byte("[]"), result: func(s *scanner) (err error) {
+		id, err = s.quantity(64)
+		return err
+	}}})
+	if err != nil {
+		return err
+	}
+	if id != e.client.cfg.ChainID {
+		return lied("chain_id", "endpoint is on chain %d, expected %d", id, e.client.cfg.ChainID)
+	}
+	e.mu.Lock()
+	e.proved = true
+	e.mu.Unlock()
+	return nil
+}
+
+// load counts requests under way.
+func (e *endpoint) load(n int) {
+	e.mu.Lock()
+	e.inflight += n
+	e.mu.Unlock()
+}
+
+// measured notes a request that was answered.
+func (e *endpoint) measured(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.latency == 0 {
+		e.latency = d
+	}
+	e.latency += (d - e.latency) / 8
+	e.failures = 0
+}
+
+// Bounds of an endpoint's rest.
+const (
+	minRest = 50 * time.Millisecond
+	maxRest = 30 * time.Second
+)
+
+// failed notes an error and rests the endpoint for as long as the error deserves. It logs the first of a
+// row: the caller goes on elsewhere and has nothing to say.
+func (e *endpoint) failed(err error) {
+	c := classify(err)
+	e.client.metrics.errors.WithLabelValues(e.name, c.String()).Inc()
+	if l, ok := errors.AsType[*lie](err); ok {
+		e.client.metrics.lies.WithLabelValues(e.name, l.kind).Inc()
+	}
+	if c == classState {
+		return // to keep no old state is no trouble: everything else it can answer
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failures++
+	d := min(minRest<<min(e.failures-1, 16), maxRest)
+	d += rand.N(d / 4) //nolint:gosec // spreads retries, keeps no secret
+	switch c {
+	case classGone:
+		d = minRest // behind by a moment, most likely
+	case classOther:
+		e.proved = false // what comes back may be another node
+	case classRate:
+		var status *statusError
+		if errors.As(err, &status) && status.retry > 0 {
+			d = min(status.retry, time.Minute)
+		} else {
+			d = max(d, time.Second)
+		}
+	default:
+	}
+	e.rest = time.Now().Add(d)
+	if e.failures == 1 || c == classLie {
+		e.client.log.Warn("endpoint failed", zap.String("endpoint", e.name), zap.Stringer("class", c), zap.Duration("rest", d), zap.Error(e.redact(err)))
+	}
+}
+
+// redact keeps the URL, which may hold a key, out of an error's text.
+func (e *endpoint) redact(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// score orders endpoints that are awake: what an answer takes here, with what waits before it.
+func (e *endpoint) score(now time.Time) (resting time.Duration, score float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return max(0, e.rest.Sub(now)), float64(e.latency+time.Millisecond) * float64(1+e.inflight) * float64(1+e.failures)
+}
+
+// blocks is how many blocks to ask of this endpoint at once.
+func (e *endpoint) blocks() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.span
+}
+
+// shrink notes that a range of n blocks was refused.
+func (e *endpoint) shrink(n uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refused, e.granted = n, 0
+	e.span = max(1, min(e.span, n/2))
+}
+
+// grow notes that a range of n blocks was answered. What was refused is tried again only after a while:
+// most limits are fixed, and some depend on how many logs there are.
+func (e *endpoint) grow(n uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n < e.span {
+		return
+	}
+	const patience = 64
+	if e.granted++; e.granted >= patience {
+		e.refused, e.granted = 0, 0
+	}
+	e.span = min(e.span+e.span/4+1, e.client.cfg.MaxRange)
+	if e.refused > 0 {
+		e.span = max(1, min(e.span, e.refused-1))
+	}
+}

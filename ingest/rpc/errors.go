@@ -1,0 +1,196 @@
+package rpc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrGone means that no endpoint knows the block, or that they contradict each other: it was
+	// reorganised away, or is too new. Ask again from the head.
+	ErrGone = errors.New("block is unknown to every endpoint")
+
+	// ErrNoState means that no endpoint keeps the state of that block: an archive node would.
+	ErrNoState = errors.New("no endpoint has the state of that block")
+
+	errNoBlock = errors.New("block is null")
+	errTooBig  = errors.New("answer is larger than the limit")
+)
+
+// Error is a node's answer that is an error.
+type Error struct {
+	Code    int
+	Message string
+	Data    string // as JSON; some providers say there what is the matter
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("node answered %d: %s", e.Code, e.Message) }
+
+func parseError(v []byte) *Error {
+	var e struct {
+		Code    json.Number     `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(v, &e); err != nil {
+		return &Error{Message: clip(string(v))}
+	}
+	code, _ := e.Code.Int64()
+	return &Error{Code: int(code), Message: clip(e.Message), Data: clip(string(e.Data))}
+}
+
+// clip bounds text that came from outside, for it ends in logs.
+func clip(s string) string {
+	const most = 512
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// statusError is an HTTP status other than 200.
+type statusError struct {
+	status int
+	retry  time.Duration // Retry-After; 0: none
+	body   string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d: %s", e.status, e.body) }
+
+// lie is an answer that contradicts itself, the header chain or another endpoint.
+type lie struct {
+	kind string // of bounded variety: it labels a metric
+	err  error
+}
+
+func (e *lie) Error() string { return e.kind + ": " + e.err.Error() }
+func (e *lie) Unwrap() error { return e.err }
+
+func lied(kind, format string, args ...any) error {
+	return &lie{kind: kind, err: fmt.Errorf(format, args...)}
+}
+
+// class says what to do about an error.
+type class uint8
+
+const (
+	classOther  class = iota // the endpoint is in trouble: another one, and this one later
+	classRange               // asked for too much at once: ask for less
+	classRate                // asked too often: another endpoint, this one after a while
+	classGone                // does not know the block
+	classState               // does not keep that state
+	classRevert              // the contract refused the call: an answer
+	classLie                 // answered wrongly
+	classTag                 // does not know "finalized"
+)
+
+// String is the metric's label.
+func (c class) String() string {
+	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag"}[c]
+}
+
+// said maps what nodes and providers say, in lower case, to what it means. The first line with a phrase
+// that is in the text wins, so the order matters: "block range" is in many a text, "rate limit" in few.
+// Every phrase has its text in the tests.
+var said = []struct {
+	class   class
+	phrases []string
+}{
+	{classRevert, []string{"execution reverted", "vm execution error", "evm error", "invalid opcode", "invalid jump", "stack underflow", "out of gas", "revert"}},
+	{classTag, []string{"finalized block not found", "safe block not found", "block tag finalized", "finalized is not", "finalized tag"}},
+	{classState, []string{
+		"missing trie node", "historical state", "state not available", "state is not available", "state unavailable", "pruned", "archive",
+		"old data not available", "distance to target block exceeds", "no state available", "state already discarded", "blockoutofrange",
+	}},
+	{classRate, []string{
+		"rate limit", "rate-limit", "ratelimit", "rate limited", "too many requests", "per second", "/second", "compute units", "capacity exceeded",
+		"quota", "daily request", "monthly", "request limit", "request rate", "usage limit", "throttl", "out of credits", "exceeded its throughput",
+	}},
+	{classGone, []string{"beyond current head", "beyond the head"}},
+	{classRange, []string{
+		"query returned more than", "returned more than", "exceeds max results", "exceed maximum block range", "exceeds limit of",
+		"block range", "range limit", "range is too", "range too", "ranges over", "max range", "maximum range", "exceeds the range", "exceed the range",
+		"requested too many blocks", "number of requested blocks", "limited to a", "limited to 0 -", "limit the query to", "at most", "10,000 range",
+		"blocks distance", "query must be smaller", "blocks range", "logs matched by query", "too many logs", "too many results", "response size", "response too large",
+		"response is too big", "response is too large", "result set", "query timeout exceeded", "query timed out", "larger than max", "eth_getlogs is limited",
+		"try with this", "narrow", "max results", "exceeds max log", "exceeded max allowed", "result limit",
+	}},
+	{classGone, []string{
+		"unknown block", "header not found", "block not found", "header for hash not found", "unknown header", "no block with", "resource not found",
+		"block does not exist", "cannot find block", "could not find block", "cannot be found", "is greater than latest",
+		"exceeds head", "after last accepted block", "not currently canonical", "no header found",
+	}},
+}
+
+// Error codes that mean something by themselves.
+const (
+	codeLimit       = -32005 // Infura, Alchemy and others: too many results, or too often
+	codeNoTag       = -39001 // geth: "finalized block not found"
+	codeReverted    = 3      // geth and everyone: execution reverted
+	codeBigResponse = -32008 // reth, Base: response too large
+)
+
+// classify says what to do about an error of a call.
+func classify(err error) class {
+	var (
+		answer *Error
+		status *statusError
+		lied   *lie
+	)
+	switch {
+	case errors.As(err, &lied):
+		return classLie
+	case errors.Is(err, errNoBlock), errors.Is(err, ErrGone):
+		return classGone
+	case errors.Is(err, errTooBig):
+		return classRange
+	case errors.As(err, &answer):
+		return answer.class()
+	case errors.As(err, &status):
+		switch text := strings.ToLower(status.body); {
+		case status.status == 429:
+			return classRate
+		case status.status == 413:
+			return classRange
+		case status.status == 503 && status.retry > 0:
+			return classRate
+		case status.status < 500:
+			return match(text)
+		}
+	}
+	return classOther
+}
+
+func (e *Error) class() class {
+	text := strings.ToLower(e.Message + " " + e.Data)
+	switch {
+	case e.Code == codeReverted:
+		return classRevert
+	case e.Code == codeNoTag && strings.Contains(text, "finalized"):
+		return classTag
+	case e.Code == codeBigResponse:
+		return classRange
+	case e.Code == 429:
+		return classRate
+	}
+	c := match(text)
+	if c == classOther && e.Code == codeLimit {
+		return classRate
+	}
+	return c
+}
+
+func match(text string) class {
+	for _, s := range said {
+		for _, phrase := range s.phrases {
+			if strings.Contains(text, phrase) {
+				return s.class
+			}
+		}
+	}
+	return classOther
+}

@@ -1,0 +1,233 @@
+package rpc
+
+import (
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// filter is what logs are wanted: those of some addresses, and those of some first topics from anywhere.
+type filter struct {
+	addresses map[common.Address]bits
+	topics    map[common.Hash]bits
+	noBloom   bool
+	queries   [][]byte // the middle of each query's JSON
+}
+
+// bits are the three places of an entry in a bloom filter.
+type bits [3]struct {
+	at   int
+	mask byte
+}
+
+func bitsOf(entry []byte) (b bits) {
+	h := crypto.Keccak256(entry)
+	for i := range b {
+		v := (int(h[2*i])<<8 | int(h[2*i+1])) & 2047
+		b[i].at, b[i].mask = types.BloomByteLength-1-v/8, 1<<(v%8)
+	}
+	return b
+}
+
+func (b *bits) in(bloom *types.Bloom) bool {
+	return bloom[b[0].at]&b[0].mask != 0 && bloom[b[1].at]&b[1].mask != 0 && bloom[b[2].at]&b[2].mask != 0
+}
+
+func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) filter {
+	f := filter{noBloom: noBloom, addresses: map[common.Address]bits{}, topics: map[common.Hash]bits{}}
+	q := []byte(`"address":[`)
+	for i, a := range addresses {
+		f.addresses[a] = bitsOf(a[:])
+		if i > 0 {
+			q = append(q, ',')
+		}
+		q = appendHex(q, a[:])
+	}
+	f.queries = append(f.queries, append(q, ']'))
+	if len(first) == 0 {
+		return f
+	}
+	q = []byte(`"topics":[[`)
+	for i, t := range first {
+		f.topics[t] = bitsOf(t[:])
+		if i > 0 {
+			q = append(q, ',')
+		}
+		q = appendHex(q, t[:])
+	}
+	f.queries = append(f.queries, append(q, "]]"...))
+	return f
+}
+
+// byNumber are the parameters of eth_getLogs for a range.
+func (f *filter) byNumber(from, to uint64) [][]byte {
+	var all [][]byte
+	for _, q := range f.queries {
+		p := appendQuantity([]byte(`[{"fromBlock":`), from)
+		p = appendQuantity(append(p, `,"toBlock":`...), to)
+		all = append(all, append(append(append(p, ','), q...), "}]"...))
+	}
+	return all
+}
+
+// byHash are the parameters of eth_getLogs for blocks, in the order of the chain; queries that the bloom
+// filter rules out are left out, unless it rules out all.
+func (f *filter) byHash(headers []follow.Header) [][]byte {
+	var all [][]byte
+	for i := range headers {
+		h := &headers[i]
+		ours, others := f.hits(h)
+		if f.noBloom {
+			ours, others = true, true
+		}
+		for k, q := range f.queries {
+			if k == 0 && !ours && others || k == 1 && !others && ours {
+				continue
+			}
+			p := appendHex([]byte(`[{"blockHash":`), h.Hash[:])
+			all = append(all, append(append(append(p, ','), q...), "}]"...))
+		}
+	}
+	return all
+}
+
+// hits says whether the bloom filter may have one of our addresses, or one of the topics.
+func (f *filter) hits(h *follow.Header) (ours, others bool) {
+	for _, b := range f.addresses {
+		if b.in(&h.Bloom) {
+			ours = true
+			break
+		}
+	}
+	for _, b := range f.topics {
+		if b.in(&h.Bloom) {
+			others = true
+			break
+		}
+	}
+	return ours, others
+}
+
+func (f *filter) wants(h *follow.Header) bool {
+	ours, others := f.hits(h)
+	return ours || others
+}
+
+// wanted says whether the filter asks for a log, by which of its halves, and whether the bloom filter of
+// its block has it.
+func (f *filter) wanted(l *topics.Log, h *follow.Header) (inBloom, byAddress, byTopic bool) {
+	inBloom = true
+	b, byAddress := f.addresses[l.Address]
+	if byAddress {
+		inBloom = b.in(&h.Bloom)
+	}
+	if len(f.topics) > 0 && len(l.Topics) > 0 {
+		if b, byTopic = f.topics[l.Topics[0]]; byTopic {
+			inBloom = inBloom && b.in(&h.Bloom)
+		}
+	}
+	return inBloom, byAddress, byTopic
+}
+
+// match holds logs against the headers from the block of headers[0] on, one for each number.
+func (f *filter) match(headers []follow.Header, logs []topics.Log) error {
+	for i := range logs {
+		if err := f.one(&headers[logs[i].Block.Number-headers[0].Number], &logs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matchSparse is match for headers with gaps.
+func (f *filter) matchSparse(headers []follow.Header, logs []topics.Log) error {
+	at := 0
+	for i := range logs {
+		for at < len(headers) && headers[at].Number < logs[i].Block.Number {
+			at++
+		}
+		if at == len(headers) {
+			return lied("out_of_range", "log of block %d", logs[i].Block.Number)
+		}
+		if err := f.one(&headers[at], &logs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *filter) one(h *follow.Header, l *topics.Log) error {
+	if l.Block.Number != h.Number || l.Block.Hash != h.Hash {
+		return lied("block_hash", "log %d of block %d has block hash %s, the header %s", l.LogIndex, l.Block.Number, l.Block.Hash, h.Hash)
+	}
+	inBloom, byAddress, byTopic := f.wanted(l, h)
+	if !byAddress && !byTopic {
+		return lied("unasked", "log %d of block %d from %s was not asked for", l.LogIndex, l.Block.Number, l.Address)
+	}
+	if !inBloom && !f.noBloom {
+		return lied("bloom", "log %d of block %d from %s is not in the bloom filter of the header", l.LogIndex, l.Block.Number, l.Address)
+	}
+	return nil
+}
+
+// ascending checks the order of one answer: by block, then by index, nothing twice.
+func ascending(logs []topics.Log) error {
+	for i := 1; i < len(logs); i++ {
+		a, b := &logs[i-1], &logs[i]
+		if b.Block.Number < a.Block.Number || b.Block.Number == a.Block.Number && b.LogIndex <= a.LogIndex {
+			return lied("order", "log %d of block %d after log %d of block %d", b.LogIndex, b.Block.Number, a.LogIndex, a.Block.Number)
+		}
+	}
+	return nil
+}
+
+// inRange checks the ends of an answer that ascends.
+func inRange(logs []topics.Log, from, to uint64) error {
+	if n := len(logs); n > 0 && (logs[0].Block.Number < from || logs[n-1].Block.Number > to) {
+		return lied("out_of_range", "logs of blocks %d-%d, asked for %d-%d", logs[0].Block.Number, logs[n-1].Block.Number, from, to)
+	}
+	return nil
+}
+
+// compare orders logs as the chain does.
+func compare(a, b *topics.Log) int {
+	if a.Block.Number != b.Block.Number {
+		return cmpUint(a.Block.Number, b.Block.Number)
+	}
+	return cmpUint(uint64(a.LogIndex), uint64(b.LogIndex))
+}
+
+func cmpUint(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// merge joins two ascending answers; a log that both have is kept once.
+func merge(a, b []topics.Log) []topics.Log {
+	if len(b) == 0 {
+		return a
+	}
+	if len(a) == 0 || compare(&a[len(a)-1], &b[0]) < 0 {
+		return append(a, b...)
+	}
+	all := make([]topics.Log, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch compare(&a[0], &b[0]) {
+		case -1:
+			all, a = append(all, a[0]), a[1:]
+		case 1:
+			all, b = append(all, b[0]), b[1:]
+		default:
+			all, a, b = append(all, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}

@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// newHTTPClient makes the client of one endpoint. A node on this machine would only waste time on
+// compressing.
+func newHTTPClient(host string, cfg Config) *http.Client {
+	ip := net.ParseIP(host)
+	return &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: cfg.Timeout,
+		MaxIdleConnsPerHost: cfg.Parallel,
+		IdleConnTimeout:     time.Minute,
+		ForceAttemptHTTP2:   true,
+		DisableCompression:  host == "localhost" || ip.IsLoopback(),
+	}}
+}
+
+// bodies are reused: an answer to eth_getLogs is megabytes.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxPooled keeps one huge answer from staying for good.
+const maxPooled = 16 << 20
+
+// post sends a request; release gives the answer's memory back.
+func (e *endpoint) post(ctx context.Context, body []byte) (answer []byte, release func(), err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := e.http.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	buf := bodies.Get().(*bytes.Buffer)
+	buf.Reset()
+	release = func() {
+		if buf.Cap() <= maxPooled {
+			bodies.Put(buf)
+		}
+	}
+	if n := resp.ContentLength; n > 0 && n <= int64(e.client.cfg.MaxBody) {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	if _, err = buf.ReadFrom(io.LimitReader(resp.Body, int64(e.client.cfg.MaxBody)+1)); err == nil && buf.Len() > e.client.cfg.MaxBody {
+		err = errTooBig
+	}
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = statusOf(resp, buf.Bytes())
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return buf.Bytes(), release, nil
+}
+
+// statusOf is the error of an answer that is not a 200. Some providers put a JSON-RPC error there, which
+// says more than the status does.
+func statusOf(resp *http.Response, body []byte) error {
+	err := &statusError{status: resp.StatusCode, retry: retryAfter(resp.Header.Get("Retry-After"), time.Now()), body: clip(string(body))}
+	if resp.StatusCode != http.StatusTooManyRequests {
+		if _, answer, e := decodeReply(&scanner{b: body}, (*scanner).skip); e == nil && answer != nil {
+			return answer
+		}
+	}
+	return err
+}
+
+// retryAfter reads the header: seconds or a date.
+func retryAfter(v string, now time.Time) time.Duration {
+	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, t.Sub(now))
+	}
+	return 0
+}

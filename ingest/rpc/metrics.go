@@ -1,0 +1,40 @@
+package rpc
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	lies     *prometheus.CounterVec
+	logs     prometheus.Counter
+	suspects prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	return &metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_requests_total", Help: "Requests sent, batches counted once.",
+		}, []string{"endpoint", "method"}),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "lienstream_ingest_rpc_request_duration_seconds", Help: "Time of one request, decoding included.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, []string{"endpoint"}),
+		errors: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_errors_total", Help: "Requests that an endpoint did not answer well, by what to do about it.",
+		}, []string{"endpoint", "class"}),
+		lies: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_lies_total", Help: "Answers that contradicted themselves, the header chain or another endpoint.",
+		}, []string{"endpoint", "lie"}),
+		logs: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_logs_total", Help: "Logs received and verified.",
+		}),
+		suspects: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_bloom_suspicions_total", Help: "Blocks whose bloom filter promised logs that did not come; most are false positives.",
+		}),
+	}
+}

@@ -1,0 +1,168 @@
+package rpc
+
+import (
+	"bytes"
+	"errors"
+)
+
+// scanner reads JSON in one pass over a slice, without building values. It checks the structure that it
+// walks through; of values that it skips it only finds the end.
+type scanner struct {
+	b []byte
+	i int
+}
+
+var errJSON = errors.New("malformed JSON")
+
+// maxDepth bounds the nesting of skipped values.
+const maxDepth = 64
+
+// peek returns the next byte that is not white space, or 0 at the end.
+func (s *scanner) peek() byte {
+	for s.i < len(s.b) {
+		switch c := s.b[s.i]; c {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take consumes c, or says that something else is there.
+func (s *scanner) take(c byte) bool {
+	if s.peek() != c {
+		return false
+	}
+	s.i++
+	return true
+}
+
+// null consumes a null.
+func (s *scanner) null() bool {
+	if s.peek() != 'n' || !bytes.HasPrefix(s.b[s.i:], []byte("null")) {
+		return false
+	}
+	s.i += len("null")
+	return true
+}
+
+// more steps to the next element of an array or object whose opening byte was consumed, and is false at
+// its end, which it consumes.
+func (s *scanner) more(first bool, end byte) (bool, error) {
+	switch c := s.peek(); {
+	case c == end:
+		s.i++
+		return false, nil
+	case first:
+		return true, nil
+	case c == ',':
+		s.i++
+		if s.peek() == end {
+			return false, errJSON
+		}
+		return true, nil
+	}
+	return false, errJSON
+}
+
+// key reads an object's key and its colon.
+func (s *scanner) key() ([]byte, error) {
+	k, err := s.str()
+	if err != nil {
+		return nil, err
+	}
+	if !s.take(':') {
+		return nil, errJSON
+	}
+	return k, nil
+}
+
+// str reads a string and returns what is between its quotes, escapes left as they are: nothing that is
+// read here by value has any.
+func (s *scanner) str() ([]byte, error) {
+	if !s.take('"') {
+		return nil, errJSON
+	}
+	from := s.i
+	for {
+		n := bytes.IndexByte(s.b[s.i:], '"')
+		if n < 0 {
+			return nil, errJSON
+		}
+		end := s.i + n
+		s.i = end + 1
+		slashes := 0
+		for p := end - 1; p >= from && s.b[p] == '\\'; p-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return s.b[from:end], nil
+		}
+	}
+}
+
+// skip passes over any value.
+func (s *scanner) skip() error {
+	switch s.peek() {
+	case '"':
+		_, err := s.str()
+		return err
+	case '{', '[':
+		return s.skipNested()
+	case 0, '}', ']', ',', ':':
+		return errJSON
+	}
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ',', '}', ']', ' ', '\t', '\n', '\r':
+			return nil
+		case '"', '{', '[', ':':
+			return errJSON
+		}
+		s.i++
+	}
+	return nil
+}
+
+func (s *scanner) skipNested() error {
+	var closing [maxDepth]byte
+	depth := 0
+	for s.i < len(s.b) {
+		switch c := s.b[s.i]; c {
+		case '"':
+			if _, err := s.str(); err != nil {
+				return err
+			}
+			continue
+		case '{', '[':
+			if depth == maxDepth {
+				return errJSON
+			}
+			closing[depth] = c + 2 // in ASCII, '}' is '{'+2 and ']' is '['+2
+			depth++
+		case '}', ']':
+			depth--
+			if closing[depth] != c {
+				return errJSON
+			}
+			if depth == 0 {
+				s.i++
+				return nil
+			}
+		}
+		s.i++
+	}
+	return errJSON
+}
+
+// raw passes over any value and returns its text.
+func (s *scanner) raw() ([]byte, error) {
+	s.peek()
+	from := s.i
+	if err := s.skip(); err != nil {
+		return nil, err
+	}
+	return s.b[from:s.i], nil
+}

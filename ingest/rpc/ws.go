@@ -1,0 +1,301 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+)
+
+// socket is an endpoint's WebSocket: a subscription to heads, and requests where the endpoint has no
+// other way.
+type socket struct {
+	e   *endpoint
+	url string
+
+	mu      sync.Mutex
+	conn    *connection   // nil while there is none
+	changed chan struct{} // closed when conn changes
+}
+
+// connection is one life of the socket.
+type connection struct {
+	ws      *websocket.Conn
+	write   sync.Mutex
+	mu      sync.Mutex
+	pending map[uint64]waiter // by the first ID of the request
+	done    chan struct{}
+}
+
+type waiter struct {
+	n      uint64
+	answer chan []byte
+}
+
+var errClosed = errors.New("connection was closed")
+
+// Liveness of a connection: a ping now and then, and an answer to it or anything else before the wait is
+// over.
+const (
+	pingEvery = 10 * time.Second
+	readWait  = 30 * time.Second
+)
+
+func newSocket(e *endpoint, url string) *socket {
+	return &socket{e: e, url: url, changed: make(chan struct{})}
+}
+
+// subscribe keeps a subscription alive until ctx ends.
+func (e *endpoint) subscribe(ctx context.Context) error {
+	wait := minRest
+	for {
+		began := time.Now()
+		err := e.ws.live(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it ended because it was told to
+		}
+		if time.Since(began) > time.Minute {
+			wait = minRest
+		}
+		e.client.log.Warn("subscription ended", zap.String("endpoint", e.name), zap.Duration("retry", wait), zap.Error(e.redact(err)))
+		e.client.metrics.errors.WithLabelValues(e.name, "subscription").Inc()
+		t := time.NewTimer(wait + rand.N(wait/4)) //nolint:gosec // spreads retries, keeps no secret
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+		wait = min(2*wait, maxRest)
+	}
+}
+
+// live is one connection, from dialling to its end.
+func (s *socket) live(ctx context.Context) error {
+	cfg := s.e.client.cfg
+	dialer := websocket.Dialer{HandshakeTimeout: cfg.Timeout, ReadBufferSize: 64 << 10, WriteBufferSize: 16 << 10}
+	ws, resp, err := dialer.DialContext(ctx, s.url, nil)
+	if err != nil {
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		return fmt.Errorf("dial: %w", err)
+	}
+	ws.SetReadLimit(int64(cfg.MaxBody))
+	c := &connection{ws: ws, pending: map[uint64]waiter{}, done: make(chan struct{})}
+	s.set(c)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(c.done)
+		return c.read(s.e.client)
+	})
+	g.Go(func() error {
+		err := s.open(ctx, c)
+		if err == nil {
+			s.e.client.live.Add(1)
+			defer s.e.client.live.Add(-1)
+		}
+		for err == nil {
+			t := time.NewTimer(pingEvery)
+			select {
+			case <-t.C:
+				err = ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(cfg.Timeout))
+			case <-ctx.Done():
+				t.Stop()
+				err = ctx.Err()
+			}
+		}
+		_ = ws.Close() // ends the reader too
+		return err
+	})
+	err = g.Wait()
+	s.set(nil)
+	return err
+}
+
+func (s *socket) set(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = c
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// open makes sure of the chain and subscribes.
+func (s *socket) open(ctx context.Context, c *connection) error {
+	ctx, cancel := context.WithTimeout(ctx, s.e.client.cfg.Timeout)
+	defer cancel()
+	ask := func(method, params string, result func(*scanner) error) error {
+		id := s.e.ids.Add(1)
+		calls := []call{{method: method, params: []byte(params), result: result}}
+		body, err := c.roundTrip(ctx, id, 1, encode(id, calls))
+		if err != nil {
+			return fmt.Errorf("%s: %w", method, err)
+		}
+		return decode(body, id, calls)
+	}
+	var chain uint64
+	err := ask("eth_chainId", "[]", func(r *scanner) (err error) {
+		chain, err = r.quantity(64)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if chain != s.e.client.cfg.ChainID {
+		return lied("chain_id", "endpoint is on chain %d, expected %d", chain, s.e.client.cfg.ChainID)
+	}
+	return ask("eth_subscribe", `["newHeads"]`, (*scanner).skip)
+}
+
+// roundTrip sends a request over the present connection, or the next.
+func (s *socket) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, func(), error) {
+	for {
+		s.mu.Lock()
+		c, changed := s.conn, s.changed
+		s.mu.Unlock()
+		if c != nil {
+			answer, err := c.roundTrip(ctx, base, n, body)
+			return answer, func() {}, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("wait for the connection: %w", ctx.Err())
+		}
+	}
+}
+
+func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, error) {
+	w := waiter{n: n, answer: make(chan []byte, 1)}
+	c.mu.Lock()
+	c.pending[base] = w
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.pending, base)
+		c.mu.Unlock()
+	}()
+	if err := c.send(ctx, body); err != nil {
+		return nil, err
+	}
+	select {
+	case answer := <-w.answer:
+		return answer, nil
+	case <-c.done:
+		return nil, errClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *connection) send(ctx context.Context, body []byte) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.ws.SetWriteDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	return c.ws.WriteMessage(websocket.TextMessage, body)
+}
+
+// read takes messages until the connection ends.
+func (c *connection) read(client *Client) error {
+	alive := func(string) error { return c.ws.SetReadDeadline(time.Now().Add(readWait)) }
+	c.ws.SetPongHandler(alive)
+	for {
+		if err := alive(""); err != nil {
+			return err
+		}
+		_, msg, err := c.ws.ReadMessage()
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if h, ok := notification(msg); ok {
+			client.announce(h)
+			continue
+		}
+		c.deliver(msg)
+	}
+}
+
+// deliver gives an answer to whoever waits for it; nobody may, any more.
+func (c *connection) deliver(msg []byte) {
+	s := scanner{b: msg}
+	if s.peek() == '[' {
+		s.take('[')
+	}
+	id := idAt(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for base, w := range c.pending {
+		if id >= base && id < base+w.n {
+			select {
+			case w.answer <- msg:
+			default:
+			}
+			return
+		}
+	}
+}
+
+// notification reads the head out of an eth_subscription message.
+func notification(msg []byte) (h follow.Header, ok bool) {
+	s := &scanner{b: msg}
+	if !s.take('{') {
+		return h, false
+	}
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil || !more {
+			return h, ok
+		}
+		key, err := s.key()
+		if err != nil {
+			return h, false
+		}
+		switch {
+		case string(key) == "id":
+			return h, false // an answer
+		case string(key) == "params" && s.peek() == '{':
+			if h, ok = headOf(s); !ok {
+				return h, false
+			}
+		default:
+			if s.skip() != nil {
+				return h, false
+			}
+		}
+	}
+}
+
+func headOf(s *scanner) (h follow.Header, ok bool) {
+	s.take('{')
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil || !more {
+			return h, ok && err == nil
+		}
+		key, err := s.key()
+		if err != nil {
+			return h, false
+		}
+		if string(key) == "result" {
+			err, ok = decodeHeader(s, &h), true
+		} else {
+			err = s.skip()
+		}
+		if err != nil {
+			return h, false
+		}
+	}
+}

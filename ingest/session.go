@@ -1,0 +1,412 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// session is one life of the ingester, from taking the transactional ID to the first error. All of it
+// but the publisher, the poll and the fetches under way belongs to the goroutine of loop.
+type session struct {
+	in *Ingester
+	m  *follow.Machine
+
+	jobs      chan job
+	committed chan job
+	idle      bool // the publisher waits for a job
+	mark      bool // the tip is to be marked
+	commitAt  time.Time
+
+	queue []*fetch // under way, in the order of the commands
+	size  uint64   // blocks of the next range
+
+	polls     chan poll
+	polling   bool
+	finalized uint64
+	known     bool // finalized was asked for
+	askedAt   time.Time
+	top       uint64 // the highest head heard of
+	roseAt    time.Time
+	shortAt   time.Time // since when the chain ends below what was published; zero: it does not
+}
+
+// job is a transaction to write: a batch, or a repetition of the last barrier.
+type job struct {
+	batch           *follow.Batch
+	head, finalized uint64
+}
+
+// fetch is a command under way.
+type fetch struct {
+	follow.Fetch
+	blocks []follow.Block
+	err    error
+	done   chan struct{}
+	cancel context.CancelFunc
+}
+
+// poll is an answer about the head.
+type poll struct {
+	head      follow.Header
+	finalized *uint64 // nil: not asked for
+	err       error
+}
+
+// session takes the topic, reads where it stands and follows the chain from there.
+func (in *Ingester) session(ctx context.Context) error {
+	in.status.phase(PhaseStarting)
+	tx, err := kafka.NewTransactor(in.cfg.Kafka, in.txID, kafka.TransactorOptions{
+		MaxBuffered: 4 * in.cfg.BatchRecords, Registerer: in.reg, Logger: in.log,
+	})
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	in.tx.Store(tx)
+	defer in.tx.Store(nil)
+	if err := tx.Init(ctx); err != nil {
+		return err
+	}
+	stands, err := in.readBack(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s := &session{
+		in:   in,
+		m:    follow.New(follow.Config{Start: in.cfg.Deployment.StartBlock, Window: in.cfg.ReorgWindow}, stands.barriers, stands.last.Finalized),
+		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
+		size: firstRange, polls: make(chan poll, 1), roseAt: now,
+	}
+	in.status.update(func(st *Status) {
+		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
+		st.CommitAt = now
+	})
+	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),
+		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.publishAll(ctx, p) })
+	g.Go(func() error { return s.loop(ctx, g) })
+	return g.Wait()
+}
+
+// publishAll writes jobs. A transaction that was begun is ended, whatever happens to ctx: it is bounded
+// by its own timeout, and a known outcome is worth the wait.
+func (s *session) publishAll(ctx context.Context, p *publisher) error {
+	metrics := s.in.metrics
+	for {
+		var j job
+		select {
+		case j = <-s.jobs:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		began := time.Now()
+		var err error
+		if j.batch != nil {
+			err = p.publish(context.WithoutCancel(ctx), j.batch)
+		} else {
+			err = p.repeat(context.WithoutCancel(ctx), j.head, j.finalized)
+		}
+		if err != nil {
+			return err
+		}
+		metrics.commits.Observe(time.Since(began).Seconds())
+		s.committed <- j
+	}
+}
+
+// loop is where everything meets; see Run for a drawing.
+func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
+	cfg := s.in.cfg
+	mark := time.NewTicker(cfg.MarkEvery)
+	defer mark.Stop()
+	beat := time.NewTicker(cfg.Heartbeat / 4)
+	defer beat.Stop()
+	ask := time.NewTimer(0)
+	defer ask.Stop()
+	defer s.drop()
+	for {
+		if err := s.fetchMore(ctx, g); err != nil {
+			return err
+		}
+		s.publishMore()
+		var front chan struct{}
+		if len(s.queue) > 0 {
+			front = s.queue[0].done
+		}
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case h := <-s.in.client.Heads():
+			err = s.announce(h)
+		case <-ask.C:
+			s.poll(ctx, g)
+		case p := <-s.polls:
+			err = s.polled(p)
+			ask.Reset(s.pollAfter())
+		case <-front:
+			var again bool
+			if again, err = s.fetched(); again {
+				ask.Reset(retryAfter)
+			}
+		case j := <-s.committed:
+			s.done(j)
+		case <-mark.C:
+			s.mark = true
+		case <-beat.C:
+			s.beat()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	firstRange = 64                    // blocks, before anything is known of how many logs there are
+	retryAfter = 20 * time.Millisecond // until the head is asked for again after an answer that was of no use
+	followLag  = 32                    // blocks behind the head at which backfill ends
+)
+
+// pollAfter is when to ask for the head next: rarely where it is announced.
+func (s *session) pollAfter() time.Duration {
+	if s.in.client.Subscribed() {
+		return s.in.cfg.PollBackup
+	}
+	return s.in.cfg.PollInterval
+}
+
+// poll asks for the head, and now and then for the finalized block; one at a time.
+func (s *session) poll(ctx context.Context, g *errgroup.Group) {
+	if s.polling {
+		return
+	}
+	s.polling = true
+	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
+	stalled := time.Since(s.roseAt) >= s.in.cfg.StallAfter
+	g.Go(func() error {
+		var p poll
+		if withFinalized {
+			n, err := s.in.client.Finalized(ctx)
+			p.finalized, p.err = &n, err
+		}
+		if p.err == nil && stalled {
+			p.head, p.err = s.in.client.BestHead(ctx, s.in.cfg.StaleBlocks)
+		} else if p.err == nil {
+			p.head, p.err = s.in.client.Head(ctx)
+		}
+		s.polls <- p
+		return nil
+	})
+}
+
+func (s *session) polled(p poll) error {
+	s.polling = false
+	if p.err != nil {
+		s.in.log.Debug("head is not to be had", zap.Error(p.err))
+		return nil //nolint:nilerr // the next poll asks again, and the head's age tells
+	}
+	if p.finalized != nil {
+		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
+	}
+	return s.announce(p.head)
+}
+
+// announce gives the machine a head. Until the finalized block is known it has to wait: what is final is
+// never reverted, so it must not be guessed too high.
+func (s *session) announce(h follow.Header) error {
+	if !s.known {
+		return nil
+	}
+	now := time.Now()
+	if h.Number > s.top {
+		s.top, s.roseAt = h.Number, now
+	}
+	err := s.m.Announce(h, s.finalized)
+	switch {
+	case err == nil:
+		s.shortAt = time.Time{}
+	case s.shortAt.IsZero():
+		s.shortAt = now
+		s.in.log.Warn("waiting for the chain", zap.Duration("patience", s.in.cfg.ShortPatience), zap.Error(err))
+	case now.Sub(s.shortAt) > s.in.cfg.ShortPatience:
+		return err
+	}
+	s.in.status.update(func(st *Status) { st.Head, st.HeadAt = max(h.Number, s.m.Head()), now })
+	return nil
+}
+
+// fetchMore starts what the machine asks for, bounded: so many fetches, and no more verified records than
+// two transactions take.
+func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
+	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < 2*s.in.cfg.BatchRecords {
+		f, ok := s.m.Next(s.size)
+		if !ok {
+			return nil
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		u := &fetch{Fetch: f, done: make(chan struct{}), cancel: cancel}
+		s.queue = append(s.queue, u)
+		g.Go(func() error {
+			defer close(u.done)
+			u.blocks, u.err = s.in.fetch(ctx, f)
+			return nil
+		})
+	}
+	return nil
+}
+
+// fetch carries out one command.
+func (in *Ingester) fetch(ctx context.Context, f follow.Fetch) (blocks []follow.Block, err error) {
+	switch f.Kind {
+	case follow.Headers:
+		headers, err := in.client.Headers(ctx, f.From, f.To)
+		for _, h := range headers {
+			blocks = append(blocks, follow.Block{Header: h})
+		}
+		return blocks, err
+	case follow.Logs:
+		blocks, err = in.client.Logs(ctx, f.Headers)
+	case follow.Range:
+		blocks, err = in.client.Blocks(ctx, f.From, f.To)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return blocks, in.probe(ctx, blocks)
+}
+
+// fetched takes the oldest fetch, which is done. again says that the head must be asked for anew.
+func (s *session) fetched() (again bool, err error) {
+	f := s.queue[0]
+	s.queue = s.queue[1:]
+	f.cancel()
+	if f.err != nil {
+		if !errors.Is(f.err, rpc.ErrGone) {
+			return false, f.err
+		}
+		s.in.metrics.gone.Inc()
+		s.in.log.Info("asking for the head anew", zap.Stringer("fetch", f), zap.Error(f.err))
+		s.m.Distrust()
+		s.drop()
+		return true, nil
+	}
+	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
+	if err != nil {
+		return false, fmt.Errorf("follow: %w", err)
+	}
+	if unlinked {
+		s.in.metrics.unlinked.Inc()
+		s.in.log.Info("block does not link", zap.Uint64("block", f.From))
+		s.drop()
+		return true, nil
+	}
+	if f.Kind == follow.Range {
+		s.resize(f)
+	}
+	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })
+	return false, nil
+}
+
+// resize aims the next ranges at RangeLogs.
+func (s *session) resize(f *fetch) {
+	records := 0
+	for i := range f.blocks {
+		records += len(f.blocks[i].Logs)
+	}
+	want := 2 * s.size
+	if records > 0 {
+		want = uint64(s.in.cfg.RangeLogs) * uint64(len(f.blocks)) / uint64(records)
+	}
+	want = min(max(want, s.size/2), 2*s.size)
+	s.size = min(max(want, 1), s.in.cfg.RangeBlocks)
+}
+
+// drop forgets the fetches under way, whose answers the machine would ignore.
+func (s *session) drop() {
+	for _, f := range s.queue {
+		f.cancel()
+	}
+	s.queue = nil
+}
+
+// publishMore gives the publisher its next batch if it waits for one. While it is busy verified blocks
+// gather, so transactions grow by themselves when blocks come faster than commits.
+func (s *session) publishMore() {
+	if !s.idle {
+		return
+	}
+	b, ok := s.m.Publish(follow.Limits{Records: s.in.cfg.BatchRecords, Bytes: s.in.cfg.BatchBytes}, s.mark)
+	s.mark = false
+	if ok {
+		s.give(job{batch: &b, head: b.Head, finalized: b.Finalized})
+	}
+}
+
+func (s *session) give(j job) {
+	s.idle = false
+	s.jobs <- j // has room: the publisher was idle
+}
+
+// beat repeats the last barrier where nothing else was committed for a while.
+func (s *session) beat() {
+	// The time of a barrier says when the chain was last seen: without a chain there is nothing to say, and
+	// another ingester may have one.
+	if time.Since(s.in.status.get().HeadAt) > 2*s.in.cfg.Heartbeat {
+		return
+	}
+	if _, ok := s.m.Last(); ok && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
+		s.give(job{head: s.m.Head(), finalized: s.m.Finalized()})
+	}
+}
+
+// done notes a commit.
+func (s *session) done(j job) {
+	s.idle, s.commitAt = true, time.Now()
+	if j.batch == nil {
+		s.in.metrics.heartbeats.Inc()
+	} else {
+		s.account(j.batch)
+	}
+	s.in.status.update(func(st *Status) {
+		st.CommitAt, st.Finalized = s.commitAt, j.finalized
+		if j.batch != nil {
+			st.Published = j.batch.Blocks[len(j.batch.Blocks)-1].BlockRef
+			for i := range j.batch.Blocks {
+				st.Records += uint64(len(j.batch.Blocks[i].Logs))
+			}
+		}
+		switch tip := max(st.Published.Number, st.Verified); {
+		case st.HeadAt.IsZero() || st.Head > tip+followLag:
+			st.Phase = PhaseBackfill
+		default:
+			st.Phase = PhaseFollow
+		}
+	})
+}
+
+func (s *session) account(b *follow.Batch) {
+	records := 0
+	for i := range b.Blocks {
+		records += len(b.Blocks[i].Logs)
+	}
+	s.in.metrics.records.Add(float64(records))
+	s.in.metrics.barriers.Add(float64(len(b.Blocks)))
+	if len(b.Reverts) > 0 {
+		s.in.metrics.reorgs.Inc()
+		s.in.metrics.reverts.Add(float64(len(b.Reverts)))
+		s.in.log.Info("reorg", zap.Uint64("block", b.Reverts[len(b.Reverts)-1].Head.Number), zap.Int("barriers", len(b.Reverts)))
+	}
+}

@@ -1,0 +1,45 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// standBy waits until the active ingester was silent for TakeoverAfter. It writes a barrier every
+// Heartbeat even on a quiet chain, so a topic that does not grow has nobody that writes it.
+func (in *Ingester) standBy(ctx context.Context) error {
+	in.status.phase(PhaseStandby)
+	in.log.Info("standing by", zap.String("topic", in.topic), zap.Duration("takeover", in.cfg.TakeoverAfter))
+	admin, err := kafka.NewAdmin(in.cfg.Kafka)
+	if err != nil {
+		return fmt.Errorf("stand by: %w", err)
+	}
+	defer admin.Close()
+	var before []int64
+	since := time.Now()
+	for {
+		ends, err := admin.EndOffsets(ctx, in.topic)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			// A broker that cannot be asked says nothing about the other ingester.
+			in.log.Warn("watching the topic", zap.String("topic", in.topic), zap.Error(err))
+			since = time.Now()
+		case !slices.Equal(before, ends):
+			before, since = ends, time.Now()
+		case time.Since(since) >= in.cfg.TakeoverAfter:
+			in.log.Info("the active ingester is silent, taking over", zap.String("topic", in.topic))
+			return nil
+		}
+		if err := sleep(ctx, in.cfg.Heartbeat/4); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package ingest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Phase is what an ingester is doing.
+type Phase string
+
+// The phases.
+const (
+	PhaseStarting Phase = "starting" // opening the topic, or between two sessions
+	PhaseStandby  Phase = "standby"
+	PhaseBackfill Phase = "backfill"
+	PhaseFollow   Phase = "follow"
+	PhaseStalled  Phase = "stalled" // no head, or no commit, for longer than ReadyAge
+)
+
+// Status is where an ingester stands.
+type Status struct {
+	Phase     Phase
+	Start     uint64          // the first block of the deployment
+	Head      uint64          // of the chain
+	Published topics.BlockRef // the last barrier committed
+	Finalized uint64
+	Verified  uint64    // the last block fetched and verified: progress over a stretch of empty blocks
+	Records   uint64    // logs and probes committed by this process
+	HeadAt    time.Time // when a head was last heard of
+	CommitAt  time.Time // when Kafka last took a commit
+	Err       error     // of the last session that ended
+}
+
+// Progress is the share of the chain that is verified, from 0 to 1.
+func (s Status) Progress() float64 {
+	if s.Head <= s.Start {
+		return 1
+	}
+	return min(1, float64(max(s.Verified, s.Start)-s.Start)/float64(s.Head-s.Start))
+}
+
+// Status says where the ingester stands now.
+func (in *Ingester) Status() Status {
+	s := in.status.get()
+	s.Start = in.cfg.Deployment.StartBlock
+	stale := time.Since(s.HeadAt) > in.cfg.ReadyAge || time.Since(s.CommitAt) > in.cfg.ReadyAge
+	if stale && s.Phase == PhaseFollow {
+		s.Phase = PhaseStalled
+	}
+	return s
+}
+
+// Ready is nil while the topic keeps up with the chain, by age and not by the process being up. A standby
+// is ready: it does what it is there for.
+func (in *Ingester) Ready() error {
+	s := in.Status()
+	if s.Phase == PhaseFollow || s.Phase == PhaseStandby {
+		return nil
+	}
+	return fmt.Errorf("ingester is in phase %s: block %d of %d, last head %s ago, last commit %s ago",
+		s.Phase, s.Published.Number, s.Head, age(s.HeadAt), age(s.CommitAt))
+}
+
+func age(t time.Time) string {
+	if t.IsZero() {
+		return "for ever"
+	}
+	return time.Since(t).Round(time.Millisecond).String()
+}
+
+// board holds the status; it is written by the session and read by everyone.
+type board struct {
+	mu sync.Mutex
+	s  Status
+}
+
+func (b *board) get() Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.s.Phase == "" {
+		b.s.Phase = PhaseStarting
+	}
+	return b.s
+}
+
+func (b *board) update(f func(*Status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.s)
+}
+
+func (b *board) phase(p Phase) { b.update(func(s *Status) { s.Phase = p }) }
+
+func (b *board) stopped(err error) {
+	b.update(func(s *Status) { s.Phase, s.Err = PhaseStarting, err })
+}

@@ -1,0 +1,300 @@
+// Package k8s holds the manifests, and this test of them and of docker/: that they are what Kubernetes
+// takes, and that they name only commands, flags, variables, ports and paths that the program has.
+package k8s
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// program is what main.go says of its commands and flags.
+type program struct {
+	commands []string
+	flags    map[string]string // to their defaults
+}
+
+func readProgram(t *testing.T) program {
+	t.Helper()
+	source := read(t, "../main.go")
+	p := program{flags: map[string]string{}}
+	for _, m := range regexp.MustCompile("ff:\"long=([a-z0-9-]+)(?:, default=([^,]+))?").FindAllStringSubmatch(source, -1) {
+		p.flags[m[1]] = m[2]
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t\{"([a-z]+)", "`).FindAllStringSubmatch(source, -1) {
+		p.commands = append(p.commands, m[1])
+	}
+	if len(p.flags) < 20 || len(p.commands) < 5 {
+		t.Fatalf("main.go is read wrongly: %d flags, commands %v", len(p.flags), p.commands)
+	}
+	return p
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// variable: LIENSTREAM_KAFKA_PREFIX is the flag --kafka-prefix.
+func (p program) variable(t *testing.T, where, name string) {
+	t.Helper()
+	flag, ours := strings.CutPrefix(name, "LIENSTREAM_")
+	if !ours {
+		return
+	}
+	if _, ok := p.flags[strings.ToLower(strings.ReplaceAll(flag, "_", "-"))]; !ok {
+		t.Errorf("%s: no flag is set by %s", where, name)
+	}
+}
+
+// args are a command, perhaps with a subcommand, and flags.
+func (p program) args(t *testing.T, where string, args []string) {
+	t.Helper()
+	if len(args) == 0 || !slices.Contains(append(p.commands, "topics"), args[0]) {
+		t.Fatalf("%s: %v begins with no command of %v", where, args, p.commands)
+	}
+	for _, arg := range args[1:] {
+		name, isFlag := strings.CutPrefix(arg, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if _, ok := p.flags[name]; isFlag && !ok {
+			t.Errorf("%s: there is no flag --%s", where, name)
+		}
+	}
+}
+
+// port is the default of a flag that is an address.
+func (p program) port(flag string) string {
+	return p.flags[flag][strings.LastIndex(p.flags[flag], ":")+1:]
+}
+
+// objects decodes every object of the base, strictly: a field that the API has not is an error.
+func objects(t *testing.T) map[string]any {
+	t.Helper()
+	var base struct{ Resources []string }
+	if err := yaml.Unmarshal([]byte(read(t, "kustomization.yaml")), &base); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.yaml")
+	if err != nil || len(files) != len(base.Resources)+1 {
+		t.Fatalf("kustomization.yaml names %v, there are %v: %v", base.Resources, files, err)
+	}
+	all := map[string]any{}
+	for _, file := range base.Resources {
+		documents := yaml.NewDecoder(strings.NewReader(read(t, file)))
+		for {
+			var document map[string]any
+			if err := documents.Decode(&document); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			kind, _ := document["kind"].(string)
+			kinds := map[string]any{
+				"v1 Namespace": new(corev1.Namespace), "v1 ConfigMap": new(corev1.ConfigMap), "v1 Service": new(corev1.Service),
+				"apps/v1 Deployment": new(appsv1.Deployment), "apps/v1 StatefulSet": new(appsv1.StatefulSet),
+				"batch/v1 Job": new(batchv1.Job), "policy/v1 PodDisruptionBudget": new(policyv1.PodDisruptionBudget),
+			}
+			version, _ := document["apiVersion"].(string)
+			object := kinds[version+" "+kind]
+			if object == nil {
+				t.Fatalf("%s: %s %s is not known", file, version, kind)
+			}
+			text, err := json.Marshal(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			strict := json.NewDecoder(bytes.NewReader(text))
+			strict.DisallowUnknownFields()
+			if err := strict.Decode(object); err != nil {
+				t.Fatalf("%s: %s: %v", file, kind, err)
+			}
+			name, _ := document["metadata"].(map[string]any)["name"].(string)
+			all[kind+"/"+name] = object
+		}
+	}
+	return all
+}
+
+func TestManifests(t *testing.T) {
+	p := readProgram(t)
+	all := objects(t)
+	for name := range all["ConfigMap/lienstream"].(*corev1.ConfigMap).Data {
+		p.variable(t, "ConfigMap/lienstream", name)
+	}
+	ingest := all["Deployment/ingest"].(*appsv1.Deployment)
+	serving := all["Deployment/serving"].(*appsv1.Deployment)
+	processors := all["StatefulSet/processors"].(*appsv1.StatefulSet)
+	job := all["Job/topics"].(*batchv1.Job)
+	pods := map[string]*corev1.PodTemplateSpec{
+		"ingest": &ingest.Spec.Template, "serving": &serving.Spec.Template, "processors": &processors.Spec.Template, "topics": &job.Spec.Template,
+	}
+	ports := map[string]map[string]string{
+		"ingest":     {"ops": p.port("ops-addr")},
+		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr")},
+		"processors": {"ops": p.port("ops-addr"), "query": p.port("query-addr")},
+		"topics":     {},
+	}
+	for name, pod := range pods {
+		hardened(t, name, pod.Spec)
+		c := pod.Spec.Containers[0]
+		if c.Args[0] != name {
+			t.Errorf("%s runs %v", name, c.Args)
+		}
+		p.args(t, name, c.Args)
+		for _, env := range c.Env {
+			p.variable(t, name, env.Name)
+		}
+		for _, port := range c.Ports {
+			if want := ports[name][port.Name]; want != itoa(port.ContainerPort) {
+				t.Errorf("%s: port %s is %d, the program has %s", name, port.Name, port.ContainerPort, want)
+			}
+		}
+		if len(c.Ports) != len(ports[name]) {
+			t.Errorf("%s: ports %v, the program has %v", name, c.Ports, ports[name])
+		}
+		if name == "topics" {
+			continue
+		}
+		probed(t, name, c)
+		if pdb, ok := all["PodDisruptionBudget/"+name].(*policyv1.PodDisruptionBudget); !ok || pdb.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != name {
+			t.Errorf("%s has no budget", name)
+		}
+	}
+	for _, name := range []string{"processors", "serving"} {
+		service := all["Service/"+name].(*corev1.Service)
+		for _, port := range service.Spec.Ports {
+			if ports[name][port.TargetPort.String()] != itoa(port.Port) {
+				t.Errorf("service %s: port %d to %s", name, port.Port, port.TargetPort.String())
+			}
+		}
+	}
+	headless(t, p, processors, all["Service/processors"].(*corev1.Service))
+}
+
+func itoa(n int32) string { b, _ := json.Marshal(n); return string(b) }
+
+// hardened: not root, nothing to gain, nothing to write to but what is mounted.
+func hardened(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	s, c := pod.SecurityContext, pod.Containers[0].SecurityContext
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 || s.SeccompProfile == nil {
+		t.Errorf("%s may run as root: %v", name, s)
+	}
+	if c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation ||
+		c.Capabilities == nil || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("%s may do more than it needs: %v", name, c)
+	}
+	if pod.Containers[0].Resources.Limits.Memory().IsZero() {
+		t.Errorf("%s has no limit of memory", name)
+	}
+}
+
+// probed: by the paths that the ops port has.
+func probed(t *testing.T, name string, c corev1.Container) {
+	t.Helper()
+	source := read(t, "../serving/httpapi/ops.go")
+	for what, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+		want := "/healthz"
+		if what == "readiness" {
+			want = "/readyz"
+		}
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want || probe.HTTPGet.Port.String() != "ops" {
+			t.Errorf("%s: %s probe is %v", name, what, probe)
+		}
+		if !strings.Contains(source, `"GET `+want+`"`) {
+			t.Errorf("the ops port has no %s", want)
+		}
+	}
+}
+
+// headless: the address that a processor advertises is the one that its service gives it.
+func headless(t *testing.T, p program, set *appsv1.StatefulSet, service *corev1.Service) {
+	t.Helper()
+	if service.Spec.ClusterIP != corev1.ClusterIPNone || set.Spec.ServiceName != service.Name {
+		t.Errorf("service %q of the set is not %q without an IP", set.Spec.ServiceName, service.Name)
+	}
+	env := map[string]string{}
+	for _, e := range set.Spec.Template.Spec.Containers[0].Env {
+		env[e.Name] = e.Value
+	}
+	if want := "$(LIENSTREAM_INSTANCE)." + service.Name + ":" + p.port("query-addr"); env["LIENSTREAM_ADVERTISE"] != want {
+		t.Errorf("advertises %s, it is reached at %s", env["LIENSTREAM_ADVERTISE"], want)
+	}
+	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts
+	if len(mounts) != 1 || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
+		t.Errorf("data goes to %s, mounted is %v", env["LIENSTREAM_DATA_DIR"], mounts)
+	}
+}
+
+func TestCompose(t *testing.T) {
+	p := readProgram(t)
+	var file struct {
+		Services map[string]struct {
+			Build       struct{ Target string }
+			Command     []string
+			Environment map[string]any
+			Ports       []string
+			ReadOnly    bool `yaml:"read_only"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../docker/compose.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	dockerfile := read(t, "../docker/Dockerfile")
+	for name, s := range file.Services {
+		if s.Build.Target == "" {
+			continue // not ours
+		}
+		if !strings.Contains(dockerfile, " AS "+s.Build.Target+"\n") {
+			t.Errorf("%s: the Dockerfile has no stage %s", name, s.Build.Target)
+		}
+		p.args(t, name, s.Command)
+		for variable := range s.Environment {
+			p.variable(t, name, variable)
+		}
+		if !s.ReadOnly {
+			t.Errorf("%s may write to its root", name)
+		}
+	}
+	if at := file.Services["processors-0"].Environment["LIENSTREAM_ADVERTISE"]; at != "processors-0:"+p.port("query-addr") {
+		t.Errorf("processors-0 advertises %v", at)
+	}
+	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr")}) {
+		t.Errorf("serving publishes %v", got)
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	p := readProgram(t)
+	text := read(t, "../docker/Dockerfile")
+	for _, m := range regexp.MustCompile(`LIENSTREAM_[A-Z_]+`).FindAllString(text, -1) {
+		p.variable(t, "Dockerfile", m)
+	}
+	exposed := regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(text)
+	want := []string{p.port("indexer-addr"), p.port("query-addr"), p.port("ops-addr")}
+	if exposed == nil || !slices.Equal(strings.Fields(exposed[1]), want) {
+		t.Errorf("EXPOSE %v, the program has %v", exposed, want)
+	}
+	for _, must := range []string{"CGO_ENABLED=0", "USER 65532:65532"} {
+		if !strings.Contains(text, must) {
+			t.Errorf("the Dockerfile has no %s", must)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+// Package processors is the market as an application of the engine: it decodes a log and hands the event
+// to the family that owns it. It must not keep state of its own, and must depend on nothing but the
+// record and the state that it is given.
+package processors
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/assets"
+	"github.com/lienstream/lienstream/processors/balances"
+	"github.com/lienstream/lienstream/processors/burns"
+	"github.com/lienstream/lienstream/processors/deals"
+	"github.com/lienstream/lienstream/processors/drips"
+	"github.com/lienstream/lienstream/processors/epochs"
+	"github.com/lienstream/lienstream/processors/liquidity"
+	"github.com/lienstream/lienstream/processors/prices"
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/stats"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// App implements engine.App. It is safe for concurrent use by the tasks of a node.
+//
+// Invariants:
+//  1. A log never stops a task: what cannot be decoded, and what contradicts the state, is counted and
+//     passed over. The raw topic keeps it.
+//  2. An error means that the state could not be read or holds a row that is not ours.
+//  3. The same records always make the same writes: metrics are the only thing that a replay moves.
+type App struct {
+	decoder *contracts.Decoder
+	metrics *metrics
+}
+
+// New makes the application for the contracts that the decoder knows.
+func New(decoder *contracts.Decoder, registerer prometheus.Registerer) *App {
+	return &App{decoder: decoder, metrics: newMetrics(registerer)}
+}
+
+// Tables lists every table of every family.
+func (a *App) Tables() []*state.Table {
+	return slices.Concat([]*state.Table{
+		deals.Deals, deals.Bids, deals.Rewards, balances.Balances, assets.Assets,
+		drips.Drips, epochs.Epochs, burns.Burns, prices.Seconds, prices.Hours,
+	}, liquidity.Tables(), stats.Tables())
+}
+
+// Apply applies a *topics.Log or a *topics.Probe.
+func (a *App) Apply(w state.Writer, rec topics.Raw) error {
+	switch r := rec.(type) {
+	case *topics.Log:
+		meta := topics.EventMeta{Block: r.Block, Tx: r.TxHash, LogIndex: r.LogIndex}
+		return a.apply(w, meta, a.decoder.Decode(r.Address, r.Topics, r.Data))
+	case *topics.Probe:
+		a.metrics.probes.Inc()
+		if err := assets.ApplyProbe(w, r); err != nil {
+			return fmt.Errorf("apply probe of %s: %w", r.Token, err)
+		}
+		return nil
+	default:
+		return fmt.Errorf("apply: a %T is the engine's, not the application's", rec)
+	}
+}
+
+// apply dispatches by the type of the event, not by its entity: an account has credits and drips.
+func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event) error {
+	var (
+		family, broken string
+		err            error
+	)
+	switch e := event.(type) {
+	case *contracts.DealListed, *contracts.DealTermsUpdated, *contracts.DealFunded, *contracts.DealReclaimed,
+		*contracts.DealClaimed, *contracts.DealCancelled,
+		*contracts.BidPlaced, *contracts.BidWithdrawn, *contracts.BidAccepted,
+		*contracts.RewardReserved, *contracts.RewardReturned:
+		family = topics.FamilyDeals
+		broken, err = deals.ApplyTelling(w, meta.Tx, event, func(before, after *topics.Deal) error {
+			return stats.Apply(w, before, after)
+		})
+	case *contracts.Credited, *contracts.Withdrawn:
+		family = topics.FamilyBalances
+		broken, err = balances.Apply(w, event)
+	case *contracts.DripCreated, *contracts.DripCut, *contracts.DripClaimed:
+		family = topics.FamilyBalances
+		broken, err = drips.Apply(w, event)
+	case *contracts.Swapped, *contracts.PoolInitialized, *contracts.LiquidityModified, *contracts.PoolSet,
+		*contracts.PositionTransferred, *contracts.PositionStaked, *contracts.PositionCheckpointed,
+		*contracts.PositionUnstaked, *contracts.EmissionsNotified, *contracts.CreatorFeesNotified,
+		*contracts.EmissionsClaimed, *contracts.CreatorFeeClaimed:
+		family = topics.FamilyLiquidity
+		if broken, err = liquidity.Apply(w, a.decoder.Deployment().PositionManager, event); err == nil && broken == "" {
+			err = prices.Apply(w, event)
+		}
+	case *contracts.EpochOpened, *contracts.EpochRatesSet, *contracts.EpochReserved, *contracts.EpochReturned,
+		*contracts.LiquidityReleased, *contracts.EpochClosed:
+		family = topics.FamilyEpochs
+		broken, err = epochs.Apply(w, event)
+	case *contracts.Burned:
+		family = topics.FamilyBurns
+		broken, err = burns.Apply(w, meta, event)
+	case *contracts.AssetSet, *contracts.OpenRawChanged:
+		family = topics.FamilyAssets
+		broken, err = assets.Apply(w, event)
+	case *contracts.UIMultiplierUpdated:
+		family, err = familyOfToken(w, e.Token)
+	case *contracts.TokenPaused:
+		family, err = familyOfToken(w, e.Token)
+	case *contracts.TokenUnpaused:
+		family, err = familyOfToken(w, e.Token)
+	case *contracts.Unknown:
+		a.metrics.unknown.WithLabelValues(e.Reason).Inc()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", event.Name(), err)
+	}
+	a.metrics.family(family).Inc()
+	if broken != "" {
+		a.metrics.broken.WithLabelValues(event.Name(), broken).Inc()
+	}
+	if family == "" {
+		return nil // the vault's own fee, or a stranger's token: the raw topic keeps them
+	}
+	return emit(w, family, meta, event)
+}
+
+// familyOfToken is empty for a token that the registry never set: anybody can deploy one that emits what
+// a stock token does, and nobody asked for its events.
+func familyOfToken(w state.Writer, token common.Address) (string, error) {
+	known, err := assets.Known(w, token)
+	if !known {
+		return "", err
+	}
+	return topics.FamilyAssets, err
+}
+
+// emit publishes what the chain said, whether or not it fits the state.
+func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.Event) error {
+	key := topics.AppendEventKey(make([]byte, 0, eventBytes), meta)
+	value, err := topics.AppendEvent(key[len(key):], meta, event)
+	if err != nil {
+		return err
+	}
+	w.Emit(family, slices.Clip(key), value)
+	return nil
+}
+
+// eventBytes holds the key and the value of most events, in one allocation.
+const eventBytes = 640

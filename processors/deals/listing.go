@@ -1,0 +1,115 @@
+package deals
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Sort is an order of listings. Ties break by deal ID, descending.
+type Sort uint8
+
+// The orders of listings.
+const (
+	SortNewest Sort = iota // listedAt, descending
+	SortExpiry             // listingExpiry, ascending, open-ended last
+	SortCap                // cap, descending
+	SortCost               // (cap-minPrice)*10000/minPrice, ascending
+
+	Sorts // how many there are
+)
+
+// ListingKey is a deal's position in that order: ascending bytes are the order of the list. It ends in
+// Key(deal).
+func ListingKey(sort Sort, d *topics.Deal) []byte {
+	b := make([]byte, 0, 2*idBytes)
+	switch sort {
+	case SortExpiry:
+		b = appendUint64(b, openEndedLast(d.ListingExpiry))
+	case SortCap:
+		raw := new(uint256.Int).Not(&d.Cap).Bytes32()
+		b = append(b, raw[16:]...) // a uint128
+	case SortCost:
+		raw := cost(d).Bytes32()
+		b = append(b, raw[:]...)
+	default:
+		b = appendUint64(b, ^d.ListedAt)
+	}
+	return appendDescending(b, &d.ID)
+}
+
+// ExpiredBefore is a position in the order of SortExpiry that all listings expired at that time are
+// before, and all others after.
+func ExpiredBefore(timestamp uint64) []byte {
+	if timestamp == 0 {
+		return nil
+	}
+	b := appendUint64(make([]byte, 0, 8+idBytes), timestamp-1)
+	for range idBytes {
+		b = append(b, 0xff)
+	}
+	return b
+}
+
+// Expired says whether a listing can no longer be funded at that time. The contract refuses only once
+// the time has passed.
+func Expired(listingExpiry, timestamp uint64) bool {
+	return listingExpiry != 0 && timestamp > listingExpiry
+}
+
+func openEndedLast(expiry uint64) uint64 {
+	if expiry == 0 {
+		return math.MaxUint64
+	}
+	return expiry
+}
+
+// cost is (cap-minPrice)*10000/minPrice. The contract holds 0 < minPrice <= cap, both below 2^128; what
+// does not is sorted to the ends.
+func cost(d *topics.Deal) *uint256.Int {
+	c := new(uint256.Int)
+	switch {
+	case d.MinPrice.IsZero():
+		return c.SetAllOne()
+	case d.Cap.Lt(&d.MinPrice):
+		return c
+	}
+	c.Sub(&d.Cap, &d.MinPrice)
+	c.Mul(c, uint256.NewInt(10_000))
+	return c.Div(c, &d.MinPrice)
+}
+
+// ListingFilter is what a list can be filtered by, without the row: the value in IndexListing.
+type ListingFilter struct {
+	Lane   contracts.Lane
+	Term   uint32
+	Asset  common.Address
+	Expiry uint64
+}
+
+const filterBytes = 1 + 4 + common.AddressLength + 8
+
+func (f ListingFilter) encode() []byte {
+	b := append(make([]byte, 0, filterBytes), byte(f.Lane))
+	b = binary.BigEndian.AppendUint32(b, f.Term)
+	b = append(b, f.Asset[:]...)
+	return appendUint64(b, f.Expiry)
+}
+
+// DecodeListingFilter reads the value of an entry in IndexListing.
+func DecodeListingFilter(value []byte) (f ListingFilter, err error) {
+	if len(value) != filterBytes {
+		return f, errors.New("listing filter has another length")
+	}
+	f.Lane = contracts.Lane(value[0])
+	f.Term = binary.BigEndian.Uint32(value[1:])
+	copy(f.Asset[:], value[5:])
+	f.Expiry = binary.BigEndian.Uint64(value[5+common.AddressLength:])
+	return f, nil
+}

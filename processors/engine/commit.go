@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one batch on
+// Pebble, then the view.
+//
+//	ent, evt, evt.final ─┐
+//	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
+//	progress, last      ─┘
+func (t *task) commit(ctx context.Context) error {
+	if !t.settled || t.dirty.IsZero() && t.moved.IsZero() {
+		return nil
+	}
+	started := time.Now()
+	if err := t.tx.Begin(); err != nil {
+		return err
+	}
+	changes, prog, err := t.produce(ctx)
+	if err != nil {
+		return err
+	}
+	if t.crash("beforeEnd") {
+		return errCrash
+	}
+	if t.crash("duringEnd") {
+		t.cutSoon()
+	}
+	if err := t.tx.Commit(ctx); err != nil {
+		return err
+	}
+	if t.crash("afterEnd") {
+		return errCrash
+	}
+	t.store.Progress, t.store.Changelog, t.store.WrittenMs = t.ready, prog.Offset+1, started.UnixMilli()
+	if err := t.r.store.Commit(t.overlay, t.store.encode()); err != nil {
+		return err
+	}
+	t.r.worked = true
+	if t.crash("afterPebble") {
+		return errCrash
+	}
+	touched := !t.dirty.IsZero()
+	t.n.metrics.commits.WithLabelValues(label(t.r.partition)).Observe(time.Since(started).Seconds())
+	t.reset()
+	if touched {
+		t.publish(t.r.store.Snapshot(), func(p Partition, v state.View) { t.n.observer.Committed(p, v, changes) })
+	}
+	return nil
+}
+
+func (t *task) unchanged(p Partition, v state.View) { t.n.observer.Committed(p, v, nil) }
+
+// produce adds everything that the commit says to the open transaction. Progress is its last record in the
+// changelog.
+func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Record, err error) {
+	send := func(topic string, key, value []byte) *kafka.Record {
+		r := &kafka.Record{Topic: topic, Partition: t.r.partition, Key: key, Value: value}
+		t.tx.Produce(ctx, r)
+		return r
+	}
+	n := t.n
+	// Undo and final events first: the producer may rewrite the head of a value that it is given.
+	err = t.overlay.Settle(t.store.Progress.Floor, t.ready.Floor, func(e state.Event) {
+		send(n.events[e.Family].final, e.Key, append([]byte(nil), e.Value...))
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("settle blocks %d-%d: %w", t.store.Progress.Floor, t.ready.Floor, err)
+	}
+	err = t.overlay.Rows(func(row state.Row) error {
+		if e := row.Table.Entity; e != nil && (!row.Same || row.Value == nil) {
+			var value []byte
+			if row.Value != nil {
+				var err error
+				if value, err = e.Encode(row.Value, t.ready.At); err != nil {
+					return fmt.Errorf("%w: encode %s: %w", ErrApp, e.Name, err)
+				}
+			}
+			send(n.entities[e.Name], e.Key(row.Key), value)
+		}
+		if !row.Same {
+			changes = append(changes, Change{Table: row.Table, Key: row.Key, Row: row.Value})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	t.overlay.Events(func(e state.Event, removed bool) {
+		value := e.Value
+		if removed {
+			value = topics.MarkRemoved(value)
+		}
+		send(n.events[e.Family].head, e.Key, value)
+	})
+	var entries uint64
+	t.overlay.Entries(func(key, value []byte) {
+		entries++
+		if value != nil {
+			value = seal(key, t.store.Epoch, value)
+		}
+		send(n.changelog, key, value)
+	})
+	t.ready.Records = entries
+	prog = send(n.changelog, keyProgress, seal(keyProgress, t.store.Epoch, t.ready.append(nil)))
+	return changes, prog, nil
+}

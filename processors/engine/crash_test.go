@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// What the design promises, on the embedded broker and on Apache Kafka.
+func TestPromises(t *testing.T) {
+	for _, kind := range broker.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			cfg := kafka.Config{Brokers: broker.ForTest(t, kind)}
+			for name, test := range map[string]func(*testing.T, *env){
+				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby,
+			} {
+				t.Run(name, func(t *testing.T) {
+					cfg.Prefix = name
+					test(t, provision(t, cfg, 4))
+				})
+			}
+		})
+	}
+}
+
+// crasher lets tasks die at random points of the loop.
+type crasher struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	oneIn   int
+	crashes map[string]int
+	off     atomic.Bool
+}
+
+func newCrasher(seed uint64, oneIn int) *crasher {
+	return &crasher{rng: rand.New(rand.NewPCG(seed, 9)), oneIn: oneIn, crashes: map[string]int{}}
+}
+
+func (c *crasher) crash(_ int32, point string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.off.Load() || c.rng.IntN(c.oneIn) != 0 {
+		return false
+	}
+	c.crashes[point]++
+	return true
+}
+
+// everyPoint: the test is worth nothing where a point was never met.
+func (c *crasher) everyPoint(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range []string{"restored", "beforeEnd", "duringEnd", "afterEnd", "afterPebble"} {
+		if c.crashes[p] == 0 {
+			t.Errorf("no crash at %q", p)
+		}
+	}
+	t.Logf("crashes: %v", c.crashes)
+}
+
+// Whatever point a task dies at, with reorgs of depth 1 to 64 in between, nothing is lost, doubled or torn.
+func testCrashes(t *testing.T, e *env) {
+	seed := testSeed(t)
+	c := newChain(t, e.kafka, e.cat, seed)
+	cr := newCrasher(seed, 15)
+	cfg := e.config("a", vfs.NewMem())
+	cfg.crash = cr.crash
+	n := e.start(cfg)
+	for range 30 {
+		e.scenario(c, 2)
+		e.caughtUp(c, n) // else most of it would be one commit, and few points met
+	}
+	cr.off.Store(true)
+	e.caughtUp(c, n)
+	cr.everyPoint(t)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	e.finish(c, n)
+}
+
+// scenario lets a chain live: single blocks, runs of them, reorgs of depth 1 to 64, finality.
+func (e *env) scenario(c *chain, steps int) {
+	for range steps {
+		switch window := len(c.blocks) - int(c.final); {
+		case c.rng.IntN(6) == 0 && window > 1:
+			c.reorg(1 + c.rng.IntN(min(64, window-1)))
+		case c.rng.IntN(10) == 0 && window > 70:
+			c.final = c.head().Number - uint64(65+c.rng.IntN(window-65))
+		case c.rng.IntN(4) == 0:
+			c.add(1 + c.rng.IntN(20))
+		default:
+			c.add(1)
+		}
+	}
+}
+
+// finish makes everything final and checks the final events.
+func (e *env) finish(c *chain, nodes ...*runningNode) {
+	e.t.Helper()
+	c.final = c.head().Number
+	c.add(1)
+	e.caughtUp(c, nodes...)
+	e.invariantState(c, nodes...)
+	e.invariantFinal(c, c.final)
+}
+
+// A machine that dies leaves a disk as of some moment, or none; the next one restores the same state.
+func testLostDisk(t *testing.T, e *env) {
+	seed := testSeed(t)
+	c := newChain(t, e.kafka, e.cat, seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	fs := vfs.NewCrashableMem()
+	for life := range 4 {
+		n := e.start(e.config("a", fs))
+		e.scenario(c, 15)
+		if life%2 == 0 {
+			e.caughtUp(c, n)
+		}
+		next := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+		n.stop(t)
+		if fs = next; life == 2 {
+			fs = vfs.NewCrashableMem()
+		}
+	}
+	n := e.start(e.config("a", fs))
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	e.finish(c, n)
+}
+
+// testSeed is another one every time; the log says which, and the variable brings it back.
+func testSeed(t *testing.T) uint64 {
+	seed := rand.Uint64()
+	if s := os.Getenv("LIENSTREAM_TEST_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		check(t, err)
+	}
+	t.Logf("LIENSTREAM_TEST_SEED=%d", seed)
+	return seed
+}
+
+// Two nodes that both believe that they own everything fence each other, and nothing is doubled.
+func testTwoOwners(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 7)
+	a, b := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner), e.holdAll(e.config("b", vfs.NewMem()), topics.RoleOwner)
+	e.scenario(c, 40)
+	fenced := func() bool {
+		return total(t, a.cfg.Registerer, "lienstream_processors_restarts_total", "fenced")+
+			total(t, b.cfg.Registerer, "lienstream_processors_restarts_total", "fenced") >= 4
+	}
+	eventually(t, "they fence each other", func() bool { c.add(1); return fenced() })
+	a.stop(t)
+	e.caughtUp(c, b)
+	e.invariantState(c, b)
+	e.invariantTopics(c)
+	e.finish(c, b)
+}
+
+// A standby shows the same blocks, serves when the owner is gone, and takes over from its tail.
+func testTakeover(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 8)
+	var nodes []*runningNode
+	for _, name := range []string{"a", "b"} {
+		cfg := e.config(name, vfs.NewMem())
+		cfg.Standbys = 1
+		nodes = append(nodes, e.start(cfg))
+	}
+	e.scenario(c, 30)
+	e.caughtUp(c, nodes...)
+	eventually(t, "every partition has an owner and a standby at the head", func() bool {
+		at := 0
+		for _, n := range nodes {
+			for _, w := range n.Watermarks() {
+				if same(w.At, c.head()) {
+					at++
+				}
+			}
+		}
+		return at == 2*int(e.cat.Partitions)
+	})
+	e.invariantState(c, nodes...)
+	last := c.head()
+	restored := total(t, nodes[1].cfg.Registerer, "lienstream_processors_restored_records_total", "")
+	nodes[0].stop(t)
+	for p := range e.cat.Partitions { // whoever owned it, the other one answers at once
+		v, err := nodes[1].View(t.Context(), p, &last)
+		check(t, err)
+		v.Close()
+	}
+	e.scenario(c, 20)
+	e.caughtUp(c, nodes[1])
+	e.invariantState(c, nodes[1])
+	e.invariantTopics(c)
+	if got := total(t, nodes[1].cfg.Registerer, "lienstream_processors_restored_records_total", "") - restored; got > 0 {
+		t.Errorf("the takeover restored %v records, the standby had them", got)
+	}
+	e.finish(c, nodes[1])
+}
+
+// A standby whose owner died goes on over blocks that touch nothing, and stops before the first that does:
+// all partitions can be read at one block.
+func testOrphanedStandby(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 9)
+	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	standby := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby)
+	at := func(ref topics.BlockRef) func() bool {
+		return func() bool {
+			marks := standby.Watermarks()
+			for _, w := range marks {
+				if !same(w.At, ref) || w.Role != topics.RoleStandby {
+					return false
+				}
+			}
+			return len(marks) == int(e.cat.Partitions)
+		}
+	}
+	e.scenario(c, 20)
+	eventually(t, "the standby follows", at(c.head()))
+	owner.stop(t)
+	logs := c.logs
+	c.logs = 0
+	for range 5 {
+		c.add(1)
+	}
+	empty := c.head()
+	eventually(t, "the standby goes on", at(empty))
+	e.invariantState(c, standby)
+	c.logs = logs
+	for range 10 {
+		c.add(1)
+	}
+	owner = e.holdAll(e.config("c", vfs.NewMem()), topics.RoleOwner)
+	eventually(t, "the standby follows the next owner", at(c.head()))
+	e.invariantState(c, standby, owner)
+	for p := range e.cat.Partitions {
+		v, err := standby.View(t.Context(), p, &empty)
+		check(t, err)
+		v.Close()
+	}
+}

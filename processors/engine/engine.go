@@ -1,0 +1,60 @@
+// Package engine runs the tasks of the processors: one partition each, exactly once, owned by one node.
+// It knows Kafka and state, and no entity.
+//
+//	node.go       who holds which partition, and what is done about errors
+//	task.go       an owner: fence, restore, loop; input.go and commit.go are its two halves
+//	restore.go    a changelog into a store; changelog.go its records
+//	standby.go    a follower of the changelog that serves reads
+//	replica.go    a partition's store and the views of its last barriers
+//	rebuild.go    a new epoch, from the raw topic
+//	owners.go     what nodes tell each other
+//
+// Non-obvious:
+//   - Only the offset of a task's own open record ends a restore. A high watermark does not: it counts what
+//     is not decided yet.
+//   - A changelog that is read while it is compacted shows commits that are no longer whole. Progress says
+//     how many records its commit had, so that a standby notices.
+//   - A standby that knows only what its owner commits could not be read together with other partitions
+//     when the owner dies: the owners' last progress differs. It follows the barriers of the raw topic too.
+//   - The store has no write-ahead log, so a killed process restores the last megabytes from the changelog.
+package engine
+
+import (
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// App is what the engine runs: the entity families, pure.
+type App interface {
+	// Tables lists every table that Apply touches.
+	Tables() []*state.Table
+	// Apply applies a *topics.Log or a *topics.Probe. It must depend on nothing but w and rec. An error
+	// stops the task: a log that cannot be decoded is no error but an unknown event.
+	Apply(w state.Writer, rec topics.Raw) error
+}
+
+// Observer is told of what a task owns and commits, in the task's goroutine: it must not block. A view is
+// valid during the call only.
+type Observer interface {
+	// Opened: this node now owns the partition, at this state.
+	Opened(p Partition, view state.View)
+	// Committed: the partition moved to view.At(). Changes is empty for a block that touched nothing.
+	Committed(p Partition, view state.View, changes []Change)
+	// Closed: this node no longer owns the partition.
+	Closed(p Partition)
+}
+
+// Partition identifies an ownership of a partition.
+type Partition struct {
+	ID          int32
+	Incarnation int64  // offset of the owner's open record in the changelog: a later owner's is greater
+	Reverts     uint64 // blocks ever reverted in this partition: alike on all partitions at the same block
+	Head        uint64 // the chain's head as the ingester saw it
+}
+
+// Change is a row that a commit wrote; a nil Row is a deletion.
+type Change struct {
+	Table *state.Table
+	Key   []byte
+	Row   []byte
+}

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What View answers where it has no view. Each is a query.ErrUnavailable: another node, or this one a
+// moment later, may have it.
+var (
+	ErrNotHere = fmt.Errorf("partition is not held here: %w", query.ErrUnavailable)
+	ErrNotYet  = fmt.Errorf("block is not applied yet: %w", query.ErrUnavailable)
+	ErrGone    = fmt.Errorf("block is no longer kept, or was reverted: %w", query.ErrUnavailable)
+)
+
+// ErrBroken means that the raw topic breaks a promise: half a block, a gap, a revert of what is not the
+// last block. The task stops: whatever it did next would be wrong.
+var ErrBroken = errors.New("raw topic is broken")
+
+// ErrApp means that the application refused a record. The task stops.
+var ErrApp = errors.New("application error")
+
+// ErrUnusable means that a task failed on its state, its changelog or its place in the raw topic, and did
+// so again after it had wiped the state and restored it from the start. The task stops.
+var ErrUnusable = errors.New("state cannot be restored: rebuild with `lienstream processors --rebuild`")
+
+// ErrRebuild means that a block is reverted that was final: its undo is gone. The task stops until the
+// state is rebuilt.
+type ErrRebuild struct {
+	Partition int32
+	Block     topics.BlockRef // to be reverted
+	Floor     uint64          // the last block that cannot be
+}
+
+// Error names the block, the floor and the way out.
+func (e *ErrRebuild) Error() string {
+	return fmt.Sprintf("partition %d: revert of block %d (%s), but blocks up to %d were final and have no undo: rebuild with `lienstream processors --rebuild`",
+		e.Partition, e.Block.Number, e.Block.Hash, e.Floor)
+}
+
+// stops says that an error needs a person: starting again would meet it again.
+func stops(err error) bool {
+	var deep *ErrRebuild
+	return errors.Is(err, ErrBroken) || errors.Is(err, ErrUnusable) || errors.Is(err, ErrApp) || errors.As(err, &deep)
+}

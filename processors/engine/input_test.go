@@ -1,0 +1,340 @@
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+func ref(number uint64, salt byte) topics.BlockRef {
+	return topics.BlockRef{Number: number, Hash: common.Hash{byte(number), salt}, Timestamp: number}
+}
+
+func logOf(block topics.BlockRef) *topics.Log {
+	return &topics.Log{Block: block, Address: common.Address{1}, Data: []byte{1, 2, 3}}
+}
+
+// A raw topic that breaks its promise stops the task, and the error says what is broken.
+func TestBrokenInput(t *testing.T) {
+	one := ref(1, 0)
+	end := func(b topics.BlockRef, records uint32) *topics.BlockEnd {
+		return &topics.BlockEnd{Block: b, Records: records, Head: b.Number, Commit: true}
+	}
+	for name, input := range map[string][]topics.Raw{
+		"half a block":            {logOf(one), end(one, 2)},
+		"more than the block":     {logOf(one), logOf(one), end(one, 1)},
+		"another block's log":     {logOf(one), logOf(ref(1, 1)), end(one, 2)},
+		"another block's barrier": {logOf(one), end(ref(1, 1), 1)},
+		"a log of the past":       {end(ref(5, 0), 0), logOf(ref(4, 0))},
+		"a barrier of the past":   {end(ref(5, 0), 0), end(ref(4, 0), 0)},
+		"a parent not its own":    {end(one, 0), &topics.BlockEnd{Block: ref(2, 0), Parent: common.Hash{9}, Commit: true}},
+		"revert within a block":   {end(one, 0), logOf(ref(2, 0)), &topics.BlockRevert{Block: one}},
+		"revert of another block": {end(one, 0), &topics.BlockRevert{Block: ref(1, 1)}},
+		"revert to the future":    {end(one, 0), &topics.BlockRevert{Block: one, Head: ref(2, 0)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, 1)
+			n := e.start(e.config("a", vfs.NewMem()))
+			e.write(input...)
+			eventually(t, "task stops", func() bool { return n.Stopped() != nil })
+			if err := n.Stopped(); !errors.Is(err, ErrBroken) {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// write writes records to partition 0 in one transaction.
+func (e *env) write(input ...topics.Raw) {
+	c := newChain(e.t, e.kafka, e.cat, 0)
+	c.begin()
+	for _, r := range input {
+		c.send(0, nil, r)
+	}
+	c.commit()
+}
+
+// A record of a version that nobody here knows is counted and passed over, within a block and outside.
+func TestUnknownRecord(t *testing.T) {
+	e := newEnv(t, 1)
+	n := e.start(e.config("a", vfs.NewMem()))
+	c := newChain(t, e.kafka, e.cat, 0)
+	c.begin()
+	foreign := func() {
+		for _, v := range [][]byte{nil, {1, 2, 3}, {0, 0, 9, 9, 9, 1}} {
+			c.tx.Produce(t.Context(), &kafka.Record{Topic: e.cat.Raw(), Key: []byte("k"), Value: v})
+		}
+	}
+	foreign()
+	one := ref(1, 0)
+	c.send(0, nil, logOf(one))
+	foreign()
+	c.send(0, nil, &topics.BlockEnd{Block: one, Records: 2, Head: 1, Commit: true}) // one of them was of the block
+	c.commit()
+	eventually(t, "block 1", func() bool { w := n.Watermarks(); return len(w) == 1 && same(w[0].At, one) })
+	if got := total(t, n.cfg.Registerer, "lienstream_processors_unknown_records_total", ""); got != 6 {
+		t.Fatalf("%v unknown records counted", got)
+	}
+	check(t, n.Stopped())
+}
+
+// A repeated barrier says that the chain is quiet: nothing but what is known of the chain moves.
+func TestHeartbeat(t *testing.T) {
+	e := newEnv(t, 1)
+	n := e.start(e.config("a", vfs.NewMem()))
+	one := ref(1, 0)
+	e.write(&topics.BlockEnd{Block: one, Head: 1, Commit: true})
+	eventually(t, "block 1", func() bool { return len(n.Watermarks()) == 1 && n.Watermarks()[0].At == one })
+	first := n.Watermarks()[0]
+	e.write(&topics.BlockEnd{Block: one, Head: 9, Commit: true})
+	eventually(t, "head 9", func() bool { return n.Watermarks()[0].Latest == 9 })
+	now := n.Watermarks()[0]
+	if now.At != one || now.ObservedAt.Before(first.ObservedAt) {
+		t.Fatalf("%+v after %+v", now, first)
+	}
+}
+
+// A revert of what was final stops the task with an error that names the way out, and a rebuild is one: it
+// ends with the state of the canonical chain, and no event is published again.
+func TestDeepReorgAndRebuild(t *testing.T) {
+	e := newEnv(t, 2)
+	c := newChain(t, e.kafka, e.cat, 5)
+	cfg := e.config("a", vfs.NewMem())
+	n := e.start(cfg)
+	for range 20 {
+		c.add(1)
+	}
+	c.final = 15
+	c.add(1)
+	e.caughtUp(c, n)
+	c.reorg(10) // blocks 12 to 21
+	c.add(3)
+	eventually(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
+	var deep *ErrRebuild
+	if err := n.Stopped(); !errors.As(err, &deep) || deep.Block.Number != 15 || deep.Floor != 15 {
+		t.Fatal(err)
+	}
+	n.stop(t)
+
+	cfg.Registerer = nil
+	n = e.start(cfg) // without the rebuild it stops again: never a crash loop
+	eventually(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
+	n.stop(t)
+
+	cfg.Rebuild = true
+	n = e.start(cfg)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	n.stop(t)
+
+	cfg.Rebuild, cfg.FS = false, vfs.NewMem() // and what was rebuilt is what a changelog restores
+	n = e.start(cfg)
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+}
+
+func stoppedTasks(n *runningNode) (stopped int) {
+	for _, r := range n.replicas {
+		if _, err := r.status(); err != nil {
+			stopped++
+		}
+	}
+	return stopped
+}
+
+// A changelog that cannot be read: wiped and restored once, then a clear stop, and a rebuild mends it.
+func TestTornChangelog(t *testing.T) {
+	for name, value := range map[string][]byte{
+		"torn":            {changelogVersion},
+		"unknown version": append([]byte{changelogVersion + 1}, make([]byte, 20)...),
+		"flipped":         append([]byte{changelogVersion}, make([]byte, 20)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, 1)
+			c := newChain(t, e.kafka, e.cat, 6)
+			cfg := e.config("a", vfs.NewMem())
+			n := e.start(cfg)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			n.stop(t)
+			c.begin()
+			c.tx.Produce(t.Context(), &kafka.Record{Topic: e.cat.Changelog(topics.AppMarket), Key: []byte{1, 1, 'k'}, Value: value})
+			c.commit()
+			cfg.Registerer = nil
+			n = e.start(cfg)
+			eventually(t, "task stops", func() bool { return n.Stopped() != nil })
+			if err := n.Stopped(); !errors.Is(err, ErrUnusable) || !errors.Is(err, errChangelog) {
+				t.Fatal(err)
+			}
+			if got := total(t, n.cfg.Registerer, "lienstream_processors_restarts_total", "changelog"); got != 1 {
+				t.Fatalf("wiped %v times", got)
+			}
+			n.stop(t)
+			cfg.Rebuild, cfg.Registerer = true, nil
+			n = e.start(cfg)
+			e.scenario(c, 5)
+			e.caughtUp(c, n)
+			e.invariantState(c, n)
+			e.invariantTopics(c)
+		})
+	}
+}
+
+// A lost disk is restored from a checkpoint and the tail of the changelog.
+func TestRestoreFromCheckpoint(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 3)
+	fs := vfs.NewMem()
+	cfg := e.config("a", fs)
+	cfg.CheckpointDir, cfg.CheckpointInterval = "/copies", time.Nanosecond
+	n := e.start(cfg)
+	for range 20 {
+		c.add(1)
+		e.caughtUp(c, n)
+	}
+	eventually(t, "checkpoints", func() bool {
+		c.add(1)
+		return total(t, n.cfg.Registerer, "lienstream_processors_checkpoints_total", "") > 10
+	})
+	e.caughtUp(c, n)
+	all := len(e.readAll(e.cat.Changelog(topics.AppMarket), 0))
+	n.stop(t)
+	check(t, fs.RemoveAll(cfg.Dir))
+	cfg.Registerer = nil
+	n = e.start(cfg)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	if got := total(t, n.cfg.Registerer, "lienstream_processors_restored_records_total", ""); got > float64(all)/2 {
+		t.Fatalf("%v of %d changelog records restored: the checkpoint was not used", got, all)
+	}
+}
+
+// Views: the last 64 barriers by number and hash; a block of another fork, of the past or of the future has
+// none, and the error says which.
+func TestViews(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 4)
+	n := e.start(e.config("a", vfs.NewMem()))
+	var refs []topics.BlockRef
+	for range ringBlocks + 10 {
+		c.add(1)
+		refs = append(refs, c.head())
+		e.caughtUp(c, n)
+	}
+	want := func(at topics.BlockRef, sentinel error) {
+		t.Helper()
+		v, err := n.View(t.Context(), 0, &at)
+		if !errors.Is(err, sentinel) || sentinel != nil && !errors.Is(err, query.ErrUnavailable) {
+			t.Fatalf("block %d: %v, want %v", at.Number, err, sentinel)
+		}
+		if v != nil {
+			v.Close()
+		}
+	}
+	for _, r := range refs[len(refs)-ringBlocks:] {
+		want(r, nil)
+	}
+	want(refs[5], ErrGone)
+	want(topics.BlockRef{Number: c.head().Number, Hash: common.Hash{0xff}}, ErrGone)
+	want(topics.BlockRef{Number: c.head().Number + 1}, ErrNotYet)
+	if _, err := n.View(t.Context(), 7, nil); !errors.Is(err, ErrNotHere) {
+		t.Fatal(err)
+	}
+}
+
+// An owner that cannot commit serves on for a lease, and no longer.
+func TestLease(t *testing.T) {
+	r := &replica{lease: time.Hour}
+	r.ring = []barrier{{}}
+	if _, ok := r.watermark(); !ok {
+		t.Fatal("a healthy owner does not serve")
+	}
+	r.fail()
+	if _, ok := r.watermark(); !ok {
+		t.Fatal("the lease ended at once")
+	}
+	r.failing = time.Now().Add(-2 * time.Hour)
+	r.fail() // the first failure counts
+	if _, err := r.view(nil); !errors.Is(err, ErrNotHere) {
+		t.Fatalf("an owner without a lease serves: %v", err)
+	}
+	r.recover()
+	if _, ok := r.watermark(); !ok {
+		t.Fatal("an owner that commits again does not serve")
+	}
+}
+
+// Every node ranks standbys alike; a node that leaves moves only what it held.
+func TestStandbys(t *testing.T) {
+	l := newLiveness()
+	for _, i := range []string{"a", "b", "c", "d"} {
+		l.note(topics.Owner{Partition: 64, Instance: i}, false, time.Now())
+	}
+	holders := func(p int32) (who []string) {
+		for i := range l.seen {
+			if l.standby(i, p, 2) {
+				who = append(who, i)
+			}
+		}
+		return who
+	}
+	count := map[string]int{}
+	for p := range int32(64) {
+		l.note(topics.Owner{Partition: p, Instance: "a", Role: topics.RoleOwner}, false, time.Now())
+		who := holders(p)
+		if len(who) != 2 {
+			t.Fatalf("partition %d: standbys %v", p, who)
+		}
+		for _, w := range who {
+			count[w]++
+		}
+	}
+	if count["a"] > 0 || count["b"] < 20 || count["c"] < 20 || count["d"] < 20 {
+		t.Fatalf("standbys by node: %v", count)
+	}
+}
+
+func FuzzChangelogValue(f *testing.F) {
+	f.Add([]byte("k"), seal([]byte("k"), 3, []byte("payload")))
+	f.Add([]byte("k"), seal([]byte("other"), 3, []byte("payload")))
+	f.Add([]byte{}, []byte{changelogVersion})
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		epoch, payload, err := unseal(key, value)
+		if err != nil {
+			if !errors.Is(err, errChangelog) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if e, p, err := unseal(key, seal(key, epoch, payload)); err != nil || e != epoch || string(p) != string(payload) {
+			t.Fatalf("%d %x became %d %x, %v", epoch, payload, e, p, err)
+		}
+	})
+}
+
+func FuzzPosition(f *testing.F) {
+	f.Add(unopened().encode())
+	f.Add(position{Epoch: 2, Changelog: 9, WrittenMs: rand.Int64(), Progress: progress{Input: 4, At: ref(7, 1), Rebuild: rebuild{KeepUntil: 5}}}.encode())
+	f.Add([]byte{positionVersion, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := decodePosition(b)
+		if err != nil {
+			return
+		}
+		again, err := decodePosition(p.encode())
+		if err != nil || again != p {
+			t.Fatalf("%+v became %+v, %v", p, again, err)
+		}
+	})
+}

@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Node holds partitions: those that the group gives it as their owner, and those that it follows as a
+// standby. It implements query.Source.
+//
+// Invariants:
+//  1. a replica is held by one goroutine at a time: the next begins when the last has ended;
+//  2. who should own a partition, the group says; who does, the broker: the last to open a task has
+//     fenced all others. Two nodes that both believe in it cost restarts, never a duplicate.
+type Node struct {
+	cfg      Config
+	app      App
+	observer observers
+	logger   *zap.Logger
+	metrics  *metrics
+	cache    *state.Cache
+	replicas []*replica
+
+	raw, changelog string
+	entities       map[string]string
+	events         map[string]eventTopics
+
+	live liveness
+}
+
+type eventTopics struct{ head, final string }
+
+// New makes a node; it does nothing before Run.
+func New(cfg Config, app App, observer ...Observer) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	n := &Node{
+		cfg: cfg, app: app, observer: observer, metrics: newMetrics(cfg.Registerer),
+		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
+		raw:      cfg.Catalogue.Raw(),
+		entities: map[string]string{}, events: map[string]eventTopics{},
+		live: newLiveness(),
+	}
+	n.changelog = cfg.Catalogue.Changelog(cfg.AppName)
+	for _, t := range app.Tables() {
+		if t.Entity != nil {
+			n.entities[t.Entity.Name] = cfg.Catalogue.Ent(t.Entity.Name)
+		}
+	}
+	for _, t := range cfg.Catalogue.Topics() {
+		if t.Kind == topics.KindEvent && !strings.HasSuffix(t.Entity, ".final") {
+			n.events[t.Entity] = eventTopics{cfg.Catalogue.Evt(t.Entity), cfg.Catalogue.EvtFinal(t.Entity)}
+		}
+	}
+	for p := range cfg.Catalogue.Partitions {
+		n.replicas = append(n.replicas, &replica{
+			partition: p, lease: cfg.Lease,
+			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
+		})
+	}
+	return n, nil
+}
+
+// Run holds partitions until ctx is done, then lets go of them in bounded time.
+//
+//	membership ──► assign ──┬─► hold(0): own or follow ──► store, views
+//	owners topic ─► live ───┘   hold(1): …
+//	announce: what is held ──► owners topic
+func (n *Node) Run(ctx context.Context) (err error) {
+	n.cache = state.NewCache(n.cfg.CacheBytes)
+	defer n.cache.Close()
+	defer func() {
+		for _, r := range n.replicas {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	c := n.cfg.Catalogue
+	group := fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName)
+	members, err := kafka.JoinGroup(n.cfg.Kafka, group, c.TasksTopic(), kafka.MembershipOptions{
+		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout, StayOnStop: n.cfg.StayOnStop,
+	})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return members.Run(ctx) })
+	g.Go(func() error { return n.assign(ctx, members.Assignments()) })
+	g.Go(func() error { return n.followOwners(ctx) })
+	g.Go(func() error { return n.announce(ctx) })
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Stopped reports the faults that stopped tasks until a person acts; nil: none.
+func (n *Node) Stopped() error {
+	var errs []error
+	for _, r := range n.replicas {
+		if _, err := r.status(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// holding is a goroutine that holds a replica.
+type holding struct {
+	role topics.Role
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// assign gives every replica the role that it should have, whenever that changes.
+func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	held := map[int32]*holding{}
+	owned := map[int32]bool{}
+	tick := time.NewTicker(announceInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case parts := <-assignments:
+			clear(owned)
+			for _, p := range parts {
+				owned[p] = true
+			}
+			n.logger.Info("assignment", zap.Int32s("partitions", parts))
+		case <-tick.C: // nodes come and go, and with them standbys
+		}
+		for _, r := range n.replicas {
+			role := n.role(r, owned)
+			last := held[r.partition]
+			if last == nil && role == "" || last != nil && last.role == role {
+				continue
+			}
+			// The next holder waits for the last, never this loop: a store may take its time to close.
+			if last != nil {
+				last.stop()
+			}
+			hctx, stop := context.WithCancel(ctx)
+			h := &holding{role: role, stop: stop, done: make(chan struct{})}
+			held[r.partition] = h
+			wg.Go(func() {
+				defer close(h.done)
+				if last != nil {
+					<-last.done
+				}
+				n.hold(hctx, r, role)
+			})
+		}
+	}
+}
+
+// Pauses between starts of a task that fails.
+const (
+	minPause    = 20 * time.Millisecond
+	fencedPause = 500 * time.Millisecond
+	maxPause    = 5 * time.Second
+)
+
+// hold runs a replica in a role until ctx is done.
+func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
+	if role == "" {
+		if err := r.close(); err != nil {
+			n.logger.Warn("close state", partitionField(r.partition), zap.Error(err))
+		}
+		return
+	}
+	held := n.metrics.held.WithLabelValues(label(r.partition), string(role))
+	held.Set(1)
+	defer held.Set(0)
+	pause := minPause
+	for ctx.Err() == nil {
+		r.worked = false
+		var err error
+		if role == topics.RoleOwner {
+			err = n.own(ctx, r)
+		} else {
+			err = n.follow(ctx, r)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err = n.mend(r, err); err == nil {
+			continue
+		}
+		if stops(err) {
+			n.logger.Error("task stopped", partitionField(r.partition), zap.Error(err))
+			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(1)
+			r.setState(topics.StateStopped, err)
+			<-ctx.Done()
+			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(0)
+			return
+		}
+		r.fail()
+		n.metrics.restarts.WithLabelValues(label(r.partition), reason(err)).Inc()
+		n.logger.Warn("task starts again", partitionField(r.partition), zap.String("role", string(role)), zap.Error(err))
+		switch {
+		case errors.Is(err, kafka.ErrFenced):
+			// Another node believes that the partition is its own. The group will have told one of us
+			// otherwise before long; until then, do not fight over it.
+			pause = max(pause, fencedPause)
+		case r.worked:
+			pause = minPause
+		}
+		wait(ctx, pause)
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// mend wipes a store that cannot be trusted, or whose place in a log is gone, so that it is restored from
+// the start. Once: what comes again after that is not the disk's fault.
+func (n *Node) mend(r *replica, err error) error {
+	if !errors.Is(err, state.ErrCorrupt) && !errors.Is(err, errChangelog) && !errors.Is(err, kafka.ErrOutOfRange) {
+		return err
+	}
+	if r.wiped {
+		return fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	r.wiped = true
+	r.rewind = errors.Is(err, kafka.ErrOutOfRange)
+	n.metrics.restarts.WithLabelValues(label(r.partition), reason(err)).Inc()
+	n.logger.Warn("state is wiped and restored from the start", partitionField(r.partition), zap.Error(err))
+	return n.wipe(r)
+}
+
+// reason is an error as a label.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, kafka.ErrFenced):
+		return "fenced"
+	case errors.Is(err, kafka.ErrUnknown):
+		return "unknown"
+	case errors.Is(err, kafka.ErrOutOfRange):
+		return "range"
+	case errors.Is(err, state.ErrCorrupt):
+		return "corrupt"
+	case errors.Is(err, errChangelog):
+		return "changelog"
+	case errors.Is(err, errCompacted):
+		return "compacted"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
+		return "disk"
+	}
+	return "other"
+}
+
+func (n *Node) transactionalID(partition int32) string {
+	c := n.cfg.Catalogue
+	return fmt.Sprintf("%s.%d.%s.%d", c.Prefix, c.ChainID, n.cfg.AppName, partition)
+}
+
+// observers tells several.
+type observers []Observer
+
+func (os observers) Opened(p Partition, v state.View) {
+	for _, o := range os {
+		o.Opened(p, v)
+	}
+}
+
+func (os observers) Committed(p Partition, v state.View, changes []Change) {
+	for _, o := range os {
+		o.Committed(p, v, changes)
+	}
+}
+
+func (os observers) Closed(p Partition) {
+	for _, o := range os {
+		o.Closed(p)
+	}
+}

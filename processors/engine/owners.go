@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// announceInterval is how often a node tells what it holds, and aliveFor how long it counts as alive after.
+const (
+	announceInterval = time.Second
+	aliveFor         = 5 * time.Second
+)
+
+// liveness is who is alive and who owns what, as the owners topic tells.
+type liveness struct {
+	mu    sync.Mutex
+	seen  map[string]time.Time   // by instance
+	owner map[int32]topics.Owner // the newest incarnation's
+}
+
+func newLiveness() liveness {
+	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}}
+}
+
+func (l *liveness) note(o topics.Owner, gone bool, written time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if gone {
+		if l.owner[o.Partition].Instance == o.Instance {
+			delete(l.owner, o.Partition)
+		}
+		return
+	}
+	if written.After(l.seen[o.Instance]) {
+		l.seen[o.Instance] = written
+	}
+	if o.Role == topics.RoleOwner && o.Incarnation >= l.owner[o.Partition].Incarnation {
+		l.owner[o.Partition] = o
+	}
+}
+
+// standby says whether this instance is among the first n live ones for a partition, its owner not
+// counted. Every node ranks alike, by a hash, so that a node that comes or goes moves few.
+func (l *liveness) standby(self string, partition int32, n int) bool {
+	if n == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var live []string
+	for instance, seen := range l.seen {
+		if instance != l.owner[partition].Instance && time.Since(seen) < aliveFor {
+			live = append(live, instance)
+		}
+	}
+	slices.SortFunc(live, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rendezvous(b, partition), rendezvous(a, partition)), cmp.Compare(a, b))
+	})
+	return slices.Contains(live[:min(n, len(live))], self)
+}
+
+func rendezvous(instance string, partition int32) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(instance))
+	_, _ = h.Write([]byte{byte(partition >> 8), byte(partition)})
+	// FNV leaves the last byte mostly in the low bits; ranks are decided by the high ones.
+	v := h.Sum64()
+	v = (v ^ v>>33) * 0xff51afd7ed558ccd
+	return v ^ v>>33
+}
+
+// others says whether other instances are alive.
+func (l *liveness) others(self string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for instance, seen := range l.seen {
+		if instance != self && time.Since(seen) < aliveFor {
+			return true
+		}
+	}
+	return false
+}
+
+// succeeded says whether another instance is known to own a partition in that incarnation or a later one,
+// and to serve it.
+func (l *liveness) succeeded(self string, partition int32, incarnation int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.owner[partition]
+	return o.Instance != "" && o.Instance != self && o.Incarnation >= incarnation && o.State == topics.StateRunning
+}
+
+// role is what this node should be to a partition. One that can be read here stays, as a standby, until
+// another owner serves it: whoever takes over may have to restore it first, and meanwhile there may be
+// nobody else to read from.
+func (n *Node) role(r *replica, owned map[int32]bool) topics.Role {
+	if owned[r.partition] {
+		return topics.RoleOwner
+	}
+	m, readable := r.watermark()
+	if n.live.standby(n.cfg.Instance, r.partition, n.cfg.Standbys) ||
+		readable && !n.live.succeeded(n.cfg.Instance, r.partition, m.Incarnation) {
+		return topics.RoleStandby
+	}
+	return ""
+}
+
+// followOwners reads who is alive.
+func (n *Node) followOwners(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := n.readOwners(ctx)
+		if ctx.Err() == nil {
+			n.logger.Warn("owners topic", zap.Error(err))
+			wait(ctx, announceInterval)
+		}
+	}
+	return ctx.Err()
+}
+
+func (n *Node) readOwners(ctx context.Context) error {
+	read, err := kafka.NewReader(n.cfg.Kafka, n.cfg.Catalogue.OwnersTopic(), 0, startOffset, kafka.ReaderOptions{})
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	var records []*kafka.Record
+	for {
+		if records, err = read.Poll(ctx, records); err != nil {
+			return err
+		}
+		for _, rec := range records {
+			o, gone, err := topics.DecodeOwner(rec.Key, rec.Value)
+			if err != nil {
+				n.logger.Warn("record of the owners topic passed over", zap.Int64("offset", rec.Offset), zap.Error(err))
+				continue
+			}
+			n.live.note(o, gone, rec.Timestamp)
+		}
+	}
+}
+
+// announce tells every second what this node holds, and takes it back when it leaves.
+func (n *Node) announce(ctx context.Context) error {
+	var (
+		tx   *kafka.Transactor
+		told = map[int32]bool{}
+	)
+	defer func() {
+		if tx == nil {
+			return
+		}
+		defer tx.Close()
+		// Those who look for a holder should not wait until this one times out.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceInterval)
+		defer cancel()
+		if err := n.tell(last, tx, nil, told); err != nil {
+			n.logger.Debug("goodbye", zap.Error(err))
+		}
+	}()
+	for {
+		err := func() (err error) {
+			if tx == nil {
+				if tx, err = kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(-1)+"."+n.cfg.Instance, kafka.TransactorOptions{Logger: n.logger}); err != nil {
+					return err
+				}
+				if err := tx.Init(ctx); err != nil {
+					return err
+				}
+			}
+			return n.tell(ctx, tx, n.holdings(), told)
+		}()
+		if err != nil && tx != nil {
+			tx.Close()
+			tx = nil
+		}
+		if err != nil && ctx.Err() == nil {
+			n.logger.Warn("announce", zap.Error(err))
+		}
+		if !wait(ctx, announceInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+// holdings is what this node announces: the partitions it holds and, as if it were one more, itself.
+func (n *Node) holdings() []topics.Owner {
+	self := topics.Owner{Partition: n.cfg.Catalogue.Partitions, Instance: n.cfg.Instance, Addr: n.cfg.Addr, State: topics.StateRunning}
+	all := []topics.Owner{self}
+	for _, r := range n.replicas {
+		state, _ := r.status()
+		m, serving := r.watermark()
+		if state == "" || !serving && state == topics.StateRunning {
+			continue
+		}
+		o := self
+		o.Partition, o.State, o.Role = r.partition, state, m.Role
+		o.Incarnation, o.At, o.Latest, o.ObservedAt, o.Reverts = m.Incarnation, m.At, m.Latest, m.ObservedAt, m.Reverts
+		all = append(all, o)
+	}
+	return all
+}
+
+// tell writes what is held, and tombstones for what was told and is no longer.
+func (n *Node) tell(ctx context.Context, tx *kafka.Transactor, held []topics.Owner, told map[int32]bool) error {
+	if err := tx.Begin(); err != nil {
+		return err
+	}
+	topic := n.cfg.Catalogue.OwnersTopic()
+	now := map[int32]bool{}
+	for _, o := range held {
+		value, err := o.Encode()
+		if err != nil {
+			return err
+		}
+		now[o.Partition] = true
+		tx.Produce(ctx, &kafka.Record{Topic: topic, Key: o.Key(), Value: value})
+	}
+	for p := range told {
+		if !now[p] {
+			tx.Produce(ctx, &kafka.Record{Topic: topic, Key: topics.Owner{Partition: p, Instance: n.cfg.Instance}.Key()})
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	clear(told)
+	for p := range now {
+		told[p] = true
+	}
+	return nil
+}
+
+// wait waits, and says whether it was not cut short.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

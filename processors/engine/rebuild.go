@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// rebuild begins a new epoch of the changelog: the state is dropped, and the raw topic will be applied from
+// its start.
+//
+// What readers of the topics see: an entity topic gets every row again, which is what a compacted topic is
+// for, and a tombstone for every row that came and went. An event topic gets nothing twice: events of input
+// that a former epoch has applied are passed over, and so are those of blocks that it had made final.
+// Reverts of blocks that had been final, for which a rebuild is the cure, are undone like any other: the
+// raw topic is read once for them, and undo is kept from the lowest such block on until they have passed.
+// The topic of final events keeps what it was given: it was the chain that broke the promise.
+func (t *task) rebuild(ctx context.Context) error {
+	epoch, former, err := t.n.lastLife(ctx, t.r.partition)
+	if err != nil {
+		return err
+	}
+	p := unopened().Progress
+	end, err := t.n.lastOffset(ctx, t.n.changelog, t.r.partition)
+	if err != nil {
+		return err
+	}
+	p.Rebuild.Begin = end + 1
+	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
+	// A rebuild that was broken off had published no more than the one before it.
+	p.Rebuild.Published = max(p.Rebuild.Published, former.Rebuild.Published)
+	p.Rebuild.Settled = max(p.Rebuild.Settled, former.Rebuild.Settled)
+	if p.Rebuild.KeepFrom, p.Rebuild.KeepUntil, err = t.deepReverts(ctx); err != nil {
+		return err
+	}
+	if err := t.n.wipe(t.r); err != nil {
+		return err
+	}
+	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("epoch", epoch+1),
+		zap.Int64("published", p.Rebuild.Published), zap.Uint64("keepFrom", p.Rebuild.KeepFrom))
+	return t.open(ctx, t.changelogRecord(keyProgress, seal(keyProgress, epoch+1, p.append(nil))))
+}
+
+// lastLife finds the last progress in the changelog. Records that cannot be read are passed over: a rebuild
+// is the cure for them too.
+func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p progress, err error) {
+	p = unopened().Progress
+	err = kafka.ReadBack(ctx, n.cfg.Kafka, n.changelog, partition, 0, func(r *kafka.Record) bool {
+		if !bytes.Equal(r.Key, keyProgress) || r.Value == nil {
+			return true
+		}
+		e, payload, err := unseal(r.Key, r.Value)
+		if err != nil {
+			return true
+		}
+		last, err := decodeProgress(payload)
+		if err != nil {
+			return true
+		}
+		epoch, p = e, last
+		return false
+	})
+	return epoch, p, err
+}
+
+// lastOffset is the offset of the last record of a partition; -1: it has none.
+func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (int64, error) {
+	last := int64(-1)
+	err := kafka.ReadBack(ctx, n.cfg.Kafka, topic, partition, 1, func(r *kafka.Record) bool {
+		last = r.Offset
+		return false
+	})
+	return last, err
+}
+
+// deepReverts reads the raw partition for reverts of blocks that were final by then: the lowest such block,
+// and the offset behind the last such revert.
+func (t *task) deepReverts(ctx context.Context) (from uint64, until int64, err error) {
+	end, err := t.n.lastOffset(ctx, t.n.raw, t.r.partition)
+	if err != nil || end < 0 {
+		return 0, 0, err
+	}
+	read, err := kafka.NewReader(t.n.cfg.Kafka, t.n.raw, t.r.partition, startOffset, kafka.ReaderOptions{MaxBytes: t.n.cfg.FetchBytes})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer read.Close()
+	var (
+		records []*kafka.Record
+		floor   uint64
+	)
+	for {
+		if records, err = read.Poll(ctx, records); err != nil {
+			return 0, 0, fmt.Errorf("read the raw topic for reverts: %w", err)
+		}
+		for _, rec := range records {
+			if len(rec.Key) == 0 {
+				switch raw, _ := topics.DecodeRaw(rec.Value); raw := raw.(type) {
+				case *topics.BlockEnd:
+					floor = max(floor, raw.Finalized)
+				case *topics.BlockRevert:
+					if n := raw.Block.Number; n <= floor {
+						if until == 0 || n < from {
+							from = n
+						}
+						until = rec.Offset + 1
+					}
+				}
+			}
+			if rec.Offset >= end {
+				return from, until, nil
+			}
+		}
+	}
+}

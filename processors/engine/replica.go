@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// ringBlocks is how many barriers back a view can be asked for.
+const ringBlocks = 64
+
+// replica is a partition on this node: its store and the views of its last barriers. It outlives the task
+// that writes it: a task that starts again, or a standby that takes over, goes on where it was, and reads
+// go on meanwhile.
+//
+// Invariants:
+//  1. a view in the ring is the state at a Commit barrier, whole;
+//  2. mark is that of the newest view;
+//  3. the store is open while the ring holds a view of it.
+type replica struct {
+	partition int32
+	dir       string
+	lease     time.Duration
+
+	// Of the one goroutine that holds the replica:
+	store   *state.Store
+	wiped   bool  // and nothing has been achieved since
+	rewind  bool  // restore from whatever start the changelog has
+	rebuilt bool  // since the process started
+	worked  bool  // a commit succeeded since the task last started
+	next    int64 // offset of the raw topic behind the newest view
+
+	mu      sync.RWMutex
+	ring    []barrier // oldest first
+	mark    query.Watermark
+	failing time.Time // since when the owner cannot commit; zero: it can
+	stopped error     // the fault that stopped the task
+	state   string    // as the owners topic tells it
+}
+
+type barrier struct {
+	at   topics.BlockRef
+	snap *state.Snapshot
+}
+
+// publish adds a view. It takes over a hold on snap; nil: nothing has changed since the last one.
+func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.ring)
+	if snap == nil && n > 0 {
+		snap = r.ring[n-1].snap.Retain()
+	}
+	r.mark = m
+	if n > 0 && same(r.ring[n-1].at, m.At) {
+		r.ring[n-1].snap.Release()
+		r.ring[n-1] = barrier{m.At, snap}
+		return
+	}
+	if n == ringBlocks {
+		r.ring[0].snap.Release()
+		copy(r.ring, r.ring[1:])
+		r.ring = r.ring[:n-1]
+	}
+	r.ring = append(r.ring, barrier{m.At, snap})
+}
+
+// observe refreshes what is known of the chain where the state stays.
+func (r *replica) observe(head uint64, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mark.Latest, r.mark.ObservedAt = head, at
+}
+
+func same(a, b topics.BlockRef) bool { return a.Number == b.Number && a.Hash == b.Hash }
+
+// view opens a view of the latest barrier, or of one by number and hash.
+func (r *replica) view(at *topics.BlockRef) (state.View, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	n := len(r.ring)
+	if n == 0 || r.expired() {
+		return nil, ErrNotHere
+	}
+	if at == nil {
+		return r.ring[n-1].snap.View(r.ring[n-1].at), nil
+	}
+	for i := n - 1; i >= 0; i-- {
+		if same(r.ring[i].at, *at) {
+			return r.ring[i].snap.View(r.ring[i].at), nil
+		}
+	}
+	if at.Number > r.mark.At.Number {
+		return nil, ErrNotYet
+	}
+	return nil, ErrGone
+}
+
+// expired says that the owner could not commit for a lease: it may have been replaced unawares.
+func (r *replica) expired() bool {
+	return !r.failing.IsZero() && time.Since(r.failing) > r.lease
+}
+
+func (r *replica) watermark() (query.Watermark, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.mark, len(r.ring) > 0 && !r.expired()
+}
+
+// fail and recover note whether the owner can commit.
+func (r *replica) fail() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failing.IsZero() {
+		r.failing = time.Now()
+	}
+}
+
+func (r *replica) recover() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failing, r.stopped = time.Time{}, nil
+}
+
+func (r *replica) setState(s string, stopped error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state, r.stopped = s, stopped
+}
+
+func (r *replica) status() (string, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.state, r.stopped
+}
+
+// open opens the store, from a checkpoint where there is none, and says where it stands.
+func (n *Node) open(ctx context.Context, r *replica) (position, error) {
+	if r.store == nil {
+		if err := n.adopt(r); err != nil {
+			return position{}, err
+		}
+		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.app.Tables(), Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
+		if err != nil {
+			return position{}, err
+		}
+		r.store = s
+	}
+	meta, err := r.store.Meta()
+	if err != nil {
+		return position{}, err
+	}
+	if meta == nil {
+		pos := unopened()
+		if _, last, err := n.lastLife(ctx, r.partition); err != nil {
+			return position{}, err
+		} else if last.Rebuild.Begin > 0 && !r.rewind {
+			pos.Changelog = last.Rebuild.Begin // nothing before it means anything, if it can be read at all
+		}
+		return pos, nil
+	}
+	pos, err := decodePosition(meta)
+	if err != nil {
+		return position{}, fmt.Errorf("%w: %w", state.ErrCorrupt, err)
+	}
+	if age := time.Since(time.UnixMilli(pos.WrittenMs)); age > topics.ChangelogTombstones {
+		// A deletion that it has not seen may be gone from the changelog.
+		return position{}, fmt.Errorf("%w: last written %s ago", state.ErrCorrupt, age.Round(time.Hour))
+	}
+	return pos, nil
+}
+
+// adopt copies the newest checkpoint to where the store will be, unless there is one.
+func (n *Node) adopt(r *replica) error {
+	if n.cfg.CheckpointDir == "" {
+		return nil
+	}
+	if _, err := n.cfg.FS.Stat(r.dir); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	have, err := state.Checkpoints(n.cfg.FS, n.checkpoints(r))
+	if err != nil || len(have) == 0 {
+		return err
+	}
+	n.logger.Info("restoring from a checkpoint", partitionField(r.partition))
+	return state.Adopt(n.cfg.FS, have[0], r.dir)
+}
+
+func (n *Node) checkpoints(r *replica) string {
+	return n.cfg.FS.PathJoin(n.cfg.CheckpointDir, fmt.Sprint(r.partition))
+}
+
+// close ends the views and closes the store; it stays on disk.
+func (r *replica) close() error {
+	r.mu.Lock()
+	ring := r.ring
+	r.ring, r.state = nil, ""
+	r.mu.Unlock()
+	for _, b := range ring {
+		b.snap.Release()
+	}
+	if r.store == nil {
+		return nil
+	}
+	err := r.store.Close()
+	r.store = nil
+	return err
+}
+
+// wipe removes the store, and the checkpoints, which may be what is wrong with it.
+func (n *Node) wipe(r *replica) error {
+	// A store that cannot be trusted need not close well.
+	_ = r.close()
+	err := n.cfg.FS.RemoveAll(r.dir)
+	if n.cfg.CheckpointDir != "" {
+		err = errors.Join(err, n.cfg.FS.RemoveAll(n.checkpoints(r)))
+	}
+	return err
+}
+
+// View opens a view of a partition: the latest, or that of one of the last 64 barriers by number and hash.
+func (n *Node) View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if partition < 0 || int(partition) >= len(n.replicas) {
+		return nil, ErrNotHere
+	}
+	return n.replicas[partition].view(at)
+}
+
+// Watermarks lists the partitions that this node can answer for.
+func (n *Node) Watermarks() []query.Watermark {
+	var all []query.Watermark
+	for _, r := range n.replicas {
+		if m, ok := r.watermark(); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}

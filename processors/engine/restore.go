@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// errCompacted means that the changelog was compacted ahead of a reader: commits that it has not read yet
+// are no longer whole. Reading on to what was the end is right; showing what lies between is not.
+var errCompacted = errors.New("changelog was compacted ahead of the reader")
+
+// restoreBytes is how much of a changelog goes into one batch.
+const restoreBytes = 1 << 20
+
+// restorer applies a changelog to a store.
+//
+// Invariants:
+//  1. pos is never ahead of the store: what follows pos.Changelog is applied again;
+//  2. after a progress record the store may be shown if every commit since the last shown point was whole.
+type restorer struct {
+	r       *replica
+	pos     position
+	overlay *state.Overlay
+	seen    uint64 // records of the commit that is being read
+	torn    bool   // a commit was not whole: compaction took records of it
+	applied int
+}
+
+func newRestorer(r *replica, pos position) *restorer {
+	return &restorer{r: r, pos: pos, overlay: r.store.NewOverlay()}
+}
+
+type changelogKind int
+
+const (
+	entryRecord changelogKind = iota
+	progressRecord
+	openRecord
+)
+
+// apply applies a record.
+func (s *restorer) apply(rec *kafka.Record) (kind changelogKind, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("changelog %s/%d offset %d: %w", rec.Topic, rec.Partition, rec.Offset, err)
+		}
+	}()
+	if bytes.Equal(rec.Key, keyOpen) {
+		// It says nothing but where it is.
+		s.seen = 0
+		s.advance(rec)
+		return openRecord, nil
+	}
+	var payload []byte
+	if rec.Value != nil {
+		var epoch uint64
+		if epoch, payload, err = unseal(rec.Key, rec.Value); err != nil {
+			return 0, err
+		}
+		if epoch < s.pos.Epoch {
+			return 0, fmt.Errorf("%w: epoch %d after %d", errChangelog, epoch, s.pos.Epoch)
+		}
+		if epoch > s.pos.Epoch {
+			if err := s.clear(epoch); err != nil {
+				return 0, err
+			}
+		}
+	}
+	switch {
+	case bytes.Equal(rec.Key, keyProgress):
+		kind = progressRecord
+		p, err := decodeProgress(payload)
+		if err != nil {
+			return 0, err
+		}
+		s.torn = s.torn || p.Records != s.seen
+		s.seen = 0
+		s.pos.Progress = p
+	default:
+		s.seen++
+		s.applied++
+		if err := s.overlay.Restore(rec.Key, payload); err != nil {
+			return 0, err
+		}
+	}
+	s.advance(rec)
+	if s.overlay.Bytes() >= restoreBytes {
+		err = s.flush()
+	}
+	return kind, err
+}
+
+func (s *restorer) advance(rec *kafka.Record) {
+	s.pos.Changelog = rec.Offset + 1
+	s.pos.WrittenMs = max(s.pos.WrittenMs, rec.Timestamp.UnixMilli())
+}
+
+// clear drops what an older epoch wrote.
+func (s *restorer) clear(epoch uint64) error {
+	at := s.pos.Changelog
+	written := s.pos.WrittenMs
+	s.pos = unopened()
+	s.pos.Epoch, s.pos.Changelog, s.pos.WrittenMs = epoch, at, written
+	s.overlay = s.r.store.NewOverlay()
+	return s.r.store.Clear(s.pos.encode())
+}
+
+func (s *restorer) flush() error {
+	err := s.r.store.Commit(s.overlay, s.pos.encode())
+	s.overlay = s.r.store.NewOverlay()
+	return err
+}
+
+// until applies the changelog from the store's position up to the offset of an open record, which ends it:
+// whatever was committed before lies before it, and nothing of a former owner comes after it.
+func (s *restorer) until(ctx context.Context, read *kafka.Reader, open int64) error {
+	var records []*kafka.Record
+	for {
+		var err error
+		if records, err = read.Poll(ctx, records); err != nil {
+			return err
+		}
+		for _, rec := range records {
+			if _, err := s.apply(rec); err != nil {
+				return err
+			}
+			if rec.Offset >= open {
+				return s.flush()
+			}
+		}
+	}
+}

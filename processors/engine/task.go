@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// task applies one partition, exactly once, for as long as it owns it.
+//
+// Invariants:
+//  1. Kafka is the commit log. The store is written only after a transaction is known to be committed: it
+//     is at or behind the changelog, never ahead of it, and never holds a part of a commit;
+//  2. what a failed commit was built on is dropped with the overlay and the client. Whether it was
+//     committed, the restore after the next open record finds out;
+//  3. nothing of a former owner can come behind the open record: fencing has aborted it;
+//  4. a commit, and a view, always ends at a Commit barrier, where the ingester's transaction ended, so
+//     that partitions can be read at the same block;
+//  5. the events of a block are published once in each topic, in the transaction of the rows that they
+//     belong to.
+type task struct {
+	n *Node
+	r *replica
+
+	tx          *kafka.Transactor
+	incarnation int64
+	store       position // what the store holds
+
+	// Since the last commit:
+	overlay *state.Overlay
+	now     progress  // as of the last record
+	ready   progress  // as of the last Commit barrier, while nothing has come after it
+	settled bool      // ready == now: a commit is possible
+	dirty   time.Time // of the first record; zero: none
+	moved   time.Time // when the watermark first moved without a commit; zero: it has not
+	records int
+
+	// Until it has caught up, an owner stays behind what can still be read of the partition: offset of the
+	// raw topic to come past, and when to wait no longer; zero: it shows itself.
+	hidden time.Time
+	behind int64
+
+	inBlock bool // between a block's first record and its barrier
+	block   topics.BlockRef
+	seen    uint32 // records of the block
+	unknown uint32 // records that could not be decoded, since the last barrier
+}
+
+var errCrash = errors.New("injected crash")
+
+// own runs a task until ctx is done, or its partition is taken, or nothing is certain any more.
+func (n *Node) own(ctx context.Context, r *replica) (err error) {
+	r.setState(topics.StateRestoring, nil)
+	started := time.Now()
+	pos, err := n.open(ctx, r)
+	if err != nil {
+		return err
+	}
+	tx, err := kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(r.partition), kafka.TransactorOptions{
+		Timeout: n.cfg.CommitTimeout, Logger: n.logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	t := &task{n: n, r: r, tx: tx}
+	defer func() {
+		if errors.Is(err, errCrash) {
+			tx.Kill()
+		}
+	}()
+	if err := tx.Init(ctx); err != nil {
+		return err
+	}
+	if n.cfg.Rebuild && !r.rebuilt {
+		if err := t.rebuild(ctx); err != nil {
+			return fmt.Errorf("rebuild: %w", err)
+		}
+		r.rebuilt = true
+		if pos, err = n.open(ctx, r); err != nil {
+			return err
+		}
+	} else if err := t.open(ctx); err != nil {
+		return err
+	}
+	if t.store, err = n.restore(ctx, r, pos, t.incarnation); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	n.logger.Info("task restored", partitionField(r.partition), zap.Int64("incarnation", t.incarnation),
+		zap.Uint64("block", t.store.Progress.At.Number), zap.Duration("took", time.Since(started)))
+	if n.cfg.crash(r.partition, "restored") {
+		return errCrash
+	}
+	return t.run(ctx)
+}
+
+// open writes the record that this incarnation begins with, behind others where there are any.
+func (t *task) open(ctx context.Context, before ...*kafka.Record) error {
+	if err := t.tx.Begin(); err != nil {
+		return err
+	}
+	for _, r := range before {
+		t.tx.Produce(ctx, r)
+	}
+	open := t.changelogRecord(keyOpen, []byte(t.n.cfg.Instance))
+	t.tx.Produce(ctx, open)
+	if err := t.tx.Commit(ctx); err != nil {
+		return fmt.Errorf("open record: %w", err)
+	}
+	t.incarnation = open.Offset
+	return nil
+}
+
+func (t *task) changelogRecord(key, value []byte) *kafka.Record {
+	return &kafka.Record{Topic: t.n.changelog, Partition: t.r.partition, Key: key, Value: value}
+}
+
+// restore brings the store to the end of the changelog, which is our own open record.
+func (n *Node) restore(ctx context.Context, r *replica, pos position, open int64) (position, error) {
+	read, err := kafka.NewReader(n.cfg.Kafka, n.changelog, r.partition, pos.Changelog, kafka.ReaderOptions{MaxBytes: n.cfg.FetchBytes})
+	if err != nil {
+		return position{}, err
+	}
+	defer read.Close()
+	s := newRestorer(r, pos)
+	err = s.until(ctx, read, open)
+	n.metrics.restores.WithLabelValues(label(r.partition)).Inc()
+	n.metrics.restored.WithLabelValues(label(r.partition)).Add(float64(s.applied))
+	return s.pos, err
+}
+
+// run is the loop: read, apply, and commit at barriers.
+func (t *task) run(ctx context.Context) error {
+	p := &t.store.Progress
+	p.Incarnation = t.incarnation
+	t.reset()
+	t.now, t.ready, t.settled = *p, *p, true
+	read, err := kafka.NewReader(t.n.cfg.Kafka, t.n.raw, t.r.partition, p.Input, kafka.ReaderOptions{
+		MaxBytes: t.n.cfg.FetchBytes, MaxRecords: pollRecords,
+	})
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	t.r.recover()
+	if err := t.hide(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if t.hidden.IsZero() {
+			t.n.observer.Closed(t.partition())
+		}
+	}()
+	t.reveal()
+	checkpoint := time.Now()
+	var records []*kafka.Record
+	for {
+		records, err = t.poll(ctx, read, records)
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			if err := t.step(ctx, rec); err != nil {
+				return fmt.Errorf("input offset %d: %w", rec.Offset, err)
+			}
+		}
+		if len(records) > 0 {
+			t.r.wiped = false // it got somewhere
+			t.n.metrics.records.WithLabelValues(label(t.r.partition)).Add(float64(len(records)))
+		} else if err := t.commit(ctx); err != nil {
+			return err
+		}
+		t.reveal()
+		if t.n.cfg.CheckpointDir != "" && time.Since(checkpoint) >= t.n.cfg.CheckpointInterval {
+			checkpoint = time.Now()
+			t.checkpoint()
+		}
+	}
+}
+
+// pollRecords bounds what one poll returns.
+const pollRecords = 10_000
+
+// progressInterval is how long the watermark may run ahead of the committed progress.
+const progressInterval = time.Second
+
+// poll reads on. It returns no records when a commit is due.
+func (t *task) poll(ctx context.Context, read *kafka.Reader, records []*kafka.Record) ([]*kafka.Record, error) {
+	due := t.due()
+	if due.IsZero() {
+		return read.Poll(ctx, records)
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, due, errDue)
+	defer cancel()
+	records, err := read.Poll(ctx, records)
+	if err != nil && errors.Is(context.Cause(ctx), errDue) && errors.Is(err, context.DeadlineExceeded) {
+		return records[:0], nil
+	}
+	return records, err
+}
+
+var errDue = errors.New("commit is due")
+
+// due is when there must be a commit even if nothing more comes; zero: never.
+func (t *task) due() time.Time {
+	switch {
+	case !t.settled:
+		return time.Time{}
+	case !t.dirty.IsZero():
+		return t.dirty.Add(t.n.cfg.CommitInterval)
+	case !t.moved.IsZero():
+		return t.moved.Add(progressInterval)
+	}
+	return time.Time{}
+}
+
+// reset begins a new overlay.
+func (t *task) reset() {
+	t.overlay = t.r.store.NewOverlay()
+	t.dirty, t.moved, t.records = time.Time{}, time.Time{}, 0
+}
+
+func (t *task) partition() Partition {
+	return Partition{ID: t.r.partition, Incarnation: t.incarnation, Reverts: t.ready.Reverts, Head: t.ready.Head}
+}
+
+// catchUp bounds how long a new owner stays behind others.
+const catchUp = time.Second
+
+// hide keeps a new owner from being read before it has come past what the raw topic now holds, if the
+// partition can be read without it: here, where it was followed, or on a node that lost it to this one.
+// Partitions that were just restored are each at another block and cannot be read together; those that
+// they were taken over from can.
+func (t *task) hide(ctx context.Context) error {
+	t.hidden, t.behind = time.Now().Add(catchUp), math.MinInt64
+	if _, readable := t.r.watermark(); !readable && !t.n.live.others(t.n.cfg.Instance) {
+		return nil
+	}
+	last, err := t.n.lastOffset(ctx, t.n.raw, t.r.partition)
+	if last >= 0 {
+		t.behind = last
+	}
+	return err
+}
+
+// reveal shows the owner once it has caught up.
+func (t *task) reveal() {
+	switch {
+	case t.hidden.IsZero() || !t.settled || !t.dirty.IsZero():
+	case t.ready.Input > t.behind || time.Now().After(t.hidden):
+		t.hidden = time.Time{}
+		t.r.setState(topics.StateRunning, nil)
+		t.publish(t.r.store.Snapshot(), t.n.observer.Opened)
+	}
+}
+
+// publish makes the state visible as of the last Commit barrier, and tells an observer. It takes over the
+// hold on snap; nil: nothing has changed since the last one.
+func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
+	if !t.hidden.IsZero() {
+		if snap != nil {
+			snap.Release()
+		}
+		return
+	}
+	t.r.next = t.ready.Input
+	t.r.publish(query.Watermark{
+		Partition: t.r.partition, Role: topics.RoleOwner, Incarnation: t.incarnation,
+		At: t.ready.At, Latest: t.ready.Head, ObservedAt: time.UnixMilli(t.ready.ObservedMs), Reverts: t.ready.Reverts,
+	}, snap)
+	t.n.metrics.block.WithLabelValues(label(t.r.partition)).Set(float64(t.ready.At.Number))
+	t.n.metrics.lag.WithLabelValues(label(t.r.partition)).Set(float64(max(t.ready.Head, t.ready.At.Number) - t.ready.At.Number))
+	v, err := t.r.view(nil)
+	if err != nil {
+		return // it cannot be: the view has just been published
+	}
+	defer v.Close()
+	tell(t.partition(), v)
+}
+
+func (t *task) checkpoint() {
+	started := time.Now()
+	err := t.r.store.Checkpoint(t.n.cfg.FS, t.n.checkpoints(t.r), t.store.Changelog)
+	if err != nil {
+		// The state is as good without; the next one may work.
+		t.n.logger.Warn("checkpoint", partitionField(t.r.partition), zap.Error(err))
+		return
+	}
+	t.n.metrics.checkpoints.WithLabelValues(label(t.r.partition)).Inc()
+	t.n.logger.Debug("checkpoint", partitionField(t.r.partition), zap.Duration("took", time.Since(started)))
+}
+
+// crash is where a test lets a task die.
+func (t *task) crash(point string) bool { return t.n.cfg.crash(t.r.partition, point) }
+
+// cutSoon cuts the connections while a commit is under way.
+func (t *task) cutSoon() {
+	time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, t.tx.Kill)
+}

@@ -1,0 +1,431 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// toy is an application whose state depends on the order of all that it was given: a row is a running
+// hash of a key's logs, and some logs delete it.
+type toy struct{}
+
+var toyTable = &state.Table{
+	ID: 1, Name: "toy",
+	Index: func(key, row []byte, put func(byte, []byte, []byte)) { put(1, append(row[:1:1], key...), nil) },
+	Entity: &state.EntityTopic{
+		Name: topics.EntityDeal, Key: func(key []byte) []byte { return key },
+		Encode: func(row []byte, _ topics.BlockRef) ([]byte, error) { return append([]byte("row:"), row...), nil },
+	},
+}
+
+func (toy) Tables() []*state.Table { return []*state.Table{toyTable} }
+
+func (toy) Apply(w state.Writer, rec topics.Raw) error {
+	l := rec.(*topics.Log)
+	row, err := w.Get(toyTable, l.Address[:])
+	if err != nil {
+		return err
+	}
+	if next := toyNext(row, l.Data); next == nil {
+		w.Delete(toyTable, l.Address[:])
+	} else {
+		w.Put(toyTable, l.Address[:], next)
+	}
+	w.Emit(topics.FamilyDeals, toyEventKey(l), append(slices.Clone(l.Data), 0))
+	return nil
+}
+
+func toyNext(row, data []byte) []byte {
+	if data[0]%7 == 0 {
+		return nil
+	}
+	var old uint64
+	if row != nil {
+		old = binary.BigEndian.Uint64(row)
+	}
+	return binary.BigEndian.AppendUint64(nil, old*1099511628211+uint64(data[0])+1)
+}
+
+func toyEventKey(l *topics.Log) []byte {
+	return fmt.Appendf(nil, "%x:%d", l.Block.Hash[:8], l.LogIndex)
+}
+
+// chain writes the raw topic as the ingester does, and keeps the model.
+type chain struct {
+	t          testing.TB
+	cfg        kafka.Config
+	cat        topics.Catalogue
+	tx         *kafka.Transactor
+	rng        *rand.Rand
+	blocks     []chainBlock
+	final      uint64
+	salt, sent uint64
+	keys       int    // addresses per partition
+	logs       int    // at most, per block
+	ahead      uint64 // how far the chain's head is from what is sent
+}
+
+type chainBlock struct {
+	ref  topics.BlockRef
+	logs [][]*topics.Log // by partition
+}
+
+func newChain(t testing.TB, cfg kafka.Config, cat topics.Catalogue, seed uint64) *chain {
+	tx, err := kafka.NewTransactor(cfg, "chain", kafka.TransactorOptions{})
+	check(t, err)
+	t.Cleanup(tx.Close)
+	// A broker that has just started may not have its coordinator yet.
+	eventually(t, "producer", func() bool { return tx.Init(t.Context()) == nil })
+	return &chain{t: t, cfg: cfg, cat: cat, tx: tx, rng: rand.New(rand.NewPCG(seed, 1)), keys: 10, logs: 12}
+}
+
+func (c *chain) head() topics.BlockRef {
+	if len(c.blocks) == 0 {
+		return topics.BlockRef{}
+	}
+	return c.blocks[len(c.blocks)-1].ref
+}
+
+func (c *chain) send(p int32, key []byte, r topics.Raw) {
+	c.sent++
+	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r)})
+}
+
+func (c *chain) begin()  { check(c.t, c.tx.Begin()) }
+func (c *chain) commit() { check(c.t, c.tx.Commit(c.t.Context())) }
+
+// block makes and sends a block; last: it ends the transaction.
+func (c *chain) block(last bool) {
+	c.salt++
+	parent := c.head()
+	b := chainBlock{ref: topics.BlockRef{Number: parent.Number + 1, Timestamp: 1000 + parent.Number}, logs: make([][]*topics.Log, c.cat.Partitions)}
+	binary.BigEndian.PutUint64(b.ref.Hash[:], c.salt)
+	for i := range c.rng.IntN(c.logs + 1) {
+		p := c.rng.Int32N(c.cat.Partitions)
+		l := &topics.Log{
+			Block: b.ref, LogIndex: uint32(i), Data: []byte{byte(c.rng.IntN(200)), 2, 3},
+			Address: common.Address{byte(p), byte(c.rng.IntN(c.keys)), byte(c.rng.IntN(max(c.keys/200, 1)))},
+		}
+		b.logs[p] = append(b.logs[p], l)
+		c.send(p, l.Address[:], l)
+	}
+	for p := range c.cat.Partitions {
+		c.send(p, nil, &topics.BlockEnd{
+			Block: b.ref, Parent: parent.Hash, Records: uint32(len(b.logs[p])), Finalized: c.final, Head: b.ref.Number + c.ahead, Commit: last,
+		})
+	}
+	c.blocks = append(c.blocks, b)
+}
+
+// add sends n blocks in one transaction.
+func (c *chain) add(n int) {
+	c.begin()
+	for i := range n {
+		c.block(i == n-1)
+	}
+	c.commit()
+}
+
+// reorg takes depth blocks back and sends as many and one more, in one transaction.
+func (c *chain) reorg(depth int) {
+	c.begin()
+	for range depth {
+		b := c.head()
+		c.blocks = c.blocks[:len(c.blocks)-1]
+		for p := range c.cat.Partitions {
+			c.send(p, nil, &topics.BlockRevert{Block: b, Head: c.head()})
+		}
+	}
+	for i := range depth + 1 {
+		c.block(i == depth)
+	}
+	c.commit()
+}
+
+// rows is the model of a partition's state.
+func (c *chain) rows(p int32) map[string]string {
+	m := map[string]string{}
+	for _, b := range c.blocks {
+		for _, l := range b.logs[p] {
+			k := string(l.Address[:])
+			var row []byte
+			if old, ok := m[k]; ok {
+				row = []byte(old)
+			}
+			if next := toyNext(row, l.Data); next == nil {
+				delete(m, k)
+			} else {
+				m[k] = string(next)
+			}
+		}
+	}
+	return m
+}
+
+// events is the model of a partition's events up to a block.
+func (c *chain) events(p int32, upTo uint64) (keys []string) {
+	for _, b := range c.blocks {
+		if b.ref.Number <= upTo {
+			for _, l := range b.logs[p] {
+				keys = append(keys, string(toyEventKey(l)))
+			}
+		}
+	}
+	return keys
+}
+
+// env is a broker and what runs on it.
+type env struct {
+	t     testing.TB
+	kafka kafka.Config
+	cat   topics.Catalogue
+}
+
+func newEnv(t testing.TB, partitions int32) *env {
+	b, err := broker.Open(broker.Config{})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	return provision(t, kafka.Config{Brokers: b.Addrs(), Prefix: "t"}, partitions)
+}
+
+func provision(t testing.TB, cfg kafka.Config, partitions int32) *env {
+	e := &env{t: t, kafka: cfg, cat: topics.Catalogue{Prefix: cfg.Prefix, ChainID: 1, Partitions: partitions}}
+	adm, err := kafka.NewAdmin(cfg)
+	check(t, err)
+	defer adm.Close()
+	check(t, adm.Apply(t.Context(), e.cat.Topics()))
+	return e
+}
+
+func (e *env) config(instance string, fs vfs.FS) Config {
+	logger := zap.NewNop()
+	if testing.Verbose() {
+		logger = zaptest.NewLogger(e.t, zaptest.Level(zap.InfoLevel))
+	}
+	return Config{
+		Kafka: e.kafka, Catalogue: e.cat, Instance: instance, Dir: "/" + instance, FS: fs, Logger: logger,
+		SessionTimeout: 6 * time.Second, CommitTimeout: 3 * time.Second, Registerer: prometheus.NewRegistry(),
+	}
+}
+
+// runningNode is a node that runs until it is stopped.
+type runningNode struct {
+	*Node
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func (e *env) start(cfg Config, observers ...Observer) *runningNode {
+	n, err := New(cfg, toy{}, observers...)
+	check(e.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &runningNode{n, cancel, make(chan error, 1)}
+	go func() { r.done <- n.Run(ctx) }()
+	e.t.Cleanup(func() { r.stop(e.t) })
+	return r
+}
+
+func (r *runningNode) stop(t testing.TB) {
+	r.cancel()
+	if err, ok := <-r.done; ok {
+		check(t, err)
+		close(r.done)
+	}
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(40 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: did not happen", what)
+		}
+	}
+}
+
+// caughtUp waits until nodes together hold every partition at the chain's head.
+func (e *env) caughtUp(c *chain, nodes ...*runningNode) {
+	e.t.Helper()
+	eventually(e.t, "all partitions at the head", func() bool {
+		at := map[int32]bool{}
+		for _, n := range nodes {
+			check(e.t, n.Stopped())
+			for _, w := range n.Watermarks() {
+				if same(w.At, c.head()) && w.Role == topics.RoleOwner {
+					at[w.Partition] = true
+				}
+			}
+		}
+		return len(at) == int(e.cat.Partitions)
+	})
+}
+
+// invariantState: the state is that of a replay of the canonical chain, and the index what rows say.
+func (e *env) invariantState(c *chain, nodes ...*runningNode) {
+	e.t.Helper()
+	for p := range e.cat.Partitions {
+		at := c.head()
+		var views []state.View
+		for _, n := range nodes {
+			if v, err := n.View(e.t.Context(), p, &at); err == nil {
+				views = append(views, v)
+			}
+		}
+		if len(views) == 0 {
+			e.t.Fatalf("partition %d: nobody has a view at block %d", p, at.Number)
+		}
+		for _, v := range views {
+			got, index, want := map[string]string{}, map[string]bool{}, map[string]bool{}
+			check(e.t, v.Scan(toyTable, nil, nil, func(k, row []byte) bool { got[string(k)] = string(row); return true }))
+			if diff := cmp.Diff(c.rows(p), got); diff != "" {
+				e.t.Fatalf("partition %d at block %d (-want +got):\n%s", p, at.Number, diff)
+			}
+			check(e.t, v.ScanIndex(1, nil, nil, func(k, _ []byte) bool { index[string(k)] = true; return true }))
+			for k, row := range got {
+				want[row[:1]+k] = true
+			}
+			if diff := cmp.Diff(want, index); diff != "" {
+				e.t.Fatalf("partition %d: index (-want +got):\n%s", p, diff)
+			}
+			v.Close()
+		}
+	}
+}
+
+// readAll is every committed record of a partition.
+func (e *env) readAll(topic string, p int32) (all []*kafka.Record) {
+	e.t.Helper()
+	check(e.t, kafka.ReadBack(e.t.Context(), e.kafka, topic, p, 0, func(r *kafka.Record) bool { all = append(all, r); return true }))
+	slices.Reverse(all)
+	return all
+}
+
+// invariantTopics: read committed, the event topics hold each event of the canonical chain once and in
+// order, those taken back in pairs, and the entity topic ends with the rows.
+func (e *env) invariantTopics(c *chain) {
+	e.t.Helper()
+	for p := range e.cat.Partitions {
+		var head []string
+		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
+			if r.Value[len(r.Value)-1] == 0 {
+				if slices.Contains(head, string(r.Key)) {
+					e.t.Fatalf("partition %d: event %s twice", p, r.Key)
+				}
+				head = append(head, string(r.Key))
+			} else if n := len(head); n == 0 || head[n-1] != string(r.Key) {
+				e.t.Fatalf("partition %d: event %s taken back, but it is not the last", p, r.Key)
+			} else {
+				head = head[:n-1]
+			}
+		}
+		if diff := cmp.Diff(c.events(p, 1<<62), head, cmpopts.EquateEmpty()); diff != "" {
+			e.t.Fatalf("partition %d: events (-want +got):\n%s", p, diff)
+		}
+		rows := map[string]string{}
+		for _, r := range e.readAll(e.cat.Ent(topics.EntityDeal), p) {
+			if r.Value == nil {
+				delete(rows, string(r.Key))
+			} else {
+				rows[string(r.Key)] = string(r.Value[len("row:"):])
+			}
+		}
+		if diff := cmp.Diff(c.rows(p), rows); diff != "" {
+			e.t.Fatalf("partition %d: entities (-want +got):\n%s", p, diff)
+		}
+	}
+}
+
+// invariantFinal: the topic of final events holds each event of a final block once, in order, and no other.
+func (e *env) invariantFinal(c *chain, upTo uint64) {
+	e.t.Helper()
+	for p := range e.cat.Partitions {
+		var got []string
+		want := c.events(p, upTo)
+		eventually(e.t, "final events", func() bool {
+			got = got[:0]
+			for _, r := range e.readAll(e.cat.EvtFinal(topics.FamilyDeals), p) {
+				got = append(got, string(r.Key))
+			}
+			return len(got) >= len(want)
+		})
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			e.t.Fatalf("partition %d: final events (-want +got):\n%s", p, diff)
+		}
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holdAll runs a node that holds everything in a role, whatever any group says.
+func (e *env) holdAll(cfg Config, role topics.Role) *runningNode {
+	n, err := New(cfg, toy{})
+	check(e.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &runningNode{n, cancel, make(chan error, 1)}
+	go func() {
+		var wg sync.WaitGroup
+		for _, p := range n.replicas {
+			wg.Go(func() {
+				n.hold(ctx, p, role)
+				n.hold(ctx, p, "")
+			})
+		}
+		wg.Wait()
+		r.done <- nil
+	}()
+	e.t.Cleanup(func() { r.stop(e.t) })
+	return r
+}
+
+// total sums a counter over partitions; with a reason, of that reason.
+func total(t testing.TB, reg prometheus.Registerer, name, reason string) (sum float64) {
+	t.Helper()
+	families, err := reg.(*prometheus.Registry).Gather()
+	check(t, err)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			match := reason == ""
+			for _, l := range m.GetLabel() {
+				match = match || l.GetName() == "reason" && l.GetValue() == reason
+			}
+			if match {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}

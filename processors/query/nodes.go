@@ -1,0 +1,345 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// How long a node counts as failed after it gave no answer, and how long one that neither answers nor
+// announces itself is remembered.
+const (
+	failedFor    = time.Second
+	forgottenFor = 30 * time.Second
+)
+
+// node is a holder of partitions: this process, or another one.
+type node struct {
+	asker
+	instance string // empty: this process
+	addr     string
+	marks    map[int32]Watermark // of another node, as it last said
+	seen     time.Time           // when it last said anything
+	failed   time.Time           // when it last did not answer
+	off      chan struct{}       // closed when reads that wait for it should turn to others
+	stop     func()              // ends its watch
+}
+
+// nodes knows who holds which partition, and how far a reader has come. It is safe for concurrent use.
+//
+// Invariants:
+//  1. newest[p] is the newest incarnation that anybody claimed for p: nothing older is asked or taken.
+//  2. floor[p] never goes back: it is the furthest state of p that an answer showed.
+type nodes struct {
+	mu     sync.Mutex
+	local  Source // nil: this process holds nothing
+	self   *node
+	others map[string]*node // by instance
+	newest []int64
+	floor  []Watermark
+	now    func() time.Time
+}
+
+func newNodes(partitions int32, source Source) *nodes {
+	n := &nodes{local: source, others: map[string]*node{}, newest: make([]int64, partitions), floor: make([]Watermark, partitions), now: time.Now}
+	if source != nil {
+		n.self = &node{asker: local{source}}
+	}
+	return n
+}
+
+// piece is a part of a read: a node and the partitions that it is asked for.
+type piece struct {
+	node       *node
+	partitions []int32
+}
+
+// assign spreads partitions over their holders: who has not failed in this read, then who has not failed
+// lately, then owners, then this process. False: somebody is missing.
+func (n *nodes) assign(partitions []int32, tried map[*node]int) ([]piece, bool) {
+	var held []Watermark
+	if n.local != nil {
+		held = n.local.Watermarks()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range held {
+		n.claim(w)
+	}
+	var pieces []piece
+	for _, p := range partitions {
+		best, rank := (*node)(nil), 0
+		consider := func(h *node, w Watermark) {
+			if w.Incarnation < n.newest[p] {
+				return
+			}
+			if r := n.rank(h, w, tried); best == nil || r < rank {
+				best, rank = h, r
+			}
+		}
+		for _, w := range held {
+			if w.Partition == p {
+				consider(n.self, w)
+			}
+		}
+		for _, h := range n.others {
+			if w, ok := h.marks[p]; ok {
+				consider(h, w)
+			}
+		}
+		if best == nil {
+			return nil, false
+		}
+		i := slices.IndexFunc(pieces, func(c piece) bool { return c.node == best })
+		if i < 0 {
+			i, pieces = len(pieces), append(pieces, piece{node: best})
+		}
+		pieces[i].partitions = append(pieces[i].partitions, p)
+	}
+	return pieces, true
+}
+
+// rank is lower for a better holder.
+func (n *nodes) rank(h *node, w Watermark, tried map[*node]int) int {
+	rank := tried[h] * 8
+	if h.instance != "" {
+		rank++
+		if n.now().Sub(h.failed) < failedFor {
+			rank += 4
+		}
+	}
+	if w.Role != topics.RoleOwner {
+		rank += 2
+	}
+	return rank
+}
+
+// claim notes that somebody holds a partition in that incarnation.
+func (n *nodes) claim(w Watermark) {
+	if w.Partition >= 0 && int(w.Partition) < len(n.newest) {
+		n.newest[w.Partition] = max(n.newest[w.Partition], w.Incarnation)
+	}
+}
+
+// accept judges the answer of a node: it must be for all that was asked, of no older incarnation than is
+// known, and no further back than an earlier answer. A reason refuses it.
+func (n *nodes) accept(c piece, a *answer) (reason string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range a.Watermarks {
+		n.claim(w)
+	}
+	if !covers(a.Watermarks, c.partitions) {
+		return refusedFailed
+	}
+	for _, w := range a.Watermarks {
+		if w.Incarnation < n.newest[w.Partition] {
+			return refusedOld
+		}
+		if w.before(n.floor[w.Partition]) {
+			return refusedBehind
+		}
+	}
+	return ""
+}
+
+// silent notes that a node does not say how far it is. Where others hold what it holds, reads that wait
+// for it are called off: a process that is frozen takes requests as ever and answers none.
+func (n *nodes) silent(h *node) {
+	var held []Watermark
+	if n.local != nil {
+		held = n.local.Watermarks()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.failed = n.now()
+	for p, w := range h.marks {
+		if int(p) < len(n.newest) && w.Incarnation >= n.newest[p] && !n.spare(h, p, held) {
+			return
+		}
+	}
+	close(h.off)
+	h.off = make(chan struct{})
+}
+
+// spare says whether another holder of a partition than h is worth asking.
+func (n *nodes) spare(h *node, p int32, held []Watermark) bool {
+	for _, w := range held {
+		if w.Partition == p && w.Incarnation >= n.newest[p] {
+			return true
+		}
+	}
+	for _, other := range n.others {
+		w, ok := other.marks[p]
+		if ok && other != h && w.Incarnation >= n.newest[p] && n.now().Sub(other.failed) >= failedFor {
+			return true
+		}
+	}
+	return false
+}
+
+// called returns a context that ends when reads that wait for the node are called off, too.
+func (n *nodes) called(ctx context.Context, h *node) (context.Context, context.CancelFunc) {
+	n.mu.Lock()
+	off := h.off
+	n.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-off:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+func covers(marks []Watermark, partitions []int32) bool {
+	return slices.EqualFunc(marks, partitions, func(w Watermark, p int32) bool { return w.Partition == p })
+}
+
+// shown raises the floor to an answer that is about to be given.
+func (n *nodes) shown(at topics.BlockRef, marks []Watermark) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range marks {
+		w.At = at
+		if n.floor[w.Partition].before(w) {
+			n.floor[w.Partition] = w
+		}
+	}
+}
+
+// answered and failedNow note how a node behaves.
+func (n *nodes) answered(h *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.seen, h.failed = n.now(), time.Time{}
+}
+
+func (n *nodes) failedNow(h *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.failed = n.now()
+}
+
+// watermarks is the furthest of the newest incarnation for each partition, ascending by partition. False:
+// one has no holder.
+func (n *nodes) watermarks() ([]Watermark, bool) {
+	var held []Watermark
+	if n.local != nil {
+		held = n.local.Watermarks()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	best := make([]Watermark, len(n.newest))
+	known := make([]bool, len(n.newest))
+	offer := func(w Watermark) {
+		if w.Partition < 0 || int(w.Partition) >= len(best) {
+			return
+		}
+		n.claim(w)
+		if !known[w.Partition] || best[w.Partition].before(w) {
+			best[w.Partition], known[w.Partition] = w, true
+		}
+	}
+	for _, w := range held {
+		offer(w)
+	}
+	for _, h := range n.others {
+		for _, w := range h.marks {
+			offer(w)
+		}
+	}
+	for p, w := range best {
+		if !known[p] || w.Incarnation < n.newest[p] {
+			return nil, false
+		}
+	}
+	return best, true
+}
+
+// announced takes over a record of the owners topic. It returns the node if it was not known before. A
+// partition beyond the last stands for the node itself: whether or not it holds anything yet, it is
+// watched, and what it takes over is known within an interval.
+func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *node) (fresh *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h, self := n.others[o.Instance], int(o.Partition) >= len(n.newest)
+	switch {
+	case gone && self && h != nil:
+		h.stop()
+		delete(n.others, o.Instance)
+		return nil
+	case gone || o.State != topics.StateRunning:
+		if h != nil {
+			delete(h.marks, o.Partition)
+		}
+		return nil
+	case h != nil && h.addr != o.Addr: // it moved
+		h.stop()
+		h = nil
+	}
+	if h == nil {
+		h = watch(o.Addr)
+		h.instance, h.addr, h.marks, h.off = o.Instance, o.Addr, map[int32]Watermark{}, make(chan struct{})
+		n.others[o.Instance], fresh = h, h
+	}
+	h.seen = n.now()
+	if self {
+		return fresh
+	}
+	w := Watermark{
+		Partition: o.Partition, Role: o.Role, Incarnation: o.Incarnation, At: o.At,
+		Latest: o.Latest, ObservedAt: o.ObservedAt, Reverts: o.Reverts,
+	}
+	n.claim(w)
+	if old, ok := h.marks[w.Partition]; !ok || old.before(w) {
+		h.marks[w.Partition] = w
+	}
+	return fresh
+}
+
+// told takes over all that a node says of itself.
+func (n *nodes) told(h *node, marks []Watermark) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.seen, h.failed = n.now(), time.Time{}
+	clear(h.marks)
+	for _, w := range marks {
+		n.claim(w)
+		h.marks[w.Partition] = w
+	}
+}
+
+// forget drops nodes that were silent for long, and ends their watches.
+func (n *nodes) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.others, func(_ string, h *node) bool {
+		if n.now().Sub(h.seen) < forgottenFor {
+			return false
+		}
+		h.stop()
+		return true
+	})
+}
+
+func (n *nodes) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.others)
+}
+
+// lowestOf is the watermark that is least far in the history that all partitions share: a partition that
+// has yet to see a revert is behind those that have, whatever the numbers of their blocks.
+func lowestOf(marks []Watermark) Watermark {
+	return slices.MinFunc(marks, func(a, b Watermark) int {
+		return cmp.Or(cmp.Compare(a.Reverts, b.Reverts), cmp.Compare(a.At.Number, b.At.Number))
+	})
+}

@@ -1,0 +1,246 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/assets"
+	"github.com/lienstream/lienstream/processors/liquidity"
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Stakes implements MarketReader. A stake and its pool are in one partition.
+func (r *Router) Stakes(ctx context.Context, q StakesQuery) (Answer[Page[Stake]], error) {
+	req := &request{Op: opStakes, Market: marketOf(r.cfg.Deployment), Wallet: q.Owner, After: q.After, Limit: q.Limit + 1}
+	return readPage(ctx, r, req, func(it item) (Stake, error) { return decodeStake(it, req.Market) })
+}
+
+func decodeStake(it item, m market) (s Stake, err error) {
+	if s.Stake, err = decodeRow[topics.Stake](it); err != nil || len(it.bids) == 0 {
+		return s, err
+	}
+	var pool topics.Pool
+	if err := pool.UnmarshalBinary(it.bids[0]); err != nil || !pool.Initialized {
+		return s, err
+	}
+	s.InRangeNow = s.TickLower <= pool.Tick && pool.Tick < s.TickUpper
+	amount0, amount1, err := ammv4.Amounts(&pool.SqrtPriceX96, pool.Tick, s.TickLower, s.TickUpper, &s.Liquidity)
+	if err != nil {
+		return s, fmt.Errorf("value of position %s: %w", s.TokenID.Dec(), err)
+	}
+	s.ValueTKN = (&pair{pool: &pool, stkn0: pool.Currency0 == m.STKN}).value(amount0, amount1)
+	return s, nil
+}
+
+// readStakes lists an owner's stakes, each with its pool behind it.
+func readStakes(views []state.View, req *request) ([]item, error) {
+	prefix := req.Wallet.Bytes()
+	var after []byte
+	if req.After != nil {
+		after = slices.Concat(prefix, req.After)
+	}
+	found, err := lowest(views, req.Limit, func(v state.View, visit visitor) error {
+		return v.ScanIndex(liquidity.IndexStakeOwner, prefix, after, func(entry, row []byte) bool {
+			return visit(entry[len(prefix):], row, true)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	items := make([]item, len(found))
+	for i, p := range found {
+		items[i] = p.item
+		pool, err := p.view.Get(liquidity.Pools, p.key[common.HashLength:])
+		if err != nil {
+			return nil, err
+		}
+		if pool != nil {
+			items[i].bids = [][]byte{pool}
+		}
+	}
+	return items, nil
+}
+
+// Positions implements MarketReader. Who holds a position is in one partition, what is in it in that of its
+// pool, which only its token ID leads to: so the wallet's positions are asked for first, and then again with
+// what is in them.
+func (r *Router) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error) {
+	req := &request{
+		Op: opPositions, Market: marketOf(r.cfg.Deployment), Wallet: q.Owner, After: q.After, Page: q.Limit + 1, Limit: unlimited,
+	}
+	for range attempts {
+		a, err := r.read(ctx, r.all, req)
+		if err != nil {
+			return Answer[Page[Position]]{}, err
+		}
+		split, err := inSections(a.Items)
+		if err != nil {
+			return Answer[Page[Position]]{}, err
+		}
+		owned, err := page(split[sectionOwned], q.Limit, decodeRow[topics.Position])
+		if err != nil {
+			return Answer[Page[Position]]{}, err
+		}
+		keys := make([]common.Hash, len(owned.Items))
+		for i := range owned.Items {
+			keys[i] = owned.Items[i].TokenID.Bytes32()
+		}
+		if slices.Equal(keys, req.Keys) {
+			positions, err := decodePositions(keys, &split, req.Market.PositionManager)
+			return Answer[Page[Position]]{At: a.At, Value: Page[Position]{Items: positions, Next: owned.Next}}, err
+		}
+		req.Keys = keys
+	}
+	return Answer[Page[Position]]{}, fmt.Errorf("positions change hands: %w", ErrUnavailable)
+}
+
+// decodePositions puts together what the partitions know of the positions.
+func decodePositions(keys []common.Hash, split *[sections][]item, manager common.Address) ([]Position, error) {
+	pools, err := poolsOf(split[sectionPool])
+	if err != nil {
+		return nil, err
+	}
+	contents, err := liquidityOf(split[sectionLiquidity])
+	if err != nil {
+		return nil, err
+	}
+	registered := false
+	for _, it := range split[sectionAsset] {
+		a, err := decodeAsset(it)
+		if err != nil {
+			return nil, err
+		}
+		registered = registered || a.Token == manager && a.Allowed && a.Kind == contracts.KindPosition
+	}
+	all := make([]Position, 0, len(keys))
+	for _, key := range keys {
+		content, pool := contents[key], (*topics.Pool)(nil)
+		if content != nil {
+			pool = pools[content.PoolID]
+		}
+		if pool == nil {
+			continue // minted, and nothing put in: the manager does not do so
+		}
+		p := Position{
+			PositionLiquidity: *content, Currency0: pool.Currency0, Currency1: pool.Currency1, Fee: pool.Fee,
+			InRange: content.TickLower <= pool.Tick && pool.Tick < content.TickUpper,
+			Refusal: refusal(registered, pool, content),
+		}
+		amount0, amount1, err := ammv4.Amounts(&pool.SqrtPriceX96, pool.Tick, p.TickLower, p.TickUpper, &p.Liquidity)
+		if err != nil {
+			return nil, fmt.Errorf("amounts of position %s: %w", p.TokenID.Dec(), err)
+		}
+		p.Amount0, p.Amount1 = *amount0, *amount1
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// dynamicFee is the fee of a pool whose hooks set it.
+const dynamicFee = 1 << 23
+
+// refusal judges as AssetRegistry.onList does.
+func refusal(registered bool, pool *topics.Pool, p *topics.PositionLiquidity) Refusal {
+	switch {
+	case !registered:
+		return RefusalAsset
+	case pool.Limits == nil || !pool.Limits.Allowed:
+		return RefusalPool
+	case pool.Fee == dynamicFee:
+		return RefusalFee
+	case pool.Hooks != (common.Address{}):
+		return RefusalHooks
+	case p.Liquidity.Lt(&pool.Limits.MinLiquidity) || p.Liquidity.Gt(&pool.Limits.MaxLiquidity):
+		return RefusalLiquidity
+	}
+	return RefusalNone
+}
+
+func poolsOf(items []item) (map[common.Hash]*topics.Pool, error) {
+	rows, err := decodeAll[topics.Pool](items)
+	pools := make(map[common.Hash]*topics.Pool, len(rows))
+	for i := range rows {
+		pools[rows[i].ID] = &rows[i]
+	}
+	return pools, err
+}
+
+func liquidityOf(items []item) (map[common.Hash]*topics.PositionLiquidity, error) {
+	rows, err := decodeAll[topics.PositionLiquidity](items)
+	contents := make(map[common.Hash]*topics.PositionLiquidity, len(rows))
+	for i := range rows {
+		contents[rows[i].TokenID.Bytes32()] = &rows[i]
+	}
+	return contents, err
+}
+
+// readPositions reads a page of an owner's positions, and what is in those that are named.
+func readPositions(views []state.View, req *request) ([]item, error) {
+	var c collector
+	prefix := req.Wallet.Bytes()
+	var after []byte
+	if req.After != nil {
+		after = slices.Concat(prefix, req.After)
+	}
+	found, err := lowest(views, req.Page, func(v state.View, visit visitor) error {
+		return v.ScanIndex(liquidity.IndexPositionOwner, prefix, after, func(entry, _ []byte) bool {
+			return visit(entry[len(prefix):], nil, true)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range found {
+		row, err := p.view.Get(liquidity.Positions, p.key)
+		if err != nil {
+			return nil, err
+		}
+		c.add(sectionOwned, p.key, row)
+	}
+	for _, v := range views {
+		if err := addContents(&c, v, req.Keys); err != nil {
+			return nil, err
+		}
+		row, err := v.Get(assets.Assets, req.Market.PositionManager[:])
+		if err != nil {
+			return nil, err
+		}
+		c.add(sectionAsset, nil, row)
+	}
+	return c.sorted(), nil
+}
+
+// addContents adds what is in positions whose pools are in the partition, and those pools.
+func addContents(c *collector, v state.View, keys []common.Hash) error {
+	seen := map[common.Hash]bool{}
+	for _, key := range keys {
+		row, err := v.Get(liquidity.PositionLiquidities, key[:])
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			continue
+		}
+		c.add(sectionLiquidity, key[:], row)
+		var p topics.PositionLiquidity
+		if err := p.UnmarshalBinary(row); err != nil {
+			return fmt.Errorf("decode position: %w", err)
+		}
+		if seen[p.PoolID] {
+			continue
+		}
+		seen[p.PoolID] = true
+		pool, err := v.Get(liquidity.Pools, p.PoolID[:])
+		if err != nil {
+			return err
+		}
+		c.add(sectionPool, p.PoolID[:], pool)
+	}
+	return nil
+}

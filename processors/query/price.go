@@ -1,0 +1,44 @@
+package query
+
+import (
+	"math/big"
+	"strings"
+)
+
+// Price is an exact price: Num/Den in lowest terms, of whole tokens per whole token. It is read-only.
+type Price struct{ Num, Den *big.Int }
+
+// priceDigits bounds the digits of a price after the point.
+const priceDigits = 18
+
+// newPrice reduces a fraction.
+func newPrice(num, den *big.Int) Price {
+	gcd := new(big.Int).GCD(nil, nil, num, den)
+	if gcd.Sign() == 0 {
+		return Price{big.NewInt(0), big.NewInt(1)}
+	}
+	return Price{new(big.Int).Quo(num, gcd), new(big.Int).Quo(den, gcd)}
+}
+
+// String is the price as a decimal number: as many digits as are exact, at most 18 after the point (the
+// rest is cut off), no exponent.
+func (p Price) String() string {
+	whole, rest := new(big.Int).QuoRem(p.Num, p.Den, new(big.Int))
+	if rest.Sign() == 0 {
+		return whole.String()
+	}
+	rest.Mul(rest, pow10(priceDigits))
+	digits := rest.Quo(rest, p.Den).String()
+	digits = strings.TrimRight(strings.Repeat("0", priceDigits-len(digits))+digits, "0")
+	if digits == "" {
+		return whole.String()
+	}
+	return whole.String() + "." + digits
+}
+
+// mul is the product of two prices, exact.
+func (p Price) mul(q Price) Price {
+	return newPrice(new(big.Int).Mul(p.Num, q.Num), new(big.Int).Mul(p.Den, q.Den))
+}
+
+func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }

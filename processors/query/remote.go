@@ -1,0 +1,60 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// remote answers by asking another node.
+type remote struct {
+	addr    string // host:port
+	client  *http.Client
+	timeout time.Duration
+}
+
+// newClient makes the client that all remotes of a router share. Connections are kept: a read is a round
+// trip and no more.
+func newClient() *http.Client {
+	dialer := &net.Dialer{Timeout: time.Second, KeepAlive: 15 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		DialContext:         dialer.DialContext,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+	}}
+}
+
+func (n *remote) ask(ctx context.Context, r *request) (*answer, error) {
+	body, err := encodeRequest(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.addr+Path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", n.addr, err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	resp, err := n.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w: %w", n.addr, ErrUnavailable, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusGone {
+		return nil, fmt.Errorf("ask %s: %w", n.addr, ErrGone)
+	}
+	if resp.StatusCode != http.StatusOK {
+		reason, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
+		return nil, fmt.Errorf("ask %s: %w: %s: %s", n.addr, ErrUnavailable, resp.Status, bytes.TrimSpace(reason))
+	}
+	a, err := decodeAnswer(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w: %w", n.addr, ErrUnavailable, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,253 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Row is a row as a commit writes it.
+type Row struct {
+	Table *Table
+	Key   []byte
+	Value []byte // nil: deleted
+	Same  bool   // as on disk: written and taken back
+}
+
+// Rows calls fn for the rows that were written, in the order of their first write.
+func (o *Overlay) Rows(fn func(Row) error) error {
+	for _, r := range o.dirty {
+		if err := fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Events calls fn for the events to publish: those taken back, newest first, then those of the blocks
+// applied, in their order.
+func (o *Overlay) Events(fn func(e Event, removed bool)) {
+	for _, e := range o.reverts {
+		fn(e, true)
+	}
+	for _, b := range o.blocks {
+		if b.published {
+			continue
+		}
+		for _, e := range b.events {
+			fn(e, false)
+		}
+	}
+}
+
+// Settle makes every block above `from`, up to and including `to`, final: it calls fn for their events,
+// in order, and drops their undo. Call it once, at the end, also where the floor did not move: the undo
+// of the other blocks is made here.
+func (o *Overlay) Settle(from, to uint64, fn func(Event)) error {
+	settle := func(u *undo) {
+		if !u.settled {
+			for _, e := range u.events {
+				fn(e)
+			}
+		}
+	}
+	if to > from {
+		numbers, err := o.undoBlocks(from, to)
+		if err != nil {
+			return err
+		}
+		for _, n := range numbers {
+			var u undo
+			keys, err := o.loadUndo(n, &u)
+			if err != nil {
+				return err
+			}
+			settle(&u)
+			for _, k := range keys {
+				o.setUndo(k, nil)
+			}
+		}
+	}
+	for _, b := range o.blocks {
+		if b.ref.Number <= to {
+			settle(&b.undo)
+			continue
+		}
+		for part, value := range b.parts() {
+			o.setUndo(string(undoKey(b.ref.Number, part)), value)
+		}
+	}
+	return o.err
+}
+
+// undoBlocks lists the blocks in a range that have undo on disk.
+func (o *Overlay) undoBlocks(from, to uint64) ([]uint64, error) {
+	it, err := o.store.db.NewIter(&pebble.IterOptions{LowerBound: undoKey(from+1, 0), UpperBound: successor(undoKey(to, 0)[:undoKeyBytes-2])})
+	if err != nil {
+		return nil, wrap("scan undo", err)
+	}
+	var numbers []uint64
+	for it.First(); it.Valid(); it.Next() {
+		n := binary.BigEndian.Uint64(it.Key()[1:])
+		if len(numbers) == 0 || numbers[len(numbers)-1] != n {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, wrap("scan undo", it.Close())
+}
+
+// Entries calls fn for every primary key that the commit changes: what the changelog must say for Restore
+// to come to the same rows and undo. A nil value is a deletion.
+func (o *Overlay) Entries(fn func(key, value []byte)) {
+	for _, r := range o.dirty {
+		if !r.equal() {
+			fn(appendRowKey(make([]byte, 0, 2+len(r.key)), r.layer.table.ID, []byte(r.key)), r.now)
+		}
+	}
+	for _, k := range o.undoIDs {
+		fn([]byte(k), o.undos[k])
+	}
+}
+
+// Restore applies an entry of a changelog.
+func (o *Overlay) Restore(key, value []byte) error {
+	switch {
+	case len(key) >= 2 && key[0] == spaceRow:
+		t, err := o.store.table(key[1])
+		if err != nil {
+			return err
+		}
+		o.foreign = true
+		o.write(t, key[2:], value)
+		return o.err
+	case len(key) == undoKeyBytes && key[0] == spaceUndo:
+		if value != nil {
+			if err := new(undo).decode(value); err != nil {
+				return err
+			}
+		}
+		o.setUndo(string(key), value)
+		o.bytes += len(value) + rowOverheadBytes
+		return nil
+	}
+	return fmt.Errorf("%w: changelog key %x", ErrCorrupt, key)
+}
+
+// Commit writes the overlay and meta as one batch, indexes in step. It does not wait for the disk. The
+// overlay is spent.
+func (s *Store) Commit(o *Overlay, meta []byte) error {
+	if o.err != nil {
+		return o.err
+	}
+	b := s.db.NewBatchWithSize(o.bytes/2 + 256)
+	defer b.Close()
+	var (
+		key []byte
+		ix  indexer
+	)
+	for _, r := range o.dirty {
+		if r.equal() {
+			continue
+		}
+		key = appendRowKey(key[:0], r.layer.table.ID, []byte(r.key))
+		if err := set(b, key, r.now); err != nil {
+			return wrap("batch", err)
+		}
+		if err := ix.maintain(b, r); err != nil {
+			return wrap("batch index", err)
+		}
+	}
+	for _, k := range o.undoIDs {
+		if err := set(b, []byte(k), o.undos[k]); err != nil {
+			return wrap("batch undo", err)
+		}
+	}
+	if err := set(b, keyMeta, meta); err != nil {
+		return wrap("batch meta", err)
+	}
+	err := b.Commit(pebble.NoSync)
+	if err != nil || o.foreign {
+		s.rows.clear()
+		return wrap("commit", err)
+	}
+	for _, r := range o.dirty {
+		s.rows.put(r.layer.table.ID, r.key, r.now)
+	}
+	return nil
+}
+
+// Clear removes every row, index entry and undo, and sets meta. Snapshots stand.
+func (s *Store) Clear(meta []byte) error {
+	b := s.db.NewBatch()
+	defer b.Close()
+	err := errors.Join(b.DeleteRange([]byte{spaceRow}, []byte{spaceUndo + 1}, nil), b.Set(keyMeta, meta, nil))
+	if err != nil {
+		return wrap("clear", err)
+	}
+	s.rows.clear()
+	return wrap("clear", b.Commit(pebble.NoSync))
+}
+
+func set(b *pebble.Batch, key, value []byte) error {
+	if value == nil {
+		return b.Delete(key, nil)
+	}
+	return b.Set(key, value, nil)
+}
+
+// indexer derives what a row's change means for the indexes. Its buffers are kept between rows.
+type indexer struct {
+	buf      []byte
+	old, now []indexEntry
+}
+
+type indexEntry struct{ from, value, to int } // in buf: key, then value
+
+func (x *indexer) maintain(b *pebble.Batch, r *row) error {
+	t := r.layer.table
+	if t.Index == nil {
+		return nil
+	}
+	x.buf = x.buf[:0]
+	x.old = x.derive(x.old[:0], t, r.key, r.disk)
+	x.now = x.derive(x.now[:0], t, r.key, r.now)
+	for _, e := range x.old {
+		if !slices.ContainsFunc(x.now, func(n indexEntry) bool { return bytes.Equal(x.key(n), x.key(e)) }) {
+			if err := b.Delete(x.key(e), nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range x.now {
+		same := func(o indexEntry) bool {
+			return bytes.Equal(x.buf[o.from:o.to], x.buf[e.from:e.to]) && o.value-o.from == e.value-e.from
+		}
+		if !slices.ContainsFunc(x.old, same) {
+			if err := b.Set(x.key(e), x.buf[e.value:e.to], nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (x *indexer) key(e indexEntry) []byte { return x.buf[e.from:e.value] }
+
+func (x *indexer) derive(to []indexEntry, t *Table, key string, value []byte) []indexEntry {
+	if value == nil {
+		return to
+	}
+	t.Index([]byte(key), value, func(index byte, entry, v []byte) {
+		e := indexEntry{from: len(x.buf)}
+		x.buf = appendIndexKey(x.buf, index, entry)
+		e.value = len(x.buf)
+		x.buf = append(x.buf, v...)
+		e.to = len(x.buf)
+		to = append(to, e)
+	})
+	return to
+}

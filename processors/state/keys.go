@@ -1,0 +1,73 @@
+package state
+
+import (
+	"encoding/binary"
+)
+
+// Keys on Pebble. The first byte is the keyspace; numbers are big-endian, so that bytes sort as they do.
+//
+//	0x00 'm'                   meta: whatever the caller commits with the rows (position in the logs)
+//	0x00 'v'                   version of this layout
+//	0x01 table key             a row
+//	0x02 index entry           an entry of a secondary index, derived from rows
+//	0x03 number(8) part(2)     undo of a block that can still be reverted
+//
+// Rows and undo are the primary keyspaces: what Entries hands out and Restore takes back, under the very
+// same keys. Everything else is derived or local.
+const (
+	spaceMeta  byte = 0x00
+	spaceRow   byte = 0x01
+	spaceIndex byte = 0x02
+	spaceUndo  byte = 0x03
+)
+
+var (
+	keyMeta    = []byte{spaceMeta, 'm'}
+	keyVersion = []byte{spaceMeta, 'v'}
+)
+
+// layoutVersion changes when the keys or the encodings under them do: what another version wrote is not
+// read, but restored again from the changelog.
+const layoutVersion = 1
+
+const undoKeyBytes = 1 + 8 + 2
+
+func appendRowKey(b []byte, table byte, key []byte) []byte {
+	return append(append(b, spaceRow, table), key...)
+}
+
+func appendIndexKey(b []byte, index byte, entry []byte) []byte {
+	return append(append(b, spaceIndex, index), entry...)
+}
+
+func undoKey(number uint64, part int) []byte {
+	b := make([]byte, 0, undoKeyBytes)
+	b = append(b, spaceUndo)
+	b = binary.BigEndian.AppendUint64(b, number)
+	return binary.BigEndian.AppendUint16(b, uint16(part))
+}
+
+// bounds are the range of keys that start with head‖prefix and come after head‖after.
+func bounds(head [2]byte, prefix, after []byte) (lower, upper []byte) {
+	lower = append(append(lower, head[:]...), prefix...)
+	upper = successor(lower)
+	if after != nil {
+		// The least key after it is the key with a zero byte behind.
+		if from := append(append(append([]byte{}, head[:]...), after...), 0); string(from) > string(lower) {
+			lower = from
+		}
+	}
+	return lower, upper
+}
+
+// successor is the least key that is greater than every key with this prefix. No keyspace starts with
+// 0xff, so there is one.
+func successor(prefix []byte) []byte {
+	b := append([]byte(nil), prefix...)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i]++; b[i] != 0 {
+			return b[:i+1]
+		}
+	}
+	return nil
+}

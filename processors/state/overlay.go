@@ -1,0 +1,342 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// ErrNotTop means that the block to be reverted is not the one that was applied last.
+var ErrNotTop = errors.New("reverted block is not the last one")
+
+// Overlay is what a commit will write: rows, undo and events of the blocks since the last one, in memory
+// over the store. It writes nothing; dropping it undoes everything. It belongs to one goroutine.
+//
+// Invariants:
+//  1. a read sees the last write, of this block or an earlier one, whether or not it is on disk;
+//  2. blocks is a stack of the blocks applied here and not reverted, ascending; all blocks on disk lie
+//     below them;
+//  3. the undo of a block holds each key once, with its value from before the block. Popping the stack
+//     is exact, also across writes of the blocks above, which were popped before;
+//  4. after an error it must be dropped.
+type Overlay struct {
+	store   *Store
+	tables  [256]*layer
+	dirty   []*row // in the order of their first write: a commit is the same whenever it is repeated
+	blocks  []*block
+	applied int // blocks begun, ever: numbers them
+	reverts []Event
+	undos   map[string][]byte // undo parts to write; nil: to delete
+	undoIDs []string          // their keys, in order
+	bytes   int
+	foreign bool  // rows were restored: they alias records, which must not be kept
+	err     error // of a write, which cannot return one
+}
+
+// layer is the overlay of one table. Keys are sorted only where somebody scans.
+type layer struct {
+	table  *Table
+	rows   map[string]*row
+	sorted []string // keys of written rows
+	fresh  []string // more of them, unsorted
+}
+
+// row is a row that was read or written.
+type row struct {
+	layer *layer
+	key   string
+	disk  []byte // on disk; nil: none
+	known bool   // disk was read
+	now   []byte
+	dirty bool
+	block int // the last block that captured it
+}
+
+type block struct {
+	id      int
+	ref     topics.BlockRef
+	capture bool
+	// published: its events are in the topic that follows the head already.
+	published bool
+	undo
+}
+
+// NewOverlay makes an empty overlay over what is committed.
+func (s *Store) NewOverlay() *Overlay {
+	return &Overlay{store: s, undos: map[string][]byte{}}
+}
+
+// Begin starts a block. Without capture it can never be reverted: no undo is kept.
+func (o *Overlay) Begin(ref topics.BlockRef, capture bool) {
+	o.applied++
+	o.blocks = append(o.blocks, &block{id: o.applied, ref: ref, capture: capture, undo: undo{hash: ref.Hash}})
+}
+
+// Published marks the last block's events as published before, in the topic that follows the head and,
+// with final, in that of final events too: a rebuild does not publish them again.
+func (o *Overlay) Published(final bool) {
+	b := o.blocks[len(o.blocks)-1]
+	b.published, b.settled = true, final
+}
+
+// Empty says that a commit would write nothing.
+func (o *Overlay) Empty() bool {
+	for _, b := range o.blocks {
+		if len(b.events) > 0 { // rows are in dirty
+			return false
+		}
+	}
+	return len(o.dirty) == 0 && len(o.undoIDs) == 0 && len(o.reverts) == 0
+}
+
+// Bytes is about how much it holds in memory.
+func (o *Overlay) Bytes() int { return o.bytes }
+
+// Err is the first error of a write.
+func (o *Overlay) Err() error { return o.err }
+
+// Block is the block that is being applied.
+func (o *Overlay) Block() topics.BlockRef { return o.blocks[len(o.blocks)-1].ref }
+
+// Emit publishes an event of the block.
+func (o *Overlay) Emit(family string, key, value []byte) {
+	b := o.blocks[len(o.blocks)-1]
+	b.events = append(b.events, Event{family, slices.Clone(key), value})
+	o.bytes += len(key) + len(value) + rowOverheadBytes
+}
+
+// Get returns a row, or nil.
+func (o *Overlay) Get(t *Table, key []byte) ([]byte, error) {
+	r, err := o.row(o.layer(t), key, true)
+	if err != nil {
+		return nil, err
+	}
+	return r.now, nil
+}
+
+// Put writes a row.
+func (o *Overlay) Put(t *Table, key, value []byte) {
+	if value == nil {
+		value = []byte{}
+	}
+	o.write(t, key, value)
+}
+
+// Delete removes a row.
+func (o *Overlay) Delete(t *Table, key []byte) { o.write(t, key, nil) }
+
+// rowOverheadBytes is about what a row costs beside its key and value.
+const rowOverheadBytes = 200
+
+func (o *Overlay) layer(t *Table) *layer {
+	l := o.tables[t.ID]
+	if l == nil {
+		l = &layer{table: t, rows: map[string]*row{}}
+		o.tables[t.ID] = l
+	}
+	return l
+}
+
+// row finds a row, and what is on disk where it is needed.
+func (o *Overlay) row(l *layer, key []byte, read bool) (*row, error) {
+	r := l.rows[string(key)]
+	if r == nil {
+		r = &row{layer: l, key: string(key)}
+		l.rows[r.key] = r
+		o.bytes += len(key) + rowOverheadBytes
+	}
+	if read && !r.known && !r.dirty {
+		disk, known := o.store.rows.get(l.table.ID, r.key)
+		if !known {
+			var buf [96]byte
+			var err error
+			if disk, err = get(o.store.db, appendRowKey(buf[:0], l.table.ID, key)); err != nil {
+				return nil, fmt.Errorf("table %s: %w", l.table.Name, err)
+			}
+			o.store.rows.put(l.table.ID, r.key, disk)
+		}
+		r.disk, r.now, r.known = disk, disk, true
+		o.bytes += len(disk)
+	}
+	return r, nil
+}
+
+func (o *Overlay) write(t *Table, key, value []byte) {
+	var top *block
+	if n := len(o.blocks); n > 0 {
+		top = o.blocks[n-1]
+	}
+	capture := top != nil && top.capture
+	l := o.layer(t)
+	// The row on disk is needed to undo the block and to take its index entries away; else not.
+	r, err := o.row(l, key, capture || t.Index != nil)
+	if err != nil {
+		o.err = errors.Join(o.err, err)
+		return
+	}
+	if capture && r.block != top.id {
+		r.block = top.id
+		top.rows = append(top.rows, former{t.ID, r.key, r.now})
+	}
+	r.now = value
+	o.bytes += len(value)
+	if !r.dirty {
+		r.dirty = true
+		o.dirty = append(o.dirty, r)
+		l.fresh = append(l.fresh, r.key)
+	}
+}
+
+// Scan merges what is on disk with what was written.
+func (o *Overlay) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
+	l := o.layer(t)
+	keys := l.written(string(prefix), after)
+	more := true
+	emit := func(key string) {
+		if now := l.rows[key].now; now != nil {
+			more = fn([]byte(key), now)
+		}
+	}
+	err := scan(o.store.db, [2]byte{spaceRow, t.ID}, prefix, after, func(key, row []byte) bool {
+		for more && len(keys) > 0 && keys[0] < string(key) {
+			emit(keys[0])
+			keys = keys[1:]
+		}
+		switch {
+		case !more:
+		case len(keys) > 0 && keys[0] == string(key):
+			emit(keys[0])
+			keys = keys[1:]
+		default:
+			more = fn(key, row)
+		}
+		return more
+	})
+	for ; err == nil && more && len(keys) > 0; keys = keys[1:] {
+		emit(keys[0])
+	}
+	return err
+}
+
+// written returns the keys of written rows with a prefix and after a key, ascending. It is a copy: fn of
+// a scan may write.
+func (l *layer) written(prefix string, after []byte) []string {
+	if len(l.fresh) > len(l.sorted)/8 {
+		l.sorted = append(l.sorted, l.fresh...)
+		slices.Sort(l.sorted)
+	} else {
+		for _, k := range l.fresh {
+			at, _ := slices.BinarySearch(l.sorted, k)
+			l.sorted = slices.Insert(l.sorted, at, k)
+		}
+	}
+	l.fresh = l.fresh[:0]
+	from, _ := slices.BinarySearch(l.sorted, prefix)
+	if after != nil {
+		at, found := slices.BinarySearch(l.sorted, string(after))
+		if found {
+			at++
+		}
+		from = max(from, at)
+	}
+	to := from
+	for to < len(l.sorted) && len(l.sorted[to]) >= len(prefix) && l.sorted[to][:len(prefix)] == prefix {
+		to++
+	}
+	return slices.Clone(l.sorted[from:to])
+}
+
+// Revert takes the last block back. A block that touched nothing here has nothing to take back. Quiet: its
+// events were taken back before.
+func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
+	if n := len(o.blocks); n > 0 {
+		top := o.blocks[n-1]
+		switch {
+		case top.ref.Number > ref.Number, top.ref.Number == ref.Number && top.ref.Hash != ref.Hash:
+			return fmt.Errorf("%w: block %d %s, last is %d %s", ErrNotTop, ref.Number, ref.Hash, top.ref.Number, top.ref.Hash)
+		case top.ref.Number == ref.Number && !top.capture:
+			return fmt.Errorf("%w: block %d has no undo", ErrCorrupt, ref.Number)
+		case top.ref.Number == ref.Number:
+			o.blocks = o.blocks[:n-1]
+			if top.published { // else nobody has seen its events: they go without a trace
+				o.takeBack(top.events, quiet)
+			}
+			return o.restore(top.rows)
+		default:
+			return nil
+		}
+	}
+	var u undo
+	keys, err := o.loadUndo(ref.Number, &u)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	if u.hash != ref.Hash {
+		return fmt.Errorf("%w: undo of block %d is of %s, not %s", ErrCorrupt, ref.Number, u.hash, ref.Hash)
+	}
+	for _, k := range keys {
+		o.setUndo(k, nil)
+	}
+	o.takeBack(u.events, quiet)
+	return o.restore(u.rows)
+}
+
+// takeBack notes events to be taken back, newest first, as the blocks.
+func (o *Overlay) takeBack(events []Event, quiet bool) {
+	if quiet {
+		return
+	}
+	for _, e := range slices.Backward(events) {
+		o.reverts = append(o.reverts, e)
+	}
+}
+
+// restore writes former values back.
+func (o *Overlay) restore(rows []former) error {
+	blocks := o.blocks
+	o.blocks = nil // a revert is not itself undone
+	defer func() { o.blocks = blocks }()
+	for _, r := range rows {
+		t, err := o.store.table(r.table)
+		if err != nil {
+			return err
+		}
+		o.write(t, []byte(r.key), r.row)
+	}
+	return o.err
+}
+
+// loadUndo reads the parts of a block's undo, and returns their keys.
+func (o *Overlay) loadUndo(number uint64, u *undo) (keys []string, err error) {
+	for part := 0; ; part++ {
+		key := undoKey(number, part)
+		b, written := o.undos[string(key)]
+		if !written {
+			if b, err = get(o.store.db, key); err != nil {
+				return nil, err
+			}
+		}
+		if b == nil {
+			return keys, nil
+		}
+		if err := u.decode(b); err != nil {
+			return nil, fmt.Errorf("block %d part %d: %w", number, part, err)
+		}
+		keys = append(keys, string(key))
+	}
+}
+
+func (o *Overlay) setUndo(key string, value []byte) {
+	if _, ok := o.undos[key]; !ok {
+		o.undoIDs = append(o.undoIDs, key)
+	}
+	o.undos[key] = value
+}
+
+// equal says that a write came to nothing.
+func (r *row) equal() bool {
+	return r.known && (r.disk == nil) == (r.now == nil) && bytes.Equal(r.disk, r.now)
+}

@@ -1,0 +1,48 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// JSON reads the body, one JSON object, into v: no unknown field, nothing after it.
+func (req *Request) JSON(v any) error {
+	media, params, err := mime.ParseMediaType(req.HTTP.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return &Error{Code: UnsupportedMediaType, Message: "the body must be application/json"}
+	}
+	dec := json.NewDecoder(req.HTTP.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return bodyFault(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return bodyTooLarge(large.Limit)
+		}
+		return invalid("body", "must be one JSON object and nothing after it")
+	}
+	return nil
+}
+
+func bodyFault(err error) error {
+	var (
+		large *http.MaxBytesError
+		kind  *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &large):
+		return bodyTooLarge(large.Limit)
+	case errors.As(err, &kind) && kind.Field != "":
+		return invalid(kind.Field, "must not be a JSON %s", kind.Value)
+	}
+	// encoding/json has no type for this one.
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return invalid(strings.Trim(name, `"`), "is not a field of this body")
+	}
+	return invalid("body", "must be a JSON object")
+}

@@ -1,0 +1,99 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Config is how a service listens and what it bounds. Start from DefaultConfig.
+type Config struct {
+	Listen string // host:port; port 0 takes a free one
+
+	ReadHeaderTimeout time.Duration
+	ReadTimeout       time.Duration
+	WriteTimeout      time.Duration // must exceed RequestTimeout, or answers are cut instead of refused
+	IdleTimeout       time.Duration
+	RequestTimeout    time.Duration // for a handler
+	DrainDelay        time.Duration // between saying "not ready" and closing the port
+	DrainTimeout      time.Duration // for the requests in flight when the port closes
+
+	MaxInFlight    int // requests at once; more are answered 503
+	MaxStreams     int // streams at once, beside them; more are answered 503
+	MaxConnections int // connections at once; more wait in the accept queue
+	MaxHeaderBytes int
+	MaxBodyBytes   int64
+
+	// CursorSecret authenticates cursors and must be alike on all nodes. Empty: a key derived from the
+	// deployment's name, which is no secret. A made-up cursor then reaches nothing but another
+	// position of the same public list.
+	CursorSecret string
+}
+
+// DefaultConfig returns the defaults, listening on addr.
+func DefaultConfig(addr string) Config {
+	return Config{
+		Listen:            addr,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      15 * time.Second,
+		IdleTimeout:       75 * time.Second,
+		RequestTimeout:    5 * time.Second,
+		DrainTimeout:      4 * time.Second,
+		MaxInFlight:       1024,
+		MaxStreams:        1024,
+		MaxConnections:    8192,
+		MaxHeaderBytes:    16 << 10,
+		MaxBodyBytes:      16 << 10,
+	}
+}
+
+const minCursorSecret = 16 // bytes
+
+// Validate returns every fault of the configuration.
+func (c *Config) Validate() error {
+	var faults []error
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		faults = append(faults, fmt.Errorf("listen %q: %w", c.Listen, err))
+	}
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"read header timeout", c.ReadHeaderTimeout},
+		{"read timeout", c.ReadTimeout},
+		{"write timeout", c.WriteTimeout},
+		{"idle timeout", c.IdleTimeout},
+		{"request timeout", c.RequestTimeout},
+		{"drain timeout", c.DrainTimeout},
+	} {
+		if d.d <= 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
+		}
+	}
+	if c.DrainDelay < 0 {
+		faults = append(faults, fmt.Errorf("drain delay: %s is negative", c.DrainDelay))
+	}
+	if c.WriteTimeout <= c.RequestTimeout {
+		faults = append(faults, fmt.Errorf("write timeout: %s does not exceed the request timeout of %s", c.WriteTimeout, c.RequestTimeout))
+	}
+	for _, n := range []struct {
+		name string
+		n    int64
+	}{
+		{"requests in flight", int64(c.MaxInFlight)},
+		{"streams", int64(c.MaxStreams)},
+		{"connections", int64(c.MaxConnections)},
+		{"header bytes", int64(c.MaxHeaderBytes)},
+		{"body bytes", c.MaxBodyBytes},
+	} {
+		if n.n <= 0 {
+			faults = append(faults, fmt.Errorf("limit of %s: %d is not positive", n.name, n.n))
+		}
+	}
+	if c.CursorSecret != "" && len(c.CursorSecret) < minCursorSecret {
+		faults = append(faults, fmt.Errorf("cursor secret: shorter than %d bytes", minCursorSecret))
+	}
+	return errors.Join(faults...)
+}

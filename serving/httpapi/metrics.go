@@ -1,0 +1,55 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	refused  prometheus.Counter
+	panics   prometheus.Counter
+	streams  prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer, service string) *metrics {
+	f := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"service": service}, reg))
+	return &metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_httpapi_requests_total",
+			Help: "Requests answered, by route, method and status; 499: the caller left first.",
+		}, []string{"route", "method", "status"}),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "lienstream_httpapi_request_seconds",
+			Help:    "Time from the request's headers to the last byte handed to the connection; of a stream: to its headers.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .002, .004, .006, .01, .025, .05, .1, .25, .5, 1, 5},
+		}, []string{"route"}),
+		refused: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_httpapi_refused_total",
+			Help: "Requests refused because too many were in flight.",
+		}),
+		panics: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_httpapi_panics_total",
+			Help: "Handlers that panicked.",
+		}),
+		streams: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_httpapi_streams",
+			Help: "Streams that are open.",
+		}),
+	}
+}
+
+func (m *metrics) observe(route, method string, status int, took time.Duration) {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	default:
+		method = "other"
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}

@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// DescriptionRoutes serves an OpenAPI document, written in YAML, at /openapi.yaml and /openapi.json.
+func DescriptionRoutes(document []byte) ([]Route, error) {
+	var parsed map[string]any
+	if err := yaml.Unmarshal(document, &parsed); err != nil {
+		return nil, fmt.Errorf("parse the OpenAPI document: %w", err)
+	}
+	asJSON, err := json.Marshal(parsed)
+	if err != nil {
+		return nil, fmt.Errorf("write the OpenAPI document as JSON: %w", err)
+	}
+	serve := func(path, media string, body []byte) Route {
+		return Route{Method: http.MethodGet, Path: path, Handle: func(_ context.Context, _ *Request, res *Response) error {
+			res.SetHeader("Content-Type", media)
+			res.Body = append(res.Body, body...)
+			return nil
+		}}
+	}
+	return []Route{
+		serve("/openapi.yaml", "application/yaml", document),
+		serve("/openapi.json", "application/json", asJSON),
+	}, nil
+}

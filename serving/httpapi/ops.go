@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// Check is a condition of readiness.
+type Check struct {
+	Name string
+	Run  func(ctx context.Context) error
+}
+
+const checkTimeout = 2 * time.Second // for all checks of one request
+
+// NewOps returns the handler of a role's own port, which no caller of a service should reach: /healthz
+// says that the process answers, /readyz that all checks hold, /metrics is for Prometheus.
+func NewOps(gatherer prometheus.Gatherer, checks ...Check) http.Handler {
+	router := http.NewServeMux()
+	router.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeOps(w, http.StatusOK, map[string]any{"ok": true})
+	})
+	router.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+		defer cancel()
+		status, results := http.StatusOK, make(map[string]string, len(checks))
+		for _, check := range checks {
+			results[check.Name] = "ok"
+			if err := check.Run(ctx); err != nil {
+				status = http.StatusServiceUnavailable
+				results[check.Name] = err.Error()
+			}
+		}
+		writeOps(w, status, map[string]any{"ok": status == http.StatusOK, "checks": results})
+	})
+	router.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	return router
+}
+
+func writeOps(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone: there is nobody to tell
+}
+
+// stdLogger gives net/http a place for its complaints, which callers can cause at will: debug.
+func stdLogger(logger *zap.Logger) *log.Logger {
+	std, err := zap.NewStdLogAt(logger.Named("net/http"), zap.DebugLevel)
+	if err != nil {
+		panic(err) // only for a level that does not exist
+	}
+	return std
+}

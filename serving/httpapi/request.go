@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"encoding/hex"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Request is a request with its parameters. The typed getters of parameters never fail on the spot: the
+// first fault is kept, and Err returns it, so that a handler reads all its parameters in a row.
+type Request struct {
+	HTTP *http.Request
+	ID   string // also in x-request-id
+
+	api   *API
+	route *Route
+	vars  map[string]string
+	query [maxQuery]queryValue // in the order of route.Query
+	fault *Error
+
+	// scope is the canonical text of the route and of every filter read so far. A cursor is good for
+	// the scope that it was made in, and for no other: a filter cannot be forgotten.
+	scope []byte
+	sort  byte
+}
+
+type queryValue struct {
+	text  string
+	given bool
+}
+
+const maxQuery = 8 // query parameters of a route
+
+func (req *Request) reset(a *API, r *http.Request) {
+	*req = Request{HTTP: r, ID: requestID(r), api: a, scope: req.scope[:0]}
+}
+
+// bind checks the query against the route: nothing unknown, nothing twice, nothing malformed.
+func (req *Request) bind(route *Route, vars map[string]string) error {
+	req.route, req.vars = route, vars
+	req.scope = append(req.scope, route.Path...)
+	for rest := req.HTTP.URL.RawQuery; rest != ""; {
+		var pair string
+		pair, rest, _ = strings.Cut(rest, "&")
+		if pair == "" {
+			continue
+		}
+		rawName, rawText, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil {
+			return invalid(rawName, "is not a parameter: its percent-encoding is malformed")
+		}
+		value := req.queryValue(name)
+		if value == nil {
+			return invalid(name, "is not a parameter of this path")
+		}
+		if value.given {
+			return invalid(name, "is given more than once")
+		}
+		text, err := url.QueryUnescape(rawText)
+		if err != nil {
+			return invalid(name, "is malformed: its percent-encoding is broken")
+		}
+		*value = queryValue{text: text, given: true}
+	}
+	return nil
+}
+
+func (req *Request) queryValue(name string) *queryValue {
+	for i, known := range req.route.Query {
+		if known == name {
+			return &req.query[i]
+		}
+	}
+	return nil
+}
+
+// Err is the first fault of the parameters read so far.
+func (req *Request) Err() error {
+	if req.fault == nil {
+		return nil
+	}
+	return req.fault
+}
+
+func (req *Request) fail(err *Error) {
+	if req.fault == nil {
+		req.fault = err
+	}
+}
+
+const maxRequestID = 64 // bytes
+
+// requestID takes over the caller's ID where it is fit for logs and headers, else makes one.
+func requestID(r *http.Request) string {
+	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneRequestID(given[0]) {
+		return given[0]
+	}
+	var raw [16]byte
+	for i, n := 0, rand.Uint64(); i < 8; i, n = i+1, n>>8 {
+		raw[i] = byte(n)
+	}
+	for i, n := 8, rand.Uint64(); i < 16; i, n = i+1, n>>8 {
+		raw[i] = byte(n)
+	}
+	return hex.EncodeToString(raw[:])
+}
+
+func saneRequestID(id string) bool {
+	for i := range len(id) {
+		c := id[i]
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestID
+}

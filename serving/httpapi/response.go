@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/gzip"
+)
+
+// Response is what a handler fills in. The body is appended to, and written when the handler is done.
+type Response struct {
+	Status int         // 200 unless set
+	Header http.Header // keys in canonical form
+	Body   []byte
+
+	// Stream, where it is set, sends the body after the headers, for as long as it likes: Body is not
+	// sent, and the answer has neither tag nor length.
+	Stream func(*Stream)
+
+	written int
+	packed  *packer
+}
+
+const (
+	maxPooledBody = 1 << 20
+	minGzipBytes  = 1400 // what fits into one packet does not get there sooner by being smaller
+)
+
+var (
+	typeJSON      = []string{"application/json"}
+	noStore       = []string{"no-store"}
+	noCache       = []string{"no-cache"} // keep it, but ask each time: the ETag makes that cheap
+	encodingGzip  = []string{"gzip"}
+	varyEncoding  = []string{"Accept-Encoding"}
+	allowHeaders  = []string{"Content-Type, If-None-Match, X-Request-Id"}
+	preflightAge  = []string{"86400"}
+	defaultRetry  = time.Second
+	standardShown = []string{"Allow", "ETag", "Retry-After", "X-Request-Id"}
+)
+
+func fixedHeaders(expose []string) []header {
+	return []header{
+		{"Access-Control-Allow-Origin", []string{"*"}}, // and no credentials
+		{"Access-Control-Expose-Headers", []string{strings.Join(slices.Concat(standardShown, expose), ", ")}},
+		{"Content-Security-Policy", []string{"default-src 'none'; frame-ancestors 'none'"}},
+		{"X-Content-Type-Options", []string{"nosniff"}},
+	}
+}
+
+func (res *Response) reset(h http.Header) {
+	*res = Response{Status: http.StatusOK, Header: h, Body: res.Body[:0]}
+}
+
+// SetHeader sets a header whose name is in canonical form.
+func (res *Response) SetHeader(name, value string) { res.Header[name] = []string{value} }
+
+// fail makes the response that of an error.
+func (res *Response) fail(e *Error) {
+	message := e.Message
+	if e.Code == Internal {
+		message = "something went wrong here; the x-request-id names this request in our logs"
+	}
+	res.Status = e.Code.Status()
+	res.Body = append(res.Body[:0], `{"error":{"code":`...)
+	res.Body = AppendString(res.Body, string(e.Code))
+	res.Body = append(res.Body, `,"message":`...)
+	res.Body = AppendString(res.Body, message)
+	res.Body = append(res.Body, "}}"...)
+	res.Header["Content-Type"] = typeJSON
+	res.Header["Cache-Control"] = noStore
+	if res.Status == http.StatusServiceUnavailable || res.Status == http.StatusTooManyRequests {
+		res.RetryAfter(e.RetryAfter)
+	}
+}
+
+// RetryAfter sets the header of that name, in whole seconds, at least one.
+func (res *Response) RetryAfter(d time.Duration) {
+	seconds := (max(d, defaultRetry) + time.Second - 1) / time.Second
+	res.SetHeader("Retry-After", strconv.FormatInt(int64(seconds), 10))
+}
+
+// preflight answers OPTIONS, with what CORS asks for where it asks.
+func (res *Response) preflight(e *endpoint, r *http.Request) {
+	res.Status = http.StatusNoContent
+	res.Header["Allow"] = e.allow
+	if r.Header.Get("Access-Control-Request-Method") != "" {
+		res.Header["Access-Control-Allow-Methods"] = e.allow
+		res.Header["Access-Control-Allow-Headers"] = allowHeaders
+		res.Header["Access-Control-Max-Age"] = preflightAge
+	}
+}
+
+// finish completes the headers and returns the bytes of the body as they go out.
+//
+// The tag is of the body before compression, and the compressed form has its own, by suffix: a strong
+// tag names bytes. That is why compression is here, on the whole body, and not in a wrapping handler
+// (handlers.CompressHandler keeps the tag of other bytes; gzhttp buffers a second time to learn the size).
+// The hash need not resist anybody: who makes two answers of one tag fools only a cache of his own. SHA-256
+// took more time than all the rest of the chain.
+func (res *Response) finish(r *http.Request) []byte {
+	if res.Status == http.StatusNoContent {
+		return nil
+	}
+	h := res.Header
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = typeJSON
+	}
+	if h["Cache-Control"] == nil {
+		h["Cache-Control"] = noCache
+	}
+	if h["Vary"] == nil {
+		h["Vary"] = varyEncoding
+	}
+
+	body := res.Body
+	tag := make([]byte, 0, 2+tagDigits+len(gzipSuffix))
+	tag = strconv.AppendUint(append(tag, '"'), xxhash.Sum64(body), 16)
+	packed := len(body) >= minGzipBytes && acceptsGzip(r.Header["Accept-Encoding"])
+	if packed {
+		tag = append(tag, gzipSuffix...)
+	}
+	tag = append(tag, '"')
+	h["Etag"] = []string{string(tag)}
+
+	if res.Status == http.StatusOK && matches(r.Header["If-None-Match"], h["Etag"][0]) {
+		res.Status = http.StatusNotModified
+		delete(h, "Content-Type")
+		return nil
+	}
+	if packed {
+		res.packed = packers.Get().(*packer)
+		body = res.packed.pack(body)
+		h["Content-Encoding"] = encodingGzip
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	res.written = len(body)
+	return body
+}
+
+// release gives back what finish took, once the body is written.
+func (res *Response) release() {
+	if res.packed != nil {
+		packers.Put(res.packed)
+		res.packed = nil
+	}
+}
+
+const (
+	gzipSuffix = "-gzip"
+	tagDigits  = 16 // of 64 bits, in hex
+)
+
+// matches compares weakly, as If-None-Match asks, and takes either form of the body for the other: the
+// caller has it, however it travelled.
+func matches(headers []string, tag string) bool {
+	plain := plainTag(tag)
+	for _, line := range headers {
+		for candidate := range strings.SplitSeq(line, ",") {
+			candidate = strings.TrimSpace(candidate)
+			if candidate == "*" || plainTag(strings.TrimPrefix(candidate, "W/")) == plain {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func plainTag(tag string) string {
+	if cut, ok := strings.CutSuffix(tag, gzipSuffix+`"`); ok {
+		return cut + `"`
+	}
+	return tag
+}
+
+// acceptsGzip reads Accept-Encoding: gzip, or *, with a weight above 0.
+func acceptsGzip(headers []string) bool {
+	star := false
+	for _, line := range headers {
+		for item := range strings.SplitSeq(line, ",") {
+			coding, params, _ := strings.Cut(item, ";")
+			weight, weighted := strings.CutPrefix(strings.ReplaceAll(strings.ToLower(params), " ", ""), "q=")
+			wanted := true
+			if weighted {
+				q, err := strconv.ParseFloat(weight, 64)
+				wanted = err == nil && q > 0
+			}
+			switch strings.ToLower(strings.TrimSpace(coding)) {
+			case "gzip", "x-gzip":
+				return wanted
+			case "*":
+				star = wanted
+			}
+		}
+	}
+	return star
+}
+
+// packer is a gzip writer with the buffer that it fills.
+type packer struct {
+	buf bytes.Buffer
+	zip *gzip.Writer
+}
+
+var packers = sync.Pool{New: func() any {
+	zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // only for a level that does not exist
+	}
+	return &packer{zip: zip}
+}}
+
+func (p *packer) pack(body []byte) []byte {
+	p.buf.Reset()
+	p.zip.Reset(&p.buf)
+	_, _ = p.zip.Write(body) // a bytes.Buffer takes everything
+	_ = p.zip.Close()
+	return p.buf.Bytes()
+}

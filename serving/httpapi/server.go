@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrNotServing is why a server is not ready: it is not listening yet, or drains.
+var ErrNotServing = errors.New("not serving")
+
+// Server listens for one handler and stops without cutting an answer short.
+type Server struct {
+	cfg     Config
+	handler http.Handler
+	log     *zap.Logger
+
+	serving   atomic.Bool
+	once      sync.Once
+	listening chan struct{} // closed when addr is set or never will be
+	addr      string
+}
+
+// NewServer returns a server that does nothing until Run.
+func NewServer(cfg Config, handler http.Handler, logger *zap.Logger) *Server {
+	return &Server{cfg: cfg, handler: handler, log: logger, listening: make(chan struct{})}
+}
+
+// Addr is the address that the server listens on, as host:port; it waits for Run to listen, and is empty
+// where that failed.
+func (s *Server) Addr() string {
+	<-s.listening
+	return s.addr
+}
+
+// Ready is nil while requests are wanted. It is what a load balancer should ask.
+func (s *Server) Ready() error {
+	if !s.serving.Load() {
+		return ErrNotServing
+	}
+	return nil
+}
+
+// Run listens and serves until ctx is done, then drains. It may be called once.
+//
+//	ctx ──► drain: not ready ─ DrainDelay ─► Shutdown (DrainTimeout) ─► Close
+//	                                            │
+//	accept ──► Serve ◄──────────────────────────┘
+func (s *Server) Run(ctx context.Context) error {
+	defer s.once.Do(func() { close(s.listening) })
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
+	}
+	s.addr = listener.Addr().String()
+	s.serving.Store(true)
+	s.once.Do(func() { close(s.listening) })
+	s.log.Info("listening", zap.String("addr", s.addr))
+
+	server := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
+		ReadTimeout:       s.cfg.ReadTimeout,
+		WriteTimeout:      s.cfg.WriteTimeout,
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
+		ErrorLog:          stdLogger(s.log),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := server.Serve(netutil.LimitListener(listener, s.cfg.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve on %s: %w", s.addr, err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		s.drain(context.WithoutCancel(ctx), server)
+		return nil
+	})
+	return group.Wait()
+}
+
+// drain runs on a context of its own: it begins when that of Run is over.
+func (s *Server) drain(ctx context.Context, server *http.Server) {
+	s.serving.Store(false)
+	server.SetKeepAlivesEnabled(false)
+	if s.cfg.DrainDelay > 0 {
+		<-time.After(s.cfg.DrainDelay) // balancers learn that we are not ready; requests are still answered
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		s.log.Warn("requests cut short at shutdown", zap.Error(err))
+		_ = server.Close()
+	}
+}

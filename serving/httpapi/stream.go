@@ -1,0 +1,59 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Stream is the connection of a response that goes on. It belongs to one goroutine.
+type Stream struct {
+	Context context.Context //nolint:containedctx // of the connection: it ends when the caller leaves
+
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	written int
+}
+
+// Send writes a piece and sees that it leaves, within the write timeout: a caller that takes nothing for
+// that long is gone.
+func (s *Stream) Send(piece []byte) error {
+	// A writer without deadlines is one of a test: it does not block.
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
+	n, err := s.w.Write(piece)
+	s.written += n
+	if err == nil {
+		err = s.control.Flush()
+	}
+	return err
+}
+
+// enterStream counts a stream in, unless there are too many.
+func (a *API) enterStream() error {
+	if a.streams.Add(1) > int64(a.cfg.MaxStreams) {
+		a.streams.Add(-1)
+		a.metrics.refused.Inc()
+		return &Error{Code: UpstreamUnavailable, Message: "too many streams at once, ask again shortly"}
+	}
+	return nil
+}
+
+// stream sends the body of a response whose headers are out.
+func (a *API) stream(w http.ResponseWriter, r *http.Request, x *exchange) {
+	a.metrics.streams.Inc()
+	s := &Stream{Context: r.Context(), w: w, control: http.NewResponseController(w), timeout: a.cfg.WriteTimeout}
+	_ = s.control.SetReadDeadline(time.Time{}) // that of the request would end its context
+	defer func() {
+		x.res.written = s.written
+		a.streams.Add(-1)
+		a.metrics.streams.Dec()
+		if v := recover(); v != nil {
+			a.metrics.panics.Inc()
+			a.log.Error("stream panicked", zap.String("request_id", x.req.ID), zap.Any("panic", v), zap.Stack("stack"))
+		}
+	}()
+	x.res.Stream(s)
+}

@@ -1,0 +1,92 @@
+package indexer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// The events of /stream. Only the one that ends a block has an ID: whoever loses the connection within a
+// block has that block again.
+
+const (
+	resetEvent   = "event: reset\ndata: {\"reason\":\"what changed since is not known: read anew\"}\n\n"
+	droppedEvent = "event: dropped\ndata: {\"reason\":\"you fell behind: connect again\"}\n\n"
+)
+
+func startEvent(b []byte, name string) []byte {
+	return append(append(append(b, "event: "...), name...), "\ndata: "...)
+}
+
+func endEvent(b []byte) []byte { return append(b, "\n\n"...) }
+
+// appendDealEvents appends two events for each deal that changed: what it is, and whether it is listed.
+func appendDealEvents(b []byte, c *query.Changes) []byte {
+	now := c.At.Block.Timestamp
+	for i := range c.Deals {
+		d := &c.Deals[i]
+		b = httpapi.AppendAmount(append(startEvent(b, "deal"), `{"id":`...), &d.ID)
+		b = append(b, `,"deal":`...)
+		listed := false
+		if d.Deal != nil {
+			b = appendDeal(b, d.Deal, now)
+			listed = d.Deal.Listed(now)
+		} else {
+			b = append(b, "null"...)
+		}
+		b = endEvent(append(b, '}'))
+		b = httpapi.AppendAmount(append(startEvent(b, "listing"), `{"id":`...), &d.ID)
+		b = endEvent(append(appendBool(b, "listed", listed), '}'))
+	}
+	return b
+}
+
+func appendPoolEvent(b []byte, o *query.PoolOverview) []byte {
+	return endEvent(appendPoolOverview(startEvent(b, "pool"), o))
+}
+
+func appendEpochEvent(b []byte, o *query.PoolOverview) []byte {
+	b = appendNullableEpoch(append(startEvent(b, "epoch"), `{"epoch":`...), o.Epoch)
+	return endEvent(append(b, '}'))
+}
+
+// appendBlockEvent ends the events of a block.
+func appendBlockEvent(b []byte, at query.Moment, latest uint64) []byte {
+	b = append(b, "id: "...)
+	b = append(appendMoment(b, at), '\n')
+	latest = max(latest, at.Block.Number)
+	b = appendInteger(append(startEvent(b, "block"), '{'), "number", at.Block.Number)
+	b = httpapi.AppendHash(append(b, `,"hash":`...), &at.Block.Hash)
+	b = appendInteger(b, "timestamp", at.Block.Timestamp)
+	b = appendInteger(b, "latestBlock", latest)
+	b = appendInteger(b, "lagBlocks", latest-at.Block.Number)
+	return endEvent(append(b, '}'))
+}
+
+// appendMoment writes a moment as an ID: number, hash, reverts before it, timestamp.
+func appendMoment(b []byte, m query.Moment) []byte {
+	b = append(strconv.AppendUint(b, m.Block.Number, 10), ":0x"...)
+	b = append(hex.AppendEncode(b, m.Block.Hash[:]), ':')
+	b = append(strconv.AppendUint(b, m.Reverts, 10), ':')
+	return strconv.AppendUint(b, m.Block.Timestamp, 10)
+}
+
+const maxMomentText = 3*20 + 3 + 66
+
+// parseMoment reads an ID back; false: appendMoment did not write it.
+func parseMoment(id string) (m query.Moment, ok bool) {
+	parts := strings.Split(id[:min(len(id), maxMomentText+1)], ":")
+	if len(parts) != 4 || len(parts[1]) != 2+2*len(m.Block.Hash) {
+		return m, false
+	}
+	var errs [4]error
+	m.Block.Number, errs[0] = strconv.ParseUint(parts[0], 10, 64)
+	_, errs[1] = hex.Decode(m.Block.Hash[:], []byte(parts[1][2:]))
+	m.Reverts, errs[2] = strconv.ParseUint(parts[2], 10, 64)
+	m.Block.Timestamp, errs[3] = strconv.ParseUint(parts[3], 10, 64)
+	return m, errs == [4]error{} && bytes.Equal(appendMoment(nil, m), []byte(id))
+}

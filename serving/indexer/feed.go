@@ -1,0 +1,239 @@
+package indexer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/query"
+)
+
+// feed follows the market once for all callers of /stream, while there are any.
+//
+//	processors ── Changes(at) ──► frames ──► subscriptions, each at its own pace
+//
+// Invariants:
+//  1. frames join: each begins where the one before it ends, the first at base. Whoever has a moment
+//     between base and at, and takes all frames that end after it, lacks nothing;
+//  2. while tenure stays, at ascends. Where what changed is not known, tenure goes up and all callers are
+//     told to begin anew;
+//  3. what is kept for callers that are behind is bounded. One that needs what is no longer kept is dropped:
+//     none holds up the feed, or another.
+type feed struct {
+	reader  query.Reader
+	metrics *metrics
+	log     *zap.Logger
+
+	mu        sync.Mutex
+	moved     chan struct{} // closed when any of the below changes
+	followers int
+	closed    bool
+	known     bool // base and at mean something
+	tenure    uint64
+	base, at  query.Moment
+	frames    []frame
+	size      int    // bytes in frames
+	pool      []byte // the event as last sent
+	epoch     []byte
+	snapshot  []byte // the events that a caller begins with: as of at
+}
+
+// frame is the events of a block, or of several.
+type frame struct {
+	at   query.Moment
+	data []byte
+}
+
+const (
+	feedEvery     = 25 * time.Millisecond // looks at the head, which cost no network
+	maxFrames     = 512
+	maxFrameBytes = 8 << 20
+	maxPiece      = 256 << 10 // bytes that a caller is sent at once
+)
+
+var (
+	errBehind = errors.New("the caller is behind what is kept")
+	errEnded  = errors.New("the stream has ended")
+)
+
+func newFeed(reader query.Reader, m *metrics, log *zap.Logger) *feed {
+	return &feed{reader: reader, metrics: m, log: log, moved: make(chan struct{}), tenure: 1}
+}
+
+// run follows until ctx is done, then ends all streams.
+func (f *feed) run(ctx context.Context) error {
+	defer f.close()
+	tick := time.NewTicker(feedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			f.step(ctx)
+		}
+	}
+}
+
+// step publishes what changed since the last one, if anybody listens.
+func (f *feed) step(ctx context.Context) {
+	f.mu.Lock()
+	idle, known, at := f.followers == 0, f.known, f.at
+	f.mu.Unlock()
+	if idle {
+		return
+	}
+	head, err := f.reader.Head(ctx)
+	if err != nil || known && head.Indexed.Number == at.Block.Number && head.Indexed.Hash == at.Block.Hash {
+		return
+	}
+	since := &at
+	if !known {
+		since = nil
+	}
+	c, err := f.reader.Changes(ctx, since)
+	switch {
+	case err == nil:
+		f.publish(&c, since, latest(head))
+	case errors.Is(err, query.ErrGone):
+		f.log.Info("the stream begins anew: changes are not known", zap.Uint64("block", at.Block.Number))
+		f.metrics.restarts.Inc()
+		f.restart()
+	case ctx.Err() == nil && !errors.Is(err, query.ErrUnavailable):
+		f.log.Error("read changes", zap.Error(err))
+	}
+}
+
+func (f *feed) publish(c *query.Changes, since *query.Moment, latest uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.followers == 0 {
+		return
+	}
+	pool := appendPoolEvent(nil, &c.PoolOverview)
+	epoch := appendEpochEvent(nil, &c.PoolOverview)
+	block := appendBlockEvent(nil, c.At, latest)
+	if since == nil {
+		f.known, f.base, f.frames, f.size = true, c.At, nil, 0
+	} else {
+		data := appendDealEvents(nil, c)
+		if !bytes.Equal(pool, f.pool) {
+			data = append(data, pool...)
+		}
+		if !bytes.Equal(epoch, f.epoch) {
+			data = append(data, epoch...)
+		}
+		f.keep(frame{c.At, append(data, block...)})
+	}
+	f.at, f.pool, f.epoch = c.At, pool, epoch
+	f.snapshot = append(append(append([]byte(nil), pool...), epoch...), block...)
+	f.metrics.blocks.Inc()
+	f.signal()
+}
+
+func (f *feed) keep(next frame) {
+	f.frames = append(f.frames, next)
+	f.size += len(next.data)
+	for len(f.frames) > maxFrames || f.size > maxFrameBytes && len(f.frames) > 1 {
+		f.base = f.frames[0].at
+		f.size -= len(f.frames[0].data)
+		f.frames[0].data = nil
+		f.frames = f.frames[1:]
+	}
+}
+
+// after returns what a caller lacks, and moves it there; nil: nothing, until the channel is closed.
+func (f *feed) after(s *subscription) (news []byte, moved <-chan struct{}, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return nil, nil, errEnded
+	case !f.known:
+		return nil, f.moved, nil
+	case s.have == nil, s.tenure != f.tenure:
+		if s.have != nil {
+			news = append(news, resetEvent...)
+		}
+		s.set(f.at, f.tenure)
+		return append(news, f.snapshot...), nil, nil
+	case s.have.Before(f.base):
+		return nil, nil, errBehind
+	}
+	first := len(f.frames)
+	for first > 0 && s.have.Before(f.frames[first-1].at) {
+		first--
+	}
+	for _, next := range f.frames[first:] {
+		if news = append(news, next.data...); len(news) > maxPiece {
+			s.set(next.at, f.tenure)
+			return news, nil, nil
+		}
+	}
+	if first < len(f.frames) {
+		s.set(f.at, f.tenure)
+	}
+	return news, f.moved, nil
+}
+
+// adopt lets a caller that had a moment of this feed go on from there. False: it is none, or none that is
+// kept; moved says when that may change, where the feed knows nothing yet.
+func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known && !f.closed {
+		return 0, false, f.moved
+	}
+	same := func(m query.Moment) bool {
+		return m.Reverts == s.have.Reverts && m.Block.Number == s.have.Block.Number && m.Block.Hash == s.have.Block.Hash
+	}
+	ok = same(f.base)
+	for i := range f.frames {
+		ok = ok || same(f.frames[i].at)
+	}
+	return f.tenure, ok, nil
+}
+
+// restart makes every caller begin anew.
+func (f *feed) restart() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tenure++
+	f.forget()
+	f.signal()
+}
+
+func (f *feed) forget() {
+	f.known, f.frames, f.size, f.snapshot, f.pool, f.epoch = false, nil, 0, nil, nil, nil
+}
+
+func (f *feed) join() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.followers++
+}
+
+// leave forgets all with the last caller: the next begins with what is then.
+func (f *feed) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.followers--; f.followers == 0 {
+		f.forget()
+	}
+}
+
+func (f *feed) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.signal()
+}
+
+func (f *feed) signal() {
+	close(f.moved)
+	f.moved = make(chan struct{})
+}

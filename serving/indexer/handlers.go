@@ -1,0 +1,168 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The texts of the enumerations, in the order of their numbers.
+var (
+	kindNames     = []string{"ERC20", "AMMV4_POSITION"}
+	laneNames     = []string{"STOCK", "ETH", "MEME", "POSITION"}
+	stateNames    = []string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"}
+	bidStateNames = []string{"OPEN", "WITHDRAWN", "ACCEPTED"}
+	balanceNames  = []string{"USDG", "ERC20", "NFT"}
+	dripSources   = []string{"deal", "lp"}
+	sortNames     = []string{"newest", "expiry", "cap", "cost"}
+)
+
+func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	q := query.ListingsQuery{
+		Sort:  httpapi.Sort[query.Sort](req, sortNames),
+		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), laneNames),
+		Term:  req.Query("term").Seconds(),
+		Asset: req.Query("asset").Address(),
+	}
+	q.Limit = req.Limit()
+	q.After = req.After()
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.Listings(ctx, q)
+	if err != nil {
+		return readError("listings", err)
+	}
+	writeDeals(req, res, answer)
+	return nil
+}
+
+func (x *Indexer) deals(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	q := query.DealsQuery{
+		Wallet: req.Query("wallet").Address(),
+		State:  httpapi.Enum[contracts.DealState](req.Query("state"), stateNames),
+		Limit:  req.Limit(),
+		After:  req.After(),
+	}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.Deals(ctx, q)
+	if err != nil {
+		return readError("deals", err)
+	}
+	writeDeals(req, res, answer)
+	return nil
+}
+
+func writeDeals(req *httpapi.Request, res *httpapi.Response, answer query.Answer[query.Page[query.DealWithBids]]) {
+	writePage(req, res, "items", answer, appendDeal)
+}
+
+// writePage answers a page of a list; now is the timestamp of its block.
+func writePage[T any](req *httpapi.Request, res *httpapi.Response, key string, answer query.Answer[query.Page[T]], item func(b []byte, v *T, now uint64) []byte) {
+	asOf(res.Header, answer.At)
+	b := appendName(append(res.Body, '{'), key)
+	b = appendList(append(b, ':'), answer.Value.Items, func(b []byte, v *T) []byte { return item(b, v, answer.At.Timestamp) })
+	b = req.AppendNextCursor(append(b, `,"nextCursor":`...), answer.Value.Next)
+	res.Body = append(b, '}')
+}
+
+func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	id := req.Path("id").Uint256()
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.RewardedDeal(ctx, id)
+	if errors.Is(err, query.ErrNotFound) {
+		asOf(res.Header, answer.At)
+		return &httpapi.Error{Code: httpapi.DealNotFound, Message: "there is no deal " + id.Dec()}
+	}
+	if err != nil {
+		return readError("deal "+id.Dec(), err)
+	}
+	asOf(res.Header, answer.At)
+	b := appendDeal(append(res.Body, `{"deal":`...), &answer.Value.DealWithBids, answer.At.Timestamp)
+	b = appendList(append(b, `,"bids":`...), answer.Value.Bids, appendBid)
+	b = append(b, `,"reward":`...)
+	if r := answer.Value.Reward; r != nil {
+		b = appendReward(b, r)
+	} else {
+		b = append(b, "null"...)
+	}
+	res.Body = append(b, '}')
+	return nil
+}
+
+func (x *Indexer) assets(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	q := query.AssetsQuery{
+		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), laneNames),
+		Limit: req.Limit(),
+		After: req.After(),
+	}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.Assets(ctx, q)
+	if err != nil {
+		return readError("assets", err)
+	}
+	writePage(req, res, "assets", answer, appendAsset)
+	return nil
+}
+
+func (x *Indexer) assetDeals(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	token := req.Path("token").Address()
+	q := query.AssetDealsQuery{Limit: req.Limit(), After: req.After()}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	q.Token = *token
+	answer, err := x.reader.AssetDeals(ctx, q)
+	if errors.Is(err, query.ErrNotFound) {
+		asOf(res.Header, answer.At)
+		return &httpapi.Error{Code: httpapi.AssetNotFound, Message: "the registry has no asset " + token.Hex()}
+	}
+	if err != nil {
+		return readError("deals of an asset", err)
+	}
+	writeDeals(req, res, answer)
+	return nil
+}
+
+func (x *Indexer) epochs(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	q := query.EpochsQuery{Limit: req.Limit(), After: req.After()}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.Epochs(ctx, q)
+	if err != nil {
+		return readError("epochs", err)
+	}
+	writePage(req, res, "epochs", answer, func(b []byte, e *topics.Epoch, _ uint64) []byte { return appendEpoch(b, e) })
+	return nil
+}
+
+func (x *Indexer) pool(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	answer, err := x.reader.Pool(ctx)
+	if err != nil {
+		return readError("the pool", err)
+	}
+	asOf(res.Header, answer.At)
+	res.Body = appendPoolOverview(res.Body, &answer.Value)
+	return nil
+}
+
+func (x *Indexer) stats(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	answer, err := x.reader.Stats(ctx)
+	if err != nil {
+		return readError("statistics", err)
+	}
+	asOf(res.Header, answer.At)
+	res.Body = appendStats(res.Body, &answer.Value, answer.At.Timestamp)
+	return nil
+}

@@ -1,0 +1,55 @@
+package indexer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// health answers in one shape whether all is well or not. Only where no partition is known there is
+// nothing to say, and it is an error like any other.
+func (x *Indexer) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	head, err := x.reader.Head(ctx)
+	if err != nil {
+		return readError("the head", err)
+	}
+	asOf(res.Header, head.Indexed)
+	ok := x.stale(head) == nil
+	if !ok {
+		res.Status = http.StatusServiceUnavailable
+		res.RetryAfter(time.Second)
+	}
+	res.SetHeader("Cache-Control", "no-store")
+	b := strconv.AppendBool(append(res.Body, `{"ok":`...), ok)
+	b = strconv.AppendUint(append(b, `,"chainId":`...), x.cfg.ChainID, 10)
+	b = strconv.AppendUint(append(b, `,"latestBlock":`...), latest(head), 10)
+	b = strconv.AppendUint(append(b, `,"indexedBlock":`...), head.Indexed.Number, 10)
+	b = strconv.AppendUint(append(b, `,"lagBlocks":`...), latest(head)-head.Indexed.Number, 10)
+	res.Body = append(b, '}')
+	return nil
+}
+
+// latest is the chain's head; it is never behind what is indexed, though the sighting of it may be.
+func latest(head query.Head) uint64 { return max(head.Latest, head.Indexed.Number) }
+
+// stale says which limit of the configuration the head is beyond, or nil.
+func (x *Indexer) stale(head query.Head) error {
+	now := time.Now()
+	if lag := latest(head) - head.Indexed.Number; lag > x.cfg.MaxLagBlocks {
+		return fmt.Errorf("indexed block %d is %d blocks behind", head.Indexed.Number, lag)
+	}
+	if age := now.Sub(head.ObservedAt); age > x.cfg.MaxHeadAge {
+		return fmt.Errorf("the chain was last seen %s ago", age.Round(time.Second))
+	}
+	if x.cfg.MaxBlockAge > 0 {
+		if age := now.Unix() - int64(head.Indexed.Timestamp); age > int64(x.cfg.MaxBlockAge/time.Second) {
+			return fmt.Errorf("indexed block %d is %d s old", head.Indexed.Number, age)
+		}
+	}
+	return nil
+}

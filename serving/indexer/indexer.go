@@ -1,0 +1,205 @@
+// Package indexer is the HTTP service of what is on the chain: the market, its token layer and its pool,
+// each answer true as of one block that its headers name, a stream of what changes, and a page to look at. It must not know where rows are kept nor how they come about.
+package indexer
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
+)
+
+//go:embed openapi.yaml
+var description []byte
+
+// Config is how the indexer serves. Start from DefaultConfig.
+type Config struct {
+	HTTP    httpapi.Config
+	ChainID uint64
+
+	// Beyond any of these limits /health/indexer is a 503 and the node is not ready. Answers go on, as
+	// of the block that they name.
+	MaxLagBlocks uint64        // of the lowest watermark behind the chain's head
+	MaxHeadAge   time.Duration // since the ingester last saw the chain
+	MaxBlockAge  time.Duration // since the timestamp of the indexed block; 0 where the chain may stand still or has a clock of its own
+
+	MaxStreamAge time.Duration // after which a stream ends; its caller comes back, perhaps to another node
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		HTTP:         httpapi.DefaultConfig(":42069"),
+		ChainID:      4663,
+		MaxLagBlocks: 300, // 30 s at ten blocks a second
+		MaxHeadAge:   30 * time.Second,
+		MaxBlockAge:  30 * time.Second,
+		MaxStreamAge: time.Hour,
+	}
+}
+
+// Validate returns every fault of the configuration.
+func (c *Config) Validate() error {
+	faults := []error{c.HTTP.Validate()}
+	if c.ChainID == 0 {
+		faults = append(faults, errors.New("chain ID: is 0"))
+	}
+	if c.MaxHeadAge <= 0 {
+		faults = append(faults, fmt.Errorf("maximal age of the chain's head: %s is not positive", c.MaxHeadAge))
+	}
+	if c.MaxBlockAge < 0 {
+		faults = append(faults, fmt.Errorf("maximal age of the indexed block: %s is negative", c.MaxBlockAge))
+	}
+	if c.MaxStreamAge <= 0 {
+		faults = append(faults, fmt.Errorf("maximal age of a stream: %s is not positive", c.MaxStreamAge))
+	}
+	return errors.Join(faults...)
+}
+
+// Indexer is the service.
+type Indexer struct {
+	cfg     Config
+	reader  query.Reader
+	feed    *feed
+	metrics *metrics
+	api     *httpapi.API
+	server  *httpapi.Server
+	chainID []string // the header's value
+	index   []byte   // the body of GET /, for programs
+	page    []byte   // and for people
+}
+
+// New returns the service, which listens once Run is called.
+func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Registerer) (*Indexer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration of the indexer: %w", err)
+	}
+	described, err := httpapi.DescriptionRoutes(description)
+	if err != nil {
+		return nil, err
+	}
+	logger = logger.Named("indexer")
+	x := &Indexer{
+		cfg:     cfg,
+		reader:  reader,
+		metrics: newMetrics(reg),
+		chainID: []string{strconv.FormatUint(cfg.ChainID, 10)},
+	}
+	x.feed = newFeed(reader, x.metrics, logger)
+	if x.page, err = pageFiles.ReadFile("page/index.html"); err != nil {
+		return nil, err
+	}
+	files, err := pageRoutes()
+	if err != nil {
+		return nil, err
+	}
+	routes := x.routes()
+	x.index = appendIndex(nil, cfg.ChainID, routes)
+	routes = append(routes, httpapi.Route{Method: http.MethodGet, Path: "/", Handle: x.root})
+	x.api = httpapi.New(cfg.HTTP, httpapi.Options{
+		Service:    "indexer",
+		Deployment: x.chainID[0],
+		Expose:     []string{"X-Chain-Id", "X-Indexed-Block", "X-Indexed-Block-Hash"},
+		Stamp:      x.stamp,
+		Routes:     slices.Concat(described, files, routes),
+		Logger:     logger,
+		Registerer: reg,
+	})
+	x.server = httpapi.NewServer(cfg.HTTP, x.api, logger)
+	return x, nil
+}
+
+// routes are the endpoints of the service.
+func (x *Indexer) routes() []httpapi.Route {
+	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: handle, Query: query}
+	}
+	return []httpapi.Route{
+		get("/listings", x.listings, "lane", "term", "asset", "sort", "limit", "cursor"),
+		get("/deals", x.deals, "wallet", "state", "limit", "cursor"),
+		get("/deals/{id}", x.deal),
+		get("/portfolio/{wallet}", x.portfolio),
+		get("/rewards/{wallet}", x.rewards),
+		get("/positions/{wallet}", x.stakes, "limit", "cursor"),
+		get("/wallet/{address}/positions", x.positions, "limit", "cursor"),
+		get("/assets", x.assets, "lane", "limit", "cursor"),
+		get("/assets/{token}/deals", x.assetDeals, "limit", "cursor"),
+		get("/pool", x.pool),
+		get("/epochs", x.epochs, "limit", "cursor"),
+		get("/stats", x.stats),
+		get("/stream", x.stream, "with"),
+		get("/pipeline", x.pipeline),
+		get("/health/indexer", x.health),
+	}
+}
+
+// appendIndex appends what GET / answers to programs: where to go from here.
+func appendIndex(b []byte, chainID uint64, routes []httpapi.Route) []byte {
+	b = appendInteger(append(b, `{"service":"indexer"`...), "chainId", chainID)
+	b = appendList(append(b, `,"endpoints":`...), routes, func(b []byte, r *httpapi.Route) []byte { return appendName(b, r.Path) })
+	return append(b, `,"description":"/openapi.json"}`...)
+}
+
+// Run serves until ctx is done, then drains. Streams end at once: their callers come back elsewhere.
+func (x *Indexer) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return x.server.Run(ctx) })
+	g.Go(func() error { return x.feed.run(ctx) })
+	return g.Wait()
+}
+
+// Addr is the address that the service listens on; it waits for Run.
+func (x *Indexer) Addr() string { return x.server.Addr() }
+
+// ServeHTTP serves without a port.
+func (x *Indexer) ServeHTTP(w http.ResponseWriter, r *http.Request) { x.api.ServeHTTP(w, r) }
+
+// Ready is nil while the node serves answers that are fresh enough.
+func (x *Indexer) Ready(ctx context.Context) error {
+	if err := x.server.Ready(); err != nil {
+		return err
+	}
+	head, err := x.reader.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("read the head: %w", err)
+	}
+	return x.stale(head)
+}
+
+// asOf names the block that an answer is true as of.
+func asOf(h http.Header, at topics.BlockRef) {
+	h["X-Indexed-Block"] = []string{strconv.FormatUint(at.Number, 10)}
+	h["X-Indexed-Block-Hash"] = []string{at.Hash.Hex()}
+}
+
+// stamp puts the headers of the chain on every response. One that is not read from a block (an error, the
+// description) carries the block that an answer would be true as of now, where that is known.
+func (x *Indexer) stamp(ctx context.Context, h http.Header) {
+	h["X-Chain-Id"] = x.chainID
+	if h["X-Indexed-Block"] != nil {
+		return
+	}
+	if head, err := x.reader.Head(ctx); err == nil {
+		asOf(h, head.Indexed)
+	}
+}
+
+// readError is how a caller sees an error of the read API.
+func readError(what string, err error) error {
+	if errors.Is(err, query.ErrUnavailable) {
+		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "no processor can answer now, ask again shortly", RetryAfter: time.Second}
+	}
+	return fmt.Errorf("read %s: %w", what, err)
+}

@@ -1,0 +1,94 @@
+import { h, fill } from "./dom.js";
+import { get } from "./live.js";
+import { usdg, wei, percent, costBps, days, when, brief, date } from "./format.js";
+import { collateral, laneTag, stateTag, wallet, tx, table, fault } from "./parts.js";
+import { curve, bar } from "./chart.js";
+
+// One deal: its terms, where it is in its life, its bids and what it earns.
+export function dealView(app, id) {
+  const { live, assets } = app;
+  const node = h("article.deal", { "aria-busy": "true" });
+  const own = new AbortController();
+  const signal = AbortSignal.any([own.signal, app.signal]);
+  let shown = null, due = 0;
+
+  async function load() {
+    try {
+      const { body } = await get(`/deals/${id}`, signal);
+      shown = body;
+      draw();
+    } catch (err) {
+      if (err.name === "AbortError") return;
+      shown = null;
+      fill(node, close(), h("h2", null, "Deal #" + id), h("p.empty", null, err.status === 404 ? "There is no such deal." : fault(err)));
+    }
+    node.removeAttribute("aria-busy");
+  }
+
+  const close = () => h("a.close", { href: "#/", "aria-label": "Close the deal", "aria-keyshortcuts": "Escape" }, "✕");
+
+  function draw() {
+    const { deal: d, bids, reward } = shown;
+    const now = live.now || d.listedAt;
+    const at = d.price ?? d.minPrice;
+    const term = (label, ...value) => h("div", null, h("dt", null, label), h("dd", null, value));
+    fill(node,
+      h("header", null, close(), h("h2", null, "Deal #" + d.id, " ", stateTag(d.state)), h("p", null, collateral(d, assets), laneTag(d.lane))),
+      h("dl.terms", null,
+        term(d.price ? "Price" : "Ask", h("b", null, usdg(at)), " USDG"),
+        term("Cap", h("b", null, usdg(d.cap)), " USDG"),
+        term("Cost", h("b", null, percent(costBps(d.cap, at)))),
+        term("Term", days(d.term)),
+        term("Borrower", wallet(d.borrower)),
+        term("Lender", d.lender ? wallet(d.lender) : "—"),
+        d.fee && term("Fee", usdg(d.fee), " USDG"),
+        d.state === "LISTED" && term("Listing ends", d.listingExpiry ? when(d.listingExpiry, now) : "never")),
+      timeline(d, now),
+      h("h3", null, "Bids", bids.length > 0 && h("span.dim", null, ` ${d.openBidCount} open of ${bids.length}`)),
+      table("Bids", ["Lender", "#Price", "#Cost", "State", "#Expires"], bids.toSorted((a, b) => Number(BigInt(b.price) - BigInt(a.price) > 0n) || -1).map((b) => [
+        wallet(b.lender), usdg(b.price), percent(costBps(d.cap, b.price)),
+        b.state === "OPEN" && b.expiry <= now ? h("span.dim", null, "expired") : h(b.id === d.bestBid?.id ? "b" : "span", null, b.id === d.bestBid?.id ? "best" : b.state.toLowerCase()),
+        h("span", { title: date(b.expiry) }, when(b.expiry, now))]), "No bids."),
+      h("h3", null, "Rewards", reward && h("span.dim", null, ` epoch ${reward.epoch}${reward.budgetExhausted ? ", budget exhausted" : ""}`)),
+      reward ? rewards(reward, now) : h("p.empty", null, d.fundedAt ? "None was granted." : "Granted when the deal is funded, while the epoch has budget."));
+  }
+
+  function rewards(r, now) {
+    return h("div", null,
+      h("p.dim", null, h("b", null, wei(r.total)), ` sTKN: lender ${wei(r.lender)}, borrower ${wei(r.borrower)}`),
+      h("ul.drips", null, r.drips.map((d) => drip(d, now))));
+  }
+
+  load();
+  return {
+    node,
+    close: () => own.abort(),
+    update(news) {
+      const mine = news.deals?.some((d) => d.id === id);
+      if (news.reset || mine) load();
+      else if (news.block && shown && Date.now() > due) { // time passes for what depends on it
+        due = Date.now() + 2000;
+        if (shown.reward?.drips.length) load();
+        else draw();
+      }
+    },
+  };
+}
+
+// drip is a stream of a reward.
+export const drip = (d, now) => h("li", null,
+  h("div", null, wallet(d.account), h("span.num", null, h("b", null, wei(d.claimableNow)), " claimable")),
+  curve(d, now),
+  bar(BigInt(d.unlockedNow), BigInt(d.total), "unlocked"),
+  h("div.dim", null, h("span", null, `${wei(d.unlockedNow)} of ${wei(d.total)} sTKN unlocked, ${wei(d.claimed)} claimed`), h("span", null, d.dealId ? `deal #${d.dealId}` : `position #${d.tokenId}`)));
+
+// timeline shows what was and what is to come, in the chain's time.
+function timeline(d, now) {
+  const steps = [["Listed", d.listedAt, d.txs.listed]];
+  if (d.fundedAt) steps.push(["Funded", d.fundedAt, d.txs.funded], ["Expiry", d.expiry, null], ["Grace ends", d.graceEnd, null]);
+  const settled = { RECLAIMED: "Reclaimed", CLAIMED: "Claimed", CANCELLED: "Cancelled" }[d.state];
+  if (settled) steps.push([settled, null, d.txs.settled]);
+  return h("ol.timeline", { "aria-label": "Timeline" }, steps.map(([name, t, hash]) =>
+    h("li", { "data-past": t === null || t <= now ? "" : null },
+      h("b", null, name), t !== null && h("time", { datetime: new Date(t * 1000).toISOString(), title: `${date(t)}, ${when(t, now)}` }, brief(t, now)), tx(hash))));
+}

@@ -1,0 +1,80 @@
+// The connection to the market: requests, and the stream of what changes.
+
+// get asks for JSON. The answer says which block it is true as of.
+export async function get(path, signal) {
+  const r = await fetch(path, { headers: { accept: "application/json" }, signal });
+  const body = await r.json();
+  if (!r.ok) throw Object.assign(new Error(body.error?.message ?? r.statusText), { code: body.error?.code, status: r.status });
+  return { body, block: Number(r.headers.get("x-indexed-block")) };
+}
+
+// Live gathers the events of a block and hands them out together, when it has ended.
+export class Live {
+  now = 0; // the chain's time
+  block = null;
+  pool = null;
+  pipeline = null;
+  state = "connecting";
+  locked = []; // value locked over time, {t, v}, since the page was opened
+  #stats = null;
+  #asked = -Infinity;
+  #listeners = new Set();
+  #deals = new Map();
+
+  // listen calls fn({block, deals, reset}) after each block, and for every other change of what is above.
+  listen(fn) {
+    this.#listeners.add(fn);
+    return () => this.#listeners.delete(fn);
+  }
+
+  connect(again = false) {
+    const source = new EventSource("/stream?with=pipeline");
+    const on = (name, fn) => source.addEventListener(name, (e) => fn(JSON.parse(e.data)));
+    on("deal", (d) => this.#deals.set(d.id, { id: d.id, deal: d.deal, listed: false }));
+    on("listing", (d) => { const known = this.#deals.get(d.id); if (known) known.listed = d.listed; });
+    on("pool", (d) => { this.pool = d; });
+    on("block", (block) => {
+      const back = this.block !== null && block.number <= this.block.number;
+      const deals = [...this.#deals.values()];
+      this.#deals.clear();
+      this.block = block;
+      this.now = block.timestamp;
+      this.#set("live");
+      this.#tell({ block, deals, back });
+    });
+    on("pipeline", (d) => { this.pipeline = d; this.#tell({ pipeline: d }); });
+    if (again) source.addEventListener("block", () => this.#tell({ reset: true }), { once: true });
+    on("reset", () => { this.#deals.clear(); this.#tell({ reset: true }); });
+    source.addEventListener("open", () => this.#set(this.block ? "live" : "connecting"));
+    source.addEventListener("error", () => {
+      this.#deals.clear(); // the block comes again, whole
+      this.#set("reconnecting");
+      if (source.readyState === EventSource.CLOSED) { // refused: the browser gives up, we do not
+        setTimeout(() => this.connect(true), 2000);
+      }
+    });
+  }
+
+  // stats asks for the statistics, unless they are fresh.
+  async stats() {
+    if (performance.now() - this.#asked > 5000) {
+      this.#asked = performance.now();
+      this.#stats = get("/stats").then(({ body }) => {
+        if (body.asOf > (this.locked.at(-1)?.t ?? 0)) this.locked.push({ t: body.asOf, v: Number(body.tvl.usdg) / 1e6 });
+        if (this.locked.length > 500) this.locked = this.locked.filter((_, i) => i % 2 === 0);
+        return body;
+      });
+    }
+    return this.#stats;
+  }
+
+  #set(state) {
+    if (this.state === state) return;
+    this.state = state;
+    this.#tell({ state });
+  }
+
+  #tell(news) {
+    for (const fn of [...this.#listeners]) fn(news);
+  }
+}

@@ -1,0 +1,190 @@
+// Command bench measures the pipeline from outside: the built binary as processes on real servers, and
+// beside each figure its reference of the same run. It must not reach into a stage.
+//
+//	market.go     a market's history as logs: the workload
+//	chain.go      anvil with that history, which goes on as it is told
+//	world.go      servers, and the pipeline on them; process.go: the binary as a process
+//	reference.go  the bare client; bare.go: the bare handler
+//	figures.go    what is measured, and the goals; load.go: 16 connections
+//	roles.go      the figures of several nodes
+//	report.go     the table, and its JSON
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	embedded = "embedded"
+	real     = "real"
+)
+
+type config struct {
+	repository string
+	binary     string
+	dir        string // of everything that a run leaves
+	json       string
+	servers    []string
+	only       []string
+	logs       int
+	partitions int
+	runs       int
+	seed       uint64
+}
+
+// bench is a run.
+type bench struct {
+	config
+	report
+	chain *chain
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var (
+		cfg                           config
+		servers, only, bare, bareAddr string
+	)
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.StringVar(&cfg.repository, "repository", ".", "root of the repository")
+	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "what is measured")
+	flags.StringVar(&cfg.json, "json", "bin/bench.json", "where the figures go")
+	flags.StringVar(&servers, "servers", "embedded,real", "embedded broker and Redis, or Apache Kafka and redis-server")
+	flags.StringVar(&only, "only", "", "figures to take, comma-separated: rebuild, latency, polling, reads, idle, restart, roles; all by default")
+	flags.IntVar(&cfg.logs, "logs", 200_000, "logs of the history")
+	flags.IntVar(&cfg.partitions, "partitions", 16, "partitions of the raw topic")
+	flags.IntVar(&cfg.runs, "runs", 3, "runs of a figure; the median counts")
+	flags.Uint64Var(&cfg.seed, "seed", 1, "of the history")
+	flags.StringVar(&bare, "bare", "", "be the bare handler that repeats the answers in a file")
+	flags.StringVar(&bareAddr, "bare-addr", "", "where")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if bare != "" {
+		return serveBare(bare, bareAddr)
+	}
+	cfg.servers = strings.Split(servers, ",")
+	if only != "" {
+		cfg.only = strings.Split(only, ",")
+	}
+	var err, err2, err3 error
+	cfg.repository, err = filepath.Abs(cfg.repository)
+	cfg.binary, err2 = filepath.Abs(cfg.binary)
+	cfg.dir, err3 = os.MkdirTemp("", "lienstream-bench-")
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	b := &bench{config: cfg, report: report{Machine: machine(), Parts: cfg.partitions, progress: os.Stderr}}
+	if err := b.run(ctx); err != nil {
+		return fmt.Errorf("%w (logs of the processes are in %s)", err, cfg.dir)
+	}
+	if err := os.RemoveAll(cfg.dir); err != nil {
+		return err
+	}
+	fmt.Println()
+	if err := b.table(os.Stdout); err != nil {
+		return err
+	}
+	if err := b.write(cfg.json); err != nil {
+		return err
+	}
+	fmt.Printf("\nthe same as JSON: %s\n", cfg.json)
+	return nil
+}
+
+func (b *bench) run(ctx context.Context) (err error) {
+	began := time.Now()
+	if b.chain, err = newChain(ctx, b.config); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.chain.Close()) }()
+	b.Logs, b.Blocks = b.chain.logs, b.chain.head
+	b.note("%s logs in %s blocks on anvil, made in %.1f s", format(float64(b.Logs)), format(float64(b.Blocks)), time.Since(began).Seconds())
+	for _, kind := range b.servers {
+		w, err := newWorld(ctx, b.config, b.chain, kind)
+		if err != nil {
+			return err
+		}
+		err = b.measure(ctx, w)
+		w.close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// measure takes all figures on one sort of servers.
+func (b *bench) measure(ctx context.Context, w *world) error {
+	p, err := b.backfill(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer func() { p.kill() }()
+	steps := []struct {
+		name string
+		take func() error
+	}{
+		{"rebuild", func() error { return b.rebuild(ctx, w, p) }},
+		{"reads", func() error { return b.reads(ctx, w, p) }},
+		{"latency", func() error { return b.latency(ctx, w, p, "WS", 200, 10, 20) }},
+		{"idle", func() error { return b.idle(ctx, w, p) }},
+		{"restart", func() error { return b.restart(ctx, w, p) }},
+		{"polling", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			if err := p.start(b.chain.flags(true)...); err != nil {
+				return err
+			}
+			if _, err := p.ready(ctx); err != nil {
+				return err
+			}
+			return b.latency(ctx, w, p, "polling", 100, 0, 150)
+		}},
+		{"roles", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.roles(ctx, w)
+		}},
+	}
+	for _, s := range steps {
+		if len(b.only) > 0 && !slices.Contains(b.only, s.name) {
+			continue
+		}
+		// An embedded broker does not outlive its process, and with it the state goes.
+		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
+			continue
+		}
+		if err := s.take(); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) note(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
+
+func machine() string {
+	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}

@@ -1,0 +1,222 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// ApacheConfig of an Apache Kafka broker.
+type ApacheConfig struct {
+	LibsDir string // with the jars: mvn -f docker/kafka/pom.xml dependency:copy-dependencies
+	Dir     string // for its log and settings; it may hold those of a former run
+	Port    int    // on loopback; 0: a free one
+	HeapMB  int    // 512
+}
+
+// Apache is one node of Apache Kafka (KRaft, broker and controller in one) as a process of its own.
+type Apache struct {
+	cfg  ApacheConfig
+	addr string
+	logs *os.File
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when the process has ended
+}
+
+// ErrNoKafka means that there is no Java or there are no jars to run Apache Kafka with.
+var ErrNoKafka = errors.New("apache kafka is not installed: java and `mvn -f docker/kafka/pom.xml dependency:copy-dependencies`")
+
+// StartApache formats the directory where that has not been done, starts the broker and waits until it
+// answers or ctx is done.
+func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
+	if cfg.HeapMB == 0 {
+		cfg.HeapMB = 512
+	}
+	jars, err := filepath.Glob(filepath.Join(cfg.LibsDir, "kafka_*.jar"))
+	if err != nil || len(jars) == 0 {
+		return nil, fmt.Errorf("%w: no jars in %q", ErrNoKafka, cfg.LibsDir)
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return nil, errors.Join(ErrNoKafka, err)
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Port != 0 {
+		ports[0] = cfg.Port
+	}
+	a := &Apache{cfg: cfg, addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
+		return nil, err
+	}
+	if a.logs, err = os.OpenFile(filepath.Join(cfg.Dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(a.properties(), []byte(a.settings(ports[0], ports[1])), 0o600); err != nil {
+		return nil, err
+	}
+	if err := a.format(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.start(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Apache) properties() string { return filepath.Join(a.cfg.Dir, "server.properties") }
+
+// settings are those of a single node. The last lines are not only for tests: without the short backoff a
+// commit that follows on another waits 20 ms, and any broker that we configure has it.
+func (a *Apache) settings(port, controller int) string {
+	return strings.Join([]string{
+		"process.roles=broker,controller",
+		"node.id=1",
+		fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", controller),
+		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", port, controller),
+		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d", port),
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"controller.listener.names=CONTROLLER",
+		"log.dirs=" + filepath.Join(a.cfg.Dir, logDir),
+		"auto.create.topics.enable=false",
+		"offsets.topic.replication.factor=1",
+		"offsets.topic.num.partitions=4",
+		"transaction.state.log.replication.factor=1",
+		"transaction.state.log.min.isr=1",
+		"transaction.state.log.num.partitions=8",
+		"group.initial.rebalance.delay.ms=0",
+		"group.min.session.timeout.ms=500",
+		fmt.Sprintf("message.max.bytes=%d", topics.MaxRecordBytes),
+		"log.retention.ms=-1",
+		"add.partitions.to.txn.retry.backoff.ms=1",
+		"",
+	}, "\n")
+}
+
+// format gives the directory its cluster ID, once.
+func (a *Apache) format(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(a.cfg.Dir, logDir, "meta.properties")); err == nil {
+		return nil
+	}
+	var out bytes.Buffer
+	cmd := a.java(ctx, "kafka.tools.StorageTool", "format", "-t", "bGllbnN0cmVhbWxpZW5zdA", "-c", a.properties())
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("format kafka storage: %w: %s", err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+func (a *Apache) java(ctx context.Context, class string, args ...string) *exec.Cmd {
+	all := append([]string{
+		fmt.Sprintf("-Xmx%dm", a.cfg.HeapMB), "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", filepath.Join(a.cfg.LibsDir, "*"), class,
+	}, args...)
+	return exec.CommandContext(ctx, "java", all...) //nolint:gosec // our own arguments
+}
+
+// start runs the process; it outlives ctx, which bounds the wait only.
+func (a *Apache) start(ctx context.Context) error {
+	cmd := a.java(context.WithoutCancel(ctx), "kafka.Kafka", a.properties())
+	cmd.Stdout, cmd.Stderr = a.logs, a.logs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never outlive who started it
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start kafka: %w", err)
+	}
+	gone := make(chan struct{})
+	go func() { defer close(gone); _ = cmd.Wait() }()
+	a.mu.Lock()
+	a.cmd, a.gone = cmd, gone
+	a.mu.Unlock()
+	if err := a.wait(ctx, gone); err != nil {
+		a.Kill()
+		return fmt.Errorf("kafka did not start, see %s: %w", a.logs.Name(), err)
+	}
+	return nil
+}
+
+// wait returns when the broker answers.
+func (a *Apache) wait(ctx context.Context, gone <-chan struct{}) error {
+	admin, err := kafka.NewAdmin(kafka.Config{Brokers: a.Addrs(), Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-gone:
+			cancel(errors.New("the process ended"))
+		case <-ctx.Done():
+		}
+	}()
+	return admin.WaitReady(ctx)
+}
+
+// Addrs are the addresses to connect to. A restart keeps them.
+func (a *Apache) Addrs() []string { return []string{a.addr} }
+
+// Stop ends the process cleanly, or kills it when ctx is done first.
+func (a *Apache) Stop(ctx context.Context) error {
+	gone := a.signal(syscall.SIGTERM)
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		a.Kill()
+		return ctx.Err()
+	}
+}
+
+// Kill ends the process at once.
+func (a *Apache) Kill() { <-a.signal(syscall.SIGKILL) }
+
+// Pause freezes the process: connections stay open and nothing answers. Resume thaws it.
+func (a *Apache) Pause() { a.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (a *Apache) Resume() { a.signal(syscall.SIGCONT) }
+
+// Restart kills the process and starts it again on the same data and port.
+func (a *Apache) Restart(ctx context.Context) error {
+	a.Kill()
+	return a.start(ctx)
+}
+
+func (a *Apache) signal(s syscall.Signal) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = a.cmd.Process.Signal(s) // the process may have ended: gone says so
+	return a.gone
+}
+
+// freePorts are ports on loopback that were free a moment ago.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

@@ -1,0 +1,165 @@
+// Package broker brings Kafka brokers up: the embedded one that makes one command enough, and Apache Kafka
+// for tests and benchmarks. It must know no topic: they are provisioned like on any other broker.
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Config of an embedded broker.
+type Config struct {
+	Dir  string // where it keeps its log; empty: in memory
+	Port int    // on loopback; 0: a free one
+}
+
+// Broker is an embedded broker (kfake) in this process.
+//
+// Invariants:
+//  1. one process at a time has the directory: a lock file that dies with its holder;
+//  2. a log is only ever opened after a clean stop. kfake may show aborted records and hide committed ones
+//     after a crash, so a dirty flag stands while it runs, and a log found with it is wiped.
+type Broker struct {
+	cluster *kfake.Cluster
+	dir     string
+	lock    *os.File
+	fresh   bool
+	saved   *saveErrors
+	close   sync.Once
+	err     error
+}
+
+// saveErrors listens to what kfake says: it reports what went wrong with its files only in its log.
+type saveErrors struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+// Logf implements kfake.Logger.
+func (s *saveErrors) Logf(level kfake.LogLevel, format string, args ...any) {
+	if level == kfake.LogLevelError {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.errs = append(s.errs, fmt.Errorf(format, args...))
+	}
+}
+
+func (s *saveErrors) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.errs...)
+}
+
+// ErrLocked means that another process runs a broker on the directory.
+var ErrLocked = errors.New("directory is in use by another broker")
+
+const (
+	lockFile  = "lock"
+	dirtyFile = "dirty"
+	logDir    = "log"
+)
+
+// Open starts a broker.
+func Open(cfg Config) (*Broker, error) {
+	b := &Broker{dir: cfg.Dir, fresh: true, saved: &saveErrors{}}
+	opts := []kfake.Opt{
+		kfake.NumBrokers(1),
+		kfake.ClusterID("lienstream"),
+		kfake.WithLogger(b.saved),
+		kfake.BrokerConfigs(map[string]string{
+			"log.retention.ms":       "-1",
+			"message.max.bytes":      fmt.Sprint(topics.MaxRecordBytes),
+			"log.cleaner.backoff.ms": "86400000", // compaction moves the log's start: only Compact does it
+		}),
+	}
+	if cfg.Port != 0 {
+		opts = append(opts, kfake.Ports(cfg.Port))
+	}
+	if cfg.Dir != "" {
+		if err := b.claim(); err != nil {
+			return nil, fmt.Errorf("embedded broker in %s: %w", cfg.Dir, err)
+		}
+		opts = append(opts, kfake.DataDir(filepath.Join(cfg.Dir, logDir)))
+	}
+	cluster, err := kfake.NewCluster(opts...)
+	if err != nil {
+		b.release()
+		return nil, fmt.Errorf("embedded broker: %w", err)
+	}
+	b.cluster = cluster
+	return b, nil
+}
+
+// claim locks the directory, wipes a log that was not stopped cleanly and marks this one as running.
+func (b *Broker) claim() error {
+	if err := os.MkdirAll(b.dir, 0o750); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(b.dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return errors.Join(ErrLocked, err)
+	}
+	b.lock = lock
+	logs, dirty := filepath.Join(b.dir, logDir), filepath.Join(b.dir, dirtyFile)
+	if _, err := os.Stat(dirty); err == nil {
+		if err := os.RemoveAll(logs); err != nil {
+			b.release()
+			return fmt.Errorf("wipe the log of a broker that was not stopped: %w", err)
+		}
+	}
+	entries, err := os.ReadDir(logs)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		b.release()
+		return err
+	}
+	b.fresh = len(entries) == 0
+	if err := os.WriteFile(dirty, nil, 0o600); err != nil {
+		b.release()
+		return err
+	}
+	return nil
+}
+
+func (b *Broker) release() {
+	if b.lock != nil {
+		_ = b.lock.Close() // and with it the lock
+	}
+}
+
+// Addrs are the addresses to connect to.
+func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
+
+// Fresh says that the log was empty at the start: new, in memory, or wiped because the last stop was not
+// clean. Whatever was derived from it (state on disk) must go too.
+func (b *Broker) Fresh() bool { return b.fresh }
+
+// Compact compacts the compacted topics. It moves the starts of their logs, so nobody may be reading
+// them: a quiet point is before the first reader or after the last.
+func (b *Broker) Compact() { b.cluster.Compact() }
+
+// Close stops the broker cleanly: whoever uses it has stopped before. After an error the log counts as
+// dirty, and the next Open wipes it.
+func (b *Broker) Close() error {
+	b.close.Do(func() {
+		b.cluster.Close()
+		if b.dir != "" {
+			if b.err = b.saved.err(); b.err == nil {
+				b.err = os.Remove(filepath.Join(b.dir, dirtyFile))
+			}
+		}
+		b.release()
+	})
+	return b.err
+}

@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// For tests: brokers of both sorts, gone when the test ends.
+
+// Kinds names the brokers that a test of a promise runs on: what must hold, holds on both.
+var Kinds = []string{"kfake", "apache"}
+
+// ForTest starts a broker of that kind and returns its addresses.
+func ForTest(t testing.TB, kind string) []string {
+	t.Helper()
+	if kind == "apache" {
+		return ApacheForTest(t).Addrs()
+	}
+	b, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.Addrs()
+}
+
+// ApacheForTest starts Apache Kafka. The test is skipped where it is not installed, but never in CI.
+func ApacheForTest(t testing.TB) *Apache {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("apache kafka: not with -short")
+	}
+	libs, err := libsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a, err := StartApache(ctx, ApacheConfig{LibsDir: libs, Dir: t.TempDir()})
+	if errors.Is(err, ErrNoKafka) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Kill)
+	return a
+}
+
+// libsDir is where the jars are: LIENSTREAM_KAFKA_LIBS, or the module's docker/kafka/libs.
+func libsDir() (string, error) {
+	if dir := os.Getenv("LIENSTREAM_KAFKA_LIBS"); dir != "" {
+		return dir, nil
+	}
+	out, err := exec.Command("go", "env", "GOMOD").Output() //nolint:noctx // local and short
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "docker", "kafka", "libs"), nil
+}

@@ -1,0 +1,283 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Admin provisions topics and asks brokers about them.
+type Admin struct {
+	cfg   Config
+	cl    *kgo.Client
+	adm   *kadm.Client
+	conns *dialer
+}
+
+// NewAdmin makes an Admin; it reaches no broker before its first call.
+func NewAdmin(cfg Config) (*Admin, error) {
+	cfg = cfg.withDefaults()
+	cl, conns, err := cfg.client("admin", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{cfg: cfg, cl: cl, adm: kadm.NewClient(cl), conns: conns}, nil
+}
+
+// Close releases the client.
+func (a *Admin) Close() { closeClient(a.cl, a.conns) }
+
+func (a *Admin) call(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	return supervise(ctx, f)
+}
+
+// WaitReady waits until a broker answers, or ctx is done.
+func (a *Admin) WaitReady(ctx context.Context) error {
+	t := time.NewTicker(50 * time.Millisecond)
+	defer t.Stop()
+	for {
+		err := a.call(ctx, func(ctx context.Context) error {
+			md, err := a.adm.BrokerMetadata(ctx)
+			if err == nil && len(md.Brokers) == 0 {
+				err = errors.New("no broker is registered")
+			}
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for kafka at %v: %w: %w", a.cfg.Brokers, context.Cause(ctx), err)
+		case <-t.C:
+		}
+	}
+}
+
+// configs are the settings that a topic must have here.
+func (a *Admin) configs(t topics.Topic) map[string]string {
+	c := t.Configs()
+	// One replica may be away without stopping writes, and none that was acknowledged is lost.
+	c["min.insync.replicas"] = strconv.Itoa(int(min(2, max(1, a.cfg.ReplicationFactor-1))))
+	return c
+}
+
+// Apply creates what the catalogue has and the brokers lack, sets what differs, and returns when the
+// brokers show it. It never deletes and never changes a number of partitions: that is a rebuild, and Check
+// reports it.
+func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
+	if err := a.call(ctx, func(ctx context.Context) error { return a.create(ctx, want) }); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for {
+		drift, err := a.Check(ctx, want)
+		if err != nil {
+			return err
+		}
+		drift = slices.DeleteFunc(drift, func(d Drift) bool { return d.Item == itemPartitions })
+		if len(drift) == 0 {
+			return nil
+		}
+		if err := a.mend(ctx, drift); err != nil {
+			return err
+		}
+		select { // what was just created or set shows a moment later
+		case <-ctx.Done():
+			return fmt.Errorf("apply the catalogue: still %v: %w", drift, ctx.Err())
+		case <-t.C:
+		}
+	}
+}
+
+// create asks for all topics in one request; those that are there stay as they are.
+func (a *Admin) create(ctx context.Context, want []topics.Topic) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = int32(a.cfg.Timeout.Milliseconds())
+	for _, t := range want {
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic = t.Name()
+		rt.NumPartitions = t.Partitions
+		rt.ReplicationFactor = a.cfg.ReplicationFactor
+		for k, v := range a.configs(t) {
+			rc := kmsg.NewCreateTopicsRequestTopicConfig()
+			rc.Name, rc.Value = k, &v
+			rt.Configs = append(rt.Configs, rc)
+		}
+		req.Topics = append(req.Topics, rt)
+	}
+	resp, err := req.RequestWith(ctx, a.cl)
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	var errs []error
+	for _, t := range resp.Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			errs = append(errs, fmt.Errorf("create topic %s: %w: %s", t.Topic, err, deref(t.ErrorMessage)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// mend sets the configs that differ. A topic that does not show yet is none of them.
+func (a *Admin) mend(ctx context.Context, drift []Drift) error {
+	changes := map[string][]kadm.AlterConfig{}
+	for _, d := range drift {
+		if d.Item != itemTopic {
+			changes[d.Topic] = append(changes[d.Topic], kadm.AlterConfig{Name: d.Item, Value: new(d.Want)})
+		}
+	}
+	for name, configs := range changes {
+		err := a.call(ctx, func(ctx context.Context) error {
+			rs, err := a.adm.AlterTopicConfigs(ctx, configs, name)
+			if err != nil {
+				return err
+			}
+			_, err = rs.On(name, func(r *kadm.AlterConfigsResponse) error { return r.Err })
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("set configs of topic %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Drift is one thing about a topic that is not as the catalogue says.
+type Drift struct {
+	Topic string
+	Item  string // "topic", "partitions", or the name of a setting
+	Want  string
+	Have  string
+}
+
+const (
+	itemTopic      = "topic"
+	itemPartitions = "partitions"
+)
+
+// String is the drift in words.
+func (d Drift) String() string {
+	return fmt.Sprintf("%s: %s is %q, want %q", d.Topic, d.Item, d.Have, d.Want)
+}
+
+// Check compares the brokers' topics with the catalogue, item by item.
+func (a *Admin) Check(ctx context.Context, want []topics.Topic) ([]Drift, error) {
+	names := make([]string, len(want))
+	for i, t := range want {
+		names[i] = t.Name()
+	}
+	var details kadm.TopicDetails
+	var configs kadm.ResourceConfigs
+	err := a.call(ctx, func(ctx context.Context) (err error) {
+		details, err = a.adm.ListTopics(ctx, names...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	var drift []Drift
+	var there []topics.Topic
+	for _, t := range want {
+		d := details[t.Name()]
+		switch {
+		case errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			drift = append(drift, Drift{Topic: t.Name(), Item: itemTopic, Want: "there", Have: "missing"})
+			continue
+		case d.Err != nil:
+			return nil, fmt.Errorf("list topic %s: %w", t.Name(), d.Err)
+		case len(d.Partitions) != int(t.Partitions):
+			drift = append(drift, Drift{
+				Topic: t.Name(), Item: itemPartitions,
+				Want: strconv.Itoa(int(t.Partitions)), Have: strconv.Itoa(len(d.Partitions)),
+			})
+		}
+		there = append(there, t)
+	}
+	if len(there) == 0 {
+		return drift, nil
+	}
+	names = names[:0]
+	for _, t := range there {
+		names = append(names, t.Name())
+	}
+	err = a.call(ctx, func(ctx context.Context) (err error) {
+		configs, err = a.adm.DescribeTopicConfigs(ctx, names...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe topics: %w", err)
+	}
+	for _, t := range there {
+		r, err := configs.On(t.Name(), nil)
+		if err == nil {
+			err = r.Err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("describe topic %s: %w", t.Name(), err)
+		}
+		drift = append(drift, configDrift(t.Name(), a.configs(t), r.Configs)...)
+	}
+	return drift, nil
+}
+
+func configDrift(topic string, want map[string]string, have []kadm.Config) []Drift {
+	values := map[string]string{}
+	for _, c := range have {
+		values[c.Key] = c.MaybeValue()
+	}
+	var drift []Drift
+	for k, v := range want {
+		if values[k] != v {
+			drift = append(drift, Drift{Topic: topic, Item: k, Want: v, Have: values[k]})
+		}
+	}
+	slices.SortFunc(drift, func(a, b Drift) int { return strings.Compare(a.Item, b.Item) })
+	return drift
+}
+
+// EndOffsets are the offsets behind the last record of every partition, ascending by partition.
+func (a *Admin) EndOffsets(ctx context.Context, topic string) ([]int64, error) {
+	var ends []int64
+	err := a.call(ctx, func(ctx context.Context) error {
+		listed, err := a.adm.ListEndOffsets(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if err := listed.Error(); err != nil {
+			return err
+		}
+		ends = make([]int64, len(listed[topic]))
+		for p, o := range listed[topic] {
+			ends[p] = o.Offset
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("end offsets of %s: %w", topic, err)
+	}
+	return ends, nil
+}

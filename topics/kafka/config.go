@@ -1,0 +1,236 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"github.com/twmb/franz-go/plugin/kzap"
+	"go.uber.org/zap"
+)
+
+// Config says how to reach the brokers. The zero value of everything but Brokers works.
+type Config struct {
+	Brokers     []string // host:port
+	ClientID    string
+	Prefix      string // of the topics' names
+	TLS         TLS
+	SASL        SASL
+	Compression string        // none, lz4, zstd, snappy or gzip
+	Timeout     time.Duration // of one call to a broker, dials and retries included
+
+	// ReplicationFactor of the topics that Apply creates; from 3 on, two replicas must have a record.
+	ReplicationFactor int16
+
+	// SchemaIDs translates the fixed schema IDs of package topics to those of a schema registry.
+	// Empty: the fixed IDs are on the wire.
+	SchemaIDs map[uint32]uint32
+
+	Logger *zap.Logger // of the client itself; nil: silent
+}
+
+// TLS encrypts the connections. Without a CAFile the system's roots are trusted.
+type TLS struct {
+	Enabled    bool
+	CAFile     string
+	CertFile   string // with KeyFile: the client's own certificate
+	KeyFile    string
+	ServerName string
+}
+
+// SASL authenticates. The password comes from PasswordFile where one is named.
+type SASL struct {
+	Mechanism    string // plain, scram-sha-256 or scram-sha-512; empty: none
+	User         string
+	Password     string
+	PasswordFile string
+}
+
+// Defaults.
+const (
+	DefaultPrefix      = "lienstream"
+	DefaultCompression = "lz4"
+	DefaultTimeout     = 10 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.ClientID == "" {
+		c.ClientID = "lienstream"
+	}
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if c.Compression == "" {
+		c.Compression = DefaultCompression
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.ReplicationFactor == 0 {
+		c.ReplicationFactor = 1
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}
+
+// Validate reports every fault at once.
+func (c Config) Validate() error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("kafka: "+format, args...))
+		}
+	}
+	fault(len(c.Brokers) == 0, "brokers: none")
+	for _, b := range c.Brokers {
+		_, _, err := net.SplitHostPort(b)
+		fault(err != nil, "brokers: %q is not host:port", b)
+	}
+	fault(!slices.Contains([]string{"", "none", "lz4", "zstd", "snappy", "gzip"}, c.Compression),
+		"compression: %q is none of none, lz4, zstd, snappy, gzip", c.Compression)
+	fault(c.Timeout < 0, "timeout: negative")
+	fault(c.ReplicationFactor < 0, "replication factor: negative")
+	fault((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls: a certificate needs its key and a key its certificate")
+	fault(!c.TLS.Enabled && c.TLS != TLS{}, "tls: files or a server name are set but it is not enabled")
+	if c.SASL.Mechanism != "" {
+		fault(!slices.Contains([]string{"plain", "scram-sha-256", "scram-sha-512"}, c.SASL.Mechanism),
+			"sasl: mechanism %q is none of plain, scram-sha-256, scram-sha-512", c.SASL.Mechanism)
+		fault(c.SASL.User == "", "sasl: no user")
+		fault(c.SASL.Password == "" && c.SASL.PasswordFile == "", "sasl: no password and no password file")
+		fault(c.SASL.Password != "" && c.SASL.PasswordFile != "", "sasl: a password and a password file")
+	} else {
+		fault(c.SASL != SASL{}, "sasl: a user or password but no mechanism")
+	}
+	return errors.Join(errs...)
+}
+
+// String is the configuration without its secrets, for logs.
+func (c Config) String() string {
+	s := fmt.Sprintf("brokers=%s compression=%s tls=%t", strings.Join(c.Brokers, ","), c.Compression, c.TLS.Enabled)
+	if c.SASL.Mechanism != "" {
+		s += " " + c.SASL.String()
+	}
+	return s
+}
+
+// GoString keeps %#v from printing what String hides.
+func (c Config) GoString() string { return c.String() }
+
+// String is the mechanism and the user.
+func (s SASL) String() string {
+	return fmt.Sprintf("sasl=%s user=%s password=***", s.Mechanism, s.User)
+}
+
+// GoString keeps %#v from printing what String hides.
+func (s SASL) GoString() string { return s.String() }
+
+// client makes a client of its own, with connections of its own.
+func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) (*kgo.Client, *dialer, error) {
+	if err := c.Validate(); err != nil {
+		return nil, nil, err
+	}
+	c = c.withDefaults()
+	var tlsConfig *tls.Config
+	if c.TLS.Enabled {
+		var err error
+		if tlsConfig, err = c.TLS.config(); err != nil {
+			return nil, nil, err
+		}
+	}
+	d := newDialer(tlsConfig)
+	all := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID(c.ClientID),
+		kgo.Dialer(d.dial),
+		kgo.RetryTimeout(c.Timeout),
+		kgo.RequestTimeoutOverhead(c.Timeout),
+		kgo.MetadataMinAge(metadataMinAge),
+		kgo.WithLogger(&untilKilled{kzap.New(c.Logger.Named("kgo"), kzap.Level(kgo.LogLevelWarn)), d}),
+	}
+	if c.SASL.Mechanism != "" {
+		m, err := c.SASL.option()
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, m)
+	}
+	if reg != nil {
+		all = append(all, kgo.WithHooks(metricsHook(reg, name)))
+	}
+	cl, err := kgo.NewClient(append(all, opts...)...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kafka client %s: %w", name, err)
+	}
+	return cl, d, nil
+}
+
+// metadataMinAge is how long a client waits before it asks again where a partition is.
+const metadataMinAge = 100 * time.Millisecond
+
+func (t TLS) config() (*tls.Config, error) {
+	conf := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka tls ca: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("kafka tls ca: no certificate in %s", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka tls certificate: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{cert}
+	}
+	return conf, nil
+}
+
+func (s SASL) option() (kgo.Opt, error) {
+	password := s.Password
+	if s.PasswordFile != "" {
+		b, err := os.ReadFile(s.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka sasl password: %w", err)
+		}
+		password = strings.TrimRight(string(b), "\r\n")
+	}
+	switch s.Mechanism {
+	case "plain":
+		return kgo.SASL(plain.Auth{User: s.User, Pass: password}.AsMechanism()), nil
+	case "scram-sha-256":
+		return kgo.SASL(scram.Auth{User: s.User, Pass: password}.AsSha256Mechanism()), nil
+	default:
+		return kgo.SASL(scram.Auth{User: s.User, Pass: password}.AsSha512Mechanism()), nil
+	}
+}
+
+func (c Config) codec() kgo.CompressionCodec {
+	switch c.Compression {
+	case "none":
+		return kgo.NoCompression()
+	case "zstd":
+		return kgo.ZstdCompression()
+	case "snappy":
+		return kgo.SnappyCompression()
+	case "gzip":
+		return kgo.GzipCompression()
+	default:
+		return kgo.Lz4Compression()
+	}
+}

@@ -1,0 +1,103 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// dialer opens a client's connections and can cut them all at once, as a process that dies does.
+//
+// Invariants:
+//  1. every open connection is in conns: kill misses none;
+//  2. after kill no connection is opened.
+type dialer struct {
+	net net.Dialer
+	tls *tls.Config // nil: plain text
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	dead  bool
+}
+
+const dialTimeout = 5 * time.Second
+
+func newDialer(c *tls.Config) *dialer {
+	return &dialer{net: net.Dialer{Timeout: dialTimeout}, tls: c, conns: map[net.Conn]struct{}{}}
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.killed() {
+		return nil, ErrKilled
+	}
+	var (
+		c   net.Conn
+		err error
+	)
+	if d.tls != nil {
+		c, err = (&tls.Dialer{NetDialer: &d.net, Config: d.tls}).DialContext(ctx, network, addr)
+	} else {
+		c, err = d.net.DialContext(ctx, network, addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &conn{Conn: c, d: d}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		_ = c.Close()
+		return nil, ErrKilled
+	}
+	d.conns[t] = struct{}{}
+	return t, nil
+}
+
+func (d *dialer) killed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+func (d *dialer) kill() {
+	d.mu.Lock()
+	d.dead = true
+	conns := d.conns
+	d.conns = nil
+	d.mu.Unlock()
+	for c := range conns {
+		_ = c.(*conn).Conn.Close()
+	}
+}
+
+// untilKilled is a client's logger that falls silent once the dialer is killed: that the client then finds
+// no connection is no news.
+type untilKilled struct {
+	kgo.Logger
+	d *dialer
+}
+
+// Level implements kgo.Logger.
+func (l *untilKilled) Level() kgo.LogLevel {
+	if l.d.killed() {
+		return kgo.LogLevelNone
+	}
+	return l.Logger.Level()
+}
+
+// conn leaves the dialer when it is closed.
+type conn struct {
+	net.Conn
+	d *dialer
+}
+
+func (c *conn) Close() error {
+	c.d.mu.Lock()
+	delete(c.d.conns, c)
+	c.d.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,337 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// promises are what must hold on the embedded broker and on Apache Kafka alike.
+var promises = []struct {
+	name string
+	test func(t *testing.T, b *testBroker)
+}{
+	{"CommittedRecordsAreReadInOrder", committedRecordsAreReadInOrder},
+	{"OpenTransactionIsNotRead", openTransactionIsNotRead},
+	{"FormerHolderIsFenced", formerHolderIsFenced},
+	{"KilledCommitIsReadBack", killedCommitIsReadBack},
+	{"ReadBackCrossesMarkersAndAborts", readBackCrossesMarkersAndAborts},
+	{"OutOfRange", outOfRange},
+	{"KillEndsAPoll", killEndsAPoll},
+	{"PartitionsMoveBetweenMembers", partitionsMoveBetweenMembers},
+	{"StaticMemberComesBack", staticMemberComesBack},
+	{"DriftIsFoundAndMended", driftIsFoundAndMended},
+	{"DriftStopsTheStart", driftStopsTheStart},
+	{"TailPrintsDecodedRecords", tailPrintsDecodedRecords},
+}
+
+func TestPromises(t *testing.T) {
+	t.Run("kfake", func(t *testing.T) { keepPromises(t, broker.ForTest(t, "kfake")) })
+	t.Run("apache", func(t *testing.T) {
+		apache := broker.ApacheForTest(t)
+		keepPromises(t, apache.Addrs())
+		t.Run("FrozenBrokerHoldsNoCommit", func(t *testing.T) { frozenBrokerHoldsNoCommit(t, apache) })
+	})
+}
+
+func keepPromises(t *testing.T, addrs []string) {
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) { p.test(t, newTestBroker(t, addrs, p.name)) })
+	}
+}
+
+// testBroker is a broker with a catalogue of its own applied.
+type testBroker struct {
+	cfg   kafka.Config
+	cat   topics.Catalogue
+	admin *kafka.Admin
+	log   string // a topic that deletes
+	table string // a topic that compacts
+}
+
+func newTestBroker(t testing.TB, addrs []string, prefix string) *testBroker {
+	t.Helper()
+	return newTestBrokerOf(t, kafka.Config{Brokers: addrs, Timeout: 30 * time.Second}, prefix)
+}
+
+func openEmbedded(t *testing.T) []string { return broker.ForTest(t, "kfake") }
+
+func newTestBrokerOf(t testing.TB, cfg kafka.Config, prefix string) *testBroker {
+	t.Helper()
+	b := &testBroker{
+		cfg: cfg,
+		cat: topics.Catalogue{Prefix: prefix, ChainID: 4663, Partitions: 4},
+	}
+	b.log, b.table = b.cat.Raw(), b.cat.Changelog(topics.AppMarket)
+	admin, err := kafka.NewAdmin(b.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	b.admin = admin
+	if err := admin.Apply(t.Context(), b.cat.Topics()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *testBroker) transactor(t testing.TB, id string) *kafka.Transactor {
+	t.Helper()
+	tx, err := kafka.NewTransactor(b.cfg, b.cat.Prefix+"-"+id, kafka.TransactorOptions{Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tx.Close)
+	if err := tx.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func begin(t testing.TB, tx *kafka.Transactor) {
+	t.Helper()
+	if err := tx.Begin(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *testBroker) produce(t testing.TB, tx *kafka.Transactor, values ...string) []*kafka.Record {
+	t.Helper()
+	rs := make([]*kafka.Record, len(values))
+	for i, v := range values {
+		rs[i] = &kafka.Record{Topic: b.log, Partition: 1, Key: []byte("k"), Value: []byte(v)}
+		tx.Produce(t.Context(), rs[i])
+	}
+	return rs
+}
+
+func (b *testBroker) commit(t testing.TB, tx *kafka.Transactor, values ...string) []*kafka.Record {
+	t.Helper()
+	begin(t, tx)
+	rs := b.produce(t, tx, values...)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
+// read reads the partition's committed values up to the one called last.
+func (b *testBroker) read(t *testing.T, last string) []string {
+	t.Helper()
+	r, err := kafka.NewReader(b.cfg, b.log, 1, kafka.Start, kafka.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var values []string
+	var buf []*kafka.Record
+	for {
+		buf, err = r.Poll(ctx, buf)
+		if err != nil {
+			t.Fatalf("after %q: %v", values, err)
+		}
+		for _, rec := range buf {
+			values = append(values, string(rec.Value))
+			if string(rec.Value) == last {
+				return values
+			}
+		}
+	}
+}
+
+func (b *testBroker) readBack(t *testing.T, n int) []string {
+	t.Helper()
+	var values []string
+	err := kafka.ReadBack(t.Context(), b.cfg, b.log, 1, n, func(r *kafka.Record) bool {
+		values = append(values, string(r.Value))
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func committedRecordsAreReadInOrder(t *testing.T, b *testBroker) {
+	tx := b.transactor(t, "a")
+	rs := b.commit(t, tx, "1", "2")
+	if rs[0].Offset != 0 || rs[1].Offset != 1 {
+		t.Errorf("offsets after the commit: %d, %d", rs[0].Offset, rs[1].Offset)
+	}
+	begin(t, tx)
+	b.produce(t, tx, "aborted")
+	if err := tx.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.commit(t, tx, "3")
+	if got, want := b.read(t, "3"), []string{"1", "2", "3"}; !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+}
+
+func openTransactionIsNotRead(t *testing.T, b *testBroker) {
+	b.commit(t, b.transactor(t, "a"), "1")
+	open := b.transactor(t, "b")
+	begin(t, open)
+	b.produce(t, open, "open")
+	// The record is on the broker once another transaction's Init has aborted it.
+	tx := b.transactor(t, "b")
+	b.commit(t, tx, "2")
+	if got, want := b.read(t, "2"), []string{"1", "2"}; !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+}
+
+func formerHolderIsFenced(t *testing.T, b *testBroker) {
+	old := b.transactor(t, "a")
+	b.commit(t, old, "1")
+	begin(t, old)
+	b.produce(t, old, "fenced")
+	b.commit(t, b.transactor(t, "a"), "2")
+	b.produce(t, old, "fenced too")
+	if err := old.Commit(t.Context()); !errors.Is(err, kafka.ErrFenced) {
+		t.Errorf("commit of the former holder: %v, want ErrFenced", err)
+	}
+	if err := old.Begin(); err == nil {
+		t.Error("a dead transactor begins another transaction")
+	}
+	if got, want := b.readBack(t, 10), []string{"2", "1"}; !slices.Equal(got, want) {
+		t.Errorf("read back %q, want %q", got, want)
+	}
+}
+
+// A commit that is cut off is committed or not: what the topic holds says so, whole or not at all. The
+// cuts sweep the time that a commit takes.
+func killedCommitIsReadBack(t *testing.T, b *testBroker) {
+	const cuts = 30
+	tx := b.transactor(t, "a")
+	b.commit(t, tx, "warm")
+	start := time.Now()
+	b.commit(t, tx, "begin")
+	took := time.Since(start)
+
+	want := []string{"warm", "begin"}
+	var returned, found int
+	for i := range cuts {
+		tx := b.transactor(t, "a")
+		begin(t, tx)
+		first, second := fmt.Sprintf("%d-a", i), fmt.Sprintf("%d-b", i)
+		b.produce(t, tx, first, second)
+		timer := time.AfterFunc(took*time.Duration(i)/(cuts/2), tx.Kill)
+		err := tx.Commit(t.Context())
+		timer.Stop()
+		tx.Close()
+		b.transactor(t, "a") // as the next holder does: ends what is open
+		switch last := b.readBack(t, 2); {
+		case slices.Equal(last, []string{second, first}):
+			want = append(want, first, second)
+			found++
+		case err == nil:
+			t.Fatalf("committed %s and %s, the end of the topic is %q", first, second, last)
+		case !slices.Equal(last, []string{want[len(want)-1], want[len(want)-2]}):
+			t.Fatalf("half a transaction at the end: %q", last)
+		}
+		if err == nil {
+			returned++
+		}
+	}
+	t.Logf("a commit takes %v; of %d, %d returned and %d were found committed", took, cuts, returned, found)
+	b.commit(t, b.transactor(t, "a"), "end")
+	if got := b.read(t, "end"); !slices.Equal(got, append(want, "end")) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+}
+
+func readBackCrossesMarkersAndAborts(t *testing.T, b *testBroker) {
+	if got := b.readBack(t, 0); len(got) != 0 {
+		t.Errorf("read back %q from an empty partition", got)
+	}
+	tx := b.transactor(t, "a")
+	b.commit(t, tx, "first")
+	b.commit(t, tx, "second")
+	for range 60 { // markers and aborted records fill the first windows
+		begin(t, tx)
+		b.produce(t, tx, "aborted", "aborted")
+		if err := tx.Abort(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := b.readBack(t, 0), []string{"second", "first"}; !slices.Equal(got, want) {
+		t.Errorf("read back %q, want %q", got, want)
+	}
+	if got, want := b.readBack(t, 1), []string{"second"}; !slices.Equal(got, want) {
+		t.Errorf("read back one: %q, want %q", got, want)
+	}
+}
+
+func outOfRange(t *testing.T, b *testBroker) {
+	b.commit(t, b.transactor(t, "a"), "1")
+	r, err := kafka.NewReader(b.cfg, b.log, 1, 1000, kafka.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := r.Poll(ctx, nil); !errors.Is(err, kafka.ErrOutOfRange) {
+		t.Errorf("poll behind the end: %v, want ErrOutOfRange", err)
+	}
+}
+
+func killEndsAPoll(t *testing.T, b *testBroker) {
+	r, err := kafka.NewReader(b.cfg, b.log, 1, 0, kafka.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := r.Poll(t.Context(), nil); done <- err }()
+	r.Kill()
+	if err := <-done; !errors.Is(err, kafka.ErrKilled) {
+		t.Errorf("poll of a killed reader: %v, want ErrKilled", err)
+	}
+	r.Close()
+}
+
+// A broker that takes connections and never answers must not hold a commit longer than its timeout.
+func frozenBrokerHoldsNoCommit(t *testing.T, apache *broker.Apache) {
+	b := newTestBroker(t, apache.Addrs(), "frozen")
+	tx, err := kafka.NewTransactor(b.cfg, "frozen-a", kafka.TransactorOptions{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	if err := tx.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.commit(t, tx, "1")
+	begin(t, tx)
+	b.produce(t, tx, "2")
+	apache.Pause()
+	start := time.Now()
+	err = tx.Commit(t.Context())
+	took := time.Since(start)
+	apache.Resume()
+	if err == nil {
+		t.Fatal("a frozen broker committed")
+	}
+	if took > 3*time.Second {
+		t.Errorf("the commit came back after %v", took)
+	}
+	b.commit(t, b.transactor(t, "a"), "3")
+	if got := b.readBack(t, 1); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("read back %q", got)
+	}
+}

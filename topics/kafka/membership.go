@@ -1,0 +1,153 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// MembershipOptions tune a Membership.
+type MembershipOptions struct {
+	Instance       string        // group.instance.id: a member that comes back under it keeps its partitions
+	SessionTimeout time.Duration // after which a silent member's partitions go to others. 10 s
+	StayOnStop     bool          // do not leave on stop: a member that comes right back disturbs nobody
+	Registerer     prometheus.Registerer
+}
+
+// Membership is a place in a consumer group over a control topic that nobody writes to: which of its
+// partitions this member holds says which tasks it should run. It is advice, not safety: for a moment
+// two members may both believe that they hold a partition. Fencing decides.
+//
+// Invariants:
+//  1. the group's callbacks do nothing but note the assignment: whatever it takes to act on it, the
+//     member keeps its session;
+//  2. Assignments holds at most the latest assignment: a slow reader skips, and never blocks the group.
+type Membership struct {
+	cl       *kgo.Client
+	conns    *dialer
+	group    string
+	instance string
+	stay     bool
+	close    sync.Once
+
+	mu       sync.Mutex
+	assigned map[int32]bool
+	out      chan []int32
+}
+
+// JoinGroup makes a Membership; it joins when Run runs.
+func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Membership, error) {
+	if opt.SessionTimeout == 0 {
+		opt.SessionTimeout = 10 * time.Second
+	}
+	m := &Membership{group: group, instance: opt.Instance, stay: opt.StayOnStop, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
+	opts := []kgo.Opt{
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(opt.SessionTimeout),
+		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
+		kgo.RebalanceTimeout(2 * opt.SessionTimeout),
+		kgo.DisableAutoCommit(),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { m.note(parts[topic], true) }),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { m.note(parts[topic], false) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { m.note(parts[topic], false) }),
+	}
+	if opt.Instance != "" {
+		opts = append(opts, kgo.InstanceID(opt.Instance))
+	}
+	cl, conns, err := cfg.client("membership", opt.Registerer, opts...)
+	if err != nil {
+		return nil, err
+	}
+	m.cl, m.conns = cl, conns
+	return m, nil
+}
+
+// Assignments delivers the partitions that the member holds, ascending, whenever they change. A member
+// whose session was lost is told that it holds none.
+func (m *Membership) Assignments() <-chan []int32 { return m.out }
+
+// Run holds the place until ctx is done, then leaves, in bounded time. It returns an error only where
+// the group will not have the member at all.
+func (m *Membership) Run(ctx context.Context) error {
+	defer m.Close()
+	for {
+		fetches := m.cl.PollRecords(ctx, 1) // nobody writes to the topic: this waits for errors
+		if ctx.Err() != nil {
+			return m.leave(context.WithoutCancel(ctx))
+		}
+		if fetches.IsClientClosed() {
+			return ErrKilled
+		}
+		for _, e := range fetches.Errors() {
+			if _, lost := errors.AsType[*kgo.ErrGroupSession](e.Err); !lost {
+				return fmt.Errorf("group %s: %w", m.group, classify(e.Err))
+			}
+			// The session was lost; the client joins again by itself, and the callbacks have told.
+		}
+	}
+}
+
+// leave gives the partitions to the others at once, where a member that merely falls silent holds them
+// for a session timeout. A static member leaves only by an admin's request.
+func (m *Membership) leave(ctx context.Context) error {
+	if m.stay {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	err := supervise(ctx, func(ctx context.Context) error {
+		if m.instance == "" {
+			return m.cl.LeaveGroupContext(ctx)
+		}
+		_, err := kadm.NewClient(m.cl).LeaveGroup(ctx, kadm.LeaveGroup(m.group).InstanceIDs(m.instance))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("leave group %s: %w", m.group, err)
+	}
+	return nil
+}
+
+// Kill cuts every connection at once: the group finds out when the session times out.
+func (m *Membership) Kill() {
+	m.conns.kill()
+	go m.Close()
+}
+
+// Close releases the client, in bounded time, without leaving.
+func (m *Membership) Close() { m.close.Do(func() { closeClient(m.cl, m.conns) }) }
+
+func (m *Membership) note(parts []int32, held bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := len(m.assigned)
+	for _, p := range parts {
+		if held {
+			m.assigned[p] = true
+		} else {
+			delete(m.assigned, p)
+		}
+	}
+	if len(m.assigned) == before {
+		return // a rebalance that did not concern this member
+	}
+	now := make([]int32, 0, len(m.assigned))
+	for p := range m.assigned {
+		now = append(now, p)
+	}
+	slices.Sort(now)
+	select {
+	case <-m.out: // nobody has taken the former one
+	default:
+	}
+	m.out <- now // there is room: only this function sends, under the lock
+}

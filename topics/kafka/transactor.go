@@ -1,0 +1,198 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// TransactorOptions tune a Transactor. The zero value works.
+type TransactorOptions struct {
+	Linger      time.Duration // 0 at the tip; 5 to 10 ms where throughput counts
+	Timeout     time.Duration // of Init, Commit and Abort; the broker aborts what is open for longer. 10 s
+	MaxBuffered int           // records; Produce blocks above it
+	Registerer  prometheus.Registerer
+	Logger      *zap.Logger
+}
+
+// Transactor writes transactions under one transactional ID, which it takes from whoever held it.
+// It belongs to one goroutine, but for Kill.
+//
+// Invariants:
+//  1. nothing is committed unless every record of the transaction was acknowledged;
+//  2. after an error of Commit or Abort it is dead: it commits nothing any more, and what the broker
+//     made of the last transaction is read back from the topic, never guessed;
+//  3. no call outlives its timeout, whatever the broker does.
+type Transactor struct {
+	cl      *kgo.Client
+	conns   *dialer
+	timeout time.Duration
+	logger  *zap.Logger
+	rewrite *rewriter
+	close   sync.Once
+
+	mu  sync.Mutex
+	err error // the first error of a produce; the client's goroutines set it
+}
+
+// NewTransactor makes a Transactor; it reaches no broker before Init.
+func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor, error) {
+	if opt.Timeout == 0 {
+		opt.Timeout = DefaultTimeout
+	}
+	if opt.MaxBuffered == 0 {
+		opt.MaxBuffered = 200_000
+	}
+	if opt.Logger == nil {
+		opt.Logger = zap.NewNop()
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = opt.Timeout
+	}
+	cl, conns, err := cfg.client(txID, opt.Registerer,
+		kgo.TransactionalID(txID),
+		kgo.TransactionTimeout(opt.Timeout),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(opt.Linger),
+		kgo.ProducerBatchCompression(cfg.codec()),
+		kgo.ProducerBatchMaxBytes(topics.MaxRecordBytes-batchOverhead),
+		kgo.MaxBufferedRecords(opt.MaxBuffered),
+		// A produce that comes while the markers of the last transaction are still being written is
+		// answered CONCURRENT_TRANSACTIONS and waits for a metadata update: by default one every 5 s,
+		// and this is the least that the client allows.
+		kgo.MetadataMinAge(10*time.Millisecond),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &Transactor{
+		cl: cl, conns: conns, timeout: opt.Timeout,
+		logger:  opt.Logger.With(zap.String("transactionalID", txID)),
+		rewrite: newRewriter(cfg.SchemaIDs),
+	}, nil
+}
+
+// batchOverhead keeps a full batch below the topics' limit.
+const batchOverhead = 4 << 10
+
+// Init takes the transactional ID: a former holder is fenced and what it left open is aborted.
+func (t *Transactor) Init(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	err := supervise(ctx, func(ctx context.Context) error {
+		_, _, err := t.cl.ProducerID(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("init producer: %w", classify(err))
+	}
+	return nil
+}
+
+// Begin opens a transaction.
+func (t *Transactor) Begin() error {
+	if err := t.failure(); err != nil {
+		return err
+	}
+	if err := t.cl.BeginTransaction(); err != nil {
+		return fmt.Errorf("begin transaction: %w", classify(err))
+	}
+	return nil
+}
+
+// Produce adds a record to the open transaction. Its Topic and Partition must be set; it belongs to the
+// Transactor until the commit has returned, and has its Offset from then on. It blocks while MaxBuffered
+// records are on their way. An error is kept for Commit.
+func (t *Transactor) Produce(ctx context.Context, r *Record) {
+	t.rewrite.outgoing(r)
+	t.cl.Produce(ctx, r, t.promise)
+}
+
+func (t *Transactor) promise(r *Record, err error) {
+	if err != nil {
+		t.fail(fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, classify(err)))
+	}
+}
+
+// Commit commits the open transaction. After any error the Transactor is dead; unless the error is
+// ErrFenced or one of a produce, nobody knows the outcome: errors.Is(err, ErrUnknown).
+func (t *Transactor) Commit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	// EndTransaction does not flush: records that are still buffered would be dropped without an error.
+	if err := supervise(ctx, t.cl.Flush); err != nil {
+		return t.die(fmt.Errorf("flush: %w", classify(err)))
+	}
+	if err := t.failure(); err != nil {
+		return t.die(err)
+	}
+	err := supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
+	if err == nil {
+		return nil
+	}
+	if err = classify(err); errors.Is(err, ErrFenced) {
+		return t.die(fmt.Errorf("commit: %w", err))
+	}
+	return t.die(fmt.Errorf("commit: %w: %w", ErrUnknown, err))
+}
+
+// Abort drops the open transaction. After an error the Transactor is dead; the transaction is aborted
+// by the next holder's Init or by the broker's timeout.
+func (t *Transactor) Abort(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	err := supervise(ctx, func(ctx context.Context) error {
+		if err := t.cl.AbortBufferedRecords(ctx); err != nil {
+			return err
+		}
+		return t.cl.EndTransaction(ctx, kgo.TryAbort)
+	})
+	if err != nil {
+		return t.die(fmt.Errorf("abort: %w", classify(err)))
+	}
+	t.mu.Lock()
+	t.err = nil
+	t.mu.Unlock()
+	return nil
+}
+
+// Kill cuts every connection at once, as if the process had died, and fails the call that is waiting.
+// It may be called from any goroutine.
+func (t *Transactor) Kill() {
+	t.fail(ErrKilled)
+	t.conns.kill()
+	go t.Close()
+}
+
+// Close releases the client, in bounded time. What is open is left to the next holder's Init.
+func (t *Transactor) Close() { t.close.Do(func() { closeClient(t.cl, t.conns) }) }
+
+func (t *Transactor) die(err error) error {
+	t.fail(err)
+	t.conns.kill()
+	t.logger.Warn("transaction ended in an error", zap.Error(err))
+	return err
+}
+
+func (t *Transactor) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+func (t *Transactor) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}

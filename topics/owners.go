@@ -1,0 +1,72 @@
+package topics
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Role is what a node is to a partition.
+type Role string
+
+// The roles.
+const (
+	RoleOwner   Role = "owner"   // applies the partition and serves it
+	RoleStandby Role = "standby" // follows the changelog and serves reads as of where it is
+)
+
+// States of a task, as nodes tell each other.
+const (
+	StateRestoring = "restoring" // serves nothing yet
+	StateRunning   = "running"
+	StateStopped   = "stopped" // by a fault that needs a person
+)
+
+// Owner is a record of ctl.owners: what a node holds of a partition. A tombstone takes it back.
+type Owner struct {
+	Partition   int32     `json:"partition"`
+	Instance    string    `json:"instance"`
+	Addr        string    `json:"addr"` // host:port of the node's read API
+	Role        Role      `json:"role"`
+	Incarnation int64     `json:"incarnation"`
+	At          BlockRef  `json:"at"`
+	Latest      uint64    `json:"latest"`
+	ObservedAt  time.Time `json:"observedAt"`
+	Reverts     uint64    `json:"reverts"`
+	State       string    `json:"state"`
+}
+
+// maxOwnerBytes bounds a record of ctl.owners: it comes from the network.
+const maxOwnerBytes = 4 << 10
+
+// Key is the record's key: "3/indexer-0".
+func (o Owner) Key() []byte {
+	return fmt.Appendf(nil, "%d/%s", o.Partition, o.Instance)
+}
+
+// Encode is the record's value.
+func (o Owner) Encode() ([]byte, error) { return json.Marshal(o) }
+
+// DecodeOwner reads a record back. With a tombstone (gone) only what the key says is set.
+func DecodeOwner(key, value []byte) (o Owner, gone bool, err error) {
+	number, instance, ok := bytes.Cut(key, []byte{'/'})
+	partition, err := strconv.ParseInt(string(number), 10, 32)
+	switch {
+	case !ok || err != nil || partition < 0 || len(instance) == 0:
+		return Owner{}, false, fmt.Errorf("owner key %q", key)
+	case len(value) > maxOwnerBytes:
+		return Owner{}, false, fmt.Errorf("owner record of %d bytes", len(value))
+	case value == nil:
+		return Owner{Partition: int32(partition), Instance: string(instance)}, true, nil
+	}
+	if err := json.Unmarshal(value, &o); err != nil {
+		return Owner{}, false, fmt.Errorf("decode owner: %w", err)
+	}
+	if o.Partition != int32(partition) || o.Instance != string(instance) {
+		return Owner{}, false, errors.New("owner record and its key name different holders")
+	}
+	return o, false, nil
+}

@@ -1,0 +1,107 @@
+package topics
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// maxTopics is how many topics a log can have.
+const maxTopics = 4
+
+// AppendRaw appends the value of a record of the raw topic: Avro in the Confluent wire format. Which of
+// the four records it is, its schema's ID says.
+func AppendRaw(b []byte, r Raw) []byte {
+	switch r := r.(type) {
+	case *Log:
+		b = appendRef(AppendHeader(b, SchemaLog), &r.Block)
+		b = append(b, r.TxHash[:]...)
+		b = appendUint(b, uint64(r.TxIndex))
+		b = appendUint(b, uint64(r.LogIndex))
+		b = append(b, r.Address[:]...)
+		if len(r.Topics) > 0 {
+			b = appendLong(b, int64(len(r.Topics)))
+			for i := range r.Topics {
+				b = append(b, r.Topics[i][:]...)
+			}
+		}
+		b = append(b, 0) // ends the array
+		return appendBytes(b, r.Data)
+	case *Probe:
+		b = appendRef(AppendHeader(b, SchemaProbe), &r.Block)
+		b = appendUint(b, uint64(r.LogIndex))
+		b = append(b, r.Token[:]...)
+		b = appendOptDecimal(b, r.UIMultiplier)
+		b = appendOptDecimal(b, r.NewUIMultiplier)
+		b = appendOptUint(b, r.EffectiveAt)
+		return appendOptBool(b, r.Paused)
+	case *BlockEnd:
+		b = appendRef(AppendHeader(b, SchemaBlockEnd), &r.Block)
+		b = append(b, r.Parent[:]...)
+		b = appendUint(b, uint64(r.Records))
+		b = appendUint(b, r.Finalized)
+		b = appendUint(b, r.Head)
+		return appendBool(b, r.Commit)
+	case *BlockRevert:
+		b = appendRef(AppendHeader(b, SchemaBlockRevert), &r.Block)
+		return appendRef(b, &r.Head)
+	}
+	panic(fmt.Sprintf("topics: no encoding of %T", r)) // Raw is sealed
+}
+
+// DecodeRaw reads a value of the raw topic. Slices of the result alias value.
+func DecodeRaw(value []byte) (Raw, error) {
+	if len(value) < WireHeaderBytes || value[0] != 0 {
+		return nil, fmt.Errorf("raw record: %w: not in the Confluent wire format", ErrMalformed)
+	}
+	var (
+		in  = input{b: value[WireHeaderBytes:]}
+		raw Raw
+	)
+	switch id := binary.BigEndian.Uint32(value[1:]); id {
+	case SchemaLog.ID:
+		raw = in.log()
+	case SchemaProbe.ID:
+		raw = &Probe{
+			Block: in.ref(), LogIndex: in.uint32(), Token: in.address(),
+			UIMultiplier: in.optDecimal(), NewUIMultiplier: in.optDecimal(), EffectiveAt: in.optUint(), Paused: in.optBool(),
+		}
+	case SchemaBlockEnd.ID:
+		raw = &BlockEnd{
+			Block: in.ref(), Parent: in.hash(), Records: in.uint32(),
+			Finalized: in.uint(), Head: in.uint(), Commit: in.bool(),
+		}
+	case SchemaBlockRevert.ID:
+		raw = &BlockRevert{Block: in.ref(), Head: in.ref()}
+	default:
+		return nil, fmt.Errorf("raw record: %w: ID %d", ErrUnknownSchema, id)
+	}
+	if err := in.end(); err != nil {
+		return nil, fmt.Errorf("raw record %T: %w", raw, err)
+	}
+	return raw, nil
+}
+
+// log reads a Log with one allocation: its topics lie behind it.
+func (in *input) log() *Log {
+	v := &struct {
+		Log
+		topics [maxTopics]common.Hash
+	}{Log: Log{
+		Block: in.ref(), TxHash: in.hash(), TxIndex: in.uint32(), LogIndex: in.uint32(), Address: in.address(),
+	}}
+	if n := in.long(); n != 0 {
+		if n < 0 || n > maxTopics {
+			in.bad = true
+			return &v.Log
+		}
+		for i := range n {
+			copy(v.topics[i][:], in.take(common.HashLength))
+		}
+		v.Topics = v.topics[:n:n]
+		in.bad = in.bad || in.long() != 0
+	}
+	v.Data = in.bytes()
+	return &v.Log
+}

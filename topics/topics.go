@@ -1,0 +1,236 @@
+// Package topics is what the stages say to each other: the catalogue of topics, the records in them and
+// their encodings. It must not talk to a broker: topics/kafka does.
+package topics
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is the second part of a topic's name: what sort of promise the topic makes.
+type Kind string
+
+// The kinds.
+const (
+	KindRaw       Kind = "raw" // what the chain said, in order, with barriers
+	KindEntity    Kind = "ent" // the latest row of each entity, compacted; a tombstone is an entity gone
+	KindEvent     Kind = "evt" // decoded events, append-only
+	KindChangelog Kind = "cl"  // the private changelog of an application's tasks
+	KindControl   Kind = "ctl" // what nodes tell each other
+)
+
+// Names in the catalogue.
+const (
+	Logs = "logs" // raw.logs
+
+	EntityDeal    = "deal"
+	EntityBid     = "bid"
+	EntityBalance = "balance"
+	EntityAsset   = "asset"
+
+	EntityDrip              = "drip"
+	EntityReward            = "reward"
+	EntityEpoch             = "epoch"
+	EntityBurn              = "burn"
+	EntityPool              = "pool"
+	EntityObservation       = "observation"
+	EntityPosition          = "position"
+	EntityPositionLiquidity = "position_liquidity"
+	EntityStaking           = "staking"
+	EntityStake             = "stake"
+
+	FamilyDeals     = "deals"
+	FamilyBalances  = "balances"
+	FamilyAssets    = "assets"
+	FamilyLiquidity = "liquidity"
+	FamilyEpochs    = "epochs"
+	FamilyBurns     = "burns"
+
+	AppMarket = "market" // cl.market
+
+	Tasks  = "tasks"  // ctl.tasks
+	Owners = "owners" // ctl.owners
+)
+
+// ChangelogTombstones is how long a changelog keeps a deletion for those that have not read it. State on
+// disk that is older than this may have missed one: wipe it, never resume it.
+const ChangelogTombstones = 7 * 24 * time.Hour
+
+// MaxRecordBytes bounds a record: the undo of the largest block fits many times over.
+const MaxRecordBytes = 8 << 20
+
+// compactedSegmentBytes keeps the segment that is being written, which is never compacted, small: a
+// restore reads all of it.
+const compactedSegmentBytes = 64 << 20
+
+// Topic is a line of the catalogue.
+type Topic struct {
+	Prefix     string
+	ChainID    uint64
+	Kind       Kind
+	Entity     string
+	Version    int
+	Key        string // what the record key is, for people
+	Partitions int32
+	Compacted  bool
+	Tombstones time.Duration // how long a compacted topic keeps deletions
+	Schemas    []*Schema     // of the values; none: private to us
+}
+
+// Name is "<prefix>.<chainId>.<kind>.<entity>.v<version>".
+func (t Topic) Name() string {
+	return fmt.Sprintf("%s.%d.%s.%s.v%d", t.Prefix, t.ChainID, t.Kind, t.Entity, t.Version)
+}
+
+// Configs are the topic's settings on the broker. All of them are explicit: a broker's defaults would
+// expire a chain's history after a week.
+func (t Topic) Configs() map[string]string {
+	c := map[string]string{
+		"cleanup.policy":    "delete",
+		"retention.ms":      "-1",
+		"retention.bytes":   "-1",
+		"max.message.bytes": strconv.Itoa(MaxRecordBytes),
+	}
+	if t.Compacted {
+		c["cleanup.policy"] = "compact"
+		c["delete.retention.ms"] = strconv.FormatInt(t.Tombstones.Milliseconds(), 10)
+		c["segment.bytes"] = strconv.Itoa(compactedSegmentBytes)
+	}
+	return c
+}
+
+// table is the catalogue. Partitions 0 means those of the raw topic: a task reads and writes the same
+// partition everywhere.
+var table = []Topic{
+	{Kind: KindRaw, Entity: Logs, Version: 1, Key: "entity of the log; barriers have none", Schemas: rawSchemas},
+
+	{Kind: KindEntity, Entity: EntityDeal, Version: 1, Key: "deal ID", Compacted: true, Schemas: []*Schema{SchemaDeal}},
+	{Kind: KindEntity, Entity: EntityBid, Version: 1, Key: "bid ID", Compacted: true, Schemas: []*Schema{SchemaBid}},
+	{Kind: KindEntity, Entity: EntityBalance, Version: 1, Key: "account and asset", Compacted: true, Schemas: []*Schema{SchemaBalance}},
+	{Kind: KindEntity, Entity: EntityAsset, Version: 1, Key: "token", Compacted: true, Schemas: []*Schema{SchemaAsset}},
+	{Kind: KindEntity, Entity: EntityDrip, Version: 1, Key: "drip ID", Compacted: true, Schemas: []*Schema{SchemaDrip}},
+	{Kind: KindEntity, Entity: EntityReward, Version: 1, Key: "deal ID", Compacted: true, Schemas: []*Schema{SchemaReward}},
+	{Kind: KindEntity, Entity: EntityEpoch, Version: 1, Key: "epoch number", Compacted: true, Schemas: []*Schema{SchemaEpoch}},
+	{Kind: KindEntity, Entity: EntityBurn, Version: 1, Key: "block and log index", Compacted: true, Schemas: []*Schema{SchemaBurn}},
+	{Kind: KindEntity, Entity: EntityPool, Version: 1, Key: "pool ID", Compacted: true, Schemas: []*Schema{SchemaPool}},
+	{Kind: KindEntity, Entity: EntityObservation, Version: 1, Key: "pool ID and second", Compacted: true, Schemas: []*Schema{SchemaObservation}},
+	{Kind: KindEntity, Entity: EntityPosition, Version: 1, Key: "token ID", Compacted: true, Schemas: []*Schema{SchemaPosition}},
+	{Kind: KindEntity, Entity: EntityPositionLiquidity, Version: 1, Key: "token ID", Compacted: true, Schemas: []*Schema{SchemaPositionLiquidity}},
+	{Kind: KindEntity, Entity: EntityStaking, Version: 1, Key: "pool ID", Compacted: true, Schemas: []*Schema{SchemaStaking}},
+	{Kind: KindEntity, Entity: EntityStake, Version: 1, Key: "pool ID and token ID", Compacted: true, Schemas: []*Schema{SchemaStake}},
+
+	{Kind: KindEvent, Entity: FamilyDeals, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaDealEvent}},
+	{Kind: KindEvent, Entity: FamilyDeals + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaDealEvent}},
+	{Kind: KindEvent, Entity: FamilyBalances, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBalanceEvent}},
+	{Kind: KindEvent, Entity: FamilyBalances + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBalanceEvent}},
+	{Kind: KindEvent, Entity: FamilyAssets, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaAssetEvent}},
+	{Kind: KindEvent, Entity: FamilyAssets + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaAssetEvent}},
+	{Kind: KindEvent, Entity: FamilyLiquidity, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaLiquidityEvent}},
+	{Kind: KindEvent, Entity: FamilyLiquidity + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaLiquidityEvent}},
+	{Kind: KindEvent, Entity: FamilyEpochs, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaEpochEvent}},
+	{Kind: KindEvent, Entity: FamilyEpochs + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaEpochEvent}},
+	{Kind: KindEvent, Entity: FamilyBurns, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
+	{Kind: KindEvent, Entity: FamilyBurns + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
+
+	{Kind: KindChangelog, Entity: AppMarket, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
+
+	{Kind: KindControl, Entity: Tasks, Version: 1, Key: "none: never written, its partitions are what the group shares out"},
+	{Kind: KindControl, Entity: Owners, Version: 1, Key: "partition and instance", Partitions: 1, Compacted: true, Tombstones: time.Hour},
+}
+
+const (
+	final    = ".final"
+	eventKey = "block hash and log index"
+)
+
+// Catalogue is every topic of one chain.
+type Catalogue struct {
+	Prefix     string
+	ChainID    uint64
+	Partitions int32 // of the raw topic and all that follow it; a change is a rebuild
+}
+
+// Topics lists the catalogue.
+func (c Catalogue) Topics() []Topic {
+	all := slices.Clone(table)
+	for i := range all {
+		all[i] = c.complete(all[i])
+	}
+	return all
+}
+
+func (c Catalogue) complete(t Topic) Topic {
+	t.Prefix, t.ChainID = c.Prefix, c.ChainID
+	if t.Partitions == 0 {
+		t.Partitions = c.Partitions
+	}
+	if t.Compacted && t.Tombstones == 0 {
+		t.Tombstones = 24 * time.Hour
+	}
+	return t
+}
+
+// Find returns the topic of a kind and entity.
+func (c Catalogue) Find(kind Kind, entity string) (Topic, bool) {
+	for _, t := range table {
+		if t.Kind == kind && t.Entity == entity {
+			return c.complete(t), true
+		}
+	}
+	return Topic{}, false
+}
+
+// FindName returns the topic of that name.
+func (c Catalogue) FindName(name string) (Topic, bool) {
+	for _, t := range c.Topics() {
+		if t.Name() == name {
+			return t, true
+		}
+	}
+	return Topic{}, false
+}
+
+// Raw is the name of the raw topic.
+func (c Catalogue) Raw() string { return c.mustName(KindRaw, Logs) }
+
+// Ent is the name of an entity's topic.
+func (c Catalogue) Ent(entity string) string { return c.mustName(KindEntity, entity) }
+
+// Evt is the name of a family's topic that follows the head.
+func (c Catalogue) Evt(family string) string { return c.mustName(KindEvent, family) }
+
+// EvtFinal is the name of a family's topic that never takes an event back.
+func (c Catalogue) EvtFinal(family string) string { return c.mustName(KindEvent, family+final) }
+
+// Changelog is the name of an application's changelog.
+func (c Catalogue) Changelog(app string) string { return c.mustName(KindChangelog, app) }
+
+// TasksTopic is the name of the topic whose partitions the processors' group shares out.
+func (c Catalogue) TasksTopic() string { return c.mustName(KindControl, Tasks) }
+
+// OwnersTopic is the name of the topic that says who runs what.
+func (c Catalogue) OwnersTopic() string { return c.mustName(KindControl, Owners) }
+
+// mustName: an entity that the catalogue lacks is a fault of the program, not of its input.
+func (c Catalogue) mustName(kind Kind, entity string) string {
+	t, ok := c.Find(kind, entity)
+	if !ok {
+		panic(fmt.Sprintf("topics: %s.%s is not in the catalogue", kind, entity))
+	}
+	return t.Name()
+}
+
+// KindOf reads the kind out of a topic's name. It is empty where the name is none of ours.
+func KindOf(name string) Kind {
+	parts := strings.Split(name, ".")
+	for i := 2; i < len(parts)-2; i++ {
+		switch k := Kind(parts[i]); k {
+		case KindRaw, KindEntity, KindEvent, KindChangelog, KindControl:
+			return k
+		}
+	}
+	return ""
+}
