@@ -1,10 +1,13 @@
 # The two commands are `make run` and `make test`; both install what they need.
-SHELL := /bin/bash
+SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 
 GOBIN := $(CURDIR)/.tools
 LINT  := $(GOBIN)/golangci-lint-2.15.0
 FUMPT := $(GOBIN)/gofumpt-0.12.0
+KUSTOMIZE   := $(GOBIN)/kustomize-5.8.1
+KUBECONFORM := $(GOBIN)/kubeconform-0.8.0
+SCHEMAS     := $(GOBIN)/kubernetes-1.37.0
 
 NPM   := contracts/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
@@ -24,7 +27,7 @@ test: deps ## every test, on the real servers
 	go test -timeout 15m $$(go list ./... | grep -v /serving/system)
 	go test -timeout 15m ./serving/system/... # alone: it measures for how long reads fail
 
-check: lint contracts-check test ## what CI runs
+check: lint contracts-check manifests test ## what CI runs
 
 lint: $(LINT) $(FUMPT) ## formatting, linters, imports that must run one way
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
@@ -43,7 +46,8 @@ contracts-check: $(NPM)
 soak: deps ## a hundred kills at random and outages of a minute; LIENSTREAM_SEED repeats a run
 	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode' ./serving/system
 
-manifests: ## k8s/ and docker/ against the Kubernetes API's types and the program's flags
+manifests: $(KUSTOMIZE) $(KUBECONFORM) $(SCHEMAS) ## k8s/ against Kubernetes' schemas; with docker/ against the program's flags
+	$(KUSTOMIZE) build k8s | $(KUBECONFORM) -strict -summary -schema-location '$(SCHEMAS)/{{.ResourceKind}}{{.KindSuffix}}.json'
 	go test -count=1 ./k8s
 
 fuzz: ## every fuzz test for half a minute
@@ -85,3 +89,21 @@ $(LINT):
 $(FUMPT):
 	GOBIN=$(GOBIN) go install mvdan.cc/gofumpt@v0.12.0
 	@mv $(GOBIN)/gofumpt $@
+
+$(KUSTOMIZE):
+	GOBIN=$(GOBIN) go install sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
+	@mv $(GOBIN)/kustomize $@
+
+$(KUBECONFORM):
+	GOBIN=$(GOBIN) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+	@mv $(GOBIN)/kubeconform $@
+
+# The schemas come in a Python package. They name each other by where they would be on the web; kubeconform
+# is to look in the same folder.
+$(SCHEMAS):
+	@.ci/deps pip
+	@rm -rf $@.tmp
+	python3 -m pip download -q --no-deps -d $@.tmp kubernetes-validate==1.37.0
+	cd $@.tmp && python3 -m zipfile -e *.whl . && mv kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict strict
+	sed -i -e 's|"$$id": "https://kubernetes.io/api/|"$$comment": "|' -e 's|"/api/_definitions.json#|"_definitions.json#|' $@.tmp/strict/*.json
+	@mv $@.tmp/strict $@ && rm -rf $@.tmp
