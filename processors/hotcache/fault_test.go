@@ -367,6 +367,55 @@ func TestExpiredLeave(t *testing.T) {
 	})
 }
 
+// TestTimeIsTakenBack: a block weeks later sweeps out a listing, and is taken back: the listing is open again.
+// Time may leap ahead in one partition before another: what is read is the block of the other.
+func TestTimeIsTakenBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, url string) {
+		ctx := context.Background()
+		s := newStack(t, patientConfig(url), 1)
+		flush := func() {
+			t.Helper()
+			if err := errors.Join(s.w.flush(ctx), s.w.sweep(ctx), s.w.flush(ctx)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var listings, bids []contracts.Event
+		for id := uint64(1); id <= 8; id++ {
+			e := listing(id)
+			e.ListingExpiry = block(2, 0).Timestamp + 10*86_400
+			listings = append(listings, e)
+			bids = append(bids, &contracts.BidPlaced{DealID: e.DealID, BidID: word(id), Price: word(id), TermsHash: e.TermsHash})
+		}
+		s.land(block(2, 0), listings...)
+		s.settle(t)
+		flush()
+		s.answers(t, block(2, 0), 8)
+
+		later := block(4, 0)
+		later.Timestamp += 21 * 86_400
+		s.land(block(3, 0), bids...)
+		s.settle(t)
+		s.land(later)
+		s.advance(t, 0, 1) // what changed in block 3 is written as of block 4
+		flush()
+		if got, err := s.page(s.lowest()); err == nil && len(got.Value.Items) != 8 {
+			t.Errorf("%d items at block %d", len(got.Value.Items), got.At.Number)
+		}
+		s.settle(t)
+		flush()
+		s.answers(t, later, 0)
+
+		s.revert(later, block(3, 0))
+		s.land(block(4, 1))
+		s.settle(t)
+		flush()
+		s.answers(t, block(4, 1), 8)
+		if got := testutil.ToFloat64(s.w.metrics.rebuilds.WithLabelValues("time")); got == 0 {
+			t.Error("no rebuild was counted")
+		}
+	})
+}
+
 // TestCluster: a Redis Cluster takes the scripts, whose keys share a slot.
 func TestCluster(t *testing.T) {
 	redis := startRedis(t, "--cluster-enabled", "yes")

@@ -64,7 +64,7 @@ type Config struct {
 	Takeover     time.Duration // how long a newer owner, or a later value, must have been silent for an older to write
 	MaxPending   int           // deals of a partition that wait to be written; above, it is built again
 	ChunkRows    int           // rows a script writes while readers wait for it
-	KeepExpired  time.Duration // how long an expired listing stays; far above what a reorg moves time
+	KeepExpired  time.Duration // how long an expired listing stays; a reorg that takes time back further costs a rebuild
 	MaxBackoff   time.Duration
 }
 
@@ -83,7 +83,7 @@ func DefaultConfig() Config {
 		Takeover:      10 * time.Second,
 		MaxPending:    4096,
 		ChunkRows:     128,
-		KeepExpired:   90 * 24 * time.Hour,
+		KeepExpired:   time.Hour,
 		MaxBackoff:    2 * time.Second,
 	}
 }

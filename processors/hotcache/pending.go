@@ -3,6 +3,7 @@ package hotcache
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lienstream/lienstream/processors/deals"
 	"github.com/lienstream/lienstream/processors/engine"
@@ -17,8 +18,11 @@ import (
 //  1. For each partition, changed holds every deal that differs between what was last taken and at, or
 //     rebuild is set.
 //  2. changed never holds more than limit deals: then rebuild is set in its place.
+//  3. No listing that was left out of Redis, keep after it expired, was open at changedAt of what is taken,
+//     nor later: time may leap further than keep from one commit to the next, and a reorg take it back.
 type pending struct {
 	limit int
+	keep  uint64        // seconds, see Config.KeepExpired
 	wake  chan struct{} // holds one token when there is something to take
 
 	mu         sync.Mutex
@@ -30,10 +34,11 @@ type pending struct {
 type work struct {
 	owner     engine.Partition
 	at        topics.BlockRef
-	changedAt uint64              // number of the last block that changed a deal, or at's
+	changedAt topics.BlockRef     // the last block that changed what Redis holds, or a later one up to at
 	changed   map[string]struct{} // keys of deals
 	moved     bool                // at differs from what was last taken
 	rebuild   string              // why all of it must be written; empty: it need not
+	leftOut   uint64              // latest time as of which listings were left out since all of it was written
 }
 
 // farBehind is how many blocks below the chain's head a backfill is. Nobody is served its rows from Redis,
@@ -42,14 +47,19 @@ const farBehind = 512
 
 func (w *work) behind() bool { return w.owner.Head > w.at.Number+farBehind }
 
-func newPending(limit int) *pending {
-	return &pending{limit: limit, wake: make(chan struct{}, 1), partitions: make(map[int32]*work)}
+func newPending(limit int, keep time.Duration) *pending {
+	return &pending{
+		limit: limit, keep: uint64(keep / time.Second), wake: make(chan struct{}, 1), partitions: make(map[int32]*work),
+	}
 }
+
+// expiredBefore is the expiry below which a listing is left out of Redis as of a time.
+func (p *pending) expiredBefore(timestamp uint64) uint64 { return max(timestamp, p.keep) - p.keep }
 
 func (p *pending) opened(owner engine.Partition, at topics.BlockRef) {
 	p.mu.Lock()
 	p.drop(owner.ID)
-	p.partitions[owner.ID] = &work{owner: owner, at: at, changedAt: at.Number, moved: true, rebuild: "opened"}
+	p.partitions[owner.ID] = &work{owner: owner, at: at, changedAt: at, moved: true, rebuild: "opened"}
 	p.mu.Unlock()
 	p.signal()
 }
@@ -73,8 +83,7 @@ func (p *pending) committed(owner engine.Partition, at topics.BlockRef, changes 
 		return
 	}
 	if owner.Reverts != w.owner.Reverts {
-		// What changed after this block has been taken back, which is a change as of this block.
-		w.changedAt = min(w.changedAt, at.Number)
+		w.changedAt = at // what was taken back may have come again, in another block
 	}
 	w.owner, w.at, w.moved = owner, at, true
 	if w.behind() && w.rebuild == "" {
@@ -93,7 +102,7 @@ func (p *pending) mark(w *work, c *engine.Change) {
 	default:
 		return
 	}
-	w.changedAt = w.at.Number
+	w.changedAt = w.at
 	if w.rebuild != "" {
 		return
 	}
@@ -121,8 +130,18 @@ func (p *pending) take(partition int32) (work, bool) {
 	if w == nil || w.behind() {
 		return work{}, false
 	}
-	if w.rebuild != "" {
-		w.changedAt = w.at.Number // what expired long ago is left out as of this block
+	if w.rebuild == "" && w.at.Timestamp < p.expiredBefore(w.leftOut) {
+		p.drop(partition)
+		w.rebuild = "time"
+	}
+	switch {
+	case w.rebuild != "":
+		w.changedAt, w.leftOut = w.at, w.at.Timestamp
+	case len(w.changed) > 0:
+		w.leftOut = max(w.leftOut, w.at.Timestamp)
+	}
+	if w.changedAt.Timestamp < p.expiredBefore(w.leftOut) {
+		w.changedAt = w.at
 	}
 	taken := *w
 	p.rows -= len(w.changed)

@@ -39,7 +39,7 @@ func (w *Writer) rebuild(ctx context.Context, job *work, s *written) error {
 		err := view.ScanIndex(deals.IndexListing+byte(deals.SortNewest), nil, nil, func(position, _ []byte) bool {
 			var e entry
 			key := append([]byte(nil), position[len(position)-dealKeyBytes:]...)
-			if e, bad = load(view, job.owner.ID, key, w.expiredBefore(job)); bad == nil && len(e.row) > 0 {
+			if e, bad = load(view, job.owner.ID, key, w.pending.expiredBefore(job.at.Timestamp)); bad == nil && len(e.row) > 0 {
 				bad = put(e)
 			}
 			return bad == nil
@@ -137,21 +137,21 @@ func (w *Writer) clear(ctx context.Context, job *work, b *write, step func(strin
 
 // sweep finds listings that expired long ago, so that they do not pile up before those that a page wants.
 func (w *Writer) sweep(ctx context.Context) error {
-	var before uint64
+	var now uint64
 	owned := make(map[int32][][]byte)
 	for _, id := range w.pending.owned() {
 		owned[id] = nil
-		before = max(before, w.pending.timestamp(id))
+		now = max(now, w.pending.timestamp(id))
 	}
-	keep := uint64(w.cfg.KeepExpired / time.Second)
-	if before <= keep {
+	before := w.pending.expiredBefore(now)
+	if before == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.WriteTimeout)
 	defer cancel()
 	order := w.keys.orders + strconv.Itoa(int(deals.SortExpiry)) + ":a"
 	members, err := w.client.ZRangeByLex(ctx, order, &redis.ZRangeBy{
-		Min: "-", Max: "(" + string(binary.BigEndian.AppendUint64(nil, before-keep)), Count: int64(w.cfg.ChunkRows),
+		Min: "-", Max: "(" + string(binary.BigEndian.AppendUint64(nil, before)), Count: int64(w.cfg.ChunkRows),
 	}).Result()
 	if err != nil {
 		return fmt.Errorf("look for expired listings: %w", err)

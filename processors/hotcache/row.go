@@ -106,8 +106,7 @@ func decodeRow(row string) (d query.DealWithBids, err error) {
 	return d, nil
 }
 
-// load makes the entry of a deal from the state: its removal if it is not listed, or expired so long ago
-// that no reorg brings it back.
+// load makes the entry of a deal from the state: its removal if it is not listed, or expired long ago.
 func load(v state.Reader, partition int32, key []byte, expiredBefore uint64) (entry, error) {
 	gone := entry{key: key}
 	row, err := v.Get(deals.Deals, key)

@@ -118,7 +118,6 @@ func onBoth(t *testing.T, test func(t *testing.T, url string)) {
 func testConfig(url string, partitions int32) Config {
 	c := DefaultConfig()
 	c.URL, c.ChainID, c.Partitions = url, 4663, partitions
-	c.KeepExpired = time.Hour
 	return c
 }
 

@@ -65,7 +65,7 @@ func NewWriter(cfg Config, source Source, registerer prometheus.Registerer, log 
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return &Writer{
-		cfg: cfg, keys: cfg.keys(), client: client, source: source, pending: newPending(cfg.MaxPending),
+		cfg: cfg, keys: cfg.keys(), client: client, source: source, pending: newPending(cfg.MaxPending, cfg.KeepExpired),
 		metrics: newWriterMetrics(registerer), log: log.Named("hotcache"),
 		id: hex.EncodeToString(id[:]), states: make(map[int32]*written),
 	}, nil
@@ -194,7 +194,7 @@ func (w *Writer) delta(ctx context.Context, job *work, s *written) (*write, erro
 		}
 		defer view.Close()
 		for key := range job.changed {
-			e, err := load(view, job.owner.ID, []byte(key), w.expiredBefore(job))
+			e, err := load(view, job.owner.ID, []byte(key), w.pending.expiredBefore(job.at.Timestamp))
 			if err != nil {
 				w.lost(job.owner.ID, s, "unreadable")
 				return nil, fmt.Errorf("read partition %d at block %d: %w", job.owner.ID, job.at.Number, err)
@@ -244,11 +244,6 @@ func (w *Writer) view(ctx context.Context, job *work) (state.View, bool) {
 	return nil, false
 }
 
-func (w *Writer) expiredBefore(job *work) uint64 {
-	keep := uint64(w.cfg.KeepExpired / time.Second)
-	return max(job.at.Timestamp, keep) - keep
-}
-
 // lost notes that the partition's state in Redis is not what this writer left, or not known.
 func (w *Writer) lost(partition int32, s *written, reason string) {
 	s.state = ""
@@ -269,7 +264,7 @@ func (w *Writer) abandon(batch []*write, err error) error {
 func (w *Writer) ready(job *work) string {
 	w.seq++
 	return fmt.Sprintf("r %d %s %d %d %x %d %d %d", job.owner.Incarnation, w.id, w.seq,
-		job.at.Number, job.at.Hash, job.at.Timestamp, job.owner.Reverts, min(job.changedAt, job.at.Number))
+		job.at.Number, job.at.Hash, job.at.Timestamp, job.owner.Reverts, job.changedAt.Number)
 }
 
 // building is a state that readers do not take.
