@@ -122,12 +122,12 @@ func TestReorgs(t *testing.T) {
 	w := newWorld(t, "kfake", rand.Uint64(), devchain.ScenarioConfig{Reorgs: true, ReorgEvery: 12})
 	w.step(t, 100)
 	in := run(t, w.config())
-	for range 5 {
+	for rounds, reverts := 1, 0; rounds <= 5 || reverts == 0; rounds++ {
+		if rounds > 100 {
+			t.Fatal("no block was reverted")
+		}
 		w.step(t, 30)
-		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
-	}
-	if reverts := checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client()); reverts == 0 {
-		t.Error("no block was reverted")
+		reverts = checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
 	}
 	if err := in.Ready(); err != nil {
 		t.Error(err)
