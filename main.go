@@ -268,7 +268,7 @@ func (p *program) check(role string) error {
 }
 
 func (p *program) ingest(dep contracts.Deployment) ingest.Config {
-	c := ingest.Config{Deployment: dep, Kafka: p.kafka(), Partitions: p.catalogue().Partitions, Standby: p.IngestStandby}
+	c := ingest.Config{Deployment: dep, Kafka: p.kafka(), Partitions: p.catalogue().Partitions, Standby: p.IngestStandby, Rewind: p.Rewind}
 	c.RPC.Confirm, c.RPC.Timeout = p.RPCConfirm, p.RPCTimeout
 	for _, url := range split(p.RPC) {
 		c.RPC.Endpoints = append(c.RPC.Endpoints, rpc.Endpoint{URL: url})
@@ -317,7 +317,7 @@ func (p *program) startProcessors(ctx context.Context, g *errgroup.Group) (*hold
 		Kafka: p.kafka(), Catalogue: p.catalogue(), Instance: p.Instance, Addr: p.Advertise,
 		Dir: filepath.Join(p.DataDir, "state"), Standbys: p.Standbys, Rebuild: p.Rebuild, SessionTimeout: p.SessionTimeout,
 		Registerer: p.reg, Logger: p.log,
-	}, processors.New(contracts.NewDecoder(dep), p.reg), observers...)
+	}, processors.New(contracts.NewDecoder(dep), p.reg, p.log), observers...)
 	if err != nil {
 		return nil, err
 	}
@@ -669,6 +669,8 @@ type options struct {
 	DataDir   string `ff:"long=data-dir, default=data, usage='where state is kept'"`
 
 	IngestStandby bool `ff:"long=ingest-standby, nodefault, usage='wait while another ingester is active, and take over from it'"`
+
+	Rewind bool `ff:"long=rewind, nodefault, usage='take back what was final, where the chain contradicts it; the processors need --rebuild then'"`
 
 	Deployment string        `ff:"long=deployment, usage='deployment file; contracts/deployments/<chain ID>.json by default'"`
 	RPC        string        `ff:"long=rpc, usage='JSON-RPC endpoints of the chain, http or ws, comma-separated'"`

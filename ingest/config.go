@@ -35,6 +35,10 @@ type Config struct {
 	ShortPatience  time.Duration // how long a chain may end below what was published before that is an error
 	ReadyAge       time.Duration // ready while the last commit and the last head are no older
 
+	// Rewind allows to take back what was published as final: a person's answer to follow.ErrDeepReorg, for
+	// one run. The processors stop at the first such revert until they are rebuilt.
+	Rewind bool
+
 	Standby       bool          // wait while another ingester is active, and again when fenced
 	TakeoverAfter time.Duration // of silence of the active one; several heartbeats
 }

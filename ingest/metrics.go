@@ -19,6 +19,7 @@ type metrics struct {
 	probesBlind prometheus.Counter
 	unlinked    prometheus.Counter
 	gone        prometheus.Counter
+	unknown     prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, b *board) *metrics {
@@ -55,5 +56,6 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		probesBlind: counter("probes_blind_total", "Probes for which no endpoint had the state: their fields are empty."),
 		unlinked:    counter("unlinked_total", "Answers that did not link to the verified chain: reorgs, or wrong nodes."),
 		gone:        counter("gone_total", "Fetches that no endpoint could answer: blocks reorganised away or not there yet."),
+		unknown:     counter("unknown_records_total", "Records of the raw topic that could not be decoded when it was read back, and were passed over."),
 	}
 }

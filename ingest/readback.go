@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -21,21 +22,17 @@ type published struct {
 // readBack reads where the topic stands. All partitions have the same barriers, so one is enough; the
 // caller holds the transactional ID, so nothing is added meanwhile.
 func (in *Ingester) readBack(ctx context.Context) (published, error) {
-	var (
-		back walk
-		bad  error
-	)
+	back := walk{whole: in.cfg.Rewind}
 	err := kafka.ReadBack(ctx, in.cfg.Kafka, in.topic, 0, 0, func(r *kafka.Record) bool {
 		raw, err := topics.DecodeRaw(r.Value)
 		if err != nil {
-			bad = fmt.Errorf("partition 0 offset %d: %w", r.Offset, err)
-			return false
+			// Nobody who reads the topic takes it for anything: it is no barrier of ours.
+			in.metrics.unknown.Inc()
+			in.log.Warn("raw record passed over", zap.Int32("partition", 0), zap.Int64("offset", r.Offset), zap.Error(err))
+			return true
 		}
 		return back.take(raw)
 	})
-	if err == nil {
-		err = bad
-	}
 	if err != nil {
 		return published{}, fmt.Errorf("read back %s: %w", in.topic, err)
 	}
@@ -47,6 +44,7 @@ func (in *Ingester) readBack(ctx context.Context) (published, error) {
 // A barrier may have been reverted, and published again, and repeated as a heartbeat; so it only collects
 // until it meets a final barrier that no revert takes back, and result plays that forward.
 type walk struct {
+	whole   bool         // final barriers are wanted too
 	seen    []topics.Raw // barriers and reverts, newest first
 	last    *topics.BlockEnd
 	pending map[common.Hash]int // reverts whose barriers were not met yet
@@ -76,7 +74,7 @@ func (w *walk) take(raw topics.Raw) bool {
 		if w.last == nil {
 			w.last = r
 		}
-		return r.Block.Number > w.last.Finalized
+		return w.whole || r.Block.Number > w.last.Finalized
 	}
 	return true
 }

@@ -80,10 +80,14 @@ func (in *Ingester) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	final := stands.last.Finalized
+	if in.cfg.Rewind {
+		final = 0
+	}
 	now := time.Now()
 	s := &session{
 		in:   in,
-		m:    follow.New(follow.Config{Start: in.cfg.Deployment.StartBlock, Window: in.cfg.ReorgWindow}, stands.barriers, stands.last.Finalized),
+		m:    follow.New(follow.Config{Start: in.cfg.Deployment.StartBlock, Window: in.cfg.ReorgWindow}, stands.barriers, final),
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1), roseAt: now,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/assets"
@@ -30,15 +31,16 @@ import (
 //  1. A log never stops a task: what cannot be decoded, and what contradicts the state, is counted and
 //     passed over. The raw topic keeps it.
 //  2. An error means that the state could not be read or holds a row that is not ours.
-//  3. The same records always make the same writes: metrics are the only thing that a replay moves.
+//  3. The same records always make the same writes: metrics and the log are all that a replay moves.
 type App struct {
 	decoder *contracts.Decoder
 	metrics *metrics
+	logger  *zap.Logger
 }
 
 // New makes the application for the contracts that the decoder knows.
-func New(decoder *contracts.Decoder, registerer prometheus.Registerer) *App {
-	return &App{decoder: decoder, metrics: newMetrics(registerer)}
+func New(decoder *contracts.Decoder, registerer prometheus.Registerer, logger *zap.Logger) *App {
+	return &App{decoder: decoder, metrics: newMetrics(registerer), logger: logger}
 }
 
 // Tables lists every table of every family.
@@ -112,7 +114,7 @@ func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event
 	case *contracts.TokenUnpaused:
 		family, err = familyOfToken(w, e.Token)
 	case *contracts.Unknown:
-		a.metrics.unknown.WithLabelValues(e.Reason).Inc()
+		a.unknown(meta, e)
 		return nil
 	}
 	if err != nil {
@@ -126,6 +128,16 @@ func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event
 		return nil // the vault's own fee, or a stranger's token: the raw topic keeps them
 	}
 	return emit(w, family, meta, event)
+}
+
+// unknown counts a log that no event claims. What claims to be an event and is not one, is told: it is not
+// what that contract emits. Other events than those that are wanted are nothing unusual.
+func (a *App) unknown(meta topics.EventMeta, e *contracts.Unknown) {
+	a.metrics.unknown.WithLabelValues(e.Reason).Inc()
+	if e.Reason == contracts.ReasonTopics || e.Reason == contracts.ReasonData {
+		a.logger.Warn("log passed over", zap.Uint64("block", meta.Block.Number), zap.Uint32("log", meta.LogIndex),
+			zap.Stringer("address", e.Address), zap.String("reason", e.Reason))
+	}
 }
 
 // familyOfToken is empty for a token that the registry never set: anybody can deploy one that emits what

@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/assets"
@@ -99,7 +100,7 @@ var emitters = []struct {
 
 func newHarness(t *testing.T) *harness {
 	h := &harness{registry: prometheus.NewRegistry(), time: 1_000}
-	h.app = New(contracts.NewDecoder(deployment), h.registry)
+	h.app = New(contracts.NewDecoder(deployment), h.registry, zap.NewNop())
 	var err error
 	h.store, err = state.Open(state.Options{Dir: "state", Tables: h.app.Tables(), FS: vfs.NewMem()})
 	if err != nil {
@@ -162,7 +163,7 @@ func (h *harness) apply(t *testing.T, app *App, o *state.Overlay, at topics.Bloc
 func (h *harness) applyAndRevert(t *testing.T, at topics.BlockRef, lines []string) {
 	o := h.store.NewOverlay()
 	o.Begin(at, true)
-	h.apply(t, New(contracts.NewDecoder(deployment), nil), o, at, lines)
+	h.apply(t, New(contracts.NewDecoder(deployment), nil, zap.NewNop()), o, at, lines)
 	if err := o.Revert(at, false); err != nil {
 		t.Fatal(err)
 	}
@@ -467,7 +468,7 @@ func (h *harness) gather(t *testing.T) map[string]float64 {
 }
 
 func TestTablesAndIndexesHaveNumbersOfTheirOwn(t *testing.T) {
-	app := New(contracts.NewDecoder(deployment), nil)
+	app := New(contracts.NewDecoder(deployment), nil, zap.NewNop())
 	seen := map[byte]string{}
 	for _, table := range app.Tables() {
 		if other, ok := seen[table.ID]; ok {
@@ -478,7 +479,7 @@ func TestTablesAndIndexesHaveNumbersOfTheirOwn(t *testing.T) {
 }
 
 func TestTheEnginesRecordsAreNoneOfTheApplications(t *testing.T) {
-	app := New(contracts.NewDecoder(deployment), nil)
+	app := New(contracts.NewDecoder(deployment), nil, zap.NewNop())
 	for _, rec := range []topics.Raw{&topics.BlockEnd{}, &topics.BlockRevert{}} {
 		if err := app.Apply(nil, rec); err == nil {
 			t.Errorf("%T applied", rec)

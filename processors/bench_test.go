@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/state"
@@ -102,7 +103,7 @@ func BenchmarkApply(b *testing.B) {
 	for i, log := range logs {
 		of[i] = topics.Partition(decoder.Decode(log.Address, log.Topics, log.Data).Entity().Key(), partitions)
 	}
-	app := New(decoder, nil)
+	app := New(decoder, nil, zap.NewNop())
 	for b.Loop() {
 		stores := make([]*state.Store, partitions)
 		overlays := make([]*state.Overlay, partitions)

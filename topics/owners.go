@@ -37,6 +37,7 @@ type Owner struct {
 	ObservedAt  time.Time `json:"observedAt"`
 	Reverts     uint64    `json:"reverts"`
 	State       string    `json:"state"`
+	Fault       string    `json:"fault,omitempty"` // what stopped it, for people
 }
 
 // maxOwnerBytes bounds a record of ctl.owners: it comes from the network.

@@ -35,14 +35,13 @@ type Block struct {
 type Item = topics.Raw
 
 var (
-	// ErrDeepReorg means that the chain contradicts a block that was published as final. Nothing can be
-	// undone there: publish the chain anew, under another prefix or into an emptied topic, and rebuild
-	// the processors.
-	ErrDeepReorg = errors.New("the chain contradicts a finalized block: empty the raw topic or choose another topic prefix, then run `lienstream processors --rebuild`")
+	// ErrDeepReorg means that the chain contradicts a block that was published as final. The processors
+	// cannot undo that, only rebuild: a person has to say that this is the chain to follow.
+	ErrDeepReorg = errors.New("the chain contradicts a finalized block: if it is right, run `lienstream ingest --rewind` and then `lienstream processors --rebuild`")
 
 	// ErrChainShort means that the chain ends below what was published as final: a node that is still
 	// syncing, or a chain that was started over. Wait for the first, treat the second as ErrDeepReorg.
-	ErrChainShort = errors.New("the chain ends below the finalized block of the raw topic: the node is syncing, or the chain was started over; for the latter empty the raw topic or choose another topic prefix")
+	ErrChainShort = errors.New("the chain ends below the finalized block of the raw topic: the node is syncing, or the chain was started over; for the latter choose another --kafka-prefix")
 )
 
 // Config of a Machine.

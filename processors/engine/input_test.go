@@ -157,6 +157,7 @@ func stoppedTasks(n *runningNode) (stopped int) {
 func TestTornChangelog(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"torn":            {changelogVersion},
+		"half a commit":   seal([]byte{1, 1, 'k'}, 0, []byte("row")),
 		"unknown version": append([]byte{changelogVersion + 1}, make([]byte, 20)...),
 		"flipped":         append([]byte{changelogVersion}, make([]byte, 20)...),
 	} {

@@ -188,6 +188,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 	held := n.metrics.held.WithLabelValues(label(r.partition), string(role))
 	held.Set(1)
 	defer held.Set(0)
+	r.take(role)
 	pause := minPause
 	for ctx.Err() == nil {
 		r.worked = false

@@ -203,6 +203,10 @@ func (n *Node) holdings() []topics.Owner {
 		}
 		o := self
 		o.Partition, o.State, o.Role = r.partition, state, m.Role
+		var role topics.Role
+		if o.Fault, role = r.fault(); o.Role == "" || o.Fault != "" {
+			o.Role = role // it may never have served
+		}
 		o.Incarnation, o.At, o.Latest, o.ObservedAt, o.Reverts = m.Incarnation, m.At, m.Latest, m.ObservedAt, m.Reverts
 		all = append(all, o)
 	}

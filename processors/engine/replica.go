@@ -43,6 +43,7 @@ type replica struct {
 	failing time.Time // since when the owner cannot commit; zero: it can
 	stopped error     // the fault that stopped the task
 	state   string    // as the owners topic tells it
+	role    topics.Role
 }
 
 type barrier struct {
@@ -134,6 +135,25 @@ func (r *replica) setState(s string, stopped error) {
 	defer r.mu.Unlock()
 	r.state, r.stopped = s, stopped
 }
+
+// take notes what the node is to the partition from now on.
+func (r *replica) take(role topics.Role) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.role = role
+}
+
+// fault is what stopped the task, short enough to be told, and the role that it has.
+func (r *replica) fault() (text string, role topics.Role) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.stopped != nil {
+		text = r.stopped.Error()
+	}
+	return text[:min(len(text), maxFaultBytes)], r.role
+}
+
+const maxFaultBytes = 1 << 10
 
 func (r *replica) status() (string, error) {
 	r.mu.RLock()

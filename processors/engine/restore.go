@@ -21,7 +21,9 @@ const restoreBytes = 1 << 20
 //
 // Invariants:
 //  1. pos is never ahead of the store: what follows pos.Changelog is applied again;
-//  2. after a progress record the store may be shown if every commit since the last shown point was whole.
+//  2. after a progress record the store may be shown if every commit since the last shown point was whole;
+//  3. an owner begins behind a progress record: entries that no progress ends are nobody's commit, and what
+//     they would change is not known.
 type restorer struct {
 	r       *replica
 	pos     position
@@ -52,7 +54,9 @@ func (s *restorer) apply(rec *kafka.Record) (kind changelogKind, err error) {
 	}()
 	if bytes.Equal(rec.Key, keyOpen) {
 		// It says nothing but where it is.
-		s.seen = 0
+		if s.seen > 0 {
+			return 0, fmt.Errorf("%w: %d entries before it that no progress ends", errChangelog, s.seen)
+		}
 		s.advance(rec)
 		return openRecord, nil
 	}
@@ -106,7 +110,7 @@ func (s *restorer) clear(epoch uint64) error {
 	written := s.pos.WrittenMs
 	s.pos = unopened()
 	s.pos.Epoch, s.pos.Changelog, s.pos.WrittenMs = epoch, at, written
-	s.overlay = s.r.store.NewOverlay()
+	s.overlay, s.seen = s.r.store.NewOverlay(), 0
 	return s.r.store.Clear(s.pos.encode())
 }
 

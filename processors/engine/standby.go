@@ -114,9 +114,9 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- int64
 			}
 			if showing {
 				tell()
+				f.r.wiped = false // it got somewhere: not before, or what cannot be read is wiped for ever
 			}
 		}
-		f.r.wiped = false
 	}
 }
 

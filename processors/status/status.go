@@ -131,7 +131,32 @@ func (s *Status) Write(w io.Writer) error {
 		}
 		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", p.ID, owner.Instance, owner.State, block, lag, strings.Join(standbys, ", "))
 	}
-	return table.Flush() // the table keeps the first error
+	if err := table.Flush(); err != nil { // the table keeps the first error
+		return err
+	}
+	for _, p := range s.Partitions {
+		if err := p.writeFaults(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFaults tells what stopped the holders of a partition, and with it what a person is to do.
+func (p Partition) writeFaults(w io.Writer) error {
+	holders := p.Standbys
+	if p.Owner != nil {
+		holders = append([]topics.Owner{*p.Owner}, holders...)
+	}
+	for _, o := range holders {
+		if o.Fault == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\npartition %d is stopped on %s: %s\n", p.ID, o.Instance, o.Fault); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func age(d time.Duration) string { return max(d, 0).Round(10 * time.Millisecond).String() }

@@ -70,7 +70,7 @@ func newMarketOn(t testing.TB, dep contracts.Deployment) *market {
 	for p := range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "db", FS: vfs.NewMem(), Cache: cache,
-			Tables: processors.New(nil, prometheus.NewRegistry()).Tables(),
+			Tables: processors.New(nil, prometheus.NewRegistry(), zap.NewNop()).Tables(),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -27,6 +27,8 @@ type judge struct {
 	dep contracts.Deployment
 
 	vault, registry, token abi.ABI
+
+	ignored map[common.Hash]bool // transactions whose logs no contract would emit
 }
 
 func newJudge(t *testing.T, eth *ethclient.Client, dep contracts.Deployment) *judge {
@@ -38,7 +40,7 @@ func newJudge(t *testing.T, eth *ethclient.Client, dep contracts.Deployment) *ju
 		}
 		return a
 	}
-	return &judge{eth: eth, dep: dep, vault: parse("DealVault"), registry: parse("AssetRegistry"), token: parse("StockToken")}
+	return &judge{eth: eth, dep: dep, vault: parse("DealVault"), registry: parse("AssetRegistry"), token: parse("StockToken"), ignored: map[common.Hash]bool{}}
 }
 
 // market is the contracts' state as of a block, in the shapes of the spec.
@@ -116,10 +118,11 @@ func (j *judge) at(ctx context.Context, block common.Hash) (*market, error) {
 // logs are those of the vault and the registry up to a block: what no call tells (transactions, names of
 // accounts and tokens to ask for) is taken from them.
 func (j *judge) logs(ctx context.Context, to *big.Int) ([]types.Log, error) {
-	return j.eth.FilterLogs(ctx, ethereum.FilterQuery{
+	logs, err := j.eth.FilterLogs(ctx, ethereum.FilterQuery{
 		FromBlock: new(big.Int).SetUint64(j.dep.StartBlock), ToBlock: to,
 		Addresses: []common.Address{j.dep.DealVault, j.dep.AssetRegistry},
 	})
+	return slices.DeleteFunc(logs, func(l types.Log) bool { return j.ignored[l.TxHash] }), err
 }
 
 func (j *judge) readDeals(ctx context.Context, block common.Hash, now uint64, logs []types.Log, m *market) error {

@@ -48,12 +48,19 @@ func (c *cluster) start(t *testing.T, role string) {
 // run runs a command of the binary to its end and returns what it printed.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
+	out, err := try(t, args...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// try is run for a command that may fail.
+func try(t *testing.T, args ...string) (string, error) {
+	t.Helper()
 	p := start(t, strings.Join(args[:2], " "), args...)
 	<-p.done
-	if p.err != nil {
-		t.Fatalf("%v: %v\n%s", args, p.err, p.output())
-	}
-	return p.output()
+	return p.output(), p.err
 }
 
 // TestCrashAnywhere kills ingester, processors and serving by SIGKILL while blocks come and go, loses the

@@ -63,29 +63,28 @@ func (f *fleet) close() {
 
 // followed is satisfied when every partition has an owner and a standby, and each node owns some.
 func (f *fleet) followed(ctx context.Context) error {
-	sum := 0
+	held := 0
 	for _, node := range []string{"a", "b"} {
 		text, _, _, err := fetch(ctx, "http://"+f.ops[node]+"/metrics")
 		if err != nil {
 			return err
 		}
-		for line := range strings.Lines(string(text)) {
-			var n int
-			for _, role := range []string{"owner", "standby"} {
-				if rest, ok := strings.CutPrefix(line, fmt.Sprintf("lienstream_processors_held{role=%q} ", role)); ok {
-					if _, err := fmt.Sscan(rest, &n); err != nil {
-						return fmt.Errorf("metric %s: %w", line, err)
-					}
-					if role == "owner" && n == 0 {
-						return fmt.Errorf("node %s owns nothing", node)
-					}
-					sum += n
-				}
+		owns := 0
+		for line := range strings.Lines(string(text)) { // …held{partition="3",role="owner"} 1
+			if !strings.HasPrefix(line, "lienstream_processors_held{") || !strings.HasSuffix(line, " 1\n") {
+				continue
+			}
+			held++
+			if strings.Contains(line, `role="owner"`) {
+				owns++
 			}
 		}
+		if owns == 0 {
+			return fmt.Errorf("node %s owns nothing", node)
+		}
 	}
-	if want := 2 * f.w.cfg.partitions; sum != want {
-		return fmt.Errorf("%d of %d partitions are held", sum, want)
+	if want := 2 * f.w.cfg.partitions; held != want {
+		return fmt.Errorf("%d of %d partitions are held", held, want)
 	}
 	return nil
 }
