@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
@@ -34,7 +35,9 @@ type TransactorOptions struct {
 type Transactor struct {
 	cl      *kgo.Client
 	conns   *dialer
+	txID    string
 	timeout time.Duration
+	began   time.Time // the open transaction
 	logger  *zap.Logger
 	rewrite *rewriter
 	close   sync.Once
@@ -75,7 +78,7 @@ func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor,
 		return nil, err
 	}
 	return &Transactor{
-		cl: cl, conns: conns, timeout: opt.Timeout,
+		cl: cl, conns: conns, txID: txID, timeout: opt.Timeout,
 		logger:  opt.Logger.With(zap.String("transactionalID", txID)),
 		rewrite: newRewriter(cfg.SchemaIDs),
 	}, nil
@@ -106,6 +109,7 @@ func (t *Transactor) Begin() error {
 	if err := t.cl.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin transaction: %w", classify(err))
 	}
+	t.began = time.Now()
 	return nil
 }
 
@@ -123,8 +127,9 @@ func (t *Transactor) promise(r *Record, err error) {
 	}
 }
 
-// Commit commits the open transaction. After any error the Transactor is dead; unless the error is
-// ErrFenced or one of a produce, nobody knows the outcome: errors.Is(err, ErrUnknown).
+// Commit commits the open transaction. After any error the Transactor is dead, and unless the error is
+// one of a produce, nobody knows the outcome. It is ErrFenced where another holder has the transactional
+// ID, and else ErrUnknown.
 func (t *Transactor) Commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -135,15 +140,49 @@ func (t *Transactor) Commit(ctx context.Context) error {
 	if err := t.failure(); err != nil {
 		return t.die(err)
 	}
-	err := supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
+	id, epoch, err := t.cl.ProducerID(ctx)
+	if err == nil {
+		err = supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
+	}
 	if err == nil {
 		return nil
 	}
 	if err = classify(err); errors.Is(err, ErrFenced) {
 		return t.die(fmt.Errorf("commit: %w", err))
 	}
+	if t.taken(context.WithoutCancel(ctx), id, epoch) {
+		return t.die(fmt.Errorf("commit: %w: %w", ErrFenced, err))
+	}
 	return t.die(fmt.Errorf("commit: %w: %w", ErrUnknown, err))
 }
+
+// taken says whether another holder has the transactional ID. A commit that meets its Init is answered
+// with whatever the coordinator was about (INVALID_TXN_STATE, UNKNOWN_SERVER_ERROR), and who takes that
+// for his own trouble takes the ID back, for ever in turns. So the coordinator is asked: what no holder of
+// that epoch leaves behind, another one did.
+func (t *Transactor) taken(ctx context.Context, id int64, epoch int16) bool {
+	if t.conns.killed() {
+		return false
+	}
+	young := time.Since(t.began) < t.timeout
+	ctx, cancel := context.WithTimeout(ctx, takenTimeout)
+	defer cancel()
+	all, err := kadm.NewClient(t.cl).DescribeTransactions(ctx, t.txID)
+	now, ok := all[t.txID]
+	if err != nil || !ok || now.Err != nil {
+		return false // it cannot be told, and whoever holds it now will tell
+	}
+	switch now.State {
+	case "PrepareAbort", "CompleteAbort", "PrepareEpochFence":
+		return young // else the coordinator may have aborted it for its age
+	case "Ongoing":
+		return now.ProducerID != id || now.ProducerEpoch != epoch
+	default: // a commit of ours moves the epoch on by one, or not at all
+		return now.ProducerID == id && now.ProducerEpoch > epoch+1
+	}
+}
+
+const takenTimeout = 2 * time.Second
 
 // Abort drops the open transaction. After an error the Transactor is dead; the transaction is aborted
 // by the next holder's Init or by the broker's timeout.
