@@ -25,7 +25,7 @@ build: $(NPM) ## the binary, bin/lienstream
 
 test: deps ## every test, on the real servers
 	go test -timeout 15m $$(go list ./... | grep -v /serving/system)
-	go test -timeout 15m ./serving/system/... # alone: it measures for how long reads fail
+	go test -timeout 30m ./serving/system/... # alone: it measures for how long reads fail
 
 check: lint contracts-check manifests test ## what CI runs
 
