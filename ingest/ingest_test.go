@@ -15,7 +15,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, kind string, seed uint64, cfg devchain.ScenarioConfi
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{chain: chain, market: market, scenario: scenario, kafka: kafka.Config{Brokers: broker.ForTest(t, kind), Prefix: "test"}}
+	w := &world{chain: chain, market: market, scenario: scenario, kafka: kafka.Config{Brokers: brokertest.Start(t, kind), Prefix: "test"}}
 	w.topic = w.provision(t, w.kafka)
 	return w
 }
@@ -140,7 +140,7 @@ func TestReorgs(t *testing.T) {
 // TestCrash: connections to Kafka are cut at random points, the chain goes on with reorgs, and now and then
 // the ingester is another process.
 func TestCrash(t *testing.T) {
-	for _, kind := range broker.Kinds {
+	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) { crash(t, kind) })
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // What the design promises, on the embedded broker and on Apache Kafka.
 func TestPromises(t *testing.T) {
-	for _, kind := range broker.Kinds {
+	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) {
-			cfg := kafka.Config{Brokers: broker.ForTest(t, kind)}
+			cfg := kafka.Config{Brokers: brokertest.Start(t, kind)}
 			for name, test := range map[string]func(*testing.T, *env){
 				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby,
 			} {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/lienstream/lienstream/processors/status"
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 func TestTable(t *testing.T) {
-	cfg := kafka.Config{Brokers: broker.ForTest(t, "kfake"), Prefix: "t"}
+	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
 	cat := topics.Catalogue{Prefix: "t", ChainID: 1, Partitions: 3}
 	if err := kafka.ApplyCatalogue(t.Context(), cfg, cat, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 )
 
 // fleet is several nodes of each role as processes of their own. What stands between them can be cut.
@@ -183,7 +184,7 @@ func (w *world) pass(t *testing.T, d time.Duration) {
 // onKafka gives the world a broker that the test can kill and pause, in place of its own.
 func (w *world) onKafka(t *testing.T) *broker.Apache {
 	t.Helper()
-	k := broker.ApacheForTest(t)
+	k := brokertest.Apache(t)
 	w.servers = append(w.servers, "--kafka="+strings.Join(k.Addrs(), ","))
 	return k
 }

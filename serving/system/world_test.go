@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lienstream/lienstream/ingest/devchain"
-	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 )
 
 // world is a chain that the test mines block by block, and the pipeline that follows it.
@@ -69,7 +69,7 @@ func newWorldWith(t *testing.T, chain, server string, market devchain.MarketConf
 	w.chain = []string{"--rpc=" + w.backend.WS() + "," + w.backend.HTTP(), "--deployment=" + w.deployment}
 	if server == "real" {
 		w.servers = []string{
-			"--kafka=" + strings.Join(broker.ForTest(t, "apache"), ","),
+			"--kafka=" + strings.Join(brokertest.Start(t, "apache"), ","),
 			"--redis=" + startRedis(t).url,
 		}
 	}

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // BenchmarkCommitToRead is the time from Begin until a read-committed reader has the record: what the
 // pipeline pays at the tip for each hop.
 func BenchmarkCommitToRead(b *testing.B) {
-	for _, kind := range broker.Kinds {
+	for _, kind := range brokertest.Kinds {
 		b.Run(kind, func(b *testing.B) {
-			tb := newTestBroker(b, broker.ForTest(b, kind), "bench")
+			tb := newTestBroker(b, brokertest.Start(b, kind), "bench")
 			tx := tb.transactor(b, "a")
 			r, err := kafka.NewReader(tb.cfg, tb.log, 1, 0, kafka.ReaderOptions{})
 			if err != nil {
@@ -45,9 +45,9 @@ func BenchmarkCommitToRead(b *testing.B) {
 func BenchmarkTransactions(b *testing.B) {
 	const perCommit = 10_000
 	value := make([]byte, 220)
-	for _, kind := range broker.Kinds {
+	for _, kind := range brokertest.Kinds {
 		b.Run(kind, func(b *testing.B) {
-			tb := newTestBroker(b, broker.ForTest(b, kind), "bench")
+			tb := newTestBroker(b, brokertest.Start(b, kind), "bench")
 			tx := tb.transactor(b, "a")
 			r, err := kafka.NewReader(tb.cfg, tb.log, 1, 0, kafka.ReaderOptions{})
 			if err != nil {

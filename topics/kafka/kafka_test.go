@@ -12,6 +12,7 @@ import (
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -37,9 +38,9 @@ var promises = []struct {
 }
 
 func TestPromises(t *testing.T) {
-	t.Run("kfake", func(t *testing.T) { keepPromises(t, broker.ForTest(t, "kfake")) })
+	t.Run("kfake", func(t *testing.T) { keepPromises(t, brokertest.Start(t, "kfake")) })
 	t.Run("apache", func(t *testing.T) {
-		apache := broker.ApacheForTest(t)
+		apache := brokertest.Apache(t)
 		keepPromises(t, apache.Addrs())
 		t.Run("FrozenBrokerHoldsNoCommit", func(t *testing.T) { frozenBrokerHoldsNoCommit(t, apache) })
 	})
@@ -65,7 +66,7 @@ func newTestBroker(t testing.TB, addrs []string, prefix string) *testBroker {
 	return newTestBrokerOf(t, kafka.Config{Brokers: addrs, Timeout: 30 * time.Second}, prefix)
 }
 
-func openEmbedded(t *testing.T) []string { return broker.ForTest(t, "kfake") }
+func openEmbedded(t *testing.T) []string { return brokertest.Start(t, "kfake") }
 
 func newTestBrokerOf(t testing.TB, cfg kafka.Config, prefix string) *testBroker {
 	t.Helper()

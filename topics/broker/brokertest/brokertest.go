@@ -1,4 +1,6 @@
-package broker
+// Package brokertest starts brokers of both sorts for tests; they are gone when the test ends. Nothing that
+// runs in production imports it.
+package brokertest
 
 import (
 	"context"
@@ -9,20 +11,20 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// For tests: brokers of both sorts, gone when the test ends.
+	"github.com/lienstream/lienstream/topics/broker"
+)
 
 // Kinds names the brokers that a test of a promise runs on: what must hold, holds on both.
 var Kinds = []string{"kfake", "apache"}
 
-// ForTest starts a broker of that kind and returns its addresses.
-func ForTest(t testing.TB, kind string) []string {
+// Start starts a broker of that kind and returns its addresses.
+func Start(t testing.TB, kind string) []string {
 	t.Helper()
 	if kind == "apache" {
-		return ApacheForTest(t).Addrs()
+		return Apache(t).Addrs()
 	}
-	b, err := Open(Config{})
+	b, err := broker.Open(broker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +36,8 @@ func ForTest(t testing.TB, kind string) []string {
 	return b.Addrs()
 }
 
-// ApacheForTest starts Apache Kafka. The test is skipped where it is not installed, but never in CI.
-func ApacheForTest(t testing.TB) *Apache {
+// Apache starts Apache Kafka. The test is skipped where it is not installed, but never in CI.
+func Apache(t testing.TB) *broker.Apache {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("apache kafka: not with -short")
@@ -46,8 +48,8 @@ func ApacheForTest(t testing.TB) *Apache {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	a, err := StartApache(ctx, ApacheConfig{LibsDir: libs, Dir: t.TempDir()})
-	if errors.Is(err, ErrNoKafka) && os.Getenv("CI") == "" {
+	a, err := broker.StartApache(ctx, broker.ApacheConfig{LibsDir: libs, Dir: t.TempDir()})
+	if errors.Is(err, broker.ErrNoKafka) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
