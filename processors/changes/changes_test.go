@@ -159,6 +159,7 @@ func TestLogIsBounded(t *testing.T) {
 // node is a partition on the real state, as the engine drives it.
 type node struct {
 	*Log
+	query.Moves
 	store *state.Store
 	snaps []*state.Snapshot
 	ats   []query.Moment
@@ -199,6 +200,7 @@ func (n *node) land(t *rapid.T, o *state.Overlay, at query.Moment) {
 		}
 	}
 	n.snaps, n.ats = append(n.snaps, n.store.Snapshot()), append(n.ats, at)
+	n.Tell()
 	view, err := n.View(context.Background(), 0, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lienstream/lienstream/processors/query"
 	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -34,13 +34,13 @@ type Node struct {
 	metrics  *metrics
 	cache    *state.Cache
 	replicas []*replica
+	moves    query.Moves
 
 	raw, changelog string
 	entities       map[string]string
 	events         map[string]eventTopics
 
 	live liveness
-	far  atomic.Int32 // tasks that are far behind the head
 }
 
 type eventTopics struct{ head, final string }
@@ -71,7 +71,7 @@ func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease,
+			partition: p, lease: cfg.Lease, moves: &n.moves,
 			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
 		})
 	}

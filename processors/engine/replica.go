@@ -23,11 +23,13 @@ const ringBlocks = 64
 // Invariants:
 //  1. a view in the ring is the state at a Commit barrier, whole;
 //  2. mark is that of the newest view;
-//  3. the store is open while the ring holds a view of it.
+//  3. the store is open while the ring holds a view of it;
+//  4. moves tells of a mark that moves, comes or goes, before anybody can see it.
 type replica struct {
 	partition int32
 	dir       string
 	lease     time.Duration
+	moves     *query.Moves // of the node
 
 	// Of the one goroutine that holds the replica:
 	store   *state.Store
@@ -55,6 +57,7 @@ type barrier struct {
 func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.moves.Tell()
 	n := len(r.ring)
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
@@ -128,6 +131,7 @@ func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing, r.stopped = time.Time{}, nil
+	r.moves.Tell()
 }
 
 func (r *replica) setState(s string, stopped error) {
@@ -222,6 +226,7 @@ func (r *replica) close() error {
 	r.mu.Lock()
 	ring := r.ring
 	r.ring, r.state = nil, ""
+	r.moves.Tell()
 	r.mu.Unlock()
 	for _, b := range ring {
 		b.snap.Release()
@@ -266,3 +271,6 @@ func (n *Node) Watermarks() []query.Watermark {
 	}
 	return all
 }
+
+// Moved implements query.Source.
+func (n *Node) Moved() <-chan struct{} { return n.moves.Moved() }

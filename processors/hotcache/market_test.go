@@ -50,6 +50,8 @@ func apply(w state.Writer, meta topics.EventMeta, e contracts.Event) (string, er
 // node owns partitions on real stores. A test writes the sequence of barriers and reverts that all
 // partitions see, and says how far each has come: the writer is told as an engine tells it.
 type node struct {
+	query.Moves
+
 	mu          sync.Mutex
 	incarnation int64
 	observer    engine.Observer
@@ -186,6 +188,7 @@ func (n *node) advance(t testing.TB, partition int32, steps int) {
 		p.views = p.views[1:]
 	}
 	p.mark.At, p.mark.Latest, p.mark.ObservedAt = at, at.Number, time.Unix(int64(at.Timestamp), 0)
+	n.Tell()
 	n.mu.Unlock()
 	if n.observer != nil {
 		view := p.latest()

@@ -3,9 +3,6 @@ package hotcache
 import (
 	"context"
 	"errors"
-	"sync/atomic"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/lienstream/lienstream/processors/query"
 )
@@ -21,9 +18,6 @@ type Router interface {
 type Over struct {
 	Router
 	cache *Reader
-
-	pool    atomic.Pointer[query.Answer[query.PoolOverview]] // the last of Redis
-	flights singleflight.Group
 }
 
 // NewOver puts the cache before the router.
@@ -45,31 +39,16 @@ func (o *Over) Listings(ctx context.Context, q query.ListingsQuery) (query.Answe
 	return answer, err
 }
 
-// Pool implements query.Reader. Everybody asks alike: Redis is asked once at a time, and not at all
-// while the lowest watermark is the block of the last answer, of which no better one can be had.
+// Pool implements query.Reader.
 func (o *Over) Pool(ctx context.Context) (query.Answer[query.PoolOverview], error) {
 	wm, err := o.Lowest()
 	if err != nil {
 		o.cache.metrics.poolMisses.WithLabelValues(string(MissUnknown)).Inc()
 		return o.Router.Pool(ctx)
 	}
-	if last := o.pool.Load(); last != nil && last.At == wm.At {
-		return *last, nil
+	answer, err := o.cache.Pool(ctx, wm)
+	if miss := Miss(""); errors.As(err, &miss) {
+		return o.Router.Pool(ctx)
 	}
-	flight := o.flights.DoChan(barrier(wm.At), func() (any, error) {
-		answer, err := o.cache.Pool(context.WithoutCancel(ctx), wm) // others wait for it too; it ends in Timeout
-		if err == nil {
-			o.pool.Store(&answer)
-		}
-		return answer, err
-	})
-	select {
-	case r := <-flight:
-		if r.Err != nil {
-			return o.Router.Pool(ctx)
-		}
-		return r.Val.(query.Answer[query.PoolOverview]), nil
-	case <-ctx.Done():
-		return query.Answer[query.PoolOverview]{}, ctx.Err()
-	}
+	return answer, err
 }

@@ -186,23 +186,20 @@ func TestPoolEqualsRouter(t *testing.T) {
 			}
 			known = n.lowest()
 			check(true)
-			next := func() {
-				chain = append(chain, block(chain[len(chain)-1].Number+1, fork))
-				n.land(chain[len(chain)-1])
-				settle()
-			}
-			next() // Redis is ahead of what the reader knows
+
+			// Redis is behind what the reader knows, then ahead of it.
+			before, next := known, block(chain[len(chain)-1].Number+1, fork)
+			n.land(next, swap(t, 7))
+			settle()
+			known = n.lowest()
+			check(true)
 			if err := w.flush(context.Background()); err != nil {
 				rt.Fatal(err)
 			}
-			check(true)
-			known = n.lowest()
-			check(true)
-			next() // and behind
-			known = n.lowest()
+			known = before
 			check(true)
 		})
-		if newer == 0 || lagging == 0 {
+		if hits == 0 || newer == 0 || lagging == 0 {
 			t.Errorf("%d hits, %d of newer and %d of older blocks: the test does not reach what it is about", hits, newer, lagging)
 		}
 	})
@@ -241,7 +238,7 @@ func (s *poolStack) misses(t *testing.T) {
 	t.Helper()
 	var err error
 	took := time.Hour
-	for range 10 { // a machine that is busy with other tests is slow now and then
+	for range 2 { // a machine that is busy with other tests is slow once
 		if took > 50*time.Millisecond {
 			start := time.Now()
 			_, err = s.r.Pool(context.Background(), s.lowest())
@@ -284,23 +281,6 @@ func TestPoolOfALostRedis(t *testing.T) {
 	if testutil.ToFloat64(s.r.metrics.poolMisses.WithLabelValues(string(MissDown))) == 0 {
 		t.Error("no miss was counted as down")
 	}
-}
-
-// Everybody who asks at one block costs Redis one question.
-func TestPoolIsAskedOncePerBlock(t *testing.T) {
-	onBoth(t, func(t *testing.T, url string) {
-		s := newPoolStack(t, patientConfig(url))
-		s.hits(t)
-		before := testutil.ToFloat64(s.r.metrics.poolHits)
-		for range 20 {
-			if got, err := s.over.Pool(context.Background()); err != nil || got.At != block(2, 0) {
-				t.Fatalf("%+v, %v", got.At, err)
-			}
-		}
-		if n := testutil.ToFloat64(s.r.metrics.poolHits) - before; n > 1 {
-			t.Errorf("redis was asked %v times", n)
-		}
-	})
 }
 
 // What Redis holds of another time or another chain is a miss, and is replaced only by what is later.

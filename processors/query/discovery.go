@@ -23,7 +23,7 @@ const reopenWait = time.Second
 
 // Run finds other nodes and follows their watermarks until ctx is done.
 //
-//	follow: owners topic ──► nodes ◄── watch: one goroutine a node, asks it every Interval
+//	follow: owners topic ──► nodes ◄── watch: one goroutine a node, asks it what moved
 //	forget: drops silent nodes ──┘
 func (r *Router) Run(ctx context.Context) error {
 	if r.cfg.Owners == nil {
@@ -84,29 +84,41 @@ func (r *Router) readOwners(ctx context.Context, watch func(addr string) *node) 
 	}
 }
 
-// silence is how long a node may take to tell its watermarks, which cost it nothing, until others are
-// asked in its stead.
-const silence = 200 * time.Millisecond
+const (
+	// watchWait is how long a node waits for its watermarks to move before it tells them all the same.
+	watchWait = 100 * time.Millisecond
+	// silence is how long it may take beyond that, until others are asked in its stead.
+	silence = 150 * time.Millisecond
+	// gather is the least from one question to the next: the partitions of a block move one after another.
+	gather = time.Millisecond
+)
 
-// watch asks a node for its watermarks, until it is forgotten.
+// watch asks a node for its watermarks, until it is forgotten. The node answers when they are others than it
+// told last, so that a block is known as soon as it is there, and a node that is frozen by its silence.
 func (r *Router) watch(ctx context.Context, h *node) {
-	tick := time.NewTicker(r.cfg.Interval)
-	defer tick.Stop()
+	var seen uint64
+	wait := min(watchWait, r.cfg.Timeout/2)
 	for {
-		soon, cancel := context.WithTimeout(ctx, silence)
-		a, err := h.ask(soon, &request{Op: opWatermarks})
+		began := time.Now()
+		soon, cancel := context.WithTimeout(ctx, wait+silence)
+		a, err := h.ask(soon, &request{Op: opWatermarks, Seen: seen, Wait: wait})
 		cancel()
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			r.nodes.silent(h)
-		default:
-			r.nodes.told(h, a.Watermarks)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		rest := r.cfg.Interval
+		if err != nil {
+			r.nodes.silent(h)
+			seen = 0
+		} else {
+			r.nodes.told(h, a.Watermarks)
+			news := digest(a.Watermarks)
+			if news != seen || time.Since(began) >= wait { // else it is a node that does not wait
+				rest = gather
+			}
+			seen = news
+		}
+		if pause(ctx, rest-time.Since(began)) != nil {
 			return
 		}
 	}

@@ -2,8 +2,12 @@ package query
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
@@ -18,11 +22,11 @@ type asker interface {
 type local struct{ source Source }
 
 func (l local) ask(ctx context.Context, r *request) (*answer, error) {
+	if r.Op == opWatermarks {
+		return &answer{Watermarks: l.watch(ctx, r)}, nil
+	}
 	// Before the views: what the answer says of its age must not be better than the truth.
 	held := l.source.Watermarks()
-	if r.Op == opWatermarks {
-		return &answer{Watermarks: held}, nil
-	}
 	marks := make([]Watermark, 0, len(r.Partitions))
 	for _, p := range r.Partitions {
 		i := slices.IndexFunc(held, func(w Watermark) bool { return w.Partition == p })
@@ -57,6 +61,42 @@ func (l local) ask(ctx context.Context, r *request) (*answer, error) {
 		return nil, err
 	}
 	return &answer{At: views[0].At(), Watermarks: marks, Items: items}, nil
+}
+
+// watch returns the watermarks once they are not those that the caller has seen, or it has waited for long.
+func (l local) watch(ctx context.Context, r *request) []Watermark {
+	timeout := time.NewTimer(r.Wait)
+	defer timeout.Stop()
+	for {
+		moved := l.source.Moved()
+		held := l.source.Watermarks()
+		if r.Wait == 0 || digest(held) != r.Seen {
+			return held
+		}
+		select {
+		case <-moved:
+		case <-timeout.C:
+			return l.source.Watermarks()
+		case <-ctx.Done():
+			return held
+		}
+	}
+}
+
+// digest is of where the watermarks are, in whatever order. What is known of the chain beyond them, and when it
+// was seen, is no part of it: that changes all the time.
+func digest(marks []Watermark) (sum uint64) {
+	var b []byte
+	for i := range marks {
+		w := &marks[i]
+		b = append(b[:0], w.Role...)
+		b = append(b, w.At.Hash[:]...)
+		for _, n := range []uint64{uint64(w.Partition), uint64(w.Incarnation), w.At.Number, w.Reverts} {
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+		sum += xxhash.Sum64(b)
+	}
+	return sum
 }
 
 func (l local) read(views []state.View, r *request) ([]item, error) {

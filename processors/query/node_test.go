@@ -60,6 +60,8 @@ const keptViews = 64
 
 // node is a Source whose partitions move when a test says so, each on a store of its own.
 type node struct {
+	query.Moves
+
 	mu    sync.Mutex
 	parts map[int32]*part
 }
@@ -126,6 +128,7 @@ func (n *node) advance(t testing.TB, partition int32, at topics.BlockRef, events
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	defer n.Tell()
 	p.views = append(p.views, held{at, snap})
 	if len(p.views) > keptViews {
 		p.views[0].snap.Release()

@@ -1,11 +1,11 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lienstream/lienstream/topics"
@@ -35,7 +35,10 @@ type node struct {
 // Invariants:
 //  1. newest[p] is the newest incarnation that anybody claimed for p: nothing older is asked or taken.
 //  2. floor[p] never goes back: it is the furthest state of p that an answer showed.
+//  3. moves tells of what changes in others, newest and floor: before anybody can see it.
 type nodes struct {
+	moves  Moves
+	last   atomic.Pointer[tide]
 	mu     sync.Mutex
 	local  Source // nil: this process holds nothing
 	self   *node
@@ -121,8 +124,9 @@ func (n *nodes) rank(h *node, w Watermark, tried map[*node]int) int {
 
 // claim notes that somebody holds a partition in that incarnation.
 func (n *nodes) claim(w Watermark) {
-	if w.Partition >= 0 && int(w.Partition) < len(n.newest) {
-		n.newest[w.Partition] = max(n.newest[w.Partition], w.Incarnation)
+	if w.Partition >= 0 && int(w.Partition) < len(n.newest) && w.Incarnation > n.newest[w.Partition] {
+		n.newest[w.Partition] = w.Incarnation
+		n.moves.Tell()
 	}
 }
 
@@ -211,6 +215,7 @@ func (n *nodes) shown(at topics.BlockRef, marks []Watermark) {
 		w.At = at
 		if n.floor[w.Partition].before(w) {
 			n.floor[w.Partition] = w
+			n.moves.Tell()
 		}
 	}
 }
@@ -270,6 +275,7 @@ func (n *nodes) watermarks() ([]Watermark, bool) {
 func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *node) (fresh *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	defer n.moves.Tell()
 	h, self := n.others[o.Instance], int(o.Partition) >= len(n.newest)
 	switch {
 	case gone && self && h != nil:
@@ -309,6 +315,7 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 func (n *nodes) told(h *node, marks []Watermark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	defer n.moves.Tell()
 	h.seen, h.failed = n.now(), time.Time{}
 	clear(h.marks)
 	for _, w := range marks {
@@ -326,6 +333,7 @@ func (n *nodes) forget() {
 			return false
 		}
 		h.stop()
+		n.moves.Tell()
 		return true
 	})
 }
@@ -334,12 +342,4 @@ func (n *nodes) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.others)
-}
-
-// lowestOf is the watermark that is least far in the history that all partitions share: a partition that
-// has yet to see a revert is behind those that have, whatever the numbers of their blocks.
-func lowestOf(marks []Watermark) Watermark {
-	return slices.MinFunc(marks, func(a, b Watermark) int {
-		return cmp.Or(cmp.Compare(a.Reverts, b.Reverts), cmp.Compare(a.At.Number, b.At.Number))
-	})
 }

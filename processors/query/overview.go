@@ -28,10 +28,8 @@ type guess struct {
 
 // Pool implements MarketReader.
 func (r *Router) Pool(ctx context.Context) (Answer[PoolOverview], error) {
-	return r.overviews.of(ctx, r, func(ctx context.Context) (Answer[PoolOverview], error) {
-		a, err := r.overview(ctx, nil)
-		return Answer[PoolOverview]{At: a.At, Value: a.Value.PoolOverview}, err
-	})
+	a, err := r.overview(ctx, nil)
+	return Answer[PoolOverview]{At: a.At, Value: a.Value.PoolOverview}, err
 }
 
 // Rewards implements MarketReader.

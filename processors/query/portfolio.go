@@ -15,18 +15,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// portfoliosKept bounds the wallets whose portfolios are kept while their block is the latest: twice that,
-// of some hundred kilobytes for a busy wallet.
-const portfoliosKept = 64
-
 // Portfolio implements MarketReader.
 func (r *Router) Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error) {
-	return r.portfolios.about(wallet).of(ctx, r, func(ctx context.Context) (Answer[Portfolio], error) {
-		return r.portfolio(ctx, wallet)
-	})
-}
-
-func (r *Router) portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error) {
 	req := &request{Op: opPortfolio, Wallet: wallet, Limit: unlimited}
 	req.Market.AccountPartition = r.accountPartition(wallet)
 	a, err := r.read(ctx, r.all, req)

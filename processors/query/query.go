@@ -80,6 +80,7 @@ type Page[T any] struct {
 type Answer[T any] struct {
 	At    topics.BlockRef
 	Value T
+	From  []int32 // the partitions that it was read from; nil: all
 }
 
 // Head is what the processors know of the chain and of themselves.
@@ -96,6 +97,9 @@ type Reader interface {
 	ChangeReader
 
 	Head(ctx context.Context) (Head, error)
+	// Current says whether an answer that was read from these partitions is still the latest that can be
+	// had. It costs no network, nor a lock while nothing moves: it is for every request.
+	Current(at topics.BlockRef, from []int32) bool
 	Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) // with ErrNotFound, At is set
 	Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error)
 	Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithBids]], error)

@@ -46,7 +46,7 @@ func (r *Router) RewardedDeal(ctx context.Context, id *uint256.Int) (Answer[Rewa
 			}
 		}
 		if len(partitions) == known {
-			return Answer[RewardedDeal]{At: a.At, Value: *d}, nil
+			return Answer[RewardedDeal]{At: a.At, Value: *d, From: partitions}, nil
 		}
 		slices.Sort(partitions)
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	Owners     func() (Feed, error) // opens the owners topic at its start; nil: there is nobody else
 	Timeout    time.Duration        // of a call to another node. 1 s
 	Patience   time.Duration        // of a read while holders move or disagree. 500 ms
-	Interval   time.Duration        // between looks at the watermarks of other nodes. 50 ms
+	Interval   time.Duration        // until a node that did not tell its watermarks is asked again. 50 ms
 	Registerer prometheus.Registerer
 	Logger     *zap.Logger
 
@@ -81,11 +81,7 @@ type Router struct {
 	nodes   *nodes
 	all     []int32
 	metrics *metrics
-
-	overviews  memo[PoolOverview]
-	statistics memo[Stats]
-	portfolios *memos[common.Address, Portfolio]
-	guess      guess
+	guess   guess
 }
 
 // NewRouter makes a router. Where there are other nodes, it finds them once it runs.
@@ -95,8 +91,6 @@ func NewRouter(cfg Config) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{cfg: cfg, nodes: newNodes(cfg.Partitions, cfg.Local), metrics: newMetrics(cfg.Registerer)}
-	r.overviews, r.statistics = newMemo[PoolOverview](), newMemo[Stats]()
-	r.portfolios = newMemos[common.Address, Portfolio](portfoliosKept)
 	for p := range cfg.Partitions {
 		r.all = append(r.all, p)
 	}
@@ -106,7 +100,7 @@ func NewRouter(cfg Config) (*Router, error) {
 var _ Reader = (*Router)(nil)
 
 // Watermarks is how far each partition is, ascending by partition, without a network: local ones as they
-// are, those of other nodes as of at most two intervals ago. ErrUnavailable: a partition has no holder.
+// are, those of other nodes as they told when they last moved. ErrUnavailable: a partition has no holder.
 func (r *Router) Watermarks() ([]Watermark, error) {
 	marks, ok := r.nodes.watermarks()
 	if !ok {
@@ -144,7 +138,8 @@ func (r *Router) Head(context.Context) (Head, error) {
 // Deal implements Reader.
 func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
 	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: id.Bytes32()}
-	a, err := r.read(ctx, r.partitionOf(entity), &request{Op: opDeal, Deal: entity.ID})
+	from := r.partitionOf(entity)
+	a, err := r.read(ctx, from, &request{Op: opDeal, Deal: entity.ID})
 	if err != nil {
 		return Answer[DealWithBids]{}, err
 	}
@@ -152,7 +147,7 @@ func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids
 		return Answer[DealWithBids]{At: a.At}, ErrNotFound
 	}
 	d, err := decodeDeal(a.Items[0])
-	return Answer[DealWithBids]{At: a.At, Value: d}, err
+	return Answer[DealWithBids]{At: a.At, Value: d, From: from}, err
 }
 
 // Listings implements Reader.
@@ -182,12 +177,13 @@ func (r *Router) Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.
 // Balances implements Reader: fungible assets ascending by address, each followed by its NFTs.
 func (r *Router) Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error) {
 	entity := contracts.Entity{Family: contracts.FamilyAccount, ID: common.BytesToHash(account[:])}
-	a, err := r.read(ctx, r.partitionOf(entity), &request{Op: opBalances, Account: account})
+	from := r.partitionOf(entity)
+	a, err := r.read(ctx, from, &request{Op: opBalances, Account: account})
 	if err != nil {
 		return Answer[[]topics.Balance]{}, err
 	}
 	all, err := page(a.Items, len(a.Items), decodeBalance)
-	return Answer[[]topics.Balance]{At: a.At, Value: all.Items}, err
+	return Answer[[]topics.Balance]{At: a.At, Value: all.Items, From: from}, err
 }
 
 func (r *Router) partitionOf(e contracts.Entity) []int32 {

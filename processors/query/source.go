@@ -40,4 +40,7 @@ type Source interface {
 	View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error)
 	// Watermarks lists the partitions that the node holds and can answer for.
 	Watermarks() []Watermark
+	// Moved returns a channel that is closed once a watermark is at another block, comes or goes: before
+	// anybody can see that, by Watermarks or by View.
+	Moved() <-chan struct{}
 }

@@ -48,13 +48,9 @@ func (n *needs) lacks(open []common.Hash, buckets []bucket, place func(common.Ha
 	return m
 }
 
-// Stats implements MarketReader.
+// Stats implements MarketReader. It asks with what the last answer needed, and again where this one needs
+// more.
 func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
-	return r.statistics.of(ctx, r, r.stats)
-}
-
-// stats asks with what the last answer needed, and again where this one needs more.
-func (r *Router) stats(ctx context.Context) (Answer[Stats], error) {
 	n := r.guess.needs.Load()
 	if n == nil {
 		n = new(needs)

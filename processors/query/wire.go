@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -24,6 +25,7 @@ const (
 	maxAfterBytes   = 256
 	maxKeys         = 64 << 10
 	maxBuckets      = 64
+	maxWatch        = 10 * time.Second
 
 	// MaxLimit bounds a page.
 	MaxLimit = 1000
@@ -83,6 +85,8 @@ type request struct {
 	State     contracts.DealState
 	HasSince  bool
 	Since     Moment
+	Seen      uint64        // digest of the watermarks that the caller has: while they are these,
+	Wait      time.Duration // the answer may take so long
 	Market    market        // what of the deployment an answer needs
 	Keys      []common.Hash // token IDs of positions
 	Places    []int32       // of each of them: the partition of its pool, where it is known
@@ -102,6 +106,8 @@ func (r *request) validate() error {
 		return fmt.Errorf("%w: operation %d", errBadRequest, r.Op)
 	case len(r.Partitions) > maxPartitions, r.Op != opWatermarks && len(r.Partitions) == 0:
 		return fmt.Errorf("%w: %d partitions", errBadRequest, len(r.Partitions))
+	case r.Wait < 0 || r.Wait > maxWatch:
+		return fmt.Errorf("%w: wait of %s", errBadRequest, r.Wait)
 	case r.Page < 0 || r.Page > MaxLimit+1:
 		return fmt.Errorf("%w: page of %d", errBadRequest, r.Page)
 	case len(r.Keys) > maxKeys, len(r.Places) > maxKeys, len(r.Buckets) > maxBuckets:

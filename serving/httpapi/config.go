@@ -24,6 +24,7 @@ type Config struct {
 	MaxConnections int // connections at once; more wait in the accept queue
 	MaxHeaderBytes int
 	MaxBodyBytes   int64
+	MaxKeptBytes   int64 // of answers that are repeated while they are true; 0: none is
 
 	// CursorSecret authenticates cursors and must be alike on all nodes. Empty: a key derived from the
 	// deployment's name, which is no secret. A made-up cursor then reaches nothing but another
@@ -46,6 +47,7 @@ func DefaultConfig(addr string) Config {
 		MaxConnections:    8192,
 		MaxHeaderBytes:    16 << 10,
 		MaxBodyBytes:      16 << 10,
+		MaxKeptBytes:      16 << 20,
 	}
 }
 
@@ -91,6 +93,9 @@ func (c *Config) Validate() error {
 		if n.n <= 0 {
 			faults = append(faults, fmt.Errorf("limit of %s: %d is not positive", n.name, n.n))
 		}
+	}
+	if c.MaxKeptBytes < 0 {
+		faults = append(faults, fmt.Errorf("limit of kept bytes: %d is negative", c.MaxKeptBytes))
 	}
 	if c.CursorSecret != "" && len(c.CursorSecret) < minCursorSecret {
 		faults = append(faults, fmt.Errorf("cursor secret: shorter than %d bytes", minCursorSecret))

@@ -69,8 +69,10 @@ type API struct {
 	access    *zap.Logger
 	metrics   *metrics
 	cursors   *cursors
+	kept      *kept
 	router    *mux.Router
 	endpoints map[string]*endpoint // by template
+	literal   map[string]*endpoint // those without a variable, by path: no need to match
 	fixed     []header             // on every response
 	inFlight  atomic.Int64
 	streams   atomic.Int64
@@ -91,8 +93,9 @@ type header struct {
 
 // exchange is a request and its response, pooled together.
 type exchange struct {
-	req Request
-	res Response
+	req  Request
+	res  Response
+	kept *keptAnswer // to be written instead of res
 }
 
 // New builds the API of a service. Routes that contradict each other are a bug: it panics.
@@ -105,9 +108,11 @@ func New(cfg Config, opt Options) *API {
 		cursors:   newCursors(cfg.CursorSecret, opt.Service+"/"+opt.Deployment),
 		router:    mux.NewRouter(),
 		endpoints: make(map[string]*endpoint),
+		literal:   make(map[string]*endpoint),
 		fixed:     fixedHeaders(opt.Expose),
 		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 	}
+	a.kept = newKept(cfg.MaxKeptBytes, a.metrics.kept)
 	// A line for each request would cost more than many of the answers.
 	a.access = opt.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, accessLogFirst, accessLogThereafter)
@@ -131,6 +136,9 @@ func (a *API) add(route *Route) {
 	if e == nil {
 		e = &endpoint{path: route.Path, routes: make(map[string]*Route)}
 		a.endpoints[route.Path] = e
+		if !strings.Contains(route.Path, "{") {
+			a.literal[route.Path] = e
+		}
 		a.router.Path(route.Path).Name(route.Path)
 	}
 	if e.routes[route.Method] != nil || len(route.Query) > maxQuery {
@@ -149,22 +157,43 @@ func (a *API) add(route *Route) {
 	e.allow = []string{strings.Join(append(allow, http.MethodOptions), ", ")}
 }
 
-// ServeHTTP answers one request: decide, write, observe.
+// ServeHTTP answers one request: repeat what is kept, or decide, write, observe.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
+	busy := a.inFlight.Add(1) > int64(a.cfg.MaxInFlight)
+	if q, ok := questionOf(r); ok && !busy {
+		if answer, _ := a.kept.current(q); answer != nil {
+			a.metrics.repeated.Inc()
+			a.repeat(w, r, answer, requestID(r), started)
+			a.inFlight.Add(-1)
+			return
+		}
+	}
 	x := a.exchanges.Get().(*exchange)
 	x.req.reset(a, r)
 	x.res.reset(w.Header())
+	x.kept = nil
+	a.serve(w, r, x, busy, started)
+	if cap(x.res.Body) <= maxPooledBody {
+		a.exchanges.Put(x)
+	}
+}
 
+func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, busy bool, started time.Time) {
 	var (
 		route = unmatched
 		err   error
 	)
-	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
+	if busy {
 		a.metrics.refused.Inc()
 		err = &Error{Code: UpstreamUnavailable, Message: "too many requests at once, ask again shortly"}
 	} else {
 		route, err = a.answer(w, r, x)
+	}
+	if x.kept != nil {
+		a.repeat(w, r, x.kept, x.req.ID, started)
+		a.inFlight.Add(-1)
+		return
 	}
 	streams := err == nil && x.res.Stream != nil && r.Method != http.MethodHead
 	if streams {
@@ -176,19 +205,22 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if streams && err == nil {
 		a.stream(w, r, x)
 	}
-	a.observe(r, x, route, took, err)
-
-	if cap(x.res.Body) <= maxPooledBody {
-		a.exchanges.Put(x)
+	status := x.res.Status
+	if err != nil && r.Context().Err() != nil {
+		status = statusClientGone
 	}
+	a.metrics.observe(route, r.Method, status, took)
+	a.record(r, x.req.ID, route, status, x.res.written, took)
 }
 
 // unmatched is the route label of a request that met no route.
 const unmatched = "unmatched"
 
-// answer decides the response. It returns the template of the route that it met.
+// answer decides the response: x.kept, where it is kept, or x.res. It returns the template of the route that it
+// met.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (route string, err error) {
 	route = unmatched
+	done := func() {}
 	defer func() {
 		if v := recover(); v != nil {
 			a.metrics.panics.Inc()
@@ -196,22 +228,52 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (route
 				zap.Any("panic", v), zap.Stack("stack"))
 			err = &Error{Code: Internal}
 		}
+		done()
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
 	defer cancel()
 
-	var match mux.RouteMatch
-	if !a.router.Match(r, &match) {
+	e, vars := a.match(r)
+	if e == nil {
 		err = &Error{Code: NotFound, Message: "there is no such path"}
 	} else {
-		e := a.endpoints[match.Route.GetName()]
 		route = e.path
-		err = a.dispatch(ctx, w, r, x, e, match.Vars)
+		q, ok := questionOf(r)
+		if ok {
+			if x.kept, done = a.kept.renew(ctx, q); x.kept != nil {
+				a.metrics.repeated.Inc()
+				return route, nil
+			}
+		}
+		err = a.dispatch(ctx, w, r, x, e, vars)
 	}
 	if a.opt.Stamp != nil {
 		a.opt.Stamp(ctx, x.res.Header)
 	}
+	a.keep(r, x, route, err)
 	return route, err
+}
+
+func (a *API) match(r *http.Request) (*endpoint, map[string]string) {
+	if e := a.literal[r.URL.Path]; e != nil {
+		return e, nil
+	}
+	var match mux.RouteMatch
+	if !a.router.Match(r, &match) {
+		return nil, nil
+	}
+	return a.endpoints[match.Route.GetName()], match.Vars
+}
+
+// keep keeps an answer whose handler allows it.
+func (a *API) keep(r *http.Request, x *exchange, route string, err error) {
+	q, ok := questionOf(r)
+	if !ok || err != nil || x.res.KeepWhile == nil || x.res.Status != http.StatusOK || x.res.Stream != nil {
+		return
+	}
+	a.complete(&x.res)
+	x.kept = a.newKeptAnswer(q, route, &x.res)
+	a.kept.keep(q, x.kept)
 }
 
 // dispatch holds the order of the checks: method, size, query, then what the handler looks at.
@@ -237,28 +299,56 @@ func (a *API) dispatch(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return route.Handle(ctx, &x.req, &x.res)
 }
 
+// complete adds the headers that do not depend on the request.
+func (a *API) complete(res *Response) {
+	for _, f := range a.fixed {
+		if res.Header[f.name] == nil {
+			res.Header[f.name] = f.value
+		}
+	}
+	res.complete()
+}
+
 // write turns the outcome into bytes on the connection.
 func (a *API) write(w http.ResponseWriter, r *http.Request, x *exchange, err error) {
 	res := &x.res
 	if err != nil {
 		res.fail(a.shown(r, x, err))
 	}
-	for _, f := range a.fixed {
-		if res.Header[f.name] == nil {
-			res.Header[f.name] = f.value
-		}
-	}
+	a.complete(res)
 	res.Header["X-Request-Id"] = []string{x.req.ID}
-	if err == nil && res.Stream != nil {
-		w.WriteHeader(res.Status)
-		return
+	var body []byte
+	if res.Status != http.StatusNoContent && res.Stream == nil {
+		res.Status, body = newPayload(res.Body).form(res.Status, r, res.Header)
 	}
-	body := res.finish(r)
-	w.WriteHeader(res.Status)
+	res.written = send(w, r, res.Status, body)
+}
+
+// repeat writes an answer that is kept. It is what writes it the first time, too.
+func (a *API) repeat(w http.ResponseWriter, r *http.Request, answer *keptAnswer, id string, started time.Time) {
+	h := w.Header()
+	for _, f := range answer.header {
+		h[f.name] = f.value
+	}
+	h["X-Request-Id"] = []string{id}
+	status, body := answer.form(http.StatusOK, r, h)
+	written := send(w, r, status, body)
+	took := time.Since(started)
+	if status == http.StatusOK && r.Method == http.MethodGet {
+		answer.requests.Inc()
+		answer.seconds.Observe(took.Seconds())
+	} else {
+		a.metrics.observe(answer.route, r.Method, status, took)
+	}
+	a.record(r, id, answer.route, status, written, took)
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, body []byte) (written int) {
+	w.WriteHeader(status)
 	if len(body) > 0 && r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client is gone: there is nobody to tell
 	}
-	res.release()
+	return len(body)
 }
 
 // shown maps an error to the one that the caller sees, and logs what it must not see.
@@ -279,20 +369,15 @@ func (a *API) shown(r *http.Request, x *exchange, err error) *Error {
 	return &Error{Code: Internal}
 }
 
-func (a *API) observe(r *http.Request, x *exchange, route string, took time.Duration, err error) {
-	status := x.res.Status
-	if err != nil && r.Context().Err() != nil {
-		status = statusClientGone
-	}
-	a.metrics.observe(route, r.Method, status, took)
-
+// record writes the line of the access log.
+func (a *API) record(r *http.Request, id, route string, status, bytes int, took time.Duration) {
 	level := zap.InfoLevel
 	if status >= http.StatusInternalServerError {
 		level = zap.WarnLevel
 	}
 	if entry := a.access.Check(level, "request"); entry != nil {
-		entry.Write(zap.String("request_id", x.req.ID), zap.String("method", r.Method), zap.String("route", route),
-			zap.String("query", r.URL.RawQuery), zap.Int("status", status), zap.Int("bytes", x.res.written),
+		entry.Write(zap.String("request_id", id), zap.String("method", r.Method), zap.String("route", route),
+			zap.String("query", r.URL.RawQuery), zap.Int("status", status), zap.Int("bytes", bytes),
 			zap.Duration("took", took), zap.String("remote", r.RemoteAddr))
 	}
 }

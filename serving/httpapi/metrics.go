@@ -15,6 +15,8 @@ type metrics struct {
 	refused  prometheus.Counter
 	panics   prometheus.Counter
 	streams  prometheus.Gauge
+	repeated prometheus.Counter
+	kept     prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, service string) *metrics {
@@ -40,6 +42,14 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 		streams: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_httpapi_streams",
 			Help: "Streams that are open.",
+		}),
+		repeated: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_httpapi_repeated_total",
+			Help: "Requests answered with what another was answered, which was still true.",
+		}),
+		kept: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_httpapi_kept_bytes",
+			Help: "Bytes of answers that are kept, at most.",
 		}),
 	}
 }

@@ -23,8 +23,12 @@ type Response struct {
 	// sent, and the answer has neither tag nor length.
 	Stream func(*Stream)
 
+	// KeepWhile, where it is set, lets the answer be repeated to other requests for the same path and query
+	// while it returns true. It is called for each of them, by many at once. The answer must depend on
+	// nothing else that a request has: neither on its headers nor on who makes it.
+	KeepWhile func() bool
+
 	written int
-	packed  *packer
 }
 
 const (
@@ -66,7 +70,7 @@ func (res *Response) fail(e *Error) {
 	if e.Code == Internal {
 		message = "something went wrong here; the x-request-id names this request in our logs"
 	}
-	res.Status = e.Code.Status()
+	res.Status, res.Stream = e.Code.Status(), nil
 	res.Body = append(res.Body[:0], `{"error":{"code":`...)
 	res.Body = AppendString(res.Body, string(e.Code))
 	res.Body = append(res.Body, `,"message":`...)
@@ -96,16 +100,10 @@ func (res *Response) preflight(e *endpoint, r *http.Request) {
 	}
 }
 
-// finish completes the headers and returns the bytes of the body as they go out.
-//
-// The tag is of the body before compression, and the compressed form has its own, by suffix: a strong
-// tag names bytes. That is why compression is here, on the whole body, and not in a wrapping handler
-// (handlers.CompressHandler keeps the tag of other bytes; gzhttp buffers a second time to learn the size).
-// The hash need not resist anybody: who makes two answers of one tag fools only a cache of his own. SHA-256
-// took more time than all the rest of the chain.
-func (res *Response) finish(r *http.Request) []byte {
-	if res.Status == http.StatusNoContent {
-		return nil
+// complete adds the headers that are alike in every form of the body.
+func (res *Response) complete() {
+	if res.Status == http.StatusNoContent || res.Stream != nil {
+		return
 	}
 	h := res.Header
 	if h["Content-Type"] == nil {
@@ -117,38 +115,63 @@ func (res *Response) finish(r *http.Request) []byte {
 	if h["Vary"] == nil {
 		h["Vary"] = varyEncoding
 	}
-
-	body := res.Body
-	tag := make([]byte, 0, 2+tagDigits+len(gzipSuffix))
-	tag = strconv.AppendUint(append(tag, '"'), xxhash.Sum64(body), 16)
-	packed := len(body) >= minGzipBytes && acceptsGzip(r.Header["Accept-Encoding"])
-	if packed {
-		tag = append(tag, gzipSuffix...)
-	}
-	tag = append(tag, '"')
-	h["Etag"] = []string{string(tag)}
-
-	if res.Status == http.StatusOK && matches(r.Header["If-None-Match"], h["Etag"][0]) {
-		res.Status = http.StatusNotModified
-		delete(h, "Content-Type")
-		return nil
-	}
-	if packed {
-		res.packed = packers.Get().(*packer)
-		body = res.packed.pack(body)
-		h["Content-Encoding"] = encodingGzip
-	}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	res.written = len(body)
-	return body
 }
 
-// release gives back what finish took, once the body is written.
-func (res *Response) release() {
-	if res.packed != nil {
-		packers.Put(res.packed)
-		res.packed = nil
+// payload is a body in the forms that it may go out in.
+//
+// The tag is of the body before compression, and the compressed form has its own, by suffix: a strong
+// tag names bytes. That is why compression is here, on the whole body, and not in a wrapping handler
+// (handlers.CompressHandler keeps the tag of other bytes; gzhttp buffers a second time to learn the size).
+// The hash need not resist anybody: who makes two answers of one tag fools only a cache of his own. SHA-256
+// took more time than all the rest of the chain.
+type payload struct {
+	plain       []byte
+	tag, length []string // header values
+
+	gzipTag    []string // nil: too short to be compressed
+	packing    sync.Once
+	packed     []byte
+	gzipLength []string
+}
+
+func newPayload(plain []byte) *payload {
+	p := &payload{plain: plain, length: []string{strconv.Itoa(len(plain))}}
+	tag := make([]byte, 0, 2+tagDigits+len(gzipSuffix))
+	tag = strconv.AppendUint(append(tag, '"'), xxhash.Sum64(plain), 16)
+	p.tag = []string{string(tag) + `"`}
+	if len(plain) >= minGzipBytes {
+		p.gzipTag = []string{string(tag) + gzipSuffix + `"`}
 	}
+	return p
+}
+
+// form chooses what the request asks for. It returns the bytes that go out, with the status and the headers
+// that are theirs.
+func (p *payload) form(status int, r *http.Request, h http.Header) (int, []byte) {
+	body, tag, length := p.plain, p.tag, p.length
+	packed := p.gzipTag != nil && acceptsGzip(r.Header["Accept-Encoding"])
+	if packed {
+		tag = p.gzipTag
+	}
+	h["Etag"] = tag
+	if status == http.StatusOK && matches(r.Header["If-None-Match"], tag[0]) {
+		delete(h, "Content-Type")
+		return http.StatusNotModified, nil
+	}
+	if packed {
+		p.packing.Do(p.pack)
+		body, length = p.packed, p.gzipLength
+		h["Content-Encoding"] = encodingGzip
+	}
+	h["Content-Length"] = length
+	return status, body
+}
+
+func (p *payload) pack() {
+	z := packers.Get().(*packer)
+	p.packed = bytes.Clone(z.pack(p.plain))
+	p.gzipLength = []string{strconv.Itoa(len(p.packed))}
+	packers.Put(z)
 }
 
 const (

@@ -37,7 +37,7 @@ func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpa
 	if err != nil {
 		return readError("listings", err)
 	}
-	writeDeals(req, res, answer)
+	writeDeals(x, req, res, answer)
 	return nil
 }
 
@@ -55,17 +55,17 @@ func (x *Indexer) deals(ctx context.Context, req *httpapi.Request, res *httpapi.
 	if err != nil {
 		return readError("deals", err)
 	}
-	writeDeals(req, res, answer)
+	writeDeals(x, req, res, answer)
 	return nil
 }
 
-func writeDeals(req *httpapi.Request, res *httpapi.Response, answer query.Answer[query.Page[query.DealWithBids]]) {
-	writePage(req, res, "items", answer, appendDeal)
+func writeDeals(x *Indexer, req *httpapi.Request, res *httpapi.Response, answer query.Answer[query.Page[query.DealWithBids]]) {
+	writePage(x, req, res, "items", answer, appendDeal)
 }
 
 // writePage answers a page of a list; now is the timestamp of its block.
-func writePage[T any](req *httpapi.Request, res *httpapi.Response, key string, answer query.Answer[query.Page[T]], item func(b []byte, v *T, now uint64) []byte) {
-	asOf(res.Header, answer.At)
+func writePage[T any](x *Indexer, req *httpapi.Request, res *httpapi.Response, key string, answer query.Answer[query.Page[T]], item func(b []byte, v *T, now uint64) []byte) {
+	answered(x, res, &answer)
 	b := appendName(append(res.Body, '{'), key)
 	b = appendList(append(b, ':'), answer.Value.Items, func(b []byte, v *T) []byte { return item(b, v, answer.At.Timestamp) })
 	b = req.AppendNextCursor(append(b, `,"nextCursor":`...), answer.Value.Next)
@@ -85,7 +85,7 @@ func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err != nil {
 		return readError("deal "+id.Dec(), err)
 	}
-	asOf(res.Header, answer.At)
+	answered(x, res, &answer)
 	b := appendDeal(append(res.Body, `{"deal":`...), &answer.Value.DealWithBids, answer.At.Timestamp)
 	b = appendList(append(b, `,"bids":`...), answer.Value.Bids, appendBid)
 	b = append(b, `,"reward":`...)
@@ -111,7 +111,7 @@ func (x *Indexer) assets(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err != nil {
 		return readError("assets", err)
 	}
-	writePage(req, res, "assets", answer, appendAsset)
+	writePage(x, req, res, "assets", answer, appendAsset)
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (x *Indexer) assetDeals(ctx context.Context, req *httpapi.Request, res *htt
 	if err != nil {
 		return readError("deals of an asset", err)
 	}
-	writeDeals(req, res, answer)
+	writeDeals(x, req, res, answer)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (x *Indexer) epochs(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err != nil {
 		return readError("epochs", err)
 	}
-	writePage(req, res, "epochs", answer, func(b []byte, e *topics.Epoch, _ uint64) []byte { return appendEpoch(b, e) })
+	writePage(x, req, res, "epochs", answer, func(b []byte, e *topics.Epoch, _ uint64) []byte { return appendEpoch(b, e) })
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (x *Indexer) pool(ctx context.Context, _ *httpapi.Request, res *httpapi.Res
 	if err != nil {
 		return readError("the pool", err)
 	}
-	asOf(res.Header, answer.At)
+	answered(x, res, &answer)
 	res.Body = appendPoolOverview(res.Body, &answer.Value)
 	return nil
 }
@@ -162,7 +162,7 @@ func (x *Indexer) stats(ctx context.Context, _ *httpapi.Request, res *httpapi.Re
 	if err != nil {
 		return readError("statistics", err)
 	}
-	asOf(res.Header, answer.At)
+	answered(x, res, &answer)
 	res.Body = appendStats(res.Body, &answer.Value, answer.At.Timestamp)
 	return nil
 }

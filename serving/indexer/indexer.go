@@ -184,6 +184,13 @@ func asOf(h http.Header, at topics.BlockRef) {
 	h["X-Indexed-Block-Hash"] = []string{at.Hash.Hex()}
 }
 
+// answered says of which block an answer is, and that it may be repeated until a later one can be had.
+func answered[T any](x *Indexer, res *httpapi.Response, answer *query.Answer[T]) {
+	asOf(res.Header, answer.At)
+	at, from := answer.At, answer.From // not all of the answer, which may be large
+	res.KeepWhile = func() bool { return x.reader.Current(at, from) }
+}
+
 // stamp puts the headers of the chain on every response. One that is not read from a block (an error, the
 // description) carries the block that an answer would be true as of now, where that is known.
 func (x *Indexer) stamp(ctx context.Context, h http.Header) {

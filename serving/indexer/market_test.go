@@ -38,6 +38,8 @@ import (
 // block by block. It is a query.Source; the real router reads it.
 type market struct {
 	*changes.Log
+	query.Moves
+
 	t      testing.TB
 	dep    contracts.Deployment
 	stores []*state.Store
@@ -144,6 +146,7 @@ func (m *market) land(revert int, timestamp uint64, records ...any) {
 	}
 	m.mu.Lock()
 	m.at, m.latest, m.reverts = at, at.Number, m.reverts+uint64(revert)
+	m.Tell()
 	all := make([][]engine.Change, partitions)
 	for p, store := range m.stores {
 		if err := overlays[p].Settle(0, 0, func(state.Event) {}); err != nil {
@@ -228,6 +231,7 @@ func (m *market) set(change func(m *market)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(m)
+	m.Tell()
 }
 
 // serve returns a client of the indexer over the market, which holds it to the description.

@@ -19,7 +19,7 @@ func (x *Indexer) portfolio(ctx context.Context, req *httpapi.Request, res *http
 	if err != nil {
 		return readError("a portfolio", err)
 	}
-	asOf(res.Header, answer.At)
+	answered(x, res, &answer)
 	p := &answer.Value
 	deal := func(b []byte, d *query.DealWithBids) []byte { return appendDeal(b, d, answer.At.Timestamp) }
 	b := appendList(append(res.Body, `{"asBorrower":`...), p.AsBorrower, deal)
@@ -44,7 +44,7 @@ func (x *Indexer) rewards(ctx context.Context, req *httpapi.Request, res *httpap
 	if err != nil {
 		return readError("rewards", err)
 	}
-	asOf(res.Header, answer.At)
+	answered(x, res, &answer)
 	r := &answer.Value
 	b := appendList(append(res.Body, `{"drips":`...), r.Drips, appendDrip)
 	b = appendField(b, "claimableNow", &r.ClaimableNow)
@@ -67,7 +67,7 @@ func (x *Indexer) stakes(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err != nil {
 		return readError("staked positions", err)
 	}
-	writePage(req, res, "positions", answer, appendStake)
+	writePage(x, req, res, "positions", answer, appendStake)
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (x *Indexer) positions(ctx context.Context, req *httpapi.Request, res *http
 	if err != nil {
 		return readError("positions", err)
 	}
-	writePage(req, res, "positions", answer, appendPosition)
+	writePage(x, req, res, "positions", answer, appendPosition)
 	return nil
 }
 

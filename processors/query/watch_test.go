@@ -1,0 +1,119 @@
+package query
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// marked is a node that holds watermarks and no state.
+type marked struct {
+	Moves
+
+	mu    sync.Mutex
+	marks []Watermark
+}
+
+func (m *marked) Watermarks() []Watermark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks
+}
+
+func (m *marked) View(context.Context, int32, *topics.BlockRef) (state.View, error) {
+	return nil, ErrUnavailable
+}
+
+func (m *marked) set(marks ...Watermark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.marks = marks
+	m.Tell()
+}
+
+func markAt(p int32, number uint64) Watermark {
+	return Watermark{Partition: p, Role: topics.RoleOwner, Incarnation: 1, At: topics.BlockRef{Number: number, Hash: [32]byte{byte(number)}}}
+}
+
+// Who has seen the watermarks as they are waits until they are others, and no longer than it asked for.
+func TestWatermarksAreToldWhenTheyMove(t *testing.T) {
+	m := &marked{}
+	node := local{m}
+	ask := func(seen uint64, wait time.Duration) []Watermark {
+		a, err := node.ask(t.Context(), &request{Op: opWatermarks, Seen: seen, Wait: wait})
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return a.Watermarks
+	}
+	m.set(markAt(0, 1), markAt(1, 1))
+	known := digest(m.marks)
+
+	began := time.Now()
+	if got := ask(0, maxWatch); len(got) != 2 || time.Since(began) >= maxWatch {
+		t.Fatalf("the first question is answered with %v after %s", got, time.Since(began))
+	}
+	if got := ask(known, 0); len(got) != 2 {
+		t.Fatalf("without a wait: %v", got)
+	}
+	for name, news := range map[string][]Watermark{
+		"a block": {markAt(0, 1), markAt(1, 2)}, "a partition gone": {markAt(0, 1)}, "all gone": nil,
+		"another hash":    {markAt(0, 1), {Partition: 1, Role: topics.RoleOwner, Incarnation: 1, At: topics.BlockRef{Number: 1, Hash: [32]byte{9}}}},
+		"another role":    {markAt(0, 1), {Partition: 1, Role: topics.RoleStandby, Incarnation: 1, At: markAt(1, 1).At}},
+		"another life":    {markAt(0, 1), {Partition: 1, Role: topics.RoleOwner, Incarnation: 2, At: markAt(1, 1).At}},
+		"a revert behind": {markAt(0, 1), {Partition: 1, Role: topics.RoleOwner, Incarnation: 1, At: markAt(1, 1).At, Reverts: 1}},
+	} {
+		m.set(markAt(1, 1), markAt(0, 1)) // in another order: no news
+		told := make(chan []Watermark, 1)
+		began := time.Now()
+		go func() { told <- ask(known, maxWatch) }()
+		m.set(news...)
+		if got := <-told; len(got) != len(news) || time.Since(began) >= maxWatch {
+			t.Errorf("%s: told %v after %s", name, got, time.Since(began))
+		}
+	}
+
+	// That the chain was seen again is no news; it is told when the wait ends.
+	m.set(markAt(0, 1), markAt(1, 1))
+	const wait = 20 * time.Millisecond
+	told := make(chan []Watermark, 1)
+	began = time.Now()
+	go func() { told <- ask(known, wait) }()
+	seen := markAt(1, 1)
+	seen.Latest, seen.ObservedAt = 9, began
+	m.set(markAt(0, 1), seen)
+	if got := <-told; got[1].Latest != 9 || time.Since(began) < wait {
+		t.Errorf("told %v after %s", got, time.Since(began))
+	}
+}
+
+// What an answer showed is known from then on, although its node has not told of it yet; and a node that tells of
+// an earlier time takes nothing back.
+func TestAnswersAreNews(t *testing.T) {
+	r := &Router{nodes: newNodes(2, nil)}
+	h := &node{instance: "a", marks: map[int32]Watermark{}}
+	r.nodes.others["a"] = h
+	r.nodes.told(h, []Watermark{markAt(0, 1), markAt(1, 1)})
+	current := func(number uint64, from ...int32) bool { return r.Current(markAt(0, number).At, from) }
+	if !current(1) || !current(1, 1) {
+		t.Fatal("what a node told is not known")
+	}
+	r.nodes.shown(markAt(0, 2).At, []Watermark{markAt(1, 2)})
+	r.nodes.told(h, []Watermark{markAt(0, 1), markAt(1, 1)})
+	if current(1, 1) || !current(2, 1) || !current(1, 0) || !current(1) {
+		t.Error("what an answer showed is not known")
+	}
+	r.nodes.told(h, []Watermark{markAt(0, 2), markAt(1, 3)})
+	if current(1) || !current(2) || !current(3, 1) {
+		t.Error("what a node told later is not known")
+	}
+	r.nodes.told(h, nil)
+	if current(2) || current(2, 0) {
+		t.Error("something is current although nobody holds anything")
+	}
+}

@@ -1,0 +1,254 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// while is an answer that is true as long as it says, and counts how often it was asked for.
+func while(holds func() bool, asked *atomic.Int64, body func() string) Handler {
+	return func(_ context.Context, _ *Request, res *Response) error {
+		asked.Add(1)
+		res.SetHeader("X-Indexed-Block", "7")
+		res.Body = append(res.Body, body()...)
+		res.KeepWhile = holds
+		return nil
+	}
+}
+
+func always() bool { return true }
+
+// Whoever asks cannot tell an answer that was kept from one that was not.
+func TestKeptAnswersAreLikeOthers(t *testing.T) {
+	for _, body := range []string{"{}", `{"items":"` + strings.Repeat("lienstream ", 300) + `"}`} {
+		var asked, others atomic.Int64
+		text := func() string { return body }
+		kept, _, _ := newAPI(t, nil, get("/{what}", while(always, &asked, text), "limit"))
+		plain, _, _ := newAPI(t, func(c *Config) { c.MaxKeptBytes = 0 }, get("/{what}", while(always, &others, text), "limit"))
+		tag := do(plain, http.MethodGet, "/a", "").Header().Get("Etag")
+		requests := 0
+		for range 3 { // the first is not kept yet
+			for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost} {
+				for _, encoding := range []string{"", "gzip", "gzip;q=0", "br, *"} {
+					for _, match := range []string{"", tag, "W/" + tag, strings.TrimSuffix(tag, `"`) + `-gzip"`, "*", `"other"`} {
+						for _, target := range []string{"/a", "/a?limit=1", "/a?unknown=1"} {
+							headers := []string{"X-Request-Id", "same", "Accept-Encoding", encoding, "If-None-Match", match}
+							want, got := do(plain, method, target, "", headers...), do(kept, method, target, "", headers...)
+							if want.Code != got.Code || !cmp.Equal(want.Header(), got.Header()) || want.Body.String() != got.Body.String() {
+								t.Fatalf("%s %s %v: %d %v, want %d %v", method, target, headers, got.Code, got.Header(), want.Code, want.Header())
+							}
+							requests++
+						}
+					}
+				}
+			}
+		}
+		if asked.Load() != 2 || others.Load() < int64(requests)/3 {
+			t.Errorf("the handlers were asked %d and %d times in %d requests", asked.Load(), others.Load(), requests)
+		}
+	}
+}
+
+// An answer is repeated while it is true, and to nobody after that; what is no answer is not repeated at all.
+func TestKeptNoLongerThanTrue(t *testing.T) {
+	var (
+		asked  atomic.Int64
+		at     atomic.Int64
+		broken atomic.Bool
+	)
+	a, _, _ := newAPI(t, nil, get("/block", func(_ context.Context, _ *Request, res *Response) error {
+		asked.Add(1)
+		now := at.Load()
+		res.Body = fmt.Append(res.Body, now)
+		res.KeepWhile = func() bool { return at.Load() == now }
+		if broken.Load() {
+			return &Error{Code: NotFound, Message: "gone"}
+		}
+		return nil
+	}), get("/teapot", func(_ context.Context, _ *Request, res *Response) error {
+		asked.Add(1)
+		res.Status, res.KeepWhile = http.StatusTeapot, always
+		return nil
+	}), get("/panic", func(_ context.Context, _ *Request, res *Response) error {
+		asked.Add(1)
+		res.KeepWhile = always
+		panic("no")
+	}), get("/stream", func(_ context.Context, _ *Request, res *Response) error {
+		asked.Add(1)
+		res.KeepWhile, res.Stream = always, func(*Stream) {}
+		return nil
+	}))
+	ask := func(target string, status int, body string, times int64) {
+		t.Helper()
+		asked.Store(0)
+		for range 3 {
+			if w := do(a, http.MethodGet, target, ""); w.Code != status || !strings.Contains(w.Body.String(), body) {
+				t.Fatalf("%s: %d %s, want %d %s", target, w.Code, w.Body, status, body)
+			}
+		}
+		if asked.Load() != times {
+			t.Errorf("%s: the handler was asked %d times, want %d", target, asked.Load(), times)
+		}
+	}
+	ask("/block", 200, "0", 1)
+	at.Store(1)
+	ask("/block", 200, "1", 1)
+	at.Store(2)
+	broken.Store(true)
+	ask("/block", 404, "gone", 3)
+	at.Store(1) // as it was: what was true then is true again
+	ask("/block", 200, "1", 0)
+	ask("/teapot", 418, "", 3)
+	ask("/panic", 500, "", 3)
+	ask("/stream", 200, "", 3)
+	if w := do(a, http.MethodGet, "/block", "a body"); w.Code != 404 {
+		t.Errorf("a GET with a body was answered %d", w.Code)
+	}
+}
+
+// However much is asked for, and in whatever forms, no more is kept than the bound; what is asked for all the time
+// stays.
+func TestKeptIsBounded(t *testing.T) {
+	const bound = 64 << 10
+	random := rand.New(rand.NewPCG(1, 2))
+	var asked atomic.Int64
+	a, _, _ := newAPI(t, func(c *Config) { c.MaxKeptBytes = bound }, get("/hot", while(always, &asked, func() string { return "{}" })),
+		get("/{size}", func(_ context.Context, req *Request, res *Response) error {
+			res.Body = append(res.Body, make([]byte, req.Path("size").Uint256().Uint64())...)
+			for i := range res.Body {
+				res.Body[i] = byte(random.Uint32()) // which gzip makes longer
+			}
+			res.KeepWhile = always
+			return nil
+		}))
+	held := func() (size int) {
+		for _, generation := range []map[question]*keptAnswer{a.kept.now, a.kept.old} {
+			for q, answer := range generation {
+				size += len(q.path) + len(q.query) + len(answer.plain) + len(answer.packed)
+			}
+		}
+		return size
+	}
+	do(a, http.MethodGet, "/hot", "")
+	most := 0
+	for range 500 {
+		do(a, http.MethodGet, "/hot", "")
+		size := random.IntN(2 * bound >> random.IntN(10))
+		if w := do(a, http.MethodGet, fmt.Sprint("/", size), "", "Accept-Encoding", "gzip"); w.Code != 200 {
+			t.Fatalf("%d bytes: %d", size, w.Code)
+		}
+		if most = max(most, held()); most > bound {
+			t.Fatalf("%d bytes are kept, after one of %d", most, size)
+		}
+	}
+	if most < bound/4 {
+		t.Errorf("no more than %d bytes were ever kept", most)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("what is asked for all the time was forgotten %d times", asked.Load()-1)
+	}
+}
+
+// Of many who ask for what is no longer true one asks the handler. One that fails, or hangs, holds up nobody for
+// long.
+func TestOneAsksForAll(t *testing.T) {
+	const callers = 8
+	var (
+		asked   atomic.Int64
+		at      atomic.Int64
+		entered = make(chan struct{}, 2*callers)
+		leave   = make(chan struct{})
+	)
+	a, _, _ := newAPI(t, nil, get("/", func(_ context.Context, req *Request, res *Response) error {
+		asked.Add(1)
+		now := at.Load()
+		res.Body = fmt.Append(res.Body, now)
+		res.KeepWhile = func() bool { return at.Load() == now }
+		if task := req.HTTP.Header.Get("X-Task"); task != "" {
+			entered <- struct{}{}
+			<-leave
+			if task == "fail" {
+				return errors.New("no luck")
+			}
+		}
+		return nil
+	}))
+	a.kept.patience = time.Hour
+	var calls sync.WaitGroup
+	call := func(n, status int, headers ...string) {
+		for range n {
+			calls.Go(func() {
+				if w := do(a, http.MethodGet, "/", "", headers...); w.Code != status {
+					t.Errorf("answered %d, want %d", w.Code, status)
+				}
+			})
+		}
+	}
+	do(a, http.MethodGet, "/", "")
+
+	at.Add(1)
+	asked.Store(0)
+	call(1, 200, "X-Task", "wait")
+	<-entered
+	call(callers, 200) // before or after the first is answered: they do not ask
+	leave <- struct{}{}
+	calls.Wait()
+	if asked.Load() != 1 {
+		t.Errorf("%d callers asked", asked.Load())
+	}
+
+	at.Add(1)
+	asked.Store(0)
+	call(1, 500, "X-Task", "fail")
+	<-entered
+	call(callers, 200)
+	leave <- struct{}{}
+	calls.Wait()
+	if asked.Load() < 2 {
+		t.Error("nobody asked after the first had failed")
+	}
+
+	a.kept.patience = time.Millisecond
+	at.Add(1)
+	call(1, 200, "X-Task", "wait")
+	<-entered
+	if w := do(a, http.MethodGet, "/", ""); w.Code != 200 { // although the first is still at it
+		t.Errorf("behind one that hangs: %d", w.Code)
+	}
+	leave <- struct{}{}
+	calls.Wait()
+}
+
+// What was true of a question is told from what is true of another.
+func TestQuestionsAreTold(t *testing.T) {
+	a, _, _ := newAPI(t, nil, get("/{x}", func(_ context.Context, req *Request, res *Response) error {
+		res.Body = AppendString(res.Body, req.HTTP.URL.Path+" "+req.Query("a").text+" "+req.Query("b").text)
+		res.KeepWhile = always
+		return nil
+	}, "a", "b"))
+	want := map[string]string{
+		"/x": `"/x  "`, "/y": `"/y  "`, "/x?a=1": `"/x 1 "`, "/x?b=1": `"/x  1"`, "/x?a=1&b=2": `"/x 1 2"`, "/x?b=2&a=1": `"/x 1 2"`,
+		"/x?a=%31": `"/x 1 "`, "/%78": `"/x  "`, "/x?": `"/x  "`,
+	}
+	for range 2 {
+		for target := range maps.Keys(want) {
+			w := httptest.NewRecorder()
+			a.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody))
+			if w.Body.String() != want[target] {
+				t.Errorf("%s: %s, want %s", target, w.Body, want[target])
+			}
+		}
+	}
+}
