@@ -1,13 +1,11 @@
 package ingest_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,190 +15,110 @@ import (
 
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
-
-// message is a JSON-RPC message; fields that it has not are left out.
-type message struct {
-	ID     json.RawMessage   `json:"id,omitempty"`
-	Method string            `json:"method,omitempty"`
-	Params []json.RawMessage `json:"params,omitempty"`
-	Result json.RawMessage   `json:"result,omitempty"`
-	Error  json.RawMessage   `json:"error,omitempty"`
-}
-
-// liar is a proxy before an honest node. tell may change an answer, or answer by itself and be true.
-type liar struct {
-	tell  func(w http.ResponseWriter, req message, resp *message) (answered bool)
-	delay time.Duration
-	mu    sync.Mutex
-}
-
-func startLiar(t *testing.T, honest string, delay time.Duration, tell func(http.ResponseWriter, message, *message) bool) string {
-	t.Helper()
-	l := &liar{tell: tell, delay: delay}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.serve(w, r, honest) }))
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return s.URL
-}
-
-func (l *liar) serve(w http.ResponseWriter, r *http.Request, honest string) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, honest, bytes.NewReader(body))
-	if err != nil {
-		return
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
-	answer, _ := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-
-	<-time.After(l.delay)
-	asked, batch := messages(body)
-	answers, _ := messages(answer)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range answers {
-		if i < len(asked) && l.tell(w, asked[i], &answers[i]) {
-			return
-		}
-	}
-	var out any = answers
-	if !batch {
-		out = answers[0]
-	}
-	_ = json.NewEncoder(w).Encode(out)
-}
-
-func messages(b []byte) (all []message, batch bool) {
-	if json.Unmarshal(b, &all) == nil {
-		return all, true
-	}
-	all = make([]message, 1)
-	_ = json.Unmarshal(b, &all[0])
-	return all, false
-}
-
-// logsOf decodes the result of eth_getLogs.
-func logsOf(req message, resp *message) (logs []map[string]any, byNumber bool) {
-	if req.Method != "eth_getLogs" || json.Unmarshal(resp.Result, &logs) != nil {
-		return nil, false
-	}
-	return logs, strings.Contains(string(req.Params[0]), "fromBlock")
-}
-
-func result(resp *message, v any) { resp.Result, _ = json.Marshal(v) }
-
-func honestly(http.ResponseWriter, message, *message) bool { return false }
 
 // TestLies: beside an honest node stands one that lies, and the topic still equals the chain; the metrics
 // name the endpoint and the lie.
 func TestLies(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 5))
-	turn := func() bool { return random.IntN(2) == 0 } // called under the liar's lock
+	turn := func() bool { return rand.IntN(2) == 0 }
 	tests := []struct {
 		name string
 		want string // the lie, or the class of the error, that is counted
-		tell func(w http.ResponseWriter, req message, resp *message) bool
+		tell rpctest.Lie
 	}{
-		{"drops all logs of a range", "missing_logs", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, byNumber := logsOf(req, resp); byNumber && len(logs) > 0 {
-				result(resp, []any{})
+		{"drops all logs of a range", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 0 {
+				resp.Say([]any{})
 			}
 			return false
 		}},
-		{"drops all logs of a block", "missing_logs", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, byNumber := logsOf(req, resp); !byNumber && len(logs) > 0 {
-				result(resp, []any{})
+		{"drops all logs of a block", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, byNumber := rpctest.Logs(req, resp); !byNumber && len(logs) > 0 {
+				resp.Say([]any{})
 			}
 			return false
 		}},
-		{"cuts ranges", "missing_logs", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, byNumber := logsOf(req, resp); byNumber && len(logs) > 10 {
-				result(resp, logs[:len(logs)/3])
+		{"cuts ranges", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 10 {
+				resp.Say(logs[:len(logs)/3])
 			}
 			return false
 		}},
-		{"drops one log", "disagreement", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, _ := logsOf(req, resp); len(logs) > 1 && turn() {
-				result(resp, logs[1:])
+		{"drops one log", "disagreement", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 1 && turn() {
+				resp.Say(logs[1:])
 			}
 			return false
 		}},
-		{"another block's hash", "block_hash", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, _ := logsOf(req, resp); len(logs) > 0 && turn() {
+		{"another block's hash", "block_hash", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 && turn() {
 				logs[0]["blockHash"] = logs[0]["transactionHash"]
-				result(resp, logs)
+				resp.Say(logs)
 			}
 			return false
 		}},
-		{"disorder", "order", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, _ := logsOf(req, resp); len(logs) > 1 && turn() {
+		{"disorder", "order", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 1 && turn() {
 				logs[0], logs[1] = logs[1], logs[0]
-				result(resp, logs)
+				resp.Say(logs)
 			}
 			return false
 		}},
-		{"twice the same log", "order", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, _ := logsOf(req, resp); len(logs) > 0 {
-				result(resp, append(logs[:1:1], logs...))
+		{"twice the same log", "order", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 {
+				resp.Say(append(logs[:1:1], logs...))
 			}
 			return false
 		}},
-		{"removed logs", "removed", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, _ := logsOf(req, resp); len(logs) > 0 && turn() {
+		{"removed logs", "removed", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 && turn() {
 				logs[0]["removed"] = true
-				result(resp, logs)
+				resp.Say(logs)
 			}
 			return false
 		}},
-		{"blocks outside the range", "out_of_range", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, byNumber := logsOf(req, resp); byNumber && len(logs) > 0 {
+		{"blocks outside the range", "out_of_range", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 0 {
 				logs[len(logs)-1]["blockNumber"] = "0xfffff"
-				result(resp, logs)
+				resp.Say(logs)
 			}
 			return false
 		}},
-		{"null logs", "null", func(_ http.ResponseWriter, req message, resp *message) bool {
-			if logs, _ := logsOf(req, resp); len(logs) > 0 {
+		{"null logs", "null", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 {
 				resp.Result = json.RawMessage("null")
 			}
 			return false
 		}},
-		{"wrong parents", "parent", func(_ http.ResponseWriter, req message, resp *message) bool {
+		{"wrong parents", "parent", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			var h map[string]any
 			if req.Method == "eth_getBlockByNumber" && json.Unmarshal(resp.Result, &h) == nil && h["number"] != nil && h["number"] != "0x0" && turn() {
 				h["parentHash"] = h["hash"]
-				result(resp, h)
+				resp.Say(h)
 			}
 			return false
 		}},
-		{"null blocks", "gone", func(_ http.ResponseWriter, req message, resp *message) bool {
+		{"null blocks", "gone", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			if req.Method == "eth_getBlockByNumber" && turn() {
 				resp.Result = json.RawMessage("null")
 			}
 			return false
 		}},
-		{"another chain", "chain_id", func(_ http.ResponseWriter, req message, resp *message) bool {
+		{"another chain", "chain_id", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			if req.Method == "eth_chainId" {
-				result(resp, hexutil.Uint64(1))
+				resp.Say(hexutil.Uint64(1))
 			}
 			return false
 		}},
-		{"ranges are too large", "range", func(_ http.ResponseWriter, req message, resp *message) bool {
+		{"ranges are too large", "range", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			var q struct{ FromBlock, ToBlock hexutil.Uint64 }
 			if req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.ToBlock > q.FromBlock+9 {
 				resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32614,"message":"eth_getLogs is limited to a 10 block range"}`)
 			}
 			return false
 		}},
-		{"too often", "rate", func(w http.ResponseWriter, req message, _ *message) bool {
+		{"too often", "rate", func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
 			if req.Method == "eth_chainId" || !turn() {
 				return false
 			}
@@ -208,23 +126,23 @@ func TestLies(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}},
-		{"bad gateway", "failure", func(w http.ResponseWriter, _ message, _ *message) bool {
+		{"bad gateway", "failure", func(w http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
 			if turn() {
 				w.WriteHeader(http.StatusBadGateway)
 				return true
 			}
 			return false
 		}},
-		{"stalls", "failure", func(w http.ResponseWriter, req message, _ *message) bool {
+		{"stalls", "failure", func(w http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
 			if req.Method != "eth_getLogs" || !turn() {
 				return false
 			}
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(400 * time.Millisecond) //nolint:forbidigo // the lie itself: longer than the timeout
+			<-r.Context().Done()
 			return true
 		}},
-		{"garbage", "malformed", func(w http.ResponseWriter, req message, _ *message) bool {
+		{"garbage", "malformed", func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
 			if req.Method != "eth_getLogs" {
 				return false
 			}
@@ -240,10 +158,9 @@ func TestLies(t *testing.T) {
 			// Each lie has a topic of its own; the chain goes on.
 			cfg.Kafka.Prefix = "lie" + string(rune('a'+i))
 			topic := w.provision(t, cfg.Kafka)
-			cfg.RPC.Endpoints = []rpc.Endpoint{
-				{URL: startLiar(t, w.chain.HTTP(), 0, test.tell), Name: "liar"},
-				{URL: startLiar(t, w.chain.HTTP(), 50*time.Millisecond, honestly), Name: "honest"}, // slower, so that the liar is asked first
-			}
+			liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 50*time.Millisecond) // the liar is asked first
+			liar.Tells(test.tell)
+			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
 			cfg.RPC.Timeout = 3 * time.Second
 			if test.name == "stalls" {
 				cfg.RPC.Timeout = 300 * time.Millisecond
@@ -275,18 +192,30 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestOnlyALiar: a node that drops logs now and then is all there is. What it drops it is asked for again.
+// TestOnlyALiar: a node that drops logs now and then is all there is. What it drops it is asked for again, and
+// then tells: nobody could know of a log that it dropped twice.
 func TestOnlyALiar(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 3))
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 	w.step(t, 60)
 	cfg := w.config()
-	cfg.RPC.Endpoints = []rpc.Endpoint{{Name: "liar", URL: startLiar(t, w.chain.HTTP(), 0, func(_ http.ResponseWriter, req message, resp *message) bool {
-		if logs, _ := logsOf(req, resp); len(logs) > 0 && random.IntN(4) == 0 {
-			result(resp, []any{})
+	liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	var mu sync.Mutex
+	dropped := map[any]bool{} // blocks, by hash
+	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		logs, _ := rpctest.Logs(req, resp)
+		again := slices.ContainsFunc(logs, func(log map[string]any) bool { return dropped[log["blockHash"]] })
+		if again || len(logs) == 0 || rand.IntN(4) > 0 {
+			return false
 		}
+		for _, log := range logs {
+			dropped[log["blockHash"]] = true
+		}
+		resp.Say([]any{})
 		return false
-	})}}
+	})
+	cfg.RPC.Endpoints = []rpc.Endpoint{{Name: "liar", URL: liar.URL}}
 	in := run(t, cfg)
 	for rounds := 1; rounds <= 5 || count(t, in.reg, "liar", "missing_logs") == 0; rounds++ {
 		if rounds > 100 {

@@ -62,7 +62,7 @@ func StartAnvil(ctx context.Context, cfg AnvilConfig) (*Anvil, error) {
 	cfg.SafeBlocks = or(cfg.SafeBlocks, defaultSafeBlocks)
 	a := &Anvil{cfg: cfg, output: make(chan struct{})}
 	// The context bounds the start alone: the process lives until Close.
-	a.process = exec.Command(cfg.Binary, "--port", "0", "--no-mining", "--order", "fifo", "--accounts", "1", //nolint:noctx,gosec // see above; the path is the caller's
+	a.process = exec.Command(cfg.Binary, "--port", "0", "--no-mining", "--order", "fifo", "--accounts", "1", //nolint:noctx // see above
 		"--hardfork", "prague",
 		"--chain-id", strconv.FormatUint(cfg.ChainID, 10),
 		"--timestamp", strconv.FormatUint(cfg.GenesisTime, 10),

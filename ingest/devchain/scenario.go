@@ -73,7 +73,7 @@ func NewScenario(market *Market, cfg ScenarioConfig) (*Scenario, error) {
 	cfg = cfg.withDefaults()
 	s := &Scenario{
 		cfg: cfg, market: market, metrics: newMetrics(cfg.Registerer),
-		random: rand.New(rand.NewPCG(cfg.Seed, 4663)), //nolint:gosec // a scenario is to be repeatable, not secret
+		random: rand.New(rand.NewPCG(cfg.Seed, 4663)),
 		model:  market.model.clone(), base: market.model.clone(),
 		head: market.head, highest: market.head.Number,
 	}

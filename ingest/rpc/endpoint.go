@@ -312,7 +312,7 @@ func (e *endpoint) failed(err error) {
 	defer e.mu.Unlock()
 	e.failures++
 	d := min(minRest<<min(e.failures-1, 16), maxRest)
-	d += rand.N(d / 4) //nolint:gosec // spreads retries, keeps no secret
+	d += rand.N(d / 4)
 	switch c {
 	case classGone:
 		d = minRest // behind by a moment, most likely

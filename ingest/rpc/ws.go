@@ -67,7 +67,7 @@ func (e *endpoint) subscribe(ctx context.Context) error {
 		}
 		e.client.log.Warn("subscription ended", zap.String("endpoint", e.name), zap.Duration("retry", wait), zap.Error(e.redact(err)))
 		e.client.metrics.errors.WithLabelValues(e.name, "subscription").Inc()
-		t := time.NewTimer(wait + rand.N(wait/4)) //nolint:gosec // spreads retries, keeps no secret
+		t := time.NewTimer(wait + rand.N(wait/4))
 		select {
 		case <-ctx.Done():
 			t.Stop()

@@ -1,11 +1,8 @@
 package system
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,96 +11,8 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
-
-// message is a JSON-RPC message; fields that it has not are left out.
-type message struct {
-	ID     json.RawMessage   `json:"id,omitempty"`
-	Method string            `json:"method,omitempty"`
-	Params []json.RawMessage `json:"params,omitempty"`
-	Result json.RawMessage   `json:"result,omitempty"`
-	Error  json.RawMessage   `json:"error,omitempty"`
-}
-
-// lie changes an answer, or answers by itself and is true.
-type lie func(w http.ResponseWriter, r *http.Request, req message, resp *message) (answered bool)
-
-// liar is a proxy before an honest node.
-type liar struct {
-	honest string
-	mu     sync.Mutex
-	tell   lie
-}
-
-func startLiar(t *testing.T, honest string) (*liar, string) {
-	t.Helper()
-	l := &liar{honest: honest}
-	s := httptest.NewServer(l)
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return l, s.URL
-}
-
-func (l *liar) tells(tell lie) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tell = tell
-}
-
-func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, l.honest, bytes.NewReader(body))
-	if err != nil {
-		return
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return
-	}
-	l.mu.Lock()
-	tell := l.tell
-	l.mu.Unlock()
-	asked, batch := messages(body)
-	answers, _ := messages(answer)
-	for i := range answers {
-		if tell != nil && i < len(asked) && tell(w, r, asked[i], &answers[i]) {
-			return
-		}
-	}
-	var out any = answers
-	if !batch {
-		out = answers[0]
-	}
-	_ = json.NewEncoder(w).Encode(out)
-}
-
-func messages(b []byte) (all []message, batch bool) {
-	if json.Unmarshal(b, &all) == nil {
-		return all, true
-	}
-	all = make([]message, 1)
-	_ = json.Unmarshal(b, &all[0])
-	return all, false
-}
-
-// logsOf decodes the result of eth_getLogs.
-func logsOf(req message, resp *message) (logs []map[string]any) {
-	if req.Method != "eth_getLogs" || json.Unmarshal(resp.Result, &logs) != nil {
-		return nil
-	}
-	return logs
-}
-
-func (m *message) say(v any) { m.Result, _ = json.Marshal(v) }
 
 // rangeErrors are how providers refuse a range.
 var rangeErrors = []string{
@@ -120,51 +29,51 @@ var rangeErrors = []string{
 // lies are what is told, and as what the ingester counts it: a lie, or the class of an error.
 func lies() []struct {
 	name, counted string
-	tell          lie
+	tell          rpctest.Lie
 } {
 	var mu sync.Mutex
 	said := 0
 	next := func() int { mu.Lock(); defer mu.Unlock(); said++; return said }
 	return []struct {
 		name, counted string
-		tell          lie
+		tell          rpctest.Lie
 	}{
-		{"drops the logs of a block", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req message, resp *message) bool {
-			if len(logsOf(req, resp)) > 0 {
-				resp.say([]any{})
+		{"drops the logs of a block", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 {
+				resp.Say([]any{})
 			}
 			return false
 		}},
-		{"drops one log", "disagreement", func(_ http.ResponseWriter, _ *http.Request, req message, resp *message) bool {
-			if logs := logsOf(req, resp); len(logs) > 1 {
-				resp.say(logs[1:])
+		{"drops one log", "disagreement", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 1 {
+				resp.Say(logs[1:])
 			}
 			return false
 		}},
-		{"cuts a range short", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req message, resp *message) bool {
-			if logs := logsOf(req, resp); len(logs) > 2 && logs[0]["blockNumber"] != logs[len(logs)-1]["blockNumber"] {
+		{"cuts a range short", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 2 && logs[0]["blockNumber"] != logs[len(logs)-1]["blockNumber"] {
 				last := logs[len(logs)-1]["blockNumber"]
 				for logs[len(logs)-1]["blockNumber"] == last {
 					logs = logs[:len(logs)-1]
 				}
-				resp.say(logs)
+				resp.Say(logs)
 			}
 			return false
 		}},
-		{"answers null", "null", func(_ http.ResponseWriter, _ *http.Request, req message, resp *message) bool {
-			if len(logsOf(req, resp)) > 0 {
+		{"answers null", "null", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 {
 				resp.Result = json.RawMessage("null")
 			}
 			return false
 		}},
-		{"refuses ranges, as every provider does", "range", func(_ http.ResponseWriter, _ *http.Request, req message, resp *message) bool {
+		{"refuses ranges, as every provider does", "range", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			var q struct{ FromBlock, ToBlock hexutil.Uint64 }
 			if req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.ToBlock > q.FromBlock {
 				resp.Result, resp.Error = nil, json.RawMessage(rangeErrors[next()%len(rangeErrors)])
 			}
 			return false
 		}},
-		{"answers 429", "rate", func(w http.ResponseWriter, _ *http.Request, req message, _ *message) bool {
+		{"answers 429", "rate", func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
 			if req.Method != "eth_getLogs" {
 				return false
 			}
@@ -172,7 +81,7 @@ func lies() []struct {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}},
-		{"stalls", "failure", func(_ http.ResponseWriter, r *http.Request, req message, _ *message) bool {
+		{"stalls", "failure", func(_ http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
 			if req.Method != "eth_getLogs" {
 				return false
 			}
@@ -184,10 +93,10 @@ func lies() []struct {
 }
 
 // staleHead tells of the first head that passes, for ever.
-func staleHead() lie {
+func staleHead() rpctest.Lie {
 	var mu sync.Mutex
 	var first json.RawMessage
-	return func(_ http.ResponseWriter, _ *http.Request, req message, resp *message) bool {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if req.Method == "eth_getBlockByNumber" && strings.Contains(string(req.Params[0]), "latest") {
@@ -207,10 +116,10 @@ func TestLyingNode(t *testing.T) {
 	w.mine(t.Context(), t, 100)
 	honest := startProxy(t, hostport(t, w.backend.HTTP()))
 	honest.slow(5 * time.Millisecond) // so that the liar is asked first
-	liar, url := startLiar(t, w.backend.HTTP())
+	liar := rpctest.NewLiar(t, w.backend.HTTP(), 0)
 	f := &fleet{t: t, w: w, nodes: map[string]*member{}}
 	serving := address(t)
-	up := f.join(t, "up", "up", "--rpc="+url+",http://"+honest.addr, "--rpc-confirm=2", "--rpc-timeout=1s",
+	up := f.join(t, "up", "up", "--rpc="+liar.URL+",http://"+honest.addr, "--rpc-confirm=2", "--rpc-timeout=1s",
 		"--data-dir="+t.TempDir(), "--indexer-addr="+serving, "--query-addr="+address(t))
 	f.api = newAPI(serving)
 	counted := func(t *testing.T, endpoint, as string) float64 {
@@ -226,10 +135,10 @@ func TestLyingNode(t *testing.T) {
 	stateEqualsChain(t.Context(), t, f.api, w.judge, time.Minute)
 	for _, lie := range lies() {
 		t.Run(lie.name, func(t *testing.T) {
-			before := counted(t, hostport(t, url), lie.counted)
-			liar.tells(lie.tell)
-			defer liar.tells(nil)
-			for deadline := time.Now().Add(40 * time.Second); counted(t, hostport(t, url), lie.counted) == before; {
+			before := counted(t, hostport(t, liar.URL), lie.counted)
+			liar.Tells(lie.tell)
+			defer liar.Tells(nil)
+			for deadline := time.Now().Add(40 * time.Second); counted(t, hostport(t, liar.URL), lie.counted) == before; {
 				if time.Now().After(deadline) {
 					t.Fatalf("the liar was never counted for %s", lie.counted)
 				}

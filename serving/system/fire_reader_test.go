@@ -93,7 +93,7 @@ func (r *reader) keep(path string, res answer) {
 	r.lowest = min(r.lowest, number)
 	if r.kept[res.Block] == nil {
 		if len(r.order) == keptBlocks {
-			i := rand.IntN(len(r.order)) //nolint:gosec // a sample, no secret
+			i := rand.IntN(len(r.order))
 			delete(r.kept, r.order[i])
 			r.order[i] = r.order[len(r.order)-1]
 			r.order = r.order[:len(r.order)-1]

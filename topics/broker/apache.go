@@ -128,7 +128,7 @@ func (a *Apache) java(ctx context.Context, class string, args ...string) *exec.C
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", filepath.Join(a.cfg.LibsDir, "*"), class,
 	}, args...)
-	return exec.CommandContext(ctx, "java", all...) //nolint:gosec // our own arguments
+	return exec.CommandContext(ctx, "java", all...)
 }
 
 // start runs the process; it outlives ctx, which bounds the wait only.

@@ -159,7 +159,7 @@ func main() {
 		log.Fatal(err)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // source files
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -53,7 +53,7 @@ func startBare(ctx context.Context, cfg config, service string, paths []string) 
 		return nil, err
 	}
 	h := &bareHandler{addr: address()}
-	h.cmd = exec.Command(self, "--bare="+file, "--bare-addr="+h.addr) //nolint:noctx,gosec // it lives until close; our own arguments
+	h.cmd = exec.Command(self, "--bare="+file, "--bare-addr="+h.addr) //nolint:noctx // it lives until close; our own arguments
 	h.cmd.Stderr = os.Stderr
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := h.cmd.Start(); err != nil {

@@ -93,7 +93,7 @@ func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, 
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	random := rand.New(rand.NewPCG(b.seed, 1)) //nolint:gosec // a pace, no secret
+	random := rand.New(rand.NewPCG(b.seed, 1))
 	var all []float64
 	for i := range samples {
 		amount := uint64(5_000_000_000_000 + i)

@@ -59,7 +59,7 @@ const (
 )
 
 func newMarket(seed uint64) (*market, error) {
-	m := &market{random: rand.New(rand.NewPCG(seed, 0)), now: genesisTime} //nolint:gosec // it must be the same again
+	m := &market{random: rand.New(rand.NewPCG(seed, 0)), now: genesisTime}
 	vault, err := contracts.ABI("DealVault")
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func start(cfg config, name string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, out: out, done: make(chan struct{}), cmd: exec.Command(cfg.binary, args...)} //nolint:noctx,gosec // it lives until it is ended
+	p := &process{name: name, out: out, done: make(chan struct{}), cmd: exec.Command(cfg.binary, args...)} //nolint:noctx // it lives until it is ended
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = cfg.repository, out, out
 	p.cmd.Env = append(os.Environ(), "LIENSTREAM_LOG_FORMAT=json")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never outlive the bench

@@ -53,7 +53,7 @@ func (w *world) startRedis(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", //nolint:noctx,gosec // it lives until close; our own arguments
+	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", //nolint:noctx // it lives until close; our own arguments
 		"--appendonly", "no", "--dir", w.cfg.dir, "--maxmemory-policy", "noeviction")
 	if err := cmd.Start(); err != nil {
 		return "", err
