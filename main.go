@@ -141,6 +141,7 @@ func runRole(ctx context.Context, opt *options, stdout, stderr io.Writer, name s
 	if p.Instance == "" {
 		p.Instance, _ = os.Hostname() // the engine names what is missing
 	}
+	go boundMemory(ctx)
 	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := p.check(name); err != nil || p.Check {
 		return err
@@ -681,7 +682,7 @@ type options struct {
 	KafkaPrefix       string `ff:"long=kafka-prefix, default=lienstream, usage='first part of the names of topics'"`
 	KafkaPartitions   int    `ff:"long=kafka-partitions, default=16, usage='partitions of the raw topic, fixed for good'"`
 	KafkaReplication  int    `ff:"long=kafka-replication, default=1, usage='replication factor of topics that are created'"`
-	KafkaCompression  string `ff:"long=kafka-compression, default=lz4, usage='none, lz4, zstd, snappy or gzip'"`
+	KafkaCompression  string `ff:"long=kafka-compression, default=snappy, usage='none, lz4, zstd, snappy or gzip'"`
 	KafkaTLS          bool   `ff:"long=kafka-tls, nodefault, usage='encrypt connections to Kafka'"`
 	KafkaTLSCA        string `ff:"long=kafka-tls-ca, usage='file of trusted certificates, the system ones by default'"`
 	KafkaTLSCert      string `ff:"long=kafka-tls-cert, usage='file of the client certificate'"`

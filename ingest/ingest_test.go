@@ -169,7 +169,14 @@ func crash(t *testing.T, kind string) {
 
 // TestFenced: the second ingester fences the first, which ends with an error that says so.
 func TestFenced(t *testing.T) {
-	w := newWorld(t, "kfake", 1, devchain.ScenarioConfig{})
+	for _, kind := range brokertest.Kinds {
+		t.Run(kind, func(t *testing.T) { fenced(t, kind) })
+	}
+}
+
+func fenced(t *testing.T, kind string) {
+	t.Helper()
+	w := newWorld(t, kind, 1, devchain.ScenarioConfig{})
 	first := run(t, w.config())
 	w.step(t, 5)
 	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())

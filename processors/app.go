@@ -124,7 +124,7 @@ func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event
 	if broken != "" {
 		a.metrics.broken.WithLabelValues(event.Name(), broken).Inc()
 	}
-	if family == "" {
+	if family == "" || w.Silent() {
 		return nil // the vault's own fee, or a stranger's token: the raw topic keeps them
 	}
 	return emit(w, family, meta, event)

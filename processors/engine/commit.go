@@ -59,11 +59,20 @@ func (t *task) commit(ctx context.Context) error {
 
 func (t *task) unchanged(p Partition, v state.View) { t.n.observer.Committed(p, v, nil) }
 
+// recordSlab is how many records are allocated at once.
+const recordSlab = 32
+
 // produce adds everything that the commit says to the open transaction. Progress is its last record in the
 // changelog.
 func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Record, err error) {
+	var slab []kafka.Record
 	send := func(topic string, key, value []byte) *kafka.Record {
-		r := &kafka.Record{Topic: topic, Partition: t.r.partition, Key: key, Value: value}
+		if len(slab) == 0 {
+			slab = make([]kafka.Record, recordSlab)
+		}
+		r := &slab[0]
+		slab = slab[1:]
+		r.Topic, r.Partition, r.Key, r.Value = topic, t.r.partition, key, value
 		t.tx.Produce(ctx, r)
 		return r
 	}

@@ -31,8 +31,12 @@ type Config struct {
 	CheckpointDir      string        // where copies of the state go; empty: none
 	CheckpointInterval time.Duration // 10 min
 
-	CommitRecords  int           // in backfill a commit spans as many records, 20,000,
-	CommitInterval time.Duration // or as much time, 100 ms; at the tip it is one block
+	// At the tip a commit is one block. Behind it, it spans CommitRecords, 20,000, or CommitInterval, 100 ms.
+	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
+	// that are there share CommitBytes of memory, 32 MiB.
+	CommitRecords  int
+	CommitInterval time.Duration
+	CommitBytes    int
 	CommitTimeout  time.Duration // 10 s
 	FetchBytes     int32         // of one fetch of a partition: bounds memory. 1 MiB
 
@@ -67,6 +71,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CommitRecords == 0 {
 		c.CommitRecords = 20_000
+	}
+	if c.CommitBytes == 0 {
+		c.CommitBytes = 32 << 20
 	}
 	if c.FetchBytes == 0 {
 		c.FetchBytes = 1 << 20
@@ -108,6 +115,7 @@ func (c Config) Validate() error {
 	fault(c.Catalogue.Partitions <= 0, "partitions: %d", c.Catalogue.Partitions)
 	fault(c.Standbys < 0, "standbys: %d", c.Standbys)
 	fault(c.CommitRecords < 0, "commit records: %d", c.CommitRecords)
+	fault(c.CommitBytes < 0, "commit bytes: %d", c.CommitBytes)
 	fault(c.FetchBytes < 0, "fetch bytes: %d", c.FetchBytes)
 	fault(c.CacheBytes < 0, "cache bytes: %d", c.CacheBytes)
 	for _, d := range []struct {

@@ -19,6 +19,13 @@ const (
 	tipAge    = 2 * time.Second
 )
 
+// What counts as far behind: a backfill, or a rebuild.
+const (
+	farBlocks   = 512
+	farAge      = 10 * time.Second
+	farInterval = time.Second
+)
+
 // step applies a record of the raw topic.
 func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	raw, err := topics.DecodeRaw(rec.Value)
@@ -103,6 +110,7 @@ func (t *task) blockEnd(ctx context.Context, b *topics.BlockEnd, written time.Ti
 // settle is a Commit barrier: where a commit may end.
 func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time) error {
 	t.ready, t.settled = t.now, true
+	t.distance(b, written)
 	if t.overlay.Empty() {
 		// Nothing to commit. The watermark moves now, progress with the next commit or in a while.
 		t.dirty = time.Time{}
@@ -112,7 +120,8 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		t.publish(nil, t.unchanged)
 		return nil
 	}
-	if t.full() || t.tip(b, written) {
+	if t.full() || t.tip(b, written) || t.ready.Input > t.end && !t.ended {
+		t.ended = t.ready.Input > t.end
 		return t.commit(ctx)
 	}
 	return nil
@@ -148,11 +157,26 @@ func (t *task) heartbeat(ctx context.Context, b *topics.BlockEnd, written time.T
 // full says that a commit spans enough.
 func (t *task) full() bool {
 	c := &t.n.cfg
-	return t.records >= c.CommitRecords || t.overlay.Bytes() >= overlayBytes || time.Since(t.dirty) >= c.CommitInterval
+	if t.overlay.Bytes() >= c.CommitBytes/int(max(t.n.far.Load(), 1)) {
+		return true
+	}
+	if t.far {
+		return time.Since(t.dirty) >= farInterval
+	}
+	return t.records >= c.CommitRecords || time.Since(t.dirty) >= c.CommitInterval
 }
 
-// overlayBytes bounds what a commit holds in memory, in each of the tasks of a process.
-const overlayBytes = 2 << 20
+// distance notes whether the task is far behind, as a barrier tells.
+func (t *task) distance(b *topics.BlockEnd, written time.Time) {
+	far := b.Block.Number+farBlocks < b.Head || time.Since(written) >= farAge
+	switch {
+	case far && !t.far:
+		t.n.far.Add(1)
+	case t.far && !far:
+		t.n.far.Add(-1)
+	}
+	t.far = far
+}
 
 func (t *task) tip(b *topics.BlockEnd, written time.Time) bool {
 	return b.Block.Number+tipBlocks >= b.Head && time.Since(written) < tipAge

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/processors/query"
 	"github.com/lienstream/lienstream/topics"
@@ -142,6 +143,51 @@ func TestDeepReorgAndRebuild(t *testing.T) {
 	e.caughtUp(c, n)
 	e.invariantState(c, n)
 	e.invariantTopics(c)
+	n.stop(t)
+
+	cfg.Rebuild, cfg.Registerer = true, nil // once more: it knows of the deep reverts by the life before
+	n = e.start(cfg)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+}
+
+// What a commit far behind the head may hold is shared by the tasks that are there.
+func TestCommitBytesAreShared(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 7)
+	c.ahead, c.final = 1<<20, 1<<40
+	for range 50 {
+		c.add(1)
+	}
+	commits := func(instance string, bytes int, others int32) (n float64) {
+		cfg := e.config(instance, vfs.NewMem())
+		cfg.CommitBytes, cfg.Rebuild = bytes, true
+		node, err := New(cfg, toy{})
+		check(t, err)
+		node.far.Store(others)
+		r := e.run(node)
+		e.caughtUp(c, r)
+		e.invariantState(c, r)
+		r.stop(t)
+		if got := node.far.Load(); got != others {
+			t.Fatalf("%d tasks are far behind after the last has ended, were %d", got, others)
+		}
+		families, err := node.cfg.Registerer.(*prometheus.Registry).Gather()
+		check(t, err)
+		for _, f := range families {
+			if f.GetName() == "lienstream_processors_commit_seconds" {
+				for _, m := range f.GetMetric() {
+					n += float64(m.GetHistogram().GetSampleCount())
+				}
+			}
+		}
+		return n
+	}
+	alone, shared := commits("a", 64<<10, 0), commits("a", 64<<10, 31)
+	if shared < 10 || alone > shared/2 {
+		t.Fatalf("%v commits alone, %v beside 31 others", alone, shared)
+	}
 }
 
 func stoppedTasks(n *runningNode) (stopped int) {

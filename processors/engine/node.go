@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,6 +42,7 @@ type Node struct {
 	events         map[string]eventTopics
 
 	live liveness
+	far  atomic.Int32 // tasks that are far behind the head
 }
 
 type eventTopics struct{ head, final string }

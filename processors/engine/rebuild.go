@@ -35,7 +35,7 @@ func (t *task) rebuild(ctx context.Context) error {
 	// A rebuild that was broken off had published no more than the one before it.
 	p.Rebuild.Published = max(p.Rebuild.Published, former.Rebuild.Published)
 	p.Rebuild.Settled = max(p.Rebuild.Settled, former.Rebuild.Settled)
-	if p.Rebuild.KeepFrom, p.Rebuild.KeepUntil, err = t.deepReverts(ctx); err != nil {
+	if p.Rebuild.KeepFrom, p.Rebuild.KeepUntil, err = t.deepReverts(ctx, former); err != nil {
 		return err
 	}
 	if err := t.n.wipe(t.r); err != nil {
@@ -78,22 +78,25 @@ func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (i
 	return last, err
 }
 
-// deepReverts reads the raw partition for reverts of blocks that were final by then: the lowest such block,
-// and the offset behind the last such revert.
-func (t *task) deepReverts(ctx context.Context) (from uint64, until int64, err error) {
-	end, err := t.n.lastOffset(ctx, t.n.raw, t.r.partition)
-	if err != nil || end < 0 {
-		return 0, 0, err
+// deepReverts finds the reverts of blocks that were final by then: the lowest such block, and the offset
+// behind the last such revert. Below a former life's input there are those that it knew of, and no other:
+// at any other it would have stopped. The rest of the raw partition is read.
+func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, until int64, err error) {
+	start, floor := int64(startOffset), uint64(0)
+	if former.Input > former.Rebuild.KeepUntil { // it has come past them, and its floor is the chain's again
+		start, floor = former.Input, former.Floor
+		from, until = former.Rebuild.KeepFrom, former.Rebuild.KeepUntil
 	}
-	read, err := kafka.NewReader(t.n.cfg.Kafka, t.n.raw, t.r.partition, startOffset, kafka.ReaderOptions{MaxBytes: t.n.cfg.FetchBytes})
+	end, err := t.n.lastOffset(ctx, t.n.raw, t.r.partition)
+	if err != nil || end < start || end < 0 {
+		return from, until, err
+	}
+	read, err := kafka.NewReader(t.n.cfg.Kafka, t.n.raw, t.r.partition, start, kafka.ReaderOptions{MaxBytes: t.n.cfg.FetchBytes})
 	if err != nil {
 		return 0, 0, err
 	}
 	defer read.Close()
-	var (
-		records []*kafka.Record
-		floor   uint64
-	)
+	var records []*kafka.Record
 	for {
 		if records, err = read.Poll(ctx, records); err != nil {
 			return 0, 0, fmt.Errorf("read the raw topic for reverts: %w", err)

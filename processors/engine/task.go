@@ -50,11 +50,19 @@ type task struct {
 	hidden time.Time
 	behind int64
 
+	far   bool  // behind the head, as of the last Commit barrier
+	end   int64 // of the raw topic when the task began: coming past it is worth a commit
+	ended bool
+
 	inBlock bool // between a block's first record and its barrier
 	block   topics.BlockRef
 	seen    uint32 // records of the block
 	unknown uint32 // records that could not be decoded, since the last barrier
 }
+
+// linger keeps the records of a commit together until it flushes: a request a broker, and batches as large
+// as they can be.
+const linger = 100 * time.Millisecond
 
 var errCrash = errors.New("injected crash")
 
@@ -67,7 +75,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return err
 	}
 	tx, err := kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(r.partition), kafka.TransactorOptions{
-		Timeout: n.cfg.CommitTimeout, Logger: n.logger,
+		Timeout: n.cfg.CommitTimeout, Linger: linger, Logger: n.logger,
 	})
 	if err != nil {
 		return err
@@ -153,9 +161,16 @@ func (t *task) run(ctx context.Context) error {
 	}
 	defer read.Close()
 	t.r.recover()
-	if err := t.hide(ctx); err != nil {
+	if t.end, err = t.n.lastOffset(ctx, t.n.raw, t.r.partition); err != nil {
 		return err
 	}
+	t.ended = t.end < max(p.Input, 0)
+	t.hide()
+	defer func() {
+		if t.far {
+			t.n.far.Add(-1)
+		}
+	}()
 	defer func() {
 		if t.hidden.IsZero() {
 			t.n.observer.Closed(t.partition())
@@ -216,6 +231,8 @@ func (t *task) due() time.Time {
 	switch {
 	case !t.settled:
 		return time.Time{}
+	case !t.dirty.IsZero() && t.far:
+		return time.Now().Add(t.n.cfg.CommitInterval) // nothing more comes
 	case !t.dirty.IsZero():
 		return t.dirty.Add(t.n.cfg.CommitInterval)
 	case !t.moved.IsZero():
@@ -241,16 +258,11 @@ const catchUp = time.Second
 // partition can be read without it: here, where it was followed, or on a node that lost it to this one.
 // Partitions that were just restored are each at another block and cannot be read together; those that
 // they were taken over from can.
-func (t *task) hide(ctx context.Context) error {
+func (t *task) hide() {
 	t.hidden, t.behind = time.Now().Add(catchUp), math.MinInt64
-	if _, readable := t.r.watermark(); !readable && !t.n.live.others(t.n.cfg.Instance) {
-		return nil
+	if _, readable := t.r.watermark(); (readable || t.n.live.others(t.n.cfg.Instance)) && t.end >= 0 {
+		t.behind = t.end
 	}
-	last, err := t.n.lastOffset(ctx, t.n.raw, t.r.partition)
-	if last >= 0 {
-		t.behind = last
-	}
-	return err
 }
 
 // reveal shows the owner once it has caught up.

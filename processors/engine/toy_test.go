@@ -240,6 +240,10 @@ type runningNode struct {
 func (e *env) start(cfg Config, observers ...Observer) *runningNode {
 	n, err := New(cfg, toy{}, observers...)
 	check(e.t, err)
+	return e.run(n)
+}
+
+func (e *env) run(n *Node) *runningNode {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &runningNode{n, cancel, make(chan error, 1)}
 	go func() { r.done <- n.Run(ctx) }()

@@ -19,6 +19,10 @@ redis.call('HSET', meta, partition, 'x')
 local heads = {{1, 8}, {9, 16}, {17, 32}, {33, 64}}
 local headEnd, suffixAt, suffixEnd, laneAt, tokenAt, tokenEnd = 99, 65, 79, 67, 80, 99
 
+-- Members are gathered and then written by set: a command a set, not one a member. A row comes once, so
+-- that what goes can go before what comes.
+local gathered, counted = {ZREM = {}, ZADD = {}}, {}
+
 local function index(command, id, row)
   local suffix = string.sub(row, suffixAt, suffixEnd)
   local sets = {'a', 'l' .. string.sub(row, laneAt, laneAt), 't' .. string.sub(row, tokenAt, tokenEnd)}
@@ -26,16 +30,32 @@ local function index(command, id, row)
     local member = string.sub(row, heads[sort][1], heads[sort][2]) .. id .. suffix
     for _, set in ipairs(sets) do
       local key = ARGV[6] .. (sort - 1) .. ':' .. set
-      local n
+      local args = gathered[command][key]
+      if not args then
+        args = {}
+        gathered[command][key] = args
+      end
       if command == 'ZADD' then
-        n = redis.call('ZADD', key, 0, member)
-      else
-        n = -redis.call('ZREM', key, member)
+        args[#args + 1] = 0
       end
-      -- What a set holds is counted where eviction cannot take it without taking the partition's state.
-      if sort == 1 and n ~= 0 and redis.call('HINCRBY', meta, 'n' .. set, n) == 0 then
-        redis.call('HDEL', meta, 'n' .. set)
+      args[#args + 1] = member
+      if sort == 1 then
+        counted[key] = set
       end
+    end
+  end
+end
+
+local function flush(command, sign)
+  for key, args in pairs(gathered[command]) do
+    local n = 0
+    for from = 1, #args, 1000 do -- what unpack takes has a limit
+      n = n + redis.call(command, key, unpack(args, from, math.min(from + 999, #args)))
+    end
+    -- What a set holds is counted where eviction cannot take it without taking the partition's state.
+    local set = counted[key]
+    if set and n ~= 0 and redis.call('HINCRBY', meta, 'n' .. set, sign * n) == 0 then
+      redis.call('HDEL', meta, 'n' .. set)
     end
   end
 end
@@ -56,6 +76,9 @@ for i = 7, #ARGV, 2 do
     end
   end
 end
+
+flush('ZREM', -1)
+flush('ZADD', 1)
 
 local keep = tonumber(ARGV[5]) * 40
 if keep == 0 then

@@ -171,7 +171,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	}
 	err := b.Commit(pebble.NoSync)
 	if err != nil || o.foreign {
-		s.rows.clear()
+		s.rows.clear(false)
 		return wrap("commit", err)
 	}
 	for _, r := range o.dirty {
@@ -188,8 +188,12 @@ func (s *Store) Clear(meta []byte) error {
 	if err != nil {
 		return wrap("clear", err)
 	}
-	s.rows.clear()
-	return wrap("clear", b.Commit(pebble.NoSync))
+	if err := b.Commit(pebble.NoSync); err != nil {
+		s.rows.clear(false)
+		return wrap("clear", err)
+	}
+	s.rows.clear(true)
+	return nil
 }
 
 func set(b *pebble.Batch, key, value []byte) error {

@@ -82,6 +82,13 @@ func (o *Overlay) Published(final bool) {
 	b.published, b.settled = true, final
 }
 
+// Silent says that the events of the block are published and final already: nobody will be told of them
+// again, and Emit may be spared.
+func (o *Overlay) Silent() bool {
+	b := o.blocks[len(o.blocks)-1]
+	return b.published && b.settled && !b.capture
+}
+
 // Empty says that a commit would write nothing.
 func (o *Overlay) Empty() bool {
 	for _, b := range o.blocks {
@@ -103,6 +110,9 @@ func (o *Overlay) Block() topics.BlockRef { return o.blocks[len(o.blocks)-1].ref
 
 // Emit publishes an event of the block.
 func (o *Overlay) Emit(family string, key, value []byte) {
+	if o.Silent() {
+		return
+	}
 	b := o.blocks[len(o.blocks)-1]
 	b.events = append(b.events, Event{family, slices.Clone(key), value})
 	o.bytes += len(key) + len(value) + rowOverheadBytes
@@ -180,6 +190,8 @@ func (o *Overlay) write(t *Table, key, value []byte) {
 	if capture && r.block != top.id {
 		r.block = top.id
 		top.rows = append(top.rows, former{t.ID, r.key, r.now})
+	} else if r.dirty {
+		o.bytes -= len(r.now) // nobody holds it any more
 	}
 	r.now = value
 	o.bytes += len(value)

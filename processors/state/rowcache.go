@@ -8,11 +8,13 @@ package state
 //  1. an entry is what is committed: it changes only when a batch is known to be applied, and goes when
 //     that is not known;
 //  2. it holds at most limit bytes, half of them in each generation. When the young one is full it
-//     becomes the old one, whose entries go but for those that are asked for again.
+//     becomes the old one, whose entries go but for those that are asked for again;
+//  3. while it is whole, what is not here is not on disk: the store began empty, and nothing was let go.
 type rowCache struct {
 	limit      int
 	young, old map[rowKey][]byte // nil value: no such row
 	bytes      int               // of young
+	whole      bool
 }
 
 type rowKey struct {
@@ -25,7 +27,7 @@ const rowCacheBytes = 2 << 20
 
 func newRowCache(limit int) *rowCache {
 	c := &rowCache{limit: limit}
-	c.clear()
+	c.clear(false)
 	return c
 }
 
@@ -38,7 +40,7 @@ func (c *rowCache) get(table byte, key string) (row []byte, known bool) {
 	if row, known = c.old[k]; known {
 		c.put(table, key, row)
 	}
-	return row, known
+	return row, known || c.whole
 }
 
 // put notes what is on disk. The row must not change afterwards.
@@ -51,10 +53,12 @@ func (c *rowCache) put(table byte, key string, row []byte) {
 		c.bytes += len(key) + rowOverheadBytes
 	}
 	if c.bytes > c.limit/2 {
+		c.whole = c.whole && len(c.old) == 0
 		c.young, c.old, c.bytes = make(map[rowKey][]byte, len(c.young)), c.young, 0
 	}
 }
 
-func (c *rowCache) clear() {
-	c.young, c.old, c.bytes = map[rowKey][]byte{}, nil, 0
+// clear forgets everything. Empty says that there is nothing on disk either.
+func (c *rowCache) clear(empty bool) {
+	c.young, c.old, c.bytes, c.whole = map[rowKey][]byte{}, nil, 0, empty
 }

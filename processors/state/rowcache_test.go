@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lienstream/lienstream/topics"
 )
 
 // TestRowCacheIsBounded fills it many times over: what is asked for again and again stays.
@@ -82,4 +84,122 @@ func TestRowCacheForgetsWhatItCannotKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("")
+}
+
+// TestRowCacheKnowsWhatIsNotThere asks for rows that were never written: while nothing was let go since the
+// store was empty, the disk need not be asked.
+func TestRowCacheKnowsWhatIsNotThere(t *testing.T) {
+	const limit = 8 << 10
+	c := newRowCache(limit)
+	if _, known := c.get(1, "none"); known {
+		t.Fatal("a cache of a store that may hold rows knows that there is none")
+	}
+	c.clear(true)
+	for i := 0; len(c.old) == 0; i++ {
+		c.put(1, fmt.Sprint(i), nil)
+	}
+	if _, known := c.get(1, "none"); !known {
+		t.Fatal("a full generation is not let go yet, but the cache is no longer whole")
+	}
+	for i := 0; c.whole; i++ {
+		if i > limit {
+			t.Fatal("the cache is still whole")
+		}
+		c.put(1, fmt.Sprint("more", i), nil)
+	}
+	if _, known := c.get(1, "0"); known {
+		t.Fatal("a row that was let go is known")
+	}
+}
+
+// TestSmallRowCache reads rows that a cache too small for them has let go, also after the store was emptied.
+func TestSmallRowCache(t *testing.T) {
+	table := &Table{ID: 7, Name: "rows"}
+	s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Tables: []*Table{table}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s.rows.limit = 4 << 10
+	for life := range 2 {
+		for i := range 100 {
+			o := s.NewOverlay()
+			o.Put(table, fmt.Append(nil, i), fmt.Append(nil, life, i))
+			if err := s.Commit(o, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 100 {
+			if row, err := s.NewOverlay().Get(table, fmt.Append(nil, i)); err != nil || string(row) != fmt.Sprint(life, i) {
+				t.Fatalf("life %d row %d: %q, %v", life, i, row, err)
+			}
+		}
+		if err := s.Clear(nil); err != nil {
+			t.Fatal(err)
+		}
+		if row, err := s.NewOverlay().Get(table, []byte("1")); err != nil || row != nil {
+			t.Fatalf("a row after Clear: %q, %v", row, err)
+		}
+	}
+}
+
+// TestBytes: writing a row again costs nothing but the difference, unless a block must be able to undo it.
+func TestBytes(t *testing.T) {
+	table := &Table{ID: 7, Name: "rows"}
+	s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Tables: []*Table{table}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	write := func(capture bool) int {
+		o := s.NewOverlay()
+		for i := range 1000 {
+			o.Begin(topics.BlockRef{Number: uint64(i)}, capture)
+			o.Put(table, []byte("key"), make([]byte, 100))
+		}
+		return o.Bytes()
+	}
+	if got := write(false); got > 1000 {
+		t.Errorf("%d bytes for a row of 100", got)
+	}
+	if got := write(true); got < 999*100 {
+		t.Errorf("%d bytes for a row of 100 and 999 former ones", got)
+	}
+}
+
+// TestSilent: what nobody will be told of is not kept, and what can be taken back is.
+func TestSilent(t *testing.T) {
+	s, err := Open(Options{Dir: "db", FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct{ capture, published, final, silent bool }{
+		{false, true, true, true},
+		{false, true, false, false},  // the topic of final events lacks it
+		{false, false, false, false}, // new
+		{true, true, true, false},    // it may be taken back
+	} {
+		o := s.NewOverlay()
+		o.Begin(topics.BlockRef{Number: 1}, c.capture)
+		if c.published {
+			o.Published(c.final)
+		}
+		o.Emit("family", []byte("key"), []byte("value"))
+		if o.Silent() != c.silent || o.Empty() != c.silent {
+			t.Errorf("%+v: silent %v, empty %v", c, o.Silent(), o.Empty())
+		}
+	}
 }

@@ -49,6 +49,8 @@ type Writer interface {
 	// Emit publishes a decoded event: to evt.<family> now, to evt.<family>.final once the block is
 	// final, and again with removed set if the block is reverted.
 	Emit(family string, key, value []byte)
+	// Silent says that what Emit is given for this block is dropped: a rebuild publishes nothing twice.
+	Silent() bool
 	// Block is the block that is being applied.
 	Block() topics.BlockRef
 }

@@ -120,6 +120,7 @@ func (s *Store) checkVersion() error {
 		return err
 	}
 	if v == nil {
+		s.rows.clear(true) // it is the first that is ever written
 		return wrap("write layout version", s.db.Set(keyVersion, []byte{layoutVersion}, pebble.NoSync))
 	}
 	if !slices.Equal(v, []byte{layoutVersion}) {

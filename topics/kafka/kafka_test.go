@@ -30,6 +30,7 @@ var promises = []struct {
 	{"ReadBackCrossesMarkersAndAborts", readBackCrossesMarkersAndAborts},
 	{"OutOfRange", outOfRange},
 	{"KillEndsAPoll", killEndsAPoll},
+	{"CommitEndsTheLinger", commitEndsTheLinger},
 	{"PartitionsMoveBetweenMembers", partitionsMoveBetweenMembers},
 	{"StaticMemberComesBack", staticMemberComesBack},
 	{"DriftIsFoundAndMended", driftIsFoundAndMended},
@@ -304,6 +305,23 @@ func killEndsAPoll(t *testing.T, b *testBroker) {
 		t.Errorf("poll of a killed reader: %v, want ErrKilled", err)
 	}
 	r.Close()
+}
+
+// Records that wait for others go with the commit: a linger is no delay of it.
+func commitEndsTheLinger(t *testing.T, b *testBroker) {
+	tx, err := kafka.NewTransactor(b.cfg, b.cat.Prefix+"-lingers", kafka.TransactorOptions{Timeout: 30 * time.Second, Linger: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	if err := tx.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.commit(t, tx, "1", "2")
+	b.commit(t, tx, "3")
+	if got := b.readBack(t, 3); !slices.Equal(got, []string{"3", "2", "1"}) {
+		t.Errorf("read back %q", got)
+	}
 }
 
 // A broker that takes connections and never answers must not hold a commit longer than its timeout.
