@@ -15,7 +15,7 @@ import (
 // What counts as the tip, where each block is a commit: close to the chain's head and just written. An old
 // record was at the tip when it was written; reading it again is a backfill.
 const (
-	tipBlocks = ringBlocks
+	tipBlocks = 64
 	tipAge    = 2 * time.Second
 )
 

@@ -267,7 +267,7 @@ func TestRestoreFromCheckpoint(t *testing.T) {
 	}
 }
 
-// Views: the last 64 barriers by number and hash; a block of another fork, of the past or of the future has
+// Views: the last barriers by number and hash; a block of another fork, of the past or of the future has
 // none, and the error says which.
 func TestViews(t *testing.T) {
 	e := newEnv(t, 1)

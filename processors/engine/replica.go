@@ -13,8 +13,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ringBlocks is how many barriers back a view can be asked for.
-const ringBlocks = 64
+// ringBlocks is how many barriers back a view can be asked for at the tip: where an owner dies, the others
+// keep the block that it left until it is missed and its partitions are taken over. Far behind the head
+// nobody waits for it, and tipBlocks are enough.
+const ringBlocks = 256
 
 // replica is a partition on this node: its store and the views of its last barriers. It outlives the task
 // that writes it: a task that starts again, or a standby that takes over, goes on where it was, and reads
@@ -68,10 +70,15 @@ func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
 		r.ring[n-1] = barrier{m.At, snap}
 		return
 	}
-	if n == ringBlocks {
-		r.ring[0].snap.Release()
-		copy(r.ring, r.ring[1:])
-		r.ring = r.ring[:n-1]
+	keep := ringBlocks
+	if m.At.Number+tipBlocks < m.Latest {
+		keep = tipBlocks
+	}
+	if excess := n - keep + 1; excess > 0 {
+		for _, b := range r.ring[:excess] {
+			b.snap.Release()
+		}
+		r.ring = append(r.ring[:0], r.ring[excess:]...)
 	}
 	r.ring = append(r.ring, barrier{m.At, snap})
 }
@@ -250,7 +257,7 @@ func (n *Node) wipe(r *replica) error {
 	return err
 }
 
-// View opens a view of a partition: the latest, or that of one of the last 64 barriers by number and hash.
+// View opens a view of a partition: the latest, or that of one of the last barriers by number and hash.
 func (n *Node) View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -13,6 +13,9 @@ const Path = "/query/v1"
 
 const contentType = "application/x-gob"
 
+// lackingHeader names the partition that an answer failed on.
+const lackingHeader = "X-Lacking-Partition"
+
 // NewHandler serves the read API of a node to the routers of others. It is for the inside of a cluster:
 // it answers whoever can reach it.
 func NewHandler(source Source, logger *zap.Logger) http.Handler {
@@ -27,6 +30,9 @@ func NewHandler(source Source, logger *zap.Logger) http.Handler {
 		a, err := node.ask(r.Context(), req)
 		if err == nil {
 			err = write(w, a)
+		}
+		if lacking, ok := errors.AsType[*lackingError](err); ok {
+			w.Header().Set(lackingHeader, strconv.Itoa(int(lacking.partition)))
 		}
 		switch {
 		case err == nil || r.Context().Err() != nil:

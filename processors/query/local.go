@@ -31,7 +31,7 @@ func (l local) ask(ctx context.Context, r *request) (*answer, error) {
 	for _, p := range r.Partitions {
 		i := slices.IndexFunc(held, func(w Watermark) bool { return w.Partition == p })
 		if i < 0 {
-			return nil, fmt.Errorf("partition %d is not here: %w", p, ErrUnavailable)
+			return nil, &lackingError{p, fmt.Errorf("partition %d is not here: %w", p, ErrUnavailable)}
 		}
 		marks = append(marks, held[i])
 	}
@@ -49,7 +49,7 @@ func (l local) ask(ctx context.Context, r *request) (*answer, error) {
 	for _, p := range r.Partitions {
 		v, err := l.source.View(ctx, p, at)
 		if err != nil {
-			return nil, fmt.Errorf("view of partition %d: %w", p, err)
+			return nil, &lackingError{p, fmt.Errorf("view of partition %d: %w", p, err)}
 		}
 		views = append(views, v)
 	}
@@ -120,10 +120,19 @@ func (l local) align(ctx context.Context, partitions []int32, views []state.View
 		}
 		v, err := l.source.View(ctx, p, &lowest)
 		if err != nil {
-			return fmt.Errorf("view of partition %d at block %d: %w", p, lowest.Number, err)
+			return &lackingError{p, fmt.Errorf("view of partition %d at block %d: %w", p, lowest.Number, err)}
 		}
 		views[i].Close()
 		views[i] = v
 	}
 	return nil
 }
+
+// lackingError says which partition a node could not open; others that it was asked for, it may have.
+type lackingError struct {
+	partition int32
+	err       error
+}
+
+func (e *lackingError) Error() string { return e.err.Error() }
+func (e *lackingError) Unwrap() error { return e.err }

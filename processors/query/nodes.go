@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -62,9 +63,29 @@ type piece struct {
 	partitions []int32
 }
 
+// tries is how often each node failed in a read, for each partition: where partitions move to and fro, one
+// node has the past of the one and another that of the other.
+type tries map[try]int
+
+type try struct {
+	node      *node
+	partition int32
+}
+
+// failed notes that a piece was not answered: for the partition that was the reason, or for all.
+func (t tries) failed(c piece, err error) {
+	if lacking, ok := errors.AsType[*lackingError](err); ok && slices.Contains(c.partitions, lacking.partition) {
+		t[try{c.node, lacking.partition}]++
+		return
+	}
+	for _, p := range c.partitions {
+		t[try{c.node, p}]++
+	}
+}
+
 // assign spreads partitions over their holders: who has not failed in this read, then who has not failed
 // lately, then owners, then this process. False: somebody is missing.
-func (n *nodes) assign(partitions []int32, tried map[*node]int) ([]piece, bool) {
+func (n *nodes) assign(partitions []int32, tried tries) ([]piece, bool) {
 	var held []Watermark
 	if n.local != nil {
 		held = n.local.Watermarks()
@@ -108,8 +129,8 @@ func (n *nodes) assign(partitions []int32, tried map[*node]int) ([]piece, bool) 
 }
 
 // rank is lower for a better holder.
-func (n *nodes) rank(h *node, w Watermark, tried map[*node]int) int {
-	rank := tried[h] * 8
+func (n *nodes) rank(h *node, w Watermark, tried tries) int {
+	rank := tried[try{h, w.Partition}] * 8
 	if h.instance != "" {
 		rank++
 		if n.now().Sub(h.failed) < failedFor {
@@ -131,25 +152,25 @@ func (n *nodes) claim(w Watermark) {
 }
 
 // accept judges the answer of a node: it must be for all that was asked, of no older incarnation than is
-// known, and no further back than an earlier answer. A reason refuses it.
-func (n *nodes) accept(c piece, a *answer) (reason string) {
+// known, and no further back than an earlier answer. A reason refuses it, of a partition where it is one's.
+func (n *nodes) accept(c piece, a *answer) (reason string, partition int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range a.Watermarks {
 		n.claim(w)
 	}
 	if !covers(a.Watermarks, c.partitions) {
-		return refusedFailed
+		return refusedFailed, -1
 	}
 	for _, w := range a.Watermarks {
 		if w.Incarnation < n.newest[w.Partition] {
-			return refusedOld
+			return refusedOld, w.Partition
 		}
 		if w.before(n.floor[w.Partition]) {
-			return refusedBehind
+			return refusedBehind, w.Partition
 		}
 	}
-	return ""
+	return "", -1
 }
 
 // silent notes that a node does not say how far it is. Where others hold what it holds, reads that wait

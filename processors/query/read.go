@@ -27,8 +27,7 @@ func (r *Router) read(ctx context.Context, partitions []int32, req *request) (a 
 		r.metrics.seconds.WithLabelValues(req.Op.String()).Observe(time.Since(start).Seconds())
 	}()
 
-	// How often each node failed in this read: others go first.
-	tried := map[*node]int{}
+	tried := tries{} // others go first
 	wait := firstWait
 	for range maxRounds {
 		if a, err = r.round(ctx, partitions, req, tried); err == nil {
@@ -49,7 +48,7 @@ func (r *Router) read(ctx context.Context, partitions []int32, req *request) (a 
 }
 
 // round asks each holder once, at its latest block, and those ahead of the others again at the lowest.
-func (r *Router) round(ctx context.Context, partitions []int32, req *request, tried map[*node]int) (*answer, error) {
+func (r *Router) round(ctx context.Context, partitions []int32, req *request, tried tries) (*answer, error) {
 	r.metrics.rounds.Inc()
 	pieces, ok := r.nodes.assign(partitions, tried)
 	if !ok {
@@ -82,11 +81,11 @@ func (r *Router) round(ctx context.Context, partitions []int32, req *request, tr
 }
 
 // askAll asks, in parallel, for the pieces that have no answer yet.
-func (r *Router) askAll(ctx context.Context, pieces []piece, answers []*answer, req *request, tried map[*node]int) error {
+func (r *Router) askAll(ctx context.Context, pieces []piece, answers []*answer, req *request, tried tries) error {
 	if len(pieces) == 1 { // one process: no goroutine, no copy
 		a, err := r.ask(ctx, pieces[0], req)
 		if err != nil {
-			tried[pieces[0].node]++
+			tried.failed(pieces[0], err)
 			return err
 		}
 		answers[0] = a
@@ -107,7 +106,7 @@ func (r *Router) askAll(ctx context.Context, pieces []piece, answers []*answer, 
 		// One that no longer has a certain block may not have it in the next round either: an owner that
 		// has just taken over keeps few, and whom it took over from keeps many.
 		if errs[i] != nil {
-			tried[c.node]++
+			tried.failed(c, errs[i])
 		}
 	}
 	return err
@@ -134,9 +133,9 @@ func (r *Router) ask(ctx context.Context, c piece, req *request) (*answer, error
 	if c.node.instance != "" {
 		r.nodes.answered(c.node)
 	}
-	if reason := r.nodes.accept(c, a); reason != "" {
+	if reason, partition := r.nodes.accept(c, a); reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()
-		return nil, fmt.Errorf("answer of %q: %s: %w", c.node.instance, reason, ErrUnavailable)
+		return nil, &lackingError{partition, fmt.Errorf("answer of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
 	}
 	return a, nil
 }

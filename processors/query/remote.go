@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -50,7 +51,11 @@ func (n *remote) ask(ctx context.Context, r *request) (*answer, error) {
 	}
 	if resp.StatusCode != http.StatusOK {
 		reason, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-		return nil, fmt.Errorf("ask %s: %w: %s: %s", n.addr, ErrUnavailable, resp.Status, bytes.TrimSpace(reason))
+		err := fmt.Errorf("ask %s: %w: %s: %s", n.addr, ErrUnavailable, resp.Status, bytes.TrimSpace(reason))
+		if p, bad := strconv.ParseInt(resp.Header.Get(lackingHeader), 10, 32); bad == nil {
+			return nil, &lackingError{int32(p), err}
+		}
+		return nil, err
 	}
 	a, err := decodeAnswer(resp.Body)
 	if err != nil {

@@ -39,6 +39,38 @@ func (f *fleet) told(t *testing.T, well bool, within time.Duration) {
 	})
 }
 
+// well: the state equals the chain, and the service says that all is well.
+func (f *fleet) well(t *testing.T) {
+	t.Helper()
+	stateEqualsChain(t.Context(), t, f.api, f.w.judge, time.Minute)
+	f.told(t, true, 30*time.Second)
+}
+
+// away lets blocks come while something is away, and reads. Lag: the state stands still meanwhile, and the
+// service says so.
+func (f *fleet) away(t *testing.T, what string, lag bool, leave, back func(), paths ...string) {
+	t.Helper()
+	read := readOn(t, f.api, paths...)
+	leave()
+	stop := f.w.load(t, 100*time.Millisecond)
+	if lag {
+		f.told(t, false, 30*time.Second)
+	}
+	<-time.After(outage())
+	if !lag {
+		f.told(t, true, 10*time.Second)
+	}
+	stop()
+	back()
+	began := time.Now()
+	f.well(t)
+	t.Logf("%s: recovered within %v", what, time.Since(began).Round(time.Millisecond))
+	if gap := read.stop(t, what); gap > standbyGap {
+		t.Errorf("%s: reads failed for %v", what, gap)
+	}
+	read.judge(t.Context(), t, f.w.judge)
+}
+
 // TestDependenciesAway takes Kafka, Redis and the chain's node away, each in turn and in several ways.
 // Reads go on as of the last block, /health/indexer says so, and everything recovers without a hand.
 func TestDependenciesAway(t *testing.T) {
@@ -53,35 +85,11 @@ func TestDependenciesAway(t *testing.T) {
 	f.processors(t, "a", "--session-timeout=3s")
 	f.serving(t, "--max-head-age=3s")
 	paths := []string{"/deals?limit=200", "/listings?limit=200&sort=cost", "/deals/7"}
-	well := func(t *testing.T) {
-		t.Helper()
-		stateEqualsChain(t.Context(), t, f.api, w.judge, time.Minute)
-		f.told(t, true, 30*time.Second)
-	}
-	well(t)
+	f.well(t)
 
-	// away lets blocks come while something is away, and reads.
 	away := func(t *testing.T, what string, lag bool, leave, back func()) {
 		t.Helper()
-		read := readOn(t, f.api, paths...)
-		leave()
-		stop := w.load(t, 100*time.Millisecond)
-		if lag { // the state stands still, and the service says so
-			f.told(t, false, 30*time.Second)
-		}
-		<-time.After(outage())
-		if !lag {
-			f.told(t, true, 10*time.Second)
-		}
-		stop()
-		back()
-		began := time.Now()
-		well(t)
-		t.Logf("%s: recovered within %v", what, time.Since(began).Round(time.Millisecond))
-		if gap := read.stop(t, what); gap > standbyGap {
-			t.Errorf("%s: reads failed for %v", what, gap)
-		}
-		read.judge(t.Context(), t, w.judge)
+		f.away(t, what, lag, leave, back, paths...)
 	}
 
 	t.Run("kafka paused", func(t *testing.T) { away(t, "kafka paused", true, kafka.Pause, kafka.Resume) })

@@ -82,6 +82,7 @@ func TestCrashAnywhere(t *testing.T) {
 		c.start(t, role)
 	}
 	stateEqualsChain(t.Context(), t, c.api, w.judge, time.Minute)
+	wholeIndexerEqualsChain(t, w, c.api)
 	topicsEqualChain(t, w)
 
 	c.running["processors"].kill()
@@ -92,6 +93,7 @@ func TestCrashAnywhere(t *testing.T) {
 	stateEqualsChain(t.Context(), t, c.api, w.judge, time.Minute)
 	w.mine(t.Context(), t, 20)
 	stateEqualsChain(t.Context(), t, c.api, w.judge, time.Minute)
+	wholeIndexerEqualsChain(t, w, c.api)
 	topicsEqualChain(t, w)
 	for _, role := range []string{"serving", "processors", "ingest"} {
 		c.running[role].interrupt(t)

@@ -24,6 +24,14 @@ type ApacheConfig struct {
 	Dir     string // for its log and settings; it may hold those of a former run
 	Port    int    // on loopback; 0: a free one
 	HeapMB  int    // 512
+
+	Listeners []Listener // beside that of Addrs
+}
+
+// Listener is a further address of a broker, for clients that reach it by another: through a proxy.
+type Listener struct {
+	Addr       string // where it listens
+	Advertised string // where it tells clients that it does
 }
 
 // Apache is one node of Apache Kafka (KRaft, broker and controller in one) as a process of its own.
@@ -84,13 +92,19 @@ func (a *Apache) properties() string { return filepath.Join(a.cfg.Dir, "server.p
 // settings are those of a single node. The last lines are not only for tests: without the short backoff a
 // commit that follows on another waits 20 ms, and any broker that we configure has it.
 func (a *Apache) settings(port, controller int) string {
+	var listen, advertise, protocols strings.Builder
+	for i, l := range a.cfg.Listeners {
+		fmt.Fprintf(&listen, ",L%d://%s", i, l.Addr)
+		fmt.Fprintf(&advertise, ",L%d://%s", i, l.Advertised)
+		fmt.Fprintf(&protocols, ",L%d:PLAINTEXT", i)
+	}
 	return strings.Join([]string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", controller),
-		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", port, controller),
-		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d", port),
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d%s", port, controller, &listen),
+		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d%s", port, &advertise),
+		fmt.Sprintf("listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT%s", &protocols),
 		"controller.listener.names=CONTROLLER",
 		"log.dirs=" + filepath.Join(a.cfg.Dir, logDir),
 		"auto.create.topics.enable=false",

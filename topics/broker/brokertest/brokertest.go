@@ -37,7 +37,7 @@ func Start(t testing.TB, kind string) []string {
 }
 
 // Apache starts Apache Kafka. The test is skipped where it is not installed, but never in CI.
-func Apache(t testing.TB) *broker.Apache {
+func Apache(t testing.TB, listeners ...broker.Listener) *broker.Apache {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("apache kafka: not with -short")
@@ -48,7 +48,7 @@ func Apache(t testing.TB) *broker.Apache {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	a, err := broker.StartApache(ctx, broker.ApacheConfig{LibsDir: libs, Dir: t.TempDir()})
+	a, err := broker.StartApache(ctx, broker.ApacheConfig{LibsDir: libs, Dir: t.TempDir(), Listeners: listeners})
 	if errors.Is(err, broker.ErrNoKafka) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
