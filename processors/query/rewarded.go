@@ -91,6 +91,9 @@ func readRewardedDeal(views []state.View, req *request) ([]item, error) {
 			return nil, err
 		}
 		c.add(sectionReward, nil, reward)
+		if reward == nil && len(views) == 1 {
+			continue // drips of no reward are not asked for
+		}
 		var keys [][]byte
 		prefix := drips.DealPrefix(id)
 		err = v.ScanIndex(drips.IndexDeal, prefix, nil, func(entry, _ []byte) bool {
