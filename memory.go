@@ -9,8 +9,8 @@ import (
 )
 
 // What the collector is told unless GOGC or GOMEMLIMIT say otherwise: let the heap grow to four times of
-// what lives, but not beyond memoryBytes while less than half of that lives. A limit that stood still would
-// have it run for ever where more lives, an embedded broker in memory for one.
+// what lives, but not beyond memoryBytes while less than two thirds of that live. A limit that stood still
+// would have it run for ever where more lives, an embedded broker in memory for one.
 const (
 	gcPercent   = 300
 	memoryBytes = 190 << 20
@@ -39,5 +39,5 @@ func boundMemory(ctx context.Context) {
 	}
 }
 
-// memoryLimit leaves as much for garbage as what lives.
-func memoryLimit(liveBytes uint64) int64 { return int64(max(memoryBytes, 2*liveBytes)) }
+// memoryLimit leaves half as much for garbage as what lives.
+func memoryLimit(liveBytes uint64) int64 { return int64(max(memoryBytes, liveBytes/2*3)) }

@@ -9,7 +9,7 @@ import (
 
 // The limit stands where little lives, and leaves room for garbage where much does.
 func TestMemoryLimit(t *testing.T) {
-	for live, want := range map[uint64]int64{0: memoryBytes, memoryBytes / 2: memoryBytes, 200 << 20: 400 << 20} {
+	for live, want := range map[uint64]int64{0: memoryBytes, memoryBytes / 2: memoryBytes, 200 << 20: 300 << 20} {
 		if got := memoryLimit(live); got != want {
 			t.Errorf("%d bytes for %d that live, want %d", got, live, want)
 		}

@@ -152,14 +152,17 @@ func familyOfToken(w state.Writer, token common.Address) (string, error) {
 
 // emit publishes what the chain said, whether or not it fits the state.
 func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.Event) error {
-	key := topics.AppendEventKey(make([]byte, 0, eventBytes), meta)
-	value, err := topics.AppendEvent(key[len(key):], meta, event)
+	var buf [eventBytes]byte
+	b := topics.AppendEventKey(buf[:0], meta)
+	n := len(b)
+	b, err := topics.AppendEvent(b, meta, event)
 	if err != nil {
 		return err
 	}
-	w.Emit(family, slices.Clip(key), value)
+	b = slices.Clone(b) // it is kept until the commit: no larger than it is
+	w.Emit(family, b[:n:n], b[n:])
 	return nil
 }
 
-// eventBytes holds the key and the value of most events, in one allocation.
+// eventBytes holds the key and the value of most events.
 const eventBytes = 640

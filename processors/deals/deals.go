@@ -4,6 +4,7 @@ package deals
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -186,20 +187,22 @@ func getDeal(w state.Writer, key []byte, d *topics.Deal) (bool, error) {
 }
 
 func putDeal(w state.Writer, key []byte, d *topics.Deal) error {
-	row, err := d.AppendBinary(make([]byte, 0, rowBytes))
+	var buf [rowBytes]byte
+	row, err := d.AppendBinary(buf[:0])
 	if err != nil {
 		return err
 	}
-	w.Put(Deals, key, row)
+	w.Put(Deals, key, slices.Clone(row)) // it is kept: no larger than it is
 	return nil
 }
 
 func putBid(w state.Writer, key []byte, b *topics.Bid) error {
-	row, err := b.AppendBinary(make([]byte, 0, rowBytes))
+	var buf [rowBytes]byte
+	row, err := b.AppendBinary(buf[:0])
 	if err != nil {
 		return err
 	}
-	w.Put(Bids, key, row)
+	w.Put(Bids, key, slices.Clone(row))
 	return nil
 }
 

@@ -20,6 +20,14 @@ func (t *task) commit(ctx context.Context) error {
 	if !t.settled || t.dirty.IsZero() && t.moved.IsZero() {
 		return nil
 	}
+	if t.far {
+		select {
+		case t.n.turn <- struct{}{}:
+			defer func() { <-t.n.turn }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	started := time.Now()
 	if err := t.tx.Begin(); err != nil {
 		return err

@@ -33,12 +33,12 @@ type Config struct {
 
 	// At the tip a commit is one block. Behind it, it spans CommitRecords, 20,000, or CommitInterval, 100 ms.
 	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
-	// that are there share CommitBytes of memory, 32 MiB.
+	// that are there share CommitBytes of memory, 24 MiB, and committers of them commit at a time.
 	CommitRecords  int
 	CommitInterval time.Duration
 	CommitBytes    int
 	CommitTimeout  time.Duration // 10 s
-	FetchBytes     int32         // of one fetch of a partition: bounds memory. 1 MiB
+	FetchBytes     int32         // of one fetch of a partition: bounds memory. 256 KiB
 
 	// Lease is how long an owner that cannot commit goes on serving: long enough for reads to outlive an
 	// outage of Kafka, and an end to what a node that lost its partition unawares can tell. 5 min
@@ -73,10 +73,10 @@ func (c Config) withDefaults() Config {
 		c.CommitRecords = 20_000
 	}
 	if c.CommitBytes == 0 {
-		c.CommitBytes = 32 << 20
+		c.CommitBytes = 24 << 20
 	}
 	if c.FetchBytes == 0 {
-		c.FetchBytes = 1 << 20
+		c.FetchBytes = 256 << 10
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = state.DefaultCacheBytes

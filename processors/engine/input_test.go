@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -187,6 +188,18 @@ func TestCommitBytesAreShared(t *testing.T) {
 	alone, shared := commits("a", 64<<10, 0), commits("a", 64<<10, 31)
 	if shared < 10 || alone > shared/2 {
 		t.Fatalf("%v commits alone, %v beside 31 others", alone, shared)
+	}
+}
+
+// Far behind the head a task waits for its turn to commit, and no longer than it lives.
+func TestTurns(t *testing.T) {
+	n := &Node{turn: make(chan struct{}, 1)}
+	n.turn <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	waits := &task{n: n, far: true, settled: true, dirty: time.Now()}
+	if err := waits.commit(ctx); !errors.Is(err, context.Canceled) || len(n.turn) != 1 {
+		t.Fatalf("%v, %d turns taken", err, len(n.turn))
 	}
 }
 

@@ -42,10 +42,15 @@ type Node struct {
 	events         map[string]eventTopics
 
 	live liveness
-	far  atomic.Int32 // tasks that are far behind the head
+	far  atomic.Int32  // tasks that are far behind the head
+	turn chan struct{} // holds a token for each of them that commits
 }
 
 type eventTopics struct{ head, final string }
+
+// committers is how many tasks far behind the head commit at a time: what they send is in memory twice over,
+// and a broker takes it no sooner from all of them at once.
+const committers = 4
 
 // New makes a node; it does nothing before Run.
 func New(cfg Config, app App, observer ...Observer) (*Node, error) {
@@ -59,6 +64,7 @@ func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 		raw:      cfg.Catalogue.Raw(),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		live: newLiveness(),
+		turn: make(chan struct{}, committers),
 	}
 	n.changelog = cfg.Catalogue.Changelog(cfg.AppName)
 	for _, t := range app.Tables() {

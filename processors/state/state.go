@@ -40,7 +40,7 @@ type Reader interface {
 }
 
 // Writer is what a pure apply writes to. Its reads see the writes of the same block. Rows that Get
-// returns are shared: do not modify them. Put and Emit take over row and value; keys are copied.
+// returns are shared: do not modify them. Put takes over the row and copies the key; Emit takes over both.
 type Writer interface {
 	Get(t *Table, key []byte) ([]byte, error)
 	Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error

@@ -19,7 +19,7 @@ var ErrCorrupt = errors.New("state on disk is corrupt")
 // Memory that a store may hold, on top of the shared cache and its rowCache: two memtables while one is flushed. A task
 // writes a megabyte a second at most, so small ones flush seldom enough.
 const (
-	memTableBytes = 2 << 20
+	memTableBytes = 1 << 20
 	memTables     = 3 // writes wait when as many are full
 	maxOpenFiles  = 64
 )
