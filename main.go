@@ -37,6 +37,7 @@ import (
 	"github.com/lienstream/lienstream/processors/changes"
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/hotcache"
+	"github.com/lienstream/lienstream/processors/memory"
 	"github.com/lienstream/lienstream/processors/query"
 	"github.com/lienstream/lienstream/processors/status"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -141,7 +142,7 @@ func runRole(ctx context.Context, opt *options, stdout, stderr io.Writer, name s
 	if p.Instance == "" {
 		p.Instance, _ = os.Hostname() // the engine names what is missing
 	}
-	go boundMemory(ctx)
+	go memory.Bound(ctx)
 	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := p.check(name); err != nil || p.Check {
 		return err

@@ -103,9 +103,8 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 			}
 			send(n.entities[e.Name], e.Key(row.Key), value)
 		}
-		if !row.Same {
-			changes = append(changes, Change{Table: row.Table, Key: row.Key, Row: row.Value})
-		}
+		// One that was changed and changed back differed at a block between.
+		changes = append(changes, Change{Table: row.Table, Key: row.Key, Row: row.Value})
 		return nil
 	})
 	if err != nil {

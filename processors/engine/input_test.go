@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -311,6 +312,49 @@ func TestViews(t *testing.T) {
 	if _, err := n.View(t.Context(), 7, nil); !errors.Is(err, ErrNotHere) {
 		t.Fatal(err)
 	}
+}
+
+// A new owner shows itself together with those that were taken over beside it, and then the blocks that it
+// passed meanwhile too.
+func TestShownTogether(t *testing.T) {
+	h := hiding{behind: map[int32]bool{}}
+	h.set(0, true)
+	h.set(1, true)
+	if h.over(0, true) || !h.over(1, true) || !h.over(0, true) {
+		t.Error("partition 0 did not wait for partition 1, or not only until then")
+	}
+
+	store, err := state.Open(state.Options{Dir: "state", Tables: []*state.Table{toyTable}, FS: vfs.NewMem()})
+	check(t, err)
+	r := &replica{moves: new(query.Moves), store: store}
+	ref := func(n int) topics.BlockRef {
+		return topics.BlockRef{Number: uint64(n), Hash: common.Hash{byte(n)}}
+	}
+	want := func(n int, sentinel error) {
+		t.Helper()
+		at := ref(n)
+		v, err := r.view(&at)
+		if !errors.Is(err, sentinel) {
+			t.Errorf("block %d: %v, want %v", n, err, sentinel)
+		}
+		if v != nil {
+			v.Close()
+		}
+	}
+	const last = tipBlocks + 4
+	r.publish(query.Watermark{At: ref(1), Latest: last}, store.Snapshot())
+	for n := 2; n < last; n++ {
+		r.keep(barrier{ref(n), store.Snapshot()})
+		want(n, ErrNotYet)
+		want(1, nil)
+	}
+	r.publish(query.Watermark{At: ref(last), Latest: last}, nil)
+	want(2, ErrGone)
+	for n := last - tipBlocks; n <= last; n++ {
+		want(n, nil)
+	}
+	r.keep(barrier{ref(last + 1), store.Snapshot()})
+	check(t, r.close()) // a view that is not let go is an error
 }
 
 // An owner that cannot commit serves on for a lease, and no longer.

@@ -41,9 +41,10 @@ type Node struct {
 	entities       map[string]string
 	events         map[string]eventTopics
 
-	live liveness
-	far  atomic.Int32  // tasks that are far behind the head
-	turn chan struct{} // holds a token for each of them that commits
+	live   liveness
+	hiding hiding
+	far    atomic.Int32  // tasks that are far behind the head
+	turn   chan struct{} // holds a token for each of them that commits
 }
 
 type eventTopics struct{ head, final string }
@@ -63,7 +64,7 @@ func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		raw:      cfg.Catalogue.Raw(),
 		entities: map[string]string{}, events: map[string]eventTopics{},
-		live: newLiveness(),
+		live: newLiveness(), hiding: hiding{behind: map[int32]bool{}},
 		turn: make(chan struct{}, committers),
 	}
 	n.changelog = cfg.Catalogue.Changelog(cfg.AppName)

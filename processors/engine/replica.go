@@ -43,6 +43,7 @@ type replica struct {
 
 	mu      sync.RWMutex
 	ring    []barrier // oldest first
+	kept    []barrier // newer ones, of an owner that does not show itself yet
 	mark    query.Watermark
 	failing time.Time // since when the owner cannot commit; zero: it can
 	stopped error     // the fault that stopped the task
@@ -60,6 +61,7 @@ func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.moves.Tell()
+	r.ring, r.kept = append(r.ring, r.kept...), nil
 	n := len(r.ring)
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
@@ -81,6 +83,26 @@ func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
 		r.ring = append(r.ring[:0], r.ring[excess:]...)
 	}
 	r.ring = append(r.ring, barrier{m.At, snap})
+}
+
+// keep adds a view that is not shown before the next publish. It takes over the hold on it.
+func (r *replica) keep(b barrier) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept = append(r.kept, b); len(r.kept) > tipBlocks {
+		r.kept[0].snap.Release()
+		r.kept = r.kept[1:]
+	}
+}
+
+// forgetKept drops what was never shown.
+func (r *replica) forgetKept() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.kept {
+		b.snap.Release()
+	}
+	r.kept = nil
 }
 
 // observe refreshes what is known of the chain where the state stays.
@@ -230,6 +252,7 @@ func (n *Node) checkpoints(r *replica) string {
 
 // close ends the views and closes the store; it stays on disk.
 func (r *replica) close() error {
+	r.forgetKept()
 	r.mu.Lock()
 	ring := r.ring
 	r.ring, r.state = nil, ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -166,6 +167,7 @@ func (t *task) run(ctx context.Context) error {
 	}
 	t.ended = t.end < max(p.Input, 0)
 	t.hide()
+	defer t.n.hiding.set(t.r.partition, false)
 	defer func() {
 		if t.far {
 			t.n.far.Add(-1)
@@ -226,7 +228,8 @@ func (t *task) poll(ctx context.Context, read *kafka.Reader, records []*kafka.Re
 
 var errDue = errors.New("commit is due")
 
-// due is when there must be a commit even if nothing more comes; zero: never.
+// due is when there must be a commit, or a look at whether to show itself, even if nothing more comes;
+// zero: never.
 func (t *task) due() time.Time {
 	switch {
 	case !t.settled:
@@ -235,6 +238,8 @@ func (t *task) due() time.Time {
 		return time.Now().Add(t.n.cfg.CommitInterval) // nothing more comes
 	case !t.dirty.IsZero():
 		return t.dirty.Add(t.n.cfg.CommitInterval)
+	case !t.hidden.IsZero():
+		return time.Now().Add(hiddenLook)
 	case !t.moved.IsZero():
 		return t.moved.Add(progressInterval)
 	}
@@ -252,7 +257,36 @@ func (t *task) partition() Partition {
 }
 
 // catchUp bounds how long a new owner stays behind others.
-const catchUp = time.Second
+const catchUp = 5 * time.Second
+
+// hiddenLook is how often an owner that hides looks whether the others have caught up.
+const hiddenLook = 20 * time.Millisecond
+
+// hiding is which of a node's tasks have not caught up yet.
+type hiding struct {
+	mu     sync.Mutex
+	behind map[int32]bool
+}
+
+func (h *hiding) set(partition int32, behind bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if behind {
+		h.behind[partition] = true
+	} else {
+		delete(h.behind, partition)
+	}
+}
+
+// over says that nobody has to hide any more, this partition among them.
+func (h *hiding) over(partition int32, caughtUp bool) bool {
+	if caughtUp {
+		h.set(partition, false)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.behind) == 0
+}
 
 // hide keeps a new owner from being read before it has come past what the raw topic now holds, if the
 // partition can be read without it: here, where it was followed, or on a node that lost it to this one.
@@ -260,16 +294,19 @@ const catchUp = time.Second
 // they were taken over from can.
 func (t *task) hide() {
 	t.hidden, t.behind = time.Now().Add(catchUp), math.MinInt64
+	t.r.forgetKept()
+	t.n.hiding.set(t.r.partition, true)
 	if _, readable := t.r.watermark(); (readable || t.n.live.others(t.n.cfg.Instance)) && t.end >= 0 {
 		t.behind = t.end
 	}
 }
 
-// reveal shows the owner once it has caught up.
+// reveal shows the owner once it has caught up, and all that this node has taken over with it: one by one,
+// each would begin at another block, and nothing could be read from all of them.
 func (t *task) reveal() {
 	switch {
 	case t.hidden.IsZero() || !t.settled || !t.dirty.IsZero():
-	case t.ready.Input > t.behind || time.Now().After(t.hidden):
+	case t.n.hiding.over(t.r.partition, t.ready.Input > t.behind) || time.Now().After(t.hidden):
 		t.hidden = time.Time{}
 		t.r.setState(topics.StateRunning, nil)
 		t.publish(t.r.store.Snapshot(), t.n.observer.Opened)
@@ -280,9 +317,10 @@ func (t *task) reveal() {
 // hold on snap; nil: nothing has changed since the last one.
 func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 	if !t.hidden.IsZero() {
-		if snap != nil {
-			snap.Release()
+		if snap == nil {
+			snap = t.r.store.Snapshot()
 		}
+		t.r.keep(barrier{t.ready.At, snap})
 		return
 	}
 	t.r.next = t.ready.Input

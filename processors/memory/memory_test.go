@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 )
 
 // The limit stands where little lives, and leaves room for garbage where much does.
-func TestMemoryLimit(t *testing.T) {
-	for live, want := range map[uint64]int64{0: memoryBytes, memoryBytes / 2: memoryBytes, 200 << 20: 300 << 20} {
-		if got := memoryLimit(live); got != want {
+func TestLimit(t *testing.T) {
+	for live, want := range map[uint64]int64{0: leastBytes, leastBytes / 2: leastBytes, 200 << 20: 300 << 20} {
+		if got := limit(live); got != want {
 			t.Errorf("%d bytes for %d that live, want %d", got, live, want)
 		}
 	}
 }
 
 // What the user says of the collector holds.
-func TestBoundMemory(t *testing.T) {
+func TestBound(t *testing.T) {
 	percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(math.MaxInt64)
 	t.Cleanup(func() {
 		debug.SetGCPercent(percent)
@@ -26,7 +26,7 @@ func TestBoundMemory(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	set := func() (percent int, limit int64) {
-		boundMemory(ended)
+		Bound(ended)
 		percent = debug.SetGCPercent(77)
 		return percent, debug.SetMemoryLimit(math.MaxInt64)
 	}
@@ -37,7 +37,7 @@ func TestBoundMemory(t *testing.T) {
 	}
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
-	if percent, limit := set(); percent != gcPercent || limit < memoryBytes {
+	if percent, limit := set(); percent != gcPercent || limit < leastBytes {
 		t.Errorf("GOGC %d, GOMEMLIMIT %d", percent, limit)
 	}
 }
