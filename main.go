@@ -142,7 +142,7 @@ func runRole(ctx context.Context, opt *options, stdout, stderr io.Writer, name s
 	if p.Instance == "" {
 		p.Instance, _ = os.Hostname() // the engine names what is missing
 	}
-	go memory.Bound(ctx)
+	go memory.Bound(ctx, p.memory(name))
 	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := p.check(name); err != nil || p.Check {
 		return err
@@ -464,6 +464,22 @@ func chainRole(ctx context.Context, p *program) error {
 	}
 	p.startOps(ctx, g)
 	return g.Wait()
+}
+
+// memory is how far the heap of a command may grow before the collector gives up speed for space, all roles
+// together below 300 MB of memory. An embedded broker keeps its log there, and is not bounded.
+func (p *program) memory(command string) uint64 {
+	switch {
+	case command == "ingest":
+		return 48 << 20
+	case command == "serving":
+		return 32 << 20
+	case command == "processors":
+		return 100 << 20
+	case p.Kafka != "":
+		return 190 << 20
+	}
+	return 0
 }
 
 // startChain brings the embedded chain up, deploys the market and lets the scenario run in g.

@@ -9,21 +9,19 @@ import (
 	"time"
 )
 
-// What the collector is told unless GOGC or GOMEMLIMIT say otherwise: let the heap grow to four times of
-// what lives, but not beyond leastBytes while less than two thirds of that live. A limit that stood still
-// would have it run for ever where more lives, an embedded broker in memory for one.
 const (
-	gcPercent  = 300
-	leastBytes = 190 << 20
-	lookEvery  = 250 * time.Millisecond
+	gcPercent = 300 // let the heap grow to four times of what lives
+	lookEvery = 250 * time.Millisecond
 )
 
-// Bound sets the collector up, and moves the limit with what lives until ctx is done.
-func Bound(ctx context.Context) {
+// Bound tells the collector what GOGC and GOMEMLIMIT do not: to let the heap grow well above what lives, but
+// not above least bytes while less than two thirds of that live; 0: as it likes. It moves the limit with what
+// lives until ctx is done: one that stood still would have the collector run for ever where more lives.
+func Bound(ctx context.Context, least uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if os.Getenv("GOMEMLIMIT") != "" {
+	if os.Getenv("GOMEMLIMIT") != "" || least == 0 {
 		return
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -31,7 +29,7 @@ func Bound(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		metrics.Read(live)
-		debug.SetMemoryLimit(limit(live[0].Value.Uint64()))
+		debug.SetMemoryLimit(limit(least, live[0].Value.Uint64()))
 		select {
 		case <-ctx.Done():
 			return
@@ -41,4 +39,4 @@ func Bound(ctx context.Context) {
 }
 
 // limit leaves half as much for garbage as what lives.
-func limit(liveBytes uint64) int64 { return int64(max(leastBytes, liveBytes/2*3)) }
+func limit(least, live uint64) int64 { return int64(max(least, live/2*3)) }

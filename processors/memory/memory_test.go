@@ -7,10 +7,12 @@ import (
 	"testing"
 )
 
+const least = 190 << 20
+
 // The limit stands where little lives, and leaves room for garbage where much does.
 func TestLimit(t *testing.T) {
-	for live, want := range map[uint64]int64{0: leastBytes, leastBytes / 2: leastBytes, 200 << 20: 300 << 20} {
-		if got := limit(live); got != want {
+	for live, want := range map[uint64]int64{0: least, least / 2: least, 200 << 20: 300 << 20} {
+		if got := limit(least, live); got != want {
 			t.Errorf("%d bytes for %d that live, want %d", got, live, want)
 		}
 	}
@@ -26,7 +28,7 @@ func TestBound(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	set := func() (percent int, limit int64) {
-		Bound(ended)
+		Bound(ended, least)
 		percent = debug.SetGCPercent(77)
 		return percent, debug.SetMemoryLimit(math.MaxInt64)
 	}
@@ -37,7 +39,7 @@ func TestBound(t *testing.T) {
 	}
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
-	if percent, limit := set(); percent != gcPercent || limit < leastBytes {
+	if percent, limit := set(); percent != gcPercent || limit < least {
 		t.Errorf("GOGC %d, GOMEMLIMIT %d", percent, limit)
 	}
 }

@@ -11,10 +11,12 @@ import (
 )
 
 // backfill measures a pipeline that knows nothing up to its readiness, each run paired with the bare
-// client, and leaves the last one running.
+// client, and leaves the last one running. The first on real brokers does not count: they make their topics
+// of transactions and groups for whoever comes first.
 func (b *bench) backfill(ctx context.Context, w *world) (*pipeline, error) {
-	var ours, reference, ratios []float64
-	for run := 0; ; run++ {
+	counted := w.kind == embedded
+	var ours, ratios []float64
+	for {
 		logs := float64(b.chain.logs)
 		bare, err := bareClient(ctx, b.chain, b.chain.head)
 		if err != nil {
@@ -28,14 +30,16 @@ func (b *bench) backfill(ctx context.Context, w *world) (*pipeline, error) {
 		if err != nil {
 			return nil, err
 		}
-		ours, reference = append(ours, logs/took.Seconds()), append(reference, logs/bare.Seconds())
-		ratios = append(ratios, ours[run]/reference[run])
 		used, err := p.cpu()
 		if err != nil {
 			return nil, err
 		}
-		b.note("run %d: backfill %.2f s (%.2f s of processor time), bare client %.2f s", run+1, took.Seconds(), used.Seconds(), bare.Seconds())
-		if run == b.runs-1 {
+		b.note("run %d: backfill %.2f s (%.2f s of processor time), bare client %.2f s", w.runs, took.Seconds(), used.Seconds(), bare.Seconds())
+		if counted {
+			us, them := logs/took.Seconds(), logs/bare.Seconds()
+			ours, ratios = append(ours, us), append(ratios, us/them)
+		}
+		if counted = true; len(ours) == b.runs {
 			r := median(ratios)
 			b.add("backfill to readiness, "+w.kind, "events/s", median(ours), median(ours)/r, goal{least: 60_000, ratio: 0.6})
 			return p, b.peak(w, p)
@@ -85,7 +89,7 @@ func (b *bench) rebuild(ctx context.Context, w *world, p *pipeline) error {
 	return nil
 }
 
-// latency measures from just before a block is mined until the change that it holds is in the answer of
+// latency measures from the node's word that a block is mined until the change that it holds is in the answer of
 // /deals/:id.
 func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, samples int, p50, p95 float64) error {
 	c, err := dial(ctx, p.addr)
@@ -94,7 +98,7 @@ func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, 
 	}
 	defer func() { _ = c.Close() }()
 	random := rand.New(rand.NewPCG(b.seed, 1))
-	var all []float64
+	var all, mining []float64
 	for i := range samples {
 		amount := uint64(5_000_000_000_000 + i)
 		id, err := b.chain.change(ctx, amount)
@@ -104,10 +108,12 @@ func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, 
 		want := fmt.Appendf(nil, "%q", fmt.Sprint(amount))
 		path := fmt.Sprintf("/deals/%d", id)
 		pause(ctx, time.Duration(30+random.IntN(120))*time.Millisecond)
-		mined := time.Now()
+		began := time.Now()
 		if err := b.chain.mine(ctx, 1); err != nil {
 			return err
 		}
+		mined := time.Now()
+		mining = append(mining, float64(mined.Sub(began))/float64(time.Millisecond))
 		for {
 			_, body, err := c.get(path)
 			if err != nil {
@@ -123,6 +129,7 @@ func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, 
 		}
 		all = append(all, float64(time.Since(mined))/float64(time.Millisecond))
 	}
+	b.note("before that, mining took %.1f ms, p50, and %.1f ms, p95", quantile(mining, 0.5), quantile(mining, 0.95))
 	if p50 > 0 {
 		b.add(fmt.Sprintf("mined to visible by %s, p50, %s", how, w.kind), "ms", quantile(all, 0.5), 0, goal{most: p50})
 	}
