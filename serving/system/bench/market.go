@@ -51,7 +51,7 @@ type credit struct {
 
 // Sizes of the market. Some 9 events a deal make 22,000 deals of 200,000 logs.
 const (
-	marketAccounts = 2000
+	marketAccounts = 400
 	marketAssets   = 8
 	openDeals      = 3000 // listed at once
 	dollar         = 1_000_000
