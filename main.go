@@ -382,7 +382,7 @@ func (p *program) startServing(ctx context.Context, g *errgroup.Group, local *ho
 		return nil, err
 	}
 	var reader query.Reader = router
-	if p.Redis != "" && local == nil { // what is in this process is nearer than Redis
+	if p.Redis != "" {
 		cache, err := hotcache.NewReader(p.hotcache(), p.reg, p.log)
 		if err != nil {
 			return nil, err
