@@ -49,9 +49,9 @@ type credit struct {
 	amount         uint64
 }
 
-// Sizes of the market. Some 9 events a deal make 22,000 deals of 200,000 logs.
+// Sizes of the market. Some 10 events a deal make 19,000 deals of 200,000 logs, 200 of each account.
 const (
-	marketAccounts = 400
+	marketAccounts = 160
 	marketAssets   = 8
 	openDeals      = 3000 // listed at once
 	dollar         = 1_000_000
