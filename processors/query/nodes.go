@@ -151,9 +151,21 @@ func (n *nodes) claim(w Watermark) {
 	}
 }
 
+// floors is how far the partitions were shown.
+func (n *nodes) floors(partitions []int32) []Watermark {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	floors := make([]Watermark, len(partitions))
+	for i, p := range partitions {
+		floors[i] = n.floor[p]
+	}
+	return floors
+}
+
 // accept judges the answer of a node: it must be for all that was asked, of no older incarnation than is
-// known, and no further back than an earlier answer. A reason refuses it, of a partition where it is one's.
-func (n *nodes) accept(c piece, a *answer) (reason string, partition int32) {
+// known, and no further back than what was shown before the node was asked: what others were shown
+// meanwhile would refuse a long read for ever. A reason refuses it, of a partition where it is one's.
+func (n *nodes) accept(c piece, a *answer, floors []Watermark) (reason string, partition int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range a.Watermarks {
@@ -162,11 +174,11 @@ func (n *nodes) accept(c piece, a *answer) (reason string, partition int32) {
 	if !covers(a.Watermarks, c.partitions) {
 		return refusedFailed, -1
 	}
-	for _, w := range a.Watermarks {
+	for i, w := range a.Watermarks {
 		if w.Incarnation < n.newest[w.Partition] {
 			return refusedOld, w.Partition
 		}
-		if w.before(n.floor[w.Partition]) {
+		if w.before(floors[i]) {
 			return refusedBehind, w.Partition
 		}
 	}

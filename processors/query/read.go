@@ -122,6 +122,7 @@ func (r *Router) ask(ctx context.Context, c piece, req *request) (*answer, error
 		waiting, done = r.nodes.called(ctx, c.node)
 		defer done()
 	}
+	floors := r.nodes.floors(c.partitions)
 	a, err := c.node.ask(waiting, &own)
 	if err != nil {
 		if ctx.Err() == nil && c.node.instance != "" && !req.Pinned {
@@ -133,7 +134,7 @@ func (r *Router) ask(ctx context.Context, c piece, req *request) (*answer, error
 	if c.node.instance != "" {
 		r.nodes.answered(c.node)
 	}
-	if reason, partition := r.nodes.accept(c, a); reason != "" {
+	if reason, partition := r.nodes.accept(c, a, floors); reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()
 		return nil, &lackingError{partition, fmt.Errorf("answer of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
 	}

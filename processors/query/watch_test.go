@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -115,5 +117,22 @@ func TestAnswersAreNews(t *testing.T) {
 	r.nodes.told(h, nil)
 	if current(2) || current(2, 0) {
 		t.Error("something is current although nobody holds anything")
+	}
+}
+
+// What others are shown while a node reads does not refuse its answer; what was shown before it was asked does.
+func TestLongReadIsNotBehind(t *testing.T) {
+	n := newNodes(1, nil)
+	mark := func(number uint64) []Watermark {
+		return []Watermark{{At: topics.BlockRef{Number: number, Hash: common.Hash{byte(number)}}}}
+	}
+	c := piece{node: new(node), partitions: []int32{0}}
+	before := n.floors(c.partitions)
+	n.shown(mark(6)[0].At, mark(6))
+	if reason, _ := n.accept(c, &answer{Watermarks: mark(5)}, before); reason != "" {
+		t.Errorf("refused as %s", reason)
+	}
+	if reason, _ := n.accept(c, &answer{Watermarks: mark(5)}, n.floors(c.partitions)); reason != refusedBehind {
+		t.Errorf("refused as %q", reason)
 	}
 }
