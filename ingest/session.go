@@ -39,9 +39,6 @@ type session struct {
 	shortAt   time.Time // since when the chain ends below what was published; zero: it does not
 }
 
-// linger lets the records of a transaction leave together: the commit ends the wait.
-const linger = 100 * time.Millisecond
-
 // job is a transaction to write: a batch, or a repetition of the last barrier.
 type job struct {
 	batch           *follow.Batch
@@ -68,7 +65,7 @@ type poll struct {
 func (in *Ingester) session(ctx context.Context) error {
 	in.status.phase(PhaseStarting)
 	tx, err := kafka.NewTransactor(in.cfg.Kafka, in.txID, kafka.TransactorOptions{
-		MaxBuffered: 4 * in.cfg.BatchRecords, Linger: linger, Registerer: in.reg, Logger: in.log,
+		MaxBuffered: 4 * in.cfg.BatchRecords, Registerer: in.reg, Logger: in.log,
 	})
 	if err != nil {
 		return err

@@ -318,9 +318,9 @@ func TestViews(t *testing.T) {
 // passed meanwhile too.
 func TestShownTogether(t *testing.T) {
 	h := hiding{behind: map[int32]bool{}}
-	h.set(0, true)
-	h.set(1, true)
-	if h.over(0, true) || !h.over(1, true) || !h.over(0, true) {
+	h.begin(0)
+	h.begin(1)
+	if h.end(0) || !h.end(1) || !h.end(0) {
 		t.Error("partition 0 did not wait for partition 1, or not only until then")
 	}
 

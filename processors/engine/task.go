@@ -61,10 +61,6 @@ type task struct {
 	unknown uint32 // records that could not be decoded, since the last barrier
 }
 
-// linger keeps the records of a commit together until it flushes: a request a broker, and batches as large
-// as they can be.
-const linger = 100 * time.Millisecond
-
 var errCrash = errors.New("injected crash")
 
 // own runs a task until ctx is done, or its partition is taken, or nothing is certain any more.
@@ -76,7 +72,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return err
 	}
 	tx, err := kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(r.partition), kafka.TransactorOptions{
-		Timeout: n.cfg.CommitTimeout, Linger: linger, Logger: n.logger,
+		Timeout: n.cfg.CommitTimeout, Logger: n.logger,
 	})
 	if err != nil {
 		return err
@@ -167,7 +163,7 @@ func (t *task) run(ctx context.Context) error {
 	}
 	t.ended = t.end < max(p.Input, 0)
 	t.hide()
-	defer t.n.hiding.set(t.r.partition, false)
+	defer t.n.hiding.end(t.r.partition)
 	defer func() {
 		if t.far {
 			t.n.far.Add(-1)
@@ -268,23 +264,17 @@ type hiding struct {
 	behind map[int32]bool
 }
 
-func (h *hiding) set(partition int32, behind bool) {
+func (h *hiding) begin(partition int32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if behind {
-		h.behind[partition] = true
-	} else {
-		delete(h.behind, partition)
-	}
+	h.behind[partition] = true
 }
 
-// over says that nobody has to hide any more, this partition among them.
-func (h *hiding) over(partition int32, caughtUp bool) bool {
-	if caughtUp {
-		h.set(partition, false)
-	}
+// end says whether all have caught up.
+func (h *hiding) end(partition int32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	delete(h.behind, partition)
 	return len(h.behind) == 0
 }
 
@@ -295,7 +285,7 @@ func (h *hiding) over(partition int32, caughtUp bool) bool {
 func (t *task) hide() {
 	t.hidden, t.behind = time.Now().Add(catchUp), math.MinInt64
 	t.r.forgetKept()
-	t.n.hiding.set(t.r.partition, true)
+	t.n.hiding.begin(t.r.partition)
 	if _, readable := t.r.watermark(); (readable || t.n.live.others(t.n.cfg.Instance)) && t.end >= 0 {
 		t.behind = t.end
 	}
@@ -304,9 +294,11 @@ func (t *task) hide() {
 // reveal shows the owner once it has caught up, and all that this node has taken over with it: one by one,
 // each would begin at another block, and nothing could be read from all of them.
 func (t *task) reveal() {
+	late := time.Now().After(t.hidden)
 	switch {
 	case t.hidden.IsZero() || !t.settled || !t.dirty.IsZero():
-	case t.n.hiding.over(t.r.partition, t.ready.Input > t.behind) || time.Now().After(t.hidden):
+	case !late && t.ready.Input <= t.behind:
+	case t.n.hiding.end(t.r.partition) || late:
 		t.hidden = time.Time{}
 		t.r.setState(topics.StateRunning, nil)
 		t.publish(t.r.store.Snapshot(), t.n.observer.Opened)

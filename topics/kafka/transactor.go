@@ -17,7 +17,7 @@ import (
 
 // TransactorOptions tune a Transactor. The zero value works.
 type TransactorOptions struct {
-	Linger      time.Duration // 0 at the tip; 5 to 10 ms where throughput counts
+	Linger      time.Duration // of records before they leave together; Commit ends it. 100 ms
 	Timeout     time.Duration // of Init, Commit and Abort; the broker aborts what is open for longer. 10 s
 	MaxBuffered int           // records; Produce blocks above it
 	Registerer  prometheus.Registerer
@@ -31,7 +31,8 @@ type TransactorOptions struct {
 //  1. nothing is committed unless every record of the transaction was acknowledged;
 //  2. after an error of Commit or Abort it is dead: it commits nothing any more, and what the broker
 //     made of the last transaction is read back from the topic, never guessed;
-//  3. no call outlives its timeout, whatever the broker does.
+//  3. no call outlives its timeout, whatever the broker does; a Commit that failed may ask for takenTimeout
+//     more what became of it.
 type Transactor struct {
 	cl      *kgo.Client
 	conns   *dialer
@@ -48,6 +49,9 @@ type Transactor struct {
 
 // NewTransactor makes a Transactor; it reaches no broker before Init.
 func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor, error) {
+	if opt.Linger == 0 {
+		opt.Linger = 100 * time.Millisecond
+	}
 	if opt.Timeout == 0 {
 		opt.Timeout = DefaultTimeout
 	}
@@ -140,7 +144,7 @@ func (t *Transactor) Commit(ctx context.Context) error {
 	if err := t.failure(); err != nil {
 		return t.die(err)
 	}
-	id, epoch, err := t.cl.ProducerID(ctx)
+	id, epoch, err := t.cl.ProducerID(ctx) // no call: the records were acknowledged under it
 	if err == nil {
 		err = supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
 	}
@@ -167,11 +171,20 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch int16) bool {
 	young := time.Since(t.began) < t.timeout
 	ctx, cancel := context.WithTimeout(ctx, takenTimeout)
 	defer cancel()
-	all, err := kadm.NewClient(t.cl).DescribeTransactions(ctx, t.txID)
-	now, ok := all[t.txID]
-	if err != nil || !ok || now.Err != nil {
+	described := make(chan kadm.DescribedTransaction, 1)
+	err := supervise(ctx, func(ctx context.Context) error {
+		all, err := kadm.NewClient(t.cl).DescribeTransactions(ctx, t.txID)
+		if err != nil {
+			return err
+		}
+		now, err := all.On(t.txID, func(now *kadm.DescribedTransaction) error { return now.Err })
+		described <- now
+		return err
+	})
+	if err != nil {
 		return false // it cannot be told, and whoever holds it now will tell
 	}
+	now := <-described
 	switch now.State {
 	case "PrepareAbort", "CompleteAbort", "PrepareEpochFence":
 		return young // else the coordinator may have aborted it for its age
