@@ -76,13 +76,14 @@ func (a *Admin) configs(t topics.Topic) map[string]string {
 }
 
 // Apply creates what the catalogue has and the brokers lack, sets what differs, and returns when the
-// brokers show it. It never deletes and never changes a number of partitions: that is a rebuild, and Check
+// brokers show it and every partition has a leader that answers: a controller's word comes seconds before
+// the brokers have made hundreds of logs. It never deletes and never changes a number of partitions: that is a rebuild, and Check
 // reports it.
 func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 	if err := a.call(ctx, func(ctx context.Context) error { return a.create(ctx, want) }); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
@@ -92,18 +93,45 @@ func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 			return err
 		}
 		drift = slices.DeleteFunc(drift, func(d Drift) bool { return d.Item == itemPartitions })
-		if len(drift) == 0 {
-			return nil
-		}
 		if err := a.mend(ctx, drift); err != nil {
 			return err
 		}
+		var left error
+		if len(drift) > 0 {
+			left = fmt.Errorf("still %v", drift)
+		} else if left = a.answered(ctx, want); left == nil {
+			return nil
+		}
 		select { // what was just created or set shows a moment later
 		case <-ctx.Done():
-			return fmt.Errorf("apply the catalogue: still %v: %w", drift, ctx.Err())
+			return fmt.Errorf("apply the catalogue: %w: %w", left, ctx.Err())
 		case <-t.C:
 		}
 	}
+}
+
+// applyTimeout bounds how long brokers may take to make the catalogue's logs.
+const applyTimeout = time.Minute
+
+// answered asks the leader of every partition.
+func (a *Admin) answered(ctx context.Context, want []topics.Topic) error {
+	names := make([]string, len(want))
+	for i, t := range want {
+		names[i] = t.Name()
+	}
+	return a.call(ctx, func(ctx context.Context) error {
+		listed, err := a.adm.ListEndOffsets(ctx, names...)
+		if err != nil {
+			return err
+		}
+		var left error
+		listed.Each(func(o kadm.ListedOffset) {
+			if left == nil && o.Err != nil {
+				left = fmt.Errorf("partition %d of %s: %w", o.Partition, o.Topic, o.Err)
+			}
+		})
+		return left
+	})
 }
 
 // create asks for all topics in one request; those that are there stay as they are.
