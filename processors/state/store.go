@@ -20,7 +20,8 @@ var ErrCorrupt = errors.New("state on disk is corrupt")
 // writes a megabyte a second at most, so small ones flush seldom enough.
 const (
 	memTableBytes = 1 << 20
-	memTables     = 3 // writes wait when as many are full
+	memTables     = 3  // writes wait when as many are full
+	compactAt     = 12 // tables on top of each other; at Pebble's 4 a backfill spends an eighth of its time on it
 	maxOpenFiles  = 64
 )
 
@@ -85,6 +86,8 @@ func Open(o Options) (*Store, error) {
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
 		MaxOpenFiles:                maxOpenFiles,
+		L0CompactionThreshold:       compactAt,
+		L0StopWritesThreshold:       3 * compactAt,
 		FormatMajorVersion:          pebble.FormatVirtualSSTables,
 		Logger:                      pebbleLogger{o.Logger.Named("pebble").Sugar()},
 	}
