@@ -26,6 +26,9 @@ const (
 	farInterval = time.Second
 )
 
+// Far says that a block is so far behind the head that only a backfill passes it.
+func Far(block, head uint64) bool { return head > block+farBlocks }
+
 // step applies a record of the raw topic.
 func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	raw, err := topics.DecodeRaw(rec.Value)
@@ -168,7 +171,7 @@ func (t *task) full() bool {
 
 // distance notes whether the task is far behind, as a barrier tells.
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
-	far := b.Block.Number+farBlocks < b.Head || time.Since(written) >= farAge
+	far := Far(b.Block.Number, b.Head) || time.Since(written) >= farAge
 	switch {
 	case far && !t.far:
 		t.n.far.Add(1)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lienstream/lienstream/processors/query"
 )
 
@@ -27,28 +29,30 @@ var _ query.Reader = (*Over)(nil)
 
 // Listings implements query.Reader.
 func (o *Over) Listings(ctx context.Context, q query.ListingsQuery) (query.Answer[query.Page[query.DealWithBids]], error) {
-	wm, err := o.Lowest()
-	if err != nil {
-		o.cache.metrics.misses.WithLabelValues(string(MissUnknown)).Inc()
-		return o.Router.Listings(ctx, q)
-	}
-	answer, err := o.cache.Listings(ctx, q, wm)
-	if miss := Miss(""); errors.As(err, &miss) {
-		return o.Router.Listings(ctx, q)
-	}
-	return answer, err
+	return over(o, o.cache.metrics.misses,
+		func(wm query.Watermark) (query.Answer[query.Page[query.DealWithBids]], error) {
+			return o.cache.Listings(ctx, q, wm)
+		},
+		func() (query.Answer[query.Page[query.DealWithBids]], error) { return o.Router.Listings(ctx, q) })
 }
 
 // Pool implements query.Reader.
 func (o *Over) Pool(ctx context.Context) (query.Answer[query.PoolOverview], error) {
+	return over(o, o.cache.metrics.poolMisses,
+		func(wm query.Watermark) (query.Answer[query.PoolOverview], error) { return o.cache.Pool(ctx, wm) },
+		func() (query.Answer[query.PoolOverview], error) { return o.Router.Pool(ctx) })
+}
+
+// over answers from the cache as of the lowest watermark, and from the processors where that misses.
+func over[A any](o *Over, misses *prometheus.CounterVec, cached func(query.Watermark) (A, error), asked func() (A, error)) (A, error) {
 	wm, err := o.Lowest()
 	if err != nil {
-		o.cache.metrics.poolMisses.WithLabelValues(string(MissUnknown)).Inc()
-		return o.Router.Pool(ctx)
+		misses.WithLabelValues(string(MissUnknown)).Inc()
+		return asked()
 	}
-	answer, err := o.cache.Pool(ctx, wm)
+	answer, err := cached(wm)
 	if miss := Miss(""); errors.As(err, &miss) {
-		return o.Router.Pool(ctx)
+		return asked()
 	}
 	return answer, err
 }

@@ -41,11 +41,9 @@ type work struct {
 	leftOut   uint64              // latest time as of which listings were left out since all of it was written
 }
 
-// farBehind is how many blocks below the chain's head a backfill is. Nobody is served its rows from Redis,
-// so they are written once, when it is over: what Redis holds meanwhile names an older block, and misses.
-const farBehind = 512
-
-func (w *work) behind() bool { return w.owner.Head > w.at.Number+farBehind }
+// behind says that a backfill goes on. Nobody is served its rows from Redis, so they are written once, when
+// it is over: what Redis holds meanwhile names an older block, and misses.
+func (w *work) behind() bool { return engine.Far(w.at.Number, w.owner.Head) }
 
 func newPending(limit int, keep time.Duration) *pending {
 	return &pending{

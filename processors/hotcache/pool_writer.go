@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/query"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -105,7 +106,7 @@ func (w *PoolWriter) flush(ctx context.Context) error {
 		return nil
 	}
 	wm, err := w.source.Lowest()
-	if err != nil || wm.Latest > wm.At.Number+farBehind {
+	if err != nil || engine.Far(wm.At.Number, wm.Latest) {
 		return nil // a partition moves, or a backfill goes on: nobody is answered from here
 	}
 	now := time.Now()

@@ -73,8 +73,8 @@ func (c *Config) Validate() error {
 // Invariants:
 //  1. An answer is true as of one block, number and hash, on every partition that it spans.
 //  2. No part of an answer comes from an older incarnation than the router knows of.
-//  3. Within an incarnation, an answer is never further back than one that was given before it was asked for: a standby that
-//     is behind is not asked to fill in for its owner.
+//  3. Within an incarnation, an answer is never further back than one that was given before it was asked
+//     for: a standby that is behind is not asked to fill in for its owner.
 //  4. A read ends: rounds, waits and remote calls are all bounded.
 type Router struct {
 	cfg     Config

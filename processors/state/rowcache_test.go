@@ -38,18 +38,25 @@ func TestRowCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestRowCacheForgetsWhatItCannotKnow reads through the cache after each way that rows come to disk.
-func TestRowCacheForgetsWhatItCannotKnow(t *testing.T) {
-	table := &Table{ID: 7, Name: "rows"}
-	s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Tables: []*Table{table}})
+// inMemory is an empty store for as long as the test.
+func inMemory(t *testing.T, tables ...*Table) *Store {
+	t.Helper()
+	s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Tables: tables})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return s
+}
+
+// TestRowCacheForgetsWhatItCannotKnow reads through the cache after each way that rows come to disk.
+func TestRowCacheForgetsWhatItCannotKnow(t *testing.T) {
+	table := &Table{ID: 7, Name: "rows"}
+	s := inMemory(t, table)
 	key := []byte("key")
 	is := func(want string) {
 		t.Helper()
@@ -115,15 +122,7 @@ func TestRowCacheKnowsWhatIsNotThere(t *testing.T) {
 // TestSmallRowCache reads rows that a cache too small for them has let go, also after the store was emptied.
 func TestSmallRowCache(t *testing.T) {
 	table := &Table{ID: 7, Name: "rows"}
-	s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Tables: []*Table{table}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := inMemory(t, table)
 	s.rows.limit = 4 << 10
 	for life := range 2 {
 		for i := range 100 {
@@ -150,15 +149,7 @@ func TestSmallRowCache(t *testing.T) {
 // TestBytes: writing a row again costs nothing but the difference, unless a block must be able to undo it.
 func TestBytes(t *testing.T) {
 	table := &Table{ID: 7, Name: "rows"}
-	s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Tables: []*Table{table}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := inMemory(t, table)
 	write := func(capture bool) int {
 		o := s.NewOverlay()
 		for i := range 1000 {
@@ -177,15 +168,7 @@ func TestBytes(t *testing.T) {
 
 // TestSilent: what nobody will be told of is not kept, and what can be taken back is.
 func TestSilent(t *testing.T) {
-	s, err := Open(Options{Dir: "db", FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := inMemory(t)
 	for _, c := range []struct{ capture, published, final, silent bool }{
 		{false, true, true, true},
 		{false, true, false, false},  // the topic of final events lacks it

@@ -24,13 +24,12 @@ func TestDeepReorg(t *testing.T) {
 	f.join(t, "ingest", "ingest")
 	f.processors(t, "a")
 	f.serving(t)
-	whole := func(t *testing.T) { t.Helper(); stateEqualsChain(t.Context(), t, f.api, w.judge, time.Minute) }
-	whole(t)
+	f.whole(t)
 	topicsEqualChain(t, w)
 
 	t.Run("within the window", func(t *testing.T) {
 		w.fork(t, 120) // of 128 blocks that are never final
-		whole(t)
+		f.whole(t)
 		topicsEqualChain(t, w)
 		if n := f.nodes["a"].count(t, "lienstream_processors_reverts_total"); n < partitions {
 			t.Errorf("%v blocks were taken back, in all partitions together", n)
@@ -65,7 +64,7 @@ func TestDeepReorg(t *testing.T) {
 		}
 		a.interrupt(t)
 		f.cure(t, "a", cures[1][1])
-		whole(t)
+		f.whole(t)
 		w.topicsEqual(t, false)
 
 		// And it goes on as if nothing had happened.
@@ -73,7 +72,7 @@ func TestDeepReorg(t *testing.T) {
 		f.restart("ingest")
 		f.restart("a")
 		w.fork(t, 20)
-		whole(t)
+		f.whole(t)
 		w.topicsEqual(t, false)
 	})
 	for _, name := range []string{"serving", "a", "ingest"} {

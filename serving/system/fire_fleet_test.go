@@ -67,6 +67,12 @@ func (f *fleet) serving(t *testing.T, extra ...string) {
 	f.api = newAPI(addr)
 }
 
+// whole waits until every answer is what the chain says.
+func (f *fleet) whole(t *testing.T) {
+	t.Helper()
+	stateEqualsChain(t.Context(), t, f.api, f.w.judge, time.Minute)
+}
+
 // restart starts a node again that was killed or has ended.
 func (f *fleet) restart(name string, extra ...string) {
 	f.t.Helper()

@@ -50,8 +50,7 @@ func TestTwoOfEach(t *testing.T) {
 	f.serves(t)
 	paths := []string{"/deals?limit=200", "/listings?limit=200&sort=cost", "/deals/7"}
 
-	whole := func(t *testing.T) { t.Helper(); stateEqualsChain(t.Context(), t, f.api, w.judge, time.Minute) }
-	whole(t)
+	f.whole(t)
 
 	t.Run("owner killed", func(t *testing.T) {
 		f.balanced(t, "a", "b")
@@ -67,7 +66,7 @@ func TestTwoOfEach(t *testing.T) {
 			t.Errorf("reads failed for %v with a standby at hand", gap)
 		}
 		read.judge(t.Context(), t, w.judge)
-		whole(t)
+		f.whole(t)
 	})
 
 	t.Run("owner frozen, then a zombie", func(t *testing.T) {
@@ -95,7 +94,7 @@ func TestTwoOfEach(t *testing.T) {
 			t.Errorf("reads failed for %v with a standby at hand", gap)
 		}
 		read.judge(t.Context(), t, w.judge)
-		whole(t)
+		f.whole(t)
 	})
 
 	t.Run("a third joins and leaves", func(t *testing.T) {
@@ -112,7 +111,7 @@ func TestTwoOfEach(t *testing.T) {
 			t.Errorf("reads failed for %v while partitions moved", gap)
 		}
 		read.judge(t.Context(), t, w.judge)
-		whole(t)
+		f.whole(t)
 	})
 
 	t.Run("status", func(t *testing.T) {
@@ -137,7 +136,7 @@ func TestTwoOfEach(t *testing.T) {
 		settle(t, f.api, w.judge, time.Minute)
 		t.Logf("%s took over from %s within %v", other.name, active.name, time.Since(began).Round(time.Millisecond))
 		f.restart(active.name)
-		whole(t)
+		f.whole(t)
 	})
 
 	t.Run("ingester frozen, then a zombie", func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestTwoOfEach(t *testing.T) {
 		settle(t, f.api, w.judge, time.Minute)
 		active.resume() // fenced: it stands by
 		w.pass(t, time.Second)
-		whole(t)
+		f.whole(t)
 		if now, _ := f.ingesters(t); now != other {
 			t.Errorf("%s ingests, %s had taken over", now.name, other.name)
 		}

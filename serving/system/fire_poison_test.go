@@ -27,28 +27,27 @@ func TestPoison(t *testing.T) {
 	f.join(t, "ingest", "ingest")
 	f.processors(t, "a")
 	f.serving(t)
-	whole := func(t *testing.T) { t.Helper(); stateEqualsChain(t.Context(), t, f.api, w.judge, time.Minute) }
-	whole(t)
+	f.whole(t)
 	forger := newForger(t, w, broker.Addrs())
 
-	t.Run("logs", func(t *testing.T) { f.poisonLogs(t); whole(t) })
+	t.Run("logs", func(t *testing.T) { f.poisonLogs(t); f.whole(t) })
 	t.Run("raw records", func(t *testing.T) {
 		f.poisonRaw(t, forger)
-		whole(t)
+		f.whole(t)
 		// The ingester reads them too, where it left off.
 		forger.write(foreign(forger.catalogue.Raw())...)
 		f.restart("ingest")
 		w.mine(t.Context(), t, 5)
-		whole(t)
+		f.whole(t)
 		if n := f.nodes["ingest"].count(t, "lienstream_ingest_unknown_records_total"); n < 3 {
 			t.Errorf("the ingester counted %v records that it could not read", n)
 		}
 	})
 	w.topicsEqual(t, false) // nothing is final yet
 	f.unharmed(t, "ingest", "a", "serving")
-	t.Run("changelog", func(t *testing.T) { f.poisonChangelog(t, forger); whole(t) })
+	t.Run("changelog", func(t *testing.T) { f.poisonChangelog(t, forger); f.whole(t) })
 	w.mine(t.Context(), t, 10)
-	whole(t)
+	f.whole(t)
 	w.topicsEqual(t, false) // nothing is final yet
 	for _, name := range []string{"serving", "a", "ingest"} {
 		f.nodes[name].interrupt(t)

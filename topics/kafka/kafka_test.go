@@ -33,6 +33,7 @@ var promises = []struct {
 	{"CommitEndsTheLinger", commitEndsTheLinger},
 	{"PartitionsMoveBetweenMembers", partitionsMoveBetweenMembers},
 	{"StaticMemberComesBack", staticMemberComesBack},
+	{"AppliedIsReady", appliedIsReady},
 	{"DriftIsFoundAndMended", driftIsFoundAndMended},
 	{"DriftStopsTheStart", driftStopsTheStart},
 	{"TailPrintsDecodedRecords", tailPrintsDecodedRecords},

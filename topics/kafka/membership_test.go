@@ -7,6 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -99,6 +104,51 @@ func staticMemberComesBack(t *testing.T, b *testBroker) {
 	case got := <-one.Assignments():
 		t.Errorf("the other member was moved to %v", got)
 	default:
+	}
+}
+
+// Hundreds of logs take a broker a while to make: nobody has to wait for them after Apply.
+func appliedIsReady(t *testing.T, b *testBroker) {
+	many := topics.Catalogue{Prefix: b.cat.Prefix + "-many", ChainID: 4663, Partitions: 16}
+	if err := b.admin.Apply(t.Context(), many.Topics()); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	brokers, err := kadm.NewClient(cl).ListBrokers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	for _, topic := range many.Topics() {
+		rt := kmsg.NewListOffsetsRequestTopic()
+		rt.Topic = topic.Name()
+		for p := range topic.Partitions {
+			rp := kmsg.NewListOffsetsRequestTopicPartition()
+			rp.Partition, rp.Timestamp = p, -1
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		req.Topics = append(req.Topics, rt)
+	}
+	// Sent to the one broker by hand, it is not tried again as any other request is.
+	resp, err := cl.Broker(int(brokers[0].NodeID)).Request(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, unready := 0, 0
+	for _, topic := range resp.(*kmsg.ListOffsetsResponse).Topics {
+		for _, p := range topic.Partitions {
+			if asked++; p.ErrorCode != 0 {
+				unready++
+				err = kerr.ErrorForCode(p.ErrorCode)
+			}
+		}
+	}
+	if asked < 400 || unready > 0 {
+		t.Errorf("of %d partitions %d have no leader: %v", asked, unready, err)
 	}
 }
 
