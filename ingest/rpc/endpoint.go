@@ -294,7 +294,7 @@ func (e *endpoint) measured(d time.Duration) {
 // Bounds of an endpoint's rest.
 const (
 	minRest = 50 * time.Millisecond
-	maxRest = 30 * time.Second
+	maxRest = 5 * time.Second // an endpoint that came back is noticed by then
 )
 
 // failed notes an error and rests the endpoint for as long as the error deserves. It logs the first of a
