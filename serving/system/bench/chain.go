@@ -27,6 +27,7 @@ const (
 	logsPerTx    = 100
 	registryEach = 10 // of so many transactions one is the registry's
 	scribeGas    = 100_000_000
+	fullBlocks   = 2_000 // of a history, at most: anvil mines the slower the more blocks there are
 )
 
 // usdg is an address without code: nobody asks the dollar anything.
@@ -50,7 +51,8 @@ type chain struct {
 	logs   int
 }
 
-// newChain starts anvil and writes the history: every other block has a transaction of 100 logs.
+// newChain starts anvil and writes the history: every other block has a transaction of 100 logs, or as many as
+// it takes.
 func newChain(ctx context.Context, cfg config) (*chain, error) {
 	anvil, err := devchain.StartAnvil(ctx, devchain.AnvilConfig{
 		Binary: filepath.Join(cfg.repository, "contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"),
@@ -116,6 +118,7 @@ func (c *chain) deploy(ctx context.Context, cfg config) error {
 
 // write is the history.
 func (c *chain) write(ctx context.Context, cfg config) error {
+	aBlock := max(1, cfg.logs/(fullBlocks*logsPerTx))
 	for i := 0; c.logs < cfg.logs; i++ {
 		n := min(logsPerTx, cfg.logs-c.logs)
 		var err error
@@ -126,6 +129,8 @@ func (c *chain) write(ctx context.Context, cfg config) error {
 		}
 		if err == nil {
 			c.logs += n
+		}
+		if full := i%aBlock == aBlock-1 || c.logs == cfg.logs; err == nil && full {
 			err = c.mine(ctx, 2)
 		}
 		if err != nil {
