@@ -224,6 +224,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// The chain in the process is go-ethereum, which leaves these behind.
 		goleak.IgnoreAnyFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
+		goleak.IgnoreAnyFunction("github.com/ethereum/go-ethereum/eth/filters.(*FilterAPI).NewHeads.func1"),
 		goleak.IgnoreAnyFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),
 	)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
@@ -154,7 +155,11 @@ func (t *Transactor) Commit(ctx context.Context) error {
 	if err = classify(err); errors.Is(err, ErrFenced) {
 		return t.die(fmt.Errorf("commit: %w", err))
 	}
-	if t.taken(context.WithoutCancel(ctx), id, epoch) {
+	last := epoch + 1 // a commit of ours moves the epoch on by one, or not at all
+	if errors.Is(err, kerr.InvalidTxnState) {
+		last = epoch // it was refused, as one that had succeeded would not be
+	}
+	if t.taken(context.WithoutCancel(ctx), id, epoch, last) {
 		return t.die(fmt.Errorf("commit: %w: %w", ErrFenced, err))
 	}
 	return t.die(fmt.Errorf("commit: %w: %w", ErrUnknown, err))
@@ -162,9 +167,9 @@ func (t *Transactor) Commit(ctx context.Context) error {
 
 // taken says whether another holder has the transactional ID. A commit that meets its Init is answered
 // with whatever the coordinator was about (INVALID_TXN_STATE, UNKNOWN_SERVER_ERROR), and who takes that
-// for his own trouble takes the ID back, for ever in turns. So the coordinator is asked: what no holder of
-// that epoch leaves behind, another one did.
-func (t *Transactor) taken(ctx context.Context, id int64, epoch int16) bool {
+// for his own trouble takes the ID back, for ever in turns. So the coordinator is asked: what the holder of
+// that epoch, whose commit would have left last behind, cannot have brought about, another one did.
+func (t *Transactor) taken(ctx context.Context, id int64, epoch, last int16) bool {
 	if t.conns.killed() {
 		return false
 	}
@@ -190,8 +195,8 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch int16) bool {
 		return young // else the coordinator may have aborted it for its age
 	case "Ongoing":
 		return now.ProducerID != id || now.ProducerEpoch != epoch
-	default: // a commit of ours moves the epoch on by one, or not at all
-		return now.ProducerID == id && now.ProducerEpoch > epoch+1
+	default:
+		return now.ProducerID == id && now.ProducerEpoch > last
 	}
 }
 
