@@ -183,7 +183,11 @@ func fenced(t *testing.T, kind string) {
 	second := run(t, w.config())
 	w.step(t, 5)
 	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
-	<-first.done // a heartbeat is its next transaction, at the latest
+	select {
+	case <-first.done: // a heartbeat is its next transaction, at the latest
+	case <-time.After(time.Minute):
+		t.Fatal("the first ingester goes on: it took the topic back")
+	}
 	if err := first.stop(); !errors.Is(err, kafka.ErrFenced) {
 		t.Errorf("first ingester ended with %v", err)
 	}
