@@ -117,9 +117,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	if t.overlay.Empty() {
 		// Nothing to commit. The watermark moves now, progress with the next commit or in a while.
 		t.dirty = time.Time{}
-		if t.moved.IsZero() {
-			t.moved = time.Now()
-		}
+		t.move()
 		t.publish(nil, t.unchanged)
 		return nil
 	}
@@ -128,6 +126,13 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		return t.commit(ctx)
 	}
 	return nil
+}
+
+// move asks for a commit in a while, of progress only if nothing else comes.
+func (t *task) move() {
+	if t.moved.IsZero() {
+		t.moved = time.Now()
+	}
 }
 
 // chain notes what a barrier says of the chain.
@@ -151,6 +156,9 @@ func (t *task) heartbeat(ctx context.Context, b *topics.BlockEnd, written time.T
 		return t.settle(ctx, b, written) // the first barrier after a revert may be the one it went back to
 	}
 	if t.settled {
+		if t.now.Floor > t.ready.Floor {
+			t.move() // a commit tells what is final now
+		}
 		t.ready = t.now
 		t.r.observe(b.Head, written)
 	}

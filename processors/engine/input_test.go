@@ -105,6 +105,22 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
+// What a repeated barrier says is final is told, though no block comes.
+func TestQuietChainSettles(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 5)
+	n := e.start(e.config("a", vfs.NewMem()))
+	for len(c.blocks) < 20 || len(c.blocks[len(c.blocks)-1].logs[0]) == 0 { // after an empty block a commit is due anyway
+		c.add(1)
+	}
+	e.caughtUp(c, n)
+	head := c.head()
+	c.begin()
+	c.send(0, nil, &topics.BlockEnd{Block: head, Head: head.Number, Finalized: 15, Commit: true})
+	c.commit()
+	e.invariantFinal(c, 15)
+}
+
 // A revert of what was final stops the task with an error that names the way out, and a rebuild is one: it
 // ends with the state of the canonical chain, and no event is published again.
 func TestDeepReorgAndRebuild(t *testing.T) {

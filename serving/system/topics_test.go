@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
@@ -123,12 +124,26 @@ func headFollows(t *testing.T, w *world, family string, canonical map[string]uin
 	}
 }
 
-// window is how far below the head a block is final at the latest: 128 are never final, and a test mines up to 150
-// before the ingester asks again what is.
-const window = 300
+// window is how far below the head a block is final at the latest, reorgs and idle barriers included.
+const window = 200
 
-// finalStays: an event is there at most once, on the chain, in order, and once its block is far below.
+// finalStays: an event is there at most once, on the chain, in order, and once its block is far below. The
+// ingester asks every two seconds what is final, so that is awaited.
 func finalStays(t *testing.T, w *world, family string, canonical map[string]uint64, head uint64) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		there := finalRecords(t, w, family, canonical)
+		for key, block := range canonical {
+			if block+window < head && !there[key] {
+				return fmt.Errorf("evt.%s.final lacks %s of block %d, the head is %d", family, key, block, head)
+			}
+		}
+		return nil
+	})
+}
+
+// finalRecords are the final events that are there.
+func finalRecords(t *testing.T, w *world, family string, canonical map[string]uint64) map[string]bool {
 	t.Helper()
 	there := map[string]bool{}
 	last := map[int32]uint64{}
@@ -145,11 +160,7 @@ func finalStays(t *testing.T, w *world, family string, canonical map[string]uint
 		}
 		there[r.Key], last[r.Partition] = true, block
 	}
-	for key, block := range canonical {
-		if block+window < head && !there[key] {
-			t.Fatalf("evt.%s.final lacks %s of block %d, the head is %d", family, key, block, head)
-		}
-	}
+	return there
 }
 
 // dealsEqual: the latest record of each deal is what the contracts say.
