@@ -77,8 +77,8 @@ func (a *Admin) configs(t topics.Topic) map[string]string {
 
 // Apply creates what the catalogue has and the brokers lack, sets what differs, and returns when the
 // brokers show it and every partition has a leader that answers: a controller's word comes seconds before
-// the brokers have made hundreds of logs. It never deletes and never changes a number of partitions: that is a rebuild, and Check
-// reports it.
+// the brokers have made hundreds of logs. It never deletes and never changes a number of partitions: that is
+// a rebuild, and Check reports it.
 func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 	if err := a.call(ctx, func(ctx context.Context) error { return a.create(ctx, want) }); err != nil {
 		return err

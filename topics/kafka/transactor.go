@@ -155,11 +155,7 @@ func (t *Transactor) Commit(ctx context.Context) error {
 	if err = classify(err); errors.Is(err, ErrFenced) {
 		return t.die(fmt.Errorf("commit: %w", err))
 	}
-	last := epoch + 1 // a commit of ours moves the epoch on by one, or not at all
-	if errors.Is(err, kerr.InvalidTxnState) {
-		last = epoch // it was refused, as one that had succeeded would not be
-	}
-	if t.taken(context.WithoutCancel(ctx), id, epoch, last) {
+	if t.taken(context.WithoutCancel(ctx), id, epoch, errors.Is(err, kerr.InvalidTxnState)) {
 		return t.die(fmt.Errorf("commit: %w: %w", ErrFenced, err))
 	}
 	return t.die(fmt.Errorf("commit: %w: %w", ErrUnknown, err))
@@ -167,9 +163,9 @@ func (t *Transactor) Commit(ctx context.Context) error {
 
 // taken says whether another holder has the transactional ID. A commit that meets its Init is answered
 // with whatever the coordinator was about (INVALID_TXN_STATE, UNKNOWN_SERVER_ERROR), and who takes that
-// for his own trouble takes the ID back, for ever in turns. So the coordinator is asked: what the holder of
-// that epoch, whose commit would have left last behind, cannot have brought about, another one did.
-func (t *Transactor) taken(ctx context.Context, id int64, epoch, last int16) bool {
+// for his own trouble takes the ID back, for ever in turns. So the coordinator is asked: what no holder of
+// that epoch leaves behind, another one did. Refused: the commit was, as one that had succeeded would not be.
+func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused bool) bool {
 	if t.conns.killed() {
 		return false
 	}
@@ -195,8 +191,8 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch, last int16) boo
 		return young // else the coordinator may have aborted it for its age
 	case "Ongoing":
 		return now.ProducerID != id || now.ProducerEpoch != epoch
-	default:
-		return now.ProducerID == id && now.ProducerEpoch > last
+	default: // a commit of ours moves the epoch on by one, or not at all
+		return now.ProducerID == id && (now.ProducerEpoch > epoch+1 || refused && now.ProducerEpoch > epoch)
 	}
 }
 
