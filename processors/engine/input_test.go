@@ -373,6 +373,34 @@ func TestShownTogether(t *testing.T) {
 	check(t, r.close()) // a view that is not let go is an error
 }
 
+// An owner that was shown late, not having caught up, holds no other back any longer.
+func TestLateHoldsNoOtherBack(t *testing.T) {
+	e := newEnv(t, 2)
+	n, err := New(e.config("a", vfs.NewMem()), toy{})
+	check(t, err)
+	tasks := make([]*task, 2)
+	for p, r := range n.replicas {
+		r.store, err = state.Open(state.Options{Dir: r.dir, Tables: toy{}.Tables(), FS: vfs.NewMem()})
+		check(t, err)
+		defer func() { check(t, r.close()) }()
+		tasks[p] = &task{n: n, r: r, settled: true}
+		tasks[p].hide()
+	}
+	late, other := tasks[0], tasks[1]
+	late.behind = 10
+	late.reveal()
+	other.reveal()
+	if late.hidden.IsZero() || other.hidden.IsZero() {
+		t.Fatal("they did not wait for one another")
+	}
+	late.hidden = time.Now().Add(-time.Second)
+	late.reveal()
+	other.reveal()
+	if !late.hidden.IsZero() || !other.hidden.IsZero() {
+		t.Error("the late one, or the other for its sake, is still not shown")
+	}
+}
+
 // An owner that cannot commit serves on for a lease, and no longer.
 func TestLease(t *testing.T) {
 	r := &replica{lease: time.Hour, moves: new(query.Moves)}
