@@ -27,7 +27,8 @@ const (
 	anvilStopTimeout  = 5 * time.Second
 	anvilCallTimeout  = 30 * time.Second
 	anvilListening    = "Listening on "
-	anvilBatch        = 25 // requests
+	anvilBatch        = 25  // requests
+	anvilStates       = 500 // past states that it keeps, in memory: what is older goes to files that nobody removes
 )
 
 // AnvilConfig says how to start anvil. The zero value of a field stands for its default, but for Binary.
@@ -64,6 +65,7 @@ func StartAnvil(ctx context.Context, cfg AnvilConfig) (*Anvil, error) {
 	// The context bounds the start alone: the process lives until Close.
 	a.process = exec.Command(cfg.Binary, "--port", "0", "--no-mining", "--order", "fifo", "--accounts", "1", //nolint:noctx // see above
 		"--hardfork", "prague",
+		"--prune-history", strconv.Itoa(anvilStates),
 		"--chain-id", strconv.FormatUint(cfg.ChainID, 10),
 		"--timestamp", strconv.FormatUint(cfg.GenesisTime, 10),
 		"--gas-limit", strconv.FormatUint(cfg.GasLimit, 10),
