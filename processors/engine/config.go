@@ -73,7 +73,7 @@ func (c Config) withDefaults() Config {
 		c.CommitRecords = 20_000
 	}
 	if c.CommitBytes == 0 {
-		c.CommitBytes = 24 << 20
+		c.CommitBytes = 32 << 20
 	}
 	if c.FetchBytes == 0 {
 		c.FetchBytes = 256 << 10

@@ -34,6 +34,8 @@ type Node struct {
 	logger   *zap.Logger
 	metrics  *metrics
 	cache    *state.Cache
+	consumer *kafka.Consumer // of what tasks and standbys read on and on
+	history  *kafka.History  // of what they look up
 	replicas []*replica
 	moves    query.Moves
 
@@ -100,6 +102,10 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			err = errors.Join(err, r.close())
 		}
 	}()
+	if err := n.connect(); err != nil {
+		return err
+	}
+	defer n.disconnect()
 	c := n.cfg.Catalogue
 	group := fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName)
 	members, err := kafka.JoinGroup(n.cfg.Kafka, group, c.TasksTopic(), kafka.MembershipOptions{
@@ -117,6 +123,29 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	return nil
+}
+
+// What a node holds of the topics ahead of its tasks: a fetch, and of each partition as much again.
+const fetchedPartitions = 8 // that a fetch has room for
+
+// connect makes the clients that all tasks share.
+func (n *Node) connect() (err error) {
+	n.consumer, err = kafka.NewConsumer(n.cfg.Kafka, "processors", kafka.ConsumerOptions{
+		MaxBytes: fetchedPartitions * n.cfg.FetchBytes, MaxPartitionBytes: n.cfg.FetchBytes,
+		Unread: fetchedPartitions * int(n.cfg.FetchBytes),
+	})
+	if err != nil {
+		return err
+	}
+	if n.history, err = kafka.NewHistory(n.cfg.Kafka); err != nil {
+		n.consumer.Close()
+	}
+	return err
+}
+
+func (n *Node) disconnect() {
+	n.consumer.Close()
+	n.history.Close()
 }
 
 // Stopped reports the faults that stopped tasks until a person acts; nil: none.

@@ -21,15 +21,11 @@ import (
 // raw topic is read once for them, and undo is kept from the lowest such block on until they have passed.
 // The topic of final events keeps what it was given: it was the chain that broke the promise.
 func (t *task) rebuild(ctx context.Context) error {
-	epoch, former, err := t.n.lastLife(ctx, t.r.partition)
+	epoch, former, end, err := t.n.lastLife(ctx, t.r.partition)
 	if err != nil {
 		return err
 	}
 	p := unopened().Progress
-	end, err := t.n.lastOffset(ctx, t.n.changelog, t.r.partition)
-	if err != nil {
-		return err
-	}
 	p.Rebuild.Begin = end + 1
 	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
 	// A rebuild that was broken off had published no more than the one before it.
@@ -46,11 +42,12 @@ func (t *task) rebuild(ctx context.Context) error {
 	return t.open(ctx, t.changelogRecord(keyProgress, seal(keyProgress, epoch+1, p.append(nil))))
 }
 
-// lastLife finds the last progress in the changelog. Records that cannot be read are passed over: a rebuild
-// is the cure for them too.
-func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p progress, err error) {
-	p = unopened().Progress
-	err = kafka.ReadBack(ctx, n.cfg.Kafka, n.changelog, partition, 0, func(r *kafka.Record) bool {
+// lastLife finds the last progress in the changelog, and the offset of its last record; -1: it has none.
+// Records that cannot be read are passed over: a rebuild is the cure for them too.
+func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p progress, end int64, err error) {
+	p, end = unopened().Progress, -1
+	err = n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
+		end = max(end, r.Offset)
 		if !bytes.Equal(r.Key, keyProgress) || r.Value == nil {
 			return true
 		}
@@ -65,13 +62,13 @@ func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p p
 		epoch, p = e, last
 		return false
 	})
-	return epoch, p, err
+	return epoch, p, end, err
 }
 
 // lastOffset is the offset of the last record of a partition; -1: it has none.
 func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (int64, error) {
 	last := int64(-1)
-	err := kafka.ReadBack(ctx, n.cfg.Kafka, topic, partition, 1, func(r *kafka.Record) bool {
+	err := n.history.ReadBack(ctx, topic, partition, 1, func(r *kafka.Record) bool {
 		last = r.Offset
 		return false
 	})

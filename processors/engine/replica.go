@@ -212,7 +212,7 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 	}
 	if meta == nil {
 		pos := unopened()
-		if _, last, err := n.lastLife(ctx, r.partition); err != nil {
+		if _, last, _, err := n.lastLife(ctx, r.partition); err != nil {
 			return position{}, err
 		} else if last.Rebuild.Begin > 0 && !r.rewind {
 			pos.Changelog = last.Rebuild.Begin // nothing before it means anything, if it can be read at all

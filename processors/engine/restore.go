@@ -122,7 +122,7 @@ func (s *restorer) flush() error {
 
 // until applies the changelog from the store's position up to the offset of an open record, which ends it:
 // whatever was committed before lies before it, and nothing of a former owner comes after it.
-func (s *restorer) until(ctx context.Context, read *kafka.Reader, open int64) error {
+func (s *restorer) until(ctx context.Context, read *kafka.PartitionReader, open int64) error {
 	var records []*kafka.Record
 	for {
 		var err error

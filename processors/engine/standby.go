@@ -85,7 +85,7 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 // restore applies the changelog as the owner writes it. From the record at end on it shows what it has.
 func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- int64) error {
 	from := f.s.pos.Changelog
-	read, err := kafka.NewReader(f.n.cfg.Kafka, f.n.changelog, f.r.partition, from, kafka.ReaderOptions{MaxBytes: f.n.cfg.FetchBytes})
+	read, err := f.n.consumer.Open(f.n.changelog, f.r.partition, from)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (f *follower) mark() query.Watermark {
 
 // watch reads the barriers of the raw topic.
 func (f *follower) watch(ctx context.Context, from int64) error {
-	read, err := kafka.NewReader(f.n.cfg.Kafka, f.n.raw, f.r.partition, from, kafka.ReaderOptions{MaxBytes: f.n.cfg.FetchBytes})
+	read, err := f.n.consumer.Open(f.n.raw, f.r.partition, from)
 	if err != nil {
 		return err
 	}

@@ -67,9 +67,12 @@ var errCrash = errors.New("injected crash")
 func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	r.setState(topics.StateRestoring, nil)
 	started := time.Now()
-	pos, err := n.open(ctx, r)
-	if err != nil {
-		return err
+	var pos position
+	rebuild := n.cfg.Rebuild && !r.rebuilt
+	if !rebuild { // else what it holds does not matter
+		if pos, err = n.open(ctx, r); err != nil {
+			return err
+		}
 	}
 	tx, err := kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(r.partition), kafka.TransactorOptions{
 		Timeout: n.cfg.CommitTimeout, Logger: n.logger,
@@ -87,7 +90,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	if err := tx.Init(ctx); err != nil {
 		return err
 	}
-	if n.cfg.Rebuild && !r.rebuilt {
+	if rebuild {
 		if err := t.rebuild(ctx); err != nil {
 			return fmt.Errorf("rebuild: %w", err)
 		}
@@ -132,7 +135,7 @@ func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 
 // restore brings the store to the end of the changelog, which is our own open record.
 func (n *Node) restore(ctx context.Context, r *replica, pos position, open int64) (position, error) {
-	read, err := kafka.NewReader(n.cfg.Kafka, n.changelog, r.partition, pos.Changelog, kafka.ReaderOptions{MaxBytes: n.cfg.FetchBytes})
+	read, err := n.consumer.Open(n.changelog, r.partition, pos.Changelog)
 	if err != nil {
 		return position{}, err
 	}
@@ -150,9 +153,7 @@ func (t *task) run(ctx context.Context) error {
 	p.Incarnation = t.incarnation
 	t.reset()
 	t.now, t.ready, t.settled = *p, *p, true
-	read, err := kafka.NewReader(t.n.cfg.Kafka, t.n.raw, t.r.partition, p.Input, kafka.ReaderOptions{
-		MaxBytes: t.n.cfg.FetchBytes, MaxRecords: pollRecords,
-	})
+	read, err := t.n.consumer.Open(t.n.raw, t.r.partition, p.Input)
 	if err != nil {
 		return err
 	}
@@ -201,14 +202,11 @@ func (t *task) run(ctx context.Context) error {
 	}
 }
 
-// pollRecords bounds what one poll returns.
-const pollRecords = 10_000
-
 // progressInterval is how long the watermark may run ahead of the committed progress.
 const progressInterval = time.Second
 
 // poll reads on. It returns no records when a commit is due.
-func (t *task) poll(ctx context.Context, read *kafka.Reader, records []*kafka.Record) ([]*kafka.Record, error) {
+func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []*kafka.Record) ([]*kafka.Record, error) {
 	due := t.due()
 	if due.IsZero() {
 		return read.Poll(ctx, records)

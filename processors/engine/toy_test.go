@@ -395,6 +395,7 @@ func check(t testing.TB, err error) {
 func (e *env) holdAll(cfg Config, role topics.Role) *runningNode {
 	n, err := New(cfg, toy{})
 	check(e.t, err)
+	check(e.t, n.connect())
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &runningNode{n, cancel, make(chan error, 1)}
 	go func() {
@@ -406,6 +407,7 @@ func (e *env) holdAll(cfg Config, role topics.Role) *runningNode {
 			})
 		}
 		wg.Wait()
+		n.disconnect()
 		r.done <- nil
 	}()
 	e.t.Cleanup(func() { r.stop(e.t) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,22 +12,46 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// History reads partitions backwards. It may be used from several goroutines.
+type History struct {
+	cl      *kgo.Client
+	conns   *dialer
+	timeout time.Duration
+	ids     map[uint32]uint32
+}
+
+// NewHistory makes a History; it reaches no broker before ReadBack.
+func NewHistory(cfg Config) (*History, error) {
+	cl, conns, err := cfg.client("history", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &History{cl: cl, conns: conns, timeout: cfg.withDefaults().Timeout, ids: cfg.SchemaIDs}, nil
+}
+
+// Close releases the client, in bounded time.
+func (h *History) Close() { closeClient(h.cl, h.conns) }
+
+// ReadBack is that of a History of its own.
+func ReadBack(ctx context.Context, cfg Config, topic string, partition int32, n int, fn func(*Record) bool) error {
+	h, err := NewHistory(cfg)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.ReadBack(ctx, topic, partition, n, fn)
+}
+
 // ReadBack calls fn with the committed records of a partition from the last one backwards, until fn
 // returns false, n records were handed out or the partition has no more. n <= 0 is no limit.
 //
 // It reads windows of offsets that double in size. A window may hold nothing but transaction markers,
 // aborted records or offsets that compaction emptied; so it asks the broker itself, which says how far
 // an answer reaches, and not through a consumer, which waits for a record that never comes.
-func ReadBack(ctx context.Context, cfg Config, topic string, partition int32, n int, fn func(*Record) bool) error {
-	cl, conns, err := cfg.client("readback", nil)
-	if err != nil {
-		return err
-	}
-	defer closeClient(cl, conns)
-	b := &backwards{cl: cl, topic: topic, partition: partition, rewrite: newRewriter(cfg.SchemaIDs)}
-	timeout := cfg.withDefaults().Timeout
+func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n int, fn func(*Record) bool) error {
+	b := &backwards{cl: h.cl, topic: topic, partition: partition, rewrite: newRewriter(h.ids)}
 	call := func(f func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := context.WithTimeout(ctx, h.timeout)
 		defer cancel()
 		return supervise(ctx, f)
 	}
@@ -71,10 +96,23 @@ type backwards struct {
 	rewrite    *rewriter
 }
 
-// locate finds the partition's leader and the range of its offsets.
+// locate finds the partition's leader and the range of its offsets, and waits where they are moving.
 func (b *backwards) locate(ctx context.Context) error {
-	adm := kadm.NewClient(b.cl)
-	md, err := adm.Metadata(ctx, b.topic)
+	for {
+		err := b.ask(ctx)
+		if !kerr.IsRetriable(err) {
+			return err
+		}
+		select {
+		case <-time.After(metadataMinAge):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (b *backwards) ask(ctx context.Context) error {
+	md, err := kadm.NewClient(b.cl).Metadata(ctx, b.topic)
 	if err != nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
@@ -90,21 +128,40 @@ func (b *backwards) locate(ctx context.Context) error {
 		return fmt.Errorf("metadata: %w", pd.Err)
 	}
 	b.topicID, b.leader = td.ID, pd.Leader
-	starts, err := adm.ListStartOffsets(ctx, b.topic)
-	if err != nil {
+	if b.start, err = b.offset(ctx, startTimestamp); err != nil {
 		return fmt.Errorf("start offset: %w", err)
 	}
-	ends, err := adm.ListCommittedOffsets(ctx, b.topic)
-	if err != nil {
+	if b.end, err = b.offset(ctx, endTimestamp); err != nil {
 		return fmt.Errorf("last stable offset: %w", err)
 	}
-	s, _ := starts.Lookup(b.topic, b.partition)
-	e, _ := ends.Lookup(b.topic, b.partition)
-	if s.Err != nil || e.Err != nil {
-		return fmt.Errorf("offsets: start: %w, end: %w", s.Err, e.Err)
-	}
-	b.start, b.end = s.Offset, e.Offset
 	return nil
+}
+
+// What stands for an offset in a request that lists offsets by their time.
+const (
+	endTimestamp   = -1
+	startTimestamp = -2
+)
+
+func (b *backwards) offset(ctx context.Context, timestamp int64) (int64, error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	req.IsolationLevel = 1
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition, p.Timestamp = b.partition, timestamp
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = b.topic
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, b.cl.Broker(int(b.leader)))
+	if err != nil {
+		return 0, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return 0, fmt.Errorf("%d topics for one", len(resp.Topics))
+	}
+	answer := resp.Topics[0].Partitions[0]
+	return answer.Offset, kerr.ErrorForCode(answer.ErrorCode)
 }
 
 // fetch returns the committed records from offset at on, below end, as far as one answer reaches, and

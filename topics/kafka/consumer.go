@@ -1,0 +1,271 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ConsumerOptions tune a Consumer. The zero value works.
+type ConsumerOptions struct {
+	MaxBytes          int32         // of one fetch from a broker. 4 MiB
+	MaxPartitionBytes int32         // of a partition in it. 1 MiB
+	MaxWait           time.Duration // a fetch where nothing is new: what is opened meanwhile waits as long. 25 ms
+	Unread            int           // bytes of a partition that wait for a Poll: it is left out of fetches above it. 1 MiB
+	Registerer        prometheus.Registerer
+}
+
+// Consumer reads partitions, read-committed, with one client for all: a fetch takes from a broker what is
+// new in any of them. Each is read by a goroutine of its own, at its own pace.
+//
+// Invariants:
+//  1. what a Poll has taken is never delivered again, nor skipped: partitions come and go between two polls
+//     of the client, in its one goroutine;
+//  2. a partition that is not read holds up no other: it is left out until it is.
+type Consumer struct {
+	cl      *kgo.Client
+	conns   *dialer
+	unread  int
+	rewrite *rewriter
+	ended   chan struct{}
+
+	mu        sync.Mutex
+	open      map[topicPartition]*PartitionReader
+	changes   []func()           // of what the client reads
+	interrupt context.CancelFunc // of the poll that is under way
+	closed    bool
+}
+
+type topicPartition struct {
+	topic     string
+	partition int32
+}
+
+// PartitionReader reads one partition of a Consumer. It never jumps: an offset that is not there is
+// ErrOutOfRange. It belongs to one goroutine.
+type PartitionReader struct {
+	c  *Consumer
+	at topicPartition
+
+	news chan struct{} // there is something to read, or an error
+
+	// Guarded by the Consumer's mu:
+	queue   []*Record
+	bytes   int
+	leftOut bool
+	err     error
+}
+
+// NewConsumer makes a Consumer; it reaches no broker before Open.
+func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error) {
+	if opt.MaxBytes == 0 {
+		opt.MaxBytes = 4 << 20
+	}
+	if opt.MaxPartitionBytes == 0 {
+		opt.MaxPartitionBytes = 1 << 20
+	}
+	if opt.MaxWait == 0 {
+		opt.MaxWait = 25 * time.Millisecond
+	}
+	if opt.Unread == 0 {
+		opt.Unread = 1 << 20
+	}
+	cl, conns, err := cfg.client(name, opt.Registerer,
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchMaxWait(opt.MaxWait),
+		kgo.FetchMaxBytes(opt.MaxBytes),
+		kgo.FetchMaxPartitionBytes(opt.MaxPartitionBytes),
+		kgo.MetadataMinAge(10*time.Millisecond), // a partition that is opened waits for it
+	)
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{
+		cl: cl, conns: conns, unread: opt.Unread, rewrite: newRewriter(cfg.SchemaIDs), ended: make(chan struct{}),
+		open: map[topicPartition]*PartitionReader{}, interrupt: func() {},
+	}
+	go c.run()
+	return c, nil
+}
+
+// Open reads a partition from an offset on. One that is being read is an error.
+func (c *Consumer) Open(topic string, partition int32, offset int64) (*PartitionReader, error) {
+	r := &PartitionReader{c: c, at: topicPartition{topic, partition}, news: make(chan struct{}, 1)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrKilled
+	}
+	if c.open[r.at] != nil {
+		return nil, fmt.Errorf("%s/%d is being read", topic, partition)
+	}
+	c.open[r.at] = r
+	c.change(func() {
+		c.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}})
+	})
+	return r, nil
+}
+
+// change has f carried out between two polls of the client.
+func (c *Consumer) change(f func()) {
+	c.changes = append(c.changes, f)
+	c.interrupt()
+}
+
+// run polls the client until Close.
+func (c *Consumer) run() {
+	defer close(c.ended)
+	for {
+		ctx, changes := c.next()
+		if ctx == nil {
+			return
+		}
+		for _, f := range changes {
+			f()
+		}
+		fetches := c.cl.PollFetches(ctx)
+		if fetches.IsClientClosed() {
+			return
+		}
+		c.deliver(fetches)
+	}
+}
+
+// next is what to change before the next poll, and the context of it; nil: there is none.
+func (c *Consumer) next() (ctx context.Context, changes []func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupt()
+	if c.closed {
+		return nil, nil
+	}
+	ctx, c.interrupt = context.WithCancel(context.Background())
+	changes, c.changes = c.changes, nil
+	return ctx, changes
+}
+
+// deliver gives every reader what is its own.
+func (c *Consumer) deliver(fetches kgo.Fetches) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && len(p.Records) > 0 {
+			r.add(p.Records)
+		}
+	})
+	for _, e := range fetches.Errors() {
+		if errors.Is(e.Err, context.Canceled) {
+			continue // something is to be changed
+		}
+		for at, r := range c.open {
+			if of := (topicPartition{e.Topic, e.Partition}); e.Topic == "" || at == of {
+				r.fail(fmt.Errorf("fetch %s/%d: %w", at.topic, at.partition, classify(e.Err)))
+			}
+		}
+	}
+}
+
+func (r *PartitionReader) add(records []*Record) {
+	for _, rec := range records {
+		r.c.rewrite.incoming(rec)
+		r.bytes += size(rec)
+	}
+	r.queue = append(r.queue, records...)
+	if r.bytes >= r.c.unread && !r.leftOut {
+		r.leftOut = true
+		r.c.cl.PauseFetchPartitions(map[string][]int32{r.at.topic: {r.at.partition}})
+	}
+	r.tell()
+}
+
+func (r *PartitionReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+		r.tell()
+	}
+}
+
+func (r *PartitionReader) tell() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// size is what a record takes of memory, about.
+func size(r *Record) int { return len(r.Key) + len(r.Value) + recordOverhead }
+
+const recordOverhead = 200
+
+// Poll returns the records that have come since the last one: it waits until at least one is there, ctx is
+// done, or the Consumer is closed. It takes over dst, whose records are done with. Records and their bytes
+// stay valid for as long as they are kept.
+func (r *PartitionReader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
+	clear(dst)
+	dst = dst[:0]
+	for {
+		if records, err := r.take(dst); len(records) > 0 || err != nil {
+			return records, err
+		}
+		select {
+		case <-r.news:
+		case <-ctx.Done():
+			return dst, ctx.Err()
+		}
+	}
+}
+
+// take returns what is unread; an error is for who has read everything before it.
+func (r *PartitionReader) take(dst []*Record) ([]*Record, error) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if len(r.queue) == 0 {
+		return dst, r.err
+	}
+	records := r.queue
+	r.queue = dst
+	r.emptied()
+	return records, nil
+}
+
+// emptied has the partition fetched again.
+func (r *PartitionReader) emptied() {
+	r.bytes = 0
+	if r.leftOut {
+		r.leftOut = false
+		r.c.cl.ResumeFetchPartitions(map[string][]int32{r.at.topic: {r.at.partition}})
+	}
+}
+
+// Close ends the reading of the partition; another may open it at once.
+func (r *PartitionReader) Close() {
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[r.at] != r {
+		return
+	}
+	delete(c.open, r.at)
+	c.change(func() { c.cl.RemoveConsumePartitions(map[string][]int32{r.at.topic: {r.at.partition}}) })
+	r.emptied()
+}
+
+// Close releases the client, in bounded time. Who polls gets ErrKilled.
+func (c *Consumer) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.interrupt()
+	for _, r := range c.open {
+		r.fail(ErrKilled)
+	}
+	clear(c.open)
+	c.mu.Unlock()
+	closeClient(c.cl, c.conns)
+	<-c.ended
+}
