@@ -6,6 +6,7 @@ package processors
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
@@ -152,17 +153,18 @@ func familyOfToken(w state.Writer, token common.Address) (string, error) {
 
 // emit publishes what the chain said, whether or not it fits the state.
 func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.Event) error {
-	var buf [eventBytes]byte
-	b := topics.AppendEventKey(buf[:0], meta)
-	n := len(b)
-	b, err := topics.AppendEvent(b, meta, event)
-	if err != nil {
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	*buf = topics.AppendEventKey((*buf)[:0], meta)
+	n := len(*buf)
+	var err error
+	if *buf, err = topics.AppendEvent(*buf, meta, event); err != nil {
 		return err
 	}
-	b = slices.Clone(b) // it is kept until the commit: no larger than it is
+	b := slices.Clone(*buf) // it is kept until the commit: no larger than it is
 	w.Emit(family, b[:n:n], b[n:])
 	return nil
 }
 
-// eventBytes holds the key and the value of most events.
-const eventBytes = 640
+// scratch is where events are encoded.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -26,11 +25,32 @@ func newHTTPClient(host string, cfg Config) *http.Client {
 	}}
 }
 
-// bodies are reused: an answer to eth_getLogs is megabytes.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// bodies are reused: an answer to eth_getLogs is megabytes. A sync.Pool would forget them with every second
+// cycle of the collector, which comes more often than answers do.
+var bodies = make(chan *bytes.Buffer, 4)
 
-// maxPooled keeps one huge answer from staying for good.
-const maxPooled = 16 << 20
+// maxKept keeps one huge answer from staying for good.
+const maxKept = 4 << 20
+
+func newBody() *bytes.Buffer {
+	select {
+	case b := <-bodies:
+		b.Reset()
+		return b
+	default:
+		return new(bytes.Buffer)
+	}
+}
+
+func releaseBody(b *bytes.Buffer) {
+	if b.Cap() > maxKept {
+		return
+	}
+	select {
+	case bodies <- b:
+	default:
+	}
+}
 
 // post sends a request; release gives the answer's memory back.
 func (e *endpoint) post(ctx context.Context, body []byte) (answer []byte, release func(), err error) {
@@ -44,13 +64,8 @@ func (e *endpoint) post(ctx context.Context, body []byte) (answer []byte, releas
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
-	buf := bodies.Get().(*bytes.Buffer)
-	buf.Reset()
-	release = func() {
-		if buf.Cap() <= maxPooled {
-			bodies.Put(buf)
-		}
-	}
+	buf := newBody()
+	release = func() { releaseBody(buf) }
 	if n := resp.ContentLength; n > 0 && n <= int64(e.client.cfg.MaxBody) {
 		buf.Grow(int(n) + bytes.MinRead)
 	}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type connection struct {
 
 type waiter struct {
 	n      uint64
-	answer chan []byte
+	answer chan *bytes.Buffer
 }
 
 var errClosed = errors.New("connection was closed")
@@ -136,10 +137,11 @@ func (s *socket) open(ctx context.Context, c *connection) error {
 	ask := func(method, params string, result func(*scanner) error) error {
 		id := s.e.ids.Add(1)
 		calls := []call{{method: method, params: []byte(params), result: result}}
-		body, err := c.roundTrip(ctx, id, 1, encode(id, calls))
+		body, release, err := c.roundTrip(ctx, id, 1, encode(id, calls))
 		if err != nil {
 			return fmt.Errorf("%s: %w", method, err)
 		}
+		defer release()
 		return decode(body, id, calls)
 	}
 	var chain uint64
@@ -163,8 +165,7 @@ func (s *socket) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]
 		c, changed := s.conn, s.changed
 		s.mu.Unlock()
 		if c != nil {
-			answer, err := c.roundTrip(ctx, base, n, body)
-			return answer, func() {}, err
+			return c.roundTrip(ctx, base, n, body)
 		}
 		select {
 		case <-changed:
@@ -174,8 +175,8 @@ func (s *socket) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]
 	}
 }
 
-func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, error) {
-	w := waiter{n: n, answer: make(chan []byte, 1)}
+func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte) (answer []byte, release func(), err error) {
+	w := waiter{n: n, answer: make(chan *bytes.Buffer, 1)}
 	c.mu.Lock()
 	c.pending[base] = w
 	c.mu.Unlock()
@@ -185,15 +186,15 @@ func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte)
 		c.mu.Unlock()
 	}()
 	if err := c.send(ctx, body); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	select {
-	case answer := <-w.answer:
-		return answer, nil
+	case buf := <-w.answer:
+		return buf.Bytes(), func() { releaseBody(buf) }, nil
 	case <-c.done:
-		return nil, errClosed
+		return nil, nil, errClosed
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 }
 
@@ -216,12 +217,17 @@ func (c *connection) read(client *Client) error {
 		if err := alive(""); err != nil {
 			return err
 		}
-		_, msg, err := c.ws.ReadMessage()
+		_, r, err := c.ws.NextReader()
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if h, ok := notification(msg); ok {
+		msg := newBody()
+		if _, err := msg.ReadFrom(r); err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if h, ok := notification(msg.Bytes()); ok {
 			client.announce(h)
+			releaseBody(msg)
 			continue
 		}
 		c.deliver(msg)
@@ -229,8 +235,8 @@ func (c *connection) read(client *Client) error {
 }
 
 // deliver gives an answer to whoever waits for it; nobody may, any more.
-func (c *connection) deliver(msg []byte) {
-	s := scanner{b: msg}
+func (c *connection) deliver(msg *bytes.Buffer) {
+	s := scanner{b: msg.Bytes()}
 	if s.peek() == '[' {
 		s.take('[')
 	}

@@ -102,7 +102,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	if err := n.connect(); err != nil {
+	if err := n.connect(); err != nil { //nolint:contextcheck // they live until disconnect
 		return err
 	}
 	defer n.disconnect()
