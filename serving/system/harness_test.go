@@ -62,7 +62,9 @@ func start(t *testing.T, name string, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
+	collected := make(chan struct{})
 	go func() {
+		defer close(collected)
 		lines := bufio.NewScanner(read)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
@@ -71,10 +73,12 @@ func start(t *testing.T, name string, args ...string) *process {
 			p.out.WriteByte('\n')
 			p.mu.Unlock()
 		}
+		_, _ = io.Copy(io.Discard, read) // a line that is too long must not hold up the process
 	}()
 	go func() {
 		p.err = p.cmd.Wait()
 		_ = write.Close()
+		<-collected // its last line may be what is asked for
 		close(p.done)
 	}()
 	t.Cleanup(func() {

@@ -55,6 +55,7 @@ type PartitionReader struct {
 	news chan struct{} // there is something to read, or an error
 
 	// Guarded by the Consumer's mu:
+	fetched bool // what the client returns is from its offset on, not left by a reader before it
 	queue   []*Record
 	bytes   int
 	leftOut bool
@@ -108,6 +109,9 @@ func (c *Consumer) Open(topic string, partition int32, offset int64) (*Partition
 	c.open[r.at] = r
 	c.change(func() {
 		c.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		r.fetched = true
 	})
 	return r, nil
 }
@@ -155,7 +159,7 @@ func (c *Consumer) deliver(fetches kgo.Fetches) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && len(p.Records) > 0 {
+		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && r.fetched && len(p.Records) > 0 {
 			r.add(p.Records)
 		}
 	})
@@ -164,7 +168,7 @@ func (c *Consumer) deliver(fetches kgo.Fetches) {
 			continue // something is to be changed
 		}
 		for at, r := range c.open {
-			if of := (topicPartition{e.Topic, e.Partition}); e.Topic == "" || at == of {
+			if of := (topicPartition{e.Topic, e.Partition}); r.fetched && (e.Topic == "" || at == of) {
 				r.fail(fmt.Errorf("fetch %s/%d: %w", at.topic, at.partition, classify(e.Err)))
 			}
 		}

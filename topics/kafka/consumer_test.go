@@ -68,7 +68,7 @@ func readersComeAndGo(t *testing.T, b *testBroker) {
 					t.Errorf("open: %v", err)
 					return
 				}
-				for stay := random.IntN(20); stay >= 0 && next < n; stay-- {
+				for stay := random.IntN(3); stay >= 0 && next < n; stay-- {
 					if records, err = r.Poll(ctx, records); err != nil {
 						t.Errorf("partition %d after %d: %v", p, next, err)
 						return
