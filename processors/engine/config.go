@@ -33,7 +33,7 @@ type Config struct {
 
 	// At the tip a commit is one block. Behind it, it spans CommitRecords, 20,000, or CommitInterval, 100 ms.
 	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
-	// that are there share CommitBytes of memory, 24 MiB, and committers of them commit at a time.
+	// that are there share CommitBytes of memory, 32 MiB, and committers of them commit at a time.
 	CommitRecords  int
 	CommitInterval time.Duration
 	CommitBytes    int
