@@ -88,7 +88,7 @@ func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, u
 	if err != nil || end < start || end < 0 {
 		return from, until, err
 	}
-	read, err := kafka.NewReader(t.n.cfg.Kafka, t.n.raw, t.r.partition, start, kafka.ReaderOptions{MaxBytes: t.n.cfg.FetchBytes})
+	read, err := t.n.consumer.Open(t.n.raw, t.r.partition, start)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -180,6 +180,9 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 // metadataMinAge is how long a client waits before it asks again where a partition is.
 const metadataMinAge = 100 * time.Millisecond
 
+// leastMetadataAge is that of a client which somebody waits for, and the least that franz-go allows.
+const leastMetadataAge = 10 * time.Millisecond
+
 func (t TLS) config() (*tls.Config, error) {
 	conf := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {

@@ -7,18 +7,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // ConsumerOptions tune a Consumer. The zero value works.
 type ConsumerOptions struct {
-	MaxBytes          int32         // of one fetch from a broker. 4 MiB
-	MaxPartitionBytes int32         // of a partition in it. 1 MiB
-	MaxWait           time.Duration // a fetch where nothing is new: what is opened meanwhile waits as long. 25 ms
-	Unread            int           // bytes of a partition that wait for a Poll: it is left out of fetches above it. 1 MiB
-	Registerer        prometheus.Registerer
+	MaxBytes          int32 // of one fetch from a broker. 4 MiB
+	MaxPartitionBytes int32 // of a partition in it. 1 MiB
+	Unread            int   // bytes of a partition that wait for a Poll: it is left out of fetches above it. 1 MiB
 }
+
+// consumerWait is how long a fetch waits where nothing is new, and what is opened meanwhile with it.
+const consumerWait = 25 * time.Millisecond
 
 // Consumer reads partitions, read-committed, with one client for all: a fetch takes from a broker what is
 // new in any of them. Each is read by a goroutine of its own, at its own pace.
@@ -46,6 +46,11 @@ type topicPartition struct {
 	partition int32
 }
 
+// alone is how the client is told of one partition.
+func (at topicPartition) alone() map[string][]int32 {
+	return map[string][]int32{at.topic: {at.partition}}
+}
+
 // PartitionReader reads one partition of a Consumer. It never jumps: an offset that is not there is
 // ErrOutOfRange. It belongs to one goroutine.
 type PartitionReader struct {
@@ -70,20 +75,11 @@ func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error
 	if opt.MaxPartitionBytes == 0 {
 		opt.MaxPartitionBytes = 1 << 20
 	}
-	if opt.MaxWait == 0 {
-		opt.MaxWait = 25 * time.Millisecond
-	}
 	if opt.Unread == 0 {
 		opt.Unread = 1 << 20
 	}
-	cl, conns, err := cfg.client(name, opt.Registerer,
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxWait(opt.MaxWait),
-		kgo.FetchMaxBytes(opt.MaxBytes),
-		kgo.FetchMaxPartitionBytes(opt.MaxPartitionBytes),
-		kgo.MetadataMinAge(10*time.Millisecond), // a partition that is opened waits for it
-	)
+	cl, conns, err := cfg.client(name, nil, append(committed(consumerWait, opt.MaxBytes, opt.MaxPartitionBytes),
+		kgo.MetadataMinAge(leastMetadataAge))...) // a partition that is opened waits for it
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +179,7 @@ func (r *PartitionReader) add(records []*Record) {
 	r.queue = append(r.queue, records...)
 	if r.bytes >= r.c.unread && !r.leftOut {
 		r.leftOut = true
-		r.c.cl.PauseFetchPartitions(map[string][]int32{r.at.topic: {r.at.partition}})
+		r.c.cl.PauseFetchPartitions(r.at.alone())
 	}
 	r.tell()
 }
@@ -243,7 +239,7 @@ func (r *PartitionReader) emptied() {
 	r.bytes = 0
 	if r.leftOut {
 		r.leftOut = false
-		r.c.cl.ResumeFetchPartitions(map[string][]int32{r.at.topic: {r.at.partition}})
+		r.c.cl.ResumeFetchPartitions(r.at.alone())
 	}
 }
 
@@ -256,7 +252,7 @@ func (r *PartitionReader) Close() {
 		return
 	}
 	delete(c.open, r.at)
-	c.change(func() { c.cl.RemoveConsumePartitions(map[string][]int32{r.at.topic: {r.at.partition}}) })
+	c.change(func() { c.cl.RemoveConsumePartitions(r.at.alone()) })
 	r.emptied()
 }
 

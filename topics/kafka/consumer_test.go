@@ -25,13 +25,13 @@ func (b *testBroker) consumer(t *testing.T, opt kafka.ConsumerOptions) *kafka.Co
 	return c
 }
 
-// fill commits numbers from first on to every partition, a few a transaction.
-func (b *testBroker) fill(ctx context.Context, tx *kafka.Transactor, first, n int, value func(i int) []byte) error {
-	for i := first; i < first+n; {
+// fill commits n records to every partition, a few a transaction.
+func (b *testBroker) fill(ctx context.Context, tx *kafka.Transactor, n int, value func(i int) []byte) error {
+	for i := 0; i < n; {
 		if err := tx.Begin(); err != nil {
 			return err
 		}
-		for range min(10, first+n-i) {
+		for range min(10, n-i) {
 			for p := range b.cat.Partitions {
 				tx.Produce(ctx, &kafka.Record{Topic: b.log, Partition: p, Value: value(i)})
 			}
@@ -53,7 +53,7 @@ func readersComeAndGo(t *testing.T, b *testBroker) {
 	tx := b.transactor(t, "a")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := b.fill(ctx, tx, 0, n, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
+		if err := b.fill(ctx, tx, n, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -99,7 +99,7 @@ func unreadHoldsUpNobody(t *testing.T, b *testBroker) {
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
-	if err := b.fill(ctx, b.transactor(t, "a"), 0, n, func(i int) []byte { return fmt.Appendf(nil, "%d %s", i, noise) }); err != nil {
+	if err := b.fill(ctx, b.transactor(t, "a"), n, func(i int) []byte { return fmt.Appendf(nil, "%d %s", i, noise) }); err != nil {
 		t.Fatal(err)
 	}
 	open := func(p int32) *kafka.PartitionReader {
@@ -181,7 +181,7 @@ func readerErrors(t *testing.T, b *testBroker) {
 func historyIsShared(t *testing.T, b *testBroker) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := b.fill(ctx, b.transactor(t, "a"), 0, 100, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
+	if err := b.fill(ctx, b.transactor(t, "a"), 100, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
 		t.Fatal(err)
 	}
 	h, err := kafka.NewHistory(b.cfg)

@@ -6,16 +6,29 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // ReaderOptions tune a Reader. The zero value works.
 type ReaderOptions struct {
-	MaxBytes   int32         // of one fetch: bounds what a partition buffers. 5 MiB
-	MaxWait    time.Duration // a fetch of a quiet partition; new records end it at once. 500 ms
-	MaxRecords int           // of one Poll. 20,000
-	Registerer prometheus.Registerer
+	MaxWait time.Duration // a fetch of a quiet partition; new records end it at once. 500 ms
+}
+
+// What a Reader takes at once: it bounds what it buffers.
+const (
+	readerBytes   = 5 << 20 // of a fetch
+	readerRecords = 20_000  // of a Poll
+)
+
+// committed makes a client read what is committed, from the offsets that it is told and no others.
+func committed(wait time.Duration, bytes, partitionBytes int32) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchMaxWait(wait),
+		kgo.FetchMaxBytes(bytes),
+		kgo.FetchMaxPartitionBytes(partitionBytes),
+	}
 }
 
 // Reader reads one partition, read-committed, from an offset on. It never jumps: an offset that is not
@@ -23,7 +36,6 @@ type ReaderOptions struct {
 type Reader struct {
 	cl      *kgo.Client
 	conns   *dialer
-	max     int
 	rewrite *rewriter
 	close   sync.Once
 }
@@ -33,27 +45,15 @@ const Start int64 = -2
 
 // NewReader makes a Reader; it fetches from the first Poll on, and ahead of it.
 func NewReader(cfg Config, topic string, partition int32, offset int64, opt ReaderOptions) (*Reader, error) {
-	if opt.MaxBytes == 0 {
-		opt.MaxBytes = 5 << 20
-	}
 	if opt.MaxWait == 0 {
 		opt.MaxWait = 500 * time.Millisecond
 	}
-	if opt.MaxRecords == 0 {
-		opt.MaxRecords = 20_000
-	}
-	cl, conns, err := cfg.client(fmt.Sprintf("%s/%d", topic, partition), opt.Registerer,
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}),
-		kgo.FetchMaxWait(opt.MaxWait),
-		kgo.FetchMaxBytes(opt.MaxBytes),
-		kgo.FetchMaxPartitionBytes(opt.MaxBytes),
-	)
+	cl, conns, err := cfg.client(fmt.Sprintf("%s/%d", topic, partition), nil, append(committed(opt.MaxWait, readerBytes, readerBytes),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))...)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cl: cl, conns: conns, max: opt.MaxRecords, rewrite: newRewriter(cfg.SchemaIDs)}, nil
+	return &Reader{cl: cl, conns: conns, rewrite: newRewriter(cfg.SchemaIDs)}, nil
 }
 
 // Poll appends records to dst[:0] and returns it: it waits until at least one is there, ctx is done, or
@@ -61,7 +61,7 @@ func NewReader(cfg Config, topic string, partition int32, offset int64, opt Read
 func (r *Reader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 	dst = dst[:0]
 	for {
-		fetches := r.cl.PollRecords(ctx, r.max)
+		fetches := r.cl.PollRecords(ctx, readerRecords)
 		if fetches.IsClientClosed() {
 			return dst, ErrKilled
 		}

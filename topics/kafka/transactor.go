@@ -75,9 +75,8 @@ func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor,
 		kgo.ProducerBatchMaxBytes(topics.MaxRecordBytes-batchOverhead),
 		kgo.MaxBufferedRecords(opt.MaxBuffered),
 		// A produce that comes while the markers of the last transaction are still being written is
-		// answered CONCURRENT_TRANSACTIONS and waits for a metadata update: by default one every 5 s,
-		// and this is the least that the client allows.
-		kgo.MetadataMinAge(10*time.Millisecond),
+		// answered CONCURRENT_TRANSACTIONS and waits for a metadata update: by default one every 5 s.
+		kgo.MetadataMinAge(leastMetadataAge),
 	)
 	if err != nil {
 		return nil, err
