@@ -74,8 +74,8 @@ func (p *partition) rewind(at query.Moment) bool {
 	return same(p.entries[i].at, at)
 }
 
-// Committed remembers the deals of a commit.
-func (l *Log) Committed(p engine.Partition, view state.View, changes []engine.Change) {
+// Applied remembers the deals of a commit.
+func (l *Log) Applied(p engine.Partition, view state.View, changes []engine.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := l.partitions[p.ID]

@@ -56,7 +56,7 @@ func TestChangesSince(t *testing.T) {
 	p := engine.Partition{}
 	land := func(at topics.BlockRef, reverts uint64, ids ...uint64) {
 		p.Reverts = reverts
-		l.Committed(p, fakeView{at: at}, changed(ids...))
+		l.Applied(p, fakeView{at: at}, changed(ids...))
 	}
 	l.Opened(p, fakeView{at: block(10, 0)})
 	land(block(11, 0), 0, 1, 2)
@@ -102,11 +102,11 @@ func TestOwnerReturns(t *testing.T) {
 	open := func(at topics.BlockRef, reverts uint64, want string) error {
 		l := New()
 		l.Opened(engine.Partition{}, fakeView{at: block(1, 0)})
-		l.Committed(engine.Partition{}, fakeView{at: block(2, 0)}, changed(1))
-		l.Committed(engine.Partition{}, fakeView{at: block(3, 0)}, nil)
+		l.Applied(engine.Partition{}, fakeView{at: block(2, 0)}, changed(1))
+		l.Applied(engine.Partition{}, fakeView{at: block(3, 0)}, nil)
 		l.Closed(engine.Partition{})
 		l.Opened(engine.Partition{Incarnation: 7, Reverts: reverts}, fakeView{at: at})
-		l.Committed(engine.Partition{Incarnation: 7, Reverts: reverts}, fakeView{at: block(9, 0)}, changed(2))
+		l.Applied(engine.Partition{Incarnation: 7, Reverts: reverts}, fakeView{at: block(9, 0)}, changed(2))
 		ids, err := idsSince(t, l, &query.Moment{Block: block(1, 0)}, block(9, 0))
 		if err == nil && ids != want {
 			t.Errorf("opened at %d: %s", at.Number, ids)
@@ -137,7 +137,7 @@ func TestLogIsBounded(t *testing.T) {
 	var n uint64
 	for range 3 * maxEntries {
 		n++
-		l.Committed(engine.Partition{}, fakeView{at: block(n, 0)}, changed(n, n+1, n+2, n+3, n+4))
+		l.Applied(engine.Partition{}, fakeView{at: block(n, 0)}, changed(n, n+1, n+2, n+3, n+4))
 	}
 	own := l.partitions[0]
 	count := 0
@@ -150,7 +150,7 @@ func TestLogIsBounded(t *testing.T) {
 	if _, err := idsSince(t, l, &query.Moment{Block: own.entries[0].at.Block}, block(n, 0)); err != nil {
 		t.Errorf("the oldest moment that is remembered: %v", err)
 	}
-	l.Committed(engine.Partition{}, fakeView{at: block(n+1, 0)}, changed(slices.Repeat([]uint64{1}, maxKeys+1)...))
+	l.Applied(engine.Partition{}, fakeView{at: block(n+1, 0)}, changed(slices.Repeat([]uint64{1}, maxKeys+1)...))
 	if len(own.entries) != 1 || own.keys != 0 {
 		t.Errorf("after a commit beyond all bounds: %d entries, %d keys", len(own.entries), own.keys)
 	}
@@ -206,7 +206,7 @@ func (n *node) land(t *rapid.T, o *state.Overlay, at query.Moment) {
 		t.Fatal(err)
 	}
 	defer view.Close()
-	n.Committed(engine.Partition{Reverts: at.Reverts}, view, all)
+	n.Applied(engine.Partition{Reverts: at.Reverts}, view, all)
 }
 
 // TestWhoFollowsHasWhatIsThere: whoever takes over the changes since any moment has what a reader of all

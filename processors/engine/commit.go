@@ -11,7 +11,7 @@ import (
 )
 
 // commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one batch on
-// Pebble, then the view.
+// Pebble. At the tip it is shown before that, see ahead.
 //
 //	ent, evt, evt.final ─┐
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
@@ -36,6 +36,12 @@ func (t *task) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ahead := t.tip && t.hidden.IsZero() && !t.dirty.IsZero()
+	if ahead {
+		if err := t.ahead(changes); err != nil {
+			return err
+		}
+	}
 	if t.crash("beforeEnd") {
 		return errCrash
 	}
@@ -59,13 +65,27 @@ func (t *task) commit(ctx context.Context) error {
 	touched := !t.dirty.IsZero()
 	t.n.metrics.commits.WithLabelValues(label(t.r.partition)).Observe(time.Since(started).Seconds())
 	t.reset()
-	if touched {
-		t.publish(t.r.store.Snapshot(), func(p Partition, v state.View) { t.n.observer.Committed(p, v, changes) })
+	switch {
+	case ahead:
+		t.r.replace(t.r.store.Snapshot())
+	case touched:
+		t.publish(t.r.store.Snapshot(), func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) })
 	}
 	return nil
 }
 
-func (t *task) unchanged(p Partition, v state.View) { t.n.observer.Committed(p, v, nil) }
+// ahead shows what the open transaction will commit. The blocks are committed in the raw topic, and what
+// they come to is the same for whoever applies them: a reader need not wait until the topics have it too.
+func (t *task) ahead(changes []Change) error {
+	snap, err := t.r.store.SnapshotWith(t.overlay)
+	if err != nil {
+		return err
+	}
+	t.publish(snap, func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) })
+	return nil
+}
+
+func (t *task) unchanged(p Partition, v state.View) { t.n.observer.Applied(p, v, nil) }
 
 // recordSlab is how many records are allocated at once.
 const recordSlab = 32

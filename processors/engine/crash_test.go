@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -21,7 +23,7 @@ func TestPromises(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cfg := kafka.Config{Brokers: brokertest.Start(t, kind)}
 			for name, test := range map[string]func(*testing.T, *env){
-				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby,
+				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "ahead": testAhead,
 			} {
 				t.Run(name, func(t *testing.T) {
 					cfg.Prefix = name
@@ -258,4 +260,55 @@ func testOrphanedStandby(t *testing.T, e *env) {
 		check(t, err)
 		v.Close()
 	}
+}
+
+// What is shown ahead of its commit stands where the commit never comes: on the same node as a standby too,
+// and whoever takes over comes to the same.
+func testAhead(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 10)
+	var armed atomic.Bool
+	cfg := e.config("a", vfs.NewMem())
+	cfg.crash = func(_ int32, point string) bool { return point == "beforeEnd" && armed.Load() }
+	a := e.holdAll(cfg, topics.RoleOwner, topics.RoleStandby)
+	at := func(ref topics.BlockRef, role topics.Role) func() bool {
+		return func() bool {
+			marks := a.Watermarks()
+			for _, w := range marks {
+				if !same(w.At, ref) || w.Role != role || w.Reverts != 3 {
+					return false
+				}
+			}
+			return len(marks) == int(e.cat.Partitions)
+		}
+	}
+	c.logs = 40 // all partitions are touched
+	c.add(20)
+	e.caughtUp(c, a)
+	armed.Store(true)
+	c.reorg(3)
+	ahead := c.head()
+	eventually(t, "the owner shows what it does not commit", at(ahead, topics.RoleOwner))
+	e.invariantState(c, a)
+	for p := range e.cat.Partitions {
+		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
+			if bytes.HasPrefix(r.Key, fmt.Appendf(nil, "%x:", ahead.Hash[:8])) {
+				t.Fatalf("partition %d: event %s was committed", p, r.Key)
+			}
+		}
+	}
+	a.nextRole()
+	eventually(t, "the standby goes on from it", at(ahead, topics.RoleStandby))
+	e.invariantState(c, a)
+	logs := c.logs
+	c.logs = 0
+	c.add(5)
+	eventually(t, "the standby moves over blocks that touch nothing", at(c.head(), topics.RoleStandby))
+	e.invariantState(c, a)
+	c.logs = logs
+	c.add(1)
+	b := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleOwner)
+	e.caughtUp(c, b)
+	eventually(t, "the standby follows the next owner", at(c.head(), topics.RoleStandby))
+	e.invariantState(c, a, b)
+	e.invariantTopics(c)
 }

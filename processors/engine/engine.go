@@ -16,6 +16,8 @@
 //     how many records its commit had, so that a standby notices.
 //   - A standby that knows only what its owner commits could not be read together with other partitions
 //     when the owner dies: the owners' last progress differs. It follows the barriers of the raw topic too.
+//   - At the tip a block is shown before its commit, which takes longer than everything else there. A reader
+//     sees what the raw topic, where the block is committed, comes to; only the topics have it later.
 //   - The store has no write-ahead log, so a killed process restores the last megabytes from the changelog.
 package engine
 
@@ -33,13 +35,14 @@ type App interface {
 	Apply(w state.Writer, rec topics.Raw) error
 }
 
-// Observer is told of what a task owns and commits, in the task's goroutine: it must not block. A view is
+// Observer is told of what a task owns and shows, in the task's goroutine: it must not block. A view is
 // valid during the call only.
 type Observer interface {
-	// Opened: this node now owns the partition, at this state.
+	// Opened: this node now owns the partition, at this state. It may be behind what was last applied: what
+	// is applied at the tip is told before it is committed.
 	Opened(p Partition, view state.View)
-	// Committed: the partition moved to view.At(). Changes is empty for a block that touched nothing.
-	Committed(p Partition, view state.View, changes []Change)
+	// Applied: the partition moved to view.At(). Changes is empty for a block that touched nothing.
+	Applied(p Partition, view state.View, changes []Change)
 	// Closed: this node no longer owns the partition.
 	Closed(p Partition)
 }
@@ -52,7 +55,7 @@ type Partition struct {
 	Head        uint64 // the chain's head as the ingester saw it
 }
 
-// Change is a row that a commit wrote; a nil Row is a deletion.
+// Change is a row that was written; a nil Row is a deletion.
 type Change struct {
 	Table *state.Table
 	Key   []byte

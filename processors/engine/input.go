@@ -121,7 +121,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		t.publish(nil, t.unchanged)
 		return nil
 	}
-	if t.full() || t.tip(b, written) || t.ready.Input > t.end && !t.ended {
+	if t.full() || t.tip || t.ready.Input > t.end && !t.ended {
 		t.ended = t.ready.Input > t.end
 		return t.commit(ctx)
 	}
@@ -177,8 +177,9 @@ func (t *task) full() bool {
 	return t.records >= c.CommitRecords || time.Since(t.dirty) >= c.CommitInterval
 }
 
-// distance notes whether the task is far behind, as a barrier tells.
+// distance notes whether the task is at the tip, or far behind it, as a barrier tells.
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
+	t.tip = b.Block.Number+tipBlocks >= b.Head && time.Since(written) < tipAge
 	far := Far(b.Block.Number, b.Head) || time.Since(written) >= farAge
 	switch {
 	case far && !t.far:
@@ -187,10 +188,6 @@ func (t *task) distance(b *topics.BlockEnd, written time.Time) {
 		t.n.far.Add(-1)
 	}
 	t.far = far
-}
-
-func (t *task) tip(b *topics.BlockEnd, written time.Time) bool {
-	return b.Block.Number+tipBlocks >= b.Head && time.Since(written) < tipAge
 }
 
 // revert takes the last block back.

@@ -321,9 +321,9 @@ func (os observers) Opened(p Partition, v state.View) {
 	}
 }
 
-func (os observers) Committed(p Partition, v state.View, changes []Change) {
+func (os observers) Applied(p Partition, v state.View, changes []Change) {
 	for _, o := range os {
-		o.Committed(p, v, changes)
+		o.Applied(p, v, changes)
 	}
 }
 

@@ -39,7 +39,7 @@ func (m *mirror) Opened(p Partition, v state.View) {
 	m.rows[p.ID], m.last[p.ID] = m.scan(v), p
 }
 
-func (m *mirror) Committed(p Partition, v state.View, changes []Change) {
+func (m *mirror) Applied(p Partition, v state.View, changes []Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rows := m.rows[p.ID]

@@ -85,6 +85,15 @@ func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
 	r.ring = append(r.ring, barrier{m.At, snap})
 }
 
+// replace has the newest view read the same state from somewhere else. It takes over a hold on snap.
+func (r *replica) replace(snap *state.Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := &r.ring[len(r.ring)-1]
+	last.snap.Release()
+	last.snap = snap
+}
+
 // keep adds a view that is not shown before the next publish. It takes over the hold on it.
 func (r *replica) keep(b barrier) {
 	r.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -24,7 +25,8 @@ import (
 //  1. nothing is shown before what was the end of the changelog at the start is reached: before that,
 //     compaction may have taken parts of the commits that are read;
 //  2. what is shown never goes back, except where the owner's progress does, in a reorg;
-//  3. between the owner's progress and the barrier that is shown lies no record.
+//  3. between the owner's progress and the barrier that is shown lies no record, but for those that this
+//     node had applied and shown as the owner, and not committed.
 type follower struct {
 	n *Node
 	r *replica
@@ -43,6 +45,7 @@ type crossing struct {
 	at         topics.BlockRef
 	head       uint64
 	observedMs int64
+	reverts    uint64
 	touched    bool // records or reverts lie between it and the Commit barrier before
 }
 
@@ -62,7 +65,7 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 	f := &follower{n: n, r: r, s: newRestorer(r, pos), incarnation: pos.Progress.Incarnation, room: make(chan struct{}, 1)}
 	if m, readable := r.watermark(); readable && r.next > pos.Progress.Input {
 		// What this node showed as the owner: it does not go back to its last commit.
-		f.shown = crossing{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli()}
+		f.shown = crossing{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
 	}
 	end, err := n.lastOffset(ctx, n.changelog, r.partition)
 	if err != nil {
@@ -150,16 +153,17 @@ func (f *follower) apply(rec *kafka.Record, end int64) (showing bool, err error)
 	return true, nil
 }
 
-// show publishes the state as of the last progress record, which is all that the store holds, or as of the
-// barrier after it that is already shown.
+// show publishes the state as of the last progress record, which is all that the store holds, or what is
+// already shown, if that is ahead of it.
 func (f *follower) show() {
-	p := f.s.pos.Progress
-	if p.Input >= f.shown.next || f.shown.next == 0 {
-		f.shown = crossing{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs}
+	var snap *state.Snapshot
+	if p := f.s.pos.Progress; p.Input >= f.shown.next || f.shown.next == 0 {
+		f.shown = crossing{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs, reverts: p.Reverts}
+		snap = f.r.store.Snapshot()
 	}
 	f.r.recover()
 	f.r.setState(topics.StateRunning, nil)
-	f.r.publish(f.mark(), f.r.store.Snapshot())
+	f.r.publish(f.mark(), snap)
 	f.advance()
 }
 
@@ -172,6 +176,7 @@ func (f *follower) advance() {
 			continue
 		case b.touched:
 		default:
+			b.reverts = f.shown.reverts
 			f.shown = b
 			f.r.publish(f.mark(), nil)
 			continue
@@ -191,7 +196,7 @@ func (f *follower) mark() query.Watermark {
 	f.n.metrics.block.WithLabelValues(label(f.r.partition)).Set(float64(f.shown.at.Number))
 	return query.Watermark{
 		Partition: f.r.partition, Role: topics.RoleStandby, Incarnation: f.incarnation,
-		At: f.shown.at, Latest: f.shown.head, ObservedAt: time.UnixMilli(f.shown.observedMs), Reverts: f.s.pos.Progress.Reverts,
+		At: f.shown.at, Latest: f.shown.head, ObservedAt: time.UnixMilli(f.shown.observedMs), Reverts: f.shown.reverts,
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 //  1. Kafka is the commit log. The store is written only after a transaction is known to be committed: it
 //     is at or behind the changelog, never ahead of it, and never holds a part of a commit;
 //  2. what a failed commit was built on is dropped with the overlay and the client. Whether it was
-//     committed, the restore after the next open record finds out;
+//     committed, the restore after the next open record finds out. What was shown of it stands: it is what
+//     the raw topic comes to, whoever applies it;
 //  3. nothing of a former owner can come behind the open record: fencing has aborted it;
 //  4. a commit, and a view, always ends at a Commit barrier, where the ingester's transaction ended, so
 //     that partitions can be read at the same block;
@@ -51,7 +52,8 @@ type task struct {
 	hidden time.Time
 	behind int64
 
-	far   bool  // behind the head, as of the last Commit barrier
+	tip   bool  // of the chain, as of the last Commit barrier
+	far   bool  // behind it
 	end   int64 // of the raw topic when the task began: coming past it is worth a commit
 	ended bool
 

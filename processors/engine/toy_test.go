@@ -233,8 +233,9 @@ func (e *env) config(instance string, fs vfs.FS) Config {
 // runningNode is a node that runs until it is stopped.
 type runningNode struct {
 	*Node
-	cancel context.CancelFunc
-	done   chan error
+	cancel   context.CancelFunc
+	done     chan error
+	nextRole context.CancelFunc
 }
 
 func (e *env) start(cfg Config, observers ...Observer) *runningNode {
@@ -245,7 +246,7 @@ func (e *env) start(cfg Config, observers ...Observer) *runningNode {
 
 func (e *env) run(n *Node) *runningNode {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &runningNode{n, cancel, make(chan error, 1)}
+	r := &runningNode{Node: n, cancel: cancel, done: make(chan error, 1)}
 	go func() { r.done <- n.Run(ctx) }()
 	e.t.Cleanup(func() { r.stop(e.t) })
 	return r
@@ -298,6 +299,7 @@ func (e *env) invariantState(c *chain, nodes ...*runningNode) {
 		var views []state.View
 		for _, n := range nodes {
 			if v, err := n.View(e.t.Context(), p, &at); err == nil {
+				defer v.Close() // also where the test fails: a store that closes waits for it
 				views = append(views, v)
 			}
 		}
@@ -317,7 +319,6 @@ func (e *env) invariantState(c *chain, nodes ...*runningNode) {
 			if diff := cmp.Diff(want, index); diff != "" {
 				e.t.Fatalf("partition %d: index (-want +got):\n%s", p, diff)
 			}
-			v.Close()
 		}
 	}
 }
@@ -391,19 +392,28 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// holdAll runs a node that holds everything in a role, whatever any group says.
-func (e *env) holdAll(cfg Config, role topics.Role) *runningNode {
+// holdAll runs a node that holds everything in a role, whatever any group says; in the next one from
+// nextRole on.
+func (e *env) holdAll(cfg Config, roles ...topics.Role) *runningNode {
 	n, err := New(cfg, toy{})
 	check(e.t, err)
 	check(e.t, n.connect())
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &runningNode{n, cancel, make(chan error, 1)}
+	all, cancel := context.WithCancel(context.Background())
+	r := &runningNode{Node: n, cancel: cancel, done: make(chan error, 1)}
+	ctxs := []context.Context{all}
+	if len(roles) > 1 {
+		var first context.Context
+		first, r.nextRole = context.WithCancel(all)
+		ctxs = []context.Context{first, all}
+	}
 	go func() {
 		var wg sync.WaitGroup
 		for _, p := range n.replicas {
 			wg.Go(func() {
-				n.hold(ctx, p, role)
-				n.hold(ctx, p, "")
+				for i, role := range roles {
+					n.hold(ctxs[i], p, role)
+				}
+				n.hold(all, p, "")
 			})
 		}
 		wg.Wait()

@@ -192,7 +192,7 @@ func (n *node) advance(t testing.TB, partition int32, steps int) {
 	n.mu.Unlock()
 	if n.observer != nil {
 		view := p.latest()
-		n.observer.Committed(p.owner(), view, changes)
+		n.observer.Applied(p.owner(), view, changes)
 		view.Close()
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// pending is what the tasks have committed and Redis has not: not the rows but which deals changed, so
+// pending is what the tasks have applied and Redis has not: not the rows but which deals changed, so
 // that many commits cost one write and a task's goroutine does nothing but remember keys.
 //
 // Invariants:
@@ -70,7 +70,7 @@ func (p *pending) closed(partition int32) {
 	p.signal()
 }
 
-func (p *pending) committed(owner engine.Partition, at topics.BlockRef, changes []engine.Change) {
+func (p *pending) applied(owner engine.Partition, at topics.BlockRef, changes []engine.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.partitions[owner.ID]
@@ -240,9 +240,9 @@ func (p *pending) signal() {
 // Opened begins to write a partition, by building it.
 func (w *Writer) Opened(p engine.Partition, view state.View) { w.pending.opened(p, view.At()) }
 
-// Committed remembers what changed.
-func (w *Writer) Committed(p engine.Partition, view state.View, changes []engine.Change) {
-	w.pending.committed(p, view.At(), changes)
+// Applied remembers what changed.
+func (w *Writer) Applied(p engine.Partition, view state.View, changes []engine.Change) {
+	w.pending.applied(p, view.At(), changes)
 }
 
 // Closed ends writing a partition. What is in Redis stays until the next owner builds it.

@@ -74,7 +74,7 @@ func NewWriter(cfg Config, source Source, registerer prometheus.Registerer, log 
 // Run writes what the tasks commit until ctx is done. A Redis that fails is tried again for ever, ever
 // more slowly; the tasks never notice.
 //
-//	tasks ── Opened, Committed, Closed ──► pending ── wake ──► Run ── scripts ──► Redis
+//	tasks ── Opened, Applied, Closed   ──► pending ── wake ──► Run ── scripts ──► Redis
 //	                                                    beat ──┘
 func (w *Writer) Run(ctx context.Context) error {
 	defer func() {

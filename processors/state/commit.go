@@ -145,21 +145,8 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	}
 	b := s.db.NewBatchWithSize(o.bytes/2 + 256)
 	defer b.Close()
-	var (
-		key []byte
-		ix  indexer
-	)
-	for _, r := range o.dirty {
-		if r.equal() {
-			continue
-		}
-		key = appendRowKey(key[:0], r.layer.table.ID, []byte(r.key))
-		if err := set(b, key, r.now); err != nil {
-			return wrap("batch", err)
-		}
-		if err := ix.maintain(b, r); err != nil {
-			return wrap("batch index", err)
-		}
+	if err := o.writeRows(b); err != nil {
+		return wrap("batch", err)
 	}
 	for _, k := range o.undoIDs {
 		if err := set(b, []byte(k), o.undos[k]); err != nil {
@@ -176,6 +163,27 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	}
 	for _, r := range o.dirty {
 		s.rows.put(r.layer.table.ID, r.key, r.now)
+	}
+	return nil
+}
+
+// writeRows writes the rows and what they mean for the indexes.
+func (o *Overlay) writeRows(b *pebble.Batch) error {
+	var (
+		key []byte
+		ix  indexer
+	)
+	for _, r := range o.dirty {
+		if r.equal() {
+			continue
+		}
+		key = appendRowKey(key[:0], r.layer.table.ID, []byte(r.key))
+		if err := set(b, key, r.now); err != nil {
+			return err
+		}
+		if err := ix.maintain(b, r); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -173,8 +174,14 @@ func (s *Store) table(id byte) (*Table, error) {
 	return nil, fmt.Errorf("%w: no table has the ID %d", ErrCorrupt, id)
 }
 
+// reader is what get and scan read.
+type reader interface {
+	Get(key []byte) (value []byte, closer io.Closer, err error)
+	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
+}
+
 // get returns a copy of a value, or nil.
-func get(r pebble.Reader, key []byte) ([]byte, error) {
+func get(r reader, key []byte) ([]byte, error) {
 	v, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
@@ -187,7 +194,7 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 }
 
 // scan calls fn for the keys that start with head‖prefix, without the head.
-func scan(r pebble.Reader, head [2]byte, prefix, after []byte, fn func(key, value []byte) bool) (err error) {
+func scan(r reader, head [2]byte, prefix, after []byte, fn func(key, value []byte) bool) (err error) {
 	lower, upper := bounds(head, prefix, after)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {

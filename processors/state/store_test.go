@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -46,7 +47,7 @@ func open(t testing.TB, fs vfs.FS) *Store {
 }
 
 // contents is every key of a keyspace.
-func contents(t testing.TB, r pebble.Reader, space byte) map[string]string {
+func contents(t testing.TB, r reader, space byte) map[string]string {
 	t.Helper()
 	m := map[string]string{}
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
@@ -410,6 +411,91 @@ func TestViewStandsStill(t *testing.T) {
 	}
 	v.Close()
 	v.Close() // twice is once
+	check(t, s.Close())
+}
+
+// A view with an overlay is what its commit comes to: before it, after later ones, and read by several at
+// once; one whose commit never comes stands too.
+func TestViewAheadOfItsCommit(t *testing.T) {
+	s := open(t, vfs.NewMem())
+	rng := rand.New(rand.NewPCG(1, 2))
+	type kept struct {
+		view          View
+		rows, indexes map[string]string
+	}
+	var views []kept
+	for n := range uint64(40) {
+		b := toyBlock{ref: topics.BlockRef{Number: n + 1}}
+		for range 10 {
+			o := op{table: tables[rng.IntN(2)], key: fmt.Sprint(rng.IntN(30))}
+			if rng.IntN(4) > 0 {
+				o.row = bytes.Repeat([]byte{'p' + byte(rng.IntN(4))}, rng.IntN(1000))
+			}
+			b.ops = append(b.ops, o)
+		}
+		o := s.NewOverlay()
+		b.apply(o, true)
+		check(t, o.Settle(0, 0, func(Event) {}))
+		snap, err := s.SnapshotWith(o)
+		check(t, err)
+		view := snap.View(b.ref)
+		snap.Release()
+		if n%5 == 4 { // never committed
+			was := contents(t, s.db, spaceRow)
+			rows := contents(t, snap.from, spaceRow)
+			if maps.Equal(was, rows) {
+				t.Fatal("the overlay does not show")
+			}
+			views = append(views, kept{view, rows, contents(t, snap.from, spaceIndex)})
+			continue
+		}
+		check(t, s.Commit(o, nil))
+		if n%7 == 0 {
+			check(t, s.db.Flush())
+			check(t, s.db.Compact(t.Context(), []byte{0}, []byte{255}, false))
+		}
+		views = append(views, kept{view, contents(t, s.db, spaceRow), contents(t, s.db, spaceIndex)})
+	}
+	var readers sync.WaitGroup
+	for _, k := range views {
+		for range 2 {
+			readers.Go(func() {
+				rows, indexes := map[string]string{}, map[string]string{}
+				for _, table := range tables {
+					err := k.view.Scan(table, nil, nil, func(key, row []byte) bool {
+						got, err := k.view.Get(table, key)
+						if err != nil || !bytes.Equal(got, row) {
+							t.Errorf("block %d: get %q, scanned %q, %v", k.view.At().Number, got, row, err)
+						}
+						rows[string(append([]byte{table.ID}, key...))] = string(row)
+						return true
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				for index := byte(1); index <= 2; index++ {
+					err := k.view.ScanIndex(index, nil, nil, func(entry, value []byte) bool {
+						indexes[string(append([]byte{index}, entry...))] = string(value)
+						return true
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				if row, err := k.view.Get(plain, []byte("none")); row != nil || err != nil {
+					t.Errorf("a row that is not there: %q, %v", row, err)
+				}
+				if !maps.Equal(rows, k.rows) || !maps.Equal(indexes, k.indexes) {
+					t.Errorf("block %d: the view is not what was committed", k.view.At().Number)
+				}
+			})
+		}
+	}
+	readers.Wait()
+	for _, k := range views {
+		k.view.Close()
+	}
 	check(t, s.Close())
 }
 

@@ -1,6 +1,9 @@
 package state
 
 import (
+	"errors"
+	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -9,21 +12,74 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Snapshot is the store as of a commit. Barriers that touched nothing share one; it is counted and
-// released with its last holder.
+// Snapshot is the store as of a commit, or of one that is still to come. Barriers that touched nothing share
+// one; it is counted and released with its last holder.
 type Snapshot struct {
 	store *Store
-	snap  *pebble.Snapshot
+	from  source
 	refs  atomic.Int32
 }
 
+// source is what a Snapshot reads.
+type source interface {
+	reader
+	io.Closer
+}
+
 // Snapshot takes a snapshot of what is committed, held once.
-func (s *Store) Snapshot() *Snapshot {
+func (s *Store) Snapshot() *Snapshot { return s.hold(s.db.NewSnapshot()) }
+
+// SnapshotWith takes a snapshot of what is committed and, over it, what Commit would write of an overlay,
+// held once. It stands whether or not that is ever committed.
+func (s *Store) SnapshotWith(o *Overlay) (*Snapshot, error) {
+	b := s.db.NewIndexedBatch()
+	err := o.writeRows(b)
+	if err == nil {
+		var at *pebble.Iterator
+		if at, err = b.NewIter(nil); err == nil {
+			return s.hold(&batched{b, at}), nil
+		}
+	}
+	return nil, errors.Join(wrap("snapshot with a batch", err), b.Close())
+}
+
+func (s *Store) hold(from source) *Snapshot {
 	s.open.Add(1)
-	n := &Snapshot{store: s, snap: s.db.NewSnapshot()}
+	n := &Snapshot{store: s, from: from}
 	n.refs.Store(1)
 	return n
 }
+
+// batched reads a batch over the store as it was when the iterator was made. The batch alone would read the
+// store as it is now; clones of the iterator keep to its moment.
+type batched struct {
+	batch *pebble.Batch
+	at    *pebble.Iterator
+}
+
+func (b *batched) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+	return b.at.Clone(pebble.CloneOptions{IterOptions: o})
+}
+
+func (b *batched) Get(key []byte) ([]byte, io.Closer, error) {
+	it, err := b.NewIter(&pebble.IterOptions{LowerBound: key, UpperBound: append(slices.Clip(key), 0)})
+	if err != nil {
+		return nil, nil, err
+	}
+	if !it.First() {
+		if err := it.Close(); err != nil {
+			return nil, nil, err
+		}
+		return nil, nil, pebble.ErrNotFound
+	}
+	v, err := it.ValueAndErr()
+	if err != nil {
+		return nil, nil, errors.Join(err, it.Close())
+	}
+	return v, it, nil
+}
+
+func (b *batched) Close() error { return errors.Join(b.at.Close(), b.batch.Close()) }
 
 // Retain adds a holder; the caller must be one.
 func (n *Snapshot) Retain() *Snapshot {
@@ -36,7 +92,7 @@ func (n *Snapshot) Release() {
 	if n.refs.Add(-1) > 0 {
 		return
 	}
-	if err := n.snap.Close(); err != nil {
+	if err := n.from.Close(); err != nil {
 		n.store.logger.Error("close snapshot")
 	}
 	n.store.open.Done()
@@ -58,13 +114,13 @@ func (v *view) At() topics.BlockRef { return v.at }
 func (v *view) Close() { v.close.Do(v.snap.Release) }
 
 func (v *view) Get(t *Table, key []byte) ([]byte, error) {
-	return get(v.snap.snap, appendRowKey(make([]byte, 0, 2+len(key)), t.ID, key))
+	return get(v.snap.from, appendRowKey(make([]byte, 0, 2+len(key)), t.ID, key))
 }
 
 func (v *view) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
-	return scan(v.snap.snap, [2]byte{spaceRow, t.ID}, prefix, after, fn)
+	return scan(v.snap.from, [2]byte{spaceRow, t.ID}, prefix, after, fn)
 }
 
 func (v *view) ScanIndex(index byte, prefix, after []byte, fn func(entry, value []byte) bool) error {
-	return scan(v.snap.snap, [2]byte{spaceIndex, index}, prefix, after, fn)
+	return scan(v.snap.from, [2]byte{spaceIndex, index}, prefix, after, fn)
 }

@@ -168,7 +168,7 @@ func (m *market) land(revert int, timestamp uint64, records ...any) {
 	}
 	m.mu.Unlock()
 	for p := range all {
-		m.tell(p, func(q engine.Partition, v state.View) { m.Committed(q, v, all[p]) })
+		m.tell(p, func(q engine.Partition, v state.View) { m.Applied(q, v, all[p]) })
 	}
 }
 
