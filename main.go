@@ -477,7 +477,7 @@ func (p *program) memory(command string) uint64 {
 	case command == "processors":
 		return 100 << 20
 	case p.Kafka != "":
-		return 190 << 20
+		return 210 << 20
 	}
 	return 0
 }

@@ -49,7 +49,7 @@ func (c Config) WithDefaults() Config {
 	or(&c.ReorgWindow, 128)
 	or(&c.Ranges, 4)
 	or(&c.RangeBlocks, 2000)
-	or(&c.RangeLogs, 2500)
+	or(&c.RangeLogs, 1250)
 	or(&c.BatchRecords, 10_000)
 	or(&c.BatchBytes, 16<<20)
 	or(&c.PollInterval, 100*time.Millisecond)

@@ -252,10 +252,10 @@ func (s *session) announce(h follow.Header) error {
 	return nil
 }
 
-// fetchMore starts what the machine asks for, bounded: so many fetches, and no more verified records than
-// two transactions take.
+// fetchMore starts what the machine asks for, bounded: so many fetches, while fewer verified records than a
+// transaction takes wait for the one under way.
 func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
-	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < 2*s.in.cfg.BatchRecords {
+	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < s.in.cfg.BatchRecords {
 		f, ok := s.m.Next(s.size)
 		if !ok {
 			return nil

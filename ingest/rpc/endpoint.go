@@ -159,19 +159,25 @@ func decode(body []byte, base uint64, calls []call) error {
 		return nil
 	}
 	s.take('[')
-	if !idsOf(*s, base, calls) {
-		return lied("batch", "the batch's answers are not those asked for")
-	}
 	var first error
+	seen := make([]bool, len(calls))
 	for i := 0; ; i++ {
 		more, err := s.more(i == 0, ']')
 		if err != nil {
 			return broken(err)
 		}
 		if !more {
+			if i < len(calls) {
+				return lied("batch", "%d answers to %d requests", i, len(calls))
+			}
 			return first
 		}
-		at := calls[idAt(*s)-base]
+		id := idAt(*s)
+		if id < base || id-base >= uint64(len(calls)) || seen[id-base] {
+			return lied("batch", "a reply to request %d, which was not asked or has one", id)
+		}
+		seen[id-base] = true
+		at := calls[id-base]
 		_, answer, err := decodeReply(s, at.result)
 		switch {
 		case err != nil:
@@ -180,28 +186,6 @@ func decode(body []byte, base uint64, calls []call) error {
 			if err := at.fail(answer); err != nil && first == nil {
 				first = err
 			}
-		}
-	}
-}
-
-// idsOf says whether a batch holds each ID exactly once.
-func idsOf(s scanner, base uint64, calls []call) bool {
-	seen := make([]bool, len(calls))
-	for i := 0; ; i++ {
-		more, err := s.more(i == 0, ']')
-		if err != nil {
-			return false
-		}
-		if !more {
-			return i == len(calls)
-		}
-		id := idAt(s)
-		if id < base || id-base >= uint64(len(calls)) || seen[id-base] {
-			return false
-		}
-		seen[id-base] = true
-		if s.skip() != nil {
-			return false
 		}
 	}
 }

@@ -90,11 +90,22 @@ func (t *task) unchanged(p Partition, v state.View) { t.n.observer.Applied(p, v,
 // recordSlab is how many records are allocated at once.
 const recordSlab = 32
 
+// flushBytes is how much of a commit far behind the head is sent at once. The client encodes that much into
+// one request, in memory that grows step by step and is forgotten with the next collections.
+const flushBytes = 512 << 10
+
 // produce adds everything that the commit says to the open transaction. Progress is its last record in the
 // changelog.
 func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Record, err error) {
-	var slab []kafka.Record
+	var (
+		slab   []kafka.Record
+		unsent int
+	)
 	send := func(topic string, key, value []byte) *kafka.Record {
+		if unsent += len(key) + len(value); t.far && unsent >= flushBytes {
+			t.tx.Flush(ctx)
+			unsent = 0
+		}
 		if len(slab) == 0 {
 			slab = make([]kafka.Record, recordSlab)
 		}

@@ -125,14 +125,14 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// What a node holds of the topics ahead of its tasks: a fetch, and of each partition as much again.
+// What a node holds of the topics ahead of its tasks: a fetch, and of each partition half as much.
 const fetchedPartitions = 8 // that a fetch has room for
 
 // connect makes the clients that all tasks share.
 func (n *Node) connect() (err error) {
 	n.consumer, err = kafka.NewConsumer(n.cfg.Kafka, "processors", kafka.ConsumerOptions{
 		MaxBytes: fetchedPartitions * n.cfg.FetchBytes, MaxPartitionBytes: n.cfg.FetchBytes,
-		Unread: fetchedPartitions * int(n.cfg.FetchBytes),
+		Unread: fetchedPartitions / 2 * int(n.cfg.FetchBytes),
 	})
 	if err != nil {
 		return err

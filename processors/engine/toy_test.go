@@ -331,39 +331,57 @@ func (e *env) readAll(topic string, p int32) (all []*kafka.Record) {
 	return all
 }
 
+// settles waits until what is read is what is wanted: what is shown at the tip is in the topics a commit later.
+func settles[T any](t testing.TB, what string, want T, read func() T) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		diff := cmp.Diff(want, read(), cmpopts.EquateEmpty())
+		if diff == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
 // invariantTopics: read committed, the event topics hold each event of the canonical chain once and in
 // order, those taken back in pairs, and the entity topic ends with the rows.
 func (e *env) invariantTopics(c *chain) {
 	e.t.Helper()
 	for p := range e.cat.Partitions {
-		var head []string
-		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
-			if r.Value[len(r.Value)-1] == 0 {
-				if slices.Contains(head, string(r.Key)) {
-					e.t.Fatalf("partition %d: event %s twice", p, r.Key)
+		settles(e.t, fmt.Sprintf("partition %d: events", p), c.events(p, 1<<62), func() []string { return e.head(p) })
+		settles(e.t, fmt.Sprintf("partition %d: entities", p), c.rows(p), func() map[string]string {
+			rows := map[string]string{}
+			for _, r := range e.readAll(e.cat.Ent(topics.EntityDeal), p) {
+				if r.Value == nil {
+					delete(rows, string(r.Key))
+				} else {
+					rows[string(r.Key)] = string(r.Value[len("row:"):])
 				}
-				head = append(head, string(r.Key))
-			} else if n := len(head); n == 0 || head[n-1] != string(r.Key) {
-				e.t.Fatalf("partition %d: event %s taken back, but it is not the last", p, r.Key)
-			} else {
-				head = head[:n-1]
 			}
-		}
-		if diff := cmp.Diff(c.events(p, 1<<62), head, cmpopts.EquateEmpty()); diff != "" {
-			e.t.Fatalf("partition %d: events (-want +got):\n%s", p, diff)
-		}
-		rows := map[string]string{}
-		for _, r := range e.readAll(e.cat.Ent(topics.EntityDeal), p) {
-			if r.Value == nil {
-				delete(rows, string(r.Key))
-			} else {
-				rows[string(r.Key)] = string(r.Value[len("row:"):])
+			return rows
+		})
+	}
+}
+
+// head is the events of a partition that were not taken back.
+func (e *env) head(p int32) (head []string) {
+	e.t.Helper()
+	for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
+		if r.Value[len(r.Value)-1] == 0 {
+			if slices.Contains(head, string(r.Key)) {
+				e.t.Fatalf("partition %d: event %s twice", p, r.Key)
 			}
-		}
-		if diff := cmp.Diff(c.rows(p), rows); diff != "" {
-			e.t.Fatalf("partition %d: entities (-want +got):\n%s", p, diff)
+			head = append(head, string(r.Key))
+		} else if n := len(head); n == 0 || head[n-1] != string(r.Key) {
+			e.t.Fatalf("partition %d: event %s taken back, but it is not the last", p, r.Key)
+		} else {
+			head = head[:n-1]
 		}
 	}
+	return head
 }
 
 // invariantFinal: the topic of final events holds each event of a final block once, in order, and no other.

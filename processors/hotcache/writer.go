@@ -4,14 +4,17 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
@@ -36,11 +39,13 @@ type Writer struct {
 	metrics *writerMetrics
 	log     *zap.Logger
 
-	// Of Run's goroutine.
 	id     string // of this writer: no two leave the same state
-	seq    uint64
-	states map[int32]*written
+	seq    atomic.Uint64
+	states map[int32]*written // of Run's goroutine; each that of whoever writes the partition
 }
+
+// rebuilders is how many partitions are written anew at a time.
+const rebuilders = 2
 
 // written is a partition's state in Redis as this writer left it.
 type written struct {
@@ -126,14 +131,20 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes all that is pending: small changes of all partitions in one round trip, the rest one by one.
-func (w *Writer) flush(ctx context.Context) error {
+// flush writes all that is pending: small changes of all partitions in one round trip, the rest partition by
+// partition.
+func (w *Writer) flush(ctx context.Context) (err error) {
 	start := time.Now()
 	defer func() { w.metrics.pending.Set(float64(w.pending.size())) }()
 	owned := w.pending.owned()
 	w.forget(owned)
 
-	var batch []*write
+	var (
+		batch    []*write
+		rebuilds errgroup.Group
+	)
+	rebuilds.SetLimit(rebuilders)
+	defer func() { err = errors.Join(err, rebuilds.Wait()) }()
 	for _, id := range owned {
 		job, ok := w.pending.take(id)
 		if !ok {
@@ -148,10 +159,14 @@ func (w *Writer) flush(ctx context.Context) error {
 		case job.rebuild == "" && !job.moved && start.Sub(s.at) < w.cfg.Beat:
 			continue
 		case job.rebuild != "" || s.state == "":
-			if err := w.rebuild(ctx, &job, s); err != nil {
-				w.lost(id, s, "error")
-				return w.abandon(batch, err)
-			}
+			rebuilds.Go(func() error {
+				err := w.rebuild(ctx, &job, s)
+				if err != nil {
+					w.lost(id, s, "error")
+					w.metrics.errors.Inc()
+				}
+				return err
+			})
 			continue
 		}
 		next, err := w.delta(ctx, &job, s)
@@ -165,7 +180,7 @@ func (w *Writer) flush(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	err := w.execute(ctx, batch)
+	err = w.execute(ctx, batch)
 	w.metrics.seconds.Observe(time.Since(start).Seconds())
 	return err
 }
@@ -262,15 +277,13 @@ func (w *Writer) abandon(batch []*write, err error) error {
 
 // ready is a state that readers take: see page.lua.
 func (w *Writer) ready(job *work) string {
-	w.seq++
-	return fmt.Sprintf("r %d %s %d %d %x %d %d %d", job.owner.Incarnation, w.id, w.seq,
+	return fmt.Sprintf("r %d %s %d %d %x %d %d %d", job.owner.Incarnation, w.id, w.seq.Add(1),
 		job.at.Number, job.at.Hash, job.at.Timestamp, job.owner.Reverts, job.changedAt.Number)
 }
 
 // building is a state that readers do not take.
 func (w *Writer) building(job *work) string {
-	w.seq++
-	return fmt.Sprintf("b %d %s %d", job.owner.Incarnation, w.id, w.seq)
+	return fmt.Sprintf("b %d %s %d", job.owner.Incarnation, w.id, w.seq.Add(1))
 }
 
 // owner is the incarnation in a state; false: none wrote it, or a script that broke off.

@@ -97,8 +97,29 @@ func (w *world) topicsEqual(t *testing.T, final bool) {
 	dealsEqual(t, w, lowerHash(head.Hash()))
 }
 
-// headFollows: an event is there once, or was there and was taken back, in turns.
+// headFollows: an event is there once, or was there and was taken back, in turns. What is served at the tip
+// is in the topics a commit later.
 func headFollows(t *testing.T, w *world, family string, canonical map[string]uint64) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		there := headRecords(t, w, family)
+		for key := range canonical {
+			if !there[key] {
+				return fmt.Errorf("evt.%s lacks %s of block %d", family, key, canonical[key])
+			}
+			delete(there, key)
+		}
+		for key, present := range there {
+			if present {
+				return fmt.Errorf("evt.%s has %s, which is not on the chain", family, key)
+			}
+		}
+		return nil
+	})
+}
+
+// headRecords are the events that are there and were not taken back; those that were are false.
+func headRecords(t *testing.T, w *world, family string) map[string]bool {
 	t.Helper()
 	there := map[string]bool{}
 	for _, r := range records(t, w, "evt."+family) {
@@ -111,17 +132,7 @@ func headFollows(t *testing.T, w *world, family string, canonical map[string]uin
 		}
 		there[r.Key] = !removed
 	}
-	for key := range canonical {
-		if !there[key] {
-			t.Fatalf("evt.%s lacks %s of block %d", family, key, canonical[key])
-		}
-		delete(there, key)
-	}
-	for key, present := range there {
-		if present {
-			t.Fatalf("evt.%s has %s, which is not on the chain", family, key)
-		}
-	}
+	return there
 }
 
 // window is how far below the head a block is final at the latest, reorgs and idle barriers included.

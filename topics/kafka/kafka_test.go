@@ -35,12 +35,46 @@ var promises = []struct {
 	{"ReaderErrors", readerErrors},
 	{"HistoryIsShared", historyIsShared},
 	{"CommitEndsTheLinger", commitEndsTheLinger},
+	{"FlushIsNoCommit", flushIsNoCommit},
 	{"PartitionsMoveBetweenMembers", partitionsMoveBetweenMembers},
 	{"StaticMemberComesBack", staticMemberComesBack},
 	{"AppliedIsReady", appliedIsReady},
 	{"DriftIsFoundAndMended", driftIsFoundAndMended},
 	{"DriftStopsTheStart", driftStopsTheStart},
 	{"TailPrintsDecodedRecords", tailPrintsDecodedRecords},
+}
+
+// What was flushed is at the broker, and committed or aborted with what comes after it.
+func flushIsNoCommit(t *testing.T, b *testBroker) {
+	tx := b.transactor(t, "w")
+	b.commit(t, tx, "before")
+	begin(t, tx)
+	sent := b.produce(t, tx, "aborted")
+	tx.Flush(t.Context())
+	if sent[0].Offset < 1 {
+		t.Fatalf("flushed at offset %d", sent[0].Offset)
+	}
+	if err := tx.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, tx)
+	b.produce(t, tx, "flushed")
+	tx.Flush(t.Context())
+	b.produce(t, tx, "last")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.read(t, "last"), []string{"before", "flushed", "last"}; !slices.Equal(got, want) {
+		t.Fatalf("read %v, want %v", got, want)
+	}
+	killed := b.transactor(t, "k")
+	begin(t, killed)
+	b.produce(t, killed, "lost")
+	killed.Kill()
+	killed.Flush(t.Context())
+	if err := killed.Commit(t.Context()); !errors.Is(err, kafka.ErrKilled) {
+		t.Fatalf("a commit after a flush that failed: %v", err)
+	}
 }
 
 func TestPromises(t *testing.T) {

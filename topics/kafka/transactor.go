@@ -42,6 +42,7 @@ type Transactor struct {
 	began   time.Time // the open transaction
 	logger  *zap.Logger
 	rewrite *rewriter
+	promise func(*Record, error) // acknowledged, a method value made once
 	close   sync.Once
 
 	mu  sync.Mutex
@@ -81,11 +82,13 @@ func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor,
 	if err != nil {
 		return nil, err
 	}
-	return &Transactor{
+	t := &Transactor{
 		cl: cl, conns: conns, txID: txID, timeout: opt.Timeout,
 		logger:  opt.Logger.With(zap.String("transactionalID", txID)),
 		rewrite: newRewriter(cfg.SchemaIDs),
-	}, nil
+	}
+	t.promise = t.acknowledged
+	return t, nil
 }
 
 // batchOverhead keeps a full batch below the topics' limit.
@@ -125,7 +128,20 @@ func (t *Transactor) Produce(ctx context.Context, r *Record) {
 	t.cl.Produce(ctx, r, t.promise)
 }
 
-func (t *Transactor) promise(r *Record, err error) {
+// Flush sends what was produced and waits until it is acknowledged. Commit does as much: before it, this
+// bounds what is sent at once. An error is kept for Commit; after one it does nothing.
+func (t *Transactor) Flush(ctx context.Context) {
+	if t.failure() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if err := supervise(ctx, t.cl.Flush); err != nil {
+		t.fail(fmt.Errorf("flush: %w", classify(err)))
+	}
+}
+
+func (t *Transactor) acknowledged(r *Record, err error) {
 	if err != nil {
 		t.fail(fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, classify(err)))
 	}
@@ -138,9 +154,7 @@ func (t *Transactor) Commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	// EndTransaction does not flush: records that are still buffered would be dropped without an error.
-	if err := supervise(ctx, t.cl.Flush); err != nil {
-		return t.die(fmt.Errorf("flush: %w", classify(err)))
-	}
+	t.Flush(ctx)
 	if err := t.failure(); err != nil {
 		return t.die(err)
 	}
