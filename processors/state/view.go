@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,15 +31,19 @@ func (s *Store) Snapshot() *Snapshot { return s.hold(s.db.NewSnapshot()) }
 // SnapshotWith takes a snapshot of what is committed and, over it, what Commit would write of an overlay,
 // held once. It stands whether or not that is ever committed.
 func (s *Store) SnapshotWith(o *Overlay) (*Snapshot, error) {
-	b := s.db.NewIndexedBatch()
-	err := o.writeRows(b)
+	b := &batched{batch: s.db.NewIndexedBatch(), rows: make(map[string][]byte, len(o.dirty))}
+	err := o.writeRows(b.batch)
 	if err == nil {
-		var at *pebble.Iterator
-		if at, err = b.NewIter(nil); err == nil {
-			return s.hold(&batched{b, at}), nil
-		}
+		b.merged, err = b.batch.NewIter(nil)
 	}
-	return nil, errors.Join(wrap("snapshot with a batch", err), b.Close())
+	if err != nil {
+		return nil, errors.Join(wrap("snapshot with a batch", err), b.batch.Close())
+	}
+	for _, r := range o.dirty {
+		b.rows[string(appendRowKey(nil, r.layer.table.ID, []byte(r.key)))] = r.now
+	}
+	b.below = s.db.NewSnapshot()
+	return s.hold(b), nil
 }
 
 func (s *Store) hold(from source) *Snapshot {
@@ -50,36 +53,34 @@ func (s *Store) hold(from source) *Snapshot {
 	return n
 }
 
-// batched reads a batch over the store as it was when the iterator was made. The batch alone would read the
-// store as it is now; clones of the iterator keep to its moment.
+// batched reads a batch over the store as it was when the batch was made. By itself the batch would read the
+// store as it is now; clones of an iterator keep to its moment.
 type batched struct {
-	batch *pebble.Batch
-	at    *pebble.Iterator
+	batch  *pebble.Batch
+	merged *pebble.Iterator
+	rows   map[string][]byte // in the batch, by key; nil: deleted
+	below  *pebble.Snapshot
 }
 
 func (b *batched) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
-	return b.at.Clone(pebble.CloneOptions{IterOptions: o})
+	return b.merged.Clone(pebble.CloneOptions{IterOptions: o})
 }
 
+// Get finds a row without an iterator, which costs more than all else.
 func (b *batched) Get(key []byte) ([]byte, io.Closer, error) {
-	it, err := b.NewIter(&pebble.IterOptions{LowerBound: key, UpperBound: append(slices.Clip(key), 0)})
-	if err != nil {
-		return nil, nil, err
-	}
-	if !it.First() {
-		if err := it.Close(); err != nil {
-			return nil, nil, err
-		}
+	switch row, ok := b.rows[string(key)]; {
+	case !ok:
+		return b.below.Get(key)
+	case row == nil:
 		return nil, nil, pebble.ErrNotFound
+	default:
+		return row, io.NopCloser(nil), nil
 	}
-	v, err := it.ValueAndErr()
-	if err != nil {
-		return nil, nil, errors.Join(err, it.Close())
-	}
-	return v, it, nil
 }
 
-func (b *batched) Close() error { return errors.Join(b.at.Close(), b.batch.Close()) }
+func (b *batched) Close() error {
+	return errors.Join(b.merged.Close(), b.batch.Close(), b.below.Close())
+}
 
 // Retain adds a holder; the caller must be one.
 func (n *Snapshot) Retain() *Snapshot {
