@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -20,6 +21,39 @@ import (
 func logJSON(block, index int) string {
 	return fmt.Sprintf(`{"address":"0x5fbdb2315678afecb367f032d93f642f64180aa3","topics":["0x%064x","0x%064x","0x%064x"],"data":"0x%0320x","blockNumber":"0x%x","transactionHash":"0x%064x","transactionIndex":"0x%x","blockHash":"0x%064x","blockTimestamp":"0x77359400","logIndex":"0x%x","removed":false}`,
 		1, index, block, index*7, block, index, index, block, index)
+}
+
+// A batch is taken only where it answers each request once: one that is not answered would look like an
+// answer of nothing.
+func TestBatchAnswersEachOnce(t *testing.T) {
+	reply := func(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":"0x1"}`, id) }
+	for answers, taken := range map[string]bool{
+		reply(7) + "," + reply(8):             true,
+		reply(8) + "," + reply(7):             true,
+		`{"result":"0x1","id":8},` + reply(7): true,
+		"":                                    false,
+		reply(7):                              false,
+		reply(7) + "," + reply(7):             false,
+		reply(7) + "," + reply(9):             false,
+		reply(6) + "," + reply(8):             false,
+		reply(7) + "," + reply(8) + "," + reply(8): false,
+		reply(7) + "," + `{"result":"0x1"}`:        false,
+		reply(7) + "," + reply(8)[:20]:             false,
+	} {
+		answered := make([]int, 2)
+		calls := make([]call, len(answered))
+		for i := range calls {
+			calls[i].result = func(s *scanner) error { answered[i]++; return s.skip() }
+		}
+		err := decode([]byte("["+answers+"]"), 7, calls)
+		var l *lie
+		switch {
+		case taken && (err != nil || answered[0] != 1 || answered[1] != 1):
+			t.Errorf("%s: %v, answered %v", answers, err, answered)
+		case !taken && (!errors.As(err, &l) || l.kind != "batch"):
+			t.Errorf("%s: %v, want a lie about the batch", answers, err)
+		}
+	}
 }
 
 func decodeLogs(b []byte) ([]topics.Log, error) {
