@@ -74,7 +74,7 @@ func (p *partition) rewind(at query.Moment) bool {
 	return same(p.entries[i].at, at)
 }
 
-// Applied remembers the deals of a commit.
+// Applied remembers the deals that changed.
 func (l *Log) Applied(p engine.Partition, view state.View, changes []engine.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

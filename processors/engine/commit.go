@@ -11,7 +11,7 @@ import (
 )
 
 // commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one batch on
-// Pebble. At the tip it is shown before that, see ahead.
+// Pebble. At the tip the view comes before the transaction is committed.
 //
 //	ent, evt, evt.final ─┐
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
@@ -36,11 +36,16 @@ func (t *task) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ahead := t.tip && t.hidden.IsZero() && !t.dirty.IsZero()
+	touched := !t.dirty.IsZero()
+	ahead := touched && t.tip && t.hidden.IsZero()
 	if ahead {
-		if err := t.ahead(changes); err != nil {
+		// The blocks are committed in the raw topic, and what they come to is the same for whoever applies
+		// them: a reader need not wait until the topics have it too.
+		snap, err := t.r.store.SnapshotWith(t.overlay)
+		if err != nil {
 			return err
 		}
+		t.publish(snap, t.applied(changes))
 	}
 	if t.crash("beforeEnd") {
 		return errCrash
@@ -62,30 +67,21 @@ func (t *task) commit(ctx context.Context) error {
 	if t.crash("afterPebble") {
 		return errCrash
 	}
-	touched := !t.dirty.IsZero()
 	t.n.metrics.commits.WithLabelValues(label(t.r.partition)).Observe(time.Since(started).Seconds())
 	t.reset()
 	switch {
 	case ahead:
 		t.r.replace(t.r.store.Snapshot())
 	case touched:
-		t.publish(t.r.store.Snapshot(), func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) })
+		t.publish(t.r.store.Snapshot(), t.applied(changes))
 	}
 	return nil
 }
 
-// ahead shows what the open transaction will commit. The blocks are committed in the raw topic, and what
-// they come to is the same for whoever applies them: a reader need not wait until the topics have it too.
-func (t *task) ahead(changes []Change) error {
-	snap, err := t.r.store.SnapshotWith(t.overlay)
-	if err != nil {
-		return err
-	}
-	t.publish(snap, func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) })
-	return nil
+// applied tells the observer of changes.
+func (t *task) applied(changes []Change) func(Partition, state.View) {
+	return func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) }
 }
-
-func (t *task) unchanged(p Partition, v state.View) { t.n.observer.Applied(p, v, nil) }
 
 // recordSlab is how many records are allocated at once.
 const recordSlab = 32

@@ -226,19 +226,8 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	c := newChain(t, e.kafka, e.cat, 9)
 	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
 	standby := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby)
-	at := func(ref topics.BlockRef) func() bool {
-		return func() bool {
-			marks := standby.Watermarks()
-			for _, w := range marks {
-				if !same(w.At, ref) || w.Role != topics.RoleStandby {
-					return false
-				}
-			}
-			return len(marks) == int(e.cat.Partitions)
-		}
-	}
 	e.scenario(c, 20)
-	eventually(t, "the standby follows", at(c.head()))
+	eventually(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
 	owner.stop(t)
 	logs := c.logs
 	c.logs = 0
@@ -246,14 +235,14 @@ func testOrphanedStandby(t *testing.T, e *env) {
 		c.add(1)
 	}
 	empty := c.head()
-	eventually(t, "the standby goes on", at(empty))
+	eventually(t, "the standby goes on", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
 	c.logs = logs
 	for range 10 {
 		c.add(1)
 	}
 	owner = e.holdAll(e.config("c", vfs.NewMem()), topics.RoleOwner)
-	eventually(t, "the standby follows the next owner", at(c.head()))
+	eventually(t, "the standby follows the next owner", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby, owner)
 	for p := range e.cat.Partitions {
 		v, err := standby.View(t.Context(), p, &empty)
@@ -270,24 +259,13 @@ func testAhead(t *testing.T, e *env) {
 	cfg := e.config("a", vfs.NewMem())
 	cfg.crash = func(_ int32, point string) bool { return point == "beforeEnd" && armed.Load() }
 	a := e.holdAll(cfg, topics.RoleOwner, topics.RoleStandby)
-	at := func(ref topics.BlockRef, role topics.Role) func() bool {
-		return func() bool {
-			marks := a.Watermarks()
-			for _, w := range marks {
-				if !same(w.At, ref) || w.Role != role || w.Reverts != 3 {
-					return false
-				}
-			}
-			return len(marks) == int(e.cat.Partitions)
-		}
-	}
 	c.logs = 40 // all partitions are touched
 	c.add(20)
 	e.caughtUp(c, a)
 	armed.Store(true)
 	c.reorg(3)
 	ahead := c.head()
-	eventually(t, "the owner shows what it does not commit", at(ahead, topics.RoleOwner))
+	eventually(t, "the owner shows what it does not commit", e.at(c, a, topics.RoleOwner))
 	e.invariantState(c, a)
 	for p := range e.cat.Partitions {
 		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
@@ -297,18 +275,18 @@ func testAhead(t *testing.T, e *env) {
 		}
 	}
 	a.nextRole()
-	eventually(t, "the standby goes on from it", at(ahead, topics.RoleStandby))
+	eventually(t, "the standby goes on from it", e.at(c, a, topics.RoleStandby))
 	e.invariantState(c, a)
 	logs := c.logs
 	c.logs = 0
 	c.add(5)
-	eventually(t, "the standby moves over blocks that touch nothing", at(c.head(), topics.RoleStandby))
+	eventually(t, "the standby moves over blocks that touch nothing", e.at(c, a, topics.RoleStandby))
 	e.invariantState(c, a)
 	c.logs = logs
 	c.add(1)
 	b := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleOwner)
 	e.caughtUp(c, b)
-	eventually(t, "the standby follows the next owner", at(c.head(), topics.RoleStandby))
+	eventually(t, "the standby follows the next owner", e.at(c, a, topics.RoleStandby))
 	e.invariantState(c, a, b)
 	e.invariantTopics(c)
 }

@@ -118,7 +118,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		// Nothing to commit. The watermark moves now, progress with the next commit or in a while.
 		t.dirty = time.Time{}
 		t.move()
-		t.publish(nil, t.unchanged)
+		t.publish(nil, t.applied(nil))
 		return nil
 	}
 	if t.full() || t.tip || t.ready.Input > t.end && !t.ended {

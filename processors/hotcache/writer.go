@@ -76,7 +76,7 @@ func NewWriter(cfg Config, source Source, registerer prometheus.Registerer, log 
 	}, nil
 }
 
-// Run writes what the tasks commit until ctx is done. A Redis that fails is tried again for ever, ever
+// Run writes what the tasks apply until ctx is done. A Redis that fails is tried again for ever, ever
 // more slowly; the tasks never notice.
 //
 //	tasks ── Opened, Applied, Closed   ──► pending ── wake ──► Run ── scripts ──► Redis
