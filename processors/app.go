@@ -161,8 +161,7 @@ func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.
 	if *buf, err = topics.AppendEvent(*buf, meta, event); err != nil {
 		return err
 	}
-	b := slices.Clone(*buf) // it is kept until the commit: no larger than it is
-	w.Emit(family, b[:n:n], b[n:])
+	w.Emit(family, (*buf)[:n], (*buf)[n:])
 	return nil
 }
 

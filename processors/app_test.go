@@ -355,7 +355,7 @@ func printRow(out *strings.Builder, r state.Row) error {
 	if err := row.UnmarshalBinary(r.Value); err != nil {
 		return err
 	}
-	if _, err := r.Table.Entity.Encode(r.Value, topics.BlockRef{}); err != nil {
+	if _, err := r.Table.Entity.Encode(nil, r.Value, topics.BlockRef{}); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s %s:%s\n", r.Table.Entity.Name, short(key), printFields(reflect.ValueOf(row).Elem()))

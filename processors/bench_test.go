@@ -145,7 +145,7 @@ func BenchmarkApply(b *testing.B) {
 func commit(b *testing.B, s *state.Store, o *state.Overlay, number uint64, entries, bytes int) (int, int) {
 	err := o.Rows(func(r state.Row) error {
 		if e := r.Table.Entity; e != nil && r.Value != nil {
-			_, err := e.Encode(r.Value, topics.BlockRef{Number: number})
+			_, err := e.Encode(nil, r.Value, topics.BlockRef{Number: number})
 			return err
 		}
 		return nil

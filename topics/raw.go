@@ -51,7 +51,18 @@ func AppendRaw(b []byte, r Raw) []byte {
 }
 
 // DecodeRaw reads a value of the raw topic. Slices of the result alias value.
-func DecodeRaw(value []byte) (Raw, error) {
+func DecodeRaw(value []byte) (Raw, error) { return new(RawDecoder).Decode(value) }
+
+// RawDecoder reads values of the raw topic one after the other. What is frequent is read into the same memory
+// each time. The zero value is ready.
+type RawDecoder struct {
+	log    Log
+	topics [maxTopics]common.Hash
+	end    BlockEnd
+}
+
+// Decode is DecodeRaw; its result is valid until the next one.
+func (d *RawDecoder) Decode(value []byte) (Raw, error) {
 	if len(value) < WireHeaderBytes || value[0] != 0 {
 		return nil, fmt.Errorf("raw record: %w: not in the Confluent wire format", ErrMalformed)
 	}
@@ -61,17 +72,18 @@ func DecodeRaw(value []byte) (Raw, error) {
 	)
 	switch id := binary.BigEndian.Uint32(value[1:]); id {
 	case SchemaLog.ID:
-		raw = in.log()
+		raw = d.readLog(&in)
 	case SchemaProbe.ID:
 		raw = &Probe{
 			Block: in.ref(), LogIndex: in.uint32(), Token: in.address(),
 			UIMultiplier: in.optDecimal(), NewUIMultiplier: in.optDecimal(), EffectiveAt: in.optUint(), Paused: in.optBool(),
 		}
 	case SchemaBlockEnd.ID:
-		raw = &BlockEnd{
+		d.end = BlockEnd{
 			Block: in.ref(), Parent: in.hash(), Records: in.uint32(),
 			Finalized: in.uint(), Head: in.uint(), Commit: in.bool(),
 		}
+		raw = &d.end
 	case SchemaBlockRevert.ID:
 		raw = &BlockRevert{Block: in.ref(), Head: in.ref()}
 	default:
@@ -83,25 +95,19 @@ func DecodeRaw(value []byte) (Raw, error) {
 	return raw, nil
 }
 
-// log reads a Log with one allocation: its topics lie behind it.
-func (in *input) log() *Log {
-	v := &struct {
-		Log
-		topics [maxTopics]common.Hash
-	}{Log: Log{
-		Block: in.ref(), TxHash: in.hash(), TxIndex: in.uint32(), LogIndex: in.uint32(), Address: in.address(),
-	}}
+func (d *RawDecoder) readLog(in *input) *Log {
+	d.log = Log{Block: in.ref(), TxHash: in.hash(), TxIndex: in.uint32(), LogIndex: in.uint32(), Address: in.address()}
 	if n := in.long(); n != 0 {
 		if n < 0 || n > maxTopics {
 			in.bad = true
-			return &v.Log
+			return &d.log
 		}
 		for i := range n {
-			copy(v.topics[i][:], in.take(common.HashLength))
+			d.topics[i] = in.hash()
 		}
-		v.Topics = v.topics[:n:n]
+		d.log.Topics = d.topics[:n:n]
 		in.bad = in.bad || in.long() != 0
 	}
-	v.Data = in.bytes()
-	return &v.Log
+	d.log.Data = in.bytes()
+	return &d.log
 }

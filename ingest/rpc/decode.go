@@ -10,6 +10,9 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
+// slabBytes is the largest that the runtime keeps at hand.
+const slabBytes = 32 << 10
+
 // logDecoder decodes the result of eth_getLogs. Logs, topics and data come from slabs: a log costs no
 // allocation of its own. The zero value is ready.
 type logDecoder struct {
@@ -129,7 +132,7 @@ func (d *logDecoder) topicsOf(s *scanner, l *topics.Log) error {
 	}
 	const most = 4
 	if cap(d.topics)-len(d.topics) < most {
-		d.topics = make([]common.Hash, 0, max(most, min(4*cap(d.logs), 4096)))
+		d.topics = make([]common.Hash, 0, max(most, min(most*cap(d.logs), slabBytes/common.HashLength)))
 	}
 	from := len(d.topics)
 	for first := true; ; first = false {
@@ -158,7 +161,7 @@ func (d *logDecoder) dataOf(s *scanner, l *topics.Log) error {
 	}
 	n := len(v) / 2
 	if cap(d.data)-len(d.data) < n {
-		d.data = make([]byte, 0, max(n, min(256*cap(d.logs), 1<<18)))
+		d.data = make([]byte, 0, max(n, min(256*cap(d.logs), slabBytes)))
 	}
 	from := len(d.data)
 	d.data = d.data[:from+n]

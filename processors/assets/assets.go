@@ -89,10 +89,10 @@ func put(w state.Writer, a *topics.Asset) error {
 
 func entityKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }
 
-func encode(row []byte, at topics.BlockRef) ([]byte, error) {
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
 	var a topics.Asset
 	if err := a.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendAsset(nil, &a, at), nil
+	return topics.AppendAsset(b, &a, at), nil
 }

@@ -131,10 +131,10 @@ func entityKey(key []byte) []byte {
 	return text
 }
 
-func encode(row []byte, at topics.BlockRef) ([]byte, error) {
-	var b topics.Balance
-	if err := b.UnmarshalBinary(row); err != nil {
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var balance topics.Balance
+	if err := balance.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendBalance(nil, &b, at), nil
+	return topics.AppendBalance(b, &balance, at), nil
 }

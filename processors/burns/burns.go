@@ -88,10 +88,10 @@ func entityKey(key []byte) []byte {
 	return fmt.Appendf(nil, "%d:%d", block, ^binary.BigEndian.Uint32(key[16:]))
 }
 
-func encode(row []byte, at topics.BlockRef) ([]byte, error) {
-	var b topics.Burn
-	if err := b.UnmarshalBinary(row); err != nil {
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var burn topics.Burn
+	if err := burn.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendBurn(nil, &b, at), nil
+	return topics.AppendBurn(b, &burn, at), nil
 }

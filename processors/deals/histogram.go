@@ -21,25 +21,24 @@ const (
 const day = 24 * 60 * 60
 
 // Numbers calls fn for each number of a funded deal.
-func Numbers(d *topics.Deal, fn func(Histogram, *uint256.Int)) {
+func Numbers(d *topics.Deal, fn func(Histogram, uint256.Int)) {
 	switch d.Term {
 	case 7 * day:
 		fn(HistogramCost7, fundedCost(d))
 	case 21 * day:
 		fn(HistogramCost21, fundedCost(d))
 	}
-	fn(HistogramTimeToFund, uint256.NewInt(d.Funding.FundedAt-min(d.Funding.FundedAt, d.ListedAt)))
+	fn(HistogramTimeToFund, *uint256.NewInt(d.Funding.FundedAt - min(d.Funding.FundedAt, d.ListedAt)))
 }
 
 // fundedCost is (cap-price)*10000/price, rounded down. The contract holds 0 < price <= cap.
-func fundedCost(d *topics.Deal) *uint256.Int {
-	c := new(uint256.Int)
-	if d.Funding.Price.IsZero() || d.Cap.Lt(&d.Funding.Price) {
-		return c
+func fundedCost(d *topics.Deal) (c uint256.Int) {
+	if !d.Funding.Price.IsZero() && !d.Cap.Lt(&d.Funding.Price) {
+		c.Sub(&d.Cap, &d.Funding.Price)
+		c.Mul(&c, uint256.NewInt(10_000))
+		c.Div(&c, &d.Funding.Price)
 	}
-	c.Sub(&d.Cap, &d.Funding.Price)
-	c.Mul(c, uint256.NewInt(10_000))
-	return c.Div(c, &d.Funding.Price)
+	return c
 }
 
 // Whoever looks for a number by its rank reads the counts of the buckets, few for whatever the numbers are,
@@ -62,12 +61,6 @@ func Bucket(v *uint256.Int) [bucketBytes]byte {
 
 // BucketPrefix is the prefix of a bucket's numbers in IndexNumber.
 func BucketPrefix(h Histogram, bucket [2]byte) []byte { return []byte{byte(h), bucket[0], bucket[1]} }
-
-// NumberPrefix is the prefix of the deals of a number in IndexNumber.
-func NumberPrefix(h Histogram, bucket [2]byte, number *uint256.Int) []byte {
-	raw := number.Bytes32()
-	return append(BucketPrefix(h, bucket), raw[:]...)
-}
 
 // NumberOf reads the number back from an entry of IndexNumber.
 func NumberOf(entry []byte) *uint256.Int {

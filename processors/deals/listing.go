@@ -28,7 +28,10 @@ const (
 // ListingKey is a deal's position in that order: ascending bytes are the order of the list. It ends in
 // Key(deal).
 func ListingKey(sort Sort, d *topics.Deal) []byte {
-	b := make([]byte, 0, 2*idBytes)
+	return appendListingKey(make([]byte, 0, 2*idBytes), sort, d)
+}
+
+func appendListingKey(b []byte, sort Sort, d *topics.Deal) []byte {
 	switch sort {
 	case SortExpiry:
 		b = appendUint64(b, openEndedLast(d.ListingExpiry))
@@ -36,7 +39,8 @@ func ListingKey(sort Sort, d *topics.Deal) []byte {
 		raw := new(uint256.Int).Not(&d.Cap).Bytes32()
 		b = append(b, raw[16:]...) // a uint128
 	case SortCost:
-		raw := cost(d).Bytes32()
+		c := cost(d)
+		raw := c.Bytes32()
 		b = append(b, raw[:]...)
 	default:
 		b = appendUint64(b, ^d.ListedAt)
@@ -72,17 +76,16 @@ func openEndedLast(expiry uint64) uint64 {
 
 // cost is (cap-minPrice)*10000/minPrice. The contract holds 0 < minPrice <= cap, both below 2^128; what
 // does not is sorted to the ends.
-func cost(d *topics.Deal) *uint256.Int {
-	c := new(uint256.Int)
+func cost(d *topics.Deal) (c uint256.Int) {
 	switch {
 	case d.MinPrice.IsZero():
-		return c.SetAllOne()
-	case d.Cap.Lt(&d.MinPrice):
-		return c
+		c.SetAllOne()
+	case !d.Cap.Lt(&d.MinPrice):
+		c.Sub(&d.Cap, &d.MinPrice)
+		c.Mul(&c, uint256.NewInt(10_000))
+		c.Div(&c, &d.MinPrice)
 	}
-	c.Sub(&d.Cap, &d.MinPrice)
-	c.Mul(c, uint256.NewInt(10_000))
-	return c.Div(c, &d.MinPrice)
+	return c
 }
 
 // ListingFilter is what a list can be filtered by, without the row: the value in IndexListing.
@@ -95,8 +98,8 @@ type ListingFilter struct {
 
 const filterBytes = 1 + 4 + common.AddressLength + 8
 
-func (f ListingFilter) encode() []byte {
-	b := append(make([]byte, 0, filterBytes), byte(f.Lane))
+func (f ListingFilter) append(b []byte) []byte {
+	b = append(b, byte(f.Lane))
 	b = binary.BigEndian.AppendUint32(b, f.Term)
 	b = append(b, f.Asset[:]...)
 	return appendUint64(b, f.Expiry)

@@ -50,10 +50,10 @@ func putReward(w state.Writer, key []byte, r *topics.Reward) error {
 	return nil
 }
 
-func encodeReward(row []byte, at topics.BlockRef) ([]byte, error) {
+func encodeReward(b, row []byte, at topics.BlockRef) ([]byte, error) {
 	var r topics.Reward
 	if err := r.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendReward(nil, &r, at), nil
+	return topics.AppendReward(b, &r, at), nil
 }

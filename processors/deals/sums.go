@@ -7,6 +7,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -77,12 +78,17 @@ func DecodeFundedAt(entry, value []byte) (at uint64, price, fee uint256.Int, err
 }
 
 // indexFunded writes what a deal is once it was funded.
-func indexFunded(key []byte, d *topics.Deal, put func(index byte, entry, value []byte)) {
-	f := d.Funding
-	funded := appendUint64(d.Token.Bytes(), ^f.FundedAt)
-	put(IndexFundedAsset, append(funded, key...), nil)
-	put(IndexFundedAt, append(FundedAtKey(f.FundedAt), key...), appendAmounts(nil, &f.Price, &f.Fee))
-	Numbers(d, func(h Histogram, number *uint256.Int) {
-		put(IndexNumber, append(NumberPrefix(h, Bucket(number), number), key...), nil)
+func indexFunded(key []byte, d *topics.Deal, to *state.IndexEntries) {
+	var (
+		f       = d.Funding
+		at      [8]byte
+		amounts [2 * amountBytes]byte
+	)
+	binary.BigEndian.PutUint64(at[:], ^f.FundedAt)
+	to.Put(IndexFundedAsset, nil, d.Token[:], at[:], key)
+	to.Put(IndexFundedAt, appendAmounts(amounts[:0], &f.Price, &f.Fee), at[:], key)
+	Numbers(d, func(h Histogram, number uint256.Int) {
+		raw := number.Bytes32()
+		to.Put(IndexNumber, nil, BucketPrefix(h, Bucket(&number)), raw[:], key)
 	})
 }

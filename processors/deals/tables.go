@@ -91,61 +91,64 @@ func AssetPrefix(token common.Address) []byte { return token.Bytes() }
 // StatePrefix is the prefix of a state's deals in IndexState.
 func StatePrefix(s contracts.DealState) []byte { return []byte{byte(s)} }
 
-func indexDeal(key, row []byte, put func(index byte, entry, value []byte)) {
+func indexDeal(key, row []byte, to *state.IndexEntries) {
 	var d topics.Deal
 	if err := d.UnmarshalBinary(row); err != nil {
 		panic("deals: a row of our own does not decode: " + err.Error())
 	}
-	put(IndexState, append(StatePrefix(d.State), key...), nil)
+	var buf [2 * idBytes]byte // of a part of an entry: it is copied
+	to.Put(IndexState, nil, StatePrefix(d.State), key)
 	w := WalletEntry{State: d.State, Borrower: true, Cap: d.Cap}
 	if f := d.Funding; f != nil {
 		w.Price, w.Fee, w.Lender = f.Price, f.Fee, f.Lender == d.Borrower
 		if !w.Lender {
 			lender := w
 			lender.Borrower, lender.Lender = false, true
-			put(IndexWallet, append(WalletPrefix(f.Lender), key...), lender.append(nil))
+			to.Put(IndexWallet, lender.append(buf[:0]), f.Lender[:], key)
 		}
-		indexFunded(key, &d, put)
+		indexFunded(key, &d, to)
 	}
-	put(IndexWallet, append(WalletPrefix(d.Borrower), key...), w.append(nil))
+	to.Put(IndexWallet, w.append(buf[:0]), d.Borrower[:], key)
 	if d.Kind == contracts.KindPosition && (d.State == contracts.DealListedState || d.State == contracts.DealFundedState) {
 		id := d.AmountOrTokenID.Bytes32()
-		put(IndexOpenPosition, append(id[:], key...), nil)
+		to.Put(IndexOpenPosition, nil, id[:], key)
 	}
 	if d.State != contracts.DealListedState {
 		return
 	}
-	filter := ListingFilter{Lane: d.Lane, Term: d.Term, Asset: d.Token, Expiry: d.ListingExpiry}.encode()
+	var filter [filterBytes]byte
+	ListingFilter{Lane: d.Lane, Term: d.Term, Asset: d.Token, Expiry: d.ListingExpiry}.append(filter[:0])
 	for sort := range Sorts {
-		put(IndexListing+byte(sort), ListingKey(sort, &d), filter)
+		to.Put(IndexListing+byte(sort), filter[:], appendListingKey(buf[:0], sort, &d))
 	}
 }
 
-func indexBid(key, row []byte, put func(index byte, entry, value []byte)) {
+func indexBid(key, row []byte, to *state.IndexEntries) {
 	var b topics.Bid
 	if err := b.UnmarshalBinary(row); err != nil {
 		panic("deals: a row of our own does not decode: " + err.Error())
 	}
 	if b.State == contracts.BidOpen {
-		put(IndexOpenBid, key, row)
+		to.Put(IndexOpenBid, row, key)
 	}
-	put(IndexLenderBid, append(appendDescending(b.Lender.Bytes(), &b.ID), key[:idBytes]...), nil)
+	var buf [idBytes]byte
+	to.Put(IndexLenderBid, nil, b.Lender[:], appendDescending(buf[:0], &b.ID), key[:idBytes])
 }
 
-func encodeDeal(row []byte, at topics.BlockRef) ([]byte, error) {
+func encodeDeal(b, row []byte, at topics.BlockRef) ([]byte, error) {
 	var d topics.Deal
 	if err := d.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendDeal(nil, &d, at), nil
+	return topics.AppendDeal(b, &d, at), nil
 }
 
-func encodeBid(row []byte, at topics.BlockRef) ([]byte, error) {
-	var b topics.Bid
-	if err := b.UnmarshalBinary(row); err != nil {
+func encodeBid(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var bid topics.Bid
+	if err := bid.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendBid(nil, &b, at), nil
+	return topics.AppendBid(b, &bid, at), nil
 }
 
 func dealEntityKey(key []byte) []byte { return []byte(ID(key).Dec()) }

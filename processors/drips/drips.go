@@ -119,13 +119,13 @@ func put(w state.Writer, key []byte, d *topics.Drip) error {
 // rowBytes holds most rows without growing.
 const rowBytes = 160
 
-func index(key, row []byte, put func(index byte, entry, value []byte)) {
+func index(key, row []byte, to *state.IndexEntries) {
 	var d topics.Drip
 	if err := d.UnmarshalBinary(row); err != nil {
 		panic("drips: a row of our own does not decode: " + err.Error())
 	}
 	if d.Source == contracts.DripDeal {
-		put(IndexDeal, append(DealPrefix(&d.DealID), key...), nil)
+		to.Put(IndexDeal, nil, DealPrefix(&d.DealID), key)
 	}
 }
 
@@ -133,10 +133,10 @@ func entityKey(key []byte) []byte {
 	return []byte(new(uint256.Int).SetBytes(key[common.AddressLength:]).Dec())
 }
 
-func encode(row []byte, at topics.BlockRef) ([]byte, error) {
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
 	var d topics.Drip
 	if err := d.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendDrip(nil, &d, at), nil
+	return topics.AppendDrip(b, &d, at), nil
 }

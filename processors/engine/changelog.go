@@ -31,12 +31,13 @@ var errChangelog = errors.New("changelog record")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func seal(key []byte, epoch uint64, payload []byte) []byte {
-	b := make([]byte, 0, 1+binary.MaxVarintLen32+len(payload)+crc32.Size)
+// seal appends a value to b.
+func seal(b, key []byte, epoch uint64, payload []byte) []byte {
+	from := len(b)
 	b = append(b, changelogVersion)
 	b = binary.AppendUvarint(b, epoch)
 	b = append(b, payload...)
-	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b))
+	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b[from:]))
 }
 
 // unseal returns the payload; it aliases value.

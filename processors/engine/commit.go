@@ -86,9 +86,9 @@ func (t *task) applied(changes []Change) func(Partition, state.View) {
 // recordSlab is how many records are allocated at once.
 const recordSlab = 32
 
-// flushBytes is how much of a commit far behind the head is sent at once. The client encodes that much into
-// one request, in memory that grows step by step and is forgotten with the next collections.
-const flushBytes = 512 << 10
+// flushBytes is how much of a commit is sent at once; at the tip one is smaller. The client encodes that much
+// into one request, in memory that grows step by step and is forgotten with the next collections.
+const flushBytes = 384 << 10
 
 // produce adds everything that the commit says to the open transaction. Progress is its last record in the
 // changelog.
@@ -98,7 +98,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 		unsent int
 	)
 	send := func(topic string, key, value []byte) *kafka.Record {
-		if unsent += len(key) + len(value); t.far && unsent >= flushBytes {
+		if unsent += len(key) + len(value); unsent >= flushBytes {
 			t.tx.Flush(ctx)
 			unsent = 0
 		}
@@ -114,19 +114,21 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 	n := t.n
 	// Undo and final events first: the producer may rewrite the head of a value that it is given.
 	err = t.overlay.Settle(t.store.Progress.Floor, t.ready.Floor, func(e state.Event) {
-		send(n.events[e.Family].final, e.Key, append([]byte(nil), e.Value...))
+		send(n.events[e.Family].final, e.Key, t.slab.Copy(e.Value))
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("settle blocks %d-%d: %w", t.store.Progress.Floor, t.ready.Floor, err)
 	}
+	changes = make([]Change, 0, t.overlay.Len())
 	err = t.overlay.Rows(func(row state.Row) error {
 		if e := row.Table.Entity; e != nil && (!row.Same || row.Value == nil) {
 			var value []byte
 			if row.Value != nil {
 				var err error
-				if value, err = e.Encode(row.Value, t.ready.At); err != nil {
+				if value, err = e.Encode(t.slab.Piece(), row.Value, t.ready.At); err != nil {
 					return fmt.Errorf("%w: encode %s: %w", ErrApp, e.Name, err)
 				}
+				value = t.slab.Keep(value)
 			}
 			send(n.entities[e.Name], e.Key(row.Key), value)
 		}
@@ -148,11 +150,11 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 	t.overlay.Entries(func(key, value []byte) {
 		entries++
 		if value != nil {
-			value = seal(key, t.store.Epoch, value)
+			value = t.slab.Keep(seal(t.slab.Piece(), key, t.store.Epoch, value))
 		}
 		send(n.changelog, key, value)
 	})
 	t.ready.Records = entries
-	prog = send(n.changelog, keyProgress, seal(keyProgress, t.store.Epoch, t.ready.append(nil)))
+	prog = send(n.changelog, keyProgress, seal(nil, keyProgress, t.store.Epoch, t.ready.append(nil)))
 	return changes, prog, nil
 }

@@ -30,8 +30,9 @@ import (
 type App interface {
 	// Tables lists every table that Apply touches.
 	Tables() []*state.Table
-	// Apply applies a *topics.Log or a *topics.Probe. It must depend on nothing but w and rec. An error
-	// stops the task: a log that cannot be decoded is no error but an unknown event.
+	// Apply applies a *topics.Log or a *topics.Probe. It must depend on nothing but w and rec, and
+	// keep nothing of rec, whose memory is used again. An error stops the task: a log that cannot be decoded is
+	// no error but an unknown event.
 	Apply(w state.Writer, rec topics.Raw) error
 }
 

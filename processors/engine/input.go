@@ -31,7 +31,7 @@ func Far(block, head uint64) bool { return head > block+farBlocks }
 
 // step applies a record of the raw topic.
 func (t *task) step(ctx context.Context, rec *kafka.Record) error {
-	raw, err := topics.DecodeRaw(rec.Value)
+	raw, err := t.raw.Decode(rec.Value)
 	if err != nil {
 		// It stays in the raw topic, for whoever will know it. Had it been a barrier, the next one's
 		// count tells.

@@ -233,7 +233,7 @@ func stoppedTasks(n *runningNode) (stopped int) {
 func TestTornChangelog(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"torn":            {changelogVersion},
-		"half a commit":   seal([]byte{1, 1, 'k'}, 0, []byte("row")),
+		"half a commit":   seal(nil, []byte{1, 1, 'k'}, 0, []byte("row")),
 		"unknown version": append([]byte{changelogVersion + 1}, make([]byte, 20)...),
 		"flipped":         append([]byte{changelogVersion}, make([]byte, 20)...),
 	} {
@@ -454,8 +454,8 @@ func TestStandbys(t *testing.T) {
 }
 
 func FuzzChangelogValue(f *testing.F) {
-	f.Add([]byte("k"), seal([]byte("k"), 3, []byte("payload")))
-	f.Add([]byte("k"), seal([]byte("other"), 3, []byte("payload")))
+	f.Add([]byte("k"), seal(nil, []byte("k"), 3, []byte("payload")))
+	f.Add([]byte("k"), seal(nil, []byte("other"), 3, []byte("payload")))
 	f.Add([]byte{}, []byte{changelogVersion})
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		epoch, payload, err := unseal(key, value)
@@ -465,7 +465,7 @@ func FuzzChangelogValue(f *testing.F) {
 			}
 			return
 		}
-		if e, p, err := unseal(key, seal(key, epoch, payload)); err != nil || e != epoch || string(p) != string(payload) {
+		if e, p, err := unseal(key, seal(nil, key, epoch, payload)); err != nil || e != epoch || string(p) != string(payload) {
 			t.Fatalf("%d %x became %d %x, %v", epoch, payload, e, p, err)
 		}
 	})

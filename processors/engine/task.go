@@ -47,6 +47,9 @@ type task struct {
 	moved   time.Time // when the watermark first moved without a commit; zero: it has not
 	records int
 
+	raw  topics.RawDecoder
+	slab topics.Slab // values that are produced
+
 	// Until it has caught up, an owner stays behind what can still be read of the partition: offset of the
 	// raw topic to come past, and when to wait no longer; zero: it shows itself.
 	hidden time.Time

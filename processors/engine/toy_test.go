@@ -33,10 +33,12 @@ type toy struct{}
 
 var toyTable = &state.Table{
 	ID: 1, Name: "toy",
-	Index: func(key, row []byte, put func(byte, []byte, []byte)) { put(1, append(row[:1:1], key...), nil) },
+	Index: func(key, row []byte, to *state.IndexEntries) { to.Put(1, nil, row[:1], key) },
 	Entity: &state.EntityTopic{
 		Name: topics.EntityDeal, Key: func(key []byte) []byte { return key },
-		Encode: func(row []byte, _ topics.BlockRef) ([]byte, error) { return append([]byte("row:"), row...), nil },
+		Encode: func(b, row []byte, _ topics.BlockRef) ([]byte, error) {
+			return append(append(b, "row:"...), row...), nil
+		},
 	},
 }
 

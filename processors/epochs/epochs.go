@@ -128,10 +128,10 @@ func entityKey(key []byte) []byte {
 	return strconv.AppendUint(nil, uint64(^binary.BigEndian.Uint32(key)), 10)
 }
 
-func encode(row []byte, at topics.BlockRef) ([]byte, error) {
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
 	var e topics.Epoch
 	if err := e.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendEpoch(nil, &e, at), nil
+	return topics.AppendEpoch(b, &e, at), nil
 }

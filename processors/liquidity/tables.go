@@ -80,27 +80,26 @@ func StakeKey(pool common.Hash, tokenID *uint256.Int) []byte {
 	return append(append(make([]byte, 0, len(pool)+len(raw)), pool[:]...), raw[:]...)
 }
 
-func indexPool(key, row []byte, put func(index byte, entry, value []byte)) {
+func indexPool(key, row []byte, to *state.IndexEntries) {
 	var p topics.Pool
 	mustDecode(row, &p)
 	if p.Initialized && p.Limits != nil && p.Limits.Allowed {
-		put(IndexAllowedPool, key, row)
+		to.Put(IndexAllowedPool, row, key)
 	}
 }
 
-func indexPosition(key, row []byte, put func(index byte, entry, value []byte)) {
+func indexPosition(key, row []byte, to *state.IndexEntries) {
 	var p topics.Position
 	mustDecode(row, &p)
-	put(IndexPositionOwner, append(p.Owner.Bytes(), key...), nil)
+	to.Put(IndexPositionOwner, nil, p.Owner[:], key)
 }
 
-func indexStake(key, row []byte, put func(index byte, entry, value []byte)) {
+func indexStake(key, row []byte, to *state.IndexEntries) {
 	var s topics.Stake
 	mustDecode(row, &s)
-	entry := append(s.Owner.Bytes(), PositionKey(&s.TokenID)...)
-	put(IndexStakeOwner, append(entry, s.PoolID[:]...), row)
+	to.Put(IndexStakeOwner, row, s.Owner[:], PositionKey(&s.TokenID), s.PoolID[:])
 	if s.IsSeed {
-		put(IndexSeed, key, row)
+		to.Put(IndexSeed, row, key)
 	}
 }
 
@@ -114,13 +113,13 @@ func mustDecode(data []byte, r row) {
 func encode[T any, P interface {
 	*T
 	row
-}](appendMessage func([]byte, P, topics.BlockRef) []byte) func([]byte, topics.BlockRef) ([]byte, error) {
-	return func(data []byte, at topics.BlockRef) ([]byte, error) {
+}](appendMessage func([]byte, P, topics.BlockRef) []byte) func(b, data []byte, at topics.BlockRef) ([]byte, error) {
+	return func(b, data []byte, at topics.BlockRef) ([]byte, error) {
 		r := P(new(T))
 		if err := r.UnmarshalBinary(data); err != nil {
 			return nil, err
 		}
-		return appendMessage(nil, r, at), nil
+		return appendMessage(b, r, at), nil
 	}
 }
 

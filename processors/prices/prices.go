@@ -115,10 +115,10 @@ func entityKey(key []byte) []byte {
 	return fmt.Appendf(nil, "0x%x:%d", key[:common.HashLength], ^binary.BigEndian.Uint64(key[common.HashLength:]))
 }
 
-func encode(row []byte, at topics.BlockRef) ([]byte, error) {
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
 	var o topics.Observation
 	if err := o.UnmarshalBinary(row); err != nil {
 		return nil, err
 	}
-	return topics.AppendObservation(nil, &o, at), nil
+	return topics.AppendObservation(b, &o, at), nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -17,6 +16,9 @@ type Row struct {
 	Value []byte // nil: deleted
 	Same  bool   // as on disk: written and taken back
 }
+
+// Len is how many rows were written.
+func (o *Overlay) Len() int { return len(o.dirty) }
 
 // Rows calls fn for the rows that were written, in the order of their first write.
 func (o *Overlay) Rows(fn func(Row) error) error {
@@ -105,7 +107,8 @@ func (o *Overlay) undoBlocks(from, to uint64) ([]uint64, error) {
 func (o *Overlay) Entries(fn func(key, value []byte)) {
 	for _, r := range o.dirty {
 		if !r.equal() {
-			fn(appendRowKey(make([]byte, 0, 2+len(r.key)), r.layer.table.ID, []byte(r.key)), r.now)
+			slab := &o.store.slab
+			fn(slab.Keep(appendRowKey(slab.Piece(), r.layer.table.ID, r.key)), r.now)
 		}
 	}
 	for _, k := range o.undoIDs {
@@ -177,7 +180,7 @@ func (o *Overlay) writeRows(b *pebble.Batch) error {
 		if r.equal() {
 			continue
 		}
-		key = appendRowKey(key[:0], r.layer.table.ID, []byte(r.key))
+		key = appendRowKey(key[:0], r.layer.table.ID, r.key)
 		if err := set(b, key, r.now); err != nil {
 			return err
 		}
@@ -213,53 +216,75 @@ func set(b *pebble.Batch, key, value []byte) error {
 
 // indexer derives what a row's change means for the indexes. Its buffers are kept between rows.
 type indexer struct {
-	buf      []byte
-	old, now []indexEntry
+	key      []byte
+	old, now IndexEntries
+}
+
+// IndexEntries are the index entries of a row.
+type IndexEntries struct {
+	buf []byte // keys as on Pebble and values, one after the other
+	all []indexEntry
 }
 
 type indexEntry struct{ from, value, to int } // in buf: key, then value
+
+// Put adds an entry, whose key is handed over in parts. It copies all that it is given.
+func (x *IndexEntries) Put(index byte, value []byte, entry ...[]byte) {
+	e := indexEntry{from: len(x.buf)}
+	x.buf = append(x.buf, spaceIndex, index)
+	for _, part := range entry {
+		x.buf = append(x.buf, part...)
+	}
+	e.value = len(x.buf)
+	x.buf = append(x.buf, value...)
+	e.to = len(x.buf)
+	x.all = append(x.all, e)
+}
+
+func (x *IndexEntries) key(e indexEntry) []byte   { return x.buf[e.from:e.value] }
+func (x *IndexEntries) value(e indexEntry) []byte { return x.buf[e.value:e.to] }
+
+// find returns the value under a key.
+func (x *IndexEntries) find(key []byte) (value []byte, ok bool) {
+	for _, e := range x.all {
+		if bytes.Equal(x.key(e), key) {
+			return x.value(e), true
+		}
+	}
+	return nil, false
+}
+
+// derive makes x the entries of a row; none where it is nil.
+func (x *IndexEntries) derive(t *Table, key, row []byte) {
+	x.buf, x.all = x.buf[:0], x.all[:0]
+	if row != nil {
+		t.Index(key, row, x)
+	}
+}
 
 func (x *indexer) maintain(b *pebble.Batch, r *row) error {
 	t := r.layer.table
 	if t.Index == nil {
 		return nil
 	}
-	x.buf = x.buf[:0]
-	x.old = x.derive(x.old[:0], t, r.key, r.disk)
-	x.now = x.derive(x.now[:0], t, r.key, r.now)
-	for _, e := range x.old {
-		if !slices.ContainsFunc(x.now, func(n indexEntry) bool { return bytes.Equal(x.key(n), x.key(e)) }) {
-			if err := b.Delete(x.key(e), nil); err != nil {
+	x.key = append(x.key[:0], r.key...)
+	x.old.derive(t, x.key, r.disk)
+	x.now.derive(t, x.key, r.now)
+	for _, e := range x.old.all {
+		key := x.old.key(e)
+		if _, stays := x.now.find(key); !stays {
+			if err := b.Delete(key, nil); err != nil {
 				return err
 			}
 		}
 	}
-	for _, e := range x.now {
-		same := func(o indexEntry) bool {
-			return bytes.Equal(x.buf[o.from:o.to], x.buf[e.from:e.to]) && o.value-o.from == e.value-e.from
-		}
-		if !slices.ContainsFunc(x.old, same) {
-			if err := b.Set(x.key(e), x.buf[e.value:e.to], nil); err != nil {
+	for _, e := range x.now.all {
+		key, value := x.now.key(e), x.now.value(e)
+		if was, ok := x.old.find(key); !ok || !bytes.Equal(was, value) {
+			if err := b.Set(key, value, nil); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (x *indexer) key(e indexEntry) []byte { return x.buf[e.from:e.value] }
-
-func (x *indexer) derive(to []indexEntry, t *Table, key string, value []byte) []indexEntry {
-	if value == nil {
-		return to
-	}
-	t.Index([]byte(key), value, func(index byte, entry, v []byte) {
-		e := indexEntry{from: len(x.buf)}
-		x.buf = appendIndexKey(x.buf, index, entry)
-		e.value = len(x.buf)
-		x.buf = append(x.buf, v...)
-		e.to = len(x.buf)
-		to = append(to, e)
-	})
-	return to
 }

@@ -32,12 +32,8 @@ const layoutVersion = 1
 
 const undoKeyBytes = 1 + 8 + 2
 
-func appendRowKey(b []byte, table byte, key []byte) []byte {
+func appendRowKey[K string | []byte](b []byte, table byte, key K) []byte {
 	return append(append(b, spaceRow, table), key...)
-}
-
-func appendIndexKey(b []byte, index byte, entry []byte) []byte {
-	return append(append(b, spaceIndex, index), entry...)
 }
 
 func undoKey(number uint64, part int) []byte {

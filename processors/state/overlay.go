@@ -114,7 +114,7 @@ func (o *Overlay) Emit(family string, key, value []byte) {
 		return
 	}
 	b := o.blocks[len(o.blocks)-1]
-	b.events = append(b.events, Event{family, key, value})
+	b.events = append(b.events, Event{family, o.store.slab.Copy(key), o.store.slab.Copy(value)})
 	o.bytes += len(key) + len(value) + rowOverheadBytes
 }
 

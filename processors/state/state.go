@@ -13,7 +13,7 @@ type Table struct {
 
 	// Index derives the secondary index entries of a row. They are kept in step with the rows on
 	// Pebble and are in no changelog: a restore derives them again. Nil: none.
-	Index func(key, row []byte, put func(index byte, entry, value []byte))
+	Index func(key, row []byte, to *IndexEntries)
 
 	// Entity encodes a row as the message of its ent topic; a row that is gone is a tombstone of the
 	// same key. Nil: the table is not published.
@@ -24,7 +24,7 @@ type Table struct {
 type EntityTopic struct {
 	Name   string // the entity's name in the catalogue: ent.<Name>
 	Key    func(key []byte) []byte
-	Encode func(row []byte, at topics.BlockRef) ([]byte, error)
+	Encode func(b, row []byte, at topics.BlockRef) ([]byte, error) // appends to b
 }
 
 // Reader reads rows. Slices handed out belong to the caller, except those handed to a callback, which
@@ -40,7 +40,7 @@ type Reader interface {
 }
 
 // Writer is what a pure apply writes to. Its reads see the writes of the same block. Rows that Get
-// returns are shared: do not modify them. Put takes over the row and copies the key; Emit takes over both.
+// returns are shared: do not modify them. Put takes over the row and copies the key; Emit copies both.
 type Writer interface {
 	Get(t *Table, key []byte) ([]byte, error)
 	Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error

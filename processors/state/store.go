@@ -12,6 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
 )
 
 // ErrCorrupt means that what is on disk cannot be trusted: wipe it and restore it from the changelog.
@@ -62,6 +64,7 @@ type Store struct {
 	db     *pebble.DB
 	tables [256]*Table
 	rows   *rowCache      // of the writer
+	slab   topics.Slab    // of the writer: events, and keys of changelog entries
 	open   sync.WaitGroup // snapshots
 	logger *zap.Logger
 }

@@ -27,10 +27,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Two tables: one with an index that holds a row under each of its bytes and under its length, one plain.
 var (
-	indexed = &Table{ID: 1, Name: "indexed", Index: func(key, row []byte, put func(byte, []byte, []byte)) {
-		put(1, append([]byte{byte(len(row))}, key...), row)
+	indexed = &Table{ID: 1, Name: "indexed", Index: func(key, row []byte, to *IndexEntries) {
+		to.Put(1, row, []byte{byte(len(row))}, key)
 		for _, c := range slices.Compact(slices.Sorted(slices.Values(row))) {
-			put(2, append([]byte{c}, key...), nil)
+			to.Put(2, nil, []byte{c}, key)
 		}
 	}}
 	plain  = &Table{ID: 2, Name: "plain"}
@@ -68,9 +68,11 @@ func invariantIndex(t testing.TB, s *Store) {
 		if table.Index == nil {
 			continue
 		}
-		table.Index([]byte(k[1:]), []byte(row), func(index byte, entry, value []byte) {
-			want[string(append([]byte{index}, entry...))] = string(value)
-		})
+		var entries IndexEntries
+		table.Index([]byte(k[1:]), []byte(row), &entries)
+		for _, e := range entries.all {
+			want[string(entries.key(e)[1:])] = string(entries.value(e))
+		}
 	}
 	if diff := cmp.Diff(want, contents(t, s.db, spaceIndex)); diff != "" {
 		t.Fatalf("index differs from its recomputation (-want +got):\n%s", diff)

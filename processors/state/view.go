@@ -40,7 +40,7 @@ func (s *Store) SnapshotWith(o *Overlay) (*Snapshot, error) {
 		return nil, errors.Join(wrap("snapshot with a batch", err), b.batch.Close())
 	}
 	for _, r := range o.dirty {
-		b.rows[string(appendRowKey(nil, r.layer.table.ID, []byte(r.key)))] = r.now
+		b.rows[string(appendRowKey(nil, r.layer.table.ID, r.key))] = r.now
 	}
 	b.below = s.db.NewSnapshot()
 	return s.hold(b), nil

@@ -58,9 +58,9 @@ func funded(w state.Writer, t *Totals, d *topics.Deal) (err error) {
 	add(&t.Volume, &f.Price)
 	add(&t.Fees, &f.Fee)
 	put(w, flows, flowKey(f.FundedAt), &t.Flow)
-	deals.Numbers(d, func(h deals.Histogram, number *uint256.Int) {
+	deals.Numbers(d, func(h deals.Histogram, number uint256.Int) {
 		if err == nil {
-			err = count(w, h, deals.Bucket(number))
+			err = count(w, h, deals.Bucket(&number))
 		}
 	})
 	return err
