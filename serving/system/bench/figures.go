@@ -55,7 +55,7 @@ func (b *bench) peak(w *world, p *pipeline) error {
 	if w.kind == embedded {
 		return nil
 	}
-	bytes, err := p.peakBytes()
+	bytes, err := p.status("VmHWM") // the most that it ever had
 	if err == nil {
 		b.add("peak memory of a backfill, "+w.kind, "MB", float64(bytes)/1e6, 0, goal{most: 300})
 	}

@@ -65,19 +65,19 @@ func (p *process) stop() error {
 	}
 }
 
-// peakBytes is the most memory that it ever had resident.
-func (p *process) peakBytes() (int64, error) {
+// status is a number of bytes that Linux keeps of it.
+func (p *process) status(field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
 			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kb << 10, err
 		}
 	}
-	return 0, errors.New("no VmHWM")
+	return 0, fmt.Errorf("no %s", field)
 }
 
 // clockTick is what Linux counts processor time in.
