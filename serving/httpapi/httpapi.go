@@ -220,7 +220,7 @@ const unmatched = "unmatched"
 // met.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (route string, err error) {
 	route = unmatched
-	done := func() {}
+	done := func(*keptAnswer) {}
 	defer func() {
 		if v := recover(); v != nil {
 			a.metrics.panics.Inc()
@@ -228,7 +228,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (route
 				zap.Any("panic", v), zap.Stack("stack"))
 			err = &Error{Code: Internal}
 		}
-		done()
+		done(x.kept)
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
 	defer cancel()

@@ -16,8 +16,10 @@ import (
 // Invariants:
 //  1. The answers in now, and those in old, are at most half of the bound each.
 //  2. An answer is asked whether it is still true each time before it is repeated.
-//  3. Of those who ask for one that no longer is, one asks the handler. The others wait for it, but not long,
-//     and take what it found if that is true; else they ask for themselves.
+//  3. Of those who ask for one that no longer is, one at a time asks the handler. The others wait, but not
+//     long, for an answer that is still true when it is found, or that was asked for after they came: it is as
+//     true as if they had asked. They would never have one of the first kind where it changes as fast as it is
+//     found, and all at once would only be slower.
 type kept struct {
 	half     int64         // of the bound, in bytes
 	patience time.Duration // of a request that waits for another to find the answer for both
@@ -26,7 +28,7 @@ type kept struct {
 	mu               sync.Mutex
 	now, old         map[question]*keptAnswer // what is not asked for while now fills up is forgotten
 	nowSize, oldSize int64
-	asking           map[question]chan struct{}
+	asking           map[question]*asking
 }
 
 // question is what an answer is kept by. Two spellings of one question are two questions.
@@ -48,8 +50,8 @@ type keptAnswer struct {
 
 func newKept(bound int64, bytes prometheus.Gauge) *kept {
 	return &kept{
-		half: bound / 2, patience: 100 * time.Millisecond, bytes: bytes,
-		now: map[question]*keptAnswer{}, asking: map[question]chan struct{}{},
+		half: bound / 2, patience: time.Second, bytes: bytes,
+		now: map[question]*keptAnswer{}, asking: map[question]*asking{},
 	}
 }
 
@@ -99,37 +101,49 @@ func (k *kept) put(q question, a *keptAnswer) {
 	k.bytes.Set(float64(k.nowSize + k.oldSize))
 }
 
+// asking is one who asks the handler for all who want to know the same.
+type asking struct {
+	found  chan struct{}
+	answer *keptAnswer // once it is found; nil: the handler failed, or does not let its answer be kept
+}
+
 // renew is for who found no true answer. It returns one that somebody else found meanwhile, or nil: then the
-// handler is to be asked, and done called when its answer is kept.
-func (k *kept) renew(ctx context.Context, q question) (a *keptAnswer, done func()) {
+// handler is to be asked, and done told of the answer that is kept.
+func (k *kept) renew(ctx context.Context, q question) (a *keptAnswer, done func(*keptAnswer)) {
+	alone := func(*keptAnswer) {}
 	if a, had := k.current(q); a != nil || !had {
-		return a, func() {}
+		return a, alone
 	}
-	k.mu.Lock()
-	found := k.asking[q]
-	if found == nil {
-		found = make(chan struct{})
-		k.asking[q] = found
-		k.mu.Unlock()
-		done = func() {
-			k.mu.Lock()
-			delete(k.asking, q)
-			k.mu.Unlock()
-			close(found)
-		}
-		a, _ = k.current(q) // it may have been found between the look and the turn
-		return a, done
-	}
-	k.mu.Unlock()
 	patience := time.NewTimer(k.patience)
 	defer patience.Stop()
-	select {
-	case <-found:
-	case <-patience.C:
-	case <-ctx.Done():
+	for since := false; ; since = true { // the asking began since we came
+		k.mu.Lock()
+		at := k.asking[q]
+		if at == nil {
+			at = &asking{found: make(chan struct{})}
+			k.asking[q] = at
+			k.mu.Unlock()
+			a, _ = k.current(q) // it may have been found between the look and the turn
+			return a, func(a *keptAnswer) {
+				at.answer = a
+				k.mu.Lock()
+				delete(k.asking, q)
+				k.mu.Unlock()
+				close(at.found)
+			}
+		}
+		k.mu.Unlock()
+		select {
+		case <-at.found:
+			if a = at.answer; a != nil && (since || a.while()) {
+				return a, alone
+			}
+		case <-patience.C:
+			return nil, alone
+		case <-ctx.Done():
+			return nil, alone
+		}
 	}
-	a, _ = k.current(q)
-	return a, func() {}
 }
 
 // keptOverhead is about what an answer costs beside its body.

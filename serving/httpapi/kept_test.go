@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -229,6 +231,61 @@ func TestOneAsksForAll(t *testing.T) {
 	}
 	leave <- struct{}{}
 	calls.Wait()
+}
+
+// Where an answer is no longer true when it is found, nobody who came before it was asked for asks again, and
+// nobody who came after takes it.
+func TestOneAsksForAllWhereAnswersPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at, asked int
+		leave := make(chan struct{})
+		a, _, _ := newAPI(t, nil, get("/", func(_ context.Context, _ *Request, res *Response) error {
+			asked++
+			now := at
+			res.Body = fmt.Append(res.Body, now)
+			res.KeepWhile = func() bool { return at == now }
+			<-leave
+			at++
+			return nil
+		}))
+		var mu sync.Mutex
+		answers := map[string][]string{}
+		call := func(who string, n int) {
+			for range n {
+				go func() {
+					w := do(a, http.MethodGet, "/", "")
+					mu.Lock()
+					defer mu.Unlock()
+					answers[who] = append(answers[who], w.Body.String())
+				}()
+				synctest.Wait()
+			}
+		}
+		next := func() {
+			leave <- struct{}{}
+			synctest.Wait()
+		}
+		call("before all", 1)
+		next()
+		call("first", 1)
+		call("second", 8)
+		if asked != 2 {
+			t.Fatalf("%d asked at once", asked-1)
+		}
+		next()
+		call("third", 8)
+		if asked != 3 {
+			t.Fatalf("%d asked at once, after the first", asked-2)
+		}
+		next()
+		next()
+		want := map[string][]string{
+			"before all": {"0"}, "first": {"1"}, "second": slices.Repeat([]string{"2"}, 8), "third": slices.Repeat([]string{"3"}, 8),
+		}
+		if diff := cmp.Diff(want, answers); diff != "" || asked != 4 {
+			t.Errorf("%d asked in all, answers (-want +got):\n%s", asked, diff)
+		}
+	})
 }
 
 // What was true of a question is told from what is true of another.
