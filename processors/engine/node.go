@@ -95,7 +95,7 @@ func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 //	owners topic ─► live ───┘   hold(1): …
 //	announce: what is held ──► owners topic
 func (n *Node) Run(ctx context.Context) (err error) {
-	n.cache = state.NewCache(n.cfg.CacheBytes)
+	n.cache = state.NewCache(n.cfg.CacheBytes, len(n.replicas))
 	defer n.cache.Close()
 	defer func() {
 		for _, r := range n.replicas {

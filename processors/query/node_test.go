@@ -79,7 +79,7 @@ type held struct {
 
 func newNode(t testing.TB, role topics.Role, incarnation int64, partitions ...int32) *node {
 	n := &node{parts: map[int32]*part{}}
-	cache := state.NewCache(state.DefaultCacheBytes)
+	cache := state.NewCache(state.DefaultCacheBytes, 1)
 	t.Cleanup(cache.Close)
 	for _, p := range partitions {
 		store, err := state.Open(state.Options{Dir: "partition", Tables: tables, Cache: cache, FS: vfs.NewMem()})

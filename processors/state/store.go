@@ -19,11 +19,12 @@ import (
 // ErrCorrupt means that what is on disk cannot be trusted: wipe it and restore it from the changelog.
 var ErrCorrupt = errors.New("state on disk is corrupt")
 
-// Memory that a store may hold, on top of the shared cache and its rowCache: two memtables while one is flushed. A task
+// Memory that a store may hold, on top of the shared cache and its rowCache: memtables while one is flushed. A task
 // writes a megabyte a second at most, so small ones flush seldom enough.
 const (
 	memTableBytes = 1 << 20
 	memTables     = 3  // writes wait when as many are full
+	restingTables = 2  // that a store keeps when nothing is written: the one in use, and one to be used again
 	compactAt     = 12 // tables on top of each other; at Pebble's 4 a backfill spends an eighth of its time on it
 	maxOpenFiles  = 64
 )
@@ -34,8 +35,12 @@ const DefaultCacheBytes = 32 << 20
 // Cache keeps blocks read from disk for all stores of a process.
 type Cache struct{ blocks *pebble.Cache }
 
-// NewCache makes a cache. Close it after the stores.
-func NewCache(sizeBytes int64) *Cache { return &Cache{pebble.NewCache(sizeBytes)} }
+// NewCache makes a cache of so many bytes of blocks for as many stores as that. Close it after them.
+//
+// Pebble takes the stores' memtables out of its size: a cache without room for them would hold no block at all.
+func NewCache(blockBytes int64, stores int) *Cache {
+	return &Cache{pebble.NewCache(blockBytes + int64(stores)*restingTables*memTableBytes)}
+}
 
 // Close gives its memory back.
 func (c *Cache) Close() { c.blocks.Unref() }

@@ -68,7 +68,7 @@ func newMarket(t testing.TB) *market { return newMarketOn(t, deployed) }
 func newMarketOn(t testing.TB, dep contracts.Deployment) *market {
 	t.Helper()
 	m := &market{Log: changes.New(), t: t, dep: dep, observed: time.Now()}
-	cache := state.NewCache(8 << 20)
+	cache := state.NewCache(8<<20, 1)
 	for p := range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "db", FS: vfs.NewMem(), Cache: cache,
