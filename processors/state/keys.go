@@ -30,7 +30,10 @@ var (
 // read, but restored again from the changelog.
 const layoutVersion = 1
 
-const undoKeyBytes = 1 + 8 + 2
+const (
+	headBytes    = 2 // of a row's or an index entry's key, before the table's or the index's own
+	undoKeyBytes = 1 + 8 + 2
+)
 
 func appendRowKey[K string | []byte](b []byte, table byte, key K) []byte {
 	return append(append(b, spaceRow, table), key...)
@@ -44,7 +47,7 @@ func undoKey(number uint64, part int) []byte {
 }
 
 // bounds are the range of keys that start with head‖prefix and come after head‖after.
-func bounds(head [2]byte, prefix, after []byte) (lower, upper []byte) {
+func bounds(head [headBytes]byte, prefix, after []byte) (lower, upper []byte) {
 	lower = append(append(lower, head[:]...), prefix...)
 	upper = successor(lower)
 	if after != nil {

@@ -212,7 +212,7 @@ func (o *Overlay) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) 
 			more = fn([]byte(key), now)
 		}
 	}
-	err := scan(o.store.db, [2]byte{spaceRow, t.ID}, prefix, after, func(key, row []byte) bool {
+	err := scan(o.store.db, [headBytes]byte{spaceRow, t.ID}, prefix, after, func(key, row []byte) bool {
 		for more && len(keys) > 0 && keys[0] < string(key) {
 			emit(keys[0])
 			keys = keys[1:]

@@ -202,23 +202,35 @@ func get(r reader, key []byte) ([]byte, error) {
 }
 
 // scan calls fn for the keys that start with head‖prefix, without the head.
-func scan(r reader, head [2]byte, prefix, after []byte, fn func(key, value []byte) bool) (err error) {
+func scan(r reader, head [headBytes]byte, prefix, after []byte, fn func(key, value []byte) bool) error {
 	lower, upper := bounds(head, prefix, after)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return wrap("scan", err)
 	}
-	defer func() { err = errors.Join(err, wrap("scan", it.Close())) }()
+	return ended(it, walk(it, fn))
+}
+
+// ended closes an iterator, whose Close would repeat an error that is known.
+func ended(it *pebble.Iterator, err error) error {
+	if again := it.Close(); err == nil {
+		err = wrap("scan", again)
+	}
+	return err
+}
+
+// walk calls fn for what lies within the iterator's bounds.
+func walk(it *pebble.Iterator, fn func(key, value []byte) bool) error {
 	for it.First(); it.Valid(); it.Next() {
 		v, err := it.ValueAndErr()
 		if err != nil {
 			return wrap("scan", err)
 		}
-		if !fn(it.Key()[len(head):], v) {
+		if !fn(it.Key()[headBytes:], v) {
 			return nil
 		}
 	}
-	return nil // an error of the iterator comes with its Close
+	return wrap("scan", it.Error())
 }
 
 // wrap marks the errors of Pebble that mean that a file is not what was written.

@@ -416,6 +416,37 @@ func TestViewStandsStill(t *testing.T) {
 	check(t, s.Close())
 }
 
+// One scan after the other, and one within the other, each sees its own range.
+func TestScansOfAView(t *testing.T) {
+	s := open(t, vfs.NewMem())
+	o := s.NewOverlay()
+	for _, key := range []string{"a1", "a2", "b1", "b2"} {
+		o.Put(plain, []byte(key), []byte(key))
+	}
+	check(t, s.Commit(o, nil))
+	snap := s.Snapshot()
+	v := snap.View(topics.BlockRef{})
+	snap.Release()
+	var got []string
+	for _, prefix := range []string{"b", "a", ""} {
+		check(t, v.Scan(plain, []byte(prefix), nil, func(key, _ []byte) bool {
+			got = append(got, string(key))
+			if prefix == "a" {
+				check(t, v.Scan(plain, []byte("b"), []byte("b1"), func(key, _ []byte) bool {
+					got = append(got, "in it "+string(key))
+					return true
+				}))
+			}
+			return prefix != ""
+		}))
+	}
+	if want := []string{"b1", "b2", "a1", "in it b2", "a2", "in it b2", "a1"}; !slices.Equal(got, want) {
+		t.Errorf("scans saw %q, want %q", got, want)
+	}
+	v.Close()
+	check(t, s.Close())
+}
+
 // A view with an overlay is what its commit comes to: before it, after later ones, and read by several at
 // once; one whose commit never comes stands too.
 func TestViewAheadOfItsCommit(t *testing.T) {

@@ -104,24 +104,47 @@ func (n *Snapshot) View(at topics.BlockRef) View {
 	return &view{at: at, snap: n.Retain()}
 }
 
+// view keeps an iterator from one scan to the next: a new one costs more than most scans.
 type view struct {
 	at    topics.BlockRef
 	snap  *Snapshot
+	idle  atomic.Pointer[pebble.Iterator]
 	close sync.Once
 }
 
 func (v *view) At() topics.BlockRef { return v.at }
 
-func (v *view) Close() { v.close.Do(v.snap.Release) }
+func (v *view) Close() {
+	v.close.Do(func() {
+		if it := v.idle.Swap(nil); it != nil {
+			_ = it.Close() // a scan has returned its error
+		}
+		v.snap.Release()
+	})
+}
 
 func (v *view) Get(t *Table, key []byte) ([]byte, error) {
 	return get(v.snap.from, appendRowKey(make([]byte, 0, 2+len(key)), t.ID, key))
 }
 
 func (v *view) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
-	return scan(v.snap.from, [2]byte{spaceRow, t.ID}, prefix, after, fn)
+	return v.scan([headBytes]byte{spaceRow, t.ID}, prefix, after, fn)
 }
 
 func (v *view) ScanIndex(index byte, prefix, after []byte, fn func(entry, value []byte) bool) error {
-	return scan(v.snap.from, [2]byte{spaceIndex, index}, prefix, after, fn)
+	return v.scan([headBytes]byte{spaceIndex, index}, prefix, after, fn)
+}
+
+func (v *view) scan(head [headBytes]byte, prefix, after []byte, fn func(key, value []byte) bool) (err error) {
+	lower, upper := bounds(head, prefix, after)
+	it := v.idle.Swap(nil)
+	if it != nil {
+		it.SetBounds(lower, upper)
+	} else if it, err = v.snap.from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper}); err != nil {
+		return wrap("scan", err)
+	}
+	if err := walk(it, fn); err != nil || !v.idle.CompareAndSwap(nil, it) {
+		return ended(it, err)
+	}
+	return nil
 }
