@@ -33,7 +33,7 @@ type Config struct {
 
 	// At the tip a commit is one block. Behind it, it spans CommitRecords, 20,000, or CommitInterval, 100 ms.
 	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
-	// that are there share CommitBytes of memory, 32 MiB, and committers of them commit at a time.
+	// that are there share CommitBytes of memory, 24 MiB, and committers of them commit at a time.
 	CommitRecords  int
 	CommitInterval time.Duration
 	CommitBytes    int
@@ -73,7 +73,7 @@ func (c Config) withDefaults() Config {
 		c.CommitRecords = 20_000
 	}
 	if c.CommitBytes == 0 {
-		c.CommitBytes = 32 << 20
+		c.CommitBytes = 24 << 20
 	}
 	if c.FetchBytes == 0 {
 		c.FetchBytes = 256 << 10
