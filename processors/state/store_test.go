@@ -416,6 +416,32 @@ func TestViewStandsStill(t *testing.T) {
 	check(t, s.Close())
 }
 
+// However many stores share a cache, it keeps the blocks that they read: what they reserve for memtables is on top.
+func TestCacheHoldsBlocks(t *testing.T) {
+	const stores = 16
+	cache := NewCache(1<<20, stores)
+	defer cache.Close()
+	for range stores {
+		s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: tables})
+		check(t, err)
+		defer func() { check(t, s.Close()) }()
+		row := make([]byte, 64<<10)
+		for n := range 3 * memTableBytes / len(row) { // so many that memtables are flushed, and used again
+			o := s.NewOverlay()
+			o.Put(plain, binary.BigEndian.AppendUint32(nil, uint32(n)), row)
+			check(t, s.Commit(o, nil))
+		}
+		check(t, s.db.Flush())
+		for range 2 {
+			_, err := get(s.db, appendRowKey(nil, plain.ID, binary.BigEndian.AppendUint32(nil, 0)))
+			check(t, err)
+		}
+	}
+	if m := cache.blocks.Metrics(); m.Count == 0 || m.Hits < stores {
+		t.Errorf("%d blocks of %d bytes are kept, %d hits and %d misses", m.Count, m.Size, m.Hits, m.Misses)
+	}
+}
+
 // One scan after the other, and one within the other, each sees its own range.
 func TestScansOfAView(t *testing.T) {
 	s := open(t, vfs.NewMem())
