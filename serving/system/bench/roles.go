@@ -15,6 +15,7 @@ import (
 // fleet is every role as a process of its own.
 type fleet struct {
 	w         *world
+	name      string
 	addr      string   // of the indexer
 	args      []string // of every role
 	processes map[string]*process
@@ -31,7 +32,7 @@ func (w *world) newFleet(ctx context.Context) (*fleet, error) {
 	if err := w.provision(p); err != nil {
 		return nil, err
 	}
-	f := &fleet{w: w, addr: address(), args: append(p.topics, w.chain.flags(false)...), processes: map[string]*process{}, ops: map[string]string{}}
+	f := &fleet{w: w, name: name, addr: address(), args: append(p.topics, w.chain.flags(false)...), processes: map[string]*process{}, ops: map[string]string{}}
 	err := errors.Join(f.start("ingest", "ingest"), f.processor("a"), f.start("serving", "serving", "--indexer-addr="+f.addr))
 	if err != nil {
 		return f, err
@@ -43,14 +44,17 @@ func (w *world) newFleet(ctx context.Context) (*fleet, error) {
 }
 
 func (f *fleet) processor(name string) error {
-	return f.start(name, "processors", "--instance="+name, "--data-dir="+filepath.Join(f.w.cfg.dir, f.addr+"-"+name))
+	return f.start(name, "processors", "--instance="+name, "--data-dir="+filepath.Join(f.w.cfg.dir, f.name+"-"+name))
 }
 
-func (f *fleet) start(name string, args ...string) (err error) {
+func (f *fleet) start(name string, args ...string) error {
 	query := address()
 	f.ops[name] = address()
 	args = append(append(args, "--ops-addr="+f.ops[name], "--query-addr="+query, "--advertise="+query), f.args...)
-	f.processes[name], err = start(f.w.cfg, f.addr+"-"+name, args...)
+	p, err := start(f.w.cfg, f.name+"-"+name, args...)
+	if err == nil {
+		f.processes[name] = p
+	}
 	return err
 }
 
@@ -115,7 +119,10 @@ func (b *bench) roles(ctx context.Context, w *world) error {
 		return err
 	}
 	b.add("peak memory, ingest + processors + serving as processes, "+w.kind, "MB", float64(f.resident)/1e6, 0, goal{most: 300})
-	if err := errors.Join(f.processor("b"), until(ctx, f.processes["a"], f.followed)); err != nil {
+	if err := f.processor("b"); err != nil {
+		return err
+	}
+	if err := until(ctx, f.processes["a"], f.followed); err != nil {
 		return err
 	}
 	gap, err := b.failover(ctx, f)
