@@ -28,7 +28,7 @@ type publisher struct {
 	counts  []uint32 // records of the block being written, a partition
 	records []*kafka.Record
 	used    int
-	bytes   []byte // keys and values of the transaction being written
+	slab    topics.Slab // keys and values
 }
 
 func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, last topics.BlockEnd) *publisher {
@@ -40,7 +40,7 @@ func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
 	if err := p.tx.Begin(); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	p.used, p.bytes = 0, nil
+	p.used = 0
 	for i := range b.Reverts {
 		value := p.encode(&topics.BlockRevert{Block: b.Reverts[i].Block, Head: b.Reverts[i].Head})
 		for partition := range p.partitions {
@@ -58,7 +58,7 @@ func (p *publisher) repeat(ctx context.Context, head, finalized uint64) error {
 	if err := p.tx.Begin(); err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	p.used, p.bytes = 0, nil
+	p.used = 0
 	clear(p.counts)
 	end := p.last
 	end.Head, end.Finalized = max(head, end.Head), max(finalized, end.Finalized)
@@ -81,9 +81,7 @@ func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Ba
 	for _, item := range b.Logs {
 		// A probe has the key of the log before it.
 		if l, ok := item.(*topics.Log); ok {
-			at := len(p.bytes)
-			p.bytes = p.decoder.Decode(l.Address, l.Topics, l.Data).Entity().AppendKey(p.bytes)
-			key = p.bytes[at:len(p.bytes):len(p.bytes)]
+			key = p.slab.Keep(p.decoder.Decode(l.Address, l.Topics, l.Data).Entity().AppendKey(p.slab.Piece()))
 			partition = topics.Partition(key, p.partitions)
 		}
 		p.counts[partition]++
@@ -107,17 +105,8 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 	p.last = end
 }
 
-// slab is how much memory for keys and values is taken at once. Records keep a slab alive, so a full one
-// is left to them and never grows.
-const slab = 256 << 10
-
 func (p *publisher) encode(r topics.Raw) []byte {
-	if cap(p.bytes)-len(p.bytes) < 4<<10 {
-		p.bytes = make([]byte, 0, slab)
-	}
-	at := len(p.bytes)
-	p.bytes = topics.AppendRaw(p.bytes, r)
-	return p.bytes[at:len(p.bytes):len(p.bytes)]
+	return p.slab.Keep(topics.AppendRaw(p.slab.Piece(), r))
 }
 
 // produce hands a record over. The records of a transaction belong to the client until its commit, and

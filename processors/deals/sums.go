@@ -81,12 +81,11 @@ func DecodeFundedAt(entry, value []byte) (at uint64, price, fee uint256.Int, err
 func indexFunded(key []byte, d *topics.Deal, to *state.IndexEntries) {
 	var (
 		f       = d.Funding
-		at      [8]byte
+		at      = FundedAtKey(f.FundedAt)
 		amounts [2 * amountBytes]byte
 	)
-	binary.BigEndian.PutUint64(at[:], ^f.FundedAt)
-	to.Put(IndexFundedAsset, nil, d.Token[:], at[:], key)
-	to.Put(IndexFundedAt, appendAmounts(amounts[:0], &f.Price, &f.Fee), at[:], key)
+	to.Put(IndexFundedAsset, nil, AssetPrefix(d.Token), at, key)
+	to.Put(IndexFundedAt, appendAmounts(amounts[:0], &f.Price, &f.Fee), at, key)
 	Numbers(d, func(h Histogram, number uint256.Int) {
 		raw := number.Bytes32()
 		to.Put(IndexNumber, nil, BucketPrefix(h, Bucket(&number)), raw[:], key)

@@ -104,11 +104,11 @@ func indexDeal(key, row []byte, to *state.IndexEntries) {
 		if !w.Lender {
 			lender := w
 			lender.Borrower, lender.Lender = false, true
-			to.Put(IndexWallet, lender.append(buf[:0]), f.Lender[:], key)
+			to.Put(IndexWallet, lender.append(buf[:0]), WalletPrefix(f.Lender), key)
 		}
 		indexFunded(key, &d, to)
 	}
-	to.Put(IndexWallet, w.append(buf[:0]), d.Borrower[:], key)
+	to.Put(IndexWallet, w.append(buf[:0]), WalletPrefix(d.Borrower), key)
 	if d.Kind == contracts.KindPosition && (d.State == contracts.DealListedState || d.State == contracts.DealFundedState) {
 		id := d.AmountOrTokenID.Bytes32()
 		to.Put(IndexOpenPosition, nil, id[:], key)
@@ -132,7 +132,7 @@ func indexBid(key, row []byte, to *state.IndexEntries) {
 		to.Put(IndexOpenBid, row, key)
 	}
 	var buf [idBytes]byte
-	to.Put(IndexLenderBid, nil, b.Lender[:], appendDescending(buf[:0], &b.ID), key[:idBytes])
+	to.Put(IndexLenderBid, nil, LenderPrefix(b.Lender), appendDescending(buf[:0], &b.ID), key[:idBytes])
 }
 
 func encodeDeal(b, row []byte, at topics.BlockRef) ([]byte, error) {

@@ -93,14 +93,17 @@ func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, u
 		return 0, 0, err
 	}
 	defer read.Close()
-	var records []*kafka.Record
+	var (
+		records []*kafka.Record
+		decoder topics.RawDecoder
+	)
 	for {
 		if records, err = read.Poll(ctx, records); err != nil {
 			return 0, 0, fmt.Errorf("read the raw topic for reverts: %w", err)
 		}
 		for _, rec := range records {
 			if len(rec.Key) == 0 {
-				switch raw, _ := topics.DecodeRaw(rec.Value); raw := raw.(type) {
+				switch raw, _ := decoder.Decode(rec.Value); raw := raw.(type) {
 				case *topics.BlockEnd:
 					floor = max(floor, raw.Finalized)
 				case *topics.BlockRevert:

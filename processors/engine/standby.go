@@ -209,6 +209,7 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 	defer read.Close()
 	var (
 		records []*kafka.Record
+		decoder topics.RawDecoder
 		touched bool
 	)
 	for {
@@ -219,7 +220,7 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 			// A record with a key is a log; what cannot be decoded counts as one.
 			var b *topics.BlockEnd
 			if len(rec.Key) == 0 {
-				raw, _ := topics.DecodeRaw(rec.Value)
+				raw, _ := decoder.Decode(rec.Value)
 				b, _ = raw.(*topics.BlockEnd)
 			}
 			if b == nil || !b.Commit {
