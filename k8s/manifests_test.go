@@ -292,7 +292,7 @@ func TestDockerfile(t *testing.T) {
 	if exposed == nil || !slices.Equal(strings.Fields(exposed[1]), want) {
 		t.Errorf("EXPOSE %v, the program has %v", exposed, want)
 	}
-	for _, must := range []string{"CGO_ENABLED=0", "USER 65532:65532"} {
+	for _, must := range []string{"-extldflags -static", "USER 65532:65532"} {
 		if !strings.Contains(text, must) {
 			t.Errorf("the Dockerfile has no %s", must)
 		}

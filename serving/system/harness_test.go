@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,9 +30,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "lienstream-system-")
 	if err == nil {
 		binaryPath = filepath.Join(dir, "lienstream")
-		build := exec.Command("go", "build", "-o", binaryPath, "../..")
-		build.Stderr = os.Stderr
-		err = build.Run()
+		err = build(binaryPath)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
@@ -39,6 +39,25 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// build makes the binary; with CI the one that ships, by the Dockerfile's own line.
+func build(path string) error {
+	line := "go build -o /lienstream ."
+	if os.Getenv("CI") != "" {
+		dockerfile, err := os.ReadFile("../../docker/Dockerfile")
+		if err != nil {
+			return err
+		}
+		run := regexp.MustCompile(`(?m)^RUN (.*go build .*)$`).FindSubmatch(dockerfile)
+		if run == nil {
+			return errors.New("the Dockerfile has no line that builds it")
+		}
+		line = string(run[1])
+	}
+	cmd := exec.Command("sh", "-c", strings.Replace(line, "/lienstream", path, 1))
+	cmd.Dir, cmd.Stderr = "../..", os.Stderr
+	return cmd.Run()
 }
 
 // process is one run of the binary. Its output is shown when the test fails.
