@@ -23,7 +23,7 @@ func TestPromises(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cfg := kafka.Config{Brokers: brokertest.Start(t, kind)}
 			for name, test := range map[string]func(*testing.T, *env){
-				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "ahead": testAhead,
+				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
 			} {
 				t.Run(name, func(t *testing.T) {
 					cfg.Prefix = name
@@ -220,8 +220,8 @@ func testTakeover(t *testing.T, e *env) {
 	e.finish(c, nodes[1])
 }
 
-// A standby whose owner died goes on over blocks that touch nothing, and stops before the first that does:
-// all partitions can be read at one block.
+// A standby whose owner died goes on over blocks that touch nothing, over a few that do, and follows the next
+// owner: all partitions can be read at one block.
 func testOrphanedStandby(t *testing.T, e *env) {
 	c := newChain(t, e.kafka, e.cat, 9)
 	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
@@ -238,35 +238,85 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	eventually(t, "the standby goes on", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
 	c.logs = logs
-	for range 10 {
+	c.reorg(2)
+	for range maxTrial / 2 {
+		c.add(1)
+	}
+	tried := c.head()
+	eventually(t, "the standby applies what touches it", e.at(c, standby, topics.RoleStandby))
+	e.invariantState(c, standby)
+	for range 2 * maxTrial {
 		c.add(1)
 	}
 	owner = e.holdAll(e.config("c", vfs.NewMem()), topics.RoleOwner)
 	eventually(t, "the standby follows the next owner", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby, owner)
+	e.invariantTopics(c)
 	for p := range e.cat.Partitions {
-		v, err := standby.View(t.Context(), p, &empty)
-		check(t, err)
-		v.Close()
+		for _, at := range []topics.BlockRef{empty, tried} {
+			v, err := standby.View(t.Context(), p, &at)
+			check(t, err)
+			v.Close()
+		}
+	}
+	owner.stop(t)
+	for range maxTrial / 2 {
+		c.add(1)
+	}
+	eventually(t, "the standby begins where this owner ended", e.at(c, standby, topics.RoleStandby))
+	e.invariantState(c, standby)
+}
+
+// What a standby applies itself is bounded: each view of it holds all that is not committed.
+func testSilentOwner(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 11)
+	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	standby := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby)
+	c.logs = 40 // all partitions are touched
+	e.scenario(c, 20)
+	eventually(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
+	owner.stop(t)
+	touched := map[int32][]topics.BlockRef{}
+	for range maxTrial + 5 {
+		c.add(1)
+		b := c.blocks[len(c.blocks)-1]
+		for p, logs := range b.logs {
+			if len(logs) > 0 {
+				touched[int32(p)] = append(touched[int32(p)], b.ref)
+			}
+		}
+	}
+	for p := range e.cat.Partitions {
+		last := touched[p][maxTrial] // the first that it leaves to the next owner
+		eventually(t, "the standby comes to its bound", func() bool {
+			w, _ := standby.replicas[p].watermark()
+			if w.At.Number >= last.Number {
+				t.Fatalf("partition %d: the standby is at block %d, %d touch it by %d", p, w.At.Number, maxTrial+1, last.Number)
+			}
+			return w.At.Number+1 == last.Number
+		})
 	}
 }
 
-// What is shown ahead of its commit stands where the commit never comes: on the same node as a standby too,
-// and whoever takes over comes to the same.
+// What is shown ahead of its commit stands where the commit never comes: on the same node as a standby too, on
+// another that follows, and whoever takes over comes to the same.
 func testAhead(t *testing.T, e *env) {
 	c := newChain(t, e.kafka, e.cat, 10)
 	var armed atomic.Bool
 	cfg := e.config("a", vfs.NewMem())
 	cfg.crash = func(_ int32, point string) bool { return point == "beforeEnd" && armed.Load() }
 	a := e.holdAll(cfg, topics.RoleOwner, topics.RoleStandby)
+	follower := e.holdAll(e.config("c", vfs.NewMem()), topics.RoleStandby)
 	c.logs = 40 // all partitions are touched
 	c.add(20)
 	e.caughtUp(c, a)
+	eventually(t, "another node follows", e.at(c, follower, topics.RoleStandby))
 	armed.Store(true)
 	c.reorg(3)
 	ahead := c.head()
 	eventually(t, "the owner shows what it does not commit", e.at(c, a, topics.RoleOwner))
-	e.invariantState(c, a)
+	eventually(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
+	e.invariantState(c, a, follower)
 	for p := range e.cat.Partitions {
 		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
 			if bytes.HasPrefix(r.Key, fmt.Appendf(nil, "%x:", ahead.Hash[:8])) {
@@ -287,6 +337,7 @@ func testAhead(t *testing.T, e *env) {
 	b := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleOwner)
 	e.caughtUp(c, b)
 	eventually(t, "the standby follows the next owner", e.at(c, a, topics.RoleStandby))
-	e.invariantState(c, a, b)
+	eventually(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
+	e.invariantState(c, a, b, follower)
 	e.invariantTopics(c)
 }

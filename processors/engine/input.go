@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -26,93 +27,191 @@ const (
 	farInterval = time.Second
 )
 
+func atTip(b *topics.BlockEnd, written time.Time) bool {
+	return b.Block.Number+tipBlocks >= b.Head && time.Since(written) < tipAge
+}
+
 // Far says that a block is so far behind the head that only a backfill passes it.
 func Far(block, head uint64) bool { return head > block+farBlocks }
 
-// step applies a record of the raw topic.
-func (t *task) step(ctx context.Context, rec *kafka.Record) error {
-	raw, err := t.raw.Decode(rec.Value)
+// applier applies records of the raw topic to an overlay. What a block comes to does not depend on who
+// applies it.
+type applier struct {
+	app       App
+	partition int32
+	unread    func(rec *kafka.Record, err error) // told of a record that could not be decoded; nil: nobody is
+
+	overlay *state.Overlay
+	now     progress  // as of the last record
+	settled bool      // that was a Commit barrier
+	dirty   time.Time // of the first record in the overlay; zero: none
+	records int       // in the overlay
+
+	raw     topics.RawDecoder
+	inBlock bool // between a block's first record and its barrier
+	block   topics.BlockRef
+	seen    uint32 // records of the block
+	unknown uint32 // records that could not be decoded, since the last barrier
+}
+
+// step applies a record. It returns the barrier that it was, if it was one, until the next record: again, if
+// that is where the applier was already.
+func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err error) {
+	raw, err := a.raw.Decode(rec.Value)
+	a.now.Input = rec.Offset + 1
 	if err != nil {
 		// It stays in the raw topic, for whoever will know it. Had it been a barrier, the next one's
 		// count tells.
-		t.unknown++
-		t.n.metrics.unknown.WithLabelValues(label(t.r.partition)).Inc()
-		t.n.logger.Warn("raw record passed over", partitionField(t.r.partition), zap.Int64("offset", rec.Offset), zap.Error(err))
-		t.now.Input = rec.Offset + 1
-		return nil
+		a.unknown++
+		if a.unread != nil {
+			a.unread(rec, err)
+		}
+		return nil, false, nil
 	}
-	t.now.Input = rec.Offset + 1
 	switch raw := raw.(type) {
 	case *topics.Log:
-		return t.apply(raw, raw.Block, rec.Offset)
+		return nil, false, a.apply(raw, raw.Block, rec.Offset)
 	case *topics.Probe:
-		return t.apply(raw, raw.Block, rec.Offset)
+		return nil, false, a.apply(raw, raw.Block, rec.Offset)
 	case *topics.BlockEnd:
-		return t.blockEnd(ctx, raw, rec.Timestamp)
+		again, err = a.blockEnd(raw, rec.Timestamp)
+		return raw, again, err
 	case *topics.BlockRevert:
-		return t.revert(raw, rec.Offset)
+		return nil, false, a.revert(raw, rec.Offset)
 	}
-	return fmt.Errorf("%w: %T", ErrBroken, raw)
+	return nil, false, fmt.Errorf("%w: %T", ErrBroken, raw)
 }
 
 // apply hands a record to the application.
-func (t *task) apply(raw topics.Raw, block topics.BlockRef, offset int64) error {
-	if !t.inBlock {
-		if block.Number <= t.now.At.Number && t.now.At != (topics.BlockRef{}) {
-			return fmt.Errorf("%w: record of block %d after block %d ended", ErrBroken, block.Number, t.now.At.Number)
+func (a *applier) apply(raw topics.Raw, block topics.BlockRef, offset int64) error {
+	if !a.inBlock {
+		if block.Number <= a.now.At.Number && a.now.At != (topics.BlockRef{}) {
+			return fmt.Errorf("%w: record of block %d after block %d ended", ErrBroken, block.Number, a.now.At.Number)
 		}
-		t.inBlock, t.block = true, block
-		t.begin(block, offset)
-	} else if block != t.block {
-		return fmt.Errorf("%w: record of block %d (%s) within block %d (%s)", ErrBroken, block.Number, block.Hash, t.block.Number, t.block.Hash)
+		a.inBlock, a.block = true, block
+		a.begin(block, offset)
+	} else if block != a.block {
+		return fmt.Errorf("%w: record of block %d (%s) within block %d (%s)", ErrBroken, block.Number, block.Hash, a.block.Number, a.block.Hash)
 	}
-	t.seen++
-	t.records++
-	t.settled = false
-	if err := t.n.app.Apply(t.overlay, raw); err != nil {
+	a.seen++
+	a.records++
+	a.settled = false
+	if err := a.app.Apply(a.overlay, raw); err != nil {
 		return fmt.Errorf("%w: block %d: %w", ErrApp, block.Number, err)
 	}
-	return t.overlay.Err()
+	return a.overlay.Err()
 }
 
-func (t *task) begin(block topics.BlockRef, offset int64) {
-	if t.dirty.IsZero() {
-		t.dirty = time.Now()
+func (a *applier) begin(block topics.BlockRef, offset int64) {
+	if a.dirty.IsZero() {
+		a.dirty = time.Now()
 	}
-	t.overlay.Begin(block, block.Number > t.now.Floor)
-	if b := t.now.Rebuild; offset < b.Published {
-		t.overlay.Published(block.Number <= b.Settled)
+	a.overlay.Begin(block, block.Number > a.now.Floor)
+	if b := a.now.Rebuild; offset < b.Published {
+		a.overlay.Published(block.Number <= b.Settled)
 	}
 }
 
-// blockEnd ends a block.
-func (t *task) blockEnd(ctx context.Context, b *topics.BlockEnd, written time.Time) error {
-	if same(b.Block, t.now.At) {
-		return t.heartbeat(ctx, b, written)
+// blockEnd ends a block. The last barrier again means that the chain is quiet and the ingester alive.
+func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, err error) {
+	if same(b.Block, a.now.At) {
+		if a.inBlock {
+			return true, fmt.Errorf("%w: block %d ended again within block %d", ErrBroken, b.Block.Number, a.block.Number)
+		}
+		a.unknown = 0
+		a.chain(b, written)
+		return true, nil
 	}
-	switch at := t.now.At; {
+	switch at := a.now.At; {
 	case at != (topics.BlockRef{}) && b.Block.Number <= at.Number:
-		return fmt.Errorf("%w: block %d ends after block %d", ErrBroken, b.Block.Number, at.Number)
+		return false, fmt.Errorf("%w: block %d ends after block %d", ErrBroken, b.Block.Number, at.Number)
 	case at != (topics.BlockRef{}) && b.Block.Number == at.Number+1 && b.Parent != at.Hash:
-		return fmt.Errorf("%w: parent of block %d is %s, but block %d is %s", ErrBroken, b.Block.Number, b.Parent, at.Number, at.Hash)
-	case t.inBlock && b.Block != t.block:
-		return fmt.Errorf("%w: records of block %d (%s) end as block %d (%s)", ErrBroken, t.block.Number, t.block.Hash, b.Block.Number, b.Block.Hash)
-	case b.Records < t.seen || b.Records > t.seen+t.unknown:
-		return fmt.Errorf("%w: block %d ends after %d records (%d unknown), %d were written", ErrBroken, b.Block.Number, t.seen, t.unknown, b.Records)
+		return false, fmt.Errorf("%w: parent of block %d is %s, but block %d is %s", ErrBroken, b.Block.Number, b.Parent, at.Number, at.Hash)
+	case a.inBlock && b.Block != a.block:
+		return false, fmt.Errorf("%w: records of block %d (%s) end as block %d (%s)", ErrBroken, a.block.Number, a.block.Hash, b.Block.Number, b.Block.Hash)
+	case b.Records < a.seen || b.Records > a.seen+a.unknown:
+		return false, fmt.Errorf("%w: block %d ends after %d records (%d unknown), %d were written", ErrBroken, b.Block.Number, a.seen, a.unknown, b.Records)
 	}
-	t.inBlock, t.seen, t.unknown = false, 0, 0
-	t.now.At = b.Block
-	t.chain(b, written)
-	if !b.Commit {
-		t.settled = false
+	a.inBlock, a.seen, a.unknown = false, 0, 0
+	a.now.At = b.Block
+	a.settled = b.Commit
+	a.chain(b, written)
+	return false, nil
+}
+
+// chain notes what a barrier says of the chain.
+func (a *applier) chain(b *topics.BlockEnd, written time.Time) {
+	a.now.Head, a.now.ObservedMs = b.Head, written.UnixMilli()
+	final := b.Finalized
+	if k := a.now.Rebuild; a.now.Input <= k.KeepUntil {
+		final = min(final, max(k.KeepFrom, 1)-1)
+	}
+	a.now.Floor = max(a.now.Floor, final)
+}
+
+// revert takes the last block back.
+func (a *applier) revert(b *topics.BlockRevert, offset int64) error {
+	switch {
+	case a.inBlock:
+		return fmt.Errorf("%w: revert of block %d within block %d", ErrBroken, b.Block.Number, a.block.Number)
+	case !same(b.Block, a.now.At):
+		return fmt.Errorf("%w: revert of block %d (%s), but the last is %d (%s)", ErrBroken, b.Block.Number, b.Block.Hash, a.now.At.Number, a.now.At.Hash)
+	case b.Head.Number >= b.Block.Number && b.Head.Hash != (common.Hash{}):
+		return fmt.Errorf("%w: revert of block %d to block %d", ErrBroken, b.Block.Number, b.Head.Number)
+	case b.Block.Number <= a.now.Floor:
+		return &ErrRebuild{Partition: a.partition, Block: b.Block, Floor: a.now.Floor}
+	}
+	if err := a.overlay.Revert(b.Block, offset < a.now.Rebuild.Published); err != nil {
+		return fmt.Errorf("revert block %d: %w", b.Block.Number, err)
+	}
+	a.unknown = 0
+	a.now.At = b.Head
+	a.now.Reverts++
+	a.settled = false
+	if a.dirty.IsZero() {
+		a.dirty = time.Now()
+	}
+	return nil
+}
+
+// step applies a record of the raw topic.
+func (t *task) step(ctx context.Context, rec *kafka.Record) error {
+	settled, reverts := t.settled, t.now.Reverts
+	b, again, err := t.applier.step(rec)
+	if t.now.Reverts > reverts {
+		t.n.metrics.reverts.WithLabelValues(label(t.r.partition)).Inc()
+	}
+	switch {
+	case err != nil || b == nil:
+		return err
+	case again && settled:
+		t.heartbeat(b, rec.Timestamp)
 		return nil
+	case b.Commit: // where it is again, it is what was gone back to
+		t.settled = true
+		return t.settle(ctx, b, rec.Timestamp)
 	}
-	return t.settle(ctx, b, written)
+	return nil
+}
+
+// heartbeat takes over what the last barrier says when it is repeated.
+func (t *task) heartbeat(b *topics.BlockEnd, written time.Time) {
+	if t.now.Floor > t.ready.Floor {
+		t.move() // a commit tells what is final now
+	}
+	t.ready = t.now
+	t.r.observe(b.Head, written)
+}
+
+// unreadable counts a record that could not be decoded, and tells of it.
+func (t *task) unreadable(rec *kafka.Record, err error) {
+	t.n.metrics.unknown.WithLabelValues(label(t.r.partition)).Inc()
+	t.n.logger.Warn("raw record passed over", partitionField(t.r.partition), zap.Int64("offset", rec.Offset), zap.Error(err))
 }
 
 // settle is a Commit barrier: where a commit may end.
 func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time) error {
-	t.ready, t.settled = t.now, true
+	t.ready = t.now
 	t.distance(b, written)
 	if t.overlay.Empty() {
 		// Nothing to commit. The watermark moves now, progress with the next commit or in a while.
@@ -135,36 +234,6 @@ func (t *task) move() {
 	}
 }
 
-// chain notes what a barrier says of the chain.
-func (t *task) chain(b *topics.BlockEnd, written time.Time) {
-	t.now.Head, t.now.ObservedMs = b.Head, written.UnixMilli()
-	final := b.Finalized
-	if k := t.now.Rebuild; t.now.Input <= k.KeepUntil {
-		final = min(final, max(k.KeepFrom, 1)-1)
-	}
-	t.now.Floor = max(t.now.Floor, final)
-}
-
-// heartbeat is the last barrier again: the chain is quiet and the ingester alive.
-func (t *task) heartbeat(ctx context.Context, b *topics.BlockEnd, written time.Time) error {
-	if t.inBlock {
-		return fmt.Errorf("%w: block %d ended again within block %d", ErrBroken, b.Block.Number, t.block.Number)
-	}
-	t.unknown = 0
-	t.chain(b, written)
-	if !t.settled && b.Commit {
-		return t.settle(ctx, b, written) // the first barrier after a revert may be the one it went back to
-	}
-	if t.settled {
-		if t.now.Floor > t.ready.Floor {
-			t.move() // a commit tells what is final now
-		}
-		t.ready = t.now
-		t.r.observe(b.Head, written)
-	}
-	return nil
-}
-
 // full says that a commit spans enough.
 func (t *task) full() bool {
 	c := &t.n.cfg
@@ -179,7 +248,7 @@ func (t *task) full() bool {
 
 // distance notes whether the task is at the tip, or far behind it, as a barrier tells.
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
-	t.tip = b.Block.Number+tipBlocks >= b.Head && time.Since(written) < tipAge
+	t.tip = atTip(b, written)
 	far := Far(b.Block.Number, b.Head) || time.Since(written) >= farAge
 	switch {
 	case far && !t.far:
@@ -188,30 +257,4 @@ func (t *task) distance(b *topics.BlockEnd, written time.Time) {
 		t.n.far.Add(-1)
 	}
 	t.far = far
-}
-
-// revert takes the last block back.
-func (t *task) revert(b *topics.BlockRevert, offset int64) error {
-	switch {
-	case t.inBlock:
-		return fmt.Errorf("%w: revert of block %d within block %d", ErrBroken, b.Block.Number, t.block.Number)
-	case !same(b.Block, t.now.At):
-		return fmt.Errorf("%w: revert of block %d (%s), but the last is %d (%s)", ErrBroken, b.Block.Number, b.Block.Hash, t.now.At.Number, t.now.At.Hash)
-	case b.Head.Number >= b.Block.Number && b.Head.Hash != (common.Hash{}):
-		return fmt.Errorf("%w: revert of block %d to block %d", ErrBroken, b.Block.Number, b.Head.Number)
-	case b.Block.Number <= t.now.Floor:
-		return &ErrRebuild{Partition: t.r.partition, Block: b.Block, Floor: t.now.Floor}
-	}
-	if err := t.overlay.Revert(b.Block, offset < t.now.Rebuild.Published); err != nil {
-		return fmt.Errorf("revert block %d: %w", b.Block.Number, err)
-	}
-	t.unknown = 0
-	t.now.At = b.Head
-	t.now.Reverts++
-	t.settled = false
-	if t.dirty.IsZero() {
-		t.dirty = time.Now()
-	}
-	t.n.metrics.reverts.WithLabelValues(label(t.r.partition)).Inc()
-	return nil
 }

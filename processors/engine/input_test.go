@@ -214,7 +214,7 @@ func TestTurns(t *testing.T) {
 	n.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	waits := &task{n: n, far: true, settled: true, dirty: time.Now()}
+	waits := &task{n: n, far: true, applier: applier{settled: true, dirty: time.Now()}}
 	if err := waits.commit(ctx); !errors.Is(err, context.Canceled) || len(n.turn) != 1 {
 		t.Fatalf("%v, %d turns taken", err, len(n.turn))
 	}
@@ -383,7 +383,7 @@ func TestLateHoldsNoOtherBack(t *testing.T) {
 		r.store, err = state.Open(state.Options{Dir: r.dir, Tables: toy{}.Tables(), FS: vfs.NewMem()})
 		check(t, err)
 		defer func() { check(t, r.close()) }()
-		tasks[p] = &task{n: n, r: r, settled: true}
+		tasks[p] = &task{n: n, r: r, applier: applier{settled: true}}
 		tasks[p].hide()
 	}
 	late, other := tasks[0], tasks[1]

@@ -21,6 +21,7 @@ type metrics struct {
 	checkpoints *prometheus.CounterVec
 	held        *prometheus.GaugeVec
 	stopped     *prometheus.GaugeVec
+	tried       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -50,9 +51,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checkpoints: counter("checkpoints_total", "Checkpoints written."),
 		held:        gauge("held", "1 where this node holds the partition in that role.", "role"),
 		stopped:     gauge("stopped", "1 where a fault stopped the task until a person acts."),
+		tried:       counter("standby_blocks_total", "Blocks that a standby applied itself, because their owner was silent."),
 	}
 	reg.MustRegister(m.records, m.commits, m.block, m.lag, m.restores, m.restored, m.reverts, m.restarts,
-		m.unknown, m.checkpoints, m.held, m.stopped)
+		m.unknown, m.checkpoints, m.held, m.stopped, m.tried)
 	return m
 }
 

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/processors/query"
@@ -18,44 +21,58 @@ import (
 // changelog that is left.
 //
 // The owner writes nothing for a block that touches nothing in its partition. So the follower reads the
-// barriers of the raw topic too, and moves over those without records by itself: whenever the owner dies,
-// all partitions can be read at a common block.
+// raw topic too, and moves over barriers without records by itself: whenever the owner dies, all partitions
+// can be read at a common block. The owner may die between showing a block and committing it; who has seen
+// it must not be shown less. So where the owner's progress is silent, the follower applies a few blocks
+// itself, in memory.
 //
 // Invariants:
 //  1. nothing is shown before what was the end of the changelog at the start is reached: before that,
 //     compaction may have taken parts of the commits that are read;
 //  2. what is shown never goes back, except where the owner's progress does, in a reorg;
-//  3. between the owner's progress and the barrier that is shown lies no record, but for those that this
-//     node had applied and shown as the owner, and not committed.
+//  3. the store holds what the owner committed, and no more.
 type follower struct {
 	n *Node
 	r *replica
 
 	mu          sync.Mutex
+	ended       bool
 	s           *restorer
 	incarnation int64      // of the owner that writes now
 	shown       crossing   // the barrier that is shown
 	ahead       []crossing // barriers that the owner's progress has not reached, from the raw topic
+	trial       *applier   // of those that the follower applies itself; nil: it has applied none
+	trialErr    error      // of a record that it cannot read
 	room        chan struct{}
 }
 
 // crossing is a Commit barrier as a standby sees it.
 type crossing struct {
-	next       int64 // offset behind it
+	from, next int64 // offsets behind the Commit barrier before, and behind this one
 	at         topics.BlockRef
 	head       uint64
 	observedMs int64
 	reverts    uint64
-	touched    bool // records or reverts lie between it and the Commit barrier before
+	touched    bool            // records or reverts lie between it and the Commit barrier before
+	records    []*kafka.Record // those, and the barriers; nil: they are not kept
+	read       time.Time
 }
 
-// maxAhead bounds the barriers that wait for the owner.
-const maxAhead = 1024
+const (
+	// maxAhead bounds the barriers that wait for the owner, maxTrial those among them that the follower may apply,
+	// since a view of each holds all that is not committed, and maxRecords what is kept of one.
+	maxAhead   = 1024
+	maxTrial   = 16
+	maxRecords = 4096
+
+	// ownerSilence is how long the owner may take to commit a block at the tip before the follower applies it.
+	ownerSilence = 50 * time.Millisecond
+)
 
 // follow runs a standby until ctx is done.
 //
-//	changelog ──► restore ──► store ──► views
-//	raw topic ──► barriers ───────────────┘
+//	changelog ──► restore ──► store ──────────► views
+//	raw topic ──► barriers ──► trial, in memory ──┘
 func (n *Node) follow(ctx context.Context, r *replica) error {
 	r.setState(topics.StateRestoring, nil)
 	pos, err := n.open(ctx, r)
@@ -63,6 +80,7 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 		return err
 	}
 	f := &follower{n: n, r: r, s: newRestorer(r, pos), incarnation: pos.Progress.Incarnation, room: make(chan struct{}, 1)}
+	defer f.end()
 	if m, readable := r.watermark(); readable && r.next > pos.Progress.Input {
 		// What this node showed as the owner: it does not go back to its last commit.
 		f.shown = crossing{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
@@ -127,6 +145,7 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- int64
 func (f *follower) apply(rec *kafka.Record, end int64) (showing bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.trial = nil // the store moves
 	kind, err := f.s.apply(rec)
 	if err != nil {
 		return false, err
@@ -167,27 +186,91 @@ func (f *follower) show() {
 	f.advance()
 }
 
-// advance moves over the barriers behind which nothing has changed.
+// advance moves over the barriers behind which nothing has changed, and over those that the follower can
+// and must apply itself.
 func (f *follower) advance() {
 	drop := 0
-	for ; drop < len(f.ahead); drop++ {
-		switch b := f.ahead[drop]; {
-		case b.next <= f.shown.next:
-			continue
-		case b.touched:
-		default:
-			b.reverts = f.shown.reverts
-			f.shown = b
-			f.r.publish(f.mark(), nil)
-			continue
-		}
-		break
+	for drop < len(f.ahead) && f.ahead[drop].next <= f.s.pos.Progress.Input {
+		drop++
 	}
 	f.ahead = f.ahead[drop:]
+	for i, c := range f.ahead {
+		if c.next <= f.shown.next {
+			continue
+		}
+		if c.touched {
+			if !f.try(i) {
+				break
+			}
+			continue
+		}
+		c.reverts, c.records = f.shown.reverts, nil
+		f.shown = c
+		f.r.publish(f.mark(), nil)
+	}
 	select {
 	case f.room <- struct{}{}:
 	default:
 	}
+}
+
+// try applies the barriers up to the one at i over what the owner has committed, and shows that one.
+func (f *follower) try(i int) bool {
+	unkept := func(c crossing) bool { return c.touched && c.records == nil }
+	switch {
+	case f.shown.next == 0, f.s.seen > 0, f.ahead[0].from > f.s.pos.Progress.Input, slices.ContainsFunc(f.ahead[:i+1], unkept):
+		return false // what lies before is not all there
+	case time.Since(f.ahead[i].read) < ownerSilence:
+		return false
+	}
+	if f.trial == nil {
+		f.trial = &applier{app: f.n.app, partition: f.r.partition, overlay: f.r.store.NewOverlay(), now: f.s.pos.Progress}
+		f.trial.unread = func(_ *kafka.Record, err error) { f.trialErr = err } // the owner may be of a version that knows it
+		f.trialErr = nil
+	}
+	snap, err := f.applied(f.ahead[:i+1])
+	if err != nil {
+		// Whether that stops the partition is for its owner to say.
+		f.n.logger.Warn("a standby cannot apply a block", partitionField(f.r.partition), zap.Uint64("block", f.ahead[i].at.Number), zap.Error(err))
+		f.trial, f.ahead[i].records = nil, nil
+		return false
+	}
+	f.shown = f.ahead[i]
+	f.shown.reverts, f.shown.records = f.trial.now.Reverts, nil
+	f.r.publish(f.mark(), snap)
+	f.n.metrics.tried.WithLabelValues(label(f.r.partition)).Inc()
+	return true
+}
+
+// applied brings the trial to the last of some barriers, and takes a snapshot of it.
+func (f *follower) applied(barriers []crossing) (*state.Snapshot, error) {
+	for _, c := range barriers {
+		if c.next <= f.trial.now.Input {
+			continue
+		}
+		for _, rec := range c.records {
+			if _, _, err := f.trial.step(rec); err != nil || f.trialErr != nil {
+				return nil, cmp.Or(err, f.trialErr)
+			}
+		}
+	}
+	return f.r.store.SnapshotWith(f.trial.overlay)
+}
+
+// look is for a barrier that the owner may have left.
+func (f *follower) look() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.advance()
+	}
+}
+
+// end lets go of the replica.
+func (f *follower) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
 }
 
 // mark is the watermark of the barrier that is shown; who asks for it publishes it.
@@ -210,7 +293,8 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 	var (
 		records []*kafka.Record
 		decoder topics.RawDecoder
-		touched bool
+		c       = crossing{from: from}
+		kept    = true
 	)
 	for {
 		if records, err = read.Poll(ctx, records); err != nil {
@@ -223,15 +307,21 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 				raw, _ := decoder.Decode(rec.Value)
 				b, _ = raw.(*topics.BlockEnd)
 			}
+			c.touched = c.touched || b == nil
+			if kept = kept && len(c.records) < maxRecords; kept {
+				c.records = append(c.records, rec)
+			}
 			if b == nil || !b.Commit {
-				touched = touched || b == nil
 				continue
 			}
-			c := crossing{next: rec.Offset + 1, at: b.Block, head: b.Head, observedMs: rec.Timestamp.UnixMilli(), touched: touched}
-			touched = false
+			c.next, c.at, c.head, c.observedMs = rec.Offset+1, b.Block, b.Head, rec.Timestamp.UnixMilli()
+			if !kept || !atTip(b, rec.Timestamp) {
+				c.records = nil
+			}
 			if err := f.wait(ctx, c); err != nil {
 				return err
 			}
+			c, kept = crossing{from: c.next}, true
 		}
 	}
 }
@@ -241,8 +331,7 @@ func (f *follower) wait(ctx context.Context, c crossing) error {
 	for {
 		f.mu.Lock()
 		if len(f.ahead) < maxAhead {
-			f.ahead = append(f.ahead, c)
-			f.advance()
+			f.queue(c)
 			f.mu.Unlock()
 			return nil
 		}
@@ -253,4 +342,32 @@ func (f *follower) wait(ctx context.Context, c crossing) error {
 		case <-f.room:
 		}
 	}
+}
+
+// queue takes in a barrier.
+func (f *follower) queue(c crossing) {
+	c.read = time.Now()
+	if c.touched && c.records != nil && f.trials() >= maxTrial {
+		c.records = nil
+	}
+	if n := len(f.ahead); n > 0 && !c.touched && !f.ahead[n-1].touched && f.ahead[n-1].next <= f.shown.next {
+		c.from = f.ahead[n-1].from // it stands for both
+		f.ahead[n-1] = c
+	} else {
+		f.ahead = append(f.ahead, c)
+	}
+	f.advance()
+	if c.touched && c.records != nil && c.next > f.shown.next {
+		time.AfterFunc(ownerSilence, f.look)
+	}
+}
+
+// trials is how many of the barriers that wait the follower may apply.
+func (f *follower) trials() (n int) {
+	for i := range f.ahead {
+		if f.ahead[i].touched {
+			n++
+		}
+	}
+	return n
 }

@@ -38,16 +38,10 @@ type task struct {
 	incarnation int64
 	store       position // what the store holds
 
-	// Since the last commit:
-	overlay *state.Overlay
-	now     progress  // as of the last record
-	ready   progress  // as of the last Commit barrier, while nothing has come after it
-	settled bool      // ready == now: a commit is possible
-	dirty   time.Time // of the first record; zero: none
+	applier           // since the last commit; settled: a commit is possible
+	ready   progress  // as of the last Commit barrier
 	moved   time.Time // when the watermark first moved without a commit; zero: it has not
-	records int
 
-	raw  topics.RawDecoder
 	slab topics.Slab // values that are produced
 
 	// Until it has caught up, an owner stays behind what can still be read of the partition: offset of the
@@ -59,11 +53,6 @@ type task struct {
 	far   bool  // behind it
 	end   int64 // of the raw topic when the task began: coming past it is worth a commit
 	ended bool
-
-	inBlock bool // between a block's first record and its barrier
-	block   topics.BlockRef
-	seen    uint32 // records of the block
-	unknown uint32 // records that could not be decoded, since the last barrier
 }
 
 var errCrash = errors.New("injected crash")
@@ -86,7 +75,8 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return err
 	}
 	defer tx.Close()
-	t := &task{n: n, r: r, tx: tx}
+	t := &task{n: n, r: r, tx: tx, applier: applier{app: n.app, partition: r.partition}}
+	t.unread = t.unreadable
 	defer func() {
 		if errors.Is(err, errCrash) {
 			tx.Kill()
@@ -177,7 +167,7 @@ func (t *task) run(ctx context.Context) error {
 	}()
 	defer func() {
 		if t.hidden.IsZero() {
-			t.n.observer.Closed(t.partition())
+			t.n.observer.Closed(t.self())
 		}
 	}()
 	t.reveal()
@@ -251,7 +241,7 @@ func (t *task) reset() {
 	t.dirty, t.moved, t.records = time.Time{}, time.Time{}, 0
 }
 
-func (t *task) partition() Partition {
+func (t *task) self() Partition {
 	return Partition{ID: t.r.partition, Incarnation: t.incarnation, Reverts: t.ready.Reverts, Head: t.ready.Head}
 }
 
@@ -330,7 +320,7 @@ func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 		return // it cannot be: the view has just been published
 	}
 	defer v.Close()
-	tell(t.partition(), v)
+	tell(t.self(), v)
 }
 
 func (t *task) checkpoint() {

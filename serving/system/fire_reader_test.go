@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reader reads the services without a pause while things happen to the nodes. It notes for how long reads
-// failed, and keeps answers, to be judged when the chain stands still.
+// reader reads the services without a pause while things happen to the nodes. It notes for how long answers were
+// asked for in vain, and keeps answers, to be judged when the chain stands still.
 type reader struct {
 	a      *api
 	cancel context.CancelFunc
@@ -23,8 +23,7 @@ type reader struct {
 	mu      sync.Mutex
 	reads   int
 	failed  int
-	longest time.Duration // from the start of the first failed read of a row to the end of the next good one
-	slowest time.Duration // of a read that was answered
+	longest time.Duration // from the first time that an answer was asked for, whether that failed or hung, until it came
 	last    string        // what the last failed read said
 	lowest  uint64        // block of the answers since mark
 	kept    map[string]map[string]object
@@ -47,42 +46,58 @@ func readOn(t *testing.T, a *api, paths ...string) *reader {
 }
 
 func (r *reader) loop(ctx context.Context, path string) {
-	var since time.Time // of the first failed read in a row
+	since := time.Now() // when the answer that is still to come was first asked for
+	waited := func() { r.longest = max(r.longest, time.Since(since)) }
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		waited()
+	}()
 	for ctx.Err() == nil {
-		began := time.Now()
 		res, err := r.a.get(ctx, path)
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && res.Status != http.StatusOK {
-			err = fmt.Errorf("%d %v", res.Status, res.Body)
-		}
+		good := err == nil && res.Status == http.StatusOK
 		r.mu.Lock()
 		r.reads++
-		if err != nil {
-			r.failed++
-			r.last = path + ": " + err.Error()
-			if since.IsZero() {
-				since = began
-			}
-		} else {
-			if !since.IsZero() {
-				r.longest = max(r.longest, time.Since(since))
-				since = time.Time{}
-			}
-			r.slowest = max(r.slowest, time.Since(began))
+		if good {
+			waited()
 			r.keep(path, res)
+		} else {
+			r.failed++
+			r.last = fmt.Sprintf("%s: %d %v %v", path, res.Status, res.Body, err)
 		}
 		r.mu.Unlock()
 		select { // a reader that never rests starves what it reads from
 		case <-ctx.Done():
 		case <-time.After(5 * time.Millisecond):
 		}
+		if good {
+			since = time.Now()
+		}
 	}
-	if !since.IsZero() {
-		r.mu.Lock()
-		r.longest = max(r.longest, time.Since(since))
-		r.mu.Unlock()
+}
+
+// sees waits until the services show so many blocks more, and returns as soon as the last of them is shown.
+func (r *reader) sees(t *testing.T, blocks uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var first uint64
+	for {
+		res, err := r.a.get(ctx, "/listings?limit=1") // of all partitions
+		if ctx.Err() != nil {
+			t.Fatalf("not %d blocks in a minute: %v", blocks, err)
+		}
+		var number uint64
+		_, _ = fmt.Sscan(res.Number, &number)
+		if first == 0 {
+			first = number
+		}
+		if first > 0 && number >= first+blocks {
+			return
+		}
 	}
 }
 
@@ -122,8 +137,7 @@ func (r *reader) stop(t *testing.T, what string) (longest time.Duration) {
 	t.Helper()
 	r.cancel()
 	r.done.Wait()
-	t.Logf("%s: of %d reads %d failed, for %v at the longest; the slowest that was answered took %v",
-		what, r.reads, r.failed, r.longest.Round(time.Millisecond), r.slowest.Round(time.Millisecond))
+	t.Logf("%s: of %d reads %d failed; an answer took %v at the longest", what, r.reads, r.failed, r.longest.Round(time.Millisecond))
 	if r.failed > 0 {
 		t.Logf("%s: the last that failed: %s", what, tail(r.last, 300))
 	}
