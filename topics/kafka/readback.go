@@ -63,15 +63,16 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 		from := max(b.start, end-window)
 		var records []*Record
 		for at := from; at < end; {
+			var part []*Record // like next to be read only where the call has ended well
+			var next int64
 			err := call(func(ctx context.Context) (err error) {
-				var part []*Record
-				part, at, err = b.fetch(ctx, at, end)
-				records = append(records, part...)
+				part, next, err = b.fetch(ctx, at, end)
 				return err
 			})
 			if err != nil {
 				return fmt.Errorf("read back %s/%d from %d: %w", topic, partition, at, classify(err))
 			}
+			records, at = append(records, part...), next
 		}
 		for _, r := range slices.Backward(records) {
 			if given++; !fn(r) || given == n {
