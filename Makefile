@@ -60,8 +60,8 @@ bench: deps build ## the figures of the pipeline, beside their references: a tab
 
 bench-growth: deps build ## the same at 2 million logs, and at 1, 4 and 16 partitions
 	go build -o bin/bench ./serving/system/bench
-	for p in 1 4 16; do bin/bench -only rebuild,reads,restart -runs 1 -partitions $$p -json bin/bench-$$p.json || exit 1; done
-	bin/bench -only rebuild,reads,restart -runs 1 -logs 2000000 -json bin/bench-2m.json
+	for p in 1 4 16; do bin/bench -partitions $$p -json bin/bench-$$p.json || exit 1; done
+	bin/bench -runs 1 -logs 2000000 -json bin/bench-2m.json
 
 microbench: deps ## every benchmark of a package
 	go test -run '^$$' -bench . -benchmem ./...
