@@ -228,6 +228,7 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	standby := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby)
 	e.scenario(c, 20)
 	eventually(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
+	e.committed(c, owner)
 	owner.stop(t)
 	logs := c.logs
 	c.logs = 0
@@ -259,12 +260,25 @@ func testOrphanedStandby(t *testing.T, e *env) {
 			v.Close()
 		}
 	}
+	e.committed(c, owner)
 	owner.stop(t)
 	for range maxTrial / 2 {
 		c.add(1)
 	}
 	eventually(t, "the standby begins where this owner ended", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
+}
+
+// committed waits until the owner has nothing left to commit: a standby may be ahead of that.
+func (e *env) committed(c *chain, owner *runningNode) {
+	e.t.Helper()
+	for p := range e.cat.Partitions {
+		eventually(e.t, "everything is committed", func() bool {
+			_, done, _, err := owner.lastLife(e.t.Context(), p)
+			check(e.t, err)
+			return same(done.At, c.head())
+		})
+	}
 }
 
 // What a standby applies itself is bounded: each view of it holds all that is not committed.
@@ -275,6 +289,7 @@ func testSilentOwner(t *testing.T, e *env) {
 	c.logs = 40 // all partitions are touched
 	e.scenario(c, 20)
 	eventually(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
+	e.committed(c, owner)
 	owner.stop(t)
 	touched := map[int32][]topics.BlockRef{}
 	for range maxTrial + 5 {
