@@ -10,9 +10,10 @@ KUBECONFORM := $(GOBIN)/kubeconform-0.8.0
 SCHEMAS     := $(GOBIN)/kubernetes-1.37.0
 
 NPM   := contracts/node_modules/.package-lock.json
+CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test soak manifests check lint fmt contracts contracts-check fuzz bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast soak manifests check lint fmt contracts contracts-check fuzz simulate judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -21,11 +22,14 @@ run: build ## the whole system in one process: chain, broker, Redis and every ro
 	@exec bin/lienstream up
 
 build: $(NPM) ## the binary, bin/lienstream
-	go build -o bin/lienstream .
+	go build -o bin/lienstream ./cmd/lienstream
 
 test: deps ## every test, on the real servers
-	go test -timeout 15m $$(go list ./... | grep -v /serving/system)
-	go test -timeout 30m ./serving/system/... # alone: it measures for how long reads fail
+	go test -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
+	go test -timeout 30m ./cmd/lienstream/system/... # alone: it measures for how long reads fail
+
+test-fast: $(NPM) ## what needs no server: under a minute once it is built
+	go test -short $$(go list ./... | grep -v /cmd/lienstream/system)
 
 check: lint contracts-check manifests test ## what CI runs
 
@@ -44,7 +48,18 @@ contracts-check: $(NPM)
 	cd contracts && node build.mjs --check
 
 soak: deps ## a hundred kills at random and outages of a minute; LIENSTREAM_SEED repeats a run
-	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode' ./serving/system
+	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode' ./cmd/lienstream/system
+
+simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SEED= RUNS= STORY=1; a process a core
+	go test -c -o bin/simulate ./cmd/lienstream/simulation
+	@cd cmd/lienstream/simulation && seed=$${SEED:-$$(date +%s000)}; failed=0; pids=; \
+	for core in $$(seq $(if $(or $(RUNS),$(STORY)),1,$$(nproc))); do \
+	  GOMAXPROCS=1 GOGC=400 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.faults \
+	    -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
+	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+
+judge: $(NPM) ## whether the simulation finds faults that are put into the code: ONLY=name SECONDS_EACH=120
+	cmd/lienstream/simulation/judge.sh
 
 manifests: $(KUSTOMIZE) $(KUBECONFORM) $(SCHEMAS) ## k8s/ against Kubernetes' schemas; with docker/ against the program's flags
 	$(KUSTOMIZE) build k8s | $(KUBECONFORM) -strict -summary -schema-location '$(SCHEMAS)/{{.ResourceKind}}{{.KindSuffix}}.json'
@@ -55,22 +70,25 @@ fuzz: ## every fuzz test for half a minute
 	  for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz); do go test -run '^$$' -fuzz "^$$f\$$" -fuzztime 30s $$p || exit 1; done; done
 
 bench: deps build ## the figures of the pipeline, beside their references: a table, and JSON
-	go build -o bin/bench ./serving/system/bench
+	go build -o bin/bench ./cmd/lienstream/bench
 	bin/bench $(BENCH)
 
 bench-growth: deps build ## the same at 2 million logs, and at 1, 4 and 16 partitions
-	go build -o bin/bench ./serving/system/bench
+	go build -o bin/bench ./cmd/lienstream/bench
 	for p in 1 4 16; do bin/bench -partitions $$p -json bin/bench-$$p.json || exit 1; done
 	bin/bench -runs 1 -logs 2000000 -json bin/bench-2m.json
 
 microbench: deps ## every benchmark of a package
 	go test -run '^$$' -bench . -benchmem ./...
 
-deps: $(NPM) $(JARS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium
+deps: $(NPM) $(CLIENTS) $(JARS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium
 	@.ci/deps java redis chromium
 
 clean: ## remove what was built, downloaded or stored here
 	rm -rf bin data .tools contracts/node_modules docker/kafka/libs
+
+$(CLIENTS): serving/clients/package-lock.json
+	cd serving/clients && npm ci --no-audit --no-fund --loglevel=error
 
 $(NPM): contracts/package-lock.json
 	@.ci/deps node

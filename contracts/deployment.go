@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +15,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 )
+
+// DefaultChainID is the chain that is meant where nothing says which.
+const DefaultChainID = 4663
 
 // Deployment says where the market's contracts are on one chain. Files are deployments/<chainId>.json:
 // an object of the keys below, addresses in any case (a mixed-case one must have a right EIP-55 checksum).
@@ -75,14 +77,10 @@ func (d *Deployment) tokenLayer() []deploymentField {
 // HasTokenLayer reports whether the reward, staking and burn contracts are deployed.
 func (d Deployment) HasTokenLayer() bool { return d.EpochController != (common.Address{}) }
 
-// LoadDeployment reads and validates a deployment file. A file that is named after a chain must be about it.
-func LoadDeployment(path string) (Deployment, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return Deployment{}, fmt.Errorf("open deployment: %w", err)
-	}
-	defer file.Close()
-	d, err := ReadDeployment(file)
+// ReadDeploymentFile reads and validates a deployment that comes from a file of that name. One that is named
+// after a chain must be about it.
+func ReadDeploymentFile(path string, r io.Reader) (Deployment, error) {
+	d, err := ReadDeployment(r)
 	if named, notNumber := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".json"), 10, 64); notNumber == nil &&
 		d.ChainID != 0 && d.ChainID != named {
 		err = errors.Join(err, fmt.Errorf("chainId: %d in a file named after chain %d", d.ChainID, named))

@@ -97,7 +97,7 @@ func TestDeploymentRoundTrip(t *testing.T) {
 		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := LoadDeployment(path)
+		got, err := loadDeployment(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,11 +118,11 @@ func TestLoadDeploymentOfAnotherChain(t *testing.T) {
 	if err := os.WriteFile(path, []byte(marketJSON), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := LoadDeployment(path)
+	_, err := loadDeployment(path)
 	if err == nil || !strings.Contains(err.Error(), "chainId: 4663 in a file named after chain 1") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := LoadDeployment(filepath.Join(t.TempDir(), "2.json")); err == nil {
+	if _, err := loadDeployment(filepath.Join(t.TempDir(), "2.json")); err == nil {
 		t.Error("a missing file was loaded")
 	}
 }
@@ -149,4 +149,14 @@ func FuzzReadDeployment(f *testing.F) {
 			t.Fatalf("%+v became %+v (%v)", d, again, err)
 		}
 	})
+}
+
+// loadDeployment reads a file as the program does.
+func loadDeployment(path string) (Deployment, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Deployment{}, err
+	}
+	defer func() { _ = file.Close() }()
+	return ReadDeploymentFile(path, file)
 }

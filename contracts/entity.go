@@ -14,6 +14,9 @@ func addressed(family Family, a common.Address) Entity {
 func epoch(n uint32) Entity      { return number(FamilyEpoch, uint256.NewInt(uint64(n))) }
 func pool(id common.Hash) Entity { return Entity{FamilyPool, id} }
 
+// TokenEntity is what the registry's and the token's own events of a token concern.
+func TokenEntity(token common.Address) Entity { return addressed(FamilyToken, token) }
+
 // What each event concerns: it implements Event.
 
 func (e *DealListed) Entity() Entity           { return number(FamilyDeal, &e.DealID) }

@@ -1,7 +1,7 @@
 package contracts
 
 import (
-	"unicode/utf8"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -124,7 +124,8 @@ func (w *words) toEnum(word *[wordBytes]byte, last uint8) uint8 {
 	return uint8(n)
 }
 
-// string reads a string of at most maxStringBytes that begins where the one before it ended.
+// string reads a string of at most maxStringBytes that begins where the one before it ended. What of it is no UTF-8
+// is replaced: a token's name is the token's, and must not hide what the registry says of it.
 func (w *words) string() string {
 	offset := w.toSmall(w.word(), 32)
 	if w.spoiled || offset != uint64(w.tail) || len(w.data)-w.tail < wordBytes {
@@ -134,7 +135,7 @@ func (w *words) string() string {
 	length := int(w.toSmall((*[wordBytes]byte)(w.data[w.tail:]), 31))
 	body := w.data[w.tail+wordBytes:]
 	padded := (length + wordBytes - 1) / wordBytes * wordBytes
-	if w.spoiled || length > maxStringBytes || padded > len(body) || !utf8.Valid(body[:length]) {
+	if w.spoiled || length > maxStringBytes || padded > len(body) {
 		w.spoiled = true
 		return ""
 	}
@@ -144,5 +145,5 @@ func (w *words) string() string {
 		}
 	}
 	w.tail += wordBytes + padded
-	return string(body[:length])
+	return strings.ToValidUTF8(string(body[:length]), "?") // not longer than it was
 }

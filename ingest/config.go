@@ -7,7 +7,18 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Finality says who tells that a block is final. In either case none within the window of the last verified block is.
+type Finality string
+
+const (
+	// FinalityTag: the nodes do, by the block that they call finalized. Where none is called so, none is.
+	FinalityTag Finality = "tag"
+	// FinalityWindow: what is below the window is, on a chain whose nodes know no finalized block.
+	FinalityWindow Finality = "window"
 )
 
 // Config of an Ingester. Deployment, Kafka and RPC.Endpoints are needed; the rest has defaults.
@@ -17,6 +28,7 @@ type Config struct {
 	Partitions int32      // of the raw topic
 	RPC        rpc.Config // chain ID, addresses and topics are the deployment's
 
+	Finality    Finality
 	ReorgWindow uint64 // blocks below the head that may be reverted, whatever the chain calls final
 	Ranges      int    // ranges fetched at once in backfill
 	RangeBlocks uint64 // blocks of a range, at the most
@@ -30,9 +42,8 @@ type Config struct {
 	FinalizedEvery time.Duration // how often the finalized block is asked for
 	MarkEvery      time.Duration // the tip is marked at least so often while empty blocks come
 	Heartbeat      time.Duration // the last barrier is repeated so often on a quiet chain
-	StallAfter     time.Duration // a head that stands still for so long is asked for at every endpoint
-	StaleBlocks    uint64        // an endpoint that far behind another is rested
 	ShortPatience  time.Duration // how long a chain may end below what was published before that is an error
+	ProbeTimeout   time.Duration // of what is asked of a block's tokens; what is not answered by then is asked again later
 	ReadyAge       time.Duration // ready while the last commit and the last head are no older
 
 	// Rewind allows to take back what was published as final: a person's answer to follow.ErrDeepReorg, for
@@ -45,7 +56,7 @@ type Config struct {
 
 // WithDefaults fills in what is zero.
 func (c Config) WithDefaults() Config {
-	or(&c.Partitions, 16)
+	or(&c.Partitions, topics.DefaultPartitions)
 	or(&c.ReorgWindow, 128)
 	or(&c.Ranges, 4)
 	or(&c.RangeBlocks, 2000)
@@ -57,9 +68,9 @@ func (c Config) WithDefaults() Config {
 	or(&c.FinalizedEvery, 2*time.Second)
 	or(&c.MarkEvery, 200*time.Millisecond)
 	or(&c.Heartbeat, 2*time.Second)
-	or(&c.StallAfter, 5*time.Second)
-	or(&c.StaleBlocks, 16)
+	or(&c.Finality, FinalityTag)
 	or(&c.ShortPatience, 30*time.Second)
+	or(&c.ProbeTimeout, 5*time.Second)
 	or(&c.ReadyAge, 15*time.Second)
 	or(&c.TakeoverAfter, 3*c.Heartbeat)
 	return c
@@ -98,13 +109,16 @@ func (c Config) Validate() error {
 		{"finalized every", int64(c.FinalizedEvery)},
 		{"mark every", int64(c.MarkEvery)},
 		{"heartbeat", int64(c.Heartbeat)},
-		{"stall after", int64(c.StallAfter)},
 		{"short patience", int64(c.ShortPatience)},
+		{"probe timeout", int64(c.ProbeTimeout)},
 		{"ready age", int64(c.ReadyAge)},
 	} {
 		if n.value < 1 {
 			errs = append(errs, fmt.Errorf("%s must be positive", n.name))
 		}
+	}
+	if c.Finality != FinalityTag && c.Finality != FinalityWindow {
+		errs = append(errs, fmt.Errorf("finality %q is none of tag, window", c.Finality))
 	}
 	if c.TakeoverAfter < 2*c.Heartbeat {
 		errs = append(errs, errors.New("takeover after must be two heartbeats or more, else a standby fences an active ingester"))

@@ -7,8 +7,10 @@
 //	rpc/         asks the nodes, and believes none of them
 //	session.go   one life between two errors: feeds the one and carries out the commands with the other
 //	probe.go     what no event tells: asks tokens for their multiplier and pauses
+//	tokens.go    which tokens these are, and when they are asked again
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to go on
+//	mark.go      what the topic was filtered by
 //	standby.go   waits until the active ingester is silent
 package ingest
 
@@ -40,6 +42,7 @@ type Ingester struct {
 	client    *rpc.Client
 	decoder   *contracts.Decoder
 	needProbe map[common.Hash]bool
+	tokens    tokens
 	topic     string
 	txID      string
 	status    board
@@ -71,7 +74,8 @@ func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Ingester, err
 
 // Run ingests until ctx ends, which is no error. It returns an error where going on would be wrong:
 // kafka.ErrFenced when another ingester took over and Standby is off, follow.ErrDeepReorg and
-// follow.ErrChainShort when the chain contradicts the topic. Everything else it logs and starts again
+// follow.ErrChainShort when the chain contradicts the topic, ErrTorn when the topic has lost records, ErrOtherFilter when
+// it was filled for another deployment. Everything else it logs and starts again
 // from what the topic holds.
 //
 //	rpc.Client.Run: subscriptions ──heads──┐
@@ -127,7 +131,7 @@ func (in *Ingester) run(ctx context.Context) error {
 			continue
 		case errors.Is(err, kafka.ErrFenced):
 			return fmt.Errorf("another ingester runs on topic %s; stop one, or run both with standby on: %w", in.topic, err)
-		case final(err):
+		case final(err) && !in.alone(err):
 			return err
 		}
 		standby = false
@@ -143,9 +147,16 @@ func (in *Ingester) run(ctx context.Context) error {
 	}
 }
 
+// alone says whether an error contradicts a finality that only one endpoint of several claimed: that is no reason to
+// end, for the others may be right.
+func (in *Ingester) alone(err error) bool {
+	return (errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)) && !in.client.Backed(in.status.get().Finalized)
+}
+
 // final says whether an error would come back however often the session is started again.
 func final(err error) bool {
-	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)
+	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort) ||
+		errors.Is(err, ErrTorn) || errors.Is(err, ErrOtherFilter) || errors.Is(err, topics.ErrLaterSchema)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

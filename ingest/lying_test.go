@@ -2,188 +2,233 @@ package ingest_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
+// lies are what the suite's liars tell. Those of ranges are only told where ranges are believed.
+var lies = []struct {
+	name   string
+	want   string // the lies, or the classes of errors, one of which is counted
+	ranges bool
+	tell   rpctest.Lie
+}{
+	{"drops all logs of a range", "missing_logs", true, ofLogs(func(logs []map[string]any, byNumber bool) any {
+		if byNumber {
+			return []any{}
+		}
+		return logs
+	})},
+	{"cuts ranges", "missing_logs", true, ofLogs(func(logs []map[string]any, _ bool) any { return logs[:(len(logs)+2)/3] })},
+	{"cuts the end of ranges", "missing_logs", true, ofLogs(func(logs []map[string]any, _ bool) any { return logs[:len(logs)-1] })},
+	{"changes data", "missing_logs disagreement", true, ofLogs(func(logs []map[string]any, _ bool) any {
+		for _, log := range logs {
+			log["data"] = log["data"].(string) + "00"
+		}
+		return logs
+	})},
+	{"drops one log", "missing_logs disagreement", true, ofLogs(func(logs []map[string]any, _ bool) any { return logs[1:] })},
+	{"another block's hash", "block_hash", true, ofLogs(func(logs []map[string]any, _ bool) any {
+		logs[0]["blockHash"] = logs[0]["transactionHash"]
+		return logs
+	})},
+	{"disorder", "order", true, ofLogs(func(logs []map[string]any, _ bool) any {
+		logs[0], logs[len(logs)-1] = logs[len(logs)-1], logs[0]
+		return logs
+	})},
+	{"twice the same log", "order", true, ofLogs(func(logs []map[string]any, _ bool) any { return append(logs[:1:1], logs...) })},
+	{"removed logs", "removed", true, ofLogs(func(logs []map[string]any, _ bool) any {
+		logs[0]["removed"] = true
+		return logs
+	})},
+	{"blocks outside the range", "out_of_range", true, ofLogs(func(logs []map[string]any, _ bool) any {
+		logs[len(logs)-1]["blockNumber"] = "0xfffff"
+		return logs
+	})},
+	{"null logs", "null", true, ofLogs(func([]map[string]any, bool) any { return nil })},
+
+	{"leaves a log out of a receipt", "receipts_root", false, ofReceipt(func(receipt map[string]any, logs []any) { receipt["logs"] = logs[1:] })},
+	{"leaves all logs out of a receipt", "receipts_root", false, ofReceipt(func(receipt map[string]any, _ []any) {
+		receipt["logs"], receipt["logsBloom"] = []any{}, "0x"+strings.Repeat("0", 512)
+	})},
+	{"adds a log", "receipts_root", false, ofReceipt(func(receipt map[string]any, logs []any) { receipt["logs"] = append(logs, logs[0]) })},
+	{"changes a log's data", "receipts_root", false, ofReceipt(func(_ map[string]any, logs []any) {
+		log := logs[0].(map[string]any)
+		log["data"] = "0x" + strings.Repeat("f", len(log["data"].(string))-2)
+	})},
+	{"changes a log's address", "receipts_root", false, ofReceipt(func(_ map[string]any, logs []any) {
+		logs[0].(map[string]any)["address"] = "0x" + strings.Repeat("1", 40)
+	})},
+	{"changes a log's place", "position", false, ofReceipt(func(_ map[string]any, logs []any) { logs[0].(map[string]any)["logIndex"] = "0x7777" })},
+	{"no receipts", "receipts_root", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockReceipts" {
+			resp.Say([]any{})
+		}
+		return false
+	}},
+
+	{"forges the bloom filter", "header_hash", false, ofHeader(func(h map[string]any, _ string) { h["logsBloom"] = "0x" + strings.Repeat("0", 512) })},
+	{"forges the bloom filter of heads", "header_hash", false, ofHeader(func(h map[string]any, tag string) {
+		if tag == "latest" {
+			h["logsBloom"] = "0x" + strings.Repeat("0", 512)
+		}
+	})},
+	{"alters timestamps", "header_hash", false, ofHeader(func(h map[string]any, _ string) { h["timestamp"] = "0x7fffffff" })},
+	{"alters the receipts' root", "header_hash", false, ofHeader(func(h map[string]any, _ string) { h["receiptsRoot"] = h["stateRoot"] })},
+	{"inflates heads", "header_hash", false, ofHeader(func(h map[string]any, tag string) {
+		if tag == "latest" || tag == "finalized" {
+			h["number"] = hexutil.Uint64(1_000_000_000)
+		}
+	})},
+	{"wrong parents", "header_hash", false, ofHeader(func(h map[string]any, _ string) { h["parentHash"] = h["hash"] })},
+	{"null blocks", "gone", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockByNumber" {
+			resp.Result = json.RawMessage("null")
+		}
+		return false
+	}},
+
+	{"another chain", "chain_id", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_chainId" {
+			resp.Say(hexutil.Uint64(1))
+		}
+		return false
+	}},
+	{"ranges are too large", "range", true, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var q struct{ FromBlock, ToBlock hexutil.Uint64 }
+		if req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.ToBlock > q.FromBlock+9 {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32614,"message":"eth_getLogs is limited to a 10 block range"}`)
+		}
+		return false
+	}},
+	{"too often", "rate", false, func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if req.Method == "eth_chainId" {
+			return false
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	}},
+	{"bad gateway", "failure", false, func(w http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+		w.WriteHeader(http.StatusBadGateway)
+		return true
+	}},
+	{"stalls", "failure", false, func(w http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if req.Method != "eth_getBlockReceipts" {
+			return false
+		}
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return true
+	}},
+	{"garbage", "malformed", false, func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if req.Method != "eth_getBlockReceipts" {
+			return false
+		}
+		_, _ = io.WriteString(w, `<html>{"result":[`)
+		return true
+	}},
+}
+
+// ofLogs changes answers to eth_getLogs that have logs enough to lie about.
+func ofLogs(change func(logs []map[string]any, byNumber bool) any) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if logs, byNumber := rpctest.Logs(req, resp); len(logs) > 1 {
+			resp.Say(change(logs, byNumber))
+		}
+		return false
+	}
+}
+
+// ofReceipt changes the first receipt of a block that has a log.
+func ofReceipt(change func(receipt map[string]any, logs []any)) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if all, at := rpctest.Receipts(req, resp); all != nil {
+			change(all[at], all[at]["logs"].([]any))
+			resp.Say(all)
+		}
+		return false
+	}
+}
+
+// ofHeader changes headers, but for the genesis block's.
+func ofHeader(change func(header map[string]any, tag string)) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if h, tag := rpctest.Header(req, resp); h != nil && h["number"] != "0x0" {
+			change(h, tag)
+			resp.Say(h)
+		}
+		return false
+	}
+}
+
+// lyingWorld is a chain of which the most is final.
+func lyingWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 60)
+	return w
+}
+
+func (w *world) lyingConfig(t *testing.T, prefix string, endpoints ...rpc.Endpoint) (cfg ingest.Config, topic string) {
+	t.Helper()
+	cfg = w.config()
+	cfg.Kafka.Prefix = prefix // each lie has a topic of its own; the chain goes on
+	cfg.RPC.Endpoints = endpoints
+	cfg.RPC.Timeout = 500 * time.Millisecond
+	cfg.RangeBlocks, cfg.ReorgWindow = 25, 8
+	return cfg, w.provision(t, cfg.Kafka)
+}
+
+func counted(t *testing.T, reg *prometheus.Registry, endpoint, want string) (n float64) {
+	t.Helper()
+	for what := range strings.FieldsSeq(want) {
+		n += count(t, reg, endpoint, what)
+	}
+	return n
+}
+
 // TestLies: beside an honest node stands one that lies, and the topic still equals the chain; the metrics
 // name the endpoint and the lie.
 func TestLies(t *testing.T) {
-	turn := func() bool { return rand.IntN(2) == 0 }
-	tests := []struct {
-		name string
-		want string // the lie, or the class of the error, that is counted
-		tell rpctest.Lie
-	}{
-		{"drops all logs of a range", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 0 {
-				resp.Say([]any{})
-			}
-			return false
-		}},
-		{"drops all logs of a block", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, byNumber := rpctest.Logs(req, resp); !byNumber && len(logs) > 0 {
-				resp.Say([]any{})
-			}
-			return false
-		}},
-		{"cuts ranges", "missing_logs", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 10 {
-				resp.Say(logs[:len(logs)/3])
-			}
-			return false
-		}},
-		{"drops one log", "disagreement", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, _ := rpctest.Logs(req, resp); len(logs) > 1 && turn() {
-				resp.Say(logs[1:])
-			}
-			return false
-		}},
-		{"another block's hash", "block_hash", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 && turn() {
-				logs[0]["blockHash"] = logs[0]["transactionHash"]
-				resp.Say(logs)
-			}
-			return false
-		}},
-		{"disorder", "order", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, _ := rpctest.Logs(req, resp); len(logs) > 1 && turn() {
-				logs[0], logs[1] = logs[1], logs[0]
-				resp.Say(logs)
-			}
-			return false
-		}},
-		{"twice the same log", "order", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 {
-				resp.Say(append(logs[:1:1], logs...))
-			}
-			return false
-		}},
-		{"removed logs", "removed", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 && turn() {
-				logs[0]["removed"] = true
-				resp.Say(logs)
-			}
-			return false
-		}},
-		{"blocks outside the range", "out_of_range", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 0 {
-				logs[len(logs)-1]["blockNumber"] = "0xfffff"
-				resp.Say(logs)
-			}
-			return false
-		}},
-		{"null logs", "null", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if logs, _ := rpctest.Logs(req, resp); len(logs) > 0 {
-				resp.Result = json.RawMessage("null")
-			}
-			return false
-		}},
-		{"wrong parents", "parent", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			var h map[string]any
-			if req.Method == "eth_getBlockByNumber" && json.Unmarshal(resp.Result, &h) == nil && h["number"] != nil && h["number"] != "0x0" && turn() {
-				h["parentHash"] = h["hash"]
-				resp.Say(h)
-			}
-			return false
-		}},
-		{"null blocks", "gone", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if req.Method == "eth_getBlockByNumber" && turn() {
-				resp.Result = json.RawMessage("null")
-			}
-			return false
-		}},
-		{"another chain", "chain_id", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			if req.Method == "eth_chainId" {
-				resp.Say(hexutil.Uint64(1))
-			}
-			return false
-		}},
-		{"ranges are too large", "range", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			var q struct{ FromBlock, ToBlock hexutil.Uint64 }
-			if req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.ToBlock > q.FromBlock+9 {
-				resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32614,"message":"eth_getLogs is limited to a 10 block range"}`)
-			}
-			return false
-		}},
-		{"too often", "rate", func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
-			if req.Method == "eth_chainId" || !turn() {
-				return false
-			}
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
-			return true
-		}},
-		{"bad gateway", "failure", func(w http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
-			if turn() {
-				w.WriteHeader(http.StatusBadGateway)
-				return true
-			}
-			return false
-		}},
-		{"stalls", "failure", func(w http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
-			if req.Method != "eth_getLogs" || !turn() {
-				return false
-			}
-			w.WriteHeader(http.StatusOK)
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-			return true
-		}},
-		{"garbage", "malformed", func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
-			if req.Method != "eth_getLogs" {
-				return false
-			}
-			_, _ = io.WriteString(w, `<html>{"result":[`)
-			return true
-		}},
-	}
-	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	w.step(t, 60)
-	for i, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			cfg := w.config()
-			// Each lie has a topic of its own; the chain goes on.
-			cfg.Kafka.Prefix = "lie" + string(rune('a'+i))
-			topic := w.provision(t, cfg.Kafka)
-			liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 50*time.Millisecond) // the liar is asked first
-			liar.Tells(test.tell)
-			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
-			cfg.RPC.Timeout = 3 * time.Second
-			if test.name == "stalls" {
-				cfg.RPC.Timeout = 300 * time.Millisecond
-			}
-			cfg.RangeBlocks = 25
-			if test.want == "disagreement" {
-				cfg.RPC.Confirm = 2
-			}
-			in := run(t, cfg)
-			for deadline := time.Now().Add(time.Minute); ; {
-				w.step(t, 4) // more than one: they are asked for as a range, or each by its hash
-				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
-				if count(t, in.reg, "liar", test.want) > 0 {
-					break
+	w := lyingWorld(t)
+	for i, lie := range lies {
+		t.Run(lie.name, func(t *testing.T) {
+			liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 20*time.Millisecond) // the liar is asked first
+			liar.Tells(lie.tell)
+			var in *running
+			for again := 0; in == nil || counted(t, in.reg, "liar", lie.want) == 0; again++ {
+				if again > 20 {
+					t.Fatalf("the liar was never counted for %s", lie.want)
 				}
-				if time.Now().After(deadline) {
-					t.Fatalf("the liar was never counted for %s", test.want)
+				cfg, topic := w.lyingConfig(t, fmt.Sprint("beside", i, "x", again), rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+				if strings.Contains(lie.want, "disagreement") {
+					cfg.RPC.Confirm = 2 // where answers are believed, only another tells of a log more or less
+				}
+				in = run(t, cfg)
+				for range 3 {
+					w.step(t, 2) // more than one: they are asked for as a range, or each by its hash
+					checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+				}
+				if err := in.stop(); err != nil {
+					t.Error(err)
 				}
 			}
-			if err := in.stop(); err != nil {
-				t.Error(err)
-			}
-			for _, lie := range []string{"missing_logs", "block_hash", "order", "malformed"} {
+			for _, lie := range []string{"missing_logs", "block_hash", "order", "malformed", "header_hash", "receipts_root", "stale_head", "inflated_head"} {
 				if n := count(t, in.reg, "honest", lie); n > 0 {
 					t.Errorf("the honest node was counted %v times for %s", n, lie)
 				}
@@ -192,37 +237,58 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestOnlyALiar: a node that drops logs now and then is all there is. What it drops it is asked for again, and
-// then tells: nobody could know of a log that it dropped twice.
+// TestOnlyALiar: the liar is all there is, and lies half of the time. With every block proved nothing that it says
+// comes in, and it is named.
 func TestOnlyALiar(t *testing.T) {
-	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	w.step(t, 60)
-	cfg := w.config()
-	liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	var mu sync.Mutex
-	dropped := map[any]bool{} // blocks, by hash
-	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		logs, _ := rpctest.Logs(req, resp)
-		again := slices.ContainsFunc(logs, func(log map[string]any) bool { return dropped[log["blockHash"]] })
-		if again || len(logs) == 0 || rand.IntN(4) > 0 {
-			return false
+	w := lyingWorld(t)
+	for i, lie := range lies {
+		if lie.ranges || !slices.Contains([]string{"receipts_root", "position", "header_hash", "gone"}, lie.want) {
+			continue // nobody is asked for a range where everything is proved; and some answers are none at all
 		}
-		for _, log := range logs {
-			dropped[log["blockHash"]] = true
+		t.Run(lie.name, func(t *testing.T) {
+			liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			liar.Tells(rpctest.Sometimes(lie.tell))
+			cfg, topic := w.lyingConfig(t, fmt.Sprint("alone", i), rpc.Endpoint{URL: liar.URL, Name: "liar"})
+			cfg.RPC.Proof = rpc.ProofAll
+			in := run(t, cfg)
+			for rounds := 1; rounds <= 2 || counted(t, in.reg, "liar", lie.want) == 0; rounds++ {
+				if rounds > 100 {
+					t.Fatalf("the liar was never counted for %s", lie.want)
+				}
+				w.step(t, 2)
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			}
+		})
+	}
+}
+
+// TestOnlyALiarOfRanges: the liar is all there is, and leaves out logs of ranges that are final. Whole blocks left out
+// are suspects, and the end of what was cut is a sample: from then on every block of the range is proved.
+func TestOnlyALiarOfRanges(t *testing.T) {
+	w := lyingWorld(t)
+	for i, lie := range lies {
+		if !lie.ranges || strings.Contains(lie.want, "disagreement") || lie.want == "range" {
+			continue
 		}
-		resp.Say([]any{})
-		return false
-	})
-	cfg.RPC.Endpoints = []rpc.Endpoint{{Name: "liar", URL: liar.URL}}
-	in := run(t, cfg)
-	for rounds := 1; rounds <= 5 || count(t, in.reg, "liar", "missing_logs") == 0; rounds++ {
-		if rounds > 100 {
-			t.Fatal("the liar was never caught")
-		}
-		w.step(t, 4)
-		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+		t.Run(lie.name, func(t *testing.T) {
+			liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			tell := lie.tell
+			if lie.want != "missing_logs" {
+				tell = rpctest.Sometimes(tell) // there is no way around an answer that is none
+			}
+			liar.Tells(tell)
+			for again := 0; ; again++ { // ranges are only asked for when a topic is filled
+				cfg, topic := w.lyingConfig(t, fmt.Sprint("ranges", i, "x", again), rpc.Endpoint{URL: liar.URL, Name: "liar"})
+				in := run(t, cfg)
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+				if counted(t, in.reg, "liar", lie.want) > 0 {
+					break
+				}
+				if err := in.stop(); err != nil || again > 20 {
+					t.Fatalf("the liar was never counted for %s: %v", lie.want, err)
+				}
+			}
+		})
 	}
 }
 

@@ -53,7 +53,7 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		}),
 		sessions:    counter("sessions_failed_total", "Sessions that ended in an error and were started again from the topic."),
 		probes:      counter("probes_total", "Tokens probed."),
-		probesBlind: counter("probes_blind_total", "Probes for which no endpoint had the state: their fields are empty."),
+		probesBlind: counter("probes_blind_total", "Probes that found no answer: their fields are empty, and the token is asked again later."),
 		unlinked:    counter("unlinked_total", "Answers that did not link to the verified chain: reorgs, or wrong nodes."),
 		gone:        counter("gone_total", "Fetches that no endpoint could answer: blocks reorganised away or not there yet."),
 		unknown:     counter("unknown_records_total", "Records of the raw topic that could not be decoded when it was read back, and were passed over."),

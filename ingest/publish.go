@@ -17,13 +17,15 @@ import (
 //  1. Every partition gets the same barriers and reverts, in the same order; Records of a barrier is what
 //     that partition got since the one before.
 //  2. The last barrier of a transaction, and no other, has Commit set.
-//  3. After an error it is of no use: nobody knows what was committed, and only the topic can tell.
+//  3. A barrier names the one before it that stands, so that who reads can tell that nothing is missing.
+//  4. After an error it is of no use: nobody knows what was committed, and only the topic can tell.
 type publisher struct {
 	tx         *kafka.Transactor
 	topic      string
 	partitions int32
 	decoder    *contracts.Decoder
-	last       topics.BlockEnd // the last barrier committed; no hash: none
+	mark       []kafka.Header  // what the topic is filtered by
+	last       topics.BlockEnd // the last barrier that stands; no hash: none
 
 	counts  []uint32 // records of the block being written, a partition
 	records []*kafka.Record
@@ -32,7 +34,7 @@ type publisher struct {
 }
 
 func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, last topics.BlockEnd) *publisher {
-	return &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, last: last, counts: make([]uint32, partitions)}
+	return &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, mark: []kafka.Header{{Key: markHeader, Value: markOf(decoder.Deployment()).encode()}}, last: last, counts: make([]uint32, partitions)}
 }
 
 // publish writes a batch as one transaction.
@@ -46,6 +48,7 @@ func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
 		for partition := range p.partitions {
 			p.produce(ctx, partition, nil, value)
 		}
+		p.last.Block = b.Reverts[i].Head
 	}
 	for i := range b.Blocks {
 		p.block(ctx, &b.Blocks[i], b, i == len(b.Blocks)-1)
@@ -76,23 +79,32 @@ func (p *publisher) commit(ctx context.Context) error {
 // block writes a block's records and its barrier.
 func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Batch, commit bool) {
 	clear(p.counts)
-	var key []byte
-	partition := int32(0)
 	for _, item := range b.Logs {
-		// A probe has the key of the log before it.
-		if l, ok := item.(*topics.Log); ok {
-			key = p.slab.Keep(p.decoder.Decode(l.Address, l.Topics, l.Data).Entity().AppendKey(p.slab.Piece()))
-			partition = topics.Partition(key, p.partitions)
-		}
+		key := p.slab.Keep(p.entity(item).AppendKey(p.slab.Piece()))
+		partition := topics.Partition(key, p.partitions)
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
 	}
 	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Head: batch.Head}, commit)
 }
 
+// entity is what a record concerns.
+func (p *publisher) entity(item follow.Item) contracts.Entity {
+	switch r := item.(type) {
+	case *topics.Log:
+		return p.decoder.Decode(r.Address, r.Topics, r.Data).Entity()
+	case *topics.Probe:
+		return contracts.TokenEntity(r.Token)
+	}
+	panic(fmt.Sprintf("ingest: a block holds a %T", item)) // follow.Item is sealed
+}
+
 // barrier writes a barrier to every partition.
 func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit bool) {
 	end.Commit, end.Records = commit, 0
+	if end.Block != p.last.Block { // else it is repeated as it was
+		end.Previous, end.Linked = p.last.Block, true
+	}
 	empty := p.encode(&end)
 	for partition := range p.partitions {
 		value := empty
@@ -100,7 +112,11 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 			end.Records = n
 			value = p.encode(&end)
 		}
-		p.produce(ctx, partition, nil, value)
+		var headers []kafka.Header
+		if commit && partition == 0 {
+			headers = p.mark
+		}
+		p.produce(ctx, partition, nil, value, headers...)
 	}
 	p.last = end
 }
@@ -111,12 +127,12 @@ func (p *publisher) encode(r topics.Raw) []byte {
 
 // produce hands a record over. The records of a transaction belong to the client until its commit, and
 // are used again in the next. A zero timestamp becomes the present: retention goes by ingest time.
-func (p *publisher) produce(ctx context.Context, partition int32, key, value []byte) {
+func (p *publisher) produce(ctx context.Context, partition int32, key, value []byte, headers ...kafka.Header) {
 	if p.used == len(p.records) {
 		p.records = append(p.records, new(kafka.Record))
 	}
 	r := p.records[p.used]
 	p.used++
-	*r = kafka.Record{Topic: p.topic, Partition: partition, Key: key, Value: value}
+	*r = kafka.Record{Topic: p.topic, Partition: partition, Key: key, Value: value, Headers: headers}
 	p.tx.Produce(ctx, r)
 }

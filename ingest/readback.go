@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,24 +20,66 @@ type published struct {
 	last     topics.BlockEnd // the newest barrier, as written; no hash: the topic is empty
 }
 
-// readBack reads where the topic stands. All partitions have the same barriers, so one is enough; the
-// caller holds the transactional ID, so nothing is added meanwhile.
+// ErrTorn means that partitions of the raw topic end at different blocks. Transactions span all of them, so
+// brokers have lost records that they had acknowledged; going on would hide it.
+var ErrTorn = errors.New("the raw topic has lost records: choose another --kafka-prefix, or delete the topics and ingest again")
+
+// readBack reads where the topic stands: by partition 0, since all have the same barriers, and whether the
+// others end where it does. The caller holds the transactional ID, so nothing is added meanwhile.
 func (in *Ingester) readBack(ctx context.Context) (published, error) {
+	history, err := kafka.NewHistory(in.cfg.Kafka)
+	if err != nil {
+		return published{}, err
+	}
+	defer history.Close()
 	back := walk{whole: in.cfg.Rewind}
-	err := kafka.ReadBack(ctx, in.cfg.Kafka, in.topic, 0, 0, func(r *kafka.Record) bool {
+	if err := in.readRaw(ctx, history, 0, back.take); err != nil {
+		return published{}, err
+	}
+	stands, err := back.result()
+	if err != nil {
+		return published{}, err
+	}
+	for partition := int32(1); partition < in.cfg.Partitions; partition++ {
+		var last topics.BlockEnd
+		err := in.readRaw(ctx, history, partition, func(raw topics.Raw) bool {
+			if end, ok := raw.(*topics.BlockEnd); ok {
+				last = *end
+			}
+			return last == topics.BlockEnd{}
+		})
+		if err != nil {
+			return published{}, err
+		}
+		if last.Block != stands.last.Block {
+			return published{}, fmt.Errorf("%w: %s ends in partition %d at block %d %s, and in partition 0 at block %d %s", ErrTorn, in.topic,
+				partition, last.Block.Number, last.Block.Hash, stands.last.Block.Number, stands.last.Block.Hash)
+		}
+	}
+	return stands, in.checkFilter(ctx, history, stands.last.Block)
+}
+
+// readRaw calls take with the records of a partition from the last one backwards, until it returns false.
+func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partition int32, take func(topics.Raw) bool) error {
+	var later error
+	err := history.ReadBack(ctx, in.topic, partition, 0, func(r *kafka.Record) bool {
 		raw, err := topics.DecodeRaw(r.Value)
+		if errors.Is(err, topics.ErrLaterSchema) {
+			later = fmt.Errorf("partition %d offset %d: %w", partition, r.Offset, err)
+			return false
+		}
 		if err != nil {
 			// Nobody who reads the topic takes it for anything: it is no barrier of ours.
 			in.metrics.unknown.Inc()
-			in.log.Warn("raw record passed over", zap.Int32("partition", 0), zap.Int64("offset", r.Offset), zap.Error(err))
+			in.log.Warn("raw record passed over", zap.Int32("partition", partition), zap.Int64("offset", r.Offset), zap.Error(err))
 			return true
 		}
-		return back.take(raw)
+		return take(raw)
 	})
-	if err != nil {
-		return published{}, fmt.Errorf("read back %s: %w", in.topic, err)
+	if err = errors.Join(err, later); err != nil {
+		return fmt.Errorf("read back %s: %w", in.topic, err)
 	}
-	return back.result()
+	return nil
 }
 
 // walk goes through the records of a partition from the last one backwards.

@@ -161,6 +161,15 @@ func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deploy
 	slices.SortFunc(got, func(a, b *topics.Log) int {
 		return cmp.Or(cmp.Compare(a.Block.Number, b.Block.Number), cmp.Compare(a.LogIndex, b.LogIndex))
 	})
+	for _, ref := range barriers {
+		h, err := client.HeaderByHash(ctx, ref.Hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Number.Uint64() != ref.Number || h.Time != ref.Timestamp {
+			t.Fatalf("barrier %+v is not the chain's block %d of time %d", ref, h.Number, h.Time)
+		}
+	}
 	want := canonical(t, client, d, head.Number.Uint64())
 	for i := range min(len(want), len(got)) {
 		if err := sameLog(want[i], got[i]); err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -34,15 +36,7 @@ type session struct {
 	finalized uint64
 	known     bool // finalized was asked for
 	askedAt   time.Time
-	top       uint64 // the highest head heard of
-	roseAt    time.Time
 	shortAt   time.Time // since when the chain ends below what was published; zero: it does not
-}
-
-// job is a transaction to write: a batch, or a repetition of the last barrier.
-type job struct {
-	batch           *follow.Batch
-	head, finalized uint64
 }
 
 // fetch is a command under way.
@@ -51,13 +45,15 @@ type fetch struct {
 	blocks []follow.Block
 	err    error
 	done   chan struct{}
+	known  chan struct{} // closed when the tokens that its blocks register are known
 	cancel context.CancelFunc
 }
 
 // poll is an answer about the head.
 type poll struct {
 	head      follow.Header
-	finalized *uint64 // nil: not asked for
+	finalized *uint64 // nil: not asked for, or not to be had
+	asked     bool    // it was not to be had
 	err       error
 }
 
@@ -80,6 +76,9 @@ func (in *Ingester) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := in.loadTokens(ctx, stands.last.Block); err != nil {
+		return err
+	}
 	final := stands.last.Finalized
 	if in.cfg.Rewind {
 		final = 0
@@ -89,7 +88,7 @@ func (in *Ingester) session(ctx context.Context) error {
 		in:   in,
 		m:    follow.New(follow.Config{Start: in.cfg.Deployment.StartBlock, Window: in.cfg.ReorgWindow}, stands.barriers, final),
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
-		size: firstRange, polls: make(chan poll, 1), roseAt: now,
+		size: firstRange, polls: make(chan poll, 1),
 	}
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
@@ -99,35 +98,14 @@ func (in *Ingester) session(ctx context.Context) error {
 		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
 	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		lacks := in.client.Survey(ctx)
+		in.status.update(func(st *Status) { st.Unproved = lacks })
+		return nil
+	})
 	g.Go(func() error { return s.publishAll(ctx, p) })
 	g.Go(func() error { return s.loop(ctx, g) })
 	return g.Wait()
-}
-
-// publishAll writes jobs. A transaction that was begun is ended, whatever happens to ctx: it is bounded
-// by its own timeout, and a known outcome is worth the wait.
-func (s *session) publishAll(ctx context.Context, p *publisher) error {
-	metrics := s.in.metrics
-	for {
-		var j job
-		select {
-		case j = <-s.jobs:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		began := time.Now()
-		var err error
-		if j.batch != nil {
-			err = p.publish(context.WithoutCancel(ctx), j.batch)
-		} else {
-			err = p.repeat(context.WithoutCancel(ctx), j.head, j.finalized)
-		}
-		if err != nil {
-			return err
-		}
-		metrics.commits.Observe(time.Since(began).Seconds())
-		s.committed <- j
-	}
 }
 
 // loop is where everything meets; see Run for a drawing.
@@ -154,7 +132,11 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case h := <-s.in.client.Heads():
-			err = s.announce(h)
+			if h.Hash == (common.Hash{}) || !s.in.client.Plausible(h.Number, s.m.Tip().Number) {
+				s.poll(ctx, g) // it is not what it says, or has to be shown
+			} else {
+				err = s.announce(h)
+			}
 		case <-ask.C:
 			s.poll(ctx, g)
 		case p := <-s.polls:
@@ -199,21 +181,28 @@ func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 	}
 	s.polling = true
 	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
-	stalled := time.Since(s.roseAt) >= s.in.cfg.StallAfter
+	verified, known := s.m.Tip().Number, s.known
 	g.Go(func() error {
 		var p poll
-		if withFinalized {
-			n, err := s.in.client.Finalized(ctx)
-			p.finalized, p.err = &n, err
-		}
-		if p.err == nil && stalled {
-			p.head, p.err = s.in.client.BestHead(ctx, s.in.cfg.StaleBlocks)
-		} else if p.err == nil {
-			p.head, p.err = s.in.client.Head(ctx)
+		p.head, p.err = s.in.client.Head(ctx, verified)
+		if p.err == nil && withFinalized {
+			if n, err := s.final(ctx); err == nil {
+				p.finalized = &n
+			} else if p.asked = true; !known {
+				p.err = err
+			}
 		}
 		s.polls <- p
 		return nil
 	})
+}
+
+// final is the block at and below which the chain, or the configuration, promises that nothing changes.
+func (s *session) final(ctx context.Context) (uint64, error) {
+	if s.in.cfg.Finality == FinalityWindow {
+		return math.MaxUint64, nil
+	}
+	return s.in.client.Finalized(ctx)
 }
 
 func (s *session) polled(p poll) error {
@@ -221,6 +210,9 @@ func (s *session) polled(p poll) error {
 	if p.err != nil {
 		s.in.log.Debug("head is not to be had", zap.Error(p.err))
 		return nil //nolint:nilerr // the next poll asks again, and the head's age tells
+	}
+	if p.asked {
+		s.askedAt = time.Now()
 	}
 	if p.finalized != nil {
 		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
@@ -235,9 +227,6 @@ func (s *session) announce(h follow.Header) error {
 		return nil
 	}
 	now := time.Now()
-	if h.Number > s.top {
-		s.top, s.roseAt = h.Number, now
-	}
 	err := s.m.Announce(h, s.finalized)
 	switch {
 	case err == nil:
@@ -261,19 +250,27 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 			return nil
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		u := &fetch{Fetch: f, done: make(chan struct{}), cancel: cancel}
+		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel}
+		var before chan struct{}
+		if n := len(s.queue); n > 0 {
+			before = s.queue[n-1].known
+		}
+		settled := s.m.Settled()
+		tip := f.Kind != follow.Headers && f.To+followLag >= s.m.Head()
 		s.queue = append(s.queue, u)
 		g.Go(func() error {
 			defer close(u.done)
-			u.blocks, u.err = s.in.fetch(ctx, f)
+			if u.blocks, u.err = s.in.fetch(ctx, f, settled); u.err == nil {
+				u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
+			}
 			return nil
 		})
 	}
 	return nil
 }
 
-// fetch carries out one command.
-func (in *Ingester) fetch(ctx context.Context, f follow.Fetch) (blocks []follow.Block, err error) {
+// fetch carries out one command. What lies above settled may still change.
+func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (blocks []follow.Block, err error) {
 	switch f.Kind {
 	case follow.Headers:
 		headers, err := in.client.Headers(ctx, f.From, f.To)
@@ -284,12 +281,9 @@ func (in *Ingester) fetch(ctx context.Context, f follow.Fetch) (blocks []follow.
 	case follow.Logs:
 		blocks, err = in.client.Logs(ctx, f.Headers)
 	case follow.Range:
-		blocks, err = in.client.Blocks(ctx, f.From, f.To)
+		blocks, err = in.client.Blocks(ctx, f.From, f.To, settled)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return blocks, in.probe(ctx, blocks)
+	return blocks, err
 }
 
 // fetched takes the oldest fetch, which is done. again says that the head must be asked for anew.
@@ -303,6 +297,7 @@ func (s *session) fetched() (again bool, err error) {
 		}
 		s.in.metrics.gone.Inc()
 		s.in.log.Info("asking for the head anew", zap.Stringer("fetch", f), zap.Error(f.err))
+		s.in.client.Forget()
 		s.m.Distrust()
 		s.drop()
 		return true, nil
@@ -344,73 +339,4 @@ func (s *session) drop() {
 		f.cancel()
 	}
 	s.queue = nil
-}
-
-// publishMore gives the publisher its next batch if it waits for one. While it is busy verified blocks
-// gather, so transactions grow by themselves when blocks come faster than commits.
-func (s *session) publishMore() {
-	if !s.idle {
-		return
-	}
-	b, ok := s.m.Publish(follow.Limits{Records: s.in.cfg.BatchRecords, Bytes: s.in.cfg.BatchBytes}, s.mark)
-	s.mark = false
-	if ok {
-		s.give(job{batch: &b, head: b.Head, finalized: b.Finalized})
-	}
-}
-
-func (s *session) give(j job) {
-	s.idle = false
-	s.jobs <- j // has room: the publisher was idle
-}
-
-// beat repeats the last barrier where nothing else was committed for a while.
-func (s *session) beat() {
-	// The time of a barrier says when the chain was last seen: without a chain there is nothing to say, and
-	// another ingester may have one.
-	if time.Since(s.in.status.get().HeadAt) > 2*s.in.cfg.Heartbeat {
-		return
-	}
-	if _, ok := s.m.Last(); ok && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
-		s.give(job{head: s.m.Head(), finalized: s.m.Finalized()})
-	}
-}
-
-// done notes a commit.
-func (s *session) done(j job) {
-	s.idle, s.commitAt = true, time.Now()
-	if j.batch == nil {
-		s.in.metrics.heartbeats.Inc()
-	} else {
-		s.account(j.batch)
-	}
-	s.in.status.update(func(st *Status) {
-		st.CommitAt, st.Finalized = s.commitAt, j.finalized
-		if j.batch != nil {
-			st.Published = j.batch.Blocks[len(j.batch.Blocks)-1].BlockRef
-			for i := range j.batch.Blocks {
-				st.Records += uint64(len(j.batch.Blocks[i].Logs))
-			}
-		}
-		switch tip := max(st.Published.Number, st.Verified); {
-		case st.HeadAt.IsZero() || st.Head > tip+followLag:
-			st.Phase = PhaseBackfill
-		default:
-			st.Phase = PhaseFollow
-		}
-	})
-}
-
-func (s *session) account(b *follow.Batch) {
-	records := 0
-	for i := range b.Blocks {
-		records += len(b.Blocks[i].Logs)
-	}
-	s.in.metrics.records.Add(float64(records))
-	s.in.metrics.barriers.Add(float64(len(b.Blocks)))
-	if len(b.Reverts) > 0 {
-		s.in.metrics.reorgs.Inc()
-		s.in.metrics.reverts.Add(float64(len(b.Reverts)))
-		s.in.log.Info("reorg", zap.Uint64("block", b.Reverts[len(b.Reverts)-1].Head.Number), zap.Int("barriers", len(b.Reverts)))
-	}
 }

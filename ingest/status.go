@@ -31,6 +31,7 @@ type Status struct {
 	Records   uint64    // logs and probes committed by this process
 	HeadAt    time.Time // when a head was last heard of
 	CommitAt  time.Time // when Kafka last took a commit
+	Unproved  []string  // what endpoints could not prove when the session began
 	Err       error     // of the last session that ended
 }
 

@@ -19,9 +19,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/roles"
 )
 
-// program is what main.go says of its commands and flags.
+// program is what the binary says of its commands and flags.
 type program struct {
 	commands []string
 	flags    map[string]string // to their defaults
@@ -29,16 +31,9 @@ type program struct {
 
 func readProgram(t *testing.T) program {
 	t.Helper()
-	source := read(t, "../main.go")
-	p := program{flags: map[string]string{}}
-	for _, m := range regexp.MustCompile("ff:\"long=([a-z0-9-]+)(?:, default=([^,]+))?").FindAllStringSubmatch(source, -1) {
-		p.flags[m[1]] = m[2]
-	}
-	for _, m := range regexp.MustCompile(`(?m)^\t\{"([a-z]+)", "`).FindAllStringSubmatch(source, -1) {
-		p.commands = append(p.commands, m[1])
-	}
-	if len(p.flags) < 20 || len(p.commands) < 5 {
-		t.Fatalf("main.go is read wrongly: %d flags, commands %v", len(p.flags), p.commands)
+	p := program{commands: roles.Commands(), flags: map[string]string{}}
+	for _, f := range roles.Listing() {
+		p.flags[f.Name] = f.Default
 	}
 	return p
 }
@@ -67,7 +62,7 @@ func (p program) variable(t *testing.T, where, name string) {
 // args are a command, perhaps with a subcommand, and flags.
 func (p program) args(t *testing.T, where string, args []string) {
 	t.Helper()
-	if len(args) == 0 || !slices.Contains(append(p.commands, "topics"), args[0]) {
+	if len(args) == 0 || !slices.Contains(p.commands, args[0]) {
 		t.Fatalf("%s: %v begins with no command of %v", where, args, p.commands)
 	}
 	for _, arg := range args[1:] {
@@ -147,7 +142,7 @@ func TestManifests(t *testing.T) {
 	}
 	ports := map[string]map[string]string{
 		"ingest":     {"ops": p.port("ops-addr")},
-		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr")},
+		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "agent": p.port("agent-addr")},
 		"processors": {"ops": p.port("ops-addr"), "query": p.port("query-addr")},
 		"topics":     {},
 	}
@@ -276,7 +271,7 @@ func TestCompose(t *testing.T) {
 	if at := file.Services["processors-0"].Environment["LIENSTREAM_ADVERTISE"]; at != "processors-0:"+p.port("query-addr") {
 		t.Errorf("processors-0 advertises %v", at)
 	}
-	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr")}) {
+	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr"), "127.0.0.1:4100:" + p.port("valuation-addr"), "127.0.0.1:4300:" + p.port("agent-addr")}) {
 		t.Errorf("serving publishes %v", got)
 	}
 }
@@ -288,7 +283,7 @@ func TestDockerfile(t *testing.T) {
 		p.variable(t, "Dockerfile", m)
 	}
 	exposed := regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(text)
-	want := []string{p.port("indexer-addr"), p.port("query-addr"), p.port("ops-addr")}
+	want := []string{p.port("indexer-addr"), p.port("valuation-addr"), p.port("agent-addr"), p.port("query-addr"), p.port("ops-addr")}
 	if exposed == nil || !slices.Equal(strings.Fields(exposed[1]), want) {
 		t.Errorf("EXPOSE %v, the program has %v", exposed, want)
 	}

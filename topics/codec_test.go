@@ -30,7 +30,7 @@ var (
 		return BlockRef{Number: rapid.Uint64().Draw(t, "number"), Hash: genHash.Draw(t, "hash"), Timestamp: rapid.Uint64().Draw(t, "timestamp")}
 	})
 	genRaw = rapid.Custom(func(t *rapid.T) Raw {
-		switch rapid.IntRange(0, 3).Draw(t, "record") {
+		switch rapid.IntRange(0, 4).Draw(t, "record") {
 		case 0:
 			return &Log{
 				Block: genRef.Draw(t, "block"), TxHash: genHash.Draw(t, "tx"), TxIndex: rapid.Uint32().Draw(t, "index"),
@@ -48,6 +48,8 @@ var (
 				Block: genRef.Draw(t, "block"), Parent: genHash.Draw(t, "parent"), Records: rapid.Uint32().Draw(t, "records"),
 				Finalized: rapid.Uint64().Draw(t, "finalized"), Head: rapid.Uint64().Draw(t, "head"), Commit: rapid.Bool().Draw(t, "commit"),
 			}
+		case 3:
+			return &BlockEnd{Block: genRef.Draw(t, "block"), Commit: true, Previous: genRef.Draw(t, "previous"), Linked: true}
 		default:
 			return &BlockRevert{Block: genRef.Draw(t, "block"), Head: genRef.Draw(t, "head")}
 		}
@@ -317,7 +319,7 @@ func TestSchemaFilesAndRegistryAgree(t *testing.T) {
 		}
 	}
 	for id, name := range map[uint32]string{
-		1: "raw_log", 2: "raw_probe", 3: "raw_block_end", 4: "raw_block_revert",
+		1: "raw_log", 2: "raw_probe", 3: "raw_block_end", 4: "raw_block_revert", 5: "raw_block_end_linked",
 		10: "ent_deal", 11: "ent_bid", 12: "ent_balance", 13: "ent_asset", 20: "evt_deals", 21: "evt_balances", 22: "evt_assets",
 		23: "evt_liquidity", 24: "evt_epochs", 25: "evt_burns", 30: "ent_drip", 31: "ent_reward", 32: "ent_epoch", 33: "ent_burn", 34: "ent_pool",
 		35: "ent_observation", 36: "ent_position", 37: "ent_position_liquidity", 38: "ent_staking", 39: "ent_stake",

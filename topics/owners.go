@@ -27,6 +27,7 @@ const (
 
 // Owner is a record of ctl.owners: what a node holds of a partition. A tombstone takes it back.
 type Owner struct {
+	Application string    `json:"application,omitempty"` // whose partition it is; empty: AppMarket
 	Partition   int32     `json:"partition"`
 	Instance    string    `json:"instance"`
 	Addr        string    `json:"addr"` // host:port of the node's read API
@@ -43,9 +44,32 @@ type Owner struct {
 // maxOwnerBytes bounds a record of ctl.owners: it comes from the network.
 const maxOwnerBytes = 4 << 10
 
-// Key is the record's key: "3/indexer-0".
+// Key is the record's key: "support/3/node-0", and without a name for the market, whose records were there
+// before there was another application: "3/node-0".
 func (o Owner) Key() []byte {
-	return fmt.Appendf(nil, "%d/%s", o.Partition, o.Instance)
+	if o.Application == "" || o.Application == AppMarket {
+		return fmt.Appendf(nil, "%d/%s", o.Partition, o.Instance)
+	}
+	return fmt.Appendf(nil, "%s/%d/%s", o.Application, o.Partition, o.Instance)
+}
+
+// decodeOwnerKey reads a key back. The name of an application begins with a letter, a partition with a digit.
+func decodeOwnerKey(key []byte) (o Owner, ok bool) {
+	o.Application = AppMarket
+	if len(key) > 0 && (key[0] < '0' || key[0] > '9') {
+		app, rest, found := bytes.Cut(key, []byte{'/'})
+		if !found || len(app) == 0 || app[0] == '-' {
+			return Owner{}, false
+		}
+		o.Application, key = string(app), rest
+	}
+	number, instance, found := bytes.Cut(key, []byte{'/'})
+	partition, err := strconv.ParseInt(string(number), 10, 32)
+	if !found || err != nil || partition < 0 || len(instance) == 0 {
+		return Owner{}, false
+	}
+	o.Partition, o.Instance = int32(partition), string(instance)
+	return o, true
 }
 
 // Encode is the record's value.
@@ -53,20 +77,22 @@ func (o Owner) Encode() ([]byte, error) { return json.Marshal(o) }
 
 // DecodeOwner reads a record back. With a tombstone (gone) only what the key says is set.
 func DecodeOwner(key, value []byte) (o Owner, gone bool, err error) {
-	number, instance, ok := bytes.Cut(key, []byte{'/'})
-	partition, err := strconv.ParseInt(string(number), 10, 32)
+	named, ok := decodeOwnerKey(key)
 	switch {
-	case !ok || err != nil || partition < 0 || len(instance) == 0:
+	case !ok:
 		return Owner{}, false, fmt.Errorf("owner key %q", key)
 	case len(value) > maxOwnerBytes:
 		return Owner{}, false, fmt.Errorf("owner record of %d bytes", len(value))
 	case value == nil:
-		return Owner{Partition: int32(partition), Instance: string(instance)}, true, nil
+		return named, true, nil
 	}
 	if err := json.Unmarshal(value, &o); err != nil {
 		return Owner{}, false, fmt.Errorf("decode owner: %w", err)
 	}
-	if o.Partition != int32(partition) || o.Instance != string(instance) {
+	if o.Application == "" {
+		o.Application = AppMarket
+	}
+	if o.Application != named.Application || o.Partition != named.Partition || o.Instance != named.Instance {
 		return Owner{}, false, errors.New("owner record and its key name different holders")
 	}
 	return o, false, nil

@@ -1,5 +1,7 @@
 package topics
 
+import "encoding/binary"
+
 // Partition says in which of n partitions a record of that key belongs. It is Kafka's murmur2, so that
 // clients that nobody here wrote agree with it.
 func Partition(key []byte, n int32) int32 {
@@ -32,4 +34,20 @@ func murmur2(b []byte) uint32 {
 	h ^= h >> 13
 	h *= m
 	return h ^ h>>15
+}
+
+// CommandFamily is how an application emits commands for another: with keys that Routed makes.
+func CommandFamily(app string) string { return string(KindCommand) + "." + app }
+
+// Routed is the key of an event that belongs in a partition of its own.
+func Routed(partition int32, key []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(partition)), key...)
+}
+
+// Unrouted takes apart what Routed made.
+func Unrouted(routed []byte) (partition int32, key []byte, ok bool) {
+	if len(routed) < 4 {
+		return 0, nil, false
+	}
+	return int32(binary.BigEndian.Uint32(routed)), routed[4:], true
 }

@@ -37,12 +37,20 @@ func AppendRaw(b []byte, r Raw) []byte {
 		b = appendOptUint(b, r.EffectiveAt)
 		return appendOptBool(b, r.Paused)
 	case *BlockEnd:
-		b = appendRef(AppendHeader(b, SchemaBlockEnd), &r.Block)
+		schema := SchemaBlockEnd
+		if r.Linked {
+			schema = SchemaLinkedEnd
+		}
+		b = appendRef(AppendHeader(b, schema), &r.Block)
 		b = append(b, r.Parent[:]...)
 		b = appendUint(b, uint64(r.Records))
 		b = appendUint(b, r.Finalized)
 		b = appendUint(b, r.Head)
-		return appendBool(b, r.Commit)
+		b = appendBool(b, r.Commit)
+		if r.Linked {
+			b = appendRef(b, &r.Previous)
+		}
+		return b
 	case *BlockRevert:
 		b = appendRef(AppendHeader(b, SchemaBlockRevert), &r.Block)
 		return appendRef(b, &r.Head)
@@ -78,15 +86,21 @@ func (d *RawDecoder) Decode(value []byte) (Raw, error) {
 			Block: in.ref(), LogIndex: in.uint32(), Token: in.address(),
 			UIMultiplier: in.optDecimal(), NewUIMultiplier: in.optDecimal(), EffectiveAt: in.optUint(), Paused: in.optBool(),
 		}
-	case SchemaBlockEnd.ID:
+	case SchemaBlockEnd.ID, SchemaLinkedEnd.ID:
 		d.end = BlockEnd{
 			Block: in.ref(), Parent: in.hash(), Records: in.uint32(),
 			Finalized: in.uint(), Head: in.uint(), Commit: in.bool(),
+		}
+		if d.end.Linked = id == SchemaLinkedEnd.ID; d.end.Linked {
+			d.end.Previous = in.ref()
 		}
 		raw = &d.end
 	case SchemaBlockRevert.ID:
 		raw = &BlockRevert{Block: in.ref(), Head: in.ref()}
 	default:
+		if id < ownSchemaIDs {
+			return nil, fmt.Errorf("raw record: %w: %w: ID %d", ErrUnknownSchema, ErrLaterSchema, id)
+		}
 		return nil, fmt.Errorf("raw record: %w: ID %d", ErrUnknownSchema, id)
 	}
 	if err := in.end(); err != nil {

@@ -49,6 +49,11 @@ type BlockEnd struct {
 	Finalized uint64 // number below and at which nothing is reverted any more
 	Head      uint64 // the chain's head as the ingester saw it
 	Commit    bool   // the last barrier of its transaction: where the tasks of all partitions commit alike
+
+	// Previous is the barrier before this one in this partition that stands: a reader who stands elsewhere
+	// lacks what lies between. No hash: this is the first. Linked: it is told; early barriers lack it.
+	Previous BlockRef
+	Linked   bool
 }
 
 // BlockRevert takes back what the barrier of Block ended, newest first; Head is the barrier before it.

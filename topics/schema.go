@@ -6,7 +6,8 @@ import (
 )
 
 // Schema is an Avro schema of the embedded registry. Its ID is on the wire in every value: it is fixed
-// for good, and a schema that must change gets a new ID and its topic a new version.
+// for good, and a schema that must change gets a new ID. Its topic gets a new version, unless all who read it
+// read both.
 type Schema struct {
 	ID   uint32
 	Name string // of the file in schemas/, without .avsc
@@ -18,6 +19,7 @@ var (
 	SchemaProbe        = &Schema{ID: 2, Name: "raw_probe"}
 	SchemaBlockEnd     = &Schema{ID: 3, Name: "raw_block_end"}
 	SchemaBlockRevert  = &Schema{ID: 4, Name: "raw_block_revert"}
+	SchemaLinkedEnd    = &Schema{ID: 5, Name: "raw_block_end_linked"}
 	SchemaDeal         = &Schema{ID: 10, Name: "ent_deal"}
 	SchemaBid          = &Schema{ID: 11, Name: "ent_bid"}
 	SchemaBalance      = &Schema{ID: 12, Name: "ent_balance"}
@@ -30,6 +32,8 @@ var (
 	SchemaEpochEvent     = &Schema{ID: 24, Name: "evt_epochs"}
 	SchemaBurnEvent      = &Schema{ID: 25, Name: "evt_burns"}
 
+	SchemaAlert = &Schema{ID: 26, Name: "evt_alert"}
+
 	SchemaDrip              = &Schema{ID: 30, Name: "ent_drip"}
 	SchemaReward            = &Schema{ID: 31, Name: "ent_reward"}
 	SchemaEpoch             = &Schema{ID: 32, Name: "ent_epoch"}
@@ -41,10 +45,10 @@ var (
 	SchemaStaking           = &Schema{ID: 38, Name: "ent_staking"}
 	SchemaStake             = &Schema{ID: 39, Name: "ent_stake"}
 
-	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert}
+	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd}
 
 	schemas = append(slices.Clip(rawSchemas), SchemaDeal, SchemaBid, SchemaBalance, SchemaAsset,
-		SchemaDealEvent, SchemaBalanceEvent, SchemaAssetEvent, SchemaLiquidityEvent, SchemaEpochEvent, SchemaBurnEvent,
+		SchemaDealEvent, SchemaBalanceEvent, SchemaAssetEvent, SchemaLiquidityEvent, SchemaEpochEvent, SchemaBurnEvent, SchemaAlert,
 		SchemaDrip, SchemaReward, SchemaEpoch, SchemaBurn,
 		SchemaPool, SchemaObservation, SchemaPosition, SchemaPositionLiquidity, SchemaStaking, SchemaStake)
 )
@@ -60,6 +64,9 @@ func (s *Schema) Text() string {
 	}
 	return string(b)
 }
+
+// ownSchemaIDs is below which all IDs are ours, those to come included.
+const ownSchemaIDs = 1000
 
 // Schemas lists the registry, ascending by ID.
 func Schemas() []*Schema { return schemas }

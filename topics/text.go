@@ -31,13 +31,18 @@ func Text(kind Kind, value []byte) (any, error) {
 		return nil, nil //nolint:nilnil // a tombstone has no value and is no error
 	}
 	switch kind {
-	case KindRaw, KindEntity, KindEvent:
+	case KindRaw, KindEntity:
 		return avroText(value)
+	case KindEvent:
+		if len(value) == 0 || value[0] != '{' { // Avro begins with a zero; an application's audit is JSON
+			return avroText(value)
+		}
+		fallthrough
 	case KindControl:
 		if json.Valid(value) {
 			return json.RawMessage(value), nil
 		}
-	case KindChangelog:
+	case KindChangelog, KindCommand:
 	}
 	return "0x" + hex.EncodeToString(value), nil
 }

@@ -20,6 +20,7 @@ const (
 	KindEvent     Kind = "evt" // decoded events, append-only
 	KindChangelog Kind = "cl"  // the private changelog of an application's tasks
 	KindControl   Kind = "ctl" // what nodes tell each other
+	KindCommand   Kind = "cmd" // what users and stages ask of an application; its state is in the changelog
 )
 
 // Names in the catalogue.
@@ -48,8 +49,13 @@ const (
 	FamilyLiquidity = "liquidity"
 	FamilyEpochs    = "epochs"
 	FamilyBurns     = "burns"
+	FamilySupport   = "support" // the audit of the support desk: JSON, never taken back
+	FamilyAlert     = "alert"   // evt.alert: nothing takes an alert back
 
-	AppMarket = "market" // cl.market
+	AppMarket   = "market"   // cl.market
+	AppNotifier = "notifier" // cl.notifier, cmd.notifier
+	AppSupport  = "support"  // cl.support, cmd.support
+	AppFacts    = "facts"    // cl.facts
 
 	Tasks  = "tasks"  // ctl.tasks
 	Owners = "owners" // ctl.owners
@@ -58,6 +64,13 @@ const (
 // ChangelogTombstones is how long a changelog keeps a deletion for those that have not read it. State on
 // disk that is older than this may have missed one: wipe it, never resume it.
 const ChangelogTombstones = 7 * 24 * time.Hour
+
+// DefaultPartitions is how many the raw topic has where nothing says how many.
+const DefaultPartitions = 16
+
+// CommandRetention is how long a command is kept once it was applied: long enough for an application that was
+// stopped to go on where it was. What it came to is in the changelog.
+const CommandRetention = 30 * 24 * time.Hour
 
 // MaxRecordBytes bounds a record: the undo of the largest block fits many times over.
 const MaxRecordBytes = 8 << 20
@@ -82,6 +95,7 @@ type Topic struct {
 	Partitions int32
 	Compacted  bool
 	Tombstones time.Duration // how long a compacted topic keeps deletions
+	Retention  time.Duration // how long any other keeps a record; 0: for good
 	Schemas    []*Schema     // of the values; none: private to us
 }
 
@@ -100,6 +114,9 @@ func (t Topic) Configs() map[string]string {
 		"max.message.bytes": strconv.Itoa(MaxRecordBytes),
 
 		"segment.index.bytes": strconv.Itoa(segmentIndexBytes),
+	}
+	if t.Retention > 0 {
+		c["retention.ms"] = strconv.FormatInt(t.Retention.Milliseconds(), 10)
 	}
 	if t.Compacted {
 		c["cleanup.policy"] = "compact"
@@ -141,8 +158,17 @@ var table = []Topic{
 	{Kind: KindEvent, Entity: FamilyEpochs + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaEpochEvent}},
 	{Kind: KindEvent, Entity: FamilyBurns, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
 	{Kind: KindEvent, Entity: FamilyBurns + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
+	{Kind: KindEvent, Entity: FamilyAlert, Version: 1, Key: "alert ID", Schemas: []*Schema{SchemaAlert}},
+
+	{Kind: KindEvent, Entity: FamilySupport, Version: 1, Key: "ticket"},
 
 	{Kind: KindChangelog, Entity: AppMarket, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
+	{Kind: KindChangelog, Entity: AppNotifier, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
+	{Kind: KindChangelog, Entity: AppFacts, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
+	{Kind: KindChangelog, Entity: AppSupport, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
+
+	{Kind: KindCommand, Entity: AppNotifier, Version: 1, Key: "wallet", Retention: CommandRetention},
+	{Kind: KindCommand, Entity: AppSupport, Version: 1, Key: "wallet", Retention: CommandRetention},
 
 	{Kind: KindControl, Entity: Tasks, Version: 1, Key: "none: never written, its partitions are what the group shares out"},
 	{Kind: KindControl, Entity: Owners, Version: 1, Key: "partition and instance", Partitions: 1, Compacted: true, Tombstones: time.Hour},
@@ -215,6 +241,9 @@ func (c Catalogue) EvtFinal(family string) string { return c.mustName(KindEvent,
 // Changelog is the name of an application's changelog.
 func (c Catalogue) Changelog(app string) string { return c.mustName(KindChangelog, app) }
 
+// Commands is the name of an application's command topic.
+func (c Catalogue) Commands(app string) string { return c.mustName(KindCommand, app) }
+
 // TasksTopic is the name of the topic whose partitions the processors' group shares out.
 func (c Catalogue) TasksTopic() string { return c.mustName(KindControl, Tasks) }
 
@@ -235,7 +264,7 @@ func KindOf(name string) Kind {
 	parts := strings.Split(name, ".")
 	for i := 2; i < len(parts)-2; i++ {
 		switch k := Kind(parts[i]); k {
-		case KindRaw, KindEntity, KindEvent, KindChangelog, KindControl:
+		case KindRaw, KindEntity, KindEvent, KindChangelog, KindControl, KindCommand:
 			return k
 		}
 	}

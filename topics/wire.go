@@ -16,6 +16,8 @@ import (
 var (
 	// ErrUnknownSchema means that the value was written with a schema that this program lacks.
 	ErrUnknownSchema = errors.New("unknown schema")
+	// ErrLaterSchema means that it was written with a schema of ours that this program lacks: by a newer build.
+	ErrLaterSchema = errors.New("schema of a newer build")
 	// ErrUnknownVersion means that a row was written by a version that this program lacks.
 	ErrUnknownVersion = errors.New("unknown version")
 	// ErrMalformed means that the bytes are not what their schema says.

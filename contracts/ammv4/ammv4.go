@@ -1,5 +1,5 @@
-// Package ammv4 is the arithmetic of Uniswap v4, equal to its Solidity to the last bit: prices at ticks and the
-// amounts that liquidity stands for. It is pure, and must know no pool and no position.
+// Package ammv4 is the arithmetic of Uniswap v4, equal to its Solidity to the last bit: prices at ticks, the amounts
+// that liquidity stands for, fees and whole swaps. It is pure: it must not read a chain or a store.
 //
 // Prices are square roots of currency1 per currency0 in raw units, Q64.96, as the contracts hold them.
 package ammv4
@@ -26,6 +26,12 @@ var (
 var (
 	ErrTick  = errors.New("tick out of bounds")
 	ErrPrice = errors.New("price out of bounds")
+	// ErrLiquidity: there is not enough of it for what was asked.
+	ErrLiquidity = errors.New("not enough liquidity")
+	// ErrOverflow: a result has more bits than its type.
+	ErrOverflow = errors.New("amount out of bounds")
+	// ErrFee: nothing can be bought exactly where the fee takes all.
+	ErrFee = errors.New("fee takes the whole input")
 )
 
 // ratios are 2^128 / sqrt(1.0001^(2^i)), rounded to the nearest integer.
@@ -47,19 +53,27 @@ func SqrtPriceAtTick(tick int32) (*uint256.Int, error) {
 	if tick < MinTick || tick > MaxTick {
 		return nil, ErrTick
 	}
+	price := new(uint256.Int)
+	sqrtPriceAt(price, tick)
+	return price, nil
+}
+
+// sqrtPriceAt sets a price to that of a tick, which must be within the bounds.
+func sqrtPriceAt(price *uint256.Int, tick int32) {
 	steps := uint32(max(tick, -tick))
-	price := new(uint256.Int).Lsh(uint256.NewInt(1), 128) // Q128.128, of -steps
+	*price = uint256.Int{2: 1} // Q128.128, of -steps
 	for i, ratio := range ratios {
 		if steps&(1<<i) != 0 {
 			price.Rsh(price.Mul(price, ratio), 128)
 		}
 	}
 	if tick > 0 {
-		price.Div(new(uint256.Int).SetAllOne(), price)
+		var most uint256.Int
+		price.Div(most.SetAllOne(), price)
 	}
 	// To Q64.96, up, so that TickAtSqrtPrice comes back to the tick.
 	price.AddUint64(price, 1<<32-1)
-	return price.Rsh(price, 32), nil
+	price.Rsh(price, 32)
 }
 
 // The logarithm to the base of sqrt(1.0001) is one to the base of 2 times logFactor; errorLow and errorHigh bound
@@ -75,35 +89,35 @@ func TickAtSqrtPrice(sqrtPrice *uint256.Int) (int32, error) {
 	if sqrtPrice.Lt(MinSqrtPrice) || !sqrtPrice.Lt(MaxSqrtPrice) {
 		return 0, ErrPrice
 	}
-	r := new(uint256.Int).Lsh(sqrtPrice, 32)
+	var r uint256.Int
+	r.Lsh(sqrtPrice, 32)
 	msb := r.BitLen() - 1
 	if msb >= 128 {
-		r.Rsh(r, uint(msb-127))
+		r.Rsh(&r, uint(msb-127))
 	} else {
-		r.Lsh(r, uint(127-msb))
+		r.Lsh(&r, uint(127-msb))
 	}
 	log2 := int64(msb-128) << 32 // Q.32, of which 14 bits are found: the rest of Solidity's Q.64 is zero
 	for bit := 31; bit >= 18; bit-- {
-		r.Rsh(r.Mul(r, r), 127)
+		r.Rsh(r.Mul(&r, &r), 127)
 		if r.BitLen() > 128 {
 			log2 |= 1 << bit
-			r.Rsh(r, 1)
+			r.Rsh(&r, 1)
 		}
 	}
-	log := new(uint256.Int) // two's complement, Q22.128
+	var log, at uint256.Int // log: two's complement, Q22.128
 	if log2 < 0 {
 		log.Neg(log.SetUint64(uint64(-log2)))
 	} else {
 		log.SetUint64(uint64(log2))
 	}
-	log.Mul(log.Lsh(log, 32), logFactor)
-	low, high := floor128(new(uint256.Int).Sub(log, errorLow)), floor128(log.Add(log, errorHigh))
-	if low == high {
+	log.Mul(log.Lsh(&log, 32), logFactor)
+	low, high := floor128(at.Sub(&log, errorLow)), floor128(log.Add(&log, errorHigh))
+	if low == high || high > MaxTick {
 		return low, nil
 	}
-	at, err := SqrtPriceAtTick(high)
-	if err != nil || at.Gt(sqrtPrice) {
-		return low, err
+	if sqrtPriceAt(&at, high); at.Gt(sqrtPrice) {
+		return low, nil
 	}
 	return high, nil
 }

@@ -2,56 +2,109 @@ package ammv4
 
 import "github.com/holiman/uint256"
 
-var q96 = new(uint256.Int).Lsh(uint256.NewInt(1), 96)
+var (
+	q96     = new(uint256.Int).Lsh(uint256.NewInt(1), 96)
+	below96 = new(uint256.Int).SubUint64(q96, 1)
+)
 
 // MulDiv is FullMath.mulDiv: a*b/d over 512 bits, rounded down, or up where up says so. False: the quotient has more than
 // 256 bits, or d is zero.
 func MulDiv(a, b, d *uint256.Int, up bool) (*uint256.Int, bool) {
-	if d.IsZero() {
+	z := new(uint256.Int)
+	if !mulDiv(z, a, b, d, up) {
 		return nil, false
-	}
-	z, overflow := new(uint256.Int).MulDivOverflow(a, b, d)
-	if overflow {
-		return nil, false
-	}
-	if up && !new(uint256.Int).MulMod(a, b, d).IsZero() {
-		if _, overflow = z.AddOverflow(z, uint256.NewInt(1)); overflow {
-			return nil, false
-		}
 	}
 	return z, true
 }
 
+// mulDiv is MulDiv into z, which may be none of the others.
+func mulDiv(z, a, b, d *uint256.Int, up bool) bool {
+	if d.IsZero() {
+		return false
+	}
+	if _, overflow := z.MulDivOverflow(a, b, d); overflow {
+		return false
+	}
+	if up {
+		// The remainder has at most 256 bits: it is zero where the low halves of both products agree.
+		var product, back uint256.Int
+		if product.Mul(a, b); !product.Eq(back.Mul(z, d)) {
+			return increment(z)
+		}
+	}
+	return true
+}
+
+// increment says false where there is no room for it.
+func increment(z *uint256.Int) bool {
+	z.AddUint64(z, 1)
+	return !z.IsZero()
+}
+
+// divUp is UnsafeMath.divRoundingUp into z, which may be x.
+func divUp(z, x, d *uint256.Int) {
+	var rest uint256.Int
+	z.DivMod(x, d, &rest)
+	if !rest.IsZero() {
+		z.AddUint64(z, 1)
+	}
+}
+
 // Amount0 is SqrtPriceMath.getAmount0Delta: the currency0 that liquidity stands for between two prices.
 func Amount0(a, b, liquidity *uint256.Int, up bool) (*uint256.Int, error) {
+	z := new(uint256.Int)
+	if !amount0(z, a, b, liquidity, up) {
+		return nil, ErrPrice
+	}
+	return z, nil
+}
+
+func amount0(z, a, b, liquidity *uint256.Int, up bool) bool {
 	if a.Gt(b) {
 		a, b = b, a
 	}
 	if a.IsZero() {
-		return nil, ErrPrice
+		return false
 	}
-	quotient, ok := MulDiv(new(uint256.Int).Lsh(liquidity, 96), new(uint256.Int).Sub(b, a), b, up)
-	if !ok {
-		return nil, ErrPrice
+	var shifted, width, quotient uint256.Int
+	if !mulDiv(&quotient, shifted.Lsh(liquidity, 96), width.Sub(b, a), b, up) {
+		return false
 	}
-	rest := new(uint256.Int)
-	quotient.DivMod(quotient, a, rest)
-	if up && !rest.IsZero() {
-		quotient.AddUint64(quotient, 1)
+	if up {
+		divUp(z, &quotient, a)
+	} else {
+		z.Div(&quotient, a)
 	}
-	return quotient, nil
+	return true
 }
 
 // Amount1 is SqrtPriceMath.getAmount1Delta: the currency1 that liquidity stands for between two prices.
 func Amount1(a, b, liquidity *uint256.Int, up bool) (*uint256.Int, error) {
+	z := new(uint256.Int)
+	if !amount1(z, a, b, liquidity, up) {
+		return nil, ErrPrice
+	}
+	return z, nil
+}
+
+func amount1(z, a, b, liquidity *uint256.Int, up bool) bool {
 	if a.Gt(b) {
 		a, b = b, a
 	}
-	amount, ok := MulDiv(liquidity, new(uint256.Int).Sub(b, a), q96, up)
-	if !ok {
-		return nil, ErrPrice
+	var width, low, whole uint256.Int
+	width.Sub(b, a)
+	if liquidity.BitLen() > liquidityBits || width.BitLen() > sqrtPriceBits {
+		return mulDiv(z, liquidity, low.Set(&width), q96, up)
 	}
-	return amount, nil
+	// Shifts, since a division costs more: the width in parts above and below 2^96, so that no product overflows.
+	low.Mul(low.And(&width, below96), liquidity)
+	whole.Mul(width.Rsh(&width, 96), liquidity)
+	rest := low[0] | low[1]&(1<<32-1)
+	z.Add(&whole, low.Rsh(&low, 96))
+	if up && rest != 0 {
+		z.AddUint64(z, 1)
+	}
+	return true
 }
 
 // Amounts is what removing liquidity from a range gives at a price, each currency rounded down, as the pool pays it

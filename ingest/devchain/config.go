@@ -6,6 +6,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/contracts"
 )
 
 // Config of a chain in the process. The zero value of a field stands for its default, but for Port.
@@ -31,9 +33,9 @@ type Config struct {
 
 // Defaults of Config and AnvilConfig.
 const (
-	DefaultChainID         = 4663
+	DefaultChainID         = contracts.DefaultChainID
 	DefaultPort            = 8545
-	defaultHost            = "127.0.0.1"
+	DefaultHost            = "127.0.0.1"
 	defaultGenesisTime     = 2_000_000_000 // 18 May 2033
 	defaultGasLimit        = 1_000_000_000
 	defaultSafeBlocks      = 72
@@ -42,7 +44,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.ChainID = or(c.ChainID, DefaultChainID)
-	c.Host = or(c.Host, defaultHost)
+	c.Host = or(c.Host, DefaultHost)
 	c.GenesisTime = or(c.GenesisTime, defaultGenesisTime)
 	c.GasLimit = or(c.GasLimit, defaultGasLimit)
 	c.SafeBlocks = or(c.SafeBlocks, defaultSafeBlocks)

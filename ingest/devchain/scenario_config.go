@@ -12,7 +12,7 @@ import (
 // ScenarioConfig says what the actors do, and how fast. The zero value of a field stands for its default.
 type ScenarioConfig struct {
 	Seed uint64 // decides every choice
-	// Rate is how many blocks Run mines in a second: 2. Step ignores it.
+	// Rate is how many blocks Run mines in a second: DefaultRate. Step ignores it.
 	Rate float64
 	// TxsPerBlock is how many transactions the actors aim at in a block: 5. At 250 a block has about 500
 	// logs of the market; give such a market more actors too.
@@ -34,8 +34,9 @@ type ScenarioConfig struct {
 	Registerer prometheus.Registerer // none
 }
 
+// DefaultRate of blocks, the rest of the defaults, and what is allowed.
 const (
-	defaultRate         = 2
+	DefaultRate         = 2
 	defaultTxsPerBlock  = 5
 	defaultTimePerBlock = 30 * time.Minute
 	defaultDealsPerTx   = 40
@@ -48,7 +49,7 @@ const (
 )
 
 func (c ScenarioConfig) withDefaults() ScenarioConfig {
-	c.Rate = or(c.Rate, defaultRate)
+	c.Rate = or(c.Rate, DefaultRate)
 	c.TxsPerBlock = or(c.TxsPerBlock, defaultTxsPerBlock)
 	c.TimePerBlock = or(c.TimePerBlock, defaultTimePerBlock)
 	c.MaxDeals = or(c.MaxDeals, defaultDealsPerTx*c.TxsPerBlock)

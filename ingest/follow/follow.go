@@ -21,8 +21,9 @@ import (
 // Header is what following needs of a block's header.
 type Header struct {
 	topics.BlockRef
-	Parent common.Hash
-	Bloom  types.Bloom
+	Parent   common.Hash
+	Bloom    types.Bloom
+	Receipts common.Hash // root of the trie of receipts: what proves the block's logs
 }
 
 // Block is a verified block: its logs are those of its hash, in order.
@@ -119,7 +120,8 @@ type Batch struct {
 //  2. A block joins only if its parent is tip. ready holds verified blocks that were not handed out; an
 //     empty one only as the last, since a later block tells the same.
 //  3. pending reverts were popped off barriers newest first and are handed out before any other block.
-//  4. finalized never falls, rises only when a block links, and no barrier at or below it is ever popped.
+//  4. finalized never falls, rises only when a block links and never above tip less the window, whatever a head
+//     claims; and no barrier at or below it is ever popped.
 //  5. Answers to commands of an older epoch are ignored: whatever goes wrong, the epoch moves on and the
 //     machine asks again from tip.
 type Machine struct {
@@ -171,6 +173,9 @@ func (m *Machine) Head() uint64 { return m.head.Number }
 // Finalized is the number at and below which nothing is reverted any more.
 func (m *Machine) Finalized() uint64 { return m.finalized }
 
+// Settled is the number at and below which the chain, as announced, is not expected to change.
+func (m *Machine) Settled() uint64 { return m.target }
+
 // Last is the newest barrier handed out.
 func (m *Machine) Last() (topics.BlockRef, bool) {
 	if len(m.barriers) == 0 {
@@ -218,7 +223,9 @@ func (m *Machine) restart() {
 // block that links calls it: until then the chain may have been reorganised, while nobody looked, at
 // blocks that are final by now.
 func (m *Machine) finalize() {
-	m.finalized = max(m.finalized, m.target)
+	if m.tip.Number > m.cfg.Window {
+		m.finalized = max(m.finalized, min(m.target, m.tip.Number-m.cfg.Window))
+	}
 	if excess := len(m.links) - m.cfg.MaxWindow; excess > 0 {
 		m.finalized = max(m.finalized, m.links[excess-1].Number)
 	}

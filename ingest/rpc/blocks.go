@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/errgroup"
@@ -13,76 +12,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Head asks for the head of the chain.
-func (c *Client) Head(ctx context.Context) (h follow.Header, err error) {
-	err = c.try(ctx, nil, func(ctx context.Context, e *endpoint) error {
-		h, err = e.header(ctx, `"latest"`)
-		return err
-	})
-	if err != nil {
-		return h, fmt.Errorf("fetch head: %w", err)
-	}
-	return h, nil
-}
-
-// BestHead asks every endpoint and takes the highest head: for when one that was relied on may have stopped.
-// Endpoints that are behind it by more than lag blocks are rested.
-func (c *Client) BestHead(ctx context.Context, lag uint64) (best follow.Header, err error) {
-	heads := make([]follow.Header, len(c.endpoints))
-	errs := make([]error, len(c.endpoints))
-	var g errgroup.Group
-	for i, e := range c.endpoints {
-		g.Go(func() error {
-			heads[i], errs[i] = e.header(ctx, `"latest"`)
-			return nil
-		})
-	}
-	_ = g.Wait()
-	found := false
-	for i, h := range heads {
-		if errs[i] == nil && (!found || h.Number > best.Number) {
-			best, found = h, true
-		}
-	}
-	for i, e := range c.endpoints {
-		switch {
-		case ctx.Err() != nil:
-		case errs[i] != nil:
-			e.failed(errs[i])
-		case heads[i].Number+lag < best.Number:
-			e.failed(lied("stale_head", "head %d, another endpoint has %d", heads[i].Number, best.Number))
-		}
-	}
-	if !found {
-		return best, fmt.Errorf("fetch heads: %w", errors.Join(errs...))
-	}
-	return best, nil
-}
-
-// Finalized asks for the number of the finalized block; a chain without such is math.MaxUint64.
-func (c *Client) Finalized(ctx context.Context) (uint64, error) {
-	var h follow.Header
-	err := c.try(ctx, nil, func(ctx context.Context, e *endpoint) (err error) {
-		h, err = e.header(ctx, `"finalized"`)
-		if errors.Is(err, errNoBlock) {
-			return &Error{Code: codeNoTag, Message: "finalized block not found"}
-		}
-		return err
-	})
-	var answer *Error
-	if errors.As(err, &answer) && answer.class() == classTag {
-		return math.MaxUint64, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("fetch finalized block: %w", err)
-	}
-	return h.Number, nil
-}
-
 func (e *endpoint) header(ctx context.Context, tag string) (h follow.Header, err error) {
 	return h, e.do(ctx, []call{{
 		method: "eth_getBlockByNumber", params: []byte("[" + tag + ",false]"),
-		result: func(s *scanner) error { return decodeHeader(s, &h) },
+		result: func(s *scanner) error { return decodeHeader(s, &h, e.client.cfg.Proof != ProofOff) },
 	}})
 }
 
@@ -94,7 +27,8 @@ func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header,
 		part := all[i:min(i+c.cfg.HeaderBatch, len(all))]
 		first := from + uint64(i)
 		g.Go(func() error {
-			return c.try(gctx, nil, func(ctx context.Context, e *endpoint) error { return e.headers(ctx, first, part) })
+			last := first + uint64(len(part)) - 1
+			return c.try(gctx, choice{block: last}, func(ctx context.Context, e *endpoint) error { return e.headers(ctx, first, part) })
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -115,7 +49,7 @@ func (e *endpoint) headers(ctx context.Context, first uint64, into []follow.Head
 		into[i] = follow.Header{}
 		calls[i] = call{
 			method: "eth_getBlockByNumber", params: append(appendQuantity([]byte{'['}, first+uint64(i)), ",false]"...),
-			result: func(s *scanner) error { return decodeHeader(s, &into[i]) },
+			result: func(s *scanner) error { return decodeHeader(s, &into[i], e.client.cfg.Proof != ProofOff) },
 		}
 	}
 	if err := e.do(ctx, calls); err != nil {
@@ -132,13 +66,31 @@ func (e *endpoint) headers(ctx context.Context, first uint64, into []follow.Head
 	return nil
 }
 
-// Blocks fetches the blocks from..to with their logs, by number.
-func (c *Client) Blocks(ctx context.Context, from, to uint64) ([]follow.Block, error) {
+// Blocks fetches the blocks from..to with their logs, by number. final is the block at and below which the chain
+// is not expected to change: above it logs are proved, by policy.
+func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.Block, error) {
 	var (
 		headers []follow.Header
 		ready   = make(chan struct{})
 		got     []topics.Log
+		above   []topics.Log
 	)
+	believed := to // the last block whose logs are asked for by range
+	switch c.cfg.Proof {
+	case ProofTip:
+		believed = min(to, final)
+	case ProofAll:
+		believed = 0
+	case ProofOff:
+	}
+	headersOf := func(ctx context.Context, first, last uint64) ([]follow.Header, error) {
+		select {
+		case <-ready:
+			return headers[first-from : last-from+1], nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		if headers, err = c.Headers(ctx, from, to); err == nil {
@@ -146,21 +98,25 @@ func (c *Client) Blocks(ctx context.Context, from, to uint64) ([]follow.Block, e
 		}
 		return err
 	})
-	g.Go(func() (err error) {
-		got, err = c.rangeLogs(ctx, from, to, func(first, last uint64) ([]follow.Header, error) {
-			select {
-			case <-ready:
-				return headers[first-from : last-from+1], nil
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
+	if believed >= from {
+		g.Go(func() (err error) {
+			got, err = c.rangeLogs(ctx, from, believed, func(first, last uint64) ([]follow.Header, error) { return headersOf(ctx, first, last) })
+			return err
 		})
-		return err
-	})
+	}
+	if believed < to {
+		g.Go(func() error {
+			proved, err := headersOf(ctx, max(from, believed+1), to)
+			if err == nil {
+				above, err = c.proved(ctx, c.wanted(proved))
+			}
+			return err
+		})
+	}
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("fetch blocks %d-%d: %w", from, to, err)
 	}
-	return assemble(headers, got), nil
+	return assemble(headers, append(got, above...)), nil
 }
 
 // rangeLogs fetches the logs of from..to, in as many requests as the endpoints' limits need. headersOf
@@ -168,9 +124,13 @@ func (c *Client) Blocks(ctx context.Context, from, to uint64) ([]follow.Block, e
 func (c *Client) rangeLogs(ctx context.Context, from, to uint64, headersOf func(first, last uint64) ([]follow.Header, error)) ([]topics.Log, error) {
 	var all []topics.Log
 	for next := from; next <= to; {
-		last := to
+		last := uint64(0) // of the first answer; those that confirm it are about the same blocks
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a answer, err error) {
-			a.logs, last, err = c.ask(ctx, e, next, to)
+			if last == 0 {
+				a.logs, last, err = c.ask(ctx, e, &c.filter, next, to)
+			} else {
+				a.logs, err = c.askAll(ctx, e, next, last)
+			}
 			if err != nil {
 				return a, err
 			}
@@ -179,8 +139,12 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, headersOf func(
 			}
 			return a, c.filter.match(a.headers, a.logs)
 		})
+		if err != nil && last == 0 {
+			return nil, fmt.Errorf("fetch logs from %d on: %w", next, err)
+		}
 		if errors.Is(err, errLeftOut) {
-			// By hash a node has to look at the block itself, and not at an index that may be wrong.
+			// Its receipts prove a block. By hash, at least, a node has to look at the block itself, and not at
+			// an index that may be wrong.
 			var headers []follow.Header
 			if headers, err = headersOf(next, last); err == nil {
 				logs, err = c.logsOf(ctx, headers)
@@ -197,24 +161,75 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, headersOf func(
 	return all, nil
 }
 
-// ask asks one endpoint for the logs from block first on, as far as it answers at once.
-func (c *Client) ask(ctx context.Context, e *endpoint, first, to uint64) ([]topics.Log, uint64, error) {
-	for {
-		last := min(to, first+e.blocks()-1)
-		logs, err := e.logs(ctx, c.filter.byNumber(first, last))
-		switch {
-		case err == nil:
-			e.grow(last - first + 1)
-			return logs, last, inRange(logs, first, last)
-		case classify(err) != classRange || last == first:
-			return nil, last, err
+// Events fetches what a contract emitted under one first topic, without the headers that would prove it: for
+// what only says where else to look.
+func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) ([]topics.Log, error) {
+	f := eventsOf(address, topic)
+	var all []topics.Log
+	for next := from; next <= to; {
+		last := to
+		var logs []topics.Log
+		err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) (err error) {
+			logs, last, err = c.ask(ctx, e, &f, next, to)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("fetch events %d-%d: %w", next, to, err)
 		}
-		c.metrics.errors.WithLabelValues(e.name, classRange.String()).Inc()
-		e.shrink(last - first + 1)
+		all = append(all, logs...)
+		next = last + 1
+	}
+	return all, nil
+}
+
+// ask asks one endpoint for the logs from block first on, as far as it answers at once.
+func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint64) (logs []topics.Log, last uint64, err error) {
+	for {
+		span := uint64(e.limits.span.now())
+		last = min(to, first+span-1)
+		asked, most := int(last-first+1), e.limits.addresses.now()
+		logs, err = e.logs(ctx, f.byNumber(first, last, most))
+		if err == nil {
+			e.limits.span.granted(asked)
+			e.limits.addresses.granted(most)
+			return logs, last, inRange(logs, first, last)
+		}
+		c := classify(err)
+		switch {
+		case ctx.Err() != nil:
+			return nil, 0, err
+		case c == classAddresses && most > 1:
+			e.limits.addresses.refused(most)
+		case (c == classRange || c == classOther) && asked > 1:
+			e.limits.span.refused(asked)
+			if answer, ok := errors.AsType[*Error](err); ok {
+				e.limits.span.told(suggested(answer.Message + " " + answer.Data))
+			}
+			if c == classOther {
+				return nil, 0, err // it may be in trouble: another endpoint, and this one later, with less
+			}
+		default:
+			return nil, 0, err
+		}
+		e.client.metrics.errors.WithLabelValues(e.name, c.String()).Inc()
 	}
 }
 
-// Logs fetches the logs of blocks whose headers are known, by hash. Of those whose bloom filter has
+// askAll is ask until the last block is answered for.
+func (c *Client) askAll(ctx context.Context, e *endpoint, first, to uint64) ([]topics.Log, error) {
+	var all []topics.Log
+	for next := first; next <= to; {
+		logs, last, err := c.ask(ctx, e, &c.filter, next, to)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, logs...)
+		next = last + 1
+	}
+	return all, nil
+}
+
+// Logs fetches the logs of blocks whose headers are known. Of those whose bloom filter has
 // nothing of ours it asks nothing.
 func (c *Client) Logs(ctx context.Context, headers []follow.Header) ([]follow.Block, error) {
 	logs, err := c.logsOf(ctx, headers)
@@ -225,11 +240,9 @@ func (c *Client) Logs(ctx context.Context, headers []follow.Header) ([]follow.Bl
 }
 
 func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
-	var wanted []follow.Header
-	for i := range headers {
-		if c.cfg.NoBloom || c.filter.wants(&headers[i]) {
-			wanted = append(wanted, headers[i])
-		}
+	wanted := c.wanted(headers)
+	if c.cfg.Proof != ProofOff {
+		return c.proved(ctx, wanted)
 	}
 	var all []topics.Log
 	for len(wanted) > 0 {
@@ -294,42 +307,4 @@ func assemble(headers []follow.Header, logs []topics.Log) []follow.Block {
 		blocks[i].Logs = items[from:at:at]
 	}
 	return blocks
-}
-
-// Call is an eth_call.
-type Call struct {
-	To   common.Address
-	Data []byte
-}
-
-// Call runs calls as of a block, by its hash. An answer is nil where the contract refused or has nothing
-// at that address. ErrNoState, ErrGone: see there.
-func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([][]byte, error) {
-	var answers [][]byte
-	err := c.try(ctx, nil, func(ctx context.Context, e *endpoint) error {
-		answers = make([][]byte, len(calls))
-		batch := make([]call, len(calls))
-		for i, to := range calls {
-			p := append([]byte(`[{"to":`), appendHex(nil, to.To[:])...)
-			p = appendHex(append(p, `,"data":`...), to.Data)
-			p = append(appendHex(append(p, `},{"blockHash":`...), block[:]), `}]`...)
-			batch[i] = call{
-				method: "eth_call", params: p,
-				result: func(s *scanner) error {
-					v, err := s.digits()
-					if err != nil || len(v) == 0 {
-						return err
-					}
-					answers[i] = make([]byte, len(v)/2)
-					return unhex(answers[i], v)
-				},
-				failed: func(answer *Error) bool { return answer.class() == classRevert },
-			}
-		}
-		return e.do(ctx, batch)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("call at block %s: %w", block, err)
-	}
-	return answers, nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -167,57 +166,6 @@ func (d *logDecoder) dataOf(s *scanner, l *topics.Log) error {
 	d.data = d.data[:from+n]
 	l.Data = d.data[from : from+n : from+n]
 	return unhex(l.Data, v)
-}
-
-// decodeHeader decodes what following needs of a block. A null is a block that the node does not have.
-func decodeHeader(s *scanner, h *follow.Header) error {
-	if s.null() {
-		return errNoBlock
-	}
-	if !s.take('{') {
-		return errJSON
-	}
-	const all = 1<<5 - 1
-	has := 0
-	for first := true; ; first = false {
-		more, err := s.more(first, '}')
-		if err != nil {
-			return fmt.Errorf("header: %w", err)
-		}
-		if !more {
-			break
-		}
-		key, err := s.key()
-		if err != nil {
-			return fmt.Errorf("header: %w", err)
-		}
-		switch string(key) {
-		case "number":
-			has |= 1
-			h.Number, err = s.quantity(64)
-		case "hash":
-			has |= 2
-			err = s.fixed(h.Hash[:])
-		case "parentHash":
-			has |= 4
-			err = s.fixed(h.Parent[:])
-		case "timestamp":
-			has |= 8
-			h.Timestamp, err = s.quantity(64)
-		case "logsBloom":
-			has |= 16
-			err = s.fixed(h.Bloom[:])
-		default:
-			err = s.skip()
-		}
-		if err != nil {
-			return fmt.Errorf("header: %.32q: %w", key, err)
-		}
-	}
-	if has != all {
-		return fmt.Errorf("header: %w", errMissing)
-	}
-	return nil
 }
 
 // decodeReply decodes one JSON-RPC reply; result is given the scanner where the result begins. The ID

@@ -210,7 +210,7 @@ func FuzzDecodeHeader(f *testing.F) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var got follow.Header
-		err := decodeHeader(&scanner{b: b}, &got)
+		err := decodeHeader(&scanner{b: b}, &got, false)
 		if err != nil || !json.Valid(b) || strings.ContainsRune(string(b), '\\') {
 			return
 		}
@@ -230,7 +230,7 @@ func FuzzDecodeReply(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"query returned more than 10000 results"}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":{}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		notification(b)
+		notification(b, true)
 		for n := 1; n <= 2; n++ {
 			calls := make([]call, n)
 			answered := make([]int, n)

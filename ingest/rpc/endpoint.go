@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -22,7 +23,7 @@ import (
 // Invariants:
 //
 //  1. No request goes out before the endpoint has proved its chain ID, nor during its rest.
-//  2. span is between 1 and the configured range; refused, where set, is above it.
+//  2. What a request may have at most is in limits, which shrink with every refusal and grow back.
 type endpoint struct {
 	name    string
 	client  *Client
@@ -31,7 +32,11 @@ type endpoint struct {
 	ws      *socket // nil: no subscription
 	viaWS   bool    // requests go over ws too
 	limiter *rate.Limiter
+	slots   *semaphore.Weighted
+	limits  limits
 	ids     atomic.Uint64
+
+	noReceipts atomic.Bool // it said that it does not know eth_getBlockReceipts
 
 	mu       sync.Mutex
 	proved   bool
@@ -39,14 +44,18 @@ type endpoint struct {
 	inflight int
 	failures int       // consecutive
 	rest     time.Time // until then it is not asked
-	span     uint64    // blocks that one eth_getLogs may have
-	refused  uint64    // the smallest range that was refused; 0: none
-	granted  int       // full ranges answered since
+
+	head      uint64           // the newest block that it is known to have
+	behind    bool             // its last head was lower than another's
+	finalized uint64           // what it called final
+	claimed   time.Time        // and when
+	vouched   uint64           // the highest that it ever called final
+	turns     [turns]time.Time // when it was last asked in turn
 }
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, span: c.cfg.MaxRange, limiter: rate.NewLimiter(rate.Inf, 0)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -71,27 +80,66 @@ func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 type call struct {
 	method string
 	params []byte
+	bytes  int // of the answer, at the most; 0: as many as Config.MaxBody
 	result func(*scanner) error
 	failed func(*Error) bool // takes an error of this one call; nil or false: it fails the batch
 }
 
-// do sends calls as one request and decodes the answers. One request of one call is no batch, since some
-// nodes take none.
+// do sends calls, as many in one request as the endpoint takes, and decodes the answers. One request of one call is
+// no batch, since some nodes take none. A batch that fails is not sent again as it was.
 func (e *endpoint) do(ctx context.Context, calls []call) error {
 	if err := e.prove(ctx); err != nil {
 		return err
 	}
-	return e.send(ctx, calls)
+	for len(calls) > 0 {
+		n := min(len(calls), e.limits.batch.now())
+		err := e.send(ctx, calls[:n])
+		switch {
+		case err == nil:
+			e.limits.batch.granted(n)
+			calls = calls[n:]
+		case ctx.Err() != nil:
+			return err
+		case !e.tooMany(err, calls[:n]):
+			return err
+		default:
+			e.client.metrics.errors.WithLabelValues(e.name, classBatch.String()).Inc()
+			e.limits.batch.refused(n)
+			if c := classify(err); c != classBatch && c != classRange {
+				return err // it may be in trouble: another endpoint, and this one later, with less
+			}
+		}
+	}
+	return nil
+}
+
+// tooMany says whether fewer calls at once may do better. What may be wrong with a range of logs, less of a range mends.
+func (e *endpoint) tooMany(err error, calls []call) bool {
+	if len(calls) == 1 {
+		return false
+	}
+	ranged := calls[0].method == "eth_getLogs" && e.limits.span.now() > 1
+	switch classify(err) {
+	case classBatch:
+		return true
+	case classRange, classOther:
+		return !ranged
+	case classLie:
+		l, _ := errors.AsType[*lie](err)
+		return l.kind == "batch" || l.kind == "malformed"
+	default:
+		return false
+	}
 }
 
 func (e *endpoint) send(ctx context.Context, calls []call) error {
 	if err := e.limiter.WaitN(ctx, min(len(calls), max(e.limiter.Burst(), 1))); err != nil {
 		return fmt.Errorf("wait for the rate limit: %w", err)
 	}
-	if err := e.client.slots.Acquire(ctx, 1); err != nil {
+	if err := e.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer e.client.slots.Release(1)
+	defer e.slots.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
 	defer cancel()
 	n := uint64(len(calls))
@@ -99,7 +147,7 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 	started := time.Now()
 	e.load(1)
 	defer e.load(-1)
-	body, release, err := e.roundTrip(ctx, base, n, encode(base, calls))
+	body, release, err := e.roundTrip(ctx, base, n, encode(base, calls), e.bound(calls))
 	if err == nil {
 		err = decode(body, base, calls)
 		release()
@@ -112,11 +160,25 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 	return err
 }
 
-func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, func(), error) {
+// roundTrip sends a request; over HTTP an answer of more than most bytes is not read to its end.
+func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte, most int) ([]byte, func(), error) {
 	if e.viaWS {
 		return e.ws.roundTrip(ctx, base, n, body)
 	}
-	return e.post(ctx, body)
+	return e.post(ctx, body, most)
+}
+
+// bound is how many bytes the answer to calls may have: hex, and what is around it.
+func (e *endpoint) bound(calls []call) int {
+	const around = 4 << 10
+	sum := 0
+	for _, c := range calls {
+		if c.bytes == 0 {
+			return e.client.cfg.MaxBody
+		}
+		sum += 2*c.bytes + around
+	}
+	return min(sum, e.client.cfg.MaxBody)
 }
 
 // encode writes the request.
@@ -272,7 +334,13 @@ func (e *endpoint) measured(d time.Duration) {
 		e.latency = d
 	}
 	e.latency += (d - e.latency) / 8
-	e.failures = 0
+}
+
+// well notes that an answer held. One takes back one failure: an endpoint that fails every other time keeps resting.
+func (e *endpoint) well() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failures = max(0, e.failures-1)
 }
 
 // Bounds of an endpoint's rest.
@@ -289,8 +357,8 @@ func (e *endpoint) failed(err error) {
 	if l, ok := errors.AsType[*lie](err); ok {
 		e.client.metrics.lies.WithLabelValues(e.name, l.kind).Inc()
 	}
-	if c == classState {
-		return // to keep no old state is no trouble: everything else it can answer
+	if c == classState || c == classMethod && e.noReceipts.Load() {
+		return // no trouble: everything else it can answer
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -330,37 +398,4 @@ func (e *endpoint) score(now time.Time) (resting time.Duration, score float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return max(0, e.rest.Sub(now)), float64(e.latency+time.Millisecond) * float64(1+e.inflight) * float64(1+e.failures)
-}
-
-// blocks is how many blocks to ask of this endpoint at once.
-func (e *endpoint) blocks() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.span
-}
-
-// shrink notes that a range of n blocks was refused.
-func (e *endpoint) shrink(n uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.refused, e.granted = n, 0
-	e.span = max(1, min(e.span, n/2))
-}
-
-// grow notes that a range of n blocks was answered. What was refused is tried again only after a while:
-// most limits are fixed, and some depend on how many logs there are.
-func (e *endpoint) grow(n uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n < e.span {
-		return
-	}
-	const patience = 64
-	if e.granted++; e.granted >= patience {
-		e.refused, e.granted = 0, 0
-	}
-	e.span = min(e.span+e.span/4+1, e.client.cfg.MaxRange)
-	if e.refused > 0 {
-		e.span = max(1, min(e.span, e.refused-1))
-	}
 }

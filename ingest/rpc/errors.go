@@ -78,19 +78,22 @@ func lied(kind, format string, args ...any) error {
 type class uint8
 
 const (
-	classOther  class = iota // the endpoint is in trouble: another one, and this one later
-	classRange               // asked for too much at once: ask for less
-	classRate                // asked too often: another endpoint, this one after a while
-	classGone                // does not know the block
-	classState               // does not keep that state
-	classRevert              // the contract refused the call: an answer
-	classLie                 // answered wrongly
-	classTag                 // does not know "finalized"
+	classOther     class = iota // the endpoint is in trouble: another one, and this one later
+	classRange                  // asked for too much at once: ask for less
+	classRate                   // asked too often: another endpoint, this one after a while
+	classGone                   // does not know the block
+	classState                  // does not keep that state
+	classRevert                 // the contract refused the call: an answer
+	classLie                    // answered wrongly
+	classTag                    // does not know "finalized"
+	classMethod                 // does not know the method
+	classBatch                  // asked for too many things in one request
+	classAddresses              // named too many addresses
 )
 
 // String is the metric's label.
 func (c class) String() string {
-	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag"}[c]
+	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag", "method", "batch", "addresses"}[c]
 }
 
 // said maps what nodes and providers say, in lower case, to what it means. The first line with a phrase
@@ -100,8 +103,15 @@ var said = []struct {
 	class   class
 	phrases []string
 }{
-	{classRevert, []string{"execution reverted", "vm execution error", "evm error", "invalid opcode", "invalid jump", "stack underflow", "out of gas", "revert"}},
-	{classTag, []string{"finalized block not found", "safe block not found", "block tag finalized", "finalized is not", "finalized tag"}},
+	{classRevert, []string{
+		"execution reverted", "vm execution error", "evm error", "invalid opcode", "invalid jump", "stack underflow", "out of gas", "revert",
+		"stack limit reached", "stackoverflow", "stack overflow", "out of bounds", "outofoffset", "write protection", "call depth", "gas uint64 overflow",
+		"execution aborted", "invalidfeopcode", "opcodenotfound", "invalidjump", "contract validation failure",
+	}},
+	{classBatch, []string{"batch too large", "batch of more than", "batch size", "batch limit", "requests in batch", "batch request", "batch is too", "too large batch", "batched requests"}},
+	{classAddresses, []string{"max addresses", "number of addresses", "too many addresses"}},
+	{classMethod, []string{"does not exist/is not available", "method not found", "unsupported method", "method is not supported", "method not supported", "not whitelisted", "method is not available"}},
+	{classTag, []string{"finalized block not found", "safe block not found", "block tag finalized", "finalized is not", "finalized tag", "block not found: finalized", "invalid block number: finalized"}},
 	{classState, []string{
 		"missing trie node", "historical state", "state not available", "state is not available", "state unavailable", "pruned", "archive",
 		"old data not available", "distance to target block exceeds", "no state available", "state already discarded", "blockoutofrange",
@@ -117,7 +127,7 @@ var said = []struct {
 		"requested too many blocks", "number of requested blocks", "limited to a", "limited to 0 -", "limit the query to", "at most", "10,000 range",
 		"blocks distance", "query must be smaller", "blocks range", "logs matched by query", "too many logs", "too many results", "response size", "response too large",
 		"response is too big", "response is too large", "result set", "query timeout exceeded", "query timed out", "larger than max", "eth_getlogs is limited",
-		"try with this", "narrow", "max results", "exceeds max log", "exceeded max allowed", "result limit",
+		"try with this", "narrow", "request timed out", "limited to a", "block range limit", "too much load to", "specify less", "max results", "exceeds max log", "exceeded max allowed", "result limit",
 	}},
 	{classGone, []string{
 		"unknown block", "header not found", "block not found", "header for hash not found", "unknown header", "no block with", "resource not found",
@@ -129,6 +139,8 @@ var said = []struct {
 // Error codes that mean something by themselves.
 const (
 	codeLimit       = -32005 // Infura, Alchemy and others: too many results, or too often
+	codeTimeout     = -32002 // geth: request timed out
+	codeNoMethod    = -32601 // JSON-RPC: method not found
 	codeNoTag       = -39001 // geth: "finalized block not found"
 	codeReverted    = 3      // geth and everyone: execution reverted
 	codeBigResponse = -32008 // reth, Base: response too large
@@ -152,6 +164,8 @@ func classify(err error) class {
 		return answer.class()
 	case errors.As(err, &status):
 		switch text := strings.ToLower(status.body); {
+		case match(text) == classBatch:
+			return classBatch
 		case status.status == 429:
 			return classRate
 		case status.status == 413:
@@ -172,12 +186,17 @@ func (e *Error) class() class {
 		return classRevert
 	case e.Code == codeNoTag && strings.Contains(text, "finalized"):
 		return classTag
+	case e.Code == codeNoMethod:
+		return classMethod
 	case e.Code == codeBigResponse:
 		return classRange
 	case e.Code == 429:
 		return classRate
 	}
 	c := match(text)
+	if c == classOther && e.Code == codeTimeout {
+		return classRange
+	}
 	if c == classOther && e.Code == codeLimit {
 		return classRate
 	}

@@ -94,7 +94,7 @@ func TestClassify(t *testing.T) {
 		{"nethermind", -32015, "VM execution error.", classRevert},
 		{"anvil", 3, "execution reverted: EvmError: Revert", classRevert},
 
-		{"anyone", -32601, "the method eth_getLogs does not exist/is not available", classOther},
+		{"anyone", -32601, "the method eth_getLogs does not exist/is not available", classMethod},
 		{"anyone", -32603, "internal error", classOther},
 	}
 	for _, test := range tests {

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"slices"
+
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -15,6 +17,7 @@ type filter struct {
 	topics    map[common.Hash]bits
 	noBloom   bool
 	queries   [][]byte // the middle of each query's JSON
+	listed    []common.Address
 }
 
 // bits are the three places of an entry in a bloom filter.
@@ -37,20 +40,15 @@ func (b *bits) in(bloom *types.Bloom) bool {
 }
 
 func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) filter {
-	f := filter{noBloom: noBloom, addresses: map[common.Address]bits{}, topics: map[common.Hash]bits{}}
-	q := []byte(`"address":[`)
-	for i, a := range addresses {
+	f := filter{noBloom: noBloom, addresses: map[common.Address]bits{}, topics: map[common.Hash]bits{}, listed: addresses}
+	for _, a := range addresses {
 		f.addresses[a] = bitsOf(a[:])
-		if i > 0 {
-			q = append(q, ',')
-		}
-		q = appendHex(q, a[:])
 	}
-	f.queries = append(f.queries, append(q, ']'))
+	f.queries = append(f.queries, ofAddresses(addresses))
 	if len(first) == 0 {
 		return f
 	}
-	q = []byte(`"topics":[[`)
+	q := []byte(`"topics":[[`)
 	for i, t := range first {
 		f.topics[t] = bitsOf(t[:])
 		if i > 0 {
@@ -62,10 +60,37 @@ func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) fi
 	return f
 }
 
-// byNumber are the parameters of eth_getLogs for a range.
-func (f *filter) byNumber(from, to uint64) [][]byte {
+// eventsOf is a filter for one event of one contract, which only byNumber is for.
+func eventsOf(address common.Address, topic common.Hash) filter {
+	q := appendHex([]byte(`"address":`), address[:])
+	q = appendHex(append(q, `,"topics":[`...), topic[:])
+	return filter{queries: [][]byte{append(q, ']')}}
+}
+
+// ofAddresses is the middle of a query for all logs of some addresses.
+func ofAddresses(addresses []common.Address) []byte {
+	q := []byte(`"address":[`)
+	for i, a := range addresses {
+		if i > 0 {
+			q = append(q, ',')
+		}
+		q = appendHex(q, a[:])
+	}
+	return append(q, ']')
+}
+
+// byNumber are the parameters of eth_getLogs for a range, each of at most so many addresses.
+func (f *filter) byNumber(from, to uint64, most int) [][]byte {
 	var all [][]byte
-	for _, q := range f.queries {
+	queries := f.queries
+	if most < len(f.listed) {
+		queries = nil
+		for part := range slices.Chunk(f.listed, most) {
+			queries = append(queries, ofAddresses(part))
+		}
+		queries = append(queries, f.queries[1:]...)
+	}
+	for _, q := range queries {
 		p := appendQuantity([]byte(`[{"fromBlock":`), from)
 		p = appendQuantity(append(p, `,"toBlock":`...), to)
 		all = append(all, append(append(append(p, ','), q...), "}]"...))

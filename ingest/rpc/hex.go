@@ -91,6 +91,11 @@ func (s *scanner) quantity(bits int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return parseQuantity(v, bits)
+}
+
+// parseQuantity reads a number of at most bits bits from its digits.
+func parseQuantity(v []byte, bits int) (uint64, error) {
 	if len(v) == 0 {
 		return 0, errHex
 	}

@@ -16,13 +16,26 @@ func newHTTPClient(host string, cfg Config) *http.Client {
 	ip := net.ParseIP(host)
 	return &http.Client{Transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:         cfg.dial(),
 		TLSHandshakeTimeout: cfg.Timeout,
 		MaxIdleConnsPerHost: cfg.Parallel,
 		IdleConnTimeout:     time.Minute,
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  host == "localhost" || ip.IsLoopback(),
 	}}
+}
+
+// dial opens connections within the timeout of an answer.
+func (c Config) dial() func(context.Context, string, string) (net.Conn, error) {
+	to := c.Dial
+	if to == nil {
+		to = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // what nil stands for
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		return to(ctx, network, addr)
+	}
 }
 
 // bodies are reused: an answer to eth_getLogs is megabytes. A sync.Pool would forget them with every second
@@ -52,8 +65,8 @@ func releaseBody(b *bytes.Buffer) {
 	}
 }
 
-// post sends a request; release gives the answer's memory back.
-func (e *endpoint) post(ctx context.Context, body []byte) (answer []byte, release func(), err error) {
+// post sends a request whose answer has at most so many bytes; release gives the answer's memory back.
+func (e *endpoint) post(ctx context.Context, body []byte, most int) (answer []byte, release func(), err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
@@ -66,10 +79,10 @@ func (e *endpoint) post(ctx context.Context, body []byte) (answer []byte, releas
 	defer resp.Body.Close()
 	buf := newBody()
 	release = func() { releaseBody(buf) }
-	if n := resp.ContentLength; n > 0 && n <= int64(e.client.cfg.MaxBody) {
+	if n := resp.ContentLength; n > 0 && n <= int64(most) {
 		buf.Grow(int(n) + bytes.MinRead)
 	}
-	if _, err = buf.ReadFrom(io.LimitReader(resp.Body, int64(e.client.cfg.MaxBody)+1)); err == nil && buf.Len() > e.client.cfg.MaxBody {
+	if _, err = buf.ReadFrom(io.LimitReader(resp.Body, int64(most)+1)); err == nil && buf.Len() > most {
 		err = errTooBig
 	}
 	if err == nil && resp.StatusCode != http.StatusOK {

@@ -12,6 +12,8 @@ type metrics struct {
 	lies     *prometheus.CounterVec
 	logs     prometheus.Counter
 	suspects prometheus.Counter
+	proved   prometheus.Counter
+	proves   *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -36,5 +38,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		suspects: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_ingest_rpc_bloom_suspicions_total", Help: "Blocks whose bloom filter promised logs that did not come; most are false positives.",
 		}),
+		proved: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_proved_blocks_total", Help: "Blocks whose logs were proved by the receipts' root of their header.",
+		}),
+		proves: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "lienstream_ingest_rpc_endpoint_proves", Help: "1 where the endpoint could prove a header and a block's logs at the start, else 0.",
+		}, []string{"endpoint"}),
 	}
 }

@@ -1,24 +1,25 @@
 // Package rpc asks chain nodes for blocks and believes none of them. It must not decide what to ask for,
 // nor publish anything.
 //
-// What is checked of every answer: the chain ID of the endpoint; that headers are those asked for and
-// link by parent hash; that logs lie in the range, ascend by block and index without repetition, are not
-// marked as removed, match the filter, and carry the block hash that the header has. A header whose
-// bloom filter has one of our addresses, in a block for which no log came, is a suspicion: another
-// endpoint is asked for that block by its hash, and if it has logs, the first answer is thrown away.
-// Bloom filters have false positives, so two that agree are believed. An answer that fails a check is
-// counted against its endpoint and asked for elsewhere.
+// What is checked of every answer: the chain ID of the endpoint; that headers are those asked for, link by
+// parent hash and hash to what they say (header.go), so that time, bloom filter and receipts' root belong to
+// the chain that is followed; that logs lie in the range, ascend by block and index without repetition, are
+// not marked as removed, match the filter, and carry the block hash that the header has. An answer that
+// fails a check is counted against its endpoint and asked for elsewhere.
 //
-// The scheme of a range is all headers, by eth_getBlockByNumber in batches, beside one eth_getLogs for
-// the whole of it. Headers only of blocks with logs would be cheaper, but a node that drops the logs of a
-// block would then go unnoticed: the bloom filter is the only thing that tells. At the tip a block costs
-// one request, for its logs by hash, and none when its bloom filter has nothing of ours.
+// Above what is final the logs of every block whose bloom filter may have one of ours are taken from its
+// receipts, whose root the header has (prove.go): whoever answers, nothing is left out, added or changed.
+// That costs one request, as eth_getLogs would, and none where the bloom filter has nothing of ours. Below,
+// a range is all headers, in batches, beside one eth_getLogs for the whole of it; blocks whose bloom filter
+// promises logs that did not come, and samples, are held against their receipts, and who is found wrong
+// once has his whole answer replaced by proved blocks. ProofAll proves everything, ProofOff nothing.
 package rpc
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -29,7 +30,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/lienstream/lienstream/ingest/follow"
 )
@@ -53,9 +53,14 @@ type Config struct {
 	MaxBody     int           // bytes of one answer
 	MaxRange    uint64        // blocks of one eth_getLogs
 	HeaderBatch int           // headers asked for in one request
-	Parallel    int           // requests under way at once
+	Parallel    int           // requests under way at once, of each endpoint
 	Confirm     int           // answers that must agree on the logs of a range, of different endpoints where there are several
-	NoBloom     bool          // the chain's headers have no usable bloom filters
+	Proof       Proof         // which logs are proved
+	// ReceiptsBatch is how many blocks' receipts are asked for in one request: an answer may be megabytes.
+	ReceiptsBatch int
+	NoBloom       bool // the chain's headers have no usable bloom filters
+
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 }
 
 // WithDefaults fills in what is zero.
@@ -77,6 +82,12 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Confirm == 0 {
 		c.Confirm = 1
+	}
+	if c.Proof == "" {
+		c.Proof = ProofTip
+	}
+	if c.ReceiptsBatch == 0 {
+		c.ReceiptsBatch = 8
 	}
 	return c
 }
@@ -109,6 +120,9 @@ func (c Config) Validate() error {
 	if c.Timeout < 0 || c.MaxBody < 0 || c.HeaderBatch < 0 || c.Parallel < 0 || c.Confirm < 0 {
 		errs = append(errs, errors.New("timeout, body limit, batch, parallel and confirm must not be negative"))
 	}
+	if !slices.Contains([]Proof{"", ProofTip, ProofAll, ProofOff}, c.Proof) {
+		errs = append(errs, fmt.Errorf("proof %q is none of tip, all, off", c.Proof))
+	}
 	return errors.Join(errs...)
 }
 
@@ -130,9 +144,9 @@ type Client struct {
 	log       *zap.Logger
 	metrics   *metrics
 	endpoints []*endpoint
-	slots     *semaphore.Weighted
 	heads     chan follow.Header
-	live      atomic.Int32 // subscriptions
+	live      atomic.Int32  // subscriptions
+	highest   atomic.Uint64 // the highest head that was shown
 	filter    filter
 }
 
@@ -144,7 +158,6 @@ func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Client, error
 	cfg = cfg.WithDefaults()
 	c := &Client{
 		cfg: cfg, log: log, metrics: newMetrics(reg),
-		slots: semaphore.NewWeighted(int64(cfg.Parallel)),
 		heads: make(chan follow.Header, 1),
 	}
 	c.filter = newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom)

@@ -82,7 +82,7 @@ func (e *endpoint) subscribe(ctx context.Context) error {
 // live is one connection, from dialling to its end.
 func (s *socket) live(ctx context.Context) error {
 	cfg := s.e.client.cfg
-	dialer := websocket.Dialer{HandshakeTimeout: cfg.Timeout, ReadBufferSize: 64 << 10, WriteBufferSize: 16 << 10}
+	dialer := websocket.Dialer{NetDialContext: cfg.dial(), HandshakeTimeout: cfg.Timeout, ReadBufferSize: 64 << 10, WriteBufferSize: 16 << 10}
 	ws, resp, err := dialer.DialContext(ctx, s.url, nil)
 	if err != nil {
 		if resp != nil {
@@ -225,7 +225,7 @@ func (c *connection) read(client *Client) error {
 		if _, err := msg.ReadFrom(r); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if h, ok := notification(msg.Bytes()); ok {
+		if h, ok := notification(msg.Bytes(), client.cfg.Proof != ProofOff); ok {
 			client.announce(h)
 			releaseBody(msg)
 			continue
@@ -254,8 +254,9 @@ func (c *connection) deliver(msg *bytes.Buffer) {
 	}
 }
 
-// notification reads the head out of an eth_subscription message.
-func notification(msg []byte) (h follow.Header, ok bool) {
+// notification reads the head out of an eth_subscription message. A head that is not what its hash says is the
+// zero header: a hint to ask.
+func notification(msg []byte, proved bool) (h follow.Header, ok bool) {
 	s := &scanner{b: msg}
 	if !s.take('{') {
 		return h, false
@@ -273,8 +274,8 @@ func notification(msg []byte) (h follow.Header, ok bool) {
 		case string(key) == "id":
 			return h, false // an answer
 		case string(key) == "params" && s.peek() == '{':
-			if h, ok = headOf(s); !ok {
-				return h, false
+			if h, ok = headOf(s, proved); !ok {
+				return follow.Header{}, false
 			}
 		default:
 			if s.skip() != nil {
@@ -284,7 +285,7 @@ func notification(msg []byte) (h follow.Header, ok bool) {
 	}
 }
 
-func headOf(s *scanner) (h follow.Header, ok bool) {
+func headOf(s *scanner, proved bool) (h follow.Header, ok bool) {
 	s.take('{')
 	for first := true; ; first = false {
 		more, err := s.more(first, '}')
@@ -296,7 +297,11 @@ func headOf(s *scanner) (h follow.Header, ok bool) {
 			return h, false
 		}
 		if string(key) == "result" {
-			err, ok = decodeHeader(s, &h), true
+			ok = true
+			raw, _ := s.raw()
+			if decodeHeader(&scanner{b: raw}, &h, proved) != nil {
+				h = follow.Header{}
+			}
 		} else {
 			err = s.skip()
 		}

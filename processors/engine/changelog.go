@@ -8,7 +8,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // Records of a changelog. A key with a first byte of 0 is the engine's own; any other key is the state's.
@@ -45,11 +47,14 @@ func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 	if len(value) < 2+crc32.Size {
 		return 0, nil, fmt.Errorf("%w: key %x: torn", errChangelog, key)
 	}
+	if value[0] > changelogVersion && sealed(key, value) {
+		return 0, nil, fmt.Errorf("changelog record: key %x: %w: version %d", key, state.ErrNewer, value[0])
+	}
 	if value[0] != changelogVersion {
 		return 0, nil, fmt.Errorf("%w: key %x: version %d, want %d", errChangelog, key, value[0], changelogVersion)
 	}
-	body, sum := value[:len(value)-crc32.Size], value[len(value)-crc32.Size:]
-	if crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body) != binary.BigEndian.Uint32(sum) {
+	body := value[:len(value)-crc32.Size]
+	if !sealed(key, value) {
 		return 0, nil, fmt.Errorf("%w: key %x: checksum", errChangelog, key)
 	}
 	epoch, n := binary.Uvarint(body[1:])
@@ -57,6 +62,12 @@ func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 		return 0, nil, fmt.Errorf("%w: key %x: epoch", errChangelog, key)
 	}
 	return epoch, body[1+n:], nil
+}
+
+// sealed says whether a value is as it was written: every version ends with the same checksum.
+func sealed(key, value []byte) bool {
+	body, sum := value[:len(value)-crc32.Size], value[len(value)-crc32.Size:]
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body) == binary.BigEndian.Uint32(sum)
 }
 
 // progress is how far a task has come, as of a commit.
@@ -70,6 +81,10 @@ type progress struct {
 	Incarnation int64
 	Records     uint64 // of the changelog, in this commit, before this one
 	Rebuild     rebuild
+
+	Raw   kafka.TopicID // of the raw topic that Input is an offset of; zero: not told, by early commits
+	Epoch int32         // of its leader that wrote the last record before Input
+	App   uint32        // version of the application that applied it
 }
 
 // rebuild is what a task that applies the raw topic again must know of the life before.
@@ -95,7 +110,10 @@ func (p progress) append(b []byte) []byte {
 	b = binary.AppendVarint(b, p.Rebuild.Published)
 	b = binary.AppendUvarint(b, p.Rebuild.Settled)
 	b = binary.AppendUvarint(b, p.Rebuild.KeepFrom)
-	return binary.AppendVarint(b, p.Rebuild.KeepUntil)
+	b = binary.AppendVarint(b, p.Rebuild.KeepUntil)
+	b = append(b, p.Raw[:]...)
+	b = binary.AppendVarint(b, int64(p.Epoch))
+	return binary.AppendUvarint(b, uint64(p.App))
 }
 
 // fields takes numbers off a slice; the first fault sticks.
@@ -133,20 +151,34 @@ func (f *fields) hash() (h common.Hash) {
 	return h
 }
 
+func (f *fields) topicID() (id kafka.TopicID) {
+	if f.bad || len(f.b) < len(id) {
+		f.bad = true
+		return id
+	}
+	f.b = f.b[copy(id[:], f.b):]
+	return id
+}
+
+// progress takes the rest: what an early commit lacks is zero, and what a later version adds is passed over.
 func (f *fields) progress() progress {
-	return progress{
+	p := progress{
 		Input:   f.int(),
 		At:      topics.BlockRef{Number: f.uint(), Hash: f.hash(), Timestamp: f.uint()},
 		Reverts: f.uint(), Floor: f.uint(), Head: f.uint(), ObservedMs: f.int(),
 		Incarnation: f.int(), Records: f.uint(),
 		Rebuild: rebuild{Begin: f.int(), Published: f.int(), Settled: f.uint(), KeepFrom: f.uint(), KeepUntil: f.int()},
 	}
+	if len(f.b) > 0 {
+		p.Raw, p.Epoch, p.App = f.topicID(), int32(f.int()), uint32(f.uint())
+	}
+	return p
 }
 
 func decodeProgress(b []byte) (progress, error) {
 	f := fields{b: b}
 	p := f.progress()
-	if f.bad || len(f.b) > 0 {
+	if f.bad {
 		return progress{}, fmt.Errorf("%w: progress", errChangelog)
 	}
 	return p, nil
@@ -155,28 +187,41 @@ func decodeProgress(b []byte) (progress, error) {
 // position is the meta that a store keeps with its rows: where they are in the logs.
 type position struct {
 	Epoch     uint64
-	Changelog int64 // next offset to apply
-	WrittenMs int64 // of the newest record applied: older than the changelog's tombstones is not resumed
+	Changelog int64         // next offset to apply
+	WrittenMs int64         // of the newest record applied: older than the changelog's tombstones is not resumed
+	Log       kafka.TopicID // of the changelog that Changelog is an offset of; zero: not told
 	Progress  progress
 }
 
-const positionVersion = 1
+// The first version does not tell the changelog's ID.
+const (
+	positionVersion       = 2
+	positionVersionBefore = 1
+)
 
 func (p position) encode() []byte {
-	b := append(make([]byte, 0, 160), positionVersion)
+	b := append(make([]byte, 0, 192), positionVersion)
 	b = binary.AppendUvarint(b, p.Epoch)
 	b = binary.AppendVarint(b, p.Changelog)
 	b = binary.AppendVarint(b, p.WrittenMs)
+	b = append(b, p.Log[:]...)
 	return p.Progress.append(b)
 }
 
 func decodePosition(b []byte) (position, error) {
-	if len(b) == 0 || b[0] != positionVersion {
+	if len(b) > 0 && b[0] > positionVersion {
+		return position{}, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
+	}
+	if len(b) == 0 || b[0] != positionVersion && b[0] != positionVersionBefore {
 		return position{}, fmt.Errorf("%w: position", errChangelog)
 	}
 	f := fields{b: b[1:]}
-	p := position{Epoch: f.uint(), Changelog: f.int(), WrittenMs: f.int(), Progress: f.progress()}
-	if f.bad || len(f.b) > 0 {
+	p := position{Epoch: f.uint(), Changelog: f.int(), WrittenMs: f.int()}
+	if b[0] == positionVersion {
+		p.Log = f.topicID()
+	}
+	p.Progress = f.progress()
+	if f.bad {
 		return position{}, fmt.Errorf("%w: position", errChangelog)
 	}
 	return p, nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -60,7 +60,7 @@ func (t *task) commit(ctx context.Context) error {
 		return errCrash
 	}
 	t.store.Progress, t.store.Changelog, t.store.WrittenMs = t.ready, prog.Offset+1, started.UnixMilli()
-	if err := t.r.store.Commit(t.overlay, t.store.encode()); err != nil {
+	if err := t.r.write(func() error { return t.r.store.Commit(t.overlay, t.store.encode()) }); err != nil {
 		return err
 	}
 	t.r.worked = true
@@ -97,7 +97,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 		slab   []kafka.Record
 		unsent int
 	)
-	send := func(topic string, key, value []byte) *kafka.Record {
+	sendTo := func(partition int32, topic string, key, value []byte) *kafka.Record {
 		if unsent += len(key) + len(value); unsent >= flushBytes {
 			t.tx.Flush(ctx)
 			unsent = 0
@@ -107,14 +107,27 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 		}
 		r := &slab[0]
 		slab = slab[1:]
-		r.Topic, r.Partition, r.Key, r.Value = topic, t.r.partition, key, value
+		r.Topic, r.Partition, r.Key, r.Value = topic, partition, key, value
 		t.tx.Produce(ctx, r)
 		return r
 	}
+	send := func(topic string, key, value []byte) *kafka.Record { return sendTo(t.r.partition, topic, key, value) }
 	n := t.n
+	event := func(topic, family string, key, value []byte) {
+		if topic == "" {
+			return
+		}
+		if !n.events[family].routed {
+			send(topic, key, value)
+			return
+		}
+		if partition, key, ok := topics.Unrouted(key); ok {
+			sendTo(partition, topic, key, value)
+		}
+	}
 	// Undo and final events first: the producer may rewrite the head of a value that it is given.
 	err = t.overlay.Settle(t.store.Progress.Floor, t.ready.Floor, func(e state.Event) {
-		send(n.events[e.Family].final, e.Key, t.slab.Copy(e.Value))
+		event(n.events[e.Family].final, e.Family, e.Key, t.slab.Copy(e.Value))
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("settle blocks %d-%d: %w", t.store.Progress.Floor, t.ready.Floor, err)
@@ -144,7 +157,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 		if removed {
 			value = topics.MarkRemoved(value)
 		}
-		send(n.events[e.Family].head, e.Key, value)
+		event(n.events[e.Family].head, e.Family, e.Key, value)
 	})
 	var entries uint64
 	t.overlay.Entries(func(key, value []byte) {

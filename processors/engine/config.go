@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -25,26 +26,30 @@ type Config struct {
 	Dir       string // of the state
 	Standbys  int    // nodes that follow a partition's changelog, beside its owner
 
+	// HeadCommands has the commands that the application gives another leave with their block, and a reorg take
+	// them back. Else they leave once their block is final.
+	HeadCommands bool
+
 	// Rebuild drops the state and applies the raw topic again from its start, once.
 	Rebuild bool
 
-	CheckpointDir      string        // where copies of the state go; empty: none
-	CheckpointInterval time.Duration // 10 min
+	CheckpointDir      string // where copies of the state go; empty: none
+	CheckpointInterval time.Duration
 
-	// At the tip a commit is one block. Behind it, it spans CommitRecords, 20,000, or CommitInterval, 100 ms.
+	// At the tip a commit is one block. Behind it, it spans CommitRecords or CommitInterval.
 	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
-	// that are there share CommitBytes of memory, 24 MiB, and committers of them commit at a time.
+	// that are there share CommitBytes of memory, and committers of them commit at a time.
 	CommitRecords  int
 	CommitInterval time.Duration
 	CommitBytes    int
-	CommitTimeout  time.Duration // 10 s
-	FetchBytes     int32         // of one fetch of a partition: bounds memory. 256 KiB
+	CommitTimeout  time.Duration
+	FetchBytes     int32 // of one fetch of a partition: bounds memory
 
 	// Lease is how long an owner that cannot commit goes on serving: long enough for reads to outlive an
-	// outage of Kafka, and an end to what a node that lost its partition unawares can tell. 5 min
+	// outage of Kafka, and an end to what a node that lost its partition unawares can tell
 	Lease time.Duration
 
-	SessionTimeout time.Duration // of the group that shares out the partitions. 10 s
+	SessionTimeout time.Duration // of the group that shares out the partitions
 	StayOnStop     bool          // a node that stops keeps its partitions for a SessionTimeout
 
 	CacheBytes int64  // of Pebble blocks, for all partitions
@@ -57,37 +62,41 @@ type Config struct {
 	crash func(partition int32, point string) bool
 }
 
+// DefaultConfig lacks the brokers, the catalogue, the instance and the folder.
+func DefaultConfig() Config {
+	return Config{
+		AppName: topics.AppMarket, Standbys: 1,
+		CheckpointInterval: 10 * time.Minute,
+		CommitRecords:      20_000,
+		CommitInterval:     100 * time.Millisecond,
+		CommitBytes:        24 << 20,
+		CommitTimeout:      10 * time.Second,
+		FetchBytes:         256 << 10,
+		Lease:              5 * time.Minute,
+		SessionTimeout:     10 * time.Second,
+		CacheBytes:         state.DefaultCacheBytes,
+		FS:                 vfs.Default,
+	}
+}
+
+// withDefaults fills in what is zero, but for Standbys: there may be none.
 func (c Config) withDefaults() Config {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	if c.AppName == "" {
-		c.AppName = topics.AppMarket
-	}
+	d := DefaultConfig()
 	if c.Instance == "" {
 		c.Instance, _ = os.Hostname() // Validate names what is missing
 	}
-	if c.CommitRecords == 0 {
-		c.CommitRecords = 20_000
-	}
-	if c.CommitBytes == 0 {
-		c.CommitBytes = 24 << 20
-	}
-	if c.FetchBytes == 0 {
-		c.FetchBytes = 256 << 10
-	}
-	if c.CacheBytes == 0 {
-		c.CacheBytes = state.DefaultCacheBytes
-	}
-	set(&c.CheckpointInterval, 10*time.Minute)
-	set(&c.CommitInterval, 100*time.Millisecond)
-	set(&c.CommitTimeout, 10*time.Second)
-	set(&c.Lease, 5*time.Minute)
-	set(&c.SessionTimeout, 10*time.Second)
+	c.AppName = cmp.Or(c.AppName, d.AppName)
+	c.CheckpointInterval = cmp.Or(c.CheckpointInterval, d.CheckpointInterval)
+	c.CommitRecords = cmp.Or(c.CommitRecords, d.CommitRecords)
+	c.CommitInterval = cmp.Or(c.CommitInterval, d.CommitInterval)
+	c.CommitBytes = cmp.Or(c.CommitBytes, d.CommitBytes)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, d.CommitTimeout)
+	c.FetchBytes = cmp.Or(c.FetchBytes, d.FetchBytes)
+	c.Lease = cmp.Or(c.Lease, d.Lease)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, d.SessionTimeout)
+	c.CacheBytes = cmp.Or(c.CacheBytes, d.CacheBytes)
 	if c.FS == nil {
-		c.FS = vfs.Default
+		c.FS = d.FS
 	}
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()

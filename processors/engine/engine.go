@@ -3,11 +3,14 @@
 //
 //	node.go       who holds which partition, and what is done about errors
 //	task.go       an owner: fence, restore, loop; input.go and commit.go are its two halves
+//	commands.go   input that is no chain: the commands of users
 //	restore.go    a changelog into a store; changelog.go its records
 //	standby.go    a follower of the changelog that serves reads
 //	replica.go    a partition's store and the views of its last barriers
 //	rebuild.go    a new epoch, from the raw topic
 //	owners.go     what nodes tell each other
+//	membership.go a place in the group, given up where the disk takes nothing
+//	topic.go      whether a topic is still the one; clock.go how old its records are; lag.go how far behind
 //
 // Non-obvious:
 //   - Only the offset of a task's own open record ends a restore. A high watermark does not: it counts what
@@ -22,7 +25,9 @@
 package engine
 
 import (
-	"github.com/lienstream/lienstream/processors/state"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -34,6 +39,38 @@ type App interface {
 	// keep nothing of rec, whose memory is used again. An error stops the task: a log that cannot be decoded is
 	// no error but an unknown event.
 	Apply(w state.Writer, rec topics.Raw) error
+}
+
+// Versioned is an application, of blocks or of commands, that says which version it is. Without it, it is 0.
+type Versioned interface {
+	// Version is another one whenever what becomes of a record is. A state that was made by `since` or later is
+	// carried on; one of before, or of a version to come, stops the task.
+	Version() (version, since uint32)
+}
+
+// BarrierApp is an App that is told of the end of each block too, of those without records among them. It must
+// write little: what it writes is a commit of its own.
+type BarrierApp interface {
+	App
+	EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error
+}
+
+// CommandApp is an application whose input is its command topic. There are no blocks and there is no undo: a
+// command that was applied stands.
+type CommandApp interface {
+	// Tables lists every table that ApplyCommand touches.
+	Tables() []*state.Table
+	// ApplyCommand applies a command. It must depend on nothing but w and c: time is c.Time, and what it
+	// refuses it must write down, where whoever sent it reads the outcome. An error stops the task.
+	ApplyCommand(w state.Writer, c Command) error
+}
+
+// Command is a record of a command topic. At is what a view that has it applied is at or past.
+type Command struct {
+	At    topics.BlockRef
+	Key   []byte // its partition is that of the key: a wallet, or none where it is for the whole partition
+	Value []byte
+	Time  time.Time // when it was sent, as the broker has it
 }
 
 // Observer is told of what a task owns and shows, in the task's goroutine: it must not block. A view is

@@ -4,24 +4,29 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What View answers where it has no view. Each is a query.ErrUnavailable: another node, or this one a
+// What View answers where it has no view. Each is a read.ErrUnavailable: another node, or this one a
 // moment later, may have it.
 var (
-	ErrNotHere = fmt.Errorf("partition is not held here: %w", query.ErrUnavailable)
-	ErrNotYet  = fmt.Errorf("block is not applied yet: %w", query.ErrUnavailable)
-	ErrGone    = fmt.Errorf("block is no longer kept, or was reverted: %w", query.ErrUnavailable)
+	ErrNotHere = fmt.Errorf("partition is not held here: %w", read.ErrUnavailable)
+	ErrNotYet  = fmt.Errorf("block is not applied yet: %w", read.ErrUnavailable)
+	ErrNotKept = fmt.Errorf("block is no longer kept, or was reverted: %w", read.ErrUnavailable)
 )
 
-// ErrBroken means that the raw topic breaks a promise: half a block, a gap, a revert of what is not the
-// last block. The task stops: whatever it did next would be wrong.
-var ErrBroken = errors.New("raw topic is broken")
+// ErrBroken means that a topic breaks a promise: half a block, a gap, a revert of what is not the last block; or
+// that it is not the one that the state was made of. The task stops: whatever it did next would be wrong.
+var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was made of: " +
+	"rebuild with `lienstream processors --rebuild`; where that stops too, ingest anew under another --kafka-prefix")
 
 // ErrApp means that the application refused a record. The task stops.
 var ErrApp = errors.New("application error")
+
+// ErrOlder means that an older version of the application made the state, which this one does not carry on.
+var ErrOlder = errors.New("the state was made by a version of the application that this build does not carry on: rebuild with `lienstream processors --rebuild`")
 
 // ErrUnusable means that a task failed on its state, its changelog or its place in the raw topic, and did
 // so again after it had wiped the state and restored it from the start. The task stops.
@@ -44,5 +49,5 @@ func (e *ErrRebuild) Error() string {
 // stops says that an error needs a person: starting again would meet it again.
 func stops(err error) bool {
 	var deep *ErrRebuild
-	return errors.Is(err, ErrBroken) || errors.Is(err, ErrUnusable) || errors.Is(err, ErrApp) || errors.As(err, &deep)
+	return errors.Is(err, ErrBroken) || errors.Is(err, state.ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrUnusable) || errors.Is(err, ErrApp) || errors.As(err, &deep)
 }

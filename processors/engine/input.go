@@ -2,13 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -27,8 +28,8 @@ const (
 	farInterval = time.Second
 )
 
-func atTip(b *topics.BlockEnd, written time.Time) bool {
-	return b.Block.Number+tipBlocks >= b.Head && time.Since(written) < tipAge
+func atTip(b *topics.BlockEnd, age time.Duration) bool {
+	return b.Block.Number+tipBlocks >= b.Head && age < tipAge
 }
 
 // Far says that a block is so far behind the head that only a backfill passes it.
@@ -38,6 +39,7 @@ func Far(block, head uint64) bool { return head > block+farBlocks }
 // applies it.
 type applier struct {
 	app       App
+	commands  CommandApp // instead of app
 	partition int32
 	unread    func(rec *kafka.Record, err error) // told of a record that could not be decoded; nil: nobody is
 
@@ -58,10 +60,12 @@ type applier struct {
 // that is where the applier was already.
 func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err error) {
 	raw, err := a.raw.Decode(rec.Value)
-	a.now.Input = rec.Offset + 1
+	a.now.Input, a.now.Epoch = rec.Offset+1, rec.LeaderEpoch
+	if errors.Is(err, topics.ErrLaterSchema) {
+		return nil, false, fmt.Errorf("%w: %w", state.ErrNewer, err)
+	}
 	if err != nil {
-		// It stays in the raw topic, for whoever will know it. Had it been a barrier, the next one's
-		// count tells.
+		// It is nobody's: had the ingester written it, the next barrier's count tells.
 		a.unknown++
 		if a.unread != nil {
 			a.unread(rec, err)
@@ -125,18 +129,49 @@ func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, e
 	switch at := a.now.At; {
 	case at != (topics.BlockRef{}) && b.Block.Number <= at.Number:
 		return false, fmt.Errorf("%w: block %d ends after block %d", ErrBroken, b.Block.Number, at.Number)
+	case b.Linked && !same(b.Previous, at):
+		return false, missing(b, at)
 	case at != (topics.BlockRef{}) && b.Block.Number == at.Number+1 && b.Parent != at.Hash:
 		return false, fmt.Errorf("%w: parent of block %d is %s, but block %d is %s", ErrBroken, b.Block.Number, b.Parent, at.Number, at.Hash)
 	case a.inBlock && b.Block != a.block:
 		return false, fmt.Errorf("%w: records of block %d (%s) end as block %d (%s)", ErrBroken, a.block.Number, a.block.Hash, b.Block.Number, b.Block.Hash)
-	case b.Records < a.seen || b.Records > a.seen+a.unknown:
+	case b.Records > a.seen && b.Records <= a.seen+a.unknown:
+		return false, fmt.Errorf("%w: block %d has %d records that cannot be decoded", state.ErrNewer, b.Block.Number, b.Records-a.seen)
+	case b.Records != a.seen:
 		return false, fmt.Errorf("%w: block %d ends after %d records (%d unknown), %d were written", ErrBroken, b.Block.Number, a.seen, a.unknown, b.Records)
+	}
+	if err := a.endBlock(b); err != nil {
+		return false, err
 	}
 	a.inBlock, a.seen, a.unknown = false, 0, 0
 	a.now.At = b.Block
 	a.settled = b.Commit
 	a.chain(b, written)
 	return false, nil
+}
+
+// missing is the error of a barrier that does not come behind the one that was read last.
+func missing(b *topics.BlockEnd, at topics.BlockRef) error {
+	if at == (topics.BlockRef{}) {
+		return fmt.Errorf("%w: the raw topic begins with block %d, which came after block %d (%s)", ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash)
+	}
+	return fmt.Errorf("%w: block %d came after block %d (%s) in the raw topic, but the last that is there is %d (%s)",
+		ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash, at.Number, at.Hash)
+}
+
+// endBlock tells an application that wants to know of it.
+func (a *applier) endBlock(b *topics.BlockEnd) error {
+	app, ok := a.app.(BarrierApp)
+	if !ok {
+		return nil
+	}
+	if !a.inBlock {
+		a.begin(b.Block, a.now.Input-1)
+	}
+	if err := app.EndBlock(a.overlay, a.partition, b); err != nil {
+		return fmt.Errorf("%w: end of block %d: %w", ErrApp, b.Block.Number, err)
+	}
+	return a.overlay.Err()
 }
 
 // chain notes what a barrier says of the chain.
@@ -176,6 +211,9 @@ func (a *applier) revert(b *topics.BlockRevert, offset int64) error {
 
 // step applies a record of the raw topic.
 func (t *task) step(ctx context.Context, rec *kafka.Record) error {
+	if t.commands != nil {
+		return t.command(ctx, rec)
+	}
 	settled, reverts := t.settled, t.now.Reverts
 	b, again, err := t.applier.step(rec)
 	if t.now.Reverts > reverts {
@@ -248,8 +286,10 @@ func (t *task) full() bool {
 
 // distance notes whether the task is at the tip, or far behind it, as a barrier tells.
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
-	t.tip = atTip(b, written)
-	far := Far(b.Block.Number, b.Head) || time.Since(written) >= farAge
+	live := t.now.Input > t.end+1 // what was there when the task began says nothing of clocks
+	age := t.n.clock.age(written, live)
+	t.tip = atTip(b, age)
+	far := Far(b.Block.Number, b.Head) || age >= farAge
 	switch {
 	case far && !t.far:
 		t.n.far.Add(1)

@@ -11,8 +11,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -65,7 +65,7 @@ func (e *env) write(input ...topics.Raw) {
 	c.commit()
 }
 
-// A record of a version that nobody here knows is counted and passed over, within a block and outside.
+// A record that is nobody's is counted and passed over, within a block and outside.
 func TestUnknownRecord(t *testing.T) {
 	e := newEnv(t, 1)
 	n := e.start(e.config("a", vfs.NewMem()))
@@ -80,13 +80,41 @@ func TestUnknownRecord(t *testing.T) {
 	one := ref(1, 0)
 	c.send(0, nil, logOf(one))
 	foreign()
-	c.send(0, nil, &topics.BlockEnd{Block: one, Records: 2, Head: 1, Commit: true}) // one of them was of the block
+	c.send(0, nil, &topics.BlockEnd{Block: one, Records: 1, Head: 1, Commit: true})
 	c.commit()
 	eventually(t, "block 1", func() bool { w := n.Watermarks(); return len(w) == 1 && same(w[0].At, one) })
 	if got := total(t, n.cfg.Registerer, "lienstream_processors_unknown_records_total", ""); got != 6 {
 		t.Fatalf("%v unknown records counted", got)
 	}
 	check(t, n.Stopped())
+}
+
+// A record of the ingester's that cannot be decoded stops the task: one of a schema to come, or one that its block
+// counts.
+func TestNewerRecord(t *testing.T) {
+	one := ref(1, 0)
+	for name, tc := range map[string]struct {
+		value   []byte
+		records uint32
+	}{
+		"of a schema to come":  {[]byte{0, 0, 0, 0, 99, 1}, 1},
+		"counted by its block": {[]byte{0, 0, 9, 9, 9, 1}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, 1)
+			n := e.start(e.config("a", vfs.NewMem()))
+			c := newChain(t, e.kafka, e.cat, 0)
+			c.begin()
+			c.send(0, nil, logOf(one))
+			c.tx.Produce(t.Context(), &kafka.Record{Topic: e.cat.Raw(), Key: []byte("k"), Value: tc.value})
+			c.send(0, nil, &topics.BlockEnd{Block: one, Records: tc.records, Head: 1, Commit: true})
+			c.commit()
+			eventually(t, "task stops", func() bool { return n.Stopped() != nil })
+			if err := n.Stopped(); !errors.Is(err, state.ErrNewer) {
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 // A repeated barrier says that the chain is quiet: nothing but what is known of the chain moves.
@@ -312,7 +340,7 @@ func TestViews(t *testing.T) {
 	want := func(at topics.BlockRef, sentinel error) {
 		t.Helper()
 		v, err := n.View(t.Context(), 0, &at)
-		if !errors.Is(err, sentinel) || sentinel != nil && !errors.Is(err, query.ErrUnavailable) {
+		if !errors.Is(err, sentinel) || sentinel != nil && !errors.Is(err, read.ErrUnavailable) {
 			t.Fatalf("block %d: %v, want %v", at.Number, err, sentinel)
 		}
 		if v != nil {
@@ -322,8 +350,8 @@ func TestViews(t *testing.T) {
 	for _, r := range refs[len(refs)-ringBlocks:] {
 		want(r, nil)
 	}
-	want(refs[5], ErrGone)
-	want(topics.BlockRef{Number: c.head().Number, Hash: common.Hash{0xff}}, ErrGone)
+	want(refs[5], ErrNotKept)
+	want(topics.BlockRef{Number: c.head().Number, Hash: common.Hash{0xff}}, ErrNotKept)
 	want(topics.BlockRef{Number: c.head().Number + 1}, ErrNotYet)
 	if _, err := n.View(t.Context(), 7, nil); !errors.Is(err, ErrNotHere) {
 		t.Fatal(err)
@@ -342,7 +370,7 @@ func TestShownTogether(t *testing.T) {
 
 	store, err := state.Open(state.Options{Dir: "state", Tables: []*state.Table{toyTable}, FS: vfs.NewMem()})
 	check(t, err)
-	r := &replica{moves: new(query.Moves), store: store}
+	r := &replica{moves: new(read.Notifier), store: store}
 	ref := func(n int) topics.BlockRef {
 		return topics.BlockRef{Number: uint64(n), Hash: common.Hash{byte(n)}}
 	}
@@ -358,18 +386,18 @@ func TestShownTogether(t *testing.T) {
 		}
 	}
 	const last = tipBlocks + 4
-	r.publish(query.Watermark{At: ref(1), Latest: last}, store.Snapshot())
+	r.publish(read.Watermark{At: ref(1), Latest: last}, store.Snapshot())
 	for n := 2; n < last; n++ {
-		r.keep(barrier{ref(n), store.Snapshot()})
+		r.keep(barrier{at: ref(n), snap: store.Snapshot()})
 		want(n, ErrNotYet)
 		want(1, nil)
 	}
-	r.publish(query.Watermark{At: ref(last), Latest: last}, nil)
-	want(2, ErrGone)
+	r.publish(read.Watermark{At: ref(last), Latest: last}, nil)
+	want(2, ErrNotKept)
 	for n := last - tipBlocks; n <= last; n++ {
 		want(n, nil)
 	}
-	r.keep(barrier{ref(last + 1), store.Snapshot()})
+	r.keep(barrier{at: ref(last + 1), snap: store.Snapshot()})
 	check(t, r.close()) // a view that is not let go is an error
 }
 
@@ -403,7 +431,7 @@ func TestLateHoldsNoOtherBack(t *testing.T) {
 
 // An owner that cannot commit serves on for a lease, and no longer.
 func TestLease(t *testing.T) {
-	r := &replica{lease: time.Hour, moves: new(query.Moves)}
+	r := &replica{lease: time.Hour, moves: new(read.Notifier)}
 	r.ring = []barrier{{}}
 	if _, ok := r.watermark(); !ok {
 		t.Fatal("a healthy owner does not serve")

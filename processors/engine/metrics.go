@@ -24,7 +24,8 @@ type metrics struct {
 	tried       *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, app string) *metrics {
+	reg = prometheus.WrapRegistererWith(prometheus.Labels{"application": app}, reg)
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "lienstream", Subsystem: "processors", Name: name, Help: help}
 	}

@@ -14,14 +14,14 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // Node holds partitions: those that the group gives it as their owner, and those that it follows as a
-// standby. It implements query.Source.
+// standby. It implements read.Source.
 //
 // Invariants:
 //  1. a replica is held by one goroutine at a time: the next begins when the last has ended;
@@ -29,7 +29,9 @@ import (
 //     fenced all others. Two nodes that both believe in it cost restarts, never a duplicate.
 type Node struct {
 	cfg      Config
-	app      App
+	tables   []*state.Table
+	app      App        // or
+	commands CommandApp // which takes them
 	observer observers
 	logger   *zap.Logger
 	metrics  *metrics
@@ -37,52 +39,100 @@ type Node struct {
 	consumer *kafka.Consumer // of what tasks and standbys read on and on
 	history  *kafka.History  // of what they look up
 	replicas []*replica
-	moves    query.Moves
+	moves    read.Notifier
 
-	raw, changelog string
-	entities       map[string]string
-	events         map[string]eventTopics
+	input, changelog string
+	entities         map[string]string
+	events           map[string]eventTopics
 
-	live   liveness
-	hiding hiding
-	far    atomic.Int32  // tasks that are far behind the head
-	turn   chan struct{} // holds a token for each of them that commits
+	live           liveness
+	hiding         hiding
+	version, since uint32 // of the application, and the oldest whose state it carries on
+
+	clock clock         // of whoever writes the raw topic
+	far   atomic.Int32  // tasks that are far behind the head
+	turn  chan struct{} // holds a token for each of them that commits
 }
 
-type eventTopics struct{ head, final string }
+// eventTopics of a family; one of them is empty where nothing is published at the head, or nothing is taken back.
+type eventTopics struct {
+	head, final string
+	routed      bool // the first bytes of a key say which partition the record is for
+}
 
 // committers is how many tasks far behind the head commit at a time: what they send is in memory twice over,
 // and a broker takes it no sooner from all of them at once.
 const committers = 4
 
-// New makes a node; it does nothing before Run.
+// New makes a node that applies the raw topic; it does nothing before Run.
 func New(cfg Config, app App, observer ...Observer) (*Node, error) {
+	n, err := newNode(cfg, app, app.Tables(), observer)
+	if err == nil {
+		n.app, n.input = app, n.cfg.Catalogue.Raw()
+	}
+	return n, err
+}
+
+// NewCommands makes a node that applies the commands of an application; it does nothing before Run.
+func NewCommands(cfg Config, app CommandApp, observer ...Observer) (*Node, error) {
+	if cfg.Rebuild {
+		return nil, errors.New("processors: rebuild: commands are not kept for good, there is nothing to rebuild from")
+	}
+	n, err := newNode(cfg, app, app.Tables(), observer)
+	if err == nil {
+		n.commands, n.input = app, n.cfg.Catalogue.Commands(n.cfg.AppName)
+	}
+	return n, err
+}
+
+func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	if cfg.AppName != topics.AppMarket { // whose state was here before there was another application
+		cfg.Dir = cfg.FS.PathJoin(cfg.Dir, cfg.AppName)
+		if cfg.CheckpointDir != "" {
+			cfg.CheckpointDir = cfg.FS.PathJoin(cfg.CheckpointDir, cfg.AppName)
+		}
+	}
 	n := &Node{
-		cfg: cfg, app: app, observer: observer, metrics: newMetrics(cfg.Registerer),
+		cfg: cfg, tables: tables, observer: observer, metrics: newMetrics(cfg.Registerer, cfg.AppName),
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
-		raw:      cfg.Catalogue.Raw(),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		live: newLiveness(), hiding: hiding{behind: map[int32]bool{}},
 		turn: make(chan struct{}, committers),
 	}
+	if v, ok := app.(Versioned); ok {
+		n.version, n.since = v.Version()
+	}
 	n.changelog = cfg.Catalogue.Changelog(cfg.AppName)
-	for _, t := range app.Tables() {
+	for _, t := range tables {
 		if t.Entity != nil {
 			n.entities[t.Entity.Name] = cfg.Catalogue.Ent(t.Entity.Name)
 		}
 	}
 	for _, t := range cfg.Catalogue.Topics() {
-		if t.Kind == topics.KindEvent && !strings.HasSuffix(t.Entity, ".final") {
-			n.events[t.Entity] = eventTopics{cfg.Catalogue.Evt(t.Entity), cfg.Catalogue.EvtFinal(t.Entity)}
+		if t.Kind == topics.KindCommand {
+			of := eventTopics{routed: true, final: t.Name()}
+			if cfg.HeadCommands {
+				of.head, of.final = of.final, ""
+			}
+			n.events[topics.CommandFamily(t.Entity)] = of
+		}
+		if family, final := strings.CutSuffix(t.Entity, ".final"); t.Kind == topics.KindEvent {
+			of := n.events[family]
+			if final {
+				of.final = t.Name()
+			} else {
+				of.head = t.Name()
+			}
+			n.events[family] = of
 		}
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease, moves: &n.moves,
+			partition: p, lease: cfg.Lease, moves: &n.moves, version: n.version,
 			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
 		})
 	}
@@ -106,17 +156,11 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer n.disconnect()
-	c := n.cfg.Catalogue
-	group := fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName)
-	members, err := kafka.JoinGroup(n.cfg.Kafka, group, c.TasksTopic(), kafka.MembershipOptions{
-		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout, StayOnStop: n.cfg.StayOnStop,
-	})
-	if err != nil {
-		return err
-	}
+	assigned := make(chan []int32)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return members.Run(ctx) })
-	g.Go(func() error { return n.assign(ctx, members.Assignments()) })
+	g.Go(func() error { return n.member(ctx, assigned) })
+	g.Go(func() error { return n.assign(ctx, assigned) })
+	g.Go(func() error { return n.measure(ctx) })
 	g.Go(func() error { return n.followOwners(ctx) })
 	g.Go(func() error { return n.announce(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -253,6 +297,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 			return
 		}
 		r.fail()
+		r.refused(reason(err) == reasonDisk)
 		n.metrics.restarts.WithLabelValues(label(r.partition), reason(err)).Inc()
 		n.logger.Warn("task starts again", partitionField(r.partition), zap.String("role", string(role)), zap.Error(err))
 		switch {
@@ -271,6 +316,9 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 // mend wipes a store that cannot be trusted, or whose place in a log is gone, so that it is restored from
 // the start. Once: what comes again after that is not the disk's fault.
 func (n *Node) mend(r *replica, err error) error {
+	if errors.Is(err, state.ErrNewer) {
+		return err // it is good, for a build that can read it
+	}
 	if !errors.Is(err, state.ErrCorrupt) && !errors.Is(err, errChangelog) && !errors.Is(err, kafka.ErrOutOfRange) {
 		return err
 	}
@@ -283,6 +331,8 @@ func (n *Node) mend(r *replica, err error) error {
 	n.logger.Warn("state is wiped and restored from the start", partitionField(r.partition), zap.Error(err))
 	return n.wipe(r)
 }
+
+const reasonDisk = "disk"
 
 // reason is an error as a label.
 func reason(err error) string {
@@ -302,7 +352,7 @@ func reason(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
-		return "disk"
+		return reasonDisk
 	}
 	return "other"
 }

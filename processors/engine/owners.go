@@ -23,7 +23,7 @@ const (
 // liveness is who is alive and who owns what, as the owners topic tells.
 type liveness struct {
 	mu    sync.Mutex
-	seen  map[string]time.Time   // by instance
+	seen  map[string]time.Time   // by instance: when it was heard of last, by our clock
 	owner map[int32]topics.Owner // the newest incarnation's
 }
 
@@ -31,7 +31,7 @@ func newLiveness() liveness {
 	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}}
 }
 
-func (l *liveness) note(o topics.Owner, gone bool, written time.Time) {
+func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if gone {
@@ -40,9 +40,7 @@ func (l *liveness) note(o topics.Owner, gone bool, written time.Time) {
 		}
 		return
 	}
-	if written.After(l.seen[o.Instance]) {
-		l.seen[o.Instance] = written
-	}
+	l.seen[o.Instance] = heard
 	if o.Role == topics.RoleOwner && o.Incarnation >= l.owner[o.Partition].Incarnation {
 		l.owner[o.Partition] = o
 	}
@@ -76,6 +74,18 @@ func rendezvous(instance string, partition int32) uint64 {
 	v := h.Sum64()
 	v = (v ^ v>>33) * 0xff51afd7ed558ccd
 	return v ^ v>>33
+}
+
+// count is how many instances are alive, this one among them.
+func (l *liveness) count() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, seen := range l.seen {
+		if time.Since(seen) < aliveFor {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 // others says whether other instances are alive.
@@ -143,7 +153,9 @@ func (n *Node) readOwners(ctx context.Context) error {
 				n.logger.Warn("record of the owners topic passed over", zap.Int64("offset", rec.Offset), zap.Error(err))
 				continue
 			}
-			n.live.note(o, gone, rec.Timestamp)
+			if o.Application == n.cfg.AppName {
+				n.live.note(o, gone, time.Now())
+			}
 		}
 	}
 }
@@ -193,7 +205,9 @@ func (n *Node) announce(ctx context.Context) error {
 
 // holdings is what this node announces: the partitions it holds and, as if it were one more, itself.
 func (n *Node) holdings() []topics.Owner {
-	self := topics.Owner{Partition: n.cfg.Catalogue.Partitions, Instance: n.cfg.Instance, Addr: n.cfg.Addr, State: topics.StateRunning}
+	self := topics.Owner{
+		Application: n.cfg.AppName, Partition: n.cfg.Catalogue.Partitions, Instance: n.cfg.Instance, Addr: n.cfg.Addr, State: topics.StateRunning,
+	}
 	all := []topics.Owner{self}
 	for _, r := range n.replicas {
 		state, _ := r.status()
@@ -230,7 +244,7 @@ func (n *Node) tell(ctx context.Context, tx *kafka.Transactor, held []topics.Own
 	}
 	for p := range told {
 		if !now[p] {
-			tx.Produce(ctx, &kafka.Record{Topic: topic, Key: topics.Owner{Partition: p, Instance: n.cfg.Instance}.Key()})
+			tx.Produce(ctx, &kafka.Record{Topic: topic, Key: topics.Owner{Application: n.cfg.AppName, Partition: p, Instance: n.cfg.Instance}.Key()})
 		}
 	}
 	if err := tx.Commit(ctx); err != nil {

@@ -11,8 +11,11 @@ import (
 // partition is ready to be given one.
 func (n *Node) Ready(maxAge time.Duration) error {
 	errs := []error{n.Stopped()}
+	if n.commands != nil {
+		return errs[0] // nobody may have asked for anything
+	}
 	for _, w := range n.Watermarks() {
-		if age := time.Since(w.ObservedAt); age > maxAge {
+		if age := n.clock.since(w.ObservedAt); age > maxAge {
 			errs = append(errs, fmt.Errorf("partition %d: as of a chain seen %s ago", w.Partition, age.Round(time.Millisecond)))
 		}
 	}

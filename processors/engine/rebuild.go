@@ -25,6 +25,9 @@ func (t *task) rebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if former, err = t.n.moved(ctx, t.r.partition, former); err != nil {
+		return err
+	}
 	p := unopened().Progress
 	p.Rebuild.Begin = end + 1
 	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
@@ -84,11 +87,11 @@ func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, u
 		start, floor = former.Input, former.Floor
 		from, until = former.Rebuild.KeepFrom, former.Rebuild.KeepUntil
 	}
-	end, err := t.n.lastOffset(ctx, t.n.raw, t.r.partition)
+	end, err := t.n.lastOffset(ctx, t.n.input, t.r.partition)
 	if err != nil || end < start || end < 0 {
 		return from, until, err
 	}
-	read, err := t.n.consumer.Open(t.n.raw, t.r.partition, start)
+	read, err := t.n.consumer.Open(t.n.input, t.r.partition, start)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -31,7 +31,8 @@ type replica struct {
 	partition int32
 	dir       string
 	lease     time.Duration
-	moves     *query.Moves // of the node
+	version   uint32         // of the application
+	moves     *read.Notifier // of the node
 
 	// Of the one goroutine that holds the replica:
 	store   *state.Store
@@ -44,32 +45,38 @@ type replica struct {
 	mu      sync.RWMutex
 	ring    []barrier // oldest first
 	kept    []barrier // newer ones, of an owner that does not show itself yet
-	mark    query.Watermark
+	mark    read.Watermark
 	failing time.Time // since when the owner cannot commit; zero: it can
+	writing time.Time // since when a write has waited for the disk; zero: none does
+	refuses time.Time // since when every start has failed on the disk; zero: the last did not
+	moved   time.Time // when mark was set last
 	stopped error     // the fault that stopped the task
 	state   string    // as the owners topic tells it
 	role    topics.Role
 }
 
 type barrier struct {
-	at   topics.BlockRef
-	snap *state.Snapshot
+	at      topics.BlockRef
+	reverts uint64 // blocks reverted before it
+	snap    *state.Snapshot
 }
 
+func (b *barrier) view() state.View { return read.At(b.snap.View(b.at), b.reverts) }
+
 // publish adds a view. It takes over a hold on snap; nil: nothing has changed since the last one.
-func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
+func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.moves.Tell()
+	defer r.moves.Notify()
 	r.ring, r.kept = append(r.ring, r.kept...), nil
 	n := len(r.ring)
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
 	}
-	r.mark = m
+	r.mark, r.moved = m, time.Now()
 	if n > 0 && same(r.ring[n-1].at, m.At) {
 		r.ring[n-1].snap.Release()
-		r.ring[n-1] = barrier{m.At, snap}
+		r.ring[n-1] = barrier{m.At, m.Reverts, snap}
 		return
 	}
 	keep := ringBlocks
@@ -82,7 +89,7 @@ func (r *replica) publish(m query.Watermark, snap *state.Snapshot) {
 		}
 		r.ring = append(r.ring[:0], r.ring[excess:]...)
 	}
-	r.ring = append(r.ring, barrier{m.At, snap})
+	r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
 }
 
 // replace has the newest view read the same state from somewhere else. It takes over a hold on snap.
@@ -118,7 +125,7 @@ func (r *replica) forgetKept() {
 func (r *replica) observe(head uint64, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mark.Latest, r.mark.ObservedAt = head, at
+	r.mark.Latest, r.mark.ObservedAt, r.moved = head, at, time.Now()
 }
 
 func same(a, b topics.BlockRef) bool { return a.Number == b.Number && a.Hash == b.Hash }
@@ -132,17 +139,17 @@ func (r *replica) view(at *topics.BlockRef) (state.View, error) {
 		return nil, ErrNotHere
 	}
 	if at == nil {
-		return r.ring[n-1].snap.View(r.ring[n-1].at), nil
+		return r.ring[n-1].view(), nil
 	}
 	for i := n - 1; i >= 0; i-- {
 		if same(r.ring[i].at, *at) {
-			return r.ring[i].snap.View(r.ring[i].at), nil
+			return r.ring[i].view(), nil
 		}
 	}
 	if at.Number > r.mark.At.Number {
 		return nil, ErrNotYet
 	}
-	return nil, ErrGone
+	return nil, ErrNotKept
 }
 
 // expired says that the owner could not commit for a lease: it may have been replaced unawares.
@@ -150,10 +157,20 @@ func (r *replica) expired() bool {
 	return !r.failing.IsZero() && time.Since(r.failing) > r.lease
 }
 
-func (r *replica) watermark() (query.Watermark, bool) {
+func (r *replica) watermark() (read.Watermark, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.mark, len(r.ring) > 0 && !r.expired()
+}
+
+// marked is the mark and when it was set; zero: there is none.
+func (r *replica) marked() (m read.Watermark, moved time.Time) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if len(r.ring) == 0 {
+		return m, moved
+	}
+	return r.mark, r.moved
 }
 
 // fail and recover note whether the owner can commit.
@@ -168,8 +185,45 @@ func (r *replica) fail() {
 func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failing, r.stopped = time.Time{}, nil
-	r.moves.Tell()
+	r.failing, r.refuses, r.stopped = time.Time{}, time.Time{}, nil
+	r.moves.Notify()
+}
+
+// refused notes whether a start has failed on the disk.
+func (r *replica) refused(disk bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !disk:
+		r.refuses = time.Time{}
+	case r.refuses.IsZero():
+		r.refuses = time.Now()
+	}
+}
+
+// write has f write to the store. The store waits for as long as its disk is full.
+func (r *replica) write(f func() error) error {
+	note := func(since time.Time) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.writing = since
+	}
+	note(time.Now())
+	defer note(time.Time{})
+	return f()
+}
+
+// waiting is since when the disk has taken nothing that an owner wrote; zero: it takes it.
+func (r *replica) waiting() time.Time {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	switch {
+	case r.role != topics.RoleOwner:
+		return time.Time{}
+	case !r.writing.IsZero():
+		return r.writing
+	}
+	return r.refuses
 }
 
 func (r *replica) setState(s string, stopped error) {
@@ -182,7 +236,7 @@ func (r *replica) setState(s string, stopped error) {
 func (r *replica) take(role topics.Role) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.role = role
+	r.role, r.refuses = role, time.Time{}
 }
 
 // fault is what stopped the task, short enough to be told, and the role that it has.
@@ -209,7 +263,7 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 		if err := n.adopt(r); err != nil {
 			return position{}, err
 		}
-		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.app.Tables(), Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
+		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
 		if err != nil {
 			return position{}, err
 		}
@@ -221,6 +275,11 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 	}
 	if meta == nil {
 		pos := unopened()
+		place, err := n.history.Place(ctx, n.changelog, r.partition, -1)
+		if err != nil {
+			return position{}, err
+		}
+		pos.Log = place.Topic
 		if _, last, _, err := n.lastLife(ctx, r.partition); err != nil {
 			return position{}, err
 		} else if last.Rebuild.Begin > 0 && !r.rewind {
@@ -229,8 +288,14 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 		return pos, nil
 	}
 	pos, err := decodePosition(meta)
+	if errors.Is(err, state.ErrNewer) {
+		return position{}, err
+	}
 	if err != nil {
 		return position{}, fmt.Errorf("%w: %w", state.ErrCorrupt, err)
+	}
+	if pos.Log, err = n.sameTopic(ctx, n.changelog, r.partition, pos.Log, -1, pos.Changelog); err != nil {
+		return position{}, err
 	}
 	if age := time.Since(time.UnixMilli(pos.WrittenMs)); age > topics.ChangelogTombstones {
 		// A deletion that it has not seen may be gone from the changelog.
@@ -265,7 +330,7 @@ func (r *replica) close() error {
 	r.mu.Lock()
 	ring := r.ring
 	r.ring, r.state = nil, ""
-	r.moves.Tell()
+	r.moves.Notify()
 	r.mu.Unlock()
 	for _, b := range ring {
 		b.snap.Release()
@@ -301,8 +366,8 @@ func (n *Node) View(ctx context.Context, partition int32, at *topics.BlockRef) (
 }
 
 // Watermarks lists the partitions that this node can answer for.
-func (n *Node) Watermarks() []query.Watermark {
-	var all []query.Watermark
+func (n *Node) Watermarks() []read.Watermark {
+	var all []read.Watermark
 	for _, r := range n.replicas {
 		if m, ok := r.watermark(); ok {
 			all = append(all, m)
@@ -311,5 +376,5 @@ func (n *Node) Watermarks() []query.Watermark {
 	return all
 }
 
-// Moved implements query.Source.
+// Moved implements read.Source.
 func (n *Node) Moved() <-chan struct{} { return n.moves.Moved() }

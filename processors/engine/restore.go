@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -22,13 +22,15 @@ const restoreBytes = 1 << 20
 // Invariants:
 //  1. pos is never ahead of the store: what follows pos.Changelog is applied again;
 //  2. after a progress record the store may be shown if every commit since the last shown point was whole;
-//  3. an owner begins behind a progress record: entries that no progress ends are nobody's commit, and what
-//     they would change is not known.
+//  3. compaction keeps the newest progress of what it has cleaned, and the newest version of each entry where
+//     that was written. So entries may stand before an open record with no progress between: a later one ends
+//     them. An owner begins behind a progress record all the same: entries that none ends before its own
+//     open record are nobody's commit, and what they would change is not known.
 type restorer struct {
 	r       *replica
 	pos     position
 	overlay *state.Overlay
-	seen    uint64 // records of the commit that is being read
+	seen    uint64 // entries that no progress has ended yet
 	torn    bool   // a commit was not whole: compaction took records of it
 	applied int
 }
@@ -53,10 +55,8 @@ func (s *restorer) apply(rec *kafka.Record) (kind changelogKind, err error) {
 		}
 	}()
 	if bytes.Equal(rec.Key, keyOpen) {
-		// It says nothing but where it is.
-		if s.seen > 0 {
-			return 0, fmt.Errorf("%w: %d entries before it that no progress ends", errChangelog, s.seen)
-		}
+		// It says nothing but where it is. What a commit left open before it, compaction took the progress of.
+		s.torn = s.torn || s.seen > 0
 		s.advance(rec)
 		return openRecord, nil
 	}
@@ -82,6 +82,9 @@ func (s *restorer) apply(rec *kafka.Record) (kind changelogKind, err error) {
 		if err != nil {
 			return 0, err
 		}
+		if p.App > s.r.version {
+			return 0, fmt.Errorf("%w: version %d of the application, this build has %d", state.ErrNewer, p.App, s.r.version)
+		}
 		s.torn = s.torn || p.Records != s.seen
 		s.seen = 0
 		s.pos.Progress = p
@@ -106,16 +109,15 @@ func (s *restorer) advance(rec *kafka.Record) {
 
 // clear drops what an older epoch wrote.
 func (s *restorer) clear(epoch uint64) error {
-	at := s.pos.Changelog
-	written := s.pos.WrittenMs
+	former := s.pos
 	s.pos = unopened()
-	s.pos.Epoch, s.pos.Changelog, s.pos.WrittenMs = epoch, at, written
+	s.pos.Epoch, s.pos.Changelog, s.pos.WrittenMs, s.pos.Log = epoch, former.Changelog, former.WrittenMs, former.Log
 	s.overlay, s.seen = s.r.store.NewOverlay(), 0
-	return s.r.store.Clear(s.pos.encode())
+	return s.r.write(func() error { return s.r.store.Clear(s.pos.encode()) })
 }
 
 func (s *restorer) flush() error {
-	err := s.r.store.Commit(s.overlay, s.pos.encode())
+	err := s.r.write(func() error { return s.r.store.Commit(s.overlay, s.pos.encode()) })
 	s.overlay = s.r.store.NewOverlay()
 	return err
 }
@@ -133,7 +135,11 @@ func (s *restorer) until(ctx context.Context, read *kafka.PartitionReader, open 
 			if _, err := s.apply(rec); err != nil {
 				return err
 			}
-			if rec.Offset >= open {
+			switch {
+			case rec.Offset < open:
+			case s.seen > 0:
+				return fmt.Errorf("%w: %d entries before our open record at offset %d that no progress ends", errChangelog, s.seen, open)
+			default:
 				return s.flush()
 			}
 		}

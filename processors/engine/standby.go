@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -89,22 +89,25 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 	if err != nil {
 		return err
 	}
-	caughtUp := make(chan int64, 1) // where to read the raw topic from
+	caughtUp := make(chan progress, 1) // where to read the raw topic from
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.restore(ctx, end, caughtUp) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case from := <-caughtUp:
-			return f.watch(ctx, from)
+		case p := <-caughtUp:
+			if n.commands != nil {
+				return nil // every command is in the changelog
+			}
+			return f.watch(ctx, p.Input, p.At)
 		}
 	})
 	return g.Wait()
 }
 
 // restore applies the changelog as the owner writes it. From the record at end on it shows what it has.
-func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- int64) error {
+func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progress) error {
 	from := f.s.pos.Changelog
 	read, err := f.n.consumer.Open(f.n.changelog, f.r.partition, from)
 	if err != nil {
@@ -113,7 +116,7 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- int64
 	defer read.Close()
 	tell := func() {
 		if caughtUp != nil {
-			caughtUp <- f.s.pos.Progress.Input
+			caughtUp <- f.s.pos.Progress
 			caughtUp = nil
 		}
 	}
@@ -248,6 +251,10 @@ func (f *follower) applied(barriers []crossing) (*state.Snapshot, error) {
 		if c.next <= f.trial.now.Input {
 			continue
 		}
+		if !c.touched { // it may stand for several, whose barriers nobody has kept
+			f.trial.now.At, f.trial.now.Input = c.at, c.next
+			continue
+		}
 		for _, rec := range c.records {
 			if _, _, err := f.trial.step(rec); err != nil || f.trialErr != nil {
 				return nil, cmp.Or(err, f.trialErr)
@@ -274,22 +281,26 @@ func (f *follower) end() {
 }
 
 // mark is the watermark of the barrier that is shown; who asks for it publishes it.
-func (f *follower) mark() query.Watermark {
+func (f *follower) mark() read.Watermark {
 	f.r.next = f.shown.next
 	f.n.metrics.block.WithLabelValues(label(f.r.partition)).Set(float64(f.shown.at.Number))
-	return query.Watermark{
+	return read.Watermark{
 		Partition: f.r.partition, Role: topics.RoleStandby, Incarnation: f.incarnation,
 		At: f.shown.at, Latest: f.shown.head, ObservedAt: time.UnixMilli(f.shown.observedMs), Reverts: f.shown.reverts,
 	}
 }
 
-// watch reads the barriers of the raw topic.
-func (f *follower) watch(ctx context.Context, from int64) error {
-	read, err := f.n.consumer.Open(f.n.raw, f.r.partition, from)
+// watch reads the barriers of the raw topic, from an offset behind the barrier of a block on.
+func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) error {
+	read, err := f.n.consumer.Open(f.n.input, f.r.partition, from)
 	if err != nil {
 		return err
 	}
 	defer read.Close()
+	end, err := f.n.lastOffset(ctx, f.n.input, f.r.partition)
+	if err != nil {
+		return err
+	}
 	var (
 		records []*kafka.Record
 		decoder topics.RawDecoder
@@ -304,8 +315,15 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 			// A record with a key is a log; what cannot be decoded counts as one.
 			var b *topics.BlockEnd
 			if len(rec.Key) == 0 {
-				raw, _ := decoder.Decode(rec.Value)
-				b, _ = raw.(*topics.BlockEnd)
+				switch raw, _ := decoder.Decode(rec.Value); raw := raw.(type) {
+				case *topics.BlockEnd:
+					if b = raw; b.Linked && !same(b.Block, at) && !same(b.Previous, at) {
+						return missing(b, at) // it would be shown, and its owner stops
+					}
+					at = b.Block
+				case *topics.BlockRevert:
+					at = raw.Head
+				}
 			}
 			c.touched = c.touched || b == nil
 			if kept = kept && len(c.records) < maxRecords; kept {
@@ -315,7 +333,7 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 				continue
 			}
 			c.next, c.at, c.head, c.observedMs = rec.Offset+1, b.Block, b.Head, rec.Timestamp.UnixMilli()
-			if !kept || !atTip(b, rec.Timestamp) {
+			if !kept || !atTip(b, f.n.clock.age(rec.Timestamp, rec.Offset > end)) {
 				c.records = nil
 			}
 			if err := f.wait(ctx, c); err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -75,7 +75,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return err
 	}
 	defer tx.Close()
-	t := &task{n: n, r: r, tx: tx, applier: applier{app: n.app, partition: r.partition}}
+	t := &task{n: n, r: r, tx: tx, applier: applier{app: n.app, commands: n.commands, partition: r.partition}}
 	t.unread = t.unreadable
 	defer func() {
 		if errors.Is(err, errCrash) {
@@ -130,31 +130,53 @@ func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 
 // restore brings the store to the end of the changelog, which is our own open record.
 func (n *Node) restore(ctx context.Context, r *replica, pos position, open int64) (position, error) {
+	if pos.Changelog > open {
+		return position{}, fmt.Errorf("%w: the changelog ends at offset %d, but the state has come to %d", ErrBroken, open, pos.Changelog)
+	}
 	read, err := n.consumer.Open(n.changelog, r.partition, pos.Changelog)
 	if err != nil {
 		return position{}, err
 	}
 	defer read.Close()
 	s := newRestorer(r, pos)
-	err = s.until(ctx, read, open)
+	if err = s.until(ctx, read, open); err == nil {
+		err = n.still(ctx, r, open)
+	}
 	n.metrics.restores.WithLabelValues(label(r.partition)).Inc()
 	n.metrics.restored.WithLabelValues(label(r.partition)).Add(float64(s.applied))
 	return s.pos, err
 }
 
+// still says whether our open record is the changelog's last record. If it is not, there was a next owner while
+// we read, and compaction may have taken entries before our open record for others behind it.
+func (n *Node) still(ctx context.Context, r *replica, open int64) error {
+	last, err := n.lastOffset(ctx, n.changelog, r.partition)
+	if err == nil && last != open {
+		err = fmt.Errorf("%w: the changelog goes on to offset %d behind our open record at %d", kafka.ErrFenced, last, open)
+	}
+	return err
+}
+
 // run is the loop: read, apply, and commit at barriers.
-func (t *task) run(ctx context.Context) error {
+func (t *task) run(ctx context.Context) (err error) {
 	p := &t.store.Progress
 	p.Incarnation = t.incarnation
 	t.reset()
+	if p.Input >= 0 && p.App < t.n.since {
+		return fmt.Errorf("%w: version %d, this build has %d and carries on %d", ErrOlder, p.App, t.n.version, t.n.since)
+	}
+	p.App = t.n.version
+	if p.Raw, err = t.n.sameTopic(ctx, t.n.input, t.r.partition, p.Raw, p.Epoch, p.Input); err != nil {
+		return err
+	}
 	t.now, t.ready, t.settled = *p, *p, true
-	read, err := t.n.consumer.Open(t.n.raw, t.r.partition, p.Input)
+	read, err := t.n.consumer.Open(t.n.input, t.r.partition, p.Input)
 	if err != nil {
 		return err
 	}
 	defer read.Close()
 	t.r.recover()
-	if t.end, err = t.n.lastOffset(ctx, t.n.raw, t.r.partition); err != nil {
+	if t.end, err = t.n.lastOffset(ctx, t.n.input, t.r.partition); err != nil {
 		return err
 	}
 	t.ended = t.end < max(p.Input, 0)
@@ -186,6 +208,11 @@ func (t *task) run(ctx context.Context) error {
 		if len(records) > 0 {
 			t.r.wiped = false // it got somewhere
 			t.n.metrics.records.WithLabelValues(label(t.r.partition)).Add(float64(len(records)))
+			if t.commands != nil {
+				if err := t.settleCommands(ctx); err != nil {
+					return err
+				}
+			}
 		} else if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -305,11 +332,11 @@ func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 		if snap == nil {
 			snap = t.r.store.Snapshot()
 		}
-		t.r.keep(barrier{t.ready.At, snap})
+		t.r.keep(barrier{t.ready.At, t.ready.Reverts, snap})
 		return
 	}
 	t.r.next = t.ready.Input
-	t.r.publish(query.Watermark{
+	t.r.publish(read.Watermark{
 		Partition: t.r.partition, Role: topics.RoleOwner, Incarnation: t.incarnation,
 		At: t.ready.At, Latest: t.ready.Head, ObservedAt: time.UnixMilli(t.ready.ObservedMs), Reverts: t.ready.Reverts,
 	}, snap)

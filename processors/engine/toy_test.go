@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -137,6 +137,7 @@ func (c *chain) block(last bool) {
 	for p := range c.cat.Partitions {
 		c.send(p, nil, &topics.BlockEnd{
 			Block: b.ref, Parent: parent.Hash, Records: uint32(len(b.logs[p])), Finalized: c.final, Head: b.ref.Number + c.ahead, Commit: last,
+			Previous: parent, Linked: true,
 		})
 	}
 	c.blocks = append(c.blocks, b)
@@ -452,6 +453,21 @@ func (e *env) holdAll(cfg Config, roles ...topics.Role) *runningNode {
 	}()
 	e.t.Cleanup(func() { r.stop(e.t) })
 	return r
+}
+
+// gauge is the highest of a gauge over partitions.
+func gauge(t testing.TB, reg prometheus.Registerer, name string) (highest float64) {
+	t.Helper()
+	families, err := reg.(*prometheus.Registry).Gather()
+	check(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				highest = max(highest, m.GetGauge().GetValue())
+			}
+		}
+	}
+	return highest
 }
 
 // total sums a counter over partitions; with a reason, of that reason.

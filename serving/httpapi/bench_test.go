@@ -34,7 +34,7 @@ func BenchmarkChain(b *testing.B) {
 		kept := New(DefaultConfig(":0"), Options{
 			Service: "bench", Logger: zap.New(core), Registerer: prometheus.NewRegistry(),
 			Routes: []Route{get("/listings", func(ctx context.Context, req *Request, res *Response) error {
-				res.KeepWhile = always
+				res.FreshWhile = always
 				return handle(ctx, req, res)
 			}, "lane", "sort", "limit", "cursor")},
 		})

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,9 @@ import (
 // Config is how a service listens and what it bounds. Start from DefaultConfig.
 type Config struct {
 	Listen string // host:port; port 0 takes a free one
+
+	// Listener opens Listen; nil: the machine's network.
+	Listener func(ctx context.Context, network, addr string) (net.Listener, error)
 
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration
@@ -24,7 +28,9 @@ type Config struct {
 	MaxConnections int // connections at once; more wait in the accept queue
 	MaxHeaderBytes int
 	MaxBodyBytes   int64
-	MaxKeptBytes   int64 // of answers that are repeated while they are true; 0: none is
+	MaxCacheBytes  int64 // of cached responses; 0: none is
+
+	Client ClientLimits // of what one client may have
 
 	// CursorSecret authenticates cursors and must be alike on all nodes. Empty: a key derived from the
 	// deployment's name, which is no secret. A made-up cursor then reaches nothing but another
@@ -47,7 +53,8 @@ func DefaultConfig(addr string) Config {
 		MaxConnections:    8192,
 		MaxHeaderBytes:    16 << 10,
 		MaxBodyBytes:      16 << 10,
-		MaxKeptBytes:      16 << 20,
+		MaxCacheBytes:     16 << 20,
+		Client:            ClientLimits{MaxConnections: 512, MaxInFlight: 128, MaxStreams: 32, Rate: 2000, Burst: 4000},
 	}
 }
 
@@ -74,6 +81,7 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
 	}
+	faults = append(faults, c.Client.validate()...)
 	if c.DrainDelay < 0 {
 		faults = append(faults, fmt.Errorf("drain delay: %s is negative", c.DrainDelay))
 	}
@@ -94,8 +102,8 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf("limit of %s: %d is not positive", n.name, n.n))
 		}
 	}
-	if c.MaxKeptBytes < 0 {
-		faults = append(faults, fmt.Errorf("limit of kept bytes: %d is negative", c.MaxKeptBytes))
+	if c.MaxCacheBytes < 0 {
+		faults = append(faults, fmt.Errorf("limit of cache bytes: %d is negative", c.MaxCacheBytes))
 	}
 	if c.CursorSecret != "" && len(c.CursorSecret) < minCursorSecret {
 		faults = append(faults, fmt.Errorf("cursor secret: shorter than %d bytes", minCursorSecret))

@@ -6,57 +6,26 @@ import (
 	"time"
 )
 
-// Code is an error as callers see it: what went wrong, and by the table the status that goes with it.
-type Code string
+// Code is an error as callers see it: what went wrong, and the status that goes with it. A service has
+// codes of its own beside these.
+type Code struct {
+	Name   string // DEAL_NOT_FOUND
+	Status int    // of HTTP
+}
 
-// The codes of the market services.
-const (
-	InvalidInput         Code = "INVALID_INPUT"
-	InvalidCursor        Code = "INVALID_CURSOR"
-	InvalidSignature     Code = "INVALID_SIGNATURE"
-	SignatureExpired     Code = "SIGNATURE_EXPIRED"
-	SignatureReused      Code = "SIGNATURE_REUSED"
-	NotFound             Code = "NOT_FOUND"
-	DealNotFound         Code = "DEAL_NOT_FOUND"
-	AssetNotFound        Code = "ASSET_NOT_FOUND"
-	PositionNotFound     Code = "POSITION_NOT_FOUND"
-	MethodNotAllowed     Code = "METHOD_NOT_ALLOWED"
-	BodyTooLarge         Code = "BODY_TOO_LARGE"
-	UnsupportedMediaType Code = "UNSUPPORTED_MEDIA_TYPE"
-	RateLimited          Code = "RATE_LIMITED"
-	Internal             Code = "INTERNAL"
-	UpstreamUnavailable  Code = "UPSTREAM_UNAVAILABLE"
-	StaleIndexer         Code = "STALE_INDEXER"
-	PriceUnreliable      Code = "PRICE_UNRELIABLE"
+// The codes that every service has.
+var (
+	InvalidInput         = Code{"INVALID_INPUT", http.StatusBadRequest}
+	InvalidCursor        = Code{"INVALID_CURSOR", http.StatusBadRequest}
+	NotFound             = Code{"NOT_FOUND", http.StatusNotFound}
+	MethodNotAllowed     = Code{"METHOD_NOT_ALLOWED", http.StatusMethodNotAllowed}
+	BodyTooLarge         = Code{"BODY_TOO_LARGE", http.StatusRequestEntityTooLarge}
+	UnsupportedMediaType = Code{"UNSUPPORTED_MEDIA_TYPE", http.StatusUnsupportedMediaType}
+	RateLimited          = Code{"RATE_LIMITED", http.StatusTooManyRequests}
+	Internal             = Code{"INTERNAL", http.StatusInternalServerError}
+	UpstreamUnavailable  = Code{"UPSTREAM_UNAVAILABLE", http.StatusServiceUnavailable}
+	StaleIndexer         = Code{"STALE_INDEXER", http.StatusServiceUnavailable}
 )
-
-var statuses = map[Code]int{
-	InvalidInput:         http.StatusBadRequest,
-	InvalidCursor:        http.StatusBadRequest,
-	InvalidSignature:     http.StatusUnauthorized,
-	SignatureExpired:     http.StatusUnauthorized,
-	SignatureReused:      http.StatusUnauthorized,
-	NotFound:             http.StatusNotFound,
-	DealNotFound:         http.StatusNotFound,
-	AssetNotFound:        http.StatusNotFound,
-	PositionNotFound:     http.StatusNotFound,
-	MethodNotAllowed:     http.StatusMethodNotAllowed,
-	BodyTooLarge:         http.StatusRequestEntityTooLarge,
-	UnsupportedMediaType: http.StatusUnsupportedMediaType,
-	RateLimited:          http.StatusTooManyRequests,
-	Internal:             http.StatusInternalServerError,
-	UpstreamUnavailable:  http.StatusServiceUnavailable,
-	StaleIndexer:         http.StatusServiceUnavailable,
-	PriceUnreliable:      http.StatusServiceUnavailable,
-}
-
-// Status is the HTTP status of the code; a code outside the table is a 500.
-func (c Code) Status() int {
-	if status, ok := statuses[c]; ok {
-		return status
-	}
-	return http.StatusInternalServerError
-}
 
 // Error is an error that a caller may see. Every other error is answered as INTERNAL.
 type Error struct {
@@ -65,7 +34,7 @@ type Error struct {
 	RetryAfter time.Duration // for 429 and 503, rounded up to seconds; at least one second is sent
 }
 
-func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+func (e *Error) Error() string { return e.Code.Name + ": " + e.Message }
 
 // invalid is the error of a parameter: its message begins with the parameter's name.
 func invalid(name, format string, args ...any) *Error {

@@ -1,11 +1,10 @@
 // Package httpapi is what every HTTP service of Lienstream has in common: routing on gorilla/mux, one
-// table of errors, strict parameters, authenticated cursors, limits, ETag, gzip, CORS, logs and metrics.
+// kind of error, strict parameters, authenticated cursors, limits, ETag, gzip, CORS, logs and metrics.
 // It must not know a resource of any service, nor where their answers come from.
 package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -20,7 +19,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Handler answers a request by filling in res, or returns an error of the table. It must keep neither
+// Handler answers a request by filling in res, or returns an *Error. It must keep neither
 // req nor res: both are used again for the next request.
 type Handler func(ctx context.Context, req *Request, res *Response) error
 
@@ -30,6 +29,8 @@ type Route struct {
 	Path   string   // a template of gorilla/mux: "/deals/{id}"
 	Query  []string // the query parameters that there are; any other is refused
 	Handle Handler
+
+	AnyQuery bool // of a page: what links add to it (utm_source) is for others, and is passed over
 }
 
 // Options are what one service tells the framework about itself.
@@ -39,6 +40,18 @@ type Options struct {
 
 	// Expose names the response headers of the service that browsers may read.
 	Expose []string
+	// Allow names the request headers of the service that browsers may send.
+	Allow []string
+	// Admit may refuse a request that met a route, before its size and its parameters are looked at; it may set
+	// headers of the answer, whatever comes of it. Nil: all are admitted.
+	Admit func(ctx context.Context, route *Route, h http.Header) error
+	// Retryable says of each error whether asking again may help, in the field of that name. Nil: there is no such field.
+	Retryable func(Code) bool
+	// NoStore makes answers no-store, unless a handler says otherwise.
+	NoStore bool
+	// Private keeps what a request holds beside its route out of the logs: it may be what nobody should have sent.
+	Private bool
+
 	// Stamp completes the headers of an answer, after the handler and for errors too. Nil: nothing.
 	Stamp func(ctx context.Context, h http.Header)
 
@@ -53,11 +66,11 @@ type Options struct {
 //  1. A response is written once, whole, after the handler returned: so a panic or an error can still
 //     become a 500, every body has its ETag and length, and compression is decided by the real size. A
 //     stream is the exception: its headers go out first, and what fails later ends it.
-//  2. No detail of an error that is not in the table leaves the process; it is logged beside the
+//  2. No detail of an error that is no *Error leaves the process; it is logged beside the
 //     request ID that the caller has.
 //  3. At most MaxInFlight requests are between start and end of ServeHTTP, and at most MaxStreams
-//     streams beside them; further ones are refused without any work.
-//  4. The labels of all metrics come from the routes and the table, never from a request.
+//     streams beside them, each client with its share of both; further ones are refused without any work.
+//  4. The labels of all metrics come from the routes and the codes, never from a request.
 //
 // The chain is one function and not nested middleware: each layer would cost a closure, a wrapped
 // writer and often a copy of the request, and the order of the checks is a part of the contract that
@@ -69,7 +82,8 @@ type API struct {
 	access    *zap.Logger
 	metrics   *metrics
 	cursors   *cursors
-	kept      *kept
+	cache     *responseCache
+	clients   *clients
 	router    *mux.Router
 	endpoints map[string]*endpoint // by template
 	literal   map[string]*endpoint // those without a variable, by path: no need to match
@@ -93,9 +107,10 @@ type header struct {
 
 // exchange is a request and its response, pooled together.
 type exchange struct {
-	req  Request
-	res  Response
-	kept *keptAnswer // to be written instead of res
+	req    Request
+	res    Response
+	client *client         // who asks; nil: one that is not limited
+	cached *cachedResponse // written instead of res
 }
 
 // New builds the API of a service. Routes that contradict each other are a bug: it panics.
@@ -110,9 +125,10 @@ func New(cfg Config, opt Options) *API {
 		endpoints: make(map[string]*endpoint),
 		literal:   make(map[string]*endpoint),
 		fixed:     fixedHeaders(opt.Expose),
+		clients:   newClients(cfg.Client),
 		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 	}
-	a.kept = newKept(cfg.MaxKeptBytes, a.metrics.kept)
+	a.cache = newResponseCache(cfg.MaxCacheBytes, a.metrics.cacheBytes)
 	// A line for each request would cost more than many of the answers.
 	a.access = opt.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, accessLogFirst, accessLogThereafter)
@@ -157,50 +173,63 @@ func (a *API) add(route *Route) {
 	e.allow = []string{strings.Join(append(allow, http.MethodOptions), ", ")}
 }
 
-// ServeHTTP answers one request: repeat what is kept, or decide, write, observe.
+// ServeHTTP answers one request: from the cache, or decide, write, observe.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
-	busy := a.inFlight.Add(1) > int64(a.cfg.MaxInFlight)
-	if q, ok := questionOf(r); ok && !busy {
-		if answer, _ := a.kept.current(q); answer != nil {
-			a.metrics.repeated.Inc()
-			a.repeat(w, r, answer, requestID(r), started)
-			a.inFlight.Add(-1)
+	refusal := a.enter()
+	from, err := a.clients.enter(r)
+	if refusal == nil {
+		refusal = err
+	}
+	if cacheable(r) && refusal == nil { // a query that is spelt as we spell it needs no parsing
+		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
+			a.metrics.cacheHits.Inc()
+			a.writeCached(w, r, res, requestID(r), started)
+			a.leave(from)
 			return
 		}
 	}
 	x := a.exchanges.Get().(*exchange)
 	x.req.reset(a, r)
 	x.res.reset(w.Header())
-	x.kept = nil
-	a.serve(w, r, x, busy, started)
+	x.client, x.cached = from, nil
+	a.serve(w, r, x, refusal, started)
 	if cap(x.res.Body) <= maxPooledBody {
 		a.exchanges.Put(x)
 	}
 }
 
-func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, busy bool, started time.Time) {
-	var (
-		route = unmatched
-		err   error
-	)
-	if busy {
-		a.metrics.refused.Inc()
-		err = &Error{Code: UpstreamUnavailable, Message: "too many requests at once, ask again shortly"}
-	} else {
-		route, err = a.answer(w, r, x)
+// enter counts a request in, among those of all clients.
+func (a *API) enter() error {
+	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
+		return &Error{Code: UpstreamUnavailable, Message: "too many requests at once, ask again shortly"}
 	}
-	if x.kept != nil {
-		a.repeat(w, r, x.kept, x.req.ID, started)
-		a.inFlight.Add(-1)
+	return nil
+}
+
+func (a *API) leave(from *client) {
+	a.inFlight.Add(-1)
+	a.clients.leave(from)
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal error, started time.Time) {
+	path, err := unmatched, refusal
+	if refusal != nil {
+		a.metrics.refused.Inc()
+	} else {
+		path, err = a.answer(w, r, x)
+	}
+	if x.cached != nil {
+		a.writeCached(w, r, x.cached, x.req.ID, started)
+		a.leave(x.client)
 		return
 	}
 	streams := err == nil && x.res.Stream != nil && r.Method != http.MethodHead
 	if streams {
-		err = a.enterStream()
+		err = a.enterStream(x.client)
 	}
 	a.write(w, r, x, err)
-	a.inFlight.Add(-1)
+	a.leave(x.client)
 	took := time.Since(started)
 	if streams && err == nil {
 		a.stream(w, r, x)
@@ -209,49 +238,56 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, busy bo
 	if err != nil && r.Context().Err() != nil {
 		status = statusClientGone
 	}
-	a.metrics.observe(route, r.Method, status, took)
-	a.record(r, x.req.ID, route, status, x.res.written, took)
+	a.metrics.observe(path, r.Method, status, took)
+	a.record(r, x.req.ID, path, status, x.res.written, took)
 }
 
 // unmatched is the route label of a request that met no route.
 const unmatched = "unmatched"
 
-// answer decides the response: x.kept, where it is kept, or x.res. It returns the template of the route that it
-// met.
-func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (route string, err error) {
-	route = unmatched
-	done := func(*keptAnswer) {}
+// answer decides the response: x.cached or x.res. It returns the template of the route that the request met.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path string, err error) {
+	path = unmatched
+	land := func(*cachedResponse) {}
 	defer func() {
 		if v := recover(); v != nil {
 			a.metrics.panics.Inc()
-			a.log.Error("handler panicked", zap.String("request_id", x.req.ID), zap.String("route", route),
+			a.log.Error("handler panicked", zap.String("request_id", x.req.ID), zap.String("route", path),
 				zap.Any("panic", v), zap.Stack("stack"))
 			err = &Error{Code: Internal}
 		}
-		done(x.kept)
+		land(x.cached)
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
 	defer cancel()
 
-	e, vars := a.match(r)
-	if e == nil {
+	var (
+		route *Route // nil: the response is decided without a handler
+		key   cacheKey
+	)
+	if e, vars := a.match(r); e == nil {
 		err = &Error{Code: NotFound, Message: "there is no such path"}
 	} else {
-		route = e.path
-		q, ok := questionOf(r)
-		if ok {
-			if x.kept, done = a.kept.renew(ctx, q); x.kept != nil {
-				a.metrics.repeated.Inc()
-				return route, nil
-			}
+		path = e.path
+		route, err = a.admit(ctx, w, r, x, e, vars)
+	}
+	if route != nil && cacheable(r) {
+		key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
+		if x.cached, land = a.cache.join(ctx, key); x.cached != nil {
+			a.metrics.cacheHits.Inc()
+			return path, nil
 		}
-		err = a.dispatch(ctx, w, r, x, e, vars)
+	}
+	if route != nil {
+		err = route.Handle(ctx, &x.req, &x.res)
 	}
 	if a.opt.Stamp != nil {
 		a.opt.Stamp(ctx, x.res.Header)
 	}
-	a.keep(r, x, route, err)
-	return route, err
+	if route != nil && err == nil && cacheable(r) {
+		a.fill(x, key, path)
+	}
+	return path, err
 }
 
 func (a *API) match(r *http.Request) (*endpoint, map[string]string) {
@@ -265,125 +301,44 @@ func (a *API) match(r *http.Request) (*endpoint, map[string]string) {
 	return a.endpoints[match.Route.GetName()], match.Vars
 }
 
-// keep keeps an answer whose handler allows it.
-func (a *API) keep(r *http.Request, x *exchange, route string, err error) {
-	q, ok := questionOf(r)
-	if !ok || err != nil || x.res.KeepWhile == nil || x.res.Status != http.StatusOK || x.res.Stream != nil {
+// fill puts a response into the cache, if its handler says for how long it is fresh.
+func (a *API) fill(x *exchange, key cacheKey, path string) {
+	if x.res.FreshWhile == nil || x.res.Status != http.StatusOK || x.res.Stream != nil {
 		return
 	}
 	a.complete(&x.res)
-	x.kept = a.newKeptAnswer(q, route, &x.res)
-	a.kept.keep(q, x.kept)
+	x.cached = a.newCachedResponse(key, path, &x.res)
+	a.cache.put(key, x.cached)
 }
 
-// dispatch holds the order of the checks: method, size, query, then what the handler looks at.
-func (a *API) dispatch(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange, e *endpoint, vars map[string]string) error {
+// admit holds the order of the checks before the handler's own: method, the service's admission, size, query. It
+// returns no route where the response is already decided.
+func (a *API) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange, e *endpoint, vars map[string]string) (*Route, error) {
 	if r.Method == http.MethodOptions {
-		x.res.preflight(e, r)
-		return nil
+		x.res.preflight(e, r, a.opt.Allow)
+		return nil, nil
 	}
 	route := e.routes[r.Method]
 	if route == nil {
 		x.res.Header["Allow"] = e.allow
-		return &Error{Code: MethodNotAllowed, Message: "the methods of this path are " + e.allow[0]}
+		return nil, &Error{Code: MethodNotAllowed, Message: "the methods of this path are " + e.allow[0]}
+	}
+	if a.opt.Admit != nil {
+		if err := a.opt.Admit(ctx, route, x.res.Header); err != nil {
+			return nil, err
+		}
 	}
 	if r.ContentLength > a.cfg.MaxBodyBytes {
-		return bodyTooLarge(a.cfg.MaxBodyBytes)
+		return nil, bodyTooLarge(a.cfg.MaxBodyBytes)
 	}
 	if r.ContentLength != 0 {
 		r.Body = http.MaxBytesReader(w, r.Body, a.cfg.MaxBodyBytes)
 	}
 	if err := x.req.bind(route, vars); err != nil {
-		return err
+		return nil, err
 	}
-	return route.Handle(ctx, &x.req, &x.res)
+	return route, nil
 }
-
-// complete adds the headers that do not depend on the request.
-func (a *API) complete(res *Response) {
-	for _, f := range a.fixed {
-		if res.Header[f.name] == nil {
-			res.Header[f.name] = f.value
-		}
-	}
-	res.complete()
-}
-
-// write turns the outcome into bytes on the connection.
-func (a *API) write(w http.ResponseWriter, r *http.Request, x *exchange, err error) {
-	res := &x.res
-	if err != nil {
-		res.fail(a.shown(r, x, err))
-	}
-	a.complete(res)
-	res.Header["X-Request-Id"] = []string{x.req.ID}
-	var body []byte
-	if res.Status != http.StatusNoContent && res.Stream == nil {
-		res.Status, body = newPayload(res.Body).form(res.Status, r, res.Header)
-	}
-	res.written = send(w, r, res.Status, body)
-}
-
-// repeat writes an answer that is kept. It is what writes it the first time, too.
-func (a *API) repeat(w http.ResponseWriter, r *http.Request, answer *keptAnswer, id string, started time.Time) {
-	h := w.Header()
-	for _, f := range answer.header {
-		h[f.name] = f.value
-	}
-	h["X-Request-Id"] = []string{id}
-	status, body := answer.form(http.StatusOK, r, h)
-	written := send(w, r, status, body)
-	took := time.Since(started)
-	if status == http.StatusOK && r.Method == http.MethodGet {
-		answer.requests.Inc()
-		answer.seconds.Observe(took.Seconds())
-	} else {
-		a.metrics.observe(answer.route, r.Method, status, took)
-	}
-	a.record(r, id, answer.route, status, written, took)
-}
-
-func send(w http.ResponseWriter, r *http.Request, status int, body []byte) (written int) {
-	w.WriteHeader(status)
-	if len(body) > 0 && r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client is gone: there is nobody to tell
-	}
-	return len(body)
-}
-
-// shown maps an error to the one that the caller sees, and logs what it must not see.
-func (a *API) shown(r *http.Request, x *exchange, err error) *Error {
-	var (
-		known *Error
-		large *http.MaxBytesError
-	)
-	switch {
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &large):
-		return bodyTooLarge(large.Limit)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Error{Code: UpstreamUnavailable, Message: "the answer took too long, ask again shortly"}
-	}
-	a.log.Error("request failed", zap.String("request_id", x.req.ID), zap.String("path", r.URL.Path), zap.Error(err))
-	return &Error{Code: Internal}
-}
-
-// record writes the line of the access log.
-func (a *API) record(r *http.Request, id, route string, status, bytes int, took time.Duration) {
-	level := zap.InfoLevel
-	if status >= http.StatusInternalServerError {
-		level = zap.WarnLevel
-	}
-	if entry := a.access.Check(level, "request"); entry != nil {
-		entry.Write(zap.String("request_id", id), zap.String("method", r.Method), zap.String("route", route),
-			zap.String("query", r.URL.RawQuery), zap.Int("status", status), zap.Int("bytes", bytes),
-			zap.Duration("took", took), zap.String("remote", r.RemoteAddr))
-	}
-}
-
-// statusClientGone is how logs and metrics show that the caller left before the answer (as nginx does).
-const statusClientGone = 499
 
 func bodyTooLarge(limit int64) *Error {
 	return &Error{Code: BodyTooLarge, Message: "the body may have at most " + strconv.FormatInt(limit, 10) + " bytes"}

@@ -10,13 +10,13 @@ import (
 )
 
 type metrics struct {
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	refused  prometheus.Counter
-	panics   prometheus.Counter
-	streams  prometheus.Gauge
-	repeated prometheus.Counter
-	kept     prometheus.Gauge
+	requests   *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	refused    prometheus.Counter
+	panics     prometheus.Counter
+	streams    prometheus.Gauge
+	cacheHits  prometheus.Counter
+	cacheBytes prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, service string) *metrics {
@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 		}, []string{"route"}),
 		refused: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_refused_total",
-			Help: "Requests refused because too many were in flight.",
+			Help: "Requests refused because too many were in flight, in all or of one client, or came too fast.",
 		}),
 		panics: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_panics_total",
@@ -43,13 +43,13 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 			Name: "lienstream_httpapi_streams",
 			Help: "Streams that are open.",
 		}),
-		repeated: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_httpapi_repeated_total",
-			Help: "Requests answered with what another was answered, which was still true.",
+		cacheHits: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_httpapi_cache_hits_total",
+			Help: "Requests answered from the cache.",
 		}),
-		kept: f.NewGauge(prometheus.GaugeOpts{
-			Name: "lienstream_httpapi_kept_bytes",
-			Help: "Bytes of answers that are kept, at most.",
+		cacheBytes: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_httpapi_cache_bytes",
+			Help: "Bytes of responses in the cache, at most.",
 		}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +22,8 @@ type Check struct {
 const checkTimeout = 2 * time.Second // for all checks of one request
 
 // NewOps returns the handler of a role's own port, which no caller of a service should reach: /healthz
-// says that the process answers, /readyz that all checks hold, /metrics is for Prometheus.
+// says that the process answers, /readyz that all checks hold, /metrics is for Prometheus, /debug/pprof for
+// `go tool pprof`.
 func NewOps(gatherer prometheus.Gatherer, checks ...Check) http.Handler {
 	router := http.NewServeMux()
 	router.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -40,6 +42,9 @@ func NewOps(gatherer prometheus.Gatherer, checks ...Check) http.Handler {
 		}
 		writeOps(w, status, map[string]any{"ok": status == http.StatusOK, "checks": results})
 	})
+	router.HandleFunc("GET /debug/pprof/", pprof.Index) // and by name: heap, goroutine, allocs, block, mutex
+	router.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	router.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	router.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	return router
 }

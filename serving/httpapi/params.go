@@ -118,6 +118,19 @@ func (p Param) Uint256() *uint256.Int {
 	return n
 }
 
+// Block is a block number. It is no filter: pages of a list may ask for different ones.
+func (p Param) Block() uint64 {
+	if !p.given {
+		return 0
+	}
+	n, err := strconv.ParseUint(p.text, 10, 64)
+	if err != nil || !canonicalDecimal(p.text) {
+		p.fail("must be a block number, in decimal without leading zeros")
+		return 0
+	}
+	return n
+}
+
 // Seconds is a duration in whole seconds, from 1 to 2^32-1.
 func (p Param) Seconds() *uint32 {
 	if !p.given {
@@ -170,15 +183,18 @@ const (
 )
 
 // Limit is the query parameter limit. Out of range is a fault, not a clamp.
-func (req *Request) Limit() int {
+func (req *Request) Limit() int { return req.LimitWithin(DefaultLimit, MaxLimit) }
+
+// LimitWithin is Limit of a list that has its own default and maximum.
+func (req *Request) LimitWithin(byDefault, most int) int {
 	p := req.Query("limit")
 	if !p.given {
-		return DefaultLimit
+		return byDefault
 	}
 	n, err := strconv.Atoi(p.text)
-	if err != nil || n < 1 || n > MaxLimit || !canonicalDecimal(p.text) {
-		p.fail("must be an integer from 1 to %d", MaxLimit)
-		return DefaultLimit
+	if err != nil || n < 1 || n > most || !canonicalDecimal(p.text) {
+		p.fail("must be an integer from 1 to %d", most)
+		return byDefault
 	}
 	return n
 }

@@ -41,6 +41,9 @@ func (req *Request) reset(a *API, r *http.Request) {
 func (req *Request) bind(route *Route, vars map[string]string) error {
 	req.route, req.vars = route, vars
 	req.scope = append(req.scope, route.Path...)
+	if route.AnyQuery {
+		return nil
+	}
 	for rest := req.HTTP.URL.RawQuery; rest != ""; {
 		var pair string
 		pair, rest, _ = strings.Cut(rest, "&")
@@ -50,11 +53,11 @@ func (req *Request) bind(route *Route, vars map[string]string) error {
 		rawName, rawText, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
-			return invalid(rawName, "is not a parameter: its percent-encoding is malformed")
+			return invalid(req.shownName(rawName), "is not a parameter: its percent-encoding is malformed")
 		}
 		value := req.queryValue(name)
 		if value == nil {
-			return invalid(name, "is not a parameter of this path")
+			return invalid(req.shownName(name), "is not a parameter of this path")
 		}
 		if value.given {
 			return invalid(name, "is given more than once")
@@ -67,6 +70,50 @@ func (req *Request) bind(route *Route, vars map[string]string) error {
 	}
 	return nil
 }
+
+// canonicalQuery spells the given parameters in one way: in the order of the route, escaped as by url.QueryEscape.
+func (req *Request) canonicalQuery() string {
+	if req.HTTP.URL.RawQuery == "" {
+		return ""
+	}
+	var b strings.Builder
+	for i, name := range req.route.Query {
+		if v := &req.query[i]; v.given {
+			if b.Len() > 0 {
+				b.WriteByte('&')
+			}
+			b.WriteString(name)
+			b.WriteByte('=')
+			b.WriteString(url.QueryEscape(v.text))
+		}
+	}
+	return b.String()
+}
+
+// shownName is the name of what a caller made up, as far as it may be sent back: where requests are private, only if
+// it looks like a name, and not like what was meant to stay a secret.
+func (req *Request) shownName(name string) string {
+	if req.api.opt.Private && !PlainName(name) {
+		return "query"
+	}
+	return name
+}
+
+// PlainName says whether a text is a short identifier.
+func PlainName(name string) bool {
+	for i := range len(name) {
+		c := name[i] | 0x20 // in lower case, if it is a letter
+		if (c < 'a' || c > 'z') && (i == 0 || name[i] != '_' && (name[i] < '0' || name[i] > '9')) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxPlainName
+}
+
+const maxPlainName = 24
+
+// Declares says whether the route has the query parameter.
+func (req *Request) Declares(name string) bool { return req.queryValue(name) != nil }
 
 func (req *Request) queryValue(name string) *queryValue {
 	for i, known := range req.route.Query {

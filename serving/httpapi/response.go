@@ -23,10 +23,10 @@ type Response struct {
 	// sent, and the answer has neither tag nor length.
 	Stream func(*Stream)
 
-	// KeepWhile, where it is set, lets the answer be repeated to other requests for the same path and query
+	// FreshWhile, where it is set, lets the response answer other requests for the same path and parameters
 	// while it returns true. It is called for each of them, by many at once. The answer must depend on
 	// nothing else that a request has: neither on its headers nor on who makes it.
-	KeepWhile func() bool
+	FreshWhile func() bool
 
 	written int
 }
@@ -42,7 +42,7 @@ var (
 	noCache       = []string{"no-cache"} // keep it, but ask each time: the ETag makes that cheap
 	encodingGzip  = []string{"gzip"}
 	varyEncoding  = []string{"Accept-Encoding"}
-	allowHeaders  = []string{"Content-Type, If-None-Match, X-Request-Id"}
+	allowHeaders  = []string{"Content-Type", "If-None-Match", "X-Request-Id"}
 	preflightAge  = []string{"86400"}
 	defaultRetry  = time.Second
 	standardShown = []string{"Allow", "ETag", "Retry-After", "X-Request-Id"}
@@ -65,16 +65,19 @@ func (res *Response) reset(h http.Header) {
 func (res *Response) SetHeader(name, value string) { res.Header[name] = []string{value} }
 
 // fail makes the response that of an error.
-func (res *Response) fail(e *Error) {
+func (res *Response) fail(e *Error, retryable func(Code) bool) {
 	message := e.Message
 	if e.Code == Internal {
 		message = "something went wrong here; the x-request-id names this request in our logs"
 	}
-	res.Status, res.Stream = e.Code.Status(), nil
+	res.Status, res.Stream = e.Code.Status, nil
 	res.Body = append(res.Body[:0], `{"error":{"code":`...)
-	res.Body = AppendString(res.Body, string(e.Code))
+	res.Body = AppendString(res.Body, e.Code.Name)
 	res.Body = append(res.Body, `,"message":`...)
 	res.Body = AppendString(res.Body, message)
+	if retryable != nil {
+		res.Body = strconv.AppendBool(append(res.Body, `,"retryable":`...), retryable(e.Code))
+	}
 	res.Body = append(res.Body, "}}"...)
 	res.Header["Content-Type"] = typeJSON
 	res.Header["Cache-Control"] = noStore
@@ -90,12 +93,12 @@ func (res *Response) RetryAfter(d time.Duration) {
 }
 
 // preflight answers OPTIONS, with what CORS asks for where it asks.
-func (res *Response) preflight(e *endpoint, r *http.Request) {
+func (res *Response) preflight(e *endpoint, r *http.Request, allow []string) {
 	res.Status = http.StatusNoContent
 	res.Header["Allow"] = e.allow
 	if r.Header.Get("Access-Control-Request-Method") != "" {
 		res.Header["Access-Control-Allow-Methods"] = e.allow
-		res.Header["Access-Control-Allow-Headers"] = allowHeaders
+		res.Header["Access-Control-Allow-Headers"] = []string{strings.Join(slices.Concat(allowHeaders, allow), ", ")}
 		res.Header["Access-Control-Max-Age"] = preflightAge
 	}
 }

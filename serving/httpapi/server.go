@@ -57,7 +57,11 @@ func (s *Server) Ready() error {
 //	accept ──► Serve ◄──────────────────────────┘
 func (s *Server) Run(ctx context.Context) error {
 	defer s.once.Do(func() { close(s.listening) })
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Listen)
+	listen := s.cfg.Listener
+	if listen == nil {
+		listen = new(net.ListenConfig).Listen //nolint:forbidigo // what nil stands for
+	}
+	listener, err := listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}
@@ -77,7 +81,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := server.Serve(netutil.LimitListener(listener, s.cfg.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(limitListener(netutil.LimitListener(listener, s.cfg.MaxConnections), &s.cfg.Client)); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve on %s: %w", s.addr, err)
 		}
 		return nil

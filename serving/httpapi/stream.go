@@ -18,23 +18,30 @@ type Stream struct {
 	written int
 }
 
-// Send writes a piece and sees that it leaves, within the write timeout: a caller that takes nothing for
+// Send writes pieces, each within the write timeout, and sees that they leave: a caller that takes nothing for
 // that long is gone.
-func (s *Stream) Send(piece []byte) error {
-	// A writer without deadlines is one of a test: it does not block.
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
-	n, err := s.w.Write(piece)
-	s.written += n
-	if err == nil {
-		err = s.control.Flush()
+func (s *Stream) Send(pieces ...[]byte) error {
+	for _, piece := range pieces {
+		// A writer without deadlines is one of a test: it does not block.
+		_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
+		n, err := s.w.Write(piece)
+		s.written += n
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return s.control.Flush()
 }
 
-// enterStream counts a stream in, unless there are too many.
-func (a *API) enterStream() error {
+// enterStream counts a stream in, unless there are too many, in all or of this client.
+func (a *API) enterStream(from *client) error {
+	if err := a.clients.enterStream(from); err != nil {
+		a.metrics.refused.Inc()
+		return err
+	}
 	if a.streams.Add(1) > int64(a.cfg.MaxStreams) {
 		a.streams.Add(-1)
+		a.clients.leaveStream(from)
 		a.metrics.refused.Inc()
 		return &Error{Code: UpstreamUnavailable, Message: "too many streams at once, ask again shortly"}
 	}
@@ -49,6 +56,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, x *exchange) {
 	defer func() {
 		x.res.written = s.written
 		a.streams.Add(-1)
+		a.clients.leaveStream(x.client)
 		a.metrics.streams.Dec()
 		if v := recover(); v != nil {
 			a.metrics.panics.Inc()

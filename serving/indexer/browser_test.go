@@ -110,6 +110,9 @@ func TestPageFollowsTheMarket(t *testing.T) {
 		until(`document.querySelector(".tiles").textContent.includes("Claimable")`))
 	do(t, ctx, "a funded deal has its drips", chromedp.Evaluate(`location.hash = "#/deal/1"`, nil),
 		until(`document.querySelectorAll(".deal .drips li .curve").length === 2 && document.querySelectorAll(".timeline li").length === 4`))
+	do(t, ctx, "its transactions are on the explorer, and can be copied",
+		until(`document.querySelectorAll('.timeline a[href^="https://explorer.example/tx/0x"][rel="noreferrer"]').length >= 2`),
+		until(`document.querySelectorAll(".timeline .copy").length >= 2`))
 	do(t, ctx, "pool", chromedp.Evaluate(`location.hash = "#/pool"`, nil),
 		until(`document.querySelector(".pool .chart svg") && document.querySelector(".pool .budgets") && document.querySelector("main").textContent.includes("Epoch 1")`))
 	do(t, ctx, "pipeline", chromedp.Evaluate(`location.hash = "#/pipeline"`, nil),

@@ -99,7 +99,7 @@ func TestNoAnswerIsOlderThanWhatIsKnown(t *testing.T) {
 	}
 }
 
-// While nothing moves each question is read once, in whatever form it is asked for. A block without a change is
+// While nothing moves each cacheKey is read once, in whatever form it is asked for. A block without a change is
 // read anew, for the answer names it.
 func TestOneReadForABlock(t *testing.T) {
 	m := newMarket(t)
@@ -141,10 +141,10 @@ func repeated(t *testing.T, reg prometheus.Gatherer) float64 {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == "lienstream_httpapi_repeated_total" {
+		if f.GetName() == "lienstream_httpapi_cache_hits_total" {
 			return f.GetMetric()[0].GetCounter().GetValue()
 		}
 	}
-	t.Fatal("nothing counts what is repeated")
+	t.Fatal("nothing counts what is served from the cache")
 	return 0
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
-	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -19,13 +19,15 @@ func appendDeal(b []byte, d *query.DealWithBids, now uint64) []byte {
 	deal := &d.Deal
 	b = httpapi.AppendAmount(append(b, `{"id":`...), &deal.ID)
 	b = httpapi.AppendAddress(append(b, `,"borrower":`...), &deal.Borrower)
-	b = appendName(append(b, `,"kind":`...), kindNames[deal.Kind])
+	b = appendName(append(b, `,"kind":`...), rules.KindNames[deal.Kind])
 	b = httpapi.AppendAddress(append(b, `,"token":`...), &deal.Token)
 	b = httpapi.AppendAmount(append(b, `,"amountOrTokenId":`...), &deal.AmountOrTokenID)
 	b = httpapi.AppendAmount(append(b, `,"cap":`...), &deal.Cap)
 	b = strconv.AppendUint(append(b, `,"term":`...), uint64(deal.Term), 10)
 	b = strconv.AppendUint(append(b, `,"listingExpiry":`...), deal.ListingExpiry, 10)
 	b = httpapi.AppendAmount(append(b, `,"minPrice":`...), &deal.MinPrice)
+	b = strconv.AppendUint(append(b, `,"feeBps":`...), uint64(deal.FeeBps), 10)
+	b = httpapi.AppendHash(append(b, `,"termsHash":`...), &deal.TermsHash)
 	if f := deal.Funding; f != nil {
 		b = httpapi.AppendAddress(append(b, `,"lender":`...), &f.Lender)
 		b = httpapi.AppendAmount(append(b, `,"price":`...), &f.Price)
@@ -36,8 +38,8 @@ func appendDeal(b []byte, d *query.DealWithBids, now uint64) []byte {
 	} else {
 		b = append(b, `,"lender":null,"price":null,"fee":null,"fundedAt":null,"expiry":null,"graceEnd":null`...)
 	}
-	b = appendName(append(b, `,"state":`...), stateNames[deal.State])
-	b = appendName(append(b, `,"lane":`...), laneNames[deal.Lane])
+	b = appendName(append(b, `,"state":`...), rules.DealStateNames[deal.State])
+	b = appendName(append(b, `,"lane":`...), rules.LaneNames[deal.Lane])
 	b = httpapi.AppendHash(append(b, `,"txs":{"listed":`...), &deal.TxListed)
 	b = append(b, `,"funded":`...)
 	if deal.Funding != nil {
@@ -53,7 +55,7 @@ func appendDeal(b []byte, d *query.DealWithBids, now uint64) []byte {
 	}
 	b = strconv.AppendUint(append(b, `},"listedAt":`...), deal.ListedAt, 10)
 
-	count, best := liveBids(d, now)
+	best, count := rules.BestBid(&d.Deal, d.Bids, now)
 	b = strconv.AppendInt(append(b, `,"openBidCount":`...), int64(count), 10)
 	b = append(b, `,"bestBid":`...)
 	if best != nil {
@@ -64,41 +66,26 @@ func appendDeal(b []byte, d *query.DealWithBids, now uint64) []byte {
 	return append(b, '}')
 }
 
-// liveBids counts the bids that could be accepted now (open, unexpired, on the current terms) and finds
-// the best: the highest price, the earliest on a tie. Bids ascend by ID, so the first seen is the earliest.
-func liveBids(d *query.DealWithBids, now uint64) (count int, best *topics.Bid) {
-	for i := range d.Bids {
-		bid := &d.Bids[i]
-		if bid.State != contracts.BidOpen || bid.Expiry <= now || bid.TermsHash != d.Deal.TermsHash {
-			continue
-		}
-		count++
-		if best == nil || bid.Price.Gt(&best.Price) {
-			best = bid
-		}
-	}
-	return count, best
-}
-
 func appendBid(b []byte, bid *topics.Bid) []byte {
 	b = httpapi.AppendAmount(append(b, `{"id":`...), &bid.ID)
 	b = httpapi.AppendAmount(append(b, `,"dealId":`...), &bid.DealID)
 	b = httpapi.AppendAddress(append(b, `,"lender":`...), &bid.Lender)
 	b = httpapi.AppendAmount(append(b, `,"price":`...), &bid.Price)
 	b = strconv.AppendUint(append(b, `,"expiry":`...), bid.Expiry, 10)
-	b = appendName(append(b, `,"state":`...), bidStateNames[bid.State])
+	b = appendName(append(b, `,"state":`...), rules.BidStateNames[bid.State])
 	b = strconv.AppendUint(append(b, `,"placedAt":`...), bid.PlacedAt, 10)
+	b = httpapi.AppendHash(append(b, `,"termsHash":`...), &bid.TermsHash)
 	b = httpapi.AppendHash(append(b, `,"tx":`...), &bid.Tx)
 	return append(b, '}')
 }
 
 func appendAsset(b []byte, a *topics.Asset, now uint64) []byte {
-	current, pending := multipliers(a, now)
+	current, pending := rules.Multipliers(a, now)
 	b = httpapi.AppendAddress(append(b, `{"token":`...), &a.Token)
 	b = httpapi.AppendString(append(b, `,"symbol":`...), a.Symbol)
 	b = httpapi.AppendString(append(b, `,"name":`...), a.Name)
 	b = strconv.AppendUint(append(b, `,"decimals":`...), uint64(a.Decimals), 10)
-	b = appendName(append(b, `,"lane":`...), laneNames[a.Lane])
+	b = appendName(append(b, `,"lane":`...), rules.LaneNames[a.Lane])
 	b = strconv.AppendBool(append(b, `,"allowed":`...), a.Allowed)
 	b = httpapi.AppendAmount(append(b, `,"minAmount":`...), &a.MinAmount)
 	b = httpapi.AppendAmount(append(b, `,"maxDealRaw":`...), &a.MaxDealRaw)
@@ -119,23 +106,6 @@ func appendAsset(b []byte, a *topics.Asset, now uint64) []byte {
 		b = append(b, "null"...)
 	}
 	return append(b, '}')
-}
-
-// multipliers are the token's UI multiplier now and the one announced, nil where there is none. No event
-// marks the moment when an announced one takes effect, so it is found out here. Zero announces nothing:
-// it is what a token answers that never had a change.
-func multipliers(a *topics.Asset, now uint64) (current, pending *uint256.Int) {
-	current = a.UIMultiplier
-	if current == nil || a.NewUIMultiplier == nil || a.NewUIMultiplier.IsZero() || a.EffectiveAt == nil || *a.EffectiveAt == 0 {
-		return current, nil
-	}
-	if now >= *a.EffectiveAt {
-		return a.NewUIMultiplier, nil
-	}
-	if a.NewUIMultiplier.Eq(current) {
-		return current, nil
-	}
-	return current, a.NewUIMultiplier
 }
 
 func appendNullable(b []byte, n *uint256.Int) []byte {

@@ -1,12 +1,12 @@
 package indexer
 
 import (
-	"bytes"
+	"crypto/hmac"
 	"encoding/hex"
 	"strconv"
 	"strings"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -55,9 +55,9 @@ func appendEpochEvent(b []byte, o *query.PoolOverview) []byte {
 }
 
 // appendBlockEvent ends the events of a block.
-func appendBlockEvent(b []byte, at query.Moment, latest uint64) []byte {
+func (ids *eventIDs) appendBlockEvent(b []byte, at query.Moment, latest uint64) []byte {
 	b = append(b, "id: "...)
-	b = append(appendMoment(b, at), '\n')
+	b = append(ids.append(b, at), '\n')
 	latest = max(latest, at.Block.Number)
 	b = appendInteger(append(startEvent(b, "block"), '{'), "number", at.Block.Number)
 	b = httpapi.AppendHash(append(b, `,"hash":`...), &at.Block.Hash)
@@ -67,20 +67,25 @@ func appendBlockEvent(b []byte, at query.Moment, latest uint64) []byte {
 	return endEvent(append(b, '}'))
 }
 
-// appendMoment writes a moment as an ID: number, hash, reverts before it, timestamp.
-func appendMoment(b []byte, m query.Moment) []byte {
+// eventIDs writes moments as IDs of events and reads them back: number, hash, reverts before it, timestamp, and a
+// tag. Who made IDs up could have processors look for what never was.
+type eventIDs struct{ signer *httpapi.Signer }
+
+func (ids *eventIDs) append(b []byte, m query.Moment) []byte {
+	start := len(b)
 	b = append(strconv.AppendUint(b, m.Block.Number, 10), ":0x"...)
 	b = append(hex.AppendEncode(b, m.Block.Hash[:]), ':')
 	b = append(strconv.AppendUint(b, m.Reverts, 10), ':')
-	return strconv.AppendUint(b, m.Block.Timestamp, 10)
+	b = strconv.AppendUint(b, m.Block.Timestamp, 10)
+	return ids.signer.AppendTag(append(b, ':'), b[start:])
 }
 
-const maxMomentText = 3*20 + 3 + 66
+const maxEventID = 3*20 + 4 + 66 + 22
 
-// parseMoment reads an ID back; false: appendMoment did not write it.
-func parseMoment(id string) (m query.Moment, ok bool) {
-	parts := strings.Split(id[:min(len(id), maxMomentText+1)], ":")
-	if len(parts) != 4 || len(parts[1]) != 2+2*len(m.Block.Hash) {
+// parse reads an ID back; false: append did not write it.
+func (ids *eventIDs) parse(id string) (m query.Moment, ok bool) {
+	parts := strings.Split(id[:min(len(id), maxEventID+1)], ":")
+	if len(parts) != 5 || len(parts[1]) != 2+2*len(m.Block.Hash) {
 		return m, false
 	}
 	var errs [4]error
@@ -88,5 +93,5 @@ func parseMoment(id string) (m query.Moment, ok bool) {
 	_, errs[1] = hex.Decode(m.Block.Hash[:], []byte(parts[1][2:]))
 	m.Reverts, errs[2] = strconv.ParseUint(parts[2], 10, 64)
 	m.Block.Timestamp, errs[3] = strconv.ParseUint(parts[3], 10, 64)
-	return m, errs == [4]error{} && bytes.Equal(appendMoment(nil, m), []byte(id))
+	return m, errs == [4]error{} && hmac.Equal(ids.append(nil, m), []byte(id))
 }

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
 )
 
 // feed follows the market once for all callers of /stream, while there are any.
@@ -25,6 +26,7 @@ import (
 //     none holds up the feed, or another.
 type feed struct {
 	reader  query.Reader
+	ids     *eventIDs
 	metrics *metrics
 	log     *zap.Logger
 
@@ -52,7 +54,7 @@ const (
 	feedEvery     = 25 * time.Millisecond // looks at the head, which cost no network
 	maxFrames     = 512
 	maxFrameBytes = 8 << 20
-	maxPiece      = 256 << 10 // bytes that a caller is sent at once
+	maxPiece      = 256 << 10 // bytes that a caller is sent at once, or a frame
 )
 
 var (
@@ -60,8 +62,8 @@ var (
 	errEnded  = errors.New("the stream has ended")
 )
 
-func newFeed(reader query.Reader, m *metrics, log *zap.Logger) *feed {
-	return &feed{reader: reader, metrics: m, log: log, moved: make(chan struct{}), tenure: 1}
+func newFeed(reader query.Reader, ids *eventIDs, m *metrics, log *zap.Logger) *feed {
+	return &feed{reader: reader, ids: ids, metrics: m, log: log, moved: make(chan struct{}), tenure: 1}
 }
 
 // run follows until ctx is done, then ends all streams.
@@ -99,7 +101,7 @@ func (f *feed) step(ctx context.Context) {
 	switch {
 	case err == nil:
 		f.publish(&c, since, latest(head))
-	case errors.Is(err, query.ErrGone):
+	case errors.Is(err, query.ErrMomentUnknown):
 		f.log.Info("the stream begins anew: changes are not known", zap.Uint64("block", at.Block.Number))
 		f.metrics.restarts.Inc()
 		f.restart()
@@ -116,7 +118,7 @@ func (f *feed) publish(c *query.Changes, since *query.Moment, latest uint64) {
 	}
 	pool := appendPoolEvent(nil, &c.PoolOverview)
 	epoch := appendEpochEvent(nil, &c.PoolOverview)
-	block := appendBlockEvent(nil, c.At, latest)
+	block := f.ids.appendBlockEvent(nil, c.At, latest)
 	if since == nil {
 		f.known, f.base, f.frames, f.size = true, c.At, nil, 0
 	} else {
@@ -146,8 +148,9 @@ func (f *feed) keep(next frame) {
 	}
 }
 
-// after returns what a caller lacks, and moves it there; nil: nothing, until the channel is closed.
-func (f *feed) after(s *subscription) (news []byte, moved <-chan struct{}, err error) {
+// after returns what a caller lacks, and moves it there; nil: nothing, until the channel is closed. The bytes are
+// those of the frames: all callers share them.
+func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -157,10 +160,10 @@ func (f *feed) after(s *subscription) (news []byte, moved <-chan struct{}, err e
 		return nil, f.moved, nil
 	case s.have == nil, s.tenure != f.tenure:
 		if s.have != nil {
-			news = append(news, resetEvent...)
+			news = append(news, []byte(resetEvent))
 		}
 		s.set(f.at, f.tenure)
-		return append(news, f.snapshot...), nil, nil
+		return append(news, f.snapshot), nil, nil
 	case s.have.Before(f.base):
 		return nil, nil, errBehind
 	}
@@ -168,8 +171,10 @@ func (f *feed) after(s *subscription) (news []byte, moved <-chan struct{}, err e
 	for first > 0 && s.have.Before(f.frames[first-1].at) {
 		first--
 	}
+	size := 0
 	for _, next := range f.frames[first:] {
-		if news = append(news, next.data...); len(news) > maxPiece {
+		news = append(news, next.data)
+		if size += len(next.data); size > maxPiece {
 			s.set(next.at, f.tenure)
 			return news, nil, nil
 		}

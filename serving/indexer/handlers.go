@@ -5,26 +5,22 @@ import (
 	"errors"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
 // The texts of the enumerations, in the order of their numbers.
 var (
-	kindNames     = []string{"ERC20", "AMMV4_POSITION"}
-	laneNames     = []string{"STOCK", "ETH", "MEME", "POSITION"}
-	stateNames    = []string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"}
-	bidStateNames = []string{"OPEN", "WITHDRAWN", "ACCEPTED"}
-	balanceNames  = []string{"USDG", "ERC20", "NFT"}
-	dripSources   = []string{"deal", "lp"}
-	sortNames     = []string{"newest", "expiry", "cap", "cost"}
+	dripSources = []string{"deal", "lp"}
+	sortNames   = []string{"newest", "expiry", "cap", "cost"}
 )
 
 func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	q := query.ListingsQuery{
 		Sort:  httpapi.Sort[query.Sort](req, sortNames),
-		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), laneNames),
+		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), rules.LaneNames),
 		Term:  req.Query("term").Seconds(),
 		Asset: req.Query("asset").Address(),
 	}
@@ -44,7 +40,7 @@ func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpa
 func (x *Indexer) deals(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	q := query.DealsQuery{
 		Wallet: req.Query("wallet").Address(),
-		State:  httpapi.Enum[contracts.DealState](req.Query("state"), stateNames),
+		State:  httpapi.Enum[contracts.DealState](req.Query("state"), rules.DealStateNames),
 		Limit:  req.Limit(),
 		After:  req.After(),
 	}
@@ -77,10 +73,10 @@ func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err := req.Err(); err != nil {
 		return err
 	}
-	answer, err := x.reader.RewardedDeal(ctx, id)
+	answer, err := x.reader.DealWithReward(ctx, id)
 	if errors.Is(err, query.ErrNotFound) {
 		asOf(res.Header, answer.At)
-		return &httpapi.Error{Code: httpapi.DealNotFound, Message: "there is no deal " + id.Dec()}
+		return &httpapi.Error{Code: dealNotFound, Message: "there is no deal " + id.Dec()}
 	}
 	if err != nil {
 		return readError("deal "+id.Dec(), err)
@@ -98,9 +94,28 @@ func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	return nil
 }
 
+func (x *Indexer) bids(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	id := req.Path("id").Uint256()
+	q := query.BidsQuery{Limit: req.Limit(), After: req.After()}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	q.Deal = *id
+	answer, err := x.reader.Bids(ctx, q)
+	if errors.Is(err, query.ErrNotFound) {
+		asOf(res.Header, answer.At)
+		return &httpapi.Error{Code: dealNotFound, Message: "there is no deal " + id.Dec()}
+	}
+	if err != nil {
+		return readError("bids of deal "+id.Dec(), err)
+	}
+	writePage(x, req, res, "bids", answer, func(b []byte, bid *topics.Bid, _ uint64) []byte { return appendBid(b, bid) })
+	return nil
+}
+
 func (x *Indexer) assets(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	q := query.AssetsQuery{
-		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), laneNames),
+		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), rules.LaneNames),
 		Limit: req.Limit(),
 		After: req.After(),
 	}
@@ -125,7 +140,7 @@ func (x *Indexer) assetDeals(ctx context.Context, req *httpapi.Request, res *htt
 	answer, err := x.reader.AssetDeals(ctx, q)
 	if errors.Is(err, query.ErrNotFound) {
 		asOf(res.Header, answer.At)
-		return &httpapi.Error{Code: httpapi.AssetNotFound, Message: "the registry has no asset " + token.Hex()}
+		return &httpapi.Error{Code: assetNotFound, Message: "the registry has no asset " + token.Hex()}
 	}
 	if err != nil {
 		return readError("deals of an asset", err)

@@ -2,12 +2,15 @@ package indexer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -40,6 +43,9 @@ func latest(head query.Head) uint64 { return max(head.Latest, head.Indexed.Numbe
 // stale says which limit of the configuration the head is beyond, or nil.
 func (x *Indexer) stale(head query.Head) error {
 	now := time.Now()
+	if head.Indexed.Hash == (common.Hash{}) {
+		return errors.New("no block is indexed yet")
+	}
 	if lag := latest(head) - head.Indexed.Number; lag > x.cfg.MaxLagBlocks {
 		return fmt.Errorf("indexed block %d is %d blocks behind", head.Indexed.Number, lag)
 	}

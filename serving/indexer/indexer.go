@@ -8,15 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -35,6 +38,8 @@ type Config struct {
 	MaxHeadAge   time.Duration // since the ingester last saw the chain
 	MaxBlockAge  time.Duration // since the timestamp of the indexed block; 0 where the chain may stand still or has a clock of its own
 
+	ExplorerURL string // of the chain, for the page's links: it has /tx/<hash> and /address/<address>; empty: none
+
 	MaxStreamAge time.Duration // after which a stream ends; its caller comes back, perhaps to another node
 }
 
@@ -42,7 +47,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		HTTP:         httpapi.DefaultConfig(":42069"),
-		ChainID:      4663,
+		ChainID:      contracts.DefaultChainID,
 		MaxLagBlocks: 300, // 30 s at ten blocks a second
 		MaxHeadAge:   30 * time.Second,
 		MaxBlockAge:  30 * time.Second,
@@ -55,6 +60,9 @@ func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
 	if c.ChainID == 0 {
 		faults = append(faults, errors.New("chain ID: is 0"))
+	}
+	if u, err := url.Parse(c.ExplorerURL); c.ExplorerURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		faults = append(faults, fmt.Errorf("explorer URL: %q is none of http or https", c.ExplorerURL))
 	}
 	if c.MaxHeadAge <= 0 {
 		faults = append(faults, fmt.Errorf("maximal age of the chain's head: %s is not positive", c.MaxHeadAge))
@@ -72,6 +80,7 @@ func (c *Config) Validate() error {
 type Indexer struct {
 	cfg     Config
 	reader  query.Reader
+	ids     *eventIDs
 	feed    *feed
 	metrics *metrics
 	api     *httpapi.API
@@ -97,8 +106,9 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 		metrics: newMetrics(reg),
 		chainID: []string{strconv.FormatUint(cfg.ChainID, 10)},
 	}
-	x.feed = newFeed(reader, x.metrics, logger)
-	if x.page, err = pageFiles.ReadFile("page/index.html"); err != nil {
+	x.ids = &eventIDs{httpapi.NewSigner(cfg.HTTP.CursorSecret, "stream of chain "+x.chainID[0])}
+	x.feed = newFeed(reader, x.ids, x.metrics, logger)
+	if x.page, err = newPage(cfg.ExplorerURL); err != nil {
 		return nil, err
 	}
 	files, err := pageRoutes()
@@ -107,7 +117,7 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 	}
 	routes := x.routes()
 	x.index = appendIndex(nil, cfg.ChainID, routes)
-	routes = append(routes, httpapi.Route{Method: http.MethodGet, Path: "/", Handle: x.root})
+	routes = append(routes, httpapi.Route{Method: http.MethodGet, Path: "/", AnyQuery: true, Handle: x.root})
 	x.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service:    "indexer",
 		Deployment: x.chainID[0],
@@ -126,22 +136,44 @@ func (x *Indexer) routes() []httpapi.Route {
 	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
 		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: handle, Query: query}
 	}
+	read := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
+		return get(path, x.indexed(handle), append(query, "minBlock")...)
+	}
 	return []httpapi.Route{
-		get("/listings", x.listings, "lane", "term", "asset", "sort", "limit", "cursor"),
-		get("/deals", x.deals, "wallet", "state", "limit", "cursor"),
-		get("/deals/{id}", x.deal),
-		get("/portfolio/{wallet}", x.portfolio),
-		get("/rewards/{wallet}", x.rewards),
-		get("/positions/{wallet}", x.stakes, "limit", "cursor"),
-		get("/wallet/{address}/positions", x.positions, "limit", "cursor"),
-		get("/assets", x.assets, "lane", "limit", "cursor"),
-		get("/assets/{token}/deals", x.assetDeals, "limit", "cursor"),
-		get("/pool", x.pool),
-		get("/epochs", x.epochs, "limit", "cursor"),
-		get("/stats", x.stats),
-		get("/stream", x.stream, "with"),
+		read("/listings", x.listings, "lane", "term", "asset", "sort", "limit", "cursor"),
+		read("/deals", x.deals, "wallet", "state", "limit", "cursor"),
+		read("/deals/{id}", x.deal),
+		read("/portfolio/{wallet}", x.portfolio),
+		read("/rewards/{wallet}", x.rewards),
+		read("/positions/{wallet}", x.stakes, "limit", "cursor"),
+		read("/wallet/{address}/positions", x.positions, "limit", "cursor"),
+		read("/assets", x.assets, "lane", "limit", "cursor"),
+		read("/deals/{id}/bids", x.bids, "limit", "cursor"),
+		read("/assets/{token}/deals", x.assetDeals, "limit", "cursor"),
+		read("/pool", x.pool),
+		read("/epochs", x.epochs, "limit", "cursor"),
+		read("/stats", x.stats),
+		get("/stream", x.indexed(x.stream), "with"),
 		get("/pipeline", x.pipeline),
 		get("/health/indexer", x.health),
+	}
+}
+
+// indexed lets a handler answer once there is a block to answer as of: before that, nothing found would be no answer.
+// With minBlock it waits for that block, so that who sent a transaction reads what it did through any node.
+func (x *Indexer) indexed(handle httpapi.Handler) httpapi.Handler {
+	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+		if head, err := x.reader.Head(ctx); err == nil && head.Indexed.Hash == (common.Hash{}) {
+			return &httpapi.Error{Code: httpapi.StaleIndexer, Message: "no block is indexed yet, ask again shortly", RetryAfter: time.Second}
+		}
+		if req.Declares("minBlock") {
+			min := req.Query("minBlock").Block()
+			if err := req.Err(); err != nil {
+				return err
+			}
+			ctx = query.WithMinBlock(ctx, min)
+		}
+		return handle(ctx, req, res)
 	}
 }
 
@@ -188,7 +220,7 @@ func asOf(h http.Header, at topics.BlockRef) {
 func answered[T any](x *Indexer, res *httpapi.Response, answer *query.Answer[T]) {
 	asOf(res.Header, answer.At)
 	at, from := answer.At, answer.From // not all of the answer, which may be large
-	res.KeepWhile = func() bool { return x.reader.Current(at, from) }
+	res.FreshWhile = func() bool { return x.reader.Current(at, from) }
 }
 
 // stamp puts the headers of the chain on every response. One that is not read from a block (an error, the
@@ -198,15 +230,24 @@ func (x *Indexer) stamp(ctx context.Context, h http.Header) {
 	if h["X-Indexed-Block"] != nil {
 		return
 	}
-	if head, err := x.reader.Head(ctx); err == nil {
+	if head, err := x.reader.Head(ctx); err == nil && head.Indexed.Hash != (common.Hash{}) {
 		asOf(h, head.Indexed)
 	}
 }
+
+// The codes that are the indexer's own.
+var (
+	dealNotFound  = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
+	assetNotFound = httpapi.Code{Name: "ASSET_NOT_FOUND", Status: http.StatusNotFound}
+)
 
 // readError is how a caller sees an error of the read API.
 func readError(what string, err error) error {
 	if errors.Is(err, query.ErrUnavailable) {
 		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "no processor can answer now, ask again shortly", RetryAfter: time.Second}
+	}
+	if errors.Is(err, query.ErrStale) {
+		return &httpapi.Error{Code: httpapi.StaleIndexer, Message: "minBlock is not indexed yet, ask again shortly", RetryAfter: time.Second}
 	}
 	return fmt.Errorf("read %s: %w", what, err)
 }

@@ -55,21 +55,41 @@ func TestDealThroughItsLife(t *testing.T) {
 		bid(7, 6, 1090, now+100, terms1), // withdrawn
 		&contracts.BidWithdrawn{DealID: u(7), BidID: u(6), Lender: lender, Price: u(1090), At: now},
 	)
-	bidJSON := func(id, price, expiry uint64, state string) string {
+	bidJSON := func(id, price, expiry uint64, state string, terms common.Hash) string {
 		return fmt.Sprintf(`{"id":"%d","dealId":"7","lender":"0xde1d000000000000000000000000000000000002","price":"%d","expiry":%d,
-			"state":%q,"placedAt":%d,"tx":%q}`, id, price, expiry, state, start+id, txOf(id+1))
+			"state":%q,"placedAt":%d,"termsHash":%q,"tx":%q}`, id, price, expiry, state, start+id, terms, txOf(id+1))
 	}
 	const fixed = `"id":"7","borrower":"0xb0b0000000000000000000000000000000000001","kind":"ERC20",
 		"token":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed","amountOrTokenId":"5000","cap":"1100","term":604800,
-		"listingExpiry":1700000500,"minPrice":"1000","lane":"STOCK","listedAt":1700000007`
-	best := bidJSON(4, 1000, now+100, "OPEN")
+		"listingExpiry":1700000500,"minPrice":"1000","feeBps":50,
+		"termsHash":"0x0000000000000000000000000000000000000000000000000000000000000001","lane":"STOCK","listedAt":1700000007`
+	best := bidJSON(4, 1000, now+100, "OPEN", terms1)
 	listedDeal := `{` + fixed + `,"lender":null,"price":null,"fee":null,"fundedAt":null,"expiry":null,"graceEnd":null,"state":"LISTED",
 		"txs":{"listed":"` + txOf(1).Hex() + `","funded":null,"settled":null},"openBidCount":3,"bestBid":` + best + `}`
 	bids := `[` + strings.Join([]string{
-		bidJSON(1, 1050, now+100, "OPEN"), bidJSON(2, 900, now, "OPEN"), bidJSON(3, 950, now+1, "OPEN"), best,
-		bidJSON(5, 1000, now+100, "OPEN"), bidJSON(6, 1090, now+100, "WITHDRAWN"),
+		bidJSON(1, 1050, now+100, "OPEN", terms2), bidJSON(2, 900, now, "OPEN", terms1), bidJSON(3, 950, now+1, "OPEN", terms1), best,
+		bidJSON(5, 1000, now+100, "OPEN", terms1), bidJSON(6, 1090, now+100, "WITHDRAWN", terms1),
 	}, ",") + `]`
 	same(t, "listed", c.Get(t, "/deals/7").Body, `{"deal":`+listedDeal+`,"bids":`+bids+`,"reward":null}`)
+	same(t, "its bids", c.Get(t, "/deals/7/bids").Body, `{"bids":`+bids+`,"nextCursor":null}`)
+	type page struct {
+		Bids       []json.RawMessage
+		NextCursor string
+	}
+	var first, rest page
+	c.Get(t, "/deals/7/bids?limit=1").Decode(t, &first)
+	c.Get(t, "/deals/7/bids?cursor="+first.NextCursor).Decode(t, &rest)
+	both, err := json.Marshal(append(first.Bids, rest.Bids...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.Bids) != 1 || rest.NextCursor != "" {
+		t.Errorf("%d bids on a page of one; after the rest %q", len(first.Bids), rest.NextCursor)
+	}
+	same(t, "its bids in two pages", both, bids)
+	if r := c.Get(t, "/deals/8/bids"); r.Status != 404 || r.Header.Get("x-indexed-block") == "" {
+		t.Errorf("bids of no deal: %d %s", r.Status, r.Body)
+	}
 	same(t, "in /listings", c.Get(t, "/listings").Body, `{"items":[`+listedDeal+`],"nextCursor":null}`)
 	same(t, "in /deals", c.Get(t, "/deals").Body, `{"items":[`+listedDeal+`],"nextCursor":null}`)
 
@@ -140,28 +160,6 @@ func TestAssets(t *testing.T) {
 		`{"assets":[`+stock+`"uiMultiplier":"2","pendingMultiplier":null`+tail+`],"nextCursor":null}`)
 	same(t, "by lane", c.Get(t, "/assets?lane=MEME").Body, `{"assets":[`+plainJSON+`],"nextCursor":null}`)
 	same(t, "none", c.Get(t, "/assets?lane=ETH").Body, `{"assets":[],"nextCursor":null}`)
-}
-
-func TestMultipliers(t *testing.T) {
-	one, two, zero, at, never := uint256.NewInt(1), uint256.NewInt(2), new(uint256.Int), uint64(100), uint64(0)
-	for _, c := range []struct {
-		name             string
-		asset            topics.Asset
-		now              uint64
-		current, pending *uint256.Int
-	}{
-		{"none", topics.Asset{}, 50, nil, nil},
-		{"no schedule", topics.Asset{UIMultiplier: one}, 50, one, nil},
-		{"never scheduled", topics.Asset{UIMultiplier: one, NewUIMultiplier: zero, EffectiveAt: &never}, 50, one, nil},
-		{"ahead", topics.Asset{UIMultiplier: one, NewUIMultiplier: two, EffectiveAt: &at}, 99, one, two},
-		{"ahead but alike", topics.Asset{UIMultiplier: one, NewUIMultiplier: one, EffectiveAt: &at}, 99, one, nil},
-		{"now", topics.Asset{UIMultiplier: one, NewUIMultiplier: two, EffectiveAt: &at}, 100, two, nil},
-		{"past", topics.Asset{UIMultiplier: one, NewUIMultiplier: two, EffectiveAt: &at}, 101, two, nil},
-	} {
-		if current, pending := multipliers(&c.asset, c.now); current != c.current || pending != c.pending {
-			t.Errorf("%s: %v and %v", c.name, current, pending)
-		}
-	}
 }
 
 func TestEveryResponseNamesItsBlock(t *testing.T) {
@@ -408,5 +406,58 @@ func TestConfigFaultsAreAllNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no fault of %q in: %v", want, err)
 		}
+	}
+}
+
+// TestBeforeTheFirstBlock: nothing is known yet, which is not the same as nothing being there.
+func TestBeforeTheFirstBlock(t *testing.T) {
+	m := unstarted(t, deployed)
+	c := m.serve()
+	var paths []string
+	for path := range operations(t) {
+		switch path {
+		case "/", "/openapi.json", "/openapi.yaml", "/pipeline", "/health/indexer":
+		default:
+			if !strings.HasPrefix(path, "/page/") {
+				paths = append(paths, concrete(path))
+			}
+		}
+	}
+	for _, path := range paths {
+		r := c.Get(t, path)
+		if code, _ := r.Error(t); r.Status != 503 || code != "STALE_INDEXER" || r.Header.Get("Retry-After") != "1" || r.Header.Get("X-Indexed-Block") != "" {
+			t.Errorf("%s: %d %s %v", path, r.Status, code, r.Header)
+		}
+	}
+	if r := c.Get(t, "/health/indexer"); r.Status != 503 {
+		t.Errorf("/health/indexer: %d %s", r.Status, r.Body)
+	}
+	m.block(start)
+	for _, path := range paths {
+		if r := c.Get(t, path); r.Status == 503 {
+			t.Errorf("%s after a block: %s", path, r.Body)
+		}
+	}
+}
+
+// TestMinBlock: an answer is as of the block that the caller has seen, or it says that it is not there yet.
+func TestMinBlock(t *testing.T) {
+	m := newMarket(t)
+	m.block(start, listed(1))
+	c := m.serve()
+	next := m.at.Number + 1
+	path := fmt.Sprintf("/deals/1?minBlock=%d", next)
+	for _, target := range []string{path, fmt.Sprintf("/listings?minBlock=%d", next), fmt.Sprintf("/stats?minBlock=%d", next)} {
+		r := c.Get(t, target)
+		if code, _ := r.Error(t); r.Status != 503 || code != "STALE_INDEXER" || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%s before its block: %d %s", target, r.Status, r.Body)
+		}
+	}
+	if r := c.Get(t, fmt.Sprintf("/deals/1?minBlock=%d", next-1)); r.Status != 200 {
+		t.Errorf("at the block: %d %s", r.Status, r.Body)
+	}
+	m.block(start + 1)
+	if r := c.Get(t, path); r.Status != 200 || r.Header.Get("X-Indexed-Block") != fmt.Sprint(next) {
+		t.Errorf("after the block: %d %v", r.Status, r.Header)
 	}
 }

@@ -16,20 +16,21 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/processors"
-	"github.com/lienstream/lienstream/processors/assets"
-	"github.com/lienstream/lienstream/processors/balances"
-	"github.com/lienstream/lienstream/processors/burns"
-	"github.com/lienstream/lienstream/processors/changes"
-	"github.com/lienstream/lienstream/processors/deals"
-	"github.com/lienstream/lienstream/processors/drips"
 	"github.com/lienstream/lienstream/processors/engine"
-	"github.com/lienstream/lienstream/processors/epochs"
-	"github.com/lienstream/lienstream/processors/liquidity"
-	"github.com/lienstream/lienstream/processors/prices"
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
-	"github.com/lienstream/lienstream/processors/stats"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	marketapp "github.com/lienstream/lienstream/processors/market"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/balances"
+	"github.com/lienstream/lienstream/processors/market/burns"
+	"github.com/lienstream/lienstream/processors/market/changes"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/drips"
+	"github.com/lienstream/lienstream/processors/market/epochs"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/stats"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -38,7 +39,7 @@ import (
 // block by block. It is a query.Source; the real router reads it.
 type market struct {
 	*changes.Log
-	query.Moves
+	read.Notifier
 
 	t      testing.TB
 	dep    contracts.Deployment
@@ -67,12 +68,20 @@ func newMarket(t testing.TB) *market { return newMarketOn(t, deployed) }
 
 func newMarketOn(t testing.TB, dep contracts.Deployment) *market {
 	t.Helper()
+	m := unstarted(t, dep)
+	m.block(1_700_000_000)
+	return m
+}
+
+// unstarted is a market of no block yet.
+func unstarted(t testing.TB, dep contracts.Deployment) *market {
+	t.Helper()
 	m := &market{Log: changes.New(), t: t, dep: dep, observed: time.Now()}
 	cache := state.NewCache(8<<20, 1)
 	for p := range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "db", FS: vfs.NewMem(), Cache: cache,
-			Tables: processors.New(nil, prometheus.NewRegistry(), zap.NewNop()).Tables(),
+			Tables: marketapp.New(nil, prometheus.NewRegistry(), zap.NewNop()).Tables(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +99,6 @@ func newMarketOn(t testing.TB, dep contracts.Deployment) *market {
 		}
 		cache.Close()
 	})
-	m.block(1_700_000_000)
 	return m
 }
 
@@ -146,7 +154,7 @@ func (m *market) land(revert int, timestamp uint64, records ...any) {
 	}
 	m.mu.Lock()
 	m.at, m.latest, m.reverts = at, at.Number, m.reverts+uint64(revert)
-	m.Tell()
+	m.Notify()
 	all := make([][]engine.Change, partitions)
 	for p, store := range m.stores {
 		if err := overlays[p].Settle(0, 0, func(state.Event) {}); err != nil {
@@ -199,7 +207,7 @@ func (m *market) apply(w state.Writer, meta topics.EventMeta, event contracts.Ev
 		}
 		return "", prices.Apply(w, event)
 	}
-	return deals.ApplyTelling(w, meta.Tx, event, func(before, after *topics.Deal) error { return stats.Apply(w, before, after) })
+	return deals.ApplyObserved(w, meta.Tx, event, func(before, after *topics.Deal) error { return stats.Apply(w, before, after) })
 }
 
 // txOf is the transaction of the nth event ever fed.
@@ -231,7 +239,7 @@ func (m *market) set(change func(m *market)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(m)
-	m.Tell()
+	m.Notify()
 }
 
 // serve returns a client of the indexer over the market, which holds it to the description.
@@ -243,8 +251,8 @@ func (m *market) serve() *apitest.Client {
 func (m *market) router() *query.Router {
 	m.t.Helper()
 	router, err := query.NewRouter(query.Config{
-		Partitions: partitions, Local: m, Instance: "here", Deployment: m.dep, Patience: time.Millisecond, Registerer: prometheus.NewRegistry(),
-	})
+		Partitions: partitions, Local: m, Instance: "here", Patience: time.Millisecond, Registerer: prometheus.NewRegistry(),
+	}, m.dep)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -265,6 +273,7 @@ func testConfig() Config {
 	cfg.HTTP.Listen = "127.0.0.1:0"
 	cfg.MaxStreamAge = 20 * time.Millisecond // a recorder takes a response when it is over
 	cfg.MaxBlockAge = 0                      // blocks of the tests have timestamps of their own
+	cfg.ExplorerURL = "https://explorer.example/"
 	return cfg
 }
 

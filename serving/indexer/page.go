@@ -1,8 +1,10 @@
 package indexer
 
 import (
+	"bytes"
 	"context"
 	"embed"
+	"html"
 	"io/fs"
 	"net/http"
 	"path"
@@ -25,6 +27,16 @@ var pageTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
+}
+
+// newPage is the page, told where an explorer of the chain is; empty: nowhere.
+func newPage(explorer string) ([]byte, error) {
+	page, err := pageFiles.ReadFile("page/index.html")
+	if err != nil || explorer == "" {
+		return page, err
+	}
+	root := `<html data-explorer="` + html.EscapeString(strings.TrimRight(explorer, "/")) + `"`
+	return bytes.Replace(page, []byte("<html"), []byte(root), 1), nil
 }
 
 // pageRoutes are the routes of the page's files.

@@ -3,7 +3,7 @@ package indexer
 import (
 	"context"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )

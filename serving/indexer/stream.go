@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"time"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -18,7 +19,7 @@ func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi
 		return err
 	}
 	if id := req.HTTP.Header.Get("Last-Event-ID"); id != "" {
-		have, ok := parseMoment(id)
+		have, ok := x.ids.parse(id)
 		if !ok {
 			return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"Last-Event-ID" must be the ID of an event of this stream`}
 		}
@@ -69,7 +70,7 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	}
 	for {
 		news, moved, err := s.next(ctx)
-		if len(news) > 0 && conn.Send(news) != nil {
+		if len(news) > 0 && conn.Send(news...) != nil {
 			return // the caller is gone, or has taken nothing for long
 		}
 		if err != nil {
@@ -100,7 +101,7 @@ func (s *subscription) run(conn *httpapi.Stream) {
 
 // next is what the caller lacks, or nothing and a channel that says when there may be more. With an error
 // it is the last.
-func (s *subscription) next(ctx context.Context) (news []byte, moved <-chan struct{}, err error) {
+func (s *subscription) next(ctx context.Context) (news net.Buffers, moved <-chan struct{}, err error) {
 	feed := s.x.feed
 	if s.have != nil && s.tenure == 0 {
 		tenure, ok, moved := feed.adopt(s)
@@ -116,13 +117,13 @@ func (s *subscription) next(ctx context.Context) (news []byte, moved <-chan stru
 	news, moved, err = feed.after(s)
 	if errors.Is(err, errBehind) {
 		s.x.metrics.dropped.Inc()
-		news = []byte(droppedEvent)
+		news = net.Buffers{[]byte(droppedEvent)}
 	}
 	return news, moved, err
 }
 
 // resume asks the processors for what the feed does not have: all that changed since the caller's moment.
-func (s *subscription) resume(ctx context.Context, tenure uint64) ([]byte, <-chan struct{}, error) {
+func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, <-chan struct{}, error) {
 	ctx, cancel := context.WithTimeout(ctx, resumeWait)
 	defer cancel()
 	tick := time.NewTicker(resumeEvery)
@@ -134,7 +135,7 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) ([]byte, <-cha
 			s.set(c.At, tenure)
 			head, _ := s.x.reader.Head(ctx) // of which nothing but the chain's head is taken
 			b := appendPoolEvent(appendDealEvents(nil, &c), &c.PoolOverview)
-			return appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest), nil, nil
+			return net.Buffers{s.x.ids.appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest)}, nil, nil
 		}
 		if errors.Is(err, query.ErrUnavailable) {
 			select {
@@ -145,7 +146,7 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) ([]byte, <-cha
 		}
 		s.x.metrics.resumed.WithLabelValues(resumedNot).Inc()
 		s.have = nil // it begins anew, and is told so
-		return []byte(resetEvent), nil, nil
+		return net.Buffers{[]byte(resetEvent)}, nil, nil
 	}
 }
 

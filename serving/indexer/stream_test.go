@@ -2,10 +2,12 @@ package indexer
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,8 +22,9 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine"
-	"github.com/lienstream/lienstream/processors/query"
-	"github.com/lienstream/lienstream/processors/state"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -297,8 +300,9 @@ func TestStreamOfWhatIsNotKnown(t *testing.T) {
 	m.block(start+1, listed(1))
 	x, url := live(t, m)
 	r := m.read(t)
-	r.id = string(appendMoment(nil, query.Moment{Block: m.chain[0]}))
-	r.id = strings.Replace(r.id, r.id[4:8], "abcd", 1) // a block of another chain
+	forked := m.chain[0]
+	forked.Hash[0] ^= 0xff // a block of another chain
+	r.id = string(x.ids.append(nil, query.Moment{Block: forked}))
 	r.connect(url)
 	if e := r.until(m.at); e.name != "reset" {
 		t.Fatalf("%+v", e)
@@ -321,7 +325,11 @@ func TestStreamOfWhatIsNotKnown(t *testing.T) {
 	if n := testutil.ToFloat64(x.metrics.restarts); n != 1 {
 		t.Errorf("%v restarts", n)
 	}
-	for _, id := range []string{"x", "1:0x:0:0", "1:2:3:4", r.id + "0x", strings.ToUpper(r.id), strings.Repeat("1", 5000)} {
+	made := &eventIDs{httpapi.NewSigner("somebody's", "stream of chain 4663")}
+	for _, id := range []string{
+		"x", "1:0x:0:0", "1:2:3:4", "1:2:3:4:5", r.id + "0x", strings.ToUpper(r.id), strings.Repeat("1", 5000),
+		"1" + r.id, string(made.append(nil, query.Moment{Block: m.at})),
+	} {
 		c := apitest.NewClient(t, x, description)
 		if code, message := c.Get(t, "/stream", "Last-Event-ID", id).Error(t); code != "INVALID_INPUT" || !strings.HasPrefix(message, `"Last-Event-ID" `) {
 			t.Errorf("ID %.90s: %s %s", id, code, message)
@@ -338,19 +346,38 @@ func TestSlowCaller(t *testing.T) {
 	defer x.feed.leave()
 	x.feed.step(t.Context())
 	for _, s := range []*subscription{slow, quick} {
-		if news, _, err := s.next(t.Context()); !strings.Contains(string(news), "event: block\n") || err != nil {
+		if news, _, err := s.next(t.Context()); !strings.Contains(text(news), "event: block\n") || err != nil {
 			t.Fatalf("%q %v", news, err)
 		}
 	}
 	for range maxFrames + 1 {
 		m.block(m.at.Timestamp + 1)
 		x.feed.step(t.Context())
-		if news, _, err := quick.next(t.Context()); !strings.Contains(string(news), m.at.Hash.Hex()) || err != nil {
+		if news, _, err := quick.next(t.Context()); !strings.Contains(text(news), m.at.Hash.Hex()) || err != nil {
 			t.Fatalf("block %d: %q %v", m.at.Number, news, err)
 		}
 	}
-	if news, _, err := slow.next(t.Context()); string(news) != droppedEvent || err == nil || testutil.ToFloat64(x.metrics.dropped) != 1 {
+	if news, _, err := slow.next(t.Context()); text(news) != droppedEvent || err == nil || testutil.ToFloat64(x.metrics.dropped) != 1 {
 		t.Errorf("%q %v", news, err)
+	}
+}
+
+// text is what a caller reads of pieces.
+func text(pieces net.Buffers) string { return string(bytes.Join(pieces, nil)) }
+
+// TestCallersShareFrames: what many callers lack is in memory once.
+func TestCallersShareFrames(t *testing.T) {
+	x := newMarket(t).indexer()
+	at := query.Moment{Reverts: 1}
+	data := make([]byte, 4<<20)
+	x.feed.known, x.feed.at, x.feed.frames = true, at, []frame{{at: at, data: data}}
+	for range 64 {
+		s := &subscription{x: x}
+		s.set(query.Moment{}, x.feed.tenure)
+		news, _, err := x.feed.after(s)
+		if err != nil || len(news) != 1 || &news[0][0] != &data[0] {
+			t.Fatalf("%d pieces, %v", len(news), err)
+		}
 	}
 }
 
@@ -366,18 +393,20 @@ func (e elsewhere) At() topics.BlockRef { return e.at }
 
 func TestMoments(t *testing.T) {
 	want := query.Moment{Block: block9, Reverts: 7}
-	got, ok := parseMoment(string(appendMoment(nil, want)))
+	ids := &eventIDs{httpapi.NewSigner("", "test")}
+	got, ok := ids.parse(string(ids.append(nil, want)))
 	if !ok || got != want {
 		t.Errorf("%v %v", got, ok)
 	}
 }
 
 func FuzzMoments(f *testing.F) {
-	f.Add(string(appendMoment(nil, query.Moment{Block: block9})))
-	f.Add("1:0x00:0:0")
+	ids := &eventIDs{httpapi.NewSigner("", "test")}
+	f.Add(string(ids.append(nil, query.Moment{Block: block9})))
+	f.Add("1:0x00:0:0:")
 	f.Add("::::")
 	f.Fuzz(func(t *testing.T, id string) {
-		if m, ok := parseMoment(id); ok && string(appendMoment(nil, m)) != id {
+		if m, ok := ids.parse(id); ok && string(ids.append(nil, m)) != id {
 			t.Errorf("%q is read as %v", id, m)
 		}
 	})
@@ -401,8 +430,9 @@ func TestPage(t *testing.T) {
 		t.Errorf("%v %.80s", h, r.Body)
 	}
 	// Nothing in it needs more than the policy allows.
+	page := strings.Replace(string(r.Body), ` data-explorer="https://explorer.example"`, "", 1) // which only links go to
 	for _, inline := range []string{"<style", " style=", " onclick=", "javascript:", "http:", "https:"} {
-		if strings.Contains(string(r.Body), inline) {
+		if strings.Contains(page, inline) {
 			t.Errorf("the page has %q", inline)
 		}
 	}
@@ -411,6 +441,11 @@ func TestPage(t *testing.T) {
 			if got := c.Get(t, path); got.Status != 200 || len(got.Body) == 0 {
 				t.Errorf("%s: %d", path, got.Status)
 			}
+		}
+	}
+	for _, target := range []string{"/?utm_source=x", "/?utm_source=x&utm_source=y&%zz"} {
+		if r := c.Get(t, target, "Accept", "text/html,*/*;q=0.8"); r.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", target, r.Status, r.Body)
 		}
 	}
 }

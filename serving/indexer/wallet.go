@@ -3,7 +3,8 @@ package indexer
 import (
 	"context"
 
-	"github.com/lienstream/lienstream/processors/query"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -31,7 +32,7 @@ func (x *Indexer) portfolio(ctx context.Context, req *httpapi.Request, res *http
 	b = appendField(b, "stillAtStake", &p.Summary.StillAtStake)
 	b = appendField(b, "paidOut", &p.Summary.PaidOut)
 	b = appendField(b, "awaitingExpiry", &p.Summary.AwaitingExpiry)
-	res.Body = append(b, "}}"...)
+	res.Body = append(appendTruncated(append(b, '}'), p.Truncated), '}')
 	return nil
 }
 
@@ -52,8 +53,16 @@ func (x *Indexer) rewards(ctx context.Context, req *httpapi.Request, res *httpap
 	b = appendNullableEpoch(append(b, `,"epoch":`...), r.Epoch)
 	b = appendNullablePool(append(b, `,"pool":`...), r.Pool)
 	b = appendField(b, "burnedThisWeek", r.BurnedThisWeek)
-	res.Body = append(b, '}')
+	res.Body = append(appendTruncated(b, r.Truncated), '}')
 	return nil
+}
+
+// appendTruncated says that a list of the answer was cut short; an answer that is whole says nothing.
+func appendTruncated(b []byte, truncated bool) []byte {
+	if !truncated {
+		return b
+	}
+	return appendBool(b, "truncated", true)
 }
 
 func (x *Indexer) stakes(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -90,7 +99,7 @@ func appendBalance(b []byte, v *topics.Balance) []byte {
 	b = httpapi.AppendAddress(append(b, `{"account":`...), &v.Account)
 	b = httpapi.AppendAddress(append(b, `,"asset":`...), &v.Asset)
 	b = appendField(b, "amount", &v.Amount)
-	b = appendName(append(b, `,"kind":`...), balanceNames[v.Kind])
+	b = appendName(append(b, `,"kind":`...), rules.BalanceNames[v.Kind])
 	return append(b, '}')
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,7 +27,8 @@ type ApacheConfig struct {
 	Port    int    // on loopback; 0: a free one
 	HeapMB  int    // 512
 
-	Listeners []Listener // beside that of Addrs
+	Listeners []Listener        // beside that of Addrs
+	Settings  map[string]string // of the broker, over ours
 }
 
 // Listener is a further address of a broker, for clients that reach it by another: through a proxy.
@@ -92,11 +95,14 @@ func (a *Apache) properties() string { return filepath.Join(a.cfg.Dir, "server.p
 // settings are those of a single node. The last lines are not only for tests: without the short backoff a
 // commit that follows on another waits 20 ms, and any broker that we configure has it.
 func (a *Apache) settings(port, controller int) string {
-	var listen, advertise, protocols strings.Builder
+	var listen, advertise, protocols, further strings.Builder
 	for i, l := range a.cfg.Listeners {
 		fmt.Fprintf(&listen, ",L%d://%s", i, l.Addr)
 		fmt.Fprintf(&advertise, ",L%d://%s", i, l.Advertised)
 		fmt.Fprintf(&protocols, ",L%d:PLAINTEXT", i)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Settings)) {
+		fmt.Fprintf(&further, "%s=%s\n", name, a.cfg.Settings[name]) // of a setting that comes twice the last one counts
 	}
 	return strings.Join([]string{
 		"process.roles=broker,controller",
@@ -118,7 +124,7 @@ func (a *Apache) settings(port, controller int) string {
 		fmt.Sprintf("message.max.bytes=%d", topics.MaxRecordBytes),
 		"log.retention.ms=-1",
 		"add.partitions.to.txn.retry.backoff.ms=1",
-		"",
+		further.String(),
 	}, "\n")
 }
 

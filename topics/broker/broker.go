@@ -5,6 +5,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +20,9 @@ import (
 type Config struct {
 	Dir  string // where it keeps its log; empty: in memory
 	Port int    // on loopback; 0: a free one
+
+	// Listen opens the broker's port; nil: the machine's loopback.
+	Listen func(network, addr string) (net.Listener, error)
 }
 
 // Broker is an embedded broker (kfake) in this process.
@@ -82,6 +86,9 @@ func Open(cfg Config) (*Broker, error) {
 	}
 	if cfg.Port != 0 {
 		opts = append(opts, kfake.Ports(cfg.Port))
+	}
+	if cfg.Listen != nil {
+		opts = append(opts, kfake.ListenFn(cfg.Listen))
 	}
 	if cfg.Dir != "" {
 		if err := b.claim(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,18 +68,20 @@ func (a *Admin) WaitReady(ctx context.Context) error {
 	}
 }
 
-// configs are the settings that a topic must have here.
-func (a *Admin) configs(t topics.Topic) map[string]string {
+// settings are those that a topic of so many replicas must have.
+func settings(t topics.Topic, replicas int) map[string]string {
 	c := t.Configs()
 	// One replica may be away without stopping writes, and none that was acknowledged is lost.
-	c["min.insync.replicas"] = strconv.Itoa(int(min(2, max(1, a.cfg.ReplicationFactor-1))))
+	c["min.insync.replicas"] = strconv.Itoa(min(2, max(1, replicas-1)))
+	c["unclean.leader.election.enable"] = "false"
 	return c
 }
 
 // Apply creates what the catalogue has and the brokers lack, sets what differs, and returns when the
 // brokers show it and every partition has a leader that answers: a controller's word comes seconds before
-// the brokers have made hundreds of logs. It never deletes and never changes a number of partitions: that is
-// a rebuild, and Check reports it.
+// the brokers have made hundreds of logs. It never deletes and never changes a number of partitions, which
+// is a rebuild, or of replicas, which moves data: Check reports both. What it sets goes by the replicas that there
+// are, so that no topic is left that nobody can write to.
 func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 	if err := a.call(ctx, func(ctx context.Context) error { return a.create(ctx, want) }); err != nil {
 		return err
@@ -92,7 +95,7 @@ func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 		if err != nil {
 			return err
 		}
-		drift = slices.DeleteFunc(drift, func(d Drift) bool { return d.Item == itemPartitions })
+		drift = slices.DeleteFunc(drift, func(d Drift) bool { return d.Item == itemPartitions || d.Item == itemReplicas })
 		if err := a.mend(ctx, drift); err != nil {
 			return err
 		}
@@ -143,7 +146,7 @@ func (a *Admin) create(ctx context.Context, want []topics.Topic) error {
 		rt.Topic = t.Name()
 		rt.NumPartitions = t.Partitions
 		rt.ReplicationFactor = a.cfg.ReplicationFactor
-		for k, v := range a.configs(t) {
+		for k, v := range settings(t, int(a.cfg.ReplicationFactor)) {
 			rc := kmsg.NewCreateTopicsRequestTopicConfig()
 			rc.Name, rc.Value = k, &v
 			rt.Configs = append(rt.Configs, rc)
@@ -197,7 +200,7 @@ func (a *Admin) mend(ctx context.Context, drift []Drift) error {
 // Drift is one thing about a topic that is not as the catalogue says.
 type Drift struct {
 	Topic string
-	Item  string // "topic", "partitions", or the name of a setting
+	Item  string // "topic", "partitions", "replicas", or the name of a setting
 	Want  string
 	Have  string
 }
@@ -205,6 +208,7 @@ type Drift struct {
 const (
 	itemTopic      = "topic"
 	itemPartitions = "partitions"
+	itemReplicas   = "replicas" // fewer than wanted
 )
 
 // String is the drift in words.
@@ -243,6 +247,10 @@ func (a *Admin) Check(ctx context.Context, want []topics.Topic) ([]Drift, error)
 				Want: strconv.Itoa(int(t.Partitions)), Have: strconv.Itoa(len(d.Partitions)),
 			})
 		}
+		have := replicas(d)
+		if want := int(a.cfg.ReplicationFactor); have < want {
+			drift = append(drift, Drift{Topic: t.Name(), Item: itemReplicas, Want: strconv.Itoa(want), Have: strconv.Itoa(have)})
+		}
 		there = append(there, t)
 	}
 	if len(there) == 0 {
@@ -267,9 +275,18 @@ func (a *Admin) Check(ctx context.Context, want []topics.Topic) ([]Drift, error)
 		if err != nil {
 			return nil, fmt.Errorf("describe topic %s: %w", t.Name(), err)
 		}
-		drift = append(drift, configDrift(t.Name(), a.configs(t), r.Configs)...)
+		drift = append(drift, configDrift(t.Name(), settings(t, replicas(details[t.Name()])), r.Configs)...)
 	}
 	return drift, nil
+}
+
+// replicas is how many every partition of a topic has.
+func replicas(d kadm.TopicDetail) int {
+	least := math.MaxInt
+	for _, p := range d.Partitions {
+		least = min(least, len(p.Replicas))
+	}
+	return least
 }
 
 func configDrift(topic string, want map[string]string, have []kadm.Config) []Drift {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -37,6 +38,9 @@ type Config struct {
 	SchemaIDs map[uint32]uint32
 
 	Logger *zap.Logger // of the client itself; nil: silent
+
+	Dial     Dial                         // nil: the machine's network
+	ReadFile func(string) ([]byte, error) // of certificates and the password; nil: the machine's disk
 }
 
 // TLS encrypts the connections. Without a CAFile the system's roots are trusted.
@@ -56,31 +60,25 @@ type SASL struct {
 	PasswordFile string
 }
 
-// Defaults.
-const (
-	DefaultPrefix      = "lienstream"
-	DefaultCompression = "snappy"
-	DefaultTimeout     = 10 * time.Second
-)
+// DefaultConfig lacks only the brokers.
+func DefaultConfig() Config {
+	return Config{
+		ClientID: "lienstream", Prefix: "lienstream", Compression: "snappy", Timeout: 10 * time.Second,
+		ReplicationFactor: 1, Logger: zap.NewNop(),
+	}
+}
 
+// withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
-	if c.ClientID == "" {
-		c.ClientID = "lienstream"
-	}
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
-	if c.Compression == "" {
-		c.Compression = DefaultCompression
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.ReplicationFactor == 0 {
-		c.ReplicationFactor = 1
-	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
+	d := DefaultConfig()
+	c.ClientID = cmp.Or(c.ClientID, d.ClientID)
+	c.Prefix = cmp.Or(c.Prefix, d.Prefix)
+	c.Compression = cmp.Or(c.Compression, d.Compression)
+	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
+	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, d.ReplicationFactor)
+	c.Logger = cmp.Or(c.Logger, d.Logger)
+	if c.ReadFile == nil {
+		c.ReadFile = os.ReadFile //nolint:forbidigo // what nil stands for
 	}
 	return c
 }
@@ -145,11 +143,11 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 	var tlsConfig *tls.Config
 	if c.TLS.Enabled {
 		var err error
-		if tlsConfig, err = c.TLS.config(); err != nil {
+		if tlsConfig, err = c.TLS.config(c.ReadFile); err != nil {
 			return nil, nil, err
 		}
 	}
-	d := newDialer(tlsConfig)
+	d := newDialer(tlsConfig, c.Dial)
 	all := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
@@ -161,7 +159,7 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 		kgo.WithLogger(&untilKilled{kzap.New(c.Logger.Named("kgo"), kzap.Level(kgo.LogLevelWarn)), d}),
 	}
 	if c.SASL.Mechanism != "" {
-		m, err := c.SASL.option()
+		m, err := c.SASL.option(c.ReadFile)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -183,10 +181,10 @@ const metadataMinAge = 100 * time.Millisecond
 // leastMetadataAge is that of a client which somebody waits for, and the least that franz-go allows.
 const leastMetadataAge = 10 * time.Millisecond
 
-func (t TLS) config() (*tls.Config, error) {
+func (t TLS) config(read func(string) ([]byte, error)) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		pem, err := read(t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("kafka tls ca: %w", err)
 		}
@@ -196,7 +194,12 @@ func (t TLS) config() (*tls.Config, error) {
 		}
 	}
 	if t.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		public, err1 := read(t.CertFile)
+		key, err2 := read(t.KeyFile)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("kafka tls certificate: %w", err)
+		}
+		cert, err := tls.X509KeyPair(public, key)
 		if err != nil {
 			return nil, fmt.Errorf("kafka tls certificate: %w", err)
 		}
@@ -205,10 +208,10 @@ func (t TLS) config() (*tls.Config, error) {
 	return conf, nil
 }
 
-func (s SASL) option() (kgo.Opt, error) {
+func (s SASL) option(read func(string) ([]byte, error)) (kgo.Opt, error) {
 	password := s.Password
 	if s.PasswordFile != "" {
-		b, err := os.ReadFile(s.PasswordFile)
+		b, err := read(s.PasswordFile)
 		if err != nil {
 			return nil, fmt.Errorf("kafka sasl password: %w", err)
 		}

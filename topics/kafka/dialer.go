@@ -16,7 +16,7 @@ import (
 //  1. every open connection is in conns: kill misses none;
 //  2. after kill no connection is opened.
 type dialer struct {
-	net net.Dialer
+	net Dial
 	tls *tls.Config // nil: plain text
 
 	mu    sync.Mutex
@@ -26,25 +26,37 @@ type dialer struct {
 
 const dialTimeout = 5 * time.Second
 
-func newDialer(c *tls.Config) *dialer {
-	return &dialer{net: net.Dialer{Timeout: dialTimeout}, tls: c, conns: map[net.Conn]struct{}{}}
+// Dial opens a connection, as net.Dialer.DialContext does.
+type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func newDialer(c *tls.Config, dial Dial) *dialer {
+	if dial == nil {
+		dial = new(net.Dialer).DialContext //nolint:forbidigo // what nil stands for
+	}
+	return &dialer{net: dial, tls: c, conns: map[net.Conn]struct{}{}}
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if d.killed() {
 		return nil, ErrKilled
 	}
-	var (
-		c   net.Conn
-		err error
-	)
-	if d.tls != nil {
-		c, err = (&tls.Dialer{NetDialer: &d.net, Config: d.tls}).DialContext(ctx, network, addr)
-	} else {
-		c, err = d.net.DialContext(ctx, network, addr)
-	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c, err := d.net(ctx, network, addr)
 	if err != nil {
 		return nil, err
+	}
+	if d.tls != nil {
+		conf := d.tls.Clone()
+		if conf.ServerName == "" {
+			conf.ServerName, _, _ = net.SplitHostPort(addr) // Validate saw to its form
+		}
+		secure := tls.Client(c, conf)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+		c = secure
 	}
 	t := &conn{Conn: c, d: d}
 	d.mu.Lock()

@@ -36,6 +36,7 @@ var promises = []struct {
 	{"HistoryIsShared", historyIsShared},
 	{"CommitEndsTheLinger", commitEndsTheLinger},
 	{"FlushIsNoCommit", flushIsNoCommit},
+	{"SentIsThere", sentIsThere},
 	{"PartitionsMoveBetweenMembers", partitionsMoveBetweenMembers},
 	{"StaticMemberComesBack", staticMemberComesBack},
 	{"AppliedIsReady", appliedIsReady},

@@ -19,6 +19,11 @@ type MembershipOptions struct {
 	SessionTimeout time.Duration // after which a silent member's partitions go to others. 10 s
 	StayOnStop     bool          // do not leave on stop: a member that comes right back disturbs nobody
 	Registerer     prometheus.Registerer
+
+	// Held says how far this member has come in the partitions whose state it has; nil: it has none. Follows says
+	// that it comes to have others than its own.
+	Held    func() map[int32]uint64
+	Follows bool
 }
 
 // Membership is a place in a consumer group over a control topic that nobody writes to: which of its
@@ -47,11 +52,14 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.SessionTimeout == 0 {
 		opt.SessionTimeout = 10 * time.Second
 	}
+	if opt.Held == nil {
+		opt.Held = func() map[int32]uint64 { return nil }
+	}
 	m := &Membership{group: group, instance: opt.Instance, stay: opt.StayOnStop, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.Balancers(&warmBalancer{opt.Held, opt.Follows}, kgo.CooperativeStickyBalancer()), // builds that know the first only lately
 		kgo.SessionTimeout(opt.SessionTimeout),
 		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
 		kgo.RebalanceTimeout(2 * opt.SessionTimeout),
@@ -96,10 +104,26 @@ func (m *Membership) Run(ctx context.Context) error {
 	}
 }
 
+// Rejoin has the group share out again: the member has more at hand than it had.
+func (m *Membership) Rejoin() { m.cl.ForceRebalance() }
+
+// Resign has Run leave the group when it ends, whatever StayOnStop says.
+func (m *Membership) Resign() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stay = false
+}
+
+func (m *Membership) stays() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stay
+}
+
 // leave gives the partitions to the others at once, where a member that merely falls silent holds them
 // for a session timeout. A static member leaves only by an admin's request.
 func (m *Membership) leave(ctx context.Context) error {
-	if m.stay {
+	if m.stays() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)

@@ -193,4 +193,22 @@ func driftIsFoundAndMended(t *testing.T, b *testBroker) {
 	if len(drift) != 1 || drift[0].Item != "partitions" || drift[0].Have != "4" || drift[0].Want != "8" {
 		t.Errorf("drift: %v", drift)
 	}
+	want[0].Partitions = 4
+
+	// So is a number of replicas, and no more of them are asked to be in sync than there are.
+	cfg := b.cfg
+	cfg.ReplicationFactor = 3
+	three, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer three.Close()
+	if err := three.Apply(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	drift, err = three.Check(t.Context(), want)
+	if err != nil || len(drift) != len(want) || drift[0].Item != "replicas" || drift[0].Have != "1" || drift[0].Want != "3" {
+		t.Errorf("drift: %v, %v", drift, err)
+	}
+	b.commit(t, b.transactor(t, "after"), "a topic of one replica can be written to")
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"time"
@@ -86,12 +87,70 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 
 const firstWindow = 64 // offsets
 
+// TopicID is what tells a topic from another that had its name before.
+type TopicID [16]byte
+
+// String is the ID as Kafka's tools print it.
+func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// Place is what a partition is and how far it reaches.
+type Place struct {
+	Topic    TopicID
+	Start    int64 // offset of its first record
+	End      int64 // the last stable offset
+	EpochEnd int64 // offset behind the last record of a leader epoch, or of those before it; -1: it knows no such epoch
+}
+
+// Place asks where a partition stands. With a negative epoch EpochEnd is the high watermark.
+func (h *History) Place(ctx context.Context, topic string, partition, epoch int32) (Place, error) {
+	b := &backwards{cl: h.cl, topic: topic, partition: partition}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	var place Place // written by a call that has ended, or not read
+	err := supervise(ctx, func(ctx context.Context) error {
+		if err := b.locate(ctx); err != nil {
+			return err
+		}
+		end, err := b.epochEnd(ctx, epoch)
+		place = Place{Topic: b.topicID, Start: b.start, End: b.end, EpochEnd: end}
+		return err
+	})
+	if err != nil {
+		return Place{}, fmt.Errorf("locate %s/%d: %w", topic, partition, err)
+	}
+	return place, nil
+}
+
+// epochEnd is how far the leader's log reaches in an epoch.
+func (b *backwards) epochEnd(ctx context.Context, epoch int32) (int64, error) {
+	if epoch < 0 {
+		return b.offset(ctx, endTimestamp, readUncommitted)
+	}
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	req.ReplicaID = -1
+	p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+	p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = b.partition, -1, epoch
+	t := kmsg.NewOffsetForLeaderEpochRequestTopic()
+	t.Topic = b.topic
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, b.cl.Broker(int(b.leader)))
+	if err != nil {
+		return 0, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return 0, fmt.Errorf("%d topics for one", len(resp.Topics))
+	}
+	answer := resp.Topics[0].Partitions[0]
+	return answer.EndOffset, kerr.ErrorForCode(answer.ErrorCode)
+}
+
 // backwards reads one partition by offset.
 type backwards struct {
 	cl         *kgo.Client
 	topic      string
 	partition  int32
-	topicID    [16]byte
+	topicID    TopicID
 	leader     int32
 	start, end int64 // end: the last stable offset, behind which nothing is decided
 	rewrite    *rewriter
@@ -128,11 +187,11 @@ func (b *backwards) ask(ctx context.Context) error {
 	if pd.Err != nil {
 		return fmt.Errorf("metadata: %w", pd.Err)
 	}
-	b.topicID, b.leader = td.ID, pd.Leader
-	if b.start, err = b.offset(ctx, startTimestamp); err != nil {
+	b.topicID, b.leader = TopicID(td.ID), pd.Leader
+	if b.start, err = b.offset(ctx, startTimestamp, readCommitted); err != nil {
 		return fmt.Errorf("start offset: %w", err)
 	}
-	if b.end, err = b.offset(ctx, endTimestamp); err != nil {
+	if b.end, err = b.offset(ctx, endTimestamp, readCommitted); err != nil {
 		return fmt.Errorf("last stable offset: %w", err)
 	}
 	return nil
@@ -144,10 +203,16 @@ const (
 	startTimestamp = -2
 )
 
-func (b *backwards) offset(ctx context.Context, timestamp int64) (int64, error) {
+// Isolation levels of a request: what an open transaction has written counts, or not.
+const (
+	readUncommitted int8 = 0
+	readCommitted   int8 = 1
+)
+
+func (b *backwards) offset(ctx context.Context, timestamp int64, isolation int8) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
-	req.IsolationLevel = 1
+	req.IsolationLevel = isolation
 	p := kmsg.NewListOffsetsRequestTopicPartition()
 	p.Partition, p.Timestamp = b.partition, timestamp
 	t := kmsg.NewListOffsetsRequestTopic()

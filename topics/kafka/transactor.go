@@ -55,7 +55,7 @@ func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor,
 		opt.Linger = 100 * time.Millisecond
 	}
 	if opt.Timeout == 0 {
-		opt.Timeout = DefaultTimeout
+		opt.Timeout = DefaultConfig().Timeout
 	}
 	if opt.MaxBuffered == 0 {
 		opt.MaxBuffered = 200_000

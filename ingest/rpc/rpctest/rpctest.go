@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,6 +37,45 @@ func Logs(req Message, resp *Message) (logs []map[string]any, byNumber bool) {
 
 // Lie changes an answer, or answers by itself and is true. Several may be told at once.
 type Lie func(w http.ResponseWriter, r *http.Request, req Message, resp *Message) (answered bool)
+
+// Receipts decodes an answer to eth_getBlockReceipts that has logs, and says where the first is; none: it is another
+// answer.
+func Receipts(req Message, resp *Message) (receipts []map[string]any, first int) {
+	if req.Method != "eth_getBlockReceipts" || json.Unmarshal(resp.Result, &receipts) != nil {
+		return nil, 0
+	}
+	for i, receipt := range receipts {
+		if logs, _ := receipt["logs"].([]any); len(logs) > 0 {
+			return receipts, i
+		}
+	}
+	return nil, 0
+}
+
+// Header decodes an answer to eth_getBlockByNumber, for a tag or a number; none: it is another answer.
+func Header(req Message, resp *Message) (header map[string]any, tag string) {
+	if req.Method != "eth_getBlockByNumber" || json.Unmarshal(resp.Result, &header) != nil || header["number"] == nil {
+		return nil, ""
+	}
+	_ = json.Unmarshal(req.Params[0], &tag)
+	return header, tag
+}
+
+// Sometimes tells the lie in the answers to half of the requests, by chance.
+func Sometimes(tell Lie) Lie {
+	var mu sync.Mutex
+	var last *http.Request
+	var now bool
+	return func(w http.ResponseWriter, r *http.Request, req Message, resp *Message) bool {
+		mu.Lock()
+		if r != last {
+			last, now = r, rand.IntN(2) == 0
+		}
+		telling := now
+		mu.Unlock()
+		return telling && tell(w, r, req, resp)
+	}
+}
 
 // Liar is a proxy before an honest node. It is honest itself until it is told a lie.
 type Liar struct {
@@ -103,6 +143,90 @@ func (l *Liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out = answers[0]
 	}
 	_ = json.NewEncoder(w).Encode(out)
+}
+
+// Refusal is what a provider answers in place of an answer; the zero value: nothing.
+type Refusal struct {
+	Status     int // of HTTP; 0: 200
+	RetryAfter string
+	Body       string
+}
+
+// Provider is an honest node behind rules about what it takes at once.
+type Provider struct {
+	URL string
+
+	mu       sync.Mutex
+	calls    int
+	refused  int
+	repeated int
+	last     string
+}
+
+// NewProvider starts a provider that ends with the test. rule is asked about every request, a batch or one message.
+func NewProvider(t testing.TB, honest string, rule func(r *http.Request, asked []Message) Refusal) *Provider {
+	t.Helper()
+	p := &Provider{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		asked, _ := messages(body)
+		refusal := rule(r, asked)
+		p.note(asked, refusal != Refusal{})
+		if (refusal != Refusal{}) {
+			if refusal.RetryAfter != "" {
+				w.Header().Set("Retry-After", refusal.RetryAfter)
+			}
+			if refusal.Status != 0 {
+				w.WriteHeader(refusal.Status)
+			}
+			_, _ = io.WriteString(w, refusal.Body)
+			return
+		}
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, honest, bytes.NewReader(body))
+		if err != nil {
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		_, _ = io.Copy(w, resp.Body)
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	p.URL = s.URL
+	return p
+}
+
+// note counts, and sees whether a refused request comes again as it was.
+func (p *Provider) note(asked []Message, refused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls += len(asked)
+	if !refused {
+		return
+	}
+	p.refused++
+	for i := range asked {
+		asked[i].ID = nil
+	}
+	b, _ := json.Marshal(asked)
+	if string(b) == p.last {
+		p.repeated++
+	}
+	p.last = string(b)
+}
+
+// Counts are the calls, each of a batch counted, the requests refused, and those that came again right after, unchanged.
+func (p *Provider) Counts() (calls, refused, repeated int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls, p.refused, p.repeated
 }
 
 func messages(b []byte) (all []Message, batch bool) {

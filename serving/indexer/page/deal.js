@@ -45,12 +45,19 @@ export function dealView(app, id) {
         d.state === "LISTED" && term("Listing ends", d.listingExpiry ? when(d.listingExpiry, now) : "never")),
       timeline(d, now),
       h("h3", null, "Bids", bids.length > 0 && h("span.dim", null, ` ${d.openBidCount} open of ${bids.length}`)),
-      table("Bids", ["Lender", "#Price", "#Cost", "State", "#Expires"], bids.toSorted((a, b) => Number(BigInt(b.price) - BigInt(a.price) > 0n) || -1).map((b) => [
-        wallet(b.lender), usdg(b.price), percent(costBps(d.cap, b.price)),
-        b.state === "OPEN" && b.expiry <= now ? h("span.dim", null, "expired") : h(b.id === d.bestBid?.id ? "b" : "span", null, b.id === d.bestBid?.id ? "best" : b.state.toLowerCase()),
-        h("span", { title: date(b.expiry) }, when(b.expiry, now))]), "No bids."),
+      table("Bids", ["Lender", "#Price", "#Cost", "State"], bids.toSorted((a, b) => Number(BigInt(b.price) - BigInt(a.price) > 0n) || -1).map((b) => [
+        wallet(b.lender), usdg(b.price), percent(costBps(d.cap, b.price)), bidState(b)]), "No bids."),
       h("h3", null, "Rewards", reward && h("span.dim", null, ` epoch ${reward.epoch}${reward.budgetExhausted ? ", budget exhausted" : ""}`)),
       reward ? rewards(reward, now) : h("p.empty", null, d.fundedAt ? "None was granted." : "Granted when the deal is funded, while the epoch has budget."));
+  }
+
+  // bidState is open while the bid can be accepted; then it says for how long.
+  function bidState(b) {
+    if (b.state !== "OPEN") return b.state.toLowerCase();
+    const now = live.now || b.placedAt;
+    if (b.expiry <= now) return h("span.dim", { title: date(b.expiry) }, "expired");
+    const best = b.id === shown.deal.bestBid?.id;
+    return h("span", { title: date(b.expiry) }, best ? h("b", null, "best") : "open", " ", h("span.dim", null, brief(b.expiry, now)));
   }
 
   function rewards(r, now) {
@@ -75,8 +82,9 @@ export function dealView(app, id) {
   };
 }
 
-// drip is a stream of a reward.
-export const drip = (d, now) => h("li", null,
+// drip is a stream of a reward. Nothing is left of one that was cut before its cliff.
+export const drip = (d, now) => BigInt(d.total) === 0n ? h("li", null,
+  h("div", null, wallet(d.account), h("span.dim", null, "cut before its cliff: nothing to unlock"))) : h("li", null,
   h("div", null, wallet(d.account), h("span.num", null, h("b", null, wei(d.claimableNow)), " claimable")),
   curve(d, now),
   bar(BigInt(d.unlockedNow), BigInt(d.total), "unlocked"),

@@ -12,7 +12,30 @@ export const stateTag = (state) => h("span.state", { "data-state": state }, stat
 
 export const wallet = (address) => h("a.mono", { href: `#/wallet/${address}`, title: address }, short(address));
 
-export const tx = (hash) => (hash ? h("span.mono.dim", { title: hash }, short(hash)) : null);
+const explorer = document.documentElement.dataset.explorer;
+
+// tx is a transaction: a link to the explorer where one is configured, and a button to copy it.
+export const tx = (hash) => (hash ? h("span.ref", null, explorer
+  ? h("a.mono.dim", { href: `${explorer}/tx/${hash}`, title: hash, target: "_blank", rel: "noreferrer" }, short(hash))
+  : h("span.mono.dim", { title: hash }, short(hash)), copy(hash, "transaction")) : null);
+
+// copy is a button that copies a text.
+export const copy = (text, what) => h("button.copy", {
+  type: "button", "aria-label": `Copy the ${what}`, title: "Copy",
+  onclick: async (e) => {
+    const button = e.currentTarget;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.dataset.done = "yes";
+    } catch {
+      button.dataset.done = "no"; // the browser does not allow it here
+    }
+    setTimeout(() => delete button.dataset.done, 1500);
+  },
+});
+
+// onExplorer is a link to an address, where an explorer is configured.
+export const onExplorer = (address) => (explorer ? h("a.dim", { href: `${explorer}/address/${address}`, target: "_blank", rel: "noreferrer" }, "explorer") : null);
 
 export const fault = (err) => h("span.fault", null, err.status === 503 ? "The indexer cannot answer right now." : err.message);
 

@@ -1,14 +1,14 @@
 import { h, fill } from "./dom.js";
 import { get } from "./live.js";
 import { usdg, wei, amount, percent, costBps, when, count, short } from "./format.js";
-import { collateral, stateTag, table, tile, fault, section } from "./parts.js";
+import { collateral, stateTag, table, tile, fault, section, copy, onExplorer } from "./parts.js";
 import { drip } from "./deal.js";
 
 // All that a wallet has: deals, bids, credits, rewards, positions.
 export function walletView(app, address) {
   const { live, assets } = app;
   const content = h("div.stack");
-  const node = h("div.wallet", null, h("header.head", null, h("h1", null, "Wallet"), h("p.mono.whole", null, address)), content);
+  const node = h("div.wallet", null, h("header.head", null, h("h1", null, "Wallet"), h("p.whole", null, h("span.mono", null, address), copy(address, "address"), onExplorer(address))), content);
   let due = 0, busy = false;
 
   async function load() {

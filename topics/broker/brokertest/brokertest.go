@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/lienstream/lienstream/topics/broker"
 )
 
@@ -39,16 +42,23 @@ func Start(t testing.TB, kind string) []string {
 // Apache starts Apache Kafka. The test is skipped where it is not installed, but never in CI.
 func Apache(t testing.TB, listeners ...broker.Listener) *broker.Apache {
 	t.Helper()
+	return ApacheWith(t, broker.ApacheConfig{Listeners: listeners})
+}
+
+// ApacheWith is Apache with settings; where its files lie is not one of them.
+func ApacheWith(t testing.TB, cfg broker.ApacheConfig) *broker.Apache {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("apache kafka: not with -short")
 	}
-	libs, err := libsDir()
-	if err != nil {
+	var err error
+	if cfg.LibsDir, err = libsDir(); err != nil {
 		t.Fatal(err)
 	}
+	cfg.Dir = t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	a, err := broker.StartApache(ctx, broker.ApacheConfig{LibsDir: libs, Dir: t.TempDir(), Listeners: listeners})
+	a, err := broker.StartApache(ctx, cfg)
 	if errors.Is(err, broker.ErrNoKafka) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -57,6 +67,38 @@ func Apache(t testing.TB, listeners ...broker.Listener) *broker.Apache {
 	}
 	t.Cleanup(a.Kill)
 	return a
+}
+
+// Delete deletes a topic, as a person might.
+func Delete(t testing.TB, brokers []string, topic string) {
+	t.Helper()
+	admin(t, brokers, func(adm *kadm.Client) error {
+		_, err := adm.DeleteTopic(t.Context(), topic)
+		return err
+	})
+}
+
+// Truncate deletes the records of a partition before an offset.
+func Truncate(t testing.TB, brokers []string, topic string, partition int32, offset int64) {
+	t.Helper()
+	admin(t, brokers, func(adm *kadm.Client) error {
+		var o kadm.Offsets
+		o.Add(kadm.Offset{Topic: topic, Partition: partition, At: offset})
+		rs, err := adm.DeleteRecords(t.Context(), o)
+		return errors.Join(err, rs.Error())
+	})
+}
+
+func admin(t testing.TB, brokers []string, f func(*kadm.Client) error) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := f(kadm.NewClient(cl)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // libsDir is where the jars are: LIENSTREAM_KAFKA_LIBS, or the module's docker/kafka/libs.

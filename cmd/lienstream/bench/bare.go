@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// answer is what the bare handler writes for a path.
+type answer struct {
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body"`
+}
+
+// bareHandler is a process with nothing but net/http that writes the same bytes as a service does: the
+// most that any handler in Go can serve. It is this program again.
+type bareHandler struct {
+	addr string
+	cmd  *exec.Cmd
+}
+
+// startBare asks the service for every path once and starts a handler that repeats the answers.
+func startBare(ctx context.Context, cfg config, service string, paths []string) (*bareHandler, error) {
+	answers := make(map[string]answer, len(paths))
+	for _, path := range paths {
+		if _, known := answers[path]; known {
+			continue
+		}
+		body, header, status, err := fetch(ctx, "http://"+service+path)
+		if err != nil {
+			return nil, err
+		}
+		if status != http.StatusOK {
+			return nil, fmt.Errorf("%s: %d %s", path, status, body)
+		}
+		header.Del("Date") // net/http writes its own
+		answers[path] = answer{header, body}
+	}
+	b, err := json.Marshal(answers)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(cfg.dir, "answers.json")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	h := &bareHandler{addr: address()}
+	h.cmd = exec.Command(self, "--bare="+file, "--bare-addr="+h.addr) //nolint:noctx // it lives until close; our own arguments
+	h.cmd.Stderr = os.Stderr
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := h.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		if _, _, _, err = fetch(ctx, "http://"+h.addr+paths[0]); err == nil {
+			return h, nil
+		}
+		if time.Now().After(deadline) {
+			h.close()
+			return nil, fmt.Errorf("bare handler: %w", err)
+		}
+	}
+}
+
+func (h *bareHandler) close() {
+	_ = h.cmd.Process.Kill()
+	_ = h.cmd.Wait()
+}
+
+// serveBare is that process.
+func serveBare(file, addr string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var answers map[string]answer
+	if err := json.Unmarshal(b, &answers); err != nil {
+		return err
+	}
+	server := &http.Server{Addr: addr, ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := answers[r.URL.RequestURI()]
+		maps.Copy(w.Header(), a.Header)
+		_, _ = w.Write(a.Body) // the client is gone
+	})}
+	return server.ListenAndServe()
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// conn is a connection that asks one GET after another and takes as little of the machine as it can: the
+// bench shares its cores with what it measures.
+type conn struct {
+	net.Conn
+
+	in   *bufio.Reader
+	host string
+	out  []byte
+	body []byte
+}
+
+func dial(ctx context.Context, addr string) (*conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, in: bufio.NewReaderSize(c, 64<<10), host: addr}, nil
+}
+
+var errResponse = errors.New("malformed response")
+
+// get asks for a path. The body is valid until the next call.
+func (c *conn) get(path string) (status int, body []byte, err error) {
+	c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.host)
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return 0, nil, err
+	}
+	if _, err := c.Write(c.out); err != nil {
+		return 0, nil, err
+	}
+	line, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(line) < 12 {
+		return 0, nil, errResponse
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, nil, errResponse
+	}
+	size := -1
+	for {
+		if line, err = c.in.ReadSlice('\n'); err != nil {
+			return 0, nil, err
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			break
+		}
+		if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, nil, errResponse
+			}
+		}
+	}
+	if size < 0 {
+		return 0, nil, fmt.Errorf("%w: no length", errResponse)
+	}
+	if cap(c.body) < size {
+		c.body = make([]byte, size)
+	}
+	c.body = c.body[:size]
+	_, err = io.ReadFull(c.in, c.body)
+	return status, c.body, err
+}
+
+// load is what a number of connections got in a while.
+type load struct {
+	seconds   float64
+	latencies []float64 // milliseconds
+}
+
+func (l *load) rate() float64 { return float64(len(l.latencies)) / l.seconds }
+
+func (l *load) merge(o load) {
+	l.seconds += o.seconds
+	l.latencies = append(l.latencies, o.latencies...)
+}
+
+const connections = 16
+
+// press asks for paths in turn over 16 connections, each with a request under way at all times. They begin apart
+// from each other: what one was answered should not be what the next one finds in a cache.
+func press(ctx context.Context, addr string, paths []string, d time.Duration) (load, error) {
+	all := make([][]float64, connections)
+	g, ctx := errgroup.WithContext(ctx)
+	began := time.Now()
+	for i := range connections {
+		g.Go(func() error {
+			c, err := dial(ctx, addr)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			for n := i * max(len(paths)/connections, 1); ; n++ {
+				at := time.Now()
+				if at.Sub(began) >= d {
+					return nil
+				}
+				status, body, err := c.get(paths[n%len(paths)])
+				if err != nil {
+					return err
+				}
+				if status != 200 {
+					return fmt.Errorf("%s: %d %s", paths[n%len(paths)], status, body)
+				}
+				all[i] = append(all[i], float64(time.Since(at))/float64(time.Millisecond))
+			}
+		})
+	}
+	err := g.Wait()
+	l := load{seconds: time.Since(began).Seconds()}
+	for _, part := range all {
+		l.latencies = append(l.latencies, part...)
+	}
+	return l, err
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is one run of the binary.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	out  *os.File
+	done chan struct{}
+	err  error // what Wait said; read after done
+}
+
+// start runs the binary; its output goes to a file in the bench's directory.
+func start(cfg config, name string, args ...string) (*process, error) {
+	out, err := os.OpenFile(fmt.Sprintf("%s/%s.log", cfg.dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{name: name, out: out, done: make(chan struct{}), cmd: exec.Command(cfg.binary, args...)} //nolint:noctx // it lives until it is ended
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = cfg.repository, out, out
+	secret := cfg.dir + "/cursor-secret"
+	if err := os.WriteFile(secret, []byte("the same on all nodes of a bench"), 0o600); err != nil {
+		return nil, err
+	}
+	p.cmd.Env = append(os.Environ(), "LIENSTREAM_LOG_FORMAT=json", "LIENSTREAM_CURSOR_SECRET_FILE="+secret)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never outlive the bench
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		_ = out.Close()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// kill ends it as a power cut would.
+func (p *process) kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// stop is Ctrl-C.
+func (p *process) stop() error {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(10 * time.Second):
+		p.kill()
+		return fmt.Errorf("%s did not stop", p.name)
+	}
+}
+
+// status is a number of bytes that Linux keeps of it.
+func (p *process) status(field string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no %s", field)
+}
+
+// clockTick is what Linux counts processor time in.
+const clockTick = 10 * time.Millisecond
+
+// cpu is the processor time that it has used.
+func (p *process) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third on
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("stat: %s", text)
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
+}
+
+// address is a free address on loopback.
+func address() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		panic(err) // no loopback
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// until polls until check is satisfied.
+func until(ctx context.Context, p *process, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended: %w: see %s", p.name, p.err, p.out.Name())
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not within %s: %w", p.name, patience, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// client asks services.
+var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+
+func fetch(ctx context.Context, url string) (body []byte, header http.Header, status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err = io.ReadAll(res.Body)
+	return body, res.Header, res.StatusCode, err
+}
+
+// indexed is satisfied when the indexer is healthy at a block or beyond.
+func indexed(addr string, block uint64) func(context.Context) error {
+	return func(ctx context.Context) error {
+		body, _, status, err := fetch(ctx, "http://"+addr+"/health/indexer")
+		if err != nil {
+			return err
+		}
+		var health struct {
+			OK           bool   `json:"ok"`
+			IndexedBlock uint64 `json:"indexedBlock"`
+		}
+		if err := json.Unmarshal(body, &health); err != nil {
+			return fmt.Errorf("health: %d %s", status, body)
+		}
+		if !health.OK || health.IndexedBlock < block {
+			return fmt.Errorf("health: %d %s, block %d wanted", status, body, block)
+		}
+		return nil
+	}
+}

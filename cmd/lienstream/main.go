@@ -1,0 +1,22 @@
+// Lienstream is the stream-processing pipeline behind a marketplace of collateralized deals: one binary,
+// its roles as subcommands. Package roles has them; this file holds no logic of its own.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/roles"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := roles.Run(ctx, roles.System(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "lienstream:", err)
+		os.Exit(1)
+	}
+}

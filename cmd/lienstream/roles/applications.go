@@ -1,0 +1,87 @@
+package roles
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// commandApplication is an application of the processors beside the market, whose input is a command topic. To add
+// one: a line in commandApplications.
+type commandApplication struct {
+	reads read.Application
+	make  func(p *Process, log *zap.Logger) engine.CommandApp
+	runs  func(p *Process) bool                                                             // nil: always
+	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error // what goes with it; nil: nothing
+}
+
+func commandApplications() []commandApplication {
+	return []commandApplication{
+		{
+			reads: support.Application(),
+			make:  func(p *Process, log *zap.Logger) engine.CommandApp { return support.New(p.Reg, log) },
+		},
+		{
+			reads: notifier.Application(),
+			make:  func(p *Process, _ *zap.Logger) engine.CommandApp { return notifier.New(p.partitions, p.Reg) },
+			runs:  (*Process).notifies,
+			start: startNotifier,
+		},
+	}
+}
+
+// commandCacheBytes is what a command application keeps of its blocks in memory: what is asked for is what was just
+// written.
+const commandCacheBytes = 4 << 20
+
+// startApplications runs the command applications, and says what they answer.
+func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]read.Served, error) {
+	var all []read.Served
+	for _, app := range commandApplications() {
+		if app.runs != nil && !app.runs(p) {
+			continue
+		}
+		cfg := r.config(p)
+		cfg.AppName, cfg.CacheBytes, cfg.Rebuild = app.reads.Name, commandCacheBytes, false
+		node, err := engine.NewCommands(cfg, app.make(p, p.Log.Named(app.reads.Name)))
+		if err != nil {
+			return nil, err
+		}
+		if p.applications == nil {
+			p.applications = map[string]read.Source{}
+		}
+		p.applications[app.reads.Name] = node
+		p.Ready(app.reads.Name+" application", func(context.Context) error { return node.Ready(p.MaxHeadAge) })
+		p.Group.Go(func() error { return node.Run(ctx) })
+		all = append(all, read.Served{Source: node, Application: app.reads})
+		if app.start != nil {
+			if err := app.start(ctx, r, p, node); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// Application finds the holders of a command application's partitions.
+func (p *Process) Application(ctx context.Context, name string) (*read.Router, error) {
+	cfg := read.Config{Application: name, Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log}
+	cfg.Owners = func() (read.Feed, error) {
+		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, 0, kafka.ReaderOptions{})
+	}
+	if node := p.applications[name]; node != nil {
+		cfg.Local, cfg.Instance = node, p.Instance
+	}
+	router, err := read.NewRouter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.Group.Go(func() error { return router.Run(ctx) })
+	return router, nil
+}

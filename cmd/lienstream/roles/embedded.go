@@ -1,0 +1,66 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/market/hotcache"
+	"github.com/lienstream/lienstream/topics/broker"
+)
+
+// embedded is what `up` brought along, for the banner.
+type embedded struct {
+	servers Servers
+	names   []string
+	history string // whether the run goes on or starts over
+}
+
+// embed brings up a server for each that no flag names, and says where all are.
+func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) {
+	e := embedded{servers: p.Servers, history: "goes on with the state in " + p.DataDir}
+	kafkaDir := filepath.Join(p.DataDir, "kafka")
+	// The state that follows an embedded server that forgot everything must be forgotten with it.
+	forget := func() error { return p.FS.RemoveAll(stateDir(p)) }
+	if len(e.servers.RPC) == 0 {
+		e.servers.Deployment = filepath.Join(p.DataDir, "deployment.json")
+		var err error
+		if e.servers.RPC, err = chain.start(ctx, p, e.servers.Deployment); err != nil {
+			return e, err
+		}
+		e.names = append(e.names, "an EVM chain with the market on it, "+e.servers.RPC[1])
+		e.history, kafkaDir = "starts over: the embedded chain lives in memory", ""
+		if err := forget(); err != nil {
+			return e, err
+		}
+		if len(e.servers.Brokers) > 0 { // brokers remember the embedded chain of an earlier run
+			e.servers.Prefix = fmt.Sprintf("%s-%d", e.servers.Prefix, time.Now().Unix())
+		}
+	}
+	if len(e.servers.Brokers) == 0 {
+		b, err := broker.Open(broker.Config{Dir: kafkaDir})
+		if err != nil {
+			return e, err
+		}
+		p.Closing(b.Close)
+		e.servers.Brokers = b.Addrs()
+		e.names = append(e.names, "a Kafka broker, "+b.Addrs()[0])
+		if b.Fresh() && kafkaDir != "" {
+			e.history = "starts over: the embedded broker has no log in " + kafkaDir + " that was closed cleanly"
+			if err := forget(); err != nil {
+				return e, err
+			}
+		}
+	}
+	if e.servers.Redis == "" {
+		url, closer, err := hotcache.Embedded()
+		if err != nil {
+			return e, err
+		}
+		p.Closing(func() error { closer(); return nil })
+		e.servers.Redis = url
+		e.names = append(e.names, "Redis, "+url)
+	}
+	return e, nil
+}

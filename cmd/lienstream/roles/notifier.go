@@ -1,0 +1,187 @@
+package roles
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"strconv"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/facts"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// notifySettings are what both ends of the notifier go by: the service that takes subscriptions, and the processors
+// that fire and send.
+type notifySettings struct {
+	keysFile string
+	keys     *notifier.Keys // once they were read
+	url      string         // of the service
+
+	smtp             string // host:port
+	smtpUser         string
+	smtpPasswordFile string
+	smtpPlain        bool
+	from             string
+	perSecond        float64
+	app              string
+	latest           bool
+}
+
+func newNotifySettings() notifySettings { return notifySettings{perSecond: 10} }
+
+func (s *notifySettings) flags(f *Flags) {
+	bind(f, &s.keysFile, "notify-keys-file", "file of the keys that seal subscribers' addresses, <id>:<64 hex digits> each, the current one first, alike on all nodes; without it there is no notifier")
+	bind(f, &s.url, "notify-public-url", "where subscribers reach the notifier, for the links in alerts")
+	bind(f, &s.app, "app-url", "where the front end is, for the links in alerts")
+	bind(f, &s.smtp, "smtp", "host:port of the server that takes alerts by email; none: they wait")
+	bind(f, &s.smtpUser, "smtp-user", "user there; none: without authentication")
+	bind(f, &s.smtpPasswordFile, "smtp-password-file", "file of the password there")
+	bind(f, &s.smtpPlain, "smtp-plain", "send without TLS: for a server on this machine")
+	bind(f, &s.from, "smtp-from", "address that alerts come from")
+	bind(f, &s.perSecond, "smtp-rate", "emails a second")
+	bind(f, &s.latest, "notify-latest", "fire by the newest block, which may be reverted; by default by the finalized one")
+}
+
+// check returns every fault.
+func (s *notifySettings) check(p *Process) error {
+	_, err := p.NotifyKeys()
+	errs := []error{err}
+	if s.smtp == "" {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(s.smtp); err != nil {
+		errs = append(errs, fmt.Errorf("smtp: %w", err))
+	}
+	if _, err := mail.ParseAddress(s.from); err != nil {
+		errs = append(errs, fmt.Errorf("smtp-from: %w", err))
+	}
+	if s.perSecond <= 0 {
+		errs = append(errs, fmt.Errorf("smtp-rate: %v is not positive", s.perSecond))
+	}
+	if s.keysFile == "" {
+		errs = append(errs, errors.New("smtp: alerts need --notify-keys-file"))
+	}
+	return errors.Join(errs...)
+}
+
+// notifies says whether there is a notifier. On the embedded chain its keys are made up: nothing outlives the run.
+func (p *Process) notifies() bool { return p.notify.keysFile != "" || p.EmbeddedChain() }
+
+// NotifyKeys are the keys of subscribers' addresses, or nil where there is no notifier.
+func (p *Process) NotifyKeys() (*notifier.Keys, error) {
+	if p.notify.keys != nil || !p.notifies() {
+		return p.notify.keys, nil
+	}
+	var text string
+	if p.notify.keysFile == "" {
+		var key [32]byte
+		_, _ = rand.Read(key[:]) // it never fails
+		text = "1:" + hex.EncodeToString(key[:])
+	} else {
+		file, err := p.readFile(p.notify.keysFile)
+		if err != nil {
+			return nil, fmt.Errorf("notify-keys-file: %w", err)
+		}
+		text = string(file)
+	}
+	keys, err := notifier.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("notify-keys-file: %w", err)
+	}
+	p.notify.keys = keys
+	return keys, nil
+}
+
+// notifierClient asks the notifier, wherever its partitions are.
+func (p *Process) notifierClient(ctx context.Context) (*notifier.Client, error) {
+	router, err := p.Application(ctx, topics.AppNotifier)
+	if err != nil {
+		return nil, err
+	}
+	producer, err := p.notifyProducer()
+	if err != nil {
+		return nil, err
+	}
+	return notifier.NewClient(p.Catalogue(), producer, router), nil
+}
+
+func (p *Process) notifyProducer() (*kafka.Producer, error) {
+	producer, err := kafka.NewProducer(p.Kafka(), topics.AppNotifier, kafka.ProducerOptions{})
+	if err == nil {
+		p.Closing(func() error { producer.Close(); return nil })
+	}
+	return producer, err
+}
+
+// startNotifier runs what the notifier's node lives on and for: the facts of the chain, routed to wallets, and the
+// sender of what it fires.
+func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error {
+	dep, err := p.Deployment()
+	if err != nil {
+		return err
+	}
+	cfg := r.config(p)
+	cfg.AppName, cfg.CacheBytes, cfg.HeadCommands = topics.AppFacts, commandCacheBytes, p.notify.latest
+	source, err := engine.New(cfg, facts.New(contracts.NewDecoder(dep), p.partitions))
+	if err != nil {
+		return err
+	}
+	p.Ready("facts of the notifier", func(context.Context) error { return source.Ready(p.MaxHeadAge) })
+	p.Group.Go(func() error { return source.Run(ctx) })
+	if p.notify.smtp == "" {
+		return nil // alerts are published, and wait in the outbox
+	}
+	keys, err := p.NotifyKeys()
+	if err != nil {
+		return err
+	}
+	email, err := p.email(keys)
+	if err != nil {
+		return err
+	}
+	producer, err := p.notifyProducer()
+	if err != nil {
+		return err
+	}
+	c := sender.DefaultConfig()
+	c.Catalogue = p.Catalogue()
+	lines := map[notifier.Channel]*sender.Line{notifier.Email: {Channel: email, Rate: rate.NewLimiter(rate.Limit(p.notify.perSecond), 1)}}
+	send, err := sender.New(c, node, producer, keys, lines, p.Reg, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Group.Go(func() error { return send.Run(ctx) })
+	return nil
+}
+
+func (p *Process) email(keys *notifier.Keys) (*sender.Email, error) {
+	n := &p.notify
+	host, port, err := net.SplitHostPort(n.smtp)
+	if err != nil {
+		return nil, fmt.Errorf("smtp: %w", err)
+	}
+	c := sender.EmailConfig{Host: host, User: n.smtpUser, From: n.from, Plain: n.smtpPlain, Links: sender.Links{App: n.app, Notify: n.url}}
+	if c.Port, err = strconv.Atoi(port); err != nil {
+		return nil, fmt.Errorf("smtp: %w", err)
+	}
+	if n.smtpPasswordFile != "" {
+		password, err := p.readFile(n.smtpPasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("smtp-password-file: %w", err)
+		}
+		c.Password = strings.TrimSpace(string(password))
+	}
+	return sender.NewEmail(c, keys)
+}

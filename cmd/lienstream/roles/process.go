@@ -1,0 +1,238 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/market/hotcache"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// stopTimeout is how long a stop may take in all, after the drain delay. Ctrl-C must end within 5 s.
+const stopTimeout = 4500 * time.Millisecond
+
+// drainTimeout is what requests in flight have of it.
+const drainTimeout = 2 * time.Second
+
+// Process is one run of a role: what it goes by, and what its parts have in common.
+type Process struct {
+	Environment
+	*Settings
+	Servers Servers
+	Log     *zap.Logger
+	Reg     *prometheus.Registry
+	Group   *errgroup.Group // of all that runs; the first error ends the process
+
+	up      bool // all roles are in this process
+	checks  []httpapi.Check
+	closers []func() error // run in reverse, after the last of the group has ended
+	node    *holder        // see Node
+
+	valuations   string                 // URL of the valuation service in this process; empty: there is none
+	applications map[string]read.Source // of commands, in this process: see Application
+
+	router *query.Router // see Router
+	reader query.Reader  // see Market
+	asks   *chain.Client // see Chain
+}
+
+// run checks a role and runs it until ctx is done.
+func (g *program) run(ctx context.Context, env Environment, r Role) error {
+	s := g.settings
+	if s.logLevel == "auto" {
+		s.logLevel = "info"
+		if r.Name() == "up" && terminal(env.Stdout) {
+			s.logLevel = "warn" // a person reads the banner and the bar
+		}
+	}
+	log, err := newLogger(s.logLevel, s.logFormat, env.Stderr)
+	if err != nil {
+		return err
+	}
+	if s.Instance == "" {
+		s.Instance, _ = env.Hostname() // the engine names what is missing
+	}
+	p := &Process{Environment: env, Settings: s, Servers: s.servers(), Log: log, Reg: prometheus.NewRegistry()}
+	p.Reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := r.Check(p); err != nil || s.check {
+		return err
+	}
+	if !env.Shared {
+		go memory.Bound(ctx, r.Memory(p))
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.start(ctx, r) }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		select {
+		case err = <-done:
+		case <-time.After(s.drainDelay + stopTimeout):
+			return fmt.Errorf("not stopped within %s", s.drainDelay+stopTimeout)
+		}
+	}
+	_ = log.Sync() // a terminal cannot be synced
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil //nolint:nilerr // it ended because it was told to
+	}
+	return err
+}
+
+// start starts a role and its own port, waits for the end of all, and closes what was opened.
+func (p *Process) start(ctx context.Context, r Role) error {
+	var run context.Context
+	p.Group, run = errgroup.WithContext(ctx)
+	err := r.Start(run, p)
+	if err == nil {
+		p.startOps(run)
+	} else {
+		p.Group.Go(func() error { return err }) // ends what was started before it
+	}
+	err = p.Group.Wait()
+	for _, closer := range slices.Backward(p.closers) {
+		err = errors.Join(err, closer())
+	}
+	return err
+}
+
+// Ready adds a condition of /readyz.
+func (p *Process) Ready(name string, check func(context.Context) error) {
+	p.checks = append(p.checks, httpapi.Check{Name: name, Run: check})
+}
+
+// Closing adds what is closed after the last of the group has ended.
+func (p *Process) Closing(f func() error) { p.closers = append(p.closers, f) }
+
+// HTTP completes the configuration of a service's port: cursors, who is behind proxies, and the time to drain.
+func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
+	c.Listener = p.Listen
+	c.DrainDelay, c.DrainTimeout, c.CursorSecret = p.drainDelay, drainTimeout, p.cursorSecret
+	for _, text := range p.trustedProxies {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, fmt.Errorf("trusted-proxies: %q is no network such as 10.0.0.0/8", text)
+		}
+		c.Client.TrustedProxies = append(c.Client.TrustedProxies, network)
+	}
+	if p.CursorSecretFile != "" {
+		secret, err := p.readFile(p.CursorSecretFile)
+		if err != nil {
+			return c, fmt.Errorf("cursor-secret-file: %w", err)
+		}
+		c.CursorSecret = strings.TrimSpace(string(secret))
+	}
+	return c, nil
+}
+
+// startOps serves metrics, health and profiles of whatever runs here.
+func (p *Process) startOps(ctx context.Context) {
+	cfg := httpapi.DefaultConfig(p.ops)
+	cfg.Listener = p.Listen
+	server := httpapi.NewServer(cfg, httpapi.NewOps(p.Reg, p.checks...), p.Log.Named("ops"))
+	p.Group.Go(func() error { return server.Run(ctx) })
+}
+
+// Node is the node of the processors in this process, or nil. `up` has one.
+func (p *Process) Node() query.Source {
+	if p.node == nil {
+		return nil
+	}
+	return p.node
+}
+
+// Router finds the holders of the market's partitions, one for all that runs here.
+func (p *Process) Router(ctx context.Context) (*query.Router, error) {
+	if p.router != nil {
+		return p.router, nil
+	}
+	dep, err := p.Deployment()
+	if err != nil {
+		return nil, err
+	}
+	cfg := query.Config{Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Dial: p.Dial}
+	cfg.Owners = func() (query.Feed, error) {
+		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, 0, kafka.ReaderOptions{})
+	}
+	if p.node != nil {
+		cfg.Local, cfg.Instance = p.node, p.Instance
+	}
+	router, err := query.NewRouter(cfg, dep)
+	if err != nil {
+		return nil, err
+	}
+	p.router = router
+	p.Group.Go(func() error { return router.Run(ctx) })
+	return router, nil
+}
+
+// Market reads the market: the router, behind the hot cache where there is one.
+func (p *Process) Market(ctx context.Context) (query.Reader, error) {
+	if p.reader != nil {
+		return p.reader, nil
+	}
+	router, err := p.Router(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.reader = router
+	if p.Servers.Redis != "" {
+		cache, err := hotcache.NewReader(p.hotcache(), p.Reg, p.Log)
+		if err != nil {
+			return nil, err
+		}
+		p.Group.Go(func() error { return cache.Run(ctx) })
+		p.reader = hotcache.NewCachedReader(router, cache)
+	}
+	return p.reader, nil
+}
+
+// HasChain says whether there will be a node of the chain to ask: one that a flag names, or the embedded one.
+func (p *Process) HasChain() bool { return len(p.Servers.RPC) > 0 || p.up }
+
+// EmbeddedChain says whether the chain is the embedded one, whose clock runs ahead and in leaps.
+func (p *Process) EmbeddedChain() bool { return p.up && len(p.endpoints) == 0 }
+
+// chainConfig is how services reach the chain's nodes.
+func (p *Process) chainConfig() chain.Config {
+	c := chain.DefaultConfig()
+	c.ChainID, c.Endpoints = p.ChainID, p.Servers.RPC
+	return c
+}
+
+// CheckChain returns every fault of what flags say of the chain's nodes.
+func (p *Process) CheckChain() error {
+	if p.EmbeddedChain() {
+		return nil
+	}
+	c := p.chainConfig()
+	return c.Validate()
+}
+
+// Chain asks the chain's nodes, one for all services that run here.
+func (p *Process) Chain(ctx context.Context) (*chain.Client, error) {
+	if p.asks != nil {
+		return p.asks, nil
+	}
+	client, err := chain.New(p.chainConfig(), p.Dial, p.Log, p.Reg)
+	if err != nil {
+		return nil, err
+	}
+	p.asks = client
+	p.Group.Go(func() error { return client.Run(ctx) })
+	return client, nil
+}

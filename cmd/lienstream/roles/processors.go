@@ -1,0 +1,133 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/market"
+	"github.com/lienstream/lienstream/processors/market/changes"
+	"github.com/lienstream/lienstream/processors/market/hotcache"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// processorsRole runs the tasks and, where Redis is named, the writers of the hot cache.
+type processorsRole struct {
+	cfg  engine.Config
+	http httpapi.Config // of the read API
+}
+
+func newProcessorsRole() *processorsRole {
+	return &processorsRole{engine.DefaultConfig(), httpapi.DefaultConfig(":42070")}
+}
+
+func (*processorsRole) Name() string { return "processors" }
+
+func (*processorsRole) Help() string { return "raw topic → state, entity and event topics, Redis" }
+
+func (*processorsRole) Memory(*Process) uint64 { return 100 << 20 }
+
+func (r *processorsRole) Flags(f *Flags) {
+	bind(f, &r.http.Listen, "query-addr", "where processors serve their read API")
+	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; the host name and its port by default")
+	bind(f, &r.cfg.Standbys, "standbys", "nodes besides the owner that follow a partition")
+	bind(f, &r.cfg.SessionTimeout, "session-timeout", "silence after which the partitions of a node go to others")
+	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and process the raw topic from its start")
+}
+
+// config completes what flags say.
+func (r *processorsRole) config(p *Process) engine.Config {
+	c := r.cfg
+	c.Kafka, c.Catalogue, c.Instance, c.Dir = p.Kafka(), p.Catalogue(), p.Instance, stateDir(p)
+	c.Registerer, c.Logger, c.FS = p.Reg, p.Log, p.FS
+	return c
+}
+
+func stateDir(p *Process) string { return filepath.Join(p.DataDir, "state") }
+
+func (r *processorsRole) Check(p *Process) error {
+	_, err := p.Deployment()
+	return errors.Join(p.checkServers(false), err, r.config(p).Validate(), r.http.Validate(), p.notify.check(p))
+}
+
+func (r *processorsRole) Start(ctx context.Context, p *Process) error {
+	if err := kafka.CheckCatalogue(ctx, p.Kafka(), p.Catalogue()); err != nil {
+		return err
+	}
+	if r.cfg.Addr == "" {
+		host, err := p.Hostname()
+		if err != nil {
+			return fmt.Errorf("advertise: %w", err)
+		}
+		_, port, err := net.SplitHostPort(r.http.Listen)
+		if err != nil {
+			return fmt.Errorf("query-addr: %w", err)
+		}
+		r.cfg.Addr = net.JoinHostPort(host, port)
+	}
+	return r.start(ctx, p)
+}
+
+// holder is the node of this process as its read API sees it: what it holds, and what changed lately.
+type holder struct {
+	*engine.Node
+	*changes.Log
+}
+
+// start is Start where the topics are known to be there.
+func (r *processorsRole) start(ctx context.Context, p *Process) error {
+	dep, err := p.Deployment()
+	if err != nil {
+		return err
+	}
+	p.node = &holder{Log: changes.New()} // the writer reads from the node that it observes
+	observers := []engine.Observer{p.node.Log}
+	if p.Servers.Redis != "" {
+		writer, err := hotcache.NewWriter(p.hotcache(), p.node, p.Reg, p.Log)
+		if err != nil {
+			return err
+		}
+		observers = append(observers, writer)
+		p.Group.Go(func() error { return writer.Run(ctx) })
+	}
+	if p.node.Node, err = engine.New(r.config(p), market.New(contracts.NewDecoder(dep), p.Reg, p.Log), observers...); err != nil {
+		return err
+	}
+	if p.Servers.Redis != "" {
+		if err := p.startPoolWriter(ctx); err != nil {
+			return err
+		}
+	}
+	p.Ready(r.Name(), func(context.Context) error { return p.node.Ready(p.MaxHeadAge) })
+	p.Group.Go(func() error { return p.node.Run(ctx) })
+	r.http.Listener = p.Listen
+	served, err := r.startApplications(ctx, p)
+	if err != nil {
+		return err
+	}
+	served = append(served, read.Served{Source: p.node, Application: query.Application()})
+	server := httpapi.NewServer(r.http, read.NewHandler(p.Log, served...), p.Log.Named("query"))
+	p.Group.Go(func() error { return server.Run(ctx) })
+	return nil
+}
+
+// startPoolWriter runs the writer of what spans the partitions of all nodes.
+func (p *Process) startPoolWriter(ctx context.Context) error {
+	router, err := p.Router(ctx)
+	if err != nil {
+		return err
+	}
+	writer, err := hotcache.NewPoolWriter(p.hotcache(), router, p.node, p.Reg, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Group.Go(func() error { return writer.Run(ctx) })
+	return nil
+}

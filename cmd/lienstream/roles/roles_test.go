@@ -1,0 +1,110 @@
+package roles
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// command runs a command line on the machine and returns what it printed.
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	env := System()
+	env.Stdout, env.Stderr = &out, &out
+	err := Run(t.Context(), env, args)
+	return out.String(), err
+}
+
+func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lienstream.yaml")
+	if err := os.WriteFile(file, []byte("kafka-prefix: filed\nstandbys: 3\nsession-timeout: 7s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LIENSTREAM_STANDBYS", "2")
+	t.Setenv("LIENSTREAM_SESSION_TIMEOUT", "8s")
+	out, err := command(t, "config", "--config", file, "--session-timeout=9s", "--rpc=https://node.example/v3/key-of-mine,wss://u:pass@other.example",
+		"--redis=redis://:password@cache.example:6379")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 2 {
+			rows[fields[0]] = fields[1:]
+		}
+	}
+	for flag, want := range map[string]string{
+		"kafka-prefix":    "filed file",
+		"standbys":        "2 variable LIENSTREAM_STANDBYS",
+		"session-timeout": "9s flag --session-timeout",
+		"chain-id":        "4663 default",
+		"rpc":             "https://node.example/***,wss://other.example/*** flag --rpc",
+		"redis":           "redis://cache.example:6379/*** flag --redis",
+		"kafka":           "- default",
+	} {
+		if got := strings.Join(rows[flag], " "); got != want {
+			t.Errorf("%s: %s, want %s", flag, got, want)
+		}
+	}
+	for _, secret := range []string{"key-of-mine", "pass", "password@"} {
+		if strings.Contains(strings.ReplaceAll(out, "-password-file", ""), secret) {
+			t.Errorf("shows %q", secret)
+		}
+	}
+	if len(rows) != len(Listing())+1 {
+		t.Errorf("%d rows for %d flags", len(rows)-1, len(Listing()))
+	}
+}
+
+// A service's flags, its fault and its name in --services reach a person without a line outside of its file.
+func TestCheckNamesEveryFault(t *testing.T) {
+	_, err := command(t, "serving", "--check", "--services=indexer,weather", "--indexer-addr=nowhere", "--redis=http://x", "--max-head-age=0s",
+		"--kafka=here", "--trusted-proxies=everyone")
+	if err == nil {
+		t.Fatal("no fault")
+	}
+	for _, want := range []string{`"weather" is none of indexer`, `"nowhere"`, "redis", "max-head-age", `"here" is not host:port`, `"everyone" is no network`, "cursor-secret-file: none"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("sixteen or more bytes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"up", "--check"}, {"chain", "--check"}, {"serving", "--check", "--kafka=kafka:9092", "--cursor-secret-file=" + secret}} {
+		if _, err := command(t, args...); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	for _, role := range []string{"ingest", "processors", "serving"} {
+		if _, err := command(t, role, "--check"); err == nil || !strings.Contains(err.Error(), "brokers: none") {
+			t.Errorf("%s without Kafka: %v", role, err)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	want := []string{"up", "chain", "ingest", "processors", "serving", "topics", "support", "status", "config", "version"}
+	if got := Commands(); !slices.Equal(got, want) {
+		t.Errorf("commands %v, want %v", got, want)
+	}
+	if out, err := command(t, "version"); err != nil || !strings.HasPrefix(out, "lienstream ") {
+		t.Errorf("version: %q %v", out, err)
+	}
+	if _, err := command(t, "dance"); err == nil || !strings.Contains(err.Error(), `no command "dance"`) {
+		t.Errorf("dance: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	env := System()
+	env.Stdout, env.Stderr = new(bytes.Buffer), new(bytes.Buffer)
+	if err := Run(ctx, env, []string{"serving", "stray"}); err == nil || !strings.Contains(err.Error(), `no argument "stray"`) {
+		t.Errorf("stray argument: %v", err)
+	}
+}

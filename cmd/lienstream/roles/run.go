@@ -1,0 +1,59 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/peterbourgon/ff/v4"
+	"github.com/peterbourgon/ff/v4/ffhelp"
+	"github.com/peterbourgon/ff/v4/ffyaml"
+)
+
+// Run runs the command line args, without the program's name, on env until ctx is done.
+func Run(ctx context.Context, env Environment, args []string) error {
+	g := newProgram()
+	flags := g.flags()
+	flags.noteGiven(args)
+	command := g.commands(env, flags)
+	err := command.ParseAndRun(ctx, args,
+		ff.WithEnvVarPrefix(variablePrefix), ff.WithConfigFileFlag("config"), ff.WithConfigFileParser(ffyaml.Parse))
+	if errors.Is(err, ff.ErrHelp) {
+		fmt.Fprintf(env.Stderr, "\n%s\n", ffhelp.Command(command))
+		return nil
+	}
+	return err
+}
+
+// commands is the tree of subcommands.
+func (g *program) commands(env Environment, f *Flags) *ff.Command {
+	root := &ff.Command{Name: "lienstream", Usage: "lienstream <command> [flags]", Flags: f.set, Exec: unknown}
+	add := func(name, help string, exec func(context.Context) error) {
+		root.Subcommands = append(root.Subcommands, &ff.Command{
+			Name: name, Usage: "lienstream " + name + " [flags]", ShortHelp: help,
+			Flags: ff.NewFlagSet(name).SetParent(f.set),
+			Exec: func(ctx context.Context, args []string) error {
+				if len(args) > 0 {
+					return fmt.Errorf("%s takes no argument %q", name, args[0])
+				}
+				return exec(ctx)
+			},
+		})
+	}
+	for _, r := range g.roles {
+		add(r.Name(), r.Help(), func(ctx context.Context) error { return g.run(ctx, env, r) })
+	}
+	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f))
+	add("status", "how far the ingester is, and who holds each partition", func(ctx context.Context) error { return g.status(ctx, env) })
+	add("config", "every flag in force, and where its value came from; secrets are masked", func(context.Context) error { return f.write(env.Stdout) })
+	add("version", "which build this is", func(context.Context) error { return version(env.Stdout) })
+	return root
+}
+
+// unknown is what a command does that only has subcommands.
+func unknown(_ context.Context, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("there is no command %q; see lienstream --help", args[0])
+	}
+	return ff.ErrHelp
+}

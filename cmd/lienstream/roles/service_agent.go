@@ -1,0 +1,101 @@
+package roles
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lienstream/lienstream/serving/agent"
+)
+
+// agentService is for software agents, over HTTP.
+type agentService struct {
+	cfg          agent.Config
+	valuationURL string
+}
+
+func newAgentService() *agentService { return &agentService{cfg: agent.DefaultConfig()} }
+
+func (*agentService) Name() string { return "agent" }
+
+func (*agentService) Configured(p *Process) bool { return p.HasChain() }
+
+func (s *agentService) Flags(f *Flags) {
+	bind(f, &s.cfg.HTTP.Listen, "agent-addr", "where the agent API is served")
+	bind(f, &s.cfg.BaseURL, "agent-url", "where callers reach the agent API, in what it says of itself")
+	bind(f, &s.cfg.SupportURL, "support-url", "where callers reach the support service, in what the agent API says; none by default")
+	bind(f, &s.valuationURL, "valuation-url", "where the agent API asks for valuations; the service in this process by default, if there is one")
+	bind(f, &s.cfg.Limits.Requests, "agent-requests", "requests of all callers to the agent API a minute")
+	bind(f, &s.cfg.Limits.Prepares, "agent-prepares", "of them, prepared transactions")
+	bind(f, &s.cfg.Limits.Nodes, "agent-nodes", "nodes that share these limits while Redis is away")
+	bind(f, &s.cfg.MaxLag, "agent-max-lag", "how far the index may be behind the chain for an agent")
+	bind(f, &s.cfg.MaxValuation, "agent-max-valuation", "how old a valuation may be for an agent")
+}
+
+// config completes what flags say. The deployment is known once the chain is.
+func (s *agentService) config(p *Process) (agent.Config, error) {
+	c := s.cfg
+	c.MaxHeadAge = p.MaxHeadAge
+	if p.EmbeddedChain() {
+		c.MaxLag, c.MaxValuation = 0, 0
+	}
+	var err error
+	c.HTTP, err = p.HTTP(c.HTTP)
+	return c, err
+}
+
+func (s *agentService) Check(p *Process) error {
+	c, err := s.config(p)
+	errs := []error{err, p.CheckChain()}
+	if p.EmbeddedChain() {
+		return errors.Join(append(errs, c.Limits.Validate(), c.HTTP.Validate())...)
+	}
+	if c.Deployment, err = p.Deployment(); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, c.Validate())...)
+}
+
+// valuationTimeout is what the valuation service has of an answer's time.
+const valuationTimeout = time.Second
+
+func (s *agentService) Start(ctx context.Context, p *Process) error {
+	c, err := s.config(p)
+	if err != nil {
+		return err
+	}
+	if c.Deployment, err = p.Deployment(); err != nil {
+		return err
+	}
+	var parts agent.Parts
+	if parts.Chain, err = p.Chain(ctx); err != nil {
+		return err
+	}
+	if parts.Index, err = p.Market(ctx); err != nil {
+		return err
+	}
+	if from := cmp.Or(s.valuationURL, p.valuations); from != "" {
+		parts.Valuation = agent.NewValuationHTTP(from, &http.Client{Transport: &http.Transport{DialContext: p.Dial}}, valuationTimeout)
+	}
+	if p.Servers.Redis != "" {
+		options, err := redis.ParseURL(p.Servers.Redis)
+		if err != nil {
+			return errors.New("redis: not a URL") // which is not repeated: it may hold a password
+		}
+		options.Dialer, options.MaxRetries, options.ContextTimeoutEnabled = p.Dial, -1, true
+		client := redis.NewClient(options)
+		p.Closing(client.Close)
+		parts.Redis, c.Limits.Prefix = client, p.Servers.Prefix
+	}
+	service, err := agent.New(c, parts, p.Log, p.Reg)
+	if err != nil {
+		return err
+	}
+	p.Ready(s.Name(), service.Ready)
+	p.Group.Go(func() error { return service.Run(ctx) })
+	return nil
+}

@@ -1,0 +1,57 @@
+package roles
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lienstream/lienstream/serving/indexer"
+)
+
+// indexerService is what is on the chain, over HTTP.
+type indexerService struct {
+	cfg indexer.Config
+}
+
+func newIndexerService() *indexerService { return &indexerService{indexer.DefaultConfig()} }
+
+func (*indexerService) Name() string { return "indexer" }
+
+func (*indexerService) Configured(*Process) bool { return true }
+
+func (s *indexerService) Flags(f *Flags) {
+	bind(f, &s.cfg.HTTP.Listen, "indexer-addr", "where the indexer is served")
+	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "blocks behind the head from which the indexer is not healthy")
+	bind(f, &s.cfg.ExplorerURL, "explorer-url", "explorer of the chain that the page links to, with /tx/ and /address/; none by default")
+}
+
+// config completes what flags say.
+func (s *indexerService) config(p *Process) (indexer.Config, error) {
+	c := s.cfg
+	c.ChainID, c.MaxHeadAge, c.MaxBlockAge = p.ChainID, p.MaxHeadAge, p.MaxHeadAge
+	var err error
+	c.HTTP, err = p.HTTP(c.HTTP)
+	return c, err
+}
+
+func (s *indexerService) Check(p *Process) error {
+	c, err := s.config(p)
+	return errors.Join(err, c.Validate())
+}
+
+func (s *indexerService) Start(ctx context.Context, p *Process) error {
+	c, err := s.config(p)
+	if err != nil {
+		return err
+	}
+	reader, err := p.Market(ctx)
+	if err != nil {
+		return err
+	}
+	service, err := indexer.New(c, reader, p.Log, p.Reg)
+	if err != nil {
+		return err
+	}
+	p.Ready(s.Name(), service.Ready)
+	p.Group.Go(func() error { return service.Run(ctx) })
+	return nil
+}

@@ -1,0 +1,68 @@
+package roles
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lienstream/lienstream/serving/notify"
+)
+
+// notifyService takes subscriptions to alerts.
+type notifyService struct {
+	cfg notify.Config
+}
+
+func newNotifyService() *notifyService { return &notifyService{notify.DefaultConfig()} }
+
+func (*notifyService) Name() string { return "notifier" }
+
+func (*notifyService) Configured(p *Process) bool { return p.notifies() && p.HasChain() }
+
+func (s *notifyService) Flags(f *Flags) {
+	bind(f, &s.cfg.HTTP.Listen, "notify-addr", "where the notifier is served")
+	bind(f, &s.cfg.Word, "notify-word", "word that the messages that wallets sign begin with")
+}
+
+// config completes what flags say.
+func (s *notifyService) config(p *Process) (notify.Config, error) {
+	c := s.cfg
+	c.ChainID = p.ChainID
+	var err error
+	c.HTTP, err = p.HTTP(c.HTTP)
+	return c, err
+}
+
+func (s *notifyService) Check(p *Process) error {
+	c, err := s.config(p)
+	errs := []error{err, c.Validate()}
+	if !p.notifies() {
+		errs = append(errs, errors.New("notify-keys-file: none; the notifier seals addresses with it"))
+	}
+	return errors.Join(append(errs, p.notify.check(p))...)
+}
+
+func (s *notifyService) Start(ctx context.Context, p *Process) error {
+	c, err := s.config(p)
+	if err != nil {
+		return err
+	}
+	keys, err := p.NotifyKeys()
+	if err != nil {
+		return err
+	}
+	client, err := p.notifierClient(ctx)
+	if err != nil {
+		return err
+	}
+	chain, err := p.Chain(ctx)
+	if err != nil {
+		return err
+	}
+	service, err := notify.New(c, client, chain, keys, p.Reg, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Ready(s.Name(), service.Ready)
+	p.Group.Go(func() error { return service.Run(ctx) })
+	return nil
+}

@@ -1,0 +1,267 @@
+package roles
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	ethrpc "github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/lienstream/lienstream/ingest/devchain/paychain"
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/support"
+	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// supportService takes paid reports. In `up`, where no flag names a payment chain, it is paid on an embedded one.
+type supportService struct {
+	cfg support.Config
+
+	rpc                string // of the payment chain
+	embeddedAddr       string // of the embedded one
+	facilitator        string
+	facilitatorKeyFile string
+	relayerKeyFile     string
+	tokenKeysFile      string
+	textKeysFile       string
+
+	chain *paychain.Chain // embedded
+}
+
+func newSupportService() *supportService {
+	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: "127.0.0.1:8546"}
+}
+
+func (*supportService) Name() string { return "support" }
+
+func (s *supportService) Configured(p *Process) bool { return s.rpc != "" || s.embedded(p) }
+
+func (s *supportService) Flags(f *Flags) {
+	bind(f, &s.cfg.HTTP.Listen, "support-addr", "where bug reports are taken")
+	bind(f, &s.cfg.PublicURL, "support-public-url", "where reporters reach the support service: what they pay for, and where the ticket's page is")
+	bind(f, &s.rpc, "payment-rpc", "JSON-RPC endpoint of the chain that deposits are paid on; in up an embedded one by default")
+	f.secret("payment-rpc")
+	bind(f, &s.embeddedAddr, "payment-chain-addr", "where the embedded payment chain serves JSON-RPC")
+	bind(f, &s.cfg.Payment.Network, "payment-network", "CAIP-2 name of the payment chain")
+	bind(f, &s.cfg.Payment.Asset, "payment-asset", "token that deposits are paid in")
+	bind(f, &s.cfg.Payment.PayTo, "payment-to", "account that deposits go to")
+	bind(f, &s.cfg.Payment.Amount, "payment-amount", "deposit, in the token's smallest unit")
+	bind(f, &s.cfg.Payment.Extra.Name, "payment-token-name", "name in the token's EIP-712 domain")
+	bind(f, &s.cfg.Payment.Extra.Version, "payment-token-version", "version in the token's EIP-712 domain")
+	bind(f, &s.cfg.Confirmations, "payment-confirmations", "blocks after which the payment chain takes nothing back")
+	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
+	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file of the Authorization header that the facilitator wants")
+	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments; one process each, and gas on it, nothing else")
+	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes")
+	bind(f, &s.textKeysFile, "support-text-keys-file", "file of the secrets that seal reports and replies, a line each, the current one first, alike on all nodes")
+	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket's header: x-<word>-ticket-token")
+}
+
+// embedded says whether the payment chain is one in this process: only where the market's is. Deposits on it are
+// worth nothing.
+func (s *supportService) embedded(p *Process) bool { return p.EmbeddedChain() && s.rpc == "" }
+
+const paySeed = 1 // of the embedded payment chain's accounts
+
+// config completes what flags say.
+func (s *supportService) config(p *Process) (support.Config, error) {
+	c := s.cfg
+	var errs []error
+	var err error
+	c.HTTP, err = p.HTTP(c.HTTP)
+	errs = append(errs, err)
+	if s.embedded(p) {
+		c.Payment.Asset, c.Payment.PayTo = paychain.Token.Hex(), paychain.Address(paySeed, "payee").Hex()
+		c.Confirmations = 3
+		if c.PublicURL == "" {
+			_, port, _ := net.SplitHostPort(c.HTTP.Listen)
+			c.PublicURL = "http://localhost:" + port
+		}
+	}
+	for _, k := range []struct {
+		flag, file string
+		into       *[]string
+	}{{"support-token-keys-file", s.tokenKeysFile, &c.Keys.Token}, {"support-text-keys-file", s.textKeysFile, &c.Keys.Text}} {
+		switch {
+		case k.file != "":
+			text, err := p.readFile(k.file)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", k.flag, err))
+				continue
+			}
+			*k.into = support.ParseKeys(string(text))
+		case s.embedded(p):
+			// The embedded payment chain forgets all it was paid; the next run's tickets are others.
+			*k.into = []string{rand.Text() + rand.Text()}
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+func (s *supportService) Check(p *Process) error {
+	c, err := s.config(p)
+	errs := []error{err, c.Validate()}
+	if _, _, err := net.SplitHostPort(s.embeddedAddr); err != nil {
+		errs = append(errs, fmt.Errorf("payment-chain-addr: %w", err))
+	}
+	if s.embedded(p) {
+		return errors.Join(errs...)
+	}
+	if u, err := url.Parse(s.rpc); err != nil || u.Host == "" {
+		errs = append(errs, errors.New("payment-rpc: not an URL")) // and not repeated: it may hold a key
+	}
+	switch {
+	case s.facilitator == "" && s.relayerKeyFile == "":
+		errs = append(errs, errors.New("payment-rpc: payments need --facilitator or --relayer-key-file"))
+	case s.facilitator != "" && s.relayerKeyFile != "":
+		errs = append(errs, errors.New("facilitator and relayer-key-file: one of them settles, not both"))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *supportService) Start(ctx context.Context, p *Process) error {
+	c, err := s.config(p)
+	if err != nil {
+		return err
+	}
+	deps := support.Deps{}
+	var client *ethclient.Client
+	if s.embedded(p) {
+		if client, err = s.startChain(ctx, p); err != nil {
+			return err
+		}
+	} else if client, err = p.dialPayments(ctx, s.rpc); err != nil {
+		return err
+	}
+	deps.Chain = client
+	terms, err := x402.NewTerms(c.Payment)
+	if err != nil {
+		return err
+	}
+	if deps.Settler, deps.Relayer, err = s.settler(p, c, terms, client); err != nil {
+		return err
+	}
+	if deps.Desk, err = p.supportDesk(ctx); err != nil {
+		return err
+	}
+	market, err := p.Router(ctx)
+	if err != nil {
+		return err
+	}
+	deps.Head = func(ctx context.Context) (uint64, error) {
+		head, err := market.Head(ctx)
+		return max(head.Latest, head.Indexed.Number), err
+	}
+	service, err := support.New(c, deps, p.Reg, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Ready(s.Name(), service.Ready)
+	p.Group.Go(func() error { return service.Run(ctx) })
+	return nil
+}
+
+// supportDesk asks the support application, wherever its partitions are.
+func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
+	router, err := p.Application(ctx, topics.AppSupport)
+	if err != nil {
+		return nil, err
+	}
+	producer, err := kafka.NewProducer(p.Kafka(), "support", kafka.ProducerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	p.Closing(func() error { producer.Close(); return nil })
+	return desk.NewClient(producer, desk.Routed{Router: router}, p.Catalogue()), nil
+}
+
+// paymentTimeout bounds a call to the payment chain's node.
+const paymentTimeout = 10 * time.Second
+
+func (p *Process) dialPayments(ctx context.Context, endpoint string) (*ethclient.Client, error) {
+	client, err := ethrpc.DialOptions(ctx, endpoint, ethrpc.WithHTTPClient(&http.Client{
+		Timeout: paymentTimeout, Transport: &http.Transport{DialContext: p.Dial, MaxIdleConnsPerHost: 64},
+	}))
+	if err != nil {
+		return nil, errors.New("payment-rpc: cannot be reached") // the error's text has the URL, which may hold a key
+	}
+	p.Closing(func() error { client.Close(); return nil })
+	return ethclient.NewClient(client), nil
+}
+
+// settler is who hands payments to the chain.
+func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms, client *ethclient.Client) (x402.Settler, common.Address, error) {
+	if s.facilitator != "" {
+		cfg := x402.FacilitatorConfig{URL: s.facilitator, Resource: x402.Resource{
+			URL: strings.TrimSuffix(c.PublicURL, "/") + "/reports", MimeType: "application/json",
+		}}
+		if s.facilitatorKeyFile != "" {
+			text, err := p.readFile(s.facilitatorKeyFile)
+			if err != nil {
+				return nil, common.Address{}, fmt.Errorf("facilitator-key-file: %w", err)
+			}
+			cfg.Authorization = strings.TrimSpace(string(text))
+		}
+		f, err := x402.NewFacilitator(cfg, terms)
+		return f, common.Address{}, err
+	}
+	key := paychain.Key(paySeed, "relayer")
+	if s.relayerKeyFile != "" {
+		text, err := p.readFile(s.relayerKeyFile)
+		if err != nil {
+			return nil, common.Address{}, fmt.Errorf("relayer-key-file: %w", err)
+		}
+		if key, err = crypto.HexToECDSA(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x")); err != nil {
+			return nil, common.Address{}, errors.New("relayer-key-file: not 32 bytes in hex")
+		}
+	}
+	r := x402.NewRelayer(x402.RelayerConfig{}, terms, client, key)
+	return r, r.Address(), nil
+}
+
+// startChain starts the embedded payment chain, with money for whoever tries it.
+func (s *supportService) startChain(ctx context.Context, p *Process) (*ethclient.Client, error) {
+	_, port, err := net.SplitHostPort(s.embeddedAddr)
+	if err != nil {
+		return nil, fmt.Errorf("payment-chain-addr: %w", err)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("payment-chain-addr: %w", err)
+	}
+	if s.chain, err = paychain.New(paychain.Config{Port: int(number), Seed: paySeed}); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"payer", "float"} {
+		if err := s.chain.Fund(ctx, s.chain.Address(name), paychain.Dollars(1000)); err != nil {
+			return nil, errors.Join(err, s.chain.Close())
+		}
+	}
+	p.Group.Go(func() error { return s.chain.Run(ctx) })
+	return s.chain.Client(), nil
+}
+
+// Banner tells a person how to try it.
+func (s *supportService) Banner() []string {
+	if s.chain == nil {
+		return nil
+	}
+	_, port, _ := net.SplitHostPort(s.cfg.HTTP.Listen)
+	return []string{
+		"a bug report, paid on the embedded chain " + s.chain.HTTP() + " (the key is worth nothing elsewhere):",
+		fmt.Sprintf("PAYER_KEY=%s node serving/clients/report.mjs http://localhost:%s", hexutil.Encode(crypto.FromECDSA(s.chain.Key("payer"))), port),
+	}
+}

@@ -1,0 +1,81 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/valuation"
+)
+
+// valuationService is what collateral is worth, over HTTP.
+type valuationService struct {
+	cfg valuation.Config
+}
+
+func newValuationService() *valuationService { return &valuationService{valuation.DefaultConfig()} }
+
+func (*valuationService) Name() string { return "valuation" }
+
+func (*valuationService) Configured(p *Process) bool { return p.HasChain() }
+
+func (s *valuationService) Flags(f *Flags) {
+	c, r := &s.cfg, &s.cfg.Reference
+	bind(f, &c.HTTP.Listen, "valuation-addr", "where the valuation service is served")
+	bind(f, &c.MaxAge, "valuation-max-age", "age of a block from which the valuation service refuses")
+	bind(f, &r.Window, "valuation-window", "of a reference price: the time-weighted median tick")
+	bind(f, &r.MinHistory, "valuation-min-history", "how long a pool must have had a price")
+	bind(f, &r.MaxDeviation, "valuation-max-deviation", "ticks between a pool and its reference from which a price is refused")
+	bind(f, &r.MinDepth, "valuation-min-depth", "raw USDG below which a pool that so little moves by 2 % is refused")
+}
+
+// config completes what flags say. The deployment is known once the chain is.
+func (s *valuationService) config(p *Process) (valuation.Config, error) {
+	c := s.cfg
+	if p.EmbeddedChain() {
+		c.MaxAge = 0
+	}
+	var err error
+	c.HTTP, err = p.HTTP(c.HTTP)
+	return c, err
+}
+
+func (s *valuationService) Check(p *Process) error {
+	c, err := s.config(p)
+	errs := []error{err, p.CheckChain()}
+	if p.EmbeddedChain() {
+		c.Deployment = contracts.Deployment{ChainID: p.ChainID}
+	} else if c.Deployment, err = p.Deployment(); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, c.Validate())...)
+}
+
+func (s *valuationService) Start(ctx context.Context, p *Process) error {
+	c, err := s.config(p)
+	if err != nil {
+		return err
+	}
+	if c.Deployment, err = p.Deployment(); err != nil {
+		return err
+	}
+	client, err := p.Chain(ctx)
+	if err != nil {
+		return err
+	}
+	reader, err := p.Market(ctx)
+	if err != nil {
+		return err
+	}
+	service, err := valuation.New(c, reader, client, p.Log, p.Reg)
+	if err != nil {
+		return err
+	}
+	if _, port, err := net.SplitHostPort(c.HTTP.Listen); err == nil && port != "0" {
+		p.valuations = "http://" + net.JoinHostPort("127.0.0.1", port)
+	}
+	p.Ready(s.Name(), service.Ready)
+	p.Group.Go(func() error { return service.Run(ctx) })
+	return nil
+}

@@ -1,0 +1,122 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Service is an HTTP service of the serving role. To add one:
+//
+//  1. its own folder, serving/<name>, with Config, DefaultConfig, Validate, New, Run and Ready;
+//  2. a file service_<name>.go here: a struct that holds its Config, from DefaultConfig, and these methods.
+//     Flags binds fields of that Config (bind(f, &s.cfg.HTTP.Listen, "<name>-addr", "where …")), so that no
+//     default is said again. Start takes what it needs from the Process, runs the service in its group
+//     (p.Group.Go) and adds its readiness (p.Ready);
+//  3. a line in services, below.
+//
+// What a Process has for it: Kafka() and Catalogue(), Deployment(), RPC() with the chain's endpoints (in
+// `up` those of the embedded chain), Chain(ctx) that asks them, Market(ctx) that reads the market, Node() of the processors where there
+// is one in this process, HTTP(cfg) that completes a port's configuration, Dial, Listen and FS, Reg, Log.
+// Nothing else of serving, `up`, `config`, --check, k8s' tests and --help needs to know of it.
+type Service interface {
+	Name() string // as in --services=indexer
+	Flags(f *Flags)
+	// Configured says whether it runs where --services names none: false while something is missing that has
+	// no default, such as a key, or a node of the chain (p.HasChain).
+	Configured(p *Process) bool
+	// Check returns every fault of its configuration.
+	Check(p *Process) error
+	// Start runs it in p.Group.
+	Start(ctx context.Context, p *Process) error
+}
+
+// services are all there are, in the order in which they start.
+func services() []Service {
+	return []Service{
+		newIndexerService(),
+		newValuationService(),
+		newAgentService(),
+		newSupportService(),
+		newNotifyService(),
+	}
+}
+
+// servingRole runs services.
+type servingRole struct {
+	services []Service
+	names    []string // chosen by --services; empty: all that are configured
+}
+
+func newServingRole(services ...Service) *servingRole { return &servingRole{services: services} }
+
+func (*servingRole) Name() string { return "serving" }
+
+func (*servingRole) Help() string { return "state → HTTP" }
+
+func (*servingRole) Memory(*Process) uint64 { return 32 << 20 }
+
+func (r *servingRole) Flags(f *Flags) {
+	bindList(f, &r.names, "services", "which of "+strings.Join(r.known(), ", ")+" to run; all that are configured by default")
+	for _, s := range r.services {
+		s.Flags(f)
+	}
+}
+
+func (r *servingRole) known() []string {
+	var names []string
+	for _, s := range r.services {
+		names = append(names, s.Name())
+	}
+	return names
+}
+
+// chosen are the services that run.
+func (r *servingRole) chosen(p *Process) ([]Service, error) {
+	var errs []error
+	for _, name := range r.names {
+		if !slices.Contains(r.known(), name) {
+			errs = append(errs, fmt.Errorf("services: %q is none of %s", name, strings.Join(r.known(), ", ")))
+		}
+	}
+	var run []Service
+	for _, s := range r.services {
+		if slices.Contains(r.names, s.Name()) || len(r.names) == 0 && s.Configured(p) {
+			run = append(run, s)
+		}
+	}
+	return run, errors.Join(errs...)
+}
+
+func (r *servingRole) Check(p *Process) error {
+	var secret error
+	if p.CursorSecretFile == "" {
+		secret = errors.New("cursor-secret-file: none; all serving nodes need the same secret, of 16 bytes or more")
+	}
+	return errors.Join(p.checkServers(true), secret, r.check(p))
+}
+
+// check is of the services alone.
+func (r *servingRole) check(p *Process) error {
+	run, err := r.chosen(p)
+	errs := []error{err}
+	for _, s := range run {
+		errs = append(errs, s.Check(p))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *servingRole) Start(ctx context.Context, p *Process) error {
+	run, err := r.chosen(p)
+	if err != nil {
+		return err
+	}
+	for _, s := range run {
+		if err := s.Start(ctx, p); err != nil {
+			return fmt.Errorf("%s: %w", s.Name(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/peterbourgon/ff/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/support"
+)
+
+// supportCommand is `lienstream support list|show|reply|decide|refund`.
+func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
+	command := &ff.Command{Name: "support", Usage: "lienstream support list|show|reply|decide|refund [flags]", ShortHelp: "answer bug reports", Exec: unknown}
+	own := ff.NewFlagSet("support").SetParent(f.set)
+	name := own.StringLong("as", os.Getenv("USER"), "who acts, in the audit")
+	add := func(verb, takes, help string, args int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
+		usage := strings.TrimSpace("lienstream support " + verb + " " + takes)
+		command.Subcommands = append(command.Subcommands, &ff.Command{
+			Name: verb, Usage: usage, ShortHelp: help, Flags: ff.NewFlagSet(verb).SetParent(own),
+			Exec: func(ctx context.Context, given []string) error {
+				if len(given) != args {
+					return fmt.Errorf("it is %s", usage)
+				}
+				return g.attend(ctx, env, *name, func(ctx context.Context, s *supportService, p *Process, staff support.Staff) error {
+					return exec(ctx, s, p, staff, given)
+				})
+			},
+		})
+	}
+	add("list", "", "every ticket, a line each", 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
+		return staff.List(ctx, p.Stdout)
+	})
+	add("show", "<ticket>", "a ticket with its report", 1, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
+		return staff.Show(ctx, args[0], p.Stdout)
+	})
+	add("reply", "<ticket> <file>", "answer with the Markdown of a file", 2, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
+		text, err := p.readFile(args[1])
+		if err != nil {
+			return err
+		}
+		return staff.Reply(ctx, args[0], string(text))
+	})
+	add("decide", "<ticket> accepted|duplicate|rejected|rejected-valid", "decide; accepted and rejected-valid owe the deposit back", 2,
+		func(ctx context.Context, _ *supportService, _ *Process, staff support.Staff, args []string) error {
+			verdict, valid := strings.CutSuffix(args[1], "-valid")
+			return staff.Decide(ctx, args[0], desk.Verdict(strings.ToUpper(verdict)), valid)
+		})
+	add("refund", "<ticket> <transaction>", "record the transaction that returned the deposit; its log is verified", 2,
+		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
+			hash, err := hexutil.Decode(args[1])
+			if err != nil || len(hash) != common.HashLength {
+				return errors.New("the transaction is not 32 bytes in hex")
+			}
+			if s.rpc == "" {
+				return errors.New("payment-rpc: none")
+			}
+			chain, err := p.dialPayments(ctx, s.rpc)
+			if err != nil {
+				return err
+			}
+			return staff.Refunded(ctx, args[0], chain, common.Hash(hash), s.cfg.Confirmations)
+		})
+	return command
+}
+
+// deskPatience is how long the holders of the desk have to be found.
+const deskPatience = 15 * time.Second
+
+// attend does one thing at the desk, with the keys of the service.
+func (g *program) attend(ctx context.Context, env Environment, name string, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
+	if name == "" {
+		return errors.New("as: none, and the audit wants a name")
+	}
+	p := g.asking(env)
+	p.Reg = prometheus.NewRegistry()
+	if err := p.checkServers(false); err != nil {
+		return err
+	}
+	var s *supportService
+	for _, r := range g.roles {
+		if serving, ok := r.(*servingRole); ok {
+			for _, service := range serving.services {
+				if own, ok := service.(*supportService); ok {
+					s = own
+				}
+			}
+		}
+	}
+	keys := support.Keys{}
+	for file, into := range map[string]*[]string{s.tokenKeysFile: &keys.Token, s.textKeysFile: &keys.Text} {
+		text, err := p.readFile(file)
+		if err != nil {
+			return fmt.Errorf("support-token-keys-file and support-text-keys-file: %w", err)
+		}
+		*into = support.ParseKeys(string(text))
+	}
+	if err := keys.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	p.Group, ctx = errgroup.WithContext(ctx)
+	defer func() {
+		cancel()
+		_ = p.Group.Wait() // it was told to end
+		for _, closer := range p.closers {
+			err = errors.Join(err, closer())
+		}
+	}()
+	client, err := p.supportDesk(ctx)
+	if err != nil {
+		return err
+	}
+	staff := support.Staff{Desk: client, Keys: keys, Name: name}
+	for began := time.Now(); ; {
+		err := staff.List(ctx, io.Discard) // until all holders are known
+		if err == nil {
+			break
+		}
+		if time.Since(began) > deskPatience || ctx.Err() != nil {
+			return err
+		}
+	}
+	return do(ctx, s, p, staff)
+}

@@ -1,0 +1,44 @@
+package roles
+
+import (
+	"context"
+	"errors"
+
+	"github.com/peterbourgon/ff/v4"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// asking is a process that only asks the brokers.
+func (g *program) asking(env Environment) *Process {
+	return &Process{Environment: env, Settings: g.settings, Servers: g.settings.servers(), Log: zap.NewNop()}
+}
+
+// topicsCommand is `lienstream topics apply|check|tail`.
+func (g *program) topicsCommand(env Environment, f *Flags) *ff.Command {
+	command := &ff.Command{Name: "topics", Usage: "lienstream topics apply|check|tail [flags]", ShortHelp: "what the catalogue says, and what the brokers have", Exec: unknown}
+	add := func(name, help string, flags *ff.FlagSet, exec func(context.Context, *Process, []string) error) {
+		command.Subcommands = append(command.Subcommands, &ff.Command{
+			Name: name, Usage: "lienstream topics " + name, ShortHelp: help, Flags: flags.SetParent(f.set),
+			Exec: func(ctx context.Context, args []string) error { return exec(ctx, g.asking(env), args) },
+		})
+	}
+	add("apply", "create what is missing, and report what differs", ff.NewFlagSet("apply"), func(ctx context.Context, p *Process, _ []string) error {
+		return kafka.ApplyCatalogue(ctx, p.Kafka(), p.Catalogue(), p.Stdout)
+	})
+	add("check", "report what differs", ff.NewFlagSet("check"), func(ctx context.Context, p *Process, _ []string) error {
+		return kafka.CheckCatalogue(ctx, p.Kafka(), p.Catalogue())
+	})
+	flags := ff.NewFlagSet("tail")
+	from := flags.IntLong("from", -10, "first offset of each partition; negative: that many records before its end")
+	limit := flags.IntLong("limit", 0, "records to print; 0: no limit")
+	follow := flags.BoolLong("follow", "wait for more at the end")
+	add("tail", "print the records of a topic, decoded, a JSON object a line: tail ent.deal", flags, func(ctx context.Context, p *Process, args []string) error {
+		if len(args) != 1 {
+			return errors.New("topics tail takes one topic, such as ent.deal or raw.logs")
+		}
+		return kafka.Tail(ctx, p.Kafka(), p.Catalogue(), kafka.TailOptions{Topic: args[0], From: int64(*from), Limit: *limit, Follow: *follow}, p.Stdout)
+	})
+	return command
+}

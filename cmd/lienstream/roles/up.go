@@ -1,0 +1,142 @@
+package roles
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// upRole is every role in one process, and an embedded default for each server that no flag names.
+type upRole struct {
+	chain      *chainRole
+	ingest     *ingestRole
+	processors *processorsRole
+	serving    *servingRole
+}
+
+func (*upRole) Name() string { return "up" }
+
+func (*upRole) Help() string {
+	return "every role in one process, with an embedded chain, Kafka and Redis where no flag names one"
+}
+
+func (*upRole) Flags(*Flags) {} // those of the others
+
+// Memory: an embedded broker keeps its log there, and is not bounded.
+func (*upRole) Memory(p *Process) uint64 {
+	if len(p.Servers.Brokers) > 0 {
+		return 210 << 20
+	}
+	return 0
+}
+
+func (r *upRole) Check(p *Process) error {
+	p.up = true
+	if p.CursorSecretFile == "" {
+		p.cursorSecret = rand.Text() // there is no other node
+	}
+	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate()}
+	if len(p.Servers.RPC) == 0 {
+		errs = append(errs, r.chain.Check(p))
+	} else if c, err := r.ingest.config(p); err != nil {
+		errs = append(errs, err)
+	} else if len(p.Servers.Brokers) > 0 {
+		errs = append(errs, c.Validate(), r.processors.config(p).Validate())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *upRole) Start(ctx context.Context, p *Process) error {
+	began := time.Now()
+	p.Closing(func() error { fmt.Fprintln(p.Stdout, "stopping"); return nil })
+	e, err := embed(ctx, p, r.chain)
+	if err != nil {
+		return err
+	}
+	p.Servers = e.servers
+	if err := kafka.ApplyCatalogue(ctx, p.Kafka(), p.Catalogue(), io.Discard); err != nil {
+		return err
+	}
+	if err := r.ingest.start(ctx, p); err != nil {
+		return err
+	}
+	if err := r.processors.start(ctx, p); err != nil {
+		return err
+	}
+	if err := r.serving.Start(ctx, p); err != nil {
+		return err
+	}
+	r.banner(p, e)
+	p.Group.Go(func() error { return r.progress(ctx, p, began) })
+	return nil
+}
+
+// banner tells a person where everything is.
+func (r *upRole) banner(p *Process, e embedded) {
+	local := func(addr string) string { return "http://localhost" + addr[strings.LastIndex(addr, ":"):] }
+	fmt.Fprintf(p.Stdout, "\nLienstream %s\n", e.history)
+	for _, name := range e.names {
+		fmt.Fprintln(p.Stdout, "  embedded:", name)
+	}
+	fmt.Fprintf(p.Stdout, "  metrics:  %s/metrics\n\n", local(p.ops))
+	for _, s := range r.serving.services {
+		if x, ok := s.(*indexerService); ok {
+			for _, path := range []string{"/health/indexer", "/listings?sort=cost&limit=2", "/deals/1"} {
+				fmt.Fprintf(p.Stdout, "  curl '%s%s'\n", local(x.cfg.HTTP.Listen), path)
+			}
+		}
+		if x, ok := s.(interface{ Banner() []string }); ok {
+			for _, line := range x.Banner() {
+				fmt.Fprintln(p.Stdout, " ", line)
+			}
+		}
+	}
+	fmt.Fprintln(p.Stdout)
+}
+
+// progress shows the backfill until all that runs here is ready: a bar on a terminal, lines elsewhere.
+func (r *upRole) progress(ctx context.Context, p *Process, began time.Time) error {
+	bar := progressbar.DefaultSilent(1000)
+	if terminal(p.Stdout) {
+		bar = progressbar.NewOptions(1000, progressbar.OptionSetWriter(p.Stdout), progressbar.OptionSetDescription("backfill"),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(40))
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for said := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		status := r.ingest.ingester.Status()
+		if p.allReady(ctx) {
+			_ = bar.Finish() // it is drawn on a terminal that may be gone
+			fmt.Fprintf(p.Stdout, "ready after %s, as of block %d\n", time.Since(began).Round(10*time.Millisecond), status.Published.Number)
+			return nil
+		}
+		_ = bar.Set(int(status.Progress() * 999))
+		if time.Since(said) > 5*time.Second {
+			said = time.Now()
+			p.Log.Info("backfill", zap.Uint64("block", status.Verified), zap.Uint64("head", status.Head), zap.Uint64("records", status.Records))
+		}
+	}
+}
+
+func (p *Process) allReady(ctx context.Context) bool {
+	for _, check := range p.checks {
+		if check.Run(ctx) != nil {
+			return false
+		}
+	}
+	return true
+}

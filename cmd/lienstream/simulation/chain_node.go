@@ -1,0 +1,193 @@
+package simulation
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+)
+
+// finality is how many blocks below the head are not final.
+const finality = 12
+
+// node is a JSON-RPC node that plays a recording. It implements http.Handler.
+type node struct {
+	rec *recording
+
+	mu        sync.Mutex
+	played    int
+	canonical []common.Hash
+	finalized uint64
+}
+
+// step moves the head; false: the recording is at its end.
+func (n *node) step() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.played == len(n.rec.steps) {
+		return false
+	}
+	s := n.rec.steps[n.played]
+	n.played++
+	n.canonical = append(n.canonical[:s.from:s.from], s.added...)
+	if head := uint64(len(n.canonical)) - 1; head > finality {
+		n.finalized = max(n.finalized, head-finality)
+	}
+	return true
+}
+
+func (n *node) head() common.Hash {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.canonical[len(n.canonical)-1]
+}
+
+// isCanonical says whether a block is on the chain now.
+func (n *node) isCanonical(h common.Hash) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	b := n.rec.blocks[h]
+	if b == nil {
+		return false
+	}
+	at := b.header.Number.Uint64()
+	return at < uint64(len(n.canonical)) && n.canonical[at] == h
+}
+
+type rpcRequest struct {
+	ID     json.RawMessage   `json:"id"`
+	Method string            `json:"method"`
+	Params []json.RawMessage `json:"params"`
+}
+
+type rpcReply struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  any             `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var raw json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&raw); err != nil || len(raw) == 0 {
+		http.Error(w, "no JSON", http.StatusBadRequest)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out any
+	if raw[0] == '[' {
+		var all []rpcRequest
+		_ = json.Unmarshal(raw, &all) // what is not a request has no method, and is answered so
+		replies := make([]rpcReply, len(all))
+		for i := range all {
+			replies[i] = n.answer(&all[i])
+		}
+		out = replies
+	} else {
+		var one rpcRequest
+		_ = json.Unmarshal(raw, &one)
+		out = n.answer(&one)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+var null = json.RawMessage("null")
+
+func (n *node) answer(q *rpcRequest) rpcReply {
+	reply := rpcReply{Version: "2.0", ID: q.ID, Result: null}
+	param := func(i int, to any) {
+		if i < len(q.Params) {
+			_ = json.Unmarshal(q.Params[i], to)
+		}
+	}
+	switch q.Method {
+	case "eth_chainId":
+		reply.Result = hexutil.Uint64(n.rec.deployment.ChainID)
+	case "eth_getBlockByNumber":
+		var tag string
+		param(0, &tag)
+		at := uint64(len(n.canonical)) - 1
+		switch tag {
+		case "latest":
+		case "finalized", "safe":
+			at = n.finalized
+		default:
+			at, _ = hexutil.DecodeUint64(tag)
+		}
+		if at < uint64(len(n.canonical)) {
+			reply.Result = n.rec.blocks[n.canonical[at]].json
+		}
+	case "eth_getBlockReceipts":
+		var hash common.Hash
+		param(0, &hash)
+		if b := n.rec.blocks[hash]; b != nil {
+			reply.Result = b.receipts
+		}
+	case "eth_getLogs":
+		var filter logFilter
+		param(0, &filter)
+		reply.Result = n.logs(&filter)
+	case "eth_call":
+		var to struct {
+			To   common.Address
+			Data hexutil.Bytes
+		}
+		var at struct{ BlockHash common.Hash }
+		param(0, &to)
+		param(1, &at)
+		answer, ok := n.rec.calls[callKey(at.BlockHash, to.To, to.Data)]
+		if reply.Result = answer; !ok {
+			reply.Result, reply.Error = nil, &rpcError{3, "execution reverted"}
+		}
+	default:
+		reply.Result, reply.Error = nil, &rpcError{-32601, "the method " + q.Method + " does not exist"}
+	}
+	return reply
+}
+
+type logFilter struct {
+	BlockHash          *common.Hash
+	FromBlock, ToBlock *hexutil.Uint64
+	Address            []common.Address
+	Topics             [][]common.Hash
+}
+
+func (f *logFilter) wants(l *types.Log) bool {
+	if len(f.Address) > 0 && !slices.Contains(f.Address, l.Address) {
+		return false
+	}
+	return len(f.Topics) == 0 || len(f.Topics[0]) == 0 || len(l.Topics) > 0 && slices.Contains(f.Topics[0], l.Topics[0])
+}
+
+func (n *node) logs(f *logFilter) []types.Log {
+	found := []types.Log{}
+	of := func(h common.Hash) {
+		if b := n.rec.blocks[h]; b != nil {
+			for i := range b.logs {
+				if f.wants(&b.logs[i]) {
+					found = append(found, b.logs[i])
+				}
+			}
+		}
+	}
+	switch {
+	case f.BlockHash != nil:
+		of(*f.BlockHash)
+	case f.FromBlock != nil && f.ToBlock != nil:
+		for i := uint64(*f.FromBlock); i <= uint64(*f.ToBlock) && i < uint64(len(n.canonical)); i++ {
+			of(n.canonical[i])
+		}
+	}
+	return found
+}

@@ -1,0 +1,171 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
+)
+
+// recording is a chain that was once lived through: its blocks, and how its head moved. go-ethereum does not
+// run in a bubble, so it runs before, once for thousands of runs.
+type recording struct {
+	deployment contracts.Deployment
+	blocks     map[common.Hash]*block
+	steps      []step
+	calls      map[string]hexutil.Bytes // of probes: block, token and selector
+	tokens     []common.Address         // that were registered so far, in any branch
+}
+
+// block is what nodes tell of one.
+type block struct {
+	header   *types.Header
+	json     json.RawMessage
+	receipts json.RawMessage
+	logs     []types.Log
+}
+
+// step replaces the chain from block number `from` on.
+type step struct {
+	from  uint64
+	added []common.Hash
+}
+
+// Of the recorded chain. Reorgs are deep enough to go below what several commits span.
+const (
+	reorgEvery = 15
+	reorgDepth = 6
+)
+
+// record runs the market's scenario on go-ethereum.
+func record(ctx context.Context, seed uint64, blocks int, modules string) (*recording, error) {
+	chain, err := devchain.New(devchain.Config{Seed: seed})
+	if err != nil {
+		return nil, err
+	}
+	r := &recording{blocks: map[common.Hash]*block{}, calls: map[string]hexutil.Bytes{}}
+	return r, errors.Join(r.run(ctx, chain, seed, blocks, modules), chain.Close())
+}
+
+func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64, blocks int, modules string) error {
+	market, err := devchain.Deploy(ctx, chain, devchain.MarketConfig{NodeModules: modules, Seed: seed})
+	if err != nil {
+		return err
+	}
+	r.deployment = market.Deployment
+	scenario, err := devchain.NewScenario(market, devchain.ScenarioConfig{
+		Seed: seed, Reorgs: true, ReorgEvery: reorgEvery, MaxReorgDepth: reorgDepth,
+	})
+	if err != nil {
+		return err
+	}
+	var canonical []common.Hash
+	for i := 0; i <= blocks; i++ {
+		if i > 0 {
+			if _, err := scenario.Step(ctx); err != nil {
+				return err
+			}
+		}
+		if canonical, err = r.move(ctx, chain.Client(), canonical); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move notes where the chain's head is now.
+func (r *recording) move(ctx context.Context, client *ethclient.Client, canonical []common.Hash) ([]common.Hash, error) {
+	h, err := client.HeaderByNumber(ctx, nil)
+	var path []*types.Header // from the head down to where it leaves the chain so far
+	for err == nil {
+		n := h.Number.Uint64()
+		if n < uint64(len(canonical)) && canonical[n] == h.Hash() {
+			break
+		}
+		if path = append(path, h); n == 0 {
+			break
+		}
+		h, err = client.HeaderByHash(ctx, h.ParentHash)
+	}
+	if err != nil || len(path) == 0 {
+		return canonical, err
+	}
+	s := step{from: path[len(path)-1].Number.Uint64()}
+	for _, h := range slices.Backward(path) {
+		if r.blocks[h.Hash()] == nil {
+			if err := r.keep(ctx, client, h); err != nil {
+				return nil, fmt.Errorf("record block %d: %w", h.Number, err)
+			}
+		}
+		s.added = append(s.added, h.Hash())
+	}
+	r.steps = append(r.steps, s)
+	return append(canonical[:s.from:s.from], s.added...), nil
+}
+
+// keep records a block and what tokens answer as of it.
+func (r *recording) keep(ctx context.Context, client *ethclient.Client, h *types.Header) error {
+	hash := h.Hash()
+	b := &block{header: h}
+	var err error
+	if b.json, err = json.Marshal(h); err != nil {
+		return err
+	}
+	if err := client.Client().CallContext(ctx, &b.receipts, "eth_getBlockReceipts", hash); err != nil {
+		return err
+	}
+	if b.logs, err = client.FilterLogs(ctx, ethereum.FilterQuery{BlockHash: &hash}); err != nil {
+		return err
+	}
+	r.blocks[hash] = b
+	decoder := contracts.NewDecoder(r.deployment)
+	for i := range b.logs {
+		l := &b.logs[i]
+		if e, ok := decoder.Decode(l.Address, l.Topics, l.Data).(*contracts.AssetSet); ok && !slices.Contains(r.tokens, e.Token) {
+			r.tokens = append(r.tokens, e.Token)
+		}
+	}
+	return r.probe(ctx, client.Client(), hash)
+}
+
+// probe asks every token what an ingester may ask it as of any block.
+func (r *recording) probe(ctx context.Context, client *rpc.Client, block common.Hash) error {
+	var batch []rpc.BatchElem
+	var keys []string
+	for _, token := range r.tokens {
+		for _, f := range []string{"uiMultiplier()", "newUIMultiplier()", "effectiveAt()", "paused()", "oraclePaused()"} {
+			selector := crypto.Keccak256([]byte(f))[:4]
+			keys = append(keys, callKey(block, token, selector))
+			batch = append(batch, rpc.BatchElem{Method: "eth_call", Result: new(hexutil.Bytes), Args: []any{
+				map[string]any{"to": token, "data": hexutil.Bytes(selector)}, map[string]any{"blockHash": block},
+			}})
+		}
+	}
+	for part := range slices.Chunk(batch, 100) {
+		if err := client.BatchCallContext(ctx, part); err != nil {
+			return err
+		}
+	}
+	for i := range batch {
+		if batch[i].Error == nil { // else it refused
+			r.calls[keys[i]] = *batch[i].Result.(*hexutil.Bytes)
+		}
+	}
+	return nil
+}
+
+func callKey(block common.Hash, to common.Address, data []byte) string {
+	return fmt.Sprintf("%x/%x/%x", block, to, data)
+}

@@ -1,0 +1,146 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+)
+
+// conn is one end of a connection.
+type conn struct {
+	net           *network
+	in, out       *stream
+	local, remote address
+}
+
+func (c *conn) LocalAddr() net.Addr              { return c.local }
+func (c *conn) RemoteAddr() net.Addr             { return c.remote }
+func (c *conn) SetDeadline(t time.Time) error    { return c.SetReadDeadline(t) }
+func (c *conn) SetWriteDeadline(time.Time) error { return nil } // a write never waits
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.in.until = t
+	c.in.tell()
+	return nil
+}
+
+func (c *conn) Close() error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	delete(c.net.conns, c)
+	c.in.fail(net.ErrClosed)
+	c.out.ended = true
+	c.out.tell()
+	return nil
+}
+
+// stream is one direction of a connection. The network's lock guards it.
+type stream struct {
+	net      *network
+	from, to string
+	rng      *rand.Rand // of latencies
+	chunks   []chunk
+	until    time.Time // of reads
+	err      error     // of reads and writes from now on
+	ended    bool      // by the writer: what is under way still arrives
+	wake     chan struct{}
+}
+
+type chunk struct {
+	at   time.Time
+	data []byte
+}
+
+func (s *stream) tell() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *stream) fail(err error) {
+	if s.err == nil {
+		s.err, s.chunks = err, nil
+	}
+	s.tell()
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	s := c.out
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	switch {
+	case s.err != nil:
+		return 0, s.err
+	case s.ended:
+		return 0, net.ErrClosed
+	}
+	at := time.Now().Add(time.Duration(s.rng.Int64N(int64(s.net.latency + s.net.delays[s.from] + s.net.delays[s.to]))))
+	if n := len(s.chunks); n > 0 && at.Before(s.chunks[n-1].at) {
+		at = s.chunks[n-1].at
+	}
+	s.net.trace += hash(fmt.Sprint(at.UnixNano(), s.from, s.to, len(b)))
+	s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)})
+	s.tell()
+	return len(b), nil
+}
+
+// Read is called by one goroutine at a time, as net/http, kgo and kfake do.
+func (c *conn) Read(b []byte) (int, error) {
+	for {
+		n, wait, held, err := c.in.take(b)
+		if n > 0 || err != nil || len(b) == 0 {
+			return n, err
+		}
+		var timer <-chan time.Time
+		if wait > 0 {
+			t := time.NewTimer(wait)
+			defer t.Stop()
+			timer = t.C
+		}
+		select {
+		case <-c.in.wake:
+		case <-timer:
+		case <-held:
+		}
+	}
+}
+
+// take reads what has arrived; where nothing has, it says what to wait for.
+func (s *stream) take(b []byte) (n int, wait time.Duration, held <-chan struct{}, err error) {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	now := time.Now()
+	if s.err != nil {
+		return 0, 0, nil, s.err
+	}
+	if !s.until.IsZero() {
+		if wait = s.until.Sub(now); wait <= 0 {
+			return 0, 0, nil, os.ErrDeadlineExceeded
+		}
+	}
+	switch {
+	case s.net.blocked[[2]string{s.from, s.to}]:
+		return 0, wait, s.net.healed, nil
+	case len(s.chunks) == 0 && s.ended:
+		return 0, 0, nil, io.EOF
+	case len(s.chunks) == 0:
+		return 0, wait, nil, nil
+	}
+	if d := s.chunks[0].at.Sub(now); d > 0 {
+		if wait == 0 || d < wait {
+			wait = d
+		}
+		return 0, wait, nil, nil
+	}
+	n = copy(b, s.chunks[0].data)
+	if s.chunks[0].data = s.chunks[0].data[n:]; len(s.chunks[0].data) == 0 {
+		s.chunks = s.chunks[1:]
+	}
+	return n, 0, nil, nil
+}

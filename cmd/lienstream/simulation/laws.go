@@ -1,0 +1,132 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Bounds of the laws, in virtual time.
+const (
+	healWithin   = 10 * time.Second // from the last healing until every serving node answers as of the head
+	commitWithin = 60 * time.Second // until the topics hold what the answers say
+)
+
+// readFrom is a client of a serving node.
+func (r *run) readFrom(ctx context.Context, host string, rng *rand.Rand, every time.Duration) {
+	for ctx.Err() == nil {
+		r.ask(ctx, host, r.oracle.paths[rng.IntN(len(r.oracle.paths))])
+		time.Sleep(time.Duration(rng.Int64N(int64(every))))
+	}
+}
+
+// ask judges an answer: it is what one node says as of that block, which exists, and no older than what this
+// node showed before.
+func (r *run) ask(ctx context.Context, host, path string) {
+	class := host + classOf(path)
+	r.rmu.Lock()
+	before, asked := r.shown[class], time.Since(r.began)
+	r.rmu.Unlock()
+	a, err := r.get(ctx, host, path)
+	r.rmu.Lock()
+	ok := err == nil && a.status < http.StatusInternalServerError
+	r.outage(class, host, ok)
+	if r.result.requests++; !ok {
+		r.result.errors++
+		r.rmu.Unlock()
+		return
+	}
+	r.rmu.Unlock()
+	now := common.HexToHash(a.hash)
+	b := r.chain.rec.blocks[now]
+	if b == nil {
+		if a.status == http.StatusOK && now != (common.Hash{}) { // zero: before the first block
+			r.found("block that never was", "GET %s of %s: as of block %s %s", path, host, a.number, a.hash)
+		}
+		return
+	}
+	if last := r.chain.rec.blocks[before]; last != nil && r.chain.isCanonical(before) && r.chain.isCanonical(now) {
+		if at := b.header.Number.Uint64(); at < last.header.Number.Uint64() {
+			r.found("older block after newer", "GET %s of %s: %d as of block %d after %s as of %d",
+				path, host, a.status, at, r.when[class], last.header.Number)
+		}
+	}
+	r.rmu.Lock()
+	r.shown[class] = now
+	r.when[class] = fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))
+	r.rmu.Unlock()
+	want, known := r.oracle.answers[a.hash][path]
+	switch {
+	case !known:
+	case want.status != a.status:
+		r.found("other status: "+endpointOf(path), "GET %s of %s at block %s: %d, want %d: %.300s", path, host, a.number, a.status, want.status, a.body)
+	case a.status == http.StatusOK && want.body != a.body:
+		r.found("other answer: "+endpointOf(path), "GET %s of %s at block %s: %s", path, host, a.number, difference(want.body, a.body))
+	}
+}
+
+// outage measures for how long a question was refused by a serving node that nothing happened to itself, from
+// the first refusal after an answer to the next answer. The lock is held.
+func (r *run) outage(class, host string, ok bool) {
+	since, out := r.refused[class]
+	switch {
+	case r.busy[host]:
+		delete(r.refused, class)
+	case !ok && !out && r.shown[class] != (common.Hash{}):
+		r.refused[class] = time.Now()
+	case ok && out:
+		r.result.outage = max(r.result.outage, time.Since(since))
+		delete(r.refused, class)
+	}
+}
+
+// endpointOf is a path without what tells it from others of its kind.
+func endpointOf(path string) string {
+	return "/" + strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '?' })[0]
+}
+
+// classOf is what questions share that read the same partitions: between them, time must not go back. Lists
+// read all.
+func classOf(path string) string {
+	if strings.Contains(path, "limit=200") {
+		return "lists"
+	}
+	return path
+}
+
+func difference(want, got string) string {
+	i := 0
+	for i < len(want) && i < len(got) && want[i] == got[i] {
+		i++
+	}
+	around := func(s string) string { return s[max(0, i-60):min(len(s), i+80)] }
+	return fmt.Sprintf("byte %d: …%s…, want …%s…", i, around(got), around(want))
+}
+
+// compareTopics holds what the topics hold against the oracle: what is shown at the tip is committed a moment
+// later, and after faults perhaps a while.
+func (r *run) compareTopics(ctx context.Context) {
+	want := r.oracle.topics[r.chain.head().Hex()]
+	var held map[string]string
+	var err error
+	for end := time.Now().Add(commitWithin); time.Now().Before(end); time.Sleep(time.Second) {
+		if held, err = r.committed(ctx); err == nil && maps.Equal(held, want) {
+			return
+		}
+	}
+	if err != nil {
+		r.found("topics cannot be read", "%v", err)
+		return
+	}
+	for topic, w := range want {
+		if held[topic] != w {
+			r.found("other records", "%s: %s, want %s", topic, held[topic], w)
+		}
+	}
+}

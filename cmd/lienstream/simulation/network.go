@@ -1,0 +1,195 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// network connects hosts. What a host sends arrives in order, after a latency; what it sends into a partition
+// arrives when that heals, as TCP would have it.
+//
+// Every wait is on a channel or a timer, so that a bubble of testing/synctest knows when all is idle. Latencies
+// come from a generator of each connection's own: a shared one would be drawn from in the order of the scheduler.
+type network struct {
+	seed    uint64
+	latency time.Duration // at the most, one way
+
+	mu        sync.Mutex
+	trace     uint64 // a sum over what was ever sent: when, from where to where, how much
+	listeners map[string]*listener
+	opened    map[string]int // connections, ever
+	conns     map[*conn]struct{}
+	down      map[string]bool          // hosts that are cut off for good
+	blocked   map[[2]string]bool       // pairs of hosts, one way
+	healed    chan struct{}            // closed when something was healed
+	delays    map[string]time.Duration // of all that goes from or to a host, at the most, besides the latency
+}
+
+func newNetwork(seed uint64, latency time.Duration) *network {
+	return &network{
+		seed: seed, latency: latency, listeners: map[string]*listener{}, opened: map[string]int{}, conns: map[*conn]struct{}{},
+		down: map[string]bool{}, blocked: map[[2]string]bool{}, healed: make(chan struct{}),
+		delays: map[string]time.Duration{},
+	}
+}
+
+func refused(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: syscall.ECONNREFUSED} }
+
+// dialer is how the processes of a host reach others.
+func (n *network) dialer(host string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		to, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		for {
+			n.mu.Lock()
+			l, wait := n.listeners[addr], n.healed
+			if n.down[host] || l == nil {
+				n.mu.Unlock()
+				return nil, refused("dial")
+			}
+			if !n.blocked[[2]string{host, to}] && !n.blocked[[2]string{to, host}] {
+				a, b := n.connect(host, to, addr)
+				n.mu.Unlock()
+				select {
+				case l.backlog <- b:
+					return a, nil
+				case <-l.done:
+					return nil, refused("dial")
+				}
+			}
+			n.mu.Unlock()
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+}
+
+// connect makes the ends of a connection.
+func (n *network) connect(host, to, addr string) (a, b *conn) {
+	from := host + ":1"
+	n.opened[from+addr]++
+	seed := n.seed ^ hash(fmt.Sprint(from, addr, n.opened[from+addr]))
+	stream := func(from, to string, seed uint64) *stream {
+		return &stream{net: n, from: from, to: to, rng: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
+	}
+	there, back := stream(host, to, seed), stream(to, host, seed+1)
+	a = &conn{net: n, in: back, out: there, local: address(from), remote: address(addr)}
+	b = &conn{net: n, in: there, out: back, local: address(addr), remote: address(from)}
+	n.conns[a], n.conns[b] = struct{}{}, struct{}{}
+	return a, b
+}
+
+func hash(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s)) // it cannot fail
+	return h.Sum64()
+}
+
+// listen is net.Listen on a host of this network.
+func (n *network) listen(addr string) (net.Listener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.listeners[addr] != nil {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
+	}
+	l := &listener{net: n, addr: address(addr), backlog: make(chan net.Conn, 128), done: make(chan struct{})}
+	n.listeners[addr] = l
+	return l, nil
+}
+
+// cut resets all connections of a host and ends its listeners; nobody reaches it or is reached until up.
+func (n *network) cut(host string) {
+	n.reset(host)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down[host] = true
+	for a, l := range n.listeners {
+		if h, _, _ := net.SplitHostPort(a); h == host {
+			delete(n.listeners, a)
+			l.once.Do(func() { close(l.done) })
+		}
+	}
+}
+
+func (n *network) up(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.down, host)
+}
+
+// reset breaks the connections of a host.
+func (n *network) reset(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		if c.in.from == host || c.in.to == host {
+			c.in.fail(syscall.ECONNRESET)
+			c.out.fail(syscall.ECONNRESET)
+		}
+	}
+}
+
+// block holds up what from sends to to, or lets it through again.
+func (n *network) block(from, to string, held bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if held {
+		n.blocked[[2]string{from, to}] = true
+		return
+	}
+	delete(n.blocked, [2]string{from, to})
+	close(n.healed)
+	n.healed = make(chan struct{})
+}
+
+// slow delays all that goes from or to a host by up to so much; 0: no more.
+func (n *network) slow(host string, by time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delays[host] = by
+}
+
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
+type listener struct {
+	net     *network
+	addr    address
+	backlog chan net.Conn
+	done    chan struct{}
+	once    sync.Once
+}
+
+func (l *listener) Addr() net.Addr { return l.addr }
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.backlog:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	l.once.Do(func() { close(l.done) })
+	if l.net.listeners[string(l.addr)] == l {
+		delete(l.net.listeners, string(l.addr))
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// oracle is what one node answers that nothing ever happens to. All other runs are held against it.
+type oracle struct {
+	paths   []string
+	answers map[string]map[string]reply  // by the block's hash and the path
+	topics  map[string]map[string]string // what was committed at the ends, by the block's hash; see committed
+}
+
+// ends are the steps that runs end at: what the topics hold is compared there.
+var ends = []int{40, 80, 120}
+
+// pathsOf are questions about everything that a recording has.
+func pathsOf(rec *recording) []string {
+	ids, wallets, tokens := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	decoder := contracts.NewDecoder(rec.deployment)
+	for _, b := range rec.blocks {
+		for _, l := range b.logs {
+			switch e := decoder.Decode(l.Address, l.Topics, l.Data).(type) {
+			case *contracts.DealListed:
+				ids[e.DealID.Dec()], wallets[e.Borrower.Hex()] = true, true
+			case *contracts.DealFunded:
+				wallets[e.Lender.Hex()] = true
+			case *contracts.AssetSet:
+				tokens[e.Token.Hex()] = true
+			}
+		}
+	}
+	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/epochs?limit=100", "/stats"}
+	for _, sort := range []string{"newest", "expiry", "cap", "cost"} {
+		all = append(all, "/listings?limit=200&sort="+sort)
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		all = append(all, "/deals/"+id)
+	}
+	for _, w := range slices.Sorted(maps.Keys(wallets)) {
+		w = strings.ToLower(w)
+		all = append(all, "/portfolio/"+w, "/rewards/"+w, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?limit=200&wallet="+w)
+	}
+	for _, token := range slices.Sorted(maps.Keys(tokens)) {
+		all = append(all, "/assets/"+strings.ToLower(token)+"/deals?limit=100")
+	}
+	return all
+}
+
+// ask one node everything at every block.
+func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
+	o := &oracle{paths: pathsOf(rec), answers: map[string]map[string]reply{}, topics: map[string]map[string]string{}}
+	s, err := newSystem(ctx, rec, 0, story)
+	if err != nil {
+		return nil, err
+	}
+	for _, host := range []string{"ingester0", "processor0", "serving0"} {
+		if err := s.start(ctx, host); err != nil {
+			return nil, err
+		}
+	}
+	for more := true; more; more = s.chain.step() {
+		if err := s.settle(ctx, "serving0", time.Minute); err != nil {
+			return nil, err
+		}
+		at := map[string]reply{}
+		for _, path := range o.paths {
+			if at[path], err = s.get(ctx, "serving0", path); err != nil {
+				return nil, err
+			}
+		}
+		o.answers[s.chain.head().Hex()] = at
+		if slices.Contains(ends, s.chain.played-1) {
+			time.Sleep(10 * time.Second) // what is shown at the tip is committed a moment later
+			if o.topics[s.chain.head().Hex()], err = s.committed(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(s.crashes) > 0 {
+		return nil, fmt.Errorf("the oracle crashed: %v", s.crashes)
+	}
+	return o, s.close()
+}
+
+// committed hashes what topics hold for those who read what is committed. Final events: each of a final block
+// once, in order, whatever happened. Entities: the latest row of each key; the block that it names, which depends
+// on what was committed together, must exist and is left out.
+func (s *system) committed(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{}
+	for _, t := range s.cat.Topics() {
+		var start func() *fold
+		switch {
+		case t.Kind == topics.KindEvent && strings.HasSuffix(t.Entity, ".final"):
+			start = events
+		case t.Kind == topics.KindEntity:
+			start = s.rows
+		default:
+			continue
+		}
+		for p := range t.Partitions {
+			f := start()
+			err := kafka.ReadBack(ctx, s.kafka(), t.Name(), p, 0, func(r *kafka.Record) bool {
+				f.add(r)
+				return true
+			})
+			if err != nil {
+				return nil, err
+			}
+			all[fmt.Sprintf("%s/%d", t.Name(), p)] = f.String()
+		}
+	}
+	return all, nil
+}
+
+// fold is what a partition comes to, from its newest record to its oldest.
+type fold struct {
+	add     func(*kafka.Record)
+	records int
+	sum     [sha256.Size]byte
+	strange string // a record that should not be
+}
+
+func (f *fold) String() string {
+	return fmt.Sprintf("%d records %x%s", f.records, f.sum[:8], f.strange)
+}
+
+// events are a chain of all records.
+func events() *fold {
+	f := &fold{}
+	f.add = func(r *kafka.Record) {
+		f.records++
+		f.sum = sha256.Sum256(fmt.Appendf(f.sum[:], "%x=%x", r.Key, r.Value))
+	}
+	return f
+}
+
+// rows are a sum over the newest record of each key.
+func (s *system) rows() *fold {
+	f, seen := &fold{}, map[string]bool{}
+	f.add = func(r *kafka.Record) {
+		if seen[string(r.Key)] {
+			return
+		}
+		seen[string(r.Key)] = true
+		if len(r.Value) == 0 {
+			return // a tombstone
+		}
+		row, ok := s.withoutBlock(r.Value)
+		if !ok {
+			f.strange = fmt.Sprintf(", row %x of a block that never was", r.Key)
+		}
+		f.records++
+		for i, b := range sha256.Sum256(fmt.Appendf(nil, "%x=%x", r.Key, row)) {
+			f.sum[i] ^= b // in any order
+		}
+	}
+	return f
+}
+
+// withoutBlock cuts the block off a row: its number, hash and timestamp, both numbers as Avro has them.
+func (s *system) withoutBlock(row []byte) ([]byte, bool) {
+	for at := len(row) - common.HashLength - 1; at > 0 && at > len(row)-common.HashLength-binary.MaxVarintLen64-1; at-- {
+		b := s.chain.rec.blocks[common.BytesToHash(row[at:at+common.HashLength])]
+		if b == nil {
+			continue
+		}
+		if head, ok := bytes.CutSuffix(row[:at], binary.AppendVarint(nil, b.header.Number.Int64())); ok {
+			return head, true
+		}
+	}
+	return row, false
+}

@@ -1,0 +1,131 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// options say what a run is made of.
+type options struct {
+	processors, servings, ingesters int
+
+	steps int           // that the chain makes while faults happen
+	pause time.Duration // between two of them, at the most
+	reads time.Duration // between two requests of a client, at the most
+	calm  bool          // no faults
+}
+
+func defaultOptions() options {
+	return options{processors: 3, servings: 2, ingesters: 2, steps: 30, pause: time.Second, reads: 200 * time.Millisecond}
+}
+
+// result is what a run came to.
+type result struct {
+	findings         map[string]int    // by what they say, without numbers
+	examples         map[string]string // the first of each
+	requests, errors int
+	faults           map[string]int
+	crashes          map[string]int
+	took             time.Duration // virtual
+	healed           time.Duration // from the last healing until all nodes answer as of the head
+	outage           time.Duration // longest that a question was refused by a node that nothing happened to
+	trace            uint64        // two runs that differ in it were not the same
+}
+
+// run is a run under way.
+type run struct {
+	*system
+	oracle *oracle
+	began  time.Time
+
+	rmu     sync.Mutex
+	result  result
+	shown   map[string]common.Hash // by serving node and class of question: what it has last answered as of
+	when    map[string]string      // of those answers
+	busy    map[string]bool        // hosts that something happens to
+	refused map[string]time.Time   // since when a question is
+}
+
+// found notes a breach of a law.
+func (r *run) found(kind, format string, args ...any) {
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	text := fmt.Sprintf("%v: ", time.Since(r.began).Round(time.Millisecond)) + fmt.Sprintf(format, args...)
+	r.story.tell("LAW", kind, text)
+	if r.result.findings[kind]++; r.result.findings[kind] == 1 {
+		r.result.examples[kind] = text
+	}
+}
+
+// simulate runs a system through a recording with the faults that a seed decides, and judges its answers.
+func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt options, story *story) (result, error) {
+	s, err := newSystem(ctx, rec, seed, story)
+	if err != nil {
+		return result{}, err
+	}
+	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]common.Hash{}, busy: map[string]bool{}, when: map[string]string{}, refused: map[string]time.Time{}}
+	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
+	end := ends[s.rng.IntN(len(ends))]
+	for s.chain.played <= end-opt.steps {
+		s.chain.step()
+	}
+	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
+	for _, h := range hosts {
+		if err := s.start(ctx, h); err != nil {
+			return result{}, err
+		}
+	}
+	r.live(ctx, seed, end, opt, hosts, names("serving", opt.servings))
+	r.result.trace, r.result.took, r.result.crashes = s.net.trace, time.Since(r.began), s.crashes
+	if err := s.close(); err != nil {
+		r.found("does not end", "%v", err)
+	}
+	return r.result, nil
+}
+
+func names(kind string, n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint(kind, i))
+	}
+	return all
+}
+
+// live lets the chain go on while clients read and faults happen, and judges what is left when all is healed.
+func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts, servings []string) {
+	reading, stop := context.WithCancel(ctx)
+	var readers, faults sync.WaitGroup
+	for i, h := range servings {
+		readers.Go(func() { r.readFrom(reading, h, rand.New(rand.NewPCG(seed, uint64(100+i))), opt.reads) })
+	}
+	if err := r.settle(ctx, servings[0], time.Minute); err != nil {
+		r.found("does not start", "%v", err)
+	}
+	for r.chain.played <= end && r.chain.step() {
+		time.Sleep(time.Duration(r.rng.Int64N(int64(opt.pause))))
+		if !opt.calm && r.rng.IntN(6) == 0 {
+			r.fault(ctx, &faults, hosts)
+		}
+	}
+	faults.Wait() // each heals what it broke
+	healed := time.Now()
+	for _, h := range servings {
+		if err := r.settle(ctx, h, healWithin-time.Since(healed)); err != nil {
+			r.found("does not reach the head", "%s: %v", h, err)
+		}
+	}
+	r.result.healed = time.Since(healed)
+	stop()
+	readers.Wait()
+	for _, h := range servings {
+		for _, path := range r.oracle.paths {
+			r.ask(ctx, h, path)
+		}
+	}
+	r.compareTopics(ctx)
+}

@@ -1,0 +1,165 @@
+package simulation
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seedFlag = flag.Uint64("sim.seed", 0, "seed of the first run; 0: by the clock")
+	runsFlag = flag.Int("sim.runs", 0, "runs, each with the next seed; 0: as many as the time is enough for")
+	timeFlag = flag.Duration("sim.time", time.Minute, "of fresh seeds")
+	calmFlag = flag.Bool("sim.calm", false, "no faults")
+	oneFlag  = flag.Bool("sim.first", false, "end with the first finding")
+	failFlag = flag.Bool("sim.faults", false, "fresh seeds with faults: one run in a hundred still finds something, so make test runs them calm")
+	tellFlag = flag.Bool("sim.story", false, "tell what happens")
+)
+
+// world is what all runs of a process share: go-ethereum runs once.
+var world = sync.OnceValues(func() (*recording, error) {
+	return record(context.Background(), 1, ends[len(ends)-1], "../../../contracts/node_modules")
+})
+
+// judge is a recording and its oracle.
+func judge(t *testing.T) (*recording, *oracle) {
+	t.Helper()
+	rec, err := world()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if known == nil {
+		inBubble(t, func(t *testing.T) {
+			if known, err = ask(t.Context(), rec, &story{}); err != nil {
+				t.Fatalf("the oracle: %v", err)
+			}
+		})
+	}
+	return rec, known
+}
+
+var known *oracle // see judge
+
+// inBubble runs f in virtual time. It empties the pools before: Pebble keeps buffers with channels there, which
+// belong to the bubble that made them.
+func inBubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	runtime.GC() // to the victims
+	runtime.GC()
+	synctest.Test(t, f)
+}
+
+// tally is what many runs came to.
+type tally struct {
+	runs, found, requests, errors int
+	faults, crashes               map[string]int
+	virtual, healed, outage       time.Duration
+	began                         time.Time
+}
+
+// runSeed runs a seed and reports what it found.
+func (y *tally) runSeed(t *testing.T, seed uint64) {
+	t.Helper()
+	rec, o := judge(t)
+	opt := defaultOptions()
+	opt.calm = *calmFlag
+	tell := &story{}
+	if *tellFlag {
+		tell.out = os.Stderr
+	}
+	var res result
+	inBubble(t, func(t *testing.T) {
+		var err error
+		if res, err = simulate(t.Context(), rec, o, seed, opt, tell); err != nil {
+			t.Fatal(err)
+		}
+	})
+	y.runs++
+	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
+	y.healed, y.outage = max(y.healed, res.healed), max(y.outage, res.outage)
+	for k, n := range res.faults {
+		y.faults[k] += n
+	}
+	for k, n := range res.crashes {
+		y.crashes[k] += n
+	}
+	if len(res.findings) > 0 {
+		y.found++
+		var b strings.Builder
+		for _, kind := range slices.Sorted(maps.Keys(res.findings)) {
+			fmt.Fprintf(&b, "\n   %d × %s: %s", res.findings[kind], kind, res.examples[kind])
+		}
+		t.Errorf("seed %d, after %v of faults %v:%s\n   its story: make simulate SEED=%d RUNS=1 STORY=1", seed, res.took, res.faults, b.String(), seed)
+	}
+}
+
+func newTally() *tally {
+	return &tally{faults: map[string]int{}, crashes: map[string]int{}, began: time.Now()}
+}
+
+func (y *tally) report(t *testing.T) {
+	t.Helper()
+	real := time.Since(y.began)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused; slowest healing %v, longest refusal %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.healed, y.outage, y.faults, y.crashes)
+}
+
+// TestFreshSeeds runs seeds that nobody has run, for a minute or as flags say.
+func TestFreshSeeds(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1e9 * 1000
+	}
+	t.Logf("seeds from %d", seed)
+	defer func(was bool) { *calmFlag = was }(*calmFlag)
+	*calmFlag = *calmFlag || !*failFlag
+	judge(t)
+	y := newTally()
+	if testing.Short() {
+		*runsFlag = 1
+	}
+	for (*runsFlag == 0 && time.Since(y.began) < *timeFlag) || y.runs < *runsFlag {
+		y.runSeed(t, seed)
+		seed++
+		if *oneFlag && y.found > 0 {
+			break
+		}
+	}
+	y.report(t)
+}
+
+// TestKeptSeeds runs what ever found something: testdata/seeds has a line for each, with what that was.
+func TestKeptSeeds(t *testing.T) {
+	if *seedFlag != 0 {
+		t.Skip("a seed is asked for")
+	}
+	file, err := os.Open("testdata/seeds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	y := newTally()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("testdata/seeds: %v", err)
+		}
+		y.runSeed(t, seed)
+	}
+	y.report(t)
+}

@@ -1,0 +1,263 @@
+// Package simulation runs the whole system in one process, in virtual time: every role on a host of its own,
+// wired by package roles as the binary is, on a network, disks and a clock that a seed decides over. An oracle
+// and laws judge every answer. It must not know how a role works: it reads topics and answers, as a stranger does.
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/roles"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Of every system.
+const (
+	partitions = 4
+	prefix     = "sim"
+	latency    = 2 * time.Millisecond // at the most, one way
+	restart    = time.Second          // until a process that ended by itself is started again
+	stopWithin = 10 * time.Second     // of a process that is told to
+)
+
+// system is every role on hosts of a network of its own. It is made inside of a bubble.
+type system struct {
+	rng    *rand.Rand
+	story  *story
+	net    *network
+	chain  *node
+	server *http.Server
+	broker *broker.Broker
+	cat    topics.Catalogue
+	client *http.Client
+
+	mu      sync.Mutex
+	procs   map[string]*process
+	disks   map[string]*vfs.MemFS
+	crashes map[string]int // ends of processes that nobody asked for, by what they said
+}
+
+// process is a role on a host.
+type process struct {
+	stop context.CancelFunc
+	done chan struct{} // closed when it and all its restarts have ended
+	err  error         // of the stop; read after done
+}
+
+func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (*system, error) {
+	s := &system{
+		rng: rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec},
+		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: partitions},
+		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, crashes: map[string]int{},
+	}
+	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: s.net.dialer("client"), DisableCompression: true}}
+	l, err := s.net.listen("chain:8545")
+	if err != nil {
+		return nil, err
+	}
+	s.server = &http.Server{Handler: s.chain, ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.server.Serve(l) }() // until close
+	s.chain.step()
+	s.broker, err = broker.Open(broker.Config{Listen: func(string, string) (net.Listener, error) { return s.net.listen("kafka:9092") }})
+	if err != nil {
+		return nil, err
+	}
+	return s, kafka.ApplyCatalogue(ctx, s.kafka(), s.cat, io.Discard)
+}
+
+// kafka is how whoever looks on reads topics.
+func (s *system) kafka() kafka.Config {
+	c := kafka.DefaultConfig()
+	c.Brokers, c.Prefix, c.Dial = []string{"kafka:9092"}, prefix, s.net.dialer("client")
+	return c
+}
+
+// args are the command line of a role on a host.
+func (s *system) args(host string) []string {
+	all := []string{
+		"--kafka=kafka:9092", "--kafka-prefix=" + prefix, fmt.Sprint("--kafka-partitions=", partitions),
+		fmt.Sprint("--chain-id=", s.chain.rec.deployment.ChainID), "--deployment=/deployment.json",
+		"--instance=" + host, "--ops-addr=" + host + ":9464", "--log-format=json", "--log-level=" + s.story.level(),
+	}
+	switch kindOf(host) {
+	case "ingester":
+		return append([]string{"ingest", "--rpc=http://chain:8545", "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
+	case "processor":
+		return append([]string{"processors", "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
+	default:
+		return append([]string{"serving", "--services=indexer", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret"}, all...)
+	}
+}
+
+// reorgWindow is below what the chain calls final, and above what it reorganises.
+const reorgWindow = finality
+
+// disk is a host's, with the files that its command line names.
+func (s *system) disk(host string) (*vfs.MemFS, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.disks[host]; d != nil {
+		return d, nil
+	}
+	d := vfs.NewCrashableMem()
+	var deployment bytes.Buffer
+	err := s.chain.rec.deployment.Write(&deployment)
+	for name, text := range map[string][]byte{"/deployment.json": deployment.Bytes(), "/secret": []byte("of all nodes that serve")} {
+		f, err2 := d.Create(name, vfs.WriteCategoryUnspecified)
+		if err = errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		_, err2 = f.Write(text)
+		err = errors.Join(err, err2, f.Sync(), f.Close())
+	}
+	root, err2 := d.OpenDir("/")
+	if err = errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	s.disks[host] = d
+	return d, errors.Join(root.Sync(), root.Close())
+}
+
+// start runs a host's role until stop, and again after a moment where it ends by itself, as whatever
+// supervises processes does.
+func (s *system) start(ctx context.Context, host string) error {
+	s.net.up(host)
+	disk, err := s.disk(host)
+	if err != nil {
+		return err
+	}
+	env := roles.Environment{
+		Dial:     s.net.dialer(host),
+		Listen:   func(_ context.Context, _, addr string) (net.Listener, error) { return s.net.listen(addr) },
+		FS:       disk,
+		Hostname: func() (string, error) { return host, nil },
+		Stdout:   io.Discard, Stderr: s.story.of(host), Shared: true,
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &process{stop: cancel, done: make(chan struct{})}
+	s.mu.Lock()
+	s.procs[host] = p
+	s.mu.Unlock()
+	go func() {
+		defer close(p.done)
+		for {
+			err := roles.Run(ctx, env, s.args(host))
+			if ctx.Err() != nil {
+				p.err = err
+				return
+			}
+			s.story.tell(host, "ended", fmt.Sprint(err))
+			s.mu.Lock()
+			s.crashes[fmt.Sprintf("%s: %v", kindOf(host), err)]++
+			s.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(restart):
+			}
+		}
+	}()
+	return nil
+}
+
+// kill ends a process as a power cut would: from one moment on nobody hears from it, and its disk has what
+// was synced and perhaps some of the rest. What is left of its goroutines is ended behind the curtain.
+func (s *system) kill(host string) error {
+	s.net.cut(host)
+	s.mu.Lock()
+	if d := s.disks[host]; d != nil {
+		s.disks[host] = d.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: s.rng.IntN(101), RNG: s.rng})
+	}
+	s.mu.Unlock()
+	_, err := s.end(host)
+	return err
+}
+
+// stop ends a process as SIGTERM would: within its time, and without an error.
+func (s *system) stop(host string) error {
+	said, err := s.end(host)
+	return errors.Join(said, err)
+}
+
+// end cancels a process and returns what it said.
+func (s *system) end(host string) (said, err error) {
+	s.mu.Lock()
+	p := s.procs[host]
+	delete(s.procs, host)
+	s.mu.Unlock()
+	if p == nil {
+		return nil, nil
+	}
+	p.stop()
+	select {
+	case <-p.done:
+		return p.err, nil
+	case <-time.After(stopWithin):
+		return nil, fmt.Errorf("%s does not end within %s", host, stopWithin)
+	}
+}
+
+// close ends everything.
+func (s *system) close() error {
+	s.mu.Lock()
+	var hosts []string
+	for host := range s.procs {
+		hosts = append(hosts, host)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, host := range hosts {
+		if err := s.stop(host); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", host, err))
+		}
+	}
+	s.client.CloseIdleConnections()
+	return errors.Join(append(errs, s.broker.Close(), s.server.Close())...)
+}
+
+// reply is what a serving node answered.
+type reply struct {
+	status       int
+	number, hash string
+	body         string
+}
+
+func (s *system) get(ctx context.Context, host, path string) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":80"+path, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header.Get("x-indexed-block"), res.Header.Get("x-indexed-block-hash"), string(body)}, err
+}
+
+// settle waits until a serving node answers as of the chain's head.
+func (s *system) settle(ctx context.Context, host string, within time.Duration) error {
+	want := s.chain.head().Hex()
+	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		r, err := s.get(ctx, host, "/deals?limit=1")
+		if err == nil && r.status == http.StatusOK && r.hash == want {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.Join(fmt.Errorf("not at the head %s after %s: %d as of %s: %.200s", want, within, r.status, r.number, r.body), err)
+		}
+	}
+}

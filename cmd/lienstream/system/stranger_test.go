@@ -1,0 +1,95 @@
+package system
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lienstream/lienstream/ingest/devchain"
+)
+
+// TestFirstMinutes is what somebody does who has just cloned the repository: start it, ask it, stop it,
+// start it again.
+func TestFirstMinutes(t *testing.T) {
+	dir, addr := t.TempDir(), address(t)
+	valuation, notify, agent, support := address(t), address(t), address(t), address(t)
+	up := func() *process {
+		return start(t, "up", "up", "--data-dir="+dir, "--indexer-addr="+addr, "--agent-addr="+agent, "--valuation-addr="+valuation,
+			"--support-addr="+support, "--notify-addr="+notify, "--payment-chain-addr=127.0.0.1:0", "--query-addr="+address(t),
+			"--ops-addr="+address(t), "--chain-addr="+address(t), "--block-time=100ms")
+	}
+	a := newAPI(addr)
+	services := []struct{ addr, path string }{
+		{valuation, "/health"},
+		{valuation, "/deals/1/valuation"},
+		{valuation, "/openapi.json"},
+		{notify, "/health"},
+		{notify, "/notify/0x0000000000000000000000000000000000000001"},
+		{notify, "/openapi.json"},
+		{agent, "/health"},
+		{agent, "/v1/capabilities"},
+		{agent, "/v1/listings"},
+		{agent, "/v1/deals/1"},
+		{agent, "/.well-known/agent.json"},
+		{agent, "/openapi.json"},
+		{support, "/health"},
+		{support, "/openapi.json"},
+	}
+	for range 2 {
+		p := up()
+		began := time.Now()
+		eventually(t, 20*time.Second, func() error {
+			for _, path := range []string{"/health/indexer", "/listings?sort=cost&limit=2", "/deals/1"} {
+				res, err := a.get(t.Context(), path)
+				if err != nil {
+					return err
+				}
+				if res.Status != http.StatusOK {
+					return fmt.Errorf("GET %s: %d", path, res.Status)
+				}
+			}
+			return nil
+		})
+		t.Logf("answered after %v", time.Since(began))
+		for _, s := range services { // the first prices need half an hour of the chain's time
+			service := newAPI(s.addr)
+			eventually(t, 20*time.Second, func() error {
+				res, err := service.get(t.Context(), s.path)
+				if err == nil && res.Status != http.StatusOK {
+					err = fmt.Errorf("GET %s%s: %d %v", s.addr, s.path, res.Status, res.Body)
+				}
+				return err
+			})
+		}
+		if out := p.output(); !strings.Contains(out, "starts over: the embedded chain lives in memory") {
+			t.Fatalf("the banner does not say that it starts over:\n%s", out)
+		}
+		t.Logf("stopped within %v", p.interrupt(t))
+	}
+}
+
+// TestRestart goes on where a clean stop left off, and starts over after a SIGKILL of the process with
+// the embedded broker in it, and says which.
+func TestRestart(t *testing.T) {
+	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TimePerBlock: time.Hour})
+	dir := t.TempDir()
+	w.mine(t.Context(), t, 30)
+	for _, run := range []struct {
+		says string
+		end  func(*process)
+	}{
+		{"starts over: the embedded broker has no log", func(p *process) { p.interrupt(t) }},
+		{"goes on with the state in", func(p *process) { p.kill() }},
+		{"starts over: the embedded broker has no log", func(p *process) { p.interrupt(t) }},
+	} {
+		p, a := w.up(t, dir)
+		stateEqualsChain(t.Context(), t, a, w.judge, 30*time.Second)
+		if out := p.output(); !strings.Contains(out, run.says) {
+			t.Fatalf("the banner does not say %q:\n%s", run.says, out)
+		}
+		run.end(p)
+		w.mine(t.Context(), t, 10)
+	}
+}

@@ -1,0 +1,232 @@
+package ammv4
+
+import (
+	"slices"
+
+	"github.com/holiman/uint256"
+)
+
+// Tick is a tick at which liquidity begins or ends.
+type Tick struct {
+	Index int32
+	Net   uint256.Int // what the price gains in liquidity when it rises past; two's complement
+	price uint256.Int // at Index: a fifth of a swap would go into finding it again
+}
+
+// NewTick is a tick of a pool.
+func NewTick(index int32, net *uint256.Int) (Tick, error) {
+	if index < MinTick || index > MaxTick {
+		return Tick{}, ErrTick
+	}
+	t := Tick{Index: index, Net: *net}
+	sqrtPriceAt(&t.price, index)
+	return t, nil
+}
+
+// Pool is what a swap depends on. Swaps change nothing of it, so that many may run at once.
+type Pool struct {
+	SqrtPriceX96 uint256.Int
+	Tick         int32 // of slot0: it may be one below that of the price
+	Liquidity    uint256.Int
+	LPFee        uint32 // in millionths
+	ProtocolFee  uint32 // as slot0 holds it: see ProtocolFee
+	TickSpacing  int32
+	Ticks        []Tick // of NewTick, ascending; multiples of the spacing
+}
+
+// Swap is an order. The limit is the price at which it ends, whatever remains.
+type Swap struct {
+	ZeroForOne bool
+	ExactIn    bool // Amount is what comes in; else what goes out
+	Amount     uint256.Int
+	Limit      uint256.Int
+}
+
+// Result is what a swap came to.
+type Result struct {
+	In, Out       uint256.Int // In with all fees
+	Fee           uint256.Int // of In: the liquidity's and the protocol's
+	ProtocolFee   uint256.Int // of Fee
+	FeeGrowthX128 uint256.Int // that it added to the input's feeGrowthGlobal
+	SqrtPriceX96  uint256.Int // where it left the pool
+	Tick          int32
+	Liquidity     uint256.Int
+	Steps         int
+}
+
+// The limits of a swap that has none of its own.
+var (
+	lowestLimit  = new(uint256.Int).AddUint64(MinSqrtPrice, 1)
+	highestLimit = new(uint256.Int).SubUint64(MaxSqrtPrice, 1)
+)
+
+// Quote is V4Quoter's quoteExactInputSingle and quoteExactOutputSingle: a swap without a limit, which must come to
+// the whole amount.
+func (p *Pool) Quote(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) error {
+	limit := highestLimit
+	if zeroForOne {
+		limit = lowestLimit
+	}
+	if err := p.Swap(r, &Swap{ZeroForOne: zeroForOne, ExactIn: exactIn, Amount: *amount, Limit: *limit}); err != nil {
+		return err
+	}
+	if exactIn && !r.In.Eq(amount) || !exactIn && !r.Out.Eq(amount) {
+		return ErrLiquidity
+	}
+	return nil
+}
+
+// Swap is Pool.swap. It goes from tick to tick and stops at every 256th possible tick too, as the contract does at the
+// ends of its bitmap's words: each stop rounds.
+//
+// It allocates nothing.
+func (p *Pool) Swap(r *Result, s *Swap) error {
+	*r = Result{SqrtPriceX96: p.SqrtPriceX96, Tick: p.Tick, Liquidity: p.Liquidity}
+	protocolFee := ProtocolFee(p.ProtocolFee, s.ZeroForOne)
+	fee := p.LPFee
+	if protocolFee > 0 {
+		fee = SwapFee(protocolFee, fee)
+	}
+	switch {
+	case fee > feeUnits || fee == feeUnits && !s.ExactIn:
+		return ErrFee
+	case s.Amount.IsZero():
+		return nil
+	case s.Amount.BitLen() > 255:
+		return ErrOverflow
+	case s.ZeroForOne && (!s.Limit.Lt(&p.SqrtPriceX96) || !s.Limit.Gt(MinSqrtPrice)),
+		!s.ZeroForOne && (!s.Limit.Gt(&p.SqrtPriceX96) || !s.Limit.Lt(MaxSqrtPrice)):
+		return ErrPrice
+	}
+	next := p.cursor(s.ZeroForOne)
+	remaining := s.Amount
+	var step Step
+	for !remaining.IsZero() && !r.SqrtPriceX96.Eq(&s.Limit) {
+		start := r.SqrtPriceX96
+		tick, found := p.stop(r.Tick, next, s.ZeroForOne)
+		var at uint256.Int
+		if found {
+			at = p.Ticks[next].price
+		} else {
+			sqrtPriceAt(&at, tick)
+		}
+		target := &at
+		if s.ZeroForOne == at.Lt(&s.Limit) {
+			target = &s.Limit
+		}
+		if err := step.run(&r.SqrtPriceX96, target, &r.Liquidity, &remaining, s.ExactIn, fee); err != nil {
+			return err
+		}
+		r.Steps++
+		if err := r.take(&step, &remaining, s.ExactIn, fee, protocolFee); err != nil {
+			return err
+		}
+		r.SqrtPriceX96 = step.Next
+		switch {
+		case r.SqrtPriceX96.Eq(&at):
+			if found {
+				if !cross(&r.Liquidity, &p.Ticks[next].Net, s.ZeroForOne) {
+					return ErrLiquidity
+				}
+				next += direction(s.ZeroForOne)
+			}
+			r.Tick = tick
+			if s.ZeroForOne {
+				r.Tick--
+			}
+		case !r.SqrtPriceX96.Eq(&start):
+			var err error
+			if r.Tick, err = TickAtSqrtPrice(&r.SqrtPriceX96); err != nil {
+				return err
+			}
+		}
+	}
+	if r.In.BitLen() > 127 || r.Out.BitLen() > 127 { // int128 each
+		return ErrOverflow
+	}
+	return nil
+}
+
+// take adds a step to the sums.
+func (r *Result) take(step *Step, remaining *uint256.Int, exactIn bool, fee, protocolFee uint32) error {
+	var in uint256.Int
+	if _, overflow := in.AddOverflow(&step.In, &step.Fee); overflow || in.BitLen() > 255 || step.Out.BitLen() > 255 {
+		return ErrOverflow
+	}
+	if exactIn {
+		remaining.Sub(remaining, &in)
+	} else {
+		remaining.Sub(remaining, &step.Out)
+	}
+	_, over := r.In.AddOverflow(&r.In, &in)
+	_, overOut := r.Out.AddOverflow(&r.Out, &step.Out)
+	if over || overOut {
+		return ErrOverflow
+	}
+	r.Fee.Add(&r.Fee, &step.Fee)
+	lp := step.Fee
+	if protocolFee > 0 {
+		toProtocol := step.Fee // all of it, where the liquidity takes nothing
+		if fee != protocolFee {
+			rate, full := uint256.Int{uint64(protocolFee)}, uint256.Int{feeUnits}
+			toProtocol.Div(toProtocol.Mul(&in, &rate), &full)
+		}
+		lp.Sub(&lp, &toProtocol)
+		r.ProtocolFee.Add(&r.ProtocolFee, &toProtocol)
+	}
+	if !r.Liquidity.IsZero() {
+		var growth uint256.Int
+		growth.Div(growth.Lsh(&lp, 128), &r.Liquidity)
+		r.FeeGrowthX128.Add(&r.FeeGrowthX128, &growth)
+	}
+	return nil
+}
+
+// cross is LiquidityMath.addDelta of what a tick changes. It says false beyond uint128.
+func cross(liquidity, net *uint256.Int, falling bool) bool {
+	if falling {
+		liquidity.Sub(liquidity, net)
+	} else {
+		liquidity.Add(liquidity, net)
+	}
+	return liquidity.BitLen() <= liquidityBits
+}
+
+func direction(zeroForOne bool) int {
+	if zeroForOne {
+		return -1
+	}
+	return 1
+}
+
+// cursor is the index of the first tick that a swap may come to.
+func (p *Pool) cursor(zeroForOne bool) int {
+	i, at := slices.BinarySearchFunc(p.Ticks, p.Tick, func(t Tick, tick int32) int { return int(t.Index) - int(tick) })
+	switch {
+	case zeroForOne && at, !zeroForOne && !at:
+		return i
+	case zeroForOne:
+		return i - 1
+	}
+	return i + 1
+}
+
+// stop is TickBitmap.nextInitializedTickWithinOneWord within the bounds of ticks: the next tick, where it lies in the
+// same word of the bitmap, and else the end of the word. i is the next tick's index.
+func (p *Pool) stop(tick int32, i int, zeroForOne bool) (int32, bool) {
+	compressed := tick / p.TickSpacing
+	if tick%p.TickSpacing < 0 {
+		compressed--
+	}
+	end := (compressed + 1) | 0xff // the word's last
+	if zeroForOne {
+		end = compressed &^ 0xff // its first
+	}
+	end *= p.TickSpacing
+	if i >= 0 && i < len(p.Ticks) {
+		if t := p.Ticks[i].Index; zeroForOne && t >= end || !zeroForOne && t <= end {
+			return t, true
+		}
+	}
+	return min(max(end, MinTick), MaxTick), false
+}

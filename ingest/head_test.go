@@ -1,0 +1,144 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
+
+// fabricated tells of a head, and of a finalized block, that is far above the chain and hashes right.
+func fabricated(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	m, tag := rpctest.Header(req, resp)
+	var h types.Header
+	if m == nil || tag != "latest" && tag != "finalized" || json.Unmarshal(resp.Result, &h) != nil {
+		return false
+	}
+	h.Number = new(big.Int).Add(h.Number, big.NewInt(1_000_000))
+	resp.Say(&h)
+	return false
+}
+
+// TestFabricatedHead: a liar's head hashes right and is a million blocks too high. It is believed by nobody, neither
+// as a head nor in what is final; it is counted, and a reorg afterwards is undone.
+func TestFabricatedHead(t *testing.T) {
+	w := lyingWorld(t)
+	liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+	liar.Tells(fabricated)
+	cfg, topic := w.lyingConfig(t, "fabricated", rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+	cfg.FinalizedEvery = 50 * time.Millisecond
+	in := run(t, cfg)
+	for rounds := 0; rounds < 10 || count(t, in.reg, "liar", "inflated_head") == 0; rounds++ {
+		if rounds > 200 {
+			t.Fatal("the liar was never counted")
+		}
+		w.step(t, 2)
+		checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+		head, err := w.chain.Client().BlockNumber(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := in.Status(); s.Head > head || s.Finalized+cfg.ReorgWindow > head {
+			t.Fatalf("at block %d the head is %d and block %d final", head, s.Head, s.Finalized)
+		}
+	}
+	if err := w.scenario.Rewind(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	w.step(t, 6)
+	if reverts := checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client()); reverts == 0 {
+		t.Error("nothing was reverted")
+	}
+	if n := count(t, in.reg, "honest", "stale_head") + count(t, in.reg, "honest", "inflated_head"); n > 0 {
+		t.Errorf("the honest node was counted %v times", n)
+	}
+}
+
+// TestTagGone: the chain calls final what is 1,000 blocks old. That a node says it knows no such thing makes
+// nothing final, and a reorg of 200 blocks is undone.
+func TestTagGone(t *testing.T) {
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
+	w.step(t, 220)
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == "finalized" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-39001,"message":"finalized block not found"}`)
+		}
+		return false
+	})
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	cfg.FinalizedEvery = 10 * time.Millisecond
+	in := run(t, cfg)
+	for range 5 {
+		w.step(t, 1)
+		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	}
+	if n := in.Status().Finalized; n > 0 {
+		t.Fatalf("block %d was published as final", n)
+	}
+	if err := w.scenario.Rewind(t.Context(), 200); err != nil {
+		t.Fatal(err)
+	}
+	w.step(t, 203)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	// The configuration may say that the window is all there is.
+	cfg.Kafka.Prefix, cfg.Finality = "window", ingest.FinalityWindow
+	topic := w.provision(t, cfg.Kafka)
+	in = run(t, cfg)
+	w.step(t, 1)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	w.step(t, 1)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	if in.Status().Finalized == 0 {
+		t.Error("nothing is final")
+	}
+}
+
+// TestFrozenHead: the fastest of two endpoints, which are polled, tells of one head for ever. Blocks come in as if it
+// were not there.
+func TestFrozenHead(t *testing.T) {
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	w.step(t, 30)
+	liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
+	_ = run(t, cfg)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	var mu sync.Mutex
+	var frozen json.RawMessage
+	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, tag := rpctest.Header(req, resp); tag == "latest" {
+			if frozen == nil {
+				frozen = resp.Result
+			}
+			resp.Result = frozen
+		}
+		return false
+	})
+	began := time.Now()
+	const blocks = 30
+	for range blocks {
+		w.step(t, 1)
+		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	}
+	// A poll each, and what the test itself takes; it was a whole stall, 5 s, for every second block.
+	if took := time.Since(began); took > blocks*time.Second/2 {
+		t.Errorf("%d blocks took %s", blocks, took)
+	}
+}

@@ -1,0 +1,124 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+)
+
+// job is a transaction to write: a batch, or a repetition of the last barrier.
+type job struct {
+	batch           *follow.Batch
+	head, finalized uint64
+}
+
+// publishAll writes jobs. A transaction that was begun is ended although ctx is done: a known outcome is worth the
+// wait. But a broker that does not answer must not hold up a stop, and whoever ingests next reads back what became
+// of the transaction.
+func (s *session) publishAll(ctx context.Context, p *publisher) error {
+	metrics := s.in.metrics
+	write, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(stopPatience):
+			cancel()
+		case <-write.Done():
+		}
+	})
+	for {
+		var j job
+		select {
+		case j = <-s.jobs:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		began := time.Now()
+		var err error
+		if j.batch != nil {
+			err = p.publish(write, j.batch)
+		} else {
+			err = p.repeat(write, j.head, j.finalized)
+		}
+		if err != nil {
+			return err
+		}
+		metrics.commits.Observe(time.Since(began).Seconds())
+		s.committed <- j
+	}
+}
+
+// stopPatience is what an open transaction has to end when the ingester is told to stop.
+const stopPatience = 2 * time.Second
+
+// publishMore gives the publisher its next batch if it waits for one. While it is busy verified blocks
+// gather, so transactions grow by themselves when blocks come faster than commits.
+func (s *session) publishMore() {
+	if !s.idle {
+		return
+	}
+	b, ok := s.m.Publish(follow.Limits{Records: s.in.cfg.BatchRecords, Bytes: s.in.cfg.BatchBytes}, s.mark)
+	s.mark = false
+	if ok {
+		s.give(job{batch: &b, head: b.Head, finalized: b.Finalized})
+	}
+}
+
+func (s *session) give(j job) {
+	s.idle = false
+	s.jobs <- j // has room: the publisher was idle
+}
+
+// beat repeats the last barrier where nothing else was committed for a while.
+func (s *session) beat() {
+	// The time of a barrier says when the chain was last seen: without a chain there is nothing to say, and
+	// another ingester may have one.
+	if time.Since(s.in.status.get().HeadAt) > 2*s.in.cfg.Heartbeat {
+		return
+	}
+	if _, ok := s.m.Last(); ok && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
+		s.give(job{head: s.m.Head(), finalized: s.m.Finalized()})
+	}
+}
+
+// done notes a commit.
+func (s *session) done(j job) {
+	s.idle, s.commitAt = true, time.Now()
+	if j.batch == nil {
+		s.in.metrics.heartbeats.Inc()
+	} else {
+		s.account(j.batch)
+	}
+	s.in.status.update(func(st *Status) {
+		st.CommitAt, st.Finalized = s.commitAt, j.finalized
+		if j.batch != nil {
+			st.Published = j.batch.Blocks[len(j.batch.Blocks)-1].BlockRef
+			for i := range j.batch.Blocks {
+				st.Records += uint64(len(j.batch.Blocks[i].Logs))
+			}
+		}
+		switch tip := max(st.Published.Number, st.Verified); {
+		case st.HeadAt.IsZero() || st.Head > tip+followLag:
+			st.Phase = PhaseBackfill
+		default:
+			st.Phase = PhaseFollow
+		}
+	})
+}
+
+func (s *session) account(b *follow.Batch) {
+	records := 0
+	for i := range b.Blocks {
+		records += len(b.Blocks[i].Logs)
+	}
+	s.in.metrics.records.Add(float64(records))
+	s.in.metrics.barriers.Add(float64(len(b.Blocks)))
+	if len(b.Reverts) > 0 {
+		s.in.metrics.reorgs.Inc()
+		s.in.metrics.reverts.Add(float64(len(b.Reverts)))
+		s.in.log.Info("reorg", zap.Uint64("block", b.Reverts[len(b.Reverts)-1].Head.Number), zap.Int("barriers", len(b.Reverts)))
+	}
+}

@@ -1,0 +1,151 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// ErrOtherFilter means that the raw topic was filtered by other addresses, topics or another start block than the
+// deployment's: history is missing in it that nobody would miss.
+var ErrOtherFilter = errors.New("the raw topic was filled for another deployment: fill a new one with `lienstream topics apply --kafka-prefix=PREFIX` and run every role with that prefix")
+
+// markHeader is the header of the last barrier of each transaction, in partition 0, that says what the topic was
+// filtered by.
+const markHeader = "filter"
+
+const (
+	markVersion = 1
+	markBytes   = 4 // of an address or a topic: enough to tell a deployment's few apart
+)
+
+// mark is what a topic was filtered by, as far as it is written into each transaction.
+type mark struct {
+	start     uint64
+	addresses [][markBytes]byte // sorted
+	topics    [][markBytes]byte // sorted
+}
+
+func markOf(d contracts.Deployment) mark {
+	m := mark{start: d.StartBlock}
+	for _, a := range contracts.NewDecoder(d).Addresses() {
+		m.addresses = append(m.addresses, [markBytes]byte(a[:]))
+	}
+	for _, t := range contracts.TokenTopics() {
+		m.topics = append(m.topics, [markBytes]byte(t[:]))
+	}
+	slices.SortFunc(m.addresses, compareMarks)
+	slices.SortFunc(m.topics, compareMarks)
+	return m
+}
+
+func compareMarks(a, b [markBytes]byte) int { return bytes.Compare(a[:], b[:]) }
+
+func (m mark) encode() []byte {
+	b := binary.BigEndian.AppendUint64([]byte{markVersion}, m.start)
+	for _, list := range [][][markBytes]byte{m.addresses, m.topics} {
+		b = append(b, byte(len(list)))
+		for _, entry := range list {
+			b = append(b, entry[:]...)
+		}
+	}
+	return b
+}
+
+func decodeMark(b []byte) (m mark, err error) {
+	if len(b) < 9 || b[0] != markVersion {
+		return m, errors.New("not a mark that this version knows")
+	}
+	m.start = binary.BigEndian.Uint64(b[1:])
+	b = b[9:]
+	for _, list := range []*[][markBytes]byte{&m.addresses, &m.topics} {
+		if len(b) == 0 || len(b) < 1+markBytes*int(b[0]) {
+			return m, errors.New("mark is cut")
+		}
+		n := int(b[0])
+		b = b[1:]
+		for range n {
+			*list = append(*list, [markBytes]byte(b))
+			b = b[markBytes:]
+		}
+	}
+	if len(b) > 0 {
+		return m, errors.New("mark is too long")
+	}
+	return m, nil
+}
+
+// checkFilter holds the deployment against what the topic was filtered by. Contracts that were added are welcome if
+// they did not exist when the topic ends: they have no history to miss.
+func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) error {
+	if last.Hash == (common.Hash{}) {
+		return nil // the topic is empty
+	}
+	var value []byte
+	err := history.ReadBack(ctx, in.topic, 0, 0, func(r *kafka.Record) bool {
+		for _, h := range r.Headers {
+			if h.Key == markHeader {
+				value = h.Value
+			}
+		}
+		raw, err := topics.DecodeRaw(r.Value)
+		_, barrier := raw.(*topics.BlockEnd)
+		return err != nil || !barrier
+	})
+	if err != nil {
+		return fmt.Errorf("read back what %s was filtered by: %w", in.topic, err)
+	}
+	if value == nil {
+		in.log.Warn("the topic does not say what it was filtered by: taken to be this deployment", zap.String("topic", in.topic))
+		return nil
+	}
+	was, err := decodeMark(value)
+	if err != nil {
+		return fmt.Errorf("what %s was filtered by: %w", in.topic, err)
+	}
+	is := markOf(in.cfg.Deployment)
+	switch {
+	case was.start != is.start:
+		return fmt.Errorf("%w: it starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
+	case !slices.Equal(was.topics, is.topics):
+		return fmt.Errorf("%w: other events of tokens were wanted", ErrOtherFilter)
+	}
+	return in.checkAdded(ctx, was, last)
+}
+
+func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {
+	var added []common.Address
+	kept := 0
+	for _, a := range in.decoder.Addresses() {
+		if _, found := slices.BinarySearchFunc(was.addresses, [markBytes]byte(a[:]), compareMarks); found {
+			kept++
+		} else {
+			added = append(added, a)
+		}
+	}
+	if kept < len(was.addresses) {
+		return fmt.Errorf("%w: it has the logs of %d contracts that the deployment does not name", ErrOtherFilter, len(was.addresses)-kept)
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	existed, err := in.client.Existed(ctx, last.Hash, added)
+	if err != nil {
+		return fmt.Errorf("see whether contracts that were added to the deployment have a history: %w", err)
+	}
+	if len(existed) > 0 {
+		return fmt.Errorf("%w: it lacks the logs of %v up to block %d", ErrOtherFilter, existed, last.Number)
+	}
+	in.log.Info("contracts were added that have no history yet", zap.Stringers("contracts", added), zap.Uint64("block", last.Number))
+	return nil
+}

@@ -1,0 +1,28 @@
+package ingest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+)
+
+func FuzzMark(f *testing.F) {
+	f.Add(markOf(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}, AssetRegistry: common.Address{2}}).encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := decodeMark(b); err == nil && !bytes.Equal(m.encode(), b) {
+			t.Errorf("%x is decoded and encoded as %x", b, m.encode())
+		}
+	})
+}
+
+func FuzzAddresses(f *testing.F) {
+	f.Add(append(words(32, 2), make([]byte, 64)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if all, ok := addresses(b); ok && len(all) != len(b)/32-2 {
+			t.Errorf("%d addresses in %d bytes", len(all), len(b))
+		}
+	})
+}

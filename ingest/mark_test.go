@@ -1,0 +1,97 @@
+package ingest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/devchain"
+)
+
+// withoutTokenLayer is a deployment before its token layer came.
+func withoutTokenLayer(d contracts.Deployment) contracts.Deployment {
+	d.EpochController, d.RewardDistributor, d.LiquidityStaking = common.Address{}, common.Address{}, common.Address{}
+	d.Burner, d.TKN, d.STKN, d.PoolID = common.Address{}, common.Address{}, common.Address{}, common.Hash{}
+	return d
+}
+
+// refused runs an ingester that must end, and returns its error.
+func refused(t *testing.T, cfg ingest.Config) error {
+	t.Helper()
+	in := run(t, cfg)
+	select {
+	case <-in.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the ingester goes on with a topic of another deployment")
+	}
+	return in.stop()
+}
+
+// TestTokenLayerLater: the token layer is added to the deployment when half of the chain is in the topic, and has a
+// history there. The ingester refuses and says what to do; doing it ends equal to the chain.
+func TestTokenLayerLater(t *testing.T) {
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	w.step(t, 40)
+	cfg := w.config()
+	cfg.Deployment = withoutTokenLayer(cfg.Deployment)
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, w.topic, cfg.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.step(t, 40)
+	whole := w.config()
+	err := refused(t, whole)
+	if !errors.Is(err, ingest.ErrOtherFilter) || !strings.Contains(err.Error(), whole.Deployment.LiquidityStaking.String()) {
+		t.Fatalf("ended with %v", err)
+	}
+	// What was there before goes on as before.
+	in = run(t, cfg)
+	checkTopic(t, cfg.Kafka, w.topic, cfg.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	whole.Kafka.Prefix = "whole"
+	topic := w.provision(t, whole.Kafka)
+	_ = run(t, whole)
+	w.step(t, 2)
+	checkTopic(t, whole.Kafka, topic, whole.Deployment, w.chain.Client())
+}
+
+// TestOtherDeployment: contracts that did not exist when the topic ends may be added; other changes are refused.
+func TestOtherDeployment(t *testing.T) {
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	w.step(t, 10)
+	cfg := w.config()
+	cfg.Deployment = withoutTokenLayer(cfg.Deployment)
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, w.topic, cfg.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*contracts.Deployment){
+		"start block": func(d *contracts.Deployment) { d.StartBlock++ },
+		"contract":    func(d *contracts.Deployment) { d.DealVault = common.HexToAddress("0x77") },
+	} {
+		other := cfg
+		change(&other.Deployment)
+		if err := refused(t, other); !errors.Is(err, ingest.ErrOtherFilter) {
+			t.Errorf("another %s: ended with %v", name, err)
+		}
+	}
+	later := cfg
+	later.Deployment = w.market.Deployment
+	for i, a := range []*common.Address{
+		&later.Deployment.EpochController, &later.Deployment.RewardDistributor, &later.Deployment.LiquidityStaking, &later.Deployment.Burner,
+	} {
+		*a = common.BytesToAddress([]byte{0x99, byte(i + 1)}) // nothing is there yet
+	}
+	_ = run(t, later)
+	w.step(t, 3)
+	checkTopic(t, cfg.Kafka, w.topic, later.Deployment, w.chain.Client())
+}

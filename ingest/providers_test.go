@@ -1,0 +1,163 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
+
+type rule = func(r *http.Request, asked []rpctest.Message) rpctest.Refusal
+
+// batches refuses more than so many calls at once.
+func batches(most int, refusal rpctest.Refusal) rule {
+	return func(_ *http.Request, asked []rpctest.Message) rpctest.Refusal {
+		if len(asked) > most {
+			return refusal
+		}
+		return rpctest.Refusal{}
+	}
+}
+
+// ranges refuses eth_getLogs of more than so many blocks.
+func ranges(most uint64, say func(r *http.Request, from, to uint64) rpctest.Refusal) rule {
+	return func(r *http.Request, asked []rpctest.Message) rpctest.Refusal {
+		for _, m := range asked {
+			var q struct{ FromBlock, ToBlock *hexutil.Uint64 }
+			if m.Method == "eth_getLogs" && json.Unmarshal(m.Params[0], &q) == nil && q.ToBlock != nil && uint64(*q.ToBlock-*q.FromBlock)+1 > most {
+				return say(r, uint64(*q.FromBlock), uint64(*q.ToBlock))
+			}
+		}
+		return rpctest.Refusal{}
+	}
+}
+
+func answered(code int, message string) rpctest.Refusal {
+	return rpctest.Refusal{Body: fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`, code, message)}
+}
+
+func always(refusal rpctest.Refusal) func(*http.Request, uint64, uint64) rpctest.Refusal {
+	return func(*http.Request, uint64, uint64) rpctest.Refusal { return refusal }
+}
+
+// TestProviders: what providers refuse, a backfill gets past, in no more than 10 calls a block of history, and no
+// request that was refused comes again as it was.
+func TestProviders(t *testing.T) {
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 120)
+	var requests atomic.Int64
+	often := func(retry string) rule {
+		return func(*http.Request, []rpctest.Message) rpctest.Refusal {
+			if requests.Add(1)%8 == 0 {
+				return rpctest.Refusal{Status: http.StatusTooManyRequests, RetryAfter: retry, Body: "slow down"}
+			}
+			return rpctest.Refusal{}
+		}
+	}
+	tests := []struct {
+		name   string
+		rule   rule
+		refuse bool // it must have refused
+		again  bool // a request may come again: it was not its size
+	}{
+		{"takes no batch", batches(1, answered(-32600, "batch requests are not supported")), true, false},
+		{"a batch of 3, dRPC", batches(3, rpctest.Refusal{Status: 500, Body: `{"id":null,"jsonrpc":"2.0","error":{"code":31,"message":"Batch of more than 3 requests are not allowed on free tier, to use this feature register paid account at drpc.org"}}`}), true, false},
+		{"a batch of 10, geth", batches(10, answered(-32600, "batch too large")), true, false},
+		{"a batch of 20, 413", batches(20, rpctest.Refusal{Status: http.StatusRequestEntityTooLarge, Body: "Request Entity Too Large"}), true, false},
+		{"a batch of 50, Erigon", batches(50, answered(-32000, "batch limit 50 exceeded (can increase by --rpc.batch.limit). Requested batch of size: 100")), true, false},
+		{"a batch of 25, in words of nobody", batches(25, rpctest.Refusal{Status: 400, Body: "bad request"}), true, false},
+		{"ranges of 5, in words of nobody", ranges(5, always(answered(-32000, "no"))), true, false},
+		{"ranges of 9, -32002", ranges(9, always(answered(-32002, "request timed out"))), true, false},
+		{"ranges of 20 take for ever", ranges(20, func(r *http.Request, _, _ uint64) rpctest.Refusal {
+			<-r.Context().Done()
+			return rpctest.Refusal{Status: 504}
+		}), true, false},
+		{"ranges of 7 are suggested", ranges(7, func(_ *http.Request, from, _ uint64) rpctest.Refusal {
+			return answered(-32005, fmt.Sprintf("query returned more than 10000 results. Try with this block range [0x%x, 0x%x].", from, from+6))
+		}), true, false},
+		{"ranges of 10, Alchemy", ranges(10, always(answered(-32600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."))), true, false},
+		{"answers of that size", ranges(11, always(answered(-32008, "Response is too big"))), true, false},
+		{"4 addresses", func(_ *http.Request, asked []rpctest.Message) rpctest.Refusal {
+			for _, m := range asked {
+				var q struct{ Address []common.Address }
+				if m.Method == "eth_getLogs" && json.Unmarshal(m.Params[0], &q) == nil && len(q.Address) > 4 {
+					return answered(-32602, "exceed max addresses or topics per search position")
+				}
+			}
+			return rpctest.Refusal{}
+		}, true, false},
+		{"429", often(""), true, true},
+		{"429 with Retry-After", often("1"), true, true},
+	}
+	for i, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			provider := rpctest.NewProvider(t, w.chain.HTTP(), test.rule)
+			cfg, topic := w.lyingConfig(t, fmt.Sprint("provider", i), rpc.Endpoint{URL: provider.URL, Name: "provider"})
+			cfg.RangeBlocks = 64
+			cfg.PollInterval = time.Second // a head a second, so that what is counted is the backfill
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+			head, err := w.chain.Client().BlockNumber(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls, refused, repeated := provider.Counts()
+			t.Logf("%d blocks, %d calls, %d requests refused", head, calls, refused)
+			if test.refuse && refused == 0 {
+				t.Error("nothing was refused")
+			}
+			if calls > 10*int(head) {
+				t.Errorf("%d calls for %d blocks", calls, head)
+			}
+			if repeated > 0 && !test.again {
+				t.Errorf("%d refused requests came again as they were", repeated)
+			}
+		})
+	}
+}
+
+// TestNoFinalizedBlock: every client says it in words of its own; nothing is final then, and blocks come in.
+func TestNoFinalizedBlock(t *testing.T) {
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 20)
+	for i, words := range []string{
+		`{"code":-39001,"message":"finalized block not found"}`, `{"code":-32000,"message":"finalized block not found"}`,
+		`{"code":-32001,"message":"block not found: finalized"}`, `{"code":-32602,"message":"invalid block number: finalized"}`,
+		`{"code":-39001,"message":"Unknown block"}`, ``,
+	} {
+		node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			switch {
+			case req.Method != "eth_getBlockByNumber" || !strings.Contains(string(req.Params[0]), "finalized"):
+			case words == "":
+				resp.Result = json.RawMessage("null")
+			default:
+				resp.Result, resp.Error = nil, json.RawMessage(words)
+			}
+			return false
+		})
+		cfg, topic := w.lyingConfig(t, fmt.Sprint("tag", i), rpc.Endpoint{URL: node.URL, Name: "node"})
+		in := run(t, cfg)
+		w.step(t, 1)
+		checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+		if n := in.Status().Finalized; n > 0 {
+			t.Errorf("%s: block %d is final", words, n)
+		}
+		if err := in.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

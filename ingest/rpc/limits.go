@@ -1,0 +1,106 @@
+package rpc
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// limits are how much of each kind one request of an endpoint may have. Nobody tells them before: each shrinks when a
+// request is refused, or fails for a reason that may be its size, and grows back.
+type limits struct {
+	batch     *limit // calls of one request
+	span      *limit // blocks of one eth_getLogs
+	addresses *limit // of one eth_getLogs
+}
+
+func newLimits(c Config) limits {
+	return limits{batch: newLimit(c.HeaderBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses)))}
+}
+
+// limit is between 1 and most; what was refused, where set, is above it.
+type limit struct {
+	most int
+
+	mu      sync.Mutex
+	size    int
+	refusal int // the smallest that was refused; 0: none
+	full    int // requests of the whole size that were answered since
+}
+
+func newLimit(most int) *limit { return &limit{most: most, size: most} }
+
+func (l *limit) now() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
+}
+
+// refused notes that n were too many.
+func (l *limit) refused(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusal, l.full = n, 0
+	l.size = max(1, min(l.size, n/2))
+}
+
+// told notes how many an endpoint says that it takes.
+func (l *limit) told(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > 0 && n < l.size {
+		l.size = n
+	}
+}
+
+// granted notes that n were answered. What was refused is tried again only after a while: most limits are fixed, and
+// some depend on how much there is.
+func (l *limit) granted(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n < l.size {
+		return
+	}
+	const patience = 64
+	if l.full++; l.full >= patience {
+		l.refusal, l.full = 0, 0
+	}
+	l.size = min(l.size+l.size/4+1, l.most)
+	if l.refusal > 0 {
+		l.size = max(1, min(l.size, l.refusal-1))
+	}
+}
+
+var (
+	suggestedRange = regexp.MustCompile(`(?:range|blocks)\W{1,3}(0x[0-9a-f]{1,16}|\d{1,19})\s?[-,]\s?(0x[0-9a-f]{1,16}|\d{1,19})`)
+	suggestedSpan  = regexp.MustCompile(`(\d{1,3}(?:,\d{3})+|\d{1,9})\s?(k)?[- ]?(?:blocks?|range)|(?:range|distance|blocks|limit)[a-z ]{0,24}[:=]?\s?(\d{1,3}(?:,\d{3})+|\d{1,9})(k)?\b`)
+)
+
+// suggested is how many blocks a refusal says to ask for; 0: it does not say.
+func suggested(text string) int {
+	text = strings.ToLower(text)
+	if m := suggestedRange.FindStringSubmatch(text); m != nil {
+		from, err1 := strconv.ParseUint(m[1], 0, 64)
+		to, err2 := strconv.ParseUint(m[2], 0, 64)
+		if err1 == nil && err2 == nil && to >= from && to-from < 1<<20 {
+			return int(to-from) + 1
+		}
+	}
+	m := suggestedSpan.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	digits, thousand := m[1], m[2]
+	if digits == "" {
+		digits, thousand = m[3], m[4]
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(digits, ",", ""))
+	if err != nil {
+		return 0
+	}
+	if thousand != "" {
+		n *= 1000
+	}
+	return n
+}

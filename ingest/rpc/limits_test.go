@@ -1,0 +1,59 @@
+package rpc
+
+import "testing"
+
+func TestSuggested(t *testing.T) {
+	for text, want := range map[string]int{
+		"query returned more than 10000 results. Try with this block range [0x10, 0x1f].":           16,
+		"query exceeds max results 20000, retry with the range 100-199":                             100,
+		"Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range": 2000,
+		"eth_getLogs is limited to a 10,000 range":                                                  10_000,
+		"exceed maximum block range: 5000":                                                          5000,
+		"maximum [from, to] blocks distance: 2000":                                                  2000,
+		"block range too large (20000), maximum allowed is 2000 blocks":                             2000,
+		"eth_getLogs limited to a 5 block range on your plan":                                       5,
+		"no": 0,
+		"":   0,
+		"Try with this block range [0x1f, 0x10].": 0,
+		"range 99999999999999999999-1":            0,
+	} {
+		if got := suggested(text); got != want {
+			t.Errorf("%q suggests %d, want %d", text, got, want)
+		}
+	}
+}
+
+func FuzzSuggested(f *testing.F) {
+	f.Add("Try with this block range [0x10, 0x1f].")
+	f.Add("up to a 2K block range")
+	f.Fuzz(func(t *testing.T, text string) {
+		l := newLimit(100)
+		if l.told(suggested(text)); l.now() < 1 || l.now() > 100 {
+			t.Errorf("%q: %d", text, l.now())
+		}
+	})
+}
+
+// TestLimit: it shrinks with every refusal, stays below what was refused, and after a while tries it again.
+func TestLimit(t *testing.T) {
+	l := newLimit(100)
+	const takes = 37
+	asked := 0
+	for range 500 {
+		asked++
+		if n := l.now(); n > takes {
+			l.refused(n)
+		} else {
+			l.granted(n)
+		}
+		if asked > 20 && l.now() < takes/2 {
+			t.Fatalf("%d after %d requests, where %d are taken", l.now(), asked, takes)
+		}
+	}
+	for range 200 {
+		l.granted(l.now())
+	}
+	if l.now() != 100 {
+		t.Errorf("it never grew back: %d", l.now())
+	}
+}

@@ -1,0 +1,160 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Proof says which blocks' logs are proved by the receipts' root of their headers, rather than believed.
+type Proof string
+
+// The policies. Suspects are proved by all but ProofOff.
+const (
+	// ProofTip proves every block that may concern us above what is final; below, the ends of ranges, samples
+	// and suspects.
+	ProofTip Proof = "tip"
+	// ProofAll proves every block that may concern us.
+	ProofAll Proof = "all"
+	// ProofOff proves nothing, not even that a header is its block's: for chains that hash headers in a way of
+	// their own, and for nodes without eth_getBlockReceipts. Answers are still held against each other.
+	ProofOff Proof = "off"
+)
+
+// ErrNoProof means that no endpoint answers eth_getBlockReceipts.
+var ErrNoProof = errors.New("no endpoint answers eth_getBlockReceipts, so no log can be proved: add one that does, or run with --rpc-proof=off and believe")
+
+// proved fetches the wanted logs of blocks, by their receipts: an answer whose root is not the header's is a lie,
+// so that nothing is left out, added or changed by whoever answers. What the root does not cover is the hash of a
+// transaction.
+func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
+	var all []topics.Log
+	for len(headers) > 0 {
+		var part []follow.Header
+		var logs []topics.Log
+		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) (err error) {
+			part = headers[:min(len(headers), e.client.cfg.ReceiptsBatch)]
+			logs, err = e.receipts(ctx, part)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("prove blocks %d-%d: %w", headers[0].Number, headers[len(headers)-1].Number, err)
+		}
+		c.metrics.proved.Add(float64(len(part)))
+		all = append(all, logs...)
+		headers = headers[len(part):]
+	}
+	return all, nil
+}
+
+// receipts fetches the receipts of blocks as one request, and returns the wanted logs.
+func (e *endpoint) receipts(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
+	answers := make([]receipts, len(headers))
+	calls := make([]call, len(headers))
+	for i := range headers {
+		calls[i] = call{
+			method: "eth_getBlockReceipts", params: append(appendHex([]byte{'['}, headers[i].Hash[:]), ']'),
+			result: answers[i].decode,
+		}
+	}
+	err := e.do(ctx, calls)
+	e.noReceipts.Store(err != nil && classify(err) == classMethod)
+	if err != nil {
+		return nil, err
+	}
+	var all []topics.Log
+	for i := range answers {
+		logs, err := answers[i].of(&headers[i])
+		if err != nil {
+			return nil, err
+		}
+		for k := range logs {
+			if _, byAddress, byTopic := e.client.filter.wanted(&logs[k], &headers[i]); byAddress || byTopic {
+				l := logs[k] // a copy, for most of what the slabs hold is of others
+				l.Topics, l.Data = slices.Clone(l.Topics), slices.Clone(l.Data)
+				all = append(all, l)
+			}
+		}
+	}
+	e.client.metrics.logs.Add(float64(len(all)))
+	return all, nil
+}
+
+// of returns the logs of the block, all of which the header proves.
+func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
+	if root := r.root(); root != h.Receipts {
+		return nil, lied("receipts_root", "receipts of block %d have root %s, the header %s", h.Number, root, h.Receipts)
+	}
+	at := 0
+	for tx, end := range r.upTo {
+		for ; at < end; at++ {
+			l := &r.logs.logs[at]
+			switch {
+			case l.Block.Number != h.Number || l.Block.Hash != h.Hash:
+				return nil, lied("block_hash", "log %d of block %d has block hash %s, the header %s", l.LogIndex, h.Number, l.Block.Hash, h.Hash)
+			case int(l.LogIndex) != at || int(l.TxIndex) != tx || l.TxHash != r.hashes[tx]:
+				return nil, lied("position", "log %d of block %d says that it is log %d of transaction %d %s", at, h.Number, l.LogIndex, l.TxIndex, l.TxHash)
+			}
+		}
+	}
+	return r.logs.logs, nil
+}
+
+// wanted are the headers of blocks that may concern us.
+func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
+	for i := range headers {
+		if c.cfg.NoBloom || c.filter.wants(&headers[i]) {
+			wanted = append(wanted, headers[i])
+		}
+	}
+	return wanted
+}
+
+// Survey asks every endpoint what it can prove, and says in the log and in metrics what it cannot. It returns
+// a line for each that cannot prove all that the policy asks for.
+func (c *Client) Survey(ctx context.Context) (lacks []string) {
+	if c.cfg.Proof == ProofOff {
+		c.log.Warn("no header and no log is proved: --rpc-proof=off")
+		return []string{"nothing is proved: --rpc-proof=off"}
+	}
+	errs := make([]error, len(c.endpoints))
+	var g errgroup.Group
+	for i, e := range c.endpoints {
+		g.Go(func() error {
+			errs[i] = e.survey(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	for i, e := range c.endpoints {
+		switch c := classify(errs[i]); {
+		case errs[i] == nil:
+			e.client.metrics.proves.WithLabelValues(e.name).Set(1)
+		case c == classLie || c == classMethod:
+			e.client.metrics.proves.WithLabelValues(e.name).Set(0)
+			lacks = append(lacks, fmt.Sprintf("%s: %v", e.name, errs[i]))
+			e.client.log.Warn("endpoint proves nothing", zap.String("endpoint", e.name), zap.Error(errs[i]))
+		default: // it is away, which says nothing
+		}
+	}
+	return lacks
+}
+
+// survey has an endpoint prove its newest block.
+func (e *endpoint) survey(ctx context.Context) error {
+	h, err := e.header(ctx, `"latest"`)
+	if err != nil {
+		return fmt.Errorf("prove a header: %w", err)
+	}
+	if _, err := e.receipts(ctx, []follow.Header{h}); err != nil {
+		return fmt.Errorf("prove the logs of a block: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// tokens are those that the registry ever set: only they are probed, or a stranger's contract could make the
+// ingester ask what it likes. It is read from the registry when a session begins, since the ingester keeps
+// nothing of its own, and grows with every AssetSet that comes in. A token more than the registry has, of a
+// block that was taken back, costs a call and changes nothing: readers pass over what the registry never set.
+type tokens struct {
+	mu    sync.Mutex
+	known map[common.Address]*token
+}
+
+// token is what is known of one.
+type token struct {
+	at      time.Time     // when it is probed without a log that calls for it
+	wait    time.Duration // until the next try after a failure; 0: it did not fail
+	last    *topics.Probe // its last answer; nil: none, or it failed since
+	changed bool          // last differs from the one before
+}
+
+// Bounds of the wait after a failed probe, and how many tokens a block at the tip asks again.
+const (
+	minProbeWait = time.Second
+	maxProbeWait = 5 * time.Minute
+	mostAgain    = 16
+)
+
+func (t *tokens) add(address common.Address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil {
+		t.known = map[common.Address]*token{}
+	}
+	if t.known[address] == nil {
+		t.known[address] = &token{at: time.Now().Add(maxProbeWait)}
+	}
+}
+
+// registered are those of seen that the registry has.
+func (t *tokens) registered(seen []mention) []common.Address {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []common.Address
+	for _, m := range seen {
+		if t.known[m.token] != nil {
+			all = append(all, m.token)
+		}
+	}
+	return all
+}
+
+// due are tokens to ask without a log that calls for it, but for those that are asked anyway: those whose probe
+// failed, and now and then each, since no event tells of all that a token may change.
+func (t *tokens) due(now time.Time, but []common.Address) []common.Address {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []common.Address
+	for _, address := range but {
+		t.known[address].at = now.Add(maxProbeWait)
+	}
+	for address, k := range t.known {
+		if !now.Before(k.at) && len(all) < mostAgain {
+			k.at = now.Add(maxProbeWait) // until the answer is there
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+func (t *tokens) failed(now time.Time, all ...common.Address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, address := range all {
+		k := t.known[address]
+		k.wait = min(max(minProbeWait, 2*k.wait), maxProbeWait)
+		k.at, k.last = now.Add(k.wait), nil
+	}
+}
+
+func (t *tokens) answered(now time.Time, p *topics.Probe) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.known[p.Token]
+	k.wait, k.at = 0, now.Add(maxProbeWait)
+	k.changed = k.last == nil || !same(k.last, p)
+	k.last = p
+}
+
+// news says whether the last answer of a token, which no log called for, is worth a record.
+func (t *tokens) news(p *topics.Probe) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.known[p.Token]
+	return k.last == p && k.changed
+}
+
+func same(a, b *topics.Probe) bool {
+	return equal(a.UIMultiplier, b.UIMultiplier) && equal(a.NewUIMultiplier, b.NewUIMultiplier) &&
+		equal(a.EffectiveAt, b.EffectiveAt) && equal(a.Paused, b.Paused)
+}
+
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// assetSet is the first topic of the registry's event.
+func assetSet() common.Hash {
+	registry, err := contracts.ABI("AssetRegistry")
+	if err != nil {
+		panic(fmt.Sprintf("ingest: %v", err)) // it is compiled in
+	}
+	return registry.Events["AssetSet"].ID
+}
+
+// loadTokens reads the registered tokens as of the block at which the topic stands: from the registry, which
+// lists them, and where it does not, from its history.
+func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error {
+	if last.Hash == (common.Hash{}) {
+		return nil // the topic is empty: they come with the blocks
+	}
+	found, listed, err := in.listed(ctx, last.Hash)
+	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
+		found, listed, err = in.listed(ctx, common.Hash{})
+	}
+	if err != nil {
+		return fmt.Errorf("list registered tokens: %w", err)
+	}
+	if !listed {
+		if found, err = in.everSet(ctx, last.Number); err != nil {
+			return err
+		}
+	}
+	for _, address := range found {
+		in.tokens.add(address)
+	}
+	in.log.Info("registered tokens", zap.Int("tokens", len(found)), zap.Bool("listed", listed))
+	return nil
+}
+
+// listed asks the registry for its list, page by page; false: it has none.
+func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
+	const page = 256
+	for {
+		data := append(selector("tokens(uint256,uint256)"), words(uint64(len(all)), page)...)
+		answers, err := in.client.Call(ctx, block, []rpc.Call{{
+			To: in.cfg.Deployment.AssetRegistry, Data: data, Gas: 10_000_000, Bytes: (page + 2) * 32,
+		}})
+		if err != nil {
+			return nil, false, err
+		}
+		got, ok := addresses(answers[0].Data)
+		if !ok {
+			return nil, false, nil
+		}
+		all = append(all, got...)
+		if len(got) < page {
+			return all, true, nil
+		}
+	}
+}
+
+// everSet finds the tokens in the history of the registry.
+func (in *Ingester) everSet(ctx context.Context, to uint64) ([]common.Address, error) {
+	logs, err := in.client.Events(ctx, in.cfg.Deployment.AssetRegistry, assetSet(), in.cfg.Deployment.StartBlock, to)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of the registry: %w", err)
+	}
+	var all []common.Address
+	for i := range logs {
+		if len(logs[i].Topics) > 1 {
+			all = append(all, common.BytesToAddress(logs[i].Topics[1][12:]))
+		}
+	}
+	return all, nil
+}
+
+func words(n ...uint64) []byte {
+	var b []byte
+	for _, v := range n {
+		w := uint256.NewInt(v).Bytes32()
+		b = append(b, w[:]...)
+	}
+	return b
+}
+
+// addresses reads an array of addresses as Solidity returns it.
+func addresses(answer []byte) ([]common.Address, bool) {
+	const word = 32
+	if len(answer) < 2*word || len(answer)%word != 0 || !new(uint256.Int).SetBytes(answer[:word]).Eq(uint256.NewInt(word)) {
+		return nil, false
+	}
+	if n := new(uint256.Int).SetBytes(answer[word : 2*word]); !n.Eq(uint256.NewInt(uint64(len(answer)/word - 2))) {
+		return nil, false
+	}
+	var all []common.Address
+	for rest := answer[2*word:]; len(rest) > 0; rest = rest[word:] {
+		all = append(all, common.BytesToAddress(rest[12:word]))
+	}
+	return all, true
+}

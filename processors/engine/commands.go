@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// CommandRef is what a view is at once the command at an offset is applied: it stands for a block, and its
+// number is the offset behind the command. Views of one partition only can be told apart by it.
+func CommandRef(offset int64, sent time.Time) topics.BlockRef {
+	ref := topics.BlockRef{Number: uint64(offset) + 1, Timestamp: uint64(max(sent.Unix(), 0))}
+	binary.BigEndian.PutUint64(ref.Hash[len(ref.Hash)-8:], ref.Number)
+	return ref
+}
+
+// command applies a command. It is final at once: there is no undo, and no event waits to become final.
+// Whether any other follows, a commit may end here.
+func (a *applier) command(rec *kafka.Record) error {
+	at := CommandRef(rec.Offset, rec.Timestamp)
+	if a.dirty.IsZero() {
+		a.dirty = time.Now()
+	}
+	a.overlay.Begin(at, false)
+	err := a.commands.ApplyCommand(a.overlay, Command{At: at, Key: rec.Key, Value: rec.Value, Time: rec.Timestamp})
+	if err == nil {
+		err = a.overlay.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: command: %w", ErrApp, err)
+	}
+	a.records++
+	a.now.Input, a.now.Epoch, a.now.At = rec.Offset+1, rec.LeaderEpoch, at
+	a.now.Floor, a.now.Head, a.now.ObservedMs = at.Number, at.Number, rec.Timestamp.UnixMilli()
+	a.settled = true
+	return nil
+}
+
+// command applies a command, and commits where one commit has enough of them.
+func (t *task) command(ctx context.Context, rec *kafka.Record) error {
+	if err := t.applier.command(rec); err != nil {
+		return err
+	}
+	if t.records >= t.n.cfg.CommitRecords || t.overlay.Bytes() >= t.n.cfg.CommitBytes {
+		return t.settleCommands(ctx)
+	}
+	return nil
+}
+
+// settleCommands commits what has come together: somebody waits for each of them.
+func (t *task) settleCommands(ctx context.Context) error {
+	if t.now.Input == t.ready.Input {
+		return nil // the last of them filled a commit
+	}
+	t.ready = t.now
+	if !t.overlay.Empty() {
+		return t.commit(ctx)
+	}
+	moved := t.moved
+	t.reset()
+	t.moved = moved
+	t.move()
+	t.publish(nil, t.applied(nil))
+	return nil
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// standstill is how long a partition may say nothing before its head is looked up.
+const standstill = 3 * time.Second
+
+// measure keeps telling how far the partitions are behind, also where the task that should say so stands still.
+func (n *Node) measure(ctx context.Context) error {
+	for wait(ctx, announceInterval) {
+		for _, r := range n.replicas {
+			if n.commands != nil {
+				return nil // there is no head
+			}
+			m, moved := r.marked()
+			if moved.IsZero() {
+				continue
+			}
+			head := max(m.Latest, n.live.highest())
+			if time.Since(moved) > standstill {
+				there, err := n.head(ctx, r.partition)
+				if err != nil {
+					n.logger.Debug("head of a partition that stands still", partitionField(r.partition), zap.Error(err))
+				}
+				head = max(head, there)
+			}
+			n.metrics.lag.WithLabelValues(label(r.partition)).Set(float64(max(head, m.At.Number) - m.At.Number))
+		}
+	}
+	return ctx.Err()
+}
+
+// head is the chain's as the last barrier of a partition tells it.
+func (n *Node) head(ctx context.Context, partition int32) (head uint64, err error) {
+	err = n.history.ReadBack(ctx, n.input, partition, 1, func(r *kafka.Record) bool {
+		raw, _ := topics.DecodeRaw(r.Value)
+		if end, ok := raw.(*topics.BlockEnd); ok {
+			head = end.Head
+		}
+		return false
+	})
+	return head, err
+}
+
+// highest is the highest head that an owner has told of.
+func (l *liveness) highest() (head uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.owner {
+		head = max(head, o.Latest)
+	}
+	return head
+}

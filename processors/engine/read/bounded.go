@@ -1,0 +1,62 @@
+package read
+
+import (
+	"context"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// checkEvery is after how many entries a scan looks whether it is still waited for.
+const checkEvery = 256
+
+// bounded are views whose scans end with a context: whoever asked may have gone while an operation reads.
+func bounded(ctx context.Context, views []state.View) []state.View {
+	all := make([]state.View, len(views))
+	for i, v := range views {
+		all[i] = &boundedView{View: v, done: ctx.Done(), err: ctx.Err}
+	}
+	return all
+}
+
+type boundedView struct {
+	state.View
+	done <-chan struct{}
+	err  func() error
+	left int // entries until the next look
+}
+
+// Scan implements state.View.
+func (v *boundedView) Scan(t *state.Table, prefix, after []byte, fn func(key, row []byte) bool) error {
+	over, visit := v.until(fn)
+	if err := v.View.Scan(t, prefix, after, visit); err != nil {
+		return err
+	}
+	return over()
+}
+
+// ScanIndex implements state.View.
+func (v *boundedView) ScanIndex(index byte, prefix, after []byte, fn func(entry, value []byte) bool) error {
+	over, visit := v.until(fn)
+	if err := v.View.ScanIndex(index, prefix, after, visit); err != nil {
+		return err
+	}
+	return over()
+}
+
+// until passes entries on while the context lasts. Short scans are counted together: a read is many of them.
+func (v *boundedView) until(fn func(key, value []byte) bool) (over func() error, visit func(key, value []byte) bool) {
+	var ended error
+	visit = func(key, value []byte) bool {
+		if v.left--; v.left < 0 {
+			v.left = checkEvery
+			select {
+			case <-v.done:
+				ended = v.err()
+				return false
+			default:
+			}
+		}
+		return fn(key, value)
+	}
+	return func() error { return ended }, visit
+}

@@ -1,0 +1,139 @@
+package read
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Feed is the owners topic from its start on. A *kafka.Reader is one.
+type Feed interface {
+	Poll(ctx context.Context, dst []*kafka.Record) ([]*kafka.Record, error)
+	Close()
+}
+
+// reopenWait is the pause after the owners topic failed. What is known stays known: nodes tell of
+// themselves too.
+const reopenWait = time.Second
+
+// Run finds other nodes and follows their watermarks until ctx is done.
+//
+//	follow: owners topic ──► nodes ◄── watch: one goroutine a node, asks it what moved
+//	forget: drops silent nodes ──┘
+func (r *Router) Run(ctx context.Context) error {
+	if r.cfg.Owners == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	client := newClient(r.cfg.Dial)
+	defer client.CloseIdleConnections()
+	g, ctx := errgroup.WithContext(ctx)
+	watch := func(addr string) *node {
+		own, stop := context.WithCancel(ctx)
+		h := &node{asker: &remote{addr: addr, client: client, timeout: r.cfg.Timeout}, stop: stop}
+		g.Go(func() error { r.watch(own, h); return nil })
+		return h
+	}
+	g.Go(func() error { return r.follow(ctx, watch) })
+	g.Go(func() error { return r.forget(ctx) })
+	return g.Wait()
+}
+
+// follow reads the owners topic, and opens it again when it fails.
+func (r *Router) follow(ctx context.Context, watch func(addr string) *node) error {
+	for {
+		if err := r.readOwners(ctx, watch); ctx.Err() == nil {
+			r.cfg.Logger.Warn("owners topic", zap.Error(err))
+		}
+		if err := pause(ctx, reopenWait); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Router) readOwners(ctx context.Context, watch func(addr string) *node) error {
+	feed, err := r.cfg.Owners()
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	var records []*kafka.Record
+	for {
+		if records, err = feed.Poll(ctx, records); err != nil {
+			return err
+		}
+		for _, rec := range records {
+			o, gone, err := topics.DecodeOwner(rec.Key, rec.Value)
+			if err != nil {
+				r.cfg.Logger.Warn("record of the owners topic passed over", zap.Int64("offset", rec.Offset), zap.Error(err))
+				continue
+			}
+			if o.Instance == r.cfg.Instance || o.Application != r.cfg.Application {
+				continue
+			}
+			if fresh := r.nodes.announced(o, gone, watch); fresh != nil {
+				r.cfg.Logger.Info("found a processor node", zap.String("instance", o.Instance), zap.String("addr", o.Addr))
+			}
+		}
+		r.metrics.nodes.Set(float64(r.nodes.count()))
+	}
+}
+
+const (
+	// watchWait is how long a node waits for its watermarks to move before it tells them all the same.
+	watchWait = 100 * time.Millisecond
+	// silence is how long it may take beyond that, until others are asked in its stead.
+	silence = 150 * time.Millisecond
+	// gather is the least from one question to the next: the partitions of a block move one after another.
+	gather = time.Millisecond
+)
+
+// watch asks a node for its watermarks, until it is forgotten. The node answers when they are others than it
+// told last, so that a block is known as soon as it is there, and a node that is frozen by its silence.
+func (r *Router) watch(ctx context.Context, h *node) {
+	var seen uint64
+	wait := min(watchWait, r.cfg.Timeout/2)
+	for {
+		began := time.Now()
+		soon, cancel := context.WithTimeout(ctx, wait+silence)
+		a, err := h.ask(soon, &request{Application: r.cfg.Application, Operation: watermarks, query: &watch{Seen: seen, Wait: wait}})
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		rest := r.cfg.Interval
+		if err != nil {
+			r.nodes.silent(h)
+			seen = 0
+		} else {
+			r.nodes.told(h, a.Watermarks)
+			news := digest(a.Watermarks)
+			if news != seen || time.Since(began) >= wait { // else it is a node that does not wait
+				rest = gather
+			}
+			seen = news
+		}
+		if pause(ctx, rest-time.Since(began)) != nil {
+			return
+		}
+	}
+}
+
+func (r *Router) forget(ctx context.Context) error {
+	tick := time.NewTicker(forgottenFor / 10)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.nodes.forget()
+			r.metrics.nodes.Set(float64(r.nodes.count()))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package read
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/engine/wire"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// asker answers for partitions: a node, here or elsewhere.
+type asker interface {
+	ask(ctx context.Context, r *request) (*Response, error)
+}
+
+// local answers from the partitions that this process holds. It is also what the handler serves.
+type local struct {
+	source Source
+	app    Application
+}
+
+// resolve finds the operation of a request from the network, and reads its query.
+func (l local) resolve(r *request) (err error) {
+	if r.Operation == watermarks {
+		w := new(watch)
+		if err := wire.Decode(r.Payload, w); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrBadRequest, watermarks, err)
+		}
+		r.query = w
+		return w.Validate()
+	}
+	if r.op = l.app.find(r.Operation); r.op == nil {
+		return fmt.Errorf("%w: operation %q", ErrBadRequest, r.Operation)
+	}
+	r.query, err = r.op.decode(r.Payload)
+	return err
+}
+
+func (l local) ask(ctx context.Context, r *request) (*Response, error) {
+	if w, ok := r.query.(*watch); ok {
+		return &Response{Watermarks: l.watch(ctx, w)}, nil
+	}
+	// Before the views: what the answer says of its age must not be better than the truth.
+	held := l.source.Watermarks()
+	marks := make([]Watermark, 0, len(r.Partitions))
+	for _, p := range r.Partitions {
+		i := slices.IndexFunc(held, func(w Watermark) bool { return w.Partition == p })
+		if i < 0 {
+			return nil, &lackingError{p, fmt.Errorf("partition %d is not here: %w", p, ErrUnavailable)}
+		}
+		marks = append(marks, held[i])
+	}
+
+	views := make([]state.View, 0, len(r.Partitions))
+	defer func() {
+		for _, v := range views {
+			v.Close()
+		}
+	}()
+	var at *topics.BlockRef
+	if r.Pinned {
+		at = &r.At
+	}
+	for _, p := range r.Partitions {
+		v, err := l.source.View(ctx, p, at)
+		if err != nil {
+			return nil, &lackingError{p, fmt.Errorf("view of partition %d: %w", p, err)}
+		}
+		views = append(views, v)
+	}
+	now, err := l.align(ctx, marks, views)
+	if err != nil {
+		return nil, err
+	}
+	items, err := r.op.serve(ctx, &Views{Source: l.source, Partitions: r.Partitions, Of: bounded(ctx, views)}, r.query)
+	if err != nil {
+		return nil, err
+	}
+	return &Response{Moment: now, Watermarks: marks, Items: items}, nil
+}
+
+// watch returns the watermarks once they are not those that the caller has seen, or it has waited for long.
+func (l local) watch(ctx context.Context, w *watch) []Watermark {
+	timeout := time.NewTimer(w.Wait)
+	defer timeout.Stop()
+	for {
+		moved := l.source.Moved()
+		held := l.source.Watermarks()
+		if w.Wait == 0 || digest(held) != w.Seen {
+			return held
+		}
+		select {
+		case <-moved:
+		case <-timeout.C:
+			return l.source.Watermarks()
+		case <-ctx.Done():
+			return held
+		}
+	}
+}
+
+// digest is of where the watermarks are, in whatever order. What is known of the chain beyond them, and when it
+// was seen, is no part of it: that changes all the time.
+func digest(marks []Watermark) (sum uint64) {
+	var b []byte
+	for i := range marks {
+		w := &marks[i]
+		b = append(b[:0], w.Role...)
+		b = append(b, w.At.Hash[:]...)
+		for _, n := range []uint64{uint64(w.Partition), uint64(w.Incarnation), w.At.Number, w.Reverts} {
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+		sum += xxhash.Sum64(b)
+	}
+	return sum
+}
+
+// align makes all views of one block: of the earliest among them.
+func (l local) align(ctx context.Context, marks []Watermark, views []state.View) (Moment, error) {
+	earliest := momentOf(views[0], &marks[0])
+	for i, v := range views[1:] {
+		if at := momentOf(v, &marks[i+1]); at.Before(earliest) {
+			earliest = at
+		}
+	}
+	for i := range views {
+		if views[i].At().Hash == earliest.Block.Hash {
+			continue
+		}
+		p := marks[i].Partition
+		v, err := l.source.View(ctx, p, &earliest.Block)
+		if err != nil {
+			return earliest, &lackingError{p, fmt.Errorf("view of partition %d at block %d: %w", p, earliest.Block.Number, err)}
+		}
+		views[i].Close()
+		views[i] = v
+	}
+	return earliest, nil
+}
+
+// lackingError says which partition a node could not open; others that it was asked for, it may have.
+type lackingError struct {
+	partition int32
+	err       error
+}
+
+func (e *lackingError) Error() string { return e.err.Error() }
+func (e *lackingError) Unwrap() error { return e.err }

@@ -1,0 +1,380 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// How long a node counts as failed after it gave no answer, and how long one that neither answers nor
+// announces itself is remembered.
+const (
+	failedFor    = time.Second
+	forgottenFor = 30 * time.Second
+)
+
+// node is a holder of partitions: this process, or another one.
+type node struct {
+	asker
+	instance string // empty: this process
+	addr     string
+	marks    map[int32]Watermark // of another node, as it last said
+	seen     time.Time           // when it last said anything
+	failed   time.Time           // when it last did not answer
+	off      chan struct{}       // closed when reads that wait for it should turn to others
+	stop     func()              // ends its watch
+}
+
+// nodes knows who holds which partition, and how far a reader has come. It is safe for concurrent use.
+//
+// Invariants:
+//  1. newest[p] is the newest incarnation that anybody claimed for p: nothing older is asked or taken.
+//  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
+//  3. moves tells of what changes in others, newest and floor: before anybody can see it.
+type nodes struct {
+	moves  Notifier
+	last   atomic.Pointer[frontier]
+	mu     sync.Mutex
+	local  Source // nil: this process holds nothing
+	self   *node
+	others map[string]*node // by instance
+	newest []int64
+	floor  []Moment
+	now    func() time.Time
+}
+
+func newNodes(partitions int32, source Source, app Application) *nodes {
+	n := &nodes{local: source, others: map[string]*node{}, newest: make([]int64, partitions), floor: make([]Moment, partitions), now: time.Now}
+	if source != nil {
+		n.self = &node{asker: local{source: source, app: app}}
+	}
+	return n
+}
+
+// call is a part of a read: a node and the partitions that it is asked for.
+type call struct {
+	node       *node
+	partitions []int32
+}
+
+// tries is how often each node failed in a read, for each partition: where partitions move to and fro, one
+// node has the past of the one and another that of the other.
+type tries map[try]int
+
+type try struct {
+	node      *node
+	partition int32
+}
+
+// failed notes that a call was not answered: for the partition that was the reason, or for all.
+func (t tries) failed(c call, err error) {
+	if lacking, ok := errors.AsType[*lackingError](err); ok && slices.Contains(c.partitions, lacking.partition) {
+		t[try{c.node, lacking.partition}]++
+		return
+	}
+	for _, p := range c.partitions {
+		t[try{c.node, p}]++
+	}
+}
+
+// assign spreads partitions over their holders: who has not failed in this read, then who has not failed
+// lately, then owners, then this process. False: somebody is missing.
+func (n *nodes) assign(partitions []int32, tried tries) ([]call, bool) {
+	var held []Watermark
+	if n.local != nil {
+		held = n.local.Watermarks()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range held {
+		n.claim(w)
+	}
+	var calls []call
+	for _, p := range partitions {
+		best, rank := (*node)(nil), 0
+		consider := func(h *node, w Watermark) {
+			if w.Incarnation < n.newest[p] {
+				return
+			}
+			if r := n.rank(h, w, tried); best == nil || r < rank {
+				best, rank = h, r
+			}
+		}
+		for _, w := range held {
+			if w.Partition == p {
+				consider(n.self, w)
+			}
+		}
+		for _, h := range n.others {
+			if w, ok := h.marks[p]; ok {
+				consider(h, w)
+			}
+		}
+		if best == nil {
+			return nil, false
+		}
+		i := slices.IndexFunc(calls, func(c call) bool { return c.node == best })
+		if i < 0 {
+			i, calls = len(calls), append(calls, call{node: best})
+		}
+		calls[i].partitions = append(calls[i].partitions, p)
+	}
+	return calls, true
+}
+
+// rank is lower for a better holder.
+func (n *nodes) rank(h *node, w Watermark, tried tries) int {
+	rank := tried[try{h, w.Partition}] * 8
+	if h.instance != "" {
+		rank++
+		if n.now().Sub(h.failed) < failedFor {
+			rank += 4
+		}
+	}
+	if w.Role != topics.RoleOwner {
+		rank += 2
+	}
+	return rank
+}
+
+// claim notes that somebody holds a partition in that incarnation.
+func (n *nodes) claim(w Watermark) {
+	if w.Partition >= 0 && int(w.Partition) < len(n.newest) && w.Incarnation > n.newest[w.Partition] {
+		n.newest[w.Partition] = w.Incarnation
+		n.moves.Notify()
+	}
+}
+
+// floorOf is the latest block as of which any of the partitions was shown.
+func (n *nodes) floorOf(partitions []int32) (latest Moment) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range partitions {
+		if latest.Before(n.floor[p]) {
+			latest = n.floor[p]
+		}
+	}
+	return latest
+}
+
+// accept judges the answer of a node: it must be for all that was asked, of no older incarnation than is
+// known, and as of no earlier block than what was shown before the node was asked: what others were shown
+// meanwhile would refuse a long read for ever. A reason refuses it, of a partition where it is one's.
+func (n *nodes) accept(c call, a *Response, floor Moment) (reason string, partition int32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range a.Watermarks {
+		n.claim(w)
+	}
+	if !covers(a.Watermarks, c.partitions) {
+		return refusedFailed, -1
+	}
+	for _, w := range a.Watermarks {
+		if w.Incarnation < n.newest[w.Partition] {
+			return refusedOld, w.Partition
+		}
+	}
+	if a.Before(floor) {
+		for _, w := range a.Watermarks {
+			if w.Moment().Before(floor) { // else a view of it was taken back to another's block
+				return refusedBehind, w.Partition
+			}
+		}
+		return refusedBehind, -1
+	}
+	return "", -1
+}
+
+// silent notes that a node does not say how far it is. Where others hold what it holds, reads that wait
+// for it are called off: a process that is frozen takes requests as ever and answers none.
+func (n *nodes) silent(h *node) {
+	var held []Watermark
+	if n.local != nil {
+		held = n.local.Watermarks()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.failed = n.now()
+	for p, w := range h.marks {
+		if int(p) < len(n.newest) && w.Incarnation >= n.newest[p] && !n.spare(h, p, held) {
+			return
+		}
+	}
+	close(h.off)
+	h.off = make(chan struct{})
+}
+
+// spare says whether another holder of a partition than h is worth asking.
+func (n *nodes) spare(h *node, p int32, held []Watermark) bool {
+	for _, w := range held {
+		if w.Partition == p && w.Incarnation >= n.newest[p] {
+			return true
+		}
+	}
+	for _, other := range n.others {
+		w, ok := other.marks[p]
+		if ok && other != h && w.Incarnation >= n.newest[p] && n.now().Sub(other.failed) >= failedFor {
+			return true
+		}
+	}
+	return false
+}
+
+// called returns a context that ends when reads that wait for the node are called off, too.
+func (n *nodes) called(ctx context.Context, h *node) (context.Context, context.CancelFunc) {
+	n.mu.Lock()
+	off := h.off
+	n.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-off:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+func covers(marks []Watermark, partitions []int32) bool {
+	return slices.EqualFunc(marks, partitions, func(w Watermark, p int32) bool { return w.Partition == p })
+}
+
+// shown raises the floor to an answer that is about to be given.
+func (n *nodes) shown(at Moment, partitions []int32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range partitions {
+		if n.floor[p].Before(at) {
+			n.floor[p] = at
+			n.moves.Notify()
+		}
+	}
+}
+
+// answered and failedNow note how a node behaves.
+func (n *nodes) answered(h *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.seen, h.failed = n.now(), time.Time{}
+}
+
+func (n *nodes) failedNow(h *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.failed = n.now()
+}
+
+// watermarks is the furthest of the newest incarnation for each partition, ascending by partition. False:
+// one has no holder.
+func (n *nodes) watermarks() ([]Watermark, bool) {
+	var held []Watermark
+	if n.local != nil {
+		held = n.local.Watermarks()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	best := make([]Watermark, len(n.newest))
+	known := make([]bool, len(n.newest))
+	for _, w := range held { // what other nodes hold was claimed when they told
+		n.claim(w)
+	}
+	offer := func(w Watermark) {
+		if w.Partition < 0 || int(w.Partition) >= len(best) || w.Incarnation < n.newest[w.Partition] {
+			return
+		}
+		if !known[w.Partition] || best[w.Partition].before(&w) {
+			best[w.Partition], known[w.Partition] = w, true
+		}
+	}
+	for _, w := range held {
+		offer(w)
+	}
+	for _, h := range n.others {
+		for _, w := range h.marks {
+			offer(w)
+		}
+	}
+	return best, !slices.Contains(known, false)
+}
+
+// announced takes over a record of the owners topic. It returns the node if it was not known before. A
+// partition beyond the last stands for the node itself: whether or not it holds anything yet, it is
+// watched, and what it takes over is known within an interval.
+func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *node) (fresh *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer n.moves.Notify()
+	h, self := n.others[o.Instance], int(o.Partition) >= len(n.newest)
+	switch {
+	case gone && self && h != nil:
+		h.stop()
+		delete(n.others, o.Instance)
+		return nil
+	case gone || o.State != topics.StateRunning:
+		if h != nil {
+			delete(h.marks, o.Partition)
+		}
+		return nil
+	case h != nil && h.addr != o.Addr: // it moved
+		h.stop()
+		h = nil
+	}
+	if h == nil {
+		h = watch(o.Addr)
+		h.instance, h.addr, h.marks, h.off = o.Instance, o.Addr, map[int32]Watermark{}, make(chan struct{})
+		n.others[o.Instance], fresh = h, h
+	}
+	h.seen = n.now()
+	if self {
+		return fresh
+	}
+	w := Watermark{
+		Partition: o.Partition, Role: o.Role, Incarnation: o.Incarnation, At: o.At,
+		Latest: o.Latest, ObservedAt: o.ObservedAt, Reverts: o.Reverts,
+	}
+	n.claim(w)
+	if old, ok := h.marks[w.Partition]; !ok || old.Incarnation < w.Incarnation || old.Incarnation == w.Incarnation && old.before(&w) {
+		h.marks[w.Partition] = w
+	}
+	return fresh
+}
+
+// told takes over all that a node says of itself.
+func (n *nodes) told(h *node, marks []Watermark) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer n.moves.Notify()
+	h.seen, h.failed = n.now(), time.Time{}
+	clear(h.marks)
+	for _, w := range marks {
+		n.claim(w)
+		h.marks[w.Partition] = w
+	}
+}
+
+// forget drops nodes that were silent for long, and ends their watches.
+func (n *nodes) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.others, func(_ string, h *node) bool {
+		if n.now().Sub(h.seen) < forgottenFor {
+			return false
+		}
+		h.stop()
+		n.moves.Notify()
+		return true
+	})
+}
+
+func (n *nodes) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.others)
+}

@@ -1,0 +1,103 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/engine/wire"
+)
+
+// Query is what an operation is asked: it codes itself, and knows its bounds.
+type Query interface {
+	wire.Value
+	// Validate names the first field that is out of its bounds.
+	Validate() error
+}
+
+// Views are what an operation reads: partitions of one node, all as of one block.
+type Views struct {
+	Source     Source
+	Partitions []int32
+	Of         []state.View // of each of them
+}
+
+// Operation is a read of an application: its name, its codec and the function that answers it on a node.
+type Operation struct {
+	name  string
+	fresh func() Query
+	serve func(ctx context.Context, v *Views, q Query) ([]Item, error)
+}
+
+// NewOperation makes an operation of a function over views that are all of one block. Its items ascend by
+// key; a router merges those of several nodes.
+func NewOperation[T any, Q interface {
+	*T
+	Query
+}](name string, serve func(ctx context.Context, v *Views, q *T) ([]Item, error)) *Operation {
+	return &Operation{
+		name:  name,
+		fresh: func() Query { return Q(new(T)) },
+		serve: func(ctx context.Context, v *Views, q Query) ([]Item, error) {
+			own, ok := q.(Q)
+			if !ok {
+				return nil, fmt.Errorf("%w: %s is asked by %T", ErrBadRequest, name, q)
+			}
+			return serve(ctx, v, own)
+		},
+	}
+}
+
+// Name is how nodes call the operation.
+func (o *Operation) Name() string { return o.name }
+
+// decode reads a query from the network.
+func (o *Operation) decode(payload []byte) (Query, error) {
+	q := o.fresh()
+	if err := wire.Decode(payload, q); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrBadRequest, o.name, err)
+	}
+	return q, o.validate(q)
+}
+
+func (o *Operation) validate(q Query) error {
+	if err := q.Validate(); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrBadRequest, o.name, err)
+	}
+	return nil
+}
+
+// Application is what a node answers: operations under the name of who they are of.
+type Application struct {
+	Name       string
+	Operations []*Operation
+}
+
+// watermarks is the operation that every node has, of every application.
+const watermarks = "watermarks"
+
+// Validate reports every fault at once.
+func (a Application) Validate() error {
+	var faults []error
+	if a.Name == "" || len(a.Name) > maxNameBytes {
+		faults = append(faults, fmt.Errorf("application: name of %d bytes", len(a.Name)))
+	}
+	seen := map[string]bool{watermarks: true, "": true}
+	for _, o := range a.Operations {
+		if seen[o.name] || len(o.name) > maxNameBytes {
+			faults = append(faults, fmt.Errorf("application %s: operation %q is taken, or its name too long", a.Name, o.name))
+		}
+		seen[o.name] = true
+	}
+	return errors.Join(faults...)
+}
+
+func (a Application) find(name string) *Operation {
+	for _, o := range a.Operations {
+		if o.name == name {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+const (
+	maxRounds = 12
+	firstWait = 2 * time.Millisecond
+	maxWait   = 100 * time.Millisecond
+)
+
+// Question is a read of partitions.
+type Question struct {
+	Operation  *Operation
+	Query      Query
+	Partitions []int32          // ascending; nil: all
+	At         *topics.BlockRef // number and hash; nil: the latest that all of them have
+	Limit      int              // of the items of all nodes together; 0: none
+}
+
+// Read asks the holders of the partitions until they answer as of one block, or patience ends. Errors:
+// ErrUnavailable, ErrBadRequest, those of the operation, those of ctx.
+func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) {
+	op := q.Operation
+	if err := op.validate(q.Query); err != nil {
+		return nil, err
+	}
+	partitions := q.Partitions
+	if partitions == nil {
+		partitions = r.all
+	}
+	req := &request{Application: r.cfg.Application, Operation: op.name, Partitions: partitions, op: op, query: q.Query}
+	if q.At != nil {
+		req.Pinned, req.At = true, *q.At
+	}
+	if q.Limit == 0 {
+		q.Limit = math.MaxInt
+	}
+	start := time.Now()
+	defer func() {
+		r.metrics.reads.WithLabelValues(op.name, outcome(a, err)).Inc()
+		r.metrics.seconds.WithLabelValues(op.name).Observe(time.Since(start).Seconds())
+	}()
+
+	patience, atLeast := r.cfg.Patience, MinBlock(ctx)
+	if q.At == nil && atLeast > 0 {
+		if patience = max(patience, minBlockWait); !r.await(ctx, partitions, atLeast, minBlockWait) && ctx.Err() == nil {
+			return nil, fmt.Errorf("read %s: block %d: %w", op.name, atLeast, ErrStale)
+		}
+	}
+	tried := tries{} // others go first
+	wait := firstWait
+	for range maxRounds {
+		if a, err = r.round(ctx, req, q.Limit, atLeast, tried); err == nil {
+			return a, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("read %s: %w", op.name, ctx.Err())
+		}
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrStale) || time.Since(start)+wait > patience {
+			break
+		}
+		if err := pause(ctx, wait); err != nil {
+			return nil, fmt.Errorf("read %s: %w", op.name, err)
+		}
+		wait = min(2*wait, maxWait)
+	}
+	return nil, fmt.Errorf("read %s: %w", op.name, err)
+}
+
+// round asks each holder once, at its latest block, and those ahead of the others again at the lowest.
+func (r *Router) round(ctx context.Context, req *request, limit int, atLeast uint64, tried tries) (*Response, error) {
+	r.metrics.rounds.Inc()
+	calls, ok := r.nodes.assign(req.Partitions, tried)
+	if !ok {
+		return nil, ErrUnavailable
+	}
+	floor := r.nodes.floorOf(req.Partitions)
+	latest := make([]*Response, len(calls))
+	if err := r.askAll(ctx, calls, latest, req, tried); err != nil {
+		return nil, err
+	}
+	earliest, same := oneBlock(latest)
+	if !same {
+		r.metrics.aligned.Inc()
+		pinned := *req
+		pinned.Pinned, pinned.At = true, earliest.Block
+		for i, a := range latest {
+			if a.Block.Hash != earliest.Block.Hash {
+				latest[i] = nil
+			}
+		}
+		if err := r.askAll(ctx, calls, latest, &pinned, tried); err != nil {
+			return nil, err
+		}
+		if at, same := oneBlock(latest); !same || at.Block.Hash != earliest.Block.Hash {
+			return nil, fmt.Errorf("nodes disagree at block %d: %w", earliest.Block.Number, ErrUnavailable)
+		}
+	}
+	a := joined(latest, limit)
+	switch {
+	case req.Pinned:
+	case a.Before(floor):
+		r.metrics.refused.WithLabelValues(refusedBehind).Inc()
+		return nil, fmt.Errorf("answer as of block %d, and %d was shown: %w", a.Block.Number, floor.Block.Number, ErrUnavailable)
+	case a.Block.Number < atLeast:
+		return nil, ErrStale
+	default:
+		r.nodes.shown(a.Moment, req.Partitions)
+	}
+	return a, nil
+}
+
+// askAll asks, in parallel, for the calls that have no answer yet.
+func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, req *request, tried tries) error {
+	if len(calls) == 1 { // one process: no goroutine, no copy
+		a, err := r.ask(ctx, calls[0], req)
+		if err != nil {
+			tried.failed(calls[0], err)
+			return err
+		}
+		answers[0] = a
+		return nil
+	}
+	var g errgroup.Group // the first error cancels nothing: each node shows whether it answers
+	errs := make([]error, len(calls))
+	for i, c := range calls {
+		if answers[i] == nil {
+			g.Go(func() error {
+				answers[i], errs[i] = r.ask(ctx, c, req)
+				return errs[i]
+			})
+		}
+	}
+	err := g.Wait()
+	for i, c := range calls {
+		// One that no longer has a certain block may not have it in the next round either: an owner that
+		// has just taken over keeps few, and whom it took over from keeps many.
+		if errs[i] != nil {
+			tried.failed(c, errs[i])
+		}
+	}
+	return err
+}
+
+// ask asks one node and judges its answer.
+func (r *Router) ask(ctx context.Context, c call, req *request) (*Response, error) {
+	own := *req
+	own.Partitions = c.partitions
+	waiting := ctx
+	if c.node.instance != "" {
+		var done context.CancelFunc
+		waiting, done = r.nodes.called(ctx, c.node)
+		defer done()
+	}
+	var floor Moment
+	if !req.Pinned {
+		floor = r.nodes.floorOf(c.partitions)
+	}
+	a, err := c.node.ask(waiting, &own)
+	if err != nil {
+		if ctx.Err() == nil && c.node.instance != "" && !req.Pinned {
+			r.nodes.failedNow(c.node)
+		}
+		r.metrics.refused.WithLabelValues(refusedFailed).Inc()
+		return nil, err
+	}
+	if c.node.instance != "" {
+		r.nodes.answered(c.node)
+	}
+	if reason, partition := r.nodes.accept(c, a, floor); reason != "" {
+		r.metrics.refused.WithLabelValues(reason).Inc()
+		return nil, &lackingError{partition, fmt.Errorf("answer of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
+	}
+	return a, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

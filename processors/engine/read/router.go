@@ -1,0 +1,156 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Config of a Router. Application and Partitions are required, and Local or Owners.
+type Config struct {
+	Application string // whose partitions and operations they are
+	Partitions  int32
+	Local       Source               // the partitions of this process, asked by a direct call; nil: none
+	Instance    string               // this process in the owners topic: what it says there is passed over
+	Owners      func() (Feed, error) // opens the owners topic at its start; nil: there is nobody else
+	Timeout     time.Duration        // of a call to another node. 1 s
+	Patience    time.Duration        // of a read while holders move or disagree. 500 ms
+	Interval    time.Duration        // until a node that did not tell its watermarks is asked again. 50 ms
+	Registerer  prometheus.Registerer
+	Logger      *zap.Logger
+
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // of other nodes; nil: the machine's network
+}
+
+func (c *Config) setDefaults() {
+	if c.Timeout == 0 {
+		c.Timeout = time.Second
+	}
+	if c.Patience == 0 {
+		c.Patience = 500 * time.Millisecond
+	}
+	if c.Interval == 0 {
+		c.Interval = 50 * time.Millisecond
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+}
+
+// Validate reports every fault at once.
+func (c *Config) Validate() error {
+	var faults []error
+	if c.Application == "" {
+		faults = append(faults, errors.New("application: none"))
+	}
+	if c.Partitions < 1 || c.Partitions > maxPartitions {
+		faults = append(faults, fmt.Errorf("partitions: %d is not within 1-%d", c.Partitions, maxPartitions))
+	}
+	if c.Local == nil && c.Owners == nil {
+		faults = append(faults, errors.New("neither local partitions nor an owners topic"))
+	}
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{{"timeout", c.Timeout}, {"patience", c.Patience}, {"interval", c.Interval}} {
+		if d.d < 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is negative", d.name, d.d))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Router reads an application over the nodes that hold its partitions, this process among them.
+//
+// Invariants:
+//  1. An answer is true as of one block, number and hash, on every partition that it spans.
+//  2. No part of an answer comes from an older incarnation than the router knows of.
+//  3. An answer is never as of an earlier block than one that was given, of any of its partitions, before it
+//     was asked for: by reverts and number, whoever owns them. Only who names a block gets an older one.
+//  4. A read ends: rounds, waits and remote calls are all bounded.
+type Router struct {
+	cfg     Config
+	nodes   *nodes
+	all     []int32
+	metrics *metrics
+}
+
+// NewRouter makes a router. Where there are other nodes, it finds them once it runs.
+func NewRouter(cfg Config) (*Router, error) {
+	cfg.setDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Router{cfg: cfg, nodes: newNodes(cfg.Partitions, cfg.Local, Application{Name: cfg.Application}), metrics: newMetrics(cfg.Registerer, cfg.Application)}
+	for p := range cfg.Partitions {
+		r.all = append(r.all, p)
+	}
+	return r, nil
+}
+
+// Watermarks is how far each partition is, ascending by partition, without a network: local ones as they
+// are, those of other nodes as they told when they last moved. ErrUnavailable: a partition has no holder.
+func (r *Router) Watermarks() ([]Watermark, error) {
+	marks, ok := r.nodes.watermarks()
+	if !ok {
+		return nil, ErrUnavailable
+	}
+	return marks, nil
+}
+
+// Lowest is the watermark that is least far, without a network: all partitions can answer as of its
+// block, or could until lately. It is never before what was shown. ErrUnavailable: a partition has no holder.
+func (r *Router) Lowest() (Watermark, error) {
+	f := r.nodes.frontier()
+	if !f.known {
+		return Watermark{}, ErrUnavailable
+	}
+	return f.lowest, nil
+}
+
+// Shown notes that an answer about all partitions was given as of a moment, found elsewhere than by Read: none
+// that is given later is as of an earlier one.
+func (r *Router) Shown(at Moment) { r.nodes.shown(at, r.all) }
+
+// Head is how far all partitions are, without a network.
+func (r *Router) Head(context.Context) (Head, error) {
+	marks, err := r.Watermarks()
+	if err != nil {
+		return Head{}, err
+	}
+	h := Head{Indexed: lowestOf(marks).At, ObservedAt: marks[0].ObservedAt}
+	for _, w := range marks {
+		h.Latest = max(h.Latest, w.Latest)
+		if w.ObservedAt.Before(h.ObservedAt) {
+			h.ObservedAt = w.ObservedAt
+		}
+	}
+	return h, nil
+}
+
+// PartitionOf is the partition of a key of the application's input.
+func (r *Router) PartitionOf(key []byte) int32 { return topics.Partition(key, r.cfg.Partitions) }
+
+// All are the partitions that there are, ascending. It is read-only.
+func (r *Router) All() []int32 { return r.all }
+
+// outcome is a label: what a read came to.
+func outcome(a *Response, err error) string {
+	switch {
+	case err == nil && len(a.Items) == 0:
+		return "empty"
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrUnavailable):
+		return "unavailable"
+	default:
+		return "error"
+	}
+}

@@ -1,0 +1,186 @@
+package read
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/wire"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The bounds of what nodes tell each other.
+const (
+	maxRequestBytes = 64<<10 + maxPayloadBytes
+	maxPayloadBytes = 4 << 20
+	maxAnswerBytes  = 64 << 20
+	maxNameBytes    = 64
+	maxPartitions   = 4096
+	maxWatch        = 10 * time.Second
+)
+
+// layout is the first byte of every message: another build's may be another.
+const layout = 1
+
+// request asks a node of an application for what its partitions hold.
+type request struct {
+	Application string
+	Operation   string
+	Partitions  []int32
+	Pinned      bool            // answer as of the block At, else as of the latest
+	At          topics.BlockRef // number and hash
+	Payload     []byte          // the query, on the network
+
+	op    *Operation // here
+	query Query
+}
+
+// Code implements wire.Value.
+func (r *request) Code(c *wire.Coder) {
+	codeLayout(c)
+	c.Text(&r.Application, maxNameBytes)
+	c.Text(&r.Operation, maxNameBytes)
+	wire.Slice(c, &r.Partitions, maxPartitions, 1, c.Int32)
+	if c.Bool(&r.Pinned); r.Pinned {
+		codeBlock(c, &r.At)
+	}
+	c.Bytes(&r.Payload, maxPayloadBytes)
+}
+
+func (r *request) validate() error {
+	switch {
+	case len(r.Partitions) > maxPartitions, r.Operation != watermarks && len(r.Partitions) == 0:
+		return fmt.Errorf("%w: %d partitions", ErrBadRequest, len(r.Partitions))
+	case r.Operation == "":
+		return fmt.Errorf("%w: no operation", ErrBadRequest)
+	}
+	return nil
+}
+
+// watch is the query of watermarks: while they are those that the caller has, the answer may take its time.
+type watch struct {
+	Seen uint64 // their digest
+	Wait time.Duration
+}
+
+// Code implements wire.Value.
+func (w *watch) Code(c *wire.Coder) {
+	c.Uint64(&w.Seen)
+	c.Int64((*int64)(&w.Wait))
+}
+
+// Validate implements Query.
+func (w *watch) Validate() error {
+	if w.Wait < 0 || w.Wait > maxWatch {
+		return fmt.Errorf("wait of %s", w.Wait)
+	}
+	return nil
+}
+
+// Response is what the partitions asked for hold, as of one block.
+type Response struct {
+	Moment
+	Watermarks []Watermark // of these partitions, from before they were read: the answer is no older
+	Items      []Item
+}
+
+// Item is a row of an answer, undecoded: what is merged away is never decoded, and one path serves the
+// local and the remote end.
+type Item struct {
+	Key   []byte   // the position in the list: ascending bytes are its order
+	Row   []byte   // empty: there is none
+	Parts [][]byte // further rows that belong to it
+}
+
+// The least that each takes on the network.
+const (
+	itemBytes = 3
+	markBytes = 1 + 1 + 1 + 1 + common.HashLength + 1 + 1 + 1 + 1 + 1
+)
+
+// Code implements wire.Value.
+func (r *Response) Code(c *wire.Coder) {
+	codeLayout(c)
+	codeBlock(c, &r.Block)
+	c.Uint64(&r.Reverts)
+	wire.Slice(c, &r.Watermarks, maxPartitions, markBytes, func(w *Watermark) { w.code(c) })
+	wire.Slice(c, &r.Items, maxAnswerBytes, itemBytes, func(it *Item) {
+		c.Bytes(&it.Key, maxAnswerBytes)
+		c.Bytes(&it.Row, maxAnswerBytes)
+		wire.Slice(c, &it.Parts, maxAnswerBytes, 1, func(part *[]byte) { c.Bytes(part, maxAnswerBytes) })
+	})
+}
+
+func (w *Watermark) code(c *wire.Coder) {
+	c.Int32(&w.Partition)
+	standby := w.Role == topics.RoleStandby
+	if c.Bool(&standby); c.Decoding() {
+		if w.Role = topics.RoleOwner; standby {
+			w.Role = topics.RoleStandby
+		}
+	}
+	c.Int64(&w.Incarnation)
+	codeBlock(c, &w.At)
+	c.Uint64(&w.Latest)
+	seconds, nanos := w.ObservedAt.Unix(), uint32(w.ObservedAt.Nanosecond())
+	c.Int64(&seconds)
+	if c.Uint32(&nanos); c.Decoding() {
+		w.ObservedAt = time.Unix(seconds, int64(nanos)).UTC()
+	}
+	c.Uint64(&w.Reverts)
+}
+
+func codeLayout(c *wire.Coder) {
+	v := uint8(layout)
+	if c.Uint8(&v); v != layout {
+		c.Fail("layout %d, want %d: another build", v, layout)
+	}
+}
+
+func codeBlock(c *wire.Coder, b *topics.BlockRef) {
+	c.Uint64(&b.Number)
+	c.Fixed(b.Hash[:])
+	c.Uint64(&b.Timestamp)
+}
+
+func encodeRequest(r *request) ([]byte, error) { return wire.Append(nil, r) }
+
+func decodeRequest(body io.Reader) (*request, error) {
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	var r request
+	if err := wire.Decode(raw, &r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	return &r, r.validate()
+}
+
+func encodeResponse(a *Response) ([]byte, error) {
+	body, err := wire.Append(make([]byte, 0, 4<<10), a)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	if len(body) > maxAnswerBytes {
+		return nil, fmt.Errorf("answer of %d bytes is too large", len(body))
+	}
+	return body, nil
+}
+
+func decodeResponse(body io.Reader) (*Response, error) {
+	raw, err := io.ReadAll(io.LimitReader(body, maxAnswerBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if len(raw) > maxAnswerBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrMalformed, maxAnswerBytes)
+	}
+	var a Response
+	if err := wire.Decode(raw, &a); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return &a, nil
+}

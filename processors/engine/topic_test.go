@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// stopsBroken waits until all tasks of a node have stopped over a topic that is not whole, and the error says so.
+func (e *env) stopsBroken(n *runningNode, says string) {
+	e.t.Helper()
+	eventually(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
+	err := n.Stopped()
+	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--rebuild") {
+		e.t.Fatalf("%v; want one that says %q and what to do", err, says)
+	}
+}
+
+// A partition that lost a transaction at its end, where the others did not, and to which the ingester went on
+// to append, stops its owner and its standby.
+func TestLostTransaction(t *testing.T) {
+	for _, role := range []topics.Role{topics.RoleOwner, topics.RoleStandby} {
+		t.Run(string(role), func(t *testing.T) {
+			e := newEnv(t, 1)
+			c := newChain(t, e.kafka, e.cat, 5)
+			owner := e.holdAll(e.config("owner", vfs.NewMem()), topics.RoleOwner)
+			c.add(3)
+			e.caughtUp(c, owner)
+			n := owner
+			if role == topics.RoleStandby {
+				n = e.holdAll(e.config("standby", vfs.NewMem()), role)
+				eventually(t, "standby at the head", e.at(c, n, role))
+			}
+			lost := c.head()
+			lost.Number++
+			c.begin()
+			c.send(0, nil, &topics.BlockEnd{
+				Block: ref(lost.Number+1, 0), Parent: lost.Hash, Head: lost.Number + 1, Commit: true, Previous: lost, Linked: true,
+			})
+			c.commit()
+			e.stopsBroken(n, "came after block 4")
+		})
+	}
+}
+
+// A raw topic whose beginning is gone builds no state, at the first start or in a rebuild.
+func TestLostBeginning(t *testing.T) {
+	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	e := provision(t, cfg, 1)
+	c := newChain(t, e.kafka, e.cat, 5)
+	n := e.start(e.config("a", vfs.NewMem()))
+	for range 5 {
+		c.add(1)
+	}
+	e.caughtUp(c, n)
+	n.stop(t)
+	var third int64
+	for _, r := range e.readAll(e.cat.Raw(), 0) {
+		if raw, err := topics.DecodeRaw(r.Value); err == nil && third == 0 {
+			if end, ok := raw.(*topics.BlockEnd); ok && end.Block.Number == 2 {
+				third = r.Offset + 1
+			}
+		}
+	}
+	brokertest.Truncate(t, cfg.Brokers, e.cat.Raw(), 0, third)
+	rebuilt := e.config("a", vfs.NewMem())
+	rebuilt.Rebuild = true
+	n = e.start(rebuilt)
+	e.stopsBroken(n, "begins with block 3")
+}
+
+// A raw topic that was deleted and filled again, to the same offsets or not, is another one: the state is not
+// carried on over it. A rebuild makes it anew, and publishes no event twice.
+func TestReplacedTopic(t *testing.T) {
+	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	e := provision(t, cfg, 2)
+	c := newChain(t, e.kafka, e.cat, 5)
+	disk := vfs.NewMem()
+	n := e.start(e.config("a", disk))
+	for range 10 {
+		c.add(1)
+	}
+	e.caughtUp(c, n)
+	e.invariantTopics(c)
+	n.stop(t)
+	records := [][]*kafka.Record{e.readAll(e.cat.Raw(), 0), e.readAll(e.cat.Raw(), 1)}
+	brokertest.Delete(t, cfg.Brokers, e.cat.Raw())
+	provision(t, cfg, 2)
+	former := c
+	c = newChain(t, e.kafka, e.cat, 6) // the producer of the former topic knows its ID
+	c.blocks, c.salt = former.blocks, former.salt
+	c.begin()
+	for p, rs := range records {
+		for _, r := range rs {
+			c.tx.Produce(t.Context(), &kafka.Record{Topic: r.Topic, Partition: int32(p), Key: r.Key, Value: r.Value})
+		}
+	}
+	c.commit()
+	c.add(1)
+	n = e.start(e.config("a", disk))
+	e.stopsBroken(n, "has the ID")
+	n.stop(t)
+	n = e.start(e.config("b", vfs.NewMem())) // the changelog knows it too
+	e.stopsBroken(n, "has the ID")
+	n.stop(t)
+	rebuilt := e.config("a", disk)
+	rebuilt.Rebuild = true
+	n = e.start(rebuilt)
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+}
+
+// A changelog that was deleted, or lost its end, is not carried on over by state on disk that has come further.
+func TestReplacedChangelog(t *testing.T) {
+	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	e := provision(t, cfg, 1)
+	c := newChain(t, e.kafka, e.cat, 5)
+	disk := vfs.NewMem()
+	n := e.start(e.config("a", disk))
+	for range 10 {
+		c.add(1)
+	}
+	e.caughtUp(c, n)
+	n.stop(t)
+	brokertest.Delete(t, cfg.Brokers, e.cat.Changelog(topics.AppMarket))
+	provision(t, cfg, 1)
+	n = e.start(e.config("a", disk))
+	e.stopsBroken(n, "has the ID")
+}
+
+// A topic that lost its end has the same ID, and says where the leader of an epoch has come to.
+func TestLostEnd(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 5)
+	c.add(3)
+	n, err := New(e.config("a", vfs.NewMem()), toy{})
+	check(t, err)
+	check(t, n.connect())
+	defer n.disconnect()
+	raw := e.readAll(e.cat.Raw(), 0)
+	last := raw[len(raw)-1]
+	id, err := n.sameTopic(t.Context(), n.input, 0, kafka.TopicID{}, last.LeaderEpoch, last.Offset+1)
+	check(t, err)
+	for _, tc := range []struct {
+		epoch  int32
+		offset int64
+		whole  bool
+	}{
+		{last.LeaderEpoch, last.Offset + 1, true},
+		{last.LeaderEpoch, startOffset, true},
+		{last.LeaderEpoch, last.Offset + 100, false},
+		{last.LeaderEpoch + 1, last.Offset + 1, false}, // of an epoch that no leader knows any more
+	} {
+		_, err := n.sameTopic(t.Context(), n.input, 0, id, tc.epoch, tc.offset)
+		if (err == nil) != tc.whole || err != nil && !errors.Is(err, ErrBroken) {
+			t.Errorf("epoch %d, offset %d: %v", tc.epoch, tc.offset, err)
+		}
+	}
+}

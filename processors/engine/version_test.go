@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// next is toy as the next version of the program might have it: with one table more.
+type next struct {
+	toy
+	since uint32
+}
+
+var nextTable = &state.Table{ID: 2, Name: "next"}
+
+func (next) Tables() []*state.Table { return []*state.Table{toyTable, nextTable} }
+
+func (a next) Version() (version, since uint32) { return 1, a.since }
+
+func (a next) Apply(w state.Writer, rec topics.Raw) error {
+	w.Put(nextTable, []byte("k"), []byte("v"))
+	return a.toy.Apply(w, rec)
+}
+
+// stopsWith waits until all tasks of a node have stopped with an error, and nothing was wiped.
+func (e *env) stopsWith(n *runningNode, want error) {
+	e.t.Helper()
+	eventually(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
+	if err := n.Stopped(); !errors.Is(err, want) {
+		e.t.Fatal(err)
+	}
+	for _, reason := range []string{"corrupt", "changelog"} {
+		if got := total(e.t, n.cfg.Registerer, "lienstream_processors_restarts_total", reason); got > 0 {
+			e.t.Fatalf("state of a newer build was wiped %v times", got)
+		}
+	}
+}
+
+// Two builds side by side: the newer one carries on what the older one made; the older one stops where the newer one
+// has been, as a standby and as an owner, leaves all as it is, and may rebuild.
+func TestRollingUpgrade(t *testing.T) {
+	e := newEnv(t, 2)
+	c := newChain(t, e.kafka, e.cat, 5)
+	start := func(cfg Config, app App) *runningNode {
+		cfg.Registerer = nil
+		n, err := New(cfg, app)
+		check(t, err)
+		return e.run(n)
+	}
+	older, newer := e.config("older", vfs.NewMem()), e.config("newer", vfs.NewMem())
+	n := start(older, toy{})
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	n.stop(t)
+
+	refuses := start(newer, next{since: 1})
+	e.stopsWith(refuses, ErrOlder)
+	refuses.stop(t)
+
+	standby := e.holdAll(older, topics.RoleStandby)
+	n = start(newer, next{})
+	for range 10 {
+		c.add(1)
+	}
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.stopsWith(standby, state.ErrNewer)
+	standby.stop(t)
+	n.stop(t)
+
+	back := start(older, toy{})
+	e.stopsWith(back, state.ErrNewer)
+	back.stop(t)
+	n = start(newer, next{})
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	n.stop(t)
+
+	older.Rebuild = true
+	n = start(older, toy{})
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+}

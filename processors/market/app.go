@@ -1,0 +1,169 @@
+// Package market is the market as an application of the engine: it decodes a log and hands the event
+// to the family that owns it. It must not keep state of its own, and must depend on nothing but the
+// record and the state that it is given.
+package market
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/balances"
+	"github.com/lienstream/lienstream/processors/market/burns"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/drips"
+	"github.com/lienstream/lienstream/processors/market/epochs"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/processors/market/stats"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// App implements engine.App. It is safe for concurrent use by the tasks of a node.
+//
+// Invariants:
+//  1. A log never stops a task: what cannot be decoded, and what contradicts the state, is counted and
+//     passed over. The raw topic keeps it.
+//  2. An error means that the state could not be read or holds a row that is not ours.
+//  3. The same records always make the same writes: metrics and the log are all that a replay moves.
+type App struct {
+	decoder *contracts.Decoder
+	metrics *metrics
+	logger  *zap.Logger
+}
+
+// New makes the application for the contracts that the decoder knows.
+func New(decoder *contracts.Decoder, registerer prometheus.Registerer, logger *zap.Logger) *App {
+	return &App{decoder: decoder, metrics: newMetrics(registerer), logger: logger}
+}
+
+// Tables lists every table of every family.
+func (a *App) Tables() []*state.Table {
+	return slices.Concat([]*state.Table{
+		deals.Deals, deals.Bids, deals.Rewards, balances.Balances, assets.Assets,
+		drips.Drips, epochs.Epochs, burns.Burns, prices.Seconds, prices.Hours,
+	}, liquidity.Tables(), stats.Tables())
+}
+
+// Apply applies a *topics.Log or a *topics.Probe.
+func (a *App) Apply(w state.Writer, rec topics.Raw) error {
+	switch r := rec.(type) {
+	case *topics.Log:
+		meta := topics.EventMeta{Block: r.Block, Tx: r.TxHash, LogIndex: r.LogIndex}
+		return a.apply(w, meta, a.decoder.Decode(r.Address, r.Topics, r.Data))
+	case *topics.Probe:
+		a.metrics.probes.Inc()
+		if err := assets.ApplyProbe(w, r); err != nil {
+			return fmt.Errorf("apply probe of %s: %w", r.Token, err)
+		}
+		return nil
+	default:
+		return fmt.Errorf("apply: a %T is the engine's, not the application's", rec)
+	}
+}
+
+// apply dispatches by the type of the event, not by its entity: an account has credits and drips.
+func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event) error {
+	var (
+		family, violation string
+		err               error
+	)
+	switch e := event.(type) {
+	case *contracts.DealListed, *contracts.DealTermsUpdated, *contracts.DealFunded, *contracts.DealReclaimed,
+		*contracts.DealClaimed, *contracts.DealCancelled,
+		*contracts.BidPlaced, *contracts.BidWithdrawn, *contracts.BidAccepted,
+		*contracts.RewardReserved, *contracts.RewardReturned:
+		family = topics.FamilyDeals
+		violation, err = deals.ApplyObserved(w, meta.Tx, event, func(before, after *topics.Deal) error {
+			return stats.Apply(w, before, after)
+		})
+	case *contracts.Credited, *contracts.Withdrawn:
+		family = topics.FamilyBalances
+		violation, err = balances.Apply(w, event)
+	case *contracts.DripCreated, *contracts.DripCut, *contracts.DripClaimed:
+		family = topics.FamilyBalances
+		violation, err = drips.Apply(w, event)
+	case *contracts.Swapped, *contracts.PoolInitialized, *contracts.LiquidityModified, *contracts.PoolSet,
+		*contracts.PositionTransferred, *contracts.PositionStaked, *contracts.PositionCheckpointed,
+		*contracts.PositionUnstaked, *contracts.EmissionsNotified, *contracts.CreatorFeesNotified,
+		*contracts.EmissionsClaimed, *contracts.CreatorFeeClaimed:
+		family = topics.FamilyLiquidity
+		if violation, err = liquidity.Apply(w, a.decoder.Deployment().PositionManager, event); err == nil && violation == "" {
+			err = prices.Apply(w, event)
+		}
+	case *contracts.EpochOpened, *contracts.EpochRatesSet, *contracts.EpochReserved, *contracts.EpochReturned,
+		*contracts.LiquidityReleased, *contracts.EpochClosed:
+		family = topics.FamilyEpochs
+		violation, err = epochs.Apply(w, event)
+	case *contracts.Burned:
+		family = topics.FamilyBurns
+		violation, err = burns.Apply(w, meta, event)
+	case *contracts.AssetSet, *contracts.OpenRawChanged:
+		family = topics.FamilyAssets
+		violation, err = assets.Apply(w, event)
+	case *contracts.UIMultiplierUpdated:
+		family, err = familyOfToken(w, e.Token)
+	case *contracts.TokenPaused:
+		family, err = familyOfToken(w, e.Token)
+	case *contracts.TokenUnpaused:
+		family, err = familyOfToken(w, e.Token)
+	case *contracts.Unknown:
+		a.unknown(meta, e)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", event.Name(), err)
+	}
+	a.metrics.family(family).Inc()
+	if violation != "" {
+		a.metrics.violation.WithLabelValues(event.Name(), violation).Inc()
+	}
+	if family == "" || w.Silent() {
+		return nil // the vault's own fee, or a stranger's token: the raw topic keeps them
+	}
+	return emit(w, family, meta, event)
+}
+
+// unknown counts a log that no event claims. What claims to be an event and is not one, is told: it is not
+// what that contract emits. Other events than those that are wanted are nothing unusual.
+func (a *App) unknown(meta topics.EventMeta, e *contracts.Unknown) {
+	a.metrics.unknown.WithLabelValues(e.Reason).Inc()
+	if e.Reason == contracts.ReasonTopics || e.Reason == contracts.ReasonData {
+		a.logger.Warn("log passed over", zap.Uint64("block", meta.Block.Number), zap.Uint32("log", meta.LogIndex),
+			zap.Stringer("address", e.Address), zap.String("reason", e.Reason))
+	}
+}
+
+// familyOfToken is empty for a token that the registry never set: anybody can deploy one that emits what
+// a stock token does, and nobody asked for its events.
+func familyOfToken(w state.Writer, token common.Address) (string, error) {
+	known, err := assets.Known(w, token)
+	if !known {
+		return "", err
+	}
+	return topics.FamilyAssets, err
+}
+
+// emit publishes what the chain said, whether or not it fits the state.
+func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.Event) error {
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	*buf = topics.AppendEventKey((*buf)[:0], meta)
+	n := len(*buf)
+	var err error
+	if *buf, err = topics.AppendEvent(*buf, meta, event); err != nil {
+		return err
+	}
+	w.Emit(family, (*buf)[:n], (*buf)[n:])
+	return nil
+}
+
+// scratch is where events are encoded.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}

@@ -1,0 +1,140 @@
+// Package balances applies the vault's credits: what an account can withdraw now. It must depend on
+// nothing but the state it is given and the event: no clock, no chain, no other family.
+package balances
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What an event of our own contracts may turn out to contradict. The caller counts it.
+const (
+	CreditedTwice     = "NFT credited twice"
+	CreditOverflow    = "credit exceeds 256 bits"
+	NothingToWithdraw = "withdrawal of what was never credited"
+	WithdrawnInPart   = "withdrawal of less than the credit"
+	WithdrawnBeyond   = "withdrawal beyond the credit"
+)
+
+// Balances has a row, topics.Balance, for each credit that is not zero under Key or NFTKey. Its number is
+// in every key on disk: never reuse it.
+var Balances = &state.Table{
+	ID: 3, Name: "balances",
+	Entity: &state.EntityTopic{Name: topics.EntityBalance, Key: entityKey, Encode: encode},
+}
+
+// Key is the key of an account's credit of a fungible asset; the account is the prefix of all of its keys.
+func Key(account, asset common.Address) []byte {
+	return append(append(make([]byte, 0, 2*common.AddressLength), account[:]...), asset[:]...)
+}
+
+// NFTKey is the key of an NFT that is an account's to withdraw.
+func NFTKey(account, asset common.Address, tokenID *uint256.Int) []byte {
+	raw := tokenID.Bytes32()
+	key := append(make([]byte, 0, 2*common.AddressLength+len(raw)), account[:]...)
+	return append(append(key, asset[:]...), raw[:]...)
+}
+
+// Apply applies an event of the vault's credits, and says which invariant the event breaks, if any.
+// Events that are not of this family change nothing.
+func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+	switch e := event.(type) {
+	case *contracts.Credited:
+		violation, err = credited(w, e)
+	case *contracts.Withdrawn:
+		violation, err = withdrawn(w, e)
+	}
+	return violation, err
+}
+
+func credited(w state.Writer, e *contracts.Credited) (violation string, err error) {
+	b := topics.Balance{Account: e.Account, Asset: e.Asset, Kind: e.Kind, Amount: e.AmountOrTokenID}
+	if e.Kind == contracts.BalanceNFT {
+		key := NFTKey(e.Account, e.Asset, &e.AmountOrTokenID)
+		if row, err := w.Get(Balances, key); err != nil || row != nil {
+			return CreditedTwice, err
+		}
+		return "", put(w, key, &b)
+	}
+
+	key := Key(e.Account, e.Asset)
+	var before topics.Balance
+	if _, err := get(w, key, &before); err != nil {
+		return "", err
+	}
+	if _, overflow := b.Amount.AddOverflow(&b.Amount, &before.Amount); overflow {
+		return CreditOverflow, nil
+	}
+	if b.Amount.IsZero() {
+		return "", nil
+	}
+	return "", put(w, key, &b)
+}
+
+// withdrawn mirrors the contract, which always pays out the whole credit. Where the event says another
+// amount than the state, what is left is what the amounts leave, never below zero.
+func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err error) {
+	key := Key(e.Account, e.Asset)
+	if e.Kind == contracts.BalanceNFT {
+		key = NFTKey(e.Account, e.Asset, &e.AmountOrTokenID)
+	}
+	var b topics.Balance
+	if found, err := get(w, key, &b); err != nil || !found {
+		return NothingToWithdraw, err
+	}
+	if e.Kind == contracts.BalanceNFT || b.Amount.Eq(&e.AmountOrTokenID) {
+		w.Delete(Balances, key)
+		return "", nil
+	}
+	if b.Amount.Lt(&e.AmountOrTokenID) {
+		w.Delete(Balances, key)
+		return WithdrawnBeyond, nil
+	}
+	b.Amount.Sub(&b.Amount, &e.AmountOrTokenID)
+	return WithdrawnInPart, put(w, key, &b)
+}
+
+func get(w state.Writer, key []byte, b *topics.Balance) (bool, error) {
+	row, err := w.Get(Balances, key)
+	if err != nil || row == nil {
+		return false, err
+	}
+	return true, b.UnmarshalBinary(row)
+}
+
+func put(w state.Writer, key []byte, b *topics.Balance) error {
+	row, err := b.AppendBinary(make([]byte, 0, rowBytes))
+	if err != nil {
+		return err
+	}
+	w.Put(Balances, key, row)
+	return nil
+}
+
+// rowBytes holds any row: version, two addresses, kind and a 256-bit number with its length.
+const rowBytes = 1 + 2*common.AddressLength + 1 + 1 + 32
+
+// entityKey is "0x<account>:0x<asset>", and ":<token ID>" for an NFT.
+func entityKey(key []byte) []byte {
+	account, rest := key[:common.AddressLength], key[common.AddressLength:]
+	asset, token := rest[:common.AddressLength], rest[common.AddressLength:]
+	text := fmt.Appendf(nil, "0x%x:0x%x", account, asset)
+	if len(token) > 0 {
+		text = append(append(text, ':'), new(uint256.Int).SetBytes(token).Dec()...)
+	}
+	return text
+}
+
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var balance topics.Balance
+	if err := balance.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendBalance(b, &balance, at), nil
+}

@@ -1,0 +1,97 @@
+// Package burns applies what turned USDG into burned sTKN. It must depend on nothing but the state it is
+// given and the event: no clock, no chain, no other family.
+package burns
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What a burn may turn out to contradict. The caller counts it.
+const (
+	BurnedBefore = "burn older than the last one"
+	Overflow     = "burns exceed 256 bits"
+)
+
+// Burns has a row, topics.Burn, for each burn under Key: ascending keys are from the newest on. Each knows
+// the sum up to it, so that what was burned since a time is the difference of two rows. The table's number
+// is in every key on disk: never reuse it.
+var Burns = &state.Table{
+	ID: 8, Name: "burns",
+	Entity: &state.EntityTopic{Name: topics.EntityBurn, Key: entityKey, Encode: encode},
+}
+
+const keyBytes = 8 + 8 + 4
+
+// Key is the key of a burn.
+func Key(at, block uint64, logIndex uint32) []byte {
+	key := binary.BigEndian.AppendUint64(make([]byte, 0, keyBytes), ^at)
+	key = binary.BigEndian.AppendUint64(key, ^block)
+	return binary.BigEndian.AppendUint32(key, ^logIndex)
+}
+
+// Since is a position that all burns at that time or later are before, and all earlier ones after.
+func Since(at uint64) []byte { return Key(at, 0, 0) }
+
+// Apply applies a burn, and says which invariant it breaks, if any. Events that are not of this family
+// change nothing.
+func Apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
+	e, ok := event.(*contracts.Burned)
+	if !ok {
+		return "", nil
+	}
+	key := Key(e.At, meta.Block.Number, meta.LogIndex)
+	b := topics.Burn{
+		Caller: e.Caller, USDGSpent: e.USDGSpent, TKNBought: e.TKNBought, STKNBurned: e.STKNBurned,
+		At: e.At, Tx: meta.Tx, Block: meta.Block.Number, LogIndex: meta.LogIndex, BurnedAfter: e.STKNBurned,
+	}
+	last, lastKey, err := newest(w)
+	if err != nil {
+		return "", err
+	}
+	if last != nil {
+		if string(lastKey) <= string(key) {
+			return BurnedBefore, nil
+		}
+		if _, over := b.BurnedAfter.AddOverflow(&b.BurnedAfter, &last.BurnedAfter); over {
+			return Overflow, nil
+		}
+	}
+	row, err := b.AppendBinary(nil)
+	if err != nil {
+		return "", err
+	}
+	w.Put(Burns, key, row)
+	return "", nil
+}
+
+func newest(w state.Writer) (b *topics.Burn, key []byte, err error) {
+	var bad error
+	err = w.Scan(Burns, nil, nil, func(k, row []byte) bool {
+		b, key = new(topics.Burn), append(key, k...)
+		bad = b.UnmarshalBinary(row)
+		return false
+	})
+	if err == nil && bad != nil {
+		err = fmt.Errorf("the last burn: %w", bad)
+	}
+	return b, key, err
+}
+
+// entityKey is "<block>:<log index>".
+func entityKey(key []byte) []byte {
+	block := ^binary.BigEndian.Uint64(key[8:])
+	return fmt.Appendf(nil, "%d:%d", block, ^binary.BigEndian.Uint32(key[16:]))
+}
+
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var burn topics.Burn
+	if err := burn.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendBurn(b, &burn, at), nil
+}

@@ -1,0 +1,59 @@
+package deals
+
+import (
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/market/rules"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Histogram is a set of numbers of deals.
+type Histogram byte
+
+// The histograms, all of deals ever funded.
+const (
+	HistogramCost7      Histogram = iota // (cap-price)*10000/price rounded down, of deals of 7 days
+	HistogramCost21                      // the same, of deals of 21 days
+	HistogramTimeToFund                  // seconds from listing to funding
+
+	Histograms // how many there are
+)
+
+const day = 24 * 60 * 60
+
+// Numbers calls fn for each number of a funded deal.
+func Numbers(d *topics.Deal, fn func(Histogram, uint256.Int)) {
+	switch d.Term {
+	case 7 * day:
+		fn(HistogramCost7, rules.CostBps(&d.Cap, &d.Funding.Price))
+	case 21 * day:
+		fn(HistogramCost21, rules.CostBps(&d.Cap, &d.Funding.Price))
+	}
+	fn(HistogramTimeToFund, *uint256.NewInt(d.Funding.FundedAt - min(d.Funding.FundedAt, d.ListedAt)))
+}
+
+// Whoever looks for a number by its rank reads the counts of the buckets, few for whatever the numbers are,
+// and then the numbers of a single bucket.
+const (
+	bucketBytes  = 2
+	mantissaBits = 4 // of a number, behind its highest bit, that are its bucket's
+)
+
+// Bucket is the bucket of a number: its length in bits and the bits behind its highest one. Buckets ascend
+// as their numbers do.
+func Bucket(v *uint256.Int) [bucketBytes]byte {
+	bits := v.BitLen()
+	if bits <= mantissaBits+1 {
+		return [bucketBytes]byte{0, byte(v.Uint64())} // a number each
+	}
+	top := new(uint256.Int).Rsh(v, uint(bits-1-mantissaBits))
+	return [bucketBytes]byte{byte(bits - 1), byte(top.Uint64()) & (1<<mantissaBits - 1)}
+}
+
+// BucketPrefix is the prefix of a bucket's numbers in IndexNumber.
+func BucketPrefix(h Histogram, bucket [2]byte) []byte { return []byte{byte(h), bucket[0], bucket[1]} }
+
+// NumberOf reads the number back from an entry of IndexNumber.
+func NumberOf(entry []byte) *uint256.Int {
+	return new(uint256.Int).SetBytes(entry[1+bucketBytes:][:32])
+}

@@ -1,0 +1,93 @@
+package deals
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What sums and medians are made of, in indexes: it is derived from the deals and costs no row of its own.
+
+// WalletEntry is what a deal is to one of its parties: the value in IndexWallet. Amounts are raw USDG, of
+// 128 bits as in the contract; Price and Fee are 0 until the deal is funded.
+type WalletEntry struct {
+	State            contracts.DealState
+	Borrower, Lender bool
+	Cap, Price, Fee  uint256.Int
+}
+
+const (
+	amountBytes = 16
+	walletBytes = 2 + 3*amountBytes
+
+	roleBorrower = 1 << 0
+	roleLender   = 1 << 1
+)
+
+func (w *WalletEntry) append(b []byte) []byte {
+	var role byte
+	if w.Borrower {
+		role |= roleBorrower
+	}
+	if w.Lender {
+		role |= roleLender
+	}
+	b = append(b, byte(w.State), role)
+	return appendAmounts(b, &w.Cap, &w.Price, &w.Fee)
+}
+
+// DecodeWalletEntry reads the value of an entry in IndexWallet.
+func DecodeWalletEntry(value []byte) (w WalletEntry, err error) {
+	if len(value) != walletBytes {
+		return w, errors.New("wallet entry has another length")
+	}
+	w.State, w.Borrower, w.Lender = contracts.DealState(value[0]), value[1]&roleBorrower != 0, value[1]&roleLender != 0
+	takeAmounts(value[2:], &w.Cap, &w.Price, &w.Fee)
+	return w, nil
+}
+
+func appendAmounts(b []byte, amounts ...*uint256.Int) []byte {
+	for _, a := range amounts {
+		raw := a.Bytes32()
+		b = append(b, raw[len(raw)-amountBytes:]...)
+	}
+	return b
+}
+
+func takeAmounts(b []byte, amounts ...*uint256.Int) {
+	for i, a := range amounts {
+		a.SetBytes(b[i*amountBytes:][:amountBytes])
+	}
+}
+
+// FundedAtKey is a position in IndexFundedAt before all deals that were funded at that time or earlier.
+func FundedAtKey(at uint64) []byte { return appendUint64(nil, ^at) }
+
+// DecodeFundedAt reads an entry of IndexFundedAt.
+func DecodeFundedAt(entry, value []byte) (at uint64, price, fee uint256.Int, err error) {
+	if len(entry) != 8+idBytes || len(value) != 2*amountBytes {
+		return 0, price, fee, errors.New("entry of a funded deal has another length")
+	}
+	takeAmounts(value, &price, &fee)
+	return ^binary.BigEndian.Uint64(entry), price, fee, nil
+}
+
+// indexFunded writes what a deal is once it was funded.
+func indexFunded(key []byte, d *topics.Deal, to *state.IndexEntries) {
+	var (
+		f       = d.Funding
+		at      = FundedAtKey(f.FundedAt)
+		amounts [2 * amountBytes]byte
+	)
+	to.Put(IndexFundedAsset, nil, AssetPrefix(d.Token), at, key)
+	to.Put(IndexFundedAt, appendAmounts(amounts[:0], &f.Price, &f.Fee), at, key)
+	Numbers(d, func(h Histogram, number uint256.Int) {
+		raw := number.Bytes32()
+		to.Put(IndexNumber, nil, BucketPrefix(h, Bucket(&number)), raw[:], key)
+	})
+}

@@ -1,0 +1,164 @@
+package deals
+
+import (
+	"encoding/binary"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Numbers of tables and indexes are in every key on disk: never reuse one.
+const (
+	tableDeals byte = 1
+	tableBids  byte = 2
+	// 3 to 5 and 7 on are other families'.
+	tableRewards byte = 6
+
+	// IndexListing is the first of four, one an order: IndexListing + the Sort. Deals in LISTED only,
+	// whether or not the listing has expired; the value is a ListingFilter.
+	IndexListing byte = 0x10
+	// IndexWallet: borrower or lender, then Key(deal). The value is a WalletEntry, which begins with the
+	// state.
+	IndexWallet byte = 0x14
+	// IndexState: state, then Key(deal).
+	IndexState byte = 0x15
+	// IndexOpenBid: the bids in OPEN under their own key. The value is the row: a deal with many bids
+	// of the past costs a list no more than one without.
+	IndexOpenBid byte = 0x16
+	// IndexLenderBid: lender, then the bid's ID descending, then Key(deal).
+	IndexLenderBid byte = 0x18
+	// IndexFundedAsset: token, then fundedAt descending, then Key(deal): the deals that were ever funded.
+	IndexFundedAsset byte = 0x19
+	// IndexOpenPosition: the positions that are collateral of deals in LISTED or FUNDED, each as its token
+	// ID and Key(deal).
+	IndexOpenPosition byte = 0x1a
+	// IndexFundedAt: fundedAt descending, then Key(deal). The value is price and fee.
+	IndexFundedAt byte = 0x1f
+	// IndexNumber: a histogram, the bucket of the deal's number in it, the number, then Key(deal).
+	IndexNumber byte = 0x20
+)
+
+// Deals has a row, topics.Deal, for each deal under Key(id): ascending keys are descending IDs.
+var Deals = &state.Table{
+	ID: tableDeals, Name: "deals", Index: indexDeal,
+	Entity: &state.EntityTopic{Name: topics.EntityDeal, Key: dealEntityKey, Encode: encodeDeal},
+}
+
+// Bids has a row, topics.Bid, for each bid under BidKey(deal, bid).
+var Bids = &state.Table{
+	ID: tableBids, Name: "bids", Index: indexBid,
+	Entity: &state.EntityTopic{Name: topics.EntityBid, Key: bidEntityKey, Encode: encodeBid},
+}
+
+const idBytes = 32
+
+// Key is the key of a deal: the complement of its ID, so that the newest comes first.
+func Key(id *uint256.Int) []byte { return appendDescending(make([]byte, 0, idBytes), id) }
+
+// ID reads a deal's ID back from its key, or from the end of a position in a list of deals.
+func ID(key []byte) *uint256.Int {
+	if len(key) > idBytes {
+		key = key[len(key)-idBytes:]
+	}
+	id := new(uint256.Int).SetBytes(key)
+	return id.Not(id)
+}
+
+// BidKey is the key of a bid: bids of a deal are together, ascending by ID. The deal's part is Key(deal),
+// which is thus the prefix of them all.
+func BidKey(deal, bid *uint256.Int) []byte {
+	key := appendDescending(make([]byte, 0, 2*idBytes), deal)
+	raw := bid.Bytes32()
+	return append(key, raw[:]...)
+}
+
+// BidID reads a bid's ID back from its key.
+func BidID(key []byte) *uint256.Int { return new(uint256.Int).SetBytes(key[len(key)-idBytes:]) }
+
+// WalletPrefix is the prefix of a wallet's deals in IndexWallet.
+func WalletPrefix(wallet common.Address) []byte { return wallet.Bytes() }
+
+// LenderPrefix is the prefix of a lender's bids in IndexLenderBid.
+func LenderPrefix(lender common.Address) []byte { return lender.Bytes() }
+
+// AssetPrefix is the prefix of a token's deals in IndexFundedAsset.
+func AssetPrefix(token common.Address) []byte { return token.Bytes() }
+
+// StatePrefix is the prefix of a state's deals in IndexState.
+func StatePrefix(s contracts.DealState) []byte { return []byte{byte(s)} }
+
+func indexDeal(key, row []byte, to *state.IndexEntries) {
+	var d topics.Deal
+	if err := d.UnmarshalBinary(row); err != nil {
+		panic("deals: a row of our own does not decode: " + err.Error())
+	}
+	var buf [2 * idBytes]byte // of a part of an entry: it is copied
+	to.Put(IndexState, nil, StatePrefix(d.State), key)
+	w := WalletEntry{State: d.State, Borrower: true, Cap: d.Cap}
+	if f := d.Funding; f != nil {
+		w.Price, w.Fee, w.Lender = f.Price, f.Fee, f.Lender == d.Borrower
+		if !w.Lender {
+			lender := w
+			lender.Borrower, lender.Lender = false, true
+			to.Put(IndexWallet, lender.append(buf[:0]), WalletPrefix(f.Lender), key)
+		}
+		indexFunded(key, &d, to)
+	}
+	to.Put(IndexWallet, w.append(buf[:0]), WalletPrefix(d.Borrower), key)
+	if d.Kind == contracts.KindPosition && (d.State == contracts.DealListedState || d.State == contracts.DealFundedState) {
+		id := d.AmountOrTokenID.Bytes32()
+		to.Put(IndexOpenPosition, nil, id[:], key)
+	}
+	if d.State != contracts.DealListedState {
+		return
+	}
+	var filter [filterBytes]byte
+	ListingFilter{Lane: d.Lane, Term: d.Term, Asset: d.Token, Expiry: d.ListingExpiry}.append(filter[:0])
+	for sort := range Sorts {
+		to.Put(IndexListing+byte(sort), filter[:], appendListingKey(buf[:0], sort, &d))
+	}
+}
+
+func indexBid(key, row []byte, to *state.IndexEntries) {
+	var b topics.Bid
+	if err := b.UnmarshalBinary(row); err != nil {
+		panic("deals: a row of our own does not decode: " + err.Error())
+	}
+	if b.State == contracts.BidOpen {
+		to.Put(IndexOpenBid, row, key)
+	}
+	var buf [idBytes]byte
+	to.Put(IndexLenderBid, nil, LenderPrefix(b.Lender), appendDescending(buf[:0], &b.ID), key[:idBytes])
+}
+
+func encodeDeal(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var d topics.Deal
+	if err := d.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendDeal(b, &d, at), nil
+}
+
+func encodeBid(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var bid topics.Bid
+	if err := bid.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendBid(b, &bid, at), nil
+}
+
+func dealEntityKey(key []byte) []byte { return []byte(ID(key).Dec()) }
+
+func bidEntityKey(key []byte) []byte { return []byte(BidID(key).Dec()) }
+
+// appendDescending appends a number so that greater ones come first.
+func appendDescending(b []byte, n *uint256.Int) []byte {
+	raw := new(uint256.Int).Not(n).Bytes32()
+	return append(b, raw[:]...)
+}
+
+func appendUint64(b []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(b, n) }

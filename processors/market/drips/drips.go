@@ -1,0 +1,142 @@
+// Package drips applies the streams of sTKN to accounts: created, cut, claimed. It must depend on nothing
+// but the state it is given and the event: no clock, no chain, no other family. What a drip unlocks at a
+// time is here too: who answers asks it with the time of a block.
+package drips
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What an event of our own contracts may turn out to contradict. The caller counts it.
+const (
+	CreatedTwice = "drip created twice"
+	NoDrip       = "no such drip"
+	CutTwice     = "drip cut twice"
+	CutOther     = "cut of another amount than the drip leaves"
+	ClaimedOther = "claim of another amount than the drip counts"
+	ClaimedOver  = "claim beyond the drip's total"
+)
+
+// IndexDeal: the deal's ID, then the drip's key. The numbers of tables and indexes are in every key on
+// disk: never reuse one.
+const IndexDeal byte = 0x17
+
+// Drips has a row, topics.Drip, for each drip under Key.
+var Drips = &state.Table{
+	ID: 5, Name: "drips", Index: index,
+	Entity: &state.EntityTopic{Name: topics.EntityDrip, Key: entityKey, Encode: encode},
+}
+
+// Key is the key of a drip; the account is the prefix of all of its drips, ascending by ID.
+func Key(account common.Address, id *uint256.Int) []byte {
+	raw := id.Bytes32()
+	return append(append(make([]byte, 0, common.AddressLength+len(raw)), account[:]...), raw[:]...)
+}
+
+// DealPrefix is the prefix of a deal's drips in IndexDeal.
+func DealPrefix(deal *uint256.Int) []byte {
+	raw := deal.Bytes32()
+	return raw[:]
+}
+
+// Apply applies an event of a drip, and says which invariant the event breaks, if any. Events that are not
+// of this family change nothing.
+func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+	switch e := event.(type) {
+	case *contracts.DripCreated:
+		violation, err = created(w, e)
+	case *contracts.DripCut:
+		violation, err = change(w, e.Account, &e.DripID, func(d *topics.Drip) string {
+			if d.CutAt != 0 {
+				return CutTwice
+			}
+			left, over := new(uint256.Int).SubOverflow(&d.Total, &e.Returned)
+			d.CutAt, d.Total = e.At, e.TotalAfter
+			if over || !left.Eq(&e.TotalAfter) {
+				return CutOther
+			}
+			return ""
+		})
+	case *contracts.DripClaimed:
+		violation, err = change(w, e.Account, &e.DripID, func(d *topics.Drip) string {
+			sum, over := new(uint256.Int).AddOverflow(&d.Claimed, &e.Amount)
+			d.Claimed = e.ClaimedAfter
+			switch {
+			case over || !sum.Eq(&e.ClaimedAfter):
+				return ClaimedOther
+			case d.Claimed.Gt(&d.Total):
+				return ClaimedOver
+			}
+			return ""
+		})
+	}
+	return violation, err
+}
+
+func created(w state.Writer, e *contracts.DripCreated) (string, error) {
+	key := Key(e.Account, &e.DripID)
+	if row, err := w.Get(Drips, key); err != nil || row != nil {
+		return CreatedTwice, err
+	}
+	return "", put(w, key, &topics.Drip{
+		ID: e.DripID, Account: e.Account, Source: e.Source, DealID: e.DealID, TokenID: e.TokenID, Epoch: e.Epoch,
+		Granted: e.Total, Total: e.Total, Start: e.Start, Length: e.Length, Cliff: e.Cliff,
+	})
+}
+
+// change edits a drip that must be there. The contract is right about its own numbers: where they are not
+// what the events before say, they are taken over and counted.
+func change(w state.Writer, account common.Address, id *uint256.Int, edit func(*topics.Drip) string) (string, error) {
+	key := Key(account, id)
+	row, err := w.Get(Drips, key)
+	if err != nil || row == nil {
+		return NoDrip, err
+	}
+	var d topics.Drip
+	if err := d.UnmarshalBinary(row); err != nil {
+		return "", fmt.Errorf("drip %s: %w", id.Dec(), err)
+	}
+	violation := edit(&d)
+	return violation, put(w, key, &d)
+}
+
+func put(w state.Writer, key []byte, d *topics.Drip) error {
+	row, err := d.AppendBinary(make([]byte, 0, rowBytes))
+	if err != nil {
+		return err
+	}
+	w.Put(Drips, key, row)
+	return nil
+}
+
+// rowBytes holds most rows without growing.
+const rowBytes = 160
+
+func index(key, row []byte, to *state.IndexEntries) {
+	var d topics.Drip
+	if err := d.UnmarshalBinary(row); err != nil {
+		panic("drips: a row of our own does not decode: " + err.Error())
+	}
+	if d.Source == contracts.DripDeal {
+		to.Put(IndexDeal, nil, DealPrefix(&d.DealID), key)
+	}
+}
+
+func entityKey(key []byte) []byte {
+	return []byte(new(uint256.Int).SetBytes(key[common.AddressLength:]).Dec())
+}
+
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var d topics.Drip
+	if err := d.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendDrip(b, &d, at), nil
+}

@@ -1,0 +1,137 @@
+// Package epochs applies the weekly budgets of sTKN: opened, rates, reserved, returned, released, closed. It
+// must depend on nothing but the state it is given and the event: no clock, no chain, no other family.
+package epochs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What an event of our own contracts may turn out to contradict. The caller counts it.
+const (
+	OpenedTwice  = "epoch opened twice"
+	NoEpoch      = "no such epoch"
+	ClosedTwice  = "epoch closed twice"
+	OverBudget   = "more reserved or released than the budget"
+	OtherRelease = "epoch closed with another sum of releases"
+)
+
+// The term of deals that share DealBudget7; those of another share DealBudget21.
+const shortTerm = 7 * 24 * 60 * 60
+
+// Epochs has a row, topics.Epoch, for each epoch under Key: ascending keys are descending numbers. Its
+// number is in every key on disk: never reuse it.
+var Epochs = &state.Table{
+	ID: 7, Name: "epochs",
+	Entity: &state.EntityTopic{Name: topics.EntityEpoch, Key: entityKey, Encode: encode},
+}
+
+// Key is the key of an epoch.
+func Key(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, ^n) }
+
+// Apply applies an event of an epoch, and says which invariant the event breaks, if any. Events that are
+// not of this family change nothing.
+func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+	switch e := event.(type) {
+	case *contracts.EpochOpened:
+		violation, err = opened(w, e)
+	case *contracts.EpochRatesSet:
+		violation, err = change(w, e.N, func(row *topics.Epoch) string {
+			row.Rates = &topics.EpochRates{
+				Rate7: e.Rate7, Rate21: e.Rate21, PriceUSDGPerSTKN: e.PriceUSDGPerSTKN, LenderShareBps: e.LenderShareBps,
+			}
+			return ""
+		})
+	case *contracts.EpochReserved:
+		violation, err = reserve(w, e.N, e.Term, &e.ReservedAfter)
+	case *contracts.EpochReturned:
+		violation, err = reserve(w, e.N, e.Term, &e.ReservedAfter)
+	case *contracts.LiquidityReleased:
+		violation, err = change(w, e.N, func(row *topics.Epoch) string {
+			row.Released = e.ReleasedAfter
+			return over(&row.Released, &row.LiquidityBudget)
+		})
+	case *contracts.EpochClosed:
+		violation, err = change(w, e.N, func(row *topics.Epoch) string {
+			if row.Unspent != nil {
+				return ClosedTwice
+			}
+			row.Unspent = e.RolledOver.Clone()
+			if !row.Released.Eq(&e.Released) {
+				return OtherRelease
+			}
+			return ""
+		})
+	}
+	return violation, err
+}
+
+func opened(w state.Writer, e *contracts.EpochOpened) (string, error) {
+	if row, err := w.Get(Epochs, Key(e.N)); err != nil || row != nil {
+		return OpenedTwice, err
+	}
+	return "", put(w, &topics.Epoch{
+		N: e.N, StartsAt: e.StartsAt, EndsAt: e.EndsAt, Weekly: e.Weekly, RolledOver: e.RolledOver,
+		DealBudget7: e.DealBudget7, DealBudget21: e.DealBudget21, LiquidityBudget: e.LiquidityBudget,
+	})
+}
+
+func reserve(w state.Writer, n, term uint32, after *uint256.Int) (string, error) {
+	return change(w, n, func(row *topics.Epoch) string {
+		if term == shortTerm {
+			row.Reserved7 = *after
+			return over(after, &row.DealBudget7)
+		}
+		row.Reserved21 = *after
+		return over(after, &row.DealBudget21)
+	})
+}
+
+func over(spent, budget *uint256.Int) string {
+	if spent.Gt(budget) {
+		return OverBudget
+	}
+	return ""
+}
+
+// change edits an epoch that must be there.
+func change(w state.Writer, n uint32, edit func(*topics.Epoch) string) (string, error) {
+	row, err := w.Get(Epochs, Key(n))
+	if err != nil || row == nil {
+		return NoEpoch, err
+	}
+	var e topics.Epoch
+	if err := e.UnmarshalBinary(row); err != nil {
+		return "", fmt.Errorf("epoch %d: %w", n, err)
+	}
+	violation := edit(&e)
+	return violation, put(w, &e)
+}
+
+func put(w state.Writer, e *topics.Epoch) error {
+	row, err := e.AppendBinary(nil)
+	if err != nil {
+		return err
+	}
+	w.Put(Epochs, Key(e.N), row)
+	return nil
+}
+
+func entityKey(key []byte) []byte {
+	return strconv.AppendUint(nil, uint64(^binary.BigEndian.Uint32(key)), 10)
+}
+
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var e topics.Epoch
+	if err := e.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendEpoch(b, &e, at), nil
+}

@@ -1,0 +1,67 @@
+package hotcache
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+// Router is the read API of the processors, which knows their lowest watermark without a network.
+type Router interface {
+	query.Reader
+	Lowest() (query.Watermark, error)
+	Shown(at query.Moment)
+}
+
+// CachedReader is the read API with the hot cache before it: a page of listings, or an overview of the pool, that
+// Redis cannot answer is asked of the processors, and all else always is.
+type CachedReader struct {
+	Router
+	cache *Reader
+}
+
+// NewCachedReader puts the cache before the router.
+func NewCachedReader(router Router, cache *Reader) *CachedReader {
+	return &CachedReader{Router: router, cache: cache}
+}
+
+var _ query.Reader = (*CachedReader)(nil)
+
+// Listings implements query.Reader.
+func (o *CachedReader) Listings(ctx context.Context, q query.ListingsQuery) (query.Answer[query.Page[query.DealWithBids]], error) {
+	return throughCache(ctx, o, o.cache.metrics.misses,
+		func(wm query.Watermark) (query.Answer[query.Page[query.DealWithBids]], error) {
+			return o.cache.Listings(ctx, q, wm)
+		},
+		func() (query.Answer[query.Page[query.DealWithBids]], error) { return o.Router.Listings(ctx, q) })
+}
+
+// Pool implements query.Reader.
+func (o *CachedReader) Pool(ctx context.Context) (query.Answer[query.PoolOverview], error) {
+	return throughCache(ctx, o, o.cache.metrics.poolMisses,
+		func(wm query.Watermark) (query.Answer[query.PoolOverview], error) { return o.cache.Pool(ctx, wm) },
+		func() (query.Answer[query.PoolOverview], error) { return o.Router.Pool(ctx) })
+}
+
+// throughCache answers from the cache as of the lowest watermark, and from the processors where that misses.
+func throughCache[A any](ctx context.Context, o *CachedReader, misses *prometheus.CounterVec, cached func(query.Watermark) (A, error), asked func() (A, error)) (A, error) {
+	wm, err := o.Lowest()
+	if err != nil {
+		misses.WithLabelValues(string(MissUnknown)).Inc()
+		return asked()
+	}
+	if wm.At.Number < query.MinBlock(ctx) {
+		return asked() // which waits for it
+	}
+	answer, err := cached(wm)
+	if miss := Miss(""); errors.As(err, &miss) {
+		return asked()
+	}
+	if err == nil {
+		o.Shown(wm.Moment())
+	}
+	return answer, err
+}

@@ -1,0 +1,216 @@
+// Package hotcache keeps /listings and /pool in Redis: written by the processors after each commit, read by
+// the serving nodes in one round trip an answer. It must never be the only place of anything, and must never
+// answer what the processors would not: whatever is missing, torn, old or slow is a miss.
+//
+// All keys of a chain carry one hash tag, so that a Redis Cluster keeps them in one slot:
+//
+//	{lienstream:4663}:meta         hash: partition → its state; h<partition> → its last barriers;
+//	                               n<set> → how many members the set's orders have
+//	{lienstream:4663}:rows:<p>     hash: deal → header ‖ deal ‖ open bids (row.go)
+//	{lienstream:4663}:order:<s>:<set>
+//	                               sorted set, all scores 0: the position in sort s (deals.ListingKey) ‖
+//	                               partition ‖ lane ‖ term ‖ expiry. The sets are a (all), l<lane> and
+//	                               t<token>; what the set does not filter is filtered by the member.
+//	{lienstream:4663}:pool         the overview of the pool and its block (pool.go)
+//
+// A listing costs about 450 bytes of row and 12 members of 55 to 79 bytes: some 2.5 KiB with Redis' own.
+//
+// Invariants:
+//  1. A partition's state in meta names a block, and the rows and members of the partition are exactly
+//     those of that block. One script moves both, or none.
+//  2. A script moves a partition only from the state that its writer left it in, byte for byte. A flush,
+//     a failover to a replica that lags, another writer: the next write finds another state, does
+//     nothing, and the partition is built again from a view.
+//  3. While a partition is being built its state is one that no reader takes.
+//  4. A page is read from one block: all partitions at the same count of reverts, N the lowest of their
+//     blocks, none changed after N.
+//  5. A page is answered only if N is a block that the caller knows (by hash, and overtaken no longer
+//     than MaxLag ago), or descends from the one that it knows.
+//     The overview of the pool is answered by the same rule, and written only in place of an earlier one.
+//  6. Reads and writes of Redis never happen in a task's goroutine, nor without a deadline.
+package hotcache
+
+import (
+	"context"
+	"crypto/tls"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Config of both ends. Writer and Reader must agree on Prefix, ChainID and Partitions.
+type Config struct {
+	URL        string // redis://, rediss:// or unix://; the embedded one's comes from Embedded
+	Cluster    bool   // URL names a node of a Redis Cluster
+	Prefix     string // of all keys
+	ChainID    uint64
+	Partitions int32
+
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
+
+	// Of the reader.
+	Timeout       time.Duration // of a page, all in all: what a lost Redis may cost a request
+	MaxLag        time.Duration // how long ago the block of an answer may have been overtaken
+	MaxFailures   int           // in a row, after which Redis is not asked until a probe succeeds
+	ProbeInterval time.Duration
+	MaxScan       int // members that one page may look at
+	PoolSize      int // connections
+
+	// Of the writer.
+	WriteTimeout time.Duration
+	Beat         time.Duration // how often an idle partition's state is checked
+	Takeover     time.Duration // how long a newer owner, or a later value, must have been silent for an older to write
+	MaxPending   int           // deals of a partition that wait to be written; above, it is built again
+	ChunkRows    int           // rows a script writes while readers wait for it
+	KeepExpired  time.Duration // how long an expired listing stays; a reorg that takes time back further costs a rebuild
+	MaxBackoff   time.Duration
+}
+
+// DefaultConfig is right for a Redis in the same network.
+func DefaultConfig() Config {
+	return Config{
+		Prefix:        "lienstream",
+		Timeout:       40 * time.Millisecond,
+		MaxLag:        time.Second,
+		MaxFailures:   3,
+		ProbeInterval: 200 * time.Millisecond,
+		MaxScan:       4000,
+		PoolSize:      64,
+		WriteTimeout:  2 * time.Second,
+		Beat:          time.Second,
+		Takeover:      10 * time.Second,
+		MaxPending:    4096,
+		ChunkRows:     128,
+		KeepExpired:   time.Hour,
+		MaxBackoff:    2 * time.Second,
+	}
+}
+
+// maxPartitions keeps the first byte of a partition in a member below 0xff: see page.lua.
+const maxPartitions = 1 << 12
+
+// Validate names every fault.
+func (c Config) Validate() error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	if _, err := redis.ParseURL(c.URL); err != nil {
+		errs = append(errs, fmt.Errorf("redis url %s: %w", redacted(c.URL), err))
+	}
+	fault(c.Prefix == "", "redis prefix is empty")
+	fault(c.ChainID == 0, "chain id is 0")
+	fault(c.Partitions < 1 || c.Partitions > maxPartitions, "partitions %d is not in 1..%d", c.Partitions, maxPartitions)
+	fault(c.Timeout <= 0 || c.Timeout > 50*time.Millisecond, "redis timeout %s is not in (0, 50ms]", c.Timeout)
+	fault(c.MaxLag < 0, "redis max lag %s is negative", c.MaxLag)
+	fault(c.MaxFailures < 1, "redis max failures %d is below 1", c.MaxFailures)
+	fault(c.ProbeInterval <= 0, "redis probe interval %s is not positive", c.ProbeInterval)
+	fault(c.MaxScan < 1, "redis max scan %d is below 1", c.MaxScan)
+	fault(c.PoolSize < 1, "redis pool size %d is below 1", c.PoolSize)
+	fault(c.WriteTimeout <= 0, "redis write timeout %s is not positive", c.WriteTimeout)
+	fault(c.Beat <= 0, "redis beat %s is not positive", c.Beat)
+	fault(c.Takeover <= 2*c.Beat, "redis takeover %s is not above two beats of %s", c.Takeover, c.Beat)
+	fault(c.MaxPending < 1, "redis max pending %d is below 1", c.MaxPending)
+	fault(c.ChunkRows < 1, "redis chunk rows %d is below 1", c.ChunkRows)
+	fault(c.KeepExpired < time.Minute, "redis keep expired %s is below a minute", c.KeepExpired)
+	fault(c.MaxBackoff <= 0, "redis max backoff %s is not positive", c.MaxBackoff)
+	return errors.Join(errs...)
+}
+
+// redacted is the URL without its password, for errors and logs.
+func redacted(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "(malformed)"
+	}
+	return u.Redacted()
+}
+
+// client opens a pool whose every operation ends within timeout. It connects at its first use.
+func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("redis url %s: %w", redacted(c.URL), err)
+	}
+	if o.TLSConfig != nil {
+		o.TLSConfig.MinVersion = tls.VersionTLS12
+	}
+	u := &redis.UniversalOptions{
+		Addrs:                 []string{o.Addr},
+		IsClusterMode:         c.Cluster,
+		Username:              o.Username,
+		Password:              o.Password,
+		DB:                    o.DB,
+		TLSConfig:             o.TLSConfig,
+		Protocol:              2,
+		DisableIdentity:       true, // a round trip less when a connection is new
+		ContextTimeoutEnabled: true,
+		DialTimeout:           timeout,
+		ReadTimeout:           timeout,
+		WriteTimeout:          timeout,
+		PoolTimeout:           timeout,
+		PoolSize:              pool,
+		MaxRetries:            -1, // a retry is ours to decide: the deadline is short
+		DialerRetries:         1,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled,
+		},
+	}
+	if c.Dial != nil {
+		u.Dialer = dialer(c.Dial, o.TLSConfig)
+	}
+	return redis.NewUniversalClient(u), nil
+}
+
+// dialer encrypts what dial opens where conf is not nil: a dialer of ours does it itself.
+func dialer(dial func(context.Context, string, string) (net.Conn, error), conf *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	if conf == nil {
+		return dial
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(c, conf)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+		return secure, nil
+	}
+}
+
+// keys are the names of everything of a chain in Redis.
+type keys struct {
+	meta   string
+	rows   string // + partition
+	orders string // + sort ":" set
+	pool   string
+}
+
+func (c Config) keys() keys {
+	tag := fmt.Sprintf("{%s:%d}:", c.Prefix, c.ChainID)
+	return keys{meta: tag + "meta", rows: tag + "rows:", orders: tag + "order:", pool: tag + "pool"}
+}
+
+var (
+	//go:embed page.lua
+	pageSource string
+	//go:embed write.lua
+	writeSource string
+	//go:embed pool.lua
+	poolSource string
+
+	pageScript  = redis.NewScript(pageSource)
+	writeScript = redis.NewScript(writeSource)
+	poolScript  = redis.NewScript(poolSource)
+)

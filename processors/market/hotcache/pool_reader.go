@@ -1,0 +1,63 @@
+package hotcache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+// Pool answers with the overview of the pool as Listings does with a page: as of a block that is wm's, its
+// descendant, or overtaken no longer than MaxLag ago. The value is read-only.
+func (r *Reader) Pool(ctx context.Context, wm query.Watermark) (query.Answer[query.PoolOverview], error) {
+	start := time.Now()
+	r.recent.observe(wm, start)
+	answer, err := r.pool(ctx, wm)
+	if miss := Miss(""); errors.As(err, &miss) {
+		r.metrics.poolMisses.WithLabelValues(string(miss)).Inc()
+	} else if err == nil {
+		r.metrics.poolHits.Inc()
+	}
+	if err != MissDown { //nolint:errorlint // it is returned bare, and this is the path that must cost nothing
+		r.metrics.seconds.Observe(time.Since(start).Seconds())
+	}
+	return answer, err
+}
+
+func (r *Reader) pool(ctx context.Context, wm query.Watermark) (none query.Answer[query.PoolOverview], err error) {
+	if r.breaker.open() {
+		return none, MissDown
+	}
+	raw, err := r.askPool(ctx)
+	if err != nil {
+		return none, r.failed(ctx, err)
+	}
+	r.breaker.succeeded()
+	if len(raw) == 0 {
+		return none, MissCold
+	}
+	o, frames, err := decodeOverviewHead(raw)
+	if err == nil {
+		o.linked = o.descends(wm.At)
+		if miss := r.judge(&o.page, wm, time.Now()); miss != nil {
+			return none, miss
+		}
+		none.Value, err = decodeFrames(frames)
+	}
+	if err != nil {
+		r.log.Error("decode the pool of redis", zap.Uint64("block", o.at.Number), zap.Error(err))
+		return query.Answer[query.PoolOverview]{}, MissError
+	}
+	none.At = o.at
+	return none, nil
+}
+
+// askPool is one round trip. It takes no more than a value of ours may be, and a byte.
+func (r *Reader) askPool(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	return r.client.GetRange(ctx, r.keys.pool, 0, maxPoolBytes).Bytes()
+}

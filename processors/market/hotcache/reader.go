@@ -1,0 +1,286 @@
+package hotcache
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Miss is why Redis could not answer a page: ask the processors.
+type Miss string
+
+// The reasons.
+const (
+	MissDown    Miss = "down"    // it failed before; a probe has not yet succeeded
+	MissTimeout Miss = "timeout" // no answer in time
+	MissError   Miss = "error"   // refused, broken, or an answer that is not ours
+	MissCold    Miss = "cold"    // a partition is not built
+	MissTorn    Miss = "torn"    // the partitions are not at one block
+	MissCorrupt Miss = "corrupt" // keys were lost; what was left is gone now
+	MissStale   Miss = "stale"   // its block was overtaken too long ago
+	MissForeign Miss = "foreign" // its block is not one that the processors know
+	MissScan    Miss = "scan"    // too many listings that the filter leaves out
+	MissUnknown Miss = "unknown" // what the processors know is not known
+)
+
+var misses = []Miss{
+	MissDown, MissTimeout, MissError, MissCold, MissTorn, MissCorrupt, MissStale, MissForeign, MissScan, MissUnknown,
+}
+
+func (m Miss) Error() string { return "hot cache: " + string(m) }
+
+// Reader answers /listings and /pool from Redis.
+type Reader struct {
+	cfg     Config
+	keys    keys
+	client  redis.UniversalClient
+	breaker *breaker
+	recent  recentBlocks
+	metrics *readerMetrics
+	log     *zap.Logger
+}
+
+// NewReader makes a reader. It connects at the first page.
+func NewReader(cfg Config, registerer prometheus.Registerer, log *zap.Logger) (*Reader, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	client, err := cfg.client(cfg.Timeout, cfg.PoolSize)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{
+		cfg: cfg, keys: cfg.keys(), client: client, breaker: newBreaker(cfg.MaxFailures),
+		metrics: newReaderMetrics(registerer), log: log.Named("hotcache"),
+	}, nil
+}
+
+// Run probes a Redis that failed until it answers again. It closes the connections when ctx is done.
+func (r *Reader) Run(ctx context.Context) error {
+	defer func() {
+		if err := r.client.Close(); err != nil {
+			r.log.Debug("close redis client", zap.Error(err))
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.breaker.opened:
+			if !r.recover(ctx) {
+				return nil
+			}
+		}
+	}
+}
+
+// recover closes the breaker once Redis answers; false: ctx ended before.
+func (r *Reader) recover(ctx context.Context) bool {
+	tick := time.NewTicker(r.cfg.ProbeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		probe, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+		err := r.client.Ping(probe).Err()
+		cancel()
+		if err != nil {
+			r.metrics.probes.WithLabelValues("failed").Inc()
+			continue
+		}
+		r.metrics.probes.WithLabelValues("succeeded").Inc()
+		r.breaker.close()
+		r.metrics.open.Set(0)
+		r.log.Info("redis answers again")
+		return true
+	}
+}
+
+// Observe tells the reader the lowest watermark of the processors. The more often it is told, the more
+// blocks it can recognise; Listings tells it too.
+func (r *Reader) Observe(wm query.Watermark) { r.recent.observe(wm, time.Now()) }
+
+// Listings answers a page as of a block that is wm's, its descendant, or overtaken no longer than MaxLag
+// ago. wm is the lowest watermark of the processors as the caller knows it. The error is always a Miss,
+// or that of ctx.
+func (r *Reader) Listings(
+	ctx context.Context, q query.ListingsQuery, wm query.Watermark,
+) (query.Answer[query.Page[query.DealWithBids]], error) {
+	start := time.Now()
+	r.recent.observe(wm, start)
+	answer, err := r.listings(ctx, q, wm)
+	if miss := Miss(""); errors.As(err, &miss) {
+		r.metrics.misses.WithLabelValues(string(miss)).Inc()
+	} else if err == nil {
+		r.metrics.hits.Inc()
+	}
+	if err != MissDown { //nolint:errorlint // it is returned bare, and this is the path that must cost nothing
+		r.metrics.seconds.Observe(time.Since(start).Seconds())
+	}
+	return answer, err
+}
+
+func (r *Reader) listings(
+	ctx context.Context, q query.ListingsQuery, wm query.Watermark,
+) (none query.Answer[query.Page[query.DealWithBids]], err error) {
+	if r.breaker.open() {
+		return none, MissDown
+	}
+	if q.Sort >= deals.Sorts || q.Limit < 1 || q.After != nil && len(q.After) != positionBytes[q.Sort] {
+		return none, MissError // not ours to judge
+	}
+	reply, err := r.ask(ctx, q, wm)
+	if err != nil {
+		return none, r.failed(ctx, err)
+	}
+	r.breaker.succeeded()
+	page, err := parseReply(reply)
+	if err != nil {
+		return none, err
+	}
+	if err := r.judge(page, wm, time.Now()); err != nil {
+		return none, err
+	}
+	none.At = page.at
+	if none.Value, err = page.decode(q.Sort); err != nil {
+		r.log.Error("decode listings of redis", zap.Uint64("block", page.at.Number), zap.Error(err))
+		return query.Answer[query.Page[query.DealWithBids]]{}, MissError
+	}
+	return none, nil
+}
+
+// failed counts a failure of Redis, and says what it is to the caller.
+func (r *Reader) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // the caller's hurry says nothing about Redis
+	}
+	if r.breaker.failed() {
+		r.metrics.open.Set(1)
+		r.log.Warn("redis failed: not asked until it answers a probe", zap.Error(err))
+	}
+	if isTimeout(err) {
+		return MissTimeout
+	}
+	return MissError
+}
+
+// ask runs the script: one round trip, or two when Redis has not seen it.
+func (r *Reader) ask(ctx context.Context, q query.ListingsQuery, wm query.Watermark) ([]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	set, lane, term := setName(&q), "", ""
+	if q.Lane != nil {
+		lane = string([]byte{byte(*q.Lane)})
+	}
+	if q.Term != nil {
+		t := *q.Term
+		term = string([]byte{byte(t >> 24), byte(t >> 16), byte(t >> 8), byte(t)})
+	}
+	sort := strconv.Itoa(int(q.Sort))
+	reply := pageScript.Run(ctx, r.client, []string{r.keys.meta, r.keys.orders + sort + ":" + set},
+		r.cfg.Partitions, set, sort, positionBytes[q.Sort], q.After, q.Limit, lane, term, r.cfg.MaxScan,
+		r.keys.rows, r.keys.orders, wm.At.Number, barrier(wm.At))
+	parts, err := reply.Slice()
+	if err == nil && len(parts) == 0 {
+		err = errors.New("empty reply")
+	}
+	return parts, err
+}
+
+// judge decides whether the page's block is one to answer from. Neither the block nor wm can be wrong;
+// but Redis may hold what it held yesterday, or what another chain of the same ID wrote.
+func (r *Reader) judge(p *page, wm query.Watermark, now time.Time) error {
+	switch {
+	case p.reverts < wm.Reverts:
+		return MissStale
+	case p.at.Number > wm.At.Number || p.reverts > wm.Reverts:
+		if !p.linked {
+			return MissForeign
+		}
+		return nil
+	}
+	lag, known := r.recent.overtaken(p.at.Number, p.at.Hash, now)
+	switch {
+	case !known:
+		return MissForeign
+	case lag > r.cfg.MaxLag:
+		return MissStale
+	}
+	return nil
+}
+
+// page is a reply of the script, its rows undecoded.
+type page struct {
+	at      topics.BlockRef
+	reverts uint64
+	linked  bool
+	more    bool
+	rows    []any
+}
+
+func parseReply(reply []any) (*page, error) {
+	status, _ := reply[0].(string)
+	switch miss := Miss(status); {
+	case status == "ok" && len(reply) >= 7:
+	case miss == MissCold, miss == MissTorn, miss == MissCorrupt, miss == MissScan:
+		return nil, miss
+	default:
+		return nil, MissError
+	}
+	var errs [4]error
+	p := &page{rows: reply[7:]}
+	p.at.Number, errs[0] = number(reply[1])
+	hash, err := hex.DecodeString(fmt.Sprint(reply[2]))
+	if err != nil || len(hash) != common.HashLength {
+		return nil, MissError
+	}
+	p.at.Hash = common.Hash(hash)
+	p.at.Timestamp, errs[1] = number(reply[3])
+	p.reverts, errs[2] = number(reply[4])
+	p.linked = reply[5] == int64(1)
+	p.more = reply[6] == int64(1)
+	if errors.Join(errs[:]...) != nil {
+		return nil, MissError
+	}
+	return p, nil
+}
+
+func number(v any) (uint64, error) {
+	s, _ := v.(string)
+	return strconv.ParseUint(s, 10, 64)
+}
+
+func (p *page) decode(sort query.Sort) (query.Page[query.DealWithBids], error) {
+	out := query.Page[query.DealWithBids]{Items: make([]query.DealWithBids, len(p.rows))}
+	for i, raw := range p.rows {
+		row, _ := raw.(string)
+		var err error
+		if out.Items[i], err = decodeRow(row); err != nil {
+			return out, err
+		}
+	}
+	if n := len(p.rows); p.more && n > 0 {
+		out.Next = deals.ListingKey(sort, &out.Items[n-1].Deal)
+	}
+	return out, nil
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &t) && t.Timeout()
+}

@@ -1,0 +1,189 @@
+// Package liquidity applies Uniswap v4 and what is staked of it: pools with their price and the liquidity in
+// range, ticks, the positions of the PositionManager, stakes. It must depend on nothing but the state it is
+// given and the event: no clock, no chain, no other family.
+package liquidity
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What an event may turn out to contradict. No more of it is applied then; the caller counts it.
+const (
+	InitializedTwice = "pool initialised twice"
+	NoPool           = "no such pool"
+	BelowZero        = "more liquidity removed than there is"
+	OtherRange       = "position with another range or pool"
+	NoPosition       = "no such position"
+	StakedTwice      = "position staked twice"
+	NoStake          = "no such stake"
+	NotCheckpointed  = "claim of what the last checkpoint does not say"
+	Overflow         = "sum exceeds 256 bits"
+)
+
+// Apply applies an event of a pool, a position or a stake, and says which invariant the event breaks, if
+// any. Positions of the pools that the manager does not hold are in the pools' liquidity and nowhere else.
+// Events that are not of this family change nothing.
+func Apply(w state.Writer, manager common.Address, event contracts.Event) (violation string, err error) {
+	switch e := event.(type) {
+	case *contracts.Swapped:
+		violation, err = change(w, e.PoolID, func(p *topics.Pool) string {
+			p.SqrtPriceX96, p.Tick, p.Liquidity = e.SqrtPriceX96, e.Tick, e.Liquidity
+			return ""
+		})
+	case *contracts.LiquidityModified:
+		violation, err = modified(w, manager, e)
+	case *contracts.PositionTransferred:
+		violation, err = transferred(w, e)
+	case *contracts.PoolInitialized:
+		violation, err = initialized(w, e)
+	case *contracts.PoolSet:
+		err = set(w, e)
+	default:
+		violation, err = applyStaking(w, event)
+	}
+	return violation, err
+}
+
+func initialized(w state.Writer, e *contracts.PoolInitialized) (string, error) {
+	var p topics.Pool
+	if found, err := get(w, Pools, e.PoolID[:], &p); err != nil || found && p.Initialized {
+		return InitializedTwice, err
+	}
+	p = topics.Pool{
+		ID: e.PoolID, Initialized: true, Currency0: e.Currency0, Currency1: e.Currency1, Fee: e.Fee, TickSpacing: e.TickSpacing,
+		Hooks: e.Hooks, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick, Limits: p.Limits,
+	}
+	return "", put(w, Pools, p.ID[:], &p)
+}
+
+// set takes over what the registry says, also of a pool that is not there yet.
+func set(w state.Writer, e *contracts.PoolSet) error {
+	var p topics.Pool
+	if _, err := get(w, Pools, e.PoolID[:], &p); err != nil {
+		return err
+	}
+	p.ID = e.PoolID
+	p.Limits = &topics.PoolLimits{Allowed: e.Allowed, MinLiquidity: e.MinLiquidity, MaxLiquidity: e.MaxLiquidity}
+	return put(w, Pools, p.ID[:], &p)
+}
+
+// change edits a pool that must have been initialised.
+func change(w state.Writer, id common.Hash, edit func(*topics.Pool) string) (string, error) {
+	var p topics.Pool
+	if found, err := get(w, Pools, id[:], &p); err != nil || !found || !p.Initialized {
+		return NoPool, err
+	}
+	if violation := edit(&p); violation != "" {
+		return violation, nil
+	}
+	return "", put(w, Pools, id[:], &p)
+}
+
+// modified adds liquidity to a range, or takes it away. A change of nothing only collects fees.
+func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModified) (string, error) {
+	var p topics.Pool
+	if found, err := get(w, Pools, e.PoolID[:], &p); err != nil || !found || !p.Initialized {
+		return NoPool, err
+	}
+	if e.Sender == manager {
+		if violation, err := modifyPosition(w, e); err != nil || violation != "" {
+			return violation, err
+		}
+	}
+	if e.LiquidityDelta.IsZero() {
+		return "", nil
+	}
+	if e.TickLower <= p.Tick && p.Tick < e.TickUpper {
+		if !addSigned(&p.Liquidity, &e.LiquidityDelta) {
+			return BelowZero, nil
+		}
+		if err := put(w, Pools, e.PoolID[:], &p); err != nil {
+			return "", err
+		}
+	}
+	if violation, err := moveTick(w, e.PoolID, e.TickLower, &e.LiquidityDelta, false); err != nil || violation != "" {
+		return violation, err
+	}
+	return moveTick(w, e.PoolID, e.TickUpper, &e.LiquidityDelta, true)
+}
+
+// modifyPosition keeps what a position of the manager has in its pool. The salt is its token ID.
+func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, error) {
+	p := topics.PositionLiquidity{PoolID: e.PoolID, TickLower: e.TickLower, TickUpper: e.TickUpper}
+	p.TokenID.SetBytes32(e.Salt[:])
+	var before topics.PositionLiquidity
+	found, err := get(w, PositionLiquidities, e.Salt[:], &before)
+	switch {
+	case err != nil:
+		return "", err
+	case found && (before.PoolID != p.PoolID || before.TickLower != p.TickLower || before.TickUpper != p.TickUpper):
+		return OtherRange, nil
+	case found && e.LiquidityDelta.IsZero():
+		return "", nil
+	}
+	p.Liquidity = before.Liquidity
+	if !addSigned(&p.Liquidity, &e.LiquidityDelta) {
+		return BelowZero, nil
+	}
+	return "", put(w, PositionLiquidities, e.Salt[:], &p)
+}
+
+// transferred keeps who holds a position. One sent to zero is burned; its range stays in its pool's
+// partition, which is not told.
+func transferred(w state.Writer, e *contracts.PositionTransferred) (string, error) {
+	key := e.TokenID.Bytes32()
+	if e.To != (common.Address{}) {
+		return "", put(w, Positions, key[:], &topics.Position{TokenID: e.TokenID, Owner: e.To})
+	}
+	if row, err := w.Get(Positions, key[:]); err != nil || row == nil {
+		return NoPosition, err
+	}
+	w.Delete(Positions, key[:])
+	return "", nil
+}
+
+// addSigned adds a two's complement to a number, and says whether the sum is one.
+func addSigned(to, delta *uint256.Int) bool {
+	if delta.Sign() >= 0 {
+		_, over := to.AddOverflow(to, delta)
+		return !over
+	}
+	_, below := to.SubOverflow(to, new(uint256.Int).Neg(delta))
+	return !below
+}
+
+// row is a row of topics.
+type row interface {
+	AppendBinary(b []byte) ([]byte, error)
+	UnmarshalBinary(data []byte) error
+}
+
+func get(w state.Writer, t *state.Table, key []byte, r row) (bool, error) {
+	data, err := w.Get(t, key)
+	if err != nil || data == nil {
+		return false, err
+	}
+	if err := r.UnmarshalBinary(data); err != nil {
+		return false, fmt.Errorf("%s %x: %w", t.Name, key, err)
+	}
+	return true, nil
+}
+
+func put(w state.Writer, t *state.Table, key []byte, r row) error {
+	data, err := r.AppendBinary(make([]byte, 0, rowBytes))
+	if err != nil {
+		return err
+	}
+	w.Put(t, key, data)
+	return nil
+}
+
+// rowBytes holds most rows without growing.
+const rowBytes = 240

@@ -1,0 +1,133 @@
+package liquidity
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Numbers of tables and indexes are in every key on disk: never reuse one.
+const (
+	tablePools               byte = 9
+	tablePositions           byte = 10
+	tablePositionLiquidities byte = 11
+	tableStakings            byte = 12
+	tableStakes              byte = 13
+	tableTicks               byte = 14
+
+	// IndexAllowedPool: the pools that the registry allows, under their own key. The value is the row.
+	IndexAllowedPool byte = 0x1b
+	// IndexPositionOwner: owner, then the token ID.
+	IndexPositionOwner byte = 0x1c
+	// IndexStakeOwner: owner, then token ID, then the pool. The value is the row.
+	IndexStakeOwner byte = 0x1d
+	// IndexSeed: the seeder's stakes, under their own key. The value is the row.
+	IndexSeed byte = 0x1e
+)
+
+// Pools has a row, topics.Pool, for each pool under its ID.
+var Pools = &state.Table{
+	ID: tablePools, Name: "pools", Index: indexPool,
+	Entity: &state.EntityTopic{Name: topics.EntityPool, Key: hexKey, Encode: encode(topics.AppendPool)},
+}
+
+// Positions has a row, topics.Position, for each position under its token ID, in the position's partition.
+var Positions = &state.Table{
+	ID: tablePositions, Name: "positions", Index: indexPosition,
+	Entity: &state.EntityTopic{Name: topics.EntityPosition, Key: numberKey, Encode: encode(topics.AppendPosition)},
+}
+
+// PositionLiquidities has a row, topics.PositionLiquidity, for each position that there ever was under its
+// token ID, in its pool's partition.
+var PositionLiquidities = &state.Table{
+	ID: tablePositionLiquidities, Name: "position liquidities",
+	Entity: &state.EntityTopic{Name: topics.EntityPositionLiquidity, Key: numberKey, Encode: encode(topics.AppendPositionLiquidity)},
+}
+
+// Stakings has a row, topics.Staking, for each pool whose positions are staked, under its ID.
+var Stakings = &state.Table{
+	ID: tableStakings, Name: "stakings",
+	Entity: &state.EntityTopic{Name: topics.EntityStaking, Key: hexKey, Encode: encode(topics.AppendStaking)},
+}
+
+// Stakes has a row, topics.Stake, for each staked position under StakeKey.
+var Stakes = &state.Table{
+	ID: tableStakes, Name: "stakes", Index: indexStake,
+	Entity: &state.EntityTopic{Name: topics.EntityStake, Key: stakeEntityKey, Encode: encode(topics.AppendStake)},
+}
+
+// Ticks has a row, Tick, for each tick at which a range begins or ends, under TickKey.
+var Ticks = &state.Table{ID: tableTicks, Name: "ticks"}
+
+// Tables lists the tables of the family.
+func Tables() []*state.Table {
+	return []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks}
+}
+
+// PositionKey is the key of a position in Positions and PositionLiquidities.
+func PositionKey(tokenID *uint256.Int) []byte {
+	raw := tokenID.Bytes32()
+	return raw[:]
+}
+
+// StakeKey is the key of a stake: those of a pool are together, ascending by token ID.
+func StakeKey(pool common.Hash, tokenID *uint256.Int) []byte {
+	raw := tokenID.Bytes32()
+	return append(append(make([]byte, 0, len(pool)+len(raw)), pool[:]...), raw[:]...)
+}
+
+func indexPool(key, row []byte, to *state.IndexEntries) {
+	var p topics.Pool
+	mustDecode(row, &p)
+	if p.Initialized && p.Limits != nil && p.Limits.Allowed {
+		to.Put(IndexAllowedPool, row, key)
+	}
+}
+
+func indexPosition(key, row []byte, to *state.IndexEntries) {
+	var p topics.Position
+	mustDecode(row, &p)
+	to.Put(IndexPositionOwner, nil, p.Owner[:], key)
+}
+
+func indexStake(key, row []byte, to *state.IndexEntries) {
+	var s topics.Stake
+	mustDecode(row, &s)
+	to.Put(IndexStakeOwner, row, s.Owner[:], PositionKey(&s.TokenID), s.PoolID[:])
+	if s.IsSeed {
+		to.Put(IndexSeed, row, key)
+	}
+}
+
+func mustDecode(data []byte, r row) {
+	if err := r.UnmarshalBinary(data); err != nil {
+		panic("liquidity: a row of our own does not decode: " + err.Error())
+	}
+}
+
+// encode makes the message of a row.
+func encode[T any, P interface {
+	*T
+	row
+}](appendMessage func([]byte, P, topics.BlockRef) []byte) func(b, data []byte, at topics.BlockRef) ([]byte, error) {
+	return func(b, data []byte, at topics.BlockRef) ([]byte, error) {
+		r := P(new(T))
+		if err := r.UnmarshalBinary(data); err != nil {
+			return nil, err
+		}
+		return appendMessage(b, r, at), nil
+	}
+}
+
+func hexKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }
+
+func numberKey(key []byte) []byte { return []byte(new(uint256.Int).SetBytes(key).Dec()) }
+
+// stakeEntityKey is "0x<pool>:<token ID>".
+func stakeEntityKey(key []byte) []byte {
+	return append(append(hexKey(key[:common.HashLength]), ':'), numberKey(key[common.HashLength:])...)
+}

@@ -1,0 +1,124 @@
+// Package prices keeps what the price of each pool was: one observation for each second in which it moved,
+// and one for each hour. It must depend on nothing but the state it is given and the event: no clock, no
+// chain, no other family.
+package prices
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+const (
+	// Hour is the length of an hour, in seconds.
+	Hour = 60 * 60
+	// secondsKept is how long an observation of a second is kept, in hours that have ended: a reference
+	// price needs half an hour, and hours say what was before.
+	secondsKept = 24
+)
+
+// Seconds has a row, topics.Observation, for each second under Key: ascending keys are from the newest on.
+// It has a day and the hour that runs. The numbers of tables are in every key on disk: never reuse one.
+var Seconds = &state.Table{
+	ID: 15, Name: "price seconds",
+	Entity: &state.EntityTopic{Name: topics.EntityObservation, Key: entityKey, Encode: encode},
+}
+
+// Hours has the last observation of each hour, topics.Observation, under Key of the hour's first second, for
+// good. What Seconds no longer has of the past, Hours has at its own grain.
+var Hours = &state.Table{ID: 16, Name: "price hours"}
+
+const keyBytes = common.HashLength + 8
+
+// Key is the key of an observation; the pool is the prefix of all of its keys.
+func Key(pool common.Hash, at uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, keyBytes), pool[:]...), ^at)
+}
+
+// Before is a position that what is later than that time is before, and the observation that held then is
+// the next one after.
+func Before(pool common.Hash, at uint64) []byte {
+	key := Key(pool, at)
+	for i := len(key) - 1; i >= common.HashLength; i-- { // one less: a scan begins after its position
+		key[i]--
+		if key[i] != 0xff {
+			return key
+		}
+	}
+	return nil // nothing is later: from the first
+}
+
+// Apply keeps the price that an event left its pool at. Events that leave none change nothing.
+func Apply(w state.Writer, event contracts.Event) error {
+	switch e := event.(type) {
+	case *contracts.Swapped:
+		return observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
+	case *contracts.PoolInitialized:
+		return observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
+	}
+	return nil
+}
+
+// observe takes the place of what the second, and the hour, had before: the last one counts.
+func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int32) error {
+	at := w.Block().Timestamp
+	o := topics.Observation{PoolID: pool, At: at, SqrtPriceX96: *sqrtPrice, Tick: tick}
+	row, err := o.AppendBinary(make([]byte, 0, rowBytes))
+	if err != nil {
+		return err
+	}
+	w.Put(Seconds, Key(pool, at), row)
+
+	hour := Key(pool, at-at%Hour)
+	former, err := w.Get(Hours, hour)
+	if err != nil {
+		return err
+	}
+	w.Put(Hours, hour, bytes.Clone(row))
+	if former == nil {
+		return prune(w, pool, at)
+	}
+	return nil
+}
+
+// prune drops the seconds that are too old, once an hour. Most hours there is as much to drop as the hour a
+// day ago saw.
+func prune(w state.Writer, pool common.Hash, now uint64) error {
+	oldest := now - now%Hour
+	if oldest < secondsKept*Hour {
+		return nil
+	}
+	oldest -= secondsKept * Hour
+	var old [][]byte
+	err := w.Scan(Seconds, pool[:], Key(pool, oldest), func(key, _ []byte) bool {
+		old = append(old, bytes.Clone(key))
+		return true
+	})
+	for _, key := range old {
+		w.Delete(Seconds, key)
+	}
+	return err
+}
+
+// rowBytes holds any row.
+const rowBytes = 1 + common.HashLength + 10 + 33 + 5
+
+// entityKey is "0x<pool>:<second>".
+func entityKey(key []byte) []byte {
+	return fmt.Appendf(nil, "0x%x:%d", key[:common.HashLength], ^binary.BigEndian.Uint64(key[common.HashLength:]))
+}
+
+func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
+	var o topics.Observation
+	if err := o.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return topics.AppendObservation(b, &o, at), nil
+}

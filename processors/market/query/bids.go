@@ -1,0 +1,75 @@
+package query
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/engine/wire"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// BidsQuery asks for the bids ever made on a deal, in whatever state, ascending by ID.
+type BidsQuery struct {
+	Deal  uint256.Int
+	After []byte
+	Limit int
+}
+
+// Code implements wire.Value.
+func (q *BidsQuery) Code(c *wire.Coder) {
+	id := q.Deal.Bytes32()
+	if c.Fixed(id[:]); c.Decoding() {
+		q.Deal.SetBytes32(id[:])
+	}
+	codePage(c, &q.After, &q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *BidsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// Bids implements MarketReader.
+func (r *Router) Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]], error) {
+	from := r.partitionOf(contracts.Entity{Family: contracts.FamilyDeal, ID: q.Deal.Bytes32()})
+	a, err := r.Read(ctx, read.Question{Operation: opBids, Query: &q, Partitions: from})
+	if err != nil {
+		return Answer[Page[topics.Bid]]{}, err
+	}
+	if len(a.Items) == 0 {
+		return Answer[Page[topics.Bid]]{At: a.Block}, ErrNotFound
+	}
+	p, err := read.PageOf(a.Items[1:], q.Limit, decodeRow[topics.Bid]) // behind the one of the deal
+	return Answer[Page[topics.Bid]]{At: a.Block, Value: p, From: from}, err
+}
+
+// readBids lists the bids of a deal, behind an item without a key where there is the deal.
+func readBids(_ context.Context, views *read.Views, q *BidsQuery) ([]read.Item, error) {
+	prefix := deals.Key(&q.Deal)
+	after := q.After
+	if after != nil {
+		after = slices.Concat(prefix, after)
+	}
+	for _, v := range views.Of {
+		row, err := v.Get(deals.Deals, prefix)
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			continue
+		}
+		found, err := lowest([]state.View{v}, q.Limit+1, func(v state.View, visit visitor) error {
+			return v.Scan(deals.Bids, prefix, after, func(key, row []byte) bool { return visit(key[len(prefix):], row, true) })
+		})
+		items := make([]read.Item, 1, 1+len(found))
+		for _, p := range found {
+			items = append(items, p.Item)
+		}
+		return items, err
+	}
+	return nil, nil
+}

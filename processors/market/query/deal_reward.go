@@ -1,0 +1,180 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/drips"
+	"github.com/lienstream/lienstream/processors/market/epochs"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// attempts bounds how often a question is asked anew because what it should have asked for only its answer
+// says. An answer that needs no more is true as of one block; one that does was outrun by a block.
+const attempts = 5
+
+// DealWithReward implements MarketReader. The deal is in one partition, the drips in those of its parties:
+// they are asked all together once it is known who they are.
+func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
+	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: id.Bytes32()}
+	partitions := slices.Clone(r.partitionOf(entity))
+	for range attempts {
+		a, err := r.Read(ctx, read.Question{Operation: opDealWithReward, Query: &entityQuery{entity.ID}, Partitions: partitions})
+		if err != nil {
+			return Answer[DealWithReward]{}, err
+		}
+		d, err := decodeRewarded(a)
+		if err != nil {
+			return Answer[DealWithReward]{}, err
+		}
+		if d == nil {
+			return Answer[DealWithReward]{At: a.Block}, ErrNotFound
+		}
+		known := len(partitions)
+		if f := d.Deal.Funding; d.Reward != nil && f != nil {
+			for _, p := range []int32{r.accountPartition(d.Deal.Borrower), r.accountPartition(f.Lender)} {
+				if !slices.Contains(partitions, p) {
+					partitions = append(partitions, p)
+				}
+			}
+		}
+		if len(partitions) == known {
+			return Answer[DealWithReward]{At: a.Block, Value: *d, From: partitions}, nil
+		}
+		slices.Sort(partitions)
+	}
+	return Answer[DealWithReward]{}, fmt.Errorf("deal %s changes its parties: %w", id.Dec(), ErrUnavailable)
+}
+
+func decodeRewarded(a *read.Response) (*DealWithReward, error) {
+	split, err := inSections(a.Items)
+	if err != nil || len(split[sectionDeal]) == 0 {
+		return nil, err
+	}
+	var d DealWithReward
+	if d.DealWithBids, err = decodeDeal(split[sectionDeal][0]); err != nil {
+		return nil, err
+	}
+	row, err := decodeFirst[topics.Reward](split[sectionReward])
+	if err != nil || row == nil {
+		return &d, err
+	}
+	d.Reward = &Reward{Reward: *row}
+	if d.Reward.Drips, err = dripsAt(split[sectionDrip], a.Block.Timestamp); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(d.Reward.Drips, func(a, b Drip) int { return a.ID.Cmp(&b.ID) })
+	return &d, nil
+}
+
+func readDealWithReward(ctx context.Context, views *read.Views, q *entityQuery) ([]read.Item, error) {
+	var c collector
+	id := new(uint256.Int).SetBytes32(q.ID[:])
+	found, err := readDeal(ctx, views, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, it := range found {
+		it.Key = sectionKey(sectionDeal, it.Key)
+		c.items = append(c.items, it)
+	}
+	granted := len(found) == 0 // else who has the deal knows: here or elsewhere, this is the same block
+	for _, v := range views.Of {
+		reward, err := v.Get(deals.Rewards, deals.Key(id))
+		if err != nil {
+			return nil, err
+		}
+		c.add(sectionReward, nil, reward)
+		granted = granted || reward != nil
+	}
+	if !granted {
+		return c.sorted(), nil
+	}
+	for _, v := range views.Of {
+		var keys [][]byte
+		prefix := drips.DealPrefix(id)
+		err = v.ScanIndex(drips.IndexDeal, prefix, nil, func(entry, _ []byte) bool {
+			keys = append(keys, bytes.Clone(entry[len(prefix):]))
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			row, err := v.Get(drips.Drips, key)
+			if err != nil {
+				return nil, err
+			}
+			c.add(sectionDrip, key, row)
+		}
+	}
+	return c.sorted(), nil
+}
+
+// AssetDeals implements MarketReader.
+func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error) {
+	a, err := r.Read(ctx, read.Question{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // an item says more
+	if err != nil {
+		return Answer[Page[DealWithBids]]{}, err
+	}
+	known := len(a.Items) > 0 && len(a.Items[0].Key) == 0
+	if known {
+		a.Items = a.Items[1:]
+	}
+	if !known && len(a.Items) == 0 {
+		return Answer[Page[DealWithBids]]{At: a.Block}, ErrNotFound
+	}
+	p, err := read.PageOf(a.Items, q.Limit, decodeListedDeal)
+	return Answer[Page[DealWithBids]]{At: a.Block, Value: p}, err
+}
+
+// readAssetDeals lists the deals on a token by when they were funded, behind an item without a key where
+// the registry knows the token.
+func readAssetDeals(_ context.Context, views *read.Views, q *AssetDealsQuery) ([]read.Item, error) {
+	prefix := deals.AssetPrefix(q.Token)
+	var after []byte
+	if q.After != nil {
+		after = slices.Concat(prefix, q.After)
+	}
+	found, err := lowest(views.Of, q.Limit+1, func(v state.View, visit visitor) error {
+		return v.ScanIndex(deals.IndexFundedAsset, prefix, after, func(entry, _ []byte) bool {
+			return visit(entry[len(prefix):], nil, true)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	items, err := withRows(found)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range views.Of {
+		row, err := v.Get(assets.Assets, q.Token[:])
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
+			return slices.Insert(items, 0, read.Item{}), nil
+		}
+	}
+	return items, nil
+}
+
+// Epochs implements MarketReader.
+func (r *Router) Epochs(ctx context.Context, q EpochsQuery) (Answer[Page[topics.Epoch]], error) {
+	return readPage(ctx, r, opEpochs, &q, q.Limit, decodeRow[topics.Epoch])
+}
+
+func readEpochs(_ context.Context, views *read.Views, q *EpochsQuery) ([]read.Item, error) {
+	return readRows(views.Of, epochs.Epochs, q.After, q.Limit+1)
+}

@@ -1,0 +1,65 @@
+package query
+
+import (
+	"github.com/holiman/uint256"
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/lienstream/lienstream/processors/market/drips"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// dripsAt is drips as of a time.
+func dripsAt(items []read.Item, now uint64) ([]Drip, error) {
+	rows, err := decodeAll[topics.Drip](items)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Drip, len(rows))
+	for i, row := range rows {
+		d := Drip{Drip: row, UnlockedNow: drips.Unlocked(&row, now), ClaimableNow: drips.Claimable(&row, now)}
+		for _, p := range drips.Curve(&row) {
+			d.Curve = append(d.Curve, CurvePoint{p.T, p.Unlocked})
+		}
+		all[i] = d
+	}
+	return all, nil
+}
+
+// dripSums is what all drips of an account are at a time.
+type dripSums struct {
+	claimable uint256.Int
+	dripping  uint256.Int // total less unlocked
+}
+
+func (s *dripSums) count(d *topics.Drip, now uint64) {
+	claimable, unlocked := drips.Claimable(d, now), drips.Unlocked(d, now)
+	s.claimable.Add(&s.claimable, &claimable)
+	s.dripping.Add(&s.dripping, new(uint256.Int).Sub(&d.Total, &unlocked))
+}
+
+func (s *dripSums) words() [2]*uint256.Int { return [...]*uint256.Int{&s.claimable, &s.dripping} }
+
+// append makes a row of them.
+func (s *dripSums) append(b []byte) []byte {
+	for _, w := range s.words() {
+		raw := w.Bytes32()
+		b = append(b, raw[:]...)
+	}
+	return b
+}
+
+// decode reads the row back; no row is a sum of nothing.
+func (s *dripSums) decode(items []read.Item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	words := s.words()
+	row := items[0].Row
+	if len(row) != len(words)*32 {
+		return read.ErrMalformed
+	}
+	for i, w := range words {
+		w.SetBytes32(row[i*32:])
+	}
+	return nil
+}

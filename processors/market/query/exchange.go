@@ -1,0 +1,275 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// ExchangeReader is what the read API says of what can be traded, and of what is pledged.
+type ExchangeReader interface {
+	// Exchange is every pool that the registry allows (hookless, of a static fee) and the token layer's, with all
+	// that a swap in it depends on and what its price was; and all assets of the registry.
+	Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error)
+	// Collateral is what a deal is secured by, as of a block that Exchange answered as of lately. ErrNotFound: no
+	// such deal at that block. ErrUnavailable, too, where the block is no longer kept or no longer there.
+	Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error)
+}
+
+// ExchangeQuery says how far back the prices go, in seconds before the answer's block.
+type ExchangeQuery struct {
+	Seconds uint64 // in which every second counts in which the price moved
+	Hours   uint64 // in which only the ends of hours count
+}
+
+// Exchange is the pools and the assets of a block.
+type Exchange struct {
+	Pools  []PoolState    // ascending by ID
+	Assets []topics.Asset // ascending by token
+}
+
+// PoolState is a pool with its ticks and its past. What no event tells of it is not there: its protocol fee.
+type PoolState struct {
+	topics.Pool
+	Ticks   []ammv4.Tick // ascending
+	Seconds []PriceAt    // ascending; the first is what held as the time began, where there was a price
+	Hours   []PriceAt    // ascending: the last of each hour in which the price moved, and what held before them
+}
+
+// PriceAt is the tick of a pool from a second on.
+type PriceAt struct {
+	At   uint64
+	Tick int32
+}
+
+// Collateral is a deal and, where it holds a position, what is in it.
+type Collateral struct {
+	Deal     topics.Deal
+	Position *topics.PositionLiquidity
+}
+
+// Exchange implements ExchangeReader.
+func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error) {
+	a, err := r.Read(ctx, read.Question{Operation: opExchange, Query: &exchangeQuery{q, r.market.Pool}})
+	if err != nil {
+		return Answer[Exchange]{}, err
+	}
+	v, err := decodeExchange(a)
+	return Answer[Exchange]{At: a.Block, Value: v}, err
+}
+
+// Collateral implements ExchangeReader. Which partition has the position only the deal says: its block is named, so
+// that both answers are of it.
+func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error) {
+	none := Answer[Collateral]{At: at}
+	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: deal.Bytes32()}
+	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{entity.ID}, Partitions: r.partitionOf(entity), At: &at})
+	if err != nil {
+		return none, err
+	}
+	if len(a.Items) == 0 {
+		return none, ErrNotFound
+	}
+	found, err := decodeDeal(a.Items[0])
+	v := Collateral{Deal: found.Deal}
+	if err != nil || v.Deal.Kind != contracts.KindPosition {
+		return Answer[Collateral]{At: a.Block, Value: v}, err
+	}
+	key := common.Hash(v.Deal.AmountOrTokenID.Bytes32())
+	if a, err = r.Read(ctx, read.Question{Operation: opContents, Query: &contentsQuery{[]common.Hash{key}}, At: &at}); err != nil {
+		return none, err
+	}
+	v.Position, err = decodeFirst[topics.PositionLiquidity](a.Items)
+	return Answer[Collateral]{At: a.Block, Value: v}, err
+}
+
+// readContents finds what is in positions.
+func readContents(_ context.Context, views *read.Views, q *contentsQuery) (items []read.Item, err error) {
+	for _, v := range views.Of {
+		for _, key := range q.Keys {
+			row, err := v.Get(liquidity.PositionLiquidities, key[:])
+			if err != nil {
+				return nil, err
+			}
+			if row != nil {
+				items = append(items, read.Item{Key: key[:], Row: bytes.Clone(row)})
+			}
+		}
+	}
+	return items, nil
+}
+
+func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]read.Item, error) {
+	var c collector
+	for _, v := range views.Of {
+		if err := v.Scan(assets.Assets, nil, nil, c.addAll(sectionAsset)); err != nil {
+			return nil, err
+		}
+		ids, err := tradable(&c, v, q.Pool)
+		if err != nil {
+			return nil, err
+		}
+		now := v.At().Timestamp
+		for _, id := range ids {
+			if err := v.Scan(liquidity.Ticks, id[:], nil, c.addAll(sectionTick)); err != nil {
+				return nil, err
+			}
+			if err := addPrices(&c, v, sectionSecond, prices.Seconds, id, now, q.Seconds); err != nil {
+				return nil, err
+			}
+			if err := addPrices(&c, v, sectionHour, prices.Hours, id, now, q.Hours); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c.sorted(), nil
+}
+
+// tradable adds the pools that count, and says which they are.
+func tradable(c *collector, v state.View, own common.Hash) (ids []common.Hash, err error) {
+	var bad error
+	visit := func(_, row []byte) bool {
+		var p topics.Pool
+		if bad = p.UnmarshalBinary(row); bad != nil {
+			return false
+		}
+		if p.Initialized && p.Hooks == (common.Address{}) && p.Fee != dynamicFee && !slices.Contains(ids, p.ID) {
+			c.add(sectionPool, p.ID[:], row)
+			ids = append(ids, p.ID)
+		}
+		return true
+	}
+	if err = v.ScanIndex(liquidity.IndexAllowedPool, nil, nil, visit); err == nil && bad == nil && own != (common.Hash{}) {
+		var row []byte
+		if row, err = v.Get(liquidity.Pools, own[:]); err == nil && row != nil {
+			visit(nil, row)
+		}
+	}
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pools: %w", err)
+	}
+	return ids, nil
+}
+
+const priceAtBytes = 8 + 4
+
+// addPrices adds the prices of a pool in one row, descending by time: those since a time, and the one before.
+func addPrices(c *collector, v state.View, section byte, table *state.Table, pool common.Hash, now, seconds uint64) error {
+	from := now - min(now, seconds)
+	var (
+		all     []byte
+		bad     error
+		carried bool
+	)
+	visit := func(_, row []byte) bool {
+		var o topics.Observation
+		if bad = o.UnmarshalBinary(row); bad != nil {
+			return false
+		}
+		all = binary.BigEndian.AppendUint64(all, o.At)
+		all = binary.BigEndian.AppendUint32(all, uint32(o.Tick))
+		carried = o.At <= from
+		return !carried
+	}
+	err := v.Scan(table, pool[:], prices.Before(pool, now), visit)
+	if err == nil && bad == nil && !carried && table == prices.Seconds {
+		// The seconds of then are gone: the hours know what held.
+		err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
+			var o topics.Observation
+			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
+				return bad == nil
+			}
+			return visit(key, row)
+		})
+	}
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return fmt.Errorf("prices: %w", err)
+	}
+	c.add(section, pool[:], all)
+	return nil
+}
+
+func decodeExchange(a *read.Response) (x Exchange, err error) {
+	split, err := inSections(a.Items)
+	if err != nil {
+		return x, err
+	}
+	if x.Assets, err = decodeAll[topics.Asset](split[sectionAsset]); err != nil {
+		return x, err
+	}
+	pools, err := decodeAll[topics.Pool](split[sectionPool])
+	if err != nil {
+		return x, err
+	}
+	x.Pools = make([]PoolState, len(pools))
+	places := make(map[common.Hash]*PoolState, len(pools))
+	for i := range pools {
+		x.Pools[i].Pool = pools[i]
+		places[pools[i].ID] = &x.Pools[i]
+	}
+	for _, it := range split[sectionTick] {
+		row, err := liquidity.DecodeTick(it.Row)
+		if err != nil || len(it.Key) != common.HashLength+4 || places[common.Hash(it.Key[:common.HashLength])] == nil {
+			return x, read.ErrMalformed
+		}
+		tick, err := ammv4.NewTick(liquidity.TickOf(it.Key), &row.Net)
+		if err != nil {
+			return x, fmt.Errorf("%w: %w", read.ErrMalformed, err)
+		}
+		p := places[common.Hash(it.Key[:common.HashLength])]
+		p.Ticks = append(p.Ticks, tick)
+	}
+	for i := range x.Pools {
+		p := &x.Pools[i]
+		if p.Seconds, err = decodePrices(split[sectionSecond], p.ID); err != nil {
+			return x, err
+		}
+		if p.Hours, err = decodePrices(split[sectionHour], p.ID); err != nil {
+			return x, err
+		}
+	}
+	return x, nil
+}
+
+// decodePrices reads the row of a pool, none where it has no price.
+func decodePrices(items []read.Item, pool common.Hash) ([]PriceAt, error) {
+	i := slices.IndexFunc(items, func(it read.Item) bool { return bytes.Equal(it.Key, pool[:]) })
+	if i < 0 {
+		return nil, nil
+	}
+	row := items[i].Row
+	if len(row)%priceAtBytes != 0 {
+		return nil, read.ErrMalformed
+	}
+	all := make([]PriceAt, 0, len(row)/priceAtBytes)
+	for ; len(row) > 0; row = row[priceAtBytes:] {
+		p := PriceAt{At: binary.BigEndian.Uint64(row), Tick: int32(binary.BigEndian.Uint32(row[8:]))}
+		if p.At > math.MaxInt64 {
+			return nil, read.ErrMalformed
+		}
+		all = append(all, p)
+	}
+	slices.Reverse(all)
+	return all, nil
+}

@@ -1,0 +1,106 @@
+package query_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/google/go-cmp/cmp"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+func TestExchange(t *testing.T) {
+	m := newMarketNode(t, deployment)
+	hooked := initialize(t, common.Hash{0xdd}, usdg, meme, 0)
+	hooked.Hooks = common.Address{1}
+	m.mine(t, 1, asset(stock, contracts.LaneStock, 18),
+		initialize(t, tknPool, usdg, tkn, 100), allow(tknPool), provide(tknPool, 1, -600, 600, 1000), provide(tknPool, 2, 0, 600, 500),
+		initialize(t, stknPool, tkn, stkn, 7), // not allowed, but the token layer's
+		initialize(t, thinPool, usdg, stock, 0), hooked, allow(hooked.PoolID))
+	began := m.time
+	swap := func(tick int32) *contracts.Swapped {
+		return &contracts.Swapped{PoolID: tknPool, SqrtPriceX96: at(t, tick), Tick: tick, Liquidity: word(1500)}
+	}
+	m.mine(t, 3600, swap(110))
+	m.mine(t, 600, swap(120), swap(130))
+	m.mine(t, 0, swap(140)) // in the same second
+	m.mine(t, 60, swap(150))
+	m.mine(t, 10)
+
+	read := func(seconds, hours uint64) query.Exchange {
+		answer, err := m.router.Exchange(t.Context(), query.ExchangeQuery{Seconds: seconds, Hours: hours})
+		if err == nil && answer.At.Number != m.number {
+			t.Errorf("as of block %d, not %d", answer.At.Number, m.number)
+		}
+		return must(t, answer, err)
+	}
+	x := read(100, 7200)
+	if len(x.Assets) != 1 || x.Assets[0].Token != stock {
+		t.Errorf("assets %v", x.Assets)
+	}
+	if len(x.Pools) != 2 || x.Pools[0].ID != stknPool || x.Pools[1].ID != tknPool {
+		t.Fatalf("pools %v", x.Pools)
+	}
+	p := x.Pools[1]
+	wanted := []ammv4.Tick{}
+	for _, tick := range []struct {
+		index int32
+		net   int64
+	}{{-600, 1000}, {0, 500}, {600, -1500}} {
+		net := uint256.NewInt(uint64(max(tick.net, -tick.net)))
+		if tick.net < 0 {
+			net.Neg(net)
+		}
+		one, err := ammv4.NewTick(tick.index, net)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted = append(wanted, one)
+	}
+	if diff := cmp.Diff(wanted, p.Ticks, cmp.AllowUnexported(ammv4.Tick{})); diff != "" {
+		t.Error("ticks (-want +got):", diff)
+	}
+	if diff := cmp.Diff([]query.PriceAt{{At: began + 4200, Tick: 140}, {At: began + 4260, Tick: 150}}, read(60, 0).Pools[1].Seconds); diff != "" {
+		t.Error("a minute (-want +got):", diff)
+	}
+	all := []query.PriceAt{{At: began, Tick: 100}, {At: began + 3600, Tick: 110}, {At: began + 4200, Tick: 140}, {At: began + 4260, Tick: 150}}
+	if diff := cmp.Diff(all, read(1<<40, 0).Pools[1].Seconds); diff != "" {
+		t.Error("all seconds (-want +got):", diff)
+	}
+	if hours := p.Hours; len(hours) < 2 || hours[0].At != began || hours[len(hours)-1].Tick != 150 {
+		t.Errorf("hours %v", hours)
+	}
+	if len(x.Pools[0].Ticks) != 0 || len(x.Pools[0].Seconds) != 1 || x.Pools[0].Seconds[0].Tick != 7 {
+		t.Errorf("a pool that never moved: %+v", x.Pools[0])
+	}
+}
+
+func TestCollateral(t *testing.T) {
+	m := newMarketNode(t, deployment)
+	pledged := &contracts.DealListed{
+		DealID: word(5), Borrower: common.Address{9}, Kind: contracts.KindPosition, Token: manager, AmountOrTokenID: word(2), Cap: word(10), Term: 7,
+	}
+	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 0), provide(tknPool, 2, -60, 60, 500), pledged)
+	first, err := m.router.Exchange(t.Context(), query.ExchangeQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mine(t, 1, provide(tknPool, 2, -60, 60, 100))
+	answer, err := m.router.Collateral(t.Context(), first.At, uint256.NewInt(5))
+	c := must(t, answer, err)
+	if answer.At != first.At || c.Deal.ID != word(5) || c.Position == nil || c.Position.Liquidity != word(500) {
+		t.Errorf("as of block %d: %+v", answer.At.Number, c)
+	}
+	if _, err := m.router.Collateral(t.Context(), first.At, uint256.NewInt(6)); !errors.Is(err, query.ErrNotFound) {
+		t.Errorf("no such deal: %v", err)
+	}
+	gone := first.At
+	gone.Hash[0]++
+	if _, err := m.router.Collateral(t.Context(), gone, uint256.NewInt(5)); !errors.Is(err, query.ErrUnavailable) {
+		t.Errorf("no such block: %v", err)
+	}
+}

@@ -1,0 +1,254 @@
+package query
+
+import (
+	"context"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// MarketReader is what the read API says of the token layer, the pools and the market as a whole. Without
+// the token layer in the deployment what belongs to it is nil, empty or zero, as each field says; an answer
+// that spans partitions is true as of one block, number and hash, on all of them. Amounts are raw units.
+type MarketReader interface {
+	// DealWithReward is Deal and what the epoch granted to its parties. With ErrNotFound, At is set.
+	DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error)
+	// Bids lists the bids on a deal, ascending by ID. ErrNotFound, with At set: there is no such deal.
+	Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]], error)
+	// AssetDeals lists the deals on a token that were ever funded, those funded last first. ErrNotFound,
+	// with At set: the registry never set the token.
+	AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error)
+	// Portfolio is all that a wallet has in the market. A wallet that has nothing has an empty one.
+	Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error)
+	// Rewards is a wallet's drips, with the epoch and the pool that they come from.
+	Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error)
+	// Pool is the sTKN/TKN pool with the epoch and the burns.
+	Pool(ctx context.Context) (Answer[PoolOverview], error)
+	// Epochs lists the epochs, the newest first.
+	Epochs(ctx context.Context, q EpochsQuery) (Answer[Page[topics.Epoch]], error)
+	// Stakes lists the positions that a wallet has staked, ascending by token ID.
+	Stakes(ctx context.Context, q StakesQuery) (Answer[Page[Stake]], error)
+	// Positions lists the positions that a wallet holds in the PositionManager, ascending by token ID.
+	Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error)
+	// Stats is the market as a whole.
+	Stats(ctx context.Context) (Answer[Stats], error)
+	// Observations is the price of a pool over a time, ascending. Empty: the pool has no price by then.
+	Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error)
+}
+
+// DealWithReward is a deal with all of its bids, ascending by ID, and its reward.
+type DealWithReward struct {
+	DealWithBids
+	Reward *Reward // nil: nothing was ever granted
+}
+
+// Reward is a grant with the drips that carry it, ascending by ID: none for a share of nothing.
+type Reward struct {
+	topics.Reward // Granted is the total, of which LenderAmount and BorrowerAmount are the shares
+	Drips         []Drip
+}
+
+// Drip is a drip as of the timestamp of the answer's block.
+type Drip struct {
+	topics.Drip
+	UnlockedNow  uint256.Int // by the contract's formula: Claimed <= UnlockedNow <= Total
+	ClaimableNow uint256.Int // UnlockedNow less Claimed
+	Curve        []CurvePoint
+}
+
+// CurvePoint is a corner of what a drip unlocks over time: from one to the next it is a straight line,
+// except that nothing is unlocked before the cliff. They ascend by time: start, cliff (where it is not the
+// start), cut (where there was one), end.
+type CurvePoint struct {
+	T        uint64
+	Unlocked uint256.Int
+}
+
+// AssetDealsQuery asks for the deals on a token that were funded.
+type AssetDealsQuery struct {
+	Token common.Address
+	After []byte
+	Limit int
+}
+
+// MaxPortfolio bounds each list of a Portfolio and the drips of Rewards: the newest are in it. What is beyond
+// is in Deals, and in every sum all the same.
+const MaxPortfolio = 1000
+
+// Portfolio is all that a wallet has in the market.
+type Portfolio struct {
+	AsBorrower []DealWithBids // the newest ID first; with bids as in Deals
+	AsLender   []DealWithBids // the newest ID first; with bids as in Deals
+	Bids       []topics.Bid   // made by the wallet, in whatever state, the newest ID first
+	Balances   []topics.Balance
+	Drips      []Drip // the newest, ascending by ID
+	Summary    Summary
+	Truncated  bool // a list has more than MaxPortfolio
+}
+
+// Summary is over all deals of a wallet, in raw USDG.
+type Summary struct {
+	ReceivedAlready uint256.Int // price less fee, as borrower, of every deal that was ever funded
+	StillAtStake    uint256.Int // cap, as borrower, of deals in FUNDED
+	PaidOut         uint256.Int // price, as lender, of every deal that was ever funded
+	AwaitingExpiry  uint256.Int // cap, as lender, of deals in FUNDED
+}
+
+// Rewards is what streams to a wallet.
+type Rewards struct {
+	Drips         []Drip      // the newest, ascending by ID
+	ClaimableNow  uint256.Int // of all drips
+	StillDripping uint256.Int // total less unlocked, of all drips
+	Truncated     bool        // there are more than MaxPortfolio drips
+	PoolOverview
+}
+
+// PoolOverview is the token layer at a glance. Without the token layer it is zero.
+type PoolOverview struct {
+	Pool                   *PoolSummary  // nil: not initialised
+	Epoch                  *topics.Epoch // the newest, whether or not it is over; nil: none was opened
+	BurnedThisWeek         *uint256.Int  // wei of sTKN since Epoch started; nil where there is no Epoch
+	Burns                  []topics.Burn // the latest 20, the newest first
+	EmissionsRatePerSecond *uint256.Int  // wei of sTKN, 0 once the period is over; nil: never notified
+	Floor                  *Floor        // nil: no seed position
+}
+
+// PoolSummary is the pool of sTKN and TKN.
+type PoolSummary struct {
+	topics.Pool
+	PriceSTKNinTKN Price
+	TotalWeight    uint256.Int // of all stakes
+	DepthTKN       uint256.Int // wei of TKN that leave the pool until the price of sTKN has fallen by 2 %
+}
+
+// Floor is the lowest price of sTKN at which a seed position still has liquidity.
+type Floor struct {
+	Tick           int32
+	PriceSTKNinTKN Price // at the tick
+}
+
+// EpochsQuery asks for epochs, the newest first.
+type EpochsQuery struct {
+	After []byte
+	Limit int
+}
+
+// StakesQuery asks for the positions that a wallet has staked.
+type StakesQuery struct {
+	Owner common.Address
+	After []byte
+	Limit int
+}
+
+// Stake is a staked position. Weight, emissions and fees are as of its last checkpoint.
+type Stake struct {
+	topics.Stake             // its InRange is of the last checkpoint
+	InRangeNow   bool        // TickLower <= the pool's tick < TickUpper
+	ValueTKN     uint256.Int // wei of TKN: what is in it at the pool's price, its sTKN at that price
+}
+
+// PositionsQuery asks for the positions that a wallet holds in the PositionManager.
+type PositionsQuery struct {
+	Owner common.Address
+	After []byte
+	Limit int
+}
+
+// Refusal is why the registry would refuse a position, in the order of its checks.
+type Refusal string
+
+// The refusals.
+const (
+	RefusalNone      Refusal = ""
+	RefusalAsset     Refusal = "ASSET_NOT_ALLOWED"      // the registry does not allow positions at all
+	RefusalPool      Refusal = "POOL_NOT_ALLOWED"       // nor those of this pool
+	RefusalFee       Refusal = "POOL_FEE_DYNAMIC"       // the fee is the hooks' to set
+	RefusalHooks     Refusal = "POOL_HAS_HOOKS"         // which could take what is in it
+	RefusalLiquidity Refusal = "LIQUIDITY_OUT_OF_RANGE" // of the pool's limits
+)
+
+// Position is a position of the PositionManager. Uncollected fees are not in it.
+type Position struct {
+	topics.PositionLiquidity
+	Currency0 common.Address // zero: the chain's own coin
+	Currency1 common.Address
+	Fee       uint32
+	InRange   bool        // TickLower <= the pool's tick < TickUpper
+	Amount0   uint256.Int // what removing all liquidity would give at the pool's price
+	Amount1   uint256.Int
+	Refusal   Refusal // empty: the registry allows it as collateral
+}
+
+// Stats is the market as a whole, in raw USDG where nothing else is said.
+type Stats struct {
+	TVL          TVL
+	Fees         Windows
+	Volume       Windows // prices of funded deals
+	Deals        DealCounts
+	Medians      Medians
+	Emissions    Emissions
+	PriceHistory []PricePoint // ascending: an hour each, of the last 7 days in which the pool had a price
+}
+
+// TVL is the collateral of LISTED and FUNDED deals at the latest pool prices. A position counts as the
+// tokens in it. The value of an asset is rounded down once, the others are sums of such values.
+type TVL struct {
+	USDG     uint256.Int
+	ByLane   [4]uint256.Int   // by contracts.Lane; a position's tokens are in LanePosition
+	ByAsset  []AssetValue     // ascending by token, then lane
+	Unpriced []common.Address // tokens of ByAsset without a price, ascending
+}
+
+// AssetValue is the collateral in one token. Tokens in positions are apart, with LanePosition.
+type AssetValue struct {
+	Token common.Address
+	Lane  contracts.Lane
+	Raw   uint256.Int  // raw units of the token
+	USDG  *uint256.Int // nil: no price
+}
+
+// Windows is a sum over all time and over the last day and week: of what happened less than that long
+// before the answer's block.
+type Windows struct {
+	Total, Last24h, Last7d uint256.Int
+}
+
+// DealCounts counts deals. Active ones are FUNDED.
+type DealCounts struct {
+	Total, Active uint64
+	ByState       [5]uint64 // by contracts.DealState
+}
+
+// Medians are over all deals ever funded, exact: the mean of the two in the middle, rounded down, where
+// their number is even. Nil: no such deal.
+type Medians struct {
+	CostBps7d         *uint256.Int // (cap-price)*10000/price, of deals of 7 days
+	CostBps21d        *uint256.Int // of deals of 21 days
+	TimeToFundSeconds *uint256.Int // from listing to funding
+}
+
+// Emissions is what liquidity earns, in wei of sTKN. Nil where it was never notified, or no epoch opened.
+type Emissions struct {
+	RatePerSecond     *uint256.Int // 0 once the period is over
+	ReleasedThisEpoch *uint256.Int
+}
+
+// PricePoint is the price of sTKN at the end of an hour, or now.
+type PricePoint struct {
+	T                uint64
+	PriceSTKNinTKN   Price
+	PriceUSDGPerSTKN *Price // nil: TKN had no price in USDG
+}
+
+// ObservationsQuery asks for the price of a pool from a time on: the observation that holds at From,
+// carried forward, then one for each second (or hour: its last) in (From, To] in which the pool moved.
+// Seconds are kept for a day or more, hours for good.
+type ObservationsQuery struct {
+	Pool     common.Hash
+	From, To uint64
+	Hourly   bool
+	Limit    int
+}

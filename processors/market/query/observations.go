@@ -1,0 +1,109 @@
+package query
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Observations implements MarketReader.
+func (r *Router) Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error) {
+	entity := contracts.Entity{Family: contracts.FamilyPool, ID: q.Pool}
+	a, err := r.Read(ctx, read.Question{Operation: opObservations, Query: &q, Partitions: r.partitionOf(entity)})
+	if err != nil {
+		return Answer[[]topics.Observation]{}, err
+	}
+	all, err := decodeAll[topics.Observation](a.Items[max(0, len(a.Items)-q.Limit):])
+	return Answer[[]topics.Observation]{At: a.Block, Value: all}, err
+}
+
+// readObservations reads back from the end: what holds at the beginning is the first that is not after it.
+func readObservations(_ context.Context, views *read.Views, q *ObservationsQuery) (items []read.Item, err error) {
+	pool, limit := q.Pool, q.Limit+1
+	table, carried := prices.Seconds, false
+	if q.Hourly {
+		table = prices.Hours
+	}
+	var bad error
+	visit := func(_, row []byte) bool {
+		var o topics.Observation
+		if bad = o.UnmarshalBinary(row); bad != nil {
+			return false
+		}
+		if o.At <= q.To { // an hour that has begun by then may end after
+			items = append(items, read.Item{Key: binary.BigEndian.AppendUint64(nil, o.At), Row: append([]byte(nil), row...)})
+			carried = o.At <= q.From
+		}
+		return !carried && len(items) < limit
+	}
+	for _, v := range views.Of {
+		err := v.Scan(table, pool[:], prices.Before(pool, q.To), visit)
+		if err == nil && bad == nil && !carried && !q.Hourly && len(items) < limit {
+			// The seconds of then are gone: the hours know what held.
+			from := q.From
+			err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
+				var o topics.Observation
+				if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
+					return bad == nil
+				}
+				return visit(key, row)
+			})
+		}
+		if err == nil {
+			err = bad
+		}
+		if err != nil {
+			return nil, fmt.Errorf("observations: %w", err)
+		}
+	}
+	slices.Reverse(items)
+	return items, nil
+}
+
+// hoursOf is the prices of a pool at the ends of hours.
+type hoursOf []topics.Observation // ascending
+
+// at is the price that held at a time, nil where there was none yet.
+func (h hoursOf) at(t uint64) *topics.Observation {
+	var last *topics.Observation
+	for i := range h {
+		if h[i].At > t {
+			break
+		}
+		last = &h[i]
+	}
+	return last
+}
+
+// addHours adds the prices of a pool at the ends of the hours of a week, and the one before.
+func addHours(c *collector, v state.View, pool [32]byte, now uint64) error {
+	from := historyStart(now)
+	return v.Scan(prices.Hours, pool[:], prices.Before(pool, now), func(key, row []byte) bool {
+		c.add(sectionHour, key, row)
+		at := math.MaxUint64 - binary.BigEndian.Uint64(key[len(key)-8:])
+		return at > from
+	})
+}
+
+// week is a price history's length, day that of a window.
+const (
+	day  = 24 * prices.Hour
+	week = 7 * day
+)
+
+// historyStart is the first second of the hour a week ago.
+func historyStart(now uint64) uint64 {
+	if now < week {
+		return 0
+	}
+	return now - week - (now-week)%prices.Hour
+}

@@ -1,0 +1,285 @@
+package query
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/wire"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The operations of the market: each with what it is asked, and the function that answers it on a node.
+var (
+	opDeal           = read.NewOperation("deal", readDeal)
+	opListings       = read.NewOperation("listings", readListings)
+	opDeals          = read.NewOperation("deals", readDeals)
+	opAssets         = read.NewOperation("assets", readAssets)
+	opBalances       = read.NewOperation("balances", readBalances)
+	opChanges        = read.NewOperation("changes", readChanges)
+	opDealWithReward = read.NewOperation("deal with reward", readDealWithReward)
+	opAssetDeals     = read.NewOperation("asset deals", readAssetDeals)
+	opPortfolio      = read.NewOperation("portfolio", readPortfolio)
+	opOverview       = read.NewOperation("overview", readOverview)
+	opEpochs         = read.NewOperation("epochs", readEpochs)
+	opStakes         = read.NewOperation("stakes", readStakes)
+	opPositions      = read.NewOperation("positions", readPositions)
+	opStats          = read.NewOperation("stats", readStats)
+	opObservations   = read.NewOperation("observations", readObservations)
+	opExchange       = read.NewOperation("exchange", readExchange)
+	opContents       = read.NewOperation("contents", readContents)
+	opBids           = read.NewOperation("bids", readBids)
+)
+
+// Application is what a node of the market answers.
+func Application() read.Application {
+	return read.Application{Name: topics.AppMarket, Operations: []*read.Operation{
+		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
+		opOverview, opEpochs, opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids,
+	}}
+}
+
+// The bounds of what is asked.
+const (
+	maxAfterBytes = 256
+	maxKeys       = 64 << 10
+	maxBuckets    = 64
+
+	// MaxLimit bounds a page.
+	MaxLimit = 1000
+)
+
+func checkPage(limit int, after []byte) error {
+	if limit < 1 || limit > MaxLimit {
+		return fmt.Errorf("limit: %d is not within 1-%d", limit, MaxLimit)
+	}
+	if len(after) > maxAfterBytes {
+		return fmt.Errorf("after: position of %d bytes", len(after))
+	}
+	return nil
+}
+
+func codePage(c *wire.Coder, after *[]byte, limit *int) {
+	c.Bytes(after, maxAfterBytes)
+	c.Int(limit)
+}
+
+func codeAddress(c *wire.Coder, a **common.Address) {
+	wire.Optional(c, a, func(a *common.Address) { c.Fixed(a[:]) })
+}
+
+// entityQuery asks for a deal.
+type entityQuery struct{ ID common.Hash }
+
+func (q *entityQuery) Code(c *wire.Coder) { c.Fixed(q.ID[:]) }
+func (q *entityQuery) Validate() error    { return nil }
+
+// accountQuery asks for an account.
+type accountQuery struct{ Account common.Address }
+
+func (q *accountQuery) Code(c *wire.Coder) { c.Fixed(q.Account[:]) }
+func (q *accountQuery) Validate() error    { return nil }
+
+// Code implements wire.Value.
+func (q *ListingsQuery) Code(c *wire.Coder) {
+	c.Uint8((*uint8)(&q.Sort))
+	wire.Optional(c, &q.Lane, func(l *contracts.Lane) { c.Uint8((*uint8)(l)) })
+	wire.Optional(c, &q.Term, c.Uint32)
+	codeAddress(c, &q.Asset)
+	codePage(c, &q.After, &q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *ListingsQuery) Validate() error {
+	if q.Sort >= deals.Sorts {
+		return fmt.Errorf("sort: %d", q.Sort)
+	}
+	return checkPage(q.Limit, q.After)
+}
+
+// Code implements wire.Value.
+func (q *DealsQuery) Code(c *wire.Coder) {
+	codeAddress(c, &q.Wallet)
+	wire.Optional(c, &q.State, func(s *contracts.DealState) { c.Uint8((*uint8)(s)) })
+	codePage(c, &q.After, &q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *DealsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// Code implements wire.Value.
+func (q *AssetsQuery) Code(c *wire.Coder) {
+	wire.Optional(c, &q.Lane, func(l *contracts.Lane) { c.Uint8((*uint8)(l)) })
+	codePage(c, &q.After, &q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *AssetsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// Code implements wire.Value.
+func (q *AssetDealsQuery) Code(c *wire.Coder) {
+	c.Fixed(q.Token[:])
+	codePage(c, &q.After, &q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *AssetDealsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// Code implements wire.Value.
+func (q *EpochsQuery) Code(c *wire.Coder) { codePage(c, &q.After, &q.Limit) }
+
+// Validate implements read.Query.
+func (q *EpochsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// Code implements wire.Value.
+func (q *StakesQuery) Code(c *wire.Coder) {
+	c.Fixed(q.Owner[:])
+	codePage(c, &q.After, &q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *StakesQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// Code implements wire.Value.
+func (q *ObservationsQuery) Code(c *wire.Coder) {
+	c.Fixed(q.Pool[:])
+	c.Uint64(&q.From)
+	c.Uint64(&q.To)
+	c.Bool(&q.Hourly)
+	c.Int(&q.Limit)
+}
+
+// Validate implements read.Query.
+func (q *ObservationsQuery) Validate() error { return checkPage(q.Limit, nil) }
+
+// changesQuery asks for what changed since a moment, nil: for that of now.
+type changesQuery struct{ Since *Moment }
+
+func (q *changesQuery) Code(c *wire.Coder) {
+	wire.Optional(c, &q.Since, func(m *Moment) {
+		c.Uint64(&m.Block.Number)
+		c.Fixed(m.Block.Hash[:])
+		c.Uint64(&m.Block.Timestamp)
+		c.Uint64(&m.Reverts)
+	})
+}
+
+func (q *changesQuery) Validate() error { return nil }
+
+// portfolioQuery asks for all of a wallet; what is of its account is in one partition.
+type portfolioQuery struct {
+	Wallet common.Address
+	Home   int32 // that partition
+}
+
+func (q *portfolioQuery) Code(c *wire.Coder) {
+	c.Fixed(q.Wallet[:])
+	c.Int32(&q.Home)
+}
+
+func (q *portfolioQuery) Validate() error { return nil }
+
+// market is what of the deployment an answer needs.
+type market struct {
+	Pool            common.Hash // of sTKN and TKN; zero: there is no token layer
+	STKN, TKN, USDG common.Address
+}
+
+func marketOf(d contracts.Deployment) market {
+	return market{Pool: d.PoolID, STKN: d.STKN, TKN: d.TKN, USDG: d.USDG}
+}
+
+func (m *market) code(c *wire.Coder) {
+	c.Fixed(m.Pool[:])
+	c.Fixed(m.STKN[:])
+	c.Fixed(m.TKN[:])
+	c.Fixed(m.USDG[:])
+}
+
+// overviewQuery asks for the token layer and, where there is a wallet, for its drips.
+type overviewQuery struct {
+	Market     market
+	Wallet     *portfolioQuery
+	EpochStart uint64 // burns are summed up from there on
+}
+
+func (q *overviewQuery) Code(c *wire.Coder) {
+	q.Market.code(c)
+	wire.Optional(c, &q.Wallet, func(w *portfolioQuery) { w.Code(c) })
+	c.Uint64(&q.EpochStart)
+}
+
+func (q *overviewQuery) Validate() error { return nil }
+
+// positionsQuery asks for a page of a wallet's positions, and for what is in those that are named.
+type positionsQuery struct {
+	PositionsQuery
+	Manager common.Address
+	Keys    []common.Hash // token IDs
+}
+
+func (q *positionsQuery) Code(c *wire.Coder) {
+	c.Fixed(q.Owner[:])
+	codePage(c, &q.After, &q.Limit)
+	c.Fixed(q.Manager[:])
+	codeHashes(c, &q.Keys)
+}
+
+func (q *positionsQuery) Validate() error {
+	if len(q.Keys) > MaxLimit {
+		return fmt.Errorf("keys: %d", len(q.Keys))
+	}
+	return checkPage(q.Limit, q.After)
+}
+
+// statsQuery asks for the market as a whole, with what only an earlier answer can tell.
+type statsQuery struct {
+	Market  market
+	Keys    []common.Hash // token IDs of positions
+	Places  []int32       // of each of them: the partition of its pool, where it is known
+	Buckets []bucket      // of histograms
+}
+
+func (q *statsQuery) Code(c *wire.Coder) {
+	q.Market.code(c)
+	codeHashes(c, &q.Keys)
+	wire.Slice(c, &q.Places, maxKeys, 1, c.Int32)
+	wire.Slice(c, &q.Buckets, maxBuckets, 3, func(b *bucket) {
+		c.Uint8((*uint8)(&b.Histogram))
+		c.Fixed(b.Bucket[:])
+	})
+}
+
+func (q *statsQuery) Validate() error {
+	if len(q.Keys) > maxKeys || len(q.Buckets) > maxBuckets || len(q.Places) != len(q.Keys) {
+		return fmt.Errorf("keys: %d in %d places, and %d buckets", len(q.Keys), len(q.Places), len(q.Buckets))
+	}
+	return nil
+}
+
+// exchangeQuery asks for the pools, the token layer's among them.
+type exchangeQuery struct {
+	ExchangeQuery
+	Pool common.Hash
+}
+
+func (q *exchangeQuery) Code(c *wire.Coder) {
+	c.Uint64(&q.Seconds)
+	c.Uint64(&q.Hours)
+	c.Fixed(q.Pool[:])
+}
+
+func (q *exchangeQuery) Validate() error { return nil }
+
+// contentsQuery asks for what is in positions.
+type contentsQuery struct{ Keys []common.Hash }
+
+func (q *contentsQuery) Code(c *wire.Coder) { codeHashes(c, &q.Keys) }
+func (q *contentsQuery) Validate() error    { return nil }
+
+func codeHashes(c *wire.Coder, all *[]common.Hash) {
+	wire.Slice(c, all, maxKeys, common.HashLength, func(h *common.Hash) { c.Fixed(h[:]) })
+}

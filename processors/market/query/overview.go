@@ -1,0 +1,239 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/burns"
+	"github.com/lienstream/lienstream/processors/market/epochs"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// latestBurns is how many burns an overview has.
+const latestBurns = 20
+
+// guess is what the last answers turned out to need: the next one likely needs it too.
+type guess struct {
+	epochStart atomic.Uint64
+	needs      atomic.Pointer[needs]
+}
+
+// Pool implements MarketReader.
+func (r *Router) Pool(ctx context.Context) (Answer[PoolOverview], error) {
+	a, err := r.overview(ctx, nil)
+	return Answer[PoolOverview]{At: a.At, Value: a.Value.PoolOverview}, err
+}
+
+// Rewards implements MarketReader.
+func (r *Router) Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error) {
+	return r.overview(ctx, &wallet)
+}
+
+// overview asks with the last epoch's start, and again where another epoch has begun: what was burned since
+// it began is not in the partition that knows it.
+func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[Rewards], error) {
+	q := &overviewQuery{Market: r.market, EpochStart: r.guess.epochStart.Load()}
+	if wallet != nil {
+		q.Wallet = &portfolioQuery{*wallet, r.accountPartition(*wallet)}
+	}
+	for range attempts {
+		a, err := r.Read(ctx, read.Question{Operation: opOverview, Query: q})
+		if err != nil {
+			return Answer[Rewards]{}, err
+		}
+		v, err := decodeOverview(a, q)
+		if err != nil {
+			return Answer[Rewards]{}, err
+		}
+		if v.Epoch == nil || v.Epoch.StartsAt == q.EpochStart {
+			return Answer[Rewards]{At: a.Block, Value: v}, nil
+		}
+		q.EpochStart = v.Epoch.StartsAt
+		r.guess.epochStart.Store(q.EpochStart)
+	}
+	return Answer[Rewards]{}, fmt.Errorf("epochs change: %w", ErrUnavailable)
+}
+
+func decodeOverview(a *read.Response, q *overviewQuery) (v Rewards, err error) {
+	split, err := inSections(a.Items)
+	if err != nil {
+		return v, err
+	}
+	if v.Drips, err = dripsAt(clipNewest(split[sectionDrip], &v.Truncated), a.Block.Timestamp); err != nil {
+		return v, err
+	}
+	var sums dripSums
+	if err := sums.decode(split[sectionDripSum]); err != nil {
+		return v, err
+	}
+	v.ClaimableNow, v.StillDripping = sums.claimable, sums.dripping
+	if q.Market.Pool == (common.Hash{}) {
+		return v, nil
+	}
+	if v.Epoch, err = decodeFirst[topics.Epoch](split[sectionEpoch]); err != nil {
+		return v, err
+	}
+	if v.Burns, err = decodeAll[topics.Burn](split[sectionBurn][:min(len(split[sectionBurn]), latestBurns)]); err != nil {
+		return v, err
+	}
+	if v.Epoch != nil {
+		burned := sumWords(split[sectionBurned])
+		v.BurnedThisWeek = &burned
+	}
+	pool, err := decodeFirst[topics.Pool](split[sectionPool])
+	if err != nil {
+		return v, err
+	}
+	staking, err := decodeFirst[topics.Staking](split[sectionStaking])
+	if err != nil {
+		return v, err
+	}
+	v.EmissionsRatePerSecond = emissions(staking, a.Block.Timestamp)
+	if pool == nil || !pool.Initialized {
+		return v, nil
+	}
+	pair, err := pairOf(pool, &q.Market, split[sectionAsset])
+	if err != nil {
+		return v, err
+	}
+	v.Pool = &PoolSummary{Pool: *pool, PriceSTKNinTKN: pair.price(&pool.SqrtPriceX96)}
+	if staking != nil {
+		v.Pool.TotalWeight = staking.TotalWeight
+	}
+	if v.Pool.DepthTKN, err = pair.depth(split[sectionTick]); err != nil {
+		return v, err
+	}
+	v.Floor, err = pair.floor(split[sectionSeed])
+	return v, err
+}
+
+// emissions is the rate at a time: none once the period is over. Nil: never notified.
+func emissions(s *topics.Staking, now uint64) *uint256.Int {
+	switch {
+	case s == nil || s.Epoch == 0:
+		return nil
+	case now >= s.PeriodFinish:
+		return new(uint256.Int)
+	}
+	return s.RatePerSecond.Clone()
+}
+
+func readOverview(_ context.Context, views *read.Views, q *overviewQuery) ([]read.Item, error) {
+	var c collector
+	for i, v := range views.Of {
+		if err := addTokenLayer(&c, v, q); err != nil {
+			return nil, err
+		}
+		if q.Wallet != nil && views.Partitions[i] == q.Wallet.Home {
+			if err := addDrips(&c, v, q.Wallet.Wallet); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c.sorted(), nil
+}
+
+func addTokenLayer(c *collector, v state.View, q *overviewQuery) error {
+	m := &q.Market
+	if m.Pool == (common.Hash{}) {
+		return nil
+	}
+	if err := addDecimals(c, v, m); err != nil {
+		return err
+	}
+	if err := addEpochAndBurns(c, v, q.EpochStart); err != nil {
+		return err
+	}
+	row, err := v.Get(liquidity.Pools, m.Pool[:])
+	if err != nil || row == nil {
+		return err
+	}
+	c.add(sectionPool, m.Pool[:], row)
+	var pool topics.Pool
+	if err := pool.UnmarshalBinary(row); err != nil {
+		return fmt.Errorf("decode pool: %w", err)
+	}
+	staking, err := v.Get(liquidity.Stakings, m.Pool[:])
+	if err != nil {
+		return err
+	}
+	c.add(sectionStaking, m.Pool[:], staking)
+	if err := v.ScanIndex(liquidity.IndexSeed, m.Pool[:], nil, c.addAll(sectionSeed)); err != nil {
+		return err
+	}
+	// Two per cent of the price are 202 ticks; the tick of the pool may be one below that of its price.
+	from, to := pool.Tick-depthTicks, pool.Tick+depthTicks
+	after := liquidity.TickKey(m.Pool, max(from, ammv4.MinTick)-1)
+	return v.Scan(liquidity.Ticks, m.Pool[:], after, func(key, row []byte) bool {
+		if liquidity.TickOf(key) > to {
+			return false
+		}
+		c.add(sectionTick, key, row)
+		return true
+	})
+}
+
+// addDecimals adds what the registry knows of the tokens whose decimals a price needs.
+func addDecimals(c *collector, v state.View, m *market) error {
+	for _, token := range []common.Address{m.STKN, m.TKN, m.USDG} {
+		row, err := v.Get(assets.Assets, token[:])
+		if err != nil {
+			return err
+		}
+		c.add(sectionAsset, token[:], row)
+	}
+	return nil
+}
+
+// addEpochAndBurns adds the newest epoch, the latest burns, and how much was burned since a time.
+func addEpochAndBurns(c *collector, v state.View, since uint64) error {
+	err := v.Scan(epochs.Epochs, nil, nil, func(key, row []byte) bool {
+		c.add(sectionEpoch, key, row)
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	var all, before []byte
+	left := latestBurns
+	err = v.Scan(burns.Burns, nil, nil, func(key, row []byte) bool {
+		if all == nil {
+			all = append(all, row...)
+		}
+		c.add(sectionBurn, key, row)
+		left--
+		return left > 0
+	})
+	if err != nil || all == nil {
+		return err
+	}
+	err = v.Scan(burns.Burns, nil, burns.Since(since), func(_, row []byte) bool {
+		before = append(before, row...)
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	var newest, oldest topics.Burn
+	if err := newest.UnmarshalBinary(all); err != nil {
+		return fmt.Errorf("decode burn: %w", err)
+	}
+	if before != nil {
+		if err := oldest.UnmarshalBinary(before); err != nil {
+			return fmt.Errorf("decode burn: %w", err)
+		}
+	}
+	sum := new(uint256.Int).Sub(&newest.BurnedAfter, &oldest.BurnedAfter).Bytes32()
+	c.add(sectionBurned, nil, sum[:])
+	return nil
+}

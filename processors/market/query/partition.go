@@ -1,0 +1,221 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/balances"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The reads, as pure functions over views that are all of one block.
+
+// readDeal finds a deal with all of its bids. No item: there is none.
+func readDeal(_ context.Context, views *read.Views, q *entityQuery) ([]read.Item, error) {
+	key := deals.Key(new(uint256.Int).SetBytes32(q.ID[:]))
+	for _, v := range views.Of {
+		row, err := v.Get(deals.Deals, key)
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			continue
+		}
+		it := read.Item{Key: key, Row: row}
+		err = v.Scan(deals.Bids, key, nil, func(_, row []byte) bool {
+			it.Parts = append(it.Parts, bytes.Clone(row))
+			return true
+		})
+		return []read.Item{it}, err
+	}
+	return nil, nil
+}
+
+// readListings lists by an index whose entries say all that can be filtered by.
+func readListings(_ context.Context, views *read.Views, q *ListingsQuery) ([]read.Item, error) {
+	found, err := lowest(views.Of, q.Limit+1, func(v state.View, visit visitor) error {
+		now, after := v.At().Timestamp, q.After
+		if q.Sort == SortExpiry {
+			// The expired ones come first: begin behind them.
+			if start := deals.ExpiredBefore(now); bytes.Compare(after, start) < 0 {
+				after = start
+			}
+		}
+		var bad error
+		err := v.ScanIndex(deals.IndexListing+byte(q.Sort), nil, after, func(entry, value []byte) bool {
+			f, err := deals.DecodeListingFilter(value)
+			if err != nil {
+				bad = err
+				return false
+			}
+			return visit(entry, nil, !deals.Expired(f.Expiry, now) &&
+				(q.Lane == nil || f.Lane == *q.Lane) &&
+				(q.Term == nil || f.Term == *q.Term) &&
+				(q.Asset == nil || f.Asset == *q.Asset))
+		})
+		if bad != nil {
+			return bad
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return withRows(found)
+}
+
+// readDeals lists the newest ID first, by the narrowest index.
+func readDeals(_ context.Context, views *read.Views, q *DealsQuery) ([]read.Item, error) {
+	var (
+		index  byte
+		prefix []byte
+	)
+	switch {
+	case q.Wallet != nil:
+		index, prefix = deals.IndexWallet, deals.WalletPrefix(*q.Wallet)
+	case q.State != nil:
+		index, prefix = deals.IndexState, deals.StatePrefix(*q.State)
+	}
+	var after []byte
+	if q.After != nil {
+		after = append(bytes.Clone(prefix), q.After...)
+	}
+	found, err := lowest(views.Of, q.Limit+1, func(v state.View, visit visitor) error {
+		if prefix == nil {
+			return v.Scan(deals.Deals, nil, q.After, func(key, _ []byte) bool { return visit(key, nil, true) })
+		}
+		return v.ScanIndex(index, prefix, after, func(entry, value []byte) bool {
+			return visit(entry[len(prefix):], nil, q.Wallet == nil || q.State == nil || len(value) > 0 && contracts.DealState(value[0]) == *q.State)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return withRows(found)
+}
+
+func readAssets(_ context.Context, views *read.Views, q *AssetsQuery) ([]read.Item, error) {
+	found, err := lowest(views.Of, q.Limit+1, func(v state.View, visit visitor) error {
+		var bad error
+		err := v.Scan(assets.Assets, nil, q.After, func(key, row []byte) bool {
+			var a topics.Asset
+			if q.Lane != nil { // there are few assets: no index
+				if bad = a.UnmarshalBinary(row); bad != nil {
+					return false
+				}
+			}
+			return visit(key, row, q.Lane == nil || a.Lane == *q.Lane)
+		})
+		if bad != nil {
+			return fmt.Errorf("decode asset: %w", bad)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	items := make([]read.Item, len(found))
+	for i, p := range found {
+		items[i] = p.Item
+	}
+	return items, nil
+}
+
+func readBalances(_ context.Context, views *read.Views, q *accountQuery) (items []read.Item, err error) {
+	for _, v := range views.Of {
+		err := v.Scan(balances.Balances, q.Account[:], nil, func(key, row []byte) bool {
+			items = append(items, read.Item{Key: bytes.Clone(key), Row: bytes.Clone(row)})
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// position is an item of a list and the view that it is in.
+type position struct {
+	read.Item
+	view state.View
+}
+
+// visitor is told of every entry in order, and whether it belongs to the list. It says whether to go on.
+type visitor func(key, row []byte, belongs bool) bool
+
+// lowest finds the first `limit` positions over all views. A scan ends where what earlier views hold comes
+// first, so that together they read little more than one list.
+func lowest(views []state.View, limit int, scan func(state.View, visitor) error) ([]position, error) {
+	var kept, fresh, merged []position
+	for _, v := range views {
+		fresh = fresh[:0]
+		err := scan(v, func(key, row []byte, belongs bool) bool {
+			if len(kept) == limit && bytes.Compare(key, kept[limit-1].Key) >= 0 {
+				return false
+			}
+			if belongs {
+				fresh = append(fresh, position{read.Item{Key: bytes.Clone(key), Row: bytes.Clone(row)}, v})
+			}
+			return len(fresh) < limit
+		})
+		if err != nil {
+			return nil, err
+		}
+		merged = read.Merge(merged[:0], kept, fresh, limit, func(p *position) []byte { return p.Key })
+		kept, merged = merged, kept
+	}
+	return kept, nil
+}
+
+// withRows fetches the deals at positions that end in the deal's key, and their open bids.
+func withRows(found []position) ([]read.Item, error) {
+	items := make([]read.Item, len(found))
+	for i, p := range found {
+		if len(p.Key) < common.HashLength {
+			return nil, fmt.Errorf("position of %d bytes in a list of deals", len(p.Key))
+		}
+		key := p.Key[len(p.Key)-common.HashLength:]
+		row, err := p.view.Get(deals.Deals, key)
+		if err != nil {
+			return nil, err
+		}
+		var d topics.Deal
+		if err := d.UnmarshalBinary(row); err != nil { // a nil row too: an index entry without its row
+			return nil, fmt.Errorf("deal %s in a list: %w", deals.ID(key).Dec(), err)
+		}
+		items[i] = read.Item{Key: p.Key, Row: row}
+		if d.OpenBids == 0 {
+			continue
+		}
+		err = p.view.ScanIndex(deals.IndexOpenBid, key, nil, func(_, bid []byte) bool {
+			items[i].Parts = append(items[i].Parts, bytes.Clone(bid))
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// readRows lists a table in the order of its keys.
+func readRows(views []state.View, table *state.Table, after []byte, limit int) ([]read.Item, error) {
+	found, err := lowest(views, limit, func(v state.View, visit visitor) error {
+		return v.Scan(table, nil, after, func(key, row []byte) bool { return visit(key, row, true) })
+	})
+	items := make([]read.Item, len(found))
+	for i, p := range found {
+		items[i] = p.Item
+	}
+	return items, err
+}

@@ -1,0 +1,81 @@
+// Package query is what can be read of the market: its operations, what each reads from the views of a node,
+// and how the partial answers of partitions become one. It must not write state, must not know which node
+// holds what (the engine's read API does), and must not know HTTP resources of the services.
+package query
+
+import (
+	"context"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Sort is an order of listings.
+type Sort = deals.Sort
+
+// The orders of listings.
+const (
+	SortNewest = deals.SortNewest // listedAt, descending
+	SortExpiry = deals.SortExpiry // listingExpiry, ascending, open-ended last
+	SortCap    = deals.SortCap    // cap, descending
+	SortCost   = deals.SortCost   // (cap-minPrice)*10000/minPrice, ascending
+)
+
+// DealWithBids is a deal with bids of it, ascending by ID: all of them for one deal, those in OPEN on
+// the deal's current terms (whatever their expiry) in a list.
+type DealWithBids struct {
+	Deal topics.Deal
+	Bids []topics.Bid
+}
+
+// Listed says whether the deal may still be funded at a time: LISTED, and its listing not expired.
+func (d *DealWithBids) Listed(timestamp uint64) bool {
+	return d.Deal.State == contracts.DealListedState && !deals.Expired(d.Deal.ListingExpiry, timestamp)
+}
+
+// ListingsQuery asks for LISTED deals whose listing has not expired at the answer's block.
+type ListingsQuery struct {
+	Sort  Sort
+	Lane  *contracts.Lane
+	Term  *uint32
+	Asset *common.Address
+	After []byte // the last page's Next
+	Limit int
+}
+
+// DealsQuery asks for deals, newest ID first.
+type DealsQuery struct {
+	Wallet *common.Address // borrower or lender
+	State  *contracts.DealState
+	After  []byte
+	Limit  int
+}
+
+// AssetsQuery asks for assets, ascending by token.
+type AssetsQuery struct {
+	Lane  *contracts.Lane
+	After []byte
+	Limit int
+}
+
+// Reader is the read API as the serving nodes see it. Every answer is true as of one block on every
+// partition that it spans. Errors: ErrNotFound, ErrUnavailable, those of ctx.
+type Reader interface {
+	MarketReader
+	ExchangeReader
+	ChangeReader
+
+	Head(ctx context.Context) (Head, error)
+	// Current says whether an answer that was read from these partitions is still the latest that can be
+	// had. It costs no network, nor a lock while nothing moves: it is for every request.
+	Current(at topics.BlockRef, from []int32) bool
+	Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) // with ErrNotFound, At is set
+	Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error)
+	Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithBids]], error)
+	Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.Asset]], error)
+	Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error)
+}

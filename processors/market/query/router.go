@@ -1,0 +1,102 @@
+package query
+
+import (
+	"context"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Router implements Reader over the nodes that hold the market's partitions.
+type Router struct {
+	*read.Router
+	market  market
+	manager common.Address // of positions
+	guess   guess
+}
+
+// NewRouter makes a router of the market. The deployment says which pool and which tokens are the token
+// layer's, and which contract holds the positions; zero: there is neither. Where there are other nodes, the
+// router finds them once it runs.
+func NewRouter(cfg Config, deployment contracts.Deployment) (*Router, error) {
+	cfg.Application = topics.AppMarket
+	nodes, err := read.NewRouter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Router{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager}, nil
+}
+
+var _ Reader = (*Router)(nil)
+
+// Deal implements Reader.
+func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
+	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: id.Bytes32()}
+	from := r.partitionOf(entity)
+	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{entity.ID}, Partitions: from})
+	if err != nil {
+		return Answer[DealWithBids]{}, err
+	}
+	if len(a.Items) == 0 {
+		return Answer[DealWithBids]{At: a.Block}, ErrNotFound
+	}
+	d, err := decodeDeal(a.Items[0])
+	return Answer[DealWithBids]{At: a.Block, Value: d, From: from}, err
+}
+
+// Listings implements Reader.
+func (r *Router) Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error) {
+	return readPage(ctx, r, opListings, &q, q.Limit, decodeListedDeal)
+}
+
+// Deals implements Reader.
+func (r *Router) Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithBids]], error) {
+	return readPage(ctx, r, opDeals, &q, q.Limit, decodeListedDeal)
+}
+
+// Assets implements Reader.
+func (r *Router) Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.Asset]], error) {
+	return readPage(ctx, r, opAssets, &q, q.Limit, decodeAsset)
+}
+
+// Balances implements Reader: fungible assets ascending by address, each followed by its NFTs.
+func (r *Router) Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error) {
+	from := r.partitionOf(accountEntity(account))
+	a, err := r.Read(ctx, read.Question{Operation: opBalances, Query: &accountQuery{account}, Partitions: from})
+	if err != nil {
+		return Answer[[]topics.Balance]{}, err
+	}
+	all, err := decodeAll[topics.Balance](a.Items)
+	return Answer[[]topics.Balance]{At: a.Block, Value: all, From: from}, err
+}
+
+func (r *Router) partitionOf(e contracts.Entity) []int32 {
+	p := r.PartitionOf(e.Key())
+	return r.All()[p : p+1]
+}
+
+func accountEntity(a common.Address) contracts.Entity {
+	return contracts.Entity{Family: contracts.FamilyAccount, ID: common.BytesToHash(a[:])}
+}
+
+func (r *Router) accountPartition(a common.Address) int32 {
+	return r.PartitionOf(accountEntity(a).Key())
+}
+
+func (r *Router) poolPartition(id common.Hash) int32 {
+	return r.PartitionOf(contracts.Entity{Family: contracts.FamilyPool, ID: id}.Key())
+}
+
+// readPage asks for one more than the page: what is there beyond it says that the list goes on.
+func readPage[T any](ctx context.Context, r *Router, op *read.Operation, q read.Query, limit int, decode func(read.Item) (T, error)) (Answer[Page[T]], error) {
+	a, err := r.Read(ctx, read.Question{Operation: op, Query: q, Limit: limit + 1})
+	if err != nil {
+		return Answer[Page[T]]{}, err
+	}
+	p, err := read.PageOf(a.Items, limit, decode)
+	return Answer[Page[T]]{At: a.Block, Value: p}, err
+}

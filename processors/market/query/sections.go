@@ -1,0 +1,136 @@
+package query
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/market/deals"
+)
+
+// An answer made of many things is rows in sections: the first byte of an item's key says which. Each
+// partition adds what it has; whoever asked puts them together.
+const (
+	sectionDeal byte = iota
+	sectionReward
+	sectionSummary
+	sectionBid
+	sectionBalance
+	sectionDrip
+	sectionDripSum
+	sectionAsset
+	sectionEpoch
+	sectionPool
+	sectionStaking
+	sectionSeed
+	sectionTick
+	sectionBurn
+	sectionBurned
+	sectionOwned     // positions by their owner
+	sectionLiquidity // of positions
+	sectionTotals
+	sectionFlowDay
+	sectionFlowWeek
+	sectionCollateral
+	sectionCoarse
+	sectionFine
+	sectionOpenPosition
+	sectionHour   // of the price of a pool
+	sectionSecond // of it, too
+
+	sections // how many there are
+)
+
+// bucket is a part of a histogram.
+type bucket struct {
+	Histogram deals.Histogram
+	Bucket    [2]byte
+}
+
+// collector gathers the items of an answer in sections.
+type collector struct{ items []read.Item }
+
+func (c *collector) add(section byte, key, row []byte) {
+	if row != nil {
+		c.items = append(c.items, read.Item{Key: sectionKey(section, key), Row: bytes.Clone(row)})
+	}
+}
+
+// addAll gathers the rows of a scan.
+func (c *collector) addAll(section byte) func(key, row []byte) bool {
+	return func(key, row []byte) bool {
+		c.add(section, key, row)
+		return true
+	}
+}
+
+// sorted returns the items as every answer has them: ascending by key.
+func (c *collector) sorted() []read.Item {
+	slices.SortStableFunc(c.items, func(a, b read.Item) int { return bytes.Compare(a.Key, b.Key) })
+	return c.items
+}
+
+func sectionKey(section byte, key []byte) []byte {
+	return append(append(make([]byte, 0, 1+len(key)), section), key...)
+}
+
+// inSections splits the items of an answer, and takes the section off their keys.
+func inSections(items []read.Item) (split [sections][]read.Item, err error) {
+	for _, it := range items {
+		if len(it.Key) == 0 || it.Key[0] >= sections {
+			return split, read.ErrMalformed
+		}
+		s := it.Key[0]
+		it.Key = it.Key[1:]
+		split[s] = append(split[s], it)
+	}
+	return split, nil
+}
+
+// row is a row of topics.
+type row[T any] interface {
+	*T
+	UnmarshalBinary(data []byte) error
+}
+
+// decodeAll decodes the rows of a section.
+func decodeAll[T any, P row[T]](items []read.Item) ([]T, error) {
+	all := make([]T, len(items))
+	for i, it := range items {
+		if err := P(&all[i]).UnmarshalBinary(it.Row); err != nil {
+			return nil, fmt.Errorf("decode answer: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// decodeFirst decodes the first row of a section, nil where there is none.
+func decodeFirst[T any, P row[T]](items []read.Item) (*T, error) {
+	if len(items) == 0 {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	all, err := decodeAll[T, P](items[:1])
+	if err != nil {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+func decodeRow[T any, P row[T]](it read.Item) (v T, err error) {
+	if err = P(&v).UnmarshalBinary(it.Row); err != nil {
+		err = fmt.Errorf("decode answer: %w", err)
+	}
+	return v, err
+}
+
+// sumWords adds up rows of one 256-bit number each.
+func sumWords(items []read.Item) (sum uint256.Int) {
+	for _, it := range items {
+		sum.Add(&sum, new(uint256.Int).SetBytes(it.Row))
+	}
+	return sum
+}

@@ -1,0 +1,65 @@
+package query_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holiman/uint256"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// A process that is frozen takes connections and requests as ever, and answers none. Reads turn to the
+// standby as soon as its silence is noticed, those that wait for it too.
+func TestAFrozenOwnerIsNotWaitedFor(t *testing.T) {
+	standby := serve(t, newNode(t, topics.RoleStandby, 5, span(partitions)...))
+	owner := &holder{node: newNode(t, topics.RoleOwner, 5, span(partitions)...)}
+	answers := query.NewHandler(owner.node, zap.NewNop())
+	var frozen atomic.Bool
+	thaw := make(chan struct{})
+	owner.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if frozen.Load() {
+			select {
+			case <-thaw:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		answers.ServeHTTP(w, r)
+	}))
+	t.Cleanup(owner.server.Close)
+	t.Cleanup(func() { close(thaw) })
+	for _, h := range []*holder{owner, standby} {
+		h.node.land(t, partitions, block(1), listing(1))
+	}
+	topic := make(owners, 64)
+	r, err := query.NewRouter(query.Config{
+		Partitions: partitions, Instance: "me", Timeout: time.Minute, Interval: time.Millisecond,
+		Owners: func() (query.Feed, error) { return topic, nil },
+	}, contracts.Deployment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	owner.announce(t, topic, "owner")
+	standby.announce(t, topic, "standby")
+	await(t, func() bool { w, err := r.Lowest(); return err == nil && w.At == block(1) })
+
+	frozen.Store(true)
+	for range 100 {
+		if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(1) {
+			t.Fatalf("with a standby at hand: %v, %v", d.At, err)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/epochs"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/stats"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// needs is what an answer about the whole market needs and only an answer can tell: which positions are
+// collateral, and in which buckets the medians lie.
+type needs struct {
+	positions []common.Hash // ascending
+	places    []int32       // the partitions that they were found in; anywhere: nobody knows
+	buckets   []bucket
+}
+
+// anywhere is the place of a position that every partition is asked for.
+const anywhere = -1
+
+// lacks says what an answer to n has not, and is needed: n as it should have been, or nil.
+func (n *needs) lacks(open []common.Hash, buckets []bucket, place func(common.Hash) int32) *needs {
+	m := &needs{positions: open, places: make([]int32, len(open)), buckets: buckets}
+	complete := true
+	for i, p := range open {
+		m.places[i] = place(p)
+		at, asked := slices.BinarySearchFunc(n.positions, p, common.Hash.Cmp)
+		// One that was asked for everywhere and not found is nowhere.
+		complete = complete && asked && (m.places[i] != anywhere || n.places[at] == anywhere)
+	}
+	for _, b := range buckets {
+		complete = complete && slices.Contains(n.buckets, b)
+	}
+	if complete {
+		return nil
+	}
+	return m
+}
+
+// Stats implements MarketReader. It asks with what the last answer needed, and again where this one needs
+// more.
+func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
+	n := r.guess.needs.Load()
+	if n == nil {
+		n = new(needs)
+	}
+	for range attempts {
+		q := &statsQuery{Market: r.market, Keys: n.positions, Places: n.places, Buckets: n.buckets}
+		a, err := r.Read(ctx, read.Question{Operation: opStats, Query: q})
+		if err != nil {
+			return Answer[Stats]{}, err
+		}
+		split, err := inSections(a.Items)
+		if err != nil {
+			return Answer[Stats]{}, err
+		}
+		h, err := decodeHistograms(&split)
+		if err != nil {
+			return Answer[Stats]{}, err
+		}
+		contents, err := liquidityOf(split[sectionLiquidity])
+		if err != nil {
+			return Answer[Stats]{}, err
+		}
+		lacking := n.lacks(openPositions(split[sectionOpenPosition]), h.needed(), func(id common.Hash) int32 {
+			if p := contents[id]; p != nil {
+				return r.poolPartition(p.PoolID)
+			}
+			return anywhere
+		})
+		if lacking != nil {
+			n = lacking
+			r.guess.needs.Store(n)
+			continue
+		}
+		s, err := decodeStats(a.Block, &split, h, &r.market)
+		return Answer[Stats]{At: a.Block, Value: s}, err
+	}
+	return Answer[Stats]{}, fmt.Errorf("the market changes too fast: %w", ErrUnavailable)
+}
+
+func openPositions(items []read.Item) []common.Hash {
+	ids := make([]common.Hash, len(items))
+	for i, it := range items {
+		ids[i] = common.BytesToHash(it.Key[:common.HashLength])
+	}
+	return slices.Compact(ids) // ascending, as items are
+}
+
+func decodeStats(at topics.BlockRef, split *[sections][]read.Item, h *histogramSet, m *market) (s Stats, err error) {
+	var totals [3]stats.Flow // all, a day ago, a week ago
+	for _, it := range split[sectionTotals] {
+		t, err := stats.Decode[stats.Totals](it.Row)
+		if err != nil {
+			return s, err
+		}
+		addFlow(&totals[0], &t.Flow)
+		for i, n := range t.ByState {
+			s.Deals.ByState[i] += n
+			s.Deals.Total += n
+		}
+	}
+	s.Deals.Active = s.Deals.ByState[contracts.DealFundedState]
+	for i, section := range []byte{sectionFlowDay, sectionFlowWeek} {
+		for _, it := range split[section] {
+			f, err := stats.Decode[stats.Flow](it.Row)
+			if err != nil {
+				return s, err
+			}
+			addFlow(&totals[i+1], &f)
+		}
+	}
+	s.Volume = windows(&totals[0].Volume, &totals[1].Volume, &totals[2].Volume)
+	s.Fees = windows(&totals[0].Fees, &totals[1].Fees, &totals[2].Fees)
+	s.Medians = h.medians()
+
+	epoch, err := decodeFirst[topics.Epoch](split[sectionEpoch])
+	if err != nil {
+		return s, err
+	}
+	staking, err := decodeFirst[topics.Staking](split[sectionStaking])
+	if err != nil {
+		return s, err
+	}
+	s.Emissions.RatePerSecond = emissions(staking, at.Timestamp)
+	if epoch != nil {
+		s.Emissions.ReleasedThisEpoch = epoch.Released.Clone()
+	}
+
+	book, err := newPriceBook(split[sectionPool], m)
+	if err != nil {
+		return s, err
+	}
+	if s.TVL, err = lockedValue(split, book); err != nil {
+		return s, err
+	}
+	s.PriceHistory, err = priceHistory(split, book, m, at.Timestamp)
+	return s, err
+}
+
+func addFlow(to, f *stats.Flow) {
+	to.Volume.Add(&to.Volume, &f.Volume)
+	to.Fees.Add(&to.Fees, &f.Fees)
+}
+
+func windows(all, dayAgo, weekAgo *uint256.Int) (w Windows) {
+	w.Total = *all
+	w.Last24h.Sub(all, dayAgo)
+	w.Last7d.Sub(all, weekAgo)
+	return w
+}
+
+func readStats(_ context.Context, views *read.Views, q *statsQuery) ([]read.Item, error) {
+	var c collector
+	for i, v := range views.Of {
+		for _, add := range []func(*collector, state.View, *statsQuery) error{addSums, addHistograms, addOpenPositions, addMarket} {
+			if err := add(&c, v, q); err != nil {
+				return nil, err
+			}
+		}
+		if err := addContents(&c, v, q.keysIn(views.Partitions[i])); err != nil {
+			return nil, err
+		}
+	}
+	return c.sorted(), nil
+}
+
+// addSums adds the partition's totals, what they were a day and a week ago, and its collateral.
+func addSums(c *collector, v state.View, _ *statsQuery) error {
+	row, err := stats.ReadTotals(v)
+	if err != nil {
+		return err
+	}
+	c.add(sectionTotals, nil, row)
+	now := v.At().Timestamp
+	for section, window := range map[byte]uint64{sectionFlowDay: day, sectionFlowWeek: week} {
+		if now < window {
+			continue
+		}
+		row, err := stats.ReadFlow(v, now-window)
+		if err != nil {
+			return err
+		}
+		c.add(section, nil, row)
+	}
+	return stats.ScanCollateral(v, c.addAll(sectionCollateral))
+}
+
+// addHistograms adds the counts of buckets, and the numbers in those that are asked for, each as its counts.
+func addHistograms(c *collector, v state.View, q *statsQuery) error {
+	for h := range deals.Histograms {
+		row, err := stats.ReadBuckets(v, h)
+		if err != nil {
+			return err
+		}
+		c.add(sectionCoarse, []byte{byte(h)}, row)
+	}
+	for _, b := range q.Buckets {
+		var numbers []byte
+		prefix := deals.BucketPrefix(b.Histogram, b.Bucket)
+		err := v.ScanIndex(deals.IndexNumber, prefix, nil, func(entry, _ []byte) bool {
+			raw := deals.NumberOf(entry).Bytes32()
+			numbers = append(numbers, raw[:]...)
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		c.add(sectionFine, prefix, numbers)
+	}
+	return nil
+}
+
+// addOpenPositions adds the positions that are collateral in this partition's deals.
+func addOpenPositions(c *collector, v state.View, _ *statsQuery) error {
+	return v.ScanIndex(deals.IndexOpenPosition, nil, nil, func(entry, _ []byte) bool {
+		c.add(sectionOpenPosition, entry, []byte{})
+		return true
+	})
+}
+
+// keysIn are the positions that a partition is asked for.
+func (q *statsQuery) keysIn(partition int32) []common.Hash {
+	var keys []common.Hash
+	for i, place := range q.Places {
+		if place == anywhere || place == partition {
+			keys = append(keys, q.Keys[i])
+		}
+	}
+	return keys
+}
+
+// addMarket adds the pools that say a price, the history of those that say sTKN's, and what emits it.
+func addMarket(c *collector, v state.View, q *statsQuery) error {
+	m := &q.Market
+	if err := addDecimals(c, v, m); err != nil {
+		return err
+	}
+	now := v.At().Timestamp
+	var history []common.Hash
+	var bad error
+	err := v.ScanIndex(liquidity.IndexAllowedPool, nil, nil, func(key, row []byte) bool {
+		var p topics.Pool
+		if bad = p.UnmarshalBinary(row); bad != nil {
+			return false
+		}
+		c.add(sectionPool, key, row)
+		if m.Pool != (common.Hash{}) && pairs(&p, m.TKN, m.USDG) {
+			history = append(history, p.ID)
+		}
+		return true
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil || m.Pool == (common.Hash{}) {
+		return err
+	}
+	pool, err := v.Get(liquidity.Pools, m.Pool[:])
+	if err != nil {
+		return err
+	}
+	if pool != nil {
+		c.add(sectionPool, m.Pool[:], pool)
+		history = append(history, m.Pool)
+	}
+	for _, id := range history {
+		if err := addHours(c, v, id, now); err != nil {
+			return err
+		}
+	}
+	staking, err := v.Get(liquidity.Stakings, m.Pool[:])
+	if err != nil {
+		return err
+	}
+	c.add(sectionStaking, m.Pool[:], staking)
+	return v.Scan(epochs.Epochs, nil, nil, func(key, row []byte) bool {
+		c.add(sectionEpoch, bytes.Clone(key), row)
+		return false
+	})
+}
+
+func pairs(p *topics.Pool, a, b common.Address) bool {
+	return p.Currency0 == a && p.Currency1 == b || p.Currency0 == b && p.Currency1 == a
+}

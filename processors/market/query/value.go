@@ -1,0 +1,255 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/processors/market/stats"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// priceBook says what a token is worth in USDG: by its deepest pool with USDG, or else by its deepest pool
+// with a token that has one. Deep is what is worth most of the other currency, in range; on a tie, the pool
+// of the lower ID. Pools are those that the registry allows, without hooks and of a static fee, and the
+// token layer's; one without liquidity says nothing.
+type priceBook struct {
+	usdg   common.Address
+	pools  []topics.Pool // ascending by ID
+	direct map[common.Address]*quote
+}
+
+// quote is a price in raw units of USDG per raw unit.
+type quote struct {
+	Price
+	pool *topics.Pool
+}
+
+func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
+	rows, err := decodeAll[topics.Pool](items)
+	if err != nil {
+		return nil, err
+	}
+	b := &priceBook{usdg: m.USDG, direct: map[common.Address]*quote{}}
+	slices.SortFunc(rows, func(p, q topics.Pool) int { return bytes.Compare(p.ID[:], q.ID[:]) })
+	for _, p := range slices.CompactFunc(rows, func(p, q topics.Pool) bool { return p.ID == q.ID }) {
+		allowed := p.ID == m.Pool || p.Limits != nil && p.Limits.Allowed
+		if allowed && p.Initialized && !p.Liquidity.IsZero() && p.Hooks == (common.Address{}) && p.Fee != dynamicFee {
+			b.pools = append(b.pools, p)
+		}
+	}
+	depths := map[common.Address]*big.Int{}
+	for i := range b.pools {
+		p := &b.pools[i]
+		if token, ok := other(p, b.usdg); ok {
+			if depth := reserve(p, b.usdg); depths[token] == nil || depth.Cmp(depths[token]) > 0 {
+				depths[token] = depth
+				b.direct[token] = &quote{rawPrice(&p.SqrtPriceX96, p.Currency0 == token), p}
+			}
+		}
+	}
+	return b, nil
+}
+
+// other is the currency of a pool beside one.
+func other(p *topics.Pool, one common.Address) (common.Address, bool) {
+	switch one {
+	case p.Currency0:
+		return p.Currency1, true
+	case p.Currency1:
+		return p.Currency0, true
+	}
+	return common.Address{}, false
+}
+
+// reserve is how much of a currency the liquidity in range stands for, were its range endless.
+func reserve(p *topics.Pool, of common.Address) *big.Int {
+	l, s := p.Liquidity.ToBig(), p.SqrtPriceX96.ToBig()
+	if of == p.Currency1 {
+		return l.Mul(l, s).Rsh(l, 96)
+	}
+	return l.Lsh(l, 96).Quo(l, s)
+}
+
+// price is what a raw unit of a token is in raw USDG.
+func (b *priceBook) price(token common.Address) (Price, bool) {
+	if token == b.usdg {
+		return Price{big.NewInt(1), big.NewInt(1)}, true
+	}
+	if q := b.direct[token]; q != nil {
+		return q.Price, true
+	}
+	var (
+		best  *big.Int
+		price Price
+	)
+	for i := range b.pools {
+		p := &b.pools[i]
+		hop, ok := other(p, token)
+		if !ok || b.direct[hop] == nil {
+			continue
+		}
+		through := b.direct[hop].Price
+		depth := reserve(p, hop)
+		if depth.Mul(depth, through.Num).Quo(depth, through.Den); best == nil || depth.Cmp(best) > 0 {
+			best = depth
+			price = rawPrice(&p.SqrtPriceX96, p.Currency0 == token).mul(through)
+		}
+	}
+	return price, best != nil
+}
+
+// assetKey is a line of the TVL.
+type assetKey struct {
+	token common.Address
+	lane  contracts.Lane
+}
+
+// lockedValue is the TVL: raw amounts are added up by asset first, and each sum valued once.
+func lockedValue(split *[sections][]read.Item, book *priceBook) (tvl TVL, err error) {
+	amounts := map[assetKey]*uint256.Int{}
+	add := func(k assetKey, raw *uint256.Int) {
+		if raw.IsZero() {
+			return
+		}
+		if amounts[k] == nil {
+			amounts[k] = new(uint256.Int)
+		}
+		amounts[k].Add(amounts[k], raw)
+	}
+	for _, it := range split[sectionCollateral] {
+		a, err := stats.Decode[stats.Amount](it.Row)
+		if err != nil {
+			return tvl, err
+		}
+		lane, token := stats.CollateralOf(it.Key)
+		add(assetKey{token, lane}, &a.Raw)
+	}
+	if err := addPositions(split, add); err != nil {
+		return tvl, err
+	}
+	for k, raw := range amounts {
+		tvl.ByAsset = append(tvl.ByAsset, AssetValue{Token: k.token, Lane: k.lane, Raw: *raw})
+	}
+	slices.SortFunc(tvl.ByAsset, func(a, b AssetValue) int { return cmp.Or(a.Token.Cmp(b.Token), cmp.Compare(a.Lane, b.Lane)) })
+	for i := range tvl.ByAsset {
+		a := &tvl.ByAsset[i]
+		price, ok := book.price(a.Token)
+		if !ok {
+			tvl.Unpriced = append(tvl.Unpriced, a.Token)
+			continue
+		}
+		value := a.Raw.ToBig()
+		value.Mul(value, price.Num).Quo(value, price.Den)
+		a.USDG = new(uint256.Int)
+		if a.USDG.SetFromBig(value) {
+			return tvl, fmt.Errorf("value of %s exceeds 256 bits", a.Token)
+		}
+		tvl.USDG.Add(&tvl.USDG, a.USDG)
+		if int(a.Lane) < len(tvl.ByLane) {
+			tvl.ByLane[a.Lane].Add(&tvl.ByLane[a.Lane], a.USDG)
+		}
+	}
+	tvl.Unpriced = slices.Compact(tvl.Unpriced)
+	return tvl, nil
+}
+
+// addPositions adds the tokens in the positions that are collateral.
+func addPositions(split *[sections][]read.Item, add func(assetKey, *uint256.Int)) error {
+	pools, err := poolsOf(split[sectionPool])
+	if err != nil {
+		return err
+	}
+	contents, err := liquidityOf(split[sectionLiquidity])
+	if err != nil {
+		return err
+	}
+	for _, id := range openPositions(split[sectionOpenPosition]) {
+		p := contents[id]
+		if p == nil || pools[p.PoolID] == nil {
+			continue
+		}
+		pool := pools[p.PoolID]
+		amount0, amount1, err := ammv4.Amounts(&pool.SqrtPriceX96, pool.Tick, p.TickLower, p.TickUpper, &p.Liquidity)
+		if err != nil {
+			return fmt.Errorf("amounts of position %s: %w", p.TokenID.Dec(), err)
+		}
+		add(assetKey{pool.Currency0, contracts.LanePosition}, amount0)
+		add(assetKey{pool.Currency1, contracts.LanePosition}, amount1)
+	}
+	return nil
+}
+
+// priceHistory is the price of sTKN at the end of each hour of a week, and now. In USDG it is that of TKN by
+// the pool which is the deepest now.
+func priceHistory(split *[sections][]read.Item, book *priceBook, m *market, now uint64) ([]PricePoint, error) {
+	hours := map[common.Hash]hoursOf{}
+	for _, it := range slices.Backward(split[sectionHour]) { // of a pool: from the newest on
+		o, err := decodeRow[topics.Observation](it)
+		if err != nil {
+			return nil, err
+		}
+		hours[o.PoolID] = append(hours[o.PoolID], o)
+	}
+	if len(hours[m.Pool]) == 0 {
+		return nil, nil
+	}
+	pools, err := poolsOf(split[sectionPool])
+	if err != nil {
+		return nil, err
+	}
+	pool := pools[m.Pool]
+	if pool == nil {
+		return nil, read.ErrMalformed
+	}
+	stkn, err := pairOf(pool, m, split[sectionAsset])
+	if err != nil {
+		return nil, err
+	}
+	scale, err := tknInUSDG(split[sectionAsset], m)
+	if err != nil {
+		return nil, err
+	}
+	inUSDG := book.direct[m.TKN]
+	var points []PricePoint
+	for end := historyStart(now) + prices.Hour; ; end += prices.Hour {
+		t, held := end, end-1
+		if end >= now {
+			t, held = now, now
+		}
+		if o := hours[m.Pool].at(held); o != nil {
+			point := PricePoint{T: t, PriceSTKNinTKN: stkn.price(&o.SqrtPriceX96)}
+			if inUSDG != nil {
+				if q := hours[inUSDG.pool.ID].at(held); q != nil {
+					tkn := rawPrice(&q.SqrtPriceX96, inUSDG.pool.Currency0 == m.TKN)
+					price := point.PriceSTKNinTKN.mul(tkn).mul(scale)
+					point.PriceUSDGPerSTKN = &price
+				}
+			}
+			points = append(points, point)
+		}
+		if end >= now {
+			return points, nil
+		}
+	}
+}
+
+// tknInUSDG makes a price in raw units one of whole tokens.
+func tknInUSDG(known []read.Item, m *market) (Price, error) {
+	tkn, err := decimalsOf(known, m.TKN, tokenDecimals)
+	if err != nil {
+		return Price{}, err
+	}
+	usdg, err := decimalsOf(known, m.USDG, usdgDecimals)
+	return newPrice(pow10(tkn), pow10(usdg)), err
+}

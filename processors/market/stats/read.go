@@ -1,0 +1,58 @@
+package stats
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/deals"
+)
+
+// ReadTotals reads a partition's totals.
+func ReadTotals(v state.Reader) ([]byte, error) { return v.Get(totals, keyTotals) }
+
+// ReadFlow reads the sums as of the end of a second: those of the hours that had ended, and what was funded
+// since.
+func ReadFlow(v state.Reader, at uint64) ([]byte, error) {
+	var (
+		sums Flow
+		bad  error
+	)
+	err := v.Scan(flows, nil, flowKey(at), func(_, row []byte) bool { // an hour before that of the second
+		if !sums.decode(row) {
+			bad = errLength
+		}
+		return false
+	})
+	if err == nil && bad == nil {
+		err = v.ScanIndex(deals.IndexFundedAt, nil, deals.FundedAtKey(at), func(entry, value []byte) bool {
+			funded, price, fee, err := deals.DecodeFundedAt(entry, value)
+			if err != nil || funded < at-at%hour {
+				bad = err
+				return false
+			}
+			add(&sums.Volume, &price)
+			add(&sums.Fees, &fee)
+			return true
+		})
+	}
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return nil, fmt.Errorf("flow by %d: %w", at, err)
+	}
+	return sums.append(nil), nil
+}
+
+// ScanCollateral calls fn for the collateral of each lane and token.
+func ScanCollateral(v state.Reader, fn func(key, row []byte) bool) error {
+	return v.Scan(collateral, nil, nil, fn)
+}
+
+// CollateralOf reads the lane and the token back from a key.
+func CollateralOf(key []byte) (contracts.Lane, common.Address) {
+	return contracts.Lane(key[0]), common.BytesToAddress(key[1:])
+}

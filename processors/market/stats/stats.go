@@ -1,0 +1,109 @@
+// Package stats keeps the sums and counts of deals that answers about the market as a whole are made of: a
+// partition's share each, to be added up by whoever answers. It must depend on nothing but the state it is
+// given and the change of a deal: no clock, no chain.
+//
+// Invariants, for the deals of a partition:
+//  1. Totals counts every deal once, by state; its sums are over all deals ever funded.
+//  2. Collateral is the sum of the raw amounts of the ERC20 deals in LISTED or FUNDED.
+//  3. The newest row of Flows is the sums of Totals, each other one what they were at the end of its hour.
+//  4. The buckets of a histogram count every deal ever funded once (those of costs: once in that of its
+//     term), as deals.IndexNumber has them.
+package stats
+
+import (
+	"fmt"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Apply takes over a deal's change: before is nil for a deal that is new. Changes that leave the state of
+// the deal as it is change nothing.
+func Apply(w state.Writer, before, after *topics.Deal) error {
+	if before != nil && before.State == after.State {
+		return nil
+	}
+	var t Totals
+	if err := get(w, totals, keyTotals, &t); err != nil {
+		return err
+	}
+	if before != nil {
+		t.ByState[before.State]--
+	}
+	t.ByState[after.State]++
+
+	var err error
+	switch {
+	case before == nil:
+		err = moveCollateral(w, after, add)
+	case after.State == contracts.DealFundedState: // its collateral stays what it was
+		err = funded(w, &t, after)
+	default:
+		err = moveCollateral(w, after, sub)
+	}
+	if err != nil {
+		return err
+	}
+	put(w, totals, keyTotals, &t)
+	return nil
+}
+
+// funded counts what a deal is when it is funded.
+func funded(w state.Writer, t *Totals, d *topics.Deal) (err error) {
+	f := d.Funding
+	add(&t.Volume, &f.Price)
+	add(&t.Fees, &f.Fee)
+	put(w, flows, flowKey(f.FundedAt), &t.Flow)
+	deals.Numbers(d, func(h deals.Histogram, number uint256.Int) {
+		if err == nil {
+			err = count(w, h, deals.Bucket(&number))
+		}
+	})
+	return err
+}
+
+func moveCollateral(w state.Writer, d *topics.Deal, move func(to, by *uint256.Int)) error {
+	if d.Kind != contracts.KindERC20 {
+		return nil // a position is worth what is in it: see deals.IndexOpenPosition
+	}
+	key := collateralKey(d.Lane, d.Token)
+	var c Amount
+	if err := get(w, collateral, key, &c); err != nil {
+		return err
+	}
+	move(&c.Raw, &d.AmountOrTokenID)
+	if c.Raw.IsZero() {
+		w.Delete(collateral, key)
+		return nil
+	}
+	put(w, collateral, key, &c)
+	return nil
+}
+
+// The contract's sums are far below 256 bits.
+func add(to, by *uint256.Int) { to.Add(to, by) }
+func sub(to, by *uint256.Int) { to.Sub(to, by) }
+
+// row is a row of the family. They are of fixed lengths: hot, small, and nobody else's.
+type row interface {
+	append(b []byte) []byte
+	decode(data []byte) bool
+}
+
+// get leaves r as it is where there is no row.
+func get(w state.Writer, t *state.Table, key []byte, r row) error {
+	data, err := w.Get(t, key)
+	if err == nil && data != nil && !r.decode(data) {
+		err = errLength
+	}
+	if err != nil {
+		return fmt.Errorf("%s %x: %w", t.Name, key, err)
+	}
+	return nil
+}
+
+func put(w state.Writer, t *state.Table, key []byte, r row) { w.Put(t, key, r.append(nil)) }

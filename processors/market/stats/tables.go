@@ -1,0 +1,34 @@
+package stats
+
+import (
+	"encoding/binary"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// The tables. Their numbers are in every key on disk: never reuse one. None is published: a row is a
+// partition's share, and means nothing alone.
+var (
+	totals     = &state.Table{ID: 17, Name: "totals"}
+	collateral = &state.Table{ID: 18, Name: "collateral"}
+	flows      = &state.Table{ID: 19, Name: "flows"}
+	histograms = &state.Table{ID: 20, Name: "histograms"}
+)
+
+// Tables lists the tables of the family.
+func Tables() []*state.Table { return []*state.Table{totals, collateral, flows, histograms} }
+
+var keyTotals = []byte{0}
+
+func collateralKey(lane contracts.Lane, token common.Address) []byte {
+	return append([]byte{byte(lane)}, token[:]...)
+}
+
+// hour is the grain of Flows, in seconds. Within one, deals.IndexFundedAt says more.
+const hour = 60 * 60
+
+// flowKey is an hour's key: ascending keys are from the newest on.
+func flowKey(at uint64) []byte { return binary.BigEndian.AppendUint64(nil, ^(at / hour)) }

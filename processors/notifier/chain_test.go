@@ -1,0 +1,306 @@
+package notifier_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/facts"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+const (
+	genesis = 2_000_000_000
+	hour    = 3600
+)
+
+var vault = common.HexToAddress("0x00000000000000000000000000000000000000aa")
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// chain is the raw topic, with the facts and the notifier behind it. Each block is final as soon as the next is there.
+type chain struct {
+	t      *testing.T
+	cfg    kafka.Config
+	cat    topics.Catalogue
+	tx     *kafka.Transactor
+	client *notifier.Client
+	node   *engine.Node
+	head   topics.BlockRef
+	before []topics.BlockRef
+	salt   uint64
+}
+
+func newChain(t *testing.T) *chain {
+	c := &chain{t: t, cfg: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}, head: topics.BlockRef{Timestamp: genesis}}
+	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
+	admin, err := kafka.NewAdmin(c.cfg)
+	check(t, err)
+	defer admin.Close()
+	check(t, admin.Apply(t.Context(), c.cat.Topics()))
+	c.tx, err = kafka.NewTransactor(c.cfg, "chain", kafka.TransactorOptions{})
+	check(t, err)
+	t.Cleanup(c.tx.Close)
+	check(t, c.tx.Init(t.Context()))
+
+	conf := engine.Config{
+		Kafka: c.cfg, Catalogue: c.cat, Instance: "a", FS: vfs.NewMem(), SessionTimeout: 6 * time.Second, Logger: zap.NewNop(),
+	}
+	telling := conf
+	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, "/facts", prometheus.NewRegistry()
+	decoder := contracts.NewDecoder(contracts.Deployment{ChainID: 1, DealVault: vault})
+	source, err := engine.New(telling, facts.New(decoder, c.cat.Partitions))
+	check(t, err)
+	conf.AppName, conf.Dir, conf.Registerer = topics.AppNotifier, "/notifier", prometheus.NewRegistry()
+	node, err := engine.NewCommands(conf, notifier.New(c.cat.Partitions, prometheus.NewRegistry()))
+	check(t, err)
+	c.node = node
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, n := range []*engine.Node{source, node} {
+		wg.Go(func() {
+			if err := n.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+
+	producer, err := kafka.NewProducer(c.cfg, "users", kafka.ProducerOptions{})
+	check(t, err)
+	t.Cleanup(producer.Close)
+	router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: c.cat.Partitions, Local: node})
+	check(t, err)
+	c.client = notifier.NewClient(c.cat, producer, router)
+	c.eventually("it comes up", func() bool { _, err := c.client.Health(t.Context()); return err == nil })
+	return c
+}
+
+func (c *chain) eventually(what string, ok func() bool) {
+	c.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(30 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			c.t.Fatalf("%s: did not happen", what)
+		}
+	}
+}
+
+// log is an event of the vault as the chain emits it.
+func (c *chain) log(name string, values map[string]any) *topics.Log {
+	c.t.Helper()
+	vaultABI, err := contracts.ABI("DealVault")
+	check(c.t, err)
+	event, ok := vaultABI.Events[name]
+	if !ok {
+		c.t.Fatalf("no event %s", name)
+	}
+	log := &topics.Log{Address: vault, Topics: []common.Hash{event.ID}}
+	var data []any
+	for _, in := range event.Inputs {
+		value := values[in.Name]
+		if value == nil {
+			value = zero(in.Type)
+		}
+		if n, ok := value.(uint64); ok && in.Type.Size != 64 {
+			value = new(big.Int).SetUint64(n)
+		}
+		if !in.Indexed {
+			data = append(data, value)
+			continue
+		}
+		packed, err := abi.Arguments{{Type: in.Type}}.Pack(value)
+		check(c.t, err)
+		log.Topics = append(log.Topics, common.Hash(packed))
+	}
+	log.Data, err = event.Inputs.NonIndexed().Pack(data...)
+	check(c.t, err)
+	return log
+}
+
+func zero(typ abi.Type) any {
+	switch typ.T {
+	case abi.AddressTy:
+		return common.Address{}
+	case abi.FixedBytesTy:
+		return [32]byte{}
+	default:
+		switch typ.Size {
+		case 8:
+			return uint8(0)
+		case 16:
+			return uint16(0)
+		case 32:
+			return uint32(0)
+		case 64:
+			return uint64(0)
+		}
+		return new(big.Int)
+	}
+}
+
+func (c *chain) send(p int32, key []byte, r topics.Raw) {
+	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r)})
+}
+
+// block sends a block some time later. What it follows is final.
+func (c *chain) block(later uint64, logs ...*topics.Log) {
+	c.t.Helper()
+	c.salt++
+	next := topics.BlockRef{Number: c.head.Number + facts.TickBlocks, Timestamp: c.head.Timestamp + later}
+	binary.BigEndian.PutUint64(next.Hash[:], c.salt)
+	counts := make([]uint32, c.cat.Partitions)
+	check(c.t, c.tx.Begin())
+	for i, l := range logs {
+		l.Block, l.LogIndex = next, uint32(i)
+		key := contracts.Entity{Family: contracts.FamilyDeal, ID: l.Topics[1]}.Key()
+		p := topics.Partition(key, c.cat.Partitions)
+		counts[p]++
+		c.send(p, key, l)
+	}
+	for p := range c.cat.Partitions {
+		c.send(p, nil, &topics.BlockEnd{Block: next, Parent: c.head.Hash, Records: counts[p], Finalized: c.head.Number, Head: next.Number, Commit: true})
+	}
+	check(c.t, c.tx.Commit(c.t.Context()))
+	c.before = append(c.before, c.head)
+	c.head = next
+}
+
+// revert takes the last block back.
+func (c *chain) revert() {
+	c.t.Helper()
+	last := c.head
+	c.head, c.before = c.before[len(c.before)-1], c.before[:len(c.before)-1]
+	check(c.t, c.tx.Begin())
+	for p := range c.cat.Partitions {
+		c.send(p, nil, &topics.BlockRevert{Block: last, Head: c.head})
+	}
+	check(c.t, c.tx.Commit(c.t.Context()))
+}
+
+// deal is what the model knows of one.
+type deal struct {
+	id               int64
+	borrower, lender common.Address
+	fundedAt         uint64
+	expiry, graceEnd uint64
+}
+
+func (c *chain) listed(d *deal) *topics.Log {
+	return c.log("DealListed", map[string]any{"dealId": big.NewInt(d.id), "borrower": d.borrower})
+}
+
+func (c *chain) funded(d *deal) *topics.Log {
+	return c.log("DealFunded", map[string]any{
+		"dealId": big.NewInt(d.id), "lender": d.lender, "fundedAt": d.fundedAt, "expiry": d.expiry, "graceEnd": d.graceEnd,
+	})
+}
+
+// alerts are the IDs in evt.alert for a wallet's channel, in order.
+func (c *chain) alerts() (ids []common.Hash) {
+	c.t.Helper()
+	for p := range c.cat.Partitions {
+		var part []common.Hash
+		check(c.t, kafka.ReadBack(c.t.Context(), c.cfg, c.cat.Evt(topics.FamilyAlert), p, 0, func(r *kafka.Record) bool {
+			part = append(part, common.Hash(r.Key))
+			return true
+		}))
+		slices.Reverse(part)
+		ids = append(ids, part...)
+	}
+	return ids
+}
+
+// model is what a wallet's channel is due to be told of a deal at a stage.
+func model(d *deal, wallet common.Address, channel, kind string) common.Hash {
+	due := map[string]uint64{
+		"t48": d.expiry - 48*hour, "t24": d.expiry - 24*hour, "t6": d.expiry - 6*hour, "t1": d.expiry - hour,
+		"expiry": d.expiry, "graceEnd": d.graceEnd,
+	}[kind]
+	a := topics.Alert{Wallet: wallet, Channel: channel, Kind: kind, DealID: fmt.Sprint(d.id), Due: due}
+	return a.ID()
+}
+
+// applied waits until the notifier has applied the ticks of the last final block.
+func (c *chain) applied() {
+	c.t.Helper()
+	final := fmt.Sprintf(`"block":%d,`, c.before[len(c.before)-1].Number)
+	for p := range c.cat.Partitions {
+		c.eventually("every partition tells of the last final block", func() bool {
+			ticks, last := 0, int64(-1)
+			check(c.t, kafka.ReadBack(c.t.Context(), c.cfg, c.cat.Commands(topics.AppNotifier), p, 200, func(r *kafka.Record) bool {
+				if strings.Contains(string(r.Value), `"tick"`) && strings.Contains(string(r.Value), final) {
+					ticks, last = ticks+1, max(last, r.Offset)
+				}
+				return true
+			}))
+			return ticks == int(c.cat.Partitions) && slices.ContainsFunc(c.node.Watermarks(), func(w read.Watermark) bool {
+				return w.Partition == p && w.At.Number > uint64(last)
+			})
+		})
+	}
+}
+
+// want waits until exactly these alerts were fired, in this order in each partition.
+func (c *chain) want(ids ...common.Hash) {
+	c.t.Helper()
+	c.applied()
+	var got []common.Hash
+	count := func() bool { got = c.alerts(); return len(got) >= len(ids) }
+	c.eventually(fmt.Sprintf("%d alerts", len(ids)), count)
+	rank := map[common.Hash]int{}
+	for i, id := range ids {
+		rank[id] = i
+	}
+	for i, id := range got {
+		if _, ok := rank[id]; !ok {
+			c.t.Fatalf("alert %d of %d is none that is due", i, len(got))
+		}
+	}
+	if len(got) != len(ids) {
+		c.t.Fatalf("%d alerts, want %d", len(got), len(ids))
+	}
+}
+
+func (c *chain) subscribe(wallet common.Address, channel notifier.Channel, unix int64, kinds ...notifier.Kind) {
+	c.t.Helper()
+	var prefs notifier.Prefs
+	for _, k := range kinds {
+		prefs = prefs.With(k, true)
+	}
+	cmd := &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: []byte{1}, Mask: "m", Prefs: prefs, Unix: unix}
+	cmd.ID[0] = byte(unix)
+	outcome, err := c.client.Subscribe(c.t.Context(), cmd)
+	if err != nil || outcome != notifier.Accepted {
+		c.t.Fatalf("subscribe: %v, %v", outcome, err)
+	}
+}
+
+func amount(n int64) *uint256.Int { return uint256.NewInt(uint64(n)) }

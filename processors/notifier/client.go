@@ -1,0 +1,137 @@
+package notifier
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// ErrForgotten means that a command was applied, but so many of the same wallet came after it that nobody knows
+// what it came to.
+var ErrForgotten = errors.New("the outcome of the command is no longer known")
+
+// Client is how serving nodes write commands and read rows. It is safe for concurrent use.
+type Client struct {
+	catalogue topics.Catalogue
+	producer  *kafka.Producer
+	router    *read.Router
+}
+
+// NewClient makes a client of a router of Application.
+func NewClient(catalogue topics.Catalogue, producer *kafka.Producer, router *read.Router) *Client {
+	return &Client{catalogue, producer, router}
+}
+
+// Subscribe sends the command and waits until it is applied.
+func (c *Client) Subscribe(ctx context.Context, s *Subscribe) (Outcome, error) {
+	return c.do(ctx, s.Wallet, s.ID, &Command{Subscribe: s})
+}
+
+// Unsubscribe sends the command and waits until it is applied.
+func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, error) {
+	return c.do(ctx, u.Wallet, u.ID, &Command{Unsubscribe: u})
+}
+
+// Subscriptions is what a wallet subscribed to, ended or not.
+func (c *Client) Subscriptions(ctx context.Context, wallet common.Address) ([]Subscription, error) {
+	_, rows, err := c.wallet(ctx, wallet)
+	return rows.Subscriptions, err
+}
+
+// Health is that of all partitions together, each as of its own last command.
+func (c *Client) Health(ctx context.Context) (sum Health, err error) {
+	parts := make([]Health, c.catalogue.Partitions)
+	g, ctx := errgroup.WithContext(ctx)
+	for p := range c.catalogue.Partitions {
+		g.Go(func() error {
+			_, err := c.ask(ctx, opHealth, &healthQuery{time.Now().Unix()}, p, &parts[p])
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Health{}, err
+	}
+	for _, h := range parts {
+		sum.Pending += h.Pending
+		sum.SentLastHour += h.SentLastHour
+	}
+	return sum, nil
+}
+
+// Record is the record of a command to a wallet's partition.
+func (c *Command) Record(catalogue topics.Catalogue, wallet common.Address) (*kafka.Record, error) {
+	value, err := c.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return &kafka.Record{
+		Topic: catalogue.Commands(topics.AppNotifier), Partition: topics.Partition(wallet[:], catalogue.Partitions),
+		Key: wallet[:], Value: value,
+	}, nil
+}
+
+// Pauses between looks at whether a command is applied.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 20 * time.Millisecond
+)
+
+// do sends a command and waits for what it comes to. While nobody has applied it yet, ctx bounds the wait.
+func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Command) (Outcome, error) {
+	rec, err := cmd.Record(c.catalogue, wallet)
+	if err != nil {
+		return Unknown, err
+	}
+	offset, err := c.producer.Send(ctx, rec)
+	if err != nil {
+		return Unknown, err
+	}
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		at, rows, err := c.wallet(ctx, wallet)
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
+			return Unknown, err
+		}
+		if err == nil && at.Number > uint64(offset) {
+			for _, o := range rows.Outcomes {
+				if o.ID == id {
+					return o.Outcome, nil
+				}
+			}
+			return Unknown, ErrForgotten
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return Unknown, fmt.Errorf("wait for the command at offset %d: %w", offset, ctx.Err())
+		}
+	}
+}
+
+func (c *Client) wallet(ctx context.Context, wallet common.Address) (at topics.BlockRef, rows walletRows, err error) {
+	at, err = c.ask(ctx, opWallet, &walletQuery{wallet}, topics.Partition(wallet[:], c.catalogue.Partitions), &rows)
+	return at, rows, err
+}
+
+// ask reads the one row that an operation answers of one partition.
+func (c *Client) ask(ctx context.Context, op *read.Operation, q read.Query, partition int32, v any) (topics.BlockRef, error) {
+	a, err := c.router.Read(ctx, read.Question{Operation: op, Query: q, Partitions: []int32{partition}})
+	if err != nil {
+		return topics.BlockRef{}, err
+	}
+	if len(a.Items) != 1 {
+		return topics.BlockRef{}, fmt.Errorf("%w: %s: %d rows", read.ErrMalformed, op.Name(), len(a.Items))
+	}
+	if err := json.Unmarshal(a.Items[0].Row, v); err != nil {
+		return topics.BlockRef{}, fmt.Errorf("%w: %s: %w", read.ErrMalformed, op.Name(), err)
+	}
+	return a.Block, nil
+}

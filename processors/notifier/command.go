@@ -1,0 +1,207 @@
+package notifier
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Channel is how somebody is told.
+type Channel uint8
+
+// The channels. Their numbers are on disk.
+const (
+	Email Channel = iota + 1
+	Telegram
+	Push
+)
+
+// Channels are all of them.
+var Channels = []Channel{Email, Telegram, Push}
+
+var channelNames = map[Channel]string{Email: "email", Telegram: "telegram", Push: "push"}
+
+func (c Channel) String() string { return channelNames[c] }
+
+// ParseChannel reads a channel's name.
+func ParseChannel(name string) (Channel, bool) {
+	for _, c := range Channels {
+		if channelNames[c] == name {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// Kind is what an alert is about, and so a preference.
+type Kind uint8
+
+// The kinds. Their numbers are bits of Prefs, on disk.
+const (
+	T48 Kind = iota
+	T24
+	T6
+	T1
+	Expiry
+	Budget
+	EpochOpens
+)
+
+// Kinds are all of them, in the order of the interface.
+var Kinds = []Kind{T48, T24, T6, T1, Expiry, Budget, EpochOpens}
+
+var kindNames = [...]string{"t48", "t24", "t6", "t1", "expiry", "budget", "epoch"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Prefs are the kinds that somebody wants.
+type Prefs uint8
+
+// Has says whether a kind is wanted.
+func (p Prefs) Has(k Kind) bool { return p&(1<<k) != 0 }
+
+// With is p and a kind, where it is wanted.
+func (p Prefs) With(k Kind, wanted bool) Prefs {
+	if wanted {
+		p |= 1 << k
+	}
+	return p
+}
+
+// ID names a command: whoever sent it finds its outcome by it.
+type ID [16]byte
+
+// Subscribe makes a subscription, or replaces that of the wallet and channel.
+type Subscribe struct {
+	ID      ID             `json:"id"`
+	Wallet  common.Address `json:"wallet"`
+	Channel Channel        `json:"channel"`
+	Sealed  []byte         `json:"sealed"` // the address, for those who have the key
+	Mask    string         `json:"mask"`   // and for everybody
+	Prefs   Prefs          `json:"prefs"`
+	Unix    int64          `json:"unix"` // of the signed message
+}
+
+// Unsubscribe ends a subscription.
+type Unsubscribe struct {
+	ID      ID             `json:"id"`
+	Wallet  common.Address `json:"wallet"`
+	Channel Channel        `json:"channel"`
+	Unix    int64          `json:"unix"` // of the signed message; 0: by a link in an alert
+	Since   int64          `json:"since,omitempty"`
+}
+
+// Deal is what the chain says of a deal that somebody is to be told of. Amounts are raw, in decimal.
+type Deal struct {
+	ID       string         `json:"id"`
+	Borrower common.Address `json:"borrower"`
+	Lender   common.Address `json:"lender"`
+	Token    common.Address `json:"token"`
+	Amount   string         `json:"amount"`
+	Cap      string         `json:"cap"`
+	Price    string         `json:"price,omitempty"`
+	FundedAt uint64         `json:"fundedAt,omitempty"`
+	Expiry   uint64         `json:"expiry,omitempty"`
+	GraceEnd uint64         `json:"graceEnd,omitempty"`
+	Open     bool           `json:"open"` // funded, and neither reclaimed nor claimed
+}
+
+// Fact is what a deal has come to, for one of the two whom it concerns.
+type Fact struct {
+	Wallet common.Address `json:"wallet"`
+	Deal   Deal           `json:"deal"`
+}
+
+// Tick is how far a partition of the raw topic is: all facts of it up to that time came before.
+type Tick struct {
+	From  int32  `json:"from"`
+	Block uint64 `json:"block"`
+	Time  uint64 `json:"time"` // unix seconds
+}
+
+// Result is what an attempt to deliver came to.
+type Result uint8
+
+// The results.
+const (
+	Sent  Result = iota + 1
+	Retry        // not yet: again at Report.Next
+	Dead         // never: the alert is given up
+	Gone         // never, nor anything else to this address
+)
+
+// Report is an attempt to deliver an alert.
+type Report struct {
+	Wallet  common.Address `json:"wallet"`
+	Row     []byte         `json:"row"` // of the outbox
+	Attempt int            `json:"attempt"`
+	FiredAt uint64         `json:"firedAt"` // of the alert: another one may be in its row by now
+	Result  Result         `json:"result"`
+	Next    int64          `json:"next,omitempty"` // unix milliseconds
+	Reason  string         `json:"reason,omitempty"`
+}
+
+// Command is a value of the command topic: one of its fields is set.
+type Command struct {
+	Subscribe   *Subscribe   `json:"subscribe,omitempty"`
+	Unsubscribe *Unsubscribe `json:"unsubscribe,omitempty"`
+	Fact        *Fact        `json:"fact,omitempty"`
+	Tick        *Tick        `json:"tick,omitempty"`
+	Report      *Report      `json:"report,omitempty"`
+
+	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
+}
+
+// commandVersion is the first byte of a command.
+const commandVersion = 1
+
+// maxCommandBytes bounds a command: it comes from the network.
+const maxCommandBytes = 32 << 10
+
+var errCommand = errors.New("not a command of the notifier")
+
+// Encode is the value of the command's record.
+func (c *Command) Encode() ([]byte, error) {
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	value := append([]byte{commandVersion}, body...)
+	if c.Removed {
+		return append(value, 1), nil
+	}
+	return append(value, 0), nil
+}
+
+func decodeCommand(value []byte) (c Command, err error) {
+	end := len(value) - 1
+	if end < 1 || end > maxCommandBytes || value[0] != commandVersion || value[end] > 1 {
+		return c, errCommand
+	}
+	c.Removed = value[end] == 1
+	if err := json.Unmarshal(value[1:end], &c); err != nil {
+		return c, fmt.Errorf("%w: %w", errCommand, err)
+	}
+	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe)} {
+		if at != nil && channelNames[*at] == "" {
+			return c, fmt.Errorf("%w: channel %d", errCommand, *at)
+		}
+	}
+	return c, nil
+}
+
+func channelOf(v any) *Channel {
+	switch v := v.(type) {
+	case *Subscribe:
+		if v != nil {
+			return &v.Channel
+		}
+	case *Unsubscribe:
+		if v != nil {
+			return &v.Channel
+		}
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// Package notifier is the application of the engine that keeps who wants to be told of what, and what they are
+// due to be told: subscriptions, facts of the market, timers by block time and an outbox. It must not deliver
+// anything itself, nor see an address: processors/notifier/sender does both.
+package notifier
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// App implements engine.CommandApp. It is safe for concurrent use by the tasks of a node.
+//
+// Invariants:
+//  1. A command never stops a task: one that cannot be read is counted and passed over, one that is refused
+//     leaves its outcome.
+//  2. The same commands always come to the same rows: time is the command's, or the chain's in a tick.
+//  3. A subscription that is deleted leaves the time of its last message, so that no message is taken twice.
+type App struct {
+	sources int // partitions of the raw topic, which each tell how far they are
+	unread  *prometheus.CounterVec
+}
+
+// New makes the application, for a raw topic of so many partitions.
+func New(partitions int32, reg prometheus.Registerer) *App {
+	a := &App{sources: int(partitions), unread: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "lienstream", Subsystem: "notifier", Name: "unread_commands_total",
+		Help: "Commands that could not be read and were passed over.",
+	}, []string{"reason"})}
+	reg.MustRegister(a.unread)
+	return a
+}
+
+// Tables lists every table.
+func (*App) Tables() []*state.Table {
+	return []*state.Table{subscriptions, outcomes, dealsOf, clocks, timers, outbox, tallies, dead}
+}
+
+// ApplyCommand applies a command.
+func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
+	cmd, err := decodeCommand(c.Value)
+	if err != nil {
+		a.unread.WithLabelValues("malformed").Inc()
+		return nil //nolint:nilerr // it is counted, and stays in the topic
+	}
+	switch {
+	case cmd.Subscribe != nil:
+		err = subscribe(w, c.Time, cmd.Subscribe)
+	case cmd.Unsubscribe != nil:
+		err = unsubscribe(w, cmd.Unsubscribe)
+	case cmd.Fact != nil:
+		err = a.fact(w, cmd.Fact, cmd.Removed)
+	case cmd.Tick != nil && cmd.Removed: // time may have gone too far; what is due by it comes true again
+	case cmd.Tick != nil:
+		err = a.tick(w, c.Time, cmd.Tick)
+	case cmd.Report != nil:
+		err = report(w, c.Time, cmd.Report)
+	default:
+		a.unread.WithLabelValues("unknown").Inc()
+	}
+	if err != nil {
+		return fmt.Errorf("apply command at offset %d: %w", c.At.Number-1, err)
+	}
+	return nil
+}

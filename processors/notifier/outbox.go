@@ -1,0 +1,245 @@
+package notifier
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// OutboxByTime is the index of the outbox by when the next attempt is due: unix milliseconds ‖ row.
+const OutboxByTime byte = 1
+
+var (
+	outbox = &state.Table{ID: 6, Name: "outbox", Index: func(key, row []byte, to *state.IndexEntries) {
+		var a Alert
+		if json.Unmarshal(row, &a) == nil {
+			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
+		}
+	}} // wallet ‖ channel ‖ deal ‖ stage: an alert that is not sent yet
+	tallies = &state.Table{ID: 7, Name: "tallies"} // one row
+	dead    = &state.Table{ID: 8, Name: "dead"}    // as outbox: an alert that was given up, and why
+)
+
+// SettleTime is how long an alert waits before it is first sent: what comes in a burst, after a downtime, has then
+// replaced what a later stage makes needless.
+const SettleTime = 2 * time.Second
+
+// Alert is a row of the outbox.
+type Alert struct {
+	Deal    Deal   `json:"deal"`
+	Stage   Stage  `json:"stage"`
+	Due     uint64 `json:"due"`
+	FiredAt uint64 `json:"firedAt"` // block time
+	Attempt int    `json:"attempt,omitempty"`
+	Next    int64  `json:"next"` // attempt: unix milliseconds
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Address of an alert: who is told of what, and how.
+type Address struct {
+	Wallet  common.Address
+	Channel Channel
+	Deal    common.Hash
+	Stage   Stage
+}
+
+const outboxKeyBytes = common.AddressLength + 1 + common.HashLength + 1
+
+// Row is the key of the alert in the outbox.
+func (a Address) Row() []byte {
+	return slices.Concat(a.Wallet[:], []byte{byte(a.Channel)}, a.Deal[:], []byte{byte(a.Stage)})
+}
+
+// ParseRow reads the key of a row of the outbox.
+func ParseRow(key []byte) (a Address, ok bool) {
+	if len(key) != outboxKeyBytes {
+		return a, false
+	}
+	a.Wallet = common.Address(key[:common.AddressLength])
+	a.Channel = Channel(key[common.AddressLength])
+	a.Deal = common.Hash(key[common.AddressLength+1 : outboxKeyBytes-1])
+	a.Stage = Stage(key[outboxKeyBytes-1])
+	return a, channelNames[a.Channel] != "" && int(a.Stage) < len(stages)
+}
+
+// Pending is an alert of the outbox and the subscription that it goes to; found is false where there is nothing
+// to send any more.
+func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err error) {
+	to, ok := ParseRow(row)
+	if !ok {
+		return a, s, false, nil
+	}
+	is, err := r.Get(outbox, row)
+	if err != nil || is == nil {
+		return a, s, false, err
+	}
+	if err := json.Unmarshal(is, &a); err != nil {
+		return a, s, false, err
+	}
+	s, err = getSubscription(r, to.Wallet, to.Channel)
+	return a, s, err == nil && s.Active() && s.Disabled == "", err
+}
+
+// Event is the alert as evt.alert has it.
+func (a *Alert) Event(to Address) topics.Alert {
+	role := "lender"
+	if a.Deal.Borrower == to.Wallet {
+		role = "borrower"
+	}
+	return topics.Alert{
+		Wallet: to.Wallet, Channel: to.Channel.String(), Kind: a.Stage.String(), DealID: a.Deal.ID, Role: role,
+		Due: a.Due, FiredAt: a.FiredAt, Expiry: a.Deal.Expiry, GraceEnd: a.Deal.GraceEnd,
+	}
+}
+
+// fire puts an alert into the outbox of each channel that wants it, in place of what came before it.
+func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, stage Stage, now uint64) error {
+	id, err := subject(d.Deal.ID)
+	if err != nil {
+		return err
+	}
+	if err := cancelDeal(w, wallet, id); err != nil {
+		return err
+	}
+	for _, channel := range Channels {
+		s, err := getSubscription(w, wallet, channel)
+		if err != nil {
+			return err
+		}
+		if !s.Active() || s.Disabled != "" || !s.Prefs.Has(stage.Kind()) {
+			continue
+		}
+		to := Address{wallet, channel, id, stage}
+		alert := Alert{Deal: d.Deal, Stage: stage, Due: stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
+		if err := putRow(w, outbox, to.Row(), &alert); err != nil {
+			return err
+		}
+		if err := count(w, 1, 0, at); err != nil {
+			return err
+		}
+		event := alert.Event(to)
+		name := event.ID()
+		w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(nil, &event))
+	}
+	return nil
+}
+
+// cancelDeal takes what is not sent yet of a deal out of a wallet's outbox.
+func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
+	for _, channel := range Channels {
+		prefix := slices.Concat(wallet[:], []byte{byte(channel)}, deal[:])
+		if err := cancel(w, prefix, func(Address) bool { return true }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cancelUnwanted takes out of the outbox what is no longer asked for.
+func cancelUnwanted(w state.Writer, wallet common.Address, channel Channel, prefs Prefs) error {
+	return cancel(w, subscriptionKey(wallet, channel), func(a Address) bool { return !prefs.Has(a.Stage.Kind()) })
+}
+
+func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
+	var rows [][]byte
+	err := w.Scan(outbox, prefix, nil, func(key, _ []byte) bool {
+		if a, ok := ParseRow(key); ok && untrue(a) {
+			rows = append(rows, slices.Clone(key))
+		}
+		return true
+	})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	for _, key := range rows {
+		w.Delete(outbox, key)
+	}
+	return count(w, -len(rows), 0, time.Time{})
+}
+
+// report notes what became of an attempt. One of an alert that is gone, or that was tried again since, is too late.
+func report(w state.Writer, at time.Time, r *Report) error {
+	to, ok := ParseRow(r.Row)
+	if !ok || to.Wallet != r.Wallet {
+		return nil
+	}
+	row, err := w.Get(outbox, r.Row)
+	if err != nil || row == nil {
+		return err
+	}
+	var a Alert
+	if err := getRow(w, outbox, r.Row, &a); err != nil || a.Attempt != r.Attempt || a.FiredAt != r.FiredAt {
+		return err
+	}
+	a.Reason = r.Reason
+	switch r.Result {
+	case Sent:
+		w.Delete(outbox, r.Row)
+		return count(w, -1, 1, at)
+	case Retry:
+		a.Attempt++
+		a.Next = r.Next
+		return putRow(w, outbox, r.Row, &a)
+	case Dead, Gone:
+		w.Delete(outbox, r.Row)
+		if err := count(w, -1, 0, at); err != nil {
+			return err
+		}
+		if err := putRow(w, dead, r.Row, &a); err != nil || r.Result == Dead {
+			return err
+		}
+		return disable(w, to, r.Reason)
+	}
+	return nil
+}
+
+// disable ends what is sent to an address that takes nothing any more, until its wallet subscribes again.
+func disable(w state.Writer, to Address, reason string) error {
+	s, err := getSubscription(w, to.Wallet, to.Channel)
+	if err != nil || !s.Active() {
+		return err
+	}
+	s.Disabled = reason
+	if err := putRow(w, subscriptions, subscriptionKey(to.Wallet, to.Channel), &s); err != nil {
+		return err
+	}
+	return cancelUnwanted(w, to.Wallet, to.Channel, 0)
+}
+
+// tally is how much is to be sent, and was.
+type tally struct {
+	Pending int           `json:"pending"`
+	Sent    map[int64]int `json:"sent,omitempty"` // by minute, of the last hour
+}
+
+func getTally(r rowReader) (t tally, err error) {
+	err = getRow(r, tallies, []byte("all"), &t)
+	return t, err
+}
+
+func count(w state.Writer, pending, sent int, at time.Time) error {
+	t, err := getTally(w)
+	if err != nil {
+		return err
+	}
+	t.Pending += pending
+	if sent > 0 {
+		minute := at.Unix() / 60
+		if t.Sent == nil {
+			t.Sent = map[int64]int{}
+		}
+		t.Sent[minute] += sent
+		for m := range t.Sent {
+			if m <= minute-60 {
+				delete(t.Sent, m)
+			}
+		}
+	}
+	return putRow(w, tallies, []byte("all"), &t)
+}

@@ -1,0 +1,365 @@
+// Package sender delivers what the notifier's outbox holds: at least once, with the alert's ID as what a receiver
+// may know it again by. It must not decide what is due, and keeps no state but what is under way: what came of
+// an attempt is a command to the notifier.
+package sender
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// Config of a Sender. Start from DefaultConfig.
+type Config struct {
+	Catalogue topics.Catalogue
+	Look      time.Duration // between two looks at the outbox
+	Timeout   time.Duration // of an attempt
+	Parallel  int           // attempts under way at once, of each channel
+	Attempts  int           // until an alert is given up
+	FirstWait time.Duration // after a failure; it doubles from one to the next, up to LastWait
+	LastWait  time.Duration
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 8, Attempts: 12,
+		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute,
+	}
+}
+
+// Validate returns every fault of the configuration.
+func (c *Config) Validate() error {
+	var faults []error
+	if c.Catalogue.Partitions < 1 {
+		faults = append(faults, fmt.Errorf("partitions: %d", c.Catalogue.Partitions))
+	}
+	if c.Parallel < 1 || c.Attempts < 1 {
+		faults = append(faults, fmt.Errorf("attempts: %d at once, %d of an alert", c.Parallel, c.Attempts))
+	}
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{{"look", c.Look}, {"timeout", c.Timeout}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}} {
+		if d.d <= 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Message is an alert for one receiver.
+type Message struct {
+	ID        string // the same whenever it is sent again
+	To        string // address: an email address, the ID of a chat, a push subscription
+	Alert     notifier.Alert
+	Event     topics.Alert
+	CreatedAt int64 // of the subscription
+}
+
+// Channel delivers messages. Its errors: nil, a *Failure, or any other, which is tried again.
+type Channel interface {
+	Send(ctx context.Context, m *Message) error
+}
+
+// Failure is a receiver's refusal.
+type Failure struct {
+	Err   error
+	After time.Duration // not before; 0: as we like
+	Dead  bool          // this message never
+	Gone  bool          // no message to this address ever
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Source is the node of the notifier.
+type Source interface {
+	read.Source
+	Stopped() error
+}
+
+// Line is a channel with its rate.
+type Line struct {
+	Channel Channel
+	Rate    *rate.Limiter
+}
+
+// Sender delivers what the partitions that this node owns have in their outboxes.
+//
+// Invariants:
+//  1. An alert is under way once at a time, from its attempt until the node has applied what came of it.
+//  2. What came of an attempt is written before the next attempt of the same alert: a node that dies in between
+//     leaves an alert that another node sends again.
+type Sender struct {
+	cfg      Config
+	source   Source
+	producer *kafka.Producer
+	keys     *notifier.Keys
+	lines    map[notifier.Channel]*Line
+	log      *zap.Logger
+	metrics  *metrics
+
+	mu    sync.Mutex
+	busy  map[string]*under // by row
+	slots map[notifier.Channel]chan struct{}
+}
+
+// New makes a sender; it does nothing before Run. A channel without a line is left to other nodes.
+func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, reg prometheus.Registerer, log *zap.Logger) (*Sender, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sender{
+		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
+		busy: map[string]*under{}, slots: map[notifier.Channel]chan struct{}{},
+	}
+	for channel := range lines {
+		s.slots[channel] = make(chan struct{}, cfg.Parallel)
+	}
+	return s, nil
+}
+
+// Run sends until ctx is done, and ends with the attempts that are under way.
+func (s *Sender) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	tick := time.NewTicker(s.cfg.Look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, w := range s.source.Watermarks() {
+			if w.Role != topics.RoleOwner {
+				continue
+			}
+			if err := s.look(ctx, &wg, w.Partition); err != nil && ctx.Err() == nil {
+				s.log.Warn("read the outbox", zap.Int32("partition", w.Partition), zap.Error(err))
+			}
+		}
+	}
+}
+
+// due is an alert to be sent now.
+type due struct {
+	row   []byte
+	to    notifier.Address
+	alert notifier.Alert
+	sub   notifier.Subscription
+}
+
+// look begins an attempt of everything that is due in a partition, as far as there is room.
+func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) error {
+	view, err := s.source.View(ctx, partition, nil)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if err := s.forget(partition, view); err != nil {
+		return err
+	}
+	now := time.Now()
+	rows, oldest, err := s.due(view, now)
+	if err != nil {
+		return err
+	}
+	s.metrics.oldest.WithLabelValues(fmt.Sprint(partition)).Set(oldest.Seconds())
+	for _, row := range rows {
+		to, ok := notifier.ParseRow(row)
+		if !ok {
+			continue
+		}
+		slots, served := s.slots[to.Channel]
+		if !served {
+			continue
+		}
+		d := due{row: row, to: to}
+		var found bool
+		if d.alert, d.sub, found, err = notifier.Pending(view, row); err != nil {
+			return err
+		}
+		if !found || !s.begin(partition, row, d.alert.Attempt) {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			s.end(row)
+			continue // no room: at the next look
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			s.attempt(ctx, &d)
+		})
+	}
+	return nil
+}
+
+// maxLook bounds the rows of one look.
+const maxLook = 1000
+
+// due lists the rows that are due, the longest due first.
+func (s *Sender) due(view state.View, now time.Time) (rows [][]byte, oldest time.Duration, err error) {
+	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
+		if len(entry) < 8 {
+			return true
+		}
+		at := time.UnixMilli(int64(binary.BigEndian.Uint64(entry)))
+		if at.After(now) || len(rows) == maxLook {
+			return false
+		}
+		oldest = max(oldest, now.Sub(at))
+		rows = append(rows, slices.Clone(entry[8:]))
+		return true
+	})
+	return rows, oldest, err
+}
+
+// under is an attempt that is under way, or reported and not yet applied.
+type under struct {
+	partition int32
+	attempt   int
+	reported  bool
+}
+
+// begin says whether an attempt may begin: none of the alert is under way.
+func (s *Sender) begin(partition int32, row []byte, attempt int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[string(row)] != nil {
+		return false
+	}
+	s.busy[string(row)] = &under{partition: partition, attempt: attempt}
+	return true
+}
+
+// forget takes out what was reported and is applied as of a view.
+func (s *Sender) forget(partition int32, view state.View) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for row, u := range s.busy {
+		if u.partition != partition || !u.reported {
+			continue
+		}
+		alert, _, found, err := notifier.Pending(view, []byte(row))
+		if err != nil {
+			return err
+		}
+		if !found || alert.Attempt > u.attempt {
+			delete(s.busy, row)
+		}
+	}
+	return nil
+}
+
+// reported notes that an attempt is over, and what came of it is on its way to the node.
+func (s *Sender) reported(row []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.busy[string(row)]; u != nil {
+		u.reported = true
+	}
+}
+
+func (s *Sender) end(row []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, string(row))
+}
+
+// attempt sends an alert and reports what came of it.
+func (s *Sender) attempt(ctx context.Context, d *due) {
+	line := s.lines[d.to.Channel]
+	if err := line.Rate.Wait(ctx); err != nil {
+		s.end(d.row)
+		return
+	}
+	err := s.send(ctx, line.Channel, d)
+	if ctx.Err() != nil && err != nil {
+		s.end(d.row)
+		return // nobody knows: another node tries again
+	}
+	report := s.outcome(d, err)
+	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
+	s.report(context.WithoutCancel(ctx), report)
+	s.reported(d.row)
+}
+
+func (s *Sender) send(ctx context.Context, channel Channel, d *due) error {
+	address, err := s.keys.Open(d.to.Wallet, d.to.Channel, d.sub.Sealed)
+	if err != nil {
+		return &Failure{Err: err}
+	}
+	event := d.alert.Event(d.to)
+	id := event.ID()
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	return channel.Send(ctx, &Message{ID: fmt.Sprintf("%x", id[:16]), To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
+}
+
+var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
+
+// outcome is the report of an attempt. Its reason names no address: receivers like to repeat it.
+func (s *Sender) outcome(d *due, err error) *notifier.Report {
+	r := &notifier.Report{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, Result: notifier.Sent}
+	if err == nil {
+		return r
+	}
+	refusal := &Failure{Err: err}
+	errors.As(err, &refusal)
+	r.Reason = reasonOf(err)
+	switch {
+	case refusal.Gone:
+		r.Result = notifier.Gone
+	case refusal.Dead, d.alert.Attempt+1 >= s.cfg.Attempts:
+		r.Result = notifier.Dead
+	default:
+		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
+		wait = wait/2 + rand.N(wait/2+1)
+		r.Result, r.Next = notifier.Retry, time.Now().Add(max(wait, refusal.After)).UnixMilli()
+	}
+	return r
+}
+
+// reporting is how long a report is tried: what is not reported is sent again after a restart only.
+const reporting = time.Minute
+
+func (s *Sender) report(ctx context.Context, r *notifier.Report) {
+	ctx, cancel := context.WithTimeout(ctx, reporting)
+	defer cancel()
+	cmd := notifier.Command{Report: r}
+	rec, err := cmd.Record(s.cfg.Catalogue, r.Wallet)
+	for err == nil {
+		if _, err = s.producer.Send(ctx, rec); err == nil {
+			return
+		}
+		s.log.Warn("report an attempt", zap.Error(err))
+		select {
+		case <-time.After(time.Second):
+			rec, err = cmd.Record(s.cfg.Catalogue, r.Wallet)
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	s.metrics.unreported.Inc()
+}

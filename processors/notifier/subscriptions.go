@@ -1,0 +1,146 @@
+package notifier
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// Tables. Their IDs are on disk.
+var (
+	subscriptions = &state.Table{ID: 1, Name: "subscriptions"} // wallet ‖ channel
+	outcomes      = &state.Table{ID: 2, Name: "outcomes"}      // wallet: the last commands and what they came to
+)
+
+// Subscription is a row: who is told where, and of what. One that has ended keeps Unix alone.
+type Subscription struct {
+	Channel   Channel `json:"channel"`
+	Sealed    []byte  `json:"sealed,omitempty"`
+	Mask      string  `json:"mask,omitempty"`
+	Prefs     Prefs   `json:"prefs"`
+	CreatedAt int64   `json:"createdAt,omitempty"` // unix seconds; 0: it has ended
+	Unix      int64   `json:"unix"`                // of the last message that was taken
+	Disabled  string  `json:"disabled,omitempty"`  // why nothing is sent any more
+}
+
+// Active says whether it has not ended.
+func (s *Subscription) Active() bool { return s.CreatedAt != 0 }
+
+// Outcome is what a command came to.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Unknown  Outcome = iota // the command is too long ago, or was never applied
+	Accepted                // it changed what it asked for
+	Reused                  // its message is no newer than one that was taken before
+	Missing                 // there is nothing to end
+)
+
+// maxOutcomes is how many commands of a wallet are remembered: as many of its writes can be under way.
+const maxOutcomes = 32
+
+type outcome struct {
+	ID      ID      `json:"id"`
+	Outcome Outcome `json:"outcome"`
+}
+
+func subscriptionKey(wallet common.Address, channel Channel) []byte {
+	return append(slices.Clone(wallet[:]), byte(channel))
+}
+
+// getSubscription reads a row; it is the zero value where there is none.
+func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Subscription, err error) {
+	err = getRow(r, subscriptions, subscriptionKey(wallet, channel), &s)
+	s.Channel = channel
+	return s, err
+}
+
+func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
+	s, err := getSubscription(w, c.Wallet, c.Channel)
+	if err != nil {
+		return err
+	}
+	if c.Unix <= s.Unix {
+		return note(w, c.Wallet, c.ID, Reused)
+	}
+	created := s.CreatedAt
+	if !s.Active() {
+		created = at.Unix()
+	}
+	s = Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix}
+	if err := putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s); err != nil {
+		return err
+	}
+	if err := cancelUnwanted(w, c.Wallet, c.Channel, c.Prefs); err != nil {
+		return err
+	}
+	return note(w, c.Wallet, c.ID, Accepted)
+}
+
+func unsubscribe(w state.Writer, c *Unsubscribe) error {
+	s, err := getSubscription(w, c.Wallet, c.Channel)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !s.Active(), c.Unix == 0 && c.Since != s.CreatedAt:
+		return note(w, c.Wallet, c.ID, Missing)
+	case c.Unix != 0 && c.Unix <= s.Unix:
+		return note(w, c.Wallet, c.ID, Reused)
+	}
+	s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
+	if err := putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s); err != nil {
+		return err
+	}
+	if err := cancelUnwanted(w, c.Wallet, c.Channel, 0); err != nil {
+		return err
+	}
+	return note(w, c.Wallet, c.ID, Accepted)
+}
+
+// note remembers what a command came to. One that is applied again, as its sender may have sent it twice, keeps
+// its first outcome.
+func note(w state.Writer, wallet common.Address, id ID, what Outcome) error {
+	var list []outcome
+	if err := getRow(w, outcomes, wallet[:], &list); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(o outcome) bool { return o.ID == id }) {
+		return nil
+	}
+	list = append(list, outcome{id, what})
+	list = list[max(0, len(list)-maxOutcomes):]
+	return putRow(w, outcomes, wallet[:], list)
+}
+
+// rowReader is what both a task and a reader have.
+type rowReader interface {
+	Get(t *state.Table, key []byte) ([]byte, error)
+}
+
+// getRow reads a row into v, which stays as it is where there is none.
+func getRow(r rowReader, t *state.Table, key []byte, v any) error {
+	row, err := r.Get(t, key)
+	if err != nil || row == nil {
+		return err
+	}
+	if err := json.Unmarshal(row, v); err != nil {
+		return fmt.Errorf("row of %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+func putRow(w state.Writer, t *state.Table, key []byte, v any) error {
+	row, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Put(t, key, row)
+	return nil
+}

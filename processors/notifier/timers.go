@@ -1,0 +1,194 @@
+package notifier
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+var (
+	dealsOf = &state.Table{ID: 3, Name: "deals"}  // wallet ‖ deal: an open deal, and when it is next due
+	clocks  = &state.Table{ID: 4, Name: "clocks"} // partition of the raw topic: how far it is
+	timers  = &state.Table{ID: 5, Name: "timers"} // due ‖ wallet ‖ deal
+)
+
+// Stage is a moment of an open deal that somebody may want to be told of.
+type Stage uint8
+
+// The stages, in the order in which they come. Their numbers are on disk.
+const (
+	Before48 Stage = iota
+	Before24
+	Before6
+	Before1
+	AtExpiry
+	AtGraceEnd
+)
+
+var stages = []struct {
+	name   string
+	kind   Kind
+	before uint64 // seconds before the expiry
+}{{"t48", T48, 48 * 3600}, {"t24", T24, 24 * 3600}, {"t6", T6, 6 * 3600}, {"t1", T1, 3600}, {"expiry", Expiry, 0}, {"graceEnd", Expiry, 0}}
+
+func (s Stage) String() string { return stages[s].name }
+
+// Kind is the preference that the stage belongs to.
+func (s Stage) Kind() Kind { return stages[s].kind }
+
+// due is when a stage of a deal comes.
+func (s Stage) due(d *Deal) uint64 {
+	if s == AtGraceEnd {
+		return d.GraceEnd
+	}
+	return d.Expiry - min(d.Expiry, stages[s].before)
+}
+
+// openDeal is a row: a deal, and the time of its timer.
+type openDeal struct {
+	Deal  Deal   `json:"deal"`
+	Armed uint64 `json:"armed,omitempty"` // 0: it has none
+}
+
+// next is the first stage that comes after a time. What was past when the deal was funded never comes.
+func (d *openDeal) next(after uint64) (stage Stage, due uint64, ok bool) {
+	after = max(after, d.Deal.FundedAt)
+	for s := range stages {
+		if due := Stage(s).due(&d.Deal); due > after {
+			return Stage(s), due, true
+		}
+	}
+	return 0, 0, false
+}
+
+// last is the latest stage that has come by a time.
+func (d *openDeal) last(by uint64) (stage Stage, ok bool) {
+	for s := range stages {
+		if due := Stage(s).due(&d.Deal); due <= by && due > d.Deal.FundedAt {
+			stage, ok = Stage(s), true
+		}
+	}
+	return stage, ok
+}
+
+// subject is a deal's ID as 32 bytes.
+func subject(id string) (common.Hash, error) {
+	n, err := uint256.FromDecimal(id)
+	if err != nil {
+		return common.Hash{}, err
+	}
+	return n.Bytes32(), nil
+}
+
+func timerKey(due uint64, deal []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, due), deal...)
+}
+
+// fact makes a deal what the chain says it is. What was due and is no longer true is not sent any more.
+func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
+	id, err := subject(f.Deal.ID)
+	if err != nil {
+		return nil //nolint:nilerr // no deal: nobody can be told of it
+	}
+	key := slices.Concat(f.Wallet[:], id[:])
+	var d openDeal
+	if err := getRow(w, dealsOf, key, &d); err != nil {
+		return err
+	}
+	if d.Armed != 0 {
+		w.Delete(timers, timerKey(d.Armed, key))
+	}
+	if f.Deal.Open == removed { // it has ended, or was never funded
+		w.Delete(dealsOf, key)
+		return cancelDeal(w, f.Wallet, id)
+	}
+	d = openDeal{Deal: f.Deal}
+	d.Deal.Open = true
+	after := uint64(0)
+	if removed { // it is open again: what was due before was told
+		if after, err = a.now(w); err != nil {
+			return err
+		}
+	}
+	return arm(w, key, &d, after)
+}
+
+// arm sets the timer of what comes next, and writes the row.
+func arm(w state.Writer, key []byte, d *openDeal, after uint64) error {
+	d.Armed = 0
+	if _, due, ok := d.next(after); ok {
+		d.Armed = due
+		w.Put(timers, timerKey(due, key), []byte{})
+	}
+	return putRow(w, dealsOf, key, d)
+}
+
+// maxFired bounds what one tick fires; the next goes on.
+const maxFired = 10_000
+
+// tick fires what is due by the time that all partitions of the raw topic have come to.
+func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
+	if t.From < 0 || int(t.From) >= a.sources {
+		return nil
+	}
+	source := binary.BigEndian.AppendUint32(nil, uint32(t.From))
+	if err := putRow(w, clocks, source, t); err != nil {
+		return err
+	}
+	now, err := a.now(w)
+	if err != nil || now == 0 {
+		return err
+	}
+	var due [][]byte
+	err = w.Scan(timers, nil, nil, func(key, _ []byte) bool {
+		if len(due) == maxFired || binary.BigEndian.Uint64(key) > now {
+			return false
+		}
+		due = append(due, slices.Clone(key[8:]))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range due {
+		var d openDeal
+		if err := getRow(w, dealsOf, key, &d); err != nil {
+			return err
+		}
+		w.Delete(timers, timerKey(d.Armed, key))
+		if stage, ok := d.last(now); ok {
+			if err := fire(w, at, common.Address(key[:common.AddressLength]), &d, stage, now); err != nil {
+				return err
+			}
+		}
+		if err := arm(w, key, &d, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// now is the block time that all partitions have come to; 0: one has not told yet.
+func (a *App) now(w state.Writer) (uint64, error) {
+	now, told := uint64(math.MaxUint64), 0
+	for p := range a.sources {
+		var t Tick
+		if err := getRow(w, clocks, binary.BigEndian.AppendUint32(nil, uint32(p)), &t); err != nil {
+			return 0, err
+		}
+		if t.Time == 0 {
+			return 0, nil
+		}
+		now, told = min(now, t.Time), told+1
+	}
+	if told == 0 {
+		return 0, nil
+	}
+	return now, nil
+}

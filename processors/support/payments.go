@@ -1,0 +1,105 @@
+package support
+
+// reserve gives a payment its place before anybody can charge it.
+func (t *turn) reserve() (Outcome, error) {
+	r := t.cmd.Reservation
+	if r.Authorization.From != t.key {
+		return Malformed, nil
+	}
+	before, err := t.payment(t.cmd.Nonce)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case before != nil && before.BodyDigest != r.BodyDigest && before.Status != Dead:
+		return Conflict, nil
+	case before != nil && before.Status != Freed && before.Status != Dead:
+		return Exists, nil
+	}
+	day := DayOf(t.at)
+	free, err := t.free(day)
+	if err != nil {
+		return "", err
+	}
+	if !free {
+		return Limited, nil
+	}
+	t.desk.Day, t.desk.Nonce = day, t.cmd.Nonce
+	t.w.Put(reports, paymentKey(t.key, t.cmd.Nonce), r.Report)
+	return Done, t.save(&Payment{
+		Status: Held, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
+		Day: day, ReservedAt: t.at.Unix(),
+	})
+}
+
+// free says whether the wallet may have another payment: none for today, and none undecided from before.
+func (t *turn) free(day string) (bool, error) {
+	if t.desk.Nonce == t.cmd.Nonce || t.desk.Day == "" {
+		return true, nil
+	}
+	holder, err := t.payment(t.desk.Nonce)
+	if err != nil || holder == nil {
+		return err == nil, err
+	}
+	switch holder.Status {
+	case Freed, Dead:
+		return true, nil
+	case Held, Outer:
+		return false, nil
+	case Landed, Final:
+	}
+	return t.desk.Day != day, nil
+}
+
+// settle moves a payment as the chain says.
+func (t *turn) settle() (Outcome, error) {
+	p, err := t.payment(t.cmd.Nonce)
+	if err != nil {
+		return "", err
+	}
+	if p == nil {
+		return Unknown, nil
+	}
+	if p.Status == Dead || p.Status == Final {
+		return Refused, nil
+	}
+	switch t.cmd.Kind {
+	case Sent:
+		if p.Charged() {
+			return Refused, nil
+		}
+		p.Status, p.Attempt, p.Reason = Outer, t.cmd.Attempt, ""
+	case Paid:
+		t.paid(p)
+	case Reorganised:
+		if p.Status != Landed {
+			return Refused, nil
+		}
+		p.Status, p.Proof = Outer, nil // the ticket is kept, and not shown until the chain says so again
+	case Released:
+		if p.Charged() {
+			return Refused, nil
+		}
+		p.Status, p.Reason = Freed, t.cmd.Reason
+	case Void:
+		if p.Charged() {
+			return Refused, nil
+		}
+		p.Status, p.Reason, p.Ticket = Dead, t.cmd.Reason, nil
+		t.w.Delete(reports, paymentKey(t.key, t.cmd.Nonce)) // nobody paid for us to keep it
+	default:
+	}
+	return Done, t.save(p)
+}
+
+// paid opens the ticket. One that was released, and charged all the same, opens it too.
+func (t *turn) paid(p *Payment) {
+	p.Status, p.Proof, p.Reason = Landed, t.cmd.Proof, ""
+	if t.cmd.Proof.Final {
+		p.Status = Final
+	}
+	if p.Ticket == nil {
+		at := t.at.Unix()
+		p.Ticket = &Ticket{Status: TicketOpen, Verdict: Pending, Refund: RefundNone, CreatedAt: at, UpdatedAt: at}
+	}
+}

@@ -1,0 +1,204 @@
+package support
+
+import (
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// The tables. All keys begin with the wallet, so that its rows lie in its partition.
+var (
+	payments = &state.Table{ID: 1, Name: "payments"} // wallet and nonce
+	reports  = &state.Table{ID: 2, Name: "reports"}  // wallet and nonce: sealed, written once
+	open     = &state.Table{ID: 3, Name: "open"}     // wallet and nonce of what is undecided
+	desks    = &state.Table{ID: 4, Name: "desks"}    // wallet
+)
+
+// Status is how far a payment is.
+type Status string
+
+// The statuses. Final and Dead become no other.
+const (
+	Held   Status = "reserved" // nothing of ours has left
+	Outer  Status = "sent"     // it is with the chain, or the facilitator
+	Landed Status = "paid"     // the chain says so; a reorganisation may take it back
+	Final  Status = "final"    // and none can
+	Freed  Status = "released" // the chain refused it; it can still be charged by somebody
+	Dead   Status = "void"     // it can never be charged
+)
+
+// RefundStatus is how far the return of a deposit is.
+type RefundStatus string
+
+// The statuses of a refund.
+const (
+	RefundNone RefundStatus = "NONE"
+	RefundOwed RefundStatus = "OWED"
+	RefundOut  RefundStatus = "SENT"
+	RefundKept RefundStatus = "KEPT"
+)
+
+// TicketStatus is whose turn it is.
+type TicketStatus string
+
+// The statuses of a ticket.
+const (
+	TicketOpen     TicketStatus = "OPEN"
+	TicketAnswered TicketStatus = "ANSWERED"
+	TicketClosed   TicketStatus = "CLOSED"
+)
+
+// Payment is a payment and, once it is paid, its ticket.
+type Payment struct {
+	Status        Status         `json:"status"`
+	Authorization Authorization  `json:"authorization"`
+	Asset         common.Address `json:"asset"`
+	BodyDigest    common.Hash    `json:"bodyDigest"`
+	FromBlock     uint64         `json:"fromBlock"`
+	Day           string         `json:"day"`
+	Attempt       *Attempt       `json:"attempt,omitempty"` // the last of ours
+	Proof         *Proof         `json:"proof,omitempty"`
+	Reason        string         `json:"reason,omitempty"` // why it is released or void
+	ReservedAt    int64          `json:"reservedAt"`
+	UpdatedAt     int64          `json:"updatedAt"`
+	Ticket        *Ticket        `json:"ticket,omitempty"`
+}
+
+// Ticket is what was paid for.
+type Ticket struct {
+	Status        TicketStatus `json:"status"`
+	Verdict       Verdict      `json:"verdict"`
+	Replies       []Note       `json:"replies,omitempty"`
+	Refund        RefundStatus `json:"refund"`
+	RefundAttempt *Attempt     `json:"refundAttempt,omitempty"`
+	RefundProof   *Proof       `json:"refundProof,omitempty"`
+	CreatedAt     int64        `json:"createdAt"`
+	UpdatedAt     int64        `json:"updatedAt"`
+}
+
+// Note is an answer of staff.
+type Note struct {
+	At     int64  `json:"at"`
+	By     string `json:"by"` // for the audit; the reporter is not told
+	Sealed []byte `json:"sealed"`
+}
+
+// Undecided says that the chain has not had its last word on a payment, or on its refund.
+func (p *Payment) Undecided() bool {
+	return p.Status != Final && p.Status != Dead ||
+		p.Ticket != nil && p.Ticket.Refund == RefundOut && (p.Ticket.RefundProof == nil || !p.Ticket.RefundProof.Final)
+}
+
+// Charged says that there is a ticket to be shown.
+func (p *Payment) Charged() bool { return p.Status == Landed || p.Status == Final }
+
+// ID is the ticket's: it says whose it is and which, and nothing that opens it.
+func (p *Payment) ID() string { return TicketID(p.Authorization.From, p.Authorization.Nonce) }
+
+var idEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding)
+
+// TicketID names the ticket of a payment.
+func TicketID(payer common.Address, nonce common.Hash) string {
+	return idEncoding.EncodeToString(paymentKey(payer, nonce))
+}
+
+var errTicketID = errors.New("not a ticket's ID")
+
+// ParseTicketID is the opposite of TicketID.
+func ParseTicketID(id string) (payer common.Address, nonce common.Hash, err error) {
+	raw, err := idEncoding.DecodeString(id)
+	if err != nil || len(raw) != common.AddressLength+common.HashLength || idEncoding.EncodeToString(raw) != id {
+		return payer, nonce, errTicketID
+	}
+	return common.Address(raw[:common.AddressLength]), common.Hash(raw[common.AddressLength:]), nil
+}
+
+func paymentKey(payer common.Address, nonce common.Hash) []byte {
+	return append(append(make([]byte, 0, 52), payer[:]...), nonce[:]...)
+}
+
+// DecodePayment reads a row.
+func DecodePayment(row []byte) (*Payment, error) {
+	var p Payment
+	if err := json.Unmarshal(row, &p); err != nil {
+		return nil, fmt.Errorf("row of a payment: %w", err)
+	}
+	return &p, nil
+}
+
+// Desk is what is known of a wallet beside its payments.
+type Desk struct {
+	Day      string      `json:"day,omitempty"` // of its last payment
+	Nonce    common.Hash `json:"nonce"`         // and which that is; zero: none that counts
+	Outcomes []outcome   `json:"outcomes,omitempty"`
+
+	// Where the wallet is the float that refunds are sent from:
+	Taken map[string]*hexutil.Big `json:"taken,omitempty"` // of Day, by ticket
+}
+
+type outcome struct {
+	ID      string  `json:"id"`
+	Outcome Outcome `json:"outcome"`
+}
+
+// maxOutcomes is how many commands of a wallet can be under way at once. What was pushed out was read long ago.
+const maxOutcomes = 64
+
+func readDesk(w state.Writer, wallet common.Address) (*Desk, error) {
+	row, err := w.Get(desks, wallet[:])
+	if err != nil {
+		return nil, fmt.Errorf("read desk: %w", err)
+	}
+	if row == nil {
+		return &Desk{}, nil
+	}
+	return DecodeDesk(row)
+}
+
+// DecodeDesk reads a row.
+func DecodeDesk(row []byte) (*Desk, error) {
+	var d Desk
+	if err := json.Unmarshal(row, &d); err != nil {
+		return nil, fmt.Errorf("row of a desk: %w", err)
+	}
+	return &d, nil
+}
+
+func (d *Desk) outcome(id string) (Outcome, bool) {
+	for _, o := range d.Outcomes {
+		if o.ID == id {
+			return o.Outcome, true
+		}
+	}
+	return "", false
+}
+
+func (d *Desk) note(id string, o Outcome) {
+	d.Outcomes = append(d.Outcomes, outcome{id, o})
+	if n := len(d.Outcomes); n > maxOutcomes {
+		d.Outcomes = d.Outcomes[n-maxOutcomes:]
+	}
+}
+
+// taken is the sum of the float's day.
+func (d *Desk) taken() *big.Int {
+	sum := new(big.Int)
+	for _, amount := range d.Taken {
+		sum.Add(sum, bigOf(amount))
+	}
+	return sum
+}
+
+// DayOf is the day that a time belongs to, UTC.
+func DayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
+
+func lower(a common.Address) string { return strings.ToLower(a.Hex()) }

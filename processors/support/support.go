@@ -1,0 +1,145 @@
+// Package support is the desk for paid reports as an application of the engine: payments, the tickets that they
+// open, what staff answer, and refunds. It must not speak to a chain or a client, and depends on nothing but the
+// command and the state that it is given.
+//
+//	command.go    what it is asked
+//	rows.go       what it keeps
+//	payments.go   the life of a payment
+//	staff.go      replies, decisions, refunds
+//
+// Non-obvious:
+//   - A payment is reserved before anybody can charge it, and forgotten only once the chain can no longer charge it.
+//     So whoever is charged has a row here, and a row that is paid is a ticket.
+//   - What people wrote comes sealed: commands, changelog and audit hold nothing to read without the key.
+//   - What a command came to is written down under its ID: whoever sent it reads it there.
+package support
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// App implements engine.CommandApp.
+//
+// Invariants:
+//  1. A wallet has at most one payment that is not void for a day (UTC), and at most one that is undecided.
+//  2. A payment that may still be charged is in the table of open ones, wherever its command came from.
+//  3. A ticket exists from the command that says paid, never before, and stays.
+//  4. The same commands make the same rows: metrics and the log are all that a replay moves.
+type App struct {
+	commands *prometheus.CounterVec
+	log      *zap.Logger
+}
+
+// New makes the application.
+func New(reg prometheus.Registerer, log *zap.Logger) *App {
+	a := &App{log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and what they came to.",
+	}, []string{"kind", "outcome"})}
+	reg.MustRegister(a.commands)
+	return a
+}
+
+// Tables lists every table.
+func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks} }
+
+// ApplyCommand applies a command. One that cannot be read is passed over: whoever sent it was not us.
+func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
+	cmd, err := DecodeCommand(c.Value)
+	if err != nil || len(c.Key) != common.AddressLength {
+		a.commands.WithLabelValues("malformed", "").Inc()
+		a.log.Warn("command passed over", zap.Uint64("offset", c.At.Number-1), zap.Error(err))
+		return nil
+	}
+	outcome, err := Apply(w, common.Address(c.Key), cmd, c.Time)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", cmd.Kind, err)
+	}
+	a.commands.WithLabelValues(string(cmd.Kind), string(outcome)).Inc()
+	return nil
+}
+
+// Apply applies a command to the desk of a wallet, and writes down what it came to.
+func Apply(w state.Writer, key common.Address, cmd *Command, at time.Time) (Outcome, error) {
+	d, err := readDesk(w, key)
+	if err != nil {
+		return "", err
+	}
+	if done, known := d.outcome(cmd.ID); known {
+		return done, nil // sent twice
+	}
+	t := &turn{w: w, key: key, desk: d, at: at.UTC(), cmd: cmd}
+	outcome, err := t.apply()
+	if err != nil {
+		return "", err
+	}
+	d.note(cmd.ID, outcome)
+	if err := t.put(desks, key[:], d); err != nil {
+		return "", err
+	}
+	if outcome == Done {
+		t.audit()
+	}
+	return outcome, nil
+}
+
+// turn is one command at work.
+type turn struct {
+	w    state.Writer
+	key  common.Address
+	desk *Desk
+	at   time.Time
+	cmd  *Command
+}
+
+func (t *turn) apply() (Outcome, error) {
+	switch t.cmd.Kind {
+	case Reserve:
+		return t.reserve()
+	case Sent, Paid, Reorganised, Released, Void:
+		return t.settle()
+	case Reply, Decide, Close, RefundSent, RefundConfirmed, RefundFailed:
+		return t.staff()
+	case FloatTake:
+		return t.floatTake()
+	}
+	return Malformed, nil
+}
+
+func (t *turn) put(table *state.Table, key []byte, v any) error {
+	row, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode row of %s: %w", table.Name, err)
+	}
+	t.w.Put(table, key, row)
+	return nil
+}
+
+// payment reads a payment of the wallet; nil: there is none.
+func (t *turn) payment(nonce common.Hash) (*Payment, error) {
+	row, err := t.w.Get(payments, paymentKey(t.key, nonce))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	return DecodePayment(row)
+}
+
+// save writes a payment, and keeps it among the open ones while it may be charged or a refund is on its way.
+func (t *turn) save(p *Payment) error {
+	p.UpdatedAt = t.at.Unix()
+	key := paymentKey(t.key, p.Authorization.Nonce)
+	if p.Undecided() {
+		t.w.Put(open, key, []byte{1})
+	} else {
+		t.w.Delete(open, key)
+	}
+	return t.put(payments, key, p)
+}

@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// action is one of what can be prepared.
+type action struct {
+	fields []string // of its body, beside action, chainId and wallet
+
+	// look adds to the first round trip what the action depends on.
+	look func(p *preparation, r *reads)
+	// check holds the action to the caller's limits and to the state, in the order of the checks.
+	check func(p *preparation) error
+	// plan says what is sent.
+	plan func(p *preparation) plan
+}
+
+// plan is the transaction of an action, before its gas.
+type plan struct {
+	to     common.Address
+	abi    *abi.ABI
+	method string
+	args   []any
+
+	spend   *Spend // what leaves the wallet; nil: nothing
+	allowed *big.Int
+	approve string // the action that gives the vault what it pulls
+	ends    uint64 // when the state that it depends on ends; 0: never
+}
+
+func actionNames() []string {
+	return []string{
+		"approveUsdg", "approveCollateral", "list", "fund", "cancel", "claim", "reclaim", "placeBid", "withdrawBid", "acceptBid", "withdrawCredit",
+	}
+}
+
+// newActions are the actions by name.
+func newActions() map[string]*action {
+	ofDeal := []string{"dealId", "termsHash"}
+	return map[string]*action{
+		"approveUsdg": {
+			fields: []string{"amount"},
+			look:   func(p *preparation, r *reads) { p.lookToken(r, p.market.dep.USDG) },
+			plan: func(p *preparation) plan {
+				return plan{to: p.market.dep.USDG, abi: &p.market.token, method: "approve", args: []any{p.market.dep.DealVault, p.in.Amount}}
+			},
+		},
+		"approveCollateral": {
+			fields: []string{"token", "amount"},
+			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookAsset(r) },
+			check:  (*preparation).checkAsset,
+			plan: func(p *preparation) plan {
+				return plan{to: p.in.Token, abi: &p.market.token, method: "approve", args: []any{p.market.dep.DealVault, p.in.Amount}}
+			},
+		},
+		"list": {
+			fields: []string{"token", "amount", "cap", "term", "listingExpiry", "minPrice"},
+			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookAsset(r) },
+			check: func(p *preparation) error {
+				if err := p.checkAsset(); err != nil {
+					return err
+				}
+				return p.checkBalance(p.in.Amount)
+			},
+			plan: func(p *preparation) plan {
+				in := p.in
+				return plan{
+					to: p.market.dep.DealVault, abi: &p.market.vault, method: "list",
+					args:  []any{uint8(contracts.KindERC20), in.Token, in.Amount, in.Cap, in.MinPrice, in.Term, seconds(in.ListingExpiry)},
+					spend: spend(in.Token, in.Amount), allowed: p.allowance, approve: "approveCollateral", ends: in.ListingExpiry,
+				}
+			},
+		},
+		"fund": {
+			fields: append(ofDeal, "maxPrice"),
+			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			check: func(p *preparation) error {
+				if err := p.checkListed(true); err != nil {
+					return err
+				}
+				return p.checkSpend(p.deal.MinPrice)
+			},
+			plan: func(p *preparation) plan {
+				return p.payment("fund", p.deal.MinPrice, p.deal.ListingExpiry, p.in.DealID, [32]byte(p.in.TermsHash))
+			},
+		},
+		"cancel": {
+			fields: ofDeal,
+			look:   (*preparation).lookDeal,
+			check:  func(p *preparation) error { return p.checkListed(false) },
+			plan:   func(p *preparation) plan { return p.call("cancel", 0, p.in.DealID) },
+		},
+		"claim": {
+			fields: ofDeal,
+			look:   (*preparation).lookDeal,
+			check:  (*preparation).checkClaim,
+			plan:   func(p *preparation) plan { return p.call("claim", 0, p.in.DealID) },
+		},
+		"reclaim": {
+			fields: append(ofDeal, "spendLimit"),
+			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			check: func(p *preparation) error {
+				if err := p.checkState(contracts.DealFundedState); err != nil {
+					return err
+				}
+				return p.checkSpend(p.deal.Cap)
+			},
+			plan: func(p *preparation) plan { return p.payment("reclaim", p.deal.Cap, p.deal.graceEnd(), p.in.DealID) },
+		},
+		"placeBid": {
+			fields: append(ofDeal, "price", "expiry", "spendLimit"),
+			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			check: func(p *preparation) error {
+				if err := p.checkListed(true); err != nil {
+					return err
+				}
+				return p.checkSpend(p.in.Price)
+			},
+			plan: func(p *preparation) plan {
+				ends := p.in.Expiry
+				if e := p.deal.ListingExpiry; e != 0 {
+					ends = min(ends, e)
+				}
+				return p.payment("bid", p.in.Price, ends, p.in.DealID, p.in.Price, seconds(p.in.Expiry), [32]byte(p.in.TermsHash))
+			},
+		},
+		"withdrawBid": {
+			fields: []string{"dealId", "bidId"},
+			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
+			check:  (*preparation).checkBid,
+			plan:   func(p *preparation) plan { return p.call("withdrawBid", 0, p.in.BidID) },
+		},
+		"acceptBid": {
+			fields: []string{"dealId", "bidId", "termsHash", "minPrice"},
+			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
+			check: func(p *preparation) error {
+				if p.bid != nil && p.bid.DealID.Cmp(p.in.DealID) == 0 && p.bid.TermsHash != p.deal.TermsHash {
+					return refuse(termsChanged, "the bid was made on other terms than the deal has now")
+				}
+				if err := p.checkListed(true); err != nil {
+					return err
+				}
+				if err := p.checkBid(); err != nil {
+					return err
+				}
+				if p.bid.Price.Cmp(p.in.MinPrice) < 0 {
+					return refuse(spendLimit, fmt.Sprintf("the bid's price is %s, below minPrice", decimal(p.bid.Price)))
+				}
+				return nil
+			},
+			plan: func(p *preparation) plan { return p.call("acceptBid", p.bid.Expiry, p.in.BidID) },
+		},
+		"withdrawCredit": {
+			fields: []string{"token"},
+			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookCredit(r) },
+			check:  (*preparation).checkCredit,
+			plan:   func(p *preparation) plan { return p.call("withdraw", 0, p.in.Token, p.in.Wallet) },
+		},
+	}
+}
+
+func seconds(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
+
+func spend(token common.Address, amount *big.Int) *Spend {
+	return &Spend{Token: lower(token), Amount: decimal(amount)}
+}
+
+// call is a plan that pays nothing.
+func (p *preparation) call(method string, ends uint64, args ...any) plan {
+	return plan{to: p.market.dep.DealVault, abi: &p.market.vault, method: method, args: args, ends: ends}
+}
+
+// payment is a plan that pays in USDG.
+func (p *preparation) payment(method string, amount *big.Int, ends uint64, args ...any) plan {
+	pl := p.call(method, ends, args...)
+	pl.spend, pl.allowed, pl.approve = spend(p.market.dep.USDG, amount), p.allowance, "approveUsdg"
+	return pl
+}
+
+// pack is the calldata of a plan.
+func (pl *plan) pack() ([]byte, error) {
+	data, err := pl.abi.Pack(pl.method, pl.args...)
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", pl.method, err)
+	}
+	return data, nil
+}
+
+// transaction is the plan as a call.
+func (pl *plan) transaction(from common.Address) (chain.Call, error) {
+	data, err := pl.pack()
+	return chain.Call{From: from, To: pl.to, Data: data}, err
+}
+
+// hasTerms says whether the caller names the terms of the deal.
+func (a *action) hasTerms() bool { return slices.Contains(a.fields, "termsHash") }
+
+func (a *action) hasDeal() bool { return slices.Contains(a.fields, "dealId") }

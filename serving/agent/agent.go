@@ -1,0 +1,222 @@
+// Package agent is the HTTP service for software agents: they find collateral and listings, read deals from the chain,
+// and have one transaction prepared and simulated. It must neither sign nor send, nor take a key, a destination or
+// calldata from anybody.
+package agent
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+//go:embed openapi.yaml
+var description []byte
+
+//go:embed guide.md
+var guide string
+
+// Config is how the service serves. Start from DefaultConfig.
+type Config struct {
+	HTTP       httpapi.Config
+	Deployment contracts.Deployment
+	Limits     Limits
+
+	BaseURL    string // where callers reach the service, in what it says of itself
+	SupportURL string // of the support service; empty: none is named
+
+	// Beyond any of these limits an answer is refused. 0: no limit, for chains with a clock of their own.
+	MaxHeadAge     time.Duration // of the chain's head: STALE_CHAIN
+	MaxLag         time.Duration // of the index behind the head, by the timestamps of blocks: STALE_INDEXER
+	MaxLagBlocks   uint64        // the same in blocks
+	MaxValuation   time.Duration // age of a valuation: STALE_VALUATION
+	IdentityEvery  time.Duration // for so long the contracts are taken for what they were found to be
+	Validity       time.Duration // of a prepared transaction, if nothing ends it sooner
+	ExpiringSoon   time.Duration // a listing that ends within it is warned of
+	GasHeadroomBps uint64        // gas of a transaction beyond what the node estimates
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	cfg := Config{
+		HTTP:           httpapi.DefaultConfig(":4300"),
+		Limits:         DefaultLimits(),
+		BaseURL:        "http://localhost:4300",
+		MaxHeadAge:     30 * time.Second,
+		MaxLag:         30 * time.Second,
+		MaxLagBlocks:   300,
+		MaxValuation:   time.Minute,
+		IdentityEvery:  10 * time.Second,
+		Validity:       time.Minute,
+		ExpiringSoon:   time.Hour,
+		GasHeadroomBps: 2_000,
+	}
+	cfg.HTTP.MaxBodyBytes = 16 << 10
+	return cfg
+}
+
+// Validate returns every fault of the configuration.
+func (c *Config) Validate() error {
+	faults := []error{c.HTTP.Validate(), c.Limits.Validate()}
+	if err := c.Deployment.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("deployment: %w", err))
+	}
+	for _, u := range []struct {
+		name, url string
+		optional  bool
+	}{{"base URL", c.BaseURL, false}, {"support URL", c.SupportURL, true}} {
+		if u.optional && u.url == "" {
+			continue
+		}
+		if parsed, err := url.Parse(u.url); err != nil || parsed.Host == "" || parsed.RawQuery != "" {
+			faults = append(faults, fmt.Errorf("%s %q: is not an absolute URL without a query", u.name, u.url))
+		}
+	}
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+		zero bool
+	}{
+		{"maximal age of the chain's head", c.MaxHeadAge, true},
+		{"maximal lag of the index", c.MaxLag, true},
+		{"maximal age of a valuation", c.MaxValuation, true},
+		{"time between two checks of the contracts", c.IdentityEvery, true},
+		{"validity of a transaction", c.Validity, false},
+		{"time before a listing's end", c.ExpiringSoon, true},
+	} {
+		if d.d < 0 || d.d == 0 && !d.zero {
+			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
+		}
+	}
+	if c.GasHeadroomBps > 100_000 {
+		faults = append(faults, fmt.Errorf("gas headroom: %d basis points is more than ten times", c.GasHeadroomBps))
+	}
+	return errors.Join(faults...)
+}
+
+// Parts are what the service asks.
+type Parts struct {
+	Chain     *chain.Client
+	Index     query.Reader
+	Valuation Valuation             // nil: there is no valuation service
+	Redis     redis.UniversalClient // where limits are shared; nil: they are of this node alone
+	Now       func() time.Time      // nil: time.Now
+}
+
+// Agent is the service.
+type Agent struct {
+	cfg       Config
+	chain     *chain.Client
+	index     query.Reader
+	valuation Valuation
+	limiter   limiter
+	policy    string
+	now       func() time.Time
+	log       *zap.Logger
+	metrics   *metrics
+	contracts *market
+	actions   map[string]*action
+	identity  identity
+	canonical canonical
+	mcp       http.Handler
+	api       *httpapi.API
+	server    *httpapi.Server
+}
+
+// New returns the service, which listens once Run is called.
+func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration of the agent API: %w", err)
+	}
+	bound, err := newMarket(cfg.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	described, err := httpapi.DescriptionRoutes(description)
+	if err != nil {
+		return nil, err
+	}
+	log = log.Named("agent")
+	a := &Agent{
+		cfg: cfg, chain: parts.Chain, index: parts.Index, valuation: parts.Valuation, policy: cfg.Limits.policy(), now: parts.Now,
+		log: log, metrics: newMetrics(reg), contracts: bound, actions: newActions(),
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	a.limiter = newLocalLimiter(cfg.Limits)
+	if parts.Redis != nil {
+		a.limiter = newSharedLimiter(parts.Redis, cfg.Limits, cfg.Deployment.ChainID, a.metrics.limiterAway, log)
+	}
+	a.api = httpapi.New(cfg.HTTP, httpapi.Options{
+		Service:    "agent",
+		Deployment: strconv.FormatUint(cfg.Deployment.ChainID, 10),
+		Expose:     []string{"RateLimit", "RateLimit-Policy"},
+		Admit:      a.admit,
+		Retryable:  retryable,
+		NoStore:    true,
+		Private:    true,
+		Routes:     slices.Concat(described, a.routes()),
+		Logger:     log,
+		Registerer: reg,
+	})
+	if a.mcp, err = newMCP(a.api, description, guide); err != nil {
+		return nil, err
+	}
+	a.server = httpapi.NewServer(cfg.HTTP, a, log)
+	return a, nil
+}
+
+func (a *Agent) routes() []httpapi.Route {
+	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: a.counted(handle), Query: query}
+	}
+	return []httpapi.Route{
+		get("/v1/capabilities", a.capabilities),
+		get("/v1/assets", a.assets, "limit", "cursor"),
+		get("/v1/listings", a.listings, "term", "asset", "sort", "limit", "cursor"),
+		get("/v1/deals/{dealId}", a.deal),
+		get("/v1/deals/{dealId}/valuation", a.dealValuation),
+		get("/v1/portfolio/{wallet}", a.portfolio),
+		{Method: http.MethodPost, Path: prepareRoute, Handle: a.counted(a.prepare)},
+		{Method: http.MethodPost, Path: mcpRoute, Handle: a.callMCP},
+		get("/health", a.health),
+		get("/llms.txt", a.guide),
+		get("/.well-known/agent.json", a.discovery),
+	}
+}
+
+// Run serves until ctx is done, then drains.
+func (a *Agent) Run(ctx context.Context) error { return a.server.Run(ctx) }
+
+// Addr is the address that the service listens on; it waits for Run.
+func (a *Agent) Addr() string { return a.server.Addr() }
+
+// ServeHTTP serves without a port.
+func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.api.ServeHTTP(w, r) }
+
+// Ready is nil while the service can answer from the chain.
+func (a *Agent) Ready(ctx context.Context) error {
+	if err := a.server.Ready(); err != nil {
+		return err
+	}
+	head, err := a.head()
+	if err != nil {
+		return err
+	}
+	return a.identified(ctx, head)
+}

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/market/rules"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The texts of the enumerations, in the order of their numbers.
+var (
+	kindNames     = rules.KindNames
+	laneNames     = rules.LaneNames
+	stateNames    = rules.DealStateNames
+	bidStateNames = rules.BidStateNames
+	balanceNames  = rules.BalanceNames
+	sortNames     = []string{"newest", "expiry", "cap", "cost"}
+)
+
+func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
+
+func decimal(n *big.Int) string { return n.String() }
+
+// write answers with a value in JSON.
+func write(res *httpapi.Response, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	res.Body = append(res.Body, body...)
+	return nil
+}
+
+// IndexedDeal is a deal as the index has it.
+type IndexedDeal struct {
+	ID              string      `json:"id"`
+	Borrower        string      `json:"borrower"`
+	Kind            string      `json:"kind"`
+	Token           string      `json:"token"`
+	AmountOrTokenID string      `json:"amountOrTokenId"`
+	Cap             string      `json:"cap"`
+	Term            uint32      `json:"term"`
+	ListingExpiry   uint64      `json:"listingExpiry"`
+	MinPrice        string      `json:"minPrice"`
+	FeeBps          uint16      `json:"feeBps"`
+	TermsHash       string      `json:"termsHash"`
+	Lender          *string     `json:"lender"`
+	Price           *string     `json:"price"`
+	Fee             *string     `json:"fee"`
+	FundedAt        *uint64     `json:"fundedAt"`
+	Expiry          *uint64     `json:"expiry"`
+	GraceEnd        *uint64     `json:"graceEnd"`
+	State           string      `json:"state"`
+	Lane            string      `json:"lane"`
+	ListedAt        uint64      `json:"listedAt"`
+	OpenBidCount    int         `json:"openBidCount"`
+	BestBid         *IndexedBid `json:"bestBid"`
+}
+
+// IndexedBid is a bid as the index has it.
+type IndexedBid struct {
+	ID        string `json:"id"`
+	DealID    string `json:"dealId"`
+	Lender    string `json:"lender"`
+	Price     string `json:"price"`
+	Expiry    uint64 `json:"expiry"`
+	State     string `json:"state"`
+	PlacedAt  uint64 `json:"placedAt"`
+	TermsHash string `json:"termsHash"`
+}
+
+// indexedDeal shows a deal with its open bids as of a time.
+func indexedDeal(d *topics.Deal, bids []topics.Bid, now uint64) IndexedDeal {
+	v := IndexedDeal{
+		ID: d.ID.Dec(), Borrower: lower(d.Borrower), Kind: kindNames[d.Kind], Token: lower(d.Token),
+		AmountOrTokenID: d.AmountOrTokenID.Dec(), Cap: d.Cap.Dec(), Term: d.Term, ListingExpiry: d.ListingExpiry,
+		MinPrice: d.MinPrice.Dec(), FeeBps: d.FeeBps, TermsHash: d.TermsHash.Hex(), State: stateNames[d.State],
+		Lane: laneNames[d.Lane], ListedAt: d.ListedAt,
+	}
+	if f := d.Funding; f != nil {
+		lender, price, fee := lower(f.Lender), f.Price.Dec(), f.Fee.Dec()
+		v.Lender, v.Price, v.Fee = &lender, &price, &fee
+		v.FundedAt, v.Expiry, v.GraceEnd = &f.FundedAt, &f.Expiry, &f.GraceEnd
+	}
+	best, acceptable := rules.BestBid(d, bids, now)
+	v.OpenBidCount = acceptable
+	if best != nil {
+		shown := indexedBid(best)
+		v.BestBid = &shown
+	}
+	return v
+}
+
+func indexedBid(b *topics.Bid) IndexedBid {
+	return IndexedBid{
+		ID: b.ID.Dec(), DealID: b.DealID.Dec(), Lender: lower(b.Lender), Price: b.Price.Dec(), Expiry: b.Expiry,
+		State: bidStateNames[b.State], PlacedAt: b.PlacedAt, TermsHash: b.TermsHash.Hex(),
+	}
+}
+
+// Asset is a token that may be collateral.
+type Asset struct {
+	Token             string  `json:"token"`
+	Symbol            string  `json:"symbol"`
+	Name              string  `json:"name"`
+	Decimals          uint8   `json:"decimals"`
+	Lane              string  `json:"lane"`
+	Allowed           bool    `json:"allowed"`
+	MinAmount         string  `json:"minAmount"`
+	MaxDealRaw        string  `json:"maxDealRaw"`
+	MaxOpenRaw        string  `json:"maxOpenRaw"`
+	OpenRaw           string  `json:"openRaw"`
+	UIMultiplier      *string `json:"uiMultiplier"`
+	PendingMultiplier *string `json:"pendingMultiplier"`
+	EffectiveAt       *uint64 `json:"effectiveAt"`
+	Paused            *bool   `json:"paused"`
+}
+
+// asset shows an asset as of a time: no event marks the moment when an announced multiplier takes effect.
+func asset(a *topics.Asset, now uint64) Asset {
+	current, pending := rules.Multipliers(a, now)
+	return Asset{
+		Token: lower(a.Token), Symbol: a.Symbol, Name: a.Name, Decimals: a.Decimals, Lane: laneNames[a.Lane], Allowed: a.Allowed,
+		MinAmount: a.MinAmount.Dec(), MaxDealRaw: a.MaxDealRaw.Dec(), MaxOpenRaw: a.MaxOpenRaw.Dec(), OpenRaw: a.OpenRaw.Dec(),
+		UIMultiplier: nullable(current), PendingMultiplier: nullable(pending), EffectiveAt: a.EffectiveAt, Paused: a.Paused,
+	}
+}
+
+func nullable(n *uint256.Int) *string {
+	if n == nil {
+		return nil
+	}
+	text := n.Dec()
+	return &text
+}

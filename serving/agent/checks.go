@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+)
+
+// What an action depends on, and what is checked of it, in the order of the spec: the deal, its terms, its state, the
+// caller's limits, the wallet's balance.
+
+// lookToken reads a token as it stands for the wallet.
+func (p *preparation) lookToken(r *reads, token common.Address) {
+	m := p.market
+	p.token = token
+	r.probe(token, &m.token, "balanceOf", func(v []any) { p.held = asNumber(v) }, p.in.Wallet)
+	r.probe(token, &m.token, "allowance", func(v []any) { p.allowance = asNumber(v) }, p.in.Wallet, m.dep.DealVault)
+	r.probe(token, &m.token, "paused", func(v []any) { p.tokenPaused = v != nil && v[0].(bool) })
+}
+
+func asNumber(values []any) *big.Int {
+	if values == nil {
+		return new(big.Int)
+	}
+	return values[0].(*big.Int)
+}
+
+// lookAsset reads what the registry says of the token.
+func (p *preparation) lookAsset(r *reads) {
+	r.call(p.market.dep.AssetRegistry, &p.market.registry, "asset", func(v []any) error {
+		kind, least := v[2].(uint8), v[3].(*big.Int)
+		p.registered = least.Sign() > 0 && contracts.Kind(kind) == contracts.KindERC20
+		return nil
+	}, p.in.Token)
+}
+
+func (p *preparation) lookDeal(r *reads) {
+	p.market.deal(r, p.in.DealID, func(d *Deal) { p.deal = d })
+}
+
+func (p *preparation) lookBid(r *reads) {
+	p.market.bid(r, p.in.BidID, func(b *Bid) { p.bid = b })
+}
+
+func (p *preparation) lookCredit(r *reads) {
+	r.call(p.market.dep.DealVault, &p.market.vault, "credits", func(v []any) error {
+		p.credit = v[0].(*big.Int)
+		return nil
+	}, p.in.Wallet, p.in.Token)
+}
+
+// checkAsset keeps the service from preparing a call of any contract that somebody names.
+func (p *preparation) checkAsset() error {
+	if !p.registered || p.in.Token == p.market.dep.USDG {
+		return invalid(`"token" is not an ERC-20 that the registry knows as collateral`)
+	}
+	return nil
+}
+
+// checkDeal is what all actions on a deal have in common.
+func (p *preparation) checkDeal() error {
+	if p.deal == nil {
+		return refuse(dealNotFound, "there is no deal "+decimal(p.in.DealID))
+	}
+	if p.action.hasTerms() && p.deal.TermsHash != p.in.TermsHash {
+		return refuse(termsChanged, "the deal's terms are not those of termsHash: read the deal again")
+	}
+	return nil
+}
+
+func (p *preparation) checkState(want contracts.DealState) error {
+	if p.deal.State != want {
+		return refuse(notFundable, fmt.Sprintf("the deal is %s, not %s", stateNames[p.deal.State], stateNames[want]))
+	}
+	return nil
+}
+
+// checkListed holds a deal to LISTED, and where it is to be funded, to a listing that is not over.
+func (p *preparation) checkListed(funding bool) error {
+	if err := p.checkState(contracts.DealListedState); err != nil {
+		return err
+	}
+	if funding && p.deal.listingOver(p.head.Timestamp) {
+		return refuse(notFundable, "the listing has expired")
+	}
+	return nil
+}
+
+func (p *preparation) checkClaim() error {
+	if err := p.checkState(contracts.DealFundedState); err != nil {
+		return err
+	}
+	if end := p.deal.graceEnd(); p.head.Timestamp <= end {
+		return refuse(graceNotOver, fmt.Sprintf("term and grace end at %d", end))
+	}
+	return nil
+}
+
+// checkBid holds a bid to the deal and to OPEN.
+func (p *preparation) checkBid() error {
+	switch {
+	case p.bid == nil || p.bid.DealID.Cmp(p.in.DealID) != 0:
+		return refuse(notFundable, "the deal has no bid "+decimal(p.in.BidID))
+	case p.bid.State != contracts.BidOpen:
+		return refuse(notFundable, fmt.Sprintf("the bid is %s, not OPEN", bidStateNames[p.bid.State]))
+	}
+	return nil
+}
+
+// checkSpend holds a payment in USDG to the caller's limit and to what the wallet has.
+func (p *preparation) checkSpend(amount *big.Int) error {
+	if amount.Cmp(p.in.Limit) > 0 {
+		return refuse(spendLimit, fmt.Sprintf("it would cost %s raw USDG, above the limit", decimal(amount)))
+	}
+	return p.checkBalance(amount)
+}
+
+func (p *preparation) checkBalance(amount *big.Int) error {
+	if p.held.Cmp(amount) < 0 {
+		return refuse(insufficientBalance, fmt.Sprintf("the wallet has %s of the %s raw units of %s", decimal(p.held), decimal(amount), lower(p.token)))
+	}
+	return nil
+}
+
+func (p *preparation) checkCredit() error {
+	if p.credit.Sign() == 0 {
+		return refuse(nothingToWithdraw, "the wallet has no credit in this token")
+	}
+	return nil
+}
+
+// checkAllowance comes last before the simulation, which would fail without it.
+func (p *preparation) checkAllowance(pl *plan, amount *big.Int) error {
+	if pl.allowed == nil || pl.allowed.Cmp(amount) >= 0 {
+		return nil
+	}
+	what := fmt.Sprintf("prepare %s of %s first: the vault may take %s", pl.approve, decimal(amount), decimal(pl.allowed))
+	if pl.approve == "approveCollateral" {
+		what = fmt.Sprintf("prepare %s of %s of token %s first: the vault may take %s", pl.approve, decimal(amount), lower(p.token), decimal(pl.allowed))
+	}
+	return refuse(simulationFailed, what)
+}

@@ -1,0 +1,282 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// market is the contracts of the deployment, to be read and called.
+type market struct {
+	dep      contracts.Deployment
+	vault    abi.ABI
+	registry abi.ABI
+	token    abi.ABI // any ERC-20, with paused() where it has it
+	errors   map[[4]byte]abi.Error
+}
+
+func newMarket(dep contracts.Deployment) (*market, error) {
+	m := &market{dep: dep, errors: map[[4]byte]abi.Error{}}
+	for _, c := range []struct {
+		name string
+		abi  *abi.ABI
+	}{{"DealVault", &m.vault}, {"AssetRegistry", &m.registry}, {"USDG", &m.token}} {
+		parsed, err := contracts.ABI(c.name)
+		if err != nil {
+			return nil, err
+		}
+		*c.abi = parsed
+		for _, e := range parsed.Errors {
+			m.errors[[4]byte(e.ID[:4])] = e
+		}
+	}
+	return m, nil
+}
+
+// reads are calls at one block, made in one round trip.
+type reads struct {
+	at    common.Hash
+	calls []*chain.Request
+	after []func() error
+}
+
+// call reads a view. take gets its results; an answer that is none of the contract's is *errMismatch.
+func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]any) error, args ...any) {
+	r.read(to, of, method, args, func(values []any, err error) error {
+		if err != nil {
+			return &errMismatch{fmt.Sprintf("the contract at %s does not answer %s as it should", lower(to), method)}
+		}
+		return take(values)
+	})
+}
+
+// probe reads a view that the contract may not have, or that may revert: then take gets nil.
+func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([]any), args ...any) {
+	r.read(to, of, method, args, func(values []any, err error) error {
+		if err != nil {
+			values = nil
+		}
+		take(values)
+		return nil
+	})
+}
+
+func (r *reads) read(to common.Address, of *abi.ABI, method string, args []any, then func([]any, error) error) {
+	data, err := of.Pack(method, args...)
+	if err != nil {
+		panic(fmt.Errorf("agent: pack %s: %w", method, err)) // the arguments are ours
+	}
+	var result hexutil.Bytes
+	request := chain.CallAt(r.at, chain.Call{To: to, Data: data}, &result)
+	r.calls = append(r.calls, request)
+	r.after = append(r.after, func() error {
+		if request.Err != nil {
+			return then(nil, request.Err)
+		}
+		values, err := of.Unpack(method, result)
+		return then(values, err)
+	})
+}
+
+// code reads whether there is a contract.
+func (r *reads) code(account common.Address, take func(bool) error) {
+	var result hexutil.Bytes
+	request := chain.CodeAt(r.at, account, &result)
+	r.calls = append(r.calls, request)
+	r.after = append(r.after, func() error {
+		if request.Err != nil {
+			return request.Err
+		}
+		return take(len(result) > 0)
+	})
+}
+
+// balance reads the balance of the chain's own coin.
+func (r *reads) balance(account common.Address, into *big.Int) {
+	var result hexutil.Big
+	request := chain.BalanceAt(r.at, account, &result)
+	r.calls = append(r.calls, request)
+	r.after = append(r.after, func() error {
+		into.Set(result.ToInt())
+		return request.Err
+	})
+}
+
+// run makes the round trip.
+func (r *reads) run(ctx context.Context, c *chain.Client) error {
+	if err := c.Batch(ctx, r.calls...); err != nil {
+		return err
+	}
+	var errs []error
+	for _, after := range r.after {
+		errs = append(errs, after())
+	}
+	return errors.Join(errs...)
+}
+
+// identify reads whether the contracts are what the deployment says.
+func (m *market) identify(r *reads) {
+	r.code(m.dep.DealVault, func(has bool) error {
+		if !has {
+			return &errMismatch{"there is no contract at the vault's address"}
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		at     common.Address
+		abi    *abi.ABI
+		method string
+		want   common.Address
+		what   string
+	}{
+		{m.dep.DealVault, &m.vault, "registry", m.dep.AssetRegistry, "the vault's registry is another one"},
+		{m.dep.DealVault, &m.vault, "usdg", m.dep.USDG, "the vault's dollar is another one"},
+		{m.dep.AssetRegistry, &m.registry, "vault", m.dep.DealVault, "the registry's vault is another one"},
+	} {
+		r.call(c.at, c.abi, c.method, func(values []any) error {
+			if got := values[0].(common.Address); got != c.want {
+				return &errMismatch{c.what}
+			}
+			return nil
+		})
+	}
+}
+
+// Deal is a deal as the vault has it. Amounts are raw units, times unix seconds.
+type Deal struct {
+	ID              *big.Int
+	Borrower        common.Address
+	ListedAt        uint64
+	Term            uint32
+	Kind            contracts.Kind
+	State           contracts.DealState
+	Lane            contracts.Lane
+	FeeBps          uint16
+	Token           common.Address
+	ListingExpiry   uint64
+	FundedAt        uint64
+	AmountOrTokenID *big.Int
+	Cap, MinPrice   *big.Int
+	Lender          common.Address
+	Price, Fee      *big.Int
+
+	Grace     uint64
+	TermsHash common.Hash // as the vault says
+}
+
+// graceEnd is the last second in which the borrower may reclaim.
+func (d *Deal) graceEnd() uint64 { return d.FundedAt + uint64(d.Term) + d.Grace }
+
+// Bid is a bid as the vault has it.
+type Bid struct {
+	ID, DealID *big.Int
+	Lender     common.Address
+	Expiry     uint64
+	State      contracts.BidState
+	Price      *big.Int
+	TermsHash  common.Hash
+}
+
+// The tuples, named as the ABI names them.
+type dealTuple struct {
+	Borrower        common.Address
+	ListedAt        *big.Int
+	Term            uint32
+	Kind            uint8
+	State           uint8
+	Lane            uint8
+	FeeBps          uint16
+	Token           common.Address
+	ListingExpiry   *big.Int
+	FundedAt        *big.Int
+	AmountOrTokenId *big.Int //nolint:revive // named as the ABI names it
+	Cap             *big.Int
+	MinPrice        *big.Int
+	Lender          common.Address
+	Price           *big.Int
+	Fee             *big.Int
+}
+
+type bidTuple struct {
+	DealId    *big.Int //nolint:revive // named as the ABI names it
+	Lender    common.Address
+	Expiry    *big.Int
+	PlacedAt  *big.Int
+	State     uint8
+	Price     *big.Int
+	TermsHash [32]byte
+}
+
+// deal reads a deal and its terms; take gets nil where there is none.
+func (m *market) deal(r *reads, id *big.Int, take func(*Deal)) {
+	d := &Deal{ID: id}
+	r.call(m.dep.DealVault, &m.vault, "GRACE", func(v []any) error {
+		d.Grace = v[0].(*big.Int).Uint64()
+		return nil
+	})
+	r.probe(m.dep.DealVault, &m.vault, "termsHash", func(v []any) { // it reverts where there is no deal
+		if v != nil {
+			d.TermsHash = v[0].([32]byte)
+		}
+	}, id)
+	r.call(m.dep.DealVault, &m.vault, "deals", func(v []any) error {
+		t := abi.ConvertType(v[0], new(dealTuple)).(*dealTuple)
+		if t.Borrower == (common.Address{}) {
+			take(nil)
+			return nil
+		}
+		d.Borrower, d.ListedAt, d.Term = t.Borrower, t.ListedAt.Uint64(), t.Term
+		d.Kind, d.State, d.Lane = contracts.Kind(t.Kind), contracts.DealState(t.State), contracts.Lane(t.Lane)
+		d.FeeBps, d.Token, d.ListingExpiry, d.FundedAt = t.FeeBps, t.Token, t.ListingExpiry.Uint64(), t.FundedAt.Uint64()
+		d.AmountOrTokenID, d.Cap, d.MinPrice = t.AmountOrTokenId, t.Cap, t.MinPrice
+		d.Lender, d.Price, d.Fee = t.Lender, t.Price, t.Fee
+		if int(d.Kind) >= len(kindNames) || int(d.State) >= len(stateNames) || int(d.Lane) >= len(laneNames) || d.TermsHash != m.termsHash(d) {
+			return &errMismatch{"the vault's deal is none that this service knows, or its terms hash in another way"}
+		}
+		take(d)
+		return nil
+	}, id)
+}
+
+// bid reads a bid; take gets nil where there is none.
+func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
+	r.call(m.dep.DealVault, &m.vault, "bids", func(v []any) error {
+		t := abi.ConvertType(v[0], new(bidTuple)).(*bidTuple)
+		switch {
+		case t.Lender == (common.Address{}):
+			take(nil)
+		case int(t.State) >= len(bidStateNames):
+			return &errMismatch{"the vault's bid is none that this service knows"}
+		default:
+			take(&Bid{
+				ID: id, DealID: t.DealId, Lender: t.Lender, Expiry: t.Expiry.Uint64(), State: contracts.BidState(t.State),
+				Price: t.Price, TermsHash: t.TermsHash,
+			})
+		}
+		return nil
+	}, id)
+}
+
+// termsType is what the vault hashes, and in which order.
+const termsType = "DealTerms(uint256 chainId,address vault,uint256 dealId,address borrower,uint8 kind,address token,uint256 amountOrTokenId,uint256 cap,uint256 minPrice,uint256 term,uint256 listingExpiry,uint256 feeBps,uint256 grace,address usdg)"
+
+// termsHash computes the hash of a deal's terms, as the vault's termsHash does.
+func (m *market) termsHash(d *Deal) common.Hash {
+	word := func(n uint64) []byte { return common.BigToHash(new(big.Int).SetUint64(n)).Bytes() }
+	number := func(n *big.Int) []byte { return common.BigToHash(n).Bytes() }
+	address := func(a common.Address) []byte { return common.BytesToHash(a[:]).Bytes() }
+	return crypto.Keccak256Hash(
+		crypto.Keccak256([]byte(termsType)), word(m.dep.ChainID), address(m.dep.DealVault), number(d.ID), address(d.Borrower),
+		word(uint64(d.Kind)), address(d.Token), number(d.AmountOrTokenID), number(d.Cap), number(d.MinPrice),
+		word(uint64(d.Term)), word(d.ListingExpiry), word(uint64(d.FeeBps)), word(d.Grace), address(m.dep.USDG),
+	)
+}

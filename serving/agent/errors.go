@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// The codes that are the service's own.
+var (
+	chainMismatch       = httpapi.Code{Name: "CHAIN_MISMATCH", Status: http.StatusBadRequest}
+	dealNotFound        = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
+	termsChanged        = httpapi.Code{Name: "TERMS_CHANGED", Status: http.StatusConflict}
+	spendLimit          = httpapi.Code{Name: "SPEND_LIMIT", Status: http.StatusConflict}
+	notFundable         = httpapi.Code{Name: "NOT_FUNDABLE", Status: http.StatusConflict}
+	graceNotOver        = httpapi.Code{Name: "GRACE_NOT_OVER", Status: http.StatusConflict}
+	simulationFailed    = httpapi.Code{Name: "SIMULATION_FAILED", Status: http.StatusConflict}
+	insufficientBalance = httpapi.Code{Name: "INSUFFICIENT_BALANCE", Status: http.StatusConflict}
+	nothingToWithdraw   = httpapi.Code{Name: "NOTHING_TO_WITHDRAW", Status: http.StatusConflict}
+	staleChain          = httpapi.Code{Name: "STALE_CHAIN", Status: http.StatusServiceUnavailable}
+	staleValuation      = httpapi.Code{Name: "STALE_VALUATION", Status: http.StatusServiceUnavailable}
+	deploymentMismatch  = httpapi.Code{Name: "DEPLOYMENT_MISMATCH", Status: http.StatusServiceUnavailable}
+)
+
+// retryable says whether asking again may help: a wrong deployment stays wrong.
+func retryable(code httpapi.Code) bool {
+	return code.Status == http.StatusTooManyRequests || code.Status == http.StatusServiceUnavailable && code != deploymentMismatch
+}
+
+func refuse(code httpapi.Code, message string) error {
+	return &httpapi.Error{Code: code, Message: message, RetryAfter: time.Second}
+}
+
+func invalid(message string) error { return refuse(httpapi.InvalidInput, message) }
+
+// errMismatch is why contracts are not those of the deployment. Its text is for callers.
+type errMismatch struct{ what string }
+
+func (e *errMismatch) Error() string { return e.what }
+
+// chainError is how a caller sees an error of the chain's client.
+func chainError(err error) error {
+	var (
+		other    *chain.ChainError
+		differ   *chain.DisagreementError
+		mismatch *errMismatch
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &mismatch):
+		return refuse(deploymentMismatch, mismatch.what)
+	case errors.As(err, &other):
+		return refuse(deploymentMismatch, "the node of the chain is of another chain")
+	case errors.As(err, &differ):
+		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about its latest block")
+	case errors.Is(err, chain.ErrBlockGone):
+		return refuse(httpapi.UpstreamUnavailable, "the chain was reorganised while it was read, ask again")
+	}
+	return refuse(httpapi.UpstreamUnavailable, "no node of the chain answers, ask again shortly")
+}
+
+// indexError is how a caller sees an error of the read API.
+func indexError(err error) error {
+	if errors.Is(err, query.ErrUnavailable) {
+		return refuse(httpapi.UpstreamUnavailable, "no indexer can answer now, ask again shortly")
+	}
+	return err
+}
+
+// inputError is a fault of a parameter: the service has one code for all of them.
+func inputError(err error) error {
+	var known *httpapi.Error
+	if errors.As(err, &known) && known.Code == httpapi.InvalidCursor {
+		return invalid(known.Message)
+	}
+	return err
+}
+
+// counted counts answers by code.
+func (a *Agent) counted(handle httpapi.Handler) httpapi.Handler {
+	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+		err := handle(ctx, req, res)
+		name := "OK"
+		if known, ok := errors.AsType[*httpapi.Error](err); ok {
+			name = known.Code.Name
+		} else if err != nil {
+			name = httpapi.Internal.Name
+		}
+		a.metrics.answers.WithLabelValues(name).Inc()
+		return err
+	}
+}

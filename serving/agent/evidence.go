@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Evidence names the block that an answer is true as of.
+type Evidence struct {
+	ChainID        uint64 `json:"chainId"`
+	BlockNumber    string `json:"blockNumber"`
+	BlockHash      string `json:"blockHash"`
+	BlockTimestamp uint64 `json:"blockTimestamp"`
+	ObservedAt     int64  `json:"observedAt"`
+}
+
+// Checkpoint names the block that what comes from the index is true as of.
+type Checkpoint struct {
+	IndexedBlock   string `json:"indexedBlock"`
+	BlockHash      string `json:"blockHash"`
+	BlockTimestamp uint64 `json:"blockTimestamp"`
+	LagBlocks      uint64 `json:"lagBlocks"`
+}
+
+func (a *Agent) evidence(head chain.Block) Evidence {
+	return Evidence{
+		ChainID: a.cfg.Deployment.ChainID, BlockNumber: strconv.FormatUint(head.Number, 10), BlockHash: head.Hash.Hex(),
+		BlockTimestamp: head.Timestamp, ObservedAt: a.now().Unix(),
+	}
+}
+
+// head is the block to answer from. It does not look at its age: the deployment comes first.
+func (a *Agent) head() (chain.Block, error) {
+	head, err := a.chain.Head()
+	if err != nil {
+		return head, chainError(err)
+	}
+	return head, nil
+}
+
+// fresh refuses a head that is too old to act on.
+func (a *Agent) fresh(head chain.Block) error {
+	if age := a.now().Unix() - int64(head.Timestamp); a.cfg.MaxHeadAge > 0 && age > int64(a.cfg.MaxHeadAge/time.Second) {
+		return refuse(staleChain, fmt.Sprintf("the latest block of the chain is %d s old", age))
+	}
+	return nil
+}
+
+// identity remembers that the contracts are those of the deployment.
+type identity struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+// identified checks that the contracts are those of the deployment, unless that was found not long ago.
+func (a *Agent) identified(ctx context.Context, head chain.Block) error {
+	a.identity.mu.Lock()
+	known := a.now().Before(a.identity.until)
+	a.identity.mu.Unlock()
+	if known {
+		return nil
+	}
+	r := &reads{at: head.Hash}
+	a.contracts.identify(r)
+	return a.identify(r.run(ctx, a.chain))
+}
+
+// identify takes the outcome of reads that market.identify was a part of.
+func (a *Agent) identify(err error) error {
+	a.identity.mu.Lock()
+	defer a.identity.mu.Unlock()
+	if err != nil {
+		a.identity.until = time.Time{}
+		return chainError(err)
+	}
+	a.identity.until = a.now().Add(a.cfg.IdentityEvery)
+	return nil
+}
+
+// ground is what every answer stands on: a head of the right chain with the right contracts, not too old.
+func (a *Agent) ground(ctx context.Context) (chain.Block, error) {
+	head, err := a.head()
+	if err != nil {
+		return head, err
+	}
+	if err := a.identified(ctx, head); err != nil {
+		return head, err
+	}
+	return head, a.fresh(head)
+}
+
+// checkpoint is that of an answer of the index, where it may be believed: close to the head, and on its chain.
+func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.BlockRef) (Checkpoint, error) {
+	c := Checkpoint{IndexedBlock: strconv.FormatUint(at.Number, 10), BlockHash: at.Hash.Hex(), BlockTimestamp: at.Timestamp}
+	if head.Number > at.Number {
+		c.LagBlocks = head.Number - at.Number
+	}
+	late := int64(head.Timestamp) - int64(at.Timestamp)
+	switch {
+	case a.cfg.MaxLagBlocks > 0 && c.LagBlocks > a.cfg.MaxLagBlocks:
+		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d blocks behind the chain", c.LagBlocks))
+	case a.cfg.MaxLag > 0 && late > int64(a.cfg.MaxLag/time.Second):
+		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d s behind the chain", late))
+	}
+	on, err := a.onChain(ctx, head, at)
+	if err != nil {
+		return c, chainError(err)
+	}
+	if !on {
+		return c, refuse(httpapi.StaleIndexer, "the index is on a block that the chain does not have")
+	}
+	return c, nil
+}
+
+// canonical remembers of which blocks the chain of a head was found to be.
+type canonical struct {
+	mu    sync.Mutex
+	head  common.Hash
+	known map[common.Hash]bool
+}
+
+const maxCanonical = 1024
+
+// onChain says whether a block of the index is on the chain of the head. One that the nodes have not seen yet is, for
+// all that is known: the index may be ahead of them.
+func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
+	if at.Hash == head.Hash || at.Hash == head.Parent {
+		return true, nil
+	}
+	c := &a.canonical
+	c.mu.Lock()
+	if c.head != head.Hash || len(c.known) > maxCanonical {
+		c.head, c.known = head.Hash, map[common.Hash]bool{}
+	}
+	known := c.known[at.Hash]
+	c.mu.Unlock()
+	if known {
+		return true, nil
+	}
+	block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(at.Number))
+	switch {
+	case errors.Is(err, chain.ErrBlockGone) && at.Number > head.Number:
+		return true, nil
+	case errors.Is(err, chain.ErrBlockGone):
+		return false, nil
+	case err != nil:
+		return false, err
+	case block.Hash != at.Hash:
+		return false, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head == head.Hash {
+		c.known[at.Hash] = true
+	}
+	return true, nil
+}

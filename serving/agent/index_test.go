@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	ethereum "github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	marketapp "github.com/lienstream/lienstream/processors/market"
+	"github.com/lienstream/lienstream/processors/market/assets"
+	"github.com/lienstream/lienstream/processors/market/balances"
+	"github.com/lienstream/lienstream/processors/market/changes"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/topics"
+)
+
+const partitions = 2
+
+// index is a node that holds every partition: the real families on the real state, fed with the logs of a chain. It
+// is a query.Source; the real router reads it.
+type index struct {
+	*changes.Log
+	read.Notifier
+
+	t       testing.TB
+	decoder *contracts.Decoder
+	stores  []*state.Store
+
+	mu    sync.Mutex
+	snaps []*state.Snapshot
+	at    topics.BlockRef
+	gone  bool
+}
+
+func newIndex(t testing.TB, dep contracts.Deployment) *index {
+	t.Helper()
+	x := &index{Log: changes.New(), t: t, decoder: contracts.NewDecoder(dep)}
+	cache := state.NewCache(4<<20, 1)
+	for range partitions {
+		store, err := state.Open(state.Options{
+			Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: marketapp.New(nil, prometheus.NewRegistry(), zap.NewNop()).Tables(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.stores, x.snaps = append(x.stores, store), append(x.snaps, store.Snapshot())
+	}
+	t.Cleanup(func() {
+		for p, store := range x.stores {
+			x.snaps[p].Release()
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		cache.Close()
+	})
+	return x
+}
+
+// feed applies a block of the chain.
+func (x *index) feed(at topics.BlockRef, logs []types.Log) {
+	x.t.Helper()
+	overlays := make([]*state.Overlay, partitions)
+	for p, store := range x.stores {
+		overlays[p] = store.NewOverlay()
+		overlays[p].Begin(at, true)
+	}
+	for _, l := range logs {
+		event := x.decoder.Decode(l.Address, l.Topics, l.Data)
+		w := overlays[topics.Partition(event.Entity().Key(), partitions)]
+		var err error
+		switch event.(type) {
+		case *contracts.AssetSet, *contracts.OpenRawChanged:
+			_, err = assets.Apply(w, event)
+		case *contracts.Credited, *contracts.Withdrawn:
+			_, err = balances.Apply(w, event)
+		default:
+			if event.Entity().Family == contracts.FamilyDeal {
+				_, err = deals.ApplyObserved(w, l.TxHash, event, func(_, _ *topics.Deal) error { return nil })
+			}
+		}
+		if err != nil {
+			x.t.Fatalf("apply %T: %v", event, err)
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.at = at
+	x.Notify()
+	for p, store := range x.stores {
+		if err := overlays[p].Settle(0, 0, func(state.Event) {}); err != nil {
+			x.t.Fatal(err)
+		}
+		if err := store.Commit(overlays[p], nil); err != nil {
+			x.t.Fatal(err)
+		}
+		x.snaps[p].Release()
+		x.snaps[p] = store.Snapshot()
+	}
+}
+
+func (x *index) View(_ context.Context, p int32, at *topics.BlockRef) (state.View, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone || at != nil && at.Hash != x.at.Hash {
+		return nil, query.ErrUnavailable
+	}
+	return x.snaps[p].View(x.at), nil
+}
+
+func (x *index) Watermarks() []query.Watermark {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone {
+		return nil
+	}
+	marks := make([]query.Watermark, partitions)
+	for p := range marks {
+		marks[p] = query.Watermark{Partition: int32(p), Role: topics.RoleOwner, Incarnation: 1, At: x.at, Latest: x.at.Number, ObservedAt: time.Now()}
+	}
+	return marks
+}
+
+// claims replaces the block that the index says it is at.
+func (x *index) claims(at topics.BlockRef) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.at = at
+	x.Notify()
+}
+
+func (x *index) leaves(gone bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.gone = gone
+	x.Notify()
+}
+
+func (x *index) reader(dep contracts.Deployment) query.Reader {
+	x.t.Helper()
+	router, err := query.NewRouter(query.Config{
+		Partitions: partitions, Local: x, Instance: "here", Patience: time.Millisecond, Registerer: prometheus.NewRegistry(),
+	}, dep)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return router
+}
+
+// catchUp feeds every block of the chain that the index does not have yet.
+func (x *index) catchUp(node devchain.Backend) {
+	x.t.Helper()
+	client := node.Client()
+	head, err := client.BlockNumber(x.t.Context())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for n := x.at.Number + 1; n <= head; n++ {
+		header, err := client.HeaderByNumber(x.t.Context(), new(big.Int).SetUint64(n))
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		hash := header.Hash()
+		logs, err := client.FilterLogs(x.t.Context(), ethereum.FilterQuery{BlockHash: &hash, Addresses: x.decoder.Addresses()})
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		x.feed(topics.BlockRef{Number: n, Hash: hash, Timestamp: header.Time}, logs)
+	}
+}

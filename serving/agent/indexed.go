@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"math/big"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The limits of lists.
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+)
+
+// page is a part of an indexed list.
+type page[T any] struct {
+	Items      []T             `json:"items"`
+	NextCursor json.RawMessage `json:"nextCursor"`
+	Checkpoint Checkpoint      `json:"checkpoint"`
+	Evidence   Evidence        `json:"evidence"`
+}
+
+// assets lists the stocks that may be collateral. What the registry does not allow now is left out of its page, so
+// that a page may be empty and have a cursor.
+func (a *Agent) assets(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	lane := contracts.LaneStock
+	q := query.AssetsQuery{Lane: &lane, Limit: req.LimitWithin(defaultLimit, maxLimit), After: req.After()}
+	if err := req.Err(); err != nil {
+		return inputError(err)
+	}
+	head, err := a.ground(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := a.index.Assets(ctx, q)
+	if err != nil {
+		return indexError(err)
+	}
+	return writePage(ctx, a, req, res, head, answer.At, answer.Value.Next, answer.Value.Items, func(v *topics.Asset) (Asset, bool) {
+		return asset(v, answer.At.Timestamp), v.Allowed
+	})
+}
+
+// listings lists the open listings of stocks.
+func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	lane := contracts.LaneStock
+	q := query.ListingsQuery{
+		Sort: httpapi.Sort[query.Sort](req, sortNames), Lane: &lane,
+		Term: req.Query("term").Seconds(), Asset: req.Query("asset").Address(),
+	}
+	if err := req.Err(); err == nil && q.Term != nil && !supported(*q.Term) {
+		return invalid(`"term" must be 604800 or 1814400`)
+	}
+	q.Limit, q.After = req.LimitWithin(defaultLimit, maxLimit), req.After()
+	if err := req.Err(); err != nil {
+		return inputError(err)
+	}
+	head, err := a.ground(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := a.index.Listings(ctx, q)
+	if err != nil {
+		return indexError(err)
+	}
+	return writePage(ctx, a, req, res, head, answer.At, answer.Value.Next, answer.Value.Items, func(d *query.DealWithBids) (IndexedDeal, bool) {
+		return indexedDeal(&d.Deal, d.Bids, answer.At.Timestamp), supported(d.Deal.Term)
+	})
+}
+
+// terms are those that the spec of /v1/listings names. The vault has the same ones, and capabilities reads them there.
+var terms = []uint32{604_800, 1_814_400}
+
+func supported(term uint32) bool { return term == terms[0] || term == terms[1] }
+
+func writePage[In, Out any](ctx context.Context, a *Agent, req *httpapi.Request, res *httpapi.Response, head chain.Block, at topics.BlockRef, next []byte, items []In, show func(*In) (Out, bool)) error {
+	checkpoint, err := a.checkpoint(ctx, head, at)
+	if err != nil {
+		return err
+	}
+	p := page[Out]{Items: []Out{}, NextCursor: req.AppendNextCursor(nil, next), Checkpoint: checkpoint, Evidence: a.evidence(head)}
+	for i := range items {
+		if v, ok := show(&items[i]); ok {
+			p.Items = append(p.Items, v)
+		}
+	}
+	return write(res, p)
+}
+
+// Portfolio is what a wallet has in the market.
+type Portfolio struct {
+	Wallet     string        `json:"wallet"`
+	AsBorrower []IndexedDeal `json:"asBorrower"`
+	AsLender   []IndexedDeal `json:"asLender"`
+	Bids       []IndexedBid  `json:"bids"`
+	Balances   []Balance     `json:"balances"`
+	Summary    Summary       `json:"summary"`
+	USDGCredit string        `json:"usdgCredit"` // as the vault has it at the block of the evidence
+	Checkpoint Checkpoint    `json:"checkpoint"`
+	Evidence   Evidence      `json:"evidence"`
+}
+
+// Balance is a credit of the vault.
+type Balance struct {
+	Account string `json:"account"`
+	Asset   string `json:"asset"`
+	Amount  string `json:"amount"`
+	Kind    string `json:"kind"`
+}
+
+// Summary is over all deals of a wallet, in raw USDG.
+type Summary struct {
+	ReceivedAlready string `json:"receivedAlready"`
+	StillAtStake    string `json:"stillAtStake"`
+	PaidOut         string `json:"paidOut"`
+	AwaitingExpiry  string `json:"awaitingExpiry"`
+}
+
+// portfolio is what a wallet has, from the index, and its credit in USDG, from the chain.
+func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	wallet := req.Path("wallet").Address()
+	if err := req.Err(); err != nil {
+		return err
+	}
+	head, err := a.head()
+	if err != nil {
+		return err
+	}
+	var credit *big.Int
+	r := &reads{at: head.Hash}
+	a.contracts.identify(r)
+	r.call(a.contracts.dep.DealVault, &a.contracts.vault, "credits", func(v []any) error {
+		credit = v[0].(*big.Int)
+		return nil
+	}, *wallet, a.contracts.dep.USDG)
+	if err := a.identify(r.run(ctx, a.chain)); err != nil {
+		return err
+	}
+	if err := a.fresh(head); err != nil {
+		return err
+	}
+	answer, err := a.index.Portfolio(ctx, *wallet)
+	if err != nil {
+		return indexError(err)
+	}
+	checkpoint, err := a.checkpoint(ctx, head, answer.At)
+	if err != nil {
+		return err
+	}
+	p, now := &answer.Value, answer.At.Timestamp
+	deals := func(all []query.DealWithBids) []IndexedDeal {
+		shown := make([]IndexedDeal, len(all))
+		for i := range all {
+			shown[i] = indexedDeal(&all[i].Deal, all[i].Bids, now)
+		}
+		return shown
+	}
+	v := Portfolio{
+		Wallet: lower(*wallet), AsBorrower: deals(p.AsBorrower), AsLender: deals(p.AsLender),
+		Bids: make([]IndexedBid, len(p.Bids)), Balances: make([]Balance, len(p.Balances)),
+		Summary: Summary{
+			ReceivedAlready: p.Summary.ReceivedAlready.Dec(), StillAtStake: p.Summary.StillAtStake.Dec(),
+			PaidOut: p.Summary.PaidOut.Dec(), AwaitingExpiry: p.Summary.AwaitingExpiry.Dec(),
+		},
+		USDGCredit: decimal(credit), Checkpoint: checkpoint, Evidence: a.evidence(head),
+	}
+	for i := range p.Bids {
+		v.Bids[i] = indexedBid(&p.Bids[i])
+	}
+	for i, b := range p.Balances {
+		v.Balances[i] = Balance{Account: lower(b.Account), Asset: lower(b.Asset), Amount: b.Amount.Dec(), Kind: balanceNames[b.Kind]}
+	}
+	return write(res, v)
+}

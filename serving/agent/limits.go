@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// Limits are capacity ceilings of all callers together, over all nodes.
+type Limits struct {
+	Requests int // a minute, of anything
+	Prepares int // a minute, of prepared transactions
+	Nodes    int // that share the limits while Redis is away, or where there is none
+
+	Prefix string // of the keys in Redis, alike on all nodes of a chain
+}
+
+// DefaultLimits returns the defaults.
+func DefaultLimits() Limits {
+	return Limits{Requests: 300, Prepares: 30, Nodes: 1, Prefix: "lienstream"}
+}
+
+// Validate returns every fault.
+func (l *Limits) Validate() error {
+	var faults []error
+	for _, n := range []struct {
+		name string
+		n    int
+	}{{"requests a minute", l.Requests}, {"preparations a minute", l.Prepares}, {"nodes that share the limits", l.Nodes}} {
+		if n.n <= 0 {
+			faults = append(faults, fmt.Errorf("%s: %d is not positive", n.name, n.n))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// quota names one of the limits.
+type quota string
+
+const (
+	quotaRequests quota = "api"
+	quotaPrepares quota = "prepare"
+)
+
+// standing is what a request finds of a quota.
+type standing struct {
+	allowed    bool
+	remaining  int
+	reset      time.Duration // until the quota is whole again
+	retryAfter time.Duration // where it is not allowed
+}
+
+// limiter counts requests. What cannot be counted by all is counted by this node.
+type limiter interface {
+	take(ctx context.Context, q quota) standing
+}
+
+// localLimiter is this node's share of the limits.
+type localLimiter struct {
+	quotas map[quota]*rate.Limiter
+}
+
+func newLocalLimiter(l Limits) *localLimiter {
+	share := func(perMinute int) *rate.Limiter {
+		n := max(1, perMinute/l.Nodes)
+		return rate.NewLimiter(rate.Limit(float64(n)/60), n)
+	}
+	return &localLimiter{map[quota]*rate.Limiter{quotaRequests: share(l.Requests), quotaPrepares: share(l.Prepares)}}
+}
+
+func (l *localLimiter) take(_ context.Context, q quota) standing {
+	bucket, now := l.quotas[q], time.Now()
+	allowed := bucket.AllowN(now, 1)
+	tokens := bucket.TokensAt(now)
+	seconds := func(tokens float64) time.Duration {
+		return time.Duration(max(0, tokens) / float64(bucket.Limit()) * float64(time.Second))
+	}
+	return standing{
+		allowed: allowed, remaining: int(math.Max(0, tokens)),
+		reset: seconds(float64(bucket.Burst()) - tokens), retryAfter: seconds(1 - tokens),
+	}
+}
+
+// sharedLimiter counts over all nodes, by GCRA in Redis. Where that cannot be asked, the node's own share counts.
+type sharedLimiter struct {
+	gcra   *redis_rate.Limiter
+	prefix string
+	limits map[quota]redis_rate.Limit
+	local  *localLimiter
+	away   prometheus.Counter
+	log    *zap.Logger
+
+	mu   sync.Mutex
+	rest time.Time // until then Redis is not asked
+}
+
+const (
+	limiterTimeout = 100 * time.Millisecond
+	limiterRest    = time.Second
+)
+
+func newSharedLimiter(client redis.UniversalClient, l Limits, chainID uint64, away prometheus.Counter, log *zap.Logger) *sharedLimiter {
+	return &sharedLimiter{
+		gcra: redis_rate.NewLimiter(client), prefix: fmt.Sprintf("%s.%d.agent.", l.Prefix, chainID),
+		limits: map[quota]redis_rate.Limit{quotaRequests: redis_rate.PerMinute(l.Requests), quotaPrepares: redis_rate.PerMinute(l.Prepares)},
+		local:  newLocalLimiter(l), away: away, log: log,
+	}
+}
+
+func (l *sharedLimiter) take(ctx context.Context, q quota) standing {
+	l.mu.Lock()
+	resting := time.Now().Before(l.rest)
+	l.mu.Unlock()
+	if !resting {
+		asking, cancel := context.WithTimeout(ctx, limiterTimeout)
+		defer cancel()
+		found, err := l.gcra.Allow(asking, l.prefix+string(q), l.limits[q])
+		if err == nil {
+			return standing{
+				allowed: found.Allowed > 0, remaining: found.Remaining, reset: max(0, found.ResetAfter), retryAfter: max(0, found.RetryAfter),
+			}
+		}
+		if ctx.Err() == nil {
+			l.log.Warn("limits are of this node alone for now", zap.Error(err))
+			l.mu.Lock()
+			l.rest = time.Now().Add(limiterRest)
+			l.mu.Unlock()
+		}
+	}
+	l.away.Inc()
+	return l.local.take(ctx, q)
+}
+
+// admit holds requests to the limits. Liveness and documents count too: the ceiling is of all requests.
+func (a *Agent) admit(ctx context.Context, route *httpapi.Route, h http.Header) error {
+	quotas := []quota{quotaRequests}
+	if ctx.Value(countedKey{}) != nil {
+		quotas = nil // the call of MCP that it is a part of was counted
+	}
+	if route.Path == prepareRoute {
+		quotas = append(quotas, quotaPrepares)
+	}
+	h["Ratelimit-Policy"] = []string{a.policy}
+	var left []string
+	for _, q := range quotas {
+		found := a.limiter.take(ctx, q)
+		left = append(left, fmt.Sprintf(`"%s";r=%d;t=%d`, q, found.remaining, int(math.Ceil(found.reset.Seconds()))))
+		h["Ratelimit"] = []string{strings.Join(left, ", ")}
+		if !found.allowed {
+			a.metrics.answers.WithLabelValues(httpapi.RateLimited.Name).Inc()
+			return &httpapi.Error{Code: httpapi.RateLimited, Message: "the limits of all callers together are reached", RetryAfter: found.retryAfter}
+		}
+	}
+	return nil
+}
+
+// policy is the value of RateLimit-Policy.
+func (l *Limits) policy() string {
+	return fmt.Sprintf(`"%s";q=%d;w=60, "%s";q=%d;w=60`, quotaRequests, l.Requests, quotaPrepares, l.Prepares)
+}

@@ -1,0 +1,242 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// The same operations as tools of MCP. A tool asks the service's own HTTP API, in this process: so schemas, codes, limits
+// and evidence are those of the API, whatever is added to it.
+
+const mcpRoute = "/mcp"
+
+// tool is an operation as a tool of MCP.
+type tool struct {
+	name, title, what string
+	path              string // a template; empty: the transaction's route, whose arguments are its body
+	input, output     string // schemas of the description; input of a GET is made from params
+	params            []string
+}
+
+var tools = []tool{
+	{name: "get_capabilities", title: "Capabilities", what: "The contracts, supported terms, grace, pause state and settlement rules. Read it first.", path: "/v1/capabilities", output: "Capabilities"},
+	{name: "list_assets", title: "Stock collateral", what: "Stocks that may be collateral. Page until nextCursor is null.", path: "/v1/assets", output: "AssetPage", params: []string{"Limit", "Cursor"}},
+	{name: "list_listings", title: "Listings", what: "Open listings of stocks; the order is no recommendation. Page until nextCursor is null.", path: "/v1/listings", output: "ListingPage", params: []string{"Term", "Asset", "Sort", "Limit", "Cursor"}},
+	{name: "get_deal", title: "Deal", what: "A deal read from the chain, with its termsHash, repayment arithmetic and whether it can be claimed.", path: "/v1/deals/{dealId}", output: "Deal", params: []string{"DealId"}},
+	{name: "get_deal_valuation", title: "Valuation", what: "A fresh reference value of a deal's stock collateral.", path: "/v1/deals/{dealId}/valuation", output: "DealValuation", params: []string{"DealId"}},
+	{name: "get_portfolio", title: "Portfolio", what: "What a wallet has in the market, with its USDG credit.", path: "/v1/portfolio/{wallet}", output: "Portfolio", params: []string{"Wallet"}},
+	{name: "prepare_transaction", title: "Prepare a transaction", what: "Simulate one action and get the unsigned transaction. Nothing is signed or sent. Never pass a key.", input: "PrepareRequest", output: "Prepared"},
+}
+
+// newMCP makes the server of the tools. ask answers a request of the API.
+func newMCP(ask http.Handler, document []byte, guide string) (http.Handler, error) {
+	var described map[string]any
+	if err := yaml.Unmarshal(document, &described); err != nil {
+		return nil, fmt.Errorf("parse the OpenAPI document: %w", err)
+	}
+	schemas := newSchemas(described)
+	server := mcp.NewServer(&mcp.Implementation{Name: "lienstream-agent", Title: "Lienstream Agent API", Version: "1.0.0"}, &mcp.ServerOptions{Instructions: guide})
+	closed := false
+	for _, t := range tools {
+		input, err := schemas.input(&t)
+		if err != nil {
+			return nil, err
+		}
+		server.AddTool(&mcp.Tool{
+			Name: t.name, Title: t.title, Description: t.what, InputSchema: input, OutputSchema: schemas.output(t.output),
+			Annotations: &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed},
+		}, t.handler(ask))
+	}
+	for _, doc := range []struct{ uri, name, media, text string }{
+		{"lienstream://agent/guide", "guide", "text/markdown", guide},
+		{"lienstream://agent/openapi.yaml", "openapi", "application/yaml", string(document)},
+	} {
+		server.AddResource(&mcp.Resource{URI: doc.uri, Name: doc.name, MIMEType: doc.media}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: doc.uri, MIMEType: doc.media, Text: doc.text}}}, nil
+		})
+	}
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, // it holds nothing that a page in a browser might steal
+	}), nil
+}
+
+// handler asks the API for the tool.
+func (t *tool) handler(ask http.Handler) mcp.ToolHandler {
+	return func(ctx context.Context, call *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		r, err := t.request(context.WithValue(ctx, countedKey{}, true), call.Params.Arguments)
+		if err != nil {
+			return nil, err
+		}
+		w := newRecorder()
+		ask.ServeHTTP(w, r)
+		return &mcp.CallToolResult{
+			Content:           []mcp.Content{&mcp.TextContent{Text: string(w.body)}},
+			StructuredContent: json.RawMessage(w.body),
+			IsError:           w.status != http.StatusOK,
+		}, nil
+	}
+}
+
+// request is the API's request for the arguments of a tool. What is not of it the API refuses, by name.
+func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Request, error) {
+	if t.path == "" {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, prepareRoute, strings.NewReader(string(arguments)))
+		if err == nil {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		return r, err
+	}
+	given := map[string]json.RawMessage{}
+	if len(arguments) > 0 {
+		if err := json.Unmarshal(arguments, &given); err != nil {
+			return nil, errors.New("the arguments must be a JSON object")
+		}
+	}
+	path, query := t.path, url.Values{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		var text string
+		if json.Unmarshal(given[name], &text) != nil {
+			text = string(given[name])
+		}
+		if variable := "{" + name + "}"; strings.Contains(path, variable) {
+			path = strings.Replace(path, variable, segment(text), 1)
+		} else {
+			query.Set(name, text)
+		}
+	}
+	// A variable that is missing stays as it is, which is no ID and no address: the API says so.
+	path = strings.NewReplacer("{", "%7B", "}", "%7D").Replace(path)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
+}
+
+// segment is a text as one segment of a path. IDs and addresses have letters and digits alone; anything else becomes
+// what is neither, and cannot lead to another path.
+func segment(text string) string {
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return "-"
+		}
+	}
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// countedKey marks the context of a request that the limits have counted once.
+type countedKey struct{}
+
+// recorder takes an answer that stays in the process.
+type recorder struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func newRecorder() *recorder { return &recorder{header: http.Header{}, status: http.StatusOK} }
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.body = append(r.body, b...)
+	return len(b), nil
+}
+
+// callMCP hands a request to the server of the tools. It is stateless and answers at once, so its answer is one like any.
+func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	w := newRecorder()
+	a.mcp.ServeHTTP(w, req.HTTP.WithContext(ctx))
+	res.Status, res.Body = w.status, append(res.Body, w.body...)
+	if media := w.header.Get("Content-Type"); media != "" {
+		res.SetHeader("Content-Type", media)
+	}
+	return nil
+}
+
+// schemas are those of the description, to be used outside of it.
+type schemas struct {
+	all        map[string]any
+	parameters map[string]any
+}
+
+func newSchemas(document map[string]any) *schemas {
+	components, _ := document["components"].(map[string]any)
+	s := &schemas{}
+	s.all, _ = moved(components["schemas"]).(map[string]any)
+	s.parameters, _ = moved(components["parameters"]).(map[string]any)
+	return s
+}
+
+// moved points the references of a schema to its own definitions.
+func moved(node any) any {
+	switch v := node.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, value := range v {
+			if text, ok := value.(string); ok && key == "$ref" {
+				m[key] = strings.Replace(text, "#/components/schemas/", "#/$defs/", 1)
+			} else if key != "discriminator" { // of OpenAPI alone
+				m[key] = moved(value)
+			}
+		}
+		return m
+	case []any:
+		l := make([]any, len(v))
+		for i := range v {
+			l[i] = moved(v[i])
+		}
+		return l
+	}
+	return node
+}
+
+// rooted is an object's schema with all definitions that it may need.
+func (s *schemas) rooted(schema map[string]any) map[string]any {
+	schema = maps.Clone(schema)
+	schema["type"], schema["$defs"] = "object", s.all
+	return schema
+}
+
+func (s *schemas) output(name string) map[string]any {
+	ref := func(name string) any { return map[string]any{"$ref": "#/$defs/" + name} }
+	return s.rooted(map[string]any{"anyOf": []any{ref(name), ref("Error")}})
+}
+
+func (s *schemas) input(t *tool) (map[string]any, error) {
+	if t.input != "" {
+		schema, ok := s.all[t.input].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("the description has no schema %s", t.input)
+		}
+		return s.rooted(schema), nil
+	}
+	properties, required := map[string]any{}, []string{}
+	for _, name := range t.params {
+		p, ok := s.parameters[name].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("the description has no parameter %s", name)
+		}
+		properties[p["name"].(string)] = p["schema"]
+		if p["in"] == "path" {
+			required = append(required, p["name"].(string))
+		}
+	}
+	return s.rooted(map[string]any{"properties": properties, "required": required, "additionalProperties": false}), nil
+}

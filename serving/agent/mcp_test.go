@@ -1,0 +1,192 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// session is a client of the tools, over HTTP.
+func (w *world) session() *mcp.ClientSession {
+	w.t.Helper()
+	server := httptest.NewServer(w.agent)
+	w.t.Cleanup(server.Close)
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	s, err := client.Connect(w.t.Context(), &mcp.StreamableClientTransport{Endpoint: server.URL + mcpRoute, DisableStandaloneSSE: true}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestTools: every tool is listed, says that it only reads, and answers as its path does, by its own schema.
+func TestTools(t *testing.T) {
+	w, _, fund := listed(t)
+	s := w.session()
+	listing, err := s.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := map[string]any{
+		"get_capabilities": map[string]any{}, "list_assets": map[string]any{"limit": 2}, "list_listings": map[string]any{"term": 604_800, "sort": "cost"},
+		"get_deal": map[string]any{"dealId": "1"}, "get_deal_valuation": map[string]any{"dealId": "1"},
+		"get_portfolio": map[string]any{"wallet": w.actors[0].Hex()}, "prepare_transaction": fund,
+	}
+	if len(listing.Tools) != len(arguments) {
+		t.Errorf("%d tools", len(listing.Tools))
+	}
+	for _, tool := range listing.Tools {
+		if a := tool.Annotations; a == nil || !a.ReadOnlyHint || a.DestructiveHint == nil || *a.DestructiveHint {
+			t.Errorf("%s does not say that it only reads", tool.Name)
+		}
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool.Name, Arguments: arguments[tool.Name]})
+		if err != nil {
+			t.Fatalf("%s: %v", tool.Name, err)
+		}
+		if res.IsError != (tool.Name == "get_deal_valuation") { // there is no valuation service
+			t.Errorf("%s: %+v", tool.Name, res.StructuredContent)
+		}
+		for schema, value := range map[any]any{&tool.InputSchema: arguments[tool.Name], &tool.OutputSchema: res.StructuredContent} {
+			if err := validate(schema, value); err != nil {
+				t.Errorf("%s: %v", tool.Name, err)
+			}
+		}
+	}
+	var said DirectDeal
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_deal", Arguments: map[string]any{"dealId": "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remarshal(t, res.StructuredContent, &said)
+	want := get[DirectDeal](w, "/v1/deals/1")
+	said.Evidence.ObservedAt = want.Evidence.ObservedAt
+	if a, b := marshal(t, said), marshal(t, want); !bytes.Equal(a, b) {
+		t.Errorf("the tool says %s, the path %s", a, b)
+	}
+
+	// Codes are in structured content.
+	for _, c := range []struct {
+		tool string
+		args any
+		code string
+	}{
+		{"get_deal", map[string]any{"dealId": "99"}, "DEAL_NOT_FOUND"},
+		{"get_deal", map[string]any{}, "INVALID_INPUT"},
+		{"get_deal", map[string]any{"dealId": "1", "privateKey": "x"}, "INVALID_INPUT"},
+		{"get_deal", map[string]any{"dealId": "1/valuation"}, "INVALID_INPUT"},
+		{"list_listings", map[string]any{"limit": 101}, "INVALID_INPUT"},
+		{"get_portfolio", map[string]any{"wallet": "../deals/1"}, "INVALID_INPUT"},
+		{"prepare_transaction", fund.with("maxPrice", "1"), "SPEND_LIMIT"},
+		{"prepare_transaction", fund.with("mnemonic", "legal winner"), "INVALID_INPUT"},
+	} {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: c.tool, Arguments: c.args})
+		if err != nil {
+			t.Fatalf("%s %v: %v", c.tool, c.args, err)
+		}
+		var v struct{ Error struct{ Code string } }
+		remarshal(t, res.StructuredContent, &v)
+		if !res.IsError || v.Error.Code != c.code {
+			t.Errorf("%s %v: %+v, want %s", c.tool, c.args, res.StructuredContent, c.code)
+		}
+	}
+	resources, err := s.ListResources(t.Context(), nil)
+	if err != nil || len(resources.Resources) != 2 {
+		t.Fatal(resources, err)
+	}
+	for _, r := range resources.Resources {
+		read, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.URI})
+		if err != nil || len(read.Contents) != 1 || len(read.Contents[0].Text) < 1000 {
+			t.Errorf("%s: %v", r.URI, err)
+		}
+	}
+}
+
+// TestToolsHaveTheSameLimits: a call counts once, and a preparation for its own quota too.
+func TestToolsHaveTheSameLimits(t *testing.T) {
+	w, _, fund := listed(t)
+	w.agent = w.service(func(cfg *Config, _ *Parts) { cfg.Limits = Limits{Requests: 100, Prepares: 1, Nodes: 1} })
+	s := w.session()
+	for i, code := range []string{"", "RATE_LIMITED"} {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "prepare_transaction", Arguments: fund})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v struct{ Error struct{ Code string } }
+		remarshal(t, res.StructuredContent, &v)
+		if v.Error.Code != code {
+			t.Errorf("preparation %d: %+v", i, res.StructuredContent)
+		}
+	}
+}
+
+// TestGuideIsTrue: it names every code and every action's path that there is, and what it names is there.
+func TestGuideIsTrue(t *testing.T) {
+	w := newWorld(t, newNode(t, 8), 8, 0)
+	page := w.Get(t, "/llms.txt")
+	if page.Status != http.StatusOK || string(page.Body) != guide {
+		t.Fatalf("/llms.txt answers %d", page.Status)
+	}
+	for _, code := range []string{
+		"INVALID_INPUT", chainMismatch.Name, dealNotFound.Name, "NOT_FOUND", termsChanged.Name, spendLimit.Name, notFundable.Name, graceNotOver.Name,
+		simulationFailed.Name, insufficientBalance.Name, nothingToWithdraw.Name, "RATE_LIMITED", staleChain.Name, "STALE_INDEXER", staleValuation.Name,
+		deploymentMismatch.Name, "UPSTREAM_UNAVAILABLE",
+	} {
+		if !strings.Contains(guide, "`"+code+"`") {
+			t.Errorf("the guide does not say what to do about %s", code)
+		}
+	}
+	for _, r := range w.agent.routes() {
+		if strings.HasPrefix(r.Path, "/v1/") && r.Path != "/v1/assets" && !strings.Contains(guide, r.Path) && !slices.Contains([]string{"/v1/portfolio/{wallet}"}, r.Path) {
+			t.Errorf("the guide does not name %s", r.Path)
+		}
+	}
+}
+
+func marshal(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func remarshal(t *testing.T, from, into any) {
+	t.Helper()
+	if err := json.Unmarshal(marshal(t, from), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// validate holds a value to a schema as a client would.
+func validate(schema, value any) error {
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		return err
+	}
+	var parsed jsonschema.Schema
+	if err := json.Unmarshal(raw, &parsed); err != nil {
+		return err
+	}
+	resolved, err := parsed.Resolve(nil)
+	if err != nil {
+		return err
+	}
+	raw, err = json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var plain any
+	if err := json.Unmarshal(raw, &plain); err != nil {
+		return err
+	}
+	return resolved.Validate(plain)
+}

@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+const prepareRoute = "/v1/transactions/prepare"
+
+// Prepared is a transaction that was not signed, with what it will do.
+type Prepared struct {
+	Action      string      `json:"action"`
+	Transaction Transaction `json:"transaction"`
+	Decoded     Decoded     `json:"decoded"`
+	Terms       *Terms      `json:"terms"`
+	Spend       *Spend      `json:"spend"`
+	Simulation  Simulation  `json:"simulation"`
+	Warnings    []Warning   `json:"warnings"`
+	ExpiresAt   uint64      `json:"expiresAt"`
+	Evidence    Evidence    `json:"evidence"`
+}
+
+// Transaction is what a wallet signs; the nonce and the fees are its own.
+type Transaction struct {
+	ChainID uint64 `json:"chainId"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Data    string `json:"data"`
+	Value   string `json:"value"`
+	Gas     string `json:"gas"`
+}
+
+// Decoded is the calldata in words.
+type Decoded struct {
+	Function string     `json:"function"` // its signature
+	Args     []Argument `json:"args"`
+}
+
+// Argument is one of a call. Addresses and hashes are hex, numbers decimal strings.
+type Argument struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+// Terms are those of the deal that the transaction is about.
+type Terms struct {
+	DealID        string `json:"dealId"`
+	TermsHash     string `json:"termsHash"`
+	Cap           string `json:"cap"`
+	MinPrice      string `json:"minPrice"`
+	Term          uint32 `json:"term"`
+	ListingExpiry uint64 `json:"listingExpiry"`
+	FeeBps        uint16 `json:"feeBps"`
+	Grace         uint64 `json:"grace"`
+	State         string `json:"state"`
+}
+
+// Spend is the most that leaves the wallet beside gas.
+type Spend struct {
+	Token  string `json:"token"`
+	Amount string `json:"amount"`
+}
+
+// preparation is one request under way.
+type preparation struct {
+	in     *Input
+	action *action
+	market *market
+	head   chain.Block
+
+	// What is read.
+	deal            *Deal
+	bid             *Bid
+	token           common.Address
+	held, allowance *big.Int
+	tokenPaused     bool
+	registered      bool
+	credit          *big.Int
+	coin            big.Int // of the wallet, for gas
+}
+
+func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	in, err := a.readInput(req)
+	if err != nil {
+		return err
+	}
+	if in.ChainID != a.cfg.Deployment.ChainID {
+		return refuse(chainMismatch, fmt.Sprintf("this service is of chain %d", a.cfg.Deployment.ChainID))
+	}
+	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
+	if p.head, err = a.head(); err != nil {
+		return err
+	}
+	worth := a.worth(ctx, p)
+	if err := a.look(ctx, p); err != nil {
+		return err
+	}
+	if p.action.hasDeal() {
+		if err := p.checkDeal(); err != nil {
+			return err
+		}
+	}
+	if p.action.check != nil {
+		if err := p.action.check(p); err != nil {
+			return err
+		}
+	}
+	answer, err := a.finish(ctx, p, worth)
+	if err != nil {
+		return err
+	}
+	a.metrics.prepared.WithLabelValues(in.Action).Inc()
+	return write(res, answer)
+}
+
+// look is the first round trip: everything that the checks need, at one block.
+func (a *Agent) look(ctx context.Context, p *preparation) error {
+	r := &reads{at: p.head.Hash}
+	a.contracts.identify(r)
+	r.balance(p.in.Wallet, &p.coin)
+	p.action.look(p, r)
+	if err := a.identify(r.run(ctx, a.chain)); err != nil {
+		return err
+	}
+	return a.fresh(p.head)
+}
+
+// finish is the second round trip: the simulation, and the answer that it allows.
+func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued) (*Prepared, error) {
+	pl := p.action.plan(p)
+	if pl.spend != nil {
+		amount, ok := new(big.Int).SetString(pl.spend.Amount, 10)
+		if !ok {
+			return nil, fmt.Errorf("the spend %q is no number", pl.spend.Amount)
+		}
+		if err := p.checkAllowance(&pl, amount); err != nil {
+			return nil, err
+		}
+	}
+	call, err := pl.transaction(p.in.Wallet)
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.simulate(ctx, p, &pl, call)
+	if err != nil {
+		return nil, err
+	}
+	gas := done.needed + done.needed*a.cfg.GasHeadroomBps/10_000
+	if limit := p.head.GasLimit; limit > 0 {
+		gas = min(gas, limit)
+	}
+	v := &Prepared{
+		Action: p.in.Action,
+		Transaction: Transaction{
+			ChainID: a.cfg.Deployment.ChainID, From: lower(p.in.Wallet), To: lower(pl.to), Data: hexutil.Encode(call.Data),
+			Value: "0", Gas: strconv.FormatUint(gas, 10),
+		},
+		Decoded: pl.decoded(), Spend: pl.spend, Simulation: done.Simulation,
+		ExpiresAt: p.head.Timestamp + uint64(a.cfg.Validity/time.Second), Evidence: a.evidence(p.head),
+	}
+	if pl.ends != 0 {
+		v.ExpiresAt = min(v.ExpiresAt, pl.ends)
+	}
+	if d := p.deal; d != nil {
+		v.Terms = &Terms{
+			DealID: decimal(d.ID), TermsHash: d.TermsHash.Hex(), Cap: decimal(d.Cap), MinPrice: decimal(d.MinPrice), Term: d.Term,
+			ListingExpiry: d.ListingExpiry, FeeBps: d.FeeBps, Grace: d.Grace, State: stateNames[d.State],
+		}
+	}
+	v.Warnings = a.warnings(p, &pl, done, gas)
+	if worth != nil {
+		v.Warnings = append(v.Warnings, p.judge(<-worth)...)
+	}
+	return v, nil
+}
+
+// decoded says the calldata in words.
+func (pl *plan) decoded() Decoded {
+	method := pl.abi.Methods[pl.method]
+	d := Decoded{Function: method.Sig, Args: make([]Argument, len(pl.args))}
+	for i, arg := range pl.args {
+		v := Argument{Name: method.Inputs[i].Name, Type: method.Inputs[i].Type.String()}
+		switch x := arg.(type) {
+		case common.Address:
+			v.Value = lower(x)
+		case [32]byte:
+			v.Value = common.Hash(x).Hex()
+		default:
+			v.Value = fmt.Sprint(x)
+		}
+		d.Args[i] = v
+	}
+	return d
+}
+
+// unlimited is what wallets mean by an approval without a limit, and more.
+var unlimited = new(big.Int).Lsh(big.NewInt(1), 128)
+
+// Warning is what a caller should know before signing, though nothing of it is against the rules.
+type Warning struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// warnings but that of the valuation, which is under way.
+func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) []Warning {
+	all := []Warning{}
+	warn := func(code, format string, args ...any) {
+		all = append(all, Warning{Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	soon := p.head.Timestamp + uint64(a.cfg.ExpiringSoon/time.Second)
+	if d := p.deal; d != nil && pl.spend != nil && p.in.Action != "reclaim" && d.ListingExpiry != 0 && d.ListingExpiry <= soon {
+		warn("LISTING_EXPIRES_SOON", "the listing ends at %d", d.ListingExpiry)
+	}
+	if p.allowance != nil && p.allowance.Cmp(unlimited) >= 0 {
+		warn("UNLIMITED_ALLOWANCE", "the vault may take any amount of %s: approve 0, or what is needed", lower(p.token))
+	}
+	if p.tokenPaused {
+		warn("TOKEN_PAUSED", "the token %s is paused: it cannot be moved now", lower(p.token))
+	}
+	if done.Transfers == nil {
+		warn("TRANSFERS_UNKNOWN", "the node cannot say what is transferred: it has no eth_simulateV1")
+	}
+	if fee := p.head.BaseFee; fee != nil && gas < math.MaxInt64 {
+		cost := new(big.Int).Mul(new(big.Int).SetUint64(*fee), new(big.Int).SetUint64(gas))
+		if p.coin.Cmp(cost) < 0 {
+			warn("GAS_UNPAID", "the wallet has %s wei, and the gas may cost %s", decimal(&p.coin), decimal(cost))
+		}
+	}
+	return all
+}
+
+// worth asks what the collateral is worth while the rest goes on, where the caller is about to pay for it. nil comes
+// where that is not known.
+func (a *Agent) worth(ctx context.Context, p *preparation) <-chan *valued {
+	if a.valuation == nil || p.in.Action != "fund" && p.in.Action != "placeBid" {
+		return nil
+	}
+	answer := make(chan *valued, 1)
+	go func() {
+		_, v, err := a.valueOf(ctx, p.in.DealID, p.head.Timestamp)
+		if err != nil {
+			v = nil
+		}
+		answer <- v
+	}()
+	return answer
+}
+
+// judge warns of a valuation.
+func (p *preparation) judge(v *valued) []Warning {
+	if v == nil {
+		return []Warning{{Code: "VALUATION_UNKNOWN", Message: "the collateral has no fresh reference value"}}
+	}
+	value, ok := new(big.Int).SetString(v.ValueUSDG, 10)
+	if ok && value.Cmp(p.deal.Cap) < 0 {
+		return []Warning{{Code: "VALUATION_BELOW_CAP", Message: fmt.Sprintf("the collateral's reference value is %s raw USDG, below the cap of %s", decimal(value), decimal(p.deal.Cap))}}
+	}
+	return nil
+}

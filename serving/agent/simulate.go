@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// Simulation is what the transaction would do in the next block.
+type Simulation struct {
+	Status    string     `json:"status"` // SUCCESS: nothing else is ever answered
+	Method    string     `json:"method"`
+	GasUsed   string     `json:"gasUsed"`
+	Transfers []Transfer `json:"transfers"` // null where the node cannot tell
+}
+
+// Transfer is a movement of value.
+type Transfer struct {
+	Kind            string  `json:"kind"`  // NATIVE, ERC20 or ERC721
+	Token           *string `json:"token"` // null for the chain's own coin
+	From            string  `json:"from"`
+	To              string  `json:"to"`
+	AmountOrTokenID string  `json:"amountOrTokenId"`
+}
+
+// The ways to simulate.
+const (
+	bySimulation = "eth_simulateV1"
+	byCall       = "eth_call"
+)
+
+type simulated struct {
+	Simulation
+
+	needed uint64 // gas that the node says it takes
+}
+
+// simulate runs the transaction on the head: in one round trip with eth_simulateV1, in two without.
+func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call chain.Call) (*simulated, error) {
+	started, method := time.Now(), bySimulation
+	defer func() { a.metrics.simulations.WithLabelValues(method).Observe(time.Since(started).Seconds()) }()
+	var (
+		runs     chain.Simulations
+		estimate hexutil.Uint64
+		output   hexutil.Bytes
+	)
+	// Blocks may share a timestamp, so the next one's is only known to be no lower. A node wants it higher.
+	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
+	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
+	err := a.chain.Batch(ctx, run, gas)
+	var transfers []Transfer
+	used := uint64(0)
+	if errors.Is(err, chain.ErrUnsupported) || err == nil && errors.Is(run.Err, chain.ErrUnsupported) {
+		method = byCall
+		plain := chain.CallAt(p.head.Hash, call, &output)
+		if err = a.chain.Batch(ctx, plain, gas); err == nil && plain.Err != nil {
+			return nil, p.reverted(plain.Err)
+		}
+		used = uint64(estimate)
+	} else if err == nil {
+		if run.Err != nil {
+			return nil, p.reverted(run.Err)
+		}
+		if revert := runs.Calls[0].Err; revert != nil {
+			return nil, p.reverted(revert)
+		}
+		used, transfers = runs.Calls[0].GasUsed, decodeTransfers(runs.Calls[0].Logs)
+		if err := p.holdTo(pl, transfers); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, chainError(err)
+	}
+	if gas.Err != nil {
+		return nil, p.reverted(gas.Err)
+	}
+	return &simulated{
+		Simulation: Simulation{Status: "SUCCESS", Method: method, GasUsed: strconv.FormatUint(used, 10), Transfers: transfers},
+		needed:     max(used, uint64(estimate)),
+	}, nil
+}
+
+// transferTopic is that of ERC-20's and ERC-721's Transfer alike: the latter indexes the token ID.
+var transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+
+// decodeTransfers reads transfers from logs.
+func decodeTransfers(logs []*types.Log) []Transfer {
+	all := []Transfer{}
+	for _, l := range logs {
+		if len(l.Topics) < 3 || l.Topics[0] != transferTopic {
+			continue
+		}
+		token := lower(l.Address)
+		t := Transfer{
+			Kind: "ERC20", Token: &token,
+			From: lower(common.BytesToAddress(l.Topics[1][12:])), To: lower(common.BytesToAddress(l.Topics[2][12:])),
+		}
+		switch {
+		case len(l.Topics) == 4 && len(l.Data) == 0:
+			t.Kind, t.AmountOrTokenID = "ERC721", decimal(l.Topics[3].Big())
+		case len(l.Topics) == 3 && len(l.Data) == 32:
+			t.AmountOrTokenID = decimal(new(big.Int).SetBytes(l.Data))
+		default:
+			continue
+		}
+		if l.Address == chain.NativeToken {
+			t.Kind, t.Token = "NATIVE", nil
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// holdTo refuses a transaction that takes from the wallet what the action does not say.
+func (p *preparation) holdTo(pl *plan, transfers []Transfer) error {
+	wallet, taken := lower(p.in.Wallet), new(big.Int)
+	for _, t := range transfers {
+		if t.From != wallet {
+			continue
+		}
+		amount, ok := new(big.Int).SetString(t.AmountOrTokenID, 10)
+		if !ok || t.Kind != "ERC20" || pl.spend == nil || *t.Token != pl.spend.Token {
+			return refuse(simulationFailed, "the simulation takes from the wallet what the action does not say")
+		}
+		taken.Add(taken, amount)
+	}
+	if pl.spend != nil && decimal(taken) != pl.spend.Amount {
+		return refuse(simulationFailed, fmt.Sprintf("the simulation takes %s from the wallet instead of %s", decimal(taken), pl.spend.Amount))
+	}
+	return nil
+}
+
+// reverted is the refusal that goes with a revert.
+func (p *preparation) reverted(err error) error {
+	revert, ok := errors.AsType[*chain.RevertError](err)
+	if !ok {
+		if _, refused := errors.AsType[*chain.NodeError](err); refused {
+			return refuse(simulationFailed, "the node refuses to simulate the transaction")
+		}
+		return chainError(err)
+	}
+	known, found := p.market.errors[revert.Selector()]
+	if !found {
+		if reason, has := revert.Reason(); has && len(reason) <= 120 {
+			return refuse(simulationFailed, "it would revert: "+reason)
+		}
+		return refuse(simulationFailed, "it would revert without saying why")
+	}
+	message := "it would revert: " + known.Name
+	if text := revertTexts[known.Name]; text != "" {
+		message += ": " + text
+	}
+	switch known.Name {
+	case "NotFundable", "ListingExpired", "BidNotOpen", "BidExpired":
+		return refuse(notFundable, message)
+	case "TermsChanged":
+		return refuse(termsChanged, message)
+	case "GraceNotOver":
+		return refuse(graceNotOver, message)
+	case "DealNotFound":
+		return refuse(dealNotFound, message)
+	case "NothingToWithdraw":
+		return refuse(nothingToWithdraw, message)
+	case "ERC20InsufficientBalance":
+		return refuse(insufficientBalance, message)
+	}
+	return refuse(simulationFailed, message)
+}
+
+// revertTexts say what a refusal of the contracts asks for.
+var revertTexts = map[string]string{
+	"EnforcedPause":              "the market or a token is paused",
+	"NotBorrower":                "only the deal's borrower may",
+	"NotLender":                  "only the lender may, and nobody funds a deal of his own",
+	"GraceOver":                  "term and grace are over, only the lender can claim",
+	"AssetNotAllowed":            "the registry does not allow this collateral",
+	"AmountOutOfRange":           "an amount is outside the limits of the registry, the price is 0, or above the cap",
+	"UnsupportedTerm":            "the vault has no such term: see capabilities",
+	"ListingExpired":             "the listing's end lies in the past",
+	"BidExpired":                 "the bid's end lies in the past",
+	"AddressFrozen":              "the dollar has frozen an account",
+	"ERC20InsufficientAllowance": "prepare the approval first",
+	"FeeOnTransfer":              "the token keeps a part of transfers",
+}

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// Valuation is the valuation service.
+type Valuation interface {
+	// Deal is the body of its answer for a deal. Errors: ErrUnreliable, ErrNotValued, else it cannot be asked.
+	Deal(ctx context.Context, id *big.Int) (json.RawMessage, error)
+}
+
+// Errors of a valuation.
+var (
+	ErrUnreliable = errors.New("the valuation service holds no price that it would stand by")
+	ErrNotValued  = errors.New("the valuation service does not know the deal")
+)
+
+// valued is what this service needs of a valuation.
+type valued struct {
+	DealID       string `json:"dealId"`
+	ValueUSDG    string `json:"valueUSDG"`
+	SuggestedCap string `json:"suggestedCap"`
+	At           uint64 `json:"at"`
+}
+
+// DealValuation is a fresh reference value of a deal's collateral.
+type DealValuation struct {
+	DealID    string          `json:"dealId"`
+	Lane      string          `json:"lane"`
+	Cap       string          `json:"cap"`
+	Valuation json.RawMessage `json:"valuation"` // as the valuation service answers it
+	Notice    string          `json:"notice"`
+	Evidence  Evidence        `json:"evidence"`
+}
+
+const valuationNotice = "A reference from pool prices, not an offer, and no recommendation."
+
+func (a *Agent) dealValuation(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	d, head, err := a.readDeal(ctx, req)
+	if err != nil {
+		return err
+	}
+	if d.Lane != contracts.LaneStock {
+		return refuse(httpapi.NotFound, "only stock collateral is valued here; this deal's lane is "+laneNames[d.Lane])
+	}
+	body, _, err := a.valueOf(ctx, d.ID, head.Timestamp)
+	if err != nil {
+		return err
+	}
+	return write(res, DealValuation{
+		DealID: decimal(d.ID), Lane: laneNames[d.Lane], Cap: decimal(d.Cap), Valuation: body, Notice: valuationNotice, Evidence: a.evidence(head),
+	})
+}
+
+// valueOf is a deal's valuation, where it is fresh as of a time of the chain.
+func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawMessage, *valued, error) {
+	if a.valuation == nil {
+		return nil, nil, refuse(httpapi.UpstreamUnavailable, "there is no valuation service")
+	}
+	body, err := a.valuation.Deal(ctx, id)
+	switch {
+	case errors.Is(err, ErrUnreliable):
+		return nil, nil, refuse(staleValuation, "the pools hold no price now that could be relied on")
+	case errors.Is(err, ErrNotValued):
+		return nil, nil, refuse(staleValuation, "the valuation service does not know the deal yet")
+	case err != nil:
+		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service does not answer, ask again shortly")
+	}
+	var v valued
+	if json.Unmarshal(body, &v) != nil || v.DealID != decimal(id) || v.ValueUSDG == "" || v.At == 0 {
+		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service's answer is not one")
+	}
+	if age := int64(now) - int64(v.At); a.cfg.MaxValuation > 0 && age > int64(a.cfg.MaxValuation/time.Second) {
+		return nil, nil, refuse(staleValuation, fmt.Sprintf("the valuation is %d s old", age))
+	}
+	return body, &v, nil
+}
+
+// ValuationHTTP asks a valuation service over HTTP.
+type ValuationHTTP struct {
+	base    string
+	client  *http.Client
+	timeout time.Duration
+}
+
+// NewValuationHTTP returns a client of the service at a URL. It connects to nothing yet.
+func NewValuationHTTP(base string, client *http.Client, timeout time.Duration) *ValuationHTTP {
+	return &ValuationHTTP{base: strings.TrimSuffix(base, "/"), client: client, timeout: timeout}
+}
+
+const maxValuationBytes = 256 << 10
+
+// Deal implements Valuation.
+func (v *ValuationHTTP) Deal(ctx context.Context, id *big.Int) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+"/deals/"+decimal(id)+"/valuation", http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask the valuation service: %w", err)
+	}
+	resp, err := v.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the valuation service: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxValuationBytes+1))
+	if err != nil || len(body) > maxValuationBytes {
+		return nil, fmt.Errorf("read its answer of %d bytes: %w", len(body), err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return body, nil
+	}
+	var failure struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(body, &failure) // what has no code is just not an answer
+	switch failure.Error.Code {
+	case "PRICE_UNRELIABLE":
+		return nil, ErrUnreliable
+	case "DEAL_NOT_FOUND":
+		return nil, ErrNotValued
+	}
+	return nil, fmt.Errorf("the valuation service answers %d", resp.StatusCode)
+}

@@ -1,0 +1,153 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// Request is a call of JSON-RPC. Err is nil, *RevertError, *NodeError or ErrUnsupported once the batch is answered.
+type Request struct {
+	Method string
+	Params []any
+	Result any // a pointer that the answer is decoded into
+	Err    error
+}
+
+// Batch asks all requests of one endpoint, in one round trip where they fit into one (Config.MaxBatch). Its error
+// means that none of the answers can be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
+func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
+	var err error
+	for chunk := range slices.Chunk(requests, c.cfg.MaxBatch) {
+		if err = c.ask(ctx, chunk); err != nil {
+			break
+		}
+	}
+	for _, r := range requests {
+		o := outcome(r.Err)
+		if err != nil {
+			o = outcome(err)
+		}
+		c.metrics.calls.WithLabelValues(r.Method, o).Inc()
+	}
+	return err
+}
+
+// ask goes from endpoint to endpoint until one answers.
+func (c *Client) ask(ctx context.Context, requests []*Request) error {
+	var last error
+	endpoints := c.order(requests)
+	for attempt := range c.cfg.Attempts {
+		if attempt > 0 && attempt%len(endpoints) == 0 {
+			if err := pause(ctx, 20*time.Millisecond<<(attempt/len(endpoints))); err != nil {
+				return err
+			}
+		}
+		e := endpoints[attempt%len(endpoints)]
+		err := c.askOne(ctx, e, requests)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		last = worse(last, err)
+	}
+	return last
+}
+
+// askOne asks one endpoint and classifies what it says.
+func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) error {
+	calls := make([]rpc.BatchElem, len(requests))
+	for i, r := range requests {
+		calls[i] = rpc.BatchElem{Method: r.Method, Args: r.Params, Result: r.Result}
+	}
+	if err := e.send(ctx, calls); err != nil {
+		e.failed(err)
+		if _, ok := errors.AsType[*ChainError](err); ok {
+			return err
+		}
+		if said, ok := errors.AsType[rpc.Error](err); ok { // of the proof, or of the batch as a whole
+			_, ours := answered(said)
+			return fmt.Errorf("%w: %w", ErrUnavailable, ours)
+		}
+		return fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
+	}
+	for i, r := range requests {
+		r.Err = nil
+		said, ok := errors.AsType[rpc.Error](calls[i].Error)
+		if !ok {
+			continue
+		}
+		retry, ours := answered(said)
+		switch {
+		case errors.Is(ours, ErrUnsupported):
+			e.hasNot(r.Method)
+			if slices.ContainsFunc(c.endpoints, func(other *endpoint) bool { return other.has(r.Method) }) {
+				return ours
+			}
+			r.Err = ours
+		case retry:
+			return ours
+		default:
+			r.Err = ours
+		}
+	}
+	return nil
+}
+
+// order is the endpoints as they should be asked: those that have the methods first, then those that do not rest, then
+// as configured.
+func (c *Client) order(requests []*Request) []*endpoint {
+	now := time.Now()
+	rank := func(e *endpoint) (n int) {
+		if slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method) }) {
+			n += 2
+		}
+		if e.resting(now) {
+			n++
+		}
+		return n
+	}
+	ordered := slices.Clone(c.endpoints)
+	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return rank(a) - rank(b) })
+	return ordered
+}
+
+// worse keeps the error that says most: that the block is gone, then that the chain is another, then the rest.
+func worse(a, b error) error {
+	weight := func(err error) int {
+		_, chain := errors.AsType[*ChainError](err)
+		switch {
+		case err == nil:
+			return 0
+		case errors.Is(err, ErrBlockGone):
+			return 4
+		case errors.Is(err, ErrUnsupported):
+			return 1
+		case chain:
+			return 3
+		}
+		return 2
+	}
+	if weight(b) > weight(a) {
+		return b
+	}
+	return a
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,110 @@
+package chain
+
+import (
+	"context"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// Call is a message to a contract.
+type Call struct {
+	From  common.Address // zero: nobody in particular
+	To    common.Address
+	Data  []byte
+	Value *big.Int // nil: nothing
+	Gas   uint64   // 0: as much as the node allows
+}
+
+type callArgs struct {
+	From  *common.Address `json:"from,omitempty"`
+	To    common.Address  `json:"to"`
+	Input hexutil.Bytes   `json:"input"`
+	Value *hexutil.Big    `json:"value,omitempty"`
+	Gas   *hexutil.Uint64 `json:"gas,omitempty"`
+}
+
+func (c Call) args() callArgs {
+	args := callArgs{To: c.To, Input: c.Data, Value: (*hexutil.Big)(c.Value)}
+	if c.From != (common.Address{}) {
+		args.From = &c.From
+	}
+	if c.Gas != 0 {
+		gas := hexutil.Uint64(c.Gas)
+		args.Gas = &gas
+	}
+	return args
+}
+
+// pinned names a block by its hash (EIP-1898); one that was reorganised away is refused.
+func pinned(at common.Hash) rpc.BlockNumberOrHash { return rpc.BlockNumberOrHashWithHash(at, true) }
+
+// CallAt is eth_call at a block.
+func CallAt(at common.Hash, call Call, result *hexutil.Bytes) *Request {
+	return &Request{Method: "eth_call", Params: []any{call.args(), pinned(at)}, Result: result}
+}
+
+// CodeAt is eth_getCode at a block.
+func CodeAt(at common.Hash, account common.Address, result *hexutil.Bytes) *Request {
+	return &Request{Method: "eth_getCode", Params: []any{account, pinned(at)}, Result: result}
+}
+
+// BalanceAt is eth_getBalance at a block, in wei.
+func BalanceAt(at common.Hash, account common.Address, result *hexutil.Big) *Request {
+	return &Request{Method: "eth_getBalance", Params: []any{account, pinned(at)}, Result: result}
+}
+
+// StorageAt is eth_getStorageAt at a block.
+func StorageAt(at common.Hash, account common.Address, slot common.Hash, result *hexutil.Bytes) *Request {
+	return &Request{Method: "eth_getStorageAt", Params: []any{account, slot, pinned(at)}, Result: result}
+}
+
+// EstimateAt is eth_estimateGas at a block.
+func EstimateAt(at common.Hash, call Call, result *hexutil.Uint64) *Request {
+	return &Request{Method: "eth_estimateGas", Params: []any{call.args(), pinned(at)}, Result: result}
+}
+
+// Call is eth_call at a block: one call, one round trip.
+func (c *Client) Call(ctx context.Context, at common.Hash, call Call) ([]byte, error) {
+	var result hexutil.Bytes
+	r := CallAt(at, call, &result)
+	if err := c.Batch(ctx, r); err != nil {
+		return nil, err
+	}
+	return result, r.Err
+}
+
+// Result is what came of one of several calls.
+type Result struct {
+	Data []byte
+	Err  error // nil, *RevertError or *NodeError
+}
+
+// Calls is eth_call of several messages at one block, in one round trip.
+func (c *Client) Calls(ctx context.Context, at common.Hash, calls []Call) ([]Result, error) {
+	data := make([]hexutil.Bytes, len(calls))
+	requests := make([]*Request, len(calls))
+	for i, call := range calls {
+		requests[i] = CallAt(at, call, &data[i])
+	}
+	if err := c.Batch(ctx, requests...); err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(calls))
+	for i, r := range requests {
+		results[i] = Result{Data: data[i], Err: r.Err}
+	}
+	return results, nil
+}
+
+// HasCode says whether there is a contract at an address as of a block.
+func (c *Client) HasCode(ctx context.Context, at common.Hash, account common.Address) (bool, error) {
+	var code hexutil.Bytes
+	r := CodeAt(at, account, &code)
+	if err := c.Batch(ctx, r); err != nil {
+		return false, err
+	}
+	return len(code) > 0, r.Err
+}

@@ -1,0 +1,398 @@
+package chain_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// Contracts of the test's genesis block.
+var (
+	numbering = common.HexToAddress("0x1000") // answers block.number
+	reverting = common.HexToAddress("0x2000") // reverts with the four bytes 0xdeadbeef
+	paying    = common.HexToAddress("0x3000") // sends what it gets on to rich
+	rich      = common.HexToAddress("0x4000")
+)
+
+const genesisTime = 2_000_000_000
+
+func newNode(t *testing.T) *devchain.Chain {
+	t.Helper()
+	node, err := devchain.New(devchain.Config{GenesisTime: genesisTime, SafeBlocks: 10, FinalizedBlocks: 10, Alloc: types.GenesisAlloc{
+		numbering: {Balance: new(big.Int), Code: common.FromHex("0x4360005260206000f3")},
+		reverting: {Balance: new(big.Int), Code: common.FromHex("0x63deadbeef60e01b60005260046000fd")},
+		paying:    {Balance: new(big.Int), Code: common.FromHex("0x600080808034614000" + "5af100")},
+		rich:      {Balance: big.NewInt(1e18)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	return node
+}
+
+func mine(t *testing.T, node *devchain.Chain, blocks int) *devchain.Block {
+	t.Helper()
+	var last *devchain.Block
+	for range blocks {
+		head, err := node.Client().HeaderByNumber(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err = node.Mine(t.Context(), head.Time+1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return last
+}
+
+func newClient(t *testing.T, reg prometheus.Registerer, log *zap.Logger, change func(*chain.Config), urls ...string) *chain.Client {
+	t.Helper()
+	cfg := chain.DefaultConfig()
+	cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = urls, 300*time.Millisecond, 300*time.Millisecond
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := chain.New(cfg, nil, log, reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = c.Run(ended) // closes the connections
+	})
+	return c
+}
+
+func quiet() (prometheus.Registerer, *zap.Logger) { return prometheus.NewRegistry(), zap.NewNop() }
+
+func refresh(t *testing.T, c *chain.Client) chain.Block {
+	t.Helper()
+	head, err := c.Refresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
+}
+
+func TestCallsArePinnedToABlock(t *testing.T) {
+	node := newNode(t)
+	_, log := quiet()
+	for name, url := range map[string]string{"http": node.HTTP(), "ws": node.WS()} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, prometheus.NewRegistry(), log, nil, url)
+			var blocks []chain.Block
+			for range 3 {
+				mine(t, node, 1)
+				blocks = append(blocks, refresh(t, c))
+			}
+			for _, b := range blocks {
+				results, err := c.Calls(t.Context(), b.Hash, []chain.Call{{To: numbering}, {To: reverting}, {To: rich}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := new(big.Int).SetBytes(results[0].Data); !got.IsUint64() || got.Uint64() != b.Number {
+					t.Errorf("at block %d the contract says %s", b.Number, got)
+				}
+				revert, ok := errors.AsType[*chain.RevertError](results[1].Err)
+				if !ok || revert.Selector() != [4]byte{0xde, 0xad, 0xbe, 0xef} {
+					t.Errorf("the second call came to %v", results[1].Err)
+				}
+				if results[2].Err != nil || len(results[2].Data) != 0 {
+					t.Errorf("a call to no contract came to %x, %v", results[2].Data, results[2].Err)
+				}
+			}
+			if has, err := c.HasCode(t.Context(), blocks[0].Hash, numbering); err != nil || !has {
+				t.Errorf("HasCode of a contract: %t, %v", has, err)
+			}
+			if has, err := c.HasCode(t.Context(), blocks[0].Hash, rich); err != nil || has {
+				t.Errorf("HasCode of an account: %t, %v", has, err)
+			}
+			if err := node.Rewind(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			mine(t, node, 2)
+			if _, err := c.Call(t.Context(), blocks[2].Hash, chain.Call{To: numbering}); !errors.Is(err, chain.ErrBlockGone) {
+				t.Errorf("a call at a block that was reorganised away: %v", err)
+			}
+			if _, err := c.Call(t.Context(), common.Hash{1}, chain.Call{To: numbering}); !errors.Is(err, chain.ErrBlockGone) {
+				t.Errorf("a call at a block that never was: %v", err)
+			}
+			if b, err := c.BlockByNumber(t.Context(), rpc.SafeBlockNumber); err != nil || b.Number+10 > refresh(t, c).Number+10 {
+				t.Errorf("safe block: %+v, %v", b, err)
+			}
+			if _, err := c.BlockByNumber(t.Context(), chain.NumberOf(1<<40)); !errors.Is(err, chain.ErrBlockGone) {
+				t.Errorf("a block of the future: %v", err)
+			}
+		})
+	}
+}
+
+func TestALargeBatchIsSeveralRequests(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	reg := prometheus.NewRegistry()
+	c := newClient(t, reg, zap.NewNop(), func(cfg *chain.Config) { cfg.MaxBatch = 3 }, node.HTTP())
+	head := refresh(t, c)
+	results, err := c.Calls(t.Context(), head.Hash, make([]chain.Call, 10))
+	if err != nil || len(results) != 10 {
+		t.Fatal(len(results), err)
+	}
+	want := `
+# HELP lienstream_chain_calls_total Calls in them, by method and what came of it: ok, reverted, refused, gone, unsupported, failed.
+# TYPE lienstream_chain_calls_total counter
+lienstream_chain_calls_total{method="eth_call",outcome="ok"} 10
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "lienstream_chain_calls_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 5)
+	reg, log := quiet()
+	one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	c := newClient(t, reg, log, func(cfg *chain.Config) { cfg.MaxBehind = 3 }, one.URL, two.URL)
+	if _, err := c.Head(); !errors.Is(err, chain.ErrUnavailable) {
+		t.Errorf("before the first look: %v", err)
+	}
+	if head := refresh(t, c); head.Number != 5 {
+		t.Fatalf("head is %d", head.Number)
+	}
+
+	two.Tells(stuckAt(t, node, 3))
+	if head := refresh(t, c); head.Number != 3 {
+		t.Errorf("with an endpoint at 3 the head is %d", head.Number)
+	}
+	two.Tells(stuckAt(t, node, 1))
+	if head := refresh(t, c); head.Number != 5 {
+		t.Errorf("with an endpoint far behind the head is %d", head.Number)
+	}
+
+	two.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var block map[string]any
+		if req.Method == "eth_getBlockByNumber" && json.Unmarshal(resp.Result, &block) == nil {
+			block["hash"] = common.Hash{9}
+			resp.Say(block)
+		}
+		return false
+	})
+	_, err := c.Refresh(t.Context())
+	disagreement, ok := errors.AsType[*chain.DisagreementError](err)
+	if !ok || disagreement.Number != 5 || len(disagreement.Hashes) != 2 {
+		t.Fatalf("two hashes of one block: %v", err)
+	}
+	if _, err := c.Head(); err == nil {
+		t.Error("there is a head while endpoints disagree")
+	}
+	two.Tells(nil)
+	if head := refresh(t, c); head.Number != 5 {
+		t.Errorf("head is %d after they agree again", head.Number)
+	}
+}
+
+// stuckAt makes a node whose latest block is of that height.
+func stuckAt(t *testing.T, node *devchain.Chain, number uint64) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockByNumber" && string(req.Params[0]) == `"latest"` {
+			var block json.RawMessage
+			if err := node.Client().Client().CallContext(t.Context(), &block, req.Method, chain.NumberOf(number), false); err == nil {
+				resp.Result = block
+			}
+		}
+		return false
+	}
+}
+
+func TestAnEndpointThatFailsIsPassedOver(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	for name, lie := range map[string]rpctest.Lie{
+		"stalls": func(_ http.ResponseWriter, r *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+			<-r.Context().Done()
+			return true
+		},
+		"another chain": func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if req.Method == "eth_chainId" {
+				resp.Say("0x1")
+			}
+			return false
+		},
+		"too many requests": func(w http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+			_, _ = w.Write([]byte("<html>"))
+			return true
+		},
+		"too large": func(w http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"result":"`))
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
+			return true
+		},
+		"redirects": func(w http.ResponseWriter, r *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+			http.Redirect(w, r, node.HTTP(), http.StatusTemporaryRedirect)
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			liar := rpctest.NewLiar(t, node.HTTP(), 0)
+			core, logs := observer.New(zap.InfoLevel)
+			reg := prometheus.NewRegistry()
+			small := func(cfg *chain.Config) { cfg.MaxBody = 64 << 10 }
+			c := newClient(t, reg, zap.New(core), small, liar.URL+"/secret-key", node.HTTP())
+			head := refresh(t, c)
+			liar.Tells(lie)
+			if name == "another chain" { // it is proved already: a failure makes it prove itself again
+				c = newClient(t, prometheus.NewRegistry(), zap.New(core), small, liar.URL+"/secret-key", node.HTTP())
+			}
+			if _, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering}); err != nil {
+				t.Errorf("with an honest endpoint beside it: %v", err)
+			}
+			if head := refresh(t, c); head.Number == 0 {
+				t.Error("no head")
+			}
+
+			alone := newClient(t, prometheus.NewRegistry(), zap.New(core), small, liar.URL+"/secret-key")
+			_, err := alone.Call(t.Context(), head.Hash, chain.Call{To: numbering})
+			_, wrong := errors.AsType[*chain.ChainError](err)
+			if wrong != (name == "another chain") || !wrong && !errors.Is(err, chain.ErrUnavailable) {
+				t.Errorf("alone: %v", err)
+			}
+			text := err.Error()
+			if logs.Len() == 0 {
+				t.Error("the failure is not in the log")
+			}
+			for _, entry := range logs.All() {
+				text += entry.Message
+				for _, v := range entry.ContextMap() {
+					if s, ok := v.(string); ok {
+						text += s
+					}
+				}
+			}
+			if strings.Contains(text, "secret-key") {
+				t.Errorf("the endpoint's key shows: %s", text)
+			}
+		})
+	}
+}
+
+func TestSimulation(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	honest, liar := node.HTTP(), rpctest.NewLiar(t, node.HTTP(), 0)
+	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_simulateV1" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method eth_simulateV1 does not exist/is not available"}`)
+		}
+		return false
+	})
+	calls := []chain.Call{
+		{From: rich, To: paying, Value: big.NewInt(7)},
+		{From: rich, To: reverting},
+	}
+	reg, log := quiet()
+	both := newClient(t, reg, log, nil, liar.URL, honest)
+	head := refresh(t, both)
+	for range 2 { // the second time the one that has the method is asked first
+		done, err := both.Simulate(t.Context(), head.Hash, head.Timestamp+1, calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done[0].Err != nil || len(done[0].Logs) != 2 || done[0].Logs[0].Address != chain.NativeToken {
+			t.Errorf("two transfers of the coin: %+v", done[0])
+		}
+		if done[1].Err == nil || done[1].Err.Selector() != [4]byte{0xde, 0xad, 0xbe, 0xef} || len(done[1].Logs) != 0 {
+			t.Errorf("a revert: %+v", done[1])
+		}
+	}
+	alone := newClient(t, prometheus.NewRegistry(), log, nil, liar.URL)
+	if _, err := alone.Simulate(t.Context(), head.Hash, head.Timestamp+1, calls); !errors.Is(err, chain.ErrUnsupported) {
+		t.Errorf("where no endpoint has the method: %v", err)
+	}
+}
+
+func TestRunFollowsTheHead(t *testing.T) {
+	node := newNode(t)
+	reg, log := quiet()
+	c := newClient(t, reg, log, func(cfg *chain.Config) { cfg.Poll = 5 * time.Millisecond }, node.WS())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	block := mine(t, node, 3)
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if head, err := c.Head(); err == nil && head.Hash == block.Hash {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the head was not followed")
+		}
+		<-time.After(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfigNamesEveryFault(t *testing.T) {
+	cfg := chain.Config{Endpoints: []string{"ftp://host/secret", "nothing"}}
+	err := cfg.Validate()
+	for _, want := range []string{"chain ID", "endpoint 0", "endpoint 1", "timeout", "poll", "attempts", "calls of a batch", "body bytes", "requests at once"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Error("the fault repeats the URL")
+	}
+}
+
+func FuzzSimulations(f *testing.F) {
+	f.Add([]byte(`[{"calls":[{"returnData":"0x","gasUsed":"0x5208","status":"0x1","logs":[]}]}]`))
+	f.Add([]byte(`[{"calls":[{"returnData":"0x","gasUsed":"0x1","status":"0x0","error":{"code":3,"message":"x","data":"0xdeadbeef"}}]}]`))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var req struct {
+				ID     json.RawMessage `json:"id"`
+				Method string          `json:"method"`
+			}
+			_ = json.NewDecoder(r.Body).Decode(&req)
+			result := answer
+			if req.Method == "eth_chainId" {
+				result = []byte(`"0x1237"`)
+			}
+			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":` + string(req.ID) + `,"result":` + string(result) + `}`))
+		}))
+		defer server.Close()
+		c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), func(cfg *chain.Config) { cfg.Attempts = 1 }, server.URL)
+		done, err := c.Simulate(t.Context(), common.Hash{1}, 1, []chain.Call{{To: rich}})
+		if err == nil && len(done) != 1 {
+			t.Errorf("%d results of one call", len(done))
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/gorilla/websocket"
+	"go.uber.org/zap"
+)
+
+// endpoint is one node and what is known of it.
+type endpoint struct {
+	client *Client
+	name   string // the host: the rest of the URL may be a secret
+	dial   func(context.Context) (*rpc.Client, error)
+	http   *http.Client
+
+	mu       sync.Mutex
+	conn     *rpc.Client // nil: not connected
+	proved   bool
+	failures int // consecutive
+	rest     time.Time
+	lacks    map[string]bool // methods that it said it does not have
+	closed   bool
+}
+
+func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
+	e := &endpoint{client: c, name: name, lacks: map[string]bool{}}
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dial,
+		TLSHandshakeTimeout:   c.cfg.Timeout,
+		ResponseHeaderTimeout: c.cfg.Timeout,
+		MaxIdleConnsPerHost:   c.cfg.Parallel,
+		IdleConnTimeout:       time.Minute,
+		ForceAttemptHTTP2:     true,
+	}
+	e.http = &http.Client{
+		Transport: bounded{transport, c.cfg.MaxBody},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("a node redirects: its URL is wrong")
+		},
+	}
+	options := []rpc.ClientOption{rpc.WithHTTPClient(e.http), rpc.WithBatchItemLimit(c.cfg.MaxBatch)}
+	if socket {
+		options = []rpc.ClientOption{
+			rpc.WithWebsocketDialer(websocket.Dialer{Proxy: http.ProxyFromEnvironment, NetDialContext: dial, HandshakeTimeout: c.cfg.Timeout}),
+			rpc.WithWebsocketMessageSizeLimit(c.cfg.MaxBody),
+		}
+	}
+	e.dial = func(ctx context.Context) (*rpc.Client, error) { return rpc.DialOptions(ctx, rawURL, options...) }
+	return e
+}
+
+// bounded bounds the bodies of a transport.
+type bounded struct {
+	transport http.RoundTripper
+	limit     int64
+}
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.transport.RoundTrip(r)
+	if err == nil {
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: b.limit}
+	}
+	return resp, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+var errTooLarge = errors.New("the answer is larger than allowed")
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, errTooLarge
+	}
+	return n, err
+}
+
+// connection is the connection, made where there is none. The node has proved its chain ID.
+func (e *endpoint) connection(ctx context.Context) (*rpc.Client, error) {
+	e.mu.Lock()
+	conn, proved := e.conn, e.proved
+	e.mu.Unlock()
+	if conn == nil {
+		var err error
+		if conn, err = e.connect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if proved {
+		return conn, nil
+	}
+	var id hexutil.Uint64
+	if err := conn.CallContext(ctx, &id, "eth_chainId"); err != nil {
+		return nil, fmt.Errorf("prove the chain: %w", err)
+	}
+	if want := e.client.cfg.ChainID; uint64(id) != want {
+		return nil, &ChainError{Got: uint64(id), Want: want}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.proved = true
+	clear(e.lacks) // what comes back may be another node
+	return conn, nil
+}
+
+func (e *endpoint) connect(ctx context.Context) (*rpc.Client, error) {
+	conn, err := e.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		conn.Close()
+		return nil, errors.New("the client is closed")
+	case e.conn != nil: // somebody was faster
+		conn.Close()
+	default:
+		e.conn = conn
+	}
+	return e.conn, nil
+}
+
+func (e *endpoint) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	if e.conn != nil {
+		e.conn.Close()
+		e.conn = nil
+	}
+	e.http.CloseIdleConnections()
+}
+
+// send is one request. Its error is of the endpoint; those of the calls are in them.
+func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
+	if err := e.client.slots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer e.client.slots.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
+	defer cancel()
+	conn, err := e.connection(ctx)
+	if err != nil {
+		return err
+	}
+	e.client.metrics.requests.WithLabelValues(e.name).Inc()
+	started := time.Now()
+	if len(calls) == 1 { // some nodes take no batches
+		c := &calls[0]
+		c.Error = conn.CallContext(ctx, c.Result, c.Method, c.Args...)
+		if c.Error != nil && !saidByNode(c.Error) {
+			return c.Error
+		}
+	} else if err := conn.BatchCallContext(ctx, calls); err != nil {
+		return err
+	}
+	e.client.metrics.answered(e.name, time.Since(started))
+	for i := range calls {
+		if err := calls[i].Error; err != nil && !saidByNode(err) {
+			return fmt.Errorf("%s: %w", calls[i].Method, err) // malformed, or missing
+		}
+	}
+	e.mu.Lock()
+	e.failures = 0
+	e.mu.Unlock()
+	return nil
+}
+
+// saidByNode says whether err is a JSON-RPC error that the node answered.
+func saidByNode(err error) bool {
+	_, ok := errors.AsType[rpc.Error](err)
+	return ok
+}
+
+// Bounds of an endpoint's rest.
+const (
+	minRest = 100 * time.Millisecond
+	maxRest = 10 * time.Second
+)
+
+// failed rests the endpoint after a request that it did not answer. It logs the first of a row.
+func (e *endpoint) failed(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the caller left
+	}
+	e.client.metrics.failures.WithLabelValues(e.name).Inc()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failures++
+	e.proved = false // what comes back may be another node
+	d := min(minRest<<min(e.failures-1, 16), maxRest)
+	d += rand.N(d / 4)
+	e.rest = time.Now().Add(d)
+	if e.failures == 1 {
+		e.client.log.Warn("endpoint failed", zap.String("endpoint", e.name), zap.Duration("rest", d), zap.Error(redacted(err)))
+	}
+}
+
+// redacted keeps the URL, which may hold a key, out of an error's text.
+func redacted(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	if h, ok := errors.AsType[rpc.HTTPError](err); ok {
+		return errors.New("status " + clip(h.Status))
+	}
+	return err
+}
+
+func (e *endpoint) resting(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return now.Before(e.rest)
+}
+
+// hasNot notes that the node does not have a method.
+func (e *endpoint) hasNot(method string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lacks[method] = true
+}
+
+func (e *endpoint) has(method string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.lacks[method]
+}

@@ -1,0 +1,132 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// Errors of an answer. The package comment says what each asks for.
+var (
+	ErrUnavailable = errors.New("no endpoint of the chain answers")
+	ErrBlockGone   = errors.New("the block is not on the chain any more, or its state is gone")
+	ErrUnsupported = errors.New("no endpoint has this method")
+
+	errMalformed = errors.New("the node's answer is malformed")
+)
+
+// DisagreementError means that endpoints have different blocks at one height.
+type DisagreementError struct {
+	Number uint64
+	Hashes []common.Hash // different ones, in the order of the endpoints
+}
+
+func (e *DisagreementError) Error() string {
+	return fmt.Sprintf("endpoints disagree about block %d: %s and %s", e.Number, e.Hashes[0], e.Hashes[1])
+}
+
+// ChainError means that a node is of another chain.
+type ChainError struct{ Got, Want uint64 }
+
+func (e *ChainError) Error() string {
+	return fmt.Sprintf("the endpoint is of chain %d, expected %d", e.Got, e.Want)
+}
+
+// RevertError is the revert of a call. Data is what the contract said: nothing, Error(string) or an error of its own.
+type RevertError struct{ Data []byte }
+
+func (e *RevertError) Error() string {
+	if reason, ok := e.Reason(); ok {
+		return "reverted: " + reason
+	}
+	return "reverted: " + hexutil.Encode(e.Data)
+}
+
+// Reason is the text of Error(string) or Panic(uint256), where it is one of them.
+func (e *RevertError) Reason() (string, bool) {
+	reason, err := abi.UnpackRevert(e.Data)
+	return reason, err == nil
+}
+
+// Selector names the contract's own error; zero: there is none.
+func (e *RevertError) Selector() (selector [4]byte) {
+	if len(e.Data) >= len(selector) {
+		copy(selector[:], e.Data)
+	}
+	return selector
+}
+
+// NodeError is an error that the node answered.
+type NodeError struct {
+	Code    int
+	Message string
+}
+
+func (e *NodeError) Error() string { return fmt.Sprintf("node: %s (%d)", e.Message, e.Code) }
+
+// The codes of JSON-RPC and of EIP-1474 that mean something here.
+const (
+	codeMethodMissing  = -32601
+	codeUnsupported    = -32004
+	codeResourceAbsent = -32001
+	codeRateLimited    = -32005
+	codeInternal       = -32603
+	codeReverted       = 3
+)
+
+// What nodes say of a block that they do not have, or whose state is gone: geth, Nitro, anvil, reth.
+var goneTexts = []string{
+	"header not found", "header for hash not found", "not currently canonical", "block not found", "blocknotfound",
+	"unknown block", "resource not found", "missing trie node", "state not available", "historical state",
+}
+
+// answered turns an error that a node answered into one of ours. retry: another endpoint may do better.
+func answered(err rpc.Error) (retry bool, ours error) {
+	text := strings.ToLower(err.Error())
+	data, hasData := revertData(err)
+	switch code := err.ErrorCode(); {
+	case code == codeReverted, hasData && strings.Contains(text, "revert"), strings.HasPrefix(text, "execution reverted"):
+		return false, &RevertError{Data: data}
+	case code == codeMethodMissing, code == codeUnsupported, strings.Contains(text, "method") && strings.Contains(text, "not "):
+		return true, ErrUnsupported
+	case code == codeRateLimited, code == codeInternal && strings.Contains(text, "limit"):
+		return true, fmt.Errorf("%w: too many requests", ErrUnavailable)
+	default:
+		for _, gone := range goneTexts {
+			if strings.Contains(text, gone) {
+				return true, ErrBlockGone
+			}
+		}
+		if code == codeResourceAbsent {
+			return true, ErrBlockGone
+		}
+		return false, &NodeError{Code: code, Message: clip(err.Error())}
+	}
+}
+
+func revertData(err rpc.Error) ([]byte, bool) {
+	with, ok := err.(rpc.DataError)
+	if !ok {
+		return nil, false
+	}
+	text, ok := with.ErrorData().(string)
+	if !ok {
+		return nil, false
+	}
+	data, decodeErr := hexutil.Decode(text)
+	return data, decodeErr == nil
+}
+
+const maxText = 200 // bytes of what a node says
+
+func clip(text string) string {
+	if len(text) > maxText {
+		return text[:maxText]
+	}
+	return text
+}

@@ -1,0 +1,191 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+	"go.uber.org/zap"
+)
+
+// Head is the latest block that all live endpoints agree on, as of the last look. Its error is ErrUnavailable,
+// *ChainError or *DisagreementError: then there is no block to act on. Whether a head is too old is the caller's to
+// judge.
+func (c *Client) Head() (Block, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.head, c.headErr
+}
+
+// Refresh looks at the head now and returns it as Head does.
+//
+// All endpoints are asked for their latest block at once. The head is the lowest of these blocks, not counting
+// endpoints that do not answer or are far behind; each of the others is asked for its block of that height, and all
+// hashes must be equal.
+func (c *Client) Refresh(ctx context.Context) (Block, error) {
+	c.round.Lock()
+	defer c.round.Unlock()
+	block, err := c.look(ctx)
+	if ctx.Err() != nil {
+		return c.Head()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && c.headErr == nil {
+		c.log.Warn("no head to act on", zap.Error(err))
+	}
+	if _, ok := errors.AsType[*DisagreementError](err); ok {
+		c.metrics.disagreements.Inc()
+	}
+	if err == nil && block.Hash == c.head.Hash {
+		block.SeenAt = c.head.SeenAt
+	}
+	if err == nil {
+		c.metrics.head.Set(float64(block.Number))
+	}
+	c.head, c.headErr = block, err
+	return block, err
+}
+
+func (c *Client) look(ctx context.Context) (Block, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.PollTimeout)
+	defer cancel()
+	latest, err := c.tell(ctx, c.awake(), "latest")
+	if len(latest) == 0 {
+		return Block{}, err
+	}
+	var highest uint64
+	for _, s := range latest {
+		highest = max(highest, s.block.Number)
+	}
+	number := highest
+	latest = slices.DeleteFunc(latest, func(s sighting) bool { return s.block.Number+c.cfg.MaxBehind < highest })
+	for _, s := range latest {
+		number = min(number, s.block.Number)
+	}
+	// Those that are further are asked what they have at that height.
+	var at []sighting
+	var further []*endpoint
+	for _, s := range latest {
+		if s.block.Number == number {
+			at = append(at, s)
+		} else {
+			further = append(further, s.from)
+		}
+	}
+	said, _ := c.tell(ctx, further, hexutil.EncodeUint64(number))
+	at = append(at, said...)
+	hashes := []common.Hash{at[0].block.Hash}
+	for _, s := range at[1:] {
+		if !slices.Contains(hashes, s.block.Hash) {
+			hashes = append(hashes, s.block.Hash)
+		}
+	}
+	if len(hashes) > 1 {
+		return Block{}, &DisagreementError{Number: number, Hashes: hashes}
+	}
+	return at[0].block, nil
+}
+
+// awake are the endpoints that do not rest; all where all do.
+func (c *Client) awake() []*endpoint {
+	now := time.Now()
+	awake := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.resting(now) })
+	if len(awake) == 0 {
+		return c.endpoints
+	}
+	return awake
+}
+
+type sighting struct {
+	from  *endpoint
+	block Block
+}
+
+// tell asks endpoints for a block at once. The error is the worst where none tells.
+func (c *Client) tell(ctx context.Context, endpoints []*endpoint, which string) ([]sighting, error) {
+	found := make([]sighting, len(endpoints))
+	errs := make([]error, len(endpoints))
+	var wg sync.WaitGroup
+	for i, e := range endpoints {
+		wg.Go(func() {
+			var answer rpcBlock
+			r := []*Request{{Method: "eth_getBlockByNumber", Params: []any{which, false}, Result: &answer}}
+			if errs[i] = c.askOne(ctx, e, r); errs[i] == nil {
+				errs[i] = r[0].Err
+			}
+			if errs[i] == nil {
+				found[i].block, errs[i] = answer.block()
+			}
+			found[i].from = e
+		})
+	}
+	wg.Wait()
+	var worst error
+	var told []sighting
+	for i := range endpoints {
+		if errs[i] == nil {
+			told = append(told, found[i])
+		}
+		worst = worse(worst, errs[i])
+	}
+	return told, worst
+}
+
+// rpcBlock is a block in an answer. Only what is needed: chains add fields as they like.
+type rpcBlock struct {
+	Number    *hexutil.Uint64 `json:"number"`
+	Hash      *common.Hash    `json:"hash"`
+	Parent    common.Hash     `json:"parentHash"`
+	Timestamp hexutil.Uint64  `json:"timestamp"`
+	GasLimit  hexutil.Uint64  `json:"gasLimit"`
+	BaseFee   *hexutil.Big    `json:"baseFeePerGas"`
+}
+
+func (b *rpcBlock) block() (Block, error) {
+	if b.Number == nil || b.Hash == nil {
+		return Block{}, fmt.Errorf("%w: the endpoint does not have it", ErrBlockGone)
+	}
+	block := Block{
+		Number: uint64(*b.Number), Hash: *b.Hash, Parent: b.Parent, Timestamp: uint64(b.Timestamp),
+		GasLimit: uint64(b.GasLimit), SeenAt: time.Now(),
+	}
+	if fee := b.BaseFee.ToInt(); b.BaseFee != nil && fee.IsUint64() {
+		wei := fee.Uint64()
+		block.BaseFee = &wei
+	}
+	return block, nil
+}
+
+// BlockByNumber is the block of a height, or that of a name: rpc.SafeBlockNumber, rpc.FinalizedBlockNumber.
+// ErrBlockGone: there is none.
+func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Block, error) {
+	return c.block(ctx, "eth_getBlockByNumber", number)
+}
+
+// BlockByHash is a block; it may have been reorganised away.
+func (c *Client) BlockByHash(ctx context.Context, hash common.Hash) (Block, error) {
+	return c.block(ctx, "eth_getBlockByHash", hash)
+}
+
+func (c *Client) block(ctx context.Context, method string, which any) (Block, error) {
+	var answer rpcBlock
+	r := Request{Method: method, Params: []any{which, false}, Result: &answer}
+	if err := c.Batch(ctx, &r); err != nil {
+		return Block{}, err
+	}
+	if r.Err != nil {
+		return Block{}, r.Err
+	}
+	return answer.block()
+}
+
+// NumberOf names a block by its height in BlockByNumber.
+func NumberOf(number uint64) rpc.BlockNumber { return rpc.BlockNumber(min(number, math.MaxInt64)) }

@@ -1,0 +1,72 @@
+package chain
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	requests      *prometheus.CounterVec
+	calls         *prometheus.CounterVec
+	seconds       *prometheus.HistogramVec
+	failures      *prometheus.CounterVec
+	disagreements prometheus.Counter
+	head          prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	return &metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_chain_requests_total",
+			Help: "Requests to endpoints of the chain; a batch is one.",
+		}, []string{"endpoint"}),
+		calls: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_chain_calls_total",
+			Help: "Calls in them, by method and what came of it: ok, reverted, refused, gone, unsupported, failed.",
+		}, []string{"method", "outcome"}),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "lienstream_chain_request_seconds",
+			Help:    "Time that an endpoint took for a request that it answered.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"endpoint"}),
+		failures: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_chain_failures_total",
+			Help: "Requests that an endpoint did not answer, or answered as no node of this chain would.",
+		}, []string{"endpoint"}),
+		disagreements: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_chain_disagreements_total",
+			Help: "Looks at the head in which endpoints had different blocks at one height.",
+		}),
+		head: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_chain_head_block",
+			Help: "Number of the block that all live endpoints agree on.",
+		}),
+	}
+}
+
+func (m *metrics) answered(endpoint string, took time.Duration) {
+	m.seconds.WithLabelValues(endpoint).Observe(took.Seconds())
+}
+
+// outcome is the label of what came of a call.
+func outcome(err error) string {
+	if _, ok := errors.AsType[*RevertError](err); ok {
+		return "reverted"
+	}
+	if _, ok := errors.AsType[*NodeError](err); ok {
+		return "refused"
+	}
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrBlockGone):
+		return "gone"
+	case errors.Is(err, ErrUnsupported):
+		return "unsupported"
+	}
+	return "failed"
+}

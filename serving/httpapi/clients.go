@@ -1,0 +1,255 @@
+package httpapi
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// ClientLimits bound what one client may have at once, so that it cannot take what is there for all. A client is
+// an IPv4 address or an IPv6 /64. Loopback is not limited: it is this machine, or a proxy on it that should be named.
+type ClientLimits struct {
+	MaxConnections int     // more are closed unanswered, unless they come from a trusted proxy
+	MaxInFlight    int     // requests at once
+	MaxStreams     int     // streams at once
+	Rate           float64 // requests a second; 0: no limit
+	Burst          int     // requests at once beyond the rate
+
+	// TrustedProxies are networks whose word is taken for who the client is: the last address in
+	// X-Forwarded-For that is not in one of them.
+	TrustedProxies []netip.Prefix
+}
+
+func (l *ClientLimits) validate() (faults []error) {
+	for _, n := range []struct {
+		name string
+		n    int
+	}{{"connections", l.MaxConnections}, {"requests in flight", l.MaxInFlight}, {"streams", l.MaxStreams}} {
+		if n.n <= 0 {
+			faults = append(faults, fmt.Errorf("limit of %s a client: %d is not positive", n.name, n.n))
+		}
+	}
+	if l.Rate < 0 || l.Rate > 0 && l.Burst < 1 {
+		faults = append(faults, fmt.Errorf("rate a client: %v with a burst of %d", l.Rate, l.Burst))
+	}
+	return faults
+}
+
+// clients counts what each client has in flight.
+//
+// Invariant: at most maxClients are known. Those who have nothing in flight and all their burst are forgotten then,
+// which changes nothing for them; where that is not enough, newcomers share one entry.
+type clients struct {
+	limits ClientLimits
+
+	mu     sync.Mutex
+	known  map[netip.Addr]*client
+	others *client
+}
+
+const maxClients = 1 << 16
+
+// client is guarded by the lock of clients.
+type client struct {
+	inFlight, streams int
+	bucket            *rate.Limiter // nil: no limit
+}
+
+func newClients(limits ClientLimits) *clients {
+	c := &clients{limits: limits, known: map[netip.Addr]*client{}}
+	c.others = c.newClient()
+	return c
+}
+
+func (c *clients) newClient() *client {
+	cl := &client{}
+	if c.limits.Rate > 0 {
+		cl.bucket = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
+	}
+	return cl
+}
+
+func (cl *client) idle() bool {
+	return cl.inFlight == 0 && cl.streams == 0 && (cl.bucket == nil || cl.bucket.Tokens() >= float64(cl.bucket.Burst()))
+}
+
+// enter counts a request in. It returns nil and no error for a client that is not limited.
+func (c *clients) enter(r *http.Request) (*client, error) {
+	addr := c.addrOf(r)
+	if !addr.IsValid() || addr.IsLoopback() {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.known[addr]
+	if cl == nil {
+		cl = c.admit(addr)
+	}
+	if cl.inFlight >= c.limits.MaxInFlight {
+		return nil, &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
+	}
+	if cl.bucket != nil && !cl.bucket.Allow() {
+		return nil, &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", c.limits.Rate), RetryAfter: time.Second}
+	}
+	cl.inFlight++
+	return cl, nil
+}
+
+func (c *clients) admit(addr netip.Addr) *client {
+	if len(c.known) >= maxClients {
+		for a, cl := range c.known {
+			if cl.idle() {
+				delete(c.known, a)
+			}
+		}
+		if len(c.known) >= maxClients {
+			return c.others
+		}
+	}
+	cl := c.newClient()
+	c.known[addr] = cl
+	return cl
+}
+
+func (c *clients) leave(cl *client) {
+	if cl == nil {
+		return
+	}
+	c.mu.Lock()
+	cl.inFlight--
+	c.mu.Unlock()
+}
+
+func (c *clients) enterStream(cl *client) error {
+	if cl == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cl.streams >= c.limits.MaxStreams {
+		return &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d streams at once", c.limits.MaxStreams)}
+	}
+	cl.streams++
+	return nil
+}
+
+func (c *clients) leaveStream(cl *client) {
+	if cl == nil {
+		return
+	}
+	c.mu.Lock()
+	cl.streams--
+	c.mu.Unlock()
+}
+
+// addrOf is who made the request.
+func (c *clients) addrOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{} // of a test
+	}
+	addr := peer.Addr()
+	if len(c.limits.TrustedProxies) == 0 || !trusted(c.limits.TrustedProxies, addr) {
+		return clientAddr(addr)
+	}
+	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for _, text := range slices.Backward(hops) {
+		hop, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			break // what lies behind it is whatever the client wrote
+		}
+		if addr = hop; !trusted(c.limits.TrustedProxies, addr) {
+			break
+		}
+	}
+	return clientAddr(addr)
+}
+
+func trusted(networks []netip.Prefix, addr netip.Addr) bool {
+	for _, n := range networks {
+		if n.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// clientAddr is the address that a client is known by. Whoever has an IPv6 address has 2^64 of them.
+func clientAddr(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is4() || addr.IsLoopback() {
+		return addr
+	}
+	network, err := addr.Prefix(64)
+	if err != nil {
+		return addr
+	}
+	return network.Addr()
+}
+
+// limitedListener closes the connections that a client has too many of.
+type limitedListener struct {
+	net.Listener
+	limits *ClientLimits
+
+	mu   sync.Mutex
+	open map[netip.Addr]int
+}
+
+func limitListener(l net.Listener, limits *ClientLimits) *limitedListener {
+	return &limitedListener{Listener: l, limits: limits, open: map[netip.Addr]int{}}
+}
+
+// Accept returns the next connection that is within the limits.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+		if err != nil || peer.Addr().IsLoopback() || trusted(l.limits.TrustedProxies, peer.Addr()) {
+			return conn, nil //nolint:nilerr // an address without a port is none of IP: it is not limited
+		}
+		addr := clientAddr(peer.Addr())
+		if l.enter(addr) {
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(addr) })}, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+func (l *limitedListener) enter(addr netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[addr] >= l.limits.MaxConnections {
+		return false
+	}
+	l.open[addr]++
+	return true
+}
+
+func (l *limitedListener) leave(addr netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[addr]--; l.open[addr] == 0 {
+		delete(l.open, addr)
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	leave func()
+}
+
+func (c *limitedConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}

@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// from asks as a client at an address would.
+func from(a *API, remote string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody)
+	r.RemoteAddr = remote
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	return w
+}
+
+func TestRateIsOfEachClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _ := newAPI(t, func(c *Config) { c.Client.Rate, c.Client.Burst = 1, 3 }, get("/", text("{}")))
+		ask := func(remote string, want ...int) {
+			t.Helper()
+			for i, status := range want {
+				w := from(a, remote)
+				if w.Code != status || (w.Header().Get("Retry-After") == "") != (status == 200) {
+					t.Errorf("%s, request %d: %d, Retry-After %q, want %d", remote, i, w.Code, w.Header().Get("Retry-After"), status)
+				}
+			}
+		}
+		ask("192.0.2.1:1000", 200, 200, 200, 429, 429)
+		ask("192.0.2.1:1001", 429)                // another connection is no other client
+		ask("[::ffff:192.0.2.1]:1002", 429)       // nor is another spelling
+		ask("192.0.2.2:1000", 200, 200, 200, 429) // whom it does not touch
+		ask("[2001:db8::1]:1000", 200, 200, 200, 429)
+		ask("[2001:db8::ffff]:1000", 429) // of the same /64
+		ask("[2001:db8:0:1::1]:1000", 200)
+		ask("127.0.0.1:1000", 200, 200, 200, 200, 200)
+		<-time.After(2 * time.Second) // virtual time
+		ask("192.0.2.1:1000", 200, 200, 429)
+		if code, message := errorOf(t, from(a, "192.0.2.1:1000")); code != "RATE_LIMITED" || message == "" {
+			t.Errorf("refused with %s %q", code, message)
+		}
+	})
+}
+
+// Only who comes by a trusted proxy is believed to be somebody else, and only as far as proxies say so.
+func TestClientBehindProxies(t *testing.T) {
+	c := newClients(ClientLimits{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	for _, test := range []struct {
+		remote    string
+		forwarded []string
+		want      string
+	}{
+		{"192.0.2.1:1", []string{"198.51.100.7"}, "192.0.2.1"},
+		{"10.1.1.1:1", nil, "10.1.1.1"},
+		{"10.1.1.1:1", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"10.1.1.1:1", []string{"203.0.113.9, 198.51.100.7"}, "198.51.100.7"},
+		{"10.1.1.1:1", []string{"203.0.113.9, 198.51.100.7, 10.2.2.2"}, "198.51.100.7"},
+		{"10.1.1.1:1", []string{"203.0.113.9", "198.51.100.7"}, "198.51.100.7"},
+		{"10.1.1.1:1", []string{"203.0.113.9, nonsense"}, "10.1.1.1"},
+		{"10.1.1.1:1", []string{"10.9.9.9"}, "10.9.9.9"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr = test.remote
+		r.Header["X-Forwarded-For"] = test.forwarded
+		if got := c.addrOf(r); got.String() != test.want {
+			t.Errorf("%s with %q: %s, want %s", test.remote, test.forwarded, got, test.want)
+		}
+	}
+}
+
+// One client that holds all it may leaves others what they need.
+func TestInFlightIsOfEachClient(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	a, _, _ := newAPI(t, func(c *Config) { c.Client.MaxInFlight = 2 }, get("/", func(context.Context, *Request, *Response) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}))
+	statuses := make(chan int)
+	for range 2 {
+		go func() { statuses <- from(a, "192.0.2.1:1").Code }()
+		<-entered
+	}
+	if w := from(a, "192.0.2.1:2"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("a third at once: %d", w.Code)
+	}
+	go func() { statuses <- from(a, "192.0.2.2:1").Code }()
+	<-entered
+	close(leave)
+	for range 3 {
+		if status := <-statuses; status != http.StatusOK {
+			t.Errorf("within the limit: %d", status)
+		}
+	}
+	go func() { <-entered }()
+	if w := from(a, "192.0.2.1:2"); w.Code != http.StatusOK {
+		t.Errorf("after they ended: %d", w.Code)
+	}
+}
+
+// However many clients come, what is known of them is bounded, and who is limited stays so.
+func TestClientsAreBounded(t *testing.T) {
+	c := newClients(ClientLimits{MaxInFlight: 1, MaxStreams: 1, Rate: 1e-9, Burst: 1})
+	request := func(i int) *http.Request {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr = fmt.Sprintf("[2001:db8:%x:%x::1]:1", i>>16, i&0xffff)
+		return r
+	}
+	for i := range maxClients + 10 {
+		cl, err := c.enter(request(i))
+		if i < maxClients && err != nil {
+			t.Fatal(err)
+		}
+		c.leave(cl)
+	}
+	if len(c.known) > maxClients {
+		t.Errorf("%d clients are known", len(c.known))
+	}
+	if _, err := c.enter(request(1)); err == nil {
+		t.Error("a client is no longer limited once others came")
+	}
+}
+
+// listener is one whose connections come from where the test says.
+type listener struct{ conns chan net.Conn }
+
+func (l listener) Accept() (net.Conn, error) { return <-l.conns, nil }
+func (listener) Close() error                { return nil }
+func (listener) Addr() net.Addr              { return nil }
+
+type remoteConn struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (c remoteConn) RemoteAddr() net.Addr { return c.addr }
+
+func TestConnectionsAreOfEachClient(t *testing.T) {
+	conns := make(chan net.Conn, 8)
+	l := limitListener(listener{conns}, &ClientLimits{MaxConnections: 1})
+	dial := func(from string) (other net.Conn) {
+		ours, theirs := net.Pipe()
+		conns <- remoteConn{ours, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))}
+		return theirs
+	}
+	accept := func() net.Conn {
+		t.Helper()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	dial("192.0.2.1:1")
+	first := accept()
+	second := dial("192.0.2.1:2")
+	dial("192.0.2.2:1")
+	if got := accept().RemoteAddr().String(); got != "192.0.2.2:1" {
+		t.Errorf("accepted %s", got)
+	}
+	if _, err := second.Read(make([]byte, 1)); err == nil {
+		t.Error("a second connection of one client is open")
+	}
+	_ = first.Close()
+	_ = first.Close() // which net/http may
+	dial("192.0.2.1:3")
+	if got := accept().RemoteAddr().String(); got != "192.0.2.1:3" {
+		t.Errorf("accepted %s", got)
+	}
+}

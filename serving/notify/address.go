@@ -1,0 +1,107 @@
+package notify
+
+import (
+	"crypto/ecdh"
+	"encoding/base64"
+	"encoding/json"
+	"net/mail"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+const (
+	maxEmailBytes = 254
+	maxPushBytes  = 4 << 10
+	hidden        = "•••"
+)
+
+// checkAddress checks the address of a channel, and returns what of it everybody may see.
+func checkAddress(channel notifier.Channel, address string) (mask string, err error) {
+	for _, r := range address {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return "", invalid("address", "must not hold control characters")
+		}
+	}
+	switch channel {
+	case notifier.Email:
+		return checkEmail(address)
+	case notifier.Telegram:
+		return checkChat(address)
+	default:
+		return checkPush(address)
+	}
+}
+
+// checkEmail takes a plain address: no name, no comment, no quoting, a domain with a dot.
+func checkEmail(address string) (string, error) {
+	parsed, err := mail.ParseAddress(address)
+	name, domain, _ := strings.Cut(address, "@")
+	if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmailBytes ||
+		strings.ContainsAny(address, " \"(),:;<>[\\]") || !strings.Contains(domain, ".") || strings.Contains(domain, "@") || name == "" {
+		return "", invalid("address", "must be an email address such as a@example.com")
+	}
+	first, _ := utf8.DecodeRuneInString(name)
+	return string(first) + hidden + "@" + domain, nil
+}
+
+// checkChat takes the ID of a chat, as Telegram writes it.
+func checkChat(address string) (string, error) {
+	id, err := strconv.ParseInt(address, 10, 64)
+	if err != nil || id == 0 || strconv.FormatInt(id, 10) != address {
+		return "", invalid("address", "must be the ID of a Telegram chat, a number")
+	}
+	return hidden + address[max(0, len(address)-4):], nil
+}
+
+// checkPush takes what a browser's PushSubscription is as JSON.
+func checkPush(address string) (string, error) {
+	var sub struct {
+		Endpoint       string `json:"endpoint"`
+		ExpirationTime *int64 `json:"expirationTime"`
+		Keys           struct {
+			P256dh string `json:"p256dh"`
+			Auth   string `json:"auth"`
+		} `json:"keys"`
+	}
+	if len(address) > maxPushBytes || json.Unmarshal([]byte(address), &sub) != nil {
+		return "", invalid("address", "must be a PushSubscription as JSON")
+	}
+	endpoint, err := url.Parse(sub.Endpoint)
+	if err != nil || endpoint.Scheme != "https" || endpoint.User != nil || endpoint.Fragment != "" ||
+		endpoint.Port() != "" && endpoint.Port() != "443" || !publicName(endpoint.Hostname()) {
+		return "", invalid("address", "must have an https endpoint on a public host")
+	}
+	public, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(sub.Keys.P256dh, "="))
+	if err == nil {
+		_, err = ecdh.P256().NewPublicKey(public)
+	}
+	secret, badAuth := base64.RawURLEncoding.DecodeString(strings.TrimRight(sub.Keys.Auth, "="))
+	if err != nil || badAuth != nil || len(secret) != 16 {
+		return "", invalid("address", "must have the keys p256dh, a point of P-256, and auth, 16 bytes")
+	}
+	return endpoint.Hostname(), nil
+}
+
+// publicName says whether a host could be a public one by its name. What it resolves to is checked when it is dialled.
+func publicName(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.IsGlobalUnicast() && !ip.IsPrivate()
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	at := strings.LastIndexByte(host, '.')
+	if at <= 0 {
+		return false
+	}
+	switch host[at+1:] {
+	case "localhost", "local", "internal", "lan", "home", "corp", "arpa", "test", "invalid", "example", "onion":
+		return false
+	}
+	// A last label of digits makes a number of it, however it is spelt.
+	_, err := strconv.ParseUint(host[at+1:], 0, 64)
+	return err != nil
+}

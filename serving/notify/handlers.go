@@ -1,0 +1,253 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// preferences are as the interface has them: all of them are required.
+type preferences map[string]*bool
+
+type postBody struct {
+	Wallet    *string     `json:"wallet"`
+	Channel   *string     `json:"channel"`
+	Address   *string     `json:"address"`
+	Prefs     preferences `json:"prefs"`
+	Signature *string     `json:"signature"`
+	Message   *string     `json:"message"`
+}
+
+type deleteBody struct {
+	Signature *string `json:"signature"`
+	Message   *string `json:"message"`
+}
+
+// required names the first field that is missing.
+func required(fields ...any) error {
+	for i := 0; i < len(fields); i += 2 {
+		name, _ := fields[i].(string)
+		if value, _ := fields[i+1].(*string); value == nil {
+			return invalid(name, "is required")
+		}
+	}
+	return nil
+}
+
+func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	var body postBody
+	if err := req.JSON(&body); err != nil {
+		return err
+	}
+	if err := required("wallet", body.Wallet, "channel", body.Channel, "address", body.Address, "signature", body.Signature, "message", body.Message); err != nil {
+		return err
+	}
+	wallet, err := parseWallet(*body.Wallet)
+	if err != nil {
+		return err
+	}
+	channel, ok := notifier.ParseChannel(*body.Channel)
+	if !ok {
+		return invalid("channel", "must be email, telegram or push")
+	}
+	mask, err := checkAddress(channel, *body.Address)
+	if err != nil {
+		return err
+	}
+	prefs, err := body.Prefs.read()
+	if err != nil {
+		return err
+	}
+	unix, err := s.authorize(ctx, wallet, channel, *body.Address, *body.Message, *body.Signature)
+	if err != nil {
+		return err
+	}
+	sealed, err := s.keys.Seal(wallet, channel, *body.Address)
+	if err != nil {
+		return err
+	}
+	outcome, err := s.store.Subscribe(ctx, &notifier.Subscribe{
+		ID: newID(), Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: unix,
+	})
+	return s.written(res, outcome, err)
+}
+
+func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	given := req.Path("wallet").Address()
+	number := httpapi.Enum[uint8](req.Path("channel"), channelNames)
+	if err := req.Err(); err != nil {
+		return err
+	}
+	wallet, channel := *given, notifier.Channels[*number]
+	var body deleteBody
+	if err := req.JSON(&body); err != nil {
+		return err
+	}
+	if err := required("signature", body.Signature, "message", body.Message); err != nil {
+		return err
+	}
+	all, err := s.store.Subscriptions(ctx, wallet)
+	if err != nil {
+		return s.unavailable(err)
+	}
+	for _, sub := range all {
+		if sub.Channel != channel || !sub.Active() {
+			continue
+		}
+		address, err := s.keys.Open(wallet, channel, sub.Sealed)
+		if err != nil {
+			return err
+		}
+		unix, err := s.authorize(ctx, wallet, channel, address, *body.Message, *body.Signature)
+		if err != nil {
+			return err
+		}
+		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: channel, Unix: unix})
+		return s.written(res, outcome, err)
+	}
+	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
+}
+
+var channelNames = func() (names []string) {
+	for _, c := range notifier.Channels {
+		names = append(names, c.String())
+	}
+	return names
+}()
+
+// authorize checks message and signature, and returns the time that the message says.
+func (s *Service) authorize(ctx context.Context, wallet common.Address, channel notifier.Channel, address, message, signature string) (int64, error) {
+	unix, err := messageTime(s.cfg.Word, message, wallet, channel.String(), address)
+	if err != nil {
+		return 0, err
+	}
+	raw, err := hexutil.Decode(signature)
+	if err != nil || len(raw) == 0 || len(raw) > maxSignatureBytes {
+		return 0, invalid("signature", "must be 0x and hex digits")
+	}
+	if err := s.fresh(unix, time.Now()); err != nil {
+		return 0, err
+	}
+	return unix, s.verify(ctx, wallet, message, raw)
+}
+
+func (p preferences) read() (prefs notifier.Prefs, err error) {
+	for _, k := range notifier.Kinds {
+		wanted := p[k.String()]
+		if wanted == nil {
+			return 0, invalid("prefs."+k.String(), "is required: true or false")
+		}
+		prefs = prefs.With(k, *wanted)
+	}
+	if len(p) > len(notifier.Kinds) {
+		return 0, invalid("prefs", "must hold the seven preferences and nothing else")
+	}
+	return prefs, nil
+}
+
+// parseWallet takes an address in any case; in mixed case its checksum must be right.
+func parseWallet(text string) (common.Address, error) {
+	digits, prefixed := strings.CutPrefix(text, "0x")
+	if !prefixed || len(digits) != 2*common.AddressLength || !common.IsHexAddress(text) {
+		return common.Address{}, invalid("wallet", "must be an address: 0x and 40 hex digits")
+	}
+	wallet := common.HexToAddress(text)
+	if digits != strings.ToLower(digits) && digits != strings.ToUpper(digits) && wallet.Hex() != text {
+		return common.Address{}, invalid("wallet", "must be an address: its EIP-55 checksum is wrong")
+	}
+	return wallet, nil
+}
+
+func newID() (id notifier.ID) {
+	_, _ = rand.Read(id[:]) // it never fails
+	return id
+}
+
+// written answers a write by what it came to.
+func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err error) error {
+	if err != nil {
+		return s.unavailable(err)
+	}
+	switch outcome {
+	case notifier.Accepted:
+		res.Body = append(res.Body, `{"ok":true}`...)
+		return nil
+	case notifier.Missing:
+		return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
+	default:
+		return fault(SignatureReused, "a message of this time or a later one was taken before: sign a new one")
+	}
+}
+
+// unavailable is the answer where nobody can say, or nobody knows whether a write was taken.
+func (s *Service) unavailable(err error) error {
+	s.log.Warn("the notifier's state cannot be reached", zap.Error(err))
+	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "subscriptions cannot be reached now, ask again shortly", RetryAfter: time.Second}
+}
+
+// subscription is one as anybody may see it.
+type subscription struct {
+	Channel   string          `json:"channel"`
+	Address   string          `json:"address"`
+	Prefs     json.RawMessage `json:"prefs"`
+	CreatedAt int64           `json:"createdAt"`
+	Disabled  *string         `json:"disabled"`
+}
+
+func (s *Service) get(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	wallet := req.Path("wallet").Address()
+	if err := req.Err(); err != nil {
+		return err
+	}
+	all, err := s.store.Subscriptions(ctx, *wallet)
+	if err != nil {
+		return s.unavailable(err)
+	}
+	shown := []subscription{}
+	for _, sub := range all {
+		if !sub.Active() {
+			continue
+		}
+		one := subscription{Channel: sub.Channel.String(), Address: sub.Mask, Prefs: writePrefs(sub.Prefs), CreatedAt: sub.CreatedAt}
+		if sub.Disabled != "" {
+			one.Disabled = &sub.Disabled
+		}
+		shown = append(shown, one)
+	}
+	return answer(res, map[string]any{"subscriptions": shown})
+}
+
+// writePrefs keeps the order of the interface.
+func writePrefs(p notifier.Prefs) json.RawMessage {
+	var b bytes.Buffer
+	for i, k := range notifier.Kinds {
+		b.WriteByte("{,,,,,,"[i])
+		b.WriteString(strconv.Quote(k.String()) + ":" + strconv.FormatBool(p.Has(k)))
+	}
+	return append(b.Bytes(), '}')
+}
+
+func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	h, err := s.store.Health(ctx)
+	if err != nil {
+		return s.unavailable(err)
+	}
+	return answer(res, map[string]any{"ok": true, "pending": h.Pending, "sentLastHour": h.SentLastHour})
+}
+
+func answer(res *httpapi.Response, v any) error {
+	body, err := json.Marshal(v)
+	res.Body = append(res.Body, body...)
+	return err
+}

@@ -1,0 +1,110 @@
+// Package notify is the HTTP service of who wants to be told of what: it checks the signatures of wallets and
+// turns what they ask for into commands. It must not deliver anything, and keeps no state of its own.
+package notify
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// Config is how the notifier serves. Start from DefaultConfig.
+type Config struct {
+	HTTP     httpapi.Config
+	ChainID  uint64
+	Word     string        // that messages begin with
+	MaxAge   time.Duration // of a message, since it was signed
+	MaxAhead time.Duration // that a wallet's clock may be ahead of ours
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: 4663, Word: "service", MaxAge: 300 * time.Second, MaxAhead: time.Minute}
+}
+
+// Validate returns every fault of the configuration.
+func (c *Config) Validate() error {
+	faults := []error{c.HTTP.Validate()}
+	if c.Word == "" || !httpapi.PlainName(c.Word) {
+		faults = append(faults, fmt.Errorf("word of messages: %q is not a short plain name", c.Word))
+	}
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{{"age of a message", c.MaxAge}, {"time ahead of a message", c.MaxAhead}} {
+		if d.d < time.Second {
+			faults = append(faults, fmt.Errorf("%s: %s is less than a second", d.name, d.d))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Store keeps subscriptions: a *client.Client is one. What it answers to a write comes after it was applied, and
+// is seen by whoever reads later. Its errors mean that nobody can say now.
+type Store interface {
+	Subscribe(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
+	Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error)
+	Subscriptions(ctx context.Context, wallet common.Address) ([]notifier.Subscription, error)
+	Health(ctx context.Context) (notifier.Health, error)
+}
+
+// Service is the HTTP service.
+type Service struct {
+	cfg    Config
+	store  Store
+	chain  Chain
+	keys   *notifier.Keys
+	log    *zap.Logger
+	server *httpapi.Server
+	api    *httpapi.API
+}
+
+//go:embed openapi.yaml
+var description []byte
+
+// New returns the service, which listens once Run is called.
+func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, reg prometheus.Registerer, log *zap.Logger) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	described, err := httpapi.DescriptionRoutes(description)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, log: log.Named("notify")}
+	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
+		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
+		Routes: append([]httpapi.Route{
+			{Method: http.MethodPost, Path: "/notify", Handle: s.post},
+			{Method: http.MethodGet, Path: "/notify/{wallet}", Handle: s.get},
+			{Method: http.MethodDelete, Path: "/notify/{wallet}/{channel}", Handle: s.remove},
+			{Method: http.MethodGet, Path: "/unsubscribe", Query: linkQuery, Handle: s.confirm},
+			{Method: http.MethodPost, Path: "/unsubscribe", Query: linkQuery, Handle: s.oneClick},
+			{Method: http.MethodGet, Path: "/health", Handle: s.health},
+		}, described...),
+	})
+	s.server = httpapi.NewServer(cfg.HTTP, s.api, s.log)
+	return s, nil
+}
+
+// Run serves until ctx is done.
+func (s *Service) Run(ctx context.Context) error { return s.server.Run(ctx) }
+
+// Ready says whether subscriptions can be read.
+func (s *Service) Ready(ctx context.Context) error {
+	_, err := s.store.Health(ctx)
+	return err
+}
+
+// ServeHTTP answers one request, as the service's port does.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }

@@ -1,0 +1,357 @@
+package notify_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/accounts"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/notify"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// house is the notifier as it runs: a broker, a node of the engine, a router, a chain, the service.
+type house struct {
+	t        *testing.T
+	cfg      kafka.Config
+	cat      topics.Catalogue
+	node     *engine.Node
+	chain    *devchain.Chain
+	services []*notify.Service
+	wallet   *ecdsa.PrivateKey
+	now      int64
+}
+
+// factory is the deterministic deployer that most chains have: its input is a salt and creation code.
+var factory = struct {
+	at   common.Address
+	code []byte
+}{
+	common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C"),
+	hexutil.MustDecode("0x7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"),
+}
+
+const keyText = "1:" + "0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20"
+
+func newHouse(t *testing.T, kind string) *house {
+	h := &house{t: t, cfg: kafka.Config{Brokers: brokertest.Start(t, kind), Prefix: "n"}, now: time.Now().Unix() - 250}
+	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
+	admin, err := kafka.NewAdmin(h.cfg)
+	check(t, err)
+	defer admin.Close()
+	check(t, admin.Apply(t.Context(), h.cat.Topics()))
+	h.node, err = engine.NewCommands(engine.Config{
+		Kafka: h.cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
+		SessionTimeout: 6 * time.Second, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
+	}, notifier.New(h.cat.Partitions, prometheus.NewRegistry()))
+	check(t, err)
+	h.run(h.node.Run)
+
+	h.chain, err = devchain.New(devchain.Config{Alloc: types.GenesisAlloc{factory.at: {Balance: new(big.Int), Code: factory.code}}})
+	check(t, err)
+	t.Cleanup(h.stopChain)
+	cc := chain.DefaultConfig()
+	cc.Endpoints, cc.Timeout = []string{h.chain.HTTP()}, 10*time.Second
+	client, err := chain.New(cc, nil, zap.NewNop(), prometheus.NewRegistry())
+	check(t, err)
+	_, err = client.Refresh(t.Context())
+	check(t, err)
+
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	for i := range 2 { // two serving nodes: what one writes, the other reads
+		producer, err := kafka.NewProducer(h.cfg, fmt.Sprintf("notify-%d", i), kafka.ProducerOptions{})
+		check(t, err)
+		t.Cleanup(producer.Close)
+		router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: h.cat.Partitions, Local: h.node})
+		check(t, err)
+		s, err := notify.New(notify.DefaultConfig(), notifier.NewClient(h.cat, producer, router), client, keys, prometheus.NewRegistry(), zap.NewNop())
+		check(t, err)
+		h.services = append(h.services, s)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for h.services[0].Ready(t.Context()) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the notifier does not come up")
+		}
+	}
+	h.wallet, err = crypto.GenerateKey()
+	check(t, err)
+	return h
+}
+
+// stopChain ends the chain, once.
+func (h *house) stopChain() {
+	if h.chain != nil {
+		check(h.t, h.chain.Close())
+		h.chain = nil
+	}
+}
+
+// run runs f until the test ends.
+func (h *house) run(f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f(ctx); err != nil {
+			h.t.Error(err)
+		}
+	})
+	h.t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+func addressOf(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }
+
+func sign(t testing.TB, key *ecdsa.PrivateKey, message string) []byte {
+	t.Helper()
+	sig, err := crypto.Sign(accounts.TextHash([]byte(message)), key)
+	check(t, err)
+	sig[64] += 27
+	return sig
+}
+
+// next is a time that no message has had yet.
+func (h *house) next() int64 {
+	h.now++
+	return h.now
+}
+
+func (h *house) message(wallet, channel, address string, unix int64) string {
+	return fmt.Sprintf("service notify %s %s %s %d", wallet, channel, address, unix)
+}
+
+const allPrefs = `{"t48":true,"t24":true,"t6":false,"t1":true,"expiry":true,"budget":false,"epoch":true}`
+
+func postBody(wallet, channel, address, prefs, message string, signature []byte) string {
+	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
+	return fmt.Sprintf(`{"wallet":%s,"channel":%s,"address":%s,"prefs":%s,"message":%s,"signature":"%s"}`,
+		quote(wallet), quote(channel), quote(address), prefs, quote(message), hexutil.Encode(signature))
+}
+
+// do asks one of the serving nodes, and returns the status and the code of an error, or the body.
+func (h *house) do(node int, method, path, body string) string {
+	h.t.Helper()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	if strings.HasPrefix(body, "List") {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	res := httptest.NewRecorder()
+	h.services[node].ServeHTTP(res, req)
+	var failed struct {
+		Error struct{ Code, Message string }
+	}
+	if json.Unmarshal(res.Body.Bytes(), &failed) == nil && failed.Error.Code != "" {
+		h.t.Logf("%s %s: %s", method, path, failed.Error.Message)
+		return fmt.Sprintf("%d %s", res.Code, failed.Error.Code)
+	}
+	return fmt.Sprintf("%d %s", res.Code, res.Body)
+}
+
+func (h *house) want(got, want string) {
+	h.t.Helper()
+	if got != want {
+		h.t.Fatalf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestSubscriptions(t *testing.T) {
+	for _, kind := range brokertest.Kinds {
+		t.Run(kind, func(t *testing.T) { testSubscriptions(t, newHouse(t, kind)) })
+	}
+}
+
+func testSubscriptions(t *testing.T, h *house) {
+	wallet := addressOf(h.wallet)
+	lower := strings.ToLower(wallet.Hex())
+	list := "/notify/" + lower
+	h.want(h.do(0, http.MethodGet, list, ""), `200 {"subscriptions":[]}`)
+
+	// Both spellings of the wallet; an answer is seen at once, through the other node.
+	email := "ann@example.com"
+	first := h.next()
+	m := h.message(lower, "email", email, first)
+	captured := postBody(lower, "email", email, allPrefs, m, sign(t, h.wallet, m))
+	h.want(h.do(0, http.MethodPost, "/notify", captured), `200 {"ok":true}`)
+	if got := h.do(1, http.MethodGet, list, ""); !strings.Contains(got, `"address":"a•••@example.com","prefs":`+allPrefs) || strings.Contains(got, "ann@") {
+		t.Fatal(got)
+	}
+	m = h.message(wallet.Hex(), "telegram", "-1001234567", h.next())
+	h.want(h.do(1, http.MethodPost, "/notify", postBody(wallet.Hex(), "telegram", "-1001234567", allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+	if got := h.do(0, http.MethodGet, list, ""); !strings.Contains(got, `"channel":"telegram","address":"•••4567"`) {
+		t.Fatal(got)
+	}
+
+	// Replays, in any way, change nothing.
+	before := h.do(0, http.MethodGet, list, "")
+	old := h.message(lower, "email", email, first-1)
+	other, _ := crypto.GenerateKey()
+	malleated := sign(t, h.wallet, h.message(lower, "email", email, first+50))
+	copy(malleated[32:64], flip(malleated[32:64]))
+	malleated[64] = 27 + 28 - malleated[64]
+	low := sign(t, h.wallet, h.message(lower, "email", email, first+51))
+	low[64] -= 27
+	at := func(unix int64) string { return h.message(lower, "email", email, unix) }
+	for name, c := range map[string]struct{ body, want string }{
+		"captured":         {captured, "401 SIGNATURE_REUSED"},
+		"older":            {postBody(lower, "email", email, allPrefs, old, sign(t, h.wallet, old)), "401 SIGNATURE_REUSED"},
+		"equal time":       {postBody(wallet.Hex(), "email", "b@example.com", allPrefs, h.message(lower, "email", "b@example.com", first), sign(t, h.wallet, h.message(lower, "email", "b@example.com", first))), "401 SIGNATURE_REUSED"},
+		"expired":          {postBody(lower, "email", email, allPrefs, at(h.now-3000), sign(t, h.wallet, at(h.now-3000))), "401 SIGNATURE_EXPIRED"},
+		"future":           {postBody(lower, "email", email, allPrefs, at(h.now+3000), sign(t, h.wallet, at(h.now+3000))), "401 SIGNATURE_EXPIRED"},
+		"another wallet":   {postBody(addressOf(other).Hex(), "email", email, allPrefs, at(first+52), sign(t, h.wallet, at(first+52))), "400 INVALID_INPUT"},
+		"another's":        {postBody(lower, "email", email, allPrefs, at(first+53), sign(t, other, at(first+53))), "401 INVALID_SIGNATURE"},
+		"another channel":  {postBody(lower, "telegram", "5", allPrefs, at(first+54), sign(t, h.wallet, at(first+54))), "400 INVALID_INPUT"},
+		"another address":  {postBody(lower, "email", "eve@example.com", allPrefs, at(first+55), sign(t, h.wallet, at(first+55))), "400 INVALID_INPUT"},
+		"malleated":        {postBody(lower, "email", email, allPrefs, at(first+50), malleated), "401 INVALID_SIGNATURE"},
+		"v of 0":           {postBody(lower, "email", email, allPrefs, at(first+51), low), "401 INVALID_SIGNATURE"},
+		"wrong checksum":   {postBody(strings.Replace(wallet.Hex(), wallet.Hex()[2:], swapCase(wallet.Hex()[2:]), 1), "email", email, allPrefs, at(first+56), sign(t, h.wallet, at(first+56))), "400 INVALID_INPUT"},
+		"CRLF":             {postBody(lower, "email", "a@example.com\r\nBcc: b@example.com", allPrefs, at(first+57), sign(t, h.wallet, at(first+57))), "400 INVALID_INPUT"},
+		"header injection": {postBody(lower, "email", "a@example.com, b@example.com", allPrefs, at(first+57), sign(t, h.wallet, at(first+57))), "400 INVALID_INPUT"},
+		"seventh missing":  {postBody(lower, "email", email, `{"t48":true}`, at(first+58), sign(t, h.wallet, at(first+58))), "400 INVALID_INPUT"},
+		"an eighth":        {postBody(lower, "email", email, strings.TrimSuffix(allPrefs, "}")+`,"x":true}`, at(first+58), sign(t, h.wallet, at(first+58))), "400 INVALID_INPUT"},
+		"unknown field":    {`{"extra":1}`, "400 INVALID_INPUT"},
+		"private push":     {postBody(lower, "push", `{"endpoint":"https://169.254.169.254/","keys":{}}`, allPrefs, at(first+59), []byte{1}), "400 INVALID_INPUT"},
+		"a megabyte":       {`{"wallet":"` + strings.Repeat("x", 1<<20) + `"}`, "413 BODY_TOO_LARGE"},
+	} {
+		if got := h.do(0, http.MethodPost, "/notify", c.body); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+	remove := func(channel, m string, signature []byte) string {
+		body, _ := json.Marshal(map[string]string{"message": m, "signature": hexutil.Encode(signature)})
+		return h.do(1, http.MethodDelete, list+"/"+channel, string(body))
+	}
+	m = at(first)
+	h.want(remove("email", m, sign(t, h.wallet, m)), "401 SIGNATURE_REUSED")
+	h.want(remove("push", m, sign(t, h.wallet, m)), "404 NOT_FOUND")
+	h.want(h.do(1, http.MethodGet, list, ""), before)
+
+	// What has ended is gone, and its message stays used.
+	m = at(h.next())
+	gone := sign(t, h.wallet, m)
+	h.want(remove("email", m, gone), `200 {"ok":true}`)
+	if got := h.do(0, http.MethodGet, list, ""); strings.Contains(got, "email") || !strings.Contains(got, "telegram") {
+		t.Fatal(got)
+	}
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", email, allPrefs, m, gone)), "401 SIGNATURE_REUSED")
+	h.want(h.do(0, http.MethodPost, "/notify", captured), "401 SIGNATURE_REUSED")
+	h.want(remove("email", m, gone), "404 NOT_FOUND")
+
+	// A link ends the subscription that it was made for, and no later one.
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	var created struct{ Subscriptions []struct{ CreatedAt int64 } }
+	check(t, json.Unmarshal([]byte(strings.TrimPrefix(h.do(0, http.MethodGet, list, ""), "200 ")), &created))
+	link := fmt.Sprintf("/unsubscribe?wallet=%s&channel=telegram&token=%s", lower, keys.Link(wallet, notifier.Telegram, created.Subscriptions[0].CreatedAt))
+	if got := h.do(0, http.MethodGet, link, ""); !strings.Contains(got, "•••4567") || !strings.Contains(got, "End these alerts?") {
+		t.Fatal(got)
+	}
+	if got := h.do(0, http.MethodPost, link[:len(link)-1]+"x", "List-Unsubscribe=One-Click"); !strings.Contains(got, "has ended already") {
+		t.Fatal(got)
+	}
+	if got := h.do(0, http.MethodGet, list, ""); !strings.Contains(got, "telegram") {
+		t.Fatal("a link that nobody made ended a subscription: " + got)
+	}
+	if got := h.do(0, http.MethodPost, link, "List-Unsubscribe=One-Click"); !strings.Contains(got, "No more alerts") {
+		t.Fatal(got)
+	}
+	h.want(h.do(1, http.MethodGet, list, ""), `200 {"subscriptions":[]}`)
+	h.want(h.do(0, http.MethodGet, "/health", ""), `200 {"ok":true,"pending":0,"sentLastHour":0}`)
+
+	// Nothing that was stored or sent holds an address in the clear.
+	for _, topic := range []string{h.cat.Commands(topics.AppNotifier), h.cat.Changelog(topics.AppNotifier)} {
+		for p := range h.cat.Partitions {
+			check(t, kafka.ReadBack(t.Context(), h.cfg, topic, p, 0, func(r *kafka.Record) bool {
+				if strings.Contains(string(r.Value), email) || strings.Contains(string(r.Value), "1001234567") {
+					t.Errorf("%s holds an address in the clear", topic)
+				}
+				return true
+			}))
+		}
+	}
+}
+
+// flip is the other s of a signature.
+func flip(s []byte) []byte {
+	n := crypto.S256().Params().N
+	out := make([]byte, 32)
+	return new(big.Int).Sub(n, common.BytesToHash(s).Big()).FillBytes(out)
+}
+
+func swapCase(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'f':
+			return r - 32
+		case r >= 'A' && r <= 'F':
+			return r + 32
+		}
+		return r
+	}, s)
+}
+
+// A contract wallet signs, before it is deployed and after; where the chain cannot be asked, nobody is refused for good.
+func TestContractWallets(t *testing.T) {
+	owner, err := crypto.GenerateKey()
+	check(t, err)
+	creation, err := contracts.Bytecode("OwnedWallet")
+	check(t, err)
+	creation = append(creation, common.LeftPadBytes(addressOf(owner).Bytes(), 32)...)
+	planned := crypto.CreateAddress2(factory.at, common.Hash{}, crypto.Keccak256(creation))
+	h := newHouse(t, "kfake")
+
+	lower := strings.ToLower(planned.Hex())
+	m := h.message(lower, "email", "ann@example.com", h.next())
+	inner := owned(sign(t, owner, m))
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, inner)), "401 INVALID_SIGNATURE")
+	wrapped := wrap6492(t, factory.at, append(make([]byte, 32), creation...), inner)
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, wrapped)), `200 {"ok":true}`)
+
+	stranger, err := crypto.GenerateKey()
+	check(t, err)
+	m = h.message(lower, "email", "ann@example.com", h.next())
+	forged := wrap6492(t, factory.at, append(make([]byte, 32), creation...), owned(sign(t, stranger, m)))
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, forged)), "401 INVALID_SIGNATURE")
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, append([]byte{1}, magic6492...))), "401 INVALID_SIGNATURE")
+
+	// A chain that cannot be asked says nothing about the signature; a key's needs no chain.
+	h.stopChain()
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, forged)), "503 UPSTREAM_UNAVAILABLE")
+	lower = strings.ToLower(addressOf(h.wallet).Hex())
+	m = h.message(lower, "email", "ann@example.com", h.next())
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+}
+
+// owned is a signature as the wallet of the test takes it.
+func owned(signature []byte) []byte { return append([]byte{1}, signature...) }

@@ -1,0 +1,158 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/accounts"
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// The codes of signatures.
+var (
+	InvalidSignature = httpapi.Code{Name: "INVALID_SIGNATURE", Status: 401}
+	SignatureExpired = httpapi.Code{Name: "SIGNATURE_EXPIRED", Status: 401}
+	SignatureReused  = httpapi.Code{Name: "SIGNATURE_REUSED", Status: 401}
+)
+
+func fault(code httpapi.Code, format string, args ...any) error {
+	return &httpapi.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func invalid(field, what string) error { return fault(httpapi.InvalidInput, "%q %s", field, what) }
+
+// maxUnixDigits keep a timestamp within 64 bits.
+const maxUnixDigits = 18
+
+// messageTime checks that a message is exactly "<word> notify <wallet> <channel> <address> <unix>" for these, and
+// returns its time. The wallet may be spelt in lower case or with its checksum.
+func messageTime(word, message string, wallet common.Address, channel, address string) (unix int64, err error) {
+	for _, spelling := range []string{strings.ToLower(wallet.Hex()), wallet.Hex()} {
+		rest, ok := strings.CutPrefix(message, word+" notify "+spelling+" "+channel+" "+address+" ")
+		if !ok {
+			continue
+		}
+		unix, err := strconv.ParseInt(rest, 10, 64)
+		if err != nil || unix <= 0 || len(rest) > maxUnixDigits || strconv.FormatInt(unix, 10) != rest {
+			return 0, invalid("message", "must end in a time in unix seconds")
+		}
+		return unix, nil
+	}
+	return 0, invalid("message", fmt.Sprintf("must be %q for this wallet, channel and address", word+" notify <wallet> <channel> <address> <unix>"))
+}
+
+// fresh refuses a message that was signed too long ago, or in the future.
+func (s *Service) fresh(unix int64, now time.Time) error {
+	age := now.Unix() - unix
+	switch {
+	case age > int64(s.cfg.MaxAge/time.Second):
+		return fault(SignatureExpired, "the message was signed more than %s ago", s.cfg.MaxAge)
+	case -age > int64(s.cfg.MaxAhead/time.Second):
+		return fault(SignatureExpired, "the message is from more than %s ahead", s.cfg.MaxAhead)
+	}
+	return nil
+}
+
+// Chain is what contract wallets are asked through: a *chain.Client is one.
+type Chain interface {
+	Head() (chain.Block, error)
+	Batch(ctx context.Context, requests ...*chain.Request) error
+}
+
+const (
+	keySignatureBytes = 65
+	maxSignatureBytes = 8 << 10
+)
+
+// verify checks that a wallet signed a message, as EIP-191 text: by its key, or as a contract, deployed (EIP-1271)
+// or not yet (ERC-6492).
+func (s *Service) verify(ctx context.Context, wallet common.Address, message string, signature []byte) error {
+	hash := common.Hash(accounts.TextHash([]byte(message)))
+	if signedByKey(wallet, hash, signature) {
+		return nil
+	}
+	signed, err := s.askWallet(ctx, wallet, hash, signature)
+	if err != nil {
+		s.log.Warn("a contract wallet could not be asked for its signature")
+		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the chain cannot be asked for the wallet's signature now, ask again shortly"}
+	}
+	if !signed {
+		return fault(InvalidSignature, "the signature is not one of the wallet's over this message")
+	}
+	return nil
+}
+
+// signedByKey takes r ‖ s ‖ v, with v 27 or 28 and the lower s: any other spelling of a signature is another's.
+func signedByKey(wallet common.Address, hash common.Hash, signature []byte) bool {
+	if len(signature) != keySignatureBytes {
+		return false
+	}
+	v := signature[64]
+	r, sValue := new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:64])
+	if v != 27 && v != 28 || !crypto.ValidateSignatureValues(v-27, r, sValue, true) {
+		return false
+	}
+	plain := append(append([]byte{}, signature[:64]...), v-27)
+	public, err := crypto.SigToPub(hash[:], plain)
+	return err == nil && crypto.PubkeyToAddress(*public) == wallet
+}
+
+// askWallet asks the wallet's contract, at the head, in one call that deploys it if it must. An error means that
+// nobody said.
+func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash common.Hash, signature []byte) (bool, error) {
+	head, err := s.chain.Head()
+	if err != nil {
+		return false, err
+	}
+	code, err := probe(wallet, hash, signature)
+	if err != nil {
+		return false, err
+	}
+	var said hexutil.Bytes
+	call := &chain.Request{
+		Method: "eth_call",
+		Params: []any{map[string]any{"input": code}, rpc.BlockNumberOrHashWithHash(head.Hash, true)},
+		Result: &said,
+	}
+	if err := s.chain.Batch(ctx, call); err != nil {
+		return false, err
+	}
+	if _, reverted := errors.AsType[*chain.RevertError](call.Err); reverted {
+		return false, nil // what is wrapped as ERC-6492 is not what it says
+	}
+	if call.Err != nil {
+		return false, call.Err
+	}
+	return len(said) == 1 && said[0] == 1, nil
+}
+
+// probe is the creation code of a SignatureProbe.
+func probe(wallet common.Address, hash common.Hash, signature []byte) (hexutil.Bytes, error) {
+	code, err := contracts.Bytecode("SignatureProbe")
+	if err != nil {
+		return nil, err
+	}
+	var arguments abi.Arguments
+	for _, name := range []string{"address", "bytes32", "bytes"} {
+		kind, err := abi.NewType(name, "", nil)
+		if err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, abi.Argument{Type: kind})
+	}
+	packed, err := arguments.Pack(wallet, hash, signature)
+	return append(code, packed...), err
+}

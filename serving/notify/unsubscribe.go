@@ -1,0 +1,92 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// linkQuery is what a link in an alert holds: the wallet, the channel, and what authenticates both.
+var linkQuery = []string{"wallet", "channel", "token"}
+
+//go:embed unsubscribe.html
+var pageText string
+
+var page = template.Must(template.New("unsubscribe").Parse(pageText))
+
+const maxFormBytes = 1 << 10
+
+// linked finds the subscription that a link ends; nil: it has ended, or never was.
+func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, err error) {
+	given := req.Query("wallet").Address()
+	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
+	if err := req.Err(); err != nil {
+		return wallet, nil, err
+	}
+	if given == nil || number == nil {
+		return wallet, nil, invalid("token", "needs a wallet and a channel")
+	}
+	all, err := s.store.Subscriptions(ctx, *given)
+	if err != nil {
+		return wallet, nil, s.unavailable(err)
+	}
+	token := req.HTTP.URL.Query().Get("token")
+	for _, one := range all {
+		if one.Channel == notifier.Channels[*number] && one.Active() && s.keys.GoodLink(token, *given, one.Channel, one.CreatedAt) {
+			return *given, &one, nil
+		}
+	}
+	return *given, nil, nil
+}
+
+// confirm shows a page whose button ends the subscription: programs that follow links must not.
+func (s *Service) confirm(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	_, sub, err := s.linked(ctx, req)
+	if err != nil {
+		return err
+	}
+	return s.show(res, sub, sub == nil)
+}
+
+// oneClick ends the subscription, as RFC 8058 has a mail program ask, or the page.
+func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	form, err := io.ReadAll(io.LimitReader(req.HTTP.Body, maxFormBytes))
+	if err != nil || strings.TrimSpace(string(form)) != "List-Unsubscribe=One-Click" {
+		return invalid("body", "must be List-Unsubscribe=One-Click")
+	}
+	wallet, sub, err := s.linked(ctx, req)
+	if err != nil {
+		return err
+	}
+	if sub != nil {
+		_, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: sub.Channel, Since: sub.CreatedAt})
+		if err != nil {
+			return s.unavailable(err)
+		}
+	}
+	return s.show(res, sub, true)
+}
+
+func (s *Service) show(res *httpapi.Response, sub *notifier.Subscription, ended bool) error {
+	var mask string
+	if sub != nil {
+		mask = sub.Mask
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, map[string]any{"Mask": mask, "Ended": ended}); err != nil {
+		return err
+	}
+	res.SetHeader("Content-Type", "text/html; charset=utf-8")
+	res.SetHeader("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'")
+	res.SetHeader("Referrer-Policy", "no-referrer")
+	res.Body = append(res.Body, b.Bytes()...)
+	return nil
+}

@@ -1,0 +1,275 @@
+package support
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"go.uber.org/zap"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+type driveKey struct {
+	payer common.Address
+	nonce common.Hash
+}
+
+// drive is one payment at work in this process.
+type drive struct {
+	key      driveKey
+	settling chan struct{} // holds a token while the settler has it
+	handed   time.Time     // to the settler, last
+}
+
+// drive sees to it that somebody here follows a payment. It returns at once.
+func (s *Service) drive(p *desk.Payment) {
+	d := &drive{key: driveKey{p.Authorization.From, p.Authorization.Nonce}, settling: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drives[d.key] != nil || len(s.drives) >= s.cfg.MaxDriven {
+		return // the reconciler comes back to it
+	}
+	s.drives[d.key] = d
+	s.metrics.driven.Set(float64(len(s.drives)))
+	s.work <- d // never full: it has room for all drives
+}
+
+// startDrives follows each payment that comes, until ctx is done and all of them have ended.
+func (s *Service) startDrives(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			_ = s.group.Wait() // what is in it returns nothing
+			return
+		case d := <-s.work:
+			s.group.Go(func() error {
+				s.follow(ctx, d)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.drives, d.key)
+				s.metrics.driven.Set(float64(len(s.drives)))
+				return nil
+			})
+		}
+	}
+}
+
+// follow moves a payment with the chain until there is nothing left to happen to it.
+func (s *Service) follow(ctx context.Context, d *drive) {
+	log := s.log.With(zap.Stringer("payer", d.key.payer), zap.Stringer("authorization", d.key.nonce))
+	for {
+		_, moved := s.head.now()
+		again := s.cfg.Resend
+		done, err := s.step(ctx, d, log)
+		switch {
+		case ctx.Err() != nil || done:
+			return
+		case err != nil:
+			log.Warn("payment not moved", zap.Error(err))
+			s.metrics.driveErrors.Inc()
+			again = 4 * s.cfg.Poll
+		}
+		t := time.NewTimer(again)
+		if err != nil {
+			moved = nil // what fails is not tried at every block
+		}
+		select {
+		case <-ctx.Done():
+		case <-moved:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// step compares a payment with the chain once. It is done once the chain has had its last word.
+func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done bool, err error) {
+	found, err := s.deps.Desk.Find(ctx, d.key.payer, d.key.nonce)
+	if err != nil {
+		return false, err
+	}
+	p := found.Payment
+	if p == nil || p.Status == desk.Final || p.Status == desk.Dead {
+		return true, nil
+	}
+	signed := signedOf(&p.Authorization)
+	o, err := s.token.Outcome(ctx, &signed.Authorization, x402.Scope{
+		FromBlock: p.FromBlock, Confirmations: s.cfg.Confirmations, LogRange: s.cfg.LogRange,
+	})
+	if err != nil {
+		s.metrics.chainErrors.Inc()
+		return false, err
+	}
+	switch o.State {
+	case x402.Paid:
+		if p.Charged() && p.Proof.BlockHash == o.BlockHash && !o.Final {
+			return false, nil
+		}
+		return o.Final, s.tell(ctx, d, &desk.Command{Kind: desk.Paid, Proof: &desk.Proof{
+			Transaction: o.Transaction, Block: o.Block, BlockHash: o.BlockHash, Final: o.Final,
+		}}, log)
+	case x402.Cancelled, x402.Elsewhere, x402.Expired:
+		if !o.Final {
+			return false, nil
+		}
+		if p.Charged() { // the block that paid it is gone, and it was cancelled instead
+			if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
+				return false, err
+			}
+		}
+		return true, s.tell(ctx, d, &desk.Command{Kind: desk.Void, Reason: string(reasonOf(o.State))}, log)
+	case x402.Unused:
+		if p.Charged() {
+			if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
+				return false, err
+			}
+			d.handed = time.Time{}
+		}
+		s.settle(ctx, d, p, signed, log)
+	}
+	return false, nil
+}
+
+// tell moves the payment's row.
+func (s *Service) tell(ctx context.Context, d *drive, cmd *desk.Command, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	cmd.Nonce = d.key.nonce
+	outcome, _, err := s.deps.Desk.Do(ctx, d.key.payer, cmd)
+	if err != nil {
+		return err
+	}
+	s.metrics.payments.WithLabelValues(string(cmd.Kind)).Inc()
+	log.Info("payment moved", zap.String("to", string(cmd.Kind)), zap.String("outcome", string(outcome)), zap.String("reason", cmd.Reason))
+	return nil
+}
+
+const commandTimeout = 10 * time.Second
+
+// settle hands a payment to the settler, beside the loop: a facilitator answers when the chain has.
+func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, log *zap.Logger) {
+	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.cfg.Resend {
+		return
+	}
+	select {
+	case d.settling <- struct{}{}:
+	default:
+		return
+	}
+	d.handed = s.deps.Now()
+	s.group.Go(func() error {
+		defer func() { <-d.settling }()
+		record := func(ctx context.Context, a x402.Attempt) error {
+			return s.tell(ctx, d, &desk.Command{Kind: desk.Sent, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce}}, log)
+		}
+		var err error
+		if p.Attempt != nil && len(p.Attempt.Raw) > 0 {
+			err = s.deps.Settler.Resume(ctx, signed, x402.Attempt{Hash: p.Attempt.Hash, Raw: p.Attempt.Raw, Nonce: p.Attempt.Nonce}, record)
+		} else {
+			err = s.deps.Settler.Settle(ctx, signed, record)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.metrics.settleErrors.WithLabelValues(settleError(err)).Inc()
+			log.Warn("payment not settled yet", zap.Error(err))
+		}
+		return nil
+	})
+}
+
+// reconcile takes up what nobody follows: payments of a process that died, or of one that had too many.
+func (s *Service) reconcile(ctx context.Context) {
+	for {
+		if s.checked.Load() {
+			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("undecided payments not read", zap.Error(err))
+			}
+		}
+		if !sleep(ctx, s.cfg.Reconcile) {
+			return
+		}
+	}
+}
+
+// sweepLimit is how many payments are read at once.
+const sweepLimit = 256
+
+func (s *Service) sweep(ctx context.Context) error {
+	var (
+		errs      []error
+		oldest    time.Duration
+		undecided int
+	)
+	now := s.deps.Now()
+	for partition := range s.deps.Desk.Partitions() {
+		var after []byte
+		for {
+			found, next, err := s.deps.Desk.List(ctx, partition, true, after, sweepLimit)
+			if err != nil {
+				errs = append(errs, err)
+				break
+			}
+			for _, p := range found {
+				undecided++
+				if !p.Charged() {
+					oldest = max(oldest, now.Sub(time.Unix(p.ReservedAt, 0)))
+				}
+				if p.Status != desk.Final && now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter {
+					s.drive(p)
+				}
+			}
+			if after = next; next == nil {
+				break
+			}
+		}
+	}
+	s.metrics.undecided.Set(float64(undecided))
+	s.metrics.oldest.Set(oldest.Seconds())
+	return errors.Join(errs...)
+}
+
+func signedOf(a *desk.Authorization) *x402.Signed {
+	return &x402.Signed{
+		Authorization: x402.Authorization{
+			From: a.From, To: a.To, Value: a.Value.ToInt(), ValidAfter: a.ValidAfter, ValidBefore: a.ValidBefore, Nonce: a.Nonce,
+		},
+		Signature: a.Signature, Contract: a.Contract,
+	}
+}
+
+func authorizationOf(s *x402.Signed) desk.Authorization {
+	return desk.Authorization{
+		From: s.From, To: s.To, Value: (*hexutil.Big)(s.Value), ValidAfter: s.ValidAfter, ValidBefore: s.ValidBefore, Nonce: s.Nonce,
+		Signature: s.Signature, Contract: s.Contract,
+	}
+}
+
+func reasonOf(state x402.State) x402.Reason {
+	switch state {
+	case x402.Expired:
+		return x402.ReasonValidBefore
+	case x402.Elsewhere:
+		return x402.ReasonTransfer
+	case x402.Unused, x402.Paid, x402.Cancelled:
+	}
+	return x402.ReasonTransaction
+}
+
+func settleError(err error) string {
+	switch {
+	case errors.Is(err, x402.ErrNoGas):
+		return "no_gas"
+	case errors.Is(err, x402.ErrFeeCeiling):
+		return "fee_ceiling"
+	case errors.Is(err, x402.ErrFacilitator):
+		return "facilitator"
+	case errors.Is(err, x402.ErrBusy):
+		return "busy"
+	case errors.Is(err, desk.ErrUnavailable):
+		return "desk"
+	}
+	return "chain"
+}

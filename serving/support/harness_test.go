@@ -1,0 +1,308 @@
+package support
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"math/big"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/lienstream/lienstream/ingest/devchain/paychain"
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world is a payment chain, a broker and the desk; services come and go.
+type world struct {
+	t        testing.TB
+	chain    *paychain.Chain
+	kafka    kafka.Config
+	cat      topics.Catalogue
+	router   *read.Router
+	producer *kafka.Producer
+	cfg      Config
+	terms    *x402.Terms
+	mining   context.CancelFunc
+	mined    sync.WaitGroup
+}
+
+func logger(t testing.TB) *zap.Logger {
+	if testing.Verbose() {
+		return zaptest.NewLogger(t, zaptest.Level(zap.InfoLevel))
+	}
+	return zap.NewNop()
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	b, err := broker.Open(broker.Config{})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	return newWorldOn(t, b.Addrs())
+}
+
+func newWorldOn(t testing.TB, brokers []string) *world {
+	t.Helper()
+	chain, err := paychain.New(paychain.Config{})
+	check(t, err)
+	t.Cleanup(func() { _ = chain.Close() })
+	w := &world{
+		t: t, chain: chain, kafka: kafka.Config{Brokers: brokers, Prefix: "t"},
+		cat: topics.Catalogue{Prefix: "t", ChainID: 4663, Partitions: 2},
+	}
+	admin, err := kafka.NewAdmin(w.kafka)
+	check(t, err)
+	check(t, admin.Apply(t.Context(), w.cat.Topics()))
+	admin.Close()
+
+	node, err := engine.NewCommands(engine.Config{
+		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
+		Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(), SessionTimeout: 6 * time.Second,
+	}, desk.New(prometheus.NewRegistry(), zap.NewNop()))
+	check(t, err)
+	w.router, err = read.NewRouter(read.Config{
+		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: "a",
+		Registerer: prometheus.NewRegistry(),
+	})
+	check(t, err)
+	w.producer, err = kafka.NewProducer(w.kafka, "support", kafka.ProducerOptions{})
+	check(t, err)
+	t.Cleanup(w.producer.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context) error{node.Run, w.router.Run} {
+		running.Go(func() { _ = run(ctx) })
+	}
+	t.Cleanup(func() { cancel(); running.Wait() })
+
+	w.cfg = DefaultConfig()
+	w.cfg.HTTP.Listen, w.cfg.HTTP.CursorSecret = "127.0.0.1:0", "a secret of tests, long enough"
+	w.cfg.PublicURL = "https://support.example"
+	w.cfg.Payment.Asset, w.cfg.Payment.PayTo = chain.Token().Hex(), common.HexToAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C").Hex()
+	w.cfg.Poll, w.cfg.Wait, w.cfg.Confirmations = 5*time.Millisecond, 20*time.Second, 3
+	w.cfg.Resend, w.cfg.ResumeAfter, w.cfg.Reconcile = time.Second, time.Second, 50*time.Millisecond
+	w.cfg.Keys = Keys{Token: []string{"token key of tests, thirty-two bytes"}, Text: []string{"text key of tests, of thirty-two bytes"}}
+	w.terms, err = x402.NewTerms(w.cfg.Payment)
+	check(t, err)
+	w.fund(chain.Address("payer"), 1_000_000_000)
+	return w
+}
+
+func (w *world) fund(to common.Address, amount int64) {
+	w.t.Helper()
+	check(w.t, w.chain.Fund(w.t.Context(), to, big.NewInt(amount)))
+}
+
+// mine makes a block now and then, as a chain does.
+func (w *world) mine() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.mining = cancel
+	w.mined.Go(func() {
+		for sleep(ctx, 20*time.Millisecond) {
+			if _, err := w.chain.Mine(ctx); err != nil && ctx.Err() == nil {
+				w.t.Error(err)
+				return
+			}
+		}
+	})
+	w.t.Cleanup(w.stopMining)
+}
+
+func (w *world) stopMining() { w.mining(); w.mined.Wait() }
+
+func (w *world) client() *desk.Client {
+	return desk.NewClient(w.producer, desk.Routed{Router: w.router}, w.cat)
+}
+
+// service is one process of the service, until it is stopped.
+type service struct {
+	*Service
+	t    testing.TB
+	url  string
+	stop func()
+}
+
+func (w *world) relayer(name string) *x402.Relayer {
+	return x402.NewRelayer(x402.RelayerConfig{BumpAfter: time.Second}, w.terms, w.chain.Client(), w.chain.Key(name))
+}
+
+// deps are those of a service whose clock is the payment chain's, which mines faster than seconds pass.
+func (w *world) deps(settler x402.Settler) Deps {
+	return Deps{
+		Desk: w.client(), Chain: w.chain.Client(), Settler: settler,
+		Head: func(context.Context) (uint64, error) { return 1000, nil },
+	}
+}
+
+func (w *world) start(deps Deps) *service {
+	w.t.Helper()
+	s, err := New(w.cfg, deps, prometheus.NewRegistry(), logger(w.t))
+	check(w.t, err)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil && ctx.Err() == nil {
+			w.t.Error(err)
+		}
+	})
+	x := &service{Service: s, t: w.t, url: "http://" + s.Addr()}
+	x.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.t.Cleanup(x.stop)
+	eventually(w.t, "the service is ready", func() bool { return s.Ready(ctx) == nil })
+	return x
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// body is a report that is right.
+func body(title string) []byte {
+	return []byte(`{"title":"` + title + `","severity":"HIGH","contracts":["0x209693Bc6afc0C5328bA36FaF03C514EF312287C"],"forkBlock":1000,` +
+		`"description":"**It** drains.","impact":"All of it.","poc":"Call ` + "`drain()`" + `","contact":{"email":"a@example.com"},"agent":{"name":"finder"}}`)
+}
+
+// pay signs a payment of key, with a nonce of its own.
+func (w *world) pay(key *ecdsa.PrivateKey, nonce string, alter ...func(*x402.Authorization)) *x402.Signed {
+	w.t.Helper()
+	// Blocks come faster than seconds, so the chain's clock is ahead of ours.
+	a := x402.Authorization{
+		From: crypto.PubkeyToAddress(key.PublicKey), To: w.terms.Payee, Value: w.terms.Value, ValidBefore: uint64(time.Now().Unix()) + 170,
+		Nonce: crypto.Keccak256Hash([]byte(nonce)),
+	}
+	for _, f := range alter {
+		f(&a)
+	}
+	digest := w.terms.Digest(&a)
+	signature, err := crypto.Sign(digest[:], key)
+	check(w.t, err)
+	signature[64] += 27
+	return &x402.Signed{Authorization: a, Signature: signature}
+}
+
+func (w *world) header(s *x402.Signed) string {
+	w.t.Helper()
+	text, err := x402.EncodeHeader(w.terms.Payment(s, x402.Resource{URL: "https://support.example/reports"}))
+	check(w.t, err)
+	return text
+}
+
+// answer is a response, read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	err    error
+}
+
+func (a answer) code() string {
+	var e struct{ Error struct{ Code string } }
+	_ = json.Unmarshal(a.body, &e)
+	return e.Error.Code
+}
+
+func (a answer) created(t testing.TB) (id, token string) {
+	t.Helper()
+	var c struct {
+		Ticket    struct{ ID string }
+		Token     string
+		StatusURL string
+	}
+	if a.status != http.StatusCreated {
+		t.Fatalf("status %d, want 201: %s %v", a.status, a.body, a.err)
+	}
+	check(t, json.Unmarshal(a.body, &c))
+	return c.Ticket.ID, c.Token
+}
+
+// reason is why a payment was refused, of PAYMENT-RESPONSE.
+func (a answer) reason(t testing.TB) x402.Reason {
+	t.Helper()
+	text, err := base64.StdEncoding.DecodeString(a.header.Get(x402.HeaderResponse))
+	check(t, err)
+	var s x402.Settlement
+	if len(text) > 0 {
+		check(t, json.Unmarshal(text, &s))
+	}
+	return s.ErrorReason
+}
+
+func (x *service) post(payment string, body []byte) answer {
+	x.t.Helper()
+	req, err := http.NewRequestWithContext(x.t.Context(), http.MethodPost, x.url+"/reports", bytes.NewReader(body))
+	check(x.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	if payment != "" {
+		req.Header.Set(x402.HeaderSignature, payment)
+	}
+	return send(req)
+}
+
+func (x *service) ticket(id, token string) answer {
+	x.t.Helper()
+	return x.get("/tickets/"+id, token)
+}
+
+func (x *service) get(path, token string) answer {
+	x.t.Helper()
+	req, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, x.url+path, http.NoBody)
+	check(x.t, err)
+	req.Header.Set("x-service-ticket-token", token)
+	return send(req)
+}
+
+func send(req *http.Request) answer {
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, text, err}
+}
+
+// paid is what the payee has got, by the chain.
+func (w *world) paid() int64 {
+	w.t.Helper()
+	return w.balance(w.terms.Payee)
+}
+
+func (w *world) balance(of common.Address) int64 {
+	w.t.Helper()
+	data := append(crypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(of[:], 32)...)
+	token := w.chain.Token()
+	out, err := w.chain.Client().CallContract(w.t.Context(), ethereumCall(token, data), nil)
+	check(w.t, err)
+	return new(big.Int).SetBytes(out).Int64()
+}

@@ -1,0 +1,322 @@
+package support
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+// The codes that are this service's own.
+var (
+	codePaymentRequired = httpapi.Code{Name: "PAYMENT_REQUIRED", Status: http.StatusPaymentRequired}
+	codeReportLimit     = httpapi.Code{Name: "REPORT_LIMIT", Status: http.StatusTooManyRequests}
+	codePending         = httpapi.Code{Name: "PAYMENT_PENDING", Status: http.StatusServiceUnavailable}
+	codeConflict        = httpapi.Code{Name: "CONFLICT", Status: http.StatusConflict}
+	codeUnauthorized    = httpapi.Code{Name: "UNAUTHORIZED", Status: http.StatusUnauthorized}
+)
+
+// exchange is one request for a report, through its checks.
+type exchange struct {
+	body   []byte
+	digest common.Hash
+	signed *x402.Signed
+	used   bool // the authorization is on the chain already
+}
+
+// postReport holds the order of the checks. Nothing is charged before the last of them.
+func (s *Service) postReport(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	outcome, err := s.report(ctx, req, res)
+	s.metrics.reports.WithLabelValues(outcome).Inc()
+	return err
+}
+
+func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi.Response) (string, error) {
+	x := &exchange{}
+	var err error
+	if x.body, err = io.ReadAll(req.HTTP.Body); err != nil {
+		return "size", err // of a body that is too large, httpapi knows the answer
+	}
+	x.digest = sha256.Sum256(x.body)
+	header := req.HTTP.Header.Get(x402.HeaderSignature)
+	if header == "" {
+		return "unpaid", s.demand(res, nil)
+	}
+	if err := s.authorize(ctx, x, header); err != nil {
+		return "payment", s.refuse(res, err)
+	}
+	report, err := s.parse(ctx, req, x.body)
+	if err != nil {
+		return "body", err
+	}
+	if done, err := s.known(ctx, x, res); done {
+		return "replay", err
+	}
+	if err := s.affordable(ctx, x); err != nil {
+		return "balance", s.refuse(res, err)
+	}
+	if err := s.reserve(ctx, x, report); err != nil {
+		return "reservation", err
+	}
+	return "charged", s.await(ctx, x, res)
+}
+
+// demand answers 402, with what is to be paid and, where a payment was refused, why.
+func (s *Service) demand(res *httpapi.Response, refusal *x402.Refusal) error {
+	reason, message := "", "the deposit is to be paid first: see the "+x402.HeaderRequired+" header"
+	if refusal != nil {
+		reason, message = string(refusal.Reason), "the payment was not taken, and nothing was charged: "+refusal.Error()
+		if err := setHeader(res, x402.HeaderResponse, s.terms.Refused(refusal)); err != nil {
+			return err
+		}
+	}
+	if err := setHeader(res, x402.HeaderRequired, s.terms.Required(s.resource(), reason)); err != nil {
+		return err
+	}
+	return &httpapi.Error{Code: codePaymentRequired, Message: message}
+}
+
+// refuse tells a payment that cannot be taken from a chain that cannot be asked.
+func (s *Service) refuse(res *httpapi.Response, err error) error {
+	if refusal, ok := errors.AsType[*x402.Refusal](err); ok {
+		return s.demand(res, refusal)
+	}
+	if _, ok := errors.AsType[*httpapi.Error](err); ok {
+		return err
+	}
+	s.metrics.chainErrors.Inc()
+	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the payment chain cannot be asked now; nothing was charged", RetryAfter: 5 * time.Second}
+}
+
+func (s *Service) resource() x402.Resource {
+	return x402.Resource{
+		URL: strings.TrimSuffix(s.cfg.PublicURL, "/") + "/reports", Description: "Refundable bug-report deposit", MimeType: "application/json",
+	}
+}
+
+func setHeader(res *httpapi.Response, name string, v any) error {
+	value, err := x402.EncodeHeader(v)
+	if err != nil {
+		return err
+	}
+	res.SetHeader(http.CanonicalHeaderKey(name), value)
+	return nil
+}
+
+// authorize is every check of the payment that does not depend on what the chain has done with it.
+func (s *Service) authorize(ctx context.Context, x *exchange, header string) error {
+	payment, err := x402.Decode(header)
+	if err != nil {
+		return err
+	}
+	if x.signed, err = s.terms.Check(payment, s.deps.Now()); err != nil {
+		// One that ended meanwhile may be of a payment that was taken: the same request gets its answer.
+		if signed, ok := s.late(ctx, payment, err); ok {
+			x.signed = signed
+			return nil
+		}
+		return err
+	}
+	return s.token.CheckSignature(ctx, x.signed)
+}
+
+// late accepts an authorization that is out of its window where the desk has it, signature and all.
+func (s *Service) late(ctx context.Context, payment *x402.Payment, err error) (*x402.Signed, bool) {
+	refusal, ok := errors.AsType[*x402.Refusal](err)
+	if !ok || refusal.Reason != x402.ReasonValidBefore {
+		return nil, false
+	}
+	signed, err := s.terms.CheckAnyTime(payment)
+	if err != nil {
+		return nil, false
+	}
+	found, err := s.deps.Desk.Find(ctx, signed.From, signed.Nonce)
+	if err != nil || found.Payment == nil || found.Payment.Status == desk.Dead {
+		return nil, false
+	}
+	return signed, string(found.Payment.Authorization.Signature) == string(signed.Signature)
+}
+
+// parse is the report, as far as it can be right.
+func (s *Service) parse(ctx context.Context, req *httpapi.Request, body []byte) (*Report, error) {
+	media, _, err := mime.ParseMediaType(req.HTTP.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return nil, &httpapi.Error{Code: httpapi.UnsupportedMediaType, Message: "the body must be application/json"}
+	}
+	report, err := decodeReport(body)
+	if err != nil {
+		return nil, err
+	}
+	head, err := s.deps.Head(ctx)
+	if err != nil {
+		return nil, &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the chain's head is not known now; nothing was charged", RetryAfter: 5 * time.Second}
+	}
+	return report, report.validate(head)
+}
+
+// known answers a payment that the desk has: the same request gets the same answer, another none.
+func (s *Service) known(ctx context.Context, x *exchange, res *httpapi.Response) (done bool, err error) {
+	found, err := s.deps.Desk.Find(ctx, x.signed.From, x.signed.Nonce)
+	if err != nil {
+		return true, s.unavailable()
+	}
+	p := found.Payment
+	switch {
+	case p == nil, p.Status == desk.Dead, p.Status == desk.Freed && p.BodyDigest == x.digest:
+		return false, nil
+	case p.BodyDigest != x.digest:
+		return true, conflict()
+	}
+	return true, s.await(ctx, x, res)
+}
+
+func conflict() error {
+	return &httpapi.Error{Code: codeConflict, Message: "this payment was made for another report"}
+}
+
+func (s *Service) unavailable() error {
+	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the support desk cannot be asked now; send the same request again", RetryAfter: 2 * time.Second}
+}
+
+// affordable is whether the payment would go through. One that somebody else has submitted has gone through already.
+func (s *Service) affordable(ctx context.Context, x *exchange) error {
+	err := s.token.Simulate(ctx, x.signed, s.deps.Relayer)
+	refusal, ok := errors.AsType[*x402.Refusal](err)
+	if !ok || refusal.Reason != x402.ReasonNonceUsed {
+		return err
+	}
+	from, err := s.fromBlock(ctx)
+	if err != nil {
+		return err
+	}
+	o, err := s.token.Outcome(ctx, &x.signed.Authorization, x402.Scope{FromBlock: from, Confirmations: s.cfg.Confirmations, LogRange: s.cfg.LogRange})
+	if err != nil {
+		return err
+	}
+	if o.State != x402.Paid {
+		return refusal
+	}
+	x.used = true
+	return nil
+}
+
+// fromBlock is where the search for an authorization begins.
+func (s *Service) fromBlock(ctx context.Context) (uint64, error) {
+	header, err := s.deps.Chain.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return 0, fmt.Errorf("read the payment chain's head: %w", err)
+	}
+	number := header.Number.Uint64()
+	return number - min(number, s.cfg.LookBack), nil
+}
+
+// reserve keeps a place for the payment: from here on it is followed to its end.
+func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) error {
+	text, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	sealed, err := s.cfg.Keys.Seal(purposeReport, desk.TicketID(x.signed.From, x.signed.Nonce), text)
+	if err != nil {
+		return err
+	}
+	from, err := s.fromBlock(ctx)
+	if err != nil {
+		return s.refuse(nil, err)
+	}
+	// A client that leaves changes nothing: what was sent may be applied.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+	defer cancel()
+	outcome, found, err := s.deps.Desk.Do(ctx, x.signed.From, &desk.Command{
+		Kind: desk.Reserve, Nonce: x.signed.Nonce, Reservation: &desk.Reservation{
+			Authorization: authorizationOf(x.signed), Asset: s.terms.Token, BodyDigest: x.digest, FromBlock: from, Report: sealed,
+		},
+	})
+	if err != nil {
+		return s.unavailable() // it may be reserved: then the reconciler goes on with it, and a replay finds it
+	}
+	switch outcome {
+	case desk.Done:
+		s.drive(found.Payment)
+		return nil
+	case desk.Exists:
+		return nil
+	case desk.Conflict:
+		return conflict()
+	case desk.Limited:
+		now := s.deps.Now().UTC()
+		return &httpapi.Error{
+			Code: codeReportLimit, Message: "one report is accepted per paying wallet per day (UTC)",
+			RetryAfter: now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now),
+		}
+	case desk.Unknown, desk.Refused, desk.Malformed:
+	}
+	return fmt.Errorf("reserve: %s", outcome)
+}
+
+// await waits until the payment is decided, wherever that happens, and answers.
+func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response) error {
+	deadline := time.NewTimer(s.cfg.Wait)
+	defer deadline.Stop()
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		found, err := s.deps.Desk.Find(ctx, x.signed.From, x.signed.Nonce)
+		if err == nil && found.Payment != nil {
+			switch p := found.Payment; {
+			case p.BodyDigest != x.digest:
+				return conflict()
+			case p.Charged():
+				return s.created(p, res)
+			case p.Status == desk.Dead:
+				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged, and cannot be any more", Payer: x.signed.From})
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return s.pending()
+		case <-deadline.C:
+			return s.pending()
+		}
+	}
+}
+
+func (s *Service) pending() error {
+	return &httpapi.Error{
+		Code: codePending, Message: "the payment is not decided yet: send the same request again, with the same payment", RetryAfter: 5 * time.Second,
+	}
+}
+
+// created answers 201: the same bytes, however often it is asked for.
+func (s *Service) created(p *desk.Payment, res *httpapi.Response) error {
+	if err := setHeader(res, x402.HeaderResponse, s.terms.Settled(p.Authorization.From, p.Proof.Transaction)); err != nil {
+		return err
+	}
+	ticket, err := s.ticket(p, nil)
+	if err != nil {
+		return err
+	}
+	token := s.cfg.Keys.Ticket(p.ID())
+	body, err := json.Marshal(struct {
+		Ticket    *ticketJSON `json:"ticket"`
+		Token     string      `json:"token"`
+		StatusURL string      `json:"statusUrl"`
+	}{ticket, token, strings.TrimSuffix(s.cfg.PublicURL, "/") + "/t/" + p.ID() + "#" + token})
+	if err != nil {
+		return fmt.Errorf("encode ticket: %w", err)
+	}
+	res.Status, res.Body = http.StatusCreated, append(res.Body, body...)
+	res.SetHeader("Location", "/tickets/"+p.ID())
+	return nil
+}

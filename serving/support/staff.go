@@ -1,0 +1,196 @@
+package support
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+)
+
+// Staff is who answers reports, by the command line: what they do is in the audit under their name.
+type Staff struct {
+	Desk *desk.Client
+	Keys Keys
+	Name string
+}
+
+const maxReply = 12_000 // bytes
+
+var errNoTicket = errors.New("there is no such ticket")
+
+// List prints every ticket, a line each.
+func (s Staff) List(ctx context.Context, out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TICKET\tCREATED\tSTATUS\tOUTCOME\tREFUND\tPAYER")
+	for partition := range s.Desk.Partitions() {
+		var after []byte
+		for {
+			found, next, err := s.Desk.List(ctx, partition, false, after, sweepLimit)
+			if err != nil {
+				return err
+			}
+			for _, p := range found {
+				if k := p.Ticket; k != nil && p.Charged() {
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.ID(), time.Unix(k.CreatedAt, 0).UTC().Format(time.RFC3339),
+						k.Status, k.Verdict, k.Refund, p.Authorization.From.Hex())
+				}
+			}
+			if after = next; next == nil {
+				break
+			}
+		}
+	}
+	return table.Flush()
+}
+
+// Show prints a ticket as its reporter sees it, and where to reach him.
+func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
+	found, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	t, err := (&Service{cfg: Config{Keys: s.Keys}}).ticket(found.Payment, found.Report)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(t, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode ticket: %w", err)
+	}
+	_, err = fmt.Fprintln(out, string(text))
+	return err
+}
+
+// Reply answers a ticket.
+func (s Staff) Reply(ctx context.Context, id, text string) error {
+	text = strings.TrimSpace(text)
+	if text == "" || len(text) > maxReply {
+		return fmt.Errorf("a reply has 1 to %d bytes, not %d", maxReply, len(text))
+	}
+	sealed, err := s.Keys.Seal(purposeReply, id, []byte(text))
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, id, &desk.Command{Kind: desk.Reply, Sealed: sealed})
+}
+
+// Decide decides a ticket. The deposit of a report that is accepted, or rejected and valid, is owed back.
+func (s Staff) Decide(ctx context.Context, id string, verdict desk.Verdict, valid bool) error {
+	return s.do(ctx, id, &desk.Command{Kind: desk.Decide, Verdict: verdict, Valid: valid})
+}
+
+// Receipts is what a recorded refund is verified with; ethclient.Client is one.
+type Receipts interface {
+	TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error)
+	BlockNumber(ctx context.Context) (uint64, error)
+}
+
+// Refunded records that a transaction has returned a deposit, once its log says so and its block is deep enough. A
+// transaction returns one deposit.
+func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transaction common.Hash, confirmations uint64) error {
+	found, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	p := found.Payment
+	if p.Ticket.Refund != desk.RefundOwed {
+		return fmt.Errorf("the refund of ticket %s is %s, not %s", id, p.Ticket.Refund, desk.RefundOwed)
+	}
+	receipt, err := chain.TransactionReceipt(ctx, transaction)
+	if err != nil {
+		return fmt.Errorf("read the receipt of %s: %w", transaction, err)
+	}
+	head, err := chain.BlockNumber(ctx)
+	if err != nil {
+		return fmt.Errorf("read the payment chain's head: %w", err)
+	}
+	if receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
+		return fmt.Errorf("transaction %s does not return the deposit of ticket %s", transaction, id)
+	}
+	if head+1 < receipt.BlockNumber.Uint64()+confirmations {
+		return fmt.Errorf("transaction %s is not %d blocks deep yet", transaction, confirmations)
+	}
+	if err := s.unused(ctx, p.Authorization.From, transaction); err != nil {
+		return err
+	}
+	return s.do(ctx, id, &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
+		Transaction: transaction, Block: receipt.BlockNumber.Uint64(), BlockHash: receipt.BlockHash, Final: true,
+	}})
+}
+
+var transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+
+func returns(logs []*types.Log, p *desk.Payment) bool {
+	for _, l := range logs {
+		if l.Address == p.Asset && len(l.Topics) == 3 && l.Topics[0] == transferTopic &&
+			l.Topics[2] == common.BytesToHash(p.Authorization.From[:]) && new(big.Int).SetBytes(l.Data).Cmp(p.Authorization.Value.ToInt()) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unused looks through the payer's tickets, which are in one partition.
+func (s Staff) unused(ctx context.Context, payer common.Address, transaction common.Hash) error {
+	after := append(payer.Bytes(), make([]byte, common.HashLength)...)
+	for {
+		found, next, err := s.Desk.List(ctx, s.Desk.Partition(payer), false, after, sweepLimit)
+		if err != nil {
+			return err
+		}
+		for _, p := range found {
+			if p.Authorization.From != payer {
+				return nil
+			}
+			if p.Ticket != nil && p.Ticket.RefundProof != nil && p.Ticket.RefundProof.Transaction == transaction {
+				return fmt.Errorf("transaction %s has returned the deposit of ticket %s already", transaction, p.ID())
+			}
+		}
+		if next == nil || bytes.Compare(next[:common.AddressLength], payer[:]) > 0 {
+			return nil
+		}
+		after = next
+	}
+}
+
+func (s Staff) find(ctx context.Context, id string) (desk.Found, error) {
+	payer, nonce, err := desk.ParseTicketID(id)
+	if err != nil {
+		return desk.Found{}, err
+	}
+	found, err := s.Desk.Find(ctx, payer, nonce)
+	if err == nil && (found.Payment == nil || !found.Payment.Charged()) {
+		err = errNoTicket
+	}
+	return found, err
+}
+
+func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
+	payer, nonce, err := desk.ParseTicketID(id)
+	if err != nil {
+		return err
+	}
+	cmd.Nonce, cmd.By = nonce, s.Name
+	outcome, _, err := s.Desk.Do(ctx, payer, cmd)
+	switch {
+	case err != nil:
+		return err
+	case outcome == desk.Unknown:
+		return errNoTicket
+	case outcome != desk.Done:
+		return fmt.Errorf("%s of ticket %s: %s", cmd.Kind, id, outcome)
+	}
+	return nil
+}

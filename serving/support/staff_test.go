@@ -1,0 +1,154 @@
+package support
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+)
+
+// Staff answer and decide; a deposit is returned once, by a transaction whose log says so.
+func TestStaff(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	ctx, payer := t.Context(), w.chain.Address("payer")
+	id, token := s.post(w.header(w.pay(w.chain.Key("payer"), "1")), body("Drain")).created(t)
+	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
+
+	check(t, staff.Reply(ctx, id, "Thank you. <script>alert(1)</script> [a](javascript:alert(1))"))
+	check(t, staff.Decide(ctx, id, desk.Accepted, false))
+	var list, show bytes.Buffer
+	check(t, staff.List(ctx, &list))
+	check(t, staff.Show(ctx, id, &show))
+	if !strings.Contains(list.String(), id) || !strings.Contains(show.String(), "a@example.com") || !strings.Contains(list.String(), "OWED") {
+		t.Errorf("list: %s\nshow: %s", &list, &show)
+	}
+	got := s.ticket(id, token)
+	var ticket struct {
+		Status, Outcome string
+		Replies         []struct{ Body string }
+		Deposit         struct {
+			Refund struct{ Status, Transaction string }
+		}
+	}
+	check(t, json.Unmarshal(got.body, &ticket))
+	if ticket.Status != "CLOSED" || ticket.Outcome != "ACCEPTED" || len(ticket.Replies) != 1 || ticket.Deposit.Refund.Status != "OWED" {
+		t.Errorf("the reporter sees %s", got.body)
+	}
+	if strings.Contains(string(got.body), "ada") {
+		t.Errorf("the reporter sees who answered: %s", got.body)
+	}
+	page := s.get("/t/"+id+"/content", token)
+	if page.status != http.StatusOK || strings.Contains(string(page.body), "<script") || strings.Contains(string(page.body), "javascript:") ||
+		!strings.Contains(string(page.body), "<strong>It</strong>") {
+		t.Errorf("the page: %d %s", page.status, page.body)
+	}
+
+	receipts := w.chain.Client()
+	w.fund(w.chain.Address("float"), 3*deposit)
+	wrong, err := w.chain.Call(ctx, "float", "transfer", payer, big.NewInt(1))
+	check(t, err)
+	right, err := w.chain.Call(ctx, "float", "transfer", payer, big.NewInt(deposit))
+	check(t, err)
+	eventually(t, "the refund is deep", func() bool {
+		head, err := receipts.BlockNumber(ctx)
+		return err == nil && head > right.BlockNumber.Uint64()+3
+	})
+	if err := staff.Refunded(ctx, id, receipts, wrong.TxHash, 3); err == nil {
+		t.Error("a transfer of less was taken for the refund")
+	}
+	if err := staff.Refunded(ctx, id, receipts, right.TxHash, 1000); err == nil {
+		t.Error("a refund was taken before it was deep")
+	}
+	check(t, staff.Refunded(ctx, id, receipts, right.TxHash, 3))
+	if err := staff.Refunded(ctx, id, receipts, right.TxHash, 3); err == nil {
+		t.Error("a refund was recorded twice")
+	}
+	if err := staff.Decide(ctx, id, desk.Rejected, false); err == nil {
+		t.Error("decided anew once the deposit was gone")
+	}
+	check(t, json.Unmarshal(s.ticket(id, token).body, &ticket))
+	if ticket.Deposit.Refund.Status != "SENT" || ticket.Deposit.Refund.Transaction != right.TxHash.Hex() {
+		t.Errorf("refund %+v", ticket.Deposit.Refund)
+	}
+}
+
+// Old keys open what they made; a key that is gone opens nothing.
+func TestKeysAreChanged(t *testing.T) {
+	t.Parallel()
+	before := Keys{Token: []string{"token key one, of thirty-two bytes"}, Text: []string{"text key one, of thirty-two bytes"}}
+	after := Keys{Token: []string{"token key two, of thirty-two bytes", before.Token[0]}, Text: []string{"text key two, of thirty-two bytes", before.Text[0]}}
+	later := Keys{Token: after.Token[:1], Text: after.Text[:1]}
+	check(t, after.Validate())
+	sealed, err := before.Seal(purposeReport, "a", []byte("secret"))
+	check(t, err)
+	if text, err := after.Open(purposeReport, "a", sealed); err != nil || string(text) != "secret" {
+		t.Errorf("an old key does not open: %q %v", text, err)
+	}
+	for _, wrong := range []func() ([]byte, error){
+		func() ([]byte, error) { return later.Open(purposeReport, "a", sealed) },
+		func() ([]byte, error) { return after.Open(purposeReport, "b", sealed) },
+		func() ([]byte, error) { return after.Open(purposeReply, "a", sealed) },
+		func() ([]byte, error) { return after.Open(purposeReport, "a", sealed[:8]) },
+	} {
+		if text, err := wrong(); err == nil {
+			t.Errorf("opened: %q", text)
+		}
+	}
+	if !after.Opens("a", before.Ticket("a")) || !after.Opens("a", after.Ticket("a")) || later.Opens("a", before.Ticket("a")) || after.Opens("b", after.Ticket("a")) {
+		t.Error("tokens open what they should not, or do not what they should")
+	}
+	if err := (Keys{Token: []string{"short"}}).Validate(); err == nil || strings.Contains(err.Error(), `"short"`) {
+		t.Errorf("faults: %v", err)
+	}
+}
+
+// The reference client pays, with its spend controls set, and does not where they forbid it.
+func TestTheReferenceClientPays(t *testing.T) {
+	if _, err := os.Stat("../clients/node_modules/@x402/fetch"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("serving/clients is not installed: npm ci there")
+	}
+	w := newWorld(t)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	run := func(most string) (out []byte, err error) {
+		command := exec.CommandContext(t.Context(), "node", "report.mjs", s.url)
+		command.Dir = "../clients"
+		command.Env = append(os.Environ(), "PAYER_KEY="+hexutil.Encode(crypto.FromECDSA(w.chain.Key("payer"))), "MAX_PAYMENT="+most)
+		return command.CombinedOutput()
+	}
+	if out, err := run("$14"); err == nil || w.paid() != 0 {
+		t.Fatalf("paid more than its controls allow: %s", out)
+	}
+	out, err := run("$15")
+	check(t, err)
+	var got struct {
+		Status  int
+		Payment struct{ Transaction common.Hash }
+		Body    struct {
+			Ticket struct{ ID string }
+			Token  string
+		}
+	}
+	check(t, json.Unmarshal(out, &got))
+	if got.Status != http.StatusCreated || got.Payment.Transaction == (common.Hash{}) || w.paid() != deposit {
+		t.Fatalf("%s; the payee has %d", out, w.paid())
+	}
+	if read := s.ticket(got.Body.Ticket.ID, got.Body.Token); read.status != http.StatusOK {
+		t.Errorf("its ticket: %d %s", read.status, read.body)
+	}
+}

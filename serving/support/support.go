@@ -1,0 +1,263 @@
+// Package support is the HTTP service that takes bug reports against a refundable deposit: the deposit is paid by
+// x402, the report becomes a ticket, its reporter reads the answer. It must not keep anything itself, and never
+// decides by anything but the payment chain's logs whether somebody has paid.
+//
+//	reports.go    POST /reports: the checks in their order
+//	drive.go      a payment from its reservation to the chain's last word, also of one that died half way
+//	report.go     what a report may be
+//	tickets.go    GET /tickets/{id}; page.go the page for people
+//	secrets.go    tokens and sealed texts
+package support
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+//go:embed openapi.yaml
+var description []byte
+
+// Config is how the service serves, and what a report costs. Start from DefaultConfig.
+type Config struct {
+	HTTP httpapi.Config
+
+	PublicURL string           // of this service as its callers see it: what is paid for, and where the page is
+	Payment   x402.Requirement // the deposit: asset and payTo have no default
+	Symbol    string           // of the asset, for people
+	Decimals  int              // of the asset
+	Word      string           // the neutral word in the name of the ticket's header: x-<word>-ticket-token
+
+	Confirmations uint64        // blocks after which the payment chain takes nothing back
+	LookBack      uint64        // blocks in which an authorization that is used already is searched for
+	LogRange      uint64        // blocks that the payment node searches at once
+	Poll          time.Duration // between two looks at the payment chain's head
+	Wait          time.Duration // of a request for its payment, before it is told to come again
+	Resend        time.Duration // after which a payment that is not on the chain is handed over again
+	ResumeAfter   time.Duration // for which nobody has moved a payment, before the reconciler does
+	Reconcile     time.Duration // between two looks for such payments
+	MaxDriven     int           // payments at work in this process
+
+	Keys Keys // secrets
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	c := Config{
+		HTTP: httpapi.DefaultConfig(":4400"),
+		Payment: x402.Requirement{
+			Scheme: x402.SchemeExact, Network: "eip155:8453", Amount: "15000000", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+			MaxTimeoutSeconds: 120, Extra: x402.Domain{Name: "USD Coin", Version: "2"},
+		},
+		Symbol: "USDC", Decimals: 6, Word: "service",
+		Confirmations: 10, LookBack: 2000, LogRange: 1000,
+		Poll: 250 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
+		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024,
+	}
+	c.HTTP.RequestTimeout, c.HTTP.WriteTimeout = 55*time.Second, 60*time.Second
+	return c
+}
+
+// Validate returns every fault of the configuration.
+func (c *Config) Validate() error {
+	faults := []error{c.HTTP.Validate(), c.Keys.Validate()}
+	if _, err := x402.NewTerms(c.Payment); err != nil {
+		faults = append(faults, err)
+	}
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("support: "+format, args...))
+		}
+	}
+	u, err := url.Parse(c.PublicURL)
+	fault(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", "public URL: %q is not an http or https URL", c.PublicURL)
+	fault(c.Word == "" || strings.Trim(c.Word, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", "word: %q is not of lower-case letters", c.Word)
+	fault(c.Decimals < 0 || c.Decimals > 36, "decimals: %d", c.Decimals)
+	fault(c.Confirmations == 0 || c.LogRange == 0 || c.MaxDriven <= 0, "confirmations, log range and payments at work must be positive")
+	for _, d := range []struct {
+		name string
+		is   time.Duration
+	}{{"poll", c.Poll}, {"wait", c.Wait}, {"resend", c.Resend}, {"resume", c.ResumeAfter}, {"reconcile", c.Reconcile}} {
+		fault(d.is <= 0, "%s: %s is not positive", d.name, d.is)
+	}
+	fault(c.Wait >= c.HTTP.RequestTimeout, "wait: %s is not below the request timeout of %s", c.Wait, c.HTTP.RequestTimeout)
+	return errors.Join(faults...)
+}
+
+// Deps are what the service works with.
+type Deps struct {
+	Desk    *desk.Client
+	Chain   x402.Reader // the payment chain
+	Settler x402.Settler
+	// Relayer is who the transfer is simulated for; zero: anybody.
+	Relayer common.Address
+	// Head is the block of the market's chain that is indexed: a report is about none above it.
+	Head func(ctx context.Context) (uint64, error)
+	Now  func() time.Time // nil: the clock
+}
+
+// Service is the support service.
+//
+// Invariants:
+//  1. Nothing is handed to the settler before the desk has reserved it.
+//  2. A reserved payment is followed until the chain has said its last word, by this process or another.
+//  3. Only an outcome that is certain is answered by 201 or 4xx; whatever is not is a 503.
+type Service struct {
+	cfg     Config
+	deps    Deps
+	terms   *x402.Terms
+	token   *x402.Token
+	log     *zap.Logger
+	metrics *metrics
+	api     *httpapi.API
+	server  *httpapi.Server
+
+	head    *head
+	mu      sync.Mutex
+	drives  map[driveKey]*drive
+	group   errgroup.Group
+	work    chan *drive // to be followed by Run
+	checked atomic.Bool // the payment chain and its token are those of the configuration
+}
+
+// New makes a service; it does nothing before Run.
+func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	terms, err := x402.NewTerms(cfg.Payment)
+	if err != nil {
+		return nil, err
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	s := &Service{
+		cfg: cfg, deps: deps, terms: terms, token: x402.NewToken(terms, deps.Chain), log: log.Named("support"), metrics: newMetrics(reg),
+		head: newHead(), drives: map[driveKey]*drive{}, work: make(chan *drive, cfg.MaxDriven),
+	}
+	described, err := httpapi.DescriptionRoutes(description)
+	if err != nil {
+		return nil, err
+	}
+	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
+		Service: "support", Deployment: cfg.Payment.Network, Logger: s.log, Registerer: reg,
+		Expose: []string{x402.HeaderRequired, x402.HeaderResponse},
+		Allow:  []string{x402.HeaderSignature, "Access-Control-Expose-Headers", s.ticketHeader()},
+		Retryable: func(c httpapi.Code) bool {
+			return c.Status == http.StatusTooManyRequests || c.Status == http.StatusServiceUnavailable
+		},
+		NoStore: true, Private: true,
+		Routes: slices.Concat(s.routes(), described),
+	})
+	s.server = httpapi.NewServer(cfg.HTTP, s.api, s.log)
+	return s, nil
+}
+
+func (s *Service) routes() []httpapi.Route {
+	return []httpapi.Route{
+		{Method: http.MethodPost, Path: "/reports", Handle: s.postReport},
+		{Method: http.MethodGet, Path: "/tickets/{id}", Handle: s.getTicket},
+		{Method: http.MethodGet, Path: "/health", Handle: s.health},
+		{Method: http.MethodGet, Path: "/t/{id}", Handle: s.page, AnyQuery: true},
+		{Method: http.MethodGet, Path: "/t/{id}/content", Handle: s.content},
+		{Method: http.MethodGet, Path: "/page.js", Handle: s.script},
+		{Method: http.MethodGet, Path: "/page.css", Handle: s.style},
+	}
+}
+
+// ticketHeader carries a ticket's token.
+func (s *Service) ticketHeader() string { return "X-" + s.cfg.Word + "-Ticket-Token" }
+
+// Addr is where it listens, once it does.
+func (s *Service) Addr() string { return s.server.Addr() }
+
+// Handler answers without a port of its own.
+func (s *Service) Handler() http.Handler { return s.api }
+
+// Ready is nil while reports can be paid.
+func (s *Service) Ready(context.Context) error {
+	if !s.checked.Load() {
+		return errors.New("the payment chain was not reached yet")
+	}
+	return s.server.Ready()
+}
+
+// Run serves until ctx is done.
+//
+//	requests ─► reserve ─┐
+//	reconciler ──────────┴─► drives ◄── head of the payment chain
+//	                            └─► settler ─► relayer's fee bumps
+func (s *Service) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.verify(ctx) })
+	group.Go(func() error { return s.server.Run(ctx) })
+	group.Go(func() error { s.startDrives(ctx); return nil })
+	group.Go(func() error { s.watch(ctx); return nil })
+	group.Go(func() error { s.reconcile(ctx); return nil })
+	if b, ok := s.deps.Settler.(bumper); ok {
+		group.Go(func() error { s.bump(ctx, b); return nil })
+	}
+	return group.Wait()
+}
+
+// verify ends the process where the chain or the token are not those that were promised.
+func (s *Service) verify(ctx context.Context) error {
+	for {
+		err := s.token.Verify(ctx)
+		switch {
+		case err == nil:
+			s.checked.Store(true)
+			return nil
+		case errors.Is(err, x402.ErrWrongToken):
+			return err
+		}
+		s.log.Warn("payment chain not reached", zap.Error(err))
+		if !sleep(ctx, 10*s.cfg.Poll) {
+			return nil
+		}
+	}
+}
+
+// bumper is a settler that raises the fees of what waits.
+type bumper interface {
+	Bump(ctx context.Context) error
+}
+
+func (s *Service) bump(ctx context.Context, b bumper) {
+	for sleep(ctx, time.Second) {
+		if err := b.Bump(ctx); err != nil && ctx.Err() == nil {
+			s.metrics.settleErrors.WithLabelValues(settleError(err)).Inc()
+			s.log.Warn("fees not raised", zap.Error(err))
+		}
+	}
+}
+
+// sleep is false once ctx is done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,88 @@
+package valuation
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// sourceBody says where a price comes from.
+type sourceBody struct {
+	Kind      string   `json:"kind"`
+	Pools     []string `json:"pools"`
+	AsOfBlock uint64   `json:"asOfBlock"`
+}
+
+func (s *state) source(pools []*pool) sourceBody {
+	b := sourceBody{Kind: kindPool, Pools: []string{}, AsOfBlock: s.at.Number}
+	for _, p := range pools {
+		b.Pools = append(b.Pools, p.ID.Hex())
+	}
+	if len(pools) > 1 {
+		b.Kind = kindTwoHop
+	}
+	return b
+}
+
+type fractionBody struct {
+	Num string `json:"num"`
+	Den string `json:"den"`
+}
+
+type assetBody struct {
+	Token     string       `json:"token"`
+	PriceUSDG string       `json:"priceUSDG"`
+	PriceRaw  fractionBody `json:"priceRaw"`
+	Source    sourceBody   `json:"source"`
+	At        uint64       `json:"at"`
+}
+
+func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
+
+// tokenOf is the token of a path: one of the registry's ERC20s, or a currency of a pool. Positions are no token.
+func (s *state) tokenOf(p httpapi.Param) (common.Address, error) {
+	token := *p.Address()
+	a := s.assets[token]
+	known := a != nil && a.Kind == contracts.KindERC20 || token == s.cfg.Deployment.USDG
+	for _, pool := range s.pools {
+		_, in := pool.other(token)
+		known = known || in
+	}
+	if !known {
+		return token, &httpapi.Error{Code: assetNotFound, Message: "neither the registry nor an allowed pool has the token " + lower(token)}
+	}
+	return token, nil
+}
+
+// priceText is a raw price per whole token.
+func (s *state) priceText(token common.Address, p price) string {
+	return whole(p, s.decimals(token), s.decimals(s.cfg.Deployment.USDG)).String()
+}
+
+func (s *Service) assetValue(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	param := req.Path("token")
+	if param.Address(); req.Err() != nil {
+		return req.Err()
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	token, err := st.tokenOf(param)
+	if err != nil {
+		return err
+	}
+	q, err := st.reference(token)
+	if err != nil {
+		return s.refused(err)
+	}
+	return s.answer(res, st, assetBody{
+		Token: lower(token), PriceUSDG: st.priceText(token, q.price),
+		PriceRaw: fractionBody{q.price.Num.String(), q.price.Den.String()},
+		Source:   st.source(q.pools), At: st.at.Timestamp,
+	})
+}

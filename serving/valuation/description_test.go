@@ -1,0 +1,159 @@
+package valuation
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
+)
+
+func TestDescriptionIsOpenAPI(t *testing.T) {
+	var parsed map[string]any
+	if err := yaml.Unmarshal(description, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := json.Marshal(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := libopenapi.NewDocument(asJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, errs := validator.NewValidator(doc)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if ok, faults := v.ValidateDocument(); !ok {
+		t.Error(faults)
+	}
+	served := newService(t)
+	for path := range parsed["paths"].(map[string]any) {
+		if !slices.ContainsFunc(served.routes(), func(r httpapiRoute) bool { return r.Path == path }) && !strings.HasPrefix(path, "/openapi") {
+			t.Errorf("%s is described and not served", path)
+		}
+	}
+	for _, r := range served.routes() {
+		if parsed["paths"].(map[string]any)[r.Path] == nil {
+			t.Errorf("%s is served and not described", r.Path)
+		}
+	}
+}
+
+// The wrong values of every parameter. Each is a 400 that names it.
+func TestWrongParameters(t *testing.T) {
+	w := newWorld(t)
+	c := apitest.NewClient(t, w.service, description)
+	const word = "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"
+	numbers := []string{"", "0", "-1", "+1", "1.0", "1e3", "0x1", "01", strings.Repeat("9", 79), strings.Repeat("9", 39), "1" + strings.Repeat("0", 77), "null"}
+	ticks := []string{"", "887273", "-887273", "1.0", "01", "+60", "x", "61", "99999999999999999999"}
+	slippages := []string{"", "-1", "5001", "0.5", "+1", "x"}
+	tokens := []string{"", "eth", "USDG", word + "0", word[:20], "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", word}
+	pool := w.dep.PoolID.Hex()
+	good := map[string]string{
+		"eth": "1000000000000000", "usdg": "1000000", "to": "ETH", "slippageBps": "50", "pool": pool, "term": "604800",
+		"amount": "1000000000000000000", "tickLower": "-600", "tickUpper": "600", "route": "match", "payAsset": "ETH",
+	}
+	for _, path := range []struct {
+		path  string
+		names map[string][]string
+	}{
+		{"/quote/entry", map[string][]string{"eth": numbers}},
+		{"/quote/payout", map[string][]string{"usdg": numbers, "to": append(tokens, w.dep.USDG.Hex()), "slippageBps": slippages}},
+		{"/range/suggest", map[string][]string{"pool": {"", "0x", "0xzz", pool[:64], pool + "0"}, "term": {"", "0", "-1", "1.5", "31536001", "4294967296"}}},
+		{"/quote/reinvest", map[string][]string{
+			"amount": numbers, "tickLower": append(ticks, "600", "660"), "tickUpper": append(ticks, "-600", "-660"),
+			"route": {"", "Match", "swap"}, "payAsset": append(tokens, w.dep.STKN.Hex()), "slippageBps": slippages,
+		}},
+	} {
+		query := func(change func(url.Values)) string {
+			v := url.Values{}
+			for name := range path.names {
+				v.Set(name, good[name])
+			}
+			change(v)
+			return path.path + "?" + v.Encode()
+		}
+		if r := c.Get(t, query(func(url.Values) {})); r.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", path.path, r.Status, r.Body)
+		}
+		refused := func(target, name string) {
+			t.Helper()
+			r := c.Get(t, target)
+			code, message := r.Error(t)
+			named := strings.Contains(message, `"`+name+`"`) || strings.HasPrefix(name, "tick") && strings.Contains(message, `"tick`)
+			if r.Status != 400 || code != "INVALID_INPUT" || !named {
+				t.Errorf("%s: %d %s %s, want a 400 of %s", target, r.Status, code, message, name)
+			}
+		}
+		for name, wrong := range path.names {
+			for _, value := range wrong {
+				refused(query(func(v url.Values) { v.Set(name, value) }), name)
+			}
+			refused(query(func(v url.Values) { v.Add(name, good[name]) }), name)
+			if name != "slippageBps" {
+				refused(query(func(v url.Values) { v.Del(name) }), name)
+			}
+		}
+		refused(query(func(v url.Values) { v.Set("unknown", "1") }), "unknown")
+	}
+	// More than there is, by far.
+	for target, name := range map[string]string{
+		"/quote/payout?to=ETH&usdg=" + strings.Repeat("9", 38):                       "usdg",
+		"/quote/reinvest?route=zap&payAsset=ETH&amount=1&tickLower=-60&tickUpper=60": "payAsset",
+	} {
+		if _, message := c.Get(t, target).Error(t); !strings.Contains(message, `"`+name+`"`) {
+			t.Errorf("%s: %s", target, message)
+		}
+	}
+	for target, want := range map[string]string{
+		"/assets/" + word + "/value": "ASSET_NOT_FOUND", "/assets/" + word + "/facts": "ASSET_NOT_FOUND",
+		"/assets/" + w.dep.PositionManager.Hex() + "/value":        "ASSET_NOT_FOUND",
+		"/deals/999999/valuation":                                  "DEAL_NOT_FOUND",
+		"/range/suggest?term=60&pool=0x" + strings.Repeat("1", 64): "NOT_FOUND",
+	} {
+		if code, _ := c.Get(t, target).Error(t); code != want {
+			t.Errorf("%s: %s, want %s", target, code, want)
+		}
+	}
+}
+
+// TestRequestsFromTheDescription: nothing that the description leads to is a 500, or anything not described.
+func TestRequestsFromTheDescription(t *testing.T) {
+	w := newWorld(t)
+	c := apitest.NewClient(t, w.service, description)
+	g := &apitest.Generator{Document: c.Document, MaxBody: 16 << 10, Values: map[string][]string{
+		"id": {"1", "5", "20", "40", "66"}, "token": {w.dep.TKN.Hex(), w.dep.USDG.Hex(), w.dep.STKN.Hex()}, "to": {"ETH", w.dep.TKN.Hex()},
+		"payAsset": {"ETH", w.dep.TKN.Hex(), w.dep.USDG.Hex()}, "pool": {w.dep.PoolID.Hex()}, "term": {"604800"}, "tickLower": {"-600", "-60000"},
+		"tickUpper": {"600", "887220"}, "amount": {"1", "1000000000000000000"}, "eth": {"1000000000000000000"}, "usdg": {"1", "1000000000"},
+	}}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	met := map[int]int{}
+	for range 10_000 {
+		r := g.Next(random, "extra")
+		answer := c.Do(t, r.Request)
+		met[answer.Status]++
+		if answer.Status == http.StatusInternalServerError {
+			t.Fatalf("%s %s: %s", r.Method, r.URL, answer.Body)
+		}
+		if r.Wrong && answer.Status != http.StatusBadRequest {
+			t.Fatalf("%s %s is wrong by the description and was answered %d: %s", r.Method, r.URL, answer.Status, answer.Body)
+		}
+	}
+	for _, status := range []int{200, 204, 400, 404, 405} {
+		if met[status] == 0 {
+			t.Errorf("no request was answered %d: %v", status, met)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package valuation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// factsBody is what the chain says of a token. A fact that cannot be had is null, and named in Unknown.
+type factsBody struct {
+	Token           string      `json:"token"`
+	MarketCapUSDG   *string     `json:"marketCapUSDG"`
+	MedianCap7dUSDG *string     `json:"marketCapMedian7dUSDG"`
+	Pool            *string     `json:"pool"`
+	Pair            *string     `json:"pair"`
+	AgeSeconds      *uint64     `json:"ageSeconds"`
+	DepthUSDG       *string     `json:"depthUSDG"`
+	LockedBps       *int64      `json:"lockedBps"`
+	Holders         *uint64     `json:"holders"`
+	TopTenBps       *int64      `json:"topTenBps"`
+	CreatorBps      *int64      `json:"creatorBps"`
+	Volume24hUSDG   *string     `json:"volume24hUSDG"`
+	Drawdown7dBps   *int64      `json:"drawdown7dBps"`
+	Checks          *checksBody `json:"checks"`
+	Eligible        bool        `json:"eligible"`
+	ListingNote     string      `json:"listingNote"`
+	Unknown         []string    `json:"unknown"`
+	Source          sourceBody  `json:"source"`
+	At              uint64      `json:"at"`
+}
+
+// checksBody is what a token's code lets somebody do. A probe that was not made is null.
+type checksBody struct {
+	Mint      *bool `json:"mint"`
+	Pause     *bool `json:"pause"`
+	Blacklist *bool `json:"blacklist"`
+	Owner     *bool `json:"owner"`
+	Proxy     *bool `json:"proxy"`
+	Sellable  *bool `json:"sellable"`
+}
+
+func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	param := req.Path("token")
+	if param.Address(); req.Err() != nil {
+		return req.Err()
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	token, err := st.tokenOf(param)
+	if err != nil {
+		return err
+	}
+	told, err := s.chain.told(ctx, st, token)
+	if err != nil {
+		return s.refused(err)
+	}
+	b := factsBody{Token: lower(token), Unknown: []string{}, Source: st.source(nil), At: st.at.Timestamp, Checks: told.checks}
+	q, err := st.reference(token)
+	if err != nil {
+		r, ok := errors.AsType[*refusal](err)
+		if !ok {
+			return s.refused(err)
+		}
+		b.ListingNote = "no price now: " + r.message
+	} else {
+		b.priced(st, token, q, told.supply)
+	}
+	b.judge()
+	return s.answer(res, st, &b)
+}
+
+// priced fills in what follows from the pools.
+func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *big.Int) {
+	b.Source = st.source(q.pools)
+	if len(q.pools) == 0 {
+		return
+	}
+	first := q.pools[0]
+	pool := first.ID.Hex()
+	against, _ := first.other(token)
+	pair := lower(against)
+	b.Pool, b.Pair = &pool, &pair
+	inUSDG := par
+	if against != st.cfg.Deployment.USDG {
+		own, err := first.referenceOf(token)
+		if err != nil {
+			return
+		}
+		inUSDG = over(q.price, own)
+	}
+	depth := worth(first.depthIn(against), inUSDG).String()
+	b.DepthUSDG = &depth
+	if supply != nil {
+		now := worth(supply, q.price).String()
+		b.MarketCapUSDG = &now
+	}
+	series := st.series(token, q)
+	if len(series) == 0 {
+		return
+	}
+	top, last := slices.Max(series), series[len(series)-1]
+	drop := int64((1 - pow(last-top)) * bpsOfAll)
+	b.Drawdown7dBps = &drop
+	if supply != nil {
+		sorted := slices.Sorted(slices.Values(series))
+		middle := sorted[(len(sorted)-1)/2]
+		if root, err := ammv4.SqrtPriceAtTick(int32(middle)); err == nil {
+			median := worth(supply, priceAt(root)).String()
+			b.MedianCap7dUSDG = &median
+		}
+	}
+}
+
+// judge names what is unknown: a token of which something is is not eligible.
+func (b *factsBody) judge() {
+	known := []struct {
+		name string
+		ok   bool
+	}{
+		{"marketCapUSDG", b.MarketCapUSDG != nil},
+		{"marketCapMedian7dUSDG", b.MedianCap7dUSDG != nil},
+		{"pool", b.Pool != nil},
+		{"pair", b.Pair != nil},
+		{"ageSeconds", b.AgeSeconds != nil},
+		{"depthUSDG", b.DepthUSDG != nil},
+		{"lockedBps", b.LockedBps != nil},
+		{"holders", b.Holders != nil},
+		{"topTenBps", b.TopTenBps != nil},
+		{"creatorBps", b.CreatorBps != nil},
+		{"volume24hUSDG", b.Volume24hUSDG != nil},
+		{"drawdown7dBps", b.Drawdown7dBps != nil},
+		{"checks", b.Checks != nil},
+		{"checks.sellable", b.Checks != nil && b.Checks.Sellable != nil},
+	}
+	for _, f := range known {
+		if !f.ok {
+			b.Unknown = append(b.Unknown, f.name)
+		}
+	}
+	switch {
+	case b.ListingNote != "":
+	case len(b.Unknown) > 0:
+		b.ListingNote = fmt.Sprintf("%d facts cannot be had: what is unknown is taken to be bad", len(b.Unknown))
+	case *b.Checks.Mint || *b.Checks.Blacklist || *b.Checks.Proxy:
+		b.ListingNote = "somebody can mint, freeze or replace the token"
+	case !*b.Checks.Sellable:
+		b.ListingNote = "what was bought could not be sold"
+	default:
+		b.Eligible = true
+		b.ListingNote = "all checks passed"
+	}
+}
+
+// told is what a token's contract itself says and is.
+type told struct {
+	supply *big.Int // nil: it does not say
+	checks *checksBody
+}
+
+// eip1967 is the slot in which a proxy keeps what it calls.
+var eip1967 = common.HexToHash("0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc")
+
+// Signatures whose presence in a token's code says that it can do so.
+var (
+	mintSignatures      = []string{"mint(address,uint256)", "mint(uint256)", "issue(uint256)"}
+	pauseSignatures     = []string{"pause()", "setPaused(bool)"}
+	blacklistSignatures = []string{
+		"blacklist(address)", "addBlackList(address)", "freeze(address)", "setBlacklist(address,bool)", "setFrozen(address,bool)",
+	}
+	ownerSignatures = []string{"owner()", "getOwner()", "transferOwnership(address)"}
+)
+
+// told asks a token, once a block.
+func (c *chainReader) told(ctx context.Context, s *state, token common.Address) (*told, error) {
+	s.mu.Lock()
+	known := s.tokens[token]
+	s.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	c.metrics.fees.Inc()
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadTimeout)
+	defer cancel()
+	var supply, code, slot hexutil.Bytes
+	requests := []*chain.Request{
+		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: crypto.Keccak256([]byte("totalSupply()"))[:4]}, &supply),
+		chain.CodeAt(s.at.Hash, token, &code),
+		chain.StorageAt(s.at.Hash, token, eip1967, &slot),
+	}
+	if err := c.client.Batch(ctx, requests...); err != nil {
+		return nil, fmt.Errorf("ask token %s: %w", token, err)
+	}
+	t := &told{}
+	if requests[0].Err == nil && len(supply) == 32 {
+		t.supply = new(big.Int).SetBytes(supply)
+	}
+	if requests[1].Err == nil && len(code) > 0 && requests[2].Err == nil {
+		proxy := new(big.Int).SetBytes(slot).Sign() != 0 || bytes.HasPrefix(code, common.FromHex("0x363d3d373d3d3d363d73"))
+		t.checks = &checksBody{
+			Mint: has(code, mintSignatures), Pause: has(code, pauseSignatures), Blacklist: has(code, blacklistSignatures),
+			Owner: has(code, ownerSignatures), Proxy: &proxy,
+		}
+	}
+	s.mu.Lock()
+	s.tokens[token] = t
+	s.mu.Unlock()
+	return t, nil
+}
+
+// has says whether code compares with the selector of one of some methods: PUSH4, and the selector.
+func has(code []byte, signatures []string) *bool {
+	const push4 = 0x63
+	found := slices.ContainsFunc(signatures, func(signature string) bool {
+		return bytes.Contains(code, append([]byte{push4}, crypto.Keccak256([]byte(signature))[:4]...))
+	})
+	return &found
+}

@@ -1,0 +1,400 @@
+package valuation
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+	"pgregory.net/rapid"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// The pools of these tests: a meme priced in dollars, and another priced in the meme.
+var (
+	usdg   = common.Address{0x01}
+	meme   = common.Address{0x02}
+	second = common.Address{0x03}
+)
+
+const (
+	began = 1_000_000
+	now   = began + 7*24*3600
+)
+
+// stage is a market that tests move.
+type stage struct {
+	*state
+	direct, pair *pool
+}
+
+func newStage(t testing.TB) *stage {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Deployment.USDG, cfg.Deployment.ChainID = usdg, 1
+	s := &stage{state: &state{cfg: &cfg, at: topics.BlockRef{Number: 9, Timestamp: now}, assets: map[common.Address]*topics.Asset{
+		meme:   {Token: meme, Lane: contracts.LaneMeme, Decimals: 6},
+		second: {Token: second, Lane: contracts.LaneStock, Decimals: 6},
+	}}}
+	s.direct = s.open(t, 1, usdg, meme, 0, 1e15)
+	s.pair = s.open(t, 2, meme, second, 0, 1e15)
+	return s
+}
+
+// open adds a pool with liquidity over every price, at a tick ever since.
+func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address, tick int32, liquidity uint64) *pool {
+	t.Helper()
+	price, err := ammv4.SqrtPriceAtTick(tick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := uint256.NewInt(liquidity)
+	p := &pool{PoolState: query.PoolState{Pool: topics.Pool{
+		ID: common.Hash{id}, Initialized: true, Currency0: currency0, Currency1: currency1, Fee: 3000, TickSpacing: 60,
+		SqrtPriceX96: *price, Tick: tick, Liquidity: *l,
+	}}}
+	for _, end := range []struct {
+		at  int32
+		net *uint256.Int
+	}{{-887_220, l}, {887_220, new(uint256.Int).Neg(l)}} {
+		one, err := ammv4.NewTick(end.at, end.net)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ticks = append(p.Ticks, one)
+	}
+	p.amm = ammv4.Pool{SqrtPriceX96: *price, Tick: tick, Liquidity: *l, LPFee: 3000, TickSpacing: 60, Ticks: p.Ticks}
+	for at := uint64(began); at <= now-3600; at += 3600 { // a price that trembles by the hour
+		p.Hours = append(p.Hours, query.PriceAt{At: at, Tick: tick + int32(at/3600%3*20)})
+	}
+	p.Seconds = []query.PriceAt{{At: began, Tick: tick}}
+	s.pools = append(s.pools, p)
+	s.judge()
+	return p
+}
+
+// judge computes what the keeper computes of a block.
+func (s *stage) judge() {
+	for _, p := range s.pools {
+		p.reference, p.history = medianTick(p.Seconds, s.at.Timestamp, 1800)
+		p.depth = depthOf(&p.amm)
+	}
+}
+
+// move swaps a pool to a tick, as somebody with money does.
+func (s *stage) move(t testing.TB, p *pool, to int32) {
+	t.Helper()
+	limit, err := ammv4.SqrtPriceAtTick(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to == p.Tick {
+		return
+	}
+	var r ammv4.Result
+	order := ammv4.Swap{ZeroForOne: to < p.Tick, ExactIn: true, Amount: *new(uint256.Int).Lsh(uint256.NewInt(1), 120), Limit: *limit}
+	if err := p.amm.Swap(&r, &order); err != nil {
+		t.Fatal(err)
+	}
+	p.SqrtPriceX96, p.Tick, p.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	p.amm.SqrtPriceX96, p.amm.Tick, p.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	if last := &p.Seconds[len(p.Seconds)-1]; last.At == s.at.Timestamp {
+		last.Tick = r.Tick
+	} else {
+		p.Seconds = append(p.Seconds, query.PriceAt{At: s.at.Timestamp, Tick: r.Tick})
+	}
+	s.judge()
+}
+
+func (s *stage) wait(seconds uint64) {
+	s.at.Timestamp += seconds
+	s.judge()
+}
+
+// valued is the value and the suggested cap of what a deal holds; nil where both are refused.
+func (s *stage) valued(t testing.TB, token common.Address, held *topics.PositionLiquidity) (value, suggested *big.Int) {
+	t.Helper()
+	deal := &topics.Deal{Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e12), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
+	var (
+		in  holding
+		err error
+	)
+	if held != nil {
+		in, err = s.pledgedPosition(held)
+	} else {
+		in, err = s.pledgedToken(deal)
+	}
+	var b dealBody
+	if err == nil {
+		err = b.fill(s.state, deal, in)
+	}
+	if _, refused := errors.AsType[*refusal](err); refused {
+		return nil, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, _ = new(big.Int).SetString(b.ValueUSDG, 10)
+	suggested, _ = new(big.Int).SetString(b.SuggestedCap, 10)
+	return value, suggested
+}
+
+// TestNobodyRaisesAValuation: whoever moves a pool, for a block, for ten minutes or around a valuation, at best gets what is
+// suggested without it, or a refusal.
+func TestNobodyRaisesAValuation(t *testing.T) {
+	position := &topics.PositionLiquidity{PoolID: common.Hash{1}, TickLower: -6000, TickUpper: 6000, Liquidity: *uint256.NewInt(1e12)}
+	for name, of := range map[string]struct {
+		token common.Address
+		held  *topics.PositionLiquidity
+		pool  func(*stage) *pool
+	}{
+		"token":            {token: meme, pool: func(s *stage) *pool { return s.direct }},
+		"two hops, first":  {token: second, pool: func(s *stage) *pool { return s.pair }},
+		"two hops, second": {token: second, pool: func(s *stage) *pool { return s.direct }},
+		"position":         {token: meme, held: position, pool: func(s *stage) *pool { return s.direct }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fair, most := newStage(t).valued(t, of.token, of.held)
+			if fair == nil || fair.Sign() == 0 || most.Sign() == 0 {
+				t.Fatalf("worth %s, suggested %s", fair, most)
+			}
+			check := func(s *stage, when string) {
+				t.Helper()
+				value, suggested := s.valued(t, of.token, of.held)
+				if value == nil {
+					return // refused
+				}
+				if value.Cmp(fair) > 0 || suggested.Cmp(most) > 0 {
+					t.Errorf("%s: worth %s and %s suggested, without it %s and %s", when, value, suggested, fair, most)
+				}
+			}
+			for _, ticks := range []int32{2624, -3567, 150, -150} { // +30 %, -30 %, and as much as is not refused
+				s := newStage(t)
+				p := of.pool(s)
+				start := p.Tick
+				s.move(t, p, start+ticks)
+				check(s, "in one block")
+				if value, _ := s.valued(t, of.token, of.held); value != nil && abs(ticks) > 200 {
+					t.Errorf("moved by %d ticks it is worth %s", ticks, value)
+				}
+				s.wait(600)
+				check(s, "for ten minutes")
+				s.move(t, p, start)
+				check(s, "and back")
+				s.wait(600)
+				check(s, "ten minutes later")
+			}
+		})
+	}
+}
+
+// TestThinPoolPullsNothing: a second pool of the pair, which little money moves, has no say; one as deep that disagrees stops
+// the price.
+func TestThinPoolPullsNothing(t *testing.T) {
+	s := newStage(t)
+	fair, _ := s.valued(t, second, nil)
+	s.open(t, 9, meme, second, -5000, 1e9) // at a price that is 65 % higher
+	if value, _ := s.valued(t, second, nil); value == nil || value.Cmp(fair) != 0 {
+		t.Errorf("worth %s beside a thin pool, %s without", value, fair)
+	}
+	s.open(t, 8, meme, second, -5000, 9e14)
+	if value, _ := s.valued(t, second, nil); value != nil {
+		t.Errorf("worth %s although two deep pools disagree", value)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	reason := func(s *stage, token common.Address) string {
+		_, err := s.reference(token)
+		r, _ := errors.AsType[*refusal](err)
+		if r == nil {
+			return ""
+		}
+		return r.reason
+	}
+	paused := true
+	for name, test := range map[string]struct {
+		change func(*stage)
+		want   string
+	}{
+		"nothing":     {func(*stage) {}, ""},
+		"deviation":   {func(s *stage) { s.move(t, s.direct, 201) }, reasonDeviation},
+		"within it":   {func(s *stage) { s.move(t, s.direct, 200) }, ""},
+		"depth":       {func(s *stage) { s.cfg.Reference.MinDepth = 1e15 }, reasonDepth},
+		"token":       {func(s *stage) { s.assets[second].Paused = &paused }, reasonPaused},
+		"hop":         {func(s *stage) { s.assets[meme].Paused = &paused }, reasonPaused},
+		"dollar":      {func(s *stage) { s.usdgPaused = true }, reasonPaused},
+		"history":     {func(s *stage) { s.pair.Seconds[0].At = now - 1000; s.judge() }, reasonHistory},
+		"no pool":     {func(s *stage) { s.pools = s.pools[:1] }, reasonNoPool},
+		"pair's move": {func(s *stage) { s.move(t, s.pair, -300) }, reasonDeviation},
+	} {
+		s := newStage(t)
+		test.change(s)
+		if got := reason(s, second); got != test.want {
+			t.Errorf("%s: refused for %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestMedianTick compares with the median of every second, written out.
+func TestMedianTick(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const window = 60
+		end := rapid.Uint64Range(100, 300).Draw(t, "now")
+		var seconds []query.PriceAt
+		at := uint64(0)
+		for range rapid.IntRange(1, 20).Draw(t, "observations") {
+			at += rapid.Uint64Range(1, 40).Draw(t, "gap")
+			if at > end {
+				break
+			}
+			seconds = append(seconds, query.PriceAt{At: at, Tick: rapid.Int32Range(-5, 5).Draw(t, "tick")})
+		}
+		counts := map[int32]int{}
+		total := 0
+		for second := end - window + 1; second <= end; second++ {
+			held := false
+			var tick int32
+			for _, o := range seconds {
+				if o.At <= second {
+					tick, held = o.Tick, true
+				}
+			}
+			if held {
+				counts[tick]++
+				total++
+			}
+		}
+		want, sum := int32(0), 0
+		for tick := int32(-5); total > 0; tick++ {
+			if sum += counts[tick]; 2*sum >= total {
+				want = tick
+				break
+			}
+		}
+		if got, history := medianTick(seconds, end, window); got != want || int(history) != total {
+			t.Fatalf("%d over %d s, want %d over %d s: %v until %d", got, history, want, total, seconds, end)
+		}
+	})
+}
+
+// TestScenariosAgainstBruteForce: atCap is the lowest price at which the value is the cap, whatever the collateral.
+func TestScenariosAgainstBruteForce(t *testing.T) {
+	s := newStage(t)
+	for _, in := range []*pool{s.direct, s.pair} {
+		held, err := s.pledgedPosition(&topics.PositionLiquidity{PoolID: in.ID, TickLower: -1200, TickUpper: 600, Liquidity: *uint256.NewInt(1e13)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := held.value(held.base().price)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, share := range []int64{1, 30, 80, 99, 100, 101} {
+			want := new(big.Int).Quo(new(big.Int).Mul(full, big.NewInt(share)), big.NewInt(100))
+			at, ok, err := held.atValue(want)
+			if err != nil || !ok {
+				t.Fatalf("%d %%: %t, %v", share, ok, err)
+			}
+			have, err := held.value(at)
+			if err != nil || have.Cmp(want) < 0 {
+				t.Errorf("%d %%: worth %s, want %s, %v", share, have, want, err)
+			}
+			below, err := held.value(part(at, 999_999_999, 1_000_000_000))
+			if err != nil || below.Cmp(want) > 0 || below.Cmp(want) == 0 && share < 99 {
+				t.Errorf("%d %%: just below it is worth %s, want less than %s, %v", share, below, want, err)
+			}
+		}
+		bottom, top, ok, err := held.ends()
+		if err != nil || !ok || top.Num.Cmp(new(big.Int)) <= 0 {
+			t.Fatal(bottom, top, ok, err)
+		}
+		if _, ok, err := held.atValue(new(big.Int).Lsh(full, 40)); ok && in == s.direct || err != nil {
+			t.Errorf("a position of dollars at the end is worth any amount: %v", err)
+		}
+	}
+}
+
+// TestTimeInRange holds the closed form against 10,000 paths.
+func TestTimeInRange(t *testing.T) {
+	random := rand.New(rand.NewPCG(4663, 3))
+	const paths, steps = 10_000, 400
+	for _, a := range []float64{0.3, 1, 1.5, 2.5} {
+		var sum, squares float64
+		for range paths {
+			at, inside := 0.0, 0
+			for range steps {
+				at += random.NormFloat64() / math.Sqrt(steps)
+				if math.Abs(at) < a {
+					inside++
+				}
+			}
+			f := float64(inside) / steps
+			sum, squares = sum+f, squares+f*f
+		}
+		mean := sum / paths
+		margin := 4*math.Sqrt((squares/paths-mean*mean)/paths) + 0.01 // and of the steps
+		if got := timeInRange(a); math.Abs(got-mean) > margin {
+			t.Errorf("%g deviations: %.4f, of %d paths %.4f ± %.4f", a, got, paths, mean, margin)
+		}
+	}
+	if timeInRange(0) != 0 || timeInRange(math.Inf(1)) != 1 {
+		t.Errorf("at the ends: %g and %g", timeInRange(0), timeInRange(math.Inf(1)))
+	}
+}
+
+// TestFeeEstimate: what the formula says a position earns is what one unit of liquidity did earn, by what it costs.
+func TestFeeEstimate(t *testing.T) {
+	s := newStage(t)
+	p := s.direct
+	before := p.growth
+	var r ammv4.Result
+	if err := p.amm.Quote(&r, true, true, uint256.NewInt(1e13)); err != nil {
+		t.Fatal(err)
+	}
+	p.growth[0].Add(&p.growth[0], &r.FeeGrowthX128)
+	around := suggestion{lower: -1200, upper: 1200, stays: 0.5}
+	liquidity := uint256.NewInt(1e15)
+	owed := ammv4.FeesOwed(&p.growth, &before, liquidity)
+	of0, of1, err := ammv4.Amounts(&p.SqrtPriceX96, p.Tick, around.lower, around.upper, liquidity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	earned, cost := float64(owed[0].Uint64()), float64(of0.Uint64()+of1.Uint64()) // at a price of one
+	want := bpsOfAll * earned / cost * 2 * 0.5
+	if got := feeEstimate(p, around, &before, 2); math.Abs(float64(got)-want) > 1 || got == 0 {
+		t.Errorf("%d bps, a position earns %.2f", got, want)
+	}
+}
+
+func TestVolatility(t *testing.T) {
+	h := DefaultConfig().Haircut
+	var flat, wild []float64
+	for i := range 100 {
+		flat = append(flat, 7)
+		wild = append(wild, float64(i%2)*100) // 100 ticks up, 100 down: 1 % an hour
+	}
+	if sigma, n := h.deviation(flat); sigma != 0 || n != 99 {
+		t.Errorf("a price that stands still has %g over %d hours", sigma, n)
+	}
+	if sigma, _ := h.deviation(wild); math.Abs(sigma-0.01) > 1e-6 {
+		t.Errorf("1 %% an hour is %g", sigma)
+	}
+	if sigma, _ := h.deviation(flat[:5]); sigma != h.UnknownHourly {
+		t.Errorf("of an unknown price %g", sigma)
+	}
+	// 1.65 · 1 % · sqrt(100 h) = 16.5 %.
+	if got, want := h.factor(0.01, 100*3600, 10_000), math.Exp(-0.165)*billion; math.Abs(float64(got)-want) > 2 {
+		t.Errorf("%d billionths, want %g", got, want)
+	}
+	if got := h.factor(0, 3600, 2500); got != billion/4 {
+		t.Errorf("the lane's most: %d billionths", got)
+	}
+}

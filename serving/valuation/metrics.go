@@ -1,0 +1,49 @@
+package valuation
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	states   *prometheus.CounterVec
+	seconds  prometheus.Histogram
+	refusals *prometheus.CounterVec
+	stateAge prometheus.Gauge
+	fees     prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	return &metrics{
+		states: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_valuation_states_total", Help: "Blocks whose state was read, by outcome.",
+		}, []string{"outcome"}),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "lienstream_valuation_state_seconds", Help: "Time to read the state of a block, the chain's part included.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+		}),
+		refusals: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_valuation_refusals_total", Help: "Prices that were refused, by reason.",
+		}, []string{"reason"}),
+		stateAge: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_valuation_state_age_seconds", Help: "How long ago the state that answers was read.",
+		}),
+		fees: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_valuation_fee_reads_total", Help: "Reads of the chain that a request waited for: fees of positions and facts.",
+		}),
+	}
+}
+
+func (m *metrics) observe(err error, took time.Duration) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "failed"
+	}
+	m.states.WithLabelValues(outcome).Inc()
+	m.seconds.Observe(took.Seconds())
+}
+
+func (m *metrics) aged(age time.Duration) { m.stateAge.Set(age.Seconds()) }

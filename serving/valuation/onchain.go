@@ -1,0 +1,217 @@
+package valuation
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// errBlockGone: the node has not, or no longer, the block.
+var errBlockGone = chain.ErrBlockGone
+
+// errDiffers: the node's pools are not those of the pipeline at the very same block.
+var errDiffers = errors.New("the chain and the pipeline differ about a pool")
+
+// chainReader reads what no event tells, at a block.
+type chainReader struct {
+	client  *chain.Client
+	cfg     *Config
+	metrics *metrics
+
+	mu   sync.Mutex
+	weth common.Address // the PositionManager's wrapped coin, once it is known
+	past map[pastKey]*pastGrowth
+}
+
+// Where the PoolManager keeps pools, and where in a pool: the layout of Uniswap v4's Pool.State.
+const (
+	poolsSlot     = 6
+	slot0         = 0
+	slotGrowth0   = 1
+	slotLiquidity = 3
+	slotTicks     = 4
+	slotPositions = 6
+	wordsOfPool   = 4
+	wordsOfFees   = 2 + 2*2
+)
+
+// Selectors of the calls.
+var (
+	selectorExtsload = crypto.Keccak256([]byte("extsload(bytes32[])"))[:4]
+	selectorPaused   = crypto.Keccak256([]byte("paused()"))[:4]
+	selectorWETH     = crypto.Keccak256([]byte("WETH9()"))[:4]
+)
+
+// poolSlot is the slot of a pool's first word.
+func poolSlot(id common.Hash) *uint256.Int {
+	return new(uint256.Int).SetBytes(crypto.Keccak256(id[:], common.BigToHash(uint256.NewInt(poolsSlot).ToBig()).Bytes()))
+}
+
+// mapped is the slot of a mapping's value.
+func mapped(key [32]byte, slot *uint256.Int) *uint256.Int {
+	at := slot.Bytes32()
+	return new(uint256.Int).SetBytes(crypto.Keccak256(key[:], at[:]))
+}
+
+func plus(slot *uint256.Int, n uint64) *uint256.Int { return new(uint256.Int).AddUint64(slot, n) }
+
+// extsload is the call that reads words of the PoolManager.
+func (c *chainReader) extsload(slots []*uint256.Int) chain.Call {
+	data := append([]byte(nil), selectorExtsload...)
+	data = append(data, word(32)...)
+	data = append(data, word(uint64(len(slots)))...)
+	for _, s := range slots {
+		raw := s.Bytes32()
+		data = append(data, raw[:]...)
+	}
+	return chain.Call{To: c.cfg.Deployment.PoolManager, Data: data}
+}
+
+func word(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 24, 32), n) }
+
+// loaded reads the answer of extsload.
+func loaded(data []byte, n int) ([]uint256.Int, error) {
+	if len(data) != 64+32*n {
+		return nil, fmt.Errorf("extsload of %d words answered %d bytes", n, len(data))
+	}
+	words := make([]uint256.Int, n)
+	for i := range words {
+		words[i].SetBytes(data[64+32*i : 96+32*i])
+	}
+	return words, nil
+}
+
+// complete adds what the chain knows of a state, in two calls of one round trip, and holds the pipeline's pools
+// against the chain's.
+func (c *chainReader) complete(ctx context.Context, s *state) error {
+	var slots []*uint256.Int
+	for _, p := range s.pools {
+		base := poolSlot(p.ID)
+		for i := range uint64(wordsOfPool) {
+			slots = append(slots, plus(base, i))
+		}
+	}
+	calls := []chain.Call{c.extsload(slots), {To: c.cfg.Deployment.USDG, Data: selectorPaused}}
+	c.mu.Lock()
+	known := c.weth
+	c.mu.Unlock()
+	if known == (common.Address{}) {
+		calls = append(calls, chain.Call{To: c.cfg.Deployment.PositionManager, Data: selectorWETH})
+	}
+	results, err := c.client.Calls(ctx, s.at.Hash, calls)
+	if err != nil {
+		return fmt.Errorf("read the pools of block %d: %w", s.at.Number, err)
+	}
+	if results[0].Err != nil {
+		return fmt.Errorf("read the pools of block %d: %w", s.at.Number, results[0].Err)
+	}
+	words, err := loaded(results[0].Data, len(slots))
+	if err != nil {
+		return err
+	}
+	for i, p := range s.pools {
+		if err := p.take(words[wordsOfPool*i : wordsOfPool*(i+1)]); err != nil {
+			return fmt.Errorf("block %d: %w", s.at.Number, err)
+		}
+	}
+	// A dollar without the method cannot be paused.
+	s.usdgPaused = results[1].Err == nil && len(results[1].Data) == 32 && results[1].Data[31] != 0
+	if known == (common.Address{}) && results[2].Err == nil && len(results[2].Data) == 32 {
+		known = common.BytesToAddress(results[2].Data)
+		c.mu.Lock()
+		c.weth = known
+		c.mu.Unlock()
+	}
+	s.weth = known
+	return nil
+}
+
+// take reads the words of a pool.
+func (p *pool) take(words []uint256.Int) error {
+	var price, tick uint256.Int
+	price.Rsh(price.Lsh(&words[slot0], 96), 96)
+	tick.Rsh(&words[slot0], 160)
+	at := int32(uint32(tick[0])<<8) >> 8
+	if !price.Eq(&p.SqrtPriceX96) || at != p.Tick || !words[slotLiquidity].Eq(&p.Liquidity) {
+		return fmt.Errorf("pool %s at %s, tick %d with %s: %w (%s, %d, %s)", p.ID, &price, at, &words[slotLiquidity], errDiffers,
+			&p.SqrtPriceX96, p.Tick, &p.Liquidity)
+	}
+	fees := tick.Rsh(&tick, 24)[0]
+	p.amm.ProtocolFee, p.amm.LPFee = uint32(fees&0xffffff), uint32(fees>>24&0xffffff)
+	p.growth = ammv4.FeeGrowth{words[slotGrowth0], words[slotGrowth0+1]}
+	return nil
+}
+
+// feesOf is what a position has earned and not collected.
+type feesOf struct {
+	once sync.Once
+	owed [2]uint256.Int
+	err  error
+}
+
+// uncollected reads a position's fees, once for all who ask as of this block.
+func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) ([2]uint256.Int, error) {
+	s.mu.Lock()
+	f := s.fees[*tokenID]
+	if f == nil {
+		f = &feesOf{}
+		s.fees[*tokenID] = f
+	}
+	s.mu.Unlock()
+	f.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
+		defer cancel()
+		f.owed, f.err = c.readFees(ctx, s, p, tokenID, liquidity, lower, upper)
+	})
+	return f.owed, f.err
+}
+
+func (c *chainReader) readFees(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) (owed [2]uint256.Int, err error) {
+	base := poolSlot(p.ID)
+	position := mapped(positionKey(c.cfg.Deployment.PositionManager, tokenID, lower, upper), plus(base, slotPositions))
+	slots := []*uint256.Int{plus(position, 1), plus(position, 2)}
+	for _, tick := range []int32{lower, upper} {
+		info := mapped(signed(tick), plus(base, slotTicks))
+		slots = append(slots, plus(info, 1), plus(info, 2))
+	}
+	data, err := c.client.Call(ctx, s.at.Hash, c.extsload(slots))
+	if err != nil {
+		return owed, fmt.Errorf("read the fees of position %s: %w", tokenID.Dec(), err)
+	}
+	words, err := loaded(data, wordsOfFees)
+	if err != nil {
+		return owed, err
+	}
+	pair := func(i int) *ammv4.FeeGrowth { return (*ammv4.FeeGrowth)(words[i : i+2]) }
+	inside := ammv4.FeeGrowthInside(p.Tick, lower, upper, &p.growth, pair(2), pair(4))
+	return ammv4.FeesOwed(&inside, pair(0), liquidity), nil
+}
+
+// positionKey is Position.calculatePositionKey of a position of the PositionManager.
+func positionKey(manager common.Address, tokenID *uint256.Int, lower, upper int32) (key [32]byte) {
+	salt := tokenID.Bytes32()
+	packed := append([]byte(nil), manager[:]...)
+	for _, tick := range []int32{lower, upper} {
+		packed = append(packed, byte(tick>>16), byte(tick>>8), byte(tick))
+	}
+	copy(key[:], crypto.Keccak256(append(packed, salt[:]...)))
+	return key
+}
+
+// signed is a tick as a word.
+func signed(tick int32) [32]byte {
+	n := uint256.NewInt(uint64(max(tick, -tick)))
+	if tick < 0 {
+		n.Neg(n)
+	}
+	return n.Bytes32()
+}

@@ -1,0 +1,106 @@
+package valuation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// pastGrowth is the fee growth of a pool as of an earlier block.
+type pastGrowth struct {
+	at     uint64 // the block's timestamp
+	growth ammv4.FeeGrowth
+}
+
+// pastKey is an hour of a pool: fees are estimated from the same earlier block for an hour.
+type pastKey struct {
+	pool common.Hash
+	hour uint64
+}
+
+// maxPast bounds what is kept of earlier blocks.
+const maxPast = 1024
+
+// growthBefore is the fee growth of a pool so many seconds ago, or at its beginning. Nil: the node no longer has
+// the state of then, so that nothing is known.
+func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, seconds uint64) (*pastGrowth, error) {
+	key := pastKey{p.ID, s.at.Timestamp / hour}
+	c.mu.Lock()
+	known, ok := c.past[key]
+	c.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	c.metrics.fees.Inc()
+	want := key.hour*hour - min(key.hour*hour, seconds)
+	if len(p.Hours) > 0 {
+		want = max(want, p.Hours[0].At)
+	}
+	if want >= s.at.Timestamp {
+		return nil, nil //nolint:nilnil // a pool without a past
+	}
+	found, err := c.readGrowth(ctx, s, p, want)
+	if gone(err) {
+		found, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.past == nil || len(c.past) >= maxPast {
+		c.past = make(map[pastKey]*pastGrowth)
+	}
+	c.past[key] = found
+	return found, nil
+}
+
+// gone says that a node has no longer, or never had, what was asked for.
+func gone(err error) bool {
+	_, refused := errors.AsType[*chain.NodeError](err)
+	return errors.Is(err, chain.ErrBlockGone) || refused
+}
+
+func (c *chainReader) readGrowth(ctx context.Context, s *state, p *pool, want uint64) (*pastGrowth, error) {
+	b, err := c.blockAt(ctx, s, want)
+	if err != nil {
+		return nil, err
+	}
+	if b.Timestamp >= s.at.Timestamp {
+		return nil, nil //nolint:nilnil // all happened in this second
+	}
+	base := poolSlot(p.ID)
+	data, err := c.client.Call(ctx, b.Hash, c.extsload([]*uint256.Int{plus(base, slotGrowth0), plus(base, slotGrowth0+1)}))
+	if err != nil {
+		return nil, fmt.Errorf("read the fees of pool %s at block %d: %w", p.ID, b.Number, err)
+	}
+	words, err := loaded(data, 2)
+	if err != nil {
+		return nil, err
+	}
+	return &pastGrowth{at: b.Timestamp, growth: ammv4.FeeGrowth(words)}, nil
+}
+
+// blockAt is the first block with a timestamp not below a time, found by bisection.
+func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain.Block, error) {
+	low, high := c.cfg.Deployment.StartBlock, s.at.Number
+	for low < high {
+		middle := low + (high-low)/2
+		b, err := c.client.BlockByNumber(ctx, chain.NumberOf(middle))
+		if err != nil {
+			return b, fmt.Errorf("read block %d: %w", middle, err)
+		}
+		if b.Timestamp < want {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return c.client.BlockByNumber(ctx, chain.NumberOf(low))
+}

@@ -1,0 +1,256 @@
+package valuation
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// pledgedPosition is liquidity of a range. Its base is the token that is not the dollar, or not the nearer to it; the
+// other is the leg that a shock does not move.
+//
+// What is in it is computed from what its tokens are worth by their reference prices, not from where its pool stands:
+// who moves the pool moves nothing of the value.
+type pledgedPosition struct {
+	st    *state
+	in    *pool
+	held  *topics.PositionLiquidity
+	base0 bool // the base is currency0
+	quote *quoted
+	leg   *quoted
+}
+
+func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPosition, error) {
+	if held == nil {
+		return nil, refuse(reasonNoPool, "nothing is known of what is in the position")
+	}
+	in := s.byID(held.PoolID)
+	if in == nil {
+		return nil, refuse(reasonNoPool, "pool %s of the position is none of the allowed", held.PoolID)
+	}
+	p := &pledgedPosition{st: s, in: in, held: held}
+	q0, err := s.reference(in.Currency0)
+	if err != nil {
+		return nil, err
+	}
+	q1, err := s.reference(in.Currency1)
+	if err != nil {
+		return nil, err
+	}
+	if p.base0 = len(q0.pools) > len(q1.pools); p.base0 {
+		p.quote, p.leg = q0, q1
+	} else {
+		p.quote, p.leg = q1, q0
+	}
+	// A pool that is far from what its tokens are worth is about to be emptied of one of them.
+	fair, err := ammv4.TickAtSqrtPrice(p.rootAt(p.quote.price))
+	if err != nil {
+		return nil, fmt.Errorf("pool %s: %w", in.ID, err)
+	}
+	if gap := abs(in.Tick - fair); gap > s.cfg.Reference.MaxDeviation {
+		return nil, refuse(reasonDeviation, "pool %s is %d ticks off what its tokens are worth", in.ID, gap)
+	}
+	return p, nil
+}
+
+// rootAt is the square root of the pool's price where the base is worth so much.
+func (p *pledgedPosition) rootAt(at price) *uint256.Int {
+	inLeg := over(at, p.leg.price)
+	if !p.base0 {
+		inLeg = inverse(inLeg)
+	}
+	return sqrtOf(inLeg)
+}
+
+// baseAt is what the base is worth where the pool's price has such a root.
+func (p *pledgedPosition) baseAt(root *uint256.Int) price {
+	inLeg := priceAt(root)
+	if !p.base0 {
+		inLeg = inverse(inLeg)
+	}
+	return times(inLeg, p.leg.price)
+}
+
+// amounts is what is in the position where the pool's price has such a root.
+func (p *pledgedPosition) amounts(root *uint256.Int) (of0, of1 *uint256.Int, err error) {
+	tick, err := ammv4.TickAtSqrtPrice(root)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pool %s: %w", p.in.ID, err)
+	}
+	return ammv4.Amounts(root, tick, p.held.TickLower, p.held.TickUpper, &p.held.Liquidity)
+}
+
+func (p *pledgedPosition) base() *quoted { return p.quote }
+
+func (p *pledgedPosition) pools() []*pool {
+	all := slices.Clone(p.quote.pools)
+	for _, q := range p.leg.pools {
+		if !slices.Contains(all, q) {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+func (p *pledgedPosition) baseToken() common.Address {
+	if p.base0 {
+		return p.in.Currency0
+	}
+	return p.in.Currency1
+}
+
+func (p *pledgedPosition) text(at price) string { return p.st.priceText(p.baseToken(), at) }
+
+func (p *pledgedPosition) value(at price) (*big.Int, error) {
+	of0, of1, err := p.amounts(p.rootAt(at))
+	if err != nil {
+		return nil, err
+	}
+	return p.worth(of0, of1, at), nil
+}
+
+// worth is what amounts of both currencies are worth, each rounded down.
+func (p *pledgedPosition) worth(of0, of1 *uint256.Int, at price) *big.Int {
+	base, leg := of1, of0
+	if p.base0 {
+		base, leg = of0, of1
+	}
+	z := worth(base.ToBig(), at)
+	return z.Add(z, worth(leg.ToBig(), p.leg.price))
+}
+
+// atValue bisects over the roots of prices: the value rises with the price of the base.
+func (p *pledgedPosition) atValue(want *big.Int) (price, bool, error) {
+	low, high := ammv4.MinSqrtPrice.Clone(), new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
+	enough := func(root *uint256.Int) (bool, error) {
+		value, err := p.value(p.baseAt(root))
+		return err == nil && value.Cmp(want) >= 0, err
+	}
+	// Where the base is currency1 it is worth more as the root falls.
+	dear, cheap := high, low
+	if !p.base0 {
+		dear, cheap = low, high
+	}
+	if ok, err := enough(dear); err != nil || !ok {
+		return price{}, false, err
+	}
+	one := uint256.NewInt(1)
+	for {
+		gap := new(uint256.Int).Sub(high, low)
+		if !gap.Gt(one) {
+			break
+		}
+		middle := gap.Add(low, gap.Rsh(gap, 1))
+		ok, err := enough(middle)
+		if err != nil {
+			return price{}, false, err
+		}
+		if ok == p.base0 {
+			high.Set(middle)
+		} else {
+			low.Set(middle)
+		}
+	}
+	if ok, err := enough(cheap); err != nil || ok {
+		return p.baseAt(cheap), ok, err
+	}
+	return p.baseAt(dear), true, nil
+}
+
+func (p *pledgedPosition) ends() (bottom, top price, ok bool, err error) {
+	lower, err := ammv4.SqrtPriceAtTick(p.held.TickLower)
+	if err != nil {
+		return bottom, top, false, err
+	}
+	upper, err := ammv4.SqrtPriceAtTick(p.held.TickUpper)
+	if err != nil {
+		return bottom, top, false, err
+	}
+	if !p.base0 {
+		lower, upper = upper, lower
+	}
+	return p.baseAt(lower), p.baseAt(upper), true, nil
+}
+
+func (p *pledgedPosition) haircut() (sigma float64, maxBps uint16) {
+	sigma, _ = p.st.cfg.Haircut.deviation(p.st.series(p.baseToken(), p.quote))
+	return sigma, min(p.st.maxBps(p.in.Currency0), p.st.maxBps(p.in.Currency1))
+}
+
+// proceeds takes the liquidity out of its pool, then sells what came out, into pools without it.
+func (p *pledgedPosition) proceeds(in sale) (*big.Int, error) {
+	own, err := in(p.in)
+	if err != nil {
+		return nil, err
+	}
+	of0, of1, err := ammv4.Amounts(&own.SqrtPriceX96, own.Tick, p.held.TickLower, p.held.TickUpper, &p.held.Liquidity)
+	if err != nil {
+		return nil, err
+	}
+	without, err := own.without(p.held)
+	if err != nil {
+		return nil, err
+	}
+	after := func(other *pool) (*pool, error) {
+		if other.ID == without.ID {
+			return without, nil
+		}
+		return in(other)
+	}
+	sum, err := p.st.soldFor(p.in.Currency0, of0, after)
+	if err != nil {
+		return nil, err
+	}
+	more, err := p.st.soldFor(p.in.Currency1, of1, after)
+	if err != nil {
+		return nil, err
+	}
+	return sum.Add(sum, more), nil
+}
+
+// without is the pool after a position has left it.
+func (p *pool) without(held *topics.PositionLiquidity) (*pool, error) {
+	left := *p
+	left.amm.Ticks = slices.Clone(p.amm.Ticks)
+	for i := range left.amm.Ticks {
+		t := &left.amm.Ticks[i]
+		switch t.Index {
+		case held.TickLower:
+			t.Net.Sub(&t.Net, &held.Liquidity)
+		case held.TickUpper:
+			t.Net.Add(&t.Net, &held.Liquidity)
+		}
+	}
+	if held.TickLower <= p.Tick && p.Tick < held.TickUpper {
+		if _, below := left.amm.Liquidity.SubOverflow(&p.amm.Liquidity, &held.Liquidity); below {
+			return nil, fmt.Errorf("position %s has more than its pool", held.TokenID.Dec())
+		}
+	}
+	return &left, nil
+}
+
+// positionBody is what is in a position now, with what it has earned.
+func (s *Service) positionBody(ctx context.Context, st *state, p *pledgedPosition) (*positionBody, error) {
+	of0, of1, err := ammv4.Amounts(&p.in.SqrtPriceX96, p.in.Tick, p.held.TickLower, p.held.TickUpper, &p.held.Liquidity)
+	if err != nil {
+		return nil, err
+	}
+	fees, err := s.chain.uncollected(ctx, st, p.in, &p.held.TokenID, &p.held.Liquidity, p.held.TickLower, p.held.TickUpper)
+	if err != nil {
+		return nil, err
+	}
+	return &positionBody{
+		TokenID: p.held.TokenID.Dec(), PoolID: p.in.ID.Hex(), Token0: lower(p.in.Currency0), Token1: lower(p.in.Currency1),
+		Fee: p.in.Fee, TickLower: p.held.TickLower, TickUpper: p.held.TickUpper, Liquidity: p.held.Liquidity.Dec(),
+		InRange: p.held.TickLower <= p.in.Tick && p.in.Tick < p.held.TickUpper,
+		Amount0: of0.Dec(), Amount1: of1.Dec(), Fees0: fees[0].Dec(), Fees1: fees[1].Dec(),
+		FeesUSDG: p.worth(&fees[0], &fees[1], p.quote.price).String(),
+	}, nil
+}

@@ -1,0 +1,152 @@
+package valuation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+const (
+	defaultSlippageBps = 50
+	maxSlippageBps     = 5000
+	ether              = "ETH"
+)
+
+type entryBody struct {
+	USDGOut        string    `json:"usdgOut"`
+	MinUSDG        string    `json:"minUsdg"`
+	PriceImpactBps int64     `json:"priceImpactBps"`
+	Route          routeBody `json:"route"`
+	At             uint64    `json:"at"`
+}
+
+type payoutBody struct {
+	AmountOut      string    `json:"amountOut"`
+	MinOut         string    `json:"minOut"`
+	Rate           string    `json:"rate"`
+	PriceImpactBps int64     `json:"priceImpactBps"`
+	Route          routeBody `json:"route"`
+	At             uint64    `json:"at"`
+}
+
+// amountOf is an amount that is more than nothing and that a pool can be asked for.
+func amountOf(p httpapi.Param) *uint256.Int {
+	n := p.Required().Uint256()
+	switch {
+	case n == nil:
+	case n.IsZero():
+		p.Refuse("must be more than 0")
+	case n.BitLen() > maxAmountBits:
+		p.Refuse("must be below 2^%d", maxAmountBits)
+	default:
+		return n
+	}
+	return nil
+}
+
+// maxAmountBits is of int128, in which pools count.
+const maxAmountBits = 127
+
+func slippageOf(req *httpapi.Request) int64 {
+	if n := req.Query("slippageBps").Integer(0, maxSlippageBps); n != nil {
+		return *n
+	}
+	return defaultSlippageBps
+}
+
+// etherTokens are the coin itself and its wrapped form.
+func (s *state) etherTokens() []common.Address {
+	if s.weth == (common.Address{}) {
+		return []common.Address{{}}
+	}
+	return []common.Address{{}, s.weth}
+}
+
+// quoteError is how a caller sees why there is no quote. The amount is a parameter's.
+func (s *Service) quoteError(err error, amount, token string) error {
+	switch {
+	case errors.Is(err, errNoRoute):
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + token + `" is of no route: no allowed pools lead there`}
+	case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow), errors.Is(err, ammv4.ErrFee):
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + amount + `" is more than the pools can take`}
+	}
+	return s.refused(err)
+}
+
+func (s *Service) quoteEntry(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	amount := amountOf(req.Query("eth"))
+	if err := req.Err(); err != nil {
+		return err
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	ways, err := st.routes(st.etherTokens(), []common.Address{s.cfg.Deployment.USDG}, nil)
+	if err != nil {
+		return s.quoteError(err, "eth", "eth")
+	}
+	q, err := best(ways, true, amount)
+	if err != nil {
+		return s.quoteError(err, "eth", "eth")
+	}
+	return s.answer(res, st, entryBody{
+		USDGOut: q.out.Dec(), MinUSDG: least(&q.out, defaultSlippageBps), PriceImpactBps: q.impactBps(),
+		Route: q.route.body(), At: st.at.Timestamp,
+	})
+}
+
+func (s *Service) quotePayout(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	amount := amountOf(req.Query("usdg"))
+	token := tokenOrEther(req.Query("to").Required())
+	slippage := slippageOf(req)
+	if err := req.Err(); err != nil {
+		return err
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	usdg := s.cfg.Deployment.USDG
+	if token != nil && *token == usdg {
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"to" is the dollar itself`}
+	}
+	ways, err := st.routes([]common.Address{usdg}, st.forms(token), nil)
+	if err != nil {
+		return s.quoteError(err, "usdg", "to")
+	}
+	q, err := best(ways, true, amount)
+	if err != nil {
+		return s.quoteError(err, "usdg", "to")
+	}
+	decimals := uint8(tokenDecimals)
+	if token != nil {
+		decimals = st.decimals(*token)
+	}
+	rate := whole(fraction(q.out.ToBig(), q.in.ToBig()), st.decimals(usdg), decimals)
+	return s.answer(res, st, payoutBody{
+		AmountOut: q.out.Dec(), MinOut: least(&q.out, slippage), Rate: rate.String(), PriceImpactBps: q.impactBps(),
+		Route: q.route.body(), At: st.at.Timestamp,
+	})
+}
+
+// tokenOrEther is the address that a parameter names, nil where it says ETH.
+func tokenOrEther(p httpapi.Param) *common.Address {
+	if p.Text() == ether {
+		return nil
+	}
+	return p.Address()
+}
+
+// forms are the tokens that stand for a token: the coin has two forms.
+func (s *state) forms(token *common.Address) []common.Address {
+	if token == nil {
+		return s.etherTokens()
+	}
+	return []common.Address{*token}
+}

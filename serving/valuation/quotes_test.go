@@ -1,0 +1,81 @@
+package valuation
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+type quoteParams struct {
+	PoolKey     key
+	ZeroForOne  bool
+	ExactAmount *big.Int
+	HookData    []byte
+}
+
+// quoterSays asks V4Quoter hop by hop, at the block of the pipeline.
+func (w *world) quoterSays(r routeBody, exactIn bool, amount *big.Int) *big.Int {
+	w.t.Helper()
+	s := w.state()
+	method, hops := "quoteExactInputSingle", r.Hops
+	if !exactIn {
+		method, hops = "quoteExactOutputSingle", slices.Clone(r.Hops)
+		slices.Reverse(hops)
+	}
+	for _, h := range hops {
+		p := s.byID(common.HexToHash(h.PoolID))
+		values, err := w.call("V4Quoter", w.dep.V4Quoter, method, quoteParams{keyOf(p), common.HexToAddress(h.TokenIn) == p.Currency0, amount, nil})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		amount = values[0].(*big.Int)
+	}
+	return amount
+}
+
+// TestQuotesEqualV4Quoter: to the wei, by one pool and by two, exact in and exact out, block after block.
+func TestQuotesEqualV4Quoter(t *testing.T) {
+	w := newWorld(t)
+	random := rand.New(rand.NewPCG(1, 1))
+	tokens := []string{"ETH", w.dep.TKN.Hex(), w.dep.STKN.Hex()}
+	for _, p := range w.state().pools {
+		if other, ok := p.other(w.dep.USDG); ok {
+			tokens = append(tokens, other.Hex())
+		}
+	}
+	compared := 0
+	for range 6 {
+		for _, to := range tokens {
+			usdg := strconv.FormatInt(random.Int64N(1<<uint(10+random.IntN(34)))+1, 10)
+			var out payoutBody
+			w.get("/quote/payout?usdg="+usdg+"&to="+to, &out)
+			in, _ := new(big.Int).SetString(usdg, 10)
+			if want := w.quoterSays(out.Route, true, in).String(); out.AmountOut != want {
+				t.Errorf("%s raw USDG in %s: %s, V4Quoter %s", usdg, to, out.AmountOut, want)
+			}
+			compared++
+		}
+		eth := strconv.FormatInt(random.Int64N(1<<62)+1, 10)
+		var entry entryBody
+		w.get("/quote/entry?eth="+eth, &entry)
+		in, _ := new(big.Int).SetString(eth, 10)
+		if want := w.quoterSays(entry.Route, true, in).String(); entry.USDGOut != want {
+			t.Errorf("%s wei: %s, V4Quoter %s", eth, entry.USDGOut, want)
+		}
+		for _, pay := range []string{"ETH", w.dep.USDG.Hex()} {
+			var match matchBody
+			w.get("/quote/reinvest?route=match&tickLower=-1200&tickUpper=1200&payAsset="+pay+"&amount="+eth, &match)
+			needed, _ := new(big.Int).SetString(match.TKNNeeded, 10)
+			if want := w.quoterSays(*match.Route, false, needed).String(); match.PayAmount != want {
+				t.Errorf("%s of TKN for %s: %s, V4Quoter %s", match.TKNNeeded, pay, match.PayAmount, want)
+			}
+			compared++
+		}
+		w.play(2)
+	}
+	t.Logf("%d quotes", compared+6)
+}

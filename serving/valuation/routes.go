@@ -1,0 +1,273 @@
+package valuation
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+)
+
+// hop is a swap in one pool.
+type hop struct {
+	pool       *pool
+	zeroForOne bool
+}
+
+// route is a way from one token to another, through one pool or two.
+type route []hop
+
+// errNoRoute: no allowed pools lead there.
+var errNoRoute = errors.New("no route")
+
+// swapped is what a route came to.
+type swapped struct {
+	route   route
+	in, out uint256.Int
+}
+
+// routes are all ways from one of some tokens to one of some others: through one pool, or two that share a third
+// token. Pools that could be moved now are left out; where only such lead there the error says why.
+func (s *state) routes(from, to []common.Address, except *pool) (ways []route, err error) {
+	var wrong error
+	usable := func(p *pool) bool {
+		if except != nil && p.ID == except.ID {
+			return false
+		}
+		err := s.steady(p)
+		if err == nil {
+			err = s.paused(p.Currency0)
+		}
+		if err == nil {
+			err = s.paused(p.Currency1)
+		}
+		if err != nil {
+			wrong = err
+		}
+		return err == nil
+	}
+	for _, first := range s.pools {
+		for _, in := range from {
+			middle, ok := first.other(in)
+			if !ok || slices.Contains(from, middle) {
+				continue
+			}
+			start := hop{first, in == first.Currency0}
+			if slices.Contains(to, middle) {
+				if usable(first) {
+					ways = append(ways, route{start})
+				}
+				continue
+			}
+			for _, second := range s.pools {
+				out, ok := second.other(middle)
+				if ok && second != first && slices.Contains(to, out) && usable(first) && usable(second) {
+					ways = append(ways, route{start, {second, middle == second.Currency0}})
+				}
+			}
+		}
+	}
+	switch {
+	case len(ways) > 0:
+		return ways, nil
+	case wrong != nil:
+		return nil, wrong
+	}
+	return nil, errNoRoute
+}
+
+// exactIn is what an amount buys by a route. ErrLiquidity: it is more than the pools take.
+func (r route) exactIn(amount *uint256.Int) (*swapped, error) {
+	out := &swapped{route: r, in: *amount, out: *amount}
+	for _, h := range r {
+		var result ammv4.Result
+		if err := h.pool.amm.Quote(&result, h.zeroForOne, true, &out.out); err != nil {
+			return nil, err
+		}
+		out.out = result.Out
+	}
+	return out, nil
+}
+
+// exactOut is what an amount costs by a route.
+func (r route) exactOut(amount *uint256.Int) (*swapped, error) {
+	in := &swapped{route: r, in: *amount, out: *amount}
+	for _, h := range slices.Backward(r) {
+		var result ammv4.Result
+		if err := h.pool.amm.Quote(&result, h.zeroForOne, false, &in.in); err != nil {
+			return nil, err
+		}
+		in.in = result.In
+	}
+	return in, nil
+}
+
+// best is the route that gives most for an amount, or costs least. ErrLiquidity: none takes it.
+func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
+	var found *swapped
+	var wrong error
+	for _, way := range ways {
+		quote := way.exactOut
+		if exactIn {
+			quote = way.exactIn
+		}
+		q, err := quote(amount)
+		switch {
+		case err != nil:
+			wrong = err
+		case found == nil || exactIn && q.out.Gt(&found.out) || !exactIn && q.in.Lt(&found.in):
+			found = q
+		}
+	}
+	if found == nil {
+		return nil, wrong
+	}
+	return found, nil
+}
+
+// sale is what a sale meets in a pool.
+type sale func(*pool) (*pool, error)
+
+// asTheyAre is where the pools stand.
+func asTheyAre(p *pool) (*pool, error) { return p, nil }
+
+// atReference is where the pools would stand at their reference prices: what somebody moved is moved back.
+func atReference(p *pool) (*pool, error) {
+	root, err := ammv4.SqrtPriceAtTick(p.reference)
+	if err != nil {
+		return nil, fmt.Errorf("reference of pool %s: %w", p.ID, err)
+	}
+	if root.Eq(&p.SqrtPriceX96) {
+		return p, nil
+	}
+	moved := *p
+	order := ammv4.Swap{ZeroForOne: root.Lt(&p.SqrtPriceX96), ExactIn: true, Amount: *new(uint256.Int).Lsh(uint256.NewInt(1), 126), Limit: *root}
+	var r ammv4.Result
+	if err := p.amm.Swap(&r, &order); err != nil {
+		return nil, fmt.Errorf("move pool %s to its reference: %w", p.ID, err)
+	}
+	moved.SqrtPriceX96, moved.Tick, moved.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	moved.amm.SqrtPriceX96, moved.amm.Tick, moved.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	return &moved, nil
+}
+
+// soldFor is what selling all of an amount for USDG would give, as far as the pools take it, by the best route.
+func (s *state) soldFor(token common.Address, amount *uint256.Int, in sale) (*big.Int, error) {
+	usdg := s.cfg.Deployment.USDG
+	if token == usdg {
+		return amount.ToBig(), nil
+	}
+	most := new(big.Int)
+	if amount.IsZero() {
+		return most, nil
+	}
+	ways, err := s.routes([]common.Address{token}, []common.Address{usdg}, nil)
+	if err != nil {
+		if errors.Is(err, errNoRoute) {
+			return most, nil
+		}
+		return nil, err
+	}
+	for _, way := range ways {
+		left := *amount
+		for _, h := range way {
+			p, err := in(h.pool)
+			if err != nil {
+				return nil, err
+			}
+			limit := new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
+			if h.zeroForOne {
+				limit = new(uint256.Int).AddUint64(ammv4.MinSqrtPrice, 1)
+			}
+			var result ammv4.Result
+			err = p.amm.Swap(&result, &ammv4.Swap{ZeroForOne: h.zeroForOne, ExactIn: true, Amount: left, Limit: *limit})
+			if err != nil {
+				if errors.Is(err, ammv4.ErrLiquidity) || errors.Is(err, ammv4.ErrOverflow) {
+					result.Out.Clear()
+				} else {
+					return nil, fmt.Errorf("sell %s in pool %s: %w", token, p.ID, err)
+				}
+			}
+			left = result.Out
+		}
+		if got := left.ToBig(); got.Cmp(most) > 0 {
+			most = got
+		}
+	}
+	return most, nil
+}
+
+// spot is the product of the prices of a route's pools where they stand, of what goes in in what comes out, less
+// what the fees take.
+func (r route) spot() price {
+	p := par
+	for _, h := range r {
+		at := priceAt(&h.pool.SqrtPriceX96)
+		if !h.zeroForOne {
+			at = inverse(at)
+		}
+		fee := h.pool.amm.LPFee
+		if protocol := ammv4.ProtocolFee(h.pool.amm.ProtocolFee, h.zeroForOne); protocol > 0 {
+			fee = ammv4.SwapFee(protocol, fee)
+		}
+		p = times(p, part(at, int64(1_000_000-fee), 1_000_000))
+	}
+	return p
+}
+
+// impactBps is 10^4·(1 − out/(in·spot·(1−fee))), rounded up: none is told lower than it is.
+func (q *swapped) impactBps() int64 {
+	fair := q.route.spot()
+	full := new(big.Int).Mul(q.in.ToBig(), fair.Num) // over fair.Den
+	got := new(big.Int).Mul(q.out.ToBig(), fair.Den)
+	if full.Sign() == 0 || got.Cmp(full) >= 0 {
+		return 0
+	}
+	lost := new(big.Int).Sub(full, got)
+	lost.Mul(lost, big.NewInt(bpsOfAll)).Add(lost, full).Sub(lost, big.NewInt(1))
+	return lost.Quo(lost, full).Int64()
+}
+
+const bpsOfAll = 10_000
+
+// routeBody says which pools a quote goes through.
+type routeBody struct {
+	Kind string    `json:"kind"`
+	Hops []hopBody `json:"hops"`
+}
+
+type hopBody struct {
+	PoolID   string `json:"poolId"`
+	TokenIn  string `json:"tokenIn"`
+	TokenOut string `json:"tokenOut"`
+	Fee      uint32 `json:"fee"`
+}
+
+func (r route) body() routeBody {
+	b := routeBody{Kind: kindPool, Hops: []hopBody{}}
+	if len(r) > 1 {
+		b.Kind = kindTwoHop
+	}
+	for _, h := range r {
+		in, out := h.pool.Currency1, h.pool.Currency0
+		if h.zeroForOne {
+			in, out = out, in
+		}
+		b.Hops = append(b.Hops, hopBody{h.pool.ID.Hex(), lower(in), lower(out), h.pool.Fee})
+	}
+	return b
+}
+
+// least is an amount less a slippage, rounded down.
+func least(amount *uint256.Int, slippageBps int64) string {
+	return worth(amount.ToBig(), fraction(big.NewInt(bpsOfAll-slippageBps), big.NewInt(bpsOfAll))).String()
+}
+
+// most is an amount and a slippage, rounded up.
+func most(amount *uint256.Int, slippageBps int64) *big.Int {
+	return worthUp(amount.ToBig(), fraction(big.NewInt(bpsOfAll+slippageBps), big.NewInt(bpsOfAll)))
+}

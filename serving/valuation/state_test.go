@@ -1,0 +1,135 @@
+package valuation
+
+import (
+	"math/big"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lienstream/lienstream/contracts"
+)
+
+// TestStateEqualsStateView holds the pipeline's pools against the chain's at every block, reorgs included: reading a state
+// fails where price, tick or liquidity differ, and here every tick is compared too.
+func TestStateEqualsStateView(t *testing.T) {
+	w := newWorld(t)
+	ticks, reorgs := 0, 0
+	for round := range 12 {
+		if round%3 == 2 {
+			if err := w.scenario.Rewind(t.Context(), 3); err != nil {
+				t.Fatal(err)
+			}
+			reorgs++
+		}
+		w.play(1)
+		s := w.state()
+		if s.at != w.at {
+			t.Fatalf("as of block %d (%s), the chain is at %d (%s)", s.at.Number, s.at.Hash, w.at.Number, w.at.Hash)
+		}
+		for _, p := range s.pools {
+			for i := range p.Ticks {
+				values, err := w.call("StateView", w.dep.StateView, "getTickLiquidity", [32]byte(p.ID), big.NewInt(int64(p.Ticks[i].Index)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				net, _ := uint256.FromBig(values[1].(*big.Int))
+				if values[0].(*big.Int).Sign() == 0 || !net.Eq(&p.Ticks[i].Net) {
+					t.Errorf("block %d, pool %s, tick %d: %s, StateView says %s", s.at.Number, p.ID, p.Ticks[i].Index, &p.Ticks[i].Net, net)
+				}
+				ticks++
+			}
+		}
+	}
+	t.Logf("%d ticks, %d reorgs", ticks, reorgs)
+}
+
+// TestPositionsOfDeals: what a position is said to hold and to have earned is what the PositionManager's own state says.
+func TestPositionsOfDeals(t *testing.T) {
+	w := newWorld(t)
+	w.play(30)
+	compared := 0
+	for id := range 200 {
+		answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(uint64(id)))
+		if err != nil || answer.Value.Deal.Kind != contracts.KindPosition {
+			continue
+		}
+		status, body := w.ask("/deals/" + answer.Value.Deal.ID.Dec() + "/valuation")
+		if status == 503 {
+			continue // a pool that the actors pushed too far
+		}
+		var b dealBody
+		w.get("/deals/"+answer.Value.Deal.ID.Dec()+"/valuation", &b)
+		if status != 200 || b.Position == nil {
+			t.Fatalf("deal %d: %d %s", id, status, body)
+		}
+		p := w.state().byID(common.HexToHash(b.Position.PoolID))
+		tokenID, _ := new(big.Int).SetString(b.Position.TokenID, 10)
+		lower, upper := big.NewInt(int64(b.Position.TickLower)), big.NewInt(int64(b.Position.TickUpper))
+		info, err := w.call("StateView", w.dep.StateView, "getPositionInfo0", [32]byte(p.ID), w.dep.PositionManager, lower, upper, common.BigToHash(tokenID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside, err := w.call("StateView", w.dep.StateView, "getFeeGrowthInside", [32]byte(p.ID), lower, upper)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info[0].(*big.Int).String() != b.Position.Liquidity {
+			t.Errorf("deal %d: liquidity %s, the chain says %s", id, b.Position.Liquidity, info[0])
+		}
+		for i, fees := range []string{b.Position.Fees0, b.Position.Fees1} {
+			grown := new(big.Int).Sub(inside[i].(*big.Int), info[1+i].(*big.Int))
+			grown.And(grown, new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)))
+			if want := grown.Rsh(grown.Mul(grown, info[0].(*big.Int)), 128).String(); fees != want {
+				t.Errorf("deal %d: fees%d %s, the chain says %s", id, i, fees, want)
+			}
+		}
+		compared++
+	}
+	if compared < 3 {
+		t.Errorf("only %d positions", compared)
+	}
+}
+
+// TestOneReadForAll: whatever number of requests asks for a block, the chain is read once, and once warm not at all.
+func TestOneReadForAll(t *testing.T) {
+	w := newWorld(t)
+	before := testutil.ToFloat64(w.service.metrics.states.WithLabelValues("ok"))
+	for range 3 {
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				recorder := httptest.NewRecorder()
+				w.service.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "GET", "/assets/"+w.dep.TKN.Hex()+"/value", nil))
+				if recorder.Code != 200 {
+					t.Errorf("%d %s", recorder.Code, recorder.Body)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if reads := testutil.ToFloat64(w.service.metrics.states.WithLabelValues("ok")) - before; reads != 1 {
+		t.Errorf("%v reads of one block", reads)
+	}
+	w.play(1)
+	w.state()
+	if reads := testutil.ToFloat64(w.service.metrics.states.WithLabelValues("ok")) - before; reads != 2 {
+		t.Errorf("%v reads of two blocks", reads)
+	}
+}
+
+// TestChainAway: without a node there is no number, and the caller is told when to come back; with it there is again.
+func TestChainAway(t *testing.T) {
+	w := newWorld(t)
+	if err := w.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recorder := httptest.NewRecorder()
+	w.service.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "GET", "/quote/entry?eth=1000000000", nil))
+	if recorder.Code != 503 || recorder.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", recorder.Code, recorder.Header(), recorder.Body)
+	}
+}

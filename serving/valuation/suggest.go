@@ -1,0 +1,162 @@
+package valuation
+
+import (
+	"context"
+	"math"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+type rangeBody struct {
+	Recommended    recommendedBody `json:"recommended"`
+	Full           ticksBody       `json:"full"`
+	FeeEstimateBps *int64          `json:"feeEstimateBps"`
+	Basis          basisBody       `json:"basis"`
+}
+
+type recommendedBody struct {
+	TickLower int32  `json:"tickLower"`
+	TickUpper int32  `json:"tickUpper"`
+	WidthBps  int64  `json:"widthBps"`
+	Note      string `json:"note"`
+}
+
+type ticksBody struct {
+	TickLower int32 `json:"tickLower"`
+	TickUpper int32 `json:"tickUpper"`
+}
+
+type basisBody struct {
+	PoolID             string  `json:"poolId"`
+	ReferenceTick      int32   `json:"referenceTick"`
+	SigmaHourly        string  `json:"sigmaHourly"`
+	Returns            int     `json:"returns"`
+	LookbackSeconds    uint64  `json:"lookbackSeconds"`
+	FeeLookbackSeconds *uint64 `json:"feeLookbackSeconds"`
+	TimeInRangeBps     int64   `json:"timeInRangeBps"`
+	AsOfBlock          uint64  `json:"asOfBlock"`
+	At                 uint64  `json:"at"`
+}
+
+// suggestion is a range around a pool's reference price.
+type suggestion struct {
+	lower, upper int32
+	sigma        float64 // of an hour's log return
+	returns      int
+	stays        float64 // the expected part of the term in range
+}
+
+func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	id := req.Query("pool").Required().Hash()
+	termParam := req.Query("term")
+	term := termParam.Required().Seconds()
+	if limit := int64(s.cfg.MaxTerm / time.Second); term != nil && int64(*term) > limit {
+		termParam.Refuse("must be at most %d", limit)
+	}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	p := st.byID(*id)
+	if p == nil {
+		return &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is none of the allowed pools`}
+	}
+	for _, token := range []common.Address{p.Currency0, p.Currency1} {
+		if err := st.paused(token); err != nil {
+			return s.refused(err)
+		}
+	}
+	if err := st.steady(p); err != nil {
+		return s.refused(err)
+	}
+	r := st.suggest(p, *term)
+	widest := usable(p.TickSpacing)
+	body := rangeBody{
+		Recommended: recommendedBody{
+			TickLower: r.lower, TickUpper: r.upper, WidthBps: widthBps(r.lower, r.upper),
+			Note: strconv.FormatFloat(s.cfg.Haircut.RangeDeviation, 'g', -1, 64) + " deviations of the price over the term on either side of the reference price",
+		},
+		Full: ticksBody{-widest, widest},
+		Basis: basisBody{
+			PoolID: p.ID.Hex(), ReferenceTick: p.reference, SigmaHourly: strconv.FormatFloat(r.sigma, 'f', 8, 64), Returns: r.returns,
+			LookbackSeconds: uint64(s.cfg.Haircut.History / time.Second), TimeInRangeBps: int64(math.Floor(r.stays * bpsOfAll)),
+			AsOfBlock: st.at.Number, At: st.at.Timestamp,
+		},
+	}
+	if r.returns < s.cfg.Haircut.MinHours {
+		body.Recommended.Note += "; the pool's history is short, so that its price is taken to move by what is feared of the unknown at least"
+	}
+	past, err := s.chain.growthBefore(ctx, st, p, uint64(s.cfg.FeeLookback/time.Second))
+	if err != nil {
+		return s.refused(err)
+	}
+	if past != nil {
+		seconds := st.at.Timestamp - past.at
+		estimate := feeEstimate(p, r, &past.growth, float64(*term)/float64(seconds))
+		body.FeeEstimateBps, body.Basis.FeeLookbackSeconds = &estimate, &seconds
+	}
+	return s.answer(res, st, body)
+}
+
+// suggest is a range of so many deviations on either side, outward to the pool's spacing.
+func (s *state) suggest(p *pool, term uint32) suggestion {
+	h := &s.cfg.Haircut
+	var logs []float64
+	for _, tick := range hourlyTicks(p.Hours, s.at.Timestamp, uint64(h.History/time.Second)) {
+		logs = append(logs, float64(tick))
+	}
+	r := suggestion{}
+	r.sigma, r.returns = h.deviation(logs)
+	spread := r.sigma * math.Sqrt(float64(term)/hour) // of the log price over the term
+	half := h.RangeDeviation * spread / logTick
+	widest := usable(p.TickSpacing)
+	r.lower = max(snap(float64(p.reference)-half, p.TickSpacing, math.Floor), -widest)
+	r.upper = min(snap(float64(p.reference)+half, p.TickSpacing, math.Ceil), widest)
+	if r.lower >= r.upper { // a price that never moved, on the spacing
+		r.lower, r.upper = max(r.lower-p.TickSpacing, -widest), min(r.upper+p.TickSpacing, widest)
+	}
+	r.stays = timeInRange(float64(r.upper-r.lower) / 2 * logTick / spread)
+	return r
+}
+
+// snap rounds a tick to a multiple of the spacing, within what ticks there are.
+func snap(tick float64, spacing int32, round func(float64) float64) int32 {
+	tick = min(max(tick, ammv4.MinTick), ammv4.MaxTick)
+	return int32(round(tick/float64(spacing))) * spacing
+}
+
+// usable is the highest tick that a range of the spacing can end at.
+func usable(spacing int32) int32 { return ammv4.MaxTick / spacing * spacing }
+
+// widthBps is how far the upper end's price is above the lower one's, at most what 63 bits hold.
+func widthBps(lower, upper int32) int64 {
+	width := bpsOfAll * (math.Exp(float64(upper-lower)*logTick) - 1)
+	return int64(min(width, 1<<62))
+}
+
+// feeEstimate is what a unit of value in the range would earn over the term, in bps: what a unit of liquidity earned
+// over the lookback, for the term, for the part of it in range, by what a unit of liquidity costs.
+func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, terms float64) int64 {
+	root := func(tick int32) float64 { return math.Exp(float64(tick) * logTick / 2) }
+	s, a, b := root(p.reference), root(r.lower), root(r.upper)
+	cost := 2*s - a - s*s/b // of currency1
+	if cost <= 0 {
+		return 0
+	}
+	grown := func(i int) float64 {
+		delta := p.growth[i].Clone()
+		f, _ := new(big.Float).SetInt(delta.Sub(delta, &before[i]).ToBig()).Float64()
+		return math.Ldexp(f, -128)
+	}
+	earned := grown(0)*s*s + grown(1)
+	return int64(min(bpsOfAll*earned*terms*r.stays/cost, 1<<62))
+}

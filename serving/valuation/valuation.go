@@ -1,0 +1,224 @@
+// Package valuation is the HTTP service of what collateral is worth: prices from the chain's pools alone, ranges, quotes
+// and facts, each of one block that it names, and a refusal where a pool could be moved. It must not keep
+// state of its own beyond a block's, and must never guess.
+package valuation
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
+)
+
+//go:embed openapi.yaml
+var description []byte
+
+// Service is the valuation service.
+type Service struct {
+	cfg     Config
+	reader  query.Reader
+	chain   *chainReader
+	keeper  *keeper
+	metrics *metrics
+	api     *httpapi.API
+	server  *httpapi.Server
+	chainID []string // the header's value
+}
+
+// New returns the service, which listens once Run is called. The client is run by whoever made it.
+func New(cfg Config, reader query.Reader, client *chain.Client, logger *zap.Logger, reg prometheus.Registerer) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration of the valuation service: %w", err)
+	}
+	described, err := httpapi.DescriptionRoutes(description)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{
+		cfg: cfg, reader: reader, metrics: newMetrics(reg),
+		chainID: []string{strconv.FormatUint(cfg.Deployment.ChainID, 10)},
+	}
+	s.chain = &chainReader{client: client, cfg: &s.cfg, metrics: s.metrics}
+	s.keeper = &keeper{cfg: &s.cfg, reader: reader, chain: s.chain, metrics: s.metrics}
+	logger = logger.Named("valuation")
+	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
+		Service: "valuation", Deployment: s.chainID[0],
+		Expose:     []string{"X-Chain-Id", "X-Indexed-Block", "X-Indexed-Block-Hash"},
+		Stamp:      s.stamp,
+		Routes:     slices.Concat(described, s.routes()),
+		Logger:     logger,
+		Registerer: reg,
+	})
+	s.server = httpapi.NewServer(cfg.HTTP, s.api, logger)
+	return s, nil
+}
+
+func (s *Service) routes() []httpapi.Route {
+	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: handle, Query: query}
+	}
+	return []httpapi.Route{
+		get("/deals/{id}/valuation", s.dealValuation),
+		get("/assets/{token}/value", s.assetValue),
+		get("/assets/{token}/facts", s.assetFacts),
+		get("/range/suggest", s.rangeSuggest, "pool", "term"),
+		get("/quote/reinvest", s.quoteReinvest, "amount", "tickLower", "tickUpper", "route", "payAsset", "slippageBps"),
+		get("/quote/entry", s.quoteEntry, "eth"),
+		get("/quote/payout", s.quotePayout, "usdg", "to", "slippageBps"),
+		get("/health", s.health),
+	}
+}
+
+// Run serves until ctx is done, then drains.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.server.Run(ctx) })
+	g.Go(func() error { return s.keeper.run(ctx) })
+	return g.Wait()
+}
+
+// Addr is the address that the service listens on; it waits for Run.
+func (s *Service) Addr() string { return s.server.Addr() }
+
+// ServeHTTP serves without a port.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }
+
+// Ready is nil while the service can value: the pipeline and the chain agree on a block that is fresh enough.
+func (s *Service) Ready(ctx context.Context) error {
+	if err := s.server.Ready(); err != nil {
+		return err
+	}
+	st, err := s.keeper.current(ctx)
+	if err != nil {
+		return err
+	}
+	return s.fresh(st)
+}
+
+// state is what an answer depends on; its block is in the headers, and the answer is good until there is a later one.
+func (s *Service) state(ctx context.Context, res *httpapi.Response) (*state, error) {
+	st, err := s.keeper.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asOf(res.Header, st.at)
+	if err := s.fresh(st); err != nil {
+		return nil, s.refused(err)
+	}
+	return st, nil
+}
+
+func (s *Service) fresh(st *state) error {
+	if s.cfg.MaxAge > 0 {
+		if age := time.Now().Unix() - int64(st.at.Timestamp); age > int64(s.cfg.MaxAge/time.Second) {
+			return refuse(reasonStale, "the state is of block %d, which is %d s old", st.at.Number, age)
+		}
+	}
+	return nil
+}
+
+// answer writes a body. It stands until another block can be had.
+func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode an answer: %w", err)
+	}
+	res.Body = append(res.Body, raw...)
+	at := st.at
+	res.FreshWhile = func() bool { return s.reader.Current(at, nil) }
+	return nil
+}
+
+func asOf(h http.Header, at topics.BlockRef) {
+	h["X-Indexed-Block"] = []string{strconv.FormatUint(at.Number, 10)}
+	h["X-Indexed-Block-Hash"] = []string{at.Hash.Hex()}
+}
+
+// stamp puts the headers of the chain on every response, as the indexer does.
+func (s *Service) stamp(ctx context.Context, h http.Header) {
+	h["X-Chain-Id"] = s.chainID
+	if h["X-Indexed-Block"] != nil {
+		return
+	}
+	if head, err := s.reader.Head(ctx); err == nil {
+		asOf(h, head.Indexed)
+	}
+}
+
+// The codes that are the service's own, beside priceUnreliable.
+var (
+	dealNotFound  = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
+	assetNotFound = httpapi.Code{Name: "ASSET_NOT_FOUND", Status: http.StatusNotFound}
+)
+
+// retryRefused is when to ask again for a price that was refused.
+const retryRefused = 5 * time.Second
+
+// refused is how a caller sees that there is no price.
+func (s *Service) refused(err error) error {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		s.metrics.refusals.WithLabelValues(r.reason).Inc()
+		return &httpapi.Error{Code: priceUnreliable, Message: r.message, RetryAfter: retryRefused}
+	}
+	return upstream(err)
+}
+
+// upstream is how a caller sees that the pipeline or the chain cannot be read.
+func upstream(err error) error {
+	retry := func(message string) error {
+		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: message, RetryAfter: time.Second}
+	}
+	_, disagree := errors.AsType[*chain.DisagreementError](err)
+	switch {
+	case errors.Is(err, query.ErrUnavailable):
+		return retry("no processor can answer now, ask again shortly")
+	case errors.Is(err, errDiffers):
+		return retry("the chain and the index differ about a pool, ask again shortly")
+	case errors.Is(err, chain.ErrUnavailable), errors.Is(err, chain.ErrBlockGone), disagree,
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return retry("the chain cannot be read now, ask again shortly")
+	}
+	if _, ok := errors.AsType[*chain.ChainError](err); ok {
+		return retry("the node is of another chain")
+	}
+	return err
+}
+
+// healthBody is the answer of /health.
+type healthBody struct {
+	OK      bool   `json:"ok"`
+	ChainID uint64 `json:"chainId"`
+	Block   uint64 `json:"block"`
+}
+
+// health answers in one shape whether all is well or not.
+func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	st, err := s.keeper.current(ctx)
+	if err != nil {
+		return err
+	}
+	asOf(res.Header, st.at)
+	ok := s.fresh(st) == nil
+	if !ok {
+		res.Status = http.StatusServiceUnavailable
+		res.RetryAfter(time.Second)
+	}
+	res.SetHeader("Cache-Control", "no-store")
+	raw, err := json.Marshal(healthBody{OK: ok, ChainID: s.cfg.Deployment.ChainID, Block: st.at.Number})
+	res.Body = append(res.Body, raw...)
+	return err
+}

@@ -1,0 +1,125 @@
+package valuation
+
+import (
+	"math"
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+const (
+	hour    = 3600
+	logTick = 9.999500033330834e-05 // ln(1.0001)
+)
+
+// hourlyTicks are the ticks at the ends of the hours of a time, carried forward; the last is that of now.
+func hourlyTicks(hours []query.PriceAt, now, history uint64) (ticks []int32) {
+	if len(hours) == 0 {
+		return nil
+	}
+	begin := max(hours[0].At, now-min(now, history))
+	next := 0
+	for end := now - (now-begin)/hour*hour; end <= now; end += hour {
+		for next < len(hours) && hours[next].At <= end {
+			next++
+		}
+		if next > 0 {
+			ticks = append(ticks, hours[next-1].Tick)
+		}
+	}
+	return ticks
+}
+
+// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours, by the pools of its reference.
+func (s *state) series(token common.Address, q *quoted) (sum []float64) {
+	for i, p := range q.pools {
+		ticks := hourlyTicks(p.Hours, s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
+		sign := 1.0
+		if token != p.Currency0 {
+			sign = -1
+		}
+		if i == 0 {
+			sum = make([]float64, len(ticks))
+		}
+		n := min(len(sum), len(ticks))
+		sum, ticks = sum[len(sum)-n:], ticks[len(ticks)-n:]
+		for j := range n {
+			sum[j] += sign * float64(ticks[j])
+		}
+		token, _ = p.other(token)
+	}
+	return sum
+}
+
+// deviation is the standard deviation of an hour's log return, by the exponentially weighted average of their
+// squares, and how many returns there are. Where they are few it is what is feared of the unknown at least.
+func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
+	var variance float64
+	for i := 1; i < len(series); i++ {
+		r := (series[i] - series[i-1]) * logTick
+		if i == 1 {
+			variance = r * r
+		} else {
+			variance = h.Decay*variance + (1-h.Decay)*r*r
+		}
+	}
+	sigma, returns = math.Sqrt(variance), max(len(series)-1, 0)
+	if returns < h.MinHours {
+		sigma = max(sigma, h.UnknownHourly)
+	}
+	return sigma, returns
+}
+
+// factor is the part of a value that is left after what is feared of a term, in billionths: at most what the lane
+// allows.
+func (h *Haircut) factor(sigma float64, term uint32, maxBps uint16) int64 {
+	left := math.Exp(-h.Quantile * sigma * math.Sqrt(float64(term)/hour))
+	return int64(min(left*billion, float64(maxBps)*billion/10_000))
+}
+
+const billion = 1_000_000_000
+
+// shaved is a value less a haircut, rounded down.
+func shaved(value *big.Int, factor int64) *big.Int {
+	z := new(big.Int).Mul(value, big.NewInt(factor))
+	return z.Quo(z, big.NewInt(billion))
+}
+
+// laneOf is the lane of a token; one that the registry does not know is feared most.
+func (s *state) laneOf(token common.Address) contracts.Lane {
+	if a := s.assets[token]; a != nil {
+		return a.Lane
+	}
+	if token == s.weth || token == (common.Address{}) {
+		return contracts.LaneETH
+	}
+	return contracts.LaneMeme
+}
+
+// maxBps is the most of a token's value that is suggested; the dollar's is all.
+func (s *state) maxBps(token common.Address) uint16 {
+	if token == s.cfg.Deployment.USDG {
+		return 10_000
+	}
+	lane := s.laneOf(token)
+	if int(lane) >= len(s.cfg.Haircut.LaneMaxBps) {
+		lane = contracts.LaneMeme
+	}
+	return s.cfg.Haircut.LaneMaxBps[lane]
+}
+
+// timeInRange is the expected part of a time for which a Brownian motion stays within a deviations of the whole time
+// of where it began.
+func timeInRange(a float64) float64 {
+	if math.IsInf(a, 1) {
+		return 1
+	}
+	return (1+a*a)*math.Erf(a/math.Sqrt2) + a*math.Sqrt(2/math.Pi)*math.Exp(-a*a/2) - a*a
+}
+
+// pow is the factor that so many ticks are.
+func pow(ticks float64) float64 { return math.Exp(ticks * logTick) }

@@ -1,0 +1,185 @@
+package x402
+
+import (
+	"bytes"
+	"errors"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// The window in which an authorization must end, beside the requirement's own timeout.
+const (
+	minValidity  = 30 * time.Second // else it may end before it is on the chain
+	clockSkew    = 60 * time.Second // of a client
+	signatureLen = 65
+)
+
+// magic6492 ends the signature of a wallet that is not deployed yet (ERC-6492).
+var magic6492 = bytes.Repeat([]byte{0x64, 0x92}, 16)
+
+// Check is every check that needs no chain, in the order of the protocol: network, the echo of our requirement,
+// payee and value, the window, the signature. What is wrong comes as a *Refusal. Where Contract is set in the
+// result, the signature is still to be checked: Token.CheckSignature.
+func (t *Terms) Check(p *Payment, now time.Time) (*Signed, error) {
+	return t.check(p, func(a *Authorization) *Refusal { return t.checkWindow(a, now) })
+}
+
+// CheckAnyTime is Check without the window: for a payment that was taken while it was open.
+func (t *Terms) CheckAnyTime(p *Payment) (*Signed, error) {
+	return t.check(p, func(*Authorization) *Refusal { return nil })
+}
+
+func (t *Terms) check(p *Payment, window func(*Authorization) *Refusal) (*Signed, error) {
+	if p.X402Version != Version {
+		return nil, refuse(ReasonVersion, "x402Version is %d, not %d", p.X402Version, Version)
+	}
+	if p.Accepted.Scheme != t.Scheme {
+		return nil, refuse(ReasonScheme, "the scheme is %q, not %q", p.Accepted.Scheme, t.Scheme)
+	}
+	if p.Accepted.Network != t.Network {
+		return nil, refuse(ReasonNetwork, "the network is %q, not %q", p.Accepted.Network, t.Network)
+	}
+	if !t.echoed(&p.Accepted) {
+		return nil, refuse(ReasonRequirements, "accepted is not the requirement of this resource")
+	}
+	signed, err := p.parse()
+	if err != nil {
+		return nil, err
+	}
+	if signed.To != t.Payee {
+		return nil, refuse(ReasonRecipient, "the transfer does not go to %s", t.Payee).by(signed.From)
+	}
+	if signed.Value.Cmp(t.Value) != 0 {
+		return nil, refuse(ReasonValue, "the value is not %s", t.Amount).by(signed.From)
+	}
+	if err := window(&signed.Authorization); err != nil {
+		return nil, err.by(signed.From)
+	}
+	if err := t.checkSignature(signed); err != nil {
+		return nil, err.by(signed.From)
+	}
+	return signed, nil
+}
+
+// echoed compares what the client says it accepted with what we ask. Addresses may come in another case.
+func (t *Terms) echoed(r *Requirement) bool {
+	echo := *r
+	if !strings.EqualFold(echo.Asset, t.Asset) || !strings.EqualFold(echo.PayTo, t.PayTo) {
+		return false
+	}
+	echo.Asset, echo.PayTo = t.Asset, t.PayTo
+	return echo == t.Requirement
+}
+
+// parse turns the client's spelling into an authorization.
+func (p *Payment) parse() (*Signed, error) {
+	var (
+		a      = &p.Payload.Authorization
+		signed Signed
+		err    error
+	)
+	if signed.From, err = parseAddress(a.From); err != nil {
+		return nil, refuse(ReasonPayload, "authorization.from: %v", err)
+	}
+	if signed.To, err = parseAddress(a.To); err != nil {
+		return nil, refuse(ReasonPayload, "authorization.to: %v", err)
+	}
+	if signed.Value, err = parseDecimal(a.Value); err != nil {
+		return nil, refuse(ReasonPayload, "authorization.value: %v", err)
+	}
+	if signed.ValidAfter, err = parseSeconds(a.ValidAfter); err != nil {
+		return nil, refuse(ReasonValidAfter, "authorization.validAfter: %v", err).by(signed.From)
+	}
+	if signed.ValidBefore, err = parseSeconds(a.ValidBefore); err != nil {
+		return nil, refuse(ReasonValidBefore, "authorization.validBefore: %v", err).by(signed.From)
+	}
+	nonce, err := parseHex(a.Nonce, common.HashLength, common.HashLength)
+	if err != nil {
+		return nil, refuse(ReasonPayload, "authorization.nonce: %v", err)
+	}
+	signed.Nonce = common.Hash(nonce)
+	if signed.Signature, err = parseHex(p.Payload.Signature, 1, maxSignatureBytes); err != nil {
+		return nil, refuse(ReasonSignature, "signature: %v", err).by(signed.From)
+	}
+	return &signed, nil
+}
+
+var errSeconds = errors.New("it exceeds 64 bits")
+
+func parseSeconds(text string) (uint64, error) {
+	n, err := parseDecimal(text)
+	if err != nil {
+		return 0, err
+	}
+	if !n.IsUint64() {
+		return 0, errSeconds
+	}
+	return n.Uint64(), nil
+}
+
+func (t *Terms) checkWindow(a *Authorization, now time.Time) *Refusal {
+	at := uint64(max(now.Unix(), 0))
+	latest := at + uint64(t.MaxTimeoutSeconds) + uint64(clockSkew.Seconds())
+	switch {
+	case a.ValidAfter >= at:
+		return refuse(ReasonValidAfter, "the authorization is not valid yet")
+	case a.ValidBefore < at+uint64(minValidity.Seconds()):
+		return refuse(ReasonValidBefore, "the authorization ends within %s", minValidity)
+	case a.ValidBefore > latest:
+		return refuse(ReasonValidBefore, "the authorization ends later than %d s from now", latest-at)
+	}
+	return nil
+}
+
+// checkSignature recovers the payer. What no key can have signed may still be a contract wallet's.
+func (t *Terms) checkSignature(s *Signed) *Refusal {
+	if bytes.HasSuffix(s.Signature, magic6492) {
+		return refuse(ReasonSignature, "wallets that are not deployed (ERC-6492) cannot pay")
+	}
+	if signer := t.signer(s); signer != s.From || signer == (common.Address{}) {
+		s.Contract = true
+	}
+	return nil
+}
+
+// signer is whose key signed; zero: nobody's. A key signs with low s and v of 27 or 28: the token refuses all else.
+func (t *Terms) signer(signed *Signed) common.Address {
+	if len(signed.Signature) != signatureLen {
+		return common.Address{}
+	}
+	v := signed.Signature[64]
+	r, s := new(big.Int).SetBytes(signed.Signature[:32]), new(big.Int).SetBytes(signed.Signature[32:64])
+	if v != 27 && v != 28 || !crypto.ValidateSignatureValues(v-27, r, s, true) {
+		return common.Address{}
+	}
+	digest := t.Digest(&signed.Authorization)
+	key, err := crypto.SigToPub(digest[:], append(bytes.Clone(signed.Signature[:64]), v-27))
+	if err != nil {
+		return common.Address{}
+	}
+	return crypto.PubkeyToAddress(*key)
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// Payment is how a client would send s: what facilitators are sent, and what tests send.
+func (t *Terms) Payment(s *Signed, resource Resource) *Payment {
+	return &Payment{
+		X402Version: Version,
+		Payload: Payload{
+			Authorization: PayloadAuthorization{
+				From: s.From.Hex(), To: s.To.Hex(), Value: s.Value.String(),
+				ValidAfter: decimal(s.ValidAfter), ValidBefore: decimal(s.ValidBefore), Nonce: s.Nonce.Hex(),
+			},
+			Signature: hexutil.Encode(s.Signature),
+		},
+		Resource: &resource,
+		Accepted: t.Requirement,
+	}
+}

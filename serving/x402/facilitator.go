@@ -1,0 +1,97 @@
+package x402
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// FacilitatorConfig says which service settles.
+type FacilitatorConfig struct {
+	URL           string        // of the service; /settle is under it
+	Timeout       time.Duration // of a settlement, which waits for the chain: 90 s
+	Authorization string        // the value of that header, where the service wants one: a secret
+	Resource      Resource
+}
+
+const maxFacilitatorBytes = 64 << 10
+
+// Facilitator settles through somebody else's service. It is believed in nothing: that it says paid makes no
+// payment, and that it says not paid frees none.
+type Facilitator struct {
+	cfg    FacilitatorConfig
+	terms  *Terms
+	client *http.Client
+}
+
+// NewFacilitator returns the client of a facilitator.
+func NewFacilitator(cfg FacilitatorConfig, terms *Terms) (*Facilitator, error) {
+	base, err := url.Parse(cfg.URL)
+	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+		return nil, fmt.Errorf("facilitator: %q is not an http or https URL", cfg.URL)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 90 * time.Second
+	}
+	return &Facilitator{cfg: cfg, terms: terms, client: &http.Client{
+		Timeout: cfg.Timeout,
+		// A redirect would take the payment, and the secret, to another place.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+type settleRequest struct {
+	X402Version         int         `json:"x402Version"`
+	PaymentPayload      *Payment    `json:"paymentPayload"`
+	PaymentRequirements Requirement `json:"paymentRequirements"`
+}
+
+// Settle asks the facilitator to submit s. Nothing of ours is broadcast, so nothing is recorded.
+func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
+	body, err := json.Marshal(settleRequest{
+		X402Version: Version, PaymentPayload: f.terms.Payment(s, f.cfg.Resource), PaymentRequirements: f.terms.Requirement,
+	})
+	if err != nil {
+		return fmt.Errorf("encode settlement: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(f.cfg.URL, "/")+"/settle", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if f.cfg.Authorization != "" {
+		req.Header.Set("Authorization", f.cfg.Authorization)
+	}
+	res, err := f.client.Do(req)
+	if err != nil {
+		if shown, ok := errors.AsType[*url.Error](err); ok { // its text has the URL, which may hold a key
+			err = shown.Err
+		}
+		return fmt.Errorf("%w: %w", ErrFacilitator, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxFacilitatorBytes))
+	if err != nil {
+		return fmt.Errorf("%w: read its answer: %w", ErrFacilitator, err)
+	}
+	var answer Settlement
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("%w: status %d and no settlement", ErrFacilitator, res.StatusCode)
+	}
+	if !answer.Success {
+		return fmt.Errorf("%w: status %d, reason %.80q", ErrFacilitator, res.StatusCode, answer.ErrorReason)
+	}
+	return nil
+}
+
+// Resume asks again: a facilitator has no attempts of ours.
+func (f *Facilitator) Resume(ctx context.Context, s *Signed, _ Attempt, record Record) error {
+	return f.Settle(ctx, s, record)
+}

@@ -1,0 +1,167 @@
+package x402
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+)
+
+// State is what came of an authorization.
+type State uint8
+
+// The states. Unused may still become another; Expired cannot.
+const (
+	Unused    State = iota
+	Paid            // used, and the amount went to the payee
+	Cancelled       // by its payer: it moves nothing any more
+	Elsewhere       // used, and the payee did not get the amount
+	Expired         // its end has passed at a block that is deep enough, unused
+)
+
+func (s State) String() string {
+	return [...]string{"unused", "paid", "cancelled", "elsewhere", "expired"}[s]
+}
+
+// Outcome is what the chain's logs say of an authorization.
+type Outcome struct {
+	State       State
+	Transaction common.Hash // that used or cancelled it
+	Block       uint64
+	BlockHash   common.Hash
+	// Final: as deep below the head as was asked for. What is not may be reorganised away.
+	Final bool
+}
+
+// Scope is where to look, and what is deep enough.
+type Scope struct {
+	FromBlock     uint64 // before which the authorization was not used
+	Confirmations uint64 // blocks: 1 is a block without another on it
+	LogRange      uint64 // blocks that a node answers for at once
+}
+
+var errMoved = errors.New("the chain moved while it was read")
+
+// Outcome reads what came of an authorization. It costs a call while the authorization is unused, and a search of the
+// logs once it is not.
+func (t *Token) Outcome(ctx context.Context, a *Authorization, scope Scope) (Outcome, error) {
+	head, err := t.chain.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("read the payment chain's head: %w", err)
+	}
+	used, err := t.used(ctx, a, head.Number)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if !used {
+		return t.unused(ctx, a, head, scope)
+	}
+	return t.search(ctx, a, head, scope)
+}
+
+// unused looks whether it can still be used: only a block that is deep enough says that it cannot.
+func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
+	if head.Time < a.ValidBefore {
+		return Outcome{}, nil
+	}
+	depth := max(scope.Confirmations, 1) - 1
+	if head.Number.Uint64() < depth {
+		return Outcome{}, nil
+	}
+	number := new(big.Int).SetUint64(head.Number.Uint64() - depth)
+	deep, err := t.chain.HeaderByNumber(ctx, number)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("read block %s of the payment chain: %w", number, err)
+	}
+	if deep.Time < a.ValidBefore {
+		return Outcome{}, nil
+	}
+	used, err := t.used(ctx, a, number)
+	if err != nil || used { // used there and not at the head: the chain moved meanwhile
+		return Outcome{}, err
+	}
+	return Outcome{State: Expired, Block: deep.Number.Uint64(), BlockHash: deep.Hash(), Final: true}, nil
+}
+
+// search finds the log of the authorization, newest range first.
+func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
+	span := max(scope.LogRange, 1)
+	for to := head.Number.Uint64(); ; {
+		from := max(scope.FromBlock, to-min(to, span-1))
+		logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
+			FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{t.terms.Token},
+			Topics: [][]common.Hash{{topicUsed, topicCanceled}, {addressTopic(a.From)}, {a.Nonce}},
+		})
+		if err != nil {
+			return Outcome{}, fmt.Errorf("search blocks %d to %d for authorization %s: %w", from, to, a.Nonce, err)
+		}
+		for i := range logs {
+			if t.concerns(&logs[i], a) {
+				return t.judge(ctx, a, &logs[i], head, scope)
+			}
+		}
+		if from <= scope.FromBlock {
+			break
+		}
+		to = from - 1
+	}
+	// The token says used, and its logs do not: used before the scope, or reorganised between the two reads.
+	still, err := t.used(ctx, a, nil)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if !still {
+		return Outcome{}, fmt.Errorf("search for authorization %s: %w", a.Nonce, errMoved)
+	}
+	if scope.FromBlock > 0 {
+		before, err := t.used(ctx, a, new(big.Int).SetUint64(scope.FromBlock-1))
+		if err == nil && before {
+			return Outcome{State: Elsewhere, Final: true}, nil // settled for something else, before
+		}
+	}
+	return Outcome{}, fmt.Errorf("search for authorization %s from block %d: used, and no log says how", a.Nonce, scope.FromBlock)
+}
+
+// concerns does not rely on the node's filter.
+func (t *Token) concerns(l *types.Log, a *Authorization) bool {
+	return !l.Removed && l.Address == t.terms.Token && len(l.Topics) == 3 &&
+		(l.Topics[0] == topicUsed || l.Topics[0] == topicCanceled) && l.Topics[1] == addressTopic(a.From) && l.Topics[2] == a.Nonce
+}
+
+// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction.
+func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head *types.Header, scope Scope) (Outcome, error) {
+	o := Outcome{
+		State: Cancelled, Transaction: l.TxHash, Block: l.BlockNumber, BlockHash: l.BlockHash,
+		Final: head.Number.Uint64()+1 >= l.BlockNumber+max(scope.Confirmations, 1),
+	}
+	if l.Topics[0] == topicCanceled {
+		return o, nil
+	}
+	logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
+		BlockHash: &l.BlockHash, Addresses: []common.Address{t.terms.Token},
+		Topics: [][]common.Hash{{topicTransfer}, {addressTopic(a.From)}, {addressTopic(t.terms.Payee)}},
+	})
+	if err != nil {
+		return Outcome{}, fmt.Errorf("read the transfers of block %s: %w", l.BlockHash, err)
+	}
+	o.State = Elsewhere
+	for i := range logs {
+		if t.pays(&logs[i], l, a) {
+			o.State = Paid
+		}
+	}
+	return o, nil
+}
+
+func (t *Token) pays(transfer, use *types.Log, a *Authorization) bool {
+	return transfer.Address == t.terms.Token && transfer.TxHash == use.TxHash && transfer.Index == use.Index+1 &&
+		len(transfer.Topics) == 3 && transfer.Topics[0] == topicTransfer &&
+		transfer.Topics[1] == addressTopic(a.From) && transfer.Topics[2] == addressTopic(a.To) && a.To == t.terms.Payee &&
+		new(big.Int).SetBytes(transfer.Data).Cmp(t.terms.Value) == 0
+}
+
+func addressTopic(a common.Address) common.Hash { return common.BytesToHash(a[:]) }

@@ -1,0 +1,49 @@
+package x402
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Reason is why a payment is refused, in the words of the protocol.
+type Reason string
+
+// The reasons.
+const (
+	ReasonPayload             Reason = "invalid_payload"
+	ReasonVersion             Reason = "invalid_x402_version"
+	ReasonRequirements        Reason = "invalid_payment_requirements"
+	ReasonScheme              Reason = "invalid_exact_evm_scheme"
+	ReasonNetwork             Reason = "invalid_exact_evm_network_mismatch"
+	ReasonRecipient           Reason = "invalid_exact_evm_recipient_mismatch"
+	ReasonValue               Reason = "invalid_exact_evm_payload_authorization_value_mismatch"
+	ReasonValidAfter          Reason = "invalid_exact_evm_payload_authorization_valid_after"
+	ReasonValidBefore         Reason = "invalid_exact_evm_payload_authorization_valid_before"
+	ReasonSignature           Reason = "invalid_exact_evm_signature"
+	ReasonNonceUsed           Reason = "invalid_exact_evm_nonce_already_used"
+	ReasonInsufficientBalance Reason = "invalid_exact_evm_insufficient_balance"
+	ReasonSimulation          Reason = "invalid_exact_evm_transaction_simulation_failed"
+	ReasonTransaction         Reason = "invalid_exact_evm_transaction_failed"
+	ReasonTransfer            Reason = "invalid_exact_evm_transfer_event_mismatch"
+	ReasonPending             Reason = "settlement_pending"
+)
+
+// Refusal is a payment that was not taken: nothing is charged, and another may be sent.
+type Refusal struct {
+	Reason Reason
+	Detail string         // for people
+	Payer  common.Address // where it is known
+}
+
+func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
+
+func refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+// by names the payer.
+func (r *Refusal) by(payer common.Address) *Refusal {
+	r.Payer = payer
+	return r
+}

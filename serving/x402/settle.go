@@ -1,0 +1,34 @@
+package x402
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Attempt is a transaction that submits an authorization.
+type Attempt struct {
+	Hash  common.Hash
+	Raw   []byte // to be sent as it is, again and again
+	Nonce uint64 // of its sender
+}
+
+// Record stores an attempt before it is broadcast. Where it fails, the attempt is not broadcast.
+type Record func(ctx context.Context, a Attempt) error
+
+// Settler hands a payment to the chain. Whatever it returns, what came of the payment is for Token.Outcome to say: nil
+// is no promise that it was paid, and an error none that it was not. The same payment may be settled again.
+type Settler interface {
+	// Settle submits s. Attempts of our own are recorded before they leave.
+	Settle(ctx context.Context, s *Signed, record Record) error
+	// Resume sends an attempt that was recorded, and may or may not have left.
+	Resume(ctx context.Context, s *Signed, a Attempt, record Record) error
+}
+
+// Errors that say what an operator can do. The payment is pending all the same.
+var (
+	ErrNoGas       = errors.New("the relayer cannot pay for gas")
+	ErrFeeCeiling  = errors.New("gas costs more than the relayer may pay")
+	ErrFacilitator = errors.New("the facilitator gave no usable answer")
+)

@@ -1,0 +1,177 @@
+package x402
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// Reader is what is read of the payment chain; ethclient.Client is one.
+type Reader interface {
+	ChainID(ctx context.Context) (*big.Int, error)
+	CodeAt(ctx context.Context, account common.Address, block *big.Int) ([]byte, error)
+	CallContract(ctx context.Context, msg ethereum.CallMsg, block *big.Int) ([]byte, error)
+	HeaderByNumber(ctx context.Context, number *big.Int) (*types.Header, error)
+	FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error)
+}
+
+// The token's functions and events.
+var (
+	selTransferVRS    = selector("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)")
+	selTransferBytes  = selector("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)")
+	selState          = selector("authorizationState(address,bytes32)")
+	selBalance        = selector("balanceOf(address)")
+	selSeparator      = selector("DOMAIN_SEPARATOR()")
+	selValidSignature = selector("isValidSignature(bytes32,bytes)")
+
+	topicUsed     = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
+	topicCanceled = crypto.Keccak256Hash([]byte("AuthorizationCanceled(address,bytes32)"))
+	topicTransfer = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+)
+
+func selector(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }
+
+// Token is the asset of the terms on its chain, read only.
+type Token struct {
+	terms *Terms
+	chain Reader
+}
+
+// NewToken returns the asset of terms, read through chain.
+func NewToken(terms *Terms, chain Reader) *Token { return &Token{terms: terms, chain: chain} }
+
+// ErrWrongToken is a chain or a token that is not the one of the terms: nobody could pay, or somebody else is paid.
+var ErrWrongToken = errors.New("not the token of the payment requirement")
+
+// Verify compares the chain's ID and the token's domain separator with the terms: to be called before anything
+// else, and fatal where it is ErrWrongToken.
+func (t *Token) Verify(ctx context.Context) error {
+	id, err := t.chain.ChainID(ctx)
+	if err != nil {
+		return fmt.Errorf("read the payment chain's ID: %w", err)
+	}
+	if !id.IsUint64() || id.Uint64() != t.terms.ChainID {
+		return fmt.Errorf("%w: the payment node's chain is %s, the network is %s", ErrWrongToken, id, t.terms.Network)
+	}
+	separator, err := t.call(ctx, t.terms.Token, selSeparator)
+	if err != nil {
+		return fmt.Errorf("read the token's domain separator: %w", err)
+	}
+	if !bytes.Equal(separator, t.terms.separator[:]) {
+		return fmt.Errorf("%w: the domain separator of %s is %#x, that of name %q and version %q is %s",
+			ErrWrongToken, t.terms.Token, separator, t.terms.Extra.Name, t.terms.Extra.Version, t.terms.separator)
+	}
+	return nil
+}
+
+// CheckSignature asks a contract wallet whether the signature is its own (EIP-1271). Nothing is asked where a key
+// signed. A *Refusal means no; any other error, that the chain did not say.
+func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
+	if !s.Contract {
+		return nil
+	}
+	code, err := t.chain.CodeAt(ctx, s.From, nil)
+	if err != nil {
+		return fmt.Errorf("read the code of payer %s: %w", s.From, err)
+	}
+	refusal := refuse(ReasonSignature, "the signature is not one of %s", s.From).by(s.From)
+	if len(code) == 0 {
+		return refusal
+	}
+	digest := t.terms.Digest(&s.Authorization)
+	input := append(bytes.Clone(selValidSignature), digest[:]...)
+	input = append(input, dynamic(2, s.Signature)...)
+	out, err := t.call(ctx, s.From, input)
+	switch {
+	case err != nil && isRevert(err):
+		return refusal
+	case err != nil:
+		return fmt.Errorf("ask wallet %s for its signature: %w", s.From, err)
+	case len(out) != 32 || !bytes.Equal(out[:4], selValidSignature) || !zeros(out[4:]):
+		return refusal
+	}
+	return nil
+}
+
+// Simulate is whether the payment would go through now: the authorization unused, the balance enough, the transfer
+// possible. A *Refusal means no; any other error, that the chain did not say.
+func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) error {
+	used, err := t.used(ctx, &s.Authorization, nil)
+	if err != nil {
+		return err
+	}
+	if used {
+		return refuse(ReasonNonceUsed, "the authorization was used or cancelled").by(s.From)
+	}
+	out, err := t.call(ctx, t.terms.Token, append(bytes.Clone(selBalance), common.LeftPadBytes(s.From[:], 32)...))
+	if err != nil {
+		return fmt.Errorf("read the balance of %s: %w", s.From, err)
+	}
+	if len(out) != 32 || new(big.Int).SetBytes(out).Cmp(s.Value) < 0 {
+		return refuse(ReasonInsufficientBalance, "the balance of %s is below the amount", s.From).by(s.From)
+	}
+	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Data: s.Calldata()}, nil)
+	switch {
+	case err != nil && isRevert(err):
+		return refuse(ReasonSimulation, "the token refuses the transfer").by(s.From)
+	case err != nil:
+		return fmt.Errorf("simulate the transfer of %s: %w", s.From, err)
+	}
+	return nil
+}
+
+func (t *Token) used(ctx context.Context, a *Authorization, block *big.Int) (bool, error) {
+	input := append(bytes.Clone(selState), common.LeftPadBytes(a.From[:], 32)...)
+	input = append(input, a.Nonce[:]...)
+	out, err := t.chain.CallContract(ctx, ethereum.CallMsg{To: &t.terms.Token, Data: input}, block)
+	if err != nil {
+		return false, fmt.Errorf("read the state of authorization %s: %w", a.Nonce, err)
+	}
+	if len(out) != 32 {
+		return false, fmt.Errorf("read the state of authorization %s: %d bytes", a.Nonce, len(out))
+	}
+	return !zeros(out), nil
+}
+
+func (t *Token) call(ctx context.Context, to common.Address, input []byte) ([]byte, error) {
+	return t.chain.CallContract(ctx, ethereum.CallMsg{To: &to, Data: input}, nil)
+}
+
+// Calldata is the call of the token that submits the authorization. A key's signature goes in its three parts, as
+// every version of the token takes it; a contract wallet's in one piece.
+func (s *Signed) Calldata() []byte {
+	if !s.Contract && len(s.Signature) == signatureLen {
+		out := append(bytes.Clone(selTransferVRS), s.words()...)
+		out = append(out, word(big.NewInt(int64(s.Signature[64])))...)
+		return append(out, s.Signature[:64]...)
+	}
+	out := append(bytes.Clone(selTransferBytes), s.words()...)
+	return append(out, dynamic(7, s.Signature)...)
+}
+
+// dynamic encodes bytes as the last of n arguments, behind the words of the others.
+func dynamic(n int64, data []byte) []byte {
+	out := append(word(big.NewInt(32*n)), word(big.NewInt(int64(len(data))))...)
+	out = append(out, data...)
+	return append(out, make([]byte, (32-len(data)%32)%32)...)
+}
+
+func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// isRevert tells what a contract refused from a node that failed. Nodes differ in the code, not in the words.
+func isRevert(err error) bool {
+	var data rpc.DataError
+	if errors.As(err, &data) && data.ErrorData() != nil {
+		return true
+	}
+	var coded rpc.Error
+	return errors.As(err, &coded) && (coded.ErrorCode() == 3 || bytes.Contains([]byte(err.Error()), []byte("revert")))
+}

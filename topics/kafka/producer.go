@@ -1,0 +1,97 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// ErrRefused means that a record was not written and will not be: the producer has too many on their way, or
+// the broker does not take it. Send it again later.
+var ErrRefused = errors.New("record was not written")
+
+// ProducerOptions tune a Producer. The zero value works.
+type ProducerOptions struct {
+	Timeout     time.Duration // of a Send. 5 s
+	MaxBuffered int           // records on their way; above it Send refuses. 10,000
+	Registerer  prometheus.Registerer
+}
+
+// Producer writes single records that somebody waits for: idempotent, acknowledged by all replicas that are in
+// sync, outside of any transaction. It may be used from several goroutines.
+type Producer struct {
+	cl      *kgo.Client
+	conns   *dialer
+	timeout time.Duration
+	close   sync.Once
+}
+
+// NewProducer makes a Producer; it reaches no broker before Send.
+func NewProducer(cfg Config, name string, opt ProducerOptions) (*Producer, error) {
+	if opt.Timeout == 0 {
+		opt.Timeout = 5 * time.Second
+	}
+	if opt.MaxBuffered == 0 {
+		opt.MaxBuffered = 10_000
+	}
+	cl, conns, err := cfg.client(name, opt.Registerer,
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0),
+		kgo.RecordDeliveryTimeout(opt.Timeout),
+		kgo.ProducerBatchCompression(cfg.withDefaults().codec()),
+		kgo.ProducerBatchMaxBytes(topics.MaxRecordBytes-batchOverhead),
+		kgo.MaxBufferedRecords(opt.MaxBuffered),
+		kgo.MetadataMinAge(leastMetadataAge),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &Producer{cl: cl, conns: conns, timeout: opt.Timeout}, nil
+}
+
+// Send writes a record to its Topic and Partition, and returns its offset once all replicas have it. ErrRefused:
+// it is not there. ErrUnknown: it may be there, now or a little later.
+func (p *Producer) Send(ctx context.Context, r *Record) (offset int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	type result struct {
+		offset int64
+		err    error
+	}
+	done := make(chan result, 1)
+	// The record's own context is not ctx: one that is on its way is not called back because nobody waits.
+	p.cl.TryProduce(context.WithoutCancel(ctx), r, func(r *Record, err error) { done <- result{r.Offset, err} })
+	select {
+	case got := <-done:
+		return got.offset, sent(r, got.err)
+	case <-ctx.Done():
+		return 0, sent(r, fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx)))
+	}
+}
+
+// sent says what an error of a produce means for its record.
+func sent(r *Record, err error) error {
+	var refusal *kerr.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, kgo.ErrMaxBuffered), errors.Is(err, kgo.ErrClientClosed), errors.As(err, &refusal) && !refusal.Retriable:
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
+	default:
+		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return fmt.Errorf("send to %s/%d: %w", r.Topic, r.Partition, err)
+}
+
+// Close releases the client, in bounded time; what is on its way may or may not arrive.
+func (p *Producer) Close() { p.close.Do(func() { closeClient(p.cl, p.conns) }) }

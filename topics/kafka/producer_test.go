@@ -1,0 +1,72 @@
+package kafka_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// What is sent by many at once is there, each at the offset that its sender was told.
+func sentIsThere(t *testing.T, b *testBroker) {
+	p, err := kafka.NewProducer(b.cfg, "p", kafka.ProducerOptions{Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	topic := b.cat.Commands(topics.AppNotifier)
+	const senders, each = 8, 20
+	told := make([]string, senders*each)
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range each {
+				value := fmt.Sprintf("%d-%d", s, i)
+				offset, err := p.Send(t.Context(), &kafka.Record{Topic: topic, Partition: 2, Key: []byte("k"), Value: []byte(value)})
+				if err != nil || offset < 0 || offset >= senders*each {
+					t.Errorf("sent %s: offset %d, %v", value, offset, err)
+					return
+				}
+				told[offset] = value
+			}
+		})
+	}
+	wg.Wait()
+	var read []string
+	err = kafka.ReadBack(t.Context(), b.cfg, topic, 2, 0, func(r *kafka.Record) bool {
+		read = append(read, string(r.Value))
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(read)
+	if !slices.Equal(read, told) {
+		t.Fatalf("read %v, told %v", read, told)
+	}
+	_, err = p.Send(t.Context(), &kafka.Record{Topic: topic, Value: make([]byte, topics.MaxRecordBytes+1)})
+	if !errors.Is(err, kafka.ErrRefused) {
+		t.Fatalf("a record that is too large: %v", err)
+	}
+}
+
+// A broker that is not there leaves it open whether the record was written, in bounded time.
+func TestSendToNobody(t *testing.T) {
+	p, err := kafka.NewProducer(kafka.Config{Brokers: []string{"127.0.0.1:1"}}, "p", kafka.ProducerOptions{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	began := time.Now()
+	if _, err := p.Send(t.Context(), &kafka.Record{Topic: "t"}); !errors.Is(err, kafka.ErrUnknown) {
+		t.Fatalf("send: %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Fatalf("it took %s", took)
+	}
+}

@@ -1,0 +1,196 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// warmBalancer shares partitions out by what members have at hand: a partition stays with its owner, goes to a
+// member that has followed it where its owner is gone, and moves for balance to one that has followed it.
+type warmBalancer struct {
+	held    func() map[int32]uint64
+	follows bool
+}
+
+// ProtocolName implements kgo.GroupBalancer.
+func (*warmBalancer) ProtocolName() string { return "lienstream-warm" }
+
+// IsCooperative implements kgo.GroupBalancer.
+func (*warmBalancer) IsCooperative() bool { return true }
+
+// JoinGroupMetadata implements kgo.GroupBalancer.
+func (w *warmBalancer) JoinGroupMetadata(interests []string, current map[string][]int32, generation int32) []byte {
+	meta := kmsg.NewConsumerMemberMetadata()
+	meta.Version, meta.Topics, meta.Generation = 3, interests, generation
+	for _, topic := range slices.Sorted(maps.Keys(current)) {
+		owned := kmsg.NewConsumerMemberMetadataOwnedPartition()
+		owned.Topic, owned.Partitions = topic, current[topic]
+		meta.OwnedPartitions = append(meta.OwnedPartitions, owned)
+	}
+	meta.UserData = atHand{held: w.held(), follows: w.follows}.encode()
+	return meta.AppendTo(nil)
+}
+
+// ParseSyncAssignment implements kgo.GroupBalancer.
+func (*warmBalancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, error) {
+	return kgo.ParseConsumerSyncAssignment(assignment)
+}
+
+// MemberBalancer implements kgo.GroupBalancer.
+func (w *warmBalancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+	b, err := kgo.NewConsumerBalancer(w, members)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, b.MemberTopics(), nil
+}
+
+// Balance implements kgo.ConsumerBalancerBalance.
+func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32) kgo.IntoSyncAssignment {
+	plan := b.NewPlan()
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		var members []candidate
+		b.EachMember(func(_ *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
+			c := candidate{generation: meta.Generation, owned: map[int32]bool{}}
+			c.atHand, _ = decodeAtHand(meta.UserData) // a member that cannot say what it has, has nothing
+			for _, o := range meta.OwnedPartitions {
+				for _, p := range o.Partitions {
+					c.owned[p] = c.owned[p] || o.Topic == topic
+				}
+			}
+			members = append(members, c)
+		})
+		for p, i := range shareOut(members, topics[topic]) {
+			member, _ := b.MemberAt(i)
+			plan.AddPartition(member, topic, int32(p))
+		}
+	}
+	plan.AdjustCooperative(b)
+	return plan
+}
+
+// atHand is what a member has: how far it has come in the partitions whose state it holds, and whether it follows
+// partitions that it does not own, and so will have more.
+type atHand struct {
+	held    map[int32]uint64
+	follows bool
+}
+
+const atHandVersion = 1
+
+func (h atHand) encode() []byte {
+	follows := byte(0)
+	if h.follows {
+		follows = 1
+	}
+	b := []byte{atHandVersion, follows}
+	for _, p := range slices.Sorted(maps.Keys(h.held)) {
+		b = binary.AppendUvarint(b, uint64(uint32(p)))
+		b = binary.AppendUvarint(b, h.held[p])
+	}
+	return b
+}
+
+func decodeAtHand(b []byte) (h atHand, err error) {
+	if len(b) < 2 || b[0] != atHandVersion || b[1] > 1 {
+		return h, fmt.Errorf("what a member has at hand: %d bytes of another version", len(b))
+	}
+	h.held, h.follows = map[int32]uint64{}, b[1] == 1
+	for b = b[2:]; len(b) > 0; {
+		p, n := binary.Uvarint(b)
+		if n <= 0 || p > 1<<31-1 {
+			return atHand{}, fmt.Errorf("what a member has at hand: partition")
+		}
+		at, m := binary.Uvarint(b[n:])
+		if m <= 0 {
+			return atHand{}, fmt.Errorf("what a member has at hand: position in partition %d", p)
+		}
+		h.held[int32(p)], b = at, b[n+m:]
+	}
+	return h, nil
+}
+
+// candidate is a member as the one that shares out sees it.
+type candidate struct {
+	atHand
+	generation int32
+	owned      map[int32]bool
+}
+
+// warmWithin is how far behind the one that has come furthest a member may be and still count as having the state.
+const warmWithin = 1024
+
+// shareOut says which member gets each partition. Owners keep theirs. What nobody owns goes to whoever of those that
+// have it owns least, whatever that does to balance, or else to whoever owns least. Then what one has too many of
+// moves to members that have it; to others only as far as half a share where they follow what they do not own, since
+// they will have more before long, and all the way where they do not.
+func shareOut(members []candidate, partitions int32) []int {
+	owner := make([]int, partitions)
+	load := make([]int, len(members))
+	warm := make([][]bool, partitions)
+	for p := range owner {
+		var furthest uint64
+		owner[p] = -1
+		for i, m := range members {
+			furthest = max(furthest, m.held[int32(p)])
+			if m.owned[int32(p)] && (owner[p] < 0 || m.generation > members[owner[p]].generation) {
+				owner[p] = i
+			}
+		}
+		warm[p] = make([]bool, len(members))
+		for i, m := range members {
+			at, has := m.held[int32(p)]
+			warm[p][i] = has && at+warmWithin >= furthest
+		}
+		if owner[p] >= 0 {
+			load[owner[p]]++
+		}
+	}
+	least := func(may func(i int) bool) int {
+		best := -1
+		for i := range members {
+			if may(i) && (best < 0 || load[i] < load[best]) {
+				best = i
+			}
+		}
+		return best
+	}
+	anyone := func(int) bool { return true }
+	for p := range owner {
+		if owner[p] >= 0 {
+			continue
+		}
+		if owner[p] = least(func(i int) bool { return warm[p][i] }); owner[p] < 0 {
+			owner[p] = least(anyone)
+		}
+		load[owner[p]]++
+	}
+	share := int(partitions) / len(members)
+	move := func(to int, cold bool) bool {
+		from := -1
+		for p, i := range owner {
+			if load[i] > load[to]+1 && (warm[p][to] || cold) && (from < 0 || load[i] > load[owner[from]]) {
+				from = p
+			}
+		}
+		if from < 0 {
+			return false
+		}
+		load[owner[from]]--
+		owner[from] = to
+		load[to]++
+		return true
+	}
+	for moved := true; moved; {
+		moved = false
+		for i := range members {
+			moved = moved || move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true)
+		}
+	}
+	return owner
+}
