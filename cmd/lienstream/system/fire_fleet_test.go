@@ -63,7 +63,7 @@ func (f *fleet) processors(t *testing.T, name string, extra ...string) {
 func (f *fleet) serving(t *testing.T, extra ...string) {
 	t.Helper()
 	addr := address(t)
-	f.join(t, "serving", "serving", append([]string{"--indexer-addr=" + addr}, extra...)...)
+	f.join(t, "serving", "serving", append([]string{"--services=indexer", "--indexer-addr=" + addr}, extra...)...)
 	f.api = newAPI(addr)
 }
 

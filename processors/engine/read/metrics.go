@@ -11,6 +11,7 @@ type metrics struct {
 	refused *prometheus.CounterVec // by reason
 	aligned prometheus.Counter
 	rounds  prometheus.Counter
+	hedged  prometheus.Counter
 	nodes   prometheus.Gauge
 }
 
@@ -47,6 +48,10 @@ func newMetrics(r prometheus.Registerer, application string) *metrics {
 		rounds: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_query_rounds_total",
 			Help: "Rounds of asking nodes; a read takes one where nothing is amiss.",
+		}),
+		hedged: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_query_hedged_total",
+			Help: "Rounds that were begun because nodes kept another waiting.",
 		}),
 		nodes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_query_nodes",

@@ -27,6 +27,7 @@ type node struct {
 	marks    map[int32]Watermark // of another node, as it last said
 	seen     time.Time           // when it last said anything
 	failed   time.Time           // when it last did not answer
+	slow     time.Time           // when it last kept a read waiting
 	off      chan struct{}       // closed when reads that wait for it should turn to others
 	stop     func()              // ends its watch
 }
@@ -61,7 +62,10 @@ func newNodes(partitions int32, source Source, app Application) *nodes {
 type call struct {
 	node       *node
 	partitions []int32
+	waiting    *atomic.Bool // whether another node is asked now and has not answered; nil: this process
 }
+
+func (c call) remote() bool { return c.node.instance != "" }
 
 // tries is how often each node failed in a read, for each partition: where partitions move to and fro, one
 // node has the past of the one and another that of the other.
@@ -122,6 +126,9 @@ func (n *nodes) assign(partitions []int32, tried tries) ([]call, bool) {
 		i := slices.IndexFunc(calls, func(c call) bool { return c.node == best })
 		if i < 0 {
 			i, calls = len(calls), append(calls, call{node: best})
+			if calls[i].remote() {
+				calls[i].waiting = new(atomic.Bool)
+			}
 		}
 		calls[i].partitions = append(calls[i].partitions, p)
 	}
@@ -133,7 +140,7 @@ func (n *nodes) rank(h *node, w Watermark, tried tries) int {
 	rank := tried[try{h, w.Partition}] * 8
 	if h.instance != "" {
 		rank++
-		if n.now().Sub(h.failed) < failedFor {
+		if now := n.now(); now.Sub(h.failed) < failedFor || now.Sub(h.slow) < failedFor {
 			rank += 4
 		}
 	}
@@ -262,7 +269,7 @@ func (n *nodes) shown(at Moment, partitions []int32) {
 func (n *nodes) answered(h *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h.seen, h.failed = n.now(), time.Time{}
+	h.seen, h.failed, h.slow = n.now(), time.Time{}, time.Time{}
 }
 
 func (n *nodes) failedNow(h *node) {

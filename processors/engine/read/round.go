@@ -60,7 +60,7 @@ func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) 
 	tried := tries{} // others go first
 	wait := firstWait
 	for range maxRounds {
-		if a, err = r.round(ctx, req, q.Limit, atLeast, tried); err == nil {
+		if a, err = r.hedged(ctx, req, q.Limit, atLeast, tried); err == nil {
 			return a, nil
 		}
 		if ctx.Err() != nil {
@@ -78,12 +78,8 @@ func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) 
 }
 
 // round asks each holder once, at its latest block, and those ahead of the others again at the lowest.
-func (r *Router) round(ctx context.Context, req *request, limit int, atLeast uint64, tried tries) (*Response, error) {
+func (r *Router) round(ctx context.Context, calls []call, req *request, limit int, atLeast uint64, tried tries) (*Response, error) {
 	r.metrics.rounds.Inc()
-	calls, ok := r.nodes.assign(req.Partitions, tried)
-	if !ok {
-		return nil, ErrUnavailable
-	}
 	floor := r.nodes.floorOf(req.Partitions)
 	latest := make([]*Response, len(calls))
 	if err := r.askAll(ctx, calls, latest, req, tried); err != nil {
@@ -157,10 +153,12 @@ func (r *Router) ask(ctx context.Context, c call, req *request) (*Response, erro
 	own := *req
 	own.Partitions = c.partitions
 	waiting := ctx
-	if c.node.instance != "" {
+	if c.remote() {
 		var done context.CancelFunc
 		waiting, done = r.nodes.called(ctx, c.node)
 		defer done()
+		c.waiting.Store(true)
+		defer c.waiting.Store(false)
 	}
 	var floor Moment
 	if !req.Pinned {
@@ -168,13 +166,13 @@ func (r *Router) ask(ctx context.Context, c call, req *request) (*Response, erro
 	}
 	a, err := c.node.ask(waiting, &own)
 	if err != nil {
-		if ctx.Err() == nil && c.node.instance != "" && !req.Pinned {
+		if ctx.Err() == nil && c.remote() && !req.Pinned {
 			r.nodes.failedNow(c.node)
 		}
 		r.metrics.refused.WithLabelValues(refusedFailed).Inc()
 		return nil, err
 	}
-	if c.node.instance != "" {
+	if c.remote() {
 		r.nodes.answered(c.node)
 	}
 	if reason, partition := r.nodes.accept(c, a, floor); reason != "" {

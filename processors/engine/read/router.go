@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/lienstream/lienstream/topics"
 )
@@ -79,6 +80,7 @@ type Router struct {
 	cfg     Config
 	nodes   *nodes
 	all     []int32
+	hedges  *semaphore.Weighted
 	metrics *metrics
 }
 
@@ -88,7 +90,7 @@ func NewRouter(cfg Config) (*Router, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Router{cfg: cfg, nodes: newNodes(cfg.Partitions, cfg.Local, Application{Name: cfg.Application}), metrics: newMetrics(cfg.Registerer, cfg.Application)}
+	r := &Router{cfg: cfg, nodes: newNodes(cfg.Partitions, cfg.Local, Application{Name: cfg.Application}), hedges: semaphore.NewWeighted(maxHedges), metrics: newMetrics(cfg.Registerer, cfg.Application)}
 	for p := range cfg.Partitions {
 		r.all = append(r.all, p)
 	}

@@ -1,7 +1,9 @@
 package query_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -17,16 +19,32 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
+// A node may tell how far it is and answer no read, as one whose disk hangs does. Who holds the same is asked.
+func TestASlowOwnerIsNotWaitedFor(t *testing.T) {
+	notWaitedFor(t, func(body []byte) bool { return !bytes.Contains(body, []byte("watermarks")) })
+}
+
 // A process that is frozen takes connections and requests as ever, and answers none. Reads turn to the
 // standby as soon as its silence is noticed, those that wait for it too.
 func TestAFrozenOwnerIsNotWaitedFor(t *testing.T) {
+	notWaitedFor(t, func([]byte) bool { return true })
+}
+
+// notWaitedFor reads while the owner leaves some requests, told by their body, without an answer.
+func notWaitedFor(t *testing.T, left func(body []byte) bool) {
+	t.Helper()
 	standby := serve(t, newNode(t, topics.RoleStandby, 5, span(partitions)...))
 	owner := &holder{node: newNode(t, topics.RoleOwner, 5, span(partitions)...)}
 	answers := query.NewHandler(owner.node, zap.NewNop())
 	var frozen atomic.Bool
 	thaw := make(chan struct{})
 	owner.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if frozen.Load() {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if frozen.Load() && left(body) {
 			select {
 			case <-thaw:
 			case <-r.Context().Done():
@@ -57,7 +75,7 @@ func TestAFrozenOwnerIsNotWaitedFor(t *testing.T) {
 	await(t, func() bool { w, err := r.Lowest(); return err == nil && w.At == block(1) })
 
 	frozen.Store(true)
-	for range 100 {
+	for range 20 {
 		if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(1) {
 			t.Fatalf("with a standby at hand: %v, %v", d.At, err)
 		}

@@ -1,0 +1,88 @@
+package read
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// hedgeAfter is how long nodes may take to answer before others that hold their partitions are asked too:
+	// one that is frozen is known by its silence only later, and one whose disk hangs tells its watermarks.
+	hedgeAfter = 100 * time.Millisecond
+	// maxHedges bounds the reads that are asked twice: where all nodes are slow, it would make them slower.
+	maxHedges = 16
+)
+
+// hedged is a round, and a second one beside it where nodes keep the first waiting. The first answer is taken.
+func (r *Router) hedged(ctx context.Context, req *request, limit int, atLeast uint64, tried tries) (*Response, error) {
+	calls, ok := r.nodes.assign(req.Partitions, tried)
+	if !ok {
+		return nil, ErrUnavailable
+	}
+	if !slices.ContainsFunc(calls, call.remote) { // one process: no goroutine
+		return r.round(ctx, calls, req, limit, atLeast, tried)
+	}
+	type outcome struct {
+		response *Response
+		err      error
+		tried    tries
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outcomes := make(chan outcome, 2)
+	start := func(calls []call, tried tries) {
+		a, err := r.round(ctx, calls, req, limit, atLeast, tried)
+		outcomes <- outcome{a, err, tried}
+	}
+	go start(calls, maps.Clone(tried))
+	late := time.NewTimer(hedgeAfter)
+	defer late.Stop()
+	for running := 1; ; {
+		select {
+		case o := <-outcomes:
+			for k, n := range o.tried {
+				tried[k] = max(tried[k], n)
+			}
+			if running--; o.err == nil || running == 0 {
+				return o.response, o.err
+			}
+		case <-late.C:
+			others, avoided, ok := r.nodes.instead(calls, req.Partitions, tried)
+			if !ok || !r.hedges.TryAcquire(1) {
+				continue
+			}
+			r.metrics.hedged.Inc()
+			running++
+			go func() {
+				defer r.hedges.Release(1)
+				start(others, avoided)
+			}()
+		}
+	}
+}
+
+// instead assigns partitions to others than the nodes that have not answered yet. False: there are none.
+func (n *nodes) instead(calls []call, partitions []int32, tried tries) ([]call, tries, bool) {
+	avoided := maps.Clone(tried)
+	var slow []*node
+	for _, c := range calls {
+		if c.remote() && c.waiting.Load() {
+			slow = append(slow, c.node)
+			for _, p := range c.partitions {
+				avoided[try{c.node, p}]++
+			}
+		}
+	}
+	others, ok := n.assign(partitions, avoided)
+	if !ok || len(slow) == 0 || slices.ContainsFunc(others, func(c call) bool { return slices.Contains(slow, c.node) }) {
+		return nil, nil, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range slow {
+		h.slow = n.now()
+	}
+	return others, avoided, true
+}
