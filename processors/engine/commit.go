@@ -17,7 +17,7 @@ import (
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
 //	progress, last      ─┘
 func (t *task) commit(ctx context.Context) error {
-	if !t.settled || t.dirty.IsZero() && t.moved.IsZero() {
+	if !t.settled || t.dirty.IsZero() && t.moved.IsZero() && time.Since(t.since) < idleInterval {
 		return nil
 	}
 	if t.far {

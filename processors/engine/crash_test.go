@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -24,9 +27,10 @@ func TestPromises(t *testing.T) {
 			cfg := kafka.Config{Brokers: brokertest.Start(t, kind)}
 			for name, test := range map[string]func(*testing.T, *env){
 				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
+				"fenced while idle": testFencedWhileIdle,
 			} {
 				t.Run(name, func(t *testing.T) {
-					cfg.Prefix = name
+					cfg.Prefix = strings.ReplaceAll(name, " ", "-")
 					test(t, provision(t, cfg, 4))
 				})
 			}
@@ -177,6 +181,26 @@ func testTwoOwners(t *testing.T, e *env) {
 	e.invariantState(c, b)
 	e.invariantTopics(c)
 	e.finish(c, b)
+}
+
+// An owner that a node has fenced, which is gone since, owns again before the chain goes on: until then its answers
+// would be those of an older incarnation than readers know of.
+func testFencedWhileIdle(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 17)
+	a := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	e.scenario(c, 10)
+	e.caughtUp(c, a)
+	b := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleOwner)
+	e.caughtUp(c, b)
+	known := b.Watermarks()
+	b.stop(t)
+	eventually(t, "the first owns every partition in an incarnation newer than the second's", func() bool {
+		marks := a.Watermarks()
+		return len(marks) == len(known) && !slices.ContainsFunc(marks, func(w read.Watermark) bool {
+			return slices.ContainsFunc(known, func(k read.Watermark) bool { return k.Partition == w.Partition && k.Incarnation >= w.Incarnation })
+		})
+	})
+	e.finish(c, a)
 }
 
 // A standby shows the same blocks, serves when the owner is gone, and takes over from its tail.

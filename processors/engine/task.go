@@ -41,6 +41,7 @@ type task struct {
 	applier           // since the last commit; settled: a commit is possible
 	ready   progress  // as of the last Commit barrier
 	moved   time.Time // when the watermark first moved without a commit; zero: it has not
+	since   time.Time // the last commit
 
 	slab topics.Slab // values that are produced
 
@@ -224,8 +225,14 @@ func (t *task) run(ctx context.Context) (err error) {
 	}
 }
 
-// progressInterval is how long the watermark may run ahead of the committed progress.
-const progressInterval = time.Second
+const (
+	// progressInterval is how long the watermark may run ahead of the committed progress.
+	progressInterval = time.Second
+	// idleInterval is how long an owner that has nothing to commit goes without a commit. Only a commit tells it
+	// that it was fenced, by a node that woke up and did not know yet that the group had given its partition away:
+	// until it is fenced in turn, nobody's answer for the partition is taken.
+	idleInterval = 3 * time.Second
+)
 
 // poll reads on. It returns no records when a commit is due.
 func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []*kafka.Record) ([]*kafka.Record, error) {
@@ -245,7 +252,7 @@ func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []
 var errDue = errors.New("commit is due")
 
 // due is when there must be a commit, or a look at whether to show itself, even if nothing more comes;
-// zero: never.
+// zero: not before there does.
 func (t *task) due() time.Time {
 	switch {
 	case !t.settled:
@@ -259,13 +266,13 @@ func (t *task) due() time.Time {
 	case !t.moved.IsZero():
 		return t.moved.Add(progressInterval)
 	}
-	return time.Time{}
+	return t.since.Add(idleInterval)
 }
 
 // reset begins a new overlay.
 func (t *task) reset() {
 	t.overlay = t.r.store.NewOverlay()
-	t.dirty, t.moved, t.records = time.Time{}, time.Time{}, 0
+	t.dirty, t.moved, t.since, t.records = time.Time{}, time.Time{}, time.Now(), 0
 }
 
 func (t *task) self() Partition {
