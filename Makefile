@@ -54,7 +54,7 @@ simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SE
 	go test -c -o bin/simulate ./cmd/lienstream/simulation
 	@cd cmd/lienstream/simulation && seed=$${SEED:-$$(date +%s000)}; failed=0; pids=; \
 	for core in $$(seq $(if $(or $(RUNS),$(STORY)),1,$$(nproc))); do \
-	  GOMAXPROCS=1 GOGC=400 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.faults \
+	  GOMAXPROCS=1 GOGC=400 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' \
 	    -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 

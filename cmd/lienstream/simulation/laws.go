@@ -18,22 +18,32 @@ const (
 	commitWithin = 60 * time.Second // until the topics hold what the answers say
 )
 
-// readFrom is a client of a serving node.
+// readFrom is a client of a serving node. Half of its questions name the newest block that any client has seen.
 func (r *run) readFrom(ctx context.Context, host string, rng *rand.Rand, every time.Duration) {
 	for ctx.Err() == nil {
-		r.ask(ctx, host, r.oracle.paths[rng.IntN(len(r.oracle.paths))])
+		path := r.oracle.paths[rng.IntN(len(r.oracle.paths))]
+		r.rmu.Lock()
+		atLeast := r.newest[classOf(path)] * uint64(rng.IntN(2))
+		r.rmu.Unlock()
+		r.ask(ctx, host, path, atLeast)
 		time.Sleep(time.Duration(rng.Int64N(int64(every))))
 	}
 }
 
-// ask judges an answer: it is what one node says as of that block, which exists, and no older than what this
-// node showed before.
-func (r *run) ask(ctx context.Context, host, path string) {
+// ask judges an answer: it is what one node says as of that block, which exists, no older than what this
+// process showed before, nor than the block that was asked for (0: none), whoever showed that.
+func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
 	class := host + classOf(path)
 	r.rmu.Lock()
 	before, asked := r.shown[class], time.Since(r.began)
 	r.rmu.Unlock()
-	a, err := r.get(ctx, host, path)
+	question := path
+	if atLeast > 0 {
+		question = withParam(path, fmt.Sprint("minBlock=", atLeast))
+	}
+	life := r.life(host)
+	a, err := r.get(ctx, host, question)
+	same := life == r.life(host)
 	r.rmu.Lock()
 	ok := err == nil && a.status < http.StatusInternalServerError
 	r.outage(class, host, ok)
@@ -47,19 +57,28 @@ func (r *run) ask(ctx context.Context, host, path string) {
 	b := r.chain.rec.blocks[now]
 	if b == nil {
 		if a.status == http.StatusOK && now != (common.Hash{}) { // zero: before the first block
-			r.found("block that never was", "GET %s of %s: as of block %s %s", path, host, a.number, a.hash)
+			r.found("block that never was", "GET %s of %s: as of block %s %s", question, host, a.number, a.hash)
 		}
 		return
 	}
-	if last := r.chain.rec.blocks[before]; last != nil && r.chain.isCanonical(before) && r.chain.isCanonical(now) {
-		if at := b.header.Number.Uint64(); at < last.header.Number.Uint64() {
+	at := b.header.Number.Uint64()
+	if at < atLeast {
+		r.found("older block than asked for", "GET %s of %s: %d as of block %d", question, host, a.status, at)
+	}
+	// What a process forgets when it ends, only a client can remember: by naming a block.
+	if last := r.chain.rec.blocks[before.block]; last != nil && same && before.life == life && r.chain.isCanonical(before.block) && r.chain.isCanonical(now) {
+		if at < last.header.Number.Uint64() {
 			r.found("older block after newer", "GET %s of %s: %d as of block %d after %s as of %d",
-				path, host, a.status, at, r.when[class], last.header.Number)
+				question, host, a.status, at, before.what, last.header.Number)
 		}
 	}
 	r.rmu.Lock()
-	r.shown[class] = now
-	r.when[class] = fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))
+	if same {
+		r.shown[class] = sighting{now, life, fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))}
+	}
+	if r.chain.isCanonical(now) {
+		r.newest[classOf(path)] = max(r.newest[classOf(path)], at)
+	}
 	r.rmu.Unlock()
 	want, known := r.oracle.answers[a.hash][path]
 	switch {
@@ -78,12 +97,19 @@ func (r *run) outage(class, host string, ok bool) {
 	switch {
 	case r.busy[host]:
 		delete(r.refused, class)
-	case !ok && !out && r.shown[class] != (common.Hash{}):
+	case !ok && !out && r.shown[class] != (sighting{}):
 		r.refused[class] = time.Now()
 	case ok && out:
 		r.result.outage = max(r.result.outage, time.Since(since))
 		delete(r.refused, class)
 	}
+}
+
+func withParam(path, param string) string {
+	if strings.Contains(path, "?") {
+		return path + "&" + param
+	}
+	return path + "?" + param
 }
 
 // endpointOf is a path without what tells it from others of its kind.

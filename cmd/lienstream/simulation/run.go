@@ -45,10 +45,17 @@ type run struct {
 
 	rmu     sync.Mutex
 	result  result
-	shown   map[string]common.Hash // by serving node and class of question: what it has last answered as of
-	when    map[string]string      // of those answers
-	busy    map[string]bool        // hosts that something happens to
-	refused map[string]time.Time   // since when a question is
+	shown   map[string]sighting  // by serving node and class of question: what it has last answered as of
+	newest  map[string]uint64    // by class of question: the highest block that any node answered as of
+	busy    map[string]bool      // hosts that something happens to
+	refused map[string]time.Time // since when a question is
+}
+
+// sighting is an answer that a client saw.
+type sighting struct {
+	block common.Hash
+	life  int // of the node that gave it
+	what  string
 }
 
 // found notes a breach of a law.
@@ -68,7 +75,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	if err != nil {
 		return result{}, err
 	}
-	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]common.Hash{}, busy: map[string]bool{}, when: map[string]string{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := ends[s.rng.IntN(len(ends))]
 	for s.chain.played <= end-opt.steps {
@@ -124,7 +131,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	readers.Wait()
 	for _, h := range servings {
 		for _, path := range r.oracle.paths {
-			r.ask(ctx, h, path)
+			r.ask(ctx, h, path, 0)
 		}
 	}
 	r.compareTopics(ctx)

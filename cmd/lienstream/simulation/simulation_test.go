@@ -23,7 +23,6 @@ var (
 	timeFlag = flag.Duration("sim.time", time.Minute, "of fresh seeds")
 	calmFlag = flag.Bool("sim.calm", false, "no faults")
 	oneFlag  = flag.Bool("sim.first", false, "end with the first finding")
-	failFlag = flag.Bool("sim.faults", false, "fresh seeds with faults: one run in a hundred still finds something, so make test runs them calm")
 	tellFlag = flag.Bool("sim.story", false, "tell what happens")
 )
 
@@ -122,8 +121,6 @@ func TestFreshSeeds(t *testing.T) {
 		seed = uint64(time.Now().UnixNano()) % 1e9 * 1000
 	}
 	t.Logf("seeds from %d", seed)
-	defer func(was bool) { *calmFlag = was }(*calmFlag)
-	*calmFlag = *calmFlag || !*failFlag
 	judge(t)
 	y := newTally()
 	if testing.Short() {

@@ -46,6 +46,7 @@ type system struct {
 	mu      sync.Mutex
 	procs   map[string]*process
 	disks   map[string]*vfs.MemFS
+	lives   map[string]int // how often a host's role was started
 	crashes map[string]int // ends of processes that nobody asked for, by what they said
 }
 
@@ -60,7 +61,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 	s := &system{
 		rng: rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec},
 		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: partitions},
-		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, crashes: map[string]int{},
+		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{},
 	}
 	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: s.net.dialer("client"), DisableCompression: true}}
 	l, err := s.net.listen("chain:8545")
@@ -153,6 +154,9 @@ func (s *system) start(ctx context.Context, host string) error {
 	go func() {
 		defer close(p.done)
 		for {
+			s.mu.Lock()
+			s.lives[host]++
+			s.mu.Unlock()
 			err := roles.Run(ctx, env, s.args(host))
 			if ctx.Err() != nil {
 				p.err = err
@@ -170,6 +174,13 @@ func (s *system) start(ctx context.Context, host string) error {
 		}
 	}()
 	return nil
+}
+
+// life is which start of a host's role runs, or ran last.
+func (s *system) life(host string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lives[host]
 }
 
 // kill ends a process as a power cut would: from one moment on nobody hears from it, and its disk has what
