@@ -90,7 +90,7 @@ func checkPush(address string) (string, error) {
 // publicName says whether a host could be a public one by its name. What it resolves to is checked when it is dialled.
 func publicName(host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.IsGlobalUnicast() && !ip.IsPrivate()
+		return notifier.PublicAddr(ip)
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	at := strings.LastIndexByte(host, '.')

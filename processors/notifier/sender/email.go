@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/textproto"
 	"strings"
 
 	"github.com/wneessen/go-mail"
@@ -34,6 +32,15 @@ type Links struct {
 	Notify string // of this service: <Notify>/unsubscribe
 }
 
+// unsubscribe is the link that ends the subscription; empty: nobody said where this service is reached.
+func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
+	if l.Notify == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=%s&token=%s", strings.TrimRight(l.Notify, "/"),
+		strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, keys.Link(m.Event.Wallet, m.Channel, m.CreatedAt))
+}
+
 // Email is the channel by SMTP.
 type Email struct {
 	cfg  EmailConfig
@@ -52,7 +59,7 @@ func NewEmail(cfg EmailConfig, keys *notifier.Keys) (*Email, error) {
 func (e *Email) Send(ctx context.Context, m *Message) error {
 	msg, err := e.compose(m)
 	if err != nil {
-		return &Failure{Err: err, Dead: true}
+		return &Failure{Reason: "the message cannot be written", Dead: true}
 	}
 	policy := mail.TLSMandatory
 	if e.cfg.Plain {
@@ -72,16 +79,16 @@ func (e *Email) Send(ctx context.Context, m *Message) error {
 	return refusedMail(client.DialAndSendWithContext(ctx, msg))
 }
 
-// refusedMail tells a refusal of the receiver (5xx) from what may pass.
+// refusedMail tells a refusal of this receiver or message (5xx) from what may pass. A server that refuses us, our
+// sender or our password, says nothing about the receiver.
 func refusedMail(err error) error {
 	var refused *mail.SendError
-	if !errors.As(err, &refused) {
+	if !errors.As(err, &refused) || refused.ErrorCode() <= 0 {
 		return err
 	}
-	if code := refused.ErrorCode(); code >= 500 && code < 600 {
-		return &Failure{Err: err, Gone: refused.Reason == mail.ErrSMTPRcptTo, Dead: true}
-	}
-	return err
+	f := &Failure{Reason: fmt.Sprintf("the mail server answered %d", refused.ErrorCode())}
+	f.Gone = refused.ErrorCode() >= 500 && refused.ErrorCode() < 600 && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
+	return f
 }
 
 func (e *Email) compose(m *Message) (*mail.Msg, error) {
@@ -98,32 +105,10 @@ func (e *Email) compose(m *Message) (*mail.Msg, error) {
 	msg.SetDate()
 	msg.Subject(text.Subject)
 	if e.cfg.Links.Notify != "" {
-		link := fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=email&token=%s", strings.TrimRight(e.cfg.Links.Notify, "/"),
-			strings.ToLower(m.Event.Wallet.Hex()), e.keys.Link(m.Event.Wallet, notifier.Email, m.CreatedAt))
-		msg.SetGenHeader("List-Unsubscribe", "<"+link+">")
+		msg.SetGenHeader("List-Unsubscribe", "<"+e.cfg.Links.unsubscribe(e.keys, m)+">")
 		msg.SetGenHeader("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
 	}
 	msg.SetBodyString(mail.TypeTextPlain, text.Body)
 	msg.AddAlternativeString(mail.TypeTextHTML, text.HTML)
 	return msg, nil
-}
-
-// reasonOf is why an attempt failed, without anything that a receiver said: it may repeat the address.
-func reasonOf(err error) string {
-	var (
-		sent    *mail.SendError
-		smtp    *textproto.Error
-		network net.Error
-	)
-	switch {
-	case errors.As(err, &sent) && sent.ErrorCode() > 0:
-		return fmt.Sprintf("the mail server answered %d", sent.ErrorCode())
-	case errors.As(err, &smtp):
-		return fmt.Sprintf("the mail server answered %d", smtp.Code)
-	case errors.Is(err, notifier.ErrSealed):
-		return notifier.ErrSealed.Error()
-	case errors.As(err, &network) && network.Timeout():
-		return "the receiver did not answer in time"
-	}
-	return "the receiver could not be reached"
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type Config struct {
 	Look      time.Duration // between two looks at the outbox
 	Timeout   time.Duration // of an attempt
 	Parallel  int           // attempts under way at once, of each channel
+	PerHost   int           // and of each host of a channel that has many
+	Queue     int           // alerts of each channel that wait for their turn in memory
 	Attempts  int           // until an alert is given up
 	FirstWait time.Duration // after a failure; it doubles from one to the next, up to LastWait
 	LastWait  time.Duration
@@ -38,7 +41,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 8, Attempts: 12,
+		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Attempts: 12,
 		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute,
 	}
 }
@@ -49,8 +52,8 @@ func (c *Config) Validate() error {
 	if c.Catalogue.Partitions < 1 {
 		faults = append(faults, fmt.Errorf("partitions: %d", c.Catalogue.Partitions))
 	}
-	if c.Parallel < 1 || c.Attempts < 1 {
-		faults = append(faults, fmt.Errorf("attempts: %d at once, %d of an alert", c.Parallel, c.Attempts))
+	if c.Parallel < 1 || c.PerHost < 1 || c.Queue < 1 || c.Attempts < 1 {
+		faults = append(faults, fmt.Errorf("attempts: %d at once, %d of a host, %d in the queue, %d of an alert", c.Parallel, c.PerHost, c.Queue, c.Attempts))
 	}
 	for _, d := range []struct {
 		name string
@@ -66,6 +69,7 @@ func (c *Config) Validate() error {
 // Message is an alert for one receiver.
 type Message struct {
 	ID        string // the same whenever it is sent again
+	Channel   notifier.Channel
 	To        string // address: an email address, the ID of a chat, a push subscription
 	Alert     notifier.Alert
 	Event     topics.Alert
@@ -79,14 +83,13 @@ type Channel interface {
 
 // Failure is a receiver's refusal.
 type Failure struct {
-	Err   error
-	After time.Duration // not before; 0: as we like
-	Dead  bool          // this message never
-	Gone  bool          // no message to this address ever
+	Reason string        // in our own words: receivers like to repeat the address
+	After  time.Duration // not before; 0: as we like
+	Dead   bool          // this message never
+	Gone   bool          // no message to this address ever
 }
 
-func (f *Failure) Error() string { return f.Err.Error() }
-func (f *Failure) Unwrap() error { return f.Err }
+func (f *Failure) Error() string { return f.Reason }
 
 // Source is the node of the notifier.
 type Source interface {
@@ -106,6 +109,7 @@ type Line struct {
 //  1. An alert is under way once at a time, from its attempt until the node has applied what came of it.
 //  2. What came of an attempt is written before the next attempt of the same alert: a node that dies in between
 //     leaves an alert that another node sends again.
+//  3. An alert is looked at again when its turn has come: what was cancelled while it waited is not sent.
 type Sender struct {
 	cfg      Config
 	source   Source
@@ -115,9 +119,12 @@ type Sender struct {
 	log      *zap.Logger
 	metrics  *metrics
 
+	queue map[notifier.Channel]chan struct{} // those that wait or are under way
+	slots map[notifier.Channel]chan struct{} // those that are under way
+
 	mu    sync.Mutex
 	busy  map[string]*under // by row
-	slots map[notifier.Channel]chan struct{}
+	hosts map[string]int    // attempts that wait or are under way, of channels with many hosts
 }
 
 // New makes a sender; it does nothing before Run. A channel without a line is left to other nodes.
@@ -127,9 +134,11 @@ func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Key
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
-		busy: map[string]*under{}, slots: map[notifier.Channel]chan struct{}{},
+		busy: map[string]*under{}, hosts: map[string]int{},
+		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
 	}
 	for channel := range lines {
+		s.queue[channel] = make(chan struct{}, cfg.Queue)
 		s.slots[channel] = make(chan struct{}, cfg.Parallel)
 	}
 	return s, nil
@@ -147,6 +156,7 @@ func (s *Sender) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		s.metrics.oldest.Reset() // of partitions that went to another node
 		for _, w := range s.source.Watermarks() {
 			if w.Role != topics.RoleOwner {
 				continue
@@ -160,10 +170,12 @@ func (s *Sender) Run(ctx context.Context) error {
 
 // due is an alert to be sent now.
 type due struct {
-	row   []byte
-	to    notifier.Address
-	alert notifier.Alert
-	sub   notifier.Subscription
+	partition int32
+	row       []byte
+	to        notifier.Address
+	alert     notifier.Alert
+	sub       notifier.Subscription
+	host      string // of a channel that has many
 }
 
 // look begins an attempt of everything that is due in a partition, as far as there is room.
@@ -187,34 +199,37 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 		if !ok {
 			continue
 		}
-		slots, served := s.slots[to.Channel]
-		if !served {
-			continue
+		queue, served := s.queue[to.Channel]
+		if !served || len(queue) == cap(queue) {
+			continue // no room: at a later look
 		}
-		d := due{row: row, to: to}
+		d := due{partition: partition, row: row, to: to}
 		var found bool
 		if d.alert, d.sub, found, err = notifier.Pending(view, row); err != nil {
 			return err
 		}
-		if !found || !s.begin(partition, row, d.alert.Attempt) {
+		if to.Channel == notifier.Push {
+			d.host = d.sub.Mask // it is the host of the endpoint
+		}
+		if !found || !s.begin(&d) {
 			continue
 		}
 		select {
-		case slots <- struct{}{}:
+		case queue <- struct{}{}:
 		default:
-			s.end(row)
-			continue // no room: at the next look
+			s.end(&d, false)
+			continue
 		}
 		wg.Go(func() {
-			defer func() { <-slots }()
-			s.attempt(ctx, &d)
+			defer func() { <-queue }()
+			s.end(&d, s.attempt(ctx, &d))
 		})
 	}
 	return nil
 }
 
 // maxLook bounds the rows of one look.
-const maxLook = 1000
+const maxLook = 10_000
 
 // due lists the rows that are due, the longest due first.
 func (s *Sender) due(view state.View, now time.Time) (rows [][]byte, oldest time.Duration, err error) {
@@ -240,15 +255,34 @@ type under struct {
 	reported  bool
 }
 
-// begin says whether an attempt may begin: none of the alert is under way.
-func (s *Sender) begin(partition int32, row []byte, attempt int) bool {
+// begin says whether an attempt may begin: none of the alert is under way, and its host has room.
+func (s *Sender) begin(d *due) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[string(row)] != nil {
+	if s.busy[string(d.row)] != nil || d.host != "" && s.hosts[d.host] >= s.cfg.PerHost {
 		return false
 	}
-	s.busy[string(row)] = &under{partition: partition, attempt: attempt}
+	s.busy[string(d.row)] = &under{partition: d.partition, attempt: d.alert.Attempt}
+	if d.host != "" {
+		s.hosts[d.host]++
+	}
 	return true
+}
+
+// end is the end of an attempt. One that was reported is held on to until the node has applied that.
+func (s *Sender) end(d *due, reported bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.host != "" {
+		if s.hosts[d.host]--; s.hosts[d.host] == 0 {
+			delete(s.hosts, d.host)
+		}
+	}
+	if u := s.busy[string(d.row)]; u != nil && reported {
+		u.reported = true
+	} else {
+		delete(s.busy, string(d.row))
+	}
 }
 
 // forget takes out what was reported and is applied as of a view.
@@ -270,49 +304,52 @@ func (s *Sender) forget(partition int32, view state.View) error {
 	return nil
 }
 
-// reported notes that an attempt is over, and what came of it is on its way to the node.
-func (s *Sender) reported(row []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.busy[string(row)]; u != nil {
-		u.reported = true
+// attempt sends an alert once its turn has come, and reports what came of it; false: nothing is to be reported.
+func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
+	slots, line := s.slots[d.to.Channel], s.lines[d.to.Channel]
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-ctx.Done():
+		return false
 	}
-}
-
-func (s *Sender) end(row []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.busy, string(row))
-}
-
-// attempt sends an alert and reports what came of it.
-func (s *Sender) attempt(ctx context.Context, d *due) {
-	line := s.lines[d.to.Channel]
-	if err := line.Rate.Wait(ctx); err != nil {
-		s.end(d.row)
-		return
+	if line.Rate.Wait(ctx) != nil || !s.still(ctx, d) {
+		return false
 	}
 	err := s.send(ctx, line.Channel, d)
 	if ctx.Err() != nil && err != nil {
-		s.end(d.row)
-		return // nobody knows: another node tries again
+		return false // nobody knows: another node tries again
 	}
 	report := s.outcome(d, err)
 	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
-	s.report(context.WithoutCancel(ctx), report)
-	s.reported(d.row)
+	return s.report(context.WithoutCancel(ctx), report)
+}
+
+// still says whether the alert is to be sent all the same, and by this node.
+func (s *Sender) still(ctx context.Context, d *due) bool {
+	view, err := s.source.View(ctx, d.partition, nil)
+	if err != nil {
+		return false
+	}
+	defer view.Close()
+	alert, sub, found, err := notifier.Pending(view, d.row)
+	if err != nil || !found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt {
+		return false
+	}
+	d.sub = sub // its address may be another one
+	return true
 }
 
 func (s *Sender) send(ctx context.Context, channel Channel, d *due) error {
 	address, err := s.keys.Open(d.to.Wallet, d.to.Channel, d.sub.Sealed)
 	if err != nil {
-		return &Failure{Err: err}
+		return &Failure{Reason: err.Error()}
 	}
 	event := d.alert.Event(d.to)
 	id := event.ID()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	return channel.Send(ctx, &Message{ID: fmt.Sprintf("%x", id[:16]), To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
+	return channel.Send(ctx, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
@@ -323,9 +360,12 @@ func (s *Sender) outcome(d *due, err error) *notifier.Report {
 	if err == nil {
 		return r
 	}
-	refusal := &Failure{Err: err}
+	refusal := &Failure{Reason: "the receiver could not be reached"}
+	if network, timeout := errors.AsType[net.Error](err); timeout && network.Timeout() {
+		refusal.Reason = "the receiver did not answer in time"
+	}
 	errors.As(err, &refusal)
-	r.Reason = reasonOf(err)
+	r.Reason = refusal.Reason
 	switch {
 	case refusal.Gone:
 		r.Result = notifier.Gone
@@ -334,22 +374,25 @@ func (s *Sender) outcome(d *due, err error) *notifier.Report {
 	default:
 		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
 		wait = wait/2 + rand.N(wait/2+1)
-		r.Result, r.Next = notifier.Retry, time.Now().Add(max(wait, refusal.After)).UnixMilli()
+		r.Result, r.Next = notifier.Retry, time.Now().Add(max(wait, min(refusal.After, maxAfter))).UnixMilli()
 	}
 	return r
 }
 
-// reporting is how long a report is tried: what is not reported is sent again after a restart only.
+// maxAfter bounds what a receiver may ask us to wait.
+const maxAfter = 6 * time.Hour
+
+// reporting is how long a report is tried: what is not reported is sent again.
 const reporting = time.Minute
 
-func (s *Sender) report(ctx context.Context, r *notifier.Report) {
+func (s *Sender) report(ctx context.Context, r *notifier.Report) bool {
 	ctx, cancel := context.WithTimeout(ctx, reporting)
 	defer cancel()
 	cmd := notifier.Command{Report: r}
 	rec, err := cmd.Record(s.cfg.Catalogue, r.Wallet)
 	for err == nil {
 		if _, err = s.producer.Send(ctx, rec); err == nil {
-			return
+			return true
 		}
 		s.log.Warn("report an attempt", zap.Error(err))
 		select {
@@ -362,4 +405,5 @@ func (s *Sender) report(ctx context.Context, r *notifier.Report) {
 		}
 	}
 	s.metrics.unreported.Inc()
+	return false
 }

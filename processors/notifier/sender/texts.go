@@ -26,15 +26,15 @@ type Text struct{ Subject, Body, HTML string }
 
 // facts are what a message says.
 type facts struct {
-	DealID   string
-	Borrower bool
-	Stage    string
-	Hours    int // before the expiry
-	Expiry   string
-	GraceEnd string
-	Repay    string // what the borrower repays, with its unit
-	Late     bool
-	Link     string
+	DealID   string `json:"dealId"`
+	Borrower bool   `json:"borrower"`
+	Stage    string `json:"kind"`
+	Hours    int    `json:"hours,omitempty"` // before the expiry
+	Expiry   string `json:"expiry"`
+	GraceEnd string `json:"graceEnd"`
+	Repay    string `json:"repay"` // what the borrower repays, with its unit
+	Late     bool   `json:"late"`
+	Link     string `json:"link,omitempty"`
 }
 
 // lateAfter is how long after its time an alert says that it is late.
@@ -44,6 +44,11 @@ const lateAfter = 10 * time.Minute
 const usdgDecimals = 6
 
 func render(m *Message, links Links) (Text, error) {
+	f := factsOf(m, links)
+	return f.render()
+}
+
+func factsOf(m *Message, links Links) facts {
 	f := facts{
 		DealID: m.Event.DealID, Borrower: m.Event.Role == "borrower", Stage: m.Event.Kind,
 		Expiry: when(m.Event.Expiry), GraceEnd: when(m.Event.GraceEnd), Repay: units(m.Alert.Deal.Cap, usdgDecimals) + " USDG",
@@ -53,6 +58,10 @@ func render(m *Message, links Links) (Text, error) {
 	if links.App != "" {
 		f.Link = strings.TrimRight(links.App, "/") + "/deals/" + m.Event.DealID
 	}
+	return f
+}
+
+func (f *facts) render() (Text, error) {
 	var subject, body, html bytes.Buffer
 	for name, to := range map[string]*bytes.Buffer{"subject.txt": &subject, "alert.txt": &body} {
 		if err := plainTexts.ExecuteTemplate(to, name, f); err != nil {

@@ -1,0 +1,160 @@
+package sender_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+const (
+	genesis = 2_000_000_000
+	hour    = 3600
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(60 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: did not happen", what)
+		}
+	}
+}
+
+var links = sender.Links{App: "https://app.example", Notify: "https://notify.example"}
+
+// house is a node of the notifier with a sender, on a broker of its own.
+type house struct {
+	t        *testing.T
+	cat      topics.Catalogue
+	keys     *notifier.Keys
+	producer *kafka.Producer
+	client   *notifier.Client
+	at       uint64
+}
+
+func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
+	h := &house{t: t, at: genesis}
+	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}
+	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 1}
+	admin, err := kafka.NewAdmin(cfg)
+	check(t, err)
+	defer admin.Close()
+	check(t, admin.Apply(t.Context(), h.cat.Topics()))
+	node, err := engine.NewCommands(engine.Config{
+		Kafka: cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
+		SessionTimeout: 6 * time.Second, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
+	}, notifier.New(1, prometheus.NewRegistry()))
+	check(t, err)
+	h.producer, err = kafka.NewProducer(cfg, "p", kafka.ProducerOptions{})
+	check(t, err)
+	t.Cleanup(h.producer.Close)
+	router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: 1, Local: node})
+	check(t, err)
+	h.client = notifier.NewClient(h.cat, h.producer, router)
+	h.keys, err = notifier.ParseKeys("1:" + strings.Repeat("11", 32))
+	check(t, err)
+
+	conf.Catalogue, conf.Look, conf.FirstWait = h.cat, 10*time.Millisecond, 20*time.Millisecond
+	lines := map[notifier.Channel]*sender.Line{}
+	for name, channel := range channels(h.keys) {
+		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}
+	}
+	out, err := sender.New(conf, node, h.producer, h.keys, lines, prometheus.NewRegistry(), zap.NewNop())
+	check(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{node.Run, out.Run} {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return h
+}
+
+// subscribe has a wallet told of everything.
+func (h *house) subscribe(wallet common.Address, channel notifier.Channel, address, mask string) {
+	h.t.Helper()
+	sealed, err := h.keys.Seal(wallet, channel, address)
+	check(h.t, err)
+	eventually(h.t, "the subscription is taken", func() bool {
+		outcome, err := h.client.Subscribe(h.t.Context(), &notifier.Subscribe{
+			ID: notifier.ID{wallet[0], byte(channel)}, Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1,
+		})
+		return err == nil && outcome == notifier.Accepted
+	})
+}
+
+func (h *house) send(wallet common.Address, cmd notifier.Command) {
+	h.t.Helper()
+	rec, err := cmd.Record(h.cat, wallet)
+	check(h.t, err)
+	_, err = h.producer.Send(h.t.Context(), rec)
+	check(h.t, err)
+}
+
+// fire has everybody be due the alert of six hours before a deal's end.
+func (h *house) fire(borrowers ...common.Address) {
+	h.t.Helper()
+	for _, wallet := range borrowers {
+		h.send(wallet, notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: notifier.Deal{
+			ID: "7", Borrower: wallet, Lender: common.Address{0xff}, Cap: "1234500000",
+			FundedAt: h.at, Expiry: h.at + 7*hour, GraceEnd: h.at + 31*hour, Open: true,
+		}}})
+	}
+	h.at += hour
+	h.send(common.Address{}, notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+}
+
+// settled waits until nothing is left to send, and so much was sent.
+func (h *house) settled(sent int) {
+	h.t.Helper()
+	eventually(h.t, "all that is due was tried to its end", func() bool {
+		now, err := h.client.Health(h.t.Context())
+		return err == nil && now.Pending == 0 && now.SentLastHour == sent
+	})
+}
+
+// alertID is the key of the alert of fire, as receivers see it.
+func alertID(wallet common.Address, channel string) string {
+	alert := topics.Alert{Wallet: wallet, Channel: channel, Kind: "t6", DealID: "7", Due: genesis + hour}
+	id := alert.ID()
+	return common.Bytes2Hex(id[:16])
+}
+
+// disabled is why a wallet is told no more; empty: it is.
+func (h *house) disabled(wallet common.Address) string {
+	h.t.Helper()
+	subs, err := h.client.Subscriptions(h.t.Context(), wallet)
+	check(h.t, err)
+	return subs[0].Disabled
+}

@@ -1,0 +1,158 @@
+package sender
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/SherClockHolmes/webpush-go"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// PushConfig says who pushes.
+type PushConfig struct {
+	Private string // VAPID key, as `lienstream notify keys` makes it
+	Contact string // address or https URL at which a push service may complain
+
+	AllowLoopback bool        // endpoints on this machine, at any port: for tests and sinks
+	TLS           *tls.Config // nil: the system's roots are trusted
+
+	Links Links
+}
+
+// Push is the channel by Web Push.
+type Push struct {
+	cfg    PushConfig
+	public string
+	client *http.Client
+}
+
+// VAPIDPublic is the public key, in the form in which a browser subscribes under it.
+func VAPIDPublic(private string) (string, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(private)
+	if err == nil {
+		var key *ecdh.PrivateKey
+		if key, err = ecdh.P256().NewPrivateKey(raw); err == nil {
+			return base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), nil
+		}
+	}
+	return "", errors.New("push: the VAPID key is not 32 bytes of P-256 in base64url") // and is not repeated
+}
+
+// NewPush makes the channel; it reaches no server before Send.
+func NewPush(cfg PushConfig) (*Push, error) {
+	public, err := VAPIDPublic(cfg.Private)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Contact == "" {
+		return nil, errors.New("push: a contact is required")
+	}
+	p := &Push{cfg: cfg, public: public}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: p.guard}
+	p.client = newHTTPClient(&http.Transport{DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true})
+	return p, nil
+}
+
+var errNotPublic = errors.New("not a public address")
+
+// guard refuses addresses inside our network, when a name has been resolved: what it resolved to before says nothing.
+func (p *Push) guard(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return errNotPublic
+	}
+	if p.cfg.AllowLoopback && at.Addr().Unmap().IsLoopback() {
+		return nil
+	}
+	if at.Port() != 443 || !notifier.PublicAddr(at.Addr()) {
+		return errNotPublic
+	}
+	return nil
+}
+
+// pushTTL is how long a push service keeps a message for a browser that is not there.
+const pushTTL = 24 * time.Hour
+
+// pushed is the payload: what a service worker shows, and the same facts for a program.
+type pushed struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Body  string `json:"body"`
+	URL   string `json:"url,omitempty"`
+	Facts facts  `json:"facts"`
+}
+
+// Send delivers a message, with its ID as the topic: one that waits for the browser is replaced by itself.
+func (p *Push) Send(ctx context.Context, m *Message) error {
+	var sub webpush.Subscription
+	if err := json.Unmarshal([]byte(m.To), &sub); err != nil {
+		return &Failure{Reason: "the address is not a push subscription", Gone: true}
+	}
+	if endpoint, err := url.Parse(sub.Endpoint); err != nil || endpoint.Scheme != "https" {
+		return &Failure{Reason: "the push endpoint is not one of https", Gone: true}
+	}
+	f := factsOf(m, p.cfg.Links)
+	text, err := f.render()
+	if err != nil {
+		return &Failure{Reason: "the message cannot be written", Dead: true}
+	}
+	payload, err := json.Marshal(&pushed{ID: m.ID, Title: text.Subject, Body: text.Body, URL: f.Link, Facts: f})
+	if err != nil {
+		return &Failure{Reason: "the message cannot be written", Dead: true}
+	}
+	res, err := webpush.SendNotificationWithContext(ctx, payload, &sub, &webpush.Options{
+		HTTPClient: p.client, Subscriber: p.cfg.Contact, Topic: m.ID, TTL: int(pushTTL / time.Second), Urgency: webpush.UrgencyHigh,
+		VAPIDPublicKey: p.public, VAPIDPrivateKey: p.cfg.Private,
+	})
+	if errors.Is(err, errNotPublic) {
+		return &Failure{Reason: "the push endpoint is not on a public host", Dead: true}
+	}
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)) // for the connection's sake
+	_ = res.Body.Close()
+	return refusedPush(res, time.Now())
+}
+
+// refusedPush tells what is wrong with the subscription or the message from what may pass. 401 and 403 are about our key.
+func refusedPush(res *http.Response, now time.Time) error {
+	f := &Failure{Reason: fmt.Sprintf("the push service answered %d", res.StatusCode)}
+	switch code := res.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code == http.StatusNotFound || code == http.StatusGone:
+		f.Gone = true
+	case code == http.StatusTooManyRequests || code >= 500:
+		f.After = retryAfter(res.Header.Get("Retry-After"), now)
+	case code != http.StatusUnauthorized && code != http.StatusForbidden && code != http.StatusRequestTimeout:
+		f.Dead = true
+	}
+	return f
+}
+
+// retryAfter reads the header: seconds, or a date.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(strings.TrimSpace(header), 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}

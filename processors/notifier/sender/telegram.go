@@ -1,0 +1,109 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-telegram/bot"
+	"github.com/go-telegram/bot/models"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// TelegramConfig says which bot sends.
+type TelegramConfig struct {
+	Token string
+	URL   string // of the Bot API; empty: Telegram's
+
+	Links Links
+}
+
+// Telegram is the channel by the Bot API.
+type Telegram struct {
+	cfg  TelegramConfig
+	keys *notifier.Keys
+	bot  *bot.Bot
+}
+
+// NewTelegram makes the channel; it reaches no server before Send.
+func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
+	options := []bot.Option{
+		bot.WithSkipGetMe(), bot.WithHTTPClient(0, apiClient{newHTTPClient(&http.Transport{})}),
+		bot.WithErrorsHandler(func(error) {}), // Send returns them all
+	}
+	if cfg.URL != "" {
+		options = append(options, bot.WithServerURL(cfg.URL))
+	}
+	b, err := bot.New(cfg.Token, options...)
+	if err != nil {
+		return nil, errors.New("telegram: no token of a bot")
+	}
+	return &Telegram{cfg, keys, b}, nil
+}
+
+// maxAnswerBytes are as much of an answer as is read.
+const maxAnswerBytes = 64 << 10
+
+// newHTTPClient follows no redirect: what is sent is meant for one receiver.
+func newHTTPClient(t *http.Transport) *http.Client {
+	t.MaxIdleConnsPerHost, t.IdleConnTimeout, t.TLSHandshakeTimeout = 4, time.Minute, 10*time.Second
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// apiClient bounds answers.
+type apiClient struct{ *http.Client }
+
+// Do implements bot.HttpClient.
+func (c apiClient) Do(req *http.Request) (*http.Response, error) {
+	res, err := c.Client.Do(req)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, maxAnswerBytes), res.Body}
+	}
+	return res, err
+}
+
+// Send delivers a message. Telegram knows no key to tell it again by, so that its text says one.
+func (t *Telegram) Send(ctx context.Context, m *Message) error {
+	chat, err := strconv.ParseInt(m.To, 10, 64)
+	if err != nil {
+		return &Failure{Reason: "the address is not the ID of a chat", Gone: true}
+	}
+	text, err := render(m, t.cfg.Links)
+	if err != nil {
+		return &Failure{Reason: "the message cannot be written", Dead: true}
+	}
+	body := text.Subject + "\n\n" + text.Body
+	if link := t.cfg.Links.unsubscribe(t.keys, m); link != "" {
+		body += "\nEnd these alerts: " + link + "\n"
+	}
+	body += "\nAlert " + m.ID
+	off := true
+	_, err = t.bot.SendMessage(ctx, &bot.SendMessageParams{ChatID: chat, Text: body, LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &off}})
+	return refusedChat(err)
+}
+
+// refusedChat tells what Telegram says of the chat or the message from what may pass. 401 and 404 are about our token.
+func refusedChat(err error) error {
+	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
+		return &Failure{Reason: "Telegram answered 429", After: time.Duration(many.RetryAfter) * time.Second}
+	}
+	if _, ok := errors.AsType[*bot.MigrateError](err); ok {
+		return &Failure{Reason: "the group has become another chat", Gone: true}
+	}
+	switch {
+	case errors.Is(err, bot.ErrorForbidden):
+		return &Failure{Reason: "Telegram answered 403", Gone: true}
+	case errors.Is(err, bot.ErrorBadRequest):
+		return &Failure{Reason: "Telegram answered 400", Dead: true}
+	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound):
+		return &Failure{Reason: "Telegram does not know the bot's token"}
+	}
+	return err
+}
