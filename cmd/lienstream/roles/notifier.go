@@ -8,10 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/mail"
-	"strconv"
-	"strings"
-
-	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine"
@@ -35,11 +31,22 @@ type notifySettings struct {
 	smtpPlain        bool
 	from             string
 	perSecond        float64
-	app              string
-	latest           bool
+
+	telegramTokenFile string
+	telegramURL       string
+	telegramPerSecond float64
+
+	vapidFile     string
+	pushContact   string
+	pushPerSecond float64
+
+	app    string
+	latest bool
 }
 
-func newNotifySettings() notifySettings { return notifySettings{perSecond: 10} }
+func newNotifySettings() notifySettings {
+	return notifySettings{perSecond: 10, telegramPerSecond: 30, pushPerSecond: 100}
+}
 
 func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.keysFile, "notify-keys-file", "file of the keys that seal subscribers' addresses, <id>:<64 hex digits> each, the current one first, alike on all nodes; without it there is no notifier")
@@ -51,6 +58,12 @@ func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.smtpPlain, "smtp-plain", "send without TLS: for a server on this machine")
 	bind(f, &s.from, "smtp-from", "address that alerts come from")
 	bind(f, &s.perSecond, "smtp-rate", "emails a second")
+	bind(f, &s.telegramTokenFile, "telegram-token-file", "file of the token of the bot that sends alerts by Telegram; none: they wait")
+	bind(f, &s.telegramURL, "telegram-url", "where the Bot API is, if not at Telegram")
+	bind(f, &s.telegramPerSecond, "telegram-rate", "Telegram messages a second")
+	bind(f, &s.vapidFile, "vapid-file", "file of the key that alerts are pushed under, as `lienstream notify keys` makes it; none: they wait")
+	bind(f, &s.pushContact, "push-contact", "email address or https URL at which a push service may complain")
+	bind(f, &s.pushPerSecond, "push-rate", "pushes a second")
 	bind(f, &s.latest, "notify-latest", "fire by the newest block, which may be reverted; by default by the finalized one")
 }
 
@@ -58,22 +71,34 @@ func (s *notifySettings) flags(f *Flags) {
 func (s *notifySettings) check(p *Process) error {
 	_, err := p.NotifyKeys()
 	errs := []error{err}
-	if s.smtp == "" {
-		return err
+	if s.smtp != "" {
+		if _, _, err := net.SplitHostPort(s.smtp); err != nil {
+			errs = append(errs, fmt.Errorf("smtp: %w", err))
+		}
+		if _, err := mail.ParseAddress(s.from); err != nil {
+			errs = append(errs, fmt.Errorf("smtp-from: %w", err))
+		}
 	}
-	if _, _, err := net.SplitHostPort(s.smtp); err != nil {
-		errs = append(errs, fmt.Errorf("smtp: %w", err))
+	if s.vapidFile != "" && s.pushContact == "" {
+		errs = append(errs, errors.New("push-contact: none; push services want one beside --vapid-file"))
 	}
-	if _, err := mail.ParseAddress(s.from); err != nil {
-		errs = append(errs, fmt.Errorf("smtp-from: %w", err))
+	for _, rate := range []struct {
+		flag string
+		per  float64
+	}{{"smtp-rate", s.perSecond}, {"telegram-rate", s.telegramPerSecond}, {"push-rate", s.pushPerSecond}} {
+		if rate.per <= 0 {
+			errs = append(errs, fmt.Errorf("%s: %v is not positive", rate.flag, rate.per))
+		}
 	}
-	if s.perSecond <= 0 {
-		errs = append(errs, fmt.Errorf("smtp-rate: %v is not positive", s.perSecond))
-	}
-	if s.keysFile == "" {
-		errs = append(errs, errors.New("smtp: alerts need --notify-keys-file"))
+	if s.sends() && !p.notifies() {
+		errs = append(errs, errors.New("smtp, telegram-token-file, vapid-file: alerts need --notify-keys-file"))
 	}
 	return errors.Join(errs...)
+}
+
+// sends says whether alerts leave by any channel.
+func (s *notifySettings) sends() bool {
+	return s.smtp != "" || s.telegramTokenFile != "" || s.vapidFile != ""
 }
 
 // notifies says whether there is a notifier. On the embedded chain its keys are made up: nothing outlives the run.
@@ -140,14 +165,11 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	}
 	p.Ready("facts of the notifier", func(context.Context) error { return source.Ready(p.MaxHeadAge) })
 	p.Group.Go(func() error { return source.Run(ctx) })
-	if p.notify.smtp == "" {
-		return nil // alerts are published, and wait in the outbox
+	lines, err := p.lines()
+	if err != nil || len(lines) == 0 {
+		return err // without any, alerts are published, and wait in the outbox
 	}
 	keys, err := p.NotifyKeys()
-	if err != nil {
-		return err
-	}
-	email, err := p.email(keys)
 	if err != nil {
 		return err
 	}
@@ -157,31 +179,10 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	}
 	c := sender.DefaultConfig()
 	c.Catalogue = p.Catalogue()
-	lines := map[notifier.Channel]*sender.Line{notifier.Email: {Channel: email, Rate: rate.NewLimiter(rate.Limit(p.notify.perSecond), 1)}}
 	send, err := sender.New(c, node, producer, keys, lines, p.Reg, p.Log)
 	if err != nil {
 		return err
 	}
 	p.Group.Go(func() error { return send.Run(ctx) })
 	return nil
-}
-
-func (p *Process) email(keys *notifier.Keys) (*sender.Email, error) {
-	n := &p.notify
-	host, port, err := net.SplitHostPort(n.smtp)
-	if err != nil {
-		return nil, fmt.Errorf("smtp: %w", err)
-	}
-	c := sender.EmailConfig{Host: host, User: n.smtpUser, From: n.from, Plain: n.smtpPlain, Links: sender.Links{App: n.app, Notify: n.url}}
-	if c.Port, err = strconv.Atoi(port); err != nil {
-		return nil, fmt.Errorf("smtp: %w", err)
-	}
-	if n.smtpPasswordFile != "" {
-		password, err := p.readFile(n.smtpPasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("smtp-password-file: %w", err)
-		}
-		c.Password = strings.TrimSpace(string(password))
-	}
-	return sender.NewEmail(c, keys)
 }

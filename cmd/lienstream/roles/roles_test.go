@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lienstream/lienstream/processors/notifier/sender"
 )
 
 // command runs a command line on the machine and returns what it printed.
@@ -90,12 +92,17 @@ func TestCheckNamesEveryFault(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
-	want := []string{"up", "chain", "ingest", "processors", "serving", "topics", "support", "status", "config", "version"}
+	want := []string{"up", "chain", "ingest", "processors", "serving", "topics", "support", "notify", "status", "config", "version"}
 	if got := Commands(); !slices.Equal(got, want) {
 		t.Errorf("commands %v, want %v", got, want)
 	}
 	if out, err := command(t, "version"); err != nil || !strings.HasPrefix(out, "lienstream ") {
 		t.Errorf("version: %q %v", out, err)
+	}
+	out, err := command(t, "notify", "keys")
+	private, rest, _ := strings.Cut(out, "\n")
+	if public, bad := sender.VAPIDPublic(private); err != nil || bad != nil || strings.TrimSpace(rest) != "public "+public {
+		t.Errorf("notify keys: %v, %v: its public key is %q", err, bad, rest)
 	}
 	if _, err := command(t, "dance"); err == nil || !strings.Contains(err.Error(), `no command "dance"`) {
 		t.Errorf("dance: %v", err)

@@ -43,7 +43,7 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 	for _, r := range g.roles {
 		add(r.Name(), r.Help(), func(ctx context.Context) error { return g.run(ctx, env, r) })
 	}
-	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f))
+	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f), g.notifyCommand(env, f))
 	add("status", "how far the ingester is, and who holds each partition", func(ctx context.Context) error { return g.status(ctx, env) })
 	add("config", "every flag in force, and where its value came from; secrets are masked", func(context.Context) error { return f.write(env.Stdout) })
 	add("version", "which build this is", func(context.Context) error { return version(env.Stdout) })
