@@ -24,9 +24,9 @@ const (
 	Reply           Kind = "reply"            // staff answer
 	Decide          Kind = "decide"           // staff decide
 	Close           Kind = "close"            // staff close
-	RefundSent      Kind = "refund-sent"      // the refund is about to leave
+	RefundSent      Kind = "refund-sent"      // the float signed it, or a transaction with it is about to leave
 	RefundConfirmed Kind = "refund-confirmed" // the chain says so
-	RefundFailed    Kind = "refund-failed"    // the chain says that it never will
+	RefundFailed    Kind = "refund-failed"    // the chain says that what was signed can move nothing any more
 	FloatTake       Kind = "float-take"       // the float's own: an amount of the day's
 )
 
@@ -50,15 +50,16 @@ type Command struct {
 	Kind  Kind        `json:"kind"`
 	Nonce common.Hash `json:"nonce"` // of the payment
 
-	Reservation *Reservation `json:"reservation,omitempty"`
-	Attempt     *Attempt     `json:"attempt,omitempty"`
-	Proof       *Proof       `json:"proof,omitempty"`
-	Reason      string       `json:"reason,omitempty"` // one of ours, never a person's words
-	By          string       `json:"by,omitempty"`     // the member of staff
-	Sealed      []byte       `json:"sealed,omitempty"` // a reply
-	Verdict     Verdict      `json:"verdict,omitempty"`
-	Valid       bool         `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
-	Float       *FloatAmount `json:"float,omitempty"`
+	Reservation *Reservation   `json:"reservation,omitempty"`
+	Attempt     *Attempt       `json:"attempt,omitempty"`
+	Return      *Authorization `json:"return,omitempty"` // of the float: a refund
+	Proof       *Proof         `json:"proof,omitempty"`
+	Reason      string         `json:"reason,omitempty"` // one of ours, never a person's words
+	By          string         `json:"by,omitempty"`     // the member of staff
+	Sealed      []byte         `json:"sealed,omitempty"` // a reply
+	Verdict     Verdict        `json:"verdict,omitempty"`
+	Valid       bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
+	Float       *FloatAmount   `json:"float,omitempty"`
 }
 
 // Authorization is the EIP-3009 authorization of a payment.
@@ -162,6 +163,7 @@ func (c *Command) Validate() error {
 	fault(len(c.By) > maxNameBytes, "by: %d bytes", len(c.By))
 	fault(len(c.Reason) > maxReasonBytes, "reason: %d bytes", len(c.Reason))
 	fault(len(c.Sealed) > maxSealedBytes, "sealed: %d bytes", len(c.Sealed))
+	fault(c.Attempt != nil && len(c.Attempt.Raw) > maxRawBytes, "raw: too long")
 	switch c.Kind {
 	case Reserve:
 		r := c.Reservation
@@ -169,13 +171,17 @@ func (c *Command) Validate() error {
 		if r == nil {
 			break
 		}
-		fault(r.Authorization.Value == nil || r.Authorization.Value.ToInt().Sign() <= 0 || r.Authorization.Value.ToInt().BitLen() > 256, "value: not positive")
+		r.Authorization.validate(fault)
 		fault(r.Authorization.Nonce != c.Nonce, "nonce: not the authorization's")
-		fault(len(r.Authorization.Signature) == 0 || len(r.Authorization.Signature) > maxRawBytes, "signature: %d bytes", len(r.Authorization.Signature))
 		fault(len(r.Report) == 0 || len(r.Report) > maxSealedBytes, "report: %d bytes", len(r.Report))
-	case Sent, RefundSent:
+	case RefundSent:
+		fault((c.Return == nil) == (c.Attempt == nil), "return, attempt: one of them is needed")
+		if c.Return != nil {
+			c.Return.validate(fault)
+			fault(c.By == "", "by: none")
+		}
+	case Sent:
 		fault(c.Attempt == nil, "attempt: none")
-		fault(c.Attempt != nil && len(c.Attempt.Raw) > maxRawBytes, "raw: too long")
 	case Paid, RefundConfirmed:
 		fault(c.Proof == nil, "proof: none")
 	case Reply:
@@ -187,12 +193,21 @@ func (c *Command) Validate() error {
 	case Close:
 		fault(c.By == "", "by: none")
 	case FloatTake:
-		fault(c.Float == nil || c.Float.Amount == nil || c.Float.Ceiling == nil, "float: none")
+		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: not positive amounts")
 	case Reorganised, Released, Void, RefundFailed:
 	default:
 		fault(true, "kind: not one that there is")
 	}
 	return errors.Join(faults...)
+}
+
+func (a *Authorization) validate(fault func(bad bool, format string, args ...any)) {
+	fault(!amount(a.Value), "value: not positive")
+	fault(len(a.Signature) == 0 || len(a.Signature) > maxRawBytes, "signature: %d bytes", len(a.Signature))
+}
+
+func amount(n *hexutil.Big) bool {
+	return n != nil && n.ToInt().Sign() > 0 && n.ToInt().BitLen() <= 256
 }
 
 func bigOf(n *hexutil.Big) *big.Int {

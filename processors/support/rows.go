@@ -11,6 +11,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
@@ -44,6 +45,8 @@ const (
 	RefundNone RefundStatus = "NONE"
 	RefundOwed RefundStatus = "OWED"
 	RefundOut  RefundStatus = "SENT"
+	RefundDone RefundStatus = "CONFIRMED"
+	RefundLost RefundStatus = "FAILED" // it is owed still
 	RefundKept RefundStatus = "KEPT"
 )
 
@@ -75,14 +78,22 @@ type Payment struct {
 
 // Ticket is what was paid for.
 type Ticket struct {
-	Status        TicketStatus `json:"status"`
-	Verdict       Verdict      `json:"verdict"`
-	Replies       []Note       `json:"replies,omitempty"`
-	Refund        RefundStatus `json:"refund"`
-	RefundAttempt *Attempt     `json:"refundAttempt,omitempty"`
-	RefundProof   *Proof       `json:"refundProof,omitempty"`
-	CreatedAt     int64        `json:"createdAt"`
-	UpdatedAt     int64        `json:"updatedAt"`
+	Status        TicketStatus   `json:"status"`
+	Verdict       Verdict        `json:"verdict"`
+	Replies       []Note         `json:"replies,omitempty"`
+	Refund        RefundStatus   `json:"refund"`
+	Return        *Authorization `json:"return,omitempty"` // the refund, signed by the float
+	ReturnedAt    int64          `json:"returnedAt,omitempty"`
+	RefundAttempt *Attempt       `json:"refundAttempt,omitempty"`
+	RefundProof   *Proof         `json:"refundProof,omitempty"`
+	CreatedAt     int64          `json:"createdAt"`
+	UpdatedAt     int64          `json:"updatedAt"`
+}
+
+// RefundNonce is the nonce of the authorization that returns a deposit. A token takes it once, so that a deposit that
+// is signed, sent or submitted twice is returned once.
+func RefundNonce(payer common.Address, nonce common.Hash) common.Hash {
+	return crypto.Keccak256Hash([]byte("lienstream refund"), payer[:], nonce[:])
 }
 
 // Note is an answer of staff.
@@ -94,8 +105,7 @@ type Note struct {
 
 // Undecided says that the chain has not had its last word on a payment, or on its refund.
 func (p *Payment) Undecided() bool {
-	return p.Status != Final && p.Status != Dead ||
-		p.Ticket != nil && p.Ticket.Refund == RefundOut && (p.Ticket.RefundProof == nil || !p.Ticket.RefundProof.Final)
+	return p.Status != Final && p.Status != Dead || p.Ticket != nil && p.Ticket.Refund == RefundOut
 }
 
 // Charged says that there is a ticket to be shown.
@@ -142,7 +152,8 @@ type Desk struct {
 	Outcomes []outcome   `json:"outcomes,omitempty"`
 
 	// Where the wallet is the float that refunds are sent from:
-	Taken map[string]*hexutil.Big `json:"taken,omitempty"` // of Day, by ticket
+	FloatDay string                  `json:"floatDay,omitempty"`
+	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
 }
 
 type outcome struct {

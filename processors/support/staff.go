@@ -32,7 +32,7 @@ func (t *turn) staff() (Outcome, error) {
 			k.Status = TicketAnswered
 		}
 	case Decide:
-		if k.Refund == RefundOut {
+		if k.Refund == RefundOut || k.Refund == RefundDone {
 			return Refused, nil // it is gone
 		}
 		k.Verdict, k.Status = t.cmd.Verdict, TicketClosed
@@ -43,22 +43,21 @@ func (t *turn) staff() (Outcome, error) {
 	case Close:
 		k.Status = TicketClosed
 	case RefundSent:
-		// A second attempt replaces the first only at the same nonce of its sender: one of them can be mined.
-		again := k.Refund == RefundOut && k.RefundProof == nil && k.RefundAttempt.Nonce == t.cmd.Attempt.Nonce && k.RefundAttempt.By == t.cmd.Attempt.By
-		if k.Refund != RefundOwed && !again {
-			return Refused, nil
+		if o := t.refundSent(p); o != Done {
+			return o, nil
 		}
-		k.Refund, k.RefundAttempt = RefundOut, t.cmd.Attempt
 	case RefundConfirmed:
-		if k.Refund != RefundOut && k.Refund != RefundOwed {
+		// Staff record what they sent by hand; of what the float signed, the chain alone says what came of it.
+		byHand := t.cmd.By != "" && (k.Refund == RefundOwed || k.Refund == RefundLost)
+		if !byHand && (t.cmd.By != "" || k.Refund != RefundOut) {
 			return Refused, nil
 		}
-		k.Refund, k.RefundProof = RefundOut, t.cmd.Proof
+		k.Refund, k.RefundProof = RefundDone, t.cmd.Proof
 	case RefundFailed:
-		if k.Refund != RefundOut || k.RefundProof != nil && k.RefundProof.Final {
+		if k.Refund != RefundOut {
 			return Refused, nil
 		}
-		k.Refund, k.RefundAttempt, k.RefundProof = RefundOwed, nil, nil
+		k.Refund, k.Return, k.RefundAttempt = RefundLost, nil, nil
 	default:
 		return Malformed, nil
 	}
@@ -66,11 +65,32 @@ func (t *turn) staff() (Outcome, error) {
 	return Done, t.save(p)
 }
 
+// refundSent takes what the float signed, once, and then each transaction with it. What can still be taken back by a
+// reorganisation is not returned.
+func (t *turn) refundSent(p *Payment) Outcome {
+	k, signed := p.Ticket, t.cmd.Return
+	if signed == nil {
+		if k.Refund != RefundOut {
+			return Refused
+		}
+		k.RefundAttempt = t.cmd.Attempt
+		return Done
+	}
+	if p.Status != Final || k.Refund != RefundOwed && k.Refund != RefundLost {
+		return Refused
+	}
+	if signed.To != t.key || signed.Nonce != RefundNonce(t.key, t.cmd.Nonce) || bigOf(signed.Value).Cmp(bigOf(p.Authorization.Value)) != 0 {
+		return Malformed
+	}
+	k.Refund, k.Return, k.ReturnedAt, k.RefundAttempt, k.RefundProof = RefundOut, signed, t.at.Unix(), nil, nil
+	return Done
+}
+
 // floatTake takes an amount of the float's day, once for a ticket, and refuses what would exceed its ceiling.
 func (t *turn) floatTake() (Outcome, error) {
 	f, d := t.cmd.Float, t.desk
-	if day := DayOf(t.at); d.Day != day {
-		d.Day, d.Taken = day, nil
+	if day := DayOf(t.at); d.FloatDay != day {
+		d.FloatDay, d.Taken = day, nil
 	}
 	ticket := TicketID(f.Payer, t.cmd.Nonce)
 	if d.Taken[ticket] != nil {

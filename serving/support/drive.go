@@ -93,13 +93,14 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		return false, err
 	}
 	p := found.Payment
-	if p == nil || p.Status == desk.Final || p.Status == desk.Dead {
+	switch {
+	case p == nil || p.Status == desk.Dead:
 		return true, nil
+	case p.Status == desk.Final:
+		return s.stepRefund(ctx, d, p, log)
 	}
 	signed := signedOf(&p.Authorization)
-	o, err := s.token.Outcome(ctx, &signed.Authorization, x402.Scope{
-		FromBlock: p.FromBlock, Confirmations: s.cfg.Confirmations, LogRange: s.cfg.LogRange,
-	})
+	o, err := s.token.Outcome(ctx, &signed.Authorization, s.scope(p.FromBlock))
 	if err != nil {
 		s.metrics.chainErrors.Inc()
 		return false, err
@@ -123,35 +124,65 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		}
 		return true, s.tell(ctx, d, &desk.Command{Kind: desk.Void, Reason: string(reasonOf(o.State))}, log)
 	case x402.Unused:
-		if p.Charged() {
-			if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
-				return false, err
-			}
-			d.handed = time.Time{}
-		}
-		s.settle(ctx, d, p, signed, log)
+		return false, s.stepUnused(ctx, d, p, signed, log)
 	}
 	return false, nil
 }
 
-// tell moves the payment's row.
+// stepUnused hands a payment to the settler, unless the chain has refused it: then it is only watched, as it may still
+// be charged, and its wallet may have another.
+func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, log *zap.Logger) error {
+	if p.Status == desk.Freed {
+		return nil
+	}
+	if p.Charged() {
+		if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
+			return err
+		}
+		d.handed = time.Time{}
+	}
+	if p.Attempt != nil {
+		reverted, final, err := s.token.Reverted(ctx, p.Attempt.Hash, s.scope(p.FromBlock))
+		switch {
+		case err != nil:
+			s.metrics.chainErrors.Inc()
+			return err
+		case final:
+			return s.tell(ctx, d, &desk.Command{Kind: desk.Released, Reason: string(x402.ReasonTransaction)}, log)
+		case reverted:
+			return nil
+		}
+	}
+	s.settle(ctx, d, p.Attempt, signed, desk.Sent, log)
+	return nil
+}
+
+// tell moves the payment's row. That it was moved by somebody else is as good.
 func (s *Service) tell(ctx context.Context, d *drive, cmd *desk.Command, log *zap.Logger) error {
+	_, err := s.command(ctx, d, cmd, log)
+	return err
+}
+
+func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log *zap.Logger) (desk.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd.Nonce = d.key.nonce
 	outcome, _, err := s.deps.Desk.Do(ctx, d.key.payer, cmd)
 	if err != nil {
-		return err
+		return "", err
 	}
 	s.metrics.payments.WithLabelValues(string(cmd.Kind)).Inc()
 	log.Info("payment moved", zap.String("to", string(cmd.Kind)), zap.String("outcome", string(outcome)), zap.String("reason", cmd.Reason))
-	return nil
+	return outcome, nil
 }
 
 const commandTimeout = 10 * time.Second
 
-// settle hands a payment to the settler, beside the loop: a facilitator answers when the chain has.
-func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, log *zap.Logger) {
+// errMovedOn is a payment that was decided while a transaction for it was made: that one does not leave.
+var errMovedOn = errors.New("the payment was decided meanwhile")
+
+// settle hands a payment, or a refund, to the settler, beside the loop: a facilitator answers when the chain has.
+func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, signed *x402.Signed, kind desk.Kind, log *zap.Logger) {
 	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.cfg.Resend {
 		return
 	}
@@ -164,11 +195,15 @@ func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed 
 	s.group.Go(func() error {
 		defer func() { <-d.settling }()
 		record := func(ctx context.Context, a x402.Attempt) error {
-			return s.tell(ctx, d, &desk.Command{Kind: desk.Sent, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce}}, log)
+			outcome, err := s.command(ctx, d, &desk.Command{Kind: kind, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce}}, log)
+			if err == nil && outcome != desk.Done {
+				err = errMovedOn
+			}
+			return err
 		}
 		var err error
-		if p.Attempt != nil && len(p.Attempt.Raw) > 0 {
-			err = s.deps.Settler.Resume(ctx, signed, x402.Attempt{Hash: p.Attempt.Hash, Raw: p.Attempt.Raw, Nonce: p.Attempt.Nonce}, record)
+		if last != nil && len(last.Raw) > 0 {
+			err = s.deps.Settler.Resume(ctx, signed, x402.Attempt{Hash: last.Hash, Raw: last.Raw, Nonce: last.Nonce}, record)
 		} else {
 			err = s.deps.Settler.Settle(ctx, signed, record)
 		}
@@ -201,6 +236,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	var (
 		errs      []error
 		oldest    time.Duration
+		refunds   time.Duration
 		undecided int
 	)
 	now := s.deps.Now()
@@ -214,10 +250,13 @@ func (s *Service) sweep(ctx context.Context) error {
 			}
 			for _, p := range found {
 				undecided++
-				if !p.Charged() {
+				if p.Status == desk.Held || p.Status == desk.Outer {
 					oldest = max(oldest, now.Sub(time.Unix(p.ReservedAt, 0)))
 				}
-				if p.Status != desk.Final && now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter {
+				if p.Status == desk.Final {
+					refunds = max(refunds, now.Sub(time.Unix(p.Ticket.ReturnedAt, 0)))
+				}
+				if p.Status == desk.Final || now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter {
 					s.drive(p)
 				}
 			}
@@ -228,6 +267,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 	s.metrics.undecided.Set(float64(undecided))
 	s.metrics.oldest.Set(oldest.Seconds())
+	s.metrics.oldestRefund.Set(refunds.Seconds())
 	return errors.Join(errs...)
 }
 
@@ -268,6 +308,8 @@ func settleError(err error) string {
 		return "facilitator"
 	case errors.Is(err, x402.ErrBusy):
 		return "busy"
+	case errors.Is(err, errMovedOn):
+		return "moved_on"
 	case errors.Is(err, desk.ErrUnavailable):
 		return "desk"
 	}

@@ -93,6 +93,13 @@ func (m mortalChain) CallContract(ctx context.Context, msg ethereum.CallMsg, blo
 	return m.Client.CallContract(ctx, msg, block)
 }
 
+func (m mortalChain) TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error) {
+	if m.left.Load() < 0 {
+		return nil, errKilled
+	}
+	return m.Client.TransactionReceipt(ctx, hash)
+}
+
 // clock is the payment chain's: its blocks come faster than seconds pass.
 func (w *world) clock() time.Time {
 	header, err := w.chain.Client().HeaderByNumber(context.WithoutCancel(w.t.Context()), nil)
@@ -136,14 +143,16 @@ func (w *world) facilitator(rng *rand.Rand) *httptest.Server {
 }
 
 // charges counts the payer's transfers to the payee, by the chain's logs alone.
-func (w *world) charges(payer common.Address) int {
+func (w *world) charges(payer common.Address) int { return w.transfers(payer, w.terms.Payee) }
+
+func (w *world) transfers(from, to common.Address) int {
 	w.t.Helper()
 	logs, err := w.chain.Client().FilterLogs(w.t.Context(), ethereum.FilterQuery{
 		FromBlock: new(big.Int), Addresses: []common.Address{w.chain.Token()},
 		Topics: [][]common.Hash{
 			{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))},
-			{common.BytesToHash(payer[:])},
-			{common.BytesToHash(w.terms.Payee[:])},
+			{common.BytesToHash(from[:])},
+			{common.BytesToHash(to[:])},
 		},
 	})
 	check(w.t, err)

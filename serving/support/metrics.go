@@ -11,6 +11,7 @@ type metrics struct {
 	driven       prometheus.Gauge
 	undecided    prometheus.Gauge
 	oldest       prometheus.Gauge
+	oldestRefund prometheus.Gauge
 	head         prometheus.Gauge
 }
 
@@ -34,6 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		driven:       gauge("payments_driven", "Payments that this process follows."),
 		undecided:    gauge("payments_undecided", "Payments of which the chain has not said its last word."),
 		oldest:       gauge("oldest_unpaid_seconds", "Age of the oldest payment that is reserved and neither paid nor void."),
+		oldestRefund: gauge("oldest_refund_seconds", "Age of the oldest refund that is signed and not on the chain for good."),
 		head:         gauge("payment_chain_head", "Block of the payment chain that was last seen."),
 	}
 }

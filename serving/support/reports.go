@@ -201,7 +201,7 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.token.Outcome(ctx, &x.signed.Authorization, x402.Scope{FromBlock: from, Confirmations: s.cfg.Confirmations, LogRange: s.cfg.LogRange})
+	o, err := s.token.Outcome(ctx, &x.signed.Authorization, s.scope(from))
 	if err != nil {
 		return err
 	}
@@ -278,8 +278,8 @@ func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response)
 				return conflict()
 			case p.Charged():
 				return s.created(p, res)
-			case p.Status == desk.Dead:
-				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged, and cannot be any more", Payer: x.signed.From})
+			case p.Status == desk.Dead || p.Status == desk.Freed:
+				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged", Payer: x.signed.From})
 			}
 		}
 		select {

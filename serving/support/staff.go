@@ -105,8 +105,8 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 		return err
 	}
 	p := found.Payment
-	if p.Ticket.Refund != desk.RefundOwed {
-		return fmt.Errorf("the refund of ticket %s is %s, not %s", id, p.Ticket.Refund, desk.RefundOwed)
+	if refund := p.Ticket.Refund; refund != desk.RefundOwed && refund != desk.RefundLost {
+		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundOwed, desk.RefundLost)
 	}
 	receipt, err := chain.TransactionReceipt(ctx, transaction)
 	if err != nil {

@@ -79,7 +79,7 @@ func TestStaff(t *testing.T) {
 		t.Error("decided anew once the deposit was gone")
 	}
 	check(t, json.Unmarshal(s.ticket(id, token).body, &ticket))
-	if ticket.Deposit.Refund.Status != "SENT" || ticket.Deposit.Refund.Transaction != right.TxHash.Hex() {
+	if ticket.Deposit.Refund.Status != "CONFIRMED" || ticket.Deposit.Refund.Transaction != right.TxHash.Hex() {
 		t.Errorf("refund %+v", ticket.Deposit.Refund)
 	}
 }

@@ -4,6 +4,8 @@
 //
 //	reports.go    POST /reports: the checks in their order
 //	drive.go      a payment from its reservation to the chain's last word, also of one that died half way
+//	refund.go     a deposit's way back
+//	staff.go      what staff do
 //	report.go     what a report may be
 //	tickets.go    GET /tickets/{id}; page.go the page for people
 //	secrets.go    tokens and sealed texts

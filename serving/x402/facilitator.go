@@ -55,9 +55,12 @@ type settleRequest struct {
 
 // Settle asks the facilitator to submit s. Nothing of ours is broadcast, so nothing is recorded.
 func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
-	body, err := json.Marshal(settleRequest{
-		X402Version: Version, PaymentPayload: f.terms.Payment(s, f.cfg.Resource), PaymentRequirements: f.terms.Requirement,
-	})
+	terms := f.terms
+	if s.To != terms.Payee { // a refund
+		terms = terms.Returning(s.To)
+	}
+	payment := terms.Payment(s, f.cfg.Resource)
+	body, err := json.Marshal(settleRequest{X402Version: Version, PaymentPayload: payment, PaymentRequirements: payment.Accepted})
 	if err != nil {
 		return fmt.Errorf("encode settlement: %w", err)
 	}

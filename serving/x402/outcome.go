@@ -87,6 +87,26 @@ func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header
 	return Outcome{State: Expired, Block: deep.Number.Uint64(), BlockHash: deep.Hash(), Final: true}, nil
 }
 
+// Reverted is whether a transaction with an authorization was mined and refused, and whether that is deep enough. The
+// authorization itself can still be used: by somebody else, or once what the transfer lacked is there.
+func (t *Token) Reverted(ctx context.Context, transaction common.Hash, scope Scope) (reverted, final bool, err error) {
+	receipt, err := t.chain.TransactionReceipt(ctx, transaction)
+	if errors.Is(err, ethereum.NotFound) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("read the receipt of %s: %w", transaction, err)
+	}
+	if receipt.Status != types.ReceiptStatusFailed {
+		return false, false, nil
+	}
+	head, err := t.chain.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return false, false, fmt.Errorf("read the payment chain's head: %w", err)
+	}
+	return true, head.Number.Uint64()+1 >= receipt.BlockNumber.Uint64()+max(scope.Confirmations, 1), nil
+}
+
 // search finds the log of the authorization, newest range first.
 func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
 	span := max(scope.LogRange, 1)

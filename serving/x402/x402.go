@@ -160,6 +160,13 @@ func NewTerms(r Requirement) (*Terms, error) {
 	return t, nil
 }
 
+// Returning are the terms of a transfer of the same amount to somebody else: the return of what was paid.
+func (t *Terms) Returning(to common.Address) *Terms {
+	back := *t
+	back.Payee, back.PayTo = to, to.Hex()
+	return &back
+}
+
 // Required is the answer to a request without a payment, or with one that was refused for a reason.
 func (t *Terms) Required(resource Resource, reason string) Required {
 	if reason == "" {

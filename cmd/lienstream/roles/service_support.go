@@ -2,9 +2,11 @@ package roles
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -35,6 +37,8 @@ type supportService struct {
 	facilitator        string
 	facilitatorKeyFile string
 	relayerKeyFile     string
+	floatKeyFile       string
+	floatCeiling       string
 	tokenKeysFile      string
 	textKeysFile       string
 
@@ -42,7 +46,7 @@ type supportService struct {
 }
 
 func newSupportService() *supportService {
-	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: "127.0.0.1:8546"}
+	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: "127.0.0.1:8546", floatCeiling: "150000000"}
 }
 
 func (*supportService) Name() string { return "support" }
@@ -65,6 +69,8 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
 	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file of the Authorization header that the facilitator wants")
 	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments; one process each, and gas on it, nothing else")
+	bind(f, &s.floatKeyFile, "float-key-file", "file of the key that refunds are signed with, for lienstream support refund: the service does not need it")
+	bind(f, &s.floatCeiling, "float-daily-ceiling", "what the float returns a day (UTC) at most, in the token's smallest unit")
 	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes")
 	bind(f, &s.textKeysFile, "support-text-keys-file", "file of the secrets that seal reports and replies, a line each, the current one first, alike on all nodes")
 	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket's header: x-<word>-ticket-token")
@@ -220,16 +226,46 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 	}
 	key := paychain.Key(paySeed, "relayer")
 	if s.relayerKeyFile != "" {
-		text, err := p.readFile(s.relayerKeyFile)
-		if err != nil {
-			return nil, common.Address{}, fmt.Errorf("relayer-key-file: %w", err)
-		}
-		if key, err = crypto.HexToECDSA(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x")); err != nil {
-			return nil, common.Address{}, errors.New("relayer-key-file: not 32 bytes in hex")
+		var err error
+		if key, err = p.readKey("relayer-key-file", s.relayerKeyFile); err != nil {
+			return nil, common.Address{}, err
 		}
 	}
 	r := x402.NewRelayer(x402.RelayerConfig{}, terms, client, key)
 	return r, r.Address(), nil
+}
+
+// readKey reads an account's key.
+func (p *Process) readKey(flag, file string) (*ecdsa.PrivateKey, error) {
+	text, err := p.readFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	key, err := crypto.HexToECDSA(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a key of 32 bytes in hex", flag) // the error would quote it
+	}
+	return key, nil
+}
+
+// float is the account that deposits are returned from.
+func (s *supportService) float(p *Process, chain x402.Reader) (*support.Float, error) {
+	if s.floatKeyFile == "" {
+		return nil, errors.New("float-key-file: none, and a refund is signed with it; or name the transaction that returned the deposit")
+	}
+	key, err := p.readKey("float-key-file", s.floatKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, ok := new(big.Int).SetString(s.floatCeiling, 10)
+	if !ok || ceiling.Sign() <= 0 {
+		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive number", s.floatCeiling)
+	}
+	terms, err := x402.NewTerms(s.cfg.Payment)
+	if err != nil {
+		return nil, err
+	}
+	return &support.Float{Key: key, Ceiling: ceiling, Terms: terms, Chain: chain}, nil
 }
 
 // startChain starts the embedded payment chain, with money for whoever tries it.

@@ -24,12 +24,12 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	command := &ff.Command{Name: "support", Usage: "lienstream support list|show|reply|decide|refund [flags]", ShortHelp: "answer bug reports", Exec: unknown}
 	own := ff.NewFlagSet("support").SetParent(f.set)
 	name := own.StringLong("as", os.Getenv("USER"), "who acts, in the audit")
-	add := func(verb, takes, help string, args int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
+	add := func(verb, takes, help string, least, most int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
 		usage := strings.TrimSpace("lienstream support " + verb + " " + takes)
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: verb, Usage: usage, ShortHelp: help, Flags: ff.NewFlagSet(verb).SetParent(own),
 			Exec: func(ctx context.Context, given []string) error {
-				if len(given) != args {
+				if len(given) < least || len(given) > most {
 					return fmt.Errorf("it is %s", usage)
 				}
 				return g.attend(ctx, env, *name, func(ctx context.Context, s *supportService, p *Process, staff support.Staff) error {
@@ -38,36 +38,43 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			},
 		})
 	}
-	add("list", "", "every ticket, a line each", 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
+	add("list", "", "every ticket, a line each", 0, 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
 		return staff.List(ctx, p.Stdout)
 	})
-	add("show", "<ticket>", "a ticket with its report", 1, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
+	add("show", "<ticket>", "a ticket with its report", 1, 1, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
 		return staff.Show(ctx, args[0], p.Stdout)
 	})
-	add("reply", "<ticket> <file>", "answer with the Markdown of a file", 2, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
+	add("reply", "<ticket> <file>", "answer with the Markdown of a file", 2, 2, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
 		text, err := p.readFile(args[1])
 		if err != nil {
 			return err
 		}
 		return staff.Reply(ctx, args[0], string(text))
 	})
-	add("decide", "<ticket> accepted|duplicate|rejected|rejected-valid", "decide; accepted and rejected-valid owe the deposit back", 2,
+	add("decide", "<ticket> accepted|duplicate|rejected|rejected-valid", "decide; accepted and rejected-valid owe the deposit back", 2, 2,
 		func(ctx context.Context, _ *supportService, _ *Process, staff support.Staff, args []string) error {
 			verdict, valid := strings.CutSuffix(args[1], "-valid")
 			return staff.Decide(ctx, args[0], desk.Verdict(strings.ToUpper(verdict)), valid)
 		})
-	add("refund", "<ticket> <transaction>", "record the transaction that returned the deposit; its log is verified", 2,
+	add("refund", "<ticket> [<transaction>]", "return a deposit from the float; or record the transaction that did, whose log is verified", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
-			hash, err := hexutil.Decode(args[1])
-			if err != nil || len(hash) != common.HashLength {
-				return errors.New("the transaction is not 32 bytes in hex")
-			}
 			if s.rpc == "" {
 				return errors.New("payment-rpc: none")
 			}
 			chain, err := p.dialPayments(ctx, s.rpc)
 			if err != nil {
 				return err
+			}
+			if len(args) == 1 {
+				float, err := s.float(p, chain)
+				if err != nil {
+					return err
+				}
+				return staff.Refund(ctx, args[0], float)
+			}
+			hash, err := hexutil.Decode(args[1])
+			if err != nil || len(hash) != common.HashLength {
+				return errors.New("the transaction is not 32 bytes in hex")
 			}
 			return staff.Refunded(ctx, args[0], chain, common.Hash(hash), s.cfg.Confirmations)
 		})

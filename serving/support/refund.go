@@ -1,0 +1,134 @@
+package support
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+	"go.uber.org/zap"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+// Float is the account that deposits are returned from. It signs, and whoever settles payments submits: so it needs no
+// gas, and its key is where a member of staff is, not in the service.
+type Float struct {
+	Key     *ecdsa.PrivateKey
+	Ceiling *big.Int // of a day (UTC), in the asset's smallest unit
+	Terms   *x402.Terms
+	Chain   x402.Reader
+}
+
+// Address is the float's.
+func (f *Float) Address() common.Address { return crypto.PubkeyToAddress(f.Key.PublicKey) }
+
+// refundValidity is how long the chain has to take a refund, before it is FAILED and can be signed again.
+const refundValidity = time.Hour
+
+// errCeiling is a day on which the float has given what it may.
+var errCeiling = errors.New("the float's ceiling of the day does not allow it")
+
+// Refund has the float sign the return of a deposit. Once the desk has it the service sends it, whoever dies meanwhile.
+// The same deposit's refund has the same nonce each time, so the token takes one of them.
+func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
+	found, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	p := found.Payment
+	if refund := p.Ticket.Refund; refund != desk.RefundOwed && refund != desk.RefundLost {
+		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundOwed, desk.RefundLost)
+	}
+	if p.Status != desk.Final {
+		return fmt.Errorf("the payment of ticket %s is not final yet", id)
+	}
+	if p.Asset != f.Terms.Token || p.Authorization.Value.ToInt().Cmp(f.Terms.Value) != 0 {
+		return fmt.Errorf("ticket %s was paid under other terms: return it by hand, and record the transaction", id)
+	}
+	signed, err := f.sign(ctx, p)
+	if err != nil {
+		return err
+	}
+	token := x402.NewToken(f.Terms.Returning(p.Authorization.From), f.Chain)
+	if err := token.Simulate(ctx, signed, common.Address{}); err != nil {
+		return fmt.Errorf("return the deposit of ticket %s from %s: %w", id, f.Address(), err)
+	}
+	outcome, _, err := s.Desk.Do(ctx, f.Address(), &desk.Command{
+		Kind: desk.FloatTake, Nonce: p.Authorization.Nonce, By: s.Name,
+		Float: &desk.FloatAmount{Payer: p.Authorization.From, Amount: p.Authorization.Value, Ceiling: (*hexutil.Big)(f.Ceiling)},
+	})
+	switch {
+	case err != nil:
+		return err
+	case outcome == desk.Limited:
+		return fmt.Errorf("ticket %s: %w", id, errCeiling)
+	case outcome != desk.Done && outcome != desk.Exists:
+		return fmt.Errorf("take the refund of ticket %s from the float: %s", id, outcome)
+	}
+	authorization := authorizationOf(signed)
+	return s.do(ctx, id, &desk.Command{Kind: desk.RefundSent, Return: &authorization})
+}
+
+func (f *Float) sign(ctx context.Context, p *desk.Payment) (*x402.Signed, error) {
+	head, err := f.Chain.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the payment chain's head: %w", err)
+	}
+	a := x402.Authorization{
+		From: f.Address(), To: p.Authorization.From, Value: p.Authorization.Value.ToInt(),
+		ValidBefore: head.Time + uint64(refundValidity.Seconds()),
+		Nonce:       desk.RefundNonce(p.Authorization.From, p.Authorization.Nonce),
+	}
+	digest := f.Terms.Digest(&a)
+	signature, err := crypto.Sign(digest[:], f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the refund: %w", err)
+	}
+	signature[64] += 27 // as tokens want it
+	return &x402.Signed{Authorization: a, Signature: signature}, nil
+}
+
+// stepRefund compares a refund that is on its way with the chain once.
+func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log *zap.Logger) (done bool, err error) {
+	k := p.Ticket
+	if k == nil || k.Refund != desk.RefundOut || k.Return == nil {
+		return true, nil
+	}
+	signed := signedOf(k.Return)
+	scope := s.scope(p.FromBlock)
+	token := x402.NewToken(s.terms.Returning(p.Authorization.From), s.deps.Chain)
+	o, err := token.Outcome(ctx, &signed.Authorization, scope)
+	switch {
+	case err != nil:
+		s.metrics.chainErrors.Inc()
+		return false, err
+	case o.State == x402.Unused:
+		if k.RefundAttempt != nil {
+			// What the chain refused is not sent again and again: it ends with its validity.
+			if reverted, _, err := token.Reverted(ctx, k.RefundAttempt.Hash, scope); err != nil || reverted {
+				return false, err
+			}
+		}
+		s.settle(ctx, d, k.RefundAttempt, signed, desk.RefundSent, log)
+		return false, nil
+	case !o.Final:
+		return false, nil
+	case o.State == x402.Paid:
+		return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
+			Transaction: o.Transaction, Block: o.Block, BlockHash: o.BlockHash, Final: true,
+		}}, log)
+	}
+	return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundFailed, Reason: string(reasonOf(o.State))}, log)
+}
+
+// scope is where what came of an authorization is looked for.
+func (s *Service) scope(from uint64) x402.Scope {
+	return x402.Scope{FromBlock: from, Confirmations: s.cfg.Confirmations, LogRange: s.cfg.LogRange}
+}

@@ -1,0 +1,191 @@
+package support
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+func (w *world) float() *Float {
+	return &Float{Key: w.chain.Key("float"), Ceiling: big.NewInt(1000 * deposit), Terms: w.terms, Chain: w.chain.Client()}
+}
+
+// owed is a ticket whose deposit is owed back, paid by a wallet of its own.
+func (w *world) owed(s *service, staff Staff, name string) (id string, payer common.Address) {
+	w.t.Helper()
+	key, err := crypto.GenerateKey()
+	check(w.t, err)
+	payer = crypto.PubkeyToAddress(key.PublicKey)
+	w.fund(payer, deposit)
+	id, _ = s.post(w.header(w.pay(key, name)), body(name)).created(w.t)
+	check(w.t, staff.Decide(w.t.Context(), id, desk.Accepted, false))
+	eventually(w.t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.Final })
+	return id, payer
+}
+
+func (w *world) ticketOf(id string) *desk.Payment {
+	payer, nonce, err := desk.ParseTicketID(id)
+	check(w.t, err)
+	for {
+		found, err := w.client().Find(w.t.Context(), payer, nonce)
+		if err == nil && found.Payment != nil {
+			return found.Payment
+		}
+		if w.t.Context().Err() != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// A deposit is returned once, whoever dies between signing, recording and sending, and whoever submits it.
+func TestRefundsThroughKills(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	w.cfg.ResumeAfter, w.cfg.Resend, w.cfg.HTTP.DrainTimeout = time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
+	w.mine()
+	w.fund(w.chain.Address("float"), 100*deposit)
+	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
+	relayer := func(chain x402.Sender) x402.Settler {
+		return x402.NewRelayer(x402.RelayerConfig{BumpAfter: time.Second}, w.terms, chain, w.chain.Key("relayer"))
+	}
+	for i := range 10 {
+		s := w.start(w.deps(w.relayer("relayer")))
+		id, payer := w.owed(s, staff, fmt.Sprintf("Refund %d", i))
+		s.stop()
+
+		// The member of staff dies at step i; the service a little later.
+		k := newKiller(int64(i % 5))
+		mortal := Staff{Desk: w.mortal(k, relayer).Desk, Keys: w.cfg.Keys, Name: "ada"}
+		died := mortal.Refund(t.Context(), id, w.float())
+		k2 := newKiller(int64(rng.IntN(8)))
+		first := w.start(w.mortal(k2, relayer))
+		if died != nil {
+			err := staff.Refund(t.Context(), id, w.float())
+			if refund := w.ticketOf(id).Ticket.Refund; err != nil && refund != desk.RefundOut && refund != desk.RefundDone {
+				t.Fatalf("refund %d: it died of %v, and again: %v; the refund is %s", i, died, err, refund)
+			}
+		}
+		if signed := w.ticketOf(id).Ticket.Return; signed != nil && i%3 == 0 {
+			w.submit("stranger", signedOf(signed).Calldata())
+		}
+		select {
+		case <-k2.kill:
+		case <-time.After(time.Duration(rng.IntN(200)) * time.Millisecond):
+		}
+		first.stop()
+		second := w.start(w.deps(w.relayer("relayer")))
+		eventually(t, fmt.Sprintf("refund %d is confirmed", i), func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundDone })
+		if n := w.transfers(w.chain.Address("float"), payer); n != 1 || w.balance(payer) != deposit {
+			t.Errorf("refund %d: sent %d times, the payer has %d", i, n, w.balance(payer))
+		}
+		if err := staff.Refund(t.Context(), id, w.float()); err == nil {
+			t.Errorf("refund %d: sent again once it was confirmed", i)
+		}
+		second.stop()
+	}
+}
+
+// The float gives its ceiling a day and no more, however many ask at once; what it lacks it does not sign.
+func TestTheFloatHasACeiling(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
+	var ids [3]string
+	var payers [3]common.Address
+	for i := range ids {
+		ids[i], payers[i] = w.owed(s, staff, fmt.Sprintf("Ceiling %d", i))
+	}
+	float := w.float()
+	float.Ceiling = big.NewInt(2*deposit + deposit/2)
+	if err := staff.Refund(t.Context(), ids[0], float); err == nil {
+		t.Error("an empty float signed")
+	}
+	w.fund(float.Address(), 10*deposit)
+	var wg sync.WaitGroup
+	var limited, failed atomic.Int64
+	for _, id := range ids {
+		wg.Go(func() {
+			err := staff.Refund(t.Context(), id, float)
+			switch {
+			case errors.Is(err, errCeiling):
+				limited.Add(1)
+			case err != nil:
+				failed.Add(1)
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if limited.Load() != 1 || failed.Load() != 0 {
+		t.Errorf("%d of three refunds were beyond the ceiling, want 1", limited.Load())
+	}
+	eventually(t, "two refunds are confirmed", func() bool {
+		n := 0
+		for _, id := range ids {
+			if w.ticketOf(id).Ticket.Refund == desk.RefundDone {
+				n++
+			}
+		}
+		return n == 2
+	})
+	if got := 10*deposit - w.balance(float.Address()); got != 2*deposit {
+		t.Errorf("the float gave %d, want two deposits", got)
+	}
+}
+
+// draining takes the payer's money away right before the first transaction is sent.
+type draining struct {
+	x402.Sender
+	drain func()
+	once  sync.Once
+}
+
+func (d *draining) SendTransaction(ctx context.Context, tx *types.Transaction) error {
+	d.once.Do(d.drain)
+	return d.Sender.SendTransaction(ctx, tx)
+}
+
+// A payment that the chain refused is answered 402 and frees the wallet's day; charged all the same, it has its ticket.
+func TestARevertedPaymentFreesTheDay(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter = time.Millisecond
+	w.mine()
+	payer, owner := w.chain.Address("payer"), w.chain.Address("owner")
+	chain := &draining{Sender: w.chain.Client(), drain: func() {
+		_, err := w.chain.Call(t.Context(), "payer", "transfer", owner, big.NewInt(w.balance(payer)))
+		check(t, err)
+	}}
+	s := w.start(w.deps(x402.NewRelayer(x402.RelayerConfig{}, w.terms, chain, w.chain.Key("relayer"))))
+	signed := w.pay(w.chain.Key("payer"), "reverted")
+	got := s.post(w.header(signed), body("Reverted"))
+	if got.status != http.StatusPaymentRequired || got.reason(t) != x402.ReasonTransaction || w.paid() != 0 {
+		t.Fatalf("%d %s, paid %d", got.status, got.body, w.paid())
+	}
+	w.fund(payer, 2*deposit)
+	s.post(w.header(w.pay(w.chain.Key("payer"), "another")), body("Another")).created(t)
+	if got := s.post(w.header(signed), body("Reverted")); got.status != http.StatusTooManyRequests {
+		t.Errorf("the day was taken by another, and the first again: %d %s", got.status, got.body)
+	}
+	w.submit("stranger", signed.Calldata())
+	eventually(t, "who was charged has a ticket", func() bool {
+		return w.charges(payer) == 2 && w.ticketOf(desk.TicketID(payer, signed.Nonce)).Charged()
+	})
+	s.post(w.header(signed), body("Reverted")).created(t)
+}
