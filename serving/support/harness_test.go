@@ -60,17 +60,21 @@ func logger(t testing.TB) *zap.Logger {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	// Blocks come faster than seconds: a chain that begins a day ago overtakes no authorization while a test runs.
+	yesterday := time.Now().Add(-24 * time.Hour)
+	return newWorldOn(t, embedded(t), func() time.Time { return yesterday })
+}
+
+func embedded(t testing.TB) []string {
 	b, err := broker.Open(broker.Config{})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
-	return newWorldOn(t, b.Addrs())
+	return b.Addrs()
 }
 
-func newWorldOn(t testing.TB, brokers []string) *world {
+func newWorldOn(t testing.TB, brokers []string, now func() time.Time) *world {
 	t.Helper()
-	// Blocks come faster than seconds: a chain that begins a day ago overtakes no authorization while a test runs.
-	yesterday := time.Now().Add(-24 * time.Hour)
-	chain, err := paychain.New(paychain.Config{Now: func() time.Time { return yesterday }})
+	chain, err := paychain.New(paychain.Config{Now: now})
 	check(t, err)
 	t.Cleanup(func() { _ = chain.Close() })
 	w := &world{
