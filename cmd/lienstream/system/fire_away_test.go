@@ -58,7 +58,7 @@ func (f *fleet) away(t *testing.T, what string, lag bool, leave, back func(), pa
 	}
 	<-time.After(outage())
 	if !lag {
-		f.told(t, true, 10*time.Second)
+		f.told(t, true, 30*time.Second)
 	}
 	stop()
 	back()

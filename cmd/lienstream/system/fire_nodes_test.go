@@ -15,7 +15,7 @@ const partitions = 16
 
 // standbyGap is well below the session timeout of 3 s, after which the partitions have another owner: reads
 // that failed for less went on from the standby. How long it really was is printed.
-const standbyGap = 500 * time.Millisecond
+const standbyGap = time.Second
 
 // follows waits until a node is at the chain's head in every partition, as owner or as standby.
 func (f *fleet) follows(t *testing.T, name string, within time.Duration) {

@@ -88,7 +88,7 @@ func (m *member) stops(t *testing.T, tasks int) {
 // tells every second.
 func (f *fleet) tells(t *testing.T, format, cure string, partitions ...int) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, 30*time.Second, func() error {
 		table, err := try(t, append([]string{"status", "--log-level=error"}, f.w.servers...)...)
 		if err != nil {
 			return err

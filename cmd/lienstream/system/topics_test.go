@@ -101,7 +101,7 @@ func (w *world) topicsEqual(t *testing.T, final bool) {
 // is in the topics a commit later.
 func headFollows(t *testing.T, w *world, family string, canonical map[string]uint64) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, 30*time.Second, func() error {
 		there := headRecords(t, w, family)
 		for key := range canonical {
 			if !there[key] {

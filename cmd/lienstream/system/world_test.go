@@ -152,7 +152,7 @@ func startRedis(t *testing.T) *redisServer {
 	})
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, 30*time.Second, func() error {
 		if err := client.Ping(t.Context()).Err(); err != nil {
 			return fmt.Errorf("ping redis: %w", err)
 		}
