@@ -29,6 +29,7 @@ type result struct {
 	findings         map[string]int    // by what they say, without numbers
 	examples         map[string]string // the first of each
 	requests, errors int
+	events           int // blocks of the stream whose deals were compared
 	faults           map[string]int
 	crashes          map[string]int
 	took             time.Duration // virtual
@@ -110,6 +111,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	for i, h := range servings {
 		readers.Go(func() { r.readFrom(reading, h, rand.New(rand.NewPCG(seed, uint64(100+i))), opt.reads) })
 	}
+	readers.Go(func() { r.listen(reading, servings, rand.New(rand.NewPCG(seed, 200))) })
 	if err := r.settle(ctx, servings[0], time.Minute); err != nil {
 		r.found("does not start", "%v", err)
 	}

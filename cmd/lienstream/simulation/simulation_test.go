@@ -62,6 +62,7 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 // tally is what many runs came to.
 type tally struct {
 	runs, found, requests, errors int
+	events                        int
 	faults, crashes               map[string]int
 	virtual, healed, outage       time.Duration
 	began                         time.Time
@@ -86,6 +87,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	})
 	y.runs++
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
+	y.events += res.events
 	y.healed, y.outage = max(y.healed, res.healed), max(y.outage, res.outage)
 	for k, n := range res.faults {
 		y.faults[k] += n
@@ -110,8 +112,8 @@ func newTally() *tally {
 func (y *tally) report(t *testing.T) {
 	t.Helper()
 	real := time.Since(y.began)
-	t.Logf("%d runs in %v, %.0f a minute, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused; slowest healing %v, longest refusal %v\nfaults %v\nprocesses that ended by themselves %v",
-		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.healed, y.outage, y.faults, y.crashes)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d blocks of streams; slowest healing %v, longest refusal %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.events, y.healed, y.outage, y.faults, y.crashes)
 }
 
 // TestFreshSeeds runs seeds that nobody has run, for a minute or as flags say.

@@ -34,14 +34,15 @@ const (
 
 // system is every role on hosts of a network of its own. It is made inside of a bubble.
 type system struct {
-	rng    *rand.Rand
-	story  *story
-	net    *network
-	chain  *node
-	server *http.Server
-	broker *broker.Broker
-	cat    topics.Catalogue
-	client *http.Client
+	rng     *rand.Rand
+	story   *story
+	net     *network
+	chain   *node
+	server  *http.Server
+	broker  *broker.Broker
+	cat     topics.Catalogue
+	client  *http.Client
+	streams *http.Client // without a timeout
 
 	mu      sync.Mutex
 	procs   map[string]*process
@@ -64,6 +65,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{},
 	}
 	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: s.net.dialer("client"), DisableCompression: true}}
+	s.streams = &http.Client{Transport: s.client.Transport}
 	l, err := s.net.listen("chain:8545")
 	if err != nil {
 		return nil, err

@@ -1,0 +1,161 @@
+package simulation
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// follower folds /stream, through whichever serving node it is connected to, into the deals as it was told last.
+type follower struct {
+	*run
+
+	id    string         // of the last block event
+	block common.Hash    // which it told of
+	deals map[string]any // by ID; nil: a client would have to read them anew
+	host  string
+}
+
+// listen follows the stream of one serving node after another, each time from where it left off.
+func (r *run) listen(ctx context.Context, hosts []string, rng *rand.Rand) {
+	l := &follower{run: r}
+	for ctx.Err() == nil {
+		l.host = hosts[rng.IntN(len(hosts))]
+		stay, leave := context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(10*time.Second))))
+		l.follow(stay)
+		leave()
+		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+	}
+}
+
+// follow is one connection. It ends when the context does, or the node, or whoever is in between.
+func (l *follower) follow(ctx context.Context) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.host+":80/stream", http.NoBody)
+	if err != nil {
+		l.found("stream", "%v", err)
+		return
+	}
+	if l.id != "" {
+		req.Header.Set("Last-Event-ID", l.id)
+	}
+	res, err := l.streams.Do(req)
+	if err != nil {
+		return
+	}
+	defer func() { _ = res.Body.Close() }()
+	switch {
+	case res.StatusCode >= http.StatusInternalServerError:
+		return
+	case res.StatusCode != http.StatusOK:
+		l.found("stream refused", "%s answers %s to the ID of another's event", l.host, res.Status)
+		return
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20)
+	var name, id string
+	for lines.Scan() {
+		switch field, value, _ := strings.Cut(lines.Text(), ": "); field {
+		case "event":
+			name = value
+		case "id":
+			id = value
+		case "data":
+			l.take(name, id, []byte(value))
+		}
+	}
+}
+
+// take folds an event. A block ends what belongs to it: the deals are then those of the oracle.
+func (l *follower) take(name, id string, data []byte) {
+	switch name {
+	case "reset":
+		l.deals = nil
+	case "deal":
+		var told struct {
+			ID   string
+			Deal map[string]any
+		}
+		if err := json.Unmarshal(data, &told); err != nil {
+			l.found("stream", "%s: event deal: %v: %s", l.host, err, data)
+		}
+		if l.deals == nil {
+			return
+		}
+		if delete(l.deals, told.ID); told.Deal != nil {
+			l.deals[told.ID] = lasting(told.Deal)
+		}
+	case "block":
+		var told struct{ Hash common.Hash }
+		if err := json.Unmarshal(data, &told); err != nil {
+			l.found("stream", "%s: event block: %v: %s", l.host, err, data)
+		}
+		l.judge(told.Hash)
+		l.id, l.block = id, told.Hash
+	}
+}
+
+func (l *follower) judge(now common.Hash) {
+	b, before := l.chain.rec.blocks[now], l.chain.rec.blocks[l.block]
+	if b == nil {
+		l.found("stream of a block that never was", "%s: %s", l.host, now)
+		return
+	}
+	if before != nil && l.chain.isCanonical(l.block) && l.chain.isCanonical(now) && b.header.Number.Cmp(before.header.Number) <= 0 {
+		l.found("stream goes back", "%s: block %s after %s", l.host, b.header.Number, before.header.Number)
+	}
+	at, known := l.oracle.answers[now.Hex()]
+	if !known {
+		l.deals = nil
+		return
+	}
+	want := map[string]any{}
+	var list struct{ Items []map[string]any }
+	if err := json.Unmarshal([]byte(at["/deals?limit=200"].body), &list); err != nil {
+		l.found("stream", "the oracle's deals: %v", err)
+	}
+	for _, d := range list.Items {
+		want[d["id"].(string)] = lasting(d)
+	}
+	if l.deals != nil {
+		l.rmu.Lock()
+		l.result.events++
+		l.rmu.Unlock()
+		if !reflect.DeepEqual(want, l.deals) {
+			l.found("stream lacks something", "%s: at block %s after %s: %s", l.host, b.header.Number, l.block, different(want, l.deals))
+		}
+	}
+	l.deals = want
+}
+
+// different names a deal that is not what it should be.
+func different(want, got map[string]any) string {
+	for id := range want {
+		if !reflect.DeepEqual(want[id], got[id]) {
+			w, _ := json.Marshal(want[id])
+			g, _ := json.Marshal(got[id])
+			return "deal " + id + ": " + difference(string(w), string(g))
+		}
+	}
+	for id := range got {
+		if want[id] == nil {
+			return "deal " + id + " is not there"
+		}
+	}
+	return "nothing"
+}
+
+// lasting leaves out what time alone changes: a bid that expires is no event.
+func lasting(deal map[string]any) map[string]any {
+	deal = maps.Clone(deal)
+	delete(deal, "openBidCount")
+	delete(deal, "bestBid")
+	return deal
+}
