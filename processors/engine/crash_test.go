@@ -75,7 +75,7 @@ func (c *crasher) everyPoint(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range []string{"restored", "beforeEnd", "duringEnd", "afterEnd", "afterPebble"} {
+	for _, p := range []string{"caughtUp", "restored", "beforeEnd", "duringEnd", "afterEnd", "afterPebble"} {
 		if c.crashes[p] == 0 {
 			t.Errorf("no crash at %q", p)
 		}

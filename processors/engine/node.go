@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,7 @@ type Node struct {
 	clock clock         // of whoever writes the raw topic
 	far   atomic.Int32  // tasks that are far behind the head
 	turn  chan struct{} // holds a token for each of them that commits
+	loads *turns        // of partitions that are restored from nothing
 }
 
 // eventTopics of a family; one of them is empty where nothing is published at the head, or nothing is taken back.
@@ -101,7 +103,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		live: newLiveness(), hiding: hiding{behind: map[int32]bool{}},
-		turn: make(chan struct{}, committers),
+		turn: make(chan struct{}, committers), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {
 		n.version, n.since = v.Version()

@@ -25,10 +25,12 @@ type liveness struct {
 	mu    sync.Mutex
 	seen  map[string]time.Time   // by instance: when it was heard of last, by our clock
 	owner map[int32]topics.Owner // the newest incarnation's
+
+	serves map[int32]map[string]time.Time // by partition and instance: when it said last that it can be read there
 }
 
 func newLiveness() liveness {
-	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}}
+	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}}
 }
 
 func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
@@ -38,9 +40,16 @@ func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 		if l.owner[o.Partition].Instance == o.Instance {
 			delete(l.owner, o.Partition)
 		}
+		delete(l.serves[o.Partition], o.Instance)
 		return
 	}
 	l.seen[o.Instance] = heard
+	if l.serves[o.Partition] == nil {
+		l.serves[o.Partition] = map[string]time.Time{}
+	}
+	if delete(l.serves[o.Partition], o.Instance); o.State == topics.StateRunning {
+		l.serves[o.Partition][o.Instance] = heard
+	}
 	if o.Role == topics.RoleOwner && o.Incarnation >= l.owner[o.Partition].Incarnation {
 		l.owner[o.Partition] = o
 	}
@@ -94,6 +103,18 @@ func (l *liveness) others(self string) bool {
 	defer l.mu.Unlock()
 	for instance, seen := range l.seen {
 		if instance != self && time.Since(seen) < aliveFor {
+			return true
+		}
+	}
+	return false
+}
+
+// served says whether a partition can be read on another instance.
+func (l *liveness) served(self string, partition int32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for instance, said := range l.serves[partition] {
+		if instance != self && time.Since(said) < aliveFor {
 			return true
 		}
 	}

@@ -79,7 +79,11 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 	if err != nil {
 		return err
 	}
-	f := &follower{n: n, r: r, s: newRestorer(r, pos), incarnation: pos.Progress.Incarnation, room: make(chan struct{}, 1)}
+	s, err := n.newRestorer(r, pos, rankStandby)
+	if err != nil {
+		return err
+	}
+	f := &follower{n: n, r: r, s: s, incarnation: pos.Progress.Incarnation, room: make(chan struct{}, 1)}
 	defer f.end()
 	if m, readable := r.watermark(); readable && r.next > pos.Progress.Input {
 		// What this node showed as the owner: it does not go back to its last commit.
@@ -108,19 +112,13 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 
 // restore applies the changelog as the owner writes it. From the record at end on it shows what it has.
 func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progress) error {
-	from := f.s.pos.Changelog
-	read, err := f.n.consumer.Open(f.n.changelog, f.r.partition, from)
-	if err != nil {
-		return err
-	}
-	defer read.Close()
 	tell := func() {
 		if caughtUp != nil {
 			caughtUp <- f.s.pos.Progress
 			caughtUp = nil
 		}
 	}
-	if from > end && end >= 0 {
+	if f.s.pos.Changelog > end && end >= 0 {
 		f.mu.Lock()
 		f.show()
 		f.mu.Unlock()
@@ -128,7 +126,8 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progr
 	}
 	var records []*kafka.Record
 	for {
-		if records, err = read.Poll(ctx, records); err != nil {
+		var err error
+		if records, err = f.s.poll(ctx, records); err != nil {
 			return err
 		}
 		for _, rec := range records {
@@ -278,6 +277,7 @@ func (f *follower) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
+	f.s.close()
 }
 
 // mark is the watermark of the barrier that is shown; who asks for it publishes it.

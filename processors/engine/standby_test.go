@@ -47,7 +47,7 @@ func TestTrial(t *testing.T) {
 			check(t, err)
 			defer func() { check(t, r.close()) }()
 			pos := position{Progress: progress{Input: input, At: ref(1, 0)}}
-			f := &follower{n: n, r: r, s: newRestorer(r, pos), room: make(chan struct{}, 1)}
+			f := &follower{n: n, r: r, s: &restorer{r: r, pos: pos, overlay: r.store.NewOverlay()}, room: make(chan struct{}, 1)}
 			f.show()
 			c := crossing{from: input, next: 20, at: ref(2, 0), head: 2, touched: true, read: time.Now().Add(-ownerSilence)}
 			for i, v := range tc.values {

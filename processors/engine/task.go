@@ -62,12 +62,30 @@ var errCrash = errors.New("injected crash")
 func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	r.setState(topics.StateRestoring, nil)
 	started := time.Now()
-	var pos position
+	var s *restorer
+	restorer := func() error {
+		pos, err := n.open(ctx, r)
+		if err == nil {
+			s, err = n.newRestorer(r, pos, n.rank(r))
+		}
+		return err
+	}
+	defer func() {
+		if s != nil {
+			s.close()
+		}
+	}()
 	rebuild := n.cfg.Rebuild && !r.rebuilt
 	if !rebuild { // else what it holds does not matter
-		if pos, err = n.open(ctx, r); err != nil {
+		if err := restorer(); err != nil {
 			return err
 		}
+		if err := s.catchUp(ctx, n); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+	if n.cfg.crash(r.partition, "caughtUp") {
+		return errCrash
 	}
 	tx, err := kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(r.partition), kafka.TransactorOptions{
 		Timeout: n.cfg.CommitTimeout, Logger: n.logger,
@@ -91,15 +109,21 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 			return fmt.Errorf("rebuild: %w", err)
 		}
 		r.rebuilt = true
-		if pos, err = n.open(ctx, r); err != nil {
+		if err := restorer(); err != nil {
 			return err
 		}
 	} else if err := t.open(ctx); err != nil {
 		return err
 	}
-	if t.store, err = n.restore(ctx, r, pos, t.incarnation); err != nil {
+	err = s.finish(ctx, n, t.incarnation)
+	n.metrics.restores.WithLabelValues(label(r.partition)).Inc()
+	n.metrics.restored.WithLabelValues(label(r.partition)).Add(float64(s.applied))
+	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	t.store = s.pos
+	s.close()
+	s = nil
 	n.logger.Info("task restored", partitionField(r.partition), zap.Int64("incarnation", t.incarnation),
 		zap.Uint64("block", t.store.Progress.At.Number), zap.Duration("took", time.Since(started)))
 	if n.cfg.crash(r.partition, "restored") {
@@ -127,25 +151,6 @@ func (t *task) open(ctx context.Context, before ...*kafka.Record) error {
 
 func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 	return &kafka.Record{Topic: t.n.changelog, Partition: t.r.partition, Key: key, Value: value}
-}
-
-// restore brings the store to the end of the changelog, which is our own open record.
-func (n *Node) restore(ctx context.Context, r *replica, pos position, open int64) (position, error) {
-	if pos.Changelog > open {
-		return position{}, fmt.Errorf("%w: the changelog ends at offset %d, but the state has come to %d", ErrBroken, open, pos.Changelog)
-	}
-	read, err := n.consumer.Open(n.changelog, r.partition, pos.Changelog)
-	if err != nil {
-		return position{}, err
-	}
-	defer read.Close()
-	s := newRestorer(r, pos)
-	if err = s.until(ctx, read, open); err == nil {
-		err = n.still(ctx, r, open)
-	}
-	n.metrics.restores.WithLabelValues(label(r.partition)).Inc()
-	n.metrics.restored.WithLabelValues(label(r.partition)).Add(float64(s.applied))
-	return s.pos, err
 }
 
 // still says whether our open record is the changelog's last record. If it is not, there was a next owner while

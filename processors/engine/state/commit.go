@@ -118,24 +118,30 @@ func (o *Overlay) Entries(fn func(key, value []byte)) {
 
 // Restore applies an entry of a changelog.
 func (o *Overlay) Restore(key, value []byte) error {
-	switch {
-	case len(key) >= 2 && key[0] == spaceRow:
-		t, err := o.store.table(key[1])
-		if err != nil {
-			return err
-		}
+	if err := o.store.checkEntry(key, value); err != nil {
+		return err
+	}
+	if key[0] == spaceRow {
 		o.foreign = true
-		o.write(t, key[2:], value)
+		o.write(o.store.tables[key[1]], key[headBytes:], value)
 		return o.err
+	}
+	o.setUndo(string(key), value)
+	o.bytes += len(value) + rowOverheadBytes
+	return nil
+}
+
+// checkEntry says whether an entry of a changelog is one that this build can keep.
+func (s *Store) checkEntry(key, value []byte) error {
+	switch {
+	case len(key) >= headBytes && key[0] == spaceRow:
+		_, err := s.table(key[1])
+		return err
 	case len(key) == undoKeyBytes && key[0] == spaceUndo:
-		if value != nil {
-			if err := new(undo).decode(value); err != nil {
-				return err
-			}
+		if value == nil {
+			return nil
 		}
-		o.setUndo(string(key), value)
-		o.bytes += len(value) + rowOverheadBytes
-		return nil
+		return new(undo).decode(value)
 	}
 	return fmt.Errorf("%w: changelog key %x", ErrCorrupt, key)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/zap"
 
@@ -71,11 +72,15 @@ type Options struct {
 // second log on disk would double what a backfill writes, to save a restart the replay of two memtables.
 type Store struct {
 	db     *pebble.DB
+	fs     vfs.FS
+	dir    string
 	tables [256]*Table
 	rows   *rowCache      // of the writer
 	slab   topics.Slab    // of the writer: events, and keys of changelog entries
 	open   sync.WaitGroup // snapshots
 	logger *zap.Logger
+
+	tableOptions sstable.WriterOptions // of what a Load makes
 }
 
 // Open opens or makes the store in a directory. ErrCorrupt: wipe the directory. ErrNewer: do not.
@@ -86,7 +91,7 @@ func Open(o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	s := &Store{logger: o.Logger, rows: newRowCache(rowCacheBytes)}
+	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, rows: newRowCache(rowCacheBytes)}
 	for _, t := range o.Tables {
 		if s.tables[t.ID] != nil {
 			return nil, fmt.Errorf("tables %s and %s share the ID %d", s.tables[t.ID].Name, t.Name, t.ID)
@@ -116,14 +121,21 @@ func Open(o Options) (*Store, error) {
 	} else {
 		opts.CacheSize = 8 << 20
 	}
+	// Else what is ingested over a memtable would wait in the log that there is none of.
+	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // an apply asks for keys that are new
+	}
+	if err := o.FS.RemoveAll(o.Dir + loading); err != nil {
+		return nil, wrap("open", err)
 	}
 	db, err := pebble.Open(o.Dir, opts)
 	if err != nil {
 		return nil, wrap("open", err)
 	}
 	s.db = db
+	opts.EnsureDefaults()
+	s.tableOptions = opts.MakeWriterOptions(len(opts.Levels)-1, opts.FormatMajorVersion.MaxTableFormat())
 	if err := s.checkVersion(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

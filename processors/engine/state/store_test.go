@@ -172,6 +172,7 @@ func TestAnySequenceEqualsReplay(t *testing.T) {
 			head         []string
 			finals       []string
 			salt         byte
+			changelog    []entry
 		)
 		o := s.NewOverlay()
 		commit := func() {
@@ -188,7 +189,10 @@ func TestAnySequenceEqualsReplay(t *testing.T) {
 				}
 			})
 			r := copied.NewOverlay()
-			o.Entries(func(k, v []byte) { check(t, r.Restore(k, v)) })
+			o.Entries(func(k, v []byte) {
+				changelog = append(changelog, entry{string(k), v})
+				check(t, r.Restore(k, v))
+			})
 			check(t, copied.Commit(r, []byte("x")))
 			check(t, s.Commit(o, binary.BigEndian.AppendUint64(nil, uint64(len(chain)))))
 			o = s.NewOverlay()
@@ -257,6 +261,7 @@ func TestAnySequenceEqualsReplay(t *testing.T) {
 				rt.Fatalf("restored keyspace %d differs (-want +got):\n%s", space, diff)
 			}
 		}
+		loadEqualsRestore(t, rt, s, changelog)
 	})
 }
 

@@ -1,0 +1,336 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"container/heap"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// sorter puts entries in the order of their keys and keeps the last of each key. What does not fit into limit bytes of
+// memory waits on disk, in sorted runs. Close it: that removes them.
+//
+// A run is entries in the order of their keys, uvarint(len) key uvarint(0 | len+1) value each, where 0 means a key that
+// was deleted; then a key of no bytes and the crc32c(4) of all that.
+type sorter struct {
+	fs      vfs.FS
+	path    string // of runs, before their number
+	limit   int
+	arena   []byte // keys and values of entries
+	entries []sorted
+	runs    []string // oldest first
+	made    int      // runs ever: numbers them
+}
+
+// sorted is an entry in memory: where it is in the arena.
+type sorted struct {
+	head  uint64 // the key's first bytes, after the one for its keyspace
+	at    int
+	key   uint32
+	value uint32 // 1 and its length; 0: deleted
+}
+
+const (
+	// maxRuns bounds what is open at once; sortedBytes is about what an entry costs beside its key and value.
+	maxRuns     = 64
+	runBuffer   = 64 << 10
+	sortedBytes = 24
+)
+
+func (s *sorter) add(key, value []byte) error {
+	e := sorted{head: keyHead(key), at: len(s.arena), key: uint32(len(key))}
+	s.arena = append(s.arena, key...)
+	if value != nil {
+		s.arena = append(s.arena, value...)
+		e.value = uint32(len(value)) + 1
+	}
+	s.entries = append(s.entries, e)
+	if len(s.arena)+len(s.entries)*sortedBytes < s.limit {
+		return nil
+	}
+	return s.spill()
+}
+
+// keyHead is what mostly tells two keys apart, as a number.
+func keyHead(key []byte) uint64 {
+	var b [8]byte
+	copy(b[:], key[min(len(key), 1):])
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (s *sorter) empty() bool { return len(s.entries) == 0 && len(s.runs) == 0 }
+
+func (s *sorter) key(e sorted) []byte { return s.arena[e.at : e.at+int(e.key)] }
+
+func (s *sorter) value(e sorted) []byte {
+	if e.value == 0 {
+		return nil
+	}
+	from := e.at + int(e.key)
+	return s.arena[from : from+int(e.value)-1]
+}
+
+// sort orders what is in memory and drops what a later entry has taken the place of.
+func (s *sorter) sort() {
+	slices.SortFunc(s.entries, func(a, b sorted) int {
+		// Keys of two keyspaces may have the same head, and so may a key and a longer one.
+		if a.head != b.head && s.arena[a.at] == s.arena[b.at] {
+			if a.head < b.head {
+				return -1
+			}
+			return 1
+		}
+		if c := bytes.Compare(s.key(a), s.key(b)); c != 0 {
+			return c
+		}
+		return a.at - b.at
+	})
+	last := s.entries[:0]
+	for i, e := range s.entries {
+		if i+1 == len(s.entries) || !bytes.Equal(s.key(e), s.key(s.entries[i+1])) {
+			last = append(last, e)
+		}
+	}
+	s.entries = last
+}
+
+// spill moves what is in memory to a run.
+func (s *sorter) spill() error {
+	s.sort()
+	run := s.name()
+	err := s.write(run, func(put func(key, value []byte) error) error {
+		for _, e := range s.entries {
+			if err := put(s.key(e), s.value(e)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.arena, s.entries = s.arena[:0], s.entries[:0]
+	if s.runs = append(s.runs, run); len(s.runs) < maxRuns {
+		return nil
+	}
+	all := s.name()
+	if err := s.write(all, s.each); err != nil {
+		return err
+	}
+	if err := s.removeRuns(); err != nil {
+		return err
+	}
+	s.runs = append(s.runs, all)
+	return nil
+}
+
+func (s *sorter) name() string {
+	s.made++
+	return fmt.Sprint(s.path, s.made)
+}
+
+func (s *sorter) write(path string, fill func(put func(key, value []byte) error) error) (err error) {
+	f, err := s.fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("sorted run: %w", err)
+	}
+	defer func() { err = errors.Join(err, wrap("sorted run", f.Close())) }()
+	w := bufio.NewWriterSize(f, runBuffer)
+	var (
+		b   []byte
+		sum uint32
+	)
+	put := func(key, value []byte) error {
+		b = appendBytes(b[:0], key)
+		if value == nil {
+			b = append(b, 0)
+		} else {
+			b = binary.AppendUvarint(b, uint64(len(value))+1)
+			b = append(b, value...)
+		}
+		sum = crc32.Update(sum, castagnoli, b)
+		_, err := w.Write(b)
+		return err
+	}
+	if err := fill(put); err != nil {
+		return fmt.Errorf("sorted run: %w", err)
+	}
+	if _, err := w.Write(binary.BigEndian.AppendUint32([]byte{0}, sum)); err != nil {
+		return fmt.Errorf("sorted run: %w", err)
+	}
+	return wrap("sorted run", w.Flush())
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// each calls fn for every key in order, with its last value; nil: it was deleted. Both are valid until fn returns.
+func (s *sorter) each(fn func(key, value []byte) error) (err error) {
+	s.sort()
+	var h runHeap
+	defer func() {
+		for _, r := range h {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	open := append(slices.Clone(s.runs), "") // what is in memory is the newest
+	for age, path := range open {
+		r := &run{age: age}
+		if path == "" {
+			r.memory, r.left = s, s.entries
+		} else if r.file, err = s.fs.Open(path, vfs.SequentialReadsOption); err != nil {
+			return fmt.Errorf("sorted run: %w", err)
+		} else {
+			r.in = bufio.NewReaderSize(r.file, runBuffer)
+		}
+		h = append(h, r)
+		if err := r.next(); err != nil {
+			return err
+		}
+	}
+	heap.Init(&h)
+	var last []byte
+	for first := true; h[0].key != nil; first = false {
+		r := h[0]
+		if first || !bytes.Equal(last, r.key) { // else a newer run had it
+			if err := fn(r.key, r.value); err != nil {
+				return err
+			}
+			last = append(last[:0], r.key...)
+		}
+		if err := r.next(); err != nil {
+			return err
+		}
+		heap.Fix(&h, 0)
+	}
+	return nil
+}
+
+func (s *sorter) removeRuns() error {
+	var err error
+	for _, r := range s.runs {
+		err = errors.Join(err, s.fs.Remove(r))
+	}
+	s.runs = nil
+	return err
+}
+
+// clear forgets everything.
+func (s *sorter) clear() error {
+	s.arena, s.entries = s.arena[:0], s.entries[:0]
+	return s.removeRuns()
+}
+
+// run reads what is sorted. At its end the key is nil.
+type run struct {
+	age        int
+	key, value []byte
+
+	memory *sorter // and what is left of it
+	left   []sorted
+
+	file vfs.File // or
+	in   *bufio.Reader
+	sum  uint32
+	buf  []byte
+}
+
+func (r *run) next() error {
+	if r.memory != nil {
+		if r.key, r.value = nil, nil; len(r.left) > 0 {
+			r.key, r.value = r.memory.key(r.left[0]), r.memory.value(r.left[0])
+			r.left = r.left[1:]
+		}
+		return nil
+	}
+	if err := r.read(); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("sorted run: %w", err)
+	}
+	return nil
+}
+
+func (r *run) read() error {
+	n, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		r.key, r.value = nil, nil
+		var sum [4]byte
+		if _, err := io.ReadFull(r.in, sum[:]); err != nil {
+			return err
+		}
+		if binary.BigEndian.Uint32(sum[:]) != r.sum {
+			return fmt.Errorf("%w: checksum", ErrCorrupt)
+		}
+		return nil
+	}
+	r.buf = binary.AppendUvarint(r.buf[:0], n)
+	from := len(r.buf)
+	if err := r.take(n); err != nil {
+		return err
+	}
+	to := len(r.buf)
+	if n, err = binary.ReadUvarint(r.in); err != nil {
+		return err
+	}
+	r.buf = binary.AppendUvarint(r.buf, n)
+	at := len(r.buf)
+	if n > 0 {
+		if err := r.take(n - 1); err != nil {
+			return err
+		}
+	}
+	r.sum = crc32.Update(r.sum, castagnoli, r.buf)
+	if r.key, r.value = r.buf[from:to], nil; n > 0 {
+		r.value = r.buf[at:]
+	}
+	return nil
+}
+
+// maxSortedBytes is more than a key or a value ever has: beyond it is what was not written.
+const maxSortedBytes = 1 << 30
+
+func (r *run) take(n uint64) error {
+	if n > maxSortedBytes {
+		return fmt.Errorf("%w: %d bytes", ErrCorrupt, n)
+	}
+	at := len(r.buf)
+	r.buf = slices.Grow(r.buf, int(n))[:at+int(n)]
+	_, err := io.ReadFull(r.in, r.buf[at:])
+	return err
+}
+
+func (r *run) close() error {
+	if r.file == nil {
+		return nil
+	}
+	return wrap("sorted run", r.file.Close())
+}
+
+// runHeap has the least key first, of one key the newest, and at the end what has no more.
+type runHeap []*run
+
+func (h runHeap) Len() int      { return len(h) }
+func (h runHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h runHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if a.key == nil || b.key == nil {
+		return a.key != nil
+	}
+	if c := bytes.Compare(a.key, b.key); c != 0 {
+		return c < 0
+	}
+	return a.age > b.age
+}
+func (h *runHeap) Push(any) {} // they are all there from the beginning
+func (h *runHeap) Pop() any { return nil }
