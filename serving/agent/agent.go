@@ -166,6 +166,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Service:    "agent",
 		Deployment: strconv.FormatUint(cfg.Deployment.ChainID, 10),
 		Expose:     []string{"RateLimit", "RateLimit-Policy"},
+		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id"}, // what clients of MCP in a browser send
 		Admit:      a.admit,
 		Retryable:  retryable,
 		NoStore:    true,

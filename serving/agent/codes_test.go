@@ -204,6 +204,11 @@ func TestInput(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, prepareRoute, strings.NewReader(text(fund)))
 	r.Header.Set("Content-Type", "text/plain")
 	w.isError("INVALID_INPUT", w.Do(t, r))
+	for _, given := range []string{key, "0x" + key} {
+		if res := w.Get(t, "/health", "X-Request-Id", given); strings.Contains(res.Header.Get("X-Request-Id"), key) {
+			t.Errorf("a key is taken for the ID of a request: %v", res.Header)
+		}
+	}
 	w.isError("BODY_TOO_LARGE", w.post(fund.with("note", strings.Repeat("x", 16<<10))))
 
 	for _, entry := range w.logs.All() {
@@ -236,6 +241,13 @@ func TestRoutes(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/health", http.NoBody)
 	w.isError("METHOD_NOT_ALLOWED", w.Do(t, r))
+	// A client of MCP in a browser may send what it sends.
+	r = httptest.NewRequestWithContext(t.Context(), http.MethodOptions, mcpRoute, http.NoBody)
+	r.Header.Set("Access-Control-Request-Method", http.MethodPost)
+	r.Header.Set("Access-Control-Request-Headers", "content-type, mcp-protocol-version")
+	if allowed := w.Do(t, r).Header.Get("Access-Control-Allow-Headers"); !strings.Contains(allowed, "Mcp-Protocol-Version") || !strings.Contains(allowed, "Content-Type") {
+		t.Errorf("a preflight of MCP allows %s", allowed)
+	}
 	w.refused("INVALID_INPUT", "{}")
 	// The rate comes before the size.
 	res := w.post(strings.Repeat("x", 20<<10))

@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// DescriptionRoutes serves an OpenAPI document, written in YAML, at /openapi.yaml and /openapi.json.
+// DescriptionRoutes serves an OpenAPI document, written in YAML, at /openapi.yaml and /openapi.json, and for people at
+// /docs.
 func DescriptionRoutes(document []byte) ([]Route, error) {
 	var parsed map[string]any
 	if err := yaml.Unmarshal(document, &parsed); err != nil {
@@ -26,8 +27,12 @@ func DescriptionRoutes(document []byte) ([]Route, error) {
 			return nil
 		}}
 	}
-	return []Route{
+	docs, err := docsRoutes()
+	if err != nil {
+		return nil, err
+	}
+	return append(docs,
 		serve("/openapi.yaml", "application/yaml", document),
 		serve("/openapi.json", "application/json", asJSON),
-	}, nil
+	), nil
 }

@@ -138,7 +138,7 @@ func (req *Request) fail(err *Error) {
 	}
 }
 
-const maxRequestID = 64 // bytes
+const maxRequestID = 63 // bytes: the 64 digits of a private key must not get into a log
 
 // requestID takes over the caller's ID where it is fit for logs and headers, else makes one.
 func requestID(r *http.Request) string {

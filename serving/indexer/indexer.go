@@ -111,7 +111,7 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 	if x.page, err = newPage(cfg.ExplorerURL); err != nil {
 		return nil, err
 	}
-	files, err := pageRoutes()
+	files, err := pageRoute()
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 		Deployment: x.chainID[0],
 		Expose:     []string{"X-Chain-Id", "X-Indexed-Block", "X-Indexed-Block-Hash"},
 		Stamp:      x.stamp,
-		Routes:     slices.Concat(described, files, routes),
+		Routes:     append(slices.Concat(described, routes), files),
 		Logger:     logger,
 		Registerer: reg,
 	})

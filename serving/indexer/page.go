@@ -6,8 +6,6 @@ import (
 	"embed"
 	"html"
 	"io/fs"
-	"net/http"
-	"path"
 	"strconv"
 	"strings"
 
@@ -19,16 +17,6 @@ import (
 //go:embed page/*.html page/*.css page/*.js page/*.svg
 var pageFiles embed.FS
 
-// pagePolicy lets the page load its own files, ask its own server, and nothing else.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-var pageTypes = map[string]string{
-	".css": "text/css; charset=utf-8",
-	".js":  "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml",
-}
-
 // newPage is the page, told where an explorer of the chain is; empty: nowhere.
 func newPage(explorer string) ([]byte, error) {
 	page, err := pageFiles.ReadFile("page/index.html")
@@ -39,29 +27,13 @@ func newPage(explorer string) ([]byte, error) {
 	return bytes.Replace(page, []byte("<html"), []byte(root), 1), nil
 }
 
-// pageRoutes are the routes of the page's files.
-func pageRoutes() ([]httpapi.Route, error) {
-	files, err := fs.ReadDir(pageFiles, "page")
+// pageRoute serves the page's files.
+func pageRoute() (httpapi.Route, error) {
+	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
-		return nil, err
+		return httpapi.Route{}, err
 	}
-	var routes []httpapi.Route
-	for _, f := range files {
-		if path.Ext(f.Name()) == ".html" {
-			continue
-		}
-		body, err := pageFiles.ReadFile("page/" + f.Name())
-		if err != nil {
-			return nil, err
-		}
-		media := pageTypes[path.Ext(f.Name())]
-		routes = append(routes, httpapi.Route{Method: http.MethodGet, Path: "/page/" + f.Name(), Handle: func(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
-			res.SetHeader("Content-Type", media)
-			res.Body = append(res.Body, body...)
-			return nil
-		}})
-	}
-	return routes, nil
+	return httpapi.FileRoute("/page", files)
 }
 
 // root is the page where the caller prefers HTML, else the index of the service.
@@ -72,7 +44,7 @@ func (x *Indexer) root(_ context.Context, req *httpapi.Request, res *httpapi.Res
 		return nil
 	}
 	res.SetHeader("Content-Type", "text/html; charset=utf-8")
-	res.SetHeader("Content-Security-Policy", pagePolicy)
+	res.SetHeader("Content-Security-Policy", httpapi.PagePolicy)
 	res.Body = append(res.Body, x.page...)
 	return nil
 }

@@ -426,7 +426,7 @@ func TestPrefersHTML(t *testing.T) {
 func TestPage(t *testing.T) {
 	c := newMarket(t).serve()
 	r := c.Get(t, "/", "Accept", "text/html,*/*;q=0.8")
-	if h := r.Header; h.Get("Content-Security-Policy") != pagePolicy || h.Get("Vary") != "Accept, Accept-Encoding" || !strings.HasPrefix(string(r.Body), "<!doctype html>") {
+	if h := r.Header; h.Get("Content-Security-Policy") != httpapi.PagePolicy || h.Get("Vary") != "Accept, Accept-Encoding" || !strings.HasPrefix(string(r.Body), "<!doctype html>") {
 		t.Errorf("%v %.80s", h, r.Body)
 	}
 	// Nothing in it needs more than the policy allows.
