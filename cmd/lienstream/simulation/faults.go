@@ -61,6 +61,21 @@ func kinds() []faultKind {
 	}
 }
 
+// warmAfter is how long after a healing every partition is held by an owner and a standby again.
+const warmAfter = 15 * time.Second
+
+// quiet says that nothing is broken, nor was until lately.
+func (r *run) quiet() bool {
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	for host, busy := range r.busy {
+		if busy || time.Since(r.healed[host]) <= warmAfter {
+			return false
+		}
+	}
+	return true
+}
+
 // fault breaks something, and has it healed after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest)))}
@@ -87,7 +102,7 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		r.story.tell("HEALED", kind.name, f.host)
 		r.rmu.Lock()
 		defer r.rmu.Unlock()
-		r.busy[f.host] = false
+		r.busy[f.host], r.healed[f.host] = false, time.Now()
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 const (
 	healWithin   = 10 * time.Second // from the last healing until every serving node answers as of the head
 	commitWithin = 60 * time.Second // until the topics hold what the answers say
+	outageWithin = time.Second      // for which a question may be refused, or wait, where one thing is broken
 )
 
 // readFrom is a client of a serving node. Half of its questions name the newest block that any client has seen.
@@ -46,7 +47,9 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
 	same := life == r.life(host)
 	r.rmu.Lock()
 	ok := err == nil && a.status < http.StatusInternalServerError
-	r.outage(class, host, ok)
+	if atLeast == 0 { // else a node that is behind refuses it, as it should
+		r.outage(class, host, asked, ok)
+	}
 	if r.result.requests++; !ok {
 		r.result.errors++
 		r.rmu.Unlock()
@@ -90,16 +93,19 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
 	}
 }
 
-// outage measures for how long a question was refused by a serving node that nothing happened to itself, from
-// the first refusal after an answer to the next answer. The lock is held.
-func (r *run) outage(class, host string, ok bool) {
+// outage measures for how long a question was refused, or waited, by a serving node that nothing happened to
+// itself, from when it was first asked to its answer. The lock is held.
+func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 	since, out := r.refused[class]
+	if !out {
+		since = r.began.Add(asked)
+	}
 	switch {
-	case r.busy[host]:
+	case r.busy[host] || r.healed[host].After(since) || r.shown[class] == (sighting{}):
 		delete(r.refused, class)
-	case !ok && !out && r.shown[class] != (sighting{}):
-		r.refused[class] = time.Now()
-	case ok && out:
+	case !ok:
+		r.refused[class] = since
+	default:
 		r.result.outage = max(r.result.outage, time.Since(since))
 		delete(r.refused, class)
 	}

@@ -18,6 +18,7 @@ type options struct {
 	pause time.Duration // between two of them, at the most
 	reads time.Duration // between two requests of a client, at the most
 	calm  bool          // no faults
+	alone bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
 func defaultOptions() options {
@@ -49,6 +50,7 @@ type run struct {
 	shown   map[string]sighting  // by serving node and class of question: what it has last answered as of
 	newest  map[string]uint64    // by class of question: the highest block that any node answered as of
 	busy    map[string]bool      // hosts that something happens to
+	healed  map[string]time.Time // by host: when it was healed last
 	refused map[string]time.Time // since when a question is
 }
 
@@ -76,7 +78,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	if err != nil {
 		return result{}, err
 	}
-	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := ends[s.rng.IntN(len(ends))]
 	for s.chain.played <= end-opt.steps {
@@ -117,7 +119,11 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	}
 	for r.chain.played <= end && r.chain.step() {
 		time.Sleep(time.Duration(r.rng.Int64N(int64(opt.pause))))
-		if !opt.calm && r.rng.IntN(6) == 0 {
+		switch {
+		case opt.calm:
+		case opt.alone && r.quiet():
+			r.fault(ctx, &faults, hosts)
+		case !opt.alone && r.rng.IntN(6) == 0:
 			r.fault(ctx, &faults, hosts)
 		}
 	}
@@ -129,6 +135,9 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		}
 	}
 	r.result.healed = time.Since(healed)
+	if opt.alone && r.result.outage > outageWithin {
+		r.found("a read fails for long", "%v, though what one node holds another held", r.result.outage)
+	}
 	stop()
 	readers.Wait()
 	for _, h := range servings {

@@ -73,7 +73,9 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	t.Helper()
 	rec, o := judge(t)
 	opt := defaultOptions()
-	opt.calm = *calmFlag
+	if opt.calm = *calmFlag; seed%2 == 1 {
+		opt.alone, opt.pause = true, 3*time.Second
+	}
 	tell := &story{}
 	if *tellFlag {
 		tell.out = os.Stderr
