@@ -8,28 +8,34 @@ import (
 // The entities of Uniswap v4 and of the staking of its positions.
 
 // Pool is a v4 pool. One that the registry sets before anybody initialises it has no price yet.
+//
+//entity:topic 34 pool ID
+//entity:doc The latest row of a v4 pool.
 type Pool struct {
-	ID           common.Hash
+	ID           common.Hash `avro:"pool_id"`
 	Initialized  bool
 	Currency0    common.Address // zero: the chain's own coin
 	Currency1    common.Address
-	Fee          uint32 // millionths; 1<<23: set by the hooks
+	Fee          uint32 `doc:"millionths"` // millionths; 1<<23: set by the hooks
 	TickSpacing  int32
 	Hooks        common.Address
 	SqrtPriceX96 uint256.Int // of currency1 per currency0, raw; Q64.96
 	Tick         int32       // may be one below the tick of the price
-	Liquidity    uint256.Int // in range
+	Liquidity    uint256.Int `doc:"in range"` // in range
 	Limits       *PoolLimits // nil: the registry never set the pool
 }
 
 // PoolLimits is what the registry says of a pool: whether its positions may be listed, and which.
 type PoolLimits struct {
-	Allowed      bool
+	Allowed      bool `doc:"null where the registry never set the pool"`
 	MinLiquidity uint256.Int
 	MaxLiquidity uint256.Int
 }
 
 // Observation is a pool's price at the end of a second in which it moved.
+//
+//entity:topic 35 pool ID and second
+//entity:doc The price of a v4 pool at the end of a second in which it moved.
 type Observation struct {
 	PoolID       common.Hash
 	At           uint64
@@ -38,12 +44,18 @@ type Observation struct {
 }
 
 // Position is who holds a position of the PositionManager.
+//
+//entity:topic 36 token ID
+//entity:doc Who holds a position of the PositionManager.
 type Position struct {
 	TokenID uint256.Int
 	Owner   common.Address
 }
 
 // PositionLiquidity is what a position of the PositionManager has in its pool. It outlives the position.
+//
+//entity:topic 37 token ID
+//entity:doc What a position of the PositionManager has in its pool.
 type PositionLiquidity struct {
 	TokenID   uint256.Int
 	PoolID    common.Hash
@@ -53,6 +65,9 @@ type PositionLiquidity struct {
 }
 
 // Staking is the state of LiquidityStaking that all stakes of a pool share.
+//
+//entity:topic 38 pool ID
+//entity:doc What all stakes of a pool share.
 type Staking struct {
 	PoolID            common.Hash
 	TotalWeight       uint256.Int
@@ -64,6 +79,9 @@ type Staking struct {
 }
 
 // Stake is a staked position, as of its last checkpoint.
+//
+//entity:topic 39 pool ID and token ID
+//entity:doc A staked position as of its last checkpoint.
 type Stake struct {
 	PoolID           common.Hash
 	TokenID          uint256.Int

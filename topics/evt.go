@@ -11,7 +11,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 )
 
-//go:generate go run ./eventgen .
+//go:generate go run ./gen .
 
 // EventMeta is where on the chain an event was.
 type EventMeta struct {
@@ -29,7 +29,7 @@ var nulls [64]byte
 // AppendEvent appends the value of a record of evt.<family>: a wide record with a nullable column for
 // every field of the family's events. Its last byte says whether the event was taken back.
 func AppendEvent(b []byte, m EventMeta, e contracts.Event) ([]byte, error) {
-	s := eventSchema(e)
+	_, s := familyOf(e)
 	if s == nil {
 		return b, fmt.Errorf("%T: %w", e, ErrNoFamily)
 	}

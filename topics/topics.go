@@ -27,30 +27,8 @@ const (
 const (
 	Logs = "logs" // raw.logs
 
-	EntityDeal    = "deal"
-	EntityBid     = "bid"
-	EntityBalance = "balance"
-	EntityAsset   = "asset"
-
-	EntityDrip              = "drip"
-	EntityReward            = "reward"
-	EntityEpoch             = "epoch"
-	EntityBurn              = "burn"
-	EntityPool              = "pool"
-	EntityObservation       = "observation"
-	EntityPosition          = "position"
-	EntityPositionLiquidity = "position_liquidity"
-	EntityStaking           = "staking"
-	EntityStake             = "stake"
-
-	FamilyDeals     = "deals"
-	FamilyBalances  = "balances"
-	FamilyAssets    = "assets"
-	FamilyLiquidity = "liquidity"
-	FamilyEpochs    = "epochs"
-	FamilyBurns     = "burns"
-	FamilySupport   = "support" // the audit of the support desk: JSON, never taken back
-	FamilyAlert     = "alert"   // evt.alert: nothing takes an alert back
+	FamilySupport = "support" // the audit of the support desk: JSON, never taken back
+	FamilyAlert   = "alert"   // evt.alert: nothing takes an alert back
 
 	AppMarket   = "market"   // cl.market
 	AppNotifier = "notifier" // cl.notifier, cmd.notifier
@@ -128,36 +106,9 @@ func (t Topic) Configs() map[string]string {
 
 // table is the catalogue. Partitions 0 means those of the raw topic: a task reads and writes the same
 // partition everywhere.
-var table = []Topic{
+var table = slices.Concat([]Topic{
 	{Kind: KindRaw, Entity: Logs, Version: 1, Key: "entity of the log; barriers have none", Schemas: rawSchemas},
-
-	{Kind: KindEntity, Entity: EntityDeal, Version: 1, Key: "deal ID", Compacted: true, Schemas: []*Schema{SchemaDeal}},
-	{Kind: KindEntity, Entity: EntityBid, Version: 1, Key: "bid ID", Compacted: true, Schemas: []*Schema{SchemaBid}},
-	{Kind: KindEntity, Entity: EntityBalance, Version: 1, Key: "account and asset", Compacted: true, Schemas: []*Schema{SchemaBalance}},
-	{Kind: KindEntity, Entity: EntityAsset, Version: 1, Key: "token", Compacted: true, Schemas: []*Schema{SchemaAsset}},
-	{Kind: KindEntity, Entity: EntityDrip, Version: 1, Key: "drip ID", Compacted: true, Schemas: []*Schema{SchemaDrip}},
-	{Kind: KindEntity, Entity: EntityReward, Version: 1, Key: "deal ID", Compacted: true, Schemas: []*Schema{SchemaReward}},
-	{Kind: KindEntity, Entity: EntityEpoch, Version: 1, Key: "epoch number", Compacted: true, Schemas: []*Schema{SchemaEpoch}},
-	{Kind: KindEntity, Entity: EntityBurn, Version: 1, Key: "block and log index", Compacted: true, Schemas: []*Schema{SchemaBurn}},
-	{Kind: KindEntity, Entity: EntityPool, Version: 1, Key: "pool ID", Compacted: true, Schemas: []*Schema{SchemaPool}},
-	{Kind: KindEntity, Entity: EntityObservation, Version: 1, Key: "pool ID and second", Compacted: true, Schemas: []*Schema{SchemaObservation}},
-	{Kind: KindEntity, Entity: EntityPosition, Version: 1, Key: "token ID", Compacted: true, Schemas: []*Schema{SchemaPosition}},
-	{Kind: KindEntity, Entity: EntityPositionLiquidity, Version: 1, Key: "token ID", Compacted: true, Schemas: []*Schema{SchemaPositionLiquidity}},
-	{Kind: KindEntity, Entity: EntityStaking, Version: 1, Key: "pool ID", Compacted: true, Schemas: []*Schema{SchemaStaking}},
-	{Kind: KindEntity, Entity: EntityStake, Version: 1, Key: "pool ID and token ID", Compacted: true, Schemas: []*Schema{SchemaStake}},
-
-	{Kind: KindEvent, Entity: FamilyDeals, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaDealEvent}},
-	{Kind: KindEvent, Entity: FamilyDeals + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaDealEvent}},
-	{Kind: KindEvent, Entity: FamilyBalances, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBalanceEvent}},
-	{Kind: KindEvent, Entity: FamilyBalances + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBalanceEvent}},
-	{Kind: KindEvent, Entity: FamilyAssets, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaAssetEvent}},
-	{Kind: KindEvent, Entity: FamilyAssets + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaAssetEvent}},
-	{Kind: KindEvent, Entity: FamilyLiquidity, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaLiquidityEvent}},
-	{Kind: KindEvent, Entity: FamilyLiquidity + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaLiquidityEvent}},
-	{Kind: KindEvent, Entity: FamilyEpochs, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaEpochEvent}},
-	{Kind: KindEvent, Entity: FamilyEpochs + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaEpochEvent}},
-	{Kind: KindEvent, Entity: FamilyBurns, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
-	{Kind: KindEvent, Entity: FamilyBurns + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
+}, entityTopics, eventTopics, []Topic{
 	{Kind: KindEvent, Entity: FamilyAlert, Version: 1, Key: "alert ID", Schemas: []*Schema{SchemaAlert}},
 
 	{Kind: KindEvent, Entity: FamilySupport, Version: 1, Key: "ticket"},
@@ -172,7 +123,7 @@ var table = []Topic{
 
 	{Kind: KindControl, Entity: Tasks, Version: 1, Key: "none: never written, its partitions are what the group shares out"},
 	{Kind: KindControl, Entity: Owners, Version: 1, Key: "partition and instance", Partitions: 1, Compacted: true, Tombstones: time.Hour},
-}
+})
 
 const (
 	final    = ".final"

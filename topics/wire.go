@@ -122,6 +122,21 @@ func appendOptUint(b []byte, v *uint64) []byte {
 	return appendUint(append(b, unionSome), *v)
 }
 
+// nonZero is nil for zero: what an event says by 0 a message says by null.
+func nonZero(v *uint256.Int) *uint256.Int {
+	if v.IsZero() {
+		return nil
+	}
+	return v
+}
+
+func appendNonZero(b []byte, v uint64) []byte {
+	if v == 0 {
+		return append(b, unionNull)
+	}
+	return appendUint(append(b, unionSome), v)
+}
+
 func appendOptBool(b []byte, v *bool) []byte {
 	if v == nil {
 		return append(b, unionNull)
