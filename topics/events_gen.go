@@ -667,7 +667,7 @@ func appendEventFields(b []byte, event contracts.Event) ([]byte, bool) {
 	return b, false
 }
 
-// familyOf is the family of an event and its schema, nil where no evt topic takes the event.
+// familyOf is the family of an event and its schema, none where no evt topic takes the event.
 func familyOf(event contracts.Event) (string, *Schema) {
 	switch event.(type) {
 	case *contracts.DealListed, *contracts.DealTermsUpdated, *contracts.DealFunded, *contracts.DealReclaimed, *contracts.DealClaimed, *contracts.DealCancelled, *contracts.BidPlaced, *contracts.BidWithdrawn, *contracts.BidAccepted, *contracts.RewardReserved, *contracts.RewardReturned:

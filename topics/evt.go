@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -25,6 +26,23 @@ var ErrNoFamily = errors.New("event belongs to no evt topic")
 
 // nulls are as many absent columns as the widest family has.
 var nulls [64]byte
+
+// FamilyOf is the family of the evt topics that take an event; empty: none does.
+func FamilyOf(e contracts.Event) string {
+	family, _ := familyOf(e)
+	return family
+}
+
+// EventFamilies lists the families of the evt topics whose events are the chain's.
+func EventFamilies() []string {
+	var all []string
+	for _, t := range eventTopics {
+		if !strings.HasSuffix(t.Entity, final) {
+			all = append(all, t.Entity)
+		}
+	}
+	return all
+}
 
 // AppendEvent appends the value of a record of evt.<family>: a wide record with a nullable column for
 // every field of the family's events. Its last byte says whether the event was taken back.

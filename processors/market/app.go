@@ -4,11 +4,10 @@
 package market
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/drips"
 	"github.com/lienstream/lienstream/processors/market/epochs"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/stats"
@@ -34,23 +34,27 @@ import (
 //  2. An error means that the state could not be read or holds a row that is not ours.
 //  3. The same records always make the same writes: metrics and the log are all that a replay moves.
 type App struct {
-	decoder *contracts.Decoder
-	metrics *metrics
-	logger  *zap.Logger
+	decoder  *contracts.Decoder
+	families *family.Set
+	metrics  *metrics
+	logger   *zap.Logger
+}
+
+// Families are the families of the market. An event that several take is applied in this order.
+func Families(d contracts.Deployment) *family.Set {
+	return family.NewSet(
+		deals.Family(stats.Apply), balances.Family, assets.Family, drips.Family, epochs.Family, burns.Family,
+		liquidity.Family(d.PositionManager), prices.Family, stats.Family,
+	)
 }
 
 // New makes the application for the contracts that the decoder knows.
 func New(decoder *contracts.Decoder, registerer prometheus.Registerer, logger *zap.Logger) *App {
-	return &App{decoder: decoder, metrics: newMetrics(registerer), logger: logger}
+	return &App{decoder: decoder, families: Families(decoder.Deployment()), metrics: newMetrics(registerer), logger: logger}
 }
 
 // Tables lists every table of every family.
-func (a *App) Tables() []*state.Table {
-	return slices.Concat([]*state.Table{
-		deals.Deals, deals.Bids, deals.Rewards, balances.Balances, assets.Assets,
-		drips.Drips, epochs.Epochs, burns.Burns, prices.Seconds, prices.Hours,
-	}, liquidity.Tables(), stats.Tables())
-}
+func (a *App) Tables() []*state.Table { return a.families.Tables() }
 
 // Apply applies a *topics.Log or a *topics.Probe.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {
@@ -69,66 +73,27 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	}
 }
 
-// apply dispatches by the type of the event, not by its entity: an account has credits and drips.
 func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event) error {
-	var (
-		family, violation string
-		err               error
-	)
-	switch e := event.(type) {
-	case *contracts.DealListed, *contracts.DealTermsUpdated, *contracts.DealFunded, *contracts.DealReclaimed,
-		*contracts.DealClaimed, *contracts.DealCancelled,
-		*contracts.BidPlaced, *contracts.BidWithdrawn, *contracts.BidAccepted,
-		*contracts.RewardReserved, *contracts.RewardReturned:
-		family = topics.FamilyDeals
-		violation, err = deals.ApplyObserved(w, meta.Tx, event, func(before, after *topics.Deal) error {
-			return stats.Apply(w, before, after)
-		})
-	case *contracts.Credited, *contracts.Withdrawn:
-		family = topics.FamilyBalances
-		violation, err = balances.Apply(w, event)
-	case *contracts.DripCreated, *contracts.DripCut, *contracts.DripClaimed:
-		family = topics.FamilyBalances
-		violation, err = drips.Apply(w, event)
-	case *contracts.Swapped, *contracts.PoolInitialized, *contracts.LiquidityModified, *contracts.PoolSet,
-		*contracts.PositionTransferred, *contracts.PositionStaked, *contracts.PositionCheckpointed,
-		*contracts.PositionUnstaked, *contracts.EmissionsNotified, *contracts.CreatorFeesNotified,
-		*contracts.EmissionsClaimed, *contracts.CreatorFeeClaimed:
-		family = topics.FamilyLiquidity
-		if violation, err = liquidity.Apply(w, a.decoder.Deployment().PositionManager, event); err == nil && violation == "" {
-			err = prices.Apply(w, event)
-		}
-	case *contracts.EpochOpened, *contracts.EpochRatesSet, *contracts.EpochReserved, *contracts.EpochReturned,
-		*contracts.LiquidityReleased, *contracts.EpochClosed:
-		family = topics.FamilyEpochs
-		violation, err = epochs.Apply(w, event)
-	case *contracts.Burned:
-		family = topics.FamilyBurns
-		violation, err = burns.Apply(w, meta, event)
-	case *contracts.AssetSet, *contracts.OpenRawChanged:
-		family = topics.FamilyAssets
-		violation, err = assets.Apply(w, event)
-	case *contracts.UIMultiplierUpdated:
-		family, err = familyOfToken(w, e.Token)
-	case *contracts.TokenPaused:
-		family, err = familyOfToken(w, e.Token)
-	case *contracts.TokenUnpaused:
-		family, err = familyOfToken(w, e.Token)
-	case *contracts.Unknown:
+	if e, ok := event.(*contracts.Unknown); ok {
 		a.unknown(meta, e)
 		return nil
 	}
-	if err != nil {
+	topic := topics.FamilyOf(event)
+	violation, err := a.families.Apply(w, meta, event)
+	switch {
+	case errors.Is(err, family.ErrForeign):
+		topic = ""
+	case err != nil:
 		return fmt.Errorf("apply %s: %w", event.Name(), err)
 	}
-	a.metrics.family(family).Inc()
+	a.metrics.event(topic).Inc()
 	if violation != "" {
 		a.metrics.violation.WithLabelValues(event.Name(), violation).Inc()
 	}
-	if family == "" || w.Silent() {
+	if topic == "" || w.Silent() {
 		return nil // the vault's own fee, or a stranger's token: the raw topic keeps them
 	}
-	return emit(w, family, meta, event)
+	return emit(w, topic, meta, event)
 }
 
 // unknown counts a log that no event claims. What claims to be an event and is not one, is told: it is not
@@ -141,18 +106,8 @@ func (a *App) unknown(meta topics.EventMeta, e *contracts.Unknown) {
 	}
 }
 
-// familyOfToken is empty for a token that the registry never set: anybody can deploy one that emits what
-// a stock token does, and nobody asked for its events.
-func familyOfToken(w state.Writer, token common.Address) (string, error) {
-	known, err := assets.Known(w, token)
-	if !known {
-		return "", err
-	}
-	return topics.FamilyAssets, err
-}
-
 // emit publishes what the chain said, whether or not it fits the state.
-func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.Event) error {
+func emit(w state.Writer, topic string, meta topics.EventMeta, event contracts.Event) error {
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
 	*buf = topics.AppendEventKey((*buf)[:0], meta)
@@ -161,7 +116,7 @@ func emit(w state.Writer, family string, meta topics.EventMeta, event contracts.
 	if *buf, err = topics.AppendEvent(*buf, meta, event); err != nil {
 		return err
 	}
-	w.Emit(family, (*buf)[:n], (*buf)[n:])
+	w.Emit(topic, (*buf)[:n], (*buf)[n:])
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/google/go-cmp/cmp"
 	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -467,14 +469,50 @@ func (h *harness) gather(t *testing.T) map[string]float64 {
 	return counts
 }
 
-func TestTablesAndIndexesHaveNumbersOfTheirOwn(t *testing.T) {
-	app := New(contracts.NewDecoder(deployment), nil, zap.NewNop())
+// Numbers of tables are in every key on disk: the page of them is what the families say.
+// LIENSTREAM_REWRITE=1 writes it.
+func TestPageOfTables(t *testing.T) {
+	const page = "../../docs/tables.md"
+	var lines []string
 	seen := map[byte]string{}
-	for _, table := range app.Tables() {
-		if other, ok := seen[table.ID]; ok {
-			t.Errorf("%s and %s are both table %d", table.Name, other, table.ID)
+	for _, f := range Families(deployment).Families() {
+		for _, table := range f.Tables {
+			if other, ok := seen[table.ID]; ok {
+				t.Errorf("%s and %s are both table %d", table.Name, other, table.ID)
+			}
+			seen[table.ID] = table.Name
+			topic := "none"
+			if table.Entity != nil {
+				topic = "`ent." + table.Entity.Name + "`"
+			}
+			lines = append(lines, fmt.Sprintf("| %3d | %s | %s | %s |\n", table.ID, table.Name, f.Name, topic))
 		}
-		seen[table.ID] = table.Name
+	}
+	slices.Sort(lines)
+	now := "# Tables of the market\n\nA table's number is in every key on disk and in the changelog: take a new one, never one that was used.\n" +
+		"A test writes this page from the families.\n\n| number | table | family | published to |\n|---|---|---|---|\n" + strings.Join(lines, "")
+	if os.Getenv("LIENSTREAM_REWRITE") != "" {
+		if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(have), now); diff != "" {
+		t.Errorf("%s is not what the families say (-page +families):\n%s", page, diff)
+	}
+}
+
+// An event that changes rows is published: who follows the events comes to the same rows.
+func TestWhatFamiliesApplyIsPublished(t *testing.T) {
+	for _, f := range Families(deployment).Families() {
+		for _, event := range f.Events {
+			if topics.FamilyOf(event) == "" {
+				t.Errorf("%s applies %s, which no evt topic has", f.Name, event.Name())
+			}
+		}
 	}
 }
 

@@ -8,11 +8,10 @@ import (
 )
 
 type metrics struct {
-	deals, balances, assets  prometheus.Counter
-	liquidity, epochs, burns prometheus.Counter
-	none, probes             prometheus.Counter
-	unknown                  *prometheus.CounterVec // by reason
-	violation                *prometheus.CounterVec // by event and invariant
+	events       map[string]prometheus.Counter // by family of evt topics
+	none, probes prometheus.Counter
+	unknown      *prometheus.CounterVec // by reason
+	violation    *prometheus.CounterVec // by event and invariant
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -21,14 +20,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		Name: "lienstream_processors_events_total",
 		Help: "Events applied, by family; none: events that no evt topic takes.",
 	}, []string{"family"})
-	return &metrics{
-		deals:     events.WithLabelValues(topics.FamilyDeals),
-		balances:  events.WithLabelValues(topics.FamilyBalances),
-		assets:    events.WithLabelValues(topics.FamilyAssets),
-		liquidity: events.WithLabelValues(topics.FamilyLiquidity),
-		epochs:    events.WithLabelValues(topics.FamilyEpochs),
-		burns:     events.WithLabelValues(topics.FamilyBurns),
-		none:      events.WithLabelValues("none"),
+	m := &metrics{
+		events: map[string]prometheus.Counter{},
+		none:   events.WithLabelValues("none"),
 		probes: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_processors_probes_total",
 			Help: "Answers of tokens taken over.",
@@ -42,24 +36,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Events that contradict the state, passed over. Anything but 0 asks for a look.",
 		}, []string{"event", "invariant"}),
 	}
+	for _, family := range topics.EventFamilies() {
+		m.events[family] = events.WithLabelValues(family)
+	}
+	return m
 }
 
-// family is resolved at construction: a lookup by label would be on the hot path.
-func (m *metrics) family(name string) prometheus.Counter {
-	switch name {
-	case topics.FamilyDeals:
-		return m.deals
-	case topics.FamilyBalances:
-		return m.balances
-	case topics.FamilyAssets:
-		return m.assets
-	case topics.FamilyLiquidity:
-		return m.liquidity
-	case topics.FamilyEpochs:
-		return m.epochs
-	case topics.FamilyBurns:
-		return m.burns
-	default:
-		return m.none
+// event counts an event: the counters are made before, for a lookup by label would be on the hot path.
+func (m *metrics) event(family string) prometheus.Counter {
+	if c, ok := m.events[family]; ok {
+		return c
 	}
+	return m.none
 }

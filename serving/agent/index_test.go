@@ -11,17 +11,14 @@ import (
 	ethereum "github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	marketapp "github.com/lienstream/lienstream/processors/market"
-	"github.com/lienstream/lienstream/processors/market/assets"
-	"github.com/lienstream/lienstream/processors/market/balances"
 	"github.com/lienstream/lienstream/processors/market/changes"
-	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -34,9 +31,10 @@ type index struct {
 	*changes.Log
 	read.Notifier
 
-	t       testing.TB
-	decoder *contracts.Decoder
-	stores  []*state.Store
+	t        testing.TB
+	decoder  *contracts.Decoder
+	families *family.Set
+	stores   []*state.Store
 
 	mu    sync.Mutex
 	snaps []*state.Snapshot
@@ -46,11 +44,11 @@ type index struct {
 
 func newIndex(t testing.TB, dep contracts.Deployment) *index {
 	t.Helper()
-	x := &index{Log: changes.New(), t: t, decoder: contracts.NewDecoder(dep)}
+	x := &index{Log: changes.New(), t: t, decoder: contracts.NewDecoder(dep), families: marketapp.Families(dep)}
 	cache := state.NewCache(4<<20, 1)
 	for range partitions {
 		store, err := state.Open(state.Options{
-			Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: marketapp.New(nil, prometheus.NewRegistry(), zap.NewNop()).Tables(),
+			Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: x.families.Tables(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -80,17 +78,7 @@ func (x *index) feed(at topics.BlockRef, logs []types.Log) {
 	for _, l := range logs {
 		event := x.decoder.Decode(l.Address, l.Topics, l.Data)
 		w := overlays[topics.Partition(event.Entity().Key(), partitions)]
-		var err error
-		switch event.(type) {
-		case *contracts.AssetSet, *contracts.OpenRawChanged:
-			_, err = assets.Apply(w, event)
-		case *contracts.Credited, *contracts.Withdrawn:
-			_, err = balances.Apply(w, event)
-		default:
-			if event.Entity().Family == contracts.FamilyDeal {
-				_, err = deals.ApplyObserved(w, l.TxHash, event, func(_, _ *topics.Deal) error { return nil })
-			}
-		}
+		_, err := x.families.Apply(w, topics.EventMeta{Block: at, Tx: l.TxHash}, event)
 		if err != nil {
 			x.t.Fatalf("apply %T: %v", event, err)
 		}

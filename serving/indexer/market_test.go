@@ -21,16 +21,9 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	marketapp "github.com/lienstream/lienstream/processors/market"
 	"github.com/lienstream/lienstream/processors/market/assets"
-	"github.com/lienstream/lienstream/processors/market/balances"
-	"github.com/lienstream/lienstream/processors/market/burns"
 	"github.com/lienstream/lienstream/processors/market/changes"
-	"github.com/lienstream/lienstream/processors/market/deals"
-	"github.com/lienstream/lienstream/processors/market/drips"
-	"github.com/lienstream/lienstream/processors/market/epochs"
-	"github.com/lienstream/lienstream/processors/market/liquidity"
-	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/stats"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -41,11 +34,12 @@ type market struct {
 	*changes.Log
 	read.Notifier
 
-	t      testing.TB
-	dep    contracts.Deployment
-	stores []*state.Store
-	chain  []topics.BlockRef
-	forks  byte
+	t        testing.TB
+	dep      contracts.Deployment
+	families *family.Set
+	stores   []*state.Store
+	chain    []topics.BlockRef
+	forks    byte
 
 	mu       sync.Mutex
 	snaps    []*state.Snapshot
@@ -76,12 +70,13 @@ func newMarketOn(t testing.TB, dep contracts.Deployment) *market {
 // unstarted is a market of no block yet.
 func unstarted(t testing.TB, dep contracts.Deployment) *market {
 	t.Helper()
-	m := &market{Log: changes.New(), t: t, dep: dep, observed: time.Now()}
+	families := marketapp.Families(dep)
+	m := &market{Log: changes.New(), t: t, dep: dep, families: families, observed: time.Now()}
 	cache := state.NewCache(8<<20, 1)
 	for p := range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "db", FS: vfs.NewMem(), Cache: cache,
-			Tables: marketapp.New(nil, prometheus.NewRegistry(), zap.NewNop()).Tables(),
+			Tables: families.Tables(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +141,7 @@ func (m *market) land(revert int, timestamp uint64, records ...any) {
 			err = assets.ApplyProbe(overlays[topics.Partition(entity.Key(), partitions)], r)
 		case contracts.Event:
 			w := overlays[topics.Partition(r.Entity().Key(), partitions)]
-			broken, err = m.apply(w, topics.EventMeta{Block: at, Tx: tx, LogIndex: uint32(m.logs)}, r)
+			broken, err = m.families.Apply(w, topics.EventMeta{Block: at, Tx: tx, LogIndex: uint32(m.logs)}, r)
 		}
 		if err != nil || broken != "" {
 			m.t.Fatalf("apply %T: %s %v", rec, broken, err)
@@ -185,29 +180,6 @@ func (m *market) tell(p int, observe func(engine.Partition, state.View)) {
 	v := m.snaps[p].View(m.at)
 	defer v.Close()
 	observe(engine.Partition{ID: int32(p), Incarnation: 1, Reverts: m.reverts, Head: m.latest}, v)
-}
-
-// apply hands an event to its family, as the application does.
-func (m *market) apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (broken string, err error) {
-	switch event.(type) {
-	case *contracts.AssetSet, *contracts.OpenRawChanged:
-		return assets.Apply(w, event)
-	case *contracts.Credited, *contracts.Withdrawn:
-		return balances.Apply(w, event)
-	case *contracts.DripCreated, *contracts.DripCut, *contracts.DripClaimed:
-		return drips.Apply(w, event)
-	case *contracts.EpochOpened, *contracts.EpochRatesSet, *contracts.EpochReserved, *contracts.LiquidityReleased:
-		return epochs.Apply(w, event)
-	case *contracts.Burned:
-		return burns.Apply(w, meta, event)
-	case *contracts.PoolInitialized, *contracts.Swapped, *contracts.LiquidityModified, *contracts.PositionTransferred,
-		*contracts.PositionStaked, *contracts.EmissionsNotified, *contracts.PoolSet:
-		if broken, err = liquidity.Apply(w, m.dep.PositionManager, event); err != nil || broken != "" {
-			return broken, err
-		}
-		return "", prices.Apply(w, event)
-	}
-	return deals.ApplyObserved(w, meta.Tx, event, func(before, after *topics.Deal) error { return stats.Apply(w, before, after) })
 }
 
 // txOf is the transaction of the nth event ever fed.

@@ -41,7 +41,7 @@ func generateEvents() (map[string][]byte, error) {
 	fmt.Fprintf(&body, "// The families of events.\nconst (\n%s)\n\nvar (\n%s)\n\nvar eventTopics = []Topic{\n%s}\n\n", &names, &schemas, &lines)
 	fmt.Fprintf(&body, "// appendEventFields appends the columns of an event's family: those of the event, and null for the others.\n"+
 		"func appendEventFields(b []byte, event contracts.Event) ([]byte, bool) {\nswitch e := event.(type) {\n%s}\nreturn b, false\n}\n\n", &code)
-	fmt.Fprintf(&body, "// familyOf is the family of an event and its schema, nil where no evt topic takes the event.\n"+
+	fmt.Fprintf(&body, "// familyOf is the family of an event and its schema, none where no evt topic takes the event.\n"+
 		"func familyOf(event contracts.Event) (string, *Schema) {\nswitch event.(type) {\n%s}\nreturn \"\", nil\n}\n", &familyOf)
 	src, err := source("import \"github.com/lienstream/lienstream/contracts\"\n", &body)
 	files["events_gen.go"] = src

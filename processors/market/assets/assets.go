@@ -9,6 +9,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -19,26 +20,44 @@ const NoAsset = "no such asset"
 // Its number is in every key on disk: never reuse it.
 var Assets = &state.Table{
 	ID: 4, Name: "assets",
-	Entity: &state.EntityTopic{Name: topics.EntityAsset, Key: entityKey, Encode: encode},
+	Entity: &state.EntityTopic{Name: topics.EntityAsset, Key: entityKey, Encode: topics.EncodeAsset},
 }
 
-// Apply applies an event of the registry, and says which invariant the event breaks, if any. Events that
-// are not of this family change nothing. What a token says of its multiplier and its pause is not applied
-// either: a Probe of the token follows, and says it whole.
-func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+// Family is what the market has to know of it.
+var Family = family.Family{
+	Name: "assets", Tables: []*state.Table{Assets}, Apply: apply,
+	Events: []contracts.Event{
+		&contracts.AssetSet{}, &contracts.OpenRawChanged{},
+		&contracts.UIMultiplierUpdated{}, &contracts.TokenPaused{}, &contracts.TokenUnpaused{},
+	},
+}
+
+// apply applies an event of the registry, and says which invariant the event breaks, if any. What a token
+// says of its multiplier and its pause is not applied: a Probe of the token follows, and says it whole.
+func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.AssetSet:
 		err = set(w, e)
 	case *contracts.OpenRawChanged:
 		violation, err = change(w, e.Token, func(a *topics.Asset) { a.OpenRaw = e.OpenRaw })
+	case *contracts.UIMultiplierUpdated:
+		err = known(w, e.Token)
+	case *contracts.TokenPaused:
+		err = known(w, e.Token)
+	case *contracts.TokenUnpaused:
+		err = known(w, e.Token)
 	}
 	return violation, err
 }
 
-// Known says whether the registry ever set the token.
-func Known(w state.Writer, token common.Address) (bool, error) {
+// known is ErrForeign for a token that the registry never set: anybody can deploy one that emits what a stock
+// token does, and nobody asked for its events.
+func known(w state.Writer, token common.Address) error {
 	row, err := w.Get(Assets, token[:])
-	return row != nil, err
+	if err == nil && row == nil {
+		err = family.ErrForeign
+	}
+	return err
 }
 
 // ApplyProbe takes over what a token answered. Tokens that the registry does not know are passed over.
@@ -88,11 +107,3 @@ func put(w state.Writer, a *topics.Asset) error {
 }
 
 func entityKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }
-
-func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var a topics.Asset
-	if err := a.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendAsset(b, &a, at), nil
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -26,7 +27,7 @@ const (
 // in every key on disk: never reuse it.
 var Balances = &state.Table{
 	ID: 3, Name: "balances",
-	Entity: &state.EntityTopic{Name: topics.EntityBalance, Key: entityKey, Encode: encode},
+	Entity: &state.EntityTopic{Name: topics.EntityBalance, Key: entityKey, Encode: topics.EncodeBalance},
 }
 
 // Key is the key of an account's credit of a fungible asset; the account is the prefix of all of its keys.
@@ -41,9 +42,14 @@ func NFTKey(account, asset common.Address, tokenID *uint256.Int) []byte {
 	return append(append(key, asset[:]...), raw[:]...)
 }
 
-// Apply applies an event of the vault's credits, and says which invariant the event breaks, if any.
-// Events that are not of this family change nothing.
-func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+// Family is what the market has to know of it.
+var Family = family.Family{
+	Name: "balances", Tables: []*state.Table{Balances}, Apply: apply,
+	Events: []contracts.Event{&contracts.Credited{}, &contracts.Withdrawn{}},
+}
+
+// apply applies an event of the vault's credits, and says which invariant the event breaks, if any.
+func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Credited:
 		violation, err = credited(w, e)
@@ -129,12 +135,4 @@ func entityKey(key []byte) []byte {
 		text = append(append(text, ':'), new(uint256.Int).SetBytes(token).Dec()...)
 	}
 	return text
-}
-
-func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var balance topics.Balance
-	if err := balance.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendBalance(b, &balance, at), nil
 }

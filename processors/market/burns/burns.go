@@ -8,6 +8,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -22,7 +23,7 @@ const (
 // is in every key on disk: never reuse it.
 var Burns = &state.Table{
 	ID: 8, Name: "burns",
-	Entity: &state.EntityTopic{Name: topics.EntityBurn, Key: entityKey, Encode: encode},
+	Entity: &state.EntityTopic{Name: topics.EntityBurn, Key: entityKey, Encode: topics.EncodeBurn},
 }
 
 const keyBytes = 8 + 8 + 4
@@ -37,13 +38,15 @@ func Key(at, block uint64, logIndex uint32) []byte {
 // Since is a position that all burns at that time or later are before, and all earlier ones after.
 func Since(at uint64) []byte { return Key(at, 0, 0) }
 
-// Apply applies a burn, and says which invariant it breaks, if any. Events that are not of this family
-// change nothing.
-func Apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
-	e, ok := event.(*contracts.Burned)
-	if !ok {
-		return "", nil
-	}
+// Family is what the market has to know of it.
+var Family = family.Family{
+	Name: "burns", Tables: []*state.Table{Burns}, Apply: apply,
+	Events: []contracts.Event{&contracts.Burned{}},
+}
+
+// apply applies a burn, and says which invariant it breaks, if any.
+func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
+	e := event.(*contracts.Burned)
 	key := Key(e.At, meta.Block.Number, meta.LogIndex)
 	b := topics.Burn{
 		Caller: e.Caller, USDGSpent: e.USDGSpent, TKNBought: e.TKNBought, STKNBurned: e.STKNBurned,
@@ -86,12 +89,4 @@ func newest(w state.Writer) (b *topics.Burn, key []byte, err error) {
 func entityKey(key []byte) []byte {
 	block := ^binary.BigEndian.Uint64(key[8:])
 	return fmt.Appendf(nil, "%d:%d", block, ^binary.BigEndian.Uint32(key[16:]))
-}
-
-func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var burn topics.Burn
-	if err := burn.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendBurn(b, &burn, at), nil
 }

@@ -216,7 +216,8 @@ func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cache := state.NewCache(1<<20, 1)
 		defer cache.Close()
-		store, err := state.Open(state.Options{Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: []*state.Table{deals.Deals, deals.Bids}})
+		family := deals.Family(func(state.Writer, *topics.Deal, *topics.Deal) error { return nil })
+		store, err := state.Open(state.Options{Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: family.Tables})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +264,7 @@ func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 					&contracts.BidPlaced{DealID: id, BidID: *uint256.NewInt(bid), Price: *uint256.NewInt(1)},
 					&contracts.DealCancelled{DealID: id},
 				}[rapid.IntRange(0, 2).Draw(t, "event")]
-				if _, err := deals.Apply(o, common.Hash{}, e); err != nil {
+				if _, err := family.Apply(o, topics.EventMeta{}, e); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -32,16 +33,26 @@ const (
 )
 
 // Changed is told of a deal's change: before is nil for a new deal. It must keep neither.
-type Changed func(before, after *topics.Deal) error
+type Changed func(w state.Writer, before, after *topics.Deal) error
 
-// Apply applies an event of a deal in the transaction tx, and says which invariant the event breaks, if
-// any. Events that are not of this family change nothing.
-func Apply(w state.Writer, tx common.Hash, event contracts.Event) (violation string, err error) {
-	return ApplyObserved(w, tx, event, func(_, _ *topics.Deal) error { return nil })
+// Family is what the market has to know of it. Of a change in the number of a deal's bids it does not tell.
+func Family(changed Changed) family.Family {
+	return family.Family{
+		Name: "deals", Tables: []*state.Table{Deals, Bids, Rewards},
+		Events: []contracts.Event{
+			&contracts.DealListed{}, &contracts.DealTermsUpdated{}, &contracts.DealFunded{}, &contracts.DealReclaimed{},
+			&contracts.DealClaimed{}, &contracts.DealCancelled{},
+			&contracts.BidPlaced{}, &contracts.BidWithdrawn{}, &contracts.BidAccepted{},
+			&contracts.RewardReserved{}, &contracts.RewardReturned{},
+		},
+		Apply: func(w state.Writer, at topics.EventMeta, event contracts.Event) (string, error) {
+			return apply(w, at.Tx, event, changed)
+		},
+	}
 }
 
-// ApplyObserved is Apply, and tells of the deal's change. Of a change in the number of its bids it tells not.
-func ApplyObserved(w state.Writer, tx common.Hash, event contracts.Event, changed Changed) (violation string, err error) {
+// apply applies an event of a deal in the transaction tx, and says which invariant the event breaks, if any.
+func apply(w state.Writer, tx common.Hash, event contracts.Event, changed Changed) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.DealListed:
 		violation, err = listed(w, tx, e, changed)
@@ -88,7 +99,7 @@ func listed(w state.Writer, tx common.Hash, e *contracts.DealListed, changed Cha
 		Token: e.Token, AmountOrTokenID: e.AmountOrTokenID, Cap: e.Cap, MinPrice: e.MinPrice, Term: e.Term,
 		FeeBps: e.FeeBps, ListingExpiry: e.ListingExpiry, ListedAt: e.ListedAt, TermsHash: e.TermsHash, TxListed: tx,
 	}
-	if err := changed(nil, &d); err != nil {
+	if err := changed(w, nil, &d); err != nil {
 		return "", err
 	}
 	return "", putDeal(w, key, &d)
@@ -109,7 +120,7 @@ func change(w state.Writer, id *uint256.Int, from contracts.DealState, changed C
 	}
 	before := d
 	edit(&d)
-	if err := changed(&before, &d); err != nil {
+	if err := changed(w, &before, &d); err != nil {
 		return "", err
 	}
 	return "", putDeal(w, key, &d)

@@ -11,7 +11,7 @@ import (
 // Rewards has a row, topics.Reward, for each deal that was granted something, under Key of the deal.
 var Rewards = &state.Table{
 	ID: tableRewards, Name: "rewards",
-	Entity: &state.EntityTopic{Name: topics.EntityReward, Key: dealEntityKey, Encode: encodeReward},
+	Entity: &state.EntityTopic{Name: topics.EntityReward, Key: dealEntityKey, Encode: topics.EncodeReward},
 }
 
 func reserved(w state.Writer, e *contracts.RewardReserved) (string, error) {
@@ -48,12 +48,4 @@ func putReward(w state.Writer, key []byte, r *topics.Reward) error {
 	}
 	w.Put(Rewards, key, row)
 	return nil
-}
-
-func encodeReward(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var r topics.Reward
-	if err := r.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendReward(b, &r, at), nil
 }

@@ -13,9 +13,8 @@ import (
 
 // Numbers of tables and indexes are in every key on disk: never reuse one.
 const (
-	tableDeals byte = 1
-	tableBids  byte = 2
-	// 3 to 5 and 7 on are other families'.
+	tableDeals   byte = 1
+	tableBids    byte = 2
 	tableRewards byte = 6
 
 	// IndexListing is the first of four, one an order: IndexListing + the Sort. Deals in LISTED only,
@@ -45,13 +44,13 @@ const (
 // Deals has a row, topics.Deal, for each deal under Key(id): ascending keys are descending IDs.
 var Deals = &state.Table{
 	ID: tableDeals, Name: "deals", Index: indexDeal,
-	Entity: &state.EntityTopic{Name: topics.EntityDeal, Key: dealEntityKey, Encode: encodeDeal},
+	Entity: &state.EntityTopic{Name: topics.EntityDeal, Key: dealEntityKey, Encode: topics.EncodeDeal},
 }
 
 // Bids has a row, topics.Bid, for each bid under BidKey(deal, bid).
 var Bids = &state.Table{
 	ID: tableBids, Name: "bids", Index: indexBid,
-	Entity: &state.EntityTopic{Name: topics.EntityBid, Key: bidEntityKey, Encode: encodeBid},
+	Entity: &state.EntityTopic{Name: topics.EntityBid, Key: bidEntityKey, Encode: topics.EncodeBid},
 }
 
 const idBytes = 32
@@ -133,22 +132,6 @@ func indexBid(key, row []byte, to *state.IndexEntries) {
 	}
 	var buf [idBytes]byte
 	to.Put(IndexLenderBid, nil, LenderPrefix(b.Lender), appendDescending(buf[:0], &b.ID), key[:idBytes])
-}
-
-func encodeDeal(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var d topics.Deal
-	if err := d.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendDeal(b, &d, at), nil
-}
-
-func encodeBid(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var bid topics.Bid
-	if err := bid.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendBid(b, &bid, at), nil
 }
 
 func dealEntityKey(key []byte) []byte { return []byte(ID(key).Dec()) }

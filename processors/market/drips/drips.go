@@ -11,6 +11,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -31,7 +32,7 @@ const IndexDeal byte = 0x17
 // Drips has a row, topics.Drip, for each drip under Key.
 var Drips = &state.Table{
 	ID: 5, Name: "drips", Index: index,
-	Entity: &state.EntityTopic{Name: topics.EntityDrip, Key: entityKey, Encode: encode},
+	Entity: &state.EntityTopic{Name: topics.EntityDrip, Key: entityKey, Encode: topics.EncodeDrip},
 }
 
 // Key is the key of a drip; the account is the prefix of all of its drips, ascending by ID.
@@ -46,9 +47,14 @@ func DealPrefix(deal *uint256.Int) []byte {
 	return raw[:]
 }
 
-// Apply applies an event of a drip, and says which invariant the event breaks, if any. Events that are not
-// of this family change nothing.
-func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+// Family is what the market has to know of it.
+var Family = family.Family{
+	Name: "drips", Tables: []*state.Table{Drips}, Apply: apply,
+	Events: []contracts.Event{&contracts.DripCreated{}, &contracts.DripCut{}, &contracts.DripClaimed{}},
+}
+
+// apply applies an event of a drip, and says which invariant the event breaks, if any.
+func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.DripCreated:
 		violation, err = created(w, e)
@@ -131,12 +137,4 @@ func index(key, row []byte, to *state.IndexEntries) {
 
 func entityKey(key []byte) []byte {
 	return []byte(new(uint256.Int).SetBytes(key[common.AddressLength:]).Dec())
-}
-
-func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var d topics.Drip
-	if err := d.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendDrip(b, &d, at), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -30,15 +31,23 @@ const shortTerm = 7 * 24 * 60 * 60
 // number is in every key on disk: never reuse it.
 var Epochs = &state.Table{
 	ID: 7, Name: "epochs",
-	Entity: &state.EntityTopic{Name: topics.EntityEpoch, Key: entityKey, Encode: encode},
+	Entity: &state.EntityTopic{Name: topics.EntityEpoch, Key: entityKey, Encode: topics.EncodeEpoch},
 }
 
 // Key is the key of an epoch.
 func Key(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, ^n) }
 
-// Apply applies an event of an epoch, and says which invariant the event breaks, if any. Events that are
-// not of this family change nothing.
-func Apply(w state.Writer, event contracts.Event) (violation string, err error) {
+// Family is what the market has to know of it.
+var Family = family.Family{
+	Name: "epochs", Tables: []*state.Table{Epochs}, Apply: apply,
+	Events: []contracts.Event{
+		&contracts.EpochOpened{}, &contracts.EpochRatesSet{}, &contracts.EpochReserved{}, &contracts.EpochReturned{},
+		&contracts.LiquidityReleased{}, &contracts.EpochClosed{},
+	},
+}
+
+// apply applies an event of an epoch, and says which invariant the event breaks, if any.
+func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.EpochOpened:
 		violation, err = opened(w, e)
@@ -126,12 +135,4 @@ func put(w state.Writer, e *topics.Epoch) error {
 
 func entityKey(key []byte) []byte {
 	return strconv.AppendUint(nil, uint64(^binary.BigEndian.Uint32(key)), 10)
-}
-
-func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var e topics.Epoch
-	if err := e.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendEpoch(b, &e, at), nil
 }

@@ -17,11 +17,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
-	"github.com/lienstream/lienstream/processors/market/assets"
-	"github.com/lienstream/lienstream/processors/market/burns"
-	"github.com/lienstream/lienstream/processors/market/deals"
-	"github.com/lienstream/lienstream/processors/market/epochs"
-	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -29,24 +25,11 @@ import (
 // keptViews is as many blocks as an engine's task keeps.
 const keptViews = 64
 
-// tables are those that the listings and the overview of the pool are read from.
-var tables = slices.Concat([]*state.Table{deals.Deals, deals.Bids, assets.Assets, epochs.Epochs, burns.Burns}, liquidity.Tables())
-
-// apply applies an event with the family that it is of.
-func apply(w state.Writer, meta topics.EventMeta, e contracts.Event) (string, error) {
-	violation, err := deals.Apply(w, meta.Tx, e)
-	for _, family := range []func() (string, error){
-		func() (string, error) { return assets.Apply(w, e) },
-		func() (string, error) { return epochs.Apply(w, e) },
-		func() (string, error) { return burns.Apply(w, meta, e) },
-		func() (string, error) { return liquidity.Apply(w, common.Address{0x90}, e) },
-	} {
-		if err == nil && violation == "" {
-			violation, err = family()
-		}
-	}
-	return violation, err
-}
+var (
+	families = market.Families(contracts.Deployment{PositionManager: common.Address{0x90}})
+	tables   = families.Tables()
+	apply    = families.Apply
+)
 
 // node owns partitions on real stores. A test writes the sequence of barriers and reverts that all
 // partitions see, and says how far each has come: the writer is told as an engine tells it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -27,10 +28,25 @@ const (
 	Overflow         = "sum exceeds 256 bits"
 )
 
-// Apply applies an event of a pool, a position or a stake, and says which invariant the event breaks, if
-// any. Positions of the pools that the manager does not hold are in the pools' liquidity and nowhere else.
-// Events that are not of this family change nothing.
-func Apply(w state.Writer, manager common.Address, event contracts.Event) (violation string, err error) {
+// Family is what the market has to know of it; manager is the PositionManager. Positions of the pools that
+// it does not hold are in the pools' liquidity and nowhere else.
+func Family(manager common.Address) family.Family {
+	return family.Family{
+		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks},
+		Events: []contracts.Event{
+			&contracts.Swapped{}, &contracts.PoolInitialized{}, &contracts.LiquidityModified{}, &contracts.PoolSet{},
+			&contracts.PositionTransferred{}, &contracts.PositionStaked{}, &contracts.PositionCheckpointed{},
+			&contracts.PositionUnstaked{}, &contracts.EmissionsNotified{}, &contracts.CreatorFeesNotified{},
+			&contracts.EmissionsClaimed{}, &contracts.CreatorFeeClaimed{},
+		},
+		Apply: func(w state.Writer, _ topics.EventMeta, event contracts.Event) (string, error) {
+			return apply(w, manager, event)
+		},
+	}
+}
+
+// apply applies an event of a pool, a position or a stake, and says which invariant the event breaks, if any.
+func apply(w state.Writer, manager common.Address, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
 		violation, err = change(w, e.PoolID, func(p *topics.Pool) string {

@@ -32,41 +32,36 @@ const (
 // Pools has a row, topics.Pool, for each pool under its ID.
 var Pools = &state.Table{
 	ID: tablePools, Name: "pools", Index: indexPool,
-	Entity: &state.EntityTopic{Name: topics.EntityPool, Key: hexKey, Encode: encode(topics.AppendPool)},
+	Entity: &state.EntityTopic{Name: topics.EntityPool, Key: hexKey, Encode: topics.EncodePool},
 }
 
 // Positions has a row, topics.Position, for each position under its token ID, in the position's partition.
 var Positions = &state.Table{
 	ID: tablePositions, Name: "positions", Index: indexPosition,
-	Entity: &state.EntityTopic{Name: topics.EntityPosition, Key: numberKey, Encode: encode(topics.AppendPosition)},
+	Entity: &state.EntityTopic{Name: topics.EntityPosition, Key: numberKey, Encode: topics.EncodePosition},
 }
 
 // PositionLiquidities has a row, topics.PositionLiquidity, for each position that there ever was under its
 // token ID, in its pool's partition.
 var PositionLiquidities = &state.Table{
 	ID: tablePositionLiquidities, Name: "position liquidities",
-	Entity: &state.EntityTopic{Name: topics.EntityPositionLiquidity, Key: numberKey, Encode: encode(topics.AppendPositionLiquidity)},
+	Entity: &state.EntityTopic{Name: topics.EntityPositionLiquidity, Key: numberKey, Encode: topics.EncodePositionLiquidity},
 }
 
 // Stakings has a row, topics.Staking, for each pool whose positions are staked, under its ID.
 var Stakings = &state.Table{
 	ID: tableStakings, Name: "stakings",
-	Entity: &state.EntityTopic{Name: topics.EntityStaking, Key: hexKey, Encode: encode(topics.AppendStaking)},
+	Entity: &state.EntityTopic{Name: topics.EntityStaking, Key: hexKey, Encode: topics.EncodeStaking},
 }
 
 // Stakes has a row, topics.Stake, for each staked position under StakeKey.
 var Stakes = &state.Table{
 	ID: tableStakes, Name: "stakes", Index: indexStake,
-	Entity: &state.EntityTopic{Name: topics.EntityStake, Key: stakeEntityKey, Encode: encode(topics.AppendStake)},
+	Entity: &state.EntityTopic{Name: topics.EntityStake, Key: stakeEntityKey, Encode: topics.EncodeStake},
 }
 
 // Ticks has a row, Tick, for each tick at which a range begins or ends, under TickKey.
 var Ticks = &state.Table{ID: tableTicks, Name: "ticks"}
-
-// Tables lists the tables of the family.
-func Tables() []*state.Table {
-	return []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks}
-}
 
 // PositionKey is the key of a position in Positions and PositionLiquidities.
 func PositionKey(tokenID *uint256.Int) []byte {
@@ -106,20 +101,6 @@ func indexStake(key, row []byte, to *state.IndexEntries) {
 func mustDecode(data []byte, r row) {
 	if err := r.UnmarshalBinary(data); err != nil {
 		panic("liquidity: a row of our own does not decode: " + err.Error())
-	}
-}
-
-// encode makes the message of a row.
-func encode[T any, P interface {
-	*T
-	row
-}](appendMessage func([]byte, P, topics.BlockRef) []byte) func(b, data []byte, at topics.BlockRef) ([]byte, error) {
-	return func(b, data []byte, at topics.BlockRef) ([]byte, error) {
-		r := P(new(T))
-		if err := r.UnmarshalBinary(data); err != nil {
-			return nil, err
-		}
-		return appendMessage(b, r, at), nil
 	}
 }
 

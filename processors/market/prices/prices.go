@@ -13,6 +13,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -28,7 +29,7 @@ const (
 // It has a day and the hour that runs. The numbers of tables are in every key on disk: never reuse one.
 var Seconds = &state.Table{
 	ID: 15, Name: "price seconds",
-	Entity: &state.EntityTopic{Name: topics.EntityObservation, Key: entityKey, Encode: encode},
+	Entity: &state.EntityTopic{Name: topics.EntityObservation, Key: entityKey, Encode: topics.EncodeObservation},
 }
 
 // Hours has the last observation of each hour, topics.Observation, under Key of the hour's first second, for
@@ -55,15 +56,21 @@ func Before(pool common.Hash, at uint64) []byte {
 	return nil // nothing is later: from the first
 }
 
-// Apply keeps the price that an event left its pool at. Events that leave none change nothing.
-func Apply(w state.Writer, event contracts.Event) error {
+// Family is what the market has to know of it.
+var Family = family.Family{
+	Name: "prices", Tables: []*state.Table{Seconds, Hours}, Apply: apply,
+	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
+}
+
+// apply keeps the price that an event left its pool at.
+func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
-		return observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
+		err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
 	case *contracts.PoolInitialized:
-		return observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
+		err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
 	}
-	return nil
+	return "", err
 }
 
 // observe takes the place of what the second, and the hour, had before: the last one counts.
@@ -113,12 +120,4 @@ const rowBytes = 1 + common.HashLength + 10 + 33 + 5
 // entityKey is "0x<pool>:<second>".
 func entityKey(key []byte) []byte {
 	return fmt.Appendf(nil, "0x%x:%d", key[:common.HashLength], ^binary.BigEndian.Uint64(key[common.HashLength:]))
-}
-
-func encode(b, row []byte, at topics.BlockRef) ([]byte, error) {
-	var o topics.Observation
-	if err := o.UnmarshalBinary(row); err != nil {
-		return nil, err
-	}
-	return topics.AppendObservation(b, &o, at), nil
 }

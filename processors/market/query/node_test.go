@@ -17,44 +17,21 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
-	"github.com/lienstream/lienstream/processors/market/assets"
-	"github.com/lienstream/lienstream/processors/market/balances"
-	"github.com/lienstream/lienstream/processors/market/burns"
-	"github.com/lienstream/lienstream/processors/market/deals"
-	"github.com/lienstream/lienstream/processors/market/drips"
-	"github.com/lienstream/lienstream/processors/market/epochs"
-	"github.com/lienstream/lienstream/processors/market/liquidity"
-	"github.com/lienstream/lienstream/processors/market/prices"
+	marketapp "github.com/lienstream/lienstream/processors/market"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/stats"
 	"github.com/lienstream/lienstream/topics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var tables = slices.Concat([]*state.Table{
-	deals.Deals, deals.Bids, deals.Rewards, balances.Balances, assets.Assets,
-	drips.Drips, epochs.Epochs, burns.Burns, prices.Seconds, prices.Hours,
-}, liquidity.Tables(), stats.Tables())
-
 // manager is the PositionManager.
 var manager = common.Address{0x90, 0x51}
 
-// apply applies an event with the family that it is of.
-func apply(w state.Writer, meta topics.EventMeta, e contracts.Event) (string, error) {
-	violation, err := deals.ApplyObserved(w, meta.Tx, e, func(before, after *topics.Deal) error { return stats.Apply(w, before, after) })
-	for _, family := range []func(state.Writer, contracts.Event) (string, error){
-		balances.Apply, assets.Apply, drips.Apply, epochs.Apply,
-		func(w state.Writer, e contracts.Event) (string, error) { return burns.Apply(w, meta, e) },
-		func(w state.Writer, e contracts.Event) (string, error) { return liquidity.Apply(w, manager, e) },
-		func(w state.Writer, e contracts.Event) (string, error) { return "", prices.Apply(w, e) },
-	} {
-		if err == nil && violation == "" {
-			violation, err = family(w, e)
-		}
-	}
-	return violation, err
-}
+var (
+	families = marketapp.Families(contracts.Deployment{PositionManager: manager})
+	tables   = families.Tables()
+	apply    = families.Apply
+)
 
 // keptViews is as many blocks as an engine's task keeps.
 const keptViews = 64

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 )
 
 // The tables. Their numbers are in every key on disk: never reuse one. None is published: a row is a
@@ -18,8 +19,8 @@ var (
 	histograms = &state.Table{ID: 20, Name: "histograms"}
 )
 
-// Tables lists the tables of the family.
-func Tables() []*state.Table { return []*state.Table{totals, collateral, flows, histograms} }
+// Family is what the market has to know of it: its tables. It is told of deals, not of events.
+var Family = family.Family{Name: "stats", Tables: []*state.Table{totals, collateral, flows, histograms}}
 
 var keyTotals = []byte{0}
 

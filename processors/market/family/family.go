@@ -1,0 +1,78 @@
+// Package family is how a family of entities tells the market what it is: its name, its tables, its events
+// and how it applies them. It must know no family.
+package family
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Family is what the market has to know of a family. Everything else follows from it: what handles an
+// event, the tables of the state, the page of their numbers.
+type Family struct {
+	Name   string
+	Tables []*state.Table
+	Events []contracts.Event // one of each type that Apply is given
+
+	// Apply applies an event, and says which invariant the event breaks, if any. It must depend on nothing
+	// but what it is given: no clock, no chain.
+	Apply func(w state.Writer, at topics.EventMeta, event contracts.Event) (violation string, err error)
+}
+
+// ErrForeign is what Apply returns for an event of a contract that the market does not know, such as a
+// stranger's token: it is counted, and not published.
+var ErrForeign = errors.New("event of a contract that is not the market's")
+
+// Set is the families of the market.
+type Set struct {
+	families []Family
+	applies  map[reflect.Type][]applied
+}
+
+type applied struct {
+	name  string
+	apply func(w state.Writer, at topics.EventMeta, event contracts.Event) (violation string, err error)
+}
+
+// NewSet makes a set. An event that several families take is applied by them in this order.
+func NewSet(families ...Family) *Set {
+	s := &Set{families: families, applies: map[reflect.Type][]applied{}}
+	for _, f := range families {
+		for _, event := range f.Events {
+			t := reflect.TypeOf(event)
+			s.applies[t] = append(s.applies[t], applied{name: f.Name, apply: f.Apply})
+		}
+	}
+	return s
+}
+
+// Apply has an event applied by the families that take it, until one says that the event breaks an
+// invariant. An event that no family takes changes nothing.
+func (s *Set) Apply(w state.Writer, at topics.EventMeta, event contracts.Event) (violation string, err error) {
+	for _, a := range s.applies[reflect.TypeOf(event)] {
+		if violation, err = a.apply(w, at, event); err != nil {
+			return "", fmt.Errorf("%s: %w", a.name, err)
+		}
+		if violation != "" {
+			return violation, nil
+		}
+	}
+	return "", nil
+}
+
+// Families lists the families, in their order.
+func (s *Set) Families() []Family { return s.families }
+
+// Tables lists the tables of all families.
+func (s *Set) Tables() []*state.Table {
+	var all []*state.Table
+	for _, f := range s.families {
+		all = append(all, f.Tables...)
+	}
+	return all
+}
