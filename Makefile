@@ -33,9 +33,10 @@ test-fast: $(NPM) ## what needs no server: under a minute once it is built
 
 check: lint contracts-check manifests test ## what CI runs
 
-lint: $(LINT) $(FUMPT) ## formatting, linters, imports that must run one way
+lint: $(LINT) $(FUMPT) ## formatting, linters, a tidy go.mod, imports that must run one way
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
 	go mod verify
+	go mod tidy -diff
 	$(LINT) run ./...
 
 fmt: $(FUMPT) ## format the Go sources
