@@ -21,7 +21,10 @@ type Config struct {
 	Dir  string // where it keeps its log; empty: in memory
 	Port int    // on loopback; 0: a free one
 
-	// Listen opens the broker's port; nil: the machine's loopback.
+	// Nodes is how many brokers the cluster has. 1
+	Nodes int
+
+	// Listen opens a broker's port; nil: the machine's loopback.
 	Listen func(network, addr string) (net.Listener, error)
 }
 
@@ -75,7 +78,7 @@ const (
 func Open(cfg Config) (*Broker, error) {
 	b := &Broker{dir: cfg.Dir, fresh: true, saved: &saveErrors{}}
 	opts := []kfake.Opt{
-		kfake.NumBrokers(1),
+		kfake.NumBrokers(max(cfg.Nodes, 1)),
 		kfake.ClusterID("lienstream"),
 		kfake.WithLogger(b.saved),
 		kfake.BrokerConfigs(map[string]string{

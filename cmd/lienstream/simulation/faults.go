@@ -3,8 +3,11 @@ package simulation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // faultKind is something that breaks. It blocks until it is healed.
@@ -18,6 +21,7 @@ type faultKind struct {
 type fault struct {
 	host, other string
 	hosts       []string // all roles'
+	brokers     []string // one, or all
 	lasts       time.Duration
 }
 
@@ -40,7 +44,7 @@ func kinds() []faultKind {
 		}},
 		// Only towards others: its own timers go on.
 		{"freeze", 4, func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, append([]string{"kafka", "chain", "client"}, f.hosts...), true, f.lasts)
+			return r.hold(f.host, append(append(names("kafka", brokers), "chain", "client"), f.hosts...), true, f.lasts)
 		}},
 		{"partition", 2, func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
@@ -49,12 +53,16 @@ func kinds() []faultKind {
 			return r.hold(f.host, []string{f.other}, false, f.lasts)
 		}},
 		{"reset", 2, func(_ context.Context, r *run, f fault) error { r.net.reset(f.host); return nil }},
-		{"broker stalls", 2, func(_ context.Context, r *run, f fault) error { return r.hold("kafka", f.hosts, true, f.lasts) }},
-		{"broker does not answer", 1, func(_ context.Context, r *run, f fault) error { return r.hold("kafka", f.hosts, false, f.lasts) }},
-		{"broker is slow", 2, func(_ context.Context, r *run, f fault) error {
-			r.net.slow("kafka", 100*time.Millisecond)
+		{"brokers stall", 2, func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, true, f.lasts) }},
+		{"brokers do not answer", 1, func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, false, f.lasts) }},
+		{"brokers are slow", 2, func(_ context.Context, r *run, f fault) error {
+			for _, b := range f.brokers {
+				r.net.slow(b, 100*time.Millisecond)
+			}
 			time.Sleep(f.lasts)
-			r.net.slow("kafka", 0)
+			for _, b := range f.brokers {
+				r.net.slow(b, 0)
+			}
 			return nil
 		}},
 		{"chain is away", 1, func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
@@ -79,7 +87,11 @@ func (r *run) quiet() bool {
 // fault breaks something, and has it healed after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest)))}
-	f.other = append([]string{"kafka"}, hosts...)[r.rng.IntN(len(hosts)+1)]
+	f.brokers = names("kafka", brokers)
+	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+brokers)]
+	if i := r.rng.IntN(2 * brokers); i < brokers {
+		f.brokers = f.brokers[i : i+1]
+	}
 	var all []faultKind
 	for _, k := range kinds() {
 		for range k.weight {
@@ -94,7 +106,7 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 	}
 	r.busy[f.host] = true
 	r.result.faults[kind.name]++
-	r.story.tell("FAULT", kind.name, f.host, "other="+f.other, f.lasts.String())
+	r.story.tell("FAULT", kind.name, f.host, "other="+f.other, fmt.Sprint(f.brokers), f.lasts.String())
 	wg.Go(func() {
 		if err := kind.do(ctx, r, f); err != nil {
 			r.found("fault fails", "%s of %s: %v", kind.name, f.host, err)
@@ -111,6 +123,15 @@ func (r *run) down(ctx context.Context, end func(string) error, f fault) error {
 	err := end(f.host)
 	time.Sleep(f.lasts)
 	return errors.Join(err, r.start(ctx, f.host))
+}
+
+// holdAll is hold of several at once.
+func (r *run) holdAll(hosts, others []string, back bool, lasts time.Duration) error {
+	var g errgroup.Group
+	for _, h := range hosts {
+		g.Go(func() error { return r.hold(h, others, back, lasts) })
+	}
+	return g.Wait()
 }
 
 // hold keeps what a host sends to others, and with back what they send to it, for a while.

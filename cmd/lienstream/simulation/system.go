@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 // Of every system.
 const (
 	partitions = 4
+	brokers    = 3
 	prefix     = "sim"
 	latency    = 2 * time.Millisecond // at the most, one way
 	restart    = time.Second          // until a process that ended by itself is started again
@@ -73,7 +75,11 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 	s.server = &http.Server{Handler: s.chain, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.server.Serve(l) }() // until close
 	s.chain.step()
-	s.broker, err = broker.Open(broker.Config{Listen: func(string, string) (net.Listener, error) { return s.net.listen("kafka:9092") }})
+	opened := 0
+	s.broker, err = broker.Open(broker.Config{Nodes: brokers, Listen: func(string, string) (net.Listener, error) {
+		opened++
+		return s.net.listen(fmt.Sprintf("kafka%d:9092", opened-1))
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +89,14 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 // kafka is how whoever looks on reads topics.
 func (s *system) kafka() kafka.Config {
 	c := kafka.DefaultConfig()
-	c.Brokers, c.Prefix, c.Dial = []string{"kafka:9092"}, prefix, s.net.dialer("client")
+	c.Brokers, c.Prefix, c.Dial = s.broker.Addrs(), prefix, s.net.dialer("client")
 	return c
 }
 
 // args are the command line of a role on a host.
 func (s *system) args(host string) []string {
 	all := []string{
-		"--kafka=kafka:9092", "--kafka-prefix=" + prefix, fmt.Sprint("--kafka-partitions=", partitions),
+		"--kafka=" + strings.Join(s.broker.Addrs(), ","), "--kafka-prefix=" + prefix, fmt.Sprint("--kafka-partitions=", partitions),
 		fmt.Sprint("--chain-id=", s.chain.rec.deployment.ChainID), "--deployment=/deployment.json",
 		"--instance=" + host, "--ops-addr=" + host + ":9464", "--log-format=json", "--log-level=" + s.story.level(),
 	}
