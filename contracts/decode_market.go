@@ -16,12 +16,16 @@ var vaultEvents = []eventSpec{
 	{signature: "Credited(address,address,uint256,uint8,uint256,uint8)", topics: 4, words: 3, read: readCredited},
 	{signature: "Withdrawn(address,address,address,uint8,uint256)", topics: 4, words: 2, read: readWithdrawn},
 	{signature: "FeeSet(uint16,address)", topics: 1, words: 2, read: readFeeSet},
+	{signature: "RewardsSet(address)", topics: 1, words: 1, read: readRewardsSet},
+	{signature: "Paused(address)", topics: 1, words: 1, read: readVaultPaused},
+	{signature: "Unpaused(address)", topics: 1, words: 1, read: readVaultUnpaused},
 }
 
 var registryEvents = []eventSpec{
 	{signature: "AssetSet(address,uint8,uint8,bool,uint8,uint256,uint256,uint256,string,string)", topics: 3, words: 8, strings: true, read: readAssetSet},
 	{signature: "OpenRawChanged(address,uint256)", topics: 2, words: 1, read: readOpenRawChanged},
 	{signature: "PoolSet(bytes32,bool,uint128,uint128)", topics: 2, words: 3, read: readPoolSet},
+	{signature: "VaultSet(address)", topics: 1, words: 1, read: readVaultSet},
 }
 
 func readDealListed(w *words, _ common.Address) Event {

@@ -18,6 +18,7 @@ var distributorEvents = []eventSpec{
 	{signature: "DripCreated(address,uint256,uint256,uint8,uint256,uint32,uint256,uint40,uint40,uint40)", topics: 4, words: 7, read: readDripCreated},
 	{signature: "DripCut(address,uint256,uint40,uint256,uint256)", topics: 3, words: 3, read: readDripCut},
 	{signature: "DripClaimed(address,uint256,address,uint256,uint256)", topics: 3, words: 3, read: readDripClaimed},
+	{signature: "SourceSet(address,bool)", topics: 1, words: 2, read: readSourceSet},
 }
 
 var stakingEvents = []eventSpec{
@@ -28,6 +29,9 @@ var stakingEvents = []eventSpec{
 	{signature: "CreatorFeesNotified(bytes32,address,uint256,uint256)", topics: 3, words: 2, read: readCreatorFeesNotified},
 	{signature: "EmissionsClaimed(bytes32,uint256,address,uint256,uint256)", topics: 4, words: 2, read: readEmissionsClaimed},
 	{signature: "CreatorFeeClaimed(bytes32,uint256,address,uint256)", topics: 4, words: 1, read: readCreatorFeeClaimed},
+	{signature: "ControllerSet(address)", topics: 1, words: 1, read: readControllerSet},
+	{signature: "FeesWithdrawn(address,address,uint256)", topics: 2, words: 2, read: readFeesWithdrawn},
+	{signature: "EmissionsOwed(address,uint256,uint256)", topics: 3, words: 1, read: readEmissionsOwed},
 }
 
 var burnerEvents = []eventSpec{

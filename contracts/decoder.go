@@ -1,6 +1,8 @@
 package contracts
 
 import (
+	"slices"
+
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -38,20 +40,21 @@ func NewDecoder(d Deployment) *Decoder {
 	for _, source := range []struct {
 		address common.Address
 		events  []eventSpec
+		owned   []eventSpec
 	}{
-		{d.DealVault, vaultEvents},
-		{d.AssetRegistry, registryEvents},
-		{d.PoolManager, poolManagerEvents},
-		{d.PositionManager, positionManagerEvents},
-		{d.EpochController, epochEvents},
-		{d.RewardDistributor, distributorEvents},
-		{d.LiquidityStaking, stakingEvents},
-		{d.Burner, burnerEvents},
+		{d.DealVault, vaultEvents, ownedEvents},
+		{d.AssetRegistry, registryEvents, ownedEvents},
+		{d.PoolManager, poolManagerEvents, nil},
+		{d.PositionManager, positionManagerEvents, nil},
+		{d.EpochController, epochEvents, ownedEvents},
+		{d.RewardDistributor, distributorEvents, ownedEvents},
+		{d.LiquidityStaking, stakingEvents, ownedEvents},
+		{d.Burner, burnerEvents, ownedEvents},
 	} {
 		if source.address == (common.Address{}) {
 			continue // the token layer is absent
 		}
-		dec.sources[source.address] = byTopic(source.events)
+		dec.sources[source.address] = byTopic(slices.Concat(source.events, source.owned))
 		dec.order = append(dec.order, source.address)
 	}
 	return dec

@@ -236,6 +236,18 @@ type (
 		FeeBps       uint16
 		FeeRecipient common.Address
 	}
+	RewardsSet struct {
+		Vault   common.Address
+		Rewards common.Address
+	}
+	VaultPaused struct {
+		Vault   common.Address
+		Account common.Address // who paused or unpaused it
+	}
+	VaultUnpaused struct {
+		Vault   common.Address
+		Account common.Address // who paused or unpaused it
+	}
 )
 
 // Events of the AssetRegistry.
@@ -423,6 +435,46 @@ type (
 		TokenID uint256.Int
 		Owner   common.Address
 		Amount  uint256.Int
+	}
+	ControllerSet struct {
+		Staking    common.Address
+		Controller common.Address
+	}
+	FeesWithdrawn struct {
+		Staking common.Address
+		Account common.Address
+		To      common.Address
+		Amount  uint256.Int
+	}
+	// EmissionsOwed says what an account is owed for a position, for which the distributor made no drip yet.
+	EmissionsOwed struct {
+		Staking common.Address
+		Account common.Address
+		TokenID uint256.Int
+		Owed    uint256.Int
+	}
+)
+
+// Events of what an owner changes elsewhere, and of who owns a contract.
+type (
+	VaultSet struct {
+		Registry common.Address
+		Vault    common.Address
+	}
+	SourceSet struct {
+		Distributor common.Address
+		Source      common.Address
+		Allowed     bool
+	}
+	OwnershipTransferStarted struct {
+		Contract      common.Address
+		PreviousOwner common.Address
+		NewOwner      common.Address
+	}
+	OwnershipTransferred struct {
+		Contract      common.Address
+		PreviousOwner common.Address
+		NewOwner      common.Address
 	}
 )
 

@@ -40,7 +40,7 @@ func TestInvariants(t *testing.T) {
 			w.bid, w.bid, w.onBid("withdrawBid"), w.onBid("acceptBid"), w.onBid("acceptBid"),
 			w.on("reclaim", DealFundedState), w.on("reclaim", DealFundedState), w.on("claim", DealFundedState), w.on("claim", DealFundedState), w.withdraw, w.withdraw, w.withdrawNFT,
 			w.epochs, w.release, w.claimDrips, w.claimDrips, w.stake, w.staked, w.staked, w.creatorFees,
-			w.tradeSome, w.burn, w.administer, w.wait, w.wait,
+			w.tradeSome, w.attack, w.burn, w.administer, w.wait, w.wait,
 		}
 		for range 8 {
 			w.calm()
@@ -57,7 +57,7 @@ func TestInvariants(t *testing.T) {
 	for _, method := range []string{
 		"list", "list position", "updateTerms", "cancel", "fund", "bid", "withdrawBid", "acceptBid", "reclaim", "claim",
 		"withdraw", "withdrawNFT", "openEpoch", "setRates", "releaseLiquidity", "claim drips", "stake", "checkpoint", "unstake",
-		"claim stake", "notifyCreatorFees", "withdrawFees", "trade", "burn",
+		"claim stake", "notifyCreatorFees", "withdrawFees", "trade", "attack", "burn",
 	} {
 		if passed[method] == 0 && !t.Failed() {
 			t.Errorf("no walk ever got a %s through: %v", method, passed)
@@ -268,6 +268,34 @@ func (w *walk) tradeSome(t *rapid.T) {
 	}
 }
 
+// attack is a sandwich with any position in the middle, and a gift that its own position is there for: nobody's earnings
+// change by it.
+func (w *walk) attack(t *rapid.T) {
+	if len(w.minted) == 0 || w.view(w.t, w.USDG, "paused") == true || w.view(w.t, w.USDG, "isFrozen", carol) == true {
+		return
+	}
+	id := oneOf(w, t, "position", w.minted)
+	if w.stakeOf(w.t, id).Owner == (common.Address{}) {
+		return
+	}
+	w.must(w.t, carol, w.LiquidityStaking, "checkpoint", id)
+	before := w.stakeOf(w.t, id)
+	guest := w.mint(w.t, carol, w.stknPool, -600, 600, 1e12)
+	w.minted = append(w.minted, guest)
+	w.must(w.t, carol, w.LiquidityStaking, "stake", guest)
+	w.try("notifyCreatorFees", carol, w.LiquidityStaking, "notifyCreatorFees", 1_000_000)
+	w.sandwich(w.t, carol, id, guest)
+	w.must(w.t, carol, w.LiquidityStaking, "checkpoint", id)
+	if after := w.stakeOf(w.t, id); after.EmissionsEarned.Cmp(before.EmissionsEarned) != 0 || after.FeesEarned.Cmp(before.FeesEarned) != 0 {
+		t.Fatalf("position %s earned by a sandwich: %+v, before %+v", id, after, before)
+	}
+	if s := w.stakeOf(w.t, guest); s.EmissionsEarned.Sign() != 0 || s.FeesEarned.Sign() != 0 {
+		t.Fatalf("a guest earned in no time: %+v", s)
+	}
+	w.must(w.t, carol, w.LiquidityStaking, "unstake", guest)
+	w.passed["attack"]++
+}
+
 func (w *walk) burn(t *rapid.T) {
 	w.try("burn", w.person(t), w.Burner, "burn", rapid.Uint64Range(0, 1e9).Draw(t, "usdg"), 0, 0)
 }
@@ -401,13 +429,17 @@ func (w *walk) checkRewards(t *rapid.T) {
 	}
 }
 
-// checkStaking: totalWeight = the sum of the stakes' weights; each weighs its liquidity or nothing; the fees that it holds cover
-// what it owes.
+// checkStaking: totalWeight = the sum of the stakes' weights, activeWeight = that of those in range; each weighs its
+// liquidity; the fees that it holds cover what it owes.
 func (w *walk) checkStaking(t *rapid.T) {
-	weight, owed := new(big.Int), new(big.Int)
+	weight, active, owed := new(big.Int), new(big.Int), new(big.Int)
+	tick := w.number(w.t, w.LiquidityStaking, "tick")
 	for _, id := range w.minted {
 		s := w.stakeOf(w.t, id)
-		if s.Weight.Sign() != 0 && s.Weight.Cmp(s.Liquidity) != 0 {
+		if s.TickLower.Cmp(tick) <= 0 && tick.Cmp(s.TickUpper) < 0 {
+			active.Add(active, s.Weight)
+		}
+		if s.Weight.Cmp(s.Liquidity) != 0 {
 			t.Fatalf("position %s weighs %s with a liquidity of %s", id, s.Weight, s.Liquidity)
 		}
 		weight.Add(weight, s.Weight)
@@ -415,6 +447,9 @@ func (w *walk) checkStaking(t *rapid.T) {
 	}
 	if total := w.number(w.t, w.LiquidityStaking, "totalWeight"); total.Cmp(weight) != 0 {
 		t.Fatalf("total weight %s, the stakes weigh %s", total, weight)
+	}
+	if got := w.number(w.t, w.LiquidityStaking, "activeWeight"); got.Cmp(active) != 0 {
+		t.Fatalf("active weight %s at tick %s, the stakes in range weigh %s", got, tick, active)
 	}
 	for _, who := range w.people {
 		owed.Add(owed, w.number(w.t, w.LiquidityStaking, "feeCredits", who))

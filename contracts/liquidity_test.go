@@ -50,25 +50,24 @@ func TestStaking(t *testing.T) {
 
 	// 2000 sTKN over a week, to weights of 1 and 3; and 400 USDG of creator fees.
 	m.must(t, owner, m.EpochController, "releaseLiquidity", 2_000)
-	rate := m.number(t, staking, "ratePerSecond").Uint64()
-	if rate != 0 { // 2000 raw units in 604800 seconds are less than one a second: all of it is carried
+	if rate := m.number(t, staking, "ratePerSecond").Uint64(); rate != 0 { // raw units: less than one a second, which flow all the same
 		t.Fatalf("rate %d", rate)
 	}
-	if carried := m.number(t, staking, "undistributed").Uint64(); carried != 2_000 {
-		t.Fatalf("%d carried", carried)
-	}
 	emitted(t, m.must(t, carol, staking, "notifyCreatorFees", 400), &CreatorFeesNotified{
-		PoolID: m.PoolID, From: carol, Amount: u256(400), AccPerWeightX128: *perWeightX128(400, 4e9),
+		PoolID: m.PoolID, From: carol, Amount: u256(400),
 	})
+	m.now += week
 	events := m.must(t, alice, staking, "claim", wide)
 	emitted(t, events,
 		&PositionCheckpointed{
 			PoolID: m.PoolID, TokenID: *uint256From(wide), Liquidity: u256(1e9), Weight: u256(1e9), TotalWeight: u256(4e9),
-			InRange: true, CreatorFeeEarned: u256(99), At: m.now, // a quarter, rounded down
+			InRange: true, EmissionsEarned: u256(499), CreatorFeeEarned: u256(99), At: m.now, // a quarter, rounded down
 		},
-		&CreatorFeeClaimed{PoolID: m.PoolID, TokenID: *uint256From(wide), Owner: alice, Amount: u256(99)})
+		&CreatorFeeClaimed{PoolID: m.PoolID, TokenID: *uint256From(wide), Owner: alice, Amount: u256(99)},
+		&DripCreated{Account: alice, DripID: u256(1), Source: DripLP, TokenID: *uint256From(wide), Epoch: 1, Total: u256(499), Start: m.now, Length: week, Cliff: m.now},
+		&EmissionsClaimed{PoolID: m.PoolID, TokenID: *uint256From(wide), Owner: alice, Amount: u256(499), DripID: u256(1)})
 	before := m.number(t, m.USDG, "balanceOf", alice)
-	m.must(t, alice, staking, "withdrawFees", alice)
+	emitted(t, m.must(t, alice, staking, "withdrawFees", alice), &FeesWithdrawn{Staking: staking, Account: alice, To: alice, Amount: u256(99)})
 	if after := m.number(t, m.USDG, "balanceOf", alice); after.Sub(after, before).Uint64() != 99 {
 		t.Errorf("paid out %s", after)
 	}
@@ -83,12 +82,6 @@ func TestStaking(t *testing.T) {
 	if got := m.view(t, m.PositionManager, "ownerOf", wide); got != alice {
 		t.Errorf("the position is %s's", got)
 	}
-}
-
-// perWeightX128 is amount · 2^128 / weight.
-func perWeightX128(amount, weight uint64) *uint256.Int {
-	n := new(uint256.Int).Lsh(uint256.NewInt(amount), 128)
-	return n.Div(n, uint256.NewInt(weight))
 }
 
 func TestEmissions(t *testing.T) {
@@ -114,12 +107,12 @@ func TestEmissions(t *testing.T) {
 		t.Errorf("earned %d and %d, want 999 and 2999", a, b)
 	}
 
-	// The price leaves the narrow range: once checkpointed it weighs nothing, and the wide one earns it all.
+	// The price leaves the narrow range: from then on the wide one earns it all.
 	if err := m.trade(t, carol, m.stknPool, m.STKN, 3e13); err != nil {
 		t.Fatal(err)
 	}
 	events := m.must(t, carol, staking, "checkpoint", narrow)
-	if c := events[0].(*PositionCheckpointed); c.InRange || !c.Weight.IsZero() || c.TotalWeight != u256(1e9) {
+	if c := events[0].(*PositionCheckpointed); c.InRange || c.Weight != u256(3e9) || c.TotalWeight != u256(4e9) {
 		t.Errorf("out of range: %+v", c)
 	}
 	m.now += 100
@@ -160,6 +153,7 @@ func TestStakingRefusals(t *testing.T) {
 	m := newMarket(t)
 	staking := m.LiquidityStaking
 	foreign := m.mint(t, alice, m.wethPool, -600, 600, 1e6)
+	empty := m.fork()
 	out := m.mint(t, alice, m.stknPool, 600, 1200, 1e6) // above the price
 	m.must(t, alice, staking, "stake", out)
 	mine := m.mint(t, alice, m.stknPool, -600, 600, 1e6)
@@ -177,7 +171,10 @@ func TestStakingRefusals(t *testing.T) {
 		{"another's", bob, "claim", []any{out}, "NotStakeOwner("},
 		{"not staked", alice, "unstake", []any{mine}, "NotStaked("},
 		{"another's", bob, "unstake", []any{out}, "NotStakeOwner("},
-		{"no weight", alice, "notifyCreatorFees", []any{1}, "NoWeight()"},
+		{"no", alice, "notifyCreatorFees", []any{0}, "NoFees()"},
+		{"too large", alice, "notifyCreatorFees", []any{new(big.Int).Lsh(big.NewInt(1), 128)}, "ERC20InsufficientBalance("},
+		{"nothing", alice, "collectOwed", []any{out}, "NothingOwed("},
+		{"not the pool manager", alice, "afterSwap", []any{alice, m.stknPool, swapParams{true, big.NewInt(1), big.NewInt(1)}, 0, []byte{}}, "NotPoolManager()"},
 		{"nothing", alice, "withdrawFees", []any{alice}, "NoFees()"},
 		{"not the controller", alice, "notifyEmissions", []any{1, 1, m.now + 1}, "NotController()"},
 		{"past period", m.EpochController, "notifyEmissions", []any{1, 1, m.now}, "InvalidPeriod()"},
@@ -187,6 +184,16 @@ func TestStakingRefusals(t *testing.T) {
 			m.fork().refused(t, test.want, test.from, staking, test.method, test.args...)
 		})
 	}
+
+	empty.refused(t, "NoWeight()", alice, staking, "notifyCreatorFees", 1)
+	artifact := mustArtifact(t, "LiquidityStaking")
+	packed, err := artifact.ABI.Pack("", owner, m.PoolManager, m.PositionManager, m.wethPool, m.RewardDistributor, m.USDG, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := m.transact(owner, nil, append(artifact.Bytecode, packed...), 0); err == nil || err.Error() != "NotHook()" {
+		t.Errorf("staking at an address that is no hook's: %v", err)
+	}
 }
 
 // TestUnstakeWhilePaused: a dollar that does not move keeps no position.
@@ -195,6 +202,7 @@ func TestUnstakeWhilePaused(t *testing.T) {
 	tokenID := m.mint(t, alice, m.stknPool, -600, 600, 1e6)
 	m.must(t, alice, m.LiquidityStaking, "stake", tokenID)
 	m.must(t, bob, m.LiquidityStaking, "notifyCreatorFees", 1_000)
+	m.now += week
 	m.must(t, owner, m.USDG, "pause")
 	m.must(t, alice, m.LiquidityStaking, "unstake", tokenID)
 	m.refused(t, "EnforcedPause()", alice, m.LiquidityStaking, "withdrawFees", alice)

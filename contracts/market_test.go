@@ -107,9 +107,10 @@ func newMarket(t testing.TB) *market {
 	m.hookedPool, m.dynamicPool = m.key(m.weth, m.USDG), m.key(m.weth, m.USDG)
 	m.hookedPool.Hooks[19], m.dynamicPool.Hooks[19] = hookFlag, hookFlag
 	m.dynamicPool.Fee = big.NewInt(0x800000)
-	m.PoolID = m.stknPool.id(t)
 	m.RewardDistributor = ours("RewardDistributor", owner, m.STKN)
-	m.LiquidityStaking = ours("LiquidityStaking", owner, m.PoolManager, m.PositionManager, m.stknPool, m.RewardDistributor, m.USDG, seed)
+	m.LiquidityStaking = m.deployHook(t, "LiquidityStaking", owner, m.PoolManager, m.PositionManager, m.stknPool, m.RewardDistributor, m.USDG, seed)
+	m.stknPool.Hooks = m.LiquidityStaking
+	m.PoolID = m.stknPool.id(t)
 	m.EpochController = ours("EpochController", owner, m.DealVault, m.RewardDistributor, m.LiquidityStaking)
 	m.Burner = ours("Burner", owner, m.PoolManager, m.DealVault, m.TKN, m.STKN, m.usdgPool, m.stknPool)
 	m.must(t, owner, m.STKN, "setMinter", m.RewardDistributor, true)
@@ -130,6 +131,27 @@ func newMarket(t testing.TB) *market {
 		m.mint(t, seed, key, -887_220, 887_220, 1e15)
 	}
 	return m
+}
+
+// deployHook is deploy at an address that the pool manager calls after swaps.
+func (m *market) deployHook(t testing.TB, name string, args ...any) common.Address {
+	t.Helper()
+	artifact := mustArtifact(t, name)
+	packed, err := artifact.ABI.Pack("", fitAll(t, artifact.ABI.Constructor.Inputs, args)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, maker, _, err := m.transact(owner, nil, Create2Maker, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := append(bytes.Clone(artifact.Bytecode), packed...)
+	at, salt := HookAddress(maker, code)
+	if _, _, _, err := m.transact(owner, &maker, append(salt[:], code...), 0); err != nil {
+		t.Fatal(err)
+	}
+	m.abis[at] = artifact.ABI
+	return at
 }
 
 // enrich gives everybody of everything, and lets the contracts draw on it.
@@ -227,6 +249,13 @@ func (m *market) mint(t testing.TB, who common.Address, key poolKey, lower, uppe
 	return tokenID
 }
 
+// swapParams is Uniswap's SwapParams.
+type swapParams struct {
+	ZeroForOne        bool
+	AmountSpecified   *big.Int
+	SqrtPriceLimitX96 *big.Int
+}
+
 // trade sells an exact amount of one token of a pool for the other.
 func (m *market) trade(t testing.TB, who common.Address, key poolKey, tokenIn common.Address, amount int64) error {
 	t.Helper()
@@ -234,11 +263,6 @@ func (m *market) trade(t testing.TB, who common.Address, key poolKey, tokenIn co
 	limit := new(big.Int).SetUint64(4295128739 + 1)
 	if !zeroForOne {
 		limit, _ = new(big.Int).SetString("1461446703485210103287273052203988822378723970341", 10)
-	}
-	type swapParams struct {
-		ZeroForOne        bool
-		AmountSpecified   *big.Int
-		SqrtPriceLimitX96 *big.Int
 	}
 	type settings struct{ TakeClaims, SettleUsingBurn bool }
 	_, _, err := m.call(t, who, m.swap, "swap", key, swapParams{zeroForOne, big.NewInt(-amount), limit}, settings{}, []byte{})

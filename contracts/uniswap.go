@@ -11,7 +11,9 @@ import (
 	"regexp"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
 )
 
 // uniswapFiles are the builds that npm's v4-periphery ships, under its foundry-out.
@@ -93,4 +95,26 @@ func permit2Creation(path string) ([]byte, error) {
 	prefix := []byte{0x61, 0, 0, 0x80, 0x60, 0x0a, 0x3d, 0x39, 0x3d, 0xf3}
 	binary.BigEndian.PutUint16(prefix[1:], uint16(len(runtime)))
 	return append(prefix, runtime...), nil
+}
+
+const (
+	hookBits  = 1<<14 - 1 // of an address: what a pool's hook is called for
+	afterSwap = 1 << 6
+)
+
+// Create2Maker creates a contract that creates others, from a salt and their code: on a development chain.
+// https://github.com/Arachnid/deterministic-deployment-proxy
+var Create2Maker = common.FromHex("604580600e600039806000f350fe7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3")
+
+// HookAddress is where maker creates a hook that is called after swaps and for nothing else, and the salt for it. It
+// tries some 16,000 salts.
+func HookAddress(maker common.Address, code []byte) (at common.Address, salt common.Hash) {
+	hash := crypto.Keccak256(code)
+	for n := uint64(0); ; n++ {
+		binary.BigEndian.PutUint64(salt[24:], n)
+		at = crypto.CreateAddress2(maker, salt, hash)
+		if binary.BigEndian.Uint16(at[18:])&hookBits == afterSwap {
+			return at, salt
+		}
+	}
 }

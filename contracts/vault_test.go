@@ -198,7 +198,6 @@ func TestVaultRefusals(t *testing.T) {
 		{"on former terms", 0, alice, "acceptBid", []any{4}, "TermsChanged("},
 
 		{"no such deal", 0, alice, "reclaim", []any{9}, "DealNotFound(9)"},
-		{"another's", 0, bob, "reclaim", []any{2}, "NotBorrower()"},
 		{"not funded", 0, alice, "reclaim", []any{1}, "NotFundable(1, 0)"},
 
 		{"no such deal", 0, bob, "claim", []any{9}, "DealNotFound(9)"},

@@ -43,6 +43,7 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
 
     mapping(address token => Limits) internal _limits;
     mapping(address token => uint256) internal _openRaw;
+    address[] internal _tokens; // that have ever had limits, in that order
 
     constructor(address owner_, IPositionManager positionManager_) Ownable(owner_) {
         positionManager = positionManager_;
@@ -57,6 +58,7 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
     function setVault(address vault_) external onlyOwner {
         if (vault != address(0) || vault_ == address(0)) revert NotVault();
         vault = vault_;
+        emit VaultSet(vault_);
     }
 
     /// Name, symbol and decimals are the token's own.
@@ -68,6 +70,7 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
         if (limits.minAmount == 0 || limits.minAmount > limits.maxDealRaw || limits.maxDealRaw > limits.maxOpenRaw) {
             revert InvalidAsset(token);
         }
+        if (_limits[token].minAmount == 0) _tokens.push(token);
         _limits[token] = limits;
 
         string memory symbol = IERC20Metadata(token).symbol();
@@ -95,6 +98,19 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
     {
         Limits storage l = _limits[token];
         return (l.allowed, l.lane, l.kind, l.minAmount, l.maxDealRaw, l.maxOpenRaw, _openRaw[token]);
+    }
+
+    function tokenCount() external view returns (uint256) {
+        return _tokens.length;
+    }
+
+    /// At most n tokens that have limits, allowed or not, from a position on.
+    function tokens(uint256 from, uint256 n) external view returns (address[] memory page) {
+        uint256 count = _tokens.length;
+        if (from >= count) return page;
+        if (n > count - from) n = count - from;
+        page = new address[](n);
+        for (uint256 i; i < n; ++i) page[i] = _tokens[from + i];
     }
 
     function poolAllowed(bytes32 poolId) external view returns (bool) {

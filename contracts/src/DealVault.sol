@@ -70,6 +70,7 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
     function setRewards(address rewards_) external onlyOwner {
         if (rewards_ != address(0) && rewards_.code.length == 0) revert InvalidRecipient(rewards_);
         rewards = rewards_;
+        emit RewardsSet(rewards_);
     }
 
     /// Applies to deals listed from now on; the recipient also to open ones.
@@ -182,9 +183,9 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
         _fund(b.dealId, d, b.lender, b.price, bidId, b.termsHash);
     }
 
+    /// Anybody may pay: the collateral is the borrower's all the same, whose account may be frozen.
     function reclaim(uint256 id) external nonReentrant {
         Deal storage d = _deal(id);
-        if (msg.sender != d.borrower) revert NotBorrower();
         if (d.state != DealState.FUNDED) revert NotFundable(id, d.state);
         uint40 graceEnd = d.fundedAt + d.term + GRACE;
         if (block.timestamp > graceEnd) revert GraceOver(graceEnd);

@@ -43,6 +43,7 @@ interface IDealVault {
     event Withdrawn(address indexed account, address indexed asset, address indexed to, BalanceKind kind, uint256 amountOrTokenId);
     // Entity: the vault itself.
     event FeeSet(uint16 feeBps, address feeRecipient);
+    event RewardsSet(address rewards);
 
     error DealNotFound(uint256 dealId);
     error TermsChanged(bytes32 expected, bytes32 actual);
@@ -95,6 +96,8 @@ interface IAssetRegistry {
     event OpenRawChanged(address indexed token, uint256 openRaw); // emitted on list and on settle
     // Entity: the pool.
     event PoolSet(bytes32 indexed poolId, bool allowed, uint128 minLiquidity, uint128 maxLiquidity);
+    // Entity: the registry itself.
+    event VaultSet(address vault);
 
     error NotVault();
     error InvalidAsset(address token);
@@ -105,6 +108,8 @@ interface IAssetRegistry {
 
     function asset(address token) external view returns (bool allowed, Lane lane, Kind kind, uint256 minAmount, uint256 maxDealRaw, uint256 maxOpenRaw, uint256 openRaw);
     function poolAllowed(bytes32 poolId) external view returns (bool);
+    function tokenCount() external view returns (uint256);
+    function tokens(uint256 from, uint256 n) external view returns (address[] memory page);
 }
 
 interface IEpochController {
@@ -131,6 +136,8 @@ interface IRewardDistributor {
     event DripCreated(address indexed account, uint256 indexed dripId, uint256 indexed dealId, DripSource source, uint256 tokenId, uint32 epoch, uint256 total, uint40 start, uint40 length, uint40 cliff); // length in seconds, cliff a timestamp
     event DripCut(address indexed account, uint256 indexed dripId, uint40 at, uint256 totalAfter, uint256 returned);
     event DripClaimed(address indexed account, uint256 indexed dripId, address to, uint256 amount, uint256 claimedAfter);
+    // Entity: the distributor itself.
+    event SourceSet(address source, bool allowed);
 
     error NotSource();
     error InvalidDrip();
@@ -147,8 +154,16 @@ interface ILiquidityStaking {
     event CreatorFeesNotified(bytes32 indexed poolId, address indexed from, uint256 amount, uint256 accPerWeightX128);
     event EmissionsClaimed(bytes32 indexed poolId, uint256 indexed tokenId, address indexed owner, uint256 amount, uint256 dripId);
     event CreatorFeeClaimed(bytes32 indexed poolId, uint256 indexed tokenId, address indexed owner, uint256 amount);
+    // Entity: the staking contract itself.
+    event ControllerSet(address controller);
+    event FeesWithdrawn(address indexed account, address to, uint256 amount);
+    event EmissionsOwed(address indexed account, uint256 indexed tokenId, uint256 owed); // for which no drip could be made yet
 
     error NotController();
+    error NotPoolManager();
+    error NotHook();
+    error AmountTooLarge();
+    error NothingOwed(uint256 tokenId);
     error InvalidPeriod();
     error NoWeight();
     error NoFees();

@@ -44,6 +44,7 @@ contract RewardDistributor is IRewardDistributor, Ownable2Step {
 
     function setSource(address source, bool allowed) external onlyOwner {
         isSource[source] = allowed;
+        emit SourceSet(source, allowed);
     }
 
     function drips(uint256 dripId) external view returns (Drip memory) {

@@ -185,6 +185,19 @@ func (d *deployment) createOwn(name string, args ...any) callee {
 	return d.create(name, compiled(name), args...)
 }
 
+// createHook is createOwn for a pool's hook, which the pool manager calls when the last bits of its address say so.
+// Only a contract can choose the address of another by a salt, so one is created first.
+func (d *deployment) createHook(name string, args ...any) callee {
+	maker := call{from: d.market.admin, gas: createGas, data: contracts.Create2Maker, label: "create the maker of " + name}
+	at := crypto.CreateAddress(maker.from.address, d.queue(maker))
+	artifact := compiled(name)
+	code := create(d.market.admin, name, artifact, args...)
+	address, salt := contracts.HookAddress(at, code.data)
+	code.to, code.data = &at, append(salt[:], code.data...)
+	d.queue(code)
+	return callee{name: name, address: address, abi: artifact.ABI}
+}
+
 // queue takes a transaction and returns its nonce.
 func (d *deployment) queue(c call) uint64 {
 	d.calls = append(d.calls, c)
@@ -243,16 +256,8 @@ func (d *deployment) mine(calls []call) (*Block, error) {
 	return block, nil
 }
 
-// event is what a log means. The vault's own pause is not an event of the market, but actors heed it.
+// event is what a log means.
 func (m *Market) event(log *types.Log) contracts.Event {
-	if log.Address == m.vault.address && len(log.Topics) == 1 {
-		switch log.Topics[0] {
-		case m.vault.abi.Events["Paused"].ID:
-			return &contracts.TokenPaused{Token: log.Address}
-		case m.vault.abi.Events["Unpaused"].ID:
-			return &contracts.TokenUnpaused{Token: log.Address}
-		}
-	}
 	return m.decoder.Decode(log.Address, log.Topics, log.Data)
 }
 

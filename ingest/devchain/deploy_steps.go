@@ -97,8 +97,10 @@ func (d *deployment) deployTokenLayer() {
 	m := d.market
 	owner := m.admin.address
 	m.rewards = d.createOwn("RewardDistributor", owner, m.stkn.address)
-	m.staking = d.createOwn("LiquidityStaking", owner, m.manager.address, m.positions.address,
+	m.staking = d.createHook("LiquidityStaking", owner, m.manager.address, m.positions.address,
 		m.pools[0].key, m.rewards.address, m.tkn.address, owner)
+	m.pools[0].key.Hooks = m.staking.address
+	m.pools[0].id = poolID(m.pools[0].key)
 	m.epochs = d.createOwn("EpochController", owner, m.vault.address, m.rewards.address, m.staking.address)
 	m.burner = d.createOwn("Burner", owner, m.manager.address, m.vault.address, m.tkn.address, m.stkn.address,
 		m.pools[1].key, m.pools[0].key)
@@ -123,7 +125,9 @@ func (d *deployment) openPools() {
 		limit := maxTick(p.spacing())
 		d.do(m.manager, "initialize", p.key, p.sqrtPrice)
 		d.queue(p.mint(m.positions, m.admin, forever, -limit, limit, p.liquidity))
-		d.do(m.registry, "setPool", p.id, true, big.NewInt(minLiquidity), maxUint128)
+		if p.key.Hooks == (common.Address{}) { // the registry refuses positions of others
+			d.do(m.registry, "setPool", p.id, true, big.NewInt(minLiquidity), maxUint128)
+		}
 		if m.tokenLayer() && i == 0 {
 			d.do(m.staking, "stake", big.NewInt(1)) // the first token ID
 		}

@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/params"
 	"github.com/holiman/uint256"
 )
@@ -114,6 +115,9 @@ func (t *turn) registry() []call {
 	}
 	if t.oneIn(100) {
 		p := m.pools[t.random.IntN(len(m.pools))]
+		if p.key.Hooks != (common.Address{}) {
+			return calls
+		}
 		calls = append(calls, m.registry.call(m.admin, "setPool", p.id, true, big.NewInt(t.between(minLiquidity/2, 2*minLiquidity)), maxUint128))
 	}
 	return calls

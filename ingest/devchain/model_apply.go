@@ -33,6 +33,10 @@ func (m *model) apply(event contracts.Event) {
 		m.paused[e.Token] = true
 	case *contracts.TokenUnpaused:
 		delete(m.paused, e.Token)
+	case *contracts.VaultPaused:
+		m.paused[e.Vault] = true
+	case *contracts.VaultUnpaused:
+		delete(m.paused, e.Vault)
 	case *contracts.EpochOpened, *contracts.EpochRatesSet, *contracts.LiquidityReleased, *contracts.EpochClosed:
 		m.applyEpoch(event)
 	case *contracts.DripCreated, *contracts.DripCut, *contracts.DripClaimed:

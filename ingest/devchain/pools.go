@@ -7,7 +7,8 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// poolKey is Uniswap's PoolKey, with the fields in ABI order. Every pool here is without hooks and has a static fee.
+// poolKey is Uniswap's PoolKey, with the fields in ABI order. Every pool here has a static fee, and only the one
+// whose positions are staked has a hook: the staking contract.
 type poolKey struct {
 	Currency0   common.Address
 	Currency1   common.Address

@@ -84,7 +84,7 @@ func (j *judge) v4Pools(t *testing.T, block common.Hash) (pools []*v4Pool) {
 	if err := each(manager, j.dep.PoolManager, "Initialize", logs, func(l *types.Log, e map[string]any) error {
 		p := &v4Pool{currency: [2]common.Address{common.BytesToAddress(l.Topics[2][:]), common.BytesToAddress(l.Topics[3][:])}}
 		const dynamic = 0x800000
-		if e["hooks"].(common.Address) != (common.Address{}) || e["fee"].(*big.Int).Int64() == dynamic || !allowed[l.Topics[1]] {
+		if e["hooks"].(common.Address) != (common.Address{}) && l.Topics[1] != j.dep.PoolID || e["fee"].(*big.Int).Int64() == dynamic || !allowed[l.Topics[1]] {
 			return nil
 		}
 		pools = append(pools, p)

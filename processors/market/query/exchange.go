@@ -148,7 +148,7 @@ func tradable(c *collector, v state.View, own common.Hash) (ids []common.Hash, e
 		if bad = p.UnmarshalBinary(row); bad != nil {
 			return false
 		}
-		if p.Initialized && p.Hooks == (common.Address{}) && p.Fee != dynamicFee && !slices.Contains(ids, p.ID) {
+		if p.Initialized && (p.Hooks == (common.Address{}) || p.ID == own) && p.Fee != dynamicFee && !slices.Contains(ids, p.ID) {
 			c.add(sectionPool, p.ID[:], row)
 			ids = append(ids, p.ID)
 		}

@@ -22,7 +22,7 @@ import (
 // priceBook says what a token is worth in USDG: by its deepest pool with USDG, or else by its deepest pool
 // with a token that has one. Deep is what is worth most of the other currency, in range; on a tie, the pool
 // of the lower ID. Pools are those that the registry allows, without hooks and of a static fee, and the
-// token layer's; one without liquidity says nothing.
+// token layer's, whose hook is the staking contract; one without liquidity says nothing.
 type priceBook struct {
 	usdg   common.Address
 	pools  []topics.Pool // ascending by ID
@@ -44,7 +44,7 @@ func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
 	slices.SortFunc(rows, func(p, q topics.Pool) int { return bytes.Compare(p.ID[:], q.ID[:]) })
 	for _, p := range slices.CompactFunc(rows, func(p, q topics.Pool) bool { return p.ID == q.ID }) {
 		allowed := p.ID == m.Pool || p.Limits != nil && p.Limits.Allowed
-		if allowed && p.Initialized && !p.Liquidity.IsZero() && p.Hooks == (common.Address{}) && p.Fee != dynamicFee {
+		if allowed && p.Initialized && !p.Liquidity.IsZero() && (p.Hooks == (common.Address{}) || p.ID == m.Pool) && p.Fee != dynamicFee {
 			b.pools = append(b.pools, p)
 		}
 	}
