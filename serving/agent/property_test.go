@@ -84,7 +84,7 @@ func TestPreparedDoesWhatItSaid(t *testing.T) {
 			}
 			t.Logf("%d preparations: %v", c.states*c.actions, tally)
 			for _, want := range []string{"done", "moved: done", "moved: reverted", "TERMS_CHANGED", "NOT_FUNDABLE", "SPEND_LIMIT", "SIMULATION_FAILED"} {
-				if tally[want] == 0 {
+				if tally[want] == 0 && c.states*c.actions >= 1000 { // of fewer, chance may leave one out
 					t.Errorf("never %s", want)
 				}
 			}
