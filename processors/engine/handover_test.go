@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -39,15 +41,74 @@ func TestHandOver(t *testing.T) {
 	e.invariantState(c, a, b)
 }
 
-// Where a node leaves, each of its partitions goes to the node that has followed it, and nothing is restored.
+// An owner whose partitions go to another node writes on until that one has caught up and fences it. What it writes
+// after the other has caught up is not lost, nor anything doubled.
+func TestOwnerGoesOnUntilItIsFenced(t *testing.T) {
+	e := newEnv(t, 2)
+	c := newChain(t, e.kafka, e.cat, 5)
+	a := e.start(e.config("a", vfs.NewMem()))
+	c.add(50)
+	e.caughtUp(c, a)
+	cfg := e.config("b", vfs.NewMem())
+	caughtUp, fence := make(chan int32, 2), make(chan struct{})
+	cfg.crash = func(p int32, point string) bool {
+		if point == "caughtUp" {
+			select {
+			case caughtUp <- p:
+			default: // it starts again
+			}
+			<-fence
+		}
+		return false
+	}
+	b := e.start(cfg)
+	t.Cleanup(sync.OnceFunc(func() { close(fence) }))
+	var moved int32
+	select {
+	case moved = <-caughtUp:
+	case <-time.After(40 * time.Second):
+		t.Fatal("no partition goes to the other node")
+	}
+	eventually(t, "the group has taken it from its owner", a.replicas[moved].leaving.Load)
+	for range 10 {
+		e.scenario(c, 3)
+		e.caughtUp(c, a) // as the owner of both
+	}
+	e.invariantState(c, a)
+	e.committed(c, a)
+	restarts := total(t, a.cfg.Registerer, "lienstream_processors_restarts_total", "")
+	fence <- struct{}{}
+	eventually(t, "the other node owns it", func() bool {
+		c.add(1)
+		for _, w := range b.Watermarks() {
+			if w.Partition == moved && w.Role == topics.RoleOwner {
+				return true
+			}
+		}
+		return false
+	})
+	e.caughtUp(c, a, b)
+	e.invariantState(c, a, b)
+	e.invariantTopics(c)
+	e.finish(c, a, b)
+	if again := total(t, a.cfg.Registerer, "lienstream_processors_restarts_total", ""); again > restarts {
+		t.Errorf("the node that left it started %v tasks again", again-restarts)
+	}
+}
+
+// Whichever of four nodes leaves, each of its partitions goes to the node that has followed it, and nothing is
+// restored.
 func TestTakeoversAreWarm(t *testing.T) {
 	e := newEnv(t, 12)
 	c := newChain(t, e.kafka, e.cat, 5)
 	nodes := map[string]*runningNode{}
-	for _, name := range []string{"a", "b", "c", "d"} {
+	begin := func(name string) {
 		cfg := e.config(name, vfs.NewMem())
 		cfg.Standbys = 1
 		nodes[name] = e.start(cfg)
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		begin(name)
 	}
 	for range 30 {
 		c.add(1)
@@ -63,24 +124,36 @@ func TestTakeoversAreWarm(t *testing.T) {
 		}
 		return held
 	}
-	var owners, standbys map[int32]string
-	eventually(t, "every node owns its share, and all is followed", func() bool {
-		owners, standbys = holders(topics.RoleOwner), holders(topics.RoleStandby)
-		share := map[string]int{}
-		for _, name := range owners {
-			share[name]++
+	taken, warm := 0, 0
+	for _, leaving := range []string{"a", "b", "c"} {
+		var owners, standbys map[int32]string
+		eventually(t, leaving+" owns something, and all is followed", func() bool {
+			owners, standbys = holders(topics.RoleOwner), holders(topics.RoleStandby)
+			share := map[string]int{}
+			for p, name := range owners {
+				if share[name]++; nodes[name].replicas[p].leaving.Load() {
+					return false
+				}
+			}
+			return len(owners) == 12 && len(standbys) == 12 && share[leaving] >= 2
+		})
+		nodes[leaving].stop(t)
+		delete(nodes, leaving)
+		c.add(1)
+		eventually(t, "all is owned again", func() bool { return len(holders(topics.RoleOwner)) == 12 })
+		for p, name := range holders(topics.RoleOwner) {
+			if owners[p] != leaving {
+				continue
+			}
+			if taken++; standbys[p] == name {
+				warm++
+			} else {
+				t.Errorf("partition %d of %s went to %s; %s had followed it", p, leaving, name, standbys[p])
+			}
 		}
-		return len(owners) == 12 && len(standbys) == 12 && share["a"] >= 2 && len(share) == 4
-	})
-	nodes["a"].stop(t)
-	delete(nodes, "a")
-	c.add(1)
-	eventually(t, "all is owned again", func() bool { return len(holders(topics.RoleOwner)) == 12 })
-	for p, name := range holders(topics.RoleOwner) {
-		if owners[p] == "a" && standbys[p] != name {
-			t.Errorf("partition %d went to %s; %s had followed it", p, name, standbys[p])
-		}
+		begin(leaving)
 	}
+	t.Logf("%d of %d partitions with a standby went to it", warm, taken)
 	var all []*runningNode
 	for _, n := range nodes {
 		all = append(all, n)

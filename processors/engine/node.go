@@ -48,7 +48,8 @@ type Node struct {
 
 	live           liveness
 	hiding         hiding
-	version, since uint32 // of the application, and the oldest whose state it carries on
+	left           chan struct{} // a replica is held no longer
+	version, since uint32        // of the application, and the oldest whose state it carries on
 
 	clock clock         // of whoever writes the raw topic
 	far   atomic.Int32  // tasks that are far behind the head
@@ -102,7 +103,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		cfg: cfg, tables: tables, observer: observer, metrics: newMetrics(cfg.Registerer, cfg.AppName),
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
-		live: newLiveness(), hiding: hiding{behind: map[int32]bool{}},
+		left: make(chan struct{}, 1), live: newLiveness(), hiding: hiding{behind: map[int32]bool{}},
 		turn: make(chan struct{}, committers), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {
@@ -212,6 +213,16 @@ type holding struct {
 	done chan struct{}
 }
 
+// ended says that it is over: it was not stopped, but gave up a partition that it was to leave.
+func (h *holding) ended() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // assign gives every replica the role that it should have, whenever that changes.
 func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 	var wg sync.WaitGroup
@@ -231,11 +242,17 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 			}
 			n.logger.Info("assignment", zap.Int32s("partitions", parts))
 		case <-tick.C: // nodes come and go, and with them standbys
+		case <-n.left:
 		}
 		for _, r := range n.replicas {
 			role := n.role(r, owned)
 			last := held[r.partition]
-			if last == nil && role == "" || last != nil && last.role == role {
+			if last == nil && role == "" || last != nil && last.role == role && (role == "" || !last.ended()) {
+				r.leaving.Store(false)
+				continue
+			}
+			if last != nil && last.role == topics.RoleOwner && !last.ended() && n.lingers(r) {
+				r.leaving.Store(true)
 				continue
 			}
 			// The next holder waits for the last, never this loop: a store may take its time to close.
@@ -245,12 +262,17 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 			hctx, stop := context.WithCancel(ctx)
 			h := &holding{role: role, stop: stop, done: make(chan struct{})}
 			held[r.partition] = h
+			r.leaving.Store(false)
 			wg.Go(func() {
 				defer close(h.done)
 				if last != nil {
 					<-last.done
 				}
 				n.hold(hctx, r, role)
+				select {
+				case n.left <- struct{}{}:
+				default:
+				}
 			})
 		}
 	}
@@ -285,6 +307,11 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 			err = n.follow(ctx, r)
 		}
 		if ctx.Err() != nil {
+			return
+		}
+		if r.leaving.Load() { // whatever it was, the partition is another node's
+			r.fail()
+			n.logger.Info("partition left to another node", partitionField(r.partition), zap.Error(err))
 			return
 		}
 		if err = n.mend(r, err); err == nil {

@@ -145,6 +145,18 @@ func (n *Node) role(r *replica, owned map[int32]bool) topics.Role {
 	return ""
 }
 
+// lingerDisk is how long a write may take where an owner is to go on.
+const lingerDisk = time.Second
+
+// lingers says whether an owner whose partition the group has given to another goes on until that one fences it: the
+// other may have to restore the partition first.
+func (n *Node) lingers(r *replica) bool {
+	m, readable := r.watermark()
+	since := r.waiting()
+	return readable && m.Role == topics.RoleOwner && (since.IsZero() || time.Since(since) < lingerDisk) &&
+		!n.live.succeeded(n.cfg.Instance, r.partition, m.Incarnation)
+}
+
 // followOwners reads who is alive.
 func (n *Node) followOwners(ctx context.Context) error {
 	for ctx.Err() == nil {

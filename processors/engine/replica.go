@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
@@ -33,6 +34,7 @@ type replica struct {
 	lease     time.Duration
 	version   uint32         // of the application
 	moves     *read.Notifier // of the node
+	leaving   atomic.Bool    // the owner goes on until it is fenced, and does not start again
 
 	// Of the one goroutine that holds the replica:
 	store   *state.Store

@@ -80,7 +80,7 @@ const (
 )
 
 // apply applies a record.
-func (s *restorer) apply(rec *kafka.Record) (kind changelogKind, err error) {
+func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelogKind, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("changelog %s/%d offset %d: %w", rec.Topic, rec.Partition, rec.Offset, err)
@@ -133,7 +133,7 @@ func (s *restorer) apply(rec *kafka.Record) (kind changelogKind, err error) {
 	}
 	s.advance(rec)
 	if s.overlay.Bytes() >= restoreBytes {
-		err = s.flush()
+		err = s.flush(ctx)
 	}
 	return kind, err
 }
@@ -156,9 +156,9 @@ func (s *restorer) clear(epoch uint64) error {
 }
 
 // flush writes what was applied, and the position with it.
-func (s *restorer) flush() error {
+func (s *restorer) flush(ctx context.Context) error {
 	if s.load != nil {
-		err := s.r.write(func() error { return s.load.Commit(s.pos.encode()) })
+		err := s.r.write(func() error { return s.load.Commit(ctx, s.pos.encode()) })
 		s.endLoad()
 		return err
 	}
@@ -200,7 +200,7 @@ func (s *restorer) until(ctx context.Context, end int64) error {
 		}
 		err := s.r.write(func() error {
 			for len(s.unread) > 0 && s.pos.Changelog <= end {
-				if _, err := s.apply(s.unread[0]); err != nil {
+				if _, err := s.apply(ctx, s.unread[0]); err != nil {
 					return err
 				}
 				s.unread = s.unread[1:]
@@ -211,7 +211,7 @@ func (s *restorer) until(ctx context.Context, end int64) error {
 			return err
 		}
 	}
-	return s.flush()
+	return s.flush(ctx)
 }
 
 // The end of the changelog is looked for again, so many times at most, while as many records as that have come meanwhile.

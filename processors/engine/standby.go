@@ -131,7 +131,7 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progr
 			return err
 		}
 		for _, rec := range records {
-			showing, err := f.apply(rec, end)
+			showing, err := f.apply(ctx, rec, end)
 			if err != nil {
 				return err
 			}
@@ -144,11 +144,11 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progr
 }
 
 // apply applies a record of the changelog, and says whether there is something to show.
-func (f *follower) apply(rec *kafka.Record, end int64) (showing bool, err error) {
+func (f *follower) apply(ctx context.Context, rec *kafka.Record, end int64) (showing bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.trial = nil // the store moves
-	kind, err := f.s.apply(rec)
+	kind, err := f.s.apply(ctx, rec)
 	if err != nil {
 		return false, err
 	}
@@ -167,7 +167,7 @@ func (f *follower) apply(rec *kafka.Record, end int64) (showing bool, err error)
 	case progressRecord:
 		f.incarnation = f.s.pos.Progress.Incarnation
 	}
-	if err := f.s.flush(); err != nil {
+	if err := f.s.flush(ctx); err != nil {
 		return false, err
 	}
 	f.show()

@@ -60,7 +60,7 @@ func (l *Load) Restore(key, value []byte) error {
 func (l *Load) Clear() error { return l.entries.clear() }
 
 // Commit gives the store what is left of the entries, and meta. The load is spent.
-func (l *Load) Commit(meta []byte) error {
+func (l *Load) Commit(ctx context.Context, meta []byte) error {
 	if l.entries.empty() {
 		return l.s.Commit(l.s.NewOverlay(), meta)
 	}
@@ -91,7 +91,7 @@ func (l *Load) Commit(meta []byte) error {
 		return wrap("load", err)
 	}
 	l.s.rows.clear(false)
-	return wrap("load", l.s.db.Ingest(context.Background(), l.tables))
+	return wrap("load", l.s.db.Ingest(ctx, l.tables))
 }
 
 // Close removes what is on disk beside the store.

@@ -51,7 +51,7 @@ func loadEqualsRestore(t testing.TB, rt *rapid.T, s *Store, changelog []entry) {
 	for _, e := range compact(rt, changelog) {
 		check(t, l.Restore([]byte(e.key), e.value))
 	}
-	check(t, l.Commit([]byte("meta")))
+	check(t, l.Commit(t.Context(), []byte("meta")))
 	check(t, l.Close())
 	for _, space := range []byte{spaceRow, spaceIndex, spaceUndo} {
 		if diff := cmp.Diff(contents(t, s.db, space), contents(t, loaded.db, space)); diff != "" {
@@ -92,7 +92,7 @@ func TestLoadMergesRuns(t *testing.T) {
 	if most < maxRuns-1 || l.entries.made <= maxRuns {
 		t.Fatalf("%d runs at a time, %d ever", most, l.entries.made)
 	}
-	check(t, l.Commit([]byte("m")))
+	check(t, l.Commit(t.Context(), []byte("m")))
 	check(t, l.Close())
 	if diff := cmp.Diff(want, contents(t, s.db, spaceRow)); diff != "" {
 		t.Fatalf("loaded rows (-want +got):\n%s", diff)
@@ -123,7 +123,7 @@ func TestCrashLeavesALoadOrNone(t *testing.T) {
 		}
 		crashed := crash()
 		if seed%2 == 0 {
-			check(t, l.Commit([]byte("m")))
+			check(t, l.Commit(t.Context(), []byte("m")))
 			crashed = crash()
 		}
 		check(t, s.Close())
@@ -168,7 +168,7 @@ func TestFlippedRunIsNotLoaded(t *testing.T) {
 	_, err = f.WriteAt([]byte{'R'}, 40)
 	check(t, err)
 	check(t, f.Close())
-	if err := l.Commit([]byte("m")); !errors.Is(err, ErrCorrupt) {
+	if err := l.Commit(t.Context(), []byte("m")); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a run that was changed: %v", err)
 	}
 	check(t, l.Close())
@@ -233,7 +233,7 @@ func BenchmarkRestore(b *testing.B) {
 			for _, e := range changelog {
 				check(b, l.Restore([]byte(e.key), e.value))
 			}
-			check(b, l.Commit([]byte("m")))
+			check(b, l.Commit(b.Context(), []byte("m")))
 			check(b, l.Close())
 		})
 	})
