@@ -8,12 +8,13 @@ FUMPT := $(GOBIN)/gofumpt-0.12.0
 KUSTOMIZE   := $(GOBIN)/kustomize-5.8.1
 KUBECONFORM := $(GOBIN)/kubeconform-0.8.0
 SCHEMAS     := $(GOBIN)/kubernetes-1.37.0
+SCHEMATHESIS := $(GOBIN)/schemathesis-4.32.5
 
 NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast soak manifests check lint fmt contracts contracts-check fuzz simulate judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast soak manifests check lint fmt contracts contracts-check fuzz schemathesis simulate judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -70,6 +71,9 @@ fuzz: ## every fuzz test for half a minute
 	@for p in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz); do go test -run '^$$' -fuzz "^$$f\$$" -fuzztime 30s $$p || exit 1; done; done
 
+schemathesis: deps ## 10,000 requests made from the descriptions of the agent API and of the valuation service
+	LIENSTREAM_SCHEMATHESIS=10000 go test -count=1 -timeout 60m -v -run TestNothingUndescribed ./serving/agent ./serving/valuation
+
 bench: deps build ## the figures of the pipeline, beside their references: a table, and JSON
 	go build -o bin/bench ./cmd/lienstream/bench
 	bin/bench $(BENCH)
@@ -82,14 +86,16 @@ bench-growth: deps build ## the same at 2 million logs, and at 1, 4 and 16 parti
 microbench: deps ## every benchmark of a package
 	go test -run '^$$' -bench . -benchmem ./...
 
-deps: $(NPM) $(CLIENTS) $(JARS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium
+deps: $(NPM) $(CLIENTS) $(JARS) $(SCHEMATHESIS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium, schemathesis
 	@.ci/deps java redis chromium
 
 clean: ## remove what was built, downloaded or stored here
 	rm -rf bin data .tools contracts/node_modules docker/kafka/libs
 
 $(CLIENTS): serving/clients/package-lock.json
+	@.ci/deps node
 	cd serving/clients && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
 
 $(NPM): contracts/package-lock.json
 	@.ci/deps node
@@ -100,6 +106,12 @@ $(JARS): docker/kafka/pom.xml
 	@.ci/deps java maven
 	mvn -q -B -f docker/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=libs -DincludeScope=runtime
 	@touch $@
+
+$(SCHEMATHESIS):
+	@.ci/deps pip
+	@rm -rf $@.tmp
+	python3 -m pip install -q --root-user-action ignore --target $@.tmp schemathesis==4.32.5
+	@mv $@.tmp $@
 
 $(LINT):
 	GOBIN=$(GOBIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

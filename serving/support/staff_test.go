@@ -144,7 +144,9 @@ func TestTheReferenceClientPays(t *testing.T) {
 			Token  string
 		}
 	}
-	check(t, json.Unmarshal(out, &got))
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	if got.Status != http.StatusCreated || got.Payment.Transaction == (common.Hash{}) || w.paid() != deposit {
 		t.Fatalf("%s; the payee has %d", out, w.paid())
 	}

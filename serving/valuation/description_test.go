@@ -157,3 +157,8 @@ func TestRequestsFromTheDescription(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingUndescribed: whatever the description leads to is answered as it says.
+func TestNothingUndescribed(t *testing.T) {
+	apitest.Schemathesis(t, newWorld(t).service, "../..")
+}

@@ -1,0 +1,41 @@
+// Package clients_test holds the descriptions of our services to what programs of others make of them.
+package clients_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
+)
+
+var services = []string{"indexer", "valuation", "notify", "agent", "support"}
+
+func descriptions() (files []string) {
+	for _, s := range services {
+		files = append(files, "../"+s+"/openapi.yaml")
+	}
+	return files
+}
+
+// TestDescriptionsLint: not a warning by the recommended rules of spectral and redocly.
+func TestDescriptionsLint(t *testing.T) {
+	apitest.Node(t, ".", nil, append([]string{"node_modules/@stoplight/spectral-cli/dist/index.js", "lint", "--fail-severity=hint"}, descriptions()...)...)
+	apitest.Node(t, ".", []string{"REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true"},
+		append([]string{"node_modules/@redocly/cli/bin/cli.js", "lint"}, descriptions()...)...)
+}
+
+// TestTypesCompile: the types that openapi-typescript makes of each description.
+func TestTypesCompile(t *testing.T) {
+	dir := t.TempDir()
+	compile := []string{"node_modules/typescript/lib/tsc.js", "--noEmit", "--strict", "--target", "es2022", "--moduleResolution", "bundler", "--module", "esnext"}
+	for i, description := range descriptions() {
+		types := apitest.Node(t, ".", nil, "node_modules/openapi-typescript/bin/cli.js", description)
+		file := filepath.Join(dir, services[i]+".ts")
+		if err := os.WriteFile(file, types, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		compile = append(compile, file)
+	}
+	apitest.Node(t, ".", nil, compile...)
+}
