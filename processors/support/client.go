@@ -100,7 +100,7 @@ func (c *Client) Do(ctx context.Context, key common.Address, cmd *Command) (Outc
 			if outcome, known := found.Desk.outcome(cmd.ID); known {
 				return outcome, found, nil
 			}
-			return "", Found{}, fmt.Errorf("%w: %s was pushed out by others", ErrUnavailable, cmd.Kind)
+			return "", found, fmt.Errorf("%w: %s was pushed out by others", ErrUnavailable, cmd.Kind)
 		}
 		select {
 		case <-ctx.Done():

@@ -28,6 +28,7 @@ const (
 	RefundConfirmed Kind = "refund-confirmed" // the chain says so
 	RefundFailed    Kind = "refund-failed"    // the chain says that what was signed can move nothing any more
 	FloatTake       Kind = "float-take"       // the float's own: an amount of the day's
+	TakeNonce       Kind = "take-nonce"       // the relayer's own: the nonce of its next transaction
 )
 
 // Outcome is what a command came to.
@@ -44,7 +45,8 @@ const (
 	Malformed Outcome = "malformed" // it lacks what its kind needs
 )
 
-// Command is a record of the command topic, keyed by the wallet that pays (by the float's own for FloatTake).
+// Command is a record of the command topic, keyed by the wallet that pays; FloatTake and TakeNonce by the float's and the
+// relayer's own.
 type Command struct {
 	ID    string      `json:"id"` // chosen by the sender; the same command sent twice is applied once
 	Kind  Kind        `json:"kind"`
@@ -60,6 +62,7 @@ type Command struct {
 	Verdict     Verdict        `json:"verdict,omitempty"`
 	Valid       bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
 	Float       *FloatAmount   `json:"float,omitempty"`
+	Lane        *LaneRequest   `json:"lane,omitempty"`
 }
 
 // Authorization is the EIP-3009 authorization of a payment.
@@ -106,6 +109,14 @@ type FloatAmount struct {
 	Ceiling *hexutil.Big   `json:"ceiling"` // of a day
 }
 
+// LaneRequest asks for a nonce of the relayer's, for the authorization of the command's nonce.
+type LaneRequest struct {
+	From  common.Address `json:"from"` // of the authorization
+	To    common.Address `json:"to"`
+	Mined uint64         `json:"mined"` // the relayer's nonce on the chain
+	Deep  uint64         `json:"deep"`  // and where no reorganisation reaches
+}
+
 // Verdict is the outcome of a report.
 type Verdict string
 
@@ -125,6 +136,7 @@ const (
 	maxReasonBytes  = 128
 	maxSealedBytes  = 128 << 10
 	maxRawBytes     = 16 << 10
+	maxNonce        = 1 << 62
 )
 
 // EncodeCommand renders a command as the value of its record.
@@ -194,6 +206,8 @@ func (c *Command) Validate() error {
 		fault(c.By == "", "by: none")
 	case FloatTake:
 		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: not positive amounts")
+	case TakeNonce:
+		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: none, or not in order")
 	case Reorganised, Released, Void, RefundFailed:
 	default:
 		fault(true, "kind: not one that there is")

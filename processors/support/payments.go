@@ -65,7 +65,7 @@ func (t *turn) settle() (Outcome, error) {
 	}
 	switch t.cmd.Kind {
 	case Sent:
-		if p.Charged() {
+		if p.Charged() || p.Status == Freed {
 			return Refused, nil
 		}
 		p.Status, p.Attempt, p.Reason = Outer, t.cmd.Attempt, ""

@@ -154,6 +154,28 @@ type Desk struct {
 	// Where the wallet is the float that refunds are sent from:
 	FloatDay string                  `json:"floatDay,omitempty"`
 	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
+
+	// Where it is a relayer:
+	NextNonce uint64 `json:"nextNonce,omitempty"`
+	Lane      []Slot `json:"lane,omitempty"` // in the order of their nonces
+}
+
+// Slot is a nonce of the relayer's that an authorization has.
+type Slot struct {
+	Nonce         uint64         `json:"nonce"`
+	From          common.Address `json:"from"`
+	To            common.Address `json:"to"`
+	Authorization common.Hash    `json:"authorization"`
+}
+
+// Slot is the nonce that an authorization has, unless it is below mined.
+func (d *Desk) Slot(from common.Address, authorization common.Hash, mined uint64) (nonce uint64, found bool) {
+	for _, s := range d.Lane {
+		if s.From == from && s.Authorization == authorization && s.Nonce >= mined {
+			return s.Nonce, true
+		}
+	}
+	return 0, false
 }
 
 type outcome struct {

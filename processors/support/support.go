@@ -6,6 +6,7 @@
 //	rows.go       what it keeps
 //	payments.go   the life of a payment
 //	staff.go      replies, decisions, refunds
+//	lane.go       the nonces of the relayer
 //
 // Non-obvious:
 //   - A payment is reserved before anybody can charge it, and forgotten only once the chain can no longer charge it.
@@ -85,7 +86,7 @@ func Apply(w state.Writer, key common.Address, cmd *Command, at time.Time) (Outc
 	if err := t.put(desks, key[:], d); err != nil {
 		return "", err
 	}
-	if outcome == Done {
+	if outcome == Done && cmd.Kind != TakeNonce { // which is nobody's deed
 		t.audit()
 	}
 	return outcome, nil
@@ -110,6 +111,8 @@ func (t *turn) apply() (Outcome, error) {
 		return t.staff()
 	case FloatTake:
 		return t.floatTake()
+	case TakeNonce:
+		return t.takeNonce(), nil
 	}
 	return Malformed, nil
 }

@@ -178,9 +178,6 @@ func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log 
 
 const commandTimeout = 10 * time.Second
 
-// errMovedOn is a payment that was decided while a transaction for it was made: that one does not leave.
-var errMovedOn = errors.New("the payment was decided meanwhile")
-
 // settle hands a payment, or a refund, to the settler, beside the loop: a facilitator answers when the chain has.
 func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, signed *x402.Signed, kind desk.Kind, log *zap.Logger) {
 	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.cfg.Resend {
@@ -197,7 +194,7 @@ func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, sign
 		record := func(ctx context.Context, a x402.Attempt) error {
 			outcome, err := s.command(ctx, d, &desk.Command{Kind: kind, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce}}, log)
 			if err == nil && outcome != desk.Done {
-				err = errMovedOn
+				err = x402.ErrDecided
 			}
 			return err
 		}
@@ -308,8 +305,8 @@ func settleError(err error) string {
 		return "facilitator"
 	case errors.Is(err, x402.ErrBusy):
 		return "busy"
-	case errors.Is(err, errMovedOn):
-		return "moved_on"
+	case errors.Is(err, x402.ErrDecided):
+		return "decided"
 	case errors.Is(err, desk.ErrUnavailable):
 		return "desk"
 	}

@@ -154,7 +154,13 @@ type service struct {
 }
 
 func (w *world) relayer(name string) *x402.Relayer {
-	return x402.NewRelayer(x402.RelayerConfig{BumpAfter: time.Second}, w.terms, w.chain.Client(), w.chain.Key(name))
+	return w.relayerOn(w.chain.Client(), w.client(), name)
+}
+
+func (w *world) relayerOn(chain x402.Sender, client *desk.Client, name string) *x402.Relayer {
+	return x402.NewRelayer(x402.RelayerConfig{
+		BumpAfter: time.Second, Nonces: Lane{Desk: client}, Confirmations: w.cfg.Confirmations,
+	}, w.terms, chain, w.chain.Key(name))
 }
 
 // deps are those of a service whose clock is the payment chain's, which mines faster than seconds pass.

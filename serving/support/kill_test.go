@@ -110,12 +110,19 @@ func (w *world) clock() time.Time {
 	return time.Unix(int64(header.Time), 0)
 }
 
+// settlerOf makes the settler of a process.
+type settlerOf func(x402.Sender, *desk.Client) x402.Settler
+
+func (w *world) relays(chain x402.Sender, client *desk.Client) x402.Settler {
+	return w.relayerOn(chain, client, "relayer")
+}
+
 // mortal are the dependencies of a process that dies.
-func (w *world) mortal(k *killer, settler func(x402.Sender) x402.Settler) Deps {
+func (w *world) mortal(k *killer, settler settlerOf) Deps {
 	chain := mortalChain{w.chain.Client(), k}
+	client := desk.NewClient(mortalSender{w.producer, k}, desk.Routed{Router: w.router}, w.cat)
 	return Deps{
-		Desk:  desk.NewClient(mortalSender{w.producer, k}, desk.Routed{Router: w.router}, w.cat),
-		Chain: chain, Settler: settler(chain), Now: w.clock,
+		Desk: client, Chain: chain, Settler: settler(chain, client), Now: w.clock,
 		Head: func(context.Context) (uint64, error) { return 1000, nil },
 	}
 }
@@ -193,13 +200,11 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 	payment, report := w.header(signed), body(fmt.Sprintf("Report %d", number))
 
 	lying := rng.IntN(3) == 0
-	settler := func(chain x402.Sender) x402.Settler {
-		return x402.NewRelayer(x402.RelayerConfig{BumpAfter: time.Second}, w.terms, chain, w.chain.Key("relayer"))
-	}
+	settler := settlerOf(w.relays)
 	if lying {
 		server := w.facilitator(rng)
 		defer server.Close()
-		settler = func(x402.Sender) x402.Settler {
+		settler = func(x402.Sender, *desk.Client) x402.Settler {
 			f, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: server.URL, Timeout: 2 * time.Second}, w.terms)
 			check(t, err)
 			return f
@@ -217,9 +222,7 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 	first.stop()
 	wg.Wait()
 
-	second := w.start(w.mortal(newKiller(1<<40), func(chain x402.Sender) x402.Settler {
-		return x402.NewRelayer(x402.RelayerConfig{BumpAfter: time.Second}, w.terms, chain, w.chain.Key("relayer"))
-	}))
+	second := w.start(w.mortal(newKiller(1<<40), w.relays))
 	defer second.stop()
 	again := second.post(payment, report)
 	for tries := 0; again.status == http.StatusServiceUnavailable && tries < 30; tries++ {

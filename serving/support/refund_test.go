@@ -61,9 +61,6 @@ func TestRefundsThroughKills(t *testing.T) {
 	w.mine()
 	w.fund(w.chain.Address("float"), 100*deposit)
 	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
-	relayer := func(chain x402.Sender) x402.Settler {
-		return x402.NewRelayer(x402.RelayerConfig{BumpAfter: time.Second}, w.terms, chain, w.chain.Key("relayer"))
-	}
 	for i := range 10 {
 		s := w.start(w.deps(w.relayer("relayer")))
 		id, payer := w.owed(s, staff, fmt.Sprintf("Refund %d", i))
@@ -71,10 +68,10 @@ func TestRefundsThroughKills(t *testing.T) {
 
 		// The member of staff dies at step i; the service a little later.
 		k := newKiller(int64(i % 5))
-		mortal := Staff{Desk: w.mortal(k, relayer).Desk, Keys: w.cfg.Keys, Name: "ada"}
+		mortal := Staff{Desk: w.mortal(k, w.relays).Desk, Keys: w.cfg.Keys, Name: "ada"}
 		died := mortal.Refund(t.Context(), id, w.float())
 		k2 := newKiller(int64(rng.IntN(8)))
-		first := w.start(w.mortal(k2, relayer))
+		first := w.start(w.mortal(k2, w.relays))
 		if died != nil {
 			err := staff.Refund(t.Context(), id, w.float())
 			if refund := w.ticketOf(id).Ticket.Refund; err != nil && refund != desk.RefundOut && refund != desk.RefundDone {
@@ -172,7 +169,7 @@ func TestARevertedPaymentFreesTheDay(t *testing.T) {
 		_, err := w.chain.Call(t.Context(), "payer", "transfer", owner, big.NewInt(w.balance(payer)))
 		check(t, err)
 	}}
-	s := w.start(w.deps(x402.NewRelayer(x402.RelayerConfig{}, w.terms, chain, w.chain.Key("relayer"))))
+	s := w.start(w.deps(w.relayerOn(chain, w.client(), "relayer")))
 	signed := w.pay(w.chain.Key("payer"), "reverted")
 	got := s.post(w.header(signed), body("Reverted"))
 	if got.status != http.StatusPaymentRequired || got.reason(t) != x402.ReasonTransaction || w.paid() != 0 {

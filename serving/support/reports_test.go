@@ -151,7 +151,7 @@ func TestHostilePayments(t *testing.T) {
 func TestTwoReportsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
-	nodes := []*service{w.start(w.deps(w.relayer("relayer"))), w.start(w.deps(w.relayer("float")))}
+	nodes := []*service{w.start(w.deps(w.relayer("relayer"))), w.start(w.deps(w.relayer("relayer")))}
 	var wg sync.WaitGroup
 	got := make([]answer, 2)
 	for i, s := range nodes {

@@ -32,6 +32,9 @@ type RelayerConfig struct {
 	BumpAfter time.Duration // that a transaction waits before it is sent with a higher fee: 10 s
 	Timeout   time.Duration // of a call to the node: 10 s
 	Now       func() time.Time
+
+	Nonces        Nonces // nil: no other process has the key
+	Confirmations uint64 // blocks after which a nonce is used for good: 10; with Nonces
 }
 
 func (c RelayerConfig) withDefaults() RelayerConfig {
@@ -47,23 +50,38 @@ func (c RelayerConfig) withDefaults() RelayerConfig {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
 	}
+	if c.Confirmations == 0 {
+		c.Confirmations = 10
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	return c
 }
 
+// Nonces is one order of a relayer's transactions for all processes that have its key.
+type Nonces interface {
+	// Take gives an authorization its nonce: the one that it has, unless that is below mined, else the next. What is
+	// below deep is on the chain for good.
+	Take(ctx context.Context, relayer common.Address, a *Authorization, mined, deep uint64) (uint64, error)
+	// Next is the first nonce that nothing has.
+	Next(ctx context.Context, relayer common.Address) (uint64, error)
+	// Recorded is the attempt at a nonce, nil where none was recorded; and how another at the same nonce is, nil where
+	// none is wanted any more.
+	Recorded(ctx context.Context, relayer common.Address, nonce uint64) (*Attempt, Record, error)
+}
+
 // Relayer submits authorizations from an account of ours that holds gas and nothing else.
 //
 // Invariants:
-//  1. One transaction at a time is given its nonce, recorded and sent, so that nonces leave without a gap.
-//  2. Nothing leaves that was not recorded.
-//  3. The next nonce is the chain's word, not ours: what was recorded and never left frees its nonce, and what the
-//     node dropped is sent again before anything behind it.
+//  1. An authorization has one nonce at a time, and a nonce one authorization. Without Nonces one transaction at a
+//     time is given its nonce, recorded and sent; with them, by whoever serialises them.
+//  2. Nothing leaves that was not recorded, but what fills a gap: that moves nothing.
+//  3. No nonce stays empty: what the node dropped is sent again, and one whose taker never came back is filled.
 //  4. At most maxOpen transactions wait to be mined.
 //
-// A key belongs to one process at a time. Two would take each other's nonces: nobody would be charged twice, since an
-// authorization is used once, but gas is lost and payments wait.
+// Without Nonces a key belongs to one process. Two would take each other's nonces: nobody would be charged twice, since
+// an authorization is used once, but gas is lost and payments wait.
 type Relayer struct {
 	cfg   RelayerConfig
 	key   *ecdsa.PrivateKey
@@ -71,8 +89,12 @@ type Relayer struct {
 	terms *Terms
 	chain Sender
 
-	mu   sync.Mutex
-	open map[uint64]*sent // by nonce: sent, and not known to be mined
+	alone sync.Mutex // without Nonces: held from a nonce to its broadcast
+
+	mu    sync.Mutex
+	open  map[uint64]*sent // by nonce: sent by this process, and not known to be mined
+	first uint64           // the nonce that the chain wants,
+	since time.Time        // since when
 }
 
 type sent struct {
@@ -84,10 +106,14 @@ type sent struct {
 const (
 	maxOpen     = 256
 	bumpPercent = 125 // nodes want ten percent more at least
+	plainGas    = 21_000
 )
 
 // ErrBusy is a relayer with too many transactions that wait.
 var ErrBusy = errors.New("too many settlements wait to be mined")
+
+// ErrDecided is what a Record returns for a payment that came to its end meanwhile: the attempt is not sent.
+var ErrDecided = errors.New("the payment was decided meanwhile")
 
 // NewRelayer returns a relayer for key.
 func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.PrivateKey) *Relayer {
@@ -107,79 +133,131 @@ func (r *Relayer) Balance(ctx context.Context) (*big.Int, error) {
 
 // Settle signs, records and sends one transaction.
 func (r *Relayer) Settle(ctx context.Context, s *Signed, record Record) error {
-	return r.Send(ctx, r.terms.Token, s.Calldata(), record)
-}
-
-// Send submits a call of a contract: a settlement, or a refund from an account that holds tokens.
-func (r *Relayer) Send(ctx context.Context, to common.Address, data []byte, record Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.open) >= maxOpen {
-		return ErrBusy
+	if r.cfg.Nonces == nil {
+		r.alone.Lock()
+		defer r.alone.Unlock()
 	}
 	tip, fee, err := r.fees(ctx)
 	if err != nil {
 		return err
 	}
-	next, err := r.next(ctx)
+	nonce, err := r.nonce(ctx, &s.Authorization)
 	if err != nil {
 		return err
 	}
 	return r.send(ctx, &types.DynamicFeeTx{
-		ChainID: new(big.Int).SetUint64(r.terms.ChainID), Nonce: next, GasTipCap: tip, GasFeeCap: fee,
-		Gas: r.cfg.Gas, To: &to, Data: data,
+		ChainID: new(big.Int).SetUint64(r.terms.ChainID), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee,
+		Gas: r.cfg.Gas, To: &r.terms.Token, Data: s.Calldata(),
 	}, record)
 }
 
 // Resume takes up an attempt that another process, or this one before, recorded. One whose nonce is taken by another
 // transaction can never be mined: the payment is settled anew.
 func (r *Relayer) Resume(ctx context.Context, s *Signed, a Attempt, record Record) error {
+	tx, err := r.own(a)
+	if err != nil {
+		return err
+	}
+	if tx == nil {
+		return r.Settle(ctx, s, record) // another relayer's: it may never send it
+	}
+	mined, err := r.mined(ctx)
+	if err != nil {
+		return err
+	}
+	if tx.Nonce() < mined {
+		return r.Settle(ctx, s, record)
+	}
+	other := r.waiting(tx.Nonce())
+	switch {
+	case r.cfg.Nonces != nil:
+		if other != nil {
+			tx = other.tx // sent since, with a higher fee
+		}
+	case other != nil && other.tx.Hash() != tx.Hash():
+		return r.Settle(ctx, s, record)
+	default:
+		pending, err := r.chain.PendingNonceAt(ctx, r.from)
+		if err != nil {
+			return fmt.Errorf("read the relayer's pending nonce: %w", err)
+		}
+		if tx.Nonce() > pending {
+			return fmt.Errorf("attempt %s: nonce %d is ahead of the chain's %d", a.Hash, tx.Nonce(), pending)
+		}
+	}
+	if other == nil {
+		r.keep(&sent{tx: tx, at: r.cfg.Now(), record: record})
+	}
+	return r.broadcast(ctx, tx)
+}
+
+// own reads a recorded attempt; nil: it is another relayer's.
+func (r *Relayer) own(a Attempt) (*types.Transaction, error) {
 	var tx types.Transaction
 	if err := tx.UnmarshalBinary(a.Raw); err != nil {
-		return fmt.Errorf("read recorded attempt %s: %w", a.Hash, err)
+		return nil, fmt.Errorf("read recorded attempt %s: %w", a.Hash, err)
 	}
 	sender, err := types.Sender(types.LatestSignerForChainID(new(big.Int).SetUint64(r.terms.ChainID)), &tx)
 	if err != nil || sender != r.from {
-		return r.Settle(ctx, s, record) // another relayer's: it may never send it
+		return nil, nil //nolint:nilerr // whoever signed it, it was not us
 	}
+	return &tx, nil
+}
+
+func (r *Relayer) waiting(nonce uint64) *sent {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open[nonce]
+}
+
+func (r *Relayer) keep(s *sent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[s.tx.Nonce()] = s
+}
+
+// nonce is that of the next transaction.
+func (r *Relayer) nonce(ctx context.Context, a *Authorization) (uint64, error) {
 	mined, err := r.mined(ctx)
 	if err != nil {
-		r.mu.Unlock()
-		return err
+		return 0, err
 	}
-	other := r.open[tx.Nonce()]
-	if tx.Nonce() < mined || other != nil && other.tx.Hash() != tx.Hash() {
-		r.mu.Unlock()
-		return r.Settle(ctx, s, record)
+	if r.cfg.Nonces == nil {
+		return r.next(ctx)
 	}
-	defer r.mu.Unlock()
-	pending, err := r.chain.PendingNonceAt(ctx, r.from)
+	head, err := r.chain.HeaderByNumber(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("read the relayer's pending nonce: %w", err)
+		return 0, fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	if tx.Nonce() > pending {
-		return fmt.Errorf("attempt %s: nonce %d is ahead of the chain's %d", a.Hash, tx.Nonce(), pending)
+	number := head.Number.Uint64()
+	deep, err := r.chain.NonceAt(ctx, r.from, new(big.Int).SetUint64(number-min(number, r.cfg.Confirmations)))
+	if err != nil {
+		return 0, fmt.Errorf("read the relayer's nonce: %w", err)
 	}
-	r.open[tx.Nonce()] = &sent{tx: &tx, at: r.cfg.Now(), record: record}
-	return r.broadcast(ctx, &tx)
+	return r.cfg.Nonces.Take(ctx, r.from, a, mined, deep)
 }
 
 // next is the first nonce that neither the node nor we have in use. What the node no longer knows of is sent again.
 func (r *Relayer) next(ctx context.Context) (uint64, error) {
-	if _, err := r.mined(ctx); err != nil {
-		return 0, err
+	r.mu.Lock()
+	busy := len(r.open) >= maxOpen
+	r.mu.Unlock()
+	if busy {
+		return 0, ErrBusy
 	}
 	next, err := r.chain.PendingNonceAt(ctx, r.from)
 	if err != nil {
 		return 0, fmt.Errorf("read the relayer's pending nonce: %w", err)
 	}
-	for ; r.open[next] != nil; next++ {
-		if err := r.broadcast(ctx, r.open[next].tx); err != nil {
+	for ; ; next++ {
+		waits := r.waiting(next)
+		if waits == nil {
+			return next, nil
+		}
+		if err := r.broadcast(ctx, waits.tx); err != nil {
 			return 0, err
 		}
 	}
-	return next, nil
 }
 
 // mined forgets what is on the chain.
@@ -188,6 +266,8 @@ func (r *Relayer) mined(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the relayer's nonce: %w", err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for nonce := range r.open {
 		if nonce < next {
 			delete(r.open, nonce)
@@ -232,12 +312,18 @@ func (r *Relayer) send(ctx context.Context, body *types.DynamicFeeTx, record Rec
 	if err := record(ctx, Attempt{Hash: tx.Hash(), Raw: raw, Nonce: tx.Nonce()}); err != nil {
 		return fmt.Errorf("record settlement %s: %w", tx.Hash(), err)
 	}
-	r.open[tx.Nonce()] = &sent{tx: tx, at: r.cfg.Now(), record: record}
+	r.keep(&sent{tx: tx, at: r.cfg.Now(), record: record})
 	err = r.broadcast(ctx, tx)
 	if errors.Is(err, ErrNoGas) {
-		delete(r.open, tx.Nonce()) // it was refused: its nonce is free
+		r.forget(tx.Nonce()) // it was refused: its nonce is free, or it is sent again as it was recorded
 	}
 	return err
+}
+
+func (r *Relayer) forget(nonce uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, nonce)
 }
 
 // broadcast sends tx. That the node has it, or has mined it, is as good.
@@ -257,45 +343,4 @@ func (r *Relayer) broadcast(ctx context.Context, tx *types.Transaction) error {
 		return fmt.Errorf("%w: %s has too little", ErrNoGas, r.from)
 	}
 	return fmt.Errorf("send settlement %s: %w", tx.Hash(), err)
-}
-
-// Bump sends what has waited too long again with a higher fee, at the same nonce. It is to be called every few
-// seconds.
-func (r *Relayer) Bump(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.open) == 0 {
-		return nil
-	}
-	next, err := r.mined(ctx)
-	if err != nil {
-		return err
-	}
-	// The others wait for the first: a higher fee on them would buy nothing.
-	first := r.open[next]
-	if first == nil || r.cfg.Now().Sub(first.at) < r.cfg.BumpAfter {
-		return nil
-	}
-	tip, fee, err := r.fees(ctx)
-	if err != nil {
-		return err
-	}
-	tip, fee = higher(tip, first.tx.GasTipCap()), higher(fee, first.tx.GasFeeCap())
-	if fee.Cmp(r.cfg.MaxFeeGas) > 0 {
-		first.at = r.cfg.Now()
-		return errors.Join(r.broadcast(ctx, first.tx), fmt.Errorf("%w: nonce %d waits", ErrFeeCeiling, next))
-	}
-	return r.send(ctx, &types.DynamicFeeTx{
-		ChainID: first.tx.ChainId(), Nonce: next, GasTipCap: tip, GasFeeCap: fee, Gas: first.tx.Gas(), To: first.tx.To(), Data: first.tx.Data(),
-	}, first.record)
-}
-
-// higher is the greater of what is suggested now and what a node takes as a replacement.
-func higher(suggested, before *big.Int) *big.Int {
-	least := new(big.Int).Mul(before, big.NewInt(bumpPercent))
-	least.Div(least, big.NewInt(100)).Add(least, common.Big1)
-	if least.Cmp(suggested) > 0 {
-		return least
-	}
-	return suggested
 }

@@ -68,7 +68,7 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.cfg.Confirmations, "payment-confirmations", "blocks after which the payment chain takes nothing back")
 	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
 	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file of the Authorization header that the facilitator wants")
-	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments; one process each, and gas on it, nothing else")
+	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments, alike on all nodes: gas on it, and nothing else")
 	bind(f, &s.floatKeyFile, "float-key-file", "file of the key that refunds are signed with, for lienstream support refund: the service does not need it")
 	bind(f, &s.floatCeiling, "float-daily-ceiling", "what the float returns a day (UTC) at most, in the token's smallest unit")
 	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes")
@@ -157,10 +157,10 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	if deps.Settler, deps.Relayer, err = s.settler(p, c, terms, client); err != nil {
+	if deps.Desk, err = p.supportDesk(ctx); err != nil {
 		return err
 	}
-	if deps.Desk, err = p.supportDesk(ctx); err != nil {
+	if deps.Settler, deps.Relayer, err = s.settler(p, c, terms, client, deps.Desk); err != nil {
 		return err
 	}
 	market, err := p.Router(ctx)
@@ -209,7 +209,7 @@ func (p *Process) dialPayments(ctx context.Context, endpoint string) (*ethclient
 }
 
 // settler is who hands payments to the chain.
-func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms, client *ethclient.Client) (x402.Settler, common.Address, error) {
+func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms, client *ethclient.Client, desk *desk.Client) (x402.Settler, common.Address, error) {
 	if s.facilitator != "" {
 		cfg := x402.FacilitatorConfig{URL: s.facilitator, Resource: x402.Resource{
 			URL: strings.TrimSuffix(c.PublicURL, "/") + "/reports", MimeType: "application/json",
@@ -231,7 +231,7 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 			return nil, common.Address{}, err
 		}
 	}
-	r := x402.NewRelayer(x402.RelayerConfig{}, terms, client, key)
+	r := x402.NewRelayer(x402.RelayerConfig{Nonces: support.Lane{Desk: desk}, Confirmations: c.Confirmations}, terms, client, key)
 	return r, r.Address(), nil
 }
 

@@ -1,0 +1,110 @@
+package support
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+// Lane is the order of the relayer's transactions, kept by the desk: all processes with the relayer's key share it.
+type Lane struct{ Desk *desk.Client }
+
+// Take implements x402.Nonces.
+func (l Lane) Take(ctx context.Context, relayer common.Address, a *x402.Authorization, mined, deep uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	outcome, found, err := l.Desk.Do(ctx, relayer, &desk.Command{
+		Kind: desk.TakeNonce, Nonce: a.Nonce, Lane: &desk.LaneRequest{From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
+	})
+	if found.Desk != nil { // the row says it, where what the command came to was pushed out by others
+		if nonce, has := found.Desk.Slot(a.From, a.Nonce, mined); has {
+			return nonce, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case outcome == desk.Limited:
+		return 0, x402.ErrBusy
+	}
+	return 0, fmt.Errorf("take a nonce of %s: %s", relayer, outcome)
+}
+
+// Next implements x402.Nonces.
+func (l Lane) Next(ctx context.Context, relayer common.Address) (uint64, error) {
+	found, err := l.Desk.Find(ctx, relayer, common.Hash{})
+	if err != nil {
+		return 0, err
+	}
+	return found.Desk.NextNonce, nil
+}
+
+// Recorded implements x402.Nonces.
+func (l Lane) Recorded(ctx context.Context, relayer common.Address, nonce uint64) (*x402.Attempt, x402.Record, error) {
+	found, err := l.Desk.Find(ctx, relayer, common.Hash{})
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(found.Desk.Lane, func(s desk.Slot) bool { return s.Nonce == nonce })
+	if i < 0 {
+		return nil, nil, nil
+	}
+	slot := &found.Desk.Lane[i]
+	if found, err = l.Desk.Find(ctx, slot.From, slot.Authorization); err != nil {
+		return nil, nil, err
+	}
+	if p := found.Payment; p != nil {
+		wanted := p.Status == desk.Held || p.Status == desk.Outer
+		return l.attempt(p, p.Attempt, nonce, desk.Sent, wanted)
+	}
+	p, err := l.refund(ctx, slot)
+	if err != nil || p == nil {
+		return nil, nil, err
+	}
+	return l.attempt(p, p.Ticket.RefundAttempt, nonce, desk.RefundSent, true)
+}
+
+func (l Lane) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.Kind, wanted bool) (*x402.Attempt, x402.Record, error) {
+	if a == nil || a.Nonce != nonce {
+		return nil, nil, nil
+	}
+	attempt := &x402.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce}
+	if !wanted {
+		return attempt, nil, nil
+	}
+	return attempt, func(ctx context.Context, a x402.Attempt) error {
+		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+		defer cancel()
+		outcome, _, err := l.Desk.Do(ctx, p.Authorization.From, &desk.Command{
+			Kind: kind, Nonce: p.Authorization.Nonce, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce},
+		})
+		if err == nil && outcome != desk.Done {
+			err = x402.ErrDecided
+		}
+		return err
+	}, nil
+}
+
+// refund is the payment whose return has a slot; nil: it is decided.
+func (l Lane) refund(ctx context.Context, slot *desk.Slot) (*desk.Payment, error) {
+	after := append(slot.To.Bytes(), make([]byte, common.HashLength)...)
+	open, _, err := l.Desk.List(ctx, l.Desk.Partition(slot.To), true, after, sweepLimit)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range open {
+		if !bytes.Equal(p.Authorization.From[:], slot.To[:]) {
+			break
+		}
+		if p.Ticket != nil && p.Ticket.Return != nil && p.Ticket.Return.Nonce == slot.Authorization {
+			return p, nil
+		}
+	}
+	return nil, nil
+}
