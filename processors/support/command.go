@@ -7,6 +7,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/go-json-experiment/json"
 )
 
@@ -43,6 +44,7 @@ const (
 	Unknown   Outcome = "unknown"   // no such payment
 	Refused   Outcome = "refused"   // not in this state
 	Malformed Outcome = "malformed" // it lacks what its kind needs
+	Stranger  Outcome = "stranger"  // not signed by the key of who it names
 )
 
 // Command is a record of the command topic, keyed by the wallet that pays; FloatTake and TakeNonce by the float's and the
@@ -56,9 +58,10 @@ type Command struct {
 	Attempt     *Attempt       `json:"attempt,omitempty"`
 	Return      *Authorization `json:"return,omitempty"` // of the float: a refund
 	Proof       *Proof         `json:"proof,omitempty"`
-	Reason      string         `json:"reason,omitempty"` // one of ours, never a person's words
-	By          string         `json:"by,omitempty"`     // the member of staff
-	Sealed      []byte         `json:"sealed,omitempty"` // a reply
+	Reason      string         `json:"reason,omitempty"`    // one of ours, never a person's words
+	By          string         `json:"by,omitempty"`        // the member of staff
+	Signature   hexutil.Bytes  `json:"signature,omitempty"` // and that it was him
+	Sealed      []byte         `json:"sealed,omitempty"`    // a reply
 	Verdict     Verdict        `json:"verdict,omitempty"`
 	Valid       bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
 	Float       *FloatAmount   `json:"float,omitempty"`
@@ -173,6 +176,8 @@ func (c *Command) Validate() error {
 	}
 	fault(c.ID == "" || len(c.ID) > maxIDBytes, "id: %d bytes", len(c.ID))
 	fault(len(c.By) > maxNameBytes, "by: %d bytes", len(c.By))
+	fault(c.byStaff() && c.By == "", "by: none")
+	fault((c.By == "") != (len(c.Signature) == 0) || len(c.Signature) > crypto.SignatureLength, "signature: %d bytes", len(c.Signature))
 	fault(len(c.Reason) > maxReasonBytes, "reason: %d bytes", len(c.Reason))
 	fault(len(c.Sealed) > maxSealedBytes, "sealed: %d bytes", len(c.Sealed))
 	fault(c.Attempt != nil && len(c.Attempt.Raw) > maxRawBytes, "raw: too long")
@@ -190,7 +195,6 @@ func (c *Command) Validate() error {
 		fault((c.Return == nil) == (c.Attempt == nil), "return, attempt: one of them is needed")
 		if c.Return != nil {
 			c.Return.validate(fault)
-			fault(c.By == "", "by: none")
 		}
 	case Sent:
 		fault(c.Attempt == nil, "attempt: none")
@@ -198,17 +202,13 @@ func (c *Command) Validate() error {
 		fault(c.Proof == nil, "proof: none")
 	case Reply:
 		fault(len(c.Sealed) == 0, "sealed: none")
-		fault(c.By == "", "by: none")
 	case Decide:
 		fault(c.Verdict != Accepted && c.Verdict != Duplicate && c.Verdict != Rejected, "verdict: %.16q", string(c.Verdict))
-		fault(c.By == "", "by: none")
-	case Close:
-		fault(c.By == "", "by: none")
 	case FloatTake:
 		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: not positive amounts")
 	case TakeNonce:
 		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: none, or not in order")
-	case Reorganised, Released, Void, RefundFailed:
+	case Close, Reorganised, Released, Void, RefundFailed:
 	default:
 		fault(true, "kind: not one that there is")
 	}

@@ -113,6 +113,7 @@ type AuditEvent struct {
 	Ticket      string  `json:"ticket,omitempty"`
 	Wallet      string  `json:"wallet"`
 	By          string  `json:"by,omitempty"`
+	Key         string  `json:"key,omitempty"` // whose signature it was, as an address
 	Verdict     Verdict `json:"verdict,omitempty"`
 	Transaction string  `json:"transaction,omitempty"`
 	Reason      string  `json:"reason,omitempty"`
@@ -124,6 +125,9 @@ func (t *turn) audit() {
 		return
 	}
 	e := AuditEvent{At: t.at.Unix(), Kind: t.cmd.Kind, Wallet: lower(t.key), By: t.cmd.By, Verdict: t.cmd.Verdict, Reason: t.cmd.Reason}
+	if t.cmd.By != "" {
+		e.Key = lower(t.by)
+	}
 	if t.cmd.Kind != FloatTake {
 		e.Ticket = TicketID(t.key, t.cmd.Nonce)
 	}

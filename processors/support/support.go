@@ -6,6 +6,7 @@
 //	rows.go       what it keeps
 //	payments.go   the life of a payment
 //	staff.go      replies, decisions, refunds
+//	signer.go     who of staff it was
 //	lane.go       the nonces of the relayer
 //
 // Non-obvious:
@@ -36,13 +37,14 @@ import (
 //  3. A ticket exists from the command that says paid, never before, and stays.
 //  4. The same commands make the same rows: metrics and the log are all that a replay moves.
 type App struct {
+	staff    Staff
 	commands *prometheus.CounterVec
 	log      *zap.Logger
 }
 
-// New makes the application.
-func New(reg prometheus.Registerer, log *zap.Logger) *App {
-	a := &App{log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+// New makes the application. All nodes must know the same staff.
+func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
+	a := &App{staff: staff, log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and what they came to.",
 	}, []string{"kind", "outcome"})}
 	reg.MustRegister(a.commands)
@@ -60,7 +62,7 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		a.log.Warn("command passed over", zap.Uint64("offset", c.At.Number-1), zap.Error(err))
 		return nil
 	}
-	outcome, err := Apply(w, common.Address(c.Key), cmd, c.Time)
+	outcome, err := Apply(w, a.staff, common.Address(c.Key), cmd, c.Time)
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", cmd.Kind, err)
 	}
@@ -69,7 +71,7 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 }
 
 // Apply applies a command to the desk of a wallet, and writes down what it came to.
-func Apply(w state.Writer, key common.Address, cmd *Command, at time.Time) (Outcome, error) {
+func Apply(w state.Writer, staff Staff, key common.Address, cmd *Command, at time.Time) (Outcome, error) {
 	d, err := readDesk(w, key)
 	if err != nil {
 		return "", err
@@ -78,9 +80,14 @@ func Apply(w state.Writer, key common.Address, cmd *Command, at time.Time) (Outc
 		return done, nil // sent twice
 	}
 	t := &turn{w: w, key: key, desk: d, at: at.UTC(), cmd: cmd}
-	outcome, err := t.apply()
-	if err != nil {
-		return "", err
+	outcome, admitted := Stranger, true
+	if cmd.By != "" {
+		t.by, admitted = staff.signed(cmd, key)
+	}
+	if admitted {
+		if outcome, err = t.apply(); err != nil {
+			return "", err
+		}
 	}
 	d.note(cmd.ID, outcome)
 	if err := t.put(desks, key[:], d); err != nil {
@@ -99,6 +106,7 @@ type turn struct {
 	desk *Desk
 	at   time.Time
 	cmd  *Command
+	by   common.Address // the key of the member of staff
 }
 
 func (t *turn) apply() (Outcome, error) {

@@ -89,7 +89,7 @@ func newWorldOn(t testing.TB, brokers []string, now func() time.Time) *world {
 	node, err := engine.NewCommands(engine.Config{
 		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
 		Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(), SessionTimeout: 6 * time.Second,
-	}, desk.New(prometheus.NewRegistry(), zap.NewNop()))
+	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, prometheus.NewRegistry(), zap.NewNop()))
 	check(t, err)
 	w.router, err = read.NewRouter(read.Config{
 		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: "a",
@@ -143,6 +143,10 @@ func (w *world) stopMining() { w.mining(); w.mined.Wait() }
 
 func (w *world) client() *desk.Client {
 	return desk.NewClient(w.producer, desk.Routed{Router: w.router}, w.cat)
+}
+
+func (w *world) staff() Staff {
+	return Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada", Key: w.chain.Key("ada")}
 }
 
 // service is one process of the service, until it is stopped.

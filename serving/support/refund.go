@@ -60,8 +60,8 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 	if err := token.Simulate(ctx, signed, common.Address{}); err != nil {
 		return fmt.Errorf("return the deposit of ticket %s from %s: %w", id, f.Address(), err)
 	}
-	outcome, _, err := s.Desk.Do(ctx, f.Address(), &desk.Command{
-		Kind: desk.FloatTake, Nonce: p.Authorization.Nonce, By: s.Name,
+	outcome, err := s.command(ctx, f.Address(), &desk.Command{
+		Kind: desk.FloatTake, Nonce: p.Authorization.Nonce,
 		Float: &desk.FloatAmount{Payer: p.Authorization.From, Amount: p.Authorization.Value, Ceiling: (*hexutil.Big)(f.Ceiling)},
 	})
 	switch {

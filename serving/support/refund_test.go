@@ -60,7 +60,7 @@ func TestRefundsThroughKills(t *testing.T) {
 	w.cfg.ResumeAfter, w.cfg.Resend, w.cfg.HTTP.DrainTimeout = time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
 	w.mine()
 	w.fund(w.chain.Address("float"), 100*deposit)
-	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
+	staff := w.staff()
 	for i := range 10 {
 		s := w.start(w.deps(w.relayer("relayer")))
 		id, payer := w.owed(s, staff, fmt.Sprintf("Refund %d", i))
@@ -68,7 +68,8 @@ func TestRefundsThroughKills(t *testing.T) {
 
 		// The member of staff dies at step i; the service a little later.
 		k := newKiller(int64(i % 5))
-		mortal := Staff{Desk: w.mortal(k, w.relays).Desk, Keys: w.cfg.Keys, Name: "ada"}
+		mortal := w.staff()
+		mortal.Desk = w.mortal(k, w.relays).Desk
 		died := mortal.Refund(t.Context(), id, w.float())
 		k2 := newKiller(int64(rng.IntN(8)))
 		first := w.start(w.mortal(k2, w.relays))
@@ -103,7 +104,7 @@ func TestTheFloatHasACeiling(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
 	s := w.start(w.deps(w.relayer("relayer")))
-	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
+	staff := w.staff()
 	var ids [3]string
 	var payers [3]common.Address
 	for i := range ids {

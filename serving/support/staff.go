@@ -3,6 +3,7 @@ package support
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,10 @@ type Staff struct {
 	Desk *desk.Client
 	Keys Keys
 	Name string
+	Key  *ecdsa.PrivateKey // his own: it signs what he does
+
+	Page string                                                    // of tickets, for the mail; its ID follows
+	Mail func(ctx context.Context, to, subject, text string) error // nil: no mail is sent
 }
 
 const maxReply = 12_000 // bytes
@@ -83,7 +88,27 @@ func (s Staff) Reply(ctx context.Context, id, text string) error {
 	if err != nil {
 		return err
 	}
-	return s.do(ctx, id, &desk.Command{Kind: desk.Reply, Sealed: sealed})
+	if err := s.do(ctx, id, &desk.Command{Kind: desk.Reply, Sealed: sealed}); err != nil || s.Mail == nil {
+		return err
+	}
+	if err := s.tell(ctx, id); err != nil {
+		return fmt.Errorf("the reply is there, and its reporter was not told by mail: %w", err)
+	}
+	return nil
+}
+
+// tell writes to the reporter that there is an answer; not what it is, and nothing that opens the ticket.
+func (s Staff) tell(ctx context.Context, id string) error {
+	found, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	t, err := (&Service{cfg: Config{Keys: s.Keys}}).ticket(found.Payment, found.Report)
+	if err != nil {
+		return err
+	}
+	return s.Mail(ctx, t.Report.Contact.Email, "An answer to your report", fmt.Sprintf(
+		"There is an answer to your report %q.\n\nOpen the statusUrl that you were given when you sent it, or read the ticket with its token:\n\n%s\n", t.Report.Title, s.Page+id))
 }
 
 // Decide decides a ticket. The deposit of a report that is accepted, or rejected and valid, is owed back.
@@ -182,8 +207,8 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 	if err != nil {
 		return err
 	}
-	cmd.Nonce, cmd.By = nonce, s.Name
-	outcome, _, err := s.Desk.Do(ctx, payer, cmd)
+	cmd.Nonce = nonce
+	outcome, err := s.command(ctx, payer, cmd)
 	switch {
 	case err != nil:
 		return err
@@ -193,4 +218,19 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 		return fmt.Errorf("%s of ticket %s: %s", cmd.Kind, id, outcome)
 	}
 	return nil
+}
+
+// command signs and sends.
+func (s Staff) command(ctx context.Context, wallet common.Address, cmd *desk.Command) (desk.Outcome, error) {
+	if s.Key == nil {
+		return "", errors.New("as-key-file: none, and what changes anything is signed")
+	}
+	if err := cmd.Sign(wallet, s.Name, s.Key); err != nil {
+		return "", err
+	}
+	outcome, _, err := s.Desk.Do(ctx, wallet, cmd)
+	if outcome == desk.Stranger {
+		return "", fmt.Errorf("key %s is not one of %q: the processors' --support-staff-file says whose is whose", crypto.PubkeyToAddress(s.Key.PublicKey), s.Name)
+	}
+	return outcome, err
 }

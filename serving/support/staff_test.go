@@ -2,6 +2,7 @@ package support
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math/big"
 	"net/http"
@@ -24,9 +25,26 @@ func TestStaff(t *testing.T) {
 	s := w.start(w.deps(w.relayer("relayer")))
 	ctx, payer := t.Context(), w.chain.Address("payer")
 	id, token := s.post(w.header(w.pay(w.chain.Key("payer"), "1")), body("Drain")).created(t)
-	staff := Staff{Desk: w.client(), Keys: w.cfg.Keys, Name: "ada"}
+	staff := w.staff()
 
+	stranger := staff
+	stranger.Key = w.chain.Key("eve")
+	if err := stranger.Decide(ctx, id, desk.Accepted, false); err == nil || !strings.Contains(err.Error(), w.chain.Address("eve").Hex()) {
+		t.Errorf("another's key under a name: %v", err)
+	}
+	stranger.Key = nil
+	if err := stranger.Reply(ctx, id, "x"); err == nil {
+		t.Error("answered without a key")
+	}
+	var mails []string
+	staff.Page, staff.Mail = "https://support.example/t/", func(_ context.Context, to, subject, text string) error {
+		mails = append(mails, to, subject, text)
+		return nil
+	}
 	check(t, staff.Reply(ctx, id, "Thank you. <script>alert(1)</script> [a](javascript:alert(1))"))
+	if all := strings.Join(mails, "\n"); len(mails) != 3 || mails[0] != "a@example.com" || !strings.Contains(all, id) || strings.Contains(all, token) || strings.Contains(all, "Thank you") {
+		t.Errorf("the mail: %q", mails)
+	}
 	check(t, staff.Decide(ctx, id, desk.Accepted, false))
 	var list, show bytes.Buffer
 	check(t, staff.List(ctx, &list))

@@ -16,7 +16,7 @@ import (
 // one: a line in commandApplications.
 type commandApplication struct {
 	reads read.Application
-	make  func(p *Process, log *zap.Logger) engine.CommandApp
+	make  func(p *Process, log *zap.Logger) (engine.CommandApp, error)
 	runs  func(p *Process) bool                                                             // nil: always
 	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error // what goes with it; nil: nothing
 }
@@ -25,11 +25,16 @@ func commandApplications() []commandApplication {
 	return []commandApplication{
 		{
 			reads: support.Application(),
-			make:  func(p *Process, log *zap.Logger) engine.CommandApp { return support.New(p.Reg, log) },
+			make: func(p *Process, log *zap.Logger) (engine.CommandApp, error) {
+				staff, err := p.supportStaff()
+				return support.New(staff, p.Reg, log), err
+			},
 		},
 		{
 			reads: notifier.Application(),
-			make:  func(p *Process, _ *zap.Logger) engine.CommandApp { return notifier.New(p.partitions, p.Reg) },
+			make: func(p *Process, _ *zap.Logger) (engine.CommandApp, error) {
+				return notifier.New(p.partitions, p.Reg), nil
+			},
 			runs:  (*Process).notifies,
 			start: startNotifier,
 		},
@@ -49,7 +54,11 @@ func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]r
 		}
 		cfg := r.config(p)
 		cfg.AppName, cfg.CacheBytes, cfg.Rebuild = app.reads.Name, commandCacheBytes, false
-		node, err := engine.NewCommands(cfg, app.make(p, p.Log.Named(app.reads.Name)))
+		made, err := app.make(p, p.Log.Named(app.reads.Name))
+		if err != nil {
+			return nil, err
+		}
+		node, err := engine.NewCommands(cfg, made)
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,8 @@ func stateDir(p *Process) string { return filepath.Join(p.DataDir, "state") }
 
 func (r *processorsRole) Check(p *Process) error {
 	_, err := p.Deployment()
-	return errors.Join(p.checkServers(false), err, r.config(p).Validate(), r.http.Validate(), p.notify.check(p))
+	_, staffErr := p.supportStaff()
+	return errors.Join(p.checkServers(false), err, staffErr, r.config(p).Validate(), r.http.Validate(), p.notify.check(p))
 }
 
 func (r *processorsRole) Start(ctx context.Context, p *Process) error {

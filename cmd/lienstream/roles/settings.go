@@ -31,7 +31,8 @@ type Settings struct {
 	CursorSecretFile string
 	cursorSecret     string // of `up`, where no file is named
 
-	notify notifySettings
+	notify    notifySettings
+	staffFile string // who answers bug reports
 
 	drainDelay     time.Duration
 	trustedProxies []string
@@ -85,6 +86,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.kafka.SASL.PasswordFile, "kafka-password-file", "file of the SASL password")
 
 	s.notify.flags(f)
+	bind(f, &s.staffFile, "support-staff-file", "file of who answers bug reports, at the processors: a name and the address of its key a line, alike on all nodes; none: any key, and the audit says which")
 
 	bind(f, &s.redis, "redis", "URL of Redis, redis:// or rediss://")
 	f.secret("redis")

@@ -23,7 +23,9 @@ import (
 func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	command := &ff.Command{Name: "support", Usage: "lienstream support list|show|reply|decide|refund [flags]", ShortHelp: "answer bug reports", Exec: unknown}
 	own := ff.NewFlagSet("support").SetParent(f.set)
-	name := own.StringLong("as", os.Getenv("USER"), "who acts, in the audit")
+	who := &person{}
+	own.StringVar(&who.name, 0, "as", os.Getenv("USER"), "who acts, in the audit")
+	own.StringVar(&who.keyFile, 0, "as-key-file", "", "file of the key of who acts, 32 bytes in hex: it signs what changes anything")
 	add := func(verb, takes, help string, least, most int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
 		usage := strings.TrimSpace("lienstream support " + verb + " " + takes)
 		command.Subcommands = append(command.Subcommands, &ff.Command{
@@ -32,7 +34,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 				if len(given) < least || len(given) > most {
 					return fmt.Errorf("it is %s", usage)
 				}
-				return g.attend(ctx, env, *name, func(ctx context.Context, s *supportService, p *Process, staff support.Staff) error {
+				return g.attend(ctx, env, who, func(ctx context.Context, s *supportService, p *Process, staff support.Staff) error {
 					return exec(ctx, s, p, staff, given)
 				})
 			},
@@ -81,12 +83,50 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	return command
 }
 
+// person is a member of staff.
+type person struct{ name, keyFile string }
+
+// supportStaff is whose key is whose; nil: nobody says.
+func (p *Process) supportStaff() (desk.Staff, error) {
+	if p.staffFile == "" {
+		return nil, nil
+	}
+	text, err := p.readFile(p.staffFile)
+	if err != nil {
+		return nil, fmt.Errorf("support-staff-file: %w", err)
+	}
+	staff, err := desk.ParseStaff(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("support-staff-file: %w", err)
+	}
+	return staff, nil
+}
+
+// staff is who acts, with the keys of the service.
+func (s *supportService) staff(p *Process, who *person, client *desk.Client, keys support.Keys) (support.Staff, error) {
+	staff := support.Staff{Desk: client, Keys: keys, Name: who.name, Page: strings.TrimSuffix(s.cfg.PublicURL, "/") + "/t/"}
+	var err error
+	if who.keyFile != "" {
+		if staff.Key, err = p.readKey("as-key-file", who.keyFile); err != nil {
+			return support.Staff{}, err
+		}
+	}
+	if p.notify.smtp != "" {
+		email, err := p.email(nil)
+		if err != nil {
+			return support.Staff{}, err
+		}
+		staff.Mail = email.Write
+	}
+	return staff, nil
+}
+
 // deskPatience is how long the holders of the desk have to be found.
 const deskPatience = 15 * time.Second
 
 // attend does one thing at the desk, with the keys of the service.
-func (g *program) attend(ctx context.Context, env Environment, name string, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
-	if name == "" {
+func (g *program) attend(ctx context.Context, env Environment, who *person, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
+	if who.name == "" {
 		return errors.New("as: none, and the audit wants a name")
 	}
 	p := g.asking(env)
@@ -128,7 +168,10 @@ func (g *program) attend(ctx context.Context, env Environment, name string, do f
 	if err != nil {
 		return err
 	}
-	staff := support.Staff{Desk: client, Keys: keys, Name: name}
+	staff, err := s.staff(p, who, client, keys)
+	if err != nil {
+		return err
+	}
 	for began := time.Now(); ; {
 		err := staff.List(ctx, io.Discard) // until all holders are known
 		if err == nil {

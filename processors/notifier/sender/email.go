@@ -61,6 +61,23 @@ func (e *Email) Send(ctx context.Context, m *Message) error {
 	if err != nil {
 		return &Failure{Reason: "the message cannot be written", Dead: true}
 	}
+	return e.deliver(ctx, msg)
+}
+
+// Write sends what is no alert: a letter to somebody who is no subscriber.
+func (e *Email) Write(ctx context.Context, to, subject, text string) error {
+	msg := mail.NewMsg()
+	if err := errors.Join(msg.From(e.cfg.From), msg.To(to)); err != nil {
+		return errors.New("an address cannot be written into a header") // and is not repeated
+	}
+	msg.SetMessageID()
+	msg.SetDate()
+	msg.Subject(subject)
+	msg.SetBodyString(mail.TypeTextPlain, text)
+	return e.deliver(ctx, msg)
+}
+
+func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	policy := mail.TLSMandatory
 	if e.cfg.Plain {
 		policy = mail.NoTLS

@@ -102,6 +102,17 @@ func TestEmail(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, is, want)
 		}
 	}
+	letters, err := sender.NewEmail(sender.EmailConfig{
+		Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, From: "alerts@lien.example", Plain: true,
+	}, nil)
+	check(t, err)
+	check(t, letters.Write(t.Context(), "cleo@example.com", "An answer", "There is one."))
+	if mails := r.mails(); len(mails) != 2 || !strings.Contains(mails[1], "There is one.") || !strings.Contains(mails[1], "<cleo@example.com>") {
+		t.Errorf("the letter: %q", mails)
+	}
+	if err := letters.Write(t.Context(), "cleo@example.com\r\nBcc: x@example.com", "x", "y"); err == nil || strings.Contains(err.Error(), "Bcc") {
+		t.Errorf("a line feed in an address: %v", err)
+	}
 	subs, err := h.client.Subscriptions(t.Context(), ann)
 	check(t, err)
 	if link := got.Header.Get("List-Unsubscribe"); !strings.Contains(strings.ReplaceAll(link, " ", ""), h.keys.Link(ann, notifier.Email, subs[0].CreatedAt)) {

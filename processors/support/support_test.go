@@ -1,0 +1,433 @@
+package support
+
+import (
+	"crypto/ecdsa"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+	"pgregory.net/rapid"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// fatal is what tests and rapid both have.
+type fatal interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// world is a partition of the desk, and a clock.
+type world struct {
+	t   fatal
+	o   *state.Overlay
+	at  time.Time
+	ada *ecdsa.PrivateKey
+	ids int
+}
+
+var (
+	wallet = common.Address{1}
+	float  = common.Address{2}
+	noon   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+func amountOf(n int64) *hexutil.Big { return (*hexutil.Big)(big.NewInt(n)) }
+
+func openDesk(t fatal) (*world, func()) {
+	store, err := state.Open(state.Options{Dir: "desk", Tables: (*App)(nil).Tables(), FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := crypto.ToECDSA(crypto.Keccak256([]byte("ada")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, o: store.NewOverlay(), at: noon, ada: key}
+	w.o.Begin(topics.BlockRef{Number: 1}, false)
+	return w, func() { _ = store.Close() }
+}
+
+func newWorld(t *testing.T) *world {
+	w, done := openDesk(t)
+	t.Cleanup(done)
+	return w
+}
+
+// do applies a command as it would arrive.
+func (w *world) do(key common.Address, c Command) Outcome {
+	w.t.Helper()
+	w.ids++
+	c.ID = fmt.Sprint(w.ids)
+	if c.byStaff() {
+		if err := c.Sign(key, "ada", w.ada); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return w.send(key, &c)
+}
+
+func (w *world) send(key common.Address, c *Command) Outcome {
+	w.t.Helper()
+	value, err := EncodeCommand(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	decoded, err := DecodeCommand(value)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	outcome, err := Apply(w.o, Staff{crypto.PubkeyToAddress(w.ada.PublicKey): "ada"}, key, decoded, w.at)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return outcome
+}
+
+func (w *world) want(key common.Address, c Command, want Outcome) {
+	w.t.Helper()
+	if got := w.do(key, c); got != want {
+		w.t.Fatalf("%s %x: %s, want %s", c.Kind, c.Nonce[:1], got, want)
+	}
+}
+
+func (w *world) payment(nonce byte) *Payment {
+	w.t.Helper()
+	row, err := w.o.Get(payments, paymentKey(wallet, common.Hash{nonce}))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if row == nil {
+		return nil
+	}
+	p, err := DecodePayment(row)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func reservation(nonce, digest byte) Command {
+	return Command{Kind: Reserve, Nonce: common.Hash{nonce}, Reservation: &Reservation{
+		Authorization: Authorization{From: wallet, To: common.Address{9}, Value: amountOf(15), Nonce: common.Hash{nonce}, Signature: []byte{1}},
+		BodyDigest:    common.Hash{digest}, Report: []byte("sealed"),
+	}}
+}
+
+func paid(nonce byte, final bool) Command {
+	return Command{Kind: Paid, Nonce: common.Hash{nonce}, Proof: &Proof{Transaction: common.Hash{nonce, 1}, Final: final}}
+}
+
+func refund(nonce byte) Command {
+	return Command{Kind: RefundSent, Nonce: common.Hash{nonce}, Return: &Authorization{
+		From: float, To: wallet, Value: amountOf(15), Nonce: RefundNonce(wallet, common.Hash{nonce}), Signature: []byte{1},
+	}}
+}
+
+func decide(nonce byte, v Verdict) Command {
+	return Command{Kind: Decide, Nonce: common.Hash{nonce}, Verdict: v}
+}
+
+// One report a wallet a day, UTC; what was refused for good frees the day, and what is undecided does not.
+func TestTheDay(t *testing.T) {
+	w := newWorld(t)
+	w.at = time.Date(2026, 3, 1, 23, 59, 59, 0, time.UTC)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, reservation(1, 1), Exists)
+	w.want(wallet, reservation(1, 2), Conflict)
+	w.want(wallet, reservation(2, 1), Limited)
+	w.at = w.at.Add(time.Second) // another day, but the payment may still be charged
+	w.want(wallet, reservation(2, 1), Limited)
+	w.want(wallet, paid(1, false), Done)
+	w.want(wallet, reservation(2, 1), Done)
+	w.want(wallet, reservation(3, 1), Limited)
+	w.want(wallet, Command{Kind: Released, Nonce: common.Hash{2}, Reason: "reverted"}, Done)
+	w.want(wallet, reservation(3, 1), Done)
+	w.want(wallet, reservation(2, 1), Limited)
+	w.want(wallet, Command{Kind: Sent, Nonce: common.Hash{2}, Attempt: &Attempt{}}, Refused) // released: nobody sends it
+	w.want(wallet, Command{Kind: Void, Nonce: common.Hash{3}}, Done)
+	w.want(wallet, reservation(4, 1), Done)
+	w.want(wallet, paid(2, true), Done) // charged all the same
+	if k := w.payment(2).Ticket; k == nil {
+		t.Error("charged, and no ticket")
+	}
+	// The day's end is that of UTC, wherever the node is.
+	w.at = time.Date(2026, 3, 2, 1, 0, 0, 0, time.FixedZone("east", 7200))
+	if day := DayOf(w.at); day != "2026-03-01" {
+		t.Errorf("the day is %s", day)
+	}
+}
+
+// A ticket begins with the charge and stays; its deposit is owed, sent and returned once.
+func TestTheWayOfADeposit(t *testing.T) {
+	w := newWorld(t)
+	w.want(wallet, decide(1, Accepted), Unknown)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, decide(1, Accepted), Unknown) // nobody paid yet
+	w.want(wallet, paid(1, false), Done)
+	w.want(wallet, Command{Kind: Reorganised, Nonce: common.Hash{1}}, Done)
+	w.want(wallet, decide(1, Accepted), Unknown) // its block is gone
+	w.want(wallet, paid(1, false), Done)
+	w.want(wallet, refund(1), Refused) // nothing is owed
+	w.want(wallet, decide(1, Accepted), Done)
+	w.want(wallet, refund(1), Refused) // a reorganisation may take the payment back
+	w.want(wallet, paid(1, true), Done)
+	wrong := refund(1)
+	wrong.Return.Value = amountOf(16)
+	w.want(wallet, wrong, Malformed)
+	wrong = refund(1)
+	wrong.Return.Nonce = common.Hash{7}
+	w.want(wallet, wrong, Malformed)
+	w.want(wallet, refund(1), Done)
+	w.want(wallet, refund(1), Refused)
+	w.want(wallet, decide(1, Rejected), Refused) // it is on its way
+	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Done)
+	w.want(wallet, Command{Kind: RefundFailed, Nonce: common.Hash{1}}, Done)
+	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
+	w.want(wallet, refund(1), Done)
+	byHand := Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}
+	if err := byHand.Sign(wallet, "ada", w.ada); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.send(wallet, &byHand); got != Refused {
+		t.Errorf("recorded by hand while the float's is on its way: %s", got)
+	}
+	w.want(wallet, Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}, Done)
+	w.want(wallet, refund(1), Refused)
+	w.want(wallet, Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{}}, Refused)
+	if k := w.payment(1).Ticket; k.Refund != RefundDone || k.Verdict != Accepted {
+		t.Errorf("%+v", k)
+	}
+}
+
+// What staff do is signed by their own key; the audit says whose, and nothing that anybody wrote.
+func TestStaffSign(t *testing.T) {
+	w := newWorld(t)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, true), Done)
+	eve, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, alter := range map[string]func(c *Command){
+		"another's key":  func(c *Command) { _ = c.Sign(wallet, "ada", eve) },
+		"another's name": func(c *Command) { _ = c.Sign(wallet, "bob", w.ada) },
+		"another wallet": func(c *Command) { _ = c.Sign(float, "ada", w.ada) },
+		"altered":        func(c *Command) { _ = c.Sign(wallet, "ada", w.ada); c.Verdict = Rejected },
+		"no signature":   func(c *Command) { c.By, c.Signature = "ada", make([]byte, 65) },
+	} {
+		c := decide(1, Accepted)
+		c.ID = name
+		alter(&c)
+		if got := w.send(wallet, &c); got != Stranger {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if _, err := EncodeCommand(&Command{ID: "1", Kind: Decide, Verdict: Accepted}); err == nil {
+		t.Error("decided by nobody")
+	}
+	w.want(wallet, decide(1, Accepted), Done)
+	w.want(wallet, Command{Kind: Reply, Nonce: common.Hash{1}, Sealed: []byte("a sealed reply")}, Done)
+	var lines []string
+	w.o.Events(func(e state.Event, _ bool) { lines = append(lines, string(e.Value)) })
+	var last AuditEvent
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if last.By != "ada" || last.Key != lower(crypto.PubkeyToAddress(w.ada.PublicKey)) || last.Kind != Reply || strings.Contains(strings.Join(lines, ""), "sealed") {
+		t.Errorf("audit: %s", lines)
+	}
+}
+
+// The float gives its ceiling a day, a ticket once.
+func TestTheFloatsDay(t *testing.T) {
+	w := newWorld(t)
+	take := func(nonce byte, amount, ceiling int64) Command {
+		return Command{Kind: FloatTake, Nonce: common.Hash{nonce}, Float: &FloatAmount{Payer: wallet, Amount: amountOf(amount), Ceiling: amountOf(ceiling)}}
+	}
+	w.want(float, take(1, 15, 40), Done)
+	w.want(float, take(1, 15, 40), Exists)
+	w.want(float, take(2, 15, 40), Done)
+	w.want(float, take(3, 15, 40), Limited)
+	w.want(float, take(3, 10, 40), Done)
+	w.at = w.at.Add(12 * time.Hour)
+	w.want(float, take(4, 15, 40), Done)
+	w.want(float, take(5, 41, 40), Limited)
+	if _, err := EncodeCommand(&Command{ID: "1", Kind: FloatTake, By: "ada", Signature: []byte{1}, Float: &FloatAmount{Amount: amountOf(-1), Ceiling: amountOf(1)}}); err == nil {
+		t.Error("a negative amount was taken")
+	}
+}
+
+// An authorization has one nonce until the chain is beyond it, and no two have the same.
+func TestTheLane(t *testing.T) {
+	w := newWorld(t)
+	relayer := common.Address{3}
+	take := func(authorization byte, mined, deep uint64) Command {
+		return Command{Kind: TakeNonce, Nonce: common.Hash{authorization}, Lane: &LaneRequest{From: wallet, To: float, Mined: mined, Deep: deep}}
+	}
+	slot := func(authorization byte, mined, want uint64) {
+		t.Helper()
+		d, err := readDesk(w.o, relayer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, has := d.Slot(wallet, common.Hash{authorization}, mined); !has || got != want {
+			t.Errorf("authorization %d has %d %v, want %d", authorization, got, has, want)
+		}
+	}
+	w.want(relayer, take(1, 7, 7), Done)
+	w.want(relayer, take(2, 7, 7), Done)
+	w.want(relayer, take(1, 7, 7), Exists)
+	slot(1, 7, 7)
+	slot(2, 7, 8)
+	w.want(relayer, take(1, 8, 7), Done) // 7 was mined, and it was not this
+	slot(1, 8, 9)
+	slot(1, 7, 7) // a reorganisation would give it back
+	w.want(relayer, take(3, 20, 20), Done)
+	slot(3, 20, 20)
+	for i := range maxLane - 1 {
+		w.want(relayer, take(byte(100+i%100), uint64(21+i), 20), Done)
+	}
+	w.want(relayer, take(99, 1000, 20), Limited)
+	w.want(relayer, take(99, 1000, 1000), Done)
+	slot(99, 1000, 1000)
+}
+
+// Whatever arrives, in whatever order and however often, the desk's invariants hold.
+func TestAnyCommands(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, done := openDesk(t)
+		defer done()
+		tickets, sent := map[byte]bool{}, map[byte]int{}
+		for range rapid.IntRange(1, 60).Draw(t, "commands") {
+			w.at = w.at.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "hours")) * time.Hour)
+			n := rapid.ByteRange(1, 4).Draw(t, "nonce")
+			c := rapid.SampledFrom([]Command{
+				reservation(n, 1), reservation(n, 2), paid(n, false), paid(n, true), refund(n), decide(n, Accepted), decide(n, Rejected),
+				{Kind: Sent, Nonce: common.Hash{n}, Attempt: &Attempt{}},
+				{Kind: Reorganised, Nonce: common.Hash{n}},
+				{Kind: Released, Nonce: common.Hash{n}},
+				{Kind: Void, Nonce: common.Hash{n}},
+				{Kind: RefundConfirmed, Nonce: common.Hash{n}, Proof: &Proof{Final: true}},
+				{Kind: RefundFailed, Nonce: common.Hash{n}},
+			}).Draw(t, "command")
+			before := w.payment(n)
+			outcome := w.do(wallet, c)
+			after := w.payment(n)
+			aTicketStays(t, tickets, n, after)
+			wordsAreKept(t, before, after)
+			if c.Kind == RefundSent && outcome == Done {
+				sent[n]++
+			}
+			if c.Kind == RefundFailed && outcome == Done {
+				sent[n]--
+			}
+			if sent[n] > 1 {
+				t.Fatalf("the deposit of %d is on its way %d times", n, sent[n])
+			}
+			undecidedOnesAreOpen(t, w)
+			oneUndecided(t, w)
+		}
+	})
+}
+
+func aTicketStays(t fatal, tickets map[byte]bool, n byte, p *Payment) {
+	t.Helper()
+	switch {
+	case p != nil && p.Charged() && p.Ticket == nil:
+		t.Fatalf("%d is charged and has no ticket", n)
+	case p != nil && p.Ticket != nil && p.Status == Held:
+		t.Fatalf("%d has a ticket and was never charged", n)
+	case tickets[n] && (p == nil || p.Ticket == nil) && p.Status == Final:
+		t.Fatalf("the ticket of %d is gone", n)
+	}
+	tickets[n] = p != nil && p.Ticket != nil
+}
+
+// wordsAreKept: what is final or void is so for good; a new reservation begins anew only what is void.
+func wordsAreKept(t fatal, before, after *Payment) {
+	t.Helper()
+	if before != nil && before.Status == Final && after.Status != Final {
+		t.Fatalf("final became %s", after.Status)
+	}
+	if before != nil && before.Status == Dead && after.Status != Dead && after.Status != Held {
+		t.Fatalf("void became %s", after.Status)
+	}
+}
+
+func undecidedOnesAreOpen(t fatal, w *world) {
+	t.Helper()
+	for n := byte(1); n <= 4; n++ {
+		row, err := w.o.Get(open, paymentKey(wallet, common.Hash{n}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := w.payment(n); p != nil && p.Undecided() != (row != nil) {
+			t.Fatalf("payment %d is %s, in the table of open ones: %v", n, p.Status, row != nil)
+		}
+	}
+}
+
+// oneUndecided: a wallet has one payment at a time that nobody has charged and that the chain has not refused. A
+// reorganisation can make a second of what was paid.
+func oneUndecided(t fatal, w *world) {
+	t.Helper()
+	held := 0
+	for n := byte(1); n <= 4; n++ {
+		if p := w.payment(n); p != nil && p.Status == Held {
+			held++
+		}
+	}
+	if held > 1 {
+		t.Fatalf("%d payments are reserved at once", held)
+	}
+}
+
+// A command that decodes is valid and encodes to the same; no bytes bring the decoder down.
+func FuzzDecodeCommand(f *testing.F) {
+	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Lane: &LaneRequest{}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}} {
+		c.ID = "1"
+		value, err := EncodeCommand(&c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		c, err := DecodeCommand(value)
+		if err != nil {
+			return
+		}
+		again, err := EncodeCommand(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeCommand(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if third, err := EncodeCommand(back); err != nil || string(third) != string(again) {
+			t.Fatalf("%s came back as %s: %v", again, third, err)
+		}
+	})
+}
+
+func FuzzParseTicketID(f *testing.F) {
+	f.Add(TicketID(wallet, common.Hash{1}))
+	f.Add("")
+	f.Fuzz(func(t *testing.T, id string) {
+		payer, nonce, err := ParseTicketID(id)
+		if err == nil && TicketID(payer, nonce) != id {
+			t.Fatalf("%q is also %q", id, TicketID(payer, nonce))
+		}
+	})
+}
