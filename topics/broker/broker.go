@@ -159,6 +159,14 @@ func (b *Broker) Fresh() bool { return b.fresh }
 // them: a quiet point is before the first reader or after the last.
 func (b *Broker) Compact() { b.cluster.Compact() }
 
+// Move makes another node lead a partition.
+func (b *Broker) Move(topic string, partition, node int32) error {
+	return b.cluster.MoveTopicPartition(topic, partition, node)
+}
+
+// MoveCoordinators gives groups and transactions other coordinators.
+func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
+
 // Close stops the broker cleanly: whoever uses it has stopped before. After an error the log counts as
 // dirty, and the next Open wipes it.
 func (b *Broker) Close() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type fault struct {
 	hosts       []string // all roles'
 	brokers     []string // one, or all
 	lasts       time.Duration
+	seed        uint64
 }
 
 // longest is how long a fault lasts at the most.
@@ -65,6 +67,7 @@ func kinds() []faultKind {
 			}
 			return nil
 		}},
+		{"leaders move", 2, func(_ context.Context, r *run, f fault) error { return r.elect(rand.New(rand.NewPCG(f.seed, 0))) }},
 		{"chain is away", 1, func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
 	}
 }
@@ -86,7 +89,7 @@ func (r *run) quiet() bool {
 
 // fault breaks something, and has it healed after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
-	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest)))}
+	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
 	f.brokers = names("kafka", brokers)
 	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+brokers)]
 	if i := r.rng.IntN(2 * brokers); i < brokers {
@@ -123,6 +126,18 @@ func (r *run) down(ctx context.Context, end func(string) error, f fault) error {
 	err := end(f.host)
 	time.Sleep(f.lasts)
 	return errors.Join(err, r.start(ctx, f.host))
+}
+
+// elect has every partition led by any of the brokers, and groups and transactions coordinated by others.
+func (r *run) elect(rng *rand.Rand) error {
+	r.broker.MoveCoordinators()
+	var errs []error
+	for _, t := range r.cat.Topics() {
+		for p := range t.Partitions {
+			errs = append(errs, r.broker.Move(t.Name(), p, int32(rng.IntN(brokers))))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // holdAll is hold of several at once.
