@@ -6,14 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -28,42 +26,9 @@ type oracle struct {
 // ends are the steps that runs end at: what the topics hold is compared there.
 var ends = []int{40, 80, 120}
 
-// pathsOf are questions about everything that a recording has.
-func pathsOf(rec *recording) []string {
-	ids, wallets, tokens := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	decoder := contracts.NewDecoder(rec.deployment)
-	for _, b := range rec.blocks {
-		for _, l := range b.logs {
-			switch e := decoder.Decode(l.Address, l.Topics, l.Data).(type) {
-			case *contracts.DealListed:
-				ids[e.DealID.Dec()], wallets[e.Borrower.Hex()] = true, true
-			case *contracts.DealFunded:
-				wallets[e.Lender.Hex()] = true
-			case *contracts.AssetSet:
-				tokens[e.Token.Hex()] = true
-			}
-		}
-	}
-	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/epochs?limit=100", "/stats"}
-	for _, sort := range []string{"newest", "expiry", "cap", "cost"} {
-		all = append(all, "/listings?limit=200&sort="+sort)
-	}
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		all = append(all, "/deals/"+id)
-	}
-	for _, w := range slices.Sorted(maps.Keys(wallets)) {
-		w = strings.ToLower(w)
-		all = append(all, "/portfolio/"+w, "/rewards/"+w, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?limit=200&wallet="+w)
-	}
-	for _, token := range slices.Sorted(maps.Keys(tokens)) {
-		all = append(all, "/assets/"+strings.ToLower(token)+"/deals?limit=100")
-	}
-	return all
-}
-
 // ask one node everything at every block.
 func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
-	o := &oracle{paths: pathsOf(rec), answers: map[string]map[string]reply{}, topics: map[string]map[string]string{}}
+	o := &oracle{paths: entitiesOf(rec).paths(), answers: map[string]map[string]reply{}, topics: map[string]map[string]string{}}
 	s, err := newSystem(ctx, rec, 0, story)
 	if err != nil {
 		return nil, err

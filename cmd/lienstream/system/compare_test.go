@@ -63,6 +63,7 @@ func stateEqualsChain(ctx context.Context, t *testing.T, a *api, j *judge, withi
 		equal(t, "/listings?sort="+sort, byKey(t, listings, "id"), listed)
 	}
 
+	rewards, drips := j.rewards(ctx, t, hash(block))
 	for id, d := range want.Deals {
 		res, err := a.get(ctx, "/deals/"+id)
 		if err != nil {
@@ -75,7 +76,12 @@ func stateEqualsChain(ctx context.Context, t *testing.T, a *api, j *judge, withi
 		for _, b := range want.Bids[id] {
 			bids = append(bids, b)
 		}
-		delete(res.Body, "reward") // see wholeIndexerEqualsChain
+		reward, _ := res.Body["reward"].(object)
+		if delete(res.Body, "reward"); reward != nil {
+			equal(t, "the drips of deal "+id, dripsByID(t, reward["drips"]), pick(drips, func(o object) bool { return o["dealId"] == id }))
+			delete(reward, "drips")
+		}
+		equal(t, "the reward of deal "+id, reward, rewards[id])
 		equal(t, "/deals/"+id, res.Body, object{"deal": d, "bids": bids})
 	}
 

@@ -64,22 +64,12 @@ func (j *judge) tokenLayer(t *testing.T, block common.Hash) *tokenLayer {
 		Drips: map[string]object{}, Rewards: map[string]object{}, Epochs: map[string]object{}, Stakes: map[string]object{},
 		Wallets: map[string]object{}, ofDeal: map[string][]string{}, Pool: object{},
 	}
-	header, err := j.eth.HeaderByHash(ctx, block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	logs, err := j.eth.FilterLogs(ctx, ethereum.FilterQuery{
-		FromBlock: new(big.Int).SetUint64(j.dep.StartBlock), ToBlock: header.Number,
-		Addresses: []common.Address{j.dep.EpochController, j.dep.RewardDistributor, j.dep.LiquidityStaking, j.dep.Burner},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	logs := j.tokenLogs(t, block)
 	for name, read := range map[string]func(context.Context, *testing.T, common.Hash, []types.Log, *tokenLayer) error{
-		"epochs": j.readEpochs, "drips": j.readDrips, "stakes": j.readStakes, "burns": j.readBurns, "v4": j.readV4,
+		"epochs": j.readEpochs, "rewards": j.readRewards, "drips": j.readDrips, "stakes": j.readStakes, "burns": j.readBurns, "v4": j.readV4,
 	} {
 		if err := read(ctx, t, block, logs, l); err != nil {
-			t.Fatalf("%s at %d: %v", name, header.Number, err)
+			t.Fatalf("%s at %s: %v", name, block, err)
 		}
 	}
 	return l
@@ -138,15 +128,52 @@ func (j *judge) readEpochs(ctx context.Context, t *testing.T, block common.Hash,
 	if err != nil {
 		return err
 	}
-	return each(a, j.dep.EpochController, "RewardReserved", logs, func(_ *types.Log, v map[string]any) error {
-		if v["granted"].(*big.Int).Sign() > 0 {
-			l.Rewards[dec(v["dealId"])] = object{
-				"total": dec(v["granted"]), "lender": dec(v["lenderAmount"]), "borrower": dec(v["borrowerAmount"]),
-				"epoch": json.Number(fmt.Sprint(v["n"])), "budgetExhausted": v["budgetExhausted"],
-			}
+	return err
+}
+
+// readRewards reads what deals were granted.
+func (j *judge) readRewards(_ context.Context, t *testing.T, _ common.Hash, logs []types.Log, l *tokenLayer) error {
+	t.Helper()
+	return each(contractABI(t, "EpochController"), j.dep.EpochController, "RewardReserved", logs, func(_ *types.Log, v map[string]any) error {
+		l.Rewards[dec(v["dealId"])] = object{
+			"total": dec(v["granted"]), "lender": dec(v["lenderAmount"]), "borrower": dec(v["borrowerAmount"]),
+			"epoch": json.Number(fmt.Sprint(v["n"])), "budgetExhausted": v["budgetExhausted"],
 		}
 		return nil
 	})
+}
+
+// rewards are what deals were granted as of a block, and the drips that carry it.
+func (j *judge) rewards(ctx context.Context, t *testing.T, block common.Hash) (rewards, drips map[string]object) {
+	t.Helper()
+	l := &tokenLayer{Drips: map[string]object{}, Rewards: map[string]object{}, ofDeal: map[string][]string{}}
+	if j.dep.EpochController == (common.Address{}) {
+		return l.Rewards, l.Drips
+	}
+	logs := j.tokenLogs(t, block)
+	for name, read := range map[string]func(context.Context, *testing.T, common.Hash, []types.Log, *tokenLayer) error{"rewards": j.readRewards, "drips": j.readDrips} {
+		if err := read(ctx, t, block, logs, l); err != nil {
+			t.Fatalf("%s at %s: %v", name, block, err)
+		}
+	}
+	return l.Rewards, l.Drips
+}
+
+// tokenLogs are those of the token layer up to a block.
+func (j *judge) tokenLogs(t *testing.T, block common.Hash) []types.Log {
+	t.Helper()
+	header, err := j.eth.HeaderByHash(t.Context(), block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := j.eth.FilterLogs(t.Context(), ethereum.FilterQuery{
+		FromBlock: new(big.Int).SetUint64(j.dep.StartBlock), ToBlock: header.Number,
+		Addresses: []common.Address{j.dep.EpochController, j.dep.RewardDistributor, j.dep.LiquidityStaking, j.dep.Burner},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(logs, func(l types.Log) bool { return j.ignored[l.TxHash] })
 }
 
 func (j *judge) readDrips(ctx context.Context, t *testing.T, block common.Hash, logs []types.Log, l *tokenLayer) error {

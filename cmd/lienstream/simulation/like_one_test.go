@@ -1,0 +1,185 @@
+package simulation
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// ofTheNode are the endpoints that tell of a node, not of the chain.
+var ofTheNode = []string{"/stream", "/pipeline", "/health/indexer"}
+
+// Three processor nodes and two serving nodes answer like one of each: every endpoint, every entity, every page and its
+// cursor, byte for byte as of one block.
+func TestManyNodesAnswerLikeOne(t *testing.T) {
+	rec, err := world()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := entitiesOf(rec)
+	one := answersOf(t, rec, e, names("processor", 1), names("serving", 1))["serving0"]
+	apart := 0
+	for id, parties := range e.parties {
+		if len(parties) > 1 && onPartitionsApart(t, id, parties) && strings.Count(one["/deals/"+id].body, `"unlockedNow"`) > 1 {
+			apart++
+		}
+	}
+	if apart == 0 {
+		t.Fatal("no rewarded deal has both of its parties on other partitions than its own: the scenario compares too little")
+	}
+	many := answersOf(t, rec, e, names("processor", 3), names("serving", 2))
+	for host, answers := range many {
+		for path, want := range one {
+			if got, asked := answers[path]; !asked {
+				t.Errorf("%s: no page led to %s", host, path)
+			} else if got != want {
+				t.Errorf("%s, GET %s: %d at block %s, want %d at %s: %s", host, path, got.status, got.number, want.status, want.number, difference(want.body, got.body))
+			}
+		}
+		if len(answers) != len(one) {
+			t.Errorf("%s: %d answers, one node gives %d", host, len(answers), len(one))
+		}
+	}
+	t.Logf("%d answers of each serving node, %d rewarded deals with parties on other partitions", len(one), apart)
+}
+
+// answersOf asks each serving node of a system everything as of the recording's last block.
+func answersOf(t *testing.T, rec *recording, e *entities, processors, servings []string) map[string]map[string]reply {
+	t.Helper()
+	all := map[string]map[string]reply{}
+	inBubble(t, func(t *testing.T) {
+		s, err := newSystem(t.Context(), rec, 1, &story{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s.chain.step() {
+		}
+		for _, host := range append(append([]string{"ingester0"}, processors...), servings...) {
+			if err := s.start(t.Context(), host); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, host := range servings {
+			s.eachOwns(t, host, len(processors))
+			if err := s.settle(t.Context(), host, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			all[host] = s.walk(t, host, e)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return all
+}
+
+// eachOwns waits until so many nodes own partitions, as a serving node sees it.
+func (s *system) eachOwns(t *testing.T, host string, nodes int) {
+	t.Helper()
+	owner := regexp.MustCompile(`"owner":"([^"]+)"`)
+	var last string
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		r, err := s.get(t.Context(), host, "/pipeline")
+		if err != nil {
+			continue
+		}
+		last = r.body
+		owners := map[string]bool{}
+		for _, m := range owner.FindAllStringSubmatch(r.body, -1) {
+			owners[m[1]] = true
+		}
+		if len(owners) == nodes {
+			return
+		}
+	}
+	t.Fatalf("not %d nodes own partitions: %s", nodes, last)
+}
+
+// walk asks a serving node everything, lists page by page, and requires that no endpoint is left out.
+func (s *system) walk(t *testing.T, host string, e *entities) map[string]reply {
+	t.Helper()
+	const perPage = "limit=3"
+	paths := e.paths()
+	for _, list := range e.lists() {
+		joint := "?"
+		if strings.Contains(list, "?") {
+			joint = "&"
+		}
+		if strings.HasPrefix(list, "/portfolio") || strings.HasPrefix(list, "/rewards") || strings.Count(list, "/") == 2 && strings.HasPrefix(list, "/deals/") {
+			paths = append(paths, list)
+		} else {
+			paths = append(paths, list+joint+perPage)
+		}
+	}
+	answers := map[string]reply{}
+	for _, path := range paths {
+		for path != "" {
+			r, err := s.get(t.Context(), host, path)
+			if err != nil {
+				t.Fatalf("GET %s of %s: %v", path, host, err)
+			}
+			if r.status != http.StatusOK && r.status != http.StatusNotFound {
+				t.Fatalf("GET %s of %s: %d: %s", path, host, r.status, r.body)
+			}
+			answers[path] = r
+			if path, err = nextPage(path, r.body); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.requireAll(t, host, answers)
+	return answers
+}
+
+// requireAll fails where the service has an endpoint that no path asked, or that never answered with 200.
+func (s *system) requireAll(t *testing.T, host string, answers map[string]reply) {
+	t.Helper()
+	r, err := s.get(t.Context(), host, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index struct{ Endpoints []string }
+	if err := json.Unmarshal([]byte(r.body), &index); err != nil {
+		t.Fatal(err)
+	}
+	parameter := regexp.MustCompile(`\\\{[a-z]+\\\}`)
+	for _, endpoint := range index.Endpoints {
+		form := regexp.MustCompile("^" + parameter.ReplaceAllString(regexp.QuoteMeta(endpoint), "[^/?]+") + `(\?|$)`)
+		answered := false
+		for path, r := range answers {
+			answered = answered || r.status == http.StatusOK && form.MatchString(path)
+		}
+		for _, own := range ofTheNode {
+			answered = answered || own == endpoint
+		}
+		if !answered {
+			t.Errorf("%s is not compared", endpoint)
+		}
+	}
+}
+
+// onPartitionsApart says that neither party of a deal has its account on the deal's partition.
+func onPartitionsApart(t *testing.T, id string, parties []common.Address) bool {
+	t.Helper()
+	n, err := uint256.FromDecimal(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	partition := func(e contracts.Entity) int32 { return topics.Partition(e.Key(), partitions) }
+	own := partition(contracts.Entity{Family: contracts.FamilyDeal, ID: n.Bytes32()})
+	for _, p := range parties {
+		if partition(contracts.Entity{Family: contracts.FamilyAccount, ID: common.BytesToHash(p[:])}) == own {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,123 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts"
+)
+
+// entities are what a recording tells of, in any of its branches, each under the name that paths call it by.
+type entities struct {
+	deals, wallets, tokens []string
+
+	parties map[string][]common.Address // by deal: its borrower and whoever funded it
+}
+
+func entitiesOf(rec *recording) *entities {
+	deals, wallets, tokens := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	e := &entities{parties: map[string][]common.Address{}}
+	wallet := func(a common.Address) { wallets[strings.ToLower(a.Hex())] = true }
+	party := func(deal string, a common.Address) {
+		wallet(a)
+		e.parties[deal] = append(e.parties[deal], a)
+	}
+	decoder := contracts.NewDecoder(rec.deployment)
+	for _, b := range rec.blocks {
+		for _, l := range b.logs {
+			switch v := decoder.Decode(l.Address, l.Topics, l.Data).(type) {
+			case *contracts.DealListed:
+				deals[v.DealID.Dec()] = true
+				party(v.DealID.Dec(), v.Borrower)
+			case *contracts.DealFunded:
+				party(v.DealID.Dec(), v.Lender)
+			case *contracts.BidPlaced:
+				wallet(v.Lender)
+			case *contracts.Credited:
+				wallet(v.Account)
+			case *contracts.DripCreated:
+				wallet(v.Account)
+			case *contracts.PositionStaked:
+				wallet(v.Owner)
+			case *contracts.PositionTransferred:
+				wallet(v.To)
+			case *contracts.AssetSet:
+				tokens[strings.ToLower(v.Token.Hex())] = true
+			}
+		}
+	}
+	e.deals, e.wallets, e.tokens = slices.Sorted(maps.Keys(deals)), slices.Sorted(maps.Keys(wallets)), slices.Sorted(maps.Keys(tokens))
+	return e
+}
+
+var sortsOfListings = []string{"newest", "expiry", "cap", "cost"}
+
+// paths are questions about everything, an answer each.
+func (e *entities) paths() []string {
+	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/epochs?limit=100", "/stats"}
+	for _, sort := range sortsOfListings {
+		all = append(all, "/listings?limit=200&sort="+sort)
+	}
+	for _, id := range e.deals {
+		all = append(all, "/deals/"+id, "/deals/"+id+"/bids?limit=100")
+	}
+	for _, w := range e.wallets {
+		all = append(all, "/portfolio/"+w, "/rewards/"+w, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?limit=200&wallet="+w)
+	}
+	for _, token := range e.tokens {
+		all = append(all, "/assets/"+token+"/deals?limit=100")
+	}
+	return all
+}
+
+// lists are the lists with each of their filters, to be read page by page, and questions about what does not exist.
+func (e *entities) lists() []string {
+	const nobody = "0x00000000000000000000000000000000000dea1d"
+	all := []string{
+		"/deals", "/assets", "/epochs", "/deals/0", "/deals/0/bids", "/deals/999999", "/portfolio/" + nobody, "/rewards/" + nobody,
+		"/positions/" + nobody, "/wallet/" + nobody + "/positions", "/assets/" + nobody + "/deals", "/deals?wallet=" + nobody,
+	}
+	for _, sort := range sortsOfListings {
+		all = append(all, "/listings?sort="+sort, "/listings?term=604800&sort="+sort)
+		for _, lane := range []string{"STOCK", "ETH", "MEME", "POSITION"} {
+			all = append(all, "/listings?lane="+lane+"&sort="+sort)
+		}
+		for _, token := range e.tokens {
+			all = append(all, "/listings?asset="+token+"&sort="+sort)
+		}
+	}
+	for _, state := range []string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"} {
+		all = append(all, "/deals?state="+state)
+	}
+	for _, id := range e.deals {
+		all = append(all, "/deals/"+id+"/bids")
+	}
+	for _, w := range e.wallets {
+		all = append(all, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?wallet="+w, "/deals?state=FUNDED&wallet="+w)
+	}
+	for _, token := range e.tokens {
+		all = append(all, "/assets/"+token+"/deals")
+	}
+	return all
+}
+
+// nextPage is the path of the page after that of an answer; empty: there is none.
+func nextPage(path, body string) (string, error) {
+	var page struct {
+		Next string `json:"nextCursor"`
+	}
+	if err := json.Unmarshal([]byte(body), &page); err != nil || page.Next == "" {
+		return "", err
+	}
+	path, _, _ = strings.Cut(path, "cursor=")
+	joint := "?"
+	if strings.Contains(path, "?") {
+		joint = "&"
+	}
+	return fmt.Sprint(strings.TrimRight(path, "?&"), joint, "cursor=", page.Next), nil
+}
