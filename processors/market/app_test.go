@@ -216,10 +216,41 @@ func (h *harness) lists(t *testing.T) string {
 	}
 	list("funded on 0x5707c", deals.IndexFundedAsset, deals.AssetPrefix(common.HexToAddress("0x5707c")))
 	list("open positions", deals.IndexOpenPosition, nil)
-	listAs("open bids", deals.IndexOpenBid, nil, func(entry []byte) string {
-		return fmt.Sprintf("%s/%s", deals.ID(entry[:32]).Dec(), deals.BidID(entry).Dec())
-	})
+	out.WriteString("open bids:" + openBids(t, view) + "\n")
 	return out.String()
+}
+
+// openBids are the bids that are summed up, of deals from the newest on.
+func openBids(t *testing.T, v state.View) string {
+	t.Helper()
+	type terms struct {
+		deal string
+		hash common.Hash
+	}
+	var order []terms
+	err := v.Scan(deals.Bids, nil, nil, func(key, row []byte) bool {
+		var b topics.Bid
+		decoded(t, b, b.UnmarshalBinary(row))
+		if at := (terms{string(key[:32]), b.TermsHash}); !slices.Contains(order, at) {
+			order = append(order, at)
+		}
+		return true
+	})
+	var out string
+	for _, at := range order {
+		ids, err := deals.OpenBids(v, []byte(at.deal), at.hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(ids, func(a, b uint256.Int) int { return a.Cmp(&b) })
+		for _, id := range ids {
+			out += fmt.Sprintf(" %s/%s", deals.ID([]byte(at.deal)).Dec(), id.Dec())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // parse makes the record that a line of a script means.

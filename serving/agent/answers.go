@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
@@ -59,7 +60,7 @@ type IndexedDeal struct {
 	State           string      `json:"state"`
 	Lane            string      `json:"lane"`
 	ListedAt        uint64      `json:"listedAt"`
-	OpenBidCount    int         `json:"openBidCount"`
+	OpenBidCount    uint64      `json:"openBidCount"`
 	BestBid         *IndexedBid `json:"bestBid"`
 }
 
@@ -75,8 +76,9 @@ type IndexedBid struct {
 	TermsHash string `json:"termsHash"`
 }
 
-// indexedDeal shows a deal with its open bids as of a time.
-func indexedDeal(d *topics.Deal, bids []topics.Bid, now uint64) IndexedDeal {
+// indexedDeal shows a deal with what its bids come to.
+func indexedDeal(found *query.DealWithBids) IndexedDeal {
+	d := &found.Deal
 	v := IndexedDeal{
 		ID: d.ID.Dec(), Borrower: lower(d.Borrower), Kind: kindNames[d.Kind], Token: lower(d.Token),
 		AmountOrTokenID: d.AmountOrTokenID.Dec(), Cap: d.Cap.Dec(), Term: d.Term, ListingExpiry: d.ListingExpiry,
@@ -88,9 +90,8 @@ func indexedDeal(d *topics.Deal, bids []topics.Bid, now uint64) IndexedDeal {
 		v.Lender, v.Price, v.Fee = &lender, &price, &fee
 		v.FundedAt, v.Expiry, v.GraceEnd = &f.FundedAt, &f.Expiry, &f.GraceEnd
 	}
-	best, acceptable := rules.BestBid(d, bids, now)
-	v.OpenBidCount = acceptable
-	if best != nil {
+	v.OpenBidCount = found.Acceptable.Count
+	if best := found.Acceptable.Best; best != nil {
 		shown := indexedBid(best)
 		v.BestBid = &shown
 	}

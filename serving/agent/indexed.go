@@ -70,7 +70,7 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 		return indexError(err)
 	}
 	return writePage(ctx, a, req, res, head, answer.At, answer.Value.Next, answer.Value.Items, func(d *query.DealWithBids) (IndexedDeal, bool) {
-		return indexedDeal(&d.Deal, d.Bids, answer.At.Timestamp), supported(d.Deal.Term)
+		return indexedDeal(d), supported(d.Deal.Term)
 	})
 }
 
@@ -153,11 +153,11 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 	if err != nil {
 		return err
 	}
-	p, now := &answer.Value, answer.At.Timestamp
+	p := &answer.Value
 	deals := func(all []query.DealWithBids) []IndexedDeal {
 		shown := make([]IndexedDeal, len(all))
 		for i := range all {
-			shown[i] = indexedDeal(&all[i].Deal, all[i].Bids, now)
+			shown[i] = indexedDeal(&all[i])
 		}
 		return shown
 	}

@@ -55,10 +55,9 @@ func appendDeal(b []byte, d *query.DealWithBids, now uint64) []byte {
 	}
 	b = strconv.AppendUint(append(b, `},"listedAt":`...), deal.ListedAt, 10)
 
-	best, count := rules.BestBid(&d.Deal, d.Bids, now)
-	b = strconv.AppendInt(append(b, `,"openBidCount":`...), int64(count), 10)
+	b = strconv.AppendUint(append(b, `,"openBidCount":`...), d.Acceptable.Count, 10)
 	b = append(b, `,"bestBid":`...)
-	if best != nil {
+	if best := d.Acceptable.Best; best != nil {
 		b = appendBid(b, best)
 	} else {
 		b = append(b, "null"...)

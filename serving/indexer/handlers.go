@@ -90,7 +90,7 @@ func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	} else {
 		b = append(b, "null"...)
 	}
-	res.Body = append(b, '}')
+	res.Body = append(appendTruncated(b, answer.Value.Truncated), '}')
 	return nil
 }
 

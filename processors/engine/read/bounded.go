@@ -34,6 +34,15 @@ func (v *boundedView) Scan(t *state.Table, prefix, after []byte, fn func(key, ro
 	return over()
 }
 
+// ScanBack implements state.View.
+func (v *boundedView) ScanBack(t *state.Table, prefix []byte, fn func(key, row []byte) bool) error {
+	over, visit := v.until(fn)
+	if err := v.View.ScanBack(t, prefix, visit); err != nil {
+		return err
+	}
+	return over()
+}
+
 // ScanIndex implements state.View.
 func (v *boundedView) ScanIndex(index byte, prefix, after []byte, fn func(entry, value []byte) bool) error {
 	over, visit := v.until(fn)

@@ -58,6 +58,8 @@ type Writer interface {
 // View is an immutable reading of one partition, true as of the block At. Close releases it.
 type View interface {
 	Reader
+	// ScanBack calls fn for every row whose key starts with prefix, from the last on down, until fn returns false.
+	ScanBack(t *Table, prefix []byte, fn func(key, row []byte) bool) error
 	At() topics.BlockRef
 	Close()
 }

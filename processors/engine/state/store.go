@@ -240,7 +240,16 @@ func ended(it *pebble.Iterator, err error) error {
 
 // walk calls fn for what lies within the iterator's bounds.
 func walk(it *pebble.Iterator, fn func(key, value []byte) bool) error {
-	for it.First(); it.Valid(); it.Next() {
+	return visit(it, it.First(), it.Next, fn)
+}
+
+// walkBack does the same from the end.
+func walkBack(it *pebble.Iterator, fn func(key, value []byte) bool) error {
+	return visit(it, it.Last(), it.Prev, fn)
+}
+
+func visit(it *pebble.Iterator, valid bool, move func() bool, fn func(key, value []byte) bool) error {
+	for ; valid; valid = move() {
 		v, err := it.ValueAndErr()
 		if err != nil {
 			return wrap("scan", err)

@@ -128,14 +128,21 @@ func (v *view) Get(t *Table, key []byte) ([]byte, error) {
 }
 
 func (v *view) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
-	return v.scan([headBytes]byte{spaceRow, t.ID}, prefix, after, fn)
+	return v.scan([headBytes]byte{spaceRow, t.ID}, prefix, after, walk, fn)
+}
+
+func (v *view) ScanBack(t *Table, prefix []byte, fn func(key, row []byte) bool) error {
+	return v.scan([headBytes]byte{spaceRow, t.ID}, prefix, nil, walkBack, fn)
 }
 
 func (v *view) ScanIndex(index byte, prefix, after []byte, fn func(entry, value []byte) bool) error {
-	return v.scan([headBytes]byte{spaceIndex, index}, prefix, after, fn)
+	return v.scan([headBytes]byte{spaceIndex, index}, prefix, after, walk, fn)
 }
 
-func (v *view) scan(head [headBytes]byte, prefix, after []byte, fn func(key, value []byte) bool) (err error) {
+// visitor is how a scan goes through what lies within the iterator's bounds.
+type visitor func(it *pebble.Iterator, fn func(key, value []byte) bool) error
+
+func (v *view) scan(head [headBytes]byte, prefix, after []byte, walk visitor, fn func(key, value []byte) bool) (err error) {
 	lower, upper := bounds(head, prefix, after)
 	it := v.idle.Swap(nil)
 	if it != nil {

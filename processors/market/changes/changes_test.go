@@ -303,5 +303,5 @@ func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 
 func text(d *query.DealWithBids, now uint64) string {
 	listed := d.Deal.State == contracts.DealListedState && !deals.Expired(d.Deal.ListingExpiry, now)
-	return fmt.Sprint(d.Deal.State, d.Deal.ListingExpiry, len(d.Bids), listed)
+	return fmt.Sprint(d.Deal.State, d.Deal.ListingExpiry, d.Deal.OpenBids, listed)
 }

@@ -3,6 +3,7 @@
 package deals
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,7 +39,7 @@ type Changed func(w state.Writer, before, after *topics.Deal) error
 // Family is what the market has to know of it. Of a change in the number of a deal's bids it does not tell.
 func Family(changed Changed) family.Family {
 	return family.Family{
-		Name: "deals", Tables: []*state.Table{Deals, Bids, Rewards},
+		Name: "deals", Tables: []*state.Table{Deals, Bids, Rewards, bidSums},
 		Events: []contracts.Event{
 			&contracts.DealListed{}, &contracts.DealTermsUpdated{}, &contracts.DealFunded{}, &contracts.DealReclaimed{},
 			&contracts.DealClaimed{}, &contracts.DealCancelled{},
@@ -148,7 +149,7 @@ func placed(w state.Writer, tx common.Hash, e *contracts.BidPlaced) (string, err
 		ID: e.BidID, DealID: e.DealID, Lender: e.Lender, Price: e.Price, Expiry: e.Expiry,
 		PlacedAt: e.PlacedAt, State: contracts.BidOpen, TermsHash: e.TermsHash, Tx: tx,
 	}
-	if err := putBid(w, bidKey, &b); err != nil {
+	if err := errors.Join(putBid(w, bidKey, &b), addBid(w, &b)); err != nil {
 		return "", err
 	}
 	d.OpenBids++
@@ -170,7 +171,7 @@ func closeBid(w state.Writer, dealID, bidID *uint256.Int, to contracts.BidState)
 		return BidNotOpen, nil
 	}
 	b.State = to
-	if err := putBid(w, bidKey, &b); err != nil {
+	if err := errors.Join(putBid(w, bidKey, &b), removeBid(w, &b)); err != nil {
 		return "", err
 	}
 

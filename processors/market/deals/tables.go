@@ -16,6 +16,7 @@ const (
 	tableDeals   byte = 1
 	tableBids    byte = 2
 	tableRewards byte = 6
+	tableBidSums byte = 21
 
 	// IndexListing is the first of four, one an order: IndexListing + the Sort. Deals in LISTED only,
 	// whether or not the listing has expired; the value is a ListingFilter.
@@ -25,9 +26,8 @@ const (
 	IndexWallet byte = 0x14
 	// IndexState: state, then Key(deal).
 	IndexState byte = 0x15
-	// IndexOpenBid: the bids in OPEN under their own key. The value is the row: a deal with many bids
-	// of the past costs a list no more than one without.
-	IndexOpenBid byte = 0x16
+	// 0x16 was that of bids in OPEN.
+
 	// IndexLenderBid: lender, then the bid's ID descending, then Key(deal).
 	IndexLenderBid byte = 0x18
 	// IndexFundedAsset: token, then fundedAt descending, then Key(deal): the deals that were ever funded.
@@ -126,9 +126,6 @@ func indexBid(key, row []byte, to *state.IndexEntries) {
 	var b topics.Bid
 	if err := b.UnmarshalBinary(row); err != nil {
 		panic("deals: a row of our own does not decode: " + err.Error())
-	}
-	if b.State == contracts.BidOpen {
-		to.Put(IndexOpenBid, row, key)
 	}
 	var buf [idBytes]byte
 	to.Put(IndexLenderBid, nil, LenderPrefix(b.Lender), appendDescending(buf[:0], &b.ID), key[:idBytes])

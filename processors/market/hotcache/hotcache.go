@@ -189,6 +189,9 @@ func dialer(dial func(context.Context, string, string) (net.Conn, error), conf *
 	}
 }
 
+// rowFormat is in the names of all that rows are in: builds of two formats do not read each other's.
+const rowFormat = "2:"
+
 // keys are the names of everything of a chain in Redis.
 type keys struct {
 	meta   string
@@ -199,7 +202,8 @@ type keys struct {
 
 func (c Config) keys() keys {
 	tag := fmt.Sprintf("{%s:%d}:", c.Prefix, c.ChainID)
-	return keys{meta: tag + "meta", rows: tag + "rows:", orders: tag + "order:", pool: tag + "pool"}
+	listings := tag + rowFormat
+	return keys{meta: listings + "meta", rows: listings + "rows:", orders: listings + "order:", pool: tag + "pool"}
 }
 
 var (

@@ -18,6 +18,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -100,7 +101,7 @@ func (l *ledger) event(t *rapid.T, at topics.BlockRef) contracts.Event {
 	default:
 		l.bids++
 		b := topics.Bid{
-			ID: word(l.bids), DealID: d.Deal.ID, Lender: address(8), Price: word(price), Expiry: at.Timestamp + 1,
+			ID: word(l.bids), DealID: d.Deal.ID, Lender: address(8), Price: word(price), Expiry: at.Timestamp + rapid.SampledFrom([]uint64{1, 3, 3000}).Draw(t, "bid expiry"),
 			PlacedAt: at.Timestamp, TermsHash: d.Deal.TermsHash, Tx: at.Hash,
 		}
 		d.Bids = append(d.Bids, b)
@@ -127,11 +128,8 @@ func (l *ledger) page(at topics.BlockRef, q query.ListingsQuery) query.Page[quer
 			continue
 		}
 		it := item{deals.ListingKey(q.Sort, &d.Deal), query.DealWithBids{Deal: d.Deal}}
-		for _, b := range d.Bids {
-			if b.TermsHash == d.Deal.TermsHash {
-				it.Bids = append(it.Bids, b)
-			}
-		}
+		best, count := rules.BestBid(&d.Deal, d.Bids, at.Timestamp)
+		it.Acceptable = query.Acceptable{Count: uint64(count), Best: best}
 		if bytes.Compare(it.key, q.After) > 0 {
 			all = append(all, it)
 		}

@@ -32,11 +32,13 @@ const (
 	MissStale   Miss = "stale"   // its block was overtaken too long ago
 	MissForeign Miss = "foreign" // its block is not one that the processors know
 	MissScan    Miss = "scan"    // too many listings that the filter leaves out
+	MissTime    Miss = "time"    // a listing has many bids, of which one expired since they were summed up
 	MissUnknown Miss = "unknown" // what the processors know is not known
 )
 
 var misses = []Miss{
-	MissDown, MissTimeout, MissError, MissCold, MissTorn, MissCorrupt, MissStale, MissForeign, MissScan, MissUnknown,
+	MissDown, MissTimeout, MissError, MissCold, MissTorn, MissCorrupt, MissStale, MissForeign, MissScan, MissTime,
+	MissUnknown,
 }
 
 func (m Miss) Error() string { return "hot cache: " + string(m) }
@@ -157,7 +159,9 @@ func (r *Reader) listings(
 		return none, err
 	}
 	none.At = page.at
-	if none.Value, err = page.decode(q.Sort); err != nil {
+	if none.Value, err = page.decode(q.Sort); errors.Is(err, errAnotherTime) {
+		return query.Answer[query.Page[query.DealWithBids]]{}, MissTime
+	} else if err != nil {
 		r.log.Error("decode listings of redis", zap.Uint64("block", page.at.Number), zap.Error(err))
 		return query.Answer[query.Page[query.DealWithBids]]{}, MissError
 	}
@@ -270,7 +274,7 @@ func (p *page) decode(sort query.Sort) (query.Page[query.DealWithBids], error) {
 	for i, raw := range p.rows {
 		row, _ := raw.(string)
 		var err error
-		if out.Items[i], err = decodeRow(row); err != nil {
+		if out.Items[i], err = decodeRow(row, p.at.Timestamp); err != nil {
 			return out, err
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -15,8 +17,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// A row in Redis is a header, from which the scripts make the members of the orders, then the deal and
-// its open bids, each behind its length. The header, fixed, so that write.lua finds its way:
+// A row in Redis is a header, from which the scripts make the members of the orders, then the deal, a sum of its open
+// bids and bids, each behind its length. A page may be as of a time before or after that of the row, and bids expire
+// meanwhile: so the bids are all that are open on the deal's terms, or, above maxRowBids, the best one alone, and then
+// the sum says when it holds. The header, fixed, so that write.lua finds its way:
 //
 //	 0..7   position in newest, without the deal's key, as are the next three
 //	 8..15  position in expiry
@@ -38,29 +42,84 @@ var positionBytes = [deals.Sorts]int{
 // entry is a change of one deal as the scripts take it. An empty row: the deal is no longer listed.
 type entry struct{ key, row []byte }
 
+// maxRowBids is how many bids a row has at most.
+const maxRowBids = 64
+
+// offers are the open bids of a listing on its terms: all of them, or their sum and the best one.
+type offers struct {
+	summed      bool
+	count       uint64
+	from, until uint64 // when the sum holds
+	bids        []topics.Bid
+}
+
+const offersBytes = 1 + 3*8
+
+func (o *offers) append(b []byte) ([]byte, error) {
+	if o.summed {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	for _, n := range []uint64{o.count, o.from, o.until} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b, nil
+}
+
+func (o *offers) decode(b []byte) bool {
+	if len(b) != offersBytes || b[0] > 1 {
+		return false
+	}
+	o.summed = b[0] == 1
+	o.count, o.from, o.until = binary.BigEndian.Uint64(b[1:]), binary.BigEndian.Uint64(b[9:]), binary.BigEndian.Uint64(b[17:])
+	return true
+}
+
+// errAnotherTime means that a row does not say what its bids come to at the time of the page.
+var errAnotherTime = errors.New("bids are summed up as of another time")
+
+// at is what the bids come to at a time.
+func (o *offers) at(d *topics.Deal, now uint64) (a query.Acceptable, err error) {
+	if !o.summed {
+		best, count := rules.BestBid(d, o.bids, now)
+		return query.Acceptable{Count: uint64(count), Best: best}, nil
+	}
+	if now < o.from || now >= o.until {
+		return a, errAnotherTime
+	}
+	if a.Count = o.count; len(o.bids) > 0 {
+		a.Best = &o.bids[0]
+	}
+	return a, nil
+}
+
 // newEntry makes the entry of a listing.
-func newEntry(partition int32, d *query.DealWithBids) (entry, error) {
+func newEntry(partition int32, d *topics.Deal, o *offers) (entry, error) {
 	b := make([]byte, 0, headerBytes+384)
 	for sort := range deals.Sorts {
-		position := deals.ListingKey(sort, &d.Deal)
+		position := deals.ListingKey(sort, d)
 		b = append(b, position[:len(position)-dealKeyBytes]...)
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(partition))
-	b = append(b, byte(d.Deal.Lane))
-	b = binary.BigEndian.AppendUint32(b, d.Deal.Term)
-	b = binary.BigEndian.AppendUint64(b, d.Deal.ListingExpiry)
-	b = append(b, d.Deal.Token[:]...)
+	b = append(b, byte(d.Lane))
+	b = binary.BigEndian.AppendUint32(b, d.Term)
+	b = binary.BigEndian.AppendUint64(b, d.ListingExpiry)
+	b = append(b, d.Token[:]...)
 
-	b, err := appendFramed(b, d.Deal.AppendBinary)
-	for i := range d.Bids {
+	b, err := appendFramed(b, d.AppendBinary)
+	if err == nil {
+		b, err = appendFramed(b, o.append)
+	}
+	for i := range o.bids {
 		if err == nil {
-			b, err = appendFramed(b, d.Bids[i].AppendBinary)
+			b, err = appendFramed(b, o.bids[i].AppendBinary)
 		}
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("encode listing %s: %w", d.Deal.ID.Dec(), err)
+		return entry{}, fmt.Errorf("encode listing %s: %w", d.ID.Dec(), err)
 	}
-	return entry{key: deals.Key(&d.Deal.ID), row: b}, nil
+	return entry{key: deals.Key(&d.ID), row: b}, nil
 }
 
 // appendFramed appends what encode appends, behind its length in two bytes.
@@ -80,64 +139,98 @@ func appendFramed(b []byte, encode func([]byte) ([]byte, error)) ([]byte, error)
 
 var errMalformed = errors.New("malformed row")
 
-// decodeRow reads a row back.
-func decodeRow(row string) (d query.DealWithBids, err error) {
-	if len(row) < headerBytes {
-		return d, errMalformed
+// decodeRow reads a row back, as of a time.
+func decodeRow(row string, now uint64) (v query.DealWithBids, err error) {
+	d, o, err := decodeParts(row)
+	if err != nil {
+		return v, err
 	}
-	b, first := []byte(row[headerBytes:]), true
-	for first || len(b) > 0 {
+	v.Deal = d
+	v.Acceptable, err = o.at(&v.Deal, now)
+	return v, err
+}
+
+func decodeParts(row string) (d topics.Deal, o offers, err error) {
+	if len(row) < headerBytes {
+		return d, o, errMalformed
+	}
+	part := 0
+	for b := []byte(row[headerBytes:]); part < 2 || len(b) > 0; part++ {
 		if len(b) < 2 || int(binary.BigEndian.Uint16(b)) > len(b)-2 {
-			return d, errMalformed
+			return d, o, errMalformed
 		}
 		n := int(binary.BigEndian.Uint16(b))
-		part := b[2 : 2+n]
+		framed := b[2 : 2+n]
 		b = b[2+n:]
-		if first {
-			err = d.Deal.UnmarshalBinary(part)
-			first = false
-		} else {
-			d.Bids = append(d.Bids, topics.Bid{})
-			err = d.Bids[len(d.Bids)-1].UnmarshalBinary(part)
+		switch part {
+		case 0:
+			err = d.UnmarshalBinary(framed)
+		case 1:
+			if !o.decode(framed) {
+				return d, o, errMalformed
+			}
+		default:
+			o.bids = append(o.bids, topics.Bid{})
+			err = o.bids[len(o.bids)-1].UnmarshalBinary(framed)
 		}
 		if err != nil {
-			return d, fmt.Errorf("%w: %w", errMalformed, err)
+			return d, o, fmt.Errorf("%w: %w", errMalformed, err)
 		}
 	}
-	return d, nil
+	return d, o, nil
 }
 
 // load makes the entry of a deal from the state: its removal if it is not listed, or expired long ago.
-func load(v state.Reader, partition int32, key []byte, expiredBefore uint64) (entry, error) {
+func load(v state.View, partition int32, key []byte, expiredBefore uint64) (entry, error) {
 	gone := entry{key: key}
 	row, err := v.Get(deals.Deals, key)
 	if err != nil || row == nil {
 		return gone, err
 	}
-	var d query.DealWithBids
-	if err := d.Deal.UnmarshalBinary(row); err != nil {
+	var d topics.Deal
+	if err := d.UnmarshalBinary(row); err != nil {
 		return gone, fmt.Errorf("deal %s: %w", deals.ID(key).Dec(), err)
 	}
-	if d.Deal.State != contracts.DealListedState || deals.Expired(d.Deal.ListingExpiry, expiredBefore) {
+	if d.State != contracts.DealListedState || deals.Expired(d.ListingExpiry, expiredBefore) {
 		return gone, nil
 	}
-	var bad error
-	if d.Deal.OpenBids > 0 {
-		err = v.ScanIndex(deals.IndexOpenBid, key, nil, func(_, value []byte) bool {
-			var b topics.Bid
-			if bad = b.UnmarshalBinary(value); bad != nil {
-				return false
-			}
-			if rules.OnTerms(&d.Deal, &b) {
-				d.Bids = append(d.Bids, b)
-			}
-			return true
-		})
-	}
-	if err := errors.Join(err, bad); err != nil {
+	o, err := loadOffers(v, key, &d)
+	if err != nil {
 		return gone, fmt.Errorf("bids of deal %s: %w", deals.ID(key).Dec(), err)
 	}
-	return newEntry(partition, &d)
+	return newEntry(partition, &d, o)
+}
+
+func loadOffers(v state.View, key []byte, d *topics.Deal) (*offers, error) {
+	o := &offers{}
+	if d.OpenBids == 0 {
+		return o, nil
+	}
+	sum, err := deals.SumBids(v, key, d.TermsHash, v.At().Timestamp)
+	if err != nil {
+		return nil, err
+	}
+	var ids []uint256.Int
+	if o.summed = sum.Open > maxRowBids; o.summed {
+		o.count, o.from, o.until = sum.Count, sum.From, sum.Until
+		if sum.Best != nil {
+			ids = append(ids, *sum.Best)
+		}
+	} else if ids, err = deals.OpenBids(v, key, d.TermsHash); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(ids, func(a, b uint256.Int) int { return a.Cmp(&b) })
+	o.bids = make([]topics.Bid, len(ids))
+	for i := range ids {
+		row, err := v.Get(deals.Bids, deals.BidKey(&d.ID, &ids[i]))
+		if err == nil {
+			err = o.bids[i].UnmarshalBinary(row)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
 }
 
 // setName names what an order of a query walks: the narrowest set; the rest is filtered by the members.

@@ -2,6 +2,7 @@ package hotcache
 
 import (
 	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -106,28 +107,29 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-func sample(bids int) *query.DealWithBids {
+func sample(bids int) (*topics.Deal, *offers) {
 	e := listing(42)
-	d := &query.DealWithBids{Deal: topics.Deal{
+	o := &offers{}
+	d := &topics.Deal{
 		ID: e.DealID, Borrower: e.Borrower, Lane: 2, Token: e.Token, AmountOrTokenID: e.AmountOrTokenID, Cap: e.Cap,
 		MinPrice: e.MinPrice, Term: e.Term, ListedAt: e.ListedAt, ListingExpiry: 77, TermsHash: e.TermsHash, OpenBids: uint32(bids),
-	}}
-	for i := range bids {
-		d.Bids = append(d.Bids, topics.Bid{ID: word(uint64(i)), DealID: e.DealID, Price: word(9), TermsHash: e.TermsHash})
 	}
-	return d
+	for i := range bids {
+		o.bids = append(o.bids, topics.Bid{ID: word(uint64(i)), DealID: e.DealID, Price: word(9 + uint64(i)), Expiry: 100 + uint64(i), TermsHash: e.TermsHash})
+	}
+	return d, o
 }
 
 // TestRowHeader holds row.go and the offsets in write.lua together.
 func TestRowHeader(t *testing.T) {
-	d := sample(2)
-	e, err := newEntry(258, d)
+	d, o := sample(2)
+	e, err := newEntry(258, d, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := 0
 	for sort := range deals.Sorts {
-		position := deals.ListingKey(sort, &d.Deal)
+		position := deals.ListingKey(sort, d)
 		if len(position) != positionBytes[sort] {
 			t.Errorf("sort %d: a position of %d bytes", sort, len(position))
 		}
@@ -138,22 +140,44 @@ func TestRowHeader(t *testing.T) {
 		at += n
 	}
 	if at != 64 || binary.BigEndian.Uint16(e.row[64:]) != 258 || e.row[66] != 2 ||
-		binary.BigEndian.Uint32(e.row[67:]) != d.Deal.Term || binary.BigEndian.Uint64(e.row[71:]) != 77 ||
-		string(e.row[79:99]) != string(d.Deal.Token[:]) {
+		binary.BigEndian.Uint32(e.row[67:]) != d.Term || binary.BigEndian.Uint64(e.row[71:]) != 77 ||
+		string(e.row[79:99]) != string(d.Token[:]) {
 		t.Errorf("header %x", e.row[:headerBytes])
 	}
-	got, err := decodeRow(string(e.row))
+	for now, want := range map[uint64]query.Acceptable{99: {Count: 2, Best: &o.bids[1]}, 100: {Count: 1, Best: &o.bids[1]}, 101: {}} {
+		got, err := decodeRow(string(e.row), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(query.DealWithBids{Deal: *d, Acceptable: want}, got); diff != "" {
+			t.Errorf("at %d: %s", now, diff)
+		}
+	}
+}
+
+// A row whose bids are summed up answers as of the times that the sum holds at, and no others.
+func TestRowOfASum(t *testing.T) {
+	d, all := sample(1)
+	e, err := newEntry(1, d, &offers{summed: true, count: 70, from: 50, until: 60, bids: all.bids})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(*d, got); diff != "" {
-		t.Error(diff)
+	for now, holds := range map[uint64]bool{49: false, 50: true, 59: true, 60: false} {
+		got, err := decodeRow(string(e.row), now)
+		switch {
+		case !holds && !errors.Is(err, errAnotherTime):
+			t.Errorf("at %d: %v", now, err)
+		case holds && (err != nil || got.Acceptable.Count != 70 || got.Acceptable.Best.ID != all.bids[0].ID):
+			t.Errorf("at %d: %+v, %v", now, got.Acceptable, err)
+		}
 	}
 }
 
 func FuzzDecodeRow(f *testing.F) {
 	for bids := range 3 {
-		e, err := newEntry(1, sample(bids))
+		d, o := sample(bids)
+		o.summed = bids == 1
+		e, err := newEntry(1, d, o)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -162,19 +186,19 @@ func FuzzDecodeRow(f *testing.F) {
 	}
 	f.Add("")
 	f.Fuzz(func(t *testing.T, row string) {
-		d, err := decodeRow(row)
+		d, o, err := decodeParts(row)
 		if err != nil {
 			return
 		}
-		e, err := newEntry(0, &d)
+		e, err := newEntry(0, &d, &o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := decodeRow(string(e.row))
+		again, same, err := decodeParts(string(e.row))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(d, again); diff != "" {
+		if diff := cmp.Diff(d, again) + cmp.Diff(o, same, cmp.AllowUnexported(offers{})); diff != "" {
 			t.Error(diff)
 		}
 	})

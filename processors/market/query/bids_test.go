@@ -57,3 +57,31 @@ func TestBidsOfADealComeInPages(t *testing.T) {
 		}
 	}
 }
+
+// A deal with more bids than an answer holds has the newest, says that there are more, and counts all.
+func TestDealWithManyBidsHasTheNewest(t *testing.T) {
+	const bids = query.MaxBids + 50
+	n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
+	events := []contracts.Event{listing(1), listing(2)}
+	for id := uint64(1); id <= bids; id++ {
+		events = append(events, &contracts.BidPlaced{DealID: word(1), BidID: word(id), Lender: address(9), Price: word(1), Expiry: 1 << 39, TermsHash: listing(1).TermsHash})
+	}
+	n.land(t, partitions, block(1), events...)
+	r := remoteRouter(t, partitions, map[string]*holder{"a": serve(t, n)})
+	for id, want := range map[uint64]int{1: bids, 2: 0} {
+		deal := word(id)
+		a, err := r.DealWithReward(t.Context(), &deal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &a.Value
+		if d.Acceptable.Count != uint64(want) || d.Truncated != (want > query.MaxBids) || len(d.Bids) != min(want, query.MaxBids) {
+			t.Fatalf("deal %d: %d bids of %d, truncated %t", id, len(d.Bids), d.Acceptable.Count, d.Truncated)
+		}
+		for i, b := range d.Bids {
+			if b.ID != word(uint64(bids-query.MaxBids+1+i)) {
+				t.Fatalf("bid %d is the %s.", i, b.ID.Dec())
+			}
+		}
+	}
+}

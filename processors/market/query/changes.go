@@ -95,7 +95,7 @@ func decodeChanges(a *read.Response, since bool, pool PoolOverview) (Changes, er
 		}
 		d := ChangedDeal{ID: *deals.ID(it.Key)}
 		if len(it.Row) > 0 {
-			deal, err := decodeListedDeal(it)
+			deal, err := decodeDeal(it)
 			if err != nil {
 				return Changes{}, err
 			}

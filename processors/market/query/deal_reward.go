@@ -134,7 +134,7 @@ func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page
 	if !known && len(a.Items) == 0 {
 		return Answer[Page[DealWithBids]]{At: a.Block}, ErrNotFound
 	}
-	p, err := read.PageOf(a.Items, q.Limit, decodeListedDeal)
+	p, err := read.PageOf(a.Items, q.Limit, decodeDeal)
 	return Answer[Page[DealWithBids]]{At: a.Block, Value: p}, err
 }
 

@@ -39,7 +39,7 @@ type MarketReader interface {
 	Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error)
 }
 
-// DealWithReward is a deal with all of its bids, ascending by ID, and its reward.
+// DealWithReward is a deal with its bids and its reward.
 type DealWithReward struct {
 	DealWithBids
 	Reward *Reward // nil: nothing was ever granted
@@ -80,8 +80,8 @@ const MaxPortfolio = 1000
 
 // Portfolio is all that a wallet has in the market.
 type Portfolio struct {
-	AsBorrower []DealWithBids // the newest ID first; with bids as in Deals
-	AsLender   []DealWithBids // the newest ID first; with bids as in Deals
+	AsBorrower []DealWithBids // the newest ID first
+	AsLender   []DealWithBids // the newest ID first
 	Bids       []topics.Bid   // made by the wallet, in whatever state, the newest ID first
 	Balances   []topics.Balance
 	Drips      []Drip // the newest, ascending by ID

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -106,5 +107,44 @@ func BenchmarkPositions(b *testing.B) {
 		if err != nil || len(a.Value.Items) != 50 {
 			b.Fatal(len(a.Value.Items), err)
 		}
+	}
+}
+
+// BenchmarkListingOfManyBids lists 20 deals, one of which has a bid or 20,000 of them: the figure is by how much slower
+// that is. There are as many bids in both, else on a deal that is not listed any more.
+func BenchmarkListingOfManyBids(b *testing.B) {
+	const listed, many = 20, 20_000
+	took := map[int]float64{}
+	for _, bids := range []int{1, many} {
+		m := newMarketNode(b, deployment)
+		next := uint64(0)
+		place := func(deal uint64, n int) (events []contracts.Event) {
+			for range n {
+				next++
+				events = append(events, &contracts.BidPlaced{
+					DealID: word(deal), BidID: word(next), Lender: address(2), Price: word(1), Expiry: 1<<39 + next, TermsHash: listing(deal).TermsHash,
+				})
+			}
+			return events
+		}
+		for id := uint64(1); id <= listed; id++ {
+			m.mine(b, 1, append([]contracts.Event{listing(id)}, place(id, 1)...)...)
+		}
+		m.mine(b, 1, place(listed, bids-1)...)
+		gone := append([]contracts.Event{listing(listed + 1)}, place(listed+1, many-bids)...)
+		m.mine(b, 1, append(gone, &contracts.DealCancelled{DealID: word(listed + 1)})...)
+		b.Run(fmt.Sprint(bids), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				a, err := m.router.Listings(b.Context(), query.ListingsQuery{Limit: listed})
+				if err != nil || len(a.Value.Items) != listed || a.Value.Items[0].Acceptable.Count != uint64(bids) {
+					b.Fatal(len(a.Value.Items), err)
+				}
+			}
+			took[bids] = float64(b.Elapsed()) / float64(b.N)
+			if one := took[1]; one > 0 && bids > 1 {
+				b.ReportMetric(took[bids]/one, "times-one-bid")
+			}
+		})
 	}
 }

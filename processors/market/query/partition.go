@@ -20,7 +20,7 @@ import (
 
 // The reads, as pure functions over views that are all of one block.
 
-// readDeal finds a deal with all of its bids. No item: there is none.
+// readDeal finds a deal with its newest bids. No item: there is none.
 func readDeal(_ context.Context, views *read.Views, q *entityQuery) ([]read.Item, error) {
 	key := deals.Key(new(uint256.Int).SetBytes32(q.ID[:]))
 	for _, v := range views.Of {
@@ -32,10 +32,13 @@ func readDeal(_ context.Context, views *read.Views, q *entityQuery) ([]read.Item
 			continue
 		}
 		it := read.Item{Key: key, Row: row}
-		err = v.Scan(deals.Bids, key, nil, func(_, row []byte) bool {
-			it.Parts = append(it.Parts, bytes.Clone(row))
-			return true
-		})
+		var d topics.Deal
+		if err := d.UnmarshalBinary(row); err != nil {
+			return nil, fmt.Errorf("deal %s: %w", deals.ID(key).Dec(), err)
+		}
+		if it.Parts, err = bidParts(v, key, &d); err == nil {
+			it.Parts, err = withBids(v, key, it.Parts)
+		}
 		return []read.Item{it}, err
 	}
 	return nil, nil
@@ -177,7 +180,7 @@ func lowest(views []state.View, limit int, scan func(state.View, visitor) error)
 	return kept, nil
 }
 
-// withRows fetches the deals at positions that end in the deal's key, and their open bids.
+// withRows fetches the deals at positions that end in the deal's key, and what their bids come to.
 func withRows(found []position) ([]read.Item, error) {
 	items := make([]read.Item, len(found))
 	for i, p := range found {
@@ -194,14 +197,7 @@ func withRows(found []position) ([]read.Item, error) {
 			return nil, fmt.Errorf("deal %s in a list: %w", deals.ID(key).Dec(), err)
 		}
 		items[i] = read.Item{Key: p.Key, Row: row}
-		if d.OpenBids == 0 {
-			continue
-		}
-		err = p.view.ScanIndex(deals.IndexOpenBid, key, nil, func(_, bid []byte) bool {
-			items[i].Parts = append(items[i].Parts, bytes.Clone(bid))
-			return true
-		})
-		if err != nil {
+		if items[i].Parts, err = bidParts(p.view, key, &d); err != nil {
 			return nil, err
 		}
 	}

@@ -35,7 +35,7 @@ func decodePortfolio(a *read.Response, wallet common.Address) (p Portfolio, err 
 		return p, err
 	}
 	for _, it := range split[sectionDeal] {
-		d, err := decodeListedDeal(it)
+		d, err := decodeDeal(it)
 		if err != nil {
 			return p, err
 		}

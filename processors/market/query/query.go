@@ -25,11 +25,22 @@ const (
 	SortCost   = deals.SortCost   // (cap-minPrice)*10000/minPrice, ascending
 )
 
-// DealWithBids is a deal with bids of it, ascending by ID: all of them for one deal, those in OPEN on
-// the deal's current terms (whatever their expiry) in a list.
+// MaxBids bounds the bids of a DealWithBids. What is beyond is in Bids.
+const MaxBids = 200
+
+// DealWithBids is a deal with what its bids come to. Of one deal it has bids too, in a list it has none.
 type DealWithBids struct {
-	Deal topics.Deal
-	Bids []topics.Bid
+	Deal       topics.Deal
+	Acceptable Acceptable
+	Bids       []topics.Bid // in whatever state, ascending by ID: the newest
+	Truncated  bool         // there are more than MaxBids
+}
+
+// Acceptable sums up the bids that the borrower could accept as of the answer's block: open, on the deal's current terms
+// and not expired.
+type Acceptable struct {
+	Count uint64
+	Best  *topics.Bid // the highest price, the earliest on a tie; nil: none
 }
 
 // Listed says whether the deal may still be funded at a time: LISTED, and its listing not expired.

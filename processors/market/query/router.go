@@ -50,12 +50,12 @@ func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids
 
 // Listings implements Reader.
 func (r *Router) Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error) {
-	return readPage(ctx, r, opListings, &q, q.Limit, decodeListedDeal)
+	return readPage(ctx, r, opListings, &q, q.Limit, decodeDeal)
 }
 
 // Deals implements Reader.
 func (r *Router) Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithBids]], error) {
-	return readPage(ctx, r, opDeals, &q, q.Limit, decodeListedDeal)
+	return readPage(ctx, r, opDeals, &q, q.Limit, decodeDeal)
 }
 
 // Assets implements Reader.

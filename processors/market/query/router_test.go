@@ -144,10 +144,10 @@ const partitions = 4
 // owned is the partition of deal 1, by which a test of one partition goes.
 var owned = topics.Partition(listing(1).Entity().Key(), partitions)
 
-func TestDealComesWithAllOfItsBidsAndAListWithTheCurrentOnes(t *testing.T) {
+func TestDealComesWithItsBidsAndAListWithWhatTheyComeTo(t *testing.T) {
 	n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
 	place := func(bid uint64, terms byte) *contracts.BidPlaced {
-		return &contracts.BidPlaced{DealID: word(1), BidID: word(bid), Lender: address(9), Price: word(bid), TermsHash: [32]byte{terms}}
+		return &contracts.BidPlaced{DealID: word(1), BidID: word(bid), Lender: address(9), Price: word(bid), Expiry: 1 << 39, TermsHash: [32]byte{terms}}
 	}
 	n.land(t, partitions, block(1), listing(1), place(1, 1), place(2, 1), place(3, 1),
 		&contracts.BidWithdrawn{DealID: word(1), BidID: word(2)},
@@ -165,8 +165,13 @@ func TestDealComesWithAllOfItsBidsAndAListWithTheCurrentOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := bidIDs(page.Value.Items[0]); !cmp.Equal(got, []uint64{4}) {
-		t.Errorf("listing has bids %v, want only that on the current terms", got)
+	for what, got := range map[string]query.DealWithBids{"deal": d.Value, "listing": page.Value.Items[0]} {
+		if got.Acceptable.Count != 1 || got.Acceptable.Best == nil || got.Acceptable.Best.ID != word(4) {
+			t.Errorf("%s: acceptable are %+v, want only that on the current terms", what, got.Acceptable)
+		}
+	}
+	if len(page.Value.Items[0].Bids) > 0 {
+		t.Error("a listing has bids")
 	}
 
 	missing, err := r.Deal(t.Context(), uint256.NewInt(2))

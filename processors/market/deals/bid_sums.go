@@ -1,0 +1,402 @@
+package deals
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// bidSums sums up the open bids of a deal on the same terms, so that whoever lists deals reads a row or a few of a
+// deal, however many bids it has. How many of them count, and which is the best, depends on the time: bids expire
+// without an event. So the rows are the nodes of a B+ tree by expiry, each child with its count and its best bid.
+//
+// Invariants:
+//  1. the leaves hold each bid in OPEN once, under the terms that it was made on, by expiry and ID;
+//  2. an inner entry's key is not after any bid of its child and after all bids of the child before it; count and best
+//     are those of the child;
+//  3. no node but the root is empty or above maxEntries; a root without entries has no row.
+//
+// Nodes are not merged: a tree that shrinks keeps its height, and no node without a bid below.
+var bidSums = &state.Table{ID: tableBidSums, Name: "bid sums"}
+
+const maxEntries = 32
+
+// BidSum is what the open bids of a deal on its terms come to at a time.
+type BidSum struct {
+	Count uint64       // of those that have not expired
+	Best  *uint256.Int // the ID of the one of the highest price, the earliest on a tie; nil: none
+	Open  uint64       // all of them, expired or not
+
+	From, Until uint64 // the sum is the same at any time from From on and before Until
+}
+
+// SumBids sums up the open bids of a deal on terms at a time.
+func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error) {
+	t := bidTree{r: r, prefix: treePrefix(deal, terms)}
+	s := BidSum{Until: math.MaxUint64}
+	var best *bidEntry
+	for number, root := uint32(0), true; ; root = false {
+		n, err := t.load(number)
+		if err != nil {
+			return s, err
+		}
+		alive := len(n.entries)
+		for i := range n.entries {
+			e := &n.entries[i]
+			if root {
+				s.Open += e.count
+			}
+			if e.key.expiry <= now {
+				continue
+			}
+			alive = min(alive, i)
+			s.Count += e.count
+			if best == nil || e.betterThan(best) {
+				best = e
+			}
+		}
+		if alive < len(n.entries) {
+			s.Until = min(s.Until, n.entries[alive].key.expiry)
+		}
+		if alive > 0 {
+			s.From = max(s.From, n.entries[alive-1].key.expiry)
+		}
+		if !n.inner || alive == 0 { // bids that have not expired may be in the child that begins before now, too
+			break
+		}
+		number = n.entries[alive-1].child
+	}
+	if best != nil {
+		s.Best = best.best.Clone()
+	}
+	return s, nil
+}
+
+// OpenBids are the IDs of the open bids of a deal on terms, by expiry.
+func OpenBids(r rows, deal []byte, terms common.Hash) ([]uint256.Int, error) {
+	t := bidTree{r: r, prefix: treePrefix(deal, terms)}
+	var ids []uint256.Int
+	var walk func(number uint32) error
+	walk = func(number uint32) error {
+		n, err := t.load(number)
+		for i := range n.entries {
+			switch {
+			case err != nil:
+			case n.inner:
+				err = walk(n.entries[i].child)
+			default:
+				ids = append(ids, n.entries[i].key.id)
+			}
+		}
+		return err
+	}
+	return ids, walk(0)
+}
+
+// rows is what reads rows: a view, or the state as a block changes it.
+type rows interface {
+	Get(t *state.Table, key []byte) ([]byte, error)
+}
+
+func treePrefix(deal []byte, terms common.Hash) []byte { return slices.Concat(deal, terms[:]) }
+
+func treeOf(w state.Writer, b *topics.Bid) *bidTree {
+	return &bidTree{r: w, w: w, prefix: treePrefix(Key(&b.DealID), b.TermsHash)}
+}
+
+// addBid counts an open bid.
+func addBid(w state.Writer, b *topics.Bid) error {
+	t := treeOf(w, b)
+	root, err := t.load(0)
+	if err != nil {
+		return err
+	}
+	e := bidEntry{key: bidKey{b.Expiry, b.ID}, price: b.Price, best: b.ID, count: 1}
+	if err := t.insert(root, &e); err != nil {
+		return err
+	}
+	if len(root.entries) > maxEntries {
+		right := root.split()
+		top := &bidNode{inner: true, entries: []bidEntry{t.keep(root), t.keep(right)}}
+		root = top
+	}
+	t.put(0, root)
+	return nil
+}
+
+// removeBid no longer counts it.
+func removeBid(w state.Writer, b *topics.Bid) error {
+	t := treeOf(w, b)
+	root, err := t.load(0)
+	if err != nil {
+		return err
+	}
+	found, err := t.remove(root, &bidKey{b.Expiry, b.ID})
+	if err == nil && !found {
+		err = fmt.Errorf("bid %s of deal %s is open and in no sum", b.ID.Dec(), b.DealID.Dec())
+	}
+	if err != nil {
+		return err
+	}
+	t.put(0, root)
+	return nil
+}
+
+// bidTree is the tree of a deal and terms, to be read or changed.
+type bidTree struct {
+	r      rows
+	w      state.Writer
+	prefix []byte
+	next   uint32 // number of the next node
+}
+
+type bidNode struct {
+	inner   bool
+	entries []bidEntry
+}
+
+// bidEntry is a bid, or a child and what is in it.
+type bidEntry struct {
+	key   bidKey
+	price uint256.Int // of the best
+	best  uint256.Int // its ID
+	count uint64
+	child uint32
+}
+
+type bidKey struct {
+	expiry uint64
+	id     uint256.Int
+}
+
+func (k *bidKey) compare(l *bidKey) int {
+	return cmp.Or(cmp.Compare(k.expiry, l.expiry), k.id.Cmp(&l.id))
+}
+
+func (e *bidEntry) betterThan(f *bidEntry) bool {
+	return cmp.Or(e.price.Cmp(&f.price), f.best.Cmp(&e.best)) > 0
+}
+
+// behind is the index of the first entry behind a key.
+func (n *bidNode) behind(k *bidKey) int {
+	i, found := slices.BinarySearchFunc(n.entries, k, func(e bidEntry, k *bidKey) int { return e.key.compare(k) })
+	if found {
+		i++
+	}
+	return i
+}
+
+// sum makes the entry of a child.
+func (n *bidNode) sum(number uint32, key bidKey) bidEntry {
+	e := bidEntry{key: key, child: number}
+	for i := range n.entries {
+		own := &n.entries[i]
+		if e.count == 0 || own.betterThan(&e) {
+			e.price, e.best = own.price, own.best
+		}
+		e.count += own.count
+	}
+	return e
+}
+
+// split takes the upper half away.
+func (n *bidNode) split() *bidNode {
+	half := len(n.entries) / 2
+	right := &bidNode{inner: n.inner, entries: slices.Clone(n.entries[half:])}
+	n.entries = n.entries[:half]
+	return right
+}
+
+// keep writes a new node.
+func (t *bidTree) keep(n *bidNode) bidEntry {
+	number := t.next
+	t.next++
+	t.put(number, n)
+	return n.sum(number, n.entries[0].key)
+}
+
+// insert adds a bid below a node, which the caller writes.
+func (t *bidTree) insert(n *bidNode, e *bidEntry) error {
+	i := n.behind(&e.key)
+	if !n.inner {
+		n.entries = slices.Insert(n.entries, i, *e)
+		return nil
+	}
+	i = max(i-1, 0)
+	at := n.entries[i]
+	child, err := t.load(at.child)
+	if err != nil {
+		return err
+	}
+	if err := t.insert(child, e); err != nil {
+		return err
+	}
+	if e.key.compare(&at.key) < 0 {
+		at.key = e.key
+	}
+	var right *bidNode
+	if len(child.entries) > maxEntries {
+		right = child.split()
+	}
+	t.put(at.child, child)
+	n.entries[i] = child.sum(at.child, at.key)
+	if right != nil {
+		n.entries = slices.Insert(n.entries, i+1, t.keep(right))
+	}
+	return nil
+}
+
+// remove takes a bid away below a node, which the caller writes.
+func (t *bidTree) remove(n *bidNode, k *bidKey) (found bool, err error) {
+	i := n.behind(k) - 1
+	if i < 0 {
+		return false, nil
+	}
+	at := n.entries[i]
+	if !n.inner {
+		if found = at.key.compare(k) == 0; found {
+			n.entries = slices.Delete(n.entries, i, i+1)
+		}
+		return found, nil
+	}
+	child, err := t.load(at.child)
+	if err != nil {
+		return false, err
+	}
+	if found, err = t.remove(child, k); err != nil || !found {
+		return found, err
+	}
+	t.put(at.child, child)
+	if len(child.entries) == 0 {
+		n.entries = slices.Delete(n.entries, i, i+1)
+	} else {
+		n.entries[i] = child.sum(at.child, at.key)
+	}
+	return true, nil
+}
+
+func (t *bidTree) key(number uint32) []byte {
+	return binary.BigEndian.AppendUint32(slices.Clone(t.prefix), number)
+}
+
+// load reads a node; a root that has no row is an empty leaf.
+func (t *bidTree) load(number uint32) (*bidNode, error) {
+	row, err := t.r.Get(bidSums, t.key(number))
+	if err == nil && row == nil && number == 0 {
+		t.next = 1
+		return &bidNode{}, nil
+	}
+	var n *bidNode
+	if err == nil {
+		var next uint32
+		if n, next, err = decodeBidNode(row); number == 0 {
+			t.next = next
+		}
+	}
+	if err != nil {
+		return &bidNode{}, fmt.Errorf("bid sums of deal %s: %w", ID(t.prefix[:idBytes]).Dec(), err)
+	}
+	return n, nil
+}
+
+// put writes a node, or deletes an empty one. The root, which is written last, has the number of the next node.
+func (t *bidTree) put(number uint32, n *bidNode) {
+	if len(n.entries) == 0 {
+		t.w.Delete(bidSums, t.key(number))
+		return
+	}
+	t.w.Put(bidSums, t.key(number), n.append(make([]byte, 0, 32*len(n.entries)), t.next))
+}
+
+// A node is its kind, the number of the next node, and its entries: numbers as varints, words as a length and their
+// significant bytes.
+const (
+	kindLeaf  = 1
+	kindInner = 2
+)
+
+func (n *bidNode) append(b []byte, next uint32) []byte {
+	kind := byte(kindLeaf)
+	if n.inner {
+		kind = kindInner
+	}
+	b = binary.AppendUvarint(append(b, kind), uint64(next))
+	for i := range n.entries {
+		e := &n.entries[i]
+		b = appendShort(binary.AppendUvarint(b, e.key.expiry), &e.key.id)
+		b = appendShort(b, &e.price)
+		if n.inner {
+			b = appendShort(b, &e.best)
+			b = binary.AppendUvarint(binary.AppendUvarint(b, e.count), uint64(e.child))
+		}
+	}
+	return b
+}
+
+func appendShort(b []byte, v *uint256.Int) []byte {
+	word, n := v.Bytes32(), v.ByteLen()
+	return append(append(b, byte(n)), word[len(word)-n:]...)
+}
+
+var errNode = errors.New("malformed node")
+
+func decodeBidNode(b []byte) (n *bidNode, next uint32, err error) {
+	if len(b) == 0 || b[0] != kindLeaf && b[0] != kindInner {
+		return nil, 0, errNode
+	}
+	in := shortInput{b: b[1:]}
+	n = &bidNode{inner: b[0] == kindInner}
+	next = in.number()
+	for len(in.b) > 0 && !in.bad {
+		e := bidEntry{key: bidKey{in.varint(), in.word()}, price: in.word(), count: 1}
+		if e.best = e.key.id; n.inner {
+			e.best, e.count, e.child = in.word(), in.varint(), in.number()
+		}
+		n.entries = append(n.entries, e)
+	}
+	if in.bad {
+		return nil, 0, errNode
+	}
+	return n, next, nil
+}
+
+type shortInput struct {
+	b   []byte
+	bad bool
+}
+
+func (in *shortInput) varint() uint64 {
+	v, n := binary.Uvarint(in.b)
+	if n <= 0 {
+		in.b, in.bad = nil, true
+		return 0
+	}
+	in.b = in.b[n:]
+	return v
+}
+
+func (in *shortInput) number() uint32 {
+	v := in.varint()
+	in.bad = in.bad || v > math.MaxUint32
+	return uint32(v)
+}
+
+func (in *shortInput) word() (v uint256.Int) {
+	if len(in.b) == 0 || in.b[0] > idBytes || int(in.b[0]) >= len(in.b) {
+		in.b, in.bad = nil, true
+		return v
+	}
+	n := int(in.b[0])
+	v.SetBytes(in.b[1 : 1+n])
+	in.b = in.b[1+n:]
+	return v
+}
