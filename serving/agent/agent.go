@@ -184,7 +184,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 
 func (a *Agent) routes() []httpapi.Route {
 	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: a.counted(handle), Query: query}
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: a.counted(path, handle), Query: query}
 	}
 	return []httpapi.Route{
 		get("/v1/capabilities", a.capabilities),
@@ -193,7 +193,7 @@ func (a *Agent) routes() []httpapi.Route {
 		get("/v1/deals/{dealId}", a.deal),
 		get("/v1/deals/{dealId}/valuation", a.dealValuation),
 		get("/v1/portfolio/{wallet}", a.portfolio),
-		{Method: http.MethodPost, Path: prepareRoute, Handle: a.counted(a.prepare)},
+		{Method: http.MethodPost, Path: prepareRoute, Handle: a.counted(prepareRoute, a.prepare)},
 		{Method: http.MethodPost, Path: mcpRoute, Handle: a.callMCP},
 		get("/health", a.health),
 		get("/llms.txt", a.guide),

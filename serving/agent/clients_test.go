@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
 
@@ -45,4 +46,66 @@ func TestClientOfMCP(t *testing.T) {
 			t.Errorf("%s: %+v", tool.name, answer)
 		}
 	}
+}
+
+// TestRoundTrips: what an answer asks of the chain. A transaction is prepared in two round trips, and in three where the
+// node cannot simulate, the first time.
+func TestRoundTrips(t *testing.T) {
+	w, deal, fund := listed(t)
+	asked := func(ask func()) uint64 {
+		t.Helper()
+		before := w.nodeRequests()
+		ask()
+		return w.nodeRequests() - before
+	}
+	for action, b := range map[string]body{
+		"fund": fund, "approveUsdg": {"action": "approveUsdg", "chainId": 4663, "wallet": fund["wallet"], "amount": "1"},
+		"cancel": {"action": "cancel", "chainId": 4663, "wallet": w.actors[0].Hex(), "dealId": "1", "termsHash": deal.TermsHash},
+		"placeBid": {
+			"action": "placeBid", "chainId": 4663, "wallet": fund["wallet"], "dealId": "1", "termsHash": deal.TermsHash, "price": "900000",
+			"expiry": deal.ListedAt + 1000, "spendLimit": "900000",
+		},
+	} {
+		if n := asked(func() { w.prepared(b) }); n != 2 {
+			t.Errorf("%s is prepared in %d round trips", action, n)
+		}
+	}
+	if n := asked(func() { w.refused("SPEND_LIMIT", fund.with("maxPrice", "1")) }); n != 1 {
+		t.Errorf("what is refused by what was read takes %d round trips", n)
+	}
+	for _, target := range []string{"/v1/capabilities", "/v1/assets", "/v1/listings", "/v1/deals/1", "/v1/portfolio/" + w.actors[0].Hex()} {
+		if n := asked(func() { w.Get(t, target) }); n > 2 {
+			t.Errorf("%s takes %d round trips", target, n)
+		}
+	}
+	plain := rpctest.NewLiar(t, w.node.HTTP(), 0)
+	plain.Tells(noSimulation)
+	client := w.client(plain.URL)
+	if _, err := client.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Client = apitest.NewClient(t, w.service(func(_ *Config, p *Parts) { p.Chain = client }), description)
+	for range 2 {
+		if n := asked(func() { w.prepared(fund) }); n > 3 {
+			t.Errorf("without eth_simulateV1 it takes %d round trips", n)
+		}
+	}
+}
+
+// nodeRequests is how many requests to nodes the metrics of the service's answers have.
+func (w *world) nodeRequests() uint64 {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var sum float64
+	for _, f := range families {
+		if f.GetName() == "lienstream_agent_chain_requests" {
+			for _, m := range f.GetMetric() {
+				sum += m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return uint64(sum)
 }

@@ -402,16 +402,18 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+func noSimulation(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	if req.Method == "eth_simulateV1" {
+		resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method eth_simulateV1 does not exist/is not available"}`)
+	}
+	return false
+}
+
 // TestNodeWithoutSimulation: a transaction is prepared all the same, and says what is not known.
 func TestNodeWithoutSimulation(t *testing.T) {
 	w, _, fund := listed(t)
 	plain := rpctest.NewLiar(t, w.node.HTTP(), 0)
-	plain.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == "eth_simulateV1" {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method eth_simulateV1 does not exist/is not available"}`)
-		}
-		return false
-	})
+	plain.Tells(noSimulation)
 	client := w.client(plain.URL)
 	if _, err := client.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

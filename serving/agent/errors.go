@@ -82,10 +82,13 @@ func inputError(err error) error {
 	return err
 }
 
-// counted counts answers by code.
-func (a *Agent) counted(handle httpapi.Handler) httpapi.Handler {
+// counted counts the answers of a route by code, and what they asked of the chain.
+func (a *Agent) counted(route string, handle httpapi.Handler) httpapi.Handler {
+	asked := a.metrics.requests.WithLabelValues(route)
 	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+		ctx, requests := chain.Counting(ctx)
 		err := handle(ctx, req, res)
+		asked.Observe(float64(requests.Load()))
 		name := "OK"
 		if known, ok := errors.AsType[*httpapi.Error](err); ok {
 			name = known.Code.Name

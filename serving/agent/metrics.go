@@ -9,6 +9,7 @@ type metrics struct {
 	answers     *prometheus.CounterVec
 	prepared    *prometheus.CounterVec
 	simulations *prometheus.HistogramVec
+	requests    *prometheus.HistogramVec
 	limiterAway prometheus.Counter
 }
 
@@ -28,6 +29,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Time of simulating a transaction, by the method that did it.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		}, []string{"method"}),
+		requests: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "lienstream_agent_chain_requests",
+			Help:    "Requests to nodes of the chain for one answer, by route; a batch is one.",
+			Buckets: []float64{0, 1, 2, 3, 5, 10},
+		}, []string{"route"}),
 		limiterAway: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_agent_limiter_away_total",
 			Help: "Requests that were limited by this node alone, since the shared limits could not be asked.",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/rpc"
@@ -17,6 +18,14 @@ type Request struct {
 	Params []any
 	Result any // a pointer that the answer is decoded into
 	Err    error
+}
+
+type countKey struct{}
+
+// Counting is a context under which requests to endpoints are counted, each attempt by itself.
+func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
+	n := new(atomic.Int64)
+	return context.WithValue(ctx, countKey{}, n), n
 }
 
 // Batch asks all requests of one endpoint, in one round trip where they fit into one (Config.MaxBatch). Its error
@@ -63,6 +72,9 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 
 // askOne asks one endpoint and classifies what it says.
 func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) error {
+	if n, ok := ctx.Value(countKey{}).(*atomic.Int64); ok {
+		n.Add(1)
+	}
 	calls := make([]rpc.BatchElem, len(requests))
 	for i, r := range requests {
 		calls[i] = rpc.BatchElem{Method: r.Method, Args: r.Params, Result: r.Result}
