@@ -86,8 +86,8 @@ bench-growth: deps build ## the same at 2 million logs, and at 1, 4 and 16 parti
 microbench: deps ## every benchmark of a package
 	go test -run '^$$' -bench . -benchmem ./...
 
-deps: $(NPM) $(CLIENTS) $(JARS) $(SCHEMATHESIS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium, schemathesis
-	@.ci/deps java redis chromium
+deps: $(NPM) $(CLIENTS) $(JARS) $(SCHEMATHESIS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium, jq, schemathesis
+	@.ci/deps java redis chromium jq
 
 clean: ## remove what was built, downloaded or stored here
 	rm -rf bin data .tools contracts/node_modules docker/kafka/libs

@@ -27,8 +27,15 @@ import (
 //go:embed openapi.yaml
 var description []byte
 
-//go:embed guide.md
-var guide string
+// What those read who build agents.
+var (
+	//go:embed pages/llms.txt
+	overview string
+	//go:embed pages/skill.md
+	skill string
+	//go:embed pages/quickstart.md
+	quickstart string
+)
 
 // Config is how the service serves. Start from DefaultConfig.
 type Config struct {
@@ -175,7 +182,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Logger:     log,
 		Registerer: reg,
 	})
-	if a.mcp, err = newMCP(a.api, description, guide); err != nil {
+	if a.mcp, err = newMCP(a.api); err != nil {
 		return nil, err
 	}
 	a.server = httpapi.NewServer(cfg.HTTP, a, log)
@@ -196,7 +203,9 @@ func (a *Agent) routes() []httpapi.Route {
 		{Method: http.MethodPost, Path: prepareRoute, Handle: a.counted(prepareRoute, a.prepare)},
 		{Method: http.MethodPost, Path: mcpRoute, Handle: a.callMCP},
 		get("/health", a.health),
-		get("/llms.txt", a.guide),
+		get("/llms.txt", text("text/plain", overview)),
+		get("/skill.md", text("text/markdown", skill)),
+		get("/quickstart.md", text("text/markdown", quickstart)),
 		get("/.well-known/agent.json", a.discovery),
 	}
 }

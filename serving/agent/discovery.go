@@ -13,11 +13,13 @@ func (a *Agent) health(_ context.Context, _ *httpapi.Request, res *httpapi.Respo
 	return nil
 }
 
-// guide is the page for those who build agents.
-func (a *Agent) guide(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
-	res.SetHeader("Content-Type", "text/markdown; charset=utf-8")
-	res.Body = append(res.Body, guide...)
-	return nil
+// text answers with a page.
+func text(media, page string) httpapi.Handler {
+	return func(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+		res.SetHeader("Content-Type", media+"; charset=utf-8")
+		res.Body = append(res.Body, page...)
+		return nil
+	}
 }
 
 // Discovery is what /.well-known/agent.json says. It is not an A2A agent card.
@@ -71,7 +73,7 @@ func (a *Agent) discovery(_ context.Context, _ *httpapi.Request, res *httpapi.Re
 			"Timestamps and terms are integers, in seconds. Block numbers are decimal strings.",
 			"Every success has evidence: the block that it is true as of. What comes from the index has a checkpoint too.",
 			"Requests are strict: an unknown field is INVALID_INPUT. Never send a key or a mnemonic.",
-			"error.retryable says whether asking again may help. /llms.txt says what each refusal asks for.",
+			"error.retryable says whether asking again may help. /skill.md says what each refusal asks for.",
 		},
 		Workflow: []Step{
 			{"GET /v1/capabilities", "check the chain, the contracts, the terms and whether the market is paused"},

@@ -41,13 +41,13 @@ var tools = []tool{
 }
 
 // newMCP makes the server of the tools. ask answers a request of the API.
-func newMCP(ask http.Handler, document []byte, guide string) (http.Handler, error) {
+func newMCP(ask http.Handler) (http.Handler, error) {
 	var described map[string]any
-	if err := yaml.Unmarshal(document, &described); err != nil {
+	if err := yaml.Unmarshal(description, &described); err != nil {
 		return nil, fmt.Errorf("parse the OpenAPI document: %w", err)
 	}
 	schemas := newSchemas(described)
-	server := mcp.NewServer(&mcp.Implementation{Name: "lienstream-agent", Title: "Lienstream Agent API", Version: "1.0.0"}, &mcp.ServerOptions{Instructions: guide})
+	server := mcp.NewServer(&mcp.Implementation{Name: "lienstream-agent", Title: "Lienstream Agent API", Version: "1.0.0"}, &mcp.ServerOptions{Instructions: skill})
 	closed := false
 	for _, t := range tools {
 		input, err := schemas.input(&t)
@@ -60,8 +60,9 @@ func newMCP(ask http.Handler, document []byte, guide string) (http.Handler, erro
 		}, t.handler(ask))
 	}
 	for _, doc := range []struct{ uri, name, media, text string }{
-		{"lienstream://agent/guide", "guide", "text/markdown", guide},
-		{"lienstream://agent/openapi.yaml", "openapi", "application/yaml", string(document)},
+		{"lienstream://agent/skill.md", "skill", "text/markdown", skill},
+		{"lienstream://agent/quickstart.md", "quickstart", "text/markdown", quickstart},
+		{"lienstream://agent/openapi.yaml", "openapi", "application/yaml", string(description)},
 	} {
 		server.AddResource(&mcp.Resource{URI: doc.uri, Name: doc.name, MIMEType: doc.media}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: doc.uri, MIMEType: doc.media, Text: doc.text}}}, nil
