@@ -179,6 +179,11 @@ func (w *world) start(deps Deps) *service {
 	w.t.Helper()
 	s, err := New(w.cfg, deps, prometheus.NewRegistry(), logger(w.t))
 	check(w.t, err)
+	return w.run(s)
+}
+
+func (w *world) run(s *Service) *service {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -281,7 +286,7 @@ func (x *service) post(payment string, body []byte) answer {
 	if payment != "" {
 		req.Header.Set(x402.HeaderSignature, payment)
 	}
-	return send(req)
+	return send(x.t, req)
 }
 
 func (x *service) ticket(id, token string) answer {
@@ -294,16 +299,20 @@ func (x *service) get(path, token string) answer {
 	req, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, x.url+path, http.NoBody)
 	check(x.t, err)
 	req.Header.Set("x-service-ticket-token", token)
-	return send(req)
+	return send(x.t, req)
 }
 
-func send(req *http.Request) answer {
+func send(t testing.TB, req *http.Request) answer {
+	t.Helper()
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return answer{err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(res.Body)
+	if err == nil {
+		validate(t, req, res, text)
+	}
 	return answer{res.StatusCode, res.Header, text, err}
 }
 

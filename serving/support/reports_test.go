@@ -186,7 +186,7 @@ func TestCORSLetsBrowsersPay(t *testing.T) {
 	check(t, err)
 	req.Header.Set("Origin", "https://agent.example")
 	req.Header.Set("Access-Control-Request-Method", "POST")
-	got := send(req)
+	got := send(t, req)
 	allowed := strings.ToLower(got.header.Get("Access-Control-Allow-Headers"))
 	for _, want := range []string{"content-type", "payment-signature", "access-control-expose-headers", "x-service-ticket-token"} {
 		if !strings.Contains(allowed, want) {
