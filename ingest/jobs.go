@@ -63,6 +63,7 @@ func (s *session) publishMore() {
 	b, ok := s.m.Publish(follow.Limits{Records: s.in.cfg.BatchRecords, Bytes: s.in.cfg.BatchBytes}, s.mark)
 	s.mark = false
 	if ok {
+		b.Safe = s.safe
 		s.give(job{batch: &b, head: b.Head, finalized: b.Finalized})
 	}
 }

@@ -85,7 +85,7 @@ func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Ba
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
 	}
-	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Head: batch.Head}, commit)
+	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Safe: min(batch.Safe, b.Number), Head: batch.Head}, commit)
 }
 
 // entity is what a record concerns.

@@ -34,6 +34,8 @@ type session struct {
 	polls     chan poll
 	polling   bool
 	finalized uint64
+	safe      uint64 // 0: no node knows it
+	safeAt    time.Time
 	known     bool // finalized was asked for
 	askedAt   time.Time
 	shortAt   time.Time // since when the chain ends below what was published; zero: it does not
@@ -53,6 +55,7 @@ type fetch struct {
 type poll struct {
 	head      follow.Header
 	finalized *uint64 // nil: not asked for, or not to be had
+	safe      uint64  // 0: not asked for, or not to be had
 	asked     bool    // it was not to be had
 	err       error
 }
@@ -174,13 +177,20 @@ func (s *session) pollAfter() time.Duration {
 	return s.in.cfg.PollInterval
 }
 
-// poll asks for the head, and now and then for the finalized block; one at a time.
+// safeEvery is how many times the finalized block is asked for, to the safe one once.
+const safeEvery = 5
+
+// poll asks for the head, and now and then for the finalized and the safe block; one at a time.
 func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 	if s.polling {
 		return
 	}
 	s.polling = true
 	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
+	withSafe := s.known && s.in.cfg.Finality == FinalityTag && time.Since(s.safeAt) >= safeEvery*s.in.cfg.FinalizedEvery
+	if withSafe {
+		s.safeAt = time.Now()
+	}
 	verified, known := s.m.Tip().Number, s.known
 	g.Go(func() error {
 		var p poll
@@ -191,6 +201,9 @@ func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 			} else if p.asked = true; !known {
 				p.err = err
 			}
+		}
+		if p.err == nil && withSafe {
+			p.safe, _ = s.in.client.Safe(ctx) // else it stays as it was
 		}
 		s.polls <- p
 		return nil
@@ -214,6 +227,7 @@ func (s *session) polled(p poll) error {
 	if p.asked {
 		s.askedAt = time.Now()
 	}
+	s.safe = max(s.safe, p.safe)
 	if p.finalized != nil {
 		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
 	}

@@ -3,6 +3,7 @@ package topics
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
 )
@@ -11,23 +12,33 @@ import (
 type Alert struct {
 	Wallet   common.Address
 	Channel  string
-	Kind     string // t48, t24, t6, t1, expiry or graceEnd
-	DealID   string // decimal
-	Role     string // borrower or lender
+	Kind     string // t48, t24, t6, t1, expiry or graceEnd, of a deal; epoch, budget90 or budget100, of an epoch
+	DealID   string // decimal; empty: of an epoch
+	Role     string // borrower or lender; empty: of an epoch
 	Due      uint64 // unix seconds, in block time
 	FiredAt  uint64 // block time by which it was fired
 	Expiry   uint64
 	GraceEnd uint64
+	Epoch    uint64
+	Term     uint64 // seconds: of the deals whose budget it is
 }
 
 // ID names the alert: it is the same whenever it is fired or sent again.
 func (a *Alert) ID() common.Hash {
 	h := sha256.New()
-	for _, part := range [][]byte{a.Wallet[:], []byte(a.Channel), []byte(a.Kind), []byte(a.DealID), binary.BigEndian.AppendUint64(nil, a.Due)} {
+	for _, part := range [][]byte{a.Wallet[:], []byte(a.Channel), []byte(a.Kind), []byte(a.subject()), binary.BigEndian.AppendUint64(nil, a.Due)} {
 		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
 		h.Write(part)
 	}
 	return common.Hash(h.Sum(nil))
+}
+
+// subject is the deal, or the epoch with the term.
+func (a *Alert) subject() string {
+	if a.DealID != "" {
+		return a.DealID
+	}
+	return fmt.Sprintf("epoch %d %d", a.Epoch, a.Term)
 }
 
 // AppendAlert appends the value of a record of evt.alert.
@@ -38,7 +49,7 @@ func AppendAlert(b []byte, a *Alert) []byte {
 	for _, s := range []string{a.Channel, a.Kind, a.DealID, a.Role} {
 		b = appendString(b, s)
 	}
-	for _, n := range []uint64{a.Due, a.FiredAt, a.Expiry, a.GraceEnd} {
+	for _, n := range []uint64{a.Due, a.FiredAt, a.Expiry, a.GraceEnd, a.Epoch, a.Term} {
 		b = appendUint(b, n)
 	}
 	return b

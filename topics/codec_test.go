@@ -28,7 +28,7 @@ var (
 		return BlockRef{Number: rapid.Uint64().Draw(t, "number"), Hash: genHash.Draw(t, "hash"), Timestamp: rapid.Uint64().Draw(t, "timestamp")}
 	})
 	genRaw = rapid.Custom(func(t *rapid.T) Raw {
-		switch rapid.IntRange(0, 4).Draw(t, "record") {
+		switch rapid.IntRange(0, 5).Draw(t, "record") {
 		case 0:
 			return &Log{
 				Block: genRef.Draw(t, "block"), TxHash: genHash.Draw(t, "tx"), TxIndex: rapid.Uint32().Draw(t, "index"),
@@ -48,6 +48,8 @@ var (
 			}
 		case 3:
 			return &BlockEnd{Block: genRef.Draw(t, "block"), Commit: true, Previous: genRef.Draw(t, "previous"), Linked: true}
+		case 4:
+			return &BlockEnd{Block: genRef.Draw(t, "block"), Previous: genRef.Draw(t, "previous"), Linked: true, Safe: rapid.Uint64Min(1).Draw(t, "safe")}
 		default:
 			return &BlockRevert{Block: genRef.Draw(t, "block"), Head: genRef.Draw(t, "head")}
 		}

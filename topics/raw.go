@@ -38,7 +38,10 @@ func AppendRaw(b []byte, r Raw) []byte {
 		return appendOptBool(b, r.Paused)
 	case *BlockEnd:
 		schema := SchemaBlockEnd
-		if r.Linked {
+		switch {
+		case r.Linked && r.Safe > 0:
+			schema = SchemaSafeEnd
+		case r.Linked:
 			schema = SchemaLinkedEnd
 		}
 		b = appendRef(AppendHeader(b, schema), &r.Block)
@@ -49,6 +52,9 @@ func AppendRaw(b []byte, r Raw) []byte {
 		b = appendBool(b, r.Commit)
 		if r.Linked {
 			b = appendRef(b, &r.Previous)
+		}
+		if schema == SchemaSafeEnd {
+			b = appendUint(b, r.Safe)
 		}
 		return b
 	case *BlockRevert:
@@ -86,13 +92,18 @@ func (d *RawDecoder) Decode(value []byte) (Raw, error) {
 			Block: in.ref(), LogIndex: in.uint32(), Token: in.address(),
 			UIMultiplier: in.optDecimal(), NewUIMultiplier: in.optDecimal(), EffectiveAt: in.optUint(), Paused: in.optBool(),
 		}
-	case SchemaBlockEnd.ID, SchemaLinkedEnd.ID:
+	case SchemaBlockEnd.ID, SchemaLinkedEnd.ID, SchemaSafeEnd.ID:
 		d.end = BlockEnd{
 			Block: in.ref(), Parent: in.hash(), Records: in.uint32(),
 			Finalized: in.uint(), Head: in.uint(), Commit: in.bool(),
 		}
-		if d.end.Linked = id == SchemaLinkedEnd.ID; d.end.Linked {
+		if d.end.Linked = id != SchemaBlockEnd.ID; d.end.Linked {
 			d.end.Previous = in.ref()
+		}
+		if id == SchemaSafeEnd.ID {
+			if d.end.Safe = in.uint(); d.end.Safe == 0 {
+				in.bad = true // it is written as a linked one
+			}
 		}
 		raw = &d.end
 	case SchemaBlockRevert.ID:

@@ -47,6 +47,7 @@ type BlockEnd struct {
 	Parent    common.Hash
 	Records   uint32 // of this block in this partition: what a reader must have seen since the last barrier
 	Finalized uint64 // number below and at which nothing is reverted any more
+	Safe      uint64 // number below and at which only a reorg of the chain below reverts; 0: no node tells
 	Head      uint64 // the chain's head as the ingester saw it
 	Commit    bool   // the last barrier of its transaction: where the tasks of all partitions commit alike
 

@@ -21,9 +21,10 @@ var (
 	SchemaBlockEnd    = &Schema{ID: 3, Name: "raw_block_end"}
 	SchemaBlockRevert = &Schema{ID: 4, Name: "raw_block_revert"}
 	SchemaLinkedEnd   = &Schema{ID: 5, Name: "raw_block_end_linked"}
+	SchemaSafeEnd     = &Schema{ID: 6, Name: "raw_block_end_safe"}
 	SchemaAlert       = &Schema{ID: 26, Name: "evt_alert"}
 
-	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd}
+	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd, SchemaSafeEnd}
 
 	schemas = schemasOf(table)
 )

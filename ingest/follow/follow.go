@@ -108,6 +108,7 @@ type Batch struct {
 	Reverts   []Revert // newest first
 	Blocks    []Block  // each ends with a barrier
 	Finalized uint64
+	Safe      uint64 // whoever publishes it knows; 0: nobody does
 	Head      uint64
 }
 

@@ -45,12 +45,11 @@ type endpoint struct {
 	failures int       // consecutive
 	rest     time.Time // until then it is not asked
 
-	head      uint64           // the newest block that it is known to have
-	behind    bool             // its last head was lower than another's
-	finalized uint64           // what it called final
-	claimed   time.Time        // and when
-	vouched   uint64           // the highest that it ever called final
-	turns     [turns]time.Time // when it was last asked in turn
+	head    uint64           // the newest block that it is known to have
+	behind  bool             // its last head was lower than another's
+	claims  [tags]claim      // what it called final, and safe
+	vouched uint64           // the highest that it ever called final
+	turns   [turns]time.Time // when it was last asked in turn
 }
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {

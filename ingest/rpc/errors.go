@@ -85,7 +85,7 @@ const (
 	classState                  // does not keep that state
 	classRevert                 // the contract refused the call: an answer
 	classLie                    // answered wrongly
-	classTag                    // does not know "finalized"
+	classTag                    // does not know "finalized", or "safe"
 	classMethod                 // does not know the method
 	classBatch                  // asked for too many things in one request
 	classAddresses              // named too many addresses
@@ -184,7 +184,7 @@ func (e *Error) class() class {
 	switch {
 	case e.Code == codeReverted:
 		return classRevert
-	case e.Code == codeNoTag && strings.Contains(text, "finalized"):
+	case e.Code == codeNoTag && (strings.Contains(text, "finalized") || strings.Contains(text, "safe")):
 		return classTag
 	case e.Code == codeNoMethod:
 		return classMethod

@@ -112,39 +112,64 @@ func (c *Client) raise(n uint64) {
 	}
 }
 
+// tag is a block that nodes know by a name.
+type tag uint8
+
+const (
+	tagFinalized tag = iota
+	tagSafe
+
+	tags
+)
+
+var tagNames = [tags]string{tagFinalized: "finalized", tagSafe: "safe"}
+
+// claim is what an endpoint said that a tag is.
+type claim struct {
+	number uint64
+	at     time.Time
+}
+
 // Finalized asks one endpoint, each in turn, for the finalized block, and returns the number that two have claimed of
 // late, or the only one that has. 0: none is known. A tag that once worked is never replaced by a guess: who does not
 // know it any more changes nothing.
 func (c *Client) Finalized(ctx context.Context) (uint64, error) {
-	err := c.try(ctx, choice{turn: turnFinal}, func(ctx context.Context, e *endpoint) error {
-		h, err := e.header(ctx, `"finalized"`)
+	return c.tagged(ctx, tagFinalized, turnFinal)
+}
+
+// Safe is Finalized for the safe block: one that only a reorg of the chain below would take back.
+func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe, turnSafe) }
+
+func (c *Client) tagged(ctx context.Context, t tag, turn turn) (uint64, error) {
+	err := c.try(ctx, choice{turn: turn}, func(ctx context.Context, e *endpoint) error {
+		h, err := e.header(ctx, `"`+tagNames[t]+`"`)
 		// Whatever a node says but a block, in the words of its client, is that it knows none.
 		if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
 			c.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()
 			return nil
 		}
 		if err == nil {
-			e.claim(h.Number)
+			e.claim(t, h.Number)
 		}
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("fetch finalized block: %w", err)
+		return 0, fmt.Errorf("fetch %s block: %w", tagNames[t], err)
 	}
-	two, one := c.claims()
+	two, one := c.claims(t)
 	return max(two, one), nil
 }
 
 // claimsLast is for how long a claim is held against others.
 const claimsLast = time.Minute
 
-// claims are the highest finalized block that two endpoints have claimed, and, where only one has, what it claimed.
-func (c *Client) claims() (two, one uint64) {
+// claims are the highest block that two endpoints have claimed a tag to be, and, where only one has, what it claimed.
+func (c *Client) claims(t tag) (two, one uint64) {
 	var all []uint64
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		if time.Since(e.claimed) < claimsLast {
-			all = append(all, e.finalized)
+		if said := e.claims[t]; time.Since(said.at) < claimsLast {
+			all = append(all, said.number)
 		}
 		e.mu.Unlock()
 	}
@@ -172,11 +197,13 @@ func (c *Client) Backed(n uint64) bool {
 	return by >= min(2, len(c.endpoints))
 }
 
-func (e *endpoint) claim(n uint64) {
+func (e *endpoint) claim(t tag, n uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.finalized, e.claimed = n, time.Now()
-	e.vouched = max(e.vouched, n)
+	e.claims[t] = claim{n, time.Now()}
+	if t == tagFinalized {
+		e.vouched = max(e.vouched, n)
+	}
 }
 
 // saw notes a head that the endpoint told of.

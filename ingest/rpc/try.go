@@ -22,6 +22,7 @@ const (
 	noTurn turn = iota
 	turnHead
 	turnFinal
+	turnSafe
 
 	turns
 )

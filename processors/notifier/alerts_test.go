@@ -10,7 +10,7 @@ import (
 
 // What is due is fired once, for whom it concerns and who asked for it, at its time, and only while it is true.
 func TestAlerts(t *testing.T) {
-	c := newChain(t)
+	c := newChain(t, 1)
 	ann, bob, eve := common.Address{1}, common.Address{2}, common.Address{3}
 	c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
 	c.subscribe(bob, notifier.Telegram, 1, notifier.Expiry)
@@ -23,7 +23,7 @@ func TestAlerts(t *testing.T) {
 	reverted := &deal{3, ann, bob, at, at + 49*hour, at + 73*hour}
 	short := &deal{4, bob, ann, at, at + 20*hour, at + 44*hour} // its t48 and t24 were past when it was funded
 	c.block(10, c.listed(kept), c.listed(reclaimed), c.listed(reverted), c.listed(short))
-	c.block(0, c.funded(kept), c.funded(reclaimed), c.funded(short))
+	c.block(10, c.funded(kept), c.funded(reclaimed), c.funded(short))
 	c.block(60, c.funded(reverted))
 	c.revert()
 	c.block(60)
@@ -38,7 +38,7 @@ func TestAlerts(t *testing.T) {
 	c.block(60)
 	c.want(due...)
 
-	// The second is reclaimed before anything of it is due, but for a block that is not final yet.
+	// The second is reclaimed before anything of it is due, but for a block that is not safe yet.
 	c.block(60, c.log("DealReclaimed", map[string]any{"dealId": amount(2).ToBig(), "borrower": ann, "lender": bob}))
 	c.block(12 * hour)
 	c.block(60) // six hours before the short one ends

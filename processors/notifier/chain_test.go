@@ -33,7 +33,10 @@ const (
 	hour    = 3600
 )
 
-var vault = common.HexToAddress("0x00000000000000000000000000000000000000aa")
+var (
+	vault      = common.HexToAddress("0x00000000000000000000000000000000000000aa")
+	controller = common.HexToAddress("0x00000000000000000000000000000000000000bb")
+)
 
 func check(t testing.TB, err error) {
 	t.Helper()
@@ -42,9 +45,10 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// chain is the raw topic, with the facts and the notifier behind it. Each block is final as soon as the next is there.
+// chain is the raw topic, with the facts and the notifier behind it. A block is safe once so many have followed it.
 type chain struct {
 	t      *testing.T
+	unsafe int
 	cfg    kafka.Config
 	cat    topics.Catalogue
 	tx     *kafka.Transactor
@@ -53,10 +57,20 @@ type chain struct {
 	head   topics.BlockRef
 	before []topics.BlockRef
 	salt   uint64
+
+	ticks int // told by each partition, or taken back
+	mu    sync.Mutex
+	came  []ticked // by partition of the notifier
 }
 
-func newChain(t *testing.T) *chain {
-	c := &chain{t: t, cfg: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}, head: topics.BlockRef{Timestamp: genesis}}
+// ticked is how many ticks came, and behind which command the last.
+type ticked struct {
+	n    int
+	last int64
+}
+
+func newChain(t *testing.T, unsafe int) *chain {
+	c := &chain{t: t, unsafe: unsafe, cfg: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}, head: topics.BlockRef{Timestamp: genesis}}
 	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	admin, err := kafka.NewAdmin(c.cfg)
 	check(t, err)
@@ -72,8 +86,9 @@ func newChain(t *testing.T) *chain {
 	}
 	telling := conf
 	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, "/facts", prometheus.NewRegistry()
-	decoder := contracts.NewDecoder(contracts.Deployment{ChainID: 1, DealVault: vault})
-	source, err := engine.New(telling, facts.New(decoder, c.cat.Partitions))
+	telling.HeadCommands = true
+	decoder := contracts.NewDecoder(contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller})
+	source, err := engine.New(telling, facts.New(decoder, c.cat.Partitions, facts.Safe))
 	check(t, err)
 	conf.AppName, conf.Dir, conf.Registerer = topics.AppNotifier, "/notifier", prometheus.NewRegistry()
 	node, err := engine.NewCommands(conf, notifier.New(c.cat.Partitions, prometheus.NewRegistry()))
@@ -96,15 +111,43 @@ func newChain(t *testing.T) *chain {
 	router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: c.cat.Partitions, Local: node})
 	check(t, err)
 	c.client = notifier.NewClient(c.cat, producer, router)
+	c.came = make([]ticked, c.cat.Partitions)
+	for p := range c.cat.Partitions {
+		r, err := kafka.NewReader(c.cfg, c.cat.Commands(topics.AppNotifier), p, kafka.Start, kafka.ReaderOptions{})
+		check(t, err)
+		wg.Go(func() { c.watch(ctx, p, r) })
+	}
 	c.eventually("it comes up", func() bool { _, err := c.client.Health(t.Context()); return err == nil })
 	return c
+}
+
+// watch counts the ticks that come to a partition of the notifier.
+func (c *chain) watch(ctx context.Context, p int32, r *kafka.Reader) {
+	defer r.Close()
+	for {
+		records, err := r.Poll(ctx, nil)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.t.Error(err)
+			}
+			return
+		}
+		c.mu.Lock()
+		for _, rec := range records {
+			if strings.Contains(string(rec.Value), `"tick"`) {
+				c.came[p].n++
+				c.came[p].last = rec.Offset
+			}
+		}
+		c.mu.Unlock()
+	}
 }
 
 func (c *chain) eventually(what string, ok func() bool) {
 	c.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(30 * time.Second); !ok(); {
+	for deadline := time.After(time.Minute); !ok(); {
 		select {
 		case <-tick.C:
 		case <-deadline:
@@ -116,20 +159,26 @@ func (c *chain) eventually(what string, ok func() bool) {
 // log is an event of the vault as the chain emits it.
 func (c *chain) log(name string, values map[string]any) *topics.Log {
 	c.t.Helper()
-	vaultABI, err := contracts.ABI("DealVault")
+	contract, at := "DealVault", vault
+	if strings.HasPrefix(name, "Epoch") {
+		contract, at = "EpochController", controller
+	}
+	described, err := contracts.ABI(contract)
 	check(c.t, err)
-	event, ok := vaultABI.Events[name]
+	event, ok := described.Events[name]
 	if !ok {
 		c.t.Fatalf("no event %s", name)
 	}
-	log := &topics.Log{Address: vault, Topics: []common.Hash{event.ID}}
+	log := &topics.Log{Address: at, Topics: []common.Hash{event.ID}}
 	var data []any
 	for _, in := range event.Inputs {
 		value := values[in.Name]
 		if value == nil {
 			value = zero(in.Type)
 		}
-		if n, ok := value.(uint64); ok && in.Type.Size != 64 {
+		if n, ok := value.(uint64); ok && in.Type.Size == 32 {
+			value = uint32(n)
+		} else if ok && in.Type.Size != 64 {
 			value = new(big.Int).SetUint64(n)
 		}
 		if !in.Indexed {
@@ -149,6 +198,8 @@ func zero(typ abi.Type) any {
 	switch typ.T {
 	case abi.AddressTy:
 		return common.Address{}
+	case abi.BoolTy:
+		return false
 	case abi.FixedBytesTy:
 		return [32]byte{}
 	default:
@@ -170,7 +221,15 @@ func (c *chain) send(p int32, key []byte, r topics.Raw) {
 	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r)})
 }
 
-// block sends a block some time later. What it follows is final.
+// back is the block that so many follow.
+func (c *chain) back(n int) topics.BlockRef {
+	if all := append(slices.Clone(c.before), c.head); n < len(all) {
+		return all[len(all)-1-n]
+	}
+	return topics.BlockRef{}
+}
+
+// block sends a block some time later.
 func (c *chain) block(later uint64, logs ...*topics.Log) {
 	c.t.Helper()
 	c.salt++
@@ -180,22 +239,34 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 	check(c.t, c.tx.Begin())
 	for i, l := range logs {
 		l.Block, l.LogIndex = next, uint32(i)
-		key := contracts.Entity{Family: contracts.FamilyDeal, ID: l.Topics[1]}.Key()
+		family := contracts.FamilyDeal
+		if l.Address == controller {
+			family = contracts.FamilyEpoch
+		}
+		key := contracts.Entity{Family: family, ID: l.Topics[1]}.Key()
 		p := topics.Partition(key, c.cat.Partitions)
 		counts[p]++
 		c.send(p, key, l)
 	}
+	c.before, c.head = append(c.before, c.head), next
+	if len(c.before) > c.unsafe {
+		c.ticks++ // of the block that is safe by now
+	}
 	for p := range c.cat.Partitions {
-		c.send(p, nil, &topics.BlockEnd{Block: next, Parent: c.head.Hash, Records: counts[p], Finalized: c.head.Number, Head: next.Number, Commit: true})
+		c.send(p, nil, &topics.BlockEnd{
+			Block: next, Parent: c.back(1).Hash, Records: counts[p], Safe: c.back(c.unsafe).Number, Finalized: c.back(2 * c.unsafe).Number,
+			Head: next.Number, Commit: true, Previous: c.back(1), Linked: true,
+		})
 	}
 	check(c.t, c.tx.Commit(c.t.Context()))
-	c.before = append(c.before, c.head)
-	c.head = next
 }
 
 // revert takes the last block back.
 func (c *chain) revert() {
 	c.t.Helper()
+	if len(c.before) > c.unsafe {
+		c.ticks++
+	}
 	last := c.head
 	c.head, c.before = c.before[len(c.before)-1], c.before[:len(c.before)-1]
 	check(c.t, c.tx.Begin())
@@ -248,21 +319,22 @@ func model(d *deal, wallet common.Address, channel, kind string) common.Hash {
 	return a.ID()
 }
 
-// applied waits until the notifier has applied the ticks of the last final block.
+// applied waits until the notifier has applied the ticks of the last safe block.
 func (c *chain) applied() {
 	c.t.Helper()
-	final := fmt.Sprintf(`"block":%d,`, c.before[len(c.before)-1].Number)
+	if c.ticks == 0 {
+		return
+	}
 	for p := range c.cat.Partitions {
-		c.eventually("every partition tells of the last final block", func() bool {
-			ticks, last := 0, int64(-1)
-			check(c.t, kafka.ReadBack(c.t.Context(), c.cfg, c.cat.Commands(topics.AppNotifier), p, 200, func(r *kafka.Record) bool {
-				if strings.Contains(string(r.Value), `"tick"`) && strings.Contains(string(r.Value), final) {
-					ticks, last = ticks+1, max(last, r.Offset)
-				}
-				return true
-			}))
-			return ticks == int(c.cat.Partitions) && slices.ContainsFunc(c.node.Watermarks(), func(w read.Watermark) bool {
-				return w.Partition == p && w.At.Number > uint64(last)
+		c.eventually("every partition tells of the last safe block", func() bool {
+			c.mu.Lock()
+			came := c.came[p]
+			c.mu.Unlock()
+			if came.n > c.ticks*int(c.cat.Partitions) {
+				c.t.Fatalf("%d ticks in partition %d, want %d", came.n, p, c.ticks*int(c.cat.Partitions))
+			}
+			return came.n == c.ticks*int(c.cat.Partitions) && slices.ContainsFunc(c.node.Watermarks(), func(w read.Watermark) bool {
+				return w.Partition == p && w.At.Number > uint64(came.last)
 			})
 		})
 	}

@@ -112,6 +112,20 @@ type Deal struct {
 type Fact struct {
 	Wallet common.Address `json:"wallet"`
 	Deal   Deal           `json:"deal"`
+	At     uint64         `json:"at"` // block time
+}
+
+// News is what has become of an epoch, for whoever asked. Amounts are raw, in decimal.
+type News struct {
+	Stage    Stage  `json:"stage"`
+	Epoch    uint32 `json:"epoch"`
+	Term     uint32 `json:"term,omitempty"` // of the budget, seconds
+	At       uint64 `json:"at"`             // block time of the event
+	StartsAt uint64 `json:"startsAt"`
+	EndsAt   uint64 `json:"endsAt"`
+	Budget7  string `json:"budget7"`
+	Budget21 string `json:"budget21"`
+	Reserved string `json:"reserved,omitempty"` // of the budget
 }
 
 // Tick is how far a partition of the raw topic is: all facts of it up to that time came before.
@@ -148,6 +162,7 @@ type Command struct {
 	Subscribe   *Subscribe   `json:"subscribe,omitempty"`
 	Unsubscribe *Unsubscribe `json:"unsubscribe,omitempty"`
 	Fact        *Fact        `json:"fact,omitempty"`
+	News        *News        `json:"news,omitempty"`
 	Tick        *Tick        `json:"tick,omitempty"`
 	Report      *Report      `json:"report,omitempty"`
 
@@ -183,6 +198,9 @@ func decodeCommand(value []byte) (c Command, err error) {
 	c.Removed = value[end] == 1
 	if err := json.Unmarshal(value[1:end], &c); err != nil {
 		return c, fmt.Errorf("%w: %w", errCommand, err)
+	}
+	if c.News != nil && (c.News.Stage < EpochOpen || int(c.News.Stage) >= len(stages)) {
+		return c, fmt.Errorf("%w: news of stage %d", errCommand, c.News.Stage)
 	}
 	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe)} {
 		if at != nil && channelNames[*at] == "" {

@@ -36,7 +36,7 @@ func New(partitions int32, reg prometheus.Registerer) *App {
 
 // Tables lists every table.
 func (*App) Tables() []*state.Table {
-	return []*state.Table{subscriptions, outcomes, dealsOf, clocks, timers, outbox, tallies, dead}
+	return []*state.Table{subscriptions, outcomes, dealsOf, clocks, timers, outbox, tallies, dead, news, wants}
 }
 
 // ApplyCommand applies a command.
@@ -53,6 +53,8 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = unsubscribe(w, cmd.Unsubscribe)
 	case cmd.Fact != nil:
 		err = a.fact(w, cmd.Fact, cmd.Removed)
+	case cmd.News != nil:
+		err = tell(w, cmd.News, cmd.Removed)
 	case cmd.Tick != nil && cmd.Removed: // time may have gone too far; what is due by it comes true again
 	case cmd.Tick != nil:
 		err = a.tick(w, c.Time, cmd.Tick)

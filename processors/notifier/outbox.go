@@ -21,7 +21,7 @@ var (
 		if json.Unmarshal(row, &a) == nil {
 			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
 		}
-	}} // wallet ‖ channel ‖ deal ‖ stage: an alert that is not sent yet
+	}} // wallet ‖ channel ‖ subject ‖ stage: an alert that is not sent yet
 	tallies = &state.Table{ID: 7, Name: "tallies"} // one row
 	dead    = &state.Table{ID: 8, Name: "dead"}    // as outbox: an alert that was given up, and why
 )
@@ -32,7 +32,8 @@ const SettleTime = 2 * time.Second
 
 // Alert is a row of the outbox.
 type Alert struct {
-	Deal    Deal   `json:"deal"`
+	Deal    *Deal  `json:"deal,omitempty"`
+	News    *News  `json:"news,omitempty"` // one of both
 	Stage   Stage  `json:"stage"`
 	Due     uint64 `json:"due"`
 	FiredAt uint64 `json:"firedAt"` // block time
@@ -45,7 +46,7 @@ type Alert struct {
 type Address struct {
 	Wallet  common.Address
 	Channel Channel
-	Deal    common.Hash
+	Subject common.Hash // a deal, or what the news is about
 	Stage   Stage
 }
 
@@ -53,7 +54,7 @@ const outboxKeyBytes = common.AddressLength + 1 + common.HashLength + 1
 
 // Row is the key of the alert in the outbox.
 func (a Address) Row() []byte {
-	return slices.Concat(a.Wallet[:], []byte{byte(a.Channel)}, a.Deal[:], []byte{byte(a.Stage)})
+	return slices.Concat(a.Wallet[:], []byte{byte(a.Channel)}, a.Subject[:], []byte{byte(a.Stage)})
 }
 
 // ParseRow reads the key of a row of the outbox.
@@ -63,7 +64,7 @@ func ParseRow(key []byte) (a Address, ok bool) {
 	}
 	a.Wallet = common.Address(key[:common.AddressLength])
 	a.Channel = Channel(key[common.AddressLength])
-	a.Deal = common.Hash(key[common.AddressLength+1 : outboxKeyBytes-1])
+	a.Subject = common.Hash(key[common.AddressLength+1 : outboxKeyBytes-1])
 	a.Stage = Stage(key[outboxKeyBytes-1])
 	return a, channelNames[a.Channel] != "" && int(a.Stage) < len(stages)
 }
@@ -82,20 +83,29 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	if err := json.Unmarshal(is, &a); err != nil {
 		return a, s, false, err
 	}
+	if a.News != nil { // what a reorg took back is hidden until it comes true again
+		var row newsRow
+		if err := getRow(r, news, newsKey(a.News), &row); err != nil || row.Removed {
+			return a, s, false, err
+		}
+	}
 	s, err = getSubscription(r, to.Wallet, to.Channel)
 	return a, s, err == nil && s.Active() && s.Disabled == "", err
 }
 
 // Event is the alert as evt.alert has it.
 func (a *Alert) Event(to Address) topics.Alert {
-	role := "lender"
+	event := topics.Alert{Wallet: to.Wallet, Channel: to.Channel.String(), Kind: a.Stage.String(), Due: a.Due, FiredAt: a.FiredAt}
+	if a.News != nil {
+		event.Epoch, event.Term = uint64(a.News.Epoch), uint64(a.News.Term)
+		return event
+	}
+	event.DealID, event.Expiry, event.GraceEnd = a.Deal.ID, a.Deal.Expiry, a.Deal.GraceEnd
+	event.Role = "lender"
 	if a.Deal.Borrower == to.Wallet {
-		role = "borrower"
+		event.Role = "borrower"
 	}
-	return topics.Alert{
-		Wallet: to.Wallet, Channel: to.Channel.String(), Kind: a.Stage.String(), DealID: a.Deal.ID, Role: role,
-		Due: a.Due, FiredAt: a.FiredAt, Expiry: a.Deal.Expiry, GraceEnd: a.Deal.GraceEnd,
-	}
+	return event
 }
 
 // fire puts an alert into the outbox of each channel that wants it, in place of what came before it.
@@ -115,18 +125,25 @@ func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, stag
 		if !s.Active() || s.Disabled != "" || !s.Prefs.Has(stage.Kind()) {
 			continue
 		}
-		to := Address{wallet, channel, id, stage}
-		alert := Alert{Deal: d.Deal, Stage: stage, Due: stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
-		if err := putRow(w, outbox, to.Row(), &alert); err != nil {
+		alert := Alert{Deal: &d.Deal, Stage: stage, Due: stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
+		if err := post(w, Address{wallet, channel, id, stage}, &alert); err != nil {
 			return err
 		}
 		if err := count(w, 1, 0, at); err != nil {
 			return err
 		}
-		event := alert.Event(to)
-		name := event.ID()
-		w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(nil, &event))
 	}
+	return nil
+}
+
+// post puts an alert into the outbox, and publishes it. Whoever posts counts.
+func post(w state.Writer, to Address, alert *Alert) error {
+	if err := putRow(w, outbox, to.Row(), alert); err != nil {
+		return err
+	}
+	event := alert.Event(to)
+	name := event.ID()
+	w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(nil, &event))
 	return nil
 }
 
@@ -206,10 +223,7 @@ func disable(w state.Writer, to Address, reason string) error {
 		return err
 	}
 	s.Disabled = reason
-	if err := putRow(w, subscriptions, subscriptionKey(to.Wallet, to.Channel), &s); err != nil {
-		return err
-	}
-	return cancelUnwanted(w, to.Wallet, to.Channel, 0)
+	return putSubscription(w, to.Wallet, &s)
 }
 
 // tally is how much is to be sent, and was.

@@ -61,6 +61,20 @@ func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Sub
 	return s, err
 }
 
+// putSubscription writes a row and what follows from it: what waits and is no longer asked for is not sent.
+func putSubscription(w state.Writer, wallet common.Address, s *Subscription) error {
+	key := subscriptionKey(wallet, s.Channel)
+	if err := putRow(w, subscriptions, key, s); err != nil {
+		return err
+	}
+	var prefs Prefs
+	if s.Active() && s.Disabled == "" {
+		prefs = s.Prefs
+	}
+	want(w, key, prefs)
+	return cancelUnwanted(w, wallet, s.Channel, prefs)
+}
+
 func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
@@ -74,10 +88,7 @@ func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
 		created = at.Unix()
 	}
 	s = Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix}
-	if err := putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s); err != nil {
-		return err
-	}
-	if err := cancelUnwanted(w, c.Wallet, c.Channel, c.Prefs); err != nil {
+	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
 	return note(w, c.Wallet, c.ID, Accepted)
@@ -95,10 +106,7 @@ func unsubscribe(w state.Writer, c *Unsubscribe) error {
 		return note(w, c.Wallet, c.ID, Reused)
 	}
 	s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
-	if err := putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s); err != nil {
-		return err
-	}
-	if err := cancelUnwanted(w, c.Wallet, c.Channel, 0); err != nil {
+	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
 	return note(w, c.Wallet, c.ID, Accepted)

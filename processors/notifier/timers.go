@@ -18,7 +18,7 @@ var (
 	timers  = &state.Table{ID: 5, Name: "timers"} // due ‖ wallet ‖ deal
 )
 
-// Stage is a moment of an open deal that somebody may want to be told of.
+// Stage is a moment of an open deal, or of an epoch, that somebody may want to be told of.
 type Stage uint8
 
 // The stages, in the order in which they come. Their numbers are on disk.
@@ -29,13 +29,20 @@ const (
 	Before1
 	AtExpiry
 	AtGraceEnd
+
+	EpochOpen // of an epoch, and no deal
+	Budget90
+	Budget100
 )
 
 var stages = []struct {
 	name   string
 	kind   Kind
 	before uint64 // seconds before the expiry
-}{{"t48", T48, 48 * 3600}, {"t24", T24, 24 * 3600}, {"t6", T6, 6 * 3600}, {"t1", T1, 3600}, {"expiry", Expiry, 0}, {"graceEnd", Expiry, 0}}
+}{{"t48", T48, 48 * 3600}, {"t24", T24, 24 * 3600}, {"t6", T6, 6 * 3600}, {"t1", T1, 3600}, {"expiry", Expiry, 0}, {"graceEnd", Expiry, 0}, {"epoch", EpochOpens, 0}, {"budget90", Budget, 0}, {"budget100", Budget, 0}}
+
+// dealStages are those of a deal, in their order.
+const dealStages = AtGraceEnd + 1
 
 func (s Stage) String() string { return stages[s].name }
 
@@ -50,18 +57,21 @@ func (s Stage) due(d *Deal) uint64 {
 	return d.Expiry - min(d.Expiry, stages[s].before)
 }
 
-// openDeal is a row: a deal, and the time of its timer.
+// openDeal is a row: a deal, what of it has come, and the time of its timer. One that has ended, or whose funding was
+// taken back, stays until its end can no longer be taken back: what was told of it is not told again.
 type openDeal struct {
 	Deal  Deal   `json:"deal"`
+	After uint64 `json:"after"` // what was due by then has been told, or never comes
+	Ended uint64 `json:"ended,omitempty"`
 	Armed uint64 `json:"armed,omitempty"` // 0: it has none
 }
 
-// next is the first stage that comes after a time. What was past when the deal was funded never comes.
-func (d *openDeal) next(after uint64) (stage Stage, due uint64, ok bool) {
-	after = max(after, d.Deal.FundedAt)
-	for s := range stages {
-		if due := Stage(s).due(&d.Deal); due > after {
-			return Stage(s), due, true
+// next is the first stage that is still to come. What was past when the deal was funded never comes.
+func (d *openDeal) next() (stage Stage, due uint64, ok bool) {
+	after := max(d.After, d.Deal.FundedAt)
+	for s := range dealStages {
+		if due := s.due(&d.Deal); due > after {
+			return s, due, true
 		}
 	}
 	return 0, 0, false
@@ -69,9 +79,9 @@ func (d *openDeal) next(after uint64) (stage Stage, due uint64, ok bool) {
 
 // last is the latest stage that has come by a time.
 func (d *openDeal) last(by uint64) (stage Stage, ok bool) {
-	for s := range stages {
-		if due := Stage(s).due(&d.Deal); due <= by && due > d.Deal.FundedAt {
-			stage, ok = Stage(s), true
+	for s := range dealStages {
+		if due := s.due(&d.Deal); due <= by && due > d.After {
+			stage, ok = s, true
 		}
 	}
 	return stage, ok
@@ -90,6 +100,9 @@ func timerKey(due uint64, deal []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, due), deal...)
 }
 
+// endedSeconds is how long after its end a deal is remembered: no reorg goes back so far.
+const endedSeconds = 24 * 3600
+
 // fact makes a deal what the chain says it is. What was due and is no longer true is not sent any more.
 func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	id, err := subject(f.Deal.ID)
@@ -103,28 +116,37 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	}
 	if d.Armed != 0 {
 		w.Delete(timers, timerKey(d.Armed, key))
+		d.Armed = 0
 	}
-	if f.Deal.Open == removed { // it has ended, or was never funded
-		w.Delete(dealsOf, key)
-		return cancelDeal(w, f.Wallet, id)
-	}
-	d = openDeal{Deal: f.Deal}
-	d.Deal.Open = true
-	after := uint64(0)
-	if removed { // it is open again: what was due before was told
-		if after, err = a.now(w); err != nil {
-			return err
+	if f.Deal.Expiry != d.Deal.Expiry || f.Deal.FundedAt != d.Deal.FundedAt {
+		d = openDeal{After: f.Deal.FundedAt} // another funding: nothing of it was told
+		if removed {                         // or it ended too long ago for us to know
+			if d.After, err = a.now(w); err != nil {
+				return err
+			}
 		}
 	}
-	return arm(w, key, &d, after)
+	d.Deal = f.Deal
+	d.Deal.Open = f.Deal.Open != removed // taken back, it is the other way round
+	if !d.Deal.Open {
+		d.Ended = f.At + endedSeconds
+		if err := cancelDeal(w, f.Wallet, id); err != nil {
+			return err
+		}
+	} else {
+		d.Ended = 0
+	}
+	return arm(w, key, &d)
 }
 
 // arm sets the timer of what comes next, and writes the row.
-func arm(w state.Writer, key []byte, d *openDeal, after uint64) error {
-	d.Armed = 0
-	if _, due, ok := d.next(after); ok {
-		d.Armed = due
-		w.Put(timers, timerKey(due, key), []byte{})
+func arm(w state.Writer, key []byte, d *openDeal) error {
+	d.Armed = d.Ended
+	if d.Ended == 0 {
+		_, d.Armed, _ = d.next()
+	}
+	if d.Armed != 0 {
+		w.Put(timers, timerKey(d.Armed, key), []byte{})
 	}
 	return putRow(w, dealsOf, key, d)
 }
@@ -162,16 +184,21 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 			return err
 		}
 		w.Delete(timers, timerKey(d.Armed, key))
+		if d.Ended != 0 {
+			w.Delete(dealsOf, key)
+			continue
+		}
 		if stage, ok := d.last(now); ok {
 			if err := fire(w, at, common.Address(key[:common.AddressLength]), &d, stage, now); err != nil {
 				return err
 			}
 		}
-		if err := arm(w, key, &d, now); err != nil {
+		d.After = now
+		if err := arm(w, key, &d); err != nil {
 			return err
 		}
 	}
-	return nil
+	return announce(w, at, now)
 }
 
 // now is the block time that all partitions have come to; 0: one has not told yet.

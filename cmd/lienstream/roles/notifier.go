@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/mail"
+	"slices"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine"
@@ -41,11 +42,11 @@ type notifySettings struct {
 	pushPerSecond float64
 
 	app    string
-	latest bool
+	policy string
 }
 
 func newNotifySettings() notifySettings {
-	return notifySettings{perSecond: 10, telegramPerSecond: 30, pushPerSecond: 100}
+	return notifySettings{perSecond: 10, telegramPerSecond: 30, pushPerSecond: 100, policy: string(facts.Safe)}
 }
 
 func (s *notifySettings) flags(f *Flags) {
@@ -64,7 +65,7 @@ func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.vapidFile, "vapid-file", "file of the key that alerts are pushed under, as `lienstream notify keys` makes it; none: they wait")
 	bind(f, &s.pushContact, "push-contact", "email address or https URL at which a push service may complain")
 	bind(f, &s.pushPerSecond, "push-rate", "pushes a second")
-	bind(f, &s.latest, "notify-latest", "fire by the newest block, which may be reverted; by default by the finalized one")
+	bind(f, &s.policy, "notify-confirmation", "blocks whose time counts for what is due: latest, which may be reverted, safe or finalized")
 }
 
 // check returns every fault.
@@ -78,6 +79,9 @@ func (s *notifySettings) check(p *Process) error {
 		if _, err := mail.ParseAddress(s.from); err != nil {
 			errs = append(errs, fmt.Errorf("smtp-from: %w", err))
 		}
+	}
+	if !slices.Contains(facts.Policies, facts.Policy(s.policy)) {
+		errs = append(errs, fmt.Errorf("notify-confirmation: %q is none of %s", s.policy, facts.Policies))
 	}
 	if s.vapidFile != "" && s.pushContact == "" {
 		errs = append(errs, errors.New("push-contact: none; push services want one beside --vapid-file"))
@@ -158,8 +162,8 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 		return err
 	}
 	cfg := r.config(p)
-	cfg.AppName, cfg.CacheBytes, cfg.HeadCommands = topics.AppFacts, commandCacheBytes, p.notify.latest
-	source, err := engine.New(cfg, facts.New(contracts.NewDecoder(dep), p.partitions))
+	cfg.AppName, cfg.CacheBytes, cfg.HeadCommands = topics.AppFacts, commandCacheBytes, true
+	source, err := engine.New(cfg, facts.New(contracts.NewDecoder(dep), p.partitions, facts.Policy(p.notify.policy)))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -18,9 +19,36 @@ import (
 
 // Tables. Their IDs are on disk.
 var (
-	deals = &state.Table{ID: 1, Name: "deals"} // deal ID: what its events said, while it is open
-	clock = &state.Table{ID: 2, Name: "clock"} // one row: the last block that was told as a tick
+	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: what its events said, while it is open
+	clock  = &state.Table{ID: 2, Name: "clock"}  // one row: the last block that is, or will be, told as a tick
+	waits  = &state.Table{ID: 3, Name: "waits"}  // block number: a tick that is told once the block is confirmed
+	epochs = &state.Table{ID: 4, Name: "epochs"} // epoch: its budgets
 )
+
+// Policy says which blocks count for what may fire: the time of the chain is that of the newest of them. What the
+// head says of a deal is told at once all the same, and taken back by a reorg: it cancels what it makes untrue.
+type Policy string
+
+// The policies.
+const (
+	Latest    Policy = "latest"
+	Safe      Policy = "safe"
+	Finalized Policy = "finalized"
+)
+
+// Policies are all of them.
+var Policies = []Policy{Latest, Safe, Finalized}
+
+// confirms is the newest block that counts, as of a barrier. Where no node tells a safe block, the finalized is.
+func (p Policy) confirms(b *topics.BlockEnd) uint64 {
+	switch p {
+	case Latest:
+		return b.Block.Number
+	case Safe:
+		return max(b.Safe, b.Finalized)
+	}
+	return b.Finalized
+}
 
 // How far apart ticks are, in both: a chain of many blocks a second and one of compressed time tell alike few.
 const (
@@ -35,48 +63,56 @@ const (
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32
+	policy     Policy
 }
 
 // New makes the application, for as many partitions as the raw topic and the notifier's command topic have.
-func New(decoder *contracts.Decoder, partitions int32) *App { return &App{decoder, partitions} }
+func New(decoder *contracts.Decoder, partitions int32, policy Policy) *App {
+	return &App{decoder, partitions, policy}
+}
 
 // Tables lists every table.
-func (*App) Tables() []*state.Table { return []*state.Table{deals, clock} }
+func (*App) Tables() []*state.Table { return []*state.Table{deals, clock, waits, epochs} }
 
-// Apply applies a log of a deal; all others are passed over.
+// Apply applies a log of a deal or an epoch; all others are passed over.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	log, ok := rec.(*topics.Log)
 	if !ok {
 		return nil
 	}
+	at := log.Block.Timestamp
 	switch e := a.decoder.Decode(log.Address, log.Topics, log.Data).(type) {
 	case *contracts.DealListed:
 		return put(w, &notifier.Deal{
 			ID: e.DealID.Dec(), Borrower: e.Borrower, Token: e.Token, Amount: e.AmountOrTokenID.Dec(), Cap: e.Cap.Dec(),
 		})
 	case *contracts.DealTermsUpdated:
-		return a.edit(w, e.DealID.Dec(), func(d *notifier.Deal) bool {
+		return a.edit(w, at, e.DealID.Dec(), func(d *notifier.Deal) bool {
 			d.Cap = e.Cap.Dec()
 			return false
 		})
 	case *contracts.DealFunded:
-		return a.edit(w, e.DealID.Dec(), func(d *notifier.Deal) bool {
+		return a.edit(w, at, e.DealID.Dec(), func(d *notifier.Deal) bool {
 			d.Lender, d.Price = e.Lender, e.Price.Dec()
 			d.FundedAt, d.Expiry, d.GraceEnd, d.Open = e.FundedAt, e.Expiry, e.GraceEnd, true
 			return true
 		})
 	case *contracts.DealReclaimed:
-		return a.end(w, e.DealID.Dec())
+		return a.end(w, at, e.DealID.Dec())
 	case *contracts.DealClaimed:
-		return a.end(w, e.DealID.Dec())
+		return a.end(w, at, e.DealID.Dec())
 	case *contracts.DealCancelled:
 		w.Delete(deals, []byte(e.DealID.Dec()))
+	case *contracts.EpochOpened:
+		return a.opened(w, at, e)
+	case *contracts.EpochReserved:
+		return a.reserved(w, at, e)
 	}
 	return nil
 }
 
 // edit changes a deal that is known, and tells of it where the change says so.
-func (a *App) edit(w state.Writer, id string, change func(*notifier.Deal) (tell bool)) error {
+func (a *App) edit(w state.Writer, at uint64, id string, change func(*notifier.Deal) (tell bool)) error {
 	d, err := get(w, id)
 	if err != nil || d == nil {
 		return err
@@ -84,31 +120,31 @@ func (a *App) edit(w state.Writer, id string, change func(*notifier.Deal) (tell 
 	if !change(d) {
 		return put(w, d)
 	}
-	if err := a.tell(w, d); err != nil {
+	if err := a.tell(w, at, d); err != nil {
 		return err
 	}
 	return put(w, d)
 }
 
 // end tells of a funded deal that it is no longer open.
-func (a *App) end(w state.Writer, id string) error {
+func (a *App) end(w state.Writer, at uint64, id string) error {
 	d, err := get(w, id)
 	if err != nil || d == nil {
 		return err
 	}
 	w.Delete(deals, []byte(id))
 	d.Open = false
-	return a.tell(w, d)
+	return a.tell(w, at, d)
 }
 
 // tell gives the deal to those it concerns.
-func (a *App) tell(w state.Writer, d *notifier.Deal) error {
+func (a *App) tell(w state.Writer, at uint64, d *notifier.Deal) error {
 	told := []common.Address{d.Borrower}
 	if d.Lender != d.Borrower {
 		told = append(told, d.Lender)
 	}
 	for _, wallet := range told {
-		cmd := notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: *d}}
+		cmd := notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: *d, At: at}}
 		if err := a.emit(w, topics.Partition(wallet[:], a.partitions), wallet[:], &cmd); err != nil {
 			return err
 		}
@@ -125,22 +161,45 @@ func (a *App) emit(w state.Writer, partition int32, key []byte, cmd *notifier.Co
 	return nil
 }
 
-// EndBlock tells every partition of the notifier how far this one is, now and then.
+// everybody gives a command to every partition of the notifier.
+func (a *App) everybody(w state.Writer, cmd *notifier.Command) error {
+	for p := range a.partitions {
+		if err := a.emit(w, p, nil, cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndBlock tells every partition of the notifier how far the confirmed blocks of this one are, now and then.
 func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error {
 	row, err := w.Get(clock, []byte("tick"))
 	if err != nil {
 		return err
 	}
-	if len(row) == 16 && (b.Block.Number < binary.BigEndian.Uint64(row)+TickBlocks || b.Block.Timestamp < binary.BigEndian.Uint64(row[8:])+TickSeconds) {
-		return nil
+	if len(row) != 16 || b.Block.Number >= binary.BigEndian.Uint64(row)+TickBlocks && b.Block.Timestamp >= binary.BigEndian.Uint64(row[8:])+TickSeconds {
+		number, time := binary.BigEndian.AppendUint64(nil, b.Block.Number), binary.BigEndian.AppendUint64(nil, b.Block.Timestamp)
+		w.Put(clock, []byte("tick"), slices.Concat(number, time))
+		w.Put(waits, number, time)
 	}
-	w.Put(clock, []byte("tick"), binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, b.Block.Number), b.Block.Timestamp))
-	for p := range a.partitions {
-		if err := a.emit(w, p, nil, &notifier.Command{Tick: &notifier.Tick{From: partition, Block: b.Block.Number, Time: b.Block.Timestamp}}); err != nil {
-			return err
+	var told [][]byte
+	var tick notifier.Tick
+	err = w.Scan(waits, nil, nil, func(key, time []byte) bool {
+		number := binary.BigEndian.Uint64(key)
+		if number > a.policy.confirms(b) {
+			return false
 		}
+		told = append(told, slices.Clone(key))
+		tick = notifier.Tick{From: partition, Block: number, Time: binary.BigEndian.Uint64(time)}
+		return true
+	})
+	if err != nil || len(told) == 0 {
+		return err
 	}
-	return nil
+	for _, key := range told {
+		w.Delete(waits, key)
+	}
+	return a.everybody(w, &notifier.Command{Tick: &tick})
 }
 
 func get(w state.Writer, id string) (*notifier.Deal, error) {

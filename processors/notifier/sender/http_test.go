@@ -425,7 +425,9 @@ func TestPushGuard(t *testing.T) {
 		"https://169.254.169.254/latest", "https://100.64.0.1/", "https://0.0.0.0/", "https://[fe80::1]/", "https://[fd00::1]/", "https://[64:ff9b::7f00:1]/",
 		"https://[2002:7f00:1::]/", "https://224.0.0.1/", "http://" + at.Host,
 	} {
-		err := guarded.Send(t.Context(), &sender.Message{ID: "1", To: b.subscription(endpoint), Channel: notifier.Push})
+		err := guarded.Send(t.Context(), &sender.Message{
+			ID: "1", To: b.subscription(endpoint), Channel: notifier.Push, Alert: notifier.Alert{Deal: &notifier.Deal{Cap: "1"}},
+		})
 		failure, ok := errors.AsType[*sender.Failure](err)
 		if ok && !failure.Dead && !failure.Gone {
 			t.Errorf("%s: %v", endpoint, err)

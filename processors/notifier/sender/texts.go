@@ -24,24 +24,36 @@ var (
 // Text is a message as it is read.
 type Text struct{ Subject, Body, HTML string }
 
-// facts are what a message says.
+// facts are what a message says, of a deal or of an epoch.
 type facts struct {
-	DealID   string `json:"dealId"`
-	Borrower bool   `json:"borrower"`
-	Stage    string `json:"kind"`
+	Stage string `json:"kind"`
+	Late  bool   `json:"late"`
+	Link  string `json:"link,omitempty"`
+
+	DealID   string `json:"dealId,omitempty"`
+	Borrower bool   `json:"borrower,omitempty"`
 	Hours    int    `json:"hours,omitempty"` // before the expiry
-	Expiry   string `json:"expiry"`
-	GraceEnd string `json:"graceEnd"`
-	Repay    string `json:"repay"` // what the borrower repays, with its unit
-	Late     bool   `json:"late"`
-	Link     string `json:"link,omitempty"`
+	Expiry   string `json:"expiry,omitempty"`
+	GraceEnd string `json:"graceEnd,omitempty"`
+	Repay    string `json:"repay,omitempty"` // what the borrower repays, with its unit
+
+	Epoch    uint32 `json:"epoch,omitempty"`
+	StartsAt string `json:"startsAt,omitempty"`
+	EndsAt   string `json:"endsAt,omitempty"`
+	Budget7  string `json:"budget7,omitempty"` // with their unit
+	Budget21 string `json:"budget21,omitempty"`
+	Days     uint32 `json:"days,omitempty"` // of the deals whose budget it is
+	Reserved string `json:"reserved,omitempty"`
 }
 
 // lateAfter is how long after its time an alert says that it is late.
 const lateAfter = 10 * time.Minute
 
-// usdgDecimals are those of the dollar token, in which caps are.
-const usdgDecimals = 6
+// Decimals of the dollar token, in which caps are, and of the staked token, in which budgets are.
+const (
+	usdgDecimals = 6
+	stknDecimals = 18
+)
 
 func render(m *Message, links Links) (Text, error) {
 	f := factsOf(m, links)
@@ -49,14 +61,22 @@ func render(m *Message, links Links) (Text, error) {
 }
 
 func factsOf(m *Message, links Links) facts {
-	f := facts{
-		DealID: m.Event.DealID, Borrower: m.Event.Role == "borrower", Stage: m.Event.Kind,
-		Expiry: when(m.Event.Expiry), GraceEnd: when(m.Event.GraceEnd), Repay: units(m.Alert.Deal.Cap, usdgDecimals) + " USDG",
-		Late: m.Event.FiredAt > m.Event.Due+uint64(lateAfter/time.Second),
+	f := facts{Stage: m.Event.Kind, Late: m.Event.FiredAt > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
+	path := "/rewards"
+	if n := m.Alert.News; n != nil {
+		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)
+		f.Budget7, f.Budget21 = units(n.Budget7, stknDecimals)+" sTKN", units(n.Budget21, stknDecimals)+" sTKN"
+		if n.Reserved != "" {
+			f.Reserved = units(n.Reserved, stknDecimals) + " sTKN"
+		}
+	} else {
+		path = "/deals/" + m.Event.DealID
+		f.DealID, f.Borrower = m.Event.DealID, m.Event.Role == "borrower"
+		f.Expiry, f.GraceEnd, f.Repay = when(m.Event.Expiry), when(m.Event.GraceEnd), units(m.Alert.Deal.Cap, usdgDecimals)+" USDG"
+		f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
 	}
-	f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
-	if links.App != "" {
-		f.Link = strings.TrimRight(links.App, "/") + "/deals/" + m.Event.DealID
+	if f.Link != "" {
+		f.Link += path
 	}
 	return f
 }

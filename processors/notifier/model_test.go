@@ -1,0 +1,264 @@
+package notifier_test
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What the model knows: the blocks that stand, each with what happened in it, and who asked for what.
+type (
+	happening struct {
+		funded *deal
+		ended  int64 // deal
+		opened uint32
+		budget budgetEvent
+	}
+	budgetEvent struct {
+		epoch, term     uint32
+		whole, reserved int64
+	}
+	standing struct {
+		time uint64
+		what []happening
+	}
+	asked struct {
+		wallet  common.Address
+		channel string
+		kinds   map[string]bool
+	}
+	oracle struct {
+		asked  []asked
+		told   map[string]uint64 // wallet and funding: by when all that was due was told
+		news   map[string]bool   // that were told of
+		alerts map[common.Hash]bool
+	}
+)
+
+var prefOf = map[string]string{
+	"t48": "t48", "t24": "t24", "t6": "t6", "t1": "t1", "expiry": "expiry", "graceEnd": "expiry",
+	"epoch": "epoch", "budget90": "budget", "budget100": "budget",
+}
+
+// fire is an alert: of all that one tick makes due of a deal only the last is told.
+func (o *oracle) fire(t *testing.T, a asked, kind string, d *deal, n budgetEvent, due uint64) {
+	if !a.kinds[prefOf[kind]] {
+		return
+	}
+	alert := topics.Alert{Wallet: a.wallet, Channel: a.channel, Kind: kind, Due: due, Epoch: uint64(n.epoch), Term: uint64(n.term)}
+	if d != nil {
+		alert.DealID = fmt.Sprint(d.id)
+	}
+	id := alert.ID()
+	if o.alerts[id] {
+		t.Fatalf("the model tells %s twice", kind)
+	}
+	o.alerts[id] = true
+}
+
+// tick is what comes due when the safe block has come to a time, as the chain stands.
+func (o *oracle) tick(t *testing.T, chain []standing, now uint64) {
+	open := map[int64]*deal{}
+	type newsOf struct {
+		kind string
+		at   uint64
+		n    budgetEvent
+	}
+	var due []newsOf
+	reached := map[string]bool{} // by epoch and term, what was passed
+	for _, b := range chain {
+		for _, h := range b.what {
+			switch {
+			case h.funded != nil:
+				open[h.funded.id] = h.funded
+			case h.ended != 0:
+				delete(open, h.ended)
+			case h.opened != 0:
+				due = append(due, newsOf{"epoch", b.time, budgetEvent{epoch: h.opened}})
+			case h.budget.epoch != 0:
+				key := fmt.Sprint(h.budget.epoch, h.budget.term)
+				percent := h.budget.reserved * 100 / h.budget.whole
+				if percent >= 100 && !reached[key+"100"] {
+					reached[key+"100"], reached[key+"90"] = true, true
+					due = append(due, newsOf{"budget100", b.time, h.budget})
+				} else if percent >= 90 && !reached[key+"90"] {
+					reached[key+"90"] = true
+					due = append(due, newsOf{"budget90", b.time, h.budget})
+				}
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(open)) {
+		d := open[id]
+		for _, wallet := range []common.Address{d.borrower, d.lender} {
+			funding := fmt.Sprint(wallet, d.id, d.fundedAt, d.expiry)
+			after := max(o.told[funding], d.fundedAt)
+			last, at := "", uint64(0)
+			for _, stage := range []struct {
+				kind string
+				due  uint64
+			}{
+				{"t48", d.expiry - 48*hour},
+				{"t24", d.expiry - 24*hour},
+				{"t6", d.expiry - 6*hour},
+				{"t1", d.expiry - hour},
+				{"expiry", d.expiry},
+				{"graceEnd", d.graceEnd},
+			} {
+				if stage.due > after && stage.due <= now {
+					last, at = stage.kind, stage.due
+				}
+			}
+			if last == "" {
+				continue
+			}
+			o.told[funding] = now
+			for _, a := range o.asked {
+				if a.wallet == wallet {
+					o.fire(t, a, last, d, budgetEvent{}, at)
+				}
+			}
+		}
+	}
+	due = slices.DeleteFunc(due, func(n newsOf) bool {
+		return n.at >= now || o.news[fmt.Sprint(n.kind, n.n.epoch, n.n.term)]
+	})
+	for _, n := range due {
+		o.news[fmt.Sprint(n.kind, n.n.epoch, n.n.term)] = true
+		if slices.ContainsFunc(due, func(other newsOf) bool {
+			return other.kind == "epoch" && other.n.epoch > n.n.epoch ||
+				other.kind == "budget100" && n.kind == "budget90" && other.n.epoch == n.n.epoch && other.n.term == n.n.term
+		}) {
+			continue
+		}
+		for _, a := range o.asked {
+			o.fire(t, a, n.kind, nil, budgetEvent{epoch: n.n.epoch, term: n.n.term}, n.at)
+		}
+	}
+}
+
+// Whatever happens on the chain, with reorgs as deep as they may come, what is fired is what a model of its own says:
+// each alert once, for whom it concerns, at its time, and only if it was true.
+func TestModel(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { testModel(t, rand.New(rand.NewPCG(seed, 17))) })
+	}
+}
+
+func testModel(t *testing.T, rng *rand.Rand) {
+	const unsafe = 3
+	c := newChain(t, unsafe)
+	o := &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]bool{}}
+	wallets := []common.Address{{1}, {2}, {3}, {4}}
+	for _, wallet := range wallets {
+		for i, channel := range notifier.Channels {
+			a := asked{wallet, channel.String(), map[string]bool{}}
+			var kinds []notifier.Kind
+			for _, k := range notifier.Kinds {
+				if rng.IntN(3) > 0 {
+					a.kinds[k.String()] = true
+					kinds = append(kinds, k)
+				}
+			}
+			o.asked = append(o.asked, a)
+			c.subscribe(wallet, channel, int64(i+1), kinds...)
+		}
+	}
+	var (
+		blocks []standing
+		deals  int64
+		epochs uint32
+		floor  uint64 // nothing is reverted at and below it
+	)
+	for range 60 {
+		for n := 0; rng.IntN(5) == 0 && n < 2*unsafe-1 && c.head.Number > floor; n++ {
+			c.revert()
+			blocks = blocks[:len(blocks)-1]
+		}
+		later := 5 + rng.Uint64N(4*hour)
+		if rng.IntN(12) == 0 {
+			later += 30 * hour // a downtime
+		}
+		b := standing{time: c.head.Timestamp + later}
+		var logs []*topics.Log
+		for range rng.IntN(3) {
+			deals++
+			d := &deal{
+				id: deals, borrower: wallets[rng.IntN(4)], lender: wallets[rng.IntN(4)], fundedAt: b.time, expiry: b.time + 1 + rng.Uint64N(80*hour),
+			}
+			if d.lender == d.borrower {
+				continue // the vault takes no such deal
+			}
+			d.graceEnd = d.expiry + 24*hour
+			logs = append(logs, c.listed(d), c.funded(d))
+			b.what = append(b.what, happening{funded: d})
+		}
+		if open := stillOpen(blocks); len(open) > 0 && rng.IntN(2) == 0 {
+			id := open[rng.IntN(len(open))]
+			logs = append(logs, c.log("DealReclaimed", map[string]any{"dealId": big.NewInt(id)}))
+			b.what = append(b.what, happening{ended: id})
+		}
+		if rng.IntN(8) == 0 {
+			epochs++
+			logs = append(logs, c.log("EpochOpened", map[string]any{
+				"n": uint64(epochs), "startsAt": b.time, "endsAt": b.time + 7*24*hour, "dealBudget7": uint64(1000), "dealBudget21": uint64(1000),
+			}))
+			b.what = append(b.what, happening{opened: epochs})
+		} else if known := lastEpoch(blocks); known != 0 && rng.IntN(3) == 0 {
+			term := []uint32{7, 21}[rng.IntN(2)] * 24 * hour
+			e := budgetEvent{epoch: known, term: term, whole: 1000, reserved: 850 + rng.Int64N(151)}
+			logs = append(logs, c.log("EpochReserved", map[string]any{"n": uint64(known), "term": uint64(term), "reservedAfter": uint64(e.reserved)}))
+			b.what = append(b.what, happening{budget: e})
+		}
+		c.block(later, logs...)
+		blocks = append(blocks, b)
+		floor = max(floor, c.back(2*unsafe).Number)
+		c.applied()
+		if len(blocks) > unsafe {
+			o.tick(t, blocks, blocks[len(blocks)-1-unsafe].time)
+		}
+	}
+	got := c.alerts()
+	seen := map[common.Hash]bool{}
+	for _, id := range got {
+		if seen[id] {
+			t.Errorf("alert %s came twice", id)
+		}
+		if seen[id] = true; !o.alerts[id] {
+			t.Errorf("alert %s is none of the model's", id)
+		}
+	}
+	if len(seen) != len(o.alerts) || len(seen) < 50 {
+		t.Errorf("%d alerts, the model has %d", len(seen), len(o.alerts))
+	}
+}
+
+func stillOpen(chain []standing) []int64 {
+	open := map[int64]bool{}
+	for _, b := range chain {
+		for _, h := range b.what {
+			if h.funded != nil {
+				open[h.funded.id] = true
+			}
+			delete(open, h.ended)
+		}
+	}
+	return slices.Sorted(maps.Keys(open))
+}
+
+func lastEpoch(chain []standing) (n uint32) {
+	for _, b := range chain {
+		for _, h := range b.what {
+			n = max(n, h.opened)
+		}
+	}
+	return n
+}
