@@ -38,6 +38,7 @@ type Config struct {
 	MaxHeadAge   time.Duration // since the ingester last saw the chain
 	MaxBlockAge  time.Duration // since the timestamp of the indexed block; 0 where the chain may stand still or has a clock of its own
 
+	OutboxURL   string // where alerts that nobody gets can be read, for the page's link; empty: none
 	ExplorerURL string // of the chain, for the page's links: it has /tx/<hash> and /address/<address>; empty: none
 
 	MaxStreamAge time.Duration // after which a stream ends; its caller comes back, perhaps to another node
@@ -108,7 +109,7 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 	}
 	x.ids = &eventIDs{httpapi.NewSigner(cfg.HTTP.CursorSecret, "stream of chain "+x.chainID[0])}
 	x.feed = newFeed(reader, x.ids, x.metrics, logger)
-	if x.page, err = newPage(cfg.ExplorerURL); err != nil {
+	if x.page, err = newPage(cfg.ExplorerURL, cfg.OutboxURL); err != nil {
 		return nil, err
 	}
 	files, err := pageRoute()

@@ -17,9 +17,13 @@ import (
 //go:embed page/*.html page/*.css page/*.js page/*.svg
 var pageFiles embed.FS
 
-// newPage is the page, told where an explorer of the chain is; empty: nowhere.
-func newPage(explorer string) ([]byte, error) {
+// newPage is the page, told where an explorer of the chain is, and the outbox of alerts; empty: nowhere.
+func newPage(explorer, outbox string) ([]byte, error) {
 	page, err := pageFiles.ReadFile("page/index.html")
+	if err == nil && outbox != "" {
+		link := `<p><a href="` + html.EscapeString(outbox) + `">Outbox of alerts</a></p>` + "\n</footer>"
+		page = bytes.Replace(page, []byte("</footer>"), []byte(link), 1)
+	}
 	if err != nil || explorer == "" {
 		return page, err
 	}

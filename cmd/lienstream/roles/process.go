@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -42,6 +43,7 @@ type Process struct {
 	checks  []httpapi.Check
 	closers []func() error // run in reverse, after the last of the group has ended
 	node    *holder        // see Node
+	sink    *mailSink      // nil: alerts by email leave
 
 	valuations   string                 // URL of the valuation service in this process; empty: there is none
 	applications map[string]read.Source // of commands, in this process: see Application
@@ -143,7 +145,14 @@ func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
 func (p *Process) startOps(ctx context.Context) {
 	cfg := httpapi.DefaultConfig(p.ops)
 	cfg.Listener = p.Listen
-	server := httpapi.NewServer(cfg, httpapi.NewOps(p.Reg, p.checks...), p.Log.Named("ops"))
+	handler := httpapi.NewOps(p.Reg, p.checks...)
+	if p.sink != nil {
+		mux := http.NewServeMux()
+		mux.Handle("/", handler)
+		mux.Handle("GET /outbox", p.sink)
+		handler = mux
+	}
+	server := httpapi.NewServer(cfg, handler, p.Log.Named("ops"))
 	p.Group.Go(func() error { return server.Run(ctx) })
 }
 

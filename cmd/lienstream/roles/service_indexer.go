@@ -27,6 +27,9 @@ func (s *indexerService) Flags(f *Flags) {
 // config completes what flags say.
 func (s *indexerService) config(p *Process) (indexer.Config, error) {
 	c := s.cfg
+	if p.sink != nil {
+		c.OutboxURL = local(p.ops) + "/outbox"
+	}
 	c.ChainID, c.MaxHeadAge, c.MaxBlockAge = p.ChainID, p.MaxHeadAge, p.MaxHeadAge
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)

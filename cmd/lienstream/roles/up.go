@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -63,6 +64,9 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 		return err
 	}
 	p.Servers = e.servers
+	if err := r.sink(ctx, p); err != nil {
+		return err
+	}
 	if err := kafka.ApplyCatalogue(ctx, p.Kafka(), p.Catalogue(), io.Discard); err != nil {
 		return err
 	}
@@ -80,14 +84,46 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	return nil
 }
 
+// local is where a person at this machine finds an address that something listens on.
+func local(addr string) string { return "http://localhost" + addr[strings.LastIndex(addr, ":"):] }
+
+// sink takes alerts by email on the embedded chain, where no flag names a server.
+func (r *upRole) sink(ctx context.Context, p *Process) error {
+	n := &p.notify
+	if !p.EmbeddedChain() || n.smtp != "" {
+		return nil
+	}
+	p.sink = new(mailSink)
+	var err error
+	if n.smtp, err = p.sink.start(ctx, p); err != nil {
+		return err
+	}
+	n.smtpPlain = true
+	if n.from == "" {
+		n.from = "alerts@lienstream.localhost"
+	}
+	for _, s := range r.serving.services {
+		switch s := s.(type) {
+		case *indexerService:
+			n.app = cmp.Or(n.app, local(s.cfg.HTTP.Listen))
+		case *notifyService:
+			n.url = cmp.Or(n.url, local(s.cfg.HTTP.Listen))
+		}
+	}
+	return nil
+}
+
 // banner tells a person where everything is.
 func (r *upRole) banner(p *Process, e embedded) {
-	local := func(addr string) string { return "http://localhost" + addr[strings.LastIndex(addr, ":"):] }
 	fmt.Fprintf(p.Stdout, "\nLienstream %s\n", e.history)
 	for _, name := range e.names {
 		fmt.Fprintln(p.Stdout, "  embedded:", name)
 	}
-	fmt.Fprintf(p.Stdout, "  metrics:  %s/metrics\n\n", local(p.ops))
+	fmt.Fprintf(p.Stdout, "  metrics:  %s/metrics\n", local(p.ops))
+	if p.sink != nil {
+		fmt.Fprintf(p.Stdout, "  outbox:   %s/outbox\n", local(p.ops))
+	}
+	fmt.Fprintln(p.Stdout)
 	for _, s := range r.serving.services {
 		if x, ok := s.(*indexerService); ok {
 			for _, path := range []string{"/health/indexer", "/listings?sort=cost&limit=2", "/deals/1"} {

@@ -1,11 +1,17 @@
 package system
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ethereum/go-ethereum/accounts"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
@@ -14,11 +20,11 @@ import (
 // start it again.
 func TestFirstMinutes(t *testing.T) {
 	dir, addr := t.TempDir(), address(t)
-	valuation, notify, agent, support := address(t), address(t), address(t), address(t)
+	valuation, notify, agent, support, ops := address(t), address(t), address(t), address(t), address(t)
 	up := func() *process {
 		return start(t, "up", "up", "--data-dir="+dir, "--indexer-addr="+addr, "--agent-addr="+agent, "--valuation-addr="+valuation,
 			"--support-addr="+support, "--notify-addr="+notify, "--payment-chain-addr=127.0.0.1:0", "--query-addr="+address(t),
-			"--ops-addr="+address(t), "--chain-addr="+address(t), "--block-time=100ms")
+			"--ops-addr="+ops, "--chain-addr="+address(t), "--block-time=50ms")
 	}
 	a := newAPI(addr)
 	services := []struct{ addr, path string }{
@@ -37,7 +43,7 @@ func TestFirstMinutes(t *testing.T) {
 		{support, "/health"},
 		{support, "/openapi.json"},
 	}
-	for range 2 {
+	for run := range 2 {
 		p := up()
 		began := time.Now()
 		eventually(t, 20*time.Second, func() error {
@@ -66,8 +72,71 @@ func TestFirstMinutes(t *testing.T) {
 		if out := p.output(); !strings.Contains(out, "starts over: the embedded chain lives in memory") {
 			t.Fatalf("the banner does not say that it starts over:\n%s", out)
 		}
+		if run == 1 { // an epoch of the chain's time later, and once its block is safe
+			subscribe(t, notify)
+			outbox(t, ops, "has opened")
+			t.Logf("told of an epoch after %v", time.Since(began))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept", "text/html")
+			page, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(page.Body)
+			_ = page.Body.Close()
+			if err != nil || !strings.Contains(string(text), "/outbox\"") {
+				t.Errorf("the page does not link to the outbox: %v", err)
+			}
+		}
 		t.Logf("stopped within %v", p.interrupt(t))
 	}
+}
+
+// subscribe has a wallet of nobody told of new epochs.
+func subscribe(t *testing.T, notify string) {
+	t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wallet := strings.ToLower(crypto.PubkeyToAddress(key.PublicKey).Hex())
+	message := fmt.Sprintf("service notify %s email ann@example.com %d", wallet, time.Now().Unix())
+	signature, err := crypto.Sign(accounts.TextHash([]byte(message)), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature[64] += 27
+	body := fmt.Sprintf(`{"wallet":%q,"channel":"email","address":"ann@example.com","message":%q,"signature":%q,
+		"prefs":{"t48":false,"t24":false,"t6":false,"t1":false,"expiry":false,"budget":false,"epoch":true}}`, wallet, message, hexutil.Encode(signature))
+	res, err := http.Post("http://"+notify+"/notify", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body)
+		t.Fatalf("POST /notify: %d %s", res.StatusCode, text)
+	}
+}
+
+// outbox waits for a mail in the sink.
+func outbox(t *testing.T, ops, subject string) {
+	t.Helper()
+	eventually(t, 2*time.Minute, func() error {
+		res, err := http.Get("http://" + ops + "/outbox")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		text, err := io.ReadAll(res.Body)
+		if err == nil && (!strings.Contains(string(text), subject) || !strings.Contains(string(text), "ann@example.com")) {
+			err = errors.New("no mail in the outbox")
+		}
+		return err
+	})
 }
 
 // TestRestart goes on where a clean stop left off, and starts over after a SIGKILL of the process with

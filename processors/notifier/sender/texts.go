@@ -62,7 +62,7 @@ func render(m *Message, links Links) (Text, error) {
 
 func factsOf(m *Message, links Links) facts {
 	f := facts{Stage: m.Event.Kind, Late: m.Event.FiredAt > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
-	path := "/rewards"
+	path := "/epochs"
 	if n := m.Alert.News; n != nil {
 		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)
 		f.Budget7, f.Budget21 = units(n.Budget7, stknDecimals)+" sTKN", units(n.Budget21, stknDecimals)+" sTKN"

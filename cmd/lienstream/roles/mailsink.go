@@ -1,0 +1,138 @@
+package roles
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"mime"
+	"mime/multipart"
+	"mime/quotedprintable"
+	"net"
+	"net/http"
+	"net/mail"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
+
+const (
+	maxSunk      = 100     // mails that are kept, the newest
+	maxSunkBytes = 1 << 20 // of one
+)
+
+// mailSink is a mail server that keeps what it takes in memory, to be looked at: nobody gets it. It is an embedded
+// default, for one person at the machine.
+type mailSink struct {
+	mu    sync.Mutex
+	taken []sunk
+}
+
+// sunk is a mail as a person reads it.
+type sunk struct{ At, To, Subject, Text string }
+
+// start listens on this machine only.
+func (s *mailSink) start(ctx context.Context, p *Process) (addr string, err error) {
+	listener, err := p.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("mail sink: %w", err)
+	}
+	server := smtp.NewServer(s)
+	server.Domain, server.MaxMessageBytes, server.MaxRecipients = "localhost", maxSunkBytes, 1
+	server.ReadTimeout, server.WriteTimeout = 10*time.Second, 10*time.Second
+	p.Closing(func() error {
+		if err := server.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	p.Group.Go(func() error {
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Closing tells
+		defer stop()
+		if err := server.Serve(listener); !errors.Is(err, smtp.ErrServerClosed) && ctx.Err() == nil {
+			return fmt.Errorf("mail sink: %w", err)
+		}
+		return nil
+	})
+	return listener.Addr().String(), nil
+}
+
+// NewSession implements smtp.Backend.
+func (s *mailSink) NewSession(*smtp.Conn) (smtp.Session, error) { return &sinkSession{sink: s}, nil }
+
+type sinkSession struct {
+	sink *mailSink
+	to   string
+}
+
+func (s *sinkSession) Mail(string, *smtp.MailOptions) error { return nil }
+func (s *sinkSession) Reset()                               { s.to = "" }
+func (s *sinkSession) Logout() error                        { return nil }
+
+func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.to = to
+	return nil
+}
+
+func (s *sinkSession) Data(body io.Reader) error {
+	m, err := readSunk(s.to, body)
+	if err != nil {
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "the mail cannot be read"}
+	}
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	s.sink.taken = append(s.sink.taken, m)
+	s.sink.taken = slices.Clone(s.sink.taken[max(0, len(s.sink.taken)-maxSunk):])
+	return nil
+}
+
+// readSunk reads what a person sees of a mail: its first part is the plain text.
+func readSunk(to string, body io.Reader) (sunk, error) {
+	read, err := mail.ReadMessage(body)
+	if err != nil {
+		return sunk{}, err
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
+	if err != nil {
+		return sunk{}, err
+	}
+	kind, options, err := mime.ParseMediaType(read.Header.Get("Content-Type"))
+	if err != nil {
+		return sunk{}, err
+	}
+	text, encoding := read.Body, read.Header.Get("Content-Transfer-Encoding")
+	if strings.HasPrefix(kind, "multipart/") {
+		part, err := multipart.NewReader(read.Body, options["boundary"]).NextRawPart()
+		if err != nil {
+			return sunk{}, err
+		}
+		text, encoding = part, part.Header.Get("Content-Transfer-Encoding")
+	}
+	if strings.EqualFold(encoding, "quoted-printable") {
+		text = quotedprintable.NewReader(text)
+	}
+	plain, err := io.ReadAll(io.LimitReader(text, maxSunkBytes))
+	return sunk{At: read.Header.Get("Date"), To: to, Subject: subject, Text: string(plain)}, err
+}
+
+//go:embed outbox.html
+var outboxText string
+
+var outboxPage = template.Must(template.New("outbox").Parse(outboxText))
+
+// ServeHTTP shows what was taken, the newest first.
+func (s *mailSink) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	taken := slices.Clone(s.taken)
+	s.mu.Unlock()
+	slices.Reverse(taken)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	_ = outboxPage.Execute(w, taken) // the client is gone: there is nobody to tell
+}
