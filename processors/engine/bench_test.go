@@ -40,6 +40,36 @@ func BenchmarkBackfill(b *testing.B) {
 	}
 }
 
+// A node without a disk restores 16 partitions of 180,000 rows, some versions of each in the changelog: until the first
+// and until all of them can be read.
+func BenchmarkRestoreNode(b *testing.B) {
+	e := newEnv(b, 16)
+	c := newChain(b, e.kafka, e.cat, 1)
+	c.keys, c.logs, c.final, c.ahead = 200*250, 400, 1<<40, 1_000_000
+	for c.sent < 500_000 {
+		c.add(50)
+	}
+	n := e.start(e.config("a", vfs.NewMem()))
+	e.caughtUp(c, n)
+	n.stop(b)
+	var first, all, entries float64
+	for b.Loop() {
+		cfg := e.config("a", vfs.Default)
+		cfg.Dir = b.TempDir()
+		started := time.Now()
+		n := e.start(cfg)
+		eventually(b, "a partition can be read", func() bool { return len(n.Watermarks()) > 0 })
+		first += time.Since(started).Seconds()
+		e.caughtUp(c, n)
+		all += time.Since(started).Seconds()
+		entries += total(b, n.cfg.Registerer, "lienstream_processors_restored_records_total", "")
+		n.stop(b)
+	}
+	b.ReportMetric(first/float64(b.N), "first-s")
+	b.ReportMetric(all/float64(b.N), "all-s")
+	b.ReportMetric(entries/float64(b.N), "entries")
+}
+
 // From a block in the raw topic to all of its partitions being visible.
 func BenchmarkTip(b *testing.B) {
 	e := newEnv(b, 16)
