@@ -52,6 +52,7 @@ type world struct {
 	at      topics.BlockRef
 	reverts uint64
 
+	reader  query.Reader
 	client  *chain.Client
 	service *Service
 }
@@ -126,6 +127,7 @@ func (w *world) serve() {
 	cfg := DefaultConfig()
 	cfg.HTTP.Listen, cfg.Deployment, cfg.MaxAge, cfg.MaxLag = "127.0.0.1:0", w.dep, 0, 0
 	cfg.HTTP.Client.Rate, cfg.HTTP.Client.Burst = 1e6, 1e6
+	w.reader = router
 	if w.service, err = New(cfg, router, w.client, zap.NewNop(), prometheus.NewRegistry()); err != nil {
 		w.t.Fatal(err)
 	}

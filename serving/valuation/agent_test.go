@@ -1,0 +1,91 @@
+package valuation
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/agent"
+)
+
+// TestTheAgentAsksForValuations: the Agent API over this service, on one chain. Its valuations are ours, it warns of a
+// cap above them, and refuses where we do.
+func TestTheAgentAsksForValuations(t *testing.T) {
+	w := newWorld(t)
+	ours := httptest.NewServer(w.service)
+	defer ours.Close()
+	if _, err := w.client.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := agent.DefaultConfig()
+	cfg.HTTP.Listen, cfg.Deployment = "127.0.0.1:0", w.dep
+	cfg.Limits.Requests, cfg.Limits.Prepares = 1e6, 1e6
+	cfg.MaxLag, cfg.MaxHeadAge, cfg.MaxValuation = 0, 0, 0
+	service, err := agent.New(cfg, agent.Parts{
+		Chain: w.client, Index: w.reader, Valuation: agent.NewValuationHTTP(ours.URL, ours.Client(), 10*time.Second),
+	}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(method, target, body string) (int, []byte) {
+		recorder := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		service.ServeHTTP(recorder, r)
+		return recorder.Code, recorder.Body.Bytes()
+	}
+	lane := contracts.LaneStock
+	page, err := w.reader.Listings(t.Context(), query.ListingsQuery{Lane: &lane, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	valued, refused := 0, 0
+	for _, d := range page.Value.Items {
+		id := d.Deal.ID.Dec()
+		status, body := ask(http.MethodGet, "/v1/deals/"+id+"/valuation", "")
+		oursStatus, oursBody := w.ask("/deals/" + id + "/valuation")
+		if oursStatus != http.StatusOK {
+			refused++
+			if !strings.Contains(string(body), "STALE_VALUATION") || status != http.StatusServiceUnavailable {
+				t.Errorf("deal %s: we answer %d %s, the agent %d %s", id, oursStatus, oursBody, status, body)
+			}
+			continue
+		}
+		var answer struct {
+			Cap       string
+			Valuation json.RawMessage
+		}
+		if err := json.Unmarshal(body, &answer); err != nil || string(answer.Valuation) != string(oursBody) {
+			t.Fatalf("deal %s: the agent answers %d %s, we %s", id, status, body, oursBody)
+		}
+		var value struct{ ValueUSDG string }
+		if err := json.Unmarshal(oursBody, &value); err != nil {
+			t.Fatal(err)
+		}
+		valued++
+		status, body = ask(http.MethodPost, "/v1/transactions/prepare", fmt.Sprintf(
+			`{"action":"placeBid","chainId":%d,"wallet":"%s","dealId":"%s","termsHash":"%s","price":"%s","expiry":%d,"spendLimit":"%[5]s"}`,
+			w.dep.ChainID, d.Deal.Borrower, id, d.Deal.TermsHash, d.Deal.MinPrice.Dec(), w.at.Timestamp+1000))
+		if status != http.StatusOK { // the scenario's borrowers bid on nothing of their own: a refusal is the chain's
+			continue
+		}
+		worth, _ := new(big.Int).SetString(value.ValueUSDG, 10)
+		if below := worth.Cmp(d.Deal.Cap.ToBig()) < 0; below != strings.Contains(string(body), "VALUATION_BELOW_CAP") {
+			t.Errorf("deal %s is worth %s against a cap of %s: %s", id, worth, d.Deal.Cap.Dec(), body)
+		}
+	}
+	if valued == 0 {
+		t.Errorf("of %d listings of stocks none is valued, %d are refused", len(page.Value.Items), refused)
+	}
+	t.Logf("%d valued, %d refused", valued, refused)
+}
