@@ -25,6 +25,7 @@ type recording struct {
 	deployment contracts.Deployment
 	blocks     map[common.Hash]*block
 	steps      []step
+	ends       []int // steps that runs end at
 	calls      map[string]hexutil.Bytes // of probes: block, token and selector
 	tokens     []common.Address         // that were registered so far, in any branch
 }
@@ -81,6 +82,9 @@ func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64,
 		if canonical, err = r.move(ctx, chain.Client(), canonical); err != nil {
 			return err
 		}
+	}
+	if r.ends = r.highest(ends); len(r.ends) != len(ends) {
+		return fmt.Errorf("%d steps have no end for each of %v", len(r.steps), ends)
 	}
 	return nil
 }

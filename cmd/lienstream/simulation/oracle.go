@@ -23,8 +23,22 @@ type oracle struct {
 	topics  map[string]map[string]string // what was committed at the ends, by the block's hash; see committed
 }
 
-// ends are the steps that runs end at: what the topics hold is compared there.
+// ends are about the steps that runs end at: what the topics hold is compared there.
 var ends = []int{40, 80, 120}
+
+// highest returns the first step from each end on that brings the head higher than it was before. After a reorg to a
+// lower head, what is final depends on which heads were seen.
+func (r *recording) highest(ends []int) (at []int) {
+	top := uint64(0)
+	for i, s := range r.steps {
+		head := s.from + uint64(len(s.added)) - 1
+		if n := len(at); n < len(ends) && i >= ends[n] && head > top {
+			at = append(at, i)
+		}
+		top = max(top, head)
+	}
+	return at
+}
 
 // ask one node everything at every block.
 func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
@@ -49,7 +63,7 @@ func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
 			}
 		}
 		o.answers[s.chain.head().Hex()] = at
-		if slices.Contains(ends, s.chain.played-1) {
+		if slices.Contains(rec.ends, s.chain.played-1) {
 			time.Sleep(10 * time.Second) // what is shown at the tip is committed a moment later
 			if o.topics[s.chain.head().Hex()], err = s.committed(ctx); err != nil {
 				return nil, err

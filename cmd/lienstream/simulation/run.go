@@ -80,7 +80,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	}
 	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
-	end := ends[s.rng.IntN(len(ends))]
+	end := rec.ends[s.rng.IntN(len(rec.ends))]
 	for s.chain.played <= end-opt.steps {
 		s.chain.step()
 	}

@@ -28,7 +28,7 @@ var (
 
 // world is what all runs of a process share: go-ethereum runs once.
 var world = sync.OnceValues(func() (*recording, error) {
-	return record(context.Background(), 1, ends[len(ends)-1], "../../../contracts/node_modules")
+	return record(context.Background(), 1, ends[len(ends)-1]+2*reorgDepth, "../../../contracts/node_modules")
 })
 
 // judge is a recording and its oracle.
