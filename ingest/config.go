@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -32,7 +33,9 @@ type Config struct {
 	ReorgWindow uint64 // blocks below the head that may be reverted, whatever the chain calls final
 	Ranges      int    // ranges fetched at once in backfill
 	RangeBlocks uint64 // blocks of a range, at the most
-	RangeLogs   int    // logs of a range to aim at
+	// SparseBlocks are blocks of a range where empty blocks are left out, at the most: RPC.Proof.
+	SparseBlocks uint64
+	RangeLogs    int // logs of a range to aim at
 
 	BatchRecords int // of one transaction, at the most; a block is never cut
 	BatchBytes   int
@@ -58,8 +61,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	or(&c.Partitions, topics.DefaultPartitions)
 	or(&c.ReorgWindow, 128)
-	or(&c.Ranges, 4)
+	or(&c.Ranges, 4*max(1, len(c.RPC.Endpoints)))
 	or(&c.RangeBlocks, 2000)
+	or(&c.SparseBlocks, 40_000)
 	or(&c.RangeLogs, 1250)
 	or(&c.BatchRecords, 10_000)
 	or(&c.BatchBytes, 16<<20)
@@ -90,6 +94,15 @@ func (c Config) rpc() rpc.Config {
 	r.Addresses = contracts.NewDecoder(c.Deployment).Addresses()
 	r.Topics = contracts.TokenTopics()
 	return r
+}
+
+// follow is the machine's configuration.
+func (c Config) follow() follow.Config {
+	f := follow.Config{Start: c.Deployment.StartBlock, Window: c.ReorgWindow, Dense: c.RangeBlocks}
+	if c.RPC.Proof == rpc.ProofSparse {
+		f.Sparse = c.SparseBlocks
+	}
+	return f
 }
 
 // Validate reports every fault.

@@ -89,7 +89,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	now := time.Now()
 	s := &session{
 		in:   in,
-		m:    follow.New(follow.Config{Start: in.cfg.Deployment.StartBlock, Window: in.cfg.ReorgWindow}, stands.barriers, final),
+		m:    follow.New(in.cfg.follow(), stands.barriers, final),
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1),
 	}
@@ -296,6 +296,8 @@ func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (
 		blocks, err = in.client.Logs(ctx, f.Headers)
 	case follow.Range:
 		blocks, err = in.client.Blocks(ctx, f.From, f.To, settled)
+	case follow.Sparse:
+		blocks, err = in.client.Sparse(ctx, f.From, f.To)
 	}
 	return blocks, err
 }
@@ -326,7 +328,7 @@ func (s *session) fetched() (again bool, err error) {
 		s.drop()
 		return true, nil
 	}
-	if f.Kind == follow.Range {
+	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)
 	}
 	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })
@@ -341,10 +343,10 @@ func (s *session) resize(f *fetch) {
 	}
 	want := 2 * s.size
 	if records > 0 {
-		want = uint64(s.in.cfg.RangeLogs) * uint64(len(f.blocks)) / uint64(records)
+		want = uint64(s.in.cfg.RangeLogs) * (f.To - f.From + 1) / uint64(records)
 	}
 	want = min(max(want, s.size/2), 2*s.size)
-	s.size = min(max(want, 1), s.in.cfg.RangeBlocks)
+	s.size = min(max(want, 1), max(s.in.cfg.RangeBlocks, s.in.cfg.SparseBlocks))
 }
 
 // drop forgets the fetches under way, whose answers the machine would ignore.

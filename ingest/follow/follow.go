@@ -50,6 +50,8 @@ type Config struct {
 	Start      uint64 // the first block that may hold a log of ours
 	Window     uint64 // blocks below the head that may be reverted, at the least
 	MaxWindow  int    // blocks above the finalized one that are remembered, at the most
+	Dense      uint64 // blocks of a range, at the most; 0: as many as Next is told
+	Sparse     uint64 // blocks of a range below what is settled, whose empty blocks are left out; 0: none are
 	MaxBranch  uint64 // headers fetched at once on the walk down a new chain
 	Suspicions int    // how often a link below the finalized block is fetched again before it is believed broken
 }
@@ -80,10 +82,12 @@ const (
 	Headers
 	// Logs asks for the logs of Headers, by hash.
 	Logs
+	// Sparse is Range without the blocks between the ends that have no logs.
+	Sparse
 )
 
 // String names the kind.
-func (k Kind) String() string { return [...]string{"range", "headers", "logs"}[k] }
+func (k Kind) String() string { return [...]string{"range", "headers", "logs", "sparse"}[k] }
 
 // Fetch is a command: get these blocks and give them to Fetched, in the order of the commands.
 type Fetch struct {

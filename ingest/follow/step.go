@@ -58,7 +58,14 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 		}
 		// A head alone must not contradict what is final: ask by number, and Fetched will judge.
 	}
-	f := Fetch{Kind: Range, From: m.asked.Number + 1, To: min(h.Number, m.asked.Number+max(maxBlocks, 1))}
+	f, end, most := Fetch{Kind: Range, From: m.asked.Number + 1}, h.Number, m.cfg.Dense
+	if m.cfg.Sparse > 0 && f.From < m.target {
+		f.Kind, end, most = Sparse, m.target, m.cfg.Sparse
+	}
+	if most > 0 {
+		maxBlocks = min(maxBlocks, most)
+	}
+	f.To = min(end, m.asked.Number+max(maxBlocks, 1))
 	m.asked = topics.BlockRef{Number: f.To}
 	if f.To == h.Number {
 		m.asked = h.BlockRef
@@ -93,7 +100,7 @@ func (m *Machine) fetch(f Fetch) Fetch {
 }
 
 // Fetched takes the answer to a command, which holds exactly the blocks asked for, ascending, each the
-// parent of the next. Answers come in the order of the commands. unlinked says that the answer did not
+// parent of the next, but for the empty blocks within a sparse range. Answers come in the order of the commands. unlinked says that the answer did not
 // fit what was verified before it: either the chain was reorganised or whoever answered is wrong.
 func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
 	if f.epoch != m.epoch || len(blocks) == 0 {

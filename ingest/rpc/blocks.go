@@ -26,10 +26,11 @@ func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header,
 	for i := 0; i < len(all); i += c.cfg.HeaderBatch {
 		part := all[i:min(i+c.cfg.HeaderBatch, len(all))]
 		first := from + uint64(i)
-		g.Go(func() error {
-			last := first + uint64(len(part)) - 1
-			return c.try(gctx, choice{block: last}, func(ctx context.Context, e *endpoint) error { return e.headers(ctx, first, part) })
-		})
+		numbers := make([]uint64, len(part))
+		for i := range numbers {
+			numbers[i] = first + uint64(i)
+		}
+		g.Go(func() error { return c.headers(gctx, numbers, part) })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("fetch headers %d-%d: %w", from, to, err)
@@ -42,13 +43,19 @@ func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header,
 	return all, nil
 }
 
-// headers fills one batch.
-func (e *endpoint) headers(ctx context.Context, first uint64, into []follow.Header) error {
+// headers fills one batch, of ascending numbers.
+func (c *Client) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
+	return c.try(ctx, choice{block: numbers[len(numbers)-1]}, func(ctx context.Context, e *endpoint) error {
+		return e.headers(ctx, numbers, into)
+	})
+}
+
+func (e *endpoint) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
 	calls := make([]call, len(into))
 	for i := range into {
 		into[i] = follow.Header{}
 		calls[i] = call{
-			method: "eth_getBlockByNumber", params: append(appendQuantity([]byte{'['}, first+uint64(i)), ",false]"...),
+			method: "eth_getBlockByNumber", params: append(appendQuantity([]byte{'['}, numbers[i]), ",false]"...),
 			result: func(s *scanner) error { return decodeHeader(s, &into[i], e.client.cfg.Proof != ProofOff) },
 		}
 	}
@@ -56,10 +63,10 @@ func (e *endpoint) headers(ctx context.Context, first uint64, into []follow.Head
 		return err
 	}
 	for i := range into {
-		if n := first + uint64(i); into[i].Number != n {
-			return lied("wrong_block", "asked for block %d, got %d", n, into[i].Number)
+		if into[i].Number != numbers[i] {
+			return lied("wrong_block", "asked for block %d, got %d", numbers[i], into[i].Number)
 		}
-		if i > 0 && into[i].Parent != into[i-1].Hash {
+		if i > 0 && numbers[i] == numbers[i-1]+1 && into[i].Parent != into[i-1].Hash {
 			return lied("parent", "block %d has parent %s, block before it is %s", into[i].Number, into[i].Parent, into[i-1].Hash)
 		}
 	}
@@ -77,7 +84,7 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	)
 	believed := to // the last block whose logs are asked for by range
 	switch c.cfg.Proof {
-	case ProofTip:
+	case ProofTip, ProofSparse:
 		believed = min(to, final)
 	case ProofAll:
 		believed = 0
@@ -100,7 +107,9 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	})
 	if believed >= from {
 		g.Go(func() (err error) {
-			got, err = c.rangeLogs(ctx, from, believed, func(first, last uint64) ([]follow.Header, error) { return headersOf(ctx, first, last) })
+			got, err = c.rangeLogs(ctx, from, believed, func(ctx context.Context, first, last uint64, _ []topics.Log, _ bool) ([]follow.Header, error) {
+				return headersOf(ctx, first, last)
+			})
 			return err
 		})
 	}
@@ -119,9 +128,12 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	return assemble(headers, append(got, above...)), nil
 }
 
-// rangeLogs fetches the logs of from..to, in as many requests as the endpoints' limits need. headersOf
-// waits for the headers that they are held against, so that both are fetched at once.
-func (c *Client) rangeLogs(ctx context.Context, from, to uint64, headersOf func(first, last uint64) ([]follow.Header, error)) ([]topics.Log, error) {
+// headersOf are the headers that the logs of a range are held against; all of the range's, if the logs are not enough.
+type headersOf func(ctx context.Context, first, last uint64, logs []topics.Log, all bool) ([]follow.Header, error)
+
+// rangeLogs fetches the logs of from..to, in as many requests as the endpoints' limits need. of may wait for the
+// headers, so that both are fetched at once.
+func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) ([]topics.Log, error) {
 	var all []topics.Log
 	for next := from; next <= to; {
 		last := uint64(0) // of the first answer; those that confirm it are about the same blocks
@@ -134,7 +146,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, headersOf func(
 			if err != nil {
 				return a, err
 			}
-			if a.headers, err = headersOf(next, last); err != nil {
+			if a.headers, err = of(ctx, next, last, a.logs, false); err != nil {
 				return a, err
 			}
 			return a, c.filter.match(a.headers, a.logs)
@@ -146,7 +158,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, headersOf func(
 			// Its receipts prove a block. By hash, at least, a node has to look at the block itself, and not at
 			// an index that may be wrong.
 			var headers []follow.Header
-			if headers, err = headersOf(next, last); err == nil {
+			if headers, err = of(ctx, next, last, nil, true); err == nil {
 				logs, err = c.logsOf(ctx, headers)
 			}
 		}
@@ -251,7 +263,7 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (answer, error) {
 			logs, err := e.logs(ctx, c.filter.byHash(part))
 			if err == nil {
-				err = c.filter.matchSparse(part, logs)
+				err = c.filter.match(part, logs)
 			}
 			return answer{headers: part, logs: logs}, err
 		})

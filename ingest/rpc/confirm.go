@@ -95,7 +95,7 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got answer) (missing
 			if logs, err = e.logs(ctx, c.filter.byHash(part)); err != nil {
 				return err
 			}
-			return c.filter.matchSparse(part, logs)
+			return c.filter.match(part, logs)
 		})
 		if err != nil {
 			return nil, err

@@ -118,7 +118,7 @@ var said = []struct {
 	}},
 	{classRate, []string{
 		"rate limit", "rate-limit", "ratelimit", "rate limited", "too many requests", "per second", "/second", "compute units", "capacity exceeded",
-		"quota", "daily request", "monthly", "request limit", "request rate", "usage limit", "throttl", "out of credits", "exceeded its throughput",
+		"quota", "daily request", "monthly", "request limit", "request rate", "usage limit", "throttl", "under too much load", "out of credits", "exceeded its throughput",
 	}},
 	{classGone, []string{"beyond current head", "beyond the head"}},
 	{classRange, []string{

@@ -94,6 +94,8 @@ func TestClassify(t *testing.T) {
 		{"nethermind", -32015, "VM execution error.", classRevert},
 		{"anvil", 3, "execution reverted: EvmError: Revert", classRevert},
 
+		{"eRPC", -32000, "node is under too much load", classRate},
+
 		{"anyone", -32601, "the method eth_getLogs does not exist/is not available", classMethod},
 		{"anyone", -32603, "internal error", classOther},
 	}

@@ -157,18 +157,8 @@ func (f *filter) wanted(l *topics.Log, h *follow.Header) (inBloom, byAddress, by
 	return inBloom, byAddress, byTopic
 }
 
-// match holds logs against the headers from the block of headers[0] on, one for each number.
+// match holds logs against the headers of their blocks, which may have gaps.
 func (f *filter) match(headers []follow.Header, logs []topics.Log) error {
-	for i := range logs {
-		if err := f.one(&headers[logs[i].Block.Number-headers[0].Number], &logs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// matchSparse is match for headers with gaps.
-func (f *filter) matchSparse(headers []follow.Header, logs []topics.Log) error {
 	at := 0
 	for i := range logs {
 		for at < len(headers) && headers[at].Number < logs[i].Block.Number {

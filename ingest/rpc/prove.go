@@ -23,6 +23,9 @@ const (
 	ProofTip Proof = "tip"
 	// ProofAll proves every block that may concern us.
 	ProofAll Proof = "all"
+	// ProofSparse is ProofTip without the headers of empty blocks below what is final, which nobody can hold an
+	// answer against then: what of history an endpoint leaves out is found out by another, or not at all.
+	ProofSparse Proof = "sparse"
 	// ProofOff proves nothing, not even that a header is its block's: for chains that hash headers in a way of
 	// their own, and for nodes without eth_getBlockReceipts. Answers are still held against each other.
 	ProofOff Proof = "off"
@@ -133,6 +136,10 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		})
 	}
 	_ = g.Wait()
+	if c.cfg.Proof == ProofSparse && len(c.endpoints) == 1 {
+		c.log.Warn("one endpoint alone says which blocks of history have logs: --rpc-proof=sparse")
+		lacks = append(lacks, "one endpoint alone says which blocks of history have logs: --rpc-proof=sparse")
+	}
 	for i, e := range c.endpoints {
 		switch c := classify(errs[i]); {
 		case errs[i] == nil:

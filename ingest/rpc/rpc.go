@@ -12,7 +12,8 @@
 // That costs one request, as eth_getLogs would, and none where the bloom filter has nothing of ours. Below,
 // a range is all headers, in batches, beside one eth_getLogs for the whole of it; blocks whose bloom filter
 // promises logs that did not come, and samples, are held against their receipts, and who is found wrong
-// once has his whole answer replaced by proved blocks. ProofAll proves everything, ProofOff nothing.
+// once has his whole answer replaced by proved blocks. ProofAll proves everything, ProofOff nothing. ProofSparse
+// fetches below what is final only the headers of blocks with logs and of the ends of ranges (sparse.go).
 package rpc
 
 import (
@@ -80,6 +81,9 @@ func (c Config) WithDefaults() Config {
 	if c.Parallel == 0 {
 		c.Parallel = 8
 	}
+	if c.Confirm == 0 && c.Proof == ProofSparse {
+		c.Confirm = min(2, len(c.Endpoints))
+	}
 	if c.Confirm == 0 {
 		c.Confirm = 1
 	}
@@ -120,8 +124,8 @@ func (c Config) Validate() error {
 	if c.Timeout < 0 || c.MaxBody < 0 || c.HeaderBatch < 0 || c.Parallel < 0 || c.Confirm < 0 {
 		errs = append(errs, errors.New("timeout, body limit, batch, parallel and confirm must not be negative"))
 	}
-	if !slices.Contains([]Proof{"", ProofTip, ProofAll, ProofOff}, c.Proof) {
-		errs = append(errs, fmt.Errorf("proof %q is none of tip, all, off", c.Proof))
+	if !slices.Contains([]Proof{"", ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
+		errs = append(errs, fmt.Errorf("proof %q is none of tip, all, sparse, off", c.Proof))
 	}
 	return errors.Join(errs...)
 }

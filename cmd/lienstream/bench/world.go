@@ -95,6 +95,11 @@ type pipeline struct {
 
 // fresh starts a pipeline that knows nothing.
 func (w *world) fresh(extra ...string) (*pipeline, error) {
+	return w.freshOn(append(w.chain.flags(false), extra...))
+}
+
+// freshOn starts one on the chain that the flags name.
+func (w *world) freshOn(chain []string) (*pipeline, error) {
 	w.runs++
 	name := fmt.Sprintf("%s-%d", w.kind, w.runs)
 	p := &pipeline{w: w, name: name, addr: address(), ops: address()}
@@ -106,7 +111,7 @@ func (w *world) fresh(extra ...string) (*pipeline, error) {
 	if err := w.provision(p); err != nil {
 		return nil, err
 	}
-	return p, p.start(append(w.chain.flags(false), extra...)...)
+	return p, p.start(chain...)
 }
 
 // provision creates the topics on real brokers, which is done once before a pipeline ever starts.

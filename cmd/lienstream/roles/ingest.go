@@ -37,7 +37,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "blocks of one eth_getLogs, at the most; fewer where an endpoint refuses them")
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "requests under way at once, of each endpoint")
 	bind(f, &r.rate, "rpc-rate", "calls a second of each endpoint, each of a batch counted; 0: no limit")
-	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are proved by the receipts of their block: tip (what is not final), all or off")
+	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are proved by the receipts of their block: tip (what is not final), all, sparse (as tip, and empty blocks of history are believed: far fewer requests) or off")
 	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "answers that must agree on the logs of a range that is not proved, of different endpoints where there are several")
 }
 

@@ -1,0 +1,161 @@
+package rpctest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/trie"
+)
+
+// Sparse is a node of a long chain of which few blocks have a log, made up as it is asked for. What it serves is
+// what a real chain has: hashes, bloom filters and receipts' roots hold.
+type Sparse struct {
+	URL string
+
+	Requests, Calls, Bytes atomic.Int64 // HTTP requests, the calls in them, and bytes of answers
+
+	chainID  uint64
+	began    uint64 // time of the first block
+	every    uint64 // every so many blocks has a log
+	log      types.Log
+	receipts types.Receipts
+	root     common.Hash
+	hashes   []common.Hash
+	server   *httptest.Server
+}
+
+// NewSparse makes a chain of so many blocks above the first, and serves it. The log is what blocks have one of.
+func NewSparse(chainID uint64, blocks, every int, log types.Log) *Sparse {
+	s := &Sparse{chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
+	receipt := &types.Receipt{Type: types.DynamicFeeTxType, Status: 1, CumulativeGasUsed: 50_000, Logs: []*types.Log{&s.log}}
+	receipt.Bloom = types.CreateBloom(receipt)
+	s.receipts = types.Receipts{receipt}
+	s.root = types.DeriveSha(s.receipts, trie.NewStackTrie(nil))
+	for n := range s.hashes {
+		s.hashes[n] = s.header(uint64(n)).Hash()
+	}
+	s.server = httptest.NewServer(s)
+	s.URL = s.server.URL
+	return s
+}
+
+// Close ends it.
+func (s *Sparse) Close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
+
+// Head is the last block.
+func (s *Sparse) Head() uint64 { return uint64(len(s.hashes) - 1) }
+
+func (s *Sparse) has(n uint64) bool { return n > 0 && n%s.every == 0 }
+
+func (s *Sparse) header(n uint64) *types.Header {
+	h := &types.Header{
+		UncleHash: types.EmptyUncleHash, TxHash: types.EmptyTxsHash, ReceiptHash: types.EmptyReceiptsHash, Difficulty: new(big.Int),
+		Number: new(big.Int).SetUint64(n), GasLimit: 30_000_000, Time: s.began + n, BaseFee: big.NewInt(1),
+	}
+	if n > 0 {
+		h.ParentHash = s.hashes[n-1]
+	}
+	if s.has(n) {
+		h.Bloom, h.ReceiptHash = s.receipts[0].Bloom, s.root
+	}
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Sparse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.Requests.Add(1)
+	var batch []Message
+	single := json.Unmarshal(body, &batch) != nil
+	if single {
+		batch = make([]Message, 1)
+		if json.Unmarshal(body, &batch[0]) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+	}
+	s.Calls.Add(int64(len(batch)))
+	answers := make([]string, len(batch))
+	for i, m := range batch {
+		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.answer(m))
+	}
+	out := strings.Join(answers, ",")
+	if !single {
+		out = "[" + out + "]"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	n, _ := io.WriteString(w, out)
+	s.Bytes.Add(int64(n))
+}
+
+func (s *Sparse) answer(m Message) string {
+	switch m.Method {
+	case "eth_chainId":
+		return fmt.Sprintf("%q", hexutil.Uint64(s.chainID))
+	case "eth_getBlockByNumber":
+		if n, ok := s.number(m.Params[0]); ok {
+			raw, _ := json.Marshal(s.header(n))
+			return string(raw)
+		}
+	case "eth_getBlockReceipts":
+		var hash common.Hash
+		_ = json.Unmarshal(m.Params[0], &hash)
+		for n := s.every; n <= s.Head(); n += s.every {
+			if s.hashes[n] == hash {
+				return s.receipt(n)
+			}
+		}
+		return "[]"
+	case "eth_getLogs":
+		var q struct{ FromBlock, ToBlock hexutil.Uint64 }
+		_ = json.Unmarshal(m.Params[0], &q)
+		var logs []string
+		if strings.Contains(string(m.Params[0]), strings.ToLower(s.log.Address.Hex())) {
+			for n := (uint64(q.FromBlock) + s.every - 1) / s.every * s.every; n <= uint64(q.ToBlock); n += s.every {
+				logs = append(logs, s.logOf(n))
+			}
+		}
+		return "[" + strings.Join(logs, ",") + "]"
+	}
+	return "null"
+}
+
+func (s *Sparse) number(tag json.RawMessage) (uint64, bool) {
+	var text string
+	_ = json.Unmarshal(tag, &text)
+	switch text {
+	case "latest", "finalized":
+		return s.Head(), true
+	}
+	n, err := strconv.ParseUint(text, 0, 64)
+	return n, err == nil && n <= s.Head()
+}
+
+func (s *Sparse) logOf(n uint64) string {
+	l := s.log
+	l.BlockNumber, l.BlockHash, l.TxHash = n, s.hashes[n], common.BigToHash(new(big.Int).SetUint64(n))
+	raw, _ := json.Marshal(&l)
+	return string(raw)
+}
+
+func (s *Sparse) receipt(n uint64) string {
+	return fmt.Sprintf(`[{"type":"0x2","status":"0x1","cumulativeGasUsed":"0xc350","transactionHash":%q,"logsBloom":%q,"logs":[%s]}]`,
+		common.BigToHash(new(big.Int).SetUint64(n)).Hex(), hexutil.Bytes(s.receipts[0].Bloom[:]).String(), s.logOf(n))
+}

@@ -1,0 +1,86 @@
+package ingest_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// TestSparseHistory: where empty blocks are left out, a long chain costs a request for thousands of blocks, and every log
+// of it is there all the same.
+func TestSparseHistory(t *testing.T) {
+	const blocks, every = 60_000, 100
+	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "test"}}
+	w.topic = w.provision(t, w.kafka)
+	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, every, sparseLog())
+	t.Cleanup(node.Close)
+	in := run(t, ingest.Config{
+		Deployment: sparseDeployment, Kafka: w.kafka, Partitions: partitions,
+		RPC: rpc.Config{Endpoints: []rpc.Endpoint{{URL: node.URL, Name: "node"}}, Proof: rpc.ProofSparse},
+	})
+	for deadline := time.Now().Add(time.Minute); in.Status().Published.Number < blocks; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("at block %d of %d: %v", in.Status().Published.Number, blocks, in.Status().Err)
+		}
+	}
+	if got := in.Status().Records; got != blocks/every {
+		t.Errorf("%d logs are in the topic, the chain has %d", got, blocks/every)
+	}
+	t.Logf("%d blocks: %d requests, %d calls, %d KB", blocks, node.Requests.Load(), node.Calls.Load(), node.Bytes.Load()>>10)
+	// A header for each block with a log, two for each range, and all of the last 128 blocks.
+	if calls := node.Calls.Load(); calls > blocks/every*3 {
+		t.Errorf("%d calls for %d blocks of which %d have logs", calls, blocks, blocks/every)
+	}
+}
+
+var sparseDeployment = contracts.Deployment{
+	ChainID: 7, StartBlock: 1, DealVault: common.Address{1}, AssetRegistry: common.Address{2}, USDG: common.Address{3},
+	PoolManager: common.Address{4}, PositionManager: common.Address{5}, StateView: common.Address{6}, V4Quoter: common.Address{7},
+}
+
+// sparseLog is a change of the vault's fee.
+func sparseLog() types.Log {
+	return types.Log{Address: sparseDeployment.DealVault, Topics: []common.Hash{crypto.Keccak256Hash([]byte("FeeSet(uint16,address)"))}, Data: make([]byte, 64)}
+}
+
+// TestSparseBesideALiar: where empty blocks are left out two endpoints are asked for each range of history, so that what
+// one of them leaves out comes in all the same, and it is named. At the tip nothing changes, reorgs included.
+func TestSparseBesideALiar(t *testing.T) {
+	w := lyingWorld(t)
+	for i, lie := range lies[:3] {
+		t.Run(lie.name, func(t *testing.T) {
+			liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			liar.Tells(lie.tell)
+			cfg, topic := w.lyingConfig(t, fmt.Sprint("sparse", i), rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+			cfg.RPC.Proof = rpc.ProofSparse
+			in := run(t, cfg)
+			for range 3 {
+				w.step(t, 2)
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			}
+			if err := w.scenario.Rewind(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			w.step(t, 4)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			if counted(t, in.reg, "liar", "missing_logs disagreement") == 0 {
+				t.Error("the liar was not counted")
+			}
+			if n := counted(t, in.reg, "honest", "missing_logs disagreement"); n > 0 {
+				t.Errorf("the honest node was counted %v times", n)
+			}
+		})
+	}
+}
