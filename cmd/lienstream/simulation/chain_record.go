@@ -25,7 +25,7 @@ type recording struct {
 	deployment contracts.Deployment
 	blocks     map[common.Hash]*block
 	steps      []step
-	ends       []int // steps that runs end at
+	ends       []int                    // steps that runs end at
 	calls      map[string]hexutil.Bytes // of probes: block, token and selector
 	tokens     []common.Address         // that were registered so far, in any branch
 }
