@@ -264,11 +264,11 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 			held[r.partition] = h
 			r.leaving.Store(false)
 			wg.Go(func() {
-				defer close(h.done)
 				if last != nil {
 					<-last.done
 				}
 				n.hold(hctx, r, role)
+				close(h.done)
 				select {
 				case n.left <- struct{}{}:
 				default:

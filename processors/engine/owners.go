@@ -153,7 +153,8 @@ const lingerDisk = time.Second
 func (n *Node) lingers(r *replica) bool {
 	m, readable := r.watermark()
 	since := r.waiting()
-	return readable && m.Role == topics.RoleOwner && (since.IsZero() || time.Since(since) < lingerDisk) &&
+	_, stopped := r.status()
+	return stopped == nil && readable && m.Role == topics.RoleOwner && (since.IsZero() || time.Since(since) < lingerDisk) &&
 		!n.live.succeeded(n.cfg.Instance, r.partition, m.Incarnation)
 }
 

@@ -225,6 +225,7 @@ func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 	for range catchUpRounds {
 		end, err := n.lastOffset(ctx, n.changelog, s.r.partition)
 		if err != nil || end < max(s.pos.Changelog, 0) {
+			s.endLoad() // there is nothing to load: once the owner is fenced, nobody waits for a turn
 			return err
 		}
 		from := s.pos.Changelog

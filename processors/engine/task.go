@@ -112,6 +112,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		if err := restorer(); err != nil {
 			return err
 		}
+		s.endLoad()
 	} else if err := t.open(ctx); err != nil {
 		return err
 	}

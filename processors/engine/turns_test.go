@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// Who has the lowest rank goes first, of one rank who came first, and who gives up is passed over.
+func TestLoadsTakeTurnsByRank(t *testing.T) {
+	all := &turns{free: 1}
+	first := &turn{of: all}
+	check(t, first.begin(t.Context()))
+	check(t, first.begin(t.Context())) // it has it
+	order := make(chan string)
+	wait := func(name string, rank int) context.CancelFunc {
+		ctx, cancel := context.WithCancel(t.Context())
+		all.mu.Lock()
+		before := len(all.waiting)
+		all.mu.Unlock()
+		go func() {
+			it := &turn{of: all, rank: rank}
+			if err := it.begin(ctx); err != nil {
+				if !errors.Is(err, context.Canceled) {
+					name = err.Error()
+				}
+				order <- name + " gave up"
+				return
+			}
+			order <- name
+			it.end()
+		}()
+		eventually(t, name+" waits", func() bool {
+			all.mu.Lock()
+			defer all.mu.Unlock()
+			return len(all.waiting) == before+1
+		})
+		return cancel
+	}
+	defer wait("standby", rankStandby)()
+	defer wait("served", rankServed)()
+	gone := wait("gone", rankUnserved)
+	defer wait("unserved", rankUnserved)()
+	defer wait("unserved too", rankUnserved)()
+	expect := func(names ...string) {
+		t.Helper()
+		for _, want := range names {
+			if got := <-order; got != want {
+				t.Fatalf("%s, want %s", got, want)
+			}
+		}
+	}
+	gone()
+	expect("gone gave up")
+	first.end()
+	expect("unserved", "unserved too", "served", "standby")
+}
