@@ -14,7 +14,7 @@ NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast soak manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -31,6 +31,10 @@ test: deps ## every test, on the real servers
 
 test-fast: $(NPM) ## what needs no server: under a minute once it is built
 	go test -short $$(go list ./... | grep -v /cmd/lienstream/system)
+
+race: deps ## every test but the system's under the race detector, package by package
+	@failed=; for p in $$(go list ./... | grep -v /cmd/lienstream/system); do nice go test -race -timeout 20m $$p || failed="$$failed $$p"; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 check: lint contracts-check manifests test fuzz-short ## what CI runs
 

@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/roles"
@@ -105,6 +106,7 @@ func objects(t *testing.T) map[string]any {
 				"v1 Namespace": new(corev1.Namespace), "v1 ConfigMap": new(corev1.ConfigMap), "v1 Service": new(corev1.Service),
 				"apps/v1 Deployment": new(appsv1.Deployment), "apps/v1 StatefulSet": new(appsv1.StatefulSet),
 				"batch/v1 Job": new(batchv1.Job), "policy/v1 PodDisruptionBudget": new(policyv1.PodDisruptionBudget),
+				"networking.k8s.io/v1 NetworkPolicy": new(networkingv1.NetworkPolicy),
 			}
 			version, _ := document["apiVersion"].(string)
 			object := kinds[version+" "+kind]
@@ -180,7 +182,30 @@ func TestManifests(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range []string{"ingest", "serving", "processors"} {
+		policed(t, name, all["NetworkPolicy/"+name], ports[name])
+	}
 	headless(t, p, processors, all["Service/processors"].(*corev1.Service))
+}
+
+// policed: a policy of the pods opens ports that they have, and to strangers none but the services'.
+func policed(t *testing.T, name string, object any, ports map[string]string) {
+	t.Helper()
+	policy, ok := object.(*networkingv1.NetworkPolicy)
+	if !ok || policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"] != name || !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+		t.Fatalf("%s has no policy of who may connect", name)
+	}
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			opened := port.Port.String()
+			if ports[opened] == "" {
+				t.Errorf("policy %s opens %s, which is no port", name, opened)
+			}
+			if inside := opened == "ops" || opened == "query"; inside && len(rule.From) == 0 {
+				t.Errorf("policy %s opens %s to everybody", name, opened)
+			}
+		}
+	}
 }
 
 func itoa(n int32) string { b, _ := json.Marshal(n); return string(b) }
@@ -232,8 +257,8 @@ func headless(t *testing.T, p program, set *appsv1.StatefulSet, service *corev1.
 	if want := "$(LIENSTREAM_INSTANCE)." + service.Name + ":" + p.port("query-addr"); env["LIENSTREAM_ADVERTISE"] != want {
 		t.Errorf("advertises %s, it is reached at %s", env["LIENSTREAM_ADVERTISE"], want)
 	}
-	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts
-	if len(mounts) != 1 || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
+	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts // the other is of the secret
+	if len(mounts) != 2 || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
 		t.Errorf("data goes to %s, mounted is %v", env["LIENSTREAM_DATA_DIR"], mounts)
 	}
 }

@@ -80,7 +80,11 @@ func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]r
 
 // Application finds the holders of a command application's partitions.
 func (p *Process) Application(ctx context.Context, name string) (*read.Router, error) {
-	cfg := read.Config{Application: name, Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log}
+	token, err := p.queryToken()
+	if err != nil {
+		return nil, err
+	}
+	cfg := read.Config{Application: name, Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Token: token}
 	cfg.Owners = func() (read.Feed, error) {
 		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, 0, kafka.ReaderOptions{})
 	}

@@ -141,6 +141,21 @@ func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
 	return c, nil
 }
 
+// queryToken is the secret of the read API among nodes, empty where no file is named.
+func (p *Process) queryToken() (string, error) {
+	if p.queryTokenFile == "" {
+		return "", nil
+	}
+	token, err := p.readFile(p.queryTokenFile)
+	if err != nil {
+		return "", fmt.Errorf("query-token-file: %w", err)
+	}
+	if token := strings.TrimSpace(string(token)); token != "" {
+		return token, nil
+	}
+	return "", fmt.Errorf("query-token-file: %s is empty", p.queryTokenFile)
+}
+
 // startOps serves metrics, health and profiles of whatever runs here.
 func (p *Process) startOps(ctx context.Context) {
 	cfg := httpapi.DefaultConfig(p.ops)
@@ -173,7 +188,11 @@ func (p *Process) Router(ctx context.Context) (*query.Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := query.Config{Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Dial: p.Dial}
+	token, err := p.queryToken()
+	if err != nil {
+		return nil, err
+	}
+	cfg := query.Config{Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Dial: p.Dial, Token: token}
 	cfg.Owners = func() (query.Feed, error) {
 		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, 0, kafka.ReaderOptions{})
 	}

@@ -55,7 +55,19 @@ func stateDir(p *Process) string { return filepath.Join(p.DataDir, "state") }
 func (r *processorsRole) Check(p *Process) error {
 	_, err := p.Deployment()
 	_, staffErr := p.supportStaff()
-	return errors.Join(p.checkServers(false), err, staffErr, r.config(p).Validate(), r.http.Validate(), p.notify.check(p))
+	return errors.Join(p.checkServers(false), err, staffErr, r.config(p).Validate(), r.http.Validate(), r.checkToken(p), p.notify.check(p))
+}
+
+// checkToken says why the read API must not be served so.
+func (r *processorsRole) checkToken(p *Process) error {
+	token, err := p.queryToken()
+	if err == nil {
+		err = read.CheckToken(token, r.http.Listen)
+	}
+	if err != nil {
+		return fmt.Errorf("query-addr: %w; name one with --query-token-file", err)
+	}
+	return nil
 }
 
 func (r *processorsRole) Start(ctx context.Context, p *Process) error {
@@ -114,7 +126,11 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 		return err
 	}
 	served = append(served, read.Served{Source: p.node, Application: query.Application()})
-	server := httpapi.NewServer(r.http, read.NewHandler(p.Log, served...), p.Log.Named("query"))
+	token, err := p.queryToken()
+	if err != nil {
+		return err
+	}
+	server := httpapi.NewServer(r.http, read.Authorized(token, read.NewHandler(p.Log, served...)), p.Log.Named("query"))
 	p.Group.Go(func() error { return server.Run(ctx) })
 	return nil
 }

@@ -115,3 +115,40 @@ func TestCommands(t *testing.T) {
 		t.Errorf("stray argument: %v", err)
 	}
 }
+
+// Processors are read with the token alone, but on loopback, where `up` serves them.
+func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
+	dir := t.TempDir()
+	file := func(text string) string {
+		name := filepath.Join(dir, "token"+text)
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, c := range []struct {
+		args []string
+		says string // empty: nothing of it
+	}{
+		{nil, "no token, and :42070 can be reached"},
+		{[]string{"--query-addr=127.0.0.1:42070"}, ""},
+		{[]string{"--query-token-file=" + file("0123456789abcdef")}, ""},
+		{[]string{"--query-token-file=" + file("short")}, "shorter than 16 bytes"},
+		{[]string{"--query-token-file=" + file("")}, "is empty"},
+		{[]string{"--query-token-file=" + filepath.Join(dir, "none")}, "no such file"},
+	} {
+		_, err := command(t, append([]string{"processors", "--check", "--kafka=127.0.0.1:1", "--deployment=" + filepath.Join(dir, "none")}, c.args...)...)
+		if err == nil {
+			t.Fatal("a deployment that is not there is no fault") // so that there always is an error to look at
+		}
+		if text := err.Error(); c.says == "" && strings.Contains(text, "query-") || !strings.Contains(text, c.says) {
+			t.Errorf("%v: %q, want %q", c.args, text, c.says)
+		}
+	}
+	for addr, ok := range map[string]bool{":0": true, "127.0.0.1:0": true, "0.0.0.0:0": false} {
+		_, err := command(t, "up", "--check", "--data-dir="+dir, "--query-addr="+addr)
+		if refused := err != nil && strings.Contains(err.Error(), "query-addr"); refused == ok {
+			t.Errorf("up at %s: %v", addr, err)
+		}
+	}
+}

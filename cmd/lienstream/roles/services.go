@@ -95,7 +95,8 @@ func (r *servingRole) Check(p *Process) error {
 	if p.CursorSecretFile == "" {
 		secret = errors.New("cursor-secret-file: none; all serving nodes need the same secret, of 16 bytes or more")
 	}
-	return errors.Join(p.checkServers(true), secret, r.check(p))
+	_, err := p.queryToken()
+	return errors.Join(p.checkServers(true), secret, err, r.check(p))
 }
 
 // check is of the services alone.

@@ -30,6 +30,7 @@ type Settings struct {
 	Instance         string
 	CursorSecretFile string
 	cursorSecret     string // of `up`, where no file is named
+	queryTokenFile   string
 
 	notify    notifySettings
 	staffFile string // who answers bug reports
@@ -65,6 +66,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.MaxHeadAge, "max-head-age", "age of the head from which a node is not healthy")
 	bind(f, &s.CursorSecretFile, "cursor-secret-file", "file of the secret that authenticates cursors, alike on all nodes")
 
+	bind(f, &s.queryTokenFile, "query-token-file", "file of the secret by which serving nodes read processors, alike on all nodes; none: on loopback only")
 	bind(f, &s.drainDelay, "drain-delay", "how long a service that is told to stop goes on, so that balancers learn of it")
 	bindList(f, &s.trustedProxies, "trusted-proxies", "networks, as 10.0.0.0/8, whose X-Forwarded-For says who a client is")
 

@@ -99,6 +99,7 @@ func (s *system) args(host string) []string {
 		"--kafka=" + strings.Join(s.broker.Addrs(), ","), "--kafka-prefix=" + prefix, fmt.Sprint("--kafka-partitions=", partitions),
 		fmt.Sprint("--chain-id=", s.chain.rec.deployment.ChainID), "--deployment=/deployment.json",
 		"--instance=" + host, "--ops-addr=" + host + ":9464", "--log-format=json", "--log-level=" + s.story.level(),
+		"--query-token-file=/secret",
 	}
 	switch kindOf(host) {
 	case "ingester":

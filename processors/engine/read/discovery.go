@@ -35,7 +35,7 @@ func (r *Router) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	watch := func(addr string) *node {
 		own, stop := context.WithCancel(ctx)
-		h := &node{asker: &remote{addr: addr, client: client, timeout: r.cfg.Timeout}, stop: stop}
+		h := &node{asker: &remote{addr: addr, client: client, timeout: r.cfg.Timeout, token: r.cfg.Token}, stop: stop}
 		g.Go(func() error { r.watch(own, h); return nil })
 		return h
 	}

@@ -23,8 +23,7 @@ type Served struct {
 	Application Application
 }
 
-// NewHandler serves applications to the routers of other nodes. It is for the inside of a cluster: it answers
-// whoever can reach it.
+// NewHandler serves applications to the routers of other nodes. It answers whoever can reach it: see Authorized.
 func NewHandler(logger *zap.Logger, apps ...Served) http.Handler {
 	nodes := map[string]local{}
 	for _, a := range apps {

@@ -18,6 +18,7 @@ type remote struct {
 	addr    string // host:port
 	client  *http.Client
 	timeout time.Duration
+	token   string // empty: none is asked for
 }
 
 // newClient makes the client that all remotes of a router share. Connections are kept: a read is a round
@@ -54,6 +55,9 @@ func (n *remote) ask(ctx context.Context, r *request) (*Response, error) {
 		return nil, fmt.Errorf("ask %s: %w", n.addr, err)
 	}
 	req.Header.Set("Content-Type", contentType)
+	if n.token != "" {
+		req.Header.Set(authorizationHeader, bearer+n.token)
+	}
 	resp, err := n.client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w: %w", n.addr, ErrUnavailable, err)

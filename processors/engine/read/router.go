@@ -24,6 +24,7 @@ type Config struct {
 	Timeout     time.Duration        // of a call to another node. 1 s
 	Patience    time.Duration        // of a read while holders move or disagree. 500 ms
 	Interval    time.Duration        // until a node that did not tell its watermarks is asked again. 50 ms
+	Token       string               // that other nodes ask for; empty: none
 	Registerer  prometheus.Registerer
 	Logger      *zap.Logger
 

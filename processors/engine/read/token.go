@@ -1,0 +1,50 @@
+package read
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// minTokenBytes is as short as a token may be.
+const minTokenBytes = 16
+
+const (
+	authorizationHeader = "Authorization"
+	bearer              = "Bearer "
+)
+
+// CheckToken says why a node must not serve its read API at an address with a token. Without one it answers whoever can
+// reach it: that must be this machine alone.
+func CheckToken(token, listen string) error {
+	if token != "" {
+		if len(token) < minTokenBytes {
+			return fmt.Errorf("token: shorter than %d bytes", minTokenBytes)
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return errors.Join(err, fmt.Errorf("no token, and %s can be reached from other machines", listen))
+	}
+	return nil
+}
+
+// Authorized serves those alone who know the token; an empty one is everybody's.
+func Authorized(token string, h http.Handler) http.Handler {
+	if token == "" {
+		return h
+	}
+	want := sha256.Sum256([]byte(bearer + token)) // of one length, whatever is sent
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get(authorizationHeader)))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			http.Error(w, "the token is missing or another than this node's", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
