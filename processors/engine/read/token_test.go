@@ -12,9 +12,18 @@ func TestWhoHasNoTokenMayServeItsOwnMachineOnly(t *testing.T) {
 		token, listen string
 		ok            bool
 	}{
-		{"", "127.0.0.1:42070", true}, {"", "[::1]:42070", true}, {"", "localhost:0", true},
-		{"", ":42070", false}, {"", "0.0.0.0:42070", false}, {"", "10.0.0.1:42070", false}, {"", "processors-0:42070", false}, {"", "nonsense", false},
-		{token, ":42070", true}, {token, "127.0.0.1:42070", true}, {token[1:], ":42070", false}, {token[1:], "127.0.0.1:42070", false},
+		{"", "127.0.0.1:42070", true},
+		{"", "[::1]:42070", true},
+		{"", "localhost:0", true},
+		{"", ":42070", false},
+		{"", "0.0.0.0:42070", false},
+		{"", "10.0.0.1:42070", false},
+		{"", "processors-0:42070", false},
+		{"", "nonsense", false},
+		{token, ":42070", true},
+		{token, "127.0.0.1:42070", true},
+		{token[1:], ":42070", false},
+		{token[1:], "127.0.0.1:42070", false},
 	} {
 		if err := CheckToken(c.token, c.listen); (err == nil) != c.ok {
 			t.Errorf("%q at %q: %v", c.token, c.listen, err)
@@ -29,8 +38,12 @@ func TestOnlyWhoKnowsTheTokenIsServed(t *testing.T) {
 		of, sent string
 		want     int
 	}{
-		{token, "Bearer " + token, http.StatusNoContent}, {token, "", http.StatusUnauthorized}, {token, token, http.StatusUnauthorized},
-		{token, "Bearer " + token + "0", http.StatusUnauthorized}, {token, "Bearer ", http.StatusUnauthorized}, {"", "", http.StatusNoContent},
+		{token, "Bearer " + token, http.StatusNoContent},
+		{token, "", http.StatusUnauthorized},
+		{token, token, http.StatusUnauthorized},
+		{token, "Bearer " + token + "0", http.StatusUnauthorized},
+		{token, "Bearer ", http.StatusUnauthorized},
+		{"", "", http.StatusNoContent},
 	} {
 		r := httptest.NewRequest(http.MethodPost, Path, nil)
 		r.Header.Set(authorizationHeader, c.sent)
