@@ -3,6 +3,8 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/follow"
@@ -25,6 +27,7 @@ type publisher struct {
 	partitions int32
 	decoder    *contracts.Decoder
 	mark       []kafka.Header  // what the topic is filtered by
+	unproved   func() []string // what of the chain nobody can prove
 	last       topics.BlockEnd // the last barrier that stands; no hash: none
 
 	counts  []uint32 // records of the block being written, a partition
@@ -115,6 +118,9 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 		var headers []kafka.Header
 		if commit && partition == 0 {
 			headers = p.mark
+			if lacks := p.unproved(); len(lacks) > 0 {
+				headers = append(slices.Clip(headers), kafka.Header{Key: topics.UnprovedHeader, Value: []byte(strings.Join(lacks, "\n"))})
+			}
 		}
 		p.produce(ctx, partition, nil, value, headers...)
 	}

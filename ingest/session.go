@@ -100,6 +100,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),
 		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
 	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
+	p.unproved = func() []string { return in.status.get().Unproved }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		lacks := in.client.Survey(ctx)

@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -30,10 +32,29 @@ func TestSparseHistory(t *testing.T) {
 		Deployment: sparseDeployment, Kafka: w.kafka, Partitions: partitions,
 		RPC: rpc.Config{Endpoints: []rpc.Endpoint{{URL: node.URL, Name: "node"}}, Proof: rpc.ProofSparse},
 	})
-	for deadline := time.Now().Add(time.Minute); in.Status().Published.Number < blocks; time.Sleep(10 * time.Millisecond) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); in.Status().Published.Number < blocks; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("at block %d of %d: %v", in.Status().Published.Number, blocks, in.Status().Err)
 		}
+	}
+	told := ""
+	for deadline := time.Now().Add(time.Minute); told == "" && time.Now().Before(deadline); <-tick.C {
+		err := kafka.ReadBack(t.Context(), w.kafka, w.topic, 0, 0, func(r *kafka.Record) bool {
+			for _, h := range r.Headers {
+				if h.Key == topics.UnprovedHeader {
+					told = string(h.Value)
+				}
+			}
+			return false
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(told, "--rpc-proof=sparse") {
+		t.Errorf("the topic says that what is not proved is %q", told)
 	}
 	if got := in.Status().Records; got != blocks/every {
 		t.Errorf("%d logs are in the topic, the chain has %d", got, blocks/every)

@@ -12,6 +12,10 @@ type BlockRef struct {
 	Timestamp uint64 // unix seconds; several blocks may share one
 }
 
+// UnprovedHeader is a header of the last barrier of each transaction, in partition 0, where the ingester believes what no
+// endpoint can prove: a line each.
+const UnprovedHeader = "unproved"
+
 // Raw is a record of the raw topic: *Log, *Probe, *BlockEnd or *BlockRevert.
 type Raw interface{ isRaw() }
 

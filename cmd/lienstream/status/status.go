@@ -23,6 +23,7 @@ type Status struct {
 	Now        time.Time
 	Ingest     *topics.BlockEnd // the last barrier; nil: there is none
 	IngestAt   time.Time        // when it was written
+	Unproved   []string         // what the ingester believes, since no endpoint can prove it
 	Partitions []Partition      // ascending, all of them
 }
 
@@ -47,6 +48,11 @@ func Read(ctx context.Context, cfg kafka.Config, cat topics.Catalogue) (*Status,
 		end, ok := raw.(*topics.BlockEnd)
 		if ok {
 			s.Ingest, s.IngestAt = end, r.Timestamp
+			for _, h := range r.Headers {
+				if h.Key == topics.UnprovedHeader {
+					s.Unproved = strings.Split(string(h.Value), "\n")
+				}
+			}
 		}
 		return !ok
 	})
@@ -133,6 +139,11 @@ func (s *Status) Write(w io.Writer) error {
 	}
 	if err := table.Flush(); err != nil { // the table keeps the first error
 		return err
+	}
+	for _, lack := range s.Unproved {
+		if _, err := fmt.Fprintf(w, "\nnot proved: %s\n", lack); err != nil {
+			return err
+		}
 	}
 	for _, p := range s.Partitions {
 		if err := p.writeFaults(w); err != nil {

@@ -58,7 +58,9 @@ func TestTable(t *testing.T) {
 	if err := status.Print(t.Context(), cfg, cat, &empty); !errors.Is(err, status.ErrUnowned) {
 		t.Errorf("nobody owns anything: %v\n%s", err, empty.String())
 	}
-	write(end(99), end(100),
+	last := end(100)
+	last.Headers = []kafka.Header{{Key: topics.UnprovedHeader, Value: []byte("node: it knows no receipts")}}
+	write(end(99), last,
 		&kafka.Record{Topic: cat.Raw(), Key: []byte("k"), Value: topics.AppendRaw(nil, &topics.Log{Block: at(101)})},
 		holds(topics.Owner{Partition: 3, Instance: "a", State: run}), // the node itself
 		holds(topics.Owner{Partition: 0, Instance: "a", Role: topics.RoleOwner, Incarnation: 4, At: at(90), State: run}),
@@ -86,6 +88,8 @@ PARTITION  OWNER  STATE    BLOCK  LAG  STANDBYS
 0          a      running  110    10   -
 1          b      running  120    0    a at 119, c restoring
 2          -      -        -      -    -
+
+not proved: node: it knows no receipts
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
