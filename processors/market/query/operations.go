@@ -32,13 +32,15 @@ var (
 	opExchange       = read.NewOperation("exchange", readExchange)
 	opContents       = read.NewOperation("contents", readContents)
 	opBids           = read.NewOperation("bids", readBids)
+	opOpenPositions  = read.NewOperation("open positions", readOpenPositions)
+	opAmounts        = read.NewOperation("amounts", readAmounts)
 )
 
 // Application is what a node of the market answers.
 func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: []*read.Operation{
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
-		opOverview, opEpochs, opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids,
+		opOverview, opEpochs, opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
 	}}
 }
 

@@ -75,6 +75,10 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
+		many := len(split[sectionOpenPosition]) > maxOpenPositions
+		if many {
+			split[sectionOpenPosition] = nil
+		}
 		lacking := n.lacks(openPositions(split[sectionOpenPosition]), h.needed(), func(id common.Hash) int32 {
 			if p := contents[id]; p != nil {
 				return r.poolPartition(p.PoolID)
@@ -85,6 +89,13 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 			n = lacking
 			r.guess.needs.Store(n)
 			continue
+		}
+		if many {
+			more, err := r.amountsOf(ctx, a.Block)
+			if err != nil {
+				return Answer[Stats]{}, err
+			}
+			split[sectionCollateral] = append(split[sectionCollateral], more...)
 		}
 		s, err := decodeStats(a.Block, &split, h, &r.market)
 		return Answer[Stats]{At: a.Block, Value: s}, err
@@ -166,7 +177,7 @@ func windows(all, dayAgo, weekAgo *uint256.Int) (w Windows) {
 func readStats(_ context.Context, views *read.Views, q *statsQuery) ([]read.Item, error) {
 	var c collector
 	for i, v := range views.Of {
-		for _, add := range []func(*collector, state.View, *statsQuery) error{addSums, addHistograms, addOpenPositions, addMarket} {
+		for _, add := range []func(*collector, state.View, *statsQuery) error{addSums, addHistograms, addMarket} {
 			if err := add(&c, v, q); err != nil {
 				return nil, err
 			}
@@ -175,7 +186,11 @@ func readStats(_ context.Context, views *read.Views, q *statsQuery) ([]read.Item
 			return nil, err
 		}
 	}
-	return c.sorted(), nil
+	open, err := lowestOpen(views.Of, nil, maxOpenPositions+1)
+	for _, p := range open {
+		c.add(sectionOpenPosition, p.Key, []byte{})
+	}
+	return c.sorted(), err
 }
 
 // addSums adds the partition's totals, what they were a day and a week ago, and its collateral.
@@ -222,14 +237,6 @@ func addHistograms(c *collector, v state.View, q *statsQuery) error {
 		c.add(sectionFine, prefix, numbers)
 	}
 	return nil
-}
-
-// addOpenPositions adds the positions that are collateral in this partition's deals.
-func addOpenPositions(c *collector, v state.View, _ *statsQuery) error {
-	return v.ScanIndex(deals.IndexOpenPosition, nil, nil, func(entry, _ []byte) bool {
-		c.add(sectionOpenPosition, entry, []byte{})
-		return true
-	})
 }
 
 // keysIn are the positions that a partition is asked for.

@@ -70,7 +70,7 @@ func moveCollateral(w state.Writer, d *topics.Deal, move func(to, by *uint256.In
 	if d.Kind != contracts.KindERC20 {
 		return nil // a position is worth what is in it: see deals.IndexOpenPosition
 	}
-	key := collateralKey(d.Lane, d.Token)
+	key := CollateralKey(d.Lane, d.Token)
 	var c Amount
 	if err := get(w, collateral, key, &c); err != nil {
 		return err

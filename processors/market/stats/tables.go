@@ -24,7 +24,8 @@ var Family = family.Family{Name: "stats", Tables: []*state.Table{totals, collate
 
 var keyTotals = []byte{0}
 
-func collateralKey(lane contracts.Lane, token common.Address) []byte {
+// CollateralKey is the key of the collateral of a lane and token.
+func CollateralKey(lane contracts.Lane, token common.Address) []byte {
 	return append([]byte{byte(lane)}, token[:]...)
 }
 
