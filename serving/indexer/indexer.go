@@ -41,6 +41,9 @@ type Config struct {
 	OutboxURL   string // where alerts that nobody gets can be read, for the page's link; empty: none
 	ExplorerURL string // of the chain, for the page's links: it has /tx/<hash> and /address/<address>; empty: none
 
+	// Where browsers reach these services, for what the page shows of a deal; empty: it shows none of it.
+	AgentURL, ValuationURL string
+
 	MaxStreamAge time.Duration // after which a stream ends; its caller comes back, perhaps to another node
 }
 
@@ -62,8 +65,10 @@ func (c *Config) Validate() error {
 	if c.ChainID == 0 {
 		faults = append(faults, errors.New("chain ID: is 0"))
 	}
-	if u, err := url.Parse(c.ExplorerURL); c.ExplorerURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-		faults = append(faults, fmt.Errorf("explorer URL: %q is none of http or https", c.ExplorerURL))
+	for _, to := range []struct{ name, url string }{{"explorer", c.ExplorerURL}, {"agent", c.AgentURL}, {"valuation", c.ValuationURL}} {
+		if u, err := url.Parse(to.url); to.url != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+			faults = append(faults, fmt.Errorf("%s URL: %q is none of http or https", to.name, to.url))
+		}
 	}
 	if c.MaxHeadAge <= 0 {
 		faults = append(faults, fmt.Errorf("maximal age of the chain's head: %s is not positive", c.MaxHeadAge))
@@ -89,6 +94,7 @@ type Indexer struct {
 	chainID []string // the header's value
 	index   []byte   // the body of GET /, for programs
 	page    []byte   // and for people
+	policy  string   // of the page
 }
 
 // New returns the service, which listens once Run is called.
@@ -109,9 +115,10 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 	}
 	x.ids = &eventIDs{httpapi.NewSigner(cfg.HTTP.CursorSecret, "stream of chain "+x.chainID[0])}
 	x.feed = newFeed(reader, x.ids, x.metrics, logger)
-	if x.page, err = newPage(cfg.ExplorerURL, cfg.OutboxURL); err != nil {
+	if x.page, err = newPage(&cfg); err != nil {
 		return nil, err
 	}
+	x.policy = newPolicy(&cfg)
 	files, err := pageRoute()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"html"
 	"io/fs"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -17,18 +18,32 @@ import (
 //go:embed page/*.html page/*.css page/*.js page/*.svg
 var pageFiles embed.FS
 
-// newPage is the page, told where an explorer of the chain is, and the outbox of alerts; empty: nowhere.
-func newPage(explorer, outbox string) ([]byte, error) {
+// newPage is the page, told where an explorer of the chain, other services and the outbox of alerts are; empty: nowhere.
+func newPage(cfg *Config) ([]byte, error) {
 	page, err := pageFiles.ReadFile("page/index.html")
-	if err == nil && outbox != "" {
-		link := `<p><a href="` + html.EscapeString(outbox) + `">Outbox of alerts</a></p>` + "\n</footer>"
+	if cfg.OutboxURL != "" {
+		link := `<p><a href="` + html.EscapeString(cfg.OutboxURL) + `">Outbox of alerts</a></p>` + "\n</footer>"
 		page = bytes.Replace(page, []byte("</footer>"), []byte(link), 1)
 	}
-	if err != nil || explorer == "" {
-		return page, err
+	root := "<html"
+	for _, to := range []struct{ name, url string }{{"explorer", cfg.ExplorerURL}, {"agent", cfg.AgentURL}, {"valuation", cfg.ValuationURL}} {
+		if to.url != "" {
+			root += ` data-` + to.name + `="` + html.EscapeString(strings.TrimRight(to.url, "/")) + `"`
+		}
 	}
-	root := `<html data-explorer="` + html.EscapeString(strings.TrimRight(explorer, "/")) + `"`
-	return bytes.Replace(page, []byte("<html"), []byte(root), 1), nil
+	return bytes.Replace(page, []byte("<html"), []byte(root), 1), err
+}
+
+// newPolicy is the page's policy: it may ask the other services too.
+func newPolicy(cfg *Config) string {
+	own := "connect-src 'self'"
+	sources := own
+	for _, at := range []string{cfg.AgentURL, cfg.ValuationURL} {
+		if u, err := url.Parse(at); err == nil && at != "" {
+			sources += " " + u.Scheme + "://" + u.Host
+		}
+	}
+	return strings.Replace(httpapi.PagePolicy, own, sources, 1)
 }
 
 // pageRoute serves the page's files.
@@ -48,7 +63,7 @@ func (x *Indexer) root(_ context.Context, req *httpapi.Request, res *httpapi.Res
 		return nil
 	}
 	res.SetHeader("Content-Type", "text/html; charset=utf-8")
-	res.SetHeader("Content-Security-Policy", httpapi.PagePolicy)
+	res.SetHeader("Content-Security-Policy", x.policy)
 	res.Body = append(res.Body, x.page...)
 	return nil
 }

@@ -10,12 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/agent"
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
+	"github.com/lienstream/lienstream/serving/indexer"
 )
 
 // TestTheAgentAsksForValuations: the Agent API over this service, on one chain. Its valuations are ours, it warns of a
@@ -24,19 +27,7 @@ func TestTheAgentAsksForValuations(t *testing.T) {
 	w := newWorld(t)
 	ours := httptest.NewServer(w.service)
 	defer ours.Close()
-	if _, err := w.client.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	cfg := agent.DefaultConfig()
-	cfg.HTTP.Listen, cfg.Deployment = "127.0.0.1:0", w.dep
-	cfg.Limits.Requests, cfg.Limits.Prepares = 1e6, 1e6
-	cfg.MaxLag, cfg.MaxHeadAge, cfg.MaxValuation = 0, 0, 0
-	service, err := agent.New(cfg, agent.Parts{
-		Chain: w.client, Index: w.reader, Valuation: agent.NewValuationHTTP(ours.URL, ours.Client(), 10*time.Second),
-	}, zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := w.agent(ours)
 	ask := func(method, target, body string) (int, []byte) {
 		recorder := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
@@ -88,4 +79,75 @@ func TestTheAgentAsksForValuations(t *testing.T) {
 		t.Errorf("of %d listings of stocks none is valued, %d are refused", len(page.Value.Items), refused)
 	}
 	t.Logf("%d valued, %d refused", valued, refused)
+}
+
+// agent is the Agent API over the service at a URL, on the same chain.
+func (w *world) agent(ours *httptest.Server) *agent.Agent {
+	w.t.Helper()
+	if _, err := w.client.Refresh(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := agent.DefaultConfig()
+	cfg.HTTP.Listen, cfg.Deployment = "127.0.0.1:0", w.dep
+	cfg.Limits.Requests, cfg.Limits.Prepares = 1e6, 1e6
+	cfg.MaxLag, cfg.MaxHeadAge, cfg.MaxValuation = 0, 0, 0
+	service, err := agent.New(cfg, agent.Parts{
+		Chain: w.client, Index: w.reader, Valuation: agent.NewValuationHTTP(ours.URL, ours.Client(), 10*time.Second),
+	}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return service
+}
+
+// TestPageShowsValueAndTransaction: a deal's drawer on the indexer's page, over the three services on one chain.
+func TestPageShowsValueAndTransaction(t *testing.T) {
+	ctx := apitest.Browser(t)
+	w := newWorld(t)
+	ours := httptest.NewServer(w.service)
+	defer ours.Close()
+	prepares := httptest.NewServer(w.agent(ours))
+	defer prepares.Close()
+	cfg := indexer.DefaultConfig()
+	cfg.HTTP.Listen, cfg.ChainID, cfg.AgentURL, cfg.ValuationURL = "127.0.0.1:0", w.dep.ChainID, prepares.URL, ours.URL
+	page, err := indexer.New(cfg, w.reader, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(page)
+	defer server.Close()
+
+	lane := contracts.LaneStock
+	listings, err := w.reader.Listings(t.Context(), query.ListingsQuery{Lane: &lane, Limit: 100})
+	if err != nil || len(listings.Value.Items) == 0 {
+		t.Fatal(err, "no listing of a stock")
+	}
+	deal := listings.Value.Items[0].Deal
+	var value struct{ SuggestedCap string }
+	w.get("/deals/"+deal.ID.Dec()+"/valuation", &value)
+	const submit = `document.querySelector(".prepare form").requestSubmit()`
+	apitest.Drive(t, ctx, "its value", chromedp.Navigate(server.URL+"/#/deal/"+deal.ID.Dec()),
+		apitest.Until(`document.querySelector(".worth .chart svg") !== null && document.querySelector(".worth").textContent.includes("is suggested")`),
+		apitest.Until(`document.querySelector(".worth").textContent.includes("Cap") && document.querySelectorAll(".worth .legend").length === 2`))
+	// Its own borrower may not fund it; a wallet without a dollar cannot.
+	apitest.Drive(t, ctx, "a refusal", chromedp.Evaluate(`document.querySelector(".prepare input").value = "0xdead000000000000000000000000000000000001"`, nil),
+		chromedp.Evaluate(submit, nil), apitest.Until(`document.querySelector('.prepare [data-code="INSUFFICIENT_BALANCE"]') !== null`))
+	found := false
+	for _, other := range listings.Value.Items {
+		lender := other.Deal.Borrower
+		if lender == deal.Borrower {
+			continue
+		}
+		var text string
+		apitest.Drive(t, ctx, "a preview", chromedp.Evaluate(`document.querySelector(".prepare .answer").replaceChildren(); document.querySelector(".prepare input").value = "`+lender.Hex()+`"`, nil),
+			chromedp.Evaluate(submit, nil), apitest.Until(`document.querySelector(".prepare .answer p") !== null`),
+			chromedp.Evaluate(`document.querySelector(".prepare .answer").textContent`, &text))
+		if found = strings.Contains(text, "fund(uint256,bytes32)") && strings.Contains(text, "Spends"); found {
+			break
+		}
+	}
+	apitest.Drive(t, ctx, "away: the page's stream ends", chromedp.Navigate("about:blank"))
+	if !found {
+		t.Error("no actor of the scenario can fund the deal")
+	}
 }

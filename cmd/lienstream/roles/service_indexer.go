@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -22,6 +23,8 @@ func (s *indexerService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "indexer-addr", "where the indexer is served")
 	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "blocks behind the head from which the indexer is not healthy")
 	bind(f, &s.cfg.ExplorerURL, "explorer-url", "explorer of the chain that the page links to, with /tx/ and /address/; none by default")
+	bind(f, &s.cfg.AgentURL, "page-agent-url", "where browsers reach the agent API, for previews on the page; of an embedded chain localhost:4300, else none by default")
+	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "where browsers reach the valuation service, for values on the page; of an embedded chain localhost:4100, else none by default")
 }
 
 // config completes what flags say.
@@ -31,6 +34,9 @@ func (s *indexerService) config(p *Process) (indexer.Config, error) {
 		c.OutboxURL = local(p.ops) + "/outbox"
 	}
 	c.ChainID, c.MaxHeadAge, c.MaxBlockAge = p.ChainID, p.MaxHeadAge, p.MaxHeadAge
+	if p.EmbeddedChain() {
+		c.AgentURL, c.ValuationURL = cmp.Or(c.AgentURL, "http://localhost:4300"), cmp.Or(c.ValuationURL, "http://localhost:4100")
+	}
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
 	return c, err

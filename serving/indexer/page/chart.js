@@ -1,8 +1,8 @@
 import { h, fill } from "./dom.js";
 
 // line draws points {t, v} as a line over a soft area, with a readout that follows the pointer or the arrow
-// keys. Marks are horizontal lines {v, label}.
-export function line(points, { label, text, at, marks = [] }) {
+// keys. Marks are horizontal lines {v, label}, a band is a range of t.
+export function line(points, { label, text, at, marks = [], band = null }) {
   if (points.length === 0) return h("p.empty", null, "No price yet.");
   const width = 600, height = 160, pad = 6;
   const values = points.map((p) => p.v);
@@ -22,6 +22,7 @@ export function line(points, { label, text, at, marks = [] }) {
   const readout = h("output.readout");
   const svg = h("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     h("path.area", { d: `${d}L${width} ${height}L0 ${height}Z` }),
+    band && h("rect.band", { x: Math.max(x(band[0]), 0), y: 0, width: Math.max(Math.min(x(band[1]), width) - Math.max(x(band[0]), 0), 0), height }),
     near.map((m) => h("line.mark", { x1: 0, x2: width, y1: y(m.v), y2: y(m.v) })),
     h("path.line", { d }), rule);
   const show = (i) => {

@@ -3,6 +3,7 @@ import { get } from "./live.js";
 import { usdg, wei, percent, costBps, days, when, brief, date } from "./format.js";
 import { collateral, laneTag, stateTag, wallet, tx, table, fault } from "./parts.js";
 import { curve, bar } from "./chart.js";
+import { worth, preview } from "./prepare.js";
 
 // One deal: its terms, where it is in its life, its bids and what it earns.
 export function dealView(app, id) {
@@ -10,7 +11,7 @@ export function dealView(app, id) {
   const node = h("article.deal", { "aria-busy": "true" });
   const own = new AbortController();
   const signal = AbortSignal.any([own.signal, app.signal]);
-  let shown = null, due = 0;
+  let shown = null, due = 0, asked = "", others = [];
 
   async function load() {
     try {
@@ -29,6 +30,10 @@ export function dealView(app, id) {
 
   function draw() {
     const { deal: d, bids, reward } = shown;
+    if (asked !== d.state + d.termsHash) { // what other services say is asked for once, and what is typed stays
+      asked = d.state + d.termsHash;
+      others = [worth(d, signal), preview(d, signal)];
+    }
     const now = live.now || d.listedAt;
     const at = d.price ?? d.minPrice;
     const term = (label, ...value) => h("div", null, h("dt", null, label), h("dd", null, value));
@@ -44,6 +49,7 @@ export function dealView(app, id) {
         d.fee && term("Fee", usdg(d.fee), " USDG"),
         d.state === "LISTED" && term("Listing ends", d.listingExpiry ? when(d.listingExpiry, now) : "never")),
       timeline(d, now),
+      others,
       h("h3", null, "Bids", bids.length > 0 && h("span.dim", null, ` ${d.openBidCount} open of ${bids.length}`)),
       table("Bids", ["Lender", "#Price", "#Cost", "State"], bids.toSorted((a, b) => Number(BigInt(b.price) - BigInt(a.price) > 0n) || -1).map((b) => [
         wallet(b.lender), usdg(b.price), percent(costBps(d.cap, b.price)), bidState(b)]), "No bids."),

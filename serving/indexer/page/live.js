@@ -3,9 +3,16 @@
 // get asks for JSON. The answer says which block it is true as of.
 export async function get(path, signal) {
   const r = await fetch(path, { headers: { accept: "application/json" }, signal });
+  return { body: await read(r), block: Number(r.headers.get("x-indexed-block")) };
+}
+
+// ask asks another service.
+export const ask = async (url, options) => read(await fetch(url, options));
+
+async function read(r) {
   const body = await r.json();
   if (!r.ok) throw Object.assign(new Error(body.error?.message ?? r.statusText), { code: body.error?.code, status: r.status });
-  return { body, block: Number(r.headers.get("x-indexed-block")) };
+  return body;
 }
 
 // Live gathers the events of a block and hands them out together, when it has ended.
