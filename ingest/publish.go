@@ -83,7 +83,7 @@ func (p *publisher) commit(ctx context.Context) error {
 func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Batch, commit bool) {
 	clear(p.counts)
 	for _, item := range b.Logs {
-		key := p.slab.Keep(p.entity(item).AppendKey(p.slab.Piece()))
+		key := p.slab.Keep(p.entity(item).AppendKey(p.slab.Next()))
 		partition := topics.Partition(key, p.partitions)
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
@@ -128,7 +128,7 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 }
 
 func (p *publisher) encode(r topics.Raw) []byte {
-	return p.slab.Keep(topics.AppendRaw(p.slab.Piece(), r))
+	return p.slab.Keep(topics.AppendRaw(p.slab.Next(), r))
 }
 
 // produce hands a record over. The records of a transaction belong to the client until its commit, and

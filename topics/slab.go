@@ -9,15 +9,15 @@ const (
 	slabRest  = 1 << 10  // less is left over
 )
 
-// Piece is where the next piece is to be appended to, and then handed to Keep.
-func (s *Slab) Piece() []byte {
+// Next is where the next piece is to be appended to, and then handed to Keep.
+func (s *Slab) Next() []byte {
 	if cap(s.free) < slabRest {
 		s.free = make([]byte, 0, slabBytes)
 	}
 	return s.free
 }
 
-// Keep takes what was appended to a Piece: nothing else is written there any more. A piece that has grown out
+// Keep takes what was appended to Next: nothing else is written there any more. A piece that has grown out
 // of the slab has memory of its own.
 func (s *Slab) Keep(piece []byte) []byte {
 	n := len(piece)
@@ -28,4 +28,4 @@ func (s *Slab) Keep(piece []byte) []byte {
 }
 
 // Copy keeps a copy of b.
-func (s *Slab) Copy(b []byte) []byte { return s.Keep(append(s.Piece(), b...)) }
+func (s *Slab) Copy(b []byte) []byte { return s.Keep(append(s.Next(), b...)) }

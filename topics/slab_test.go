@@ -18,7 +18,7 @@ func TestSlabPiecesStayAsTheyAre(t *testing.T) {
 		)
 		for i := range rapid.IntRange(1, 200).Draw(t, "pieces") {
 			n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*slabBytes)).Draw(t, "bytes")
-			piece := append(s.Piece(), bytes.Repeat([]byte{byte(i)}, n)...)
+			piece := append(s.Next(), bytes.Repeat([]byte{byte(i)}, n)...)
 			if rapid.IntRange(0, 9).Draw(t, "drop") == 0 {
 				kept = append(kept, nil)
 				continue

@@ -57,7 +57,7 @@ type action struct {
 	plan   func(*turn) (call, bool)
 }
 
-// plan fills a block: the owner's duties first, then what the actors like.
+// plan fills a block: what the owner of the contracts does first, then what the actors like.
 func (s *Scenario) plan(block *played) error {
 	t := &turn{
 		market: s.market, model: s.model, random: s.random, cfg: s.cfg, now: block.timestamp,
@@ -65,7 +65,7 @@ func (s *Scenario) plan(block *played) error {
 		shut:   make(map[common.Address]bool),
 		absent: func(a common.Address) bool { return len(s.replay) > 0 && s.faithful[a] },
 	}
-	calls := t.duties()
+	calls := t.ownerCalls()
 	for range t.appetite() {
 		if c, ok := t.choose(s.actions); ok {
 			calls = append(calls, c)

@@ -37,7 +37,7 @@ func (t *task) commit(ctx context.Context) error {
 		return err
 	}
 	touched := !t.dirty.IsZero()
-	ahead := touched && t.tip && t.hidden.IsZero()
+	ahead := touched && t.tip && t.catchUpUntil.IsZero()
 	if ahead {
 		// The blocks are committed in the raw topic, and what they come to is the same for whoever applies
 		// them: a reader need not wait until the topics have it too.
@@ -138,7 +138,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 			var value []byte
 			if row.Value != nil {
 				var err error
-				if value, err = e.Encode(t.slab.Piece(), row.Value, t.ready.At); err != nil {
+				if value, err = e.Encode(t.slab.Next(), row.Value, t.ready.At); err != nil {
 					return fmt.Errorf("%w: encode %s: %w", ErrApp, e.Name, err)
 				}
 				value = t.slab.Keep(value)
@@ -163,7 +163,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 	t.overlay.Entries(func(key, value []byte) {
 		entries++
 		if value != nil {
-			value = t.slab.Keep(seal(t.slab.Piece(), key, t.store.Epoch, value))
+			value = t.slab.Keep(seal(t.slab.Next(), key, t.store.Epoch, value))
 		}
 		send(n.changelog, key, value)
 	})

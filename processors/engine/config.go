@@ -33,9 +33,6 @@ type Config struct {
 	// Rebuild drops the state and applies the raw topic again from its start, once.
 	Rebuild bool
 
-	CheckpointDir      string // where copies of the state go; empty: none
-	CheckpointInterval time.Duration
-
 	// At the tip a commit is one block. Behind it, it spans CommitRecords or CommitInterval.
 	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
 	// that are there share CommitBytes of memory, and committers of them commit at a time.
@@ -50,10 +47,9 @@ type Config struct {
 	Lease time.Duration
 
 	SessionTimeout time.Duration // of the group that shares out the partitions
-	StayOnStop     bool          // a node that stops keeps its partitions for a SessionTimeout
 
 	CacheBytes int64  // of Pebble blocks, for all partitions
-	FS         vfs.FS // of Dir and CheckpointDir; nil: the disk
+	FS         vfs.FS // of Dir; nil: the disk
 
 	Registerer prometheus.Registerer
 	Logger     *zap.Logger
@@ -66,16 +62,15 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		AppName: topics.AppMarket, Standbys: 1,
-		CheckpointInterval: 10 * time.Minute,
-		CommitRecords:      20_000,
-		CommitInterval:     100 * time.Millisecond,
-		CommitBytes:        24 << 20,
-		CommitTimeout:      10 * time.Second,
-		FetchBytes:         256 << 10,
-		Lease:              5 * time.Minute,
-		SessionTimeout:     10 * time.Second,
-		CacheBytes:         state.DefaultCacheBytes,
-		FS:                 vfs.Default,
+		CommitRecords:  20_000,
+		CommitInterval: 100 * time.Millisecond,
+		CommitBytes:    24 << 20,
+		CommitTimeout:  10 * time.Second,
+		FetchBytes:     256 << 10,
+		Lease:          5 * time.Minute,
+		SessionTimeout: 10 * time.Second,
+		CacheBytes:     state.DefaultCacheBytes,
+		FS:             vfs.Default,
 	}
 }
 
@@ -86,7 +81,6 @@ func (c Config) withDefaults() Config {
 		c.Instance, _ = os.Hostname() // Validate names what is missing
 	}
 	c.AppName = cmp.Or(c.AppName, d.AppName)
-	c.CheckpointInterval = cmp.Or(c.CheckpointInterval, d.CheckpointInterval)
 	c.CommitRecords = cmp.Or(c.CommitRecords, d.CommitRecords)
 	c.CommitInterval = cmp.Or(c.CommitInterval, d.CommitInterval)
 	c.CommitBytes = cmp.Or(c.CommitBytes, d.CommitBytes)
@@ -131,7 +125,6 @@ func (c Config) Validate() error {
 		name string
 		is   time.Duration
 	}{
-		{"checkpoint interval", c.CheckpointInterval},
 		{"commit interval", c.CommitInterval},
 		{"commit timeout", c.CommitTimeout},
 		{"lease", c.Lease},

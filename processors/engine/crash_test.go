@@ -264,13 +264,13 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	e.invariantState(c, standby)
 	c.logs = logs
 	c.reorg(2)
-	for range maxTrial / 2 {
+	for range maxSpeculative / 2 {
 		c.add(1)
 	}
 	tried := c.head()
 	eventually(t, "the standby applies what touches it", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
-	for range 2 * maxTrial {
+	for range 2 * maxSpeculative {
 		c.add(1)
 	}
 	owner = e.holdAll(e.config("c", vfs.NewMem()), topics.RoleOwner)
@@ -286,7 +286,7 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	}
 	e.committed(c, owner)
 	owner.stop(t)
-	for range maxTrial / 2 {
+	for range maxSpeculative / 2 {
 		c.add(1)
 	}
 	eventually(t, "the standby begins where this owner ended", e.at(c, standby, topics.RoleStandby))
@@ -316,7 +316,7 @@ func testSilentOwner(t *testing.T, e *env) {
 	e.committed(c, owner)
 	owner.stop(t)
 	touched := map[int32][]topics.BlockRef{}
-	for range maxTrial + 5 {
+	for range maxSpeculative + 5 {
 		c.add(1)
 		b := c.blocks[len(c.blocks)-1]
 		for p, logs := range b.logs {
@@ -326,11 +326,11 @@ func testSilentOwner(t *testing.T, e *env) {
 		}
 	}
 	for p := range e.cat.Partitions {
-		last := touched[p][maxTrial] // the first that it leaves to the next owner
+		last := touched[p][maxSpeculative] // the first that it leaves to the next owner
 		eventually(t, "the standby comes to its bound", func() bool {
 			w, _ := standby.replicas[p].watermark()
 			if w.At.Number >= last.Number {
-				t.Fatalf("partition %d: the standby is at block %d, %d touch it by %d", p, w.At.Number, maxTrial+1, last.Number)
+				t.Fatalf("partition %d: the standby is at block %d, %d touch it by %d", p, w.At.Number, maxSpeculative+1, last.Number)
 			}
 			return w.At.Number+1 == last.Number
 		})

@@ -26,7 +26,6 @@ func TestFullDisk(t *testing.T) {
 	c := newChain(t, e.kafka, e.cat, 8)
 	c.add(5)
 	cfg := e.config("a", disk)
-	cfg.CheckpointDir, cfg.CheckpointInterval = "/copies", time.Second
 
 	full.Store(true)
 	n := e.start(cfg)

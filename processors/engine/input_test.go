@@ -296,35 +296,6 @@ func TestTornChangelog(t *testing.T) {
 	}
 }
 
-// A lost disk is restored from a checkpoint and the tail of the changelog.
-func TestRestoreFromCheckpoint(t *testing.T) {
-	e := newEnv(t, 1)
-	c := newChain(t, e.kafka, e.cat, 3)
-	fs := vfs.NewMem()
-	cfg := e.config("a", fs)
-	cfg.CheckpointDir, cfg.CheckpointInterval = "/copies", time.Nanosecond
-	n := e.start(cfg)
-	for range 20 {
-		c.add(1)
-		e.caughtUp(c, n)
-	}
-	eventually(t, "checkpoints", func() bool {
-		c.add(1)
-		return total(t, n.cfg.Registerer, "lienstream_processors_checkpoints_total", "") > 10
-	})
-	e.caughtUp(c, n)
-	all := len(e.readAll(e.cat.Changelog(topics.AppMarket), 0))
-	n.stop(t)
-	check(t, fs.RemoveAll(cfg.Dir))
-	cfg.Registerer = nil
-	n = e.start(cfg)
-	e.caughtUp(c, n)
-	e.invariantState(c, n)
-	if got := total(t, n.cfg.Registerer, "lienstream_processors_restored_records_total", ""); got > float64(all)/2 {
-		t.Fatalf("%v of %d changelog records restored: the checkpoint was not used", got, all)
-	}
-}
-
 // Views: the last barriers by number and hash; a block of another fork, of the past or of the future has
 // none, and the error says which.
 func TestViews(t *testing.T) {
@@ -361,7 +332,7 @@ func TestViews(t *testing.T) {
 // A new owner shows itself together with those that were taken over beside it, and then the blocks that it
 // passed meanwhile too.
 func TestShownTogether(t *testing.T) {
-	h := hiding{behind: map[int32]bool{}}
+	h := catchingUp{behind: map[int32]bool{}}
 	h.begin(0)
 	h.begin(1)
 	if h.end(0) || !h.end(1) || !h.end(0) {
@@ -412,19 +383,19 @@ func TestLateHoldsNoOtherBack(t *testing.T) {
 		check(t, err)
 		defer func() { check(t, r.close()) }()
 		tasks[p] = &task{n: n, r: r, applier: applier{settled: true}}
-		tasks[p].hide()
+		tasks[p].beginCatchUp()
 	}
 	late, other := tasks[0], tasks[1]
 	late.behind = 10
-	late.reveal()
-	other.reveal()
-	if late.hidden.IsZero() || other.hidden.IsZero() {
+	late.endCatchUp()
+	other.endCatchUp()
+	if late.catchUpUntil.IsZero() || other.catchUpUntil.IsZero() {
 		t.Fatal("they did not wait for one another")
 	}
-	late.hidden = time.Now().Add(-time.Second)
-	late.reveal()
-	other.reveal()
-	if !late.hidden.IsZero() || !other.hidden.IsZero() {
+	late.catchUpUntil = time.Now().Add(-time.Second)
+	late.endCatchUp()
+	other.endCatchUp()
+	if !late.catchUpUntil.IsZero() || !other.catchUpUntil.IsZero() {
 		t.Error("the late one, or the other for its sake, is still not shown")
 	}
 }

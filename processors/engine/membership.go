@@ -68,7 +68,7 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
-		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout, StayOnStop: n.cfg.StayOnStop,
+		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout,
 		Held: n.held, Follows: n.cfg.Standbys > 0,
 	})
 	if err != nil {
@@ -93,7 +93,6 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				}
 			case <-look.C:
 				if err := n.stuck(); err != nil && n.live.others(n.cfg.Instance) {
-					m.Resign()
 					return err
 				}
 				if time.Since(asked) > pause && n.couldOwn(owned) {

@@ -47,7 +47,7 @@ type Node struct {
 	events           map[string]eventTopics
 
 	live           liveness
-	hiding         hiding
+	catchingUp     catchingUp
 	left           chan struct{} // a replica is held no longer
 	version, since uint32        // of the application, and the oldest whose state it carries on
 
@@ -95,15 +95,12 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	cfg = cfg.withDefaults()
 	if cfg.AppName != topics.AppMarket { // whose state was here before there was another application
 		cfg.Dir = cfg.FS.PathJoin(cfg.Dir, cfg.AppName)
-		if cfg.CheckpointDir != "" {
-			cfg.CheckpointDir = cfg.FS.PathJoin(cfg.CheckpointDir, cfg.AppName)
-		}
 	}
 	n := &Node{
 		cfg: cfg, tables: tables, observer: observer, metrics: newMetrics(cfg.Registerer, cfg.AppName),
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
-		left: make(chan struct{}, 1), live: newLiveness(), hiding: hiding{behind: map[int32]bool{}},
+		left: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
 		turn: make(chan struct{}, committers), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {

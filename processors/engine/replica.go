@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -259,12 +258,9 @@ func (r *replica) status() (string, error) {
 	return r.state, r.stopped
 }
 
-// open opens the store, from a checkpoint where there is none, and says where it stands.
+// open opens the store and says where it stands.
 func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 	if r.store == nil {
-		if err := n.adopt(r); err != nil {
-			return position{}, err
-		}
 		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
 		if err != nil {
 			return position{}, err
@@ -306,26 +302,6 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 	return pos, nil
 }
 
-// adopt copies the newest checkpoint to where the store will be, unless there is one.
-func (n *Node) adopt(r *replica) error {
-	if n.cfg.CheckpointDir == "" {
-		return nil
-	}
-	if _, err := n.cfg.FS.Stat(r.dir); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	have, err := state.Checkpoints(n.cfg.FS, n.checkpoints(r))
-	if err != nil || len(have) == 0 {
-		return err
-	}
-	n.logger.Info("restoring from a checkpoint", partitionField(r.partition))
-	return state.Adopt(n.cfg.FS, have[0], r.dir)
-}
-
-func (n *Node) checkpoints(r *replica) string {
-	return n.cfg.FS.PathJoin(n.cfg.CheckpointDir, fmt.Sprint(r.partition))
-}
-
 // close ends the views and closes the store; it stays on disk.
 func (r *replica) close() error {
 	r.forgetKept()
@@ -345,15 +321,11 @@ func (r *replica) close() error {
 	return err
 }
 
-// wipe removes the store, and the checkpoints, which may be what is wrong with it.
+// wipe removes the store.
 func (n *Node) wipe(r *replica) error {
 	// A store that cannot be trusted need not close well.
 	_ = r.close()
-	err := n.cfg.FS.RemoveAll(r.dir)
-	if n.cfg.CheckpointDir != "" {
-		err = errors.Join(err, n.cfg.FS.RemoveAll(n.checkpoints(r)))
-	}
-	return err
+	return n.cfg.FS.RemoveAll(r.dir)
 }
 
 // View opens a view of a partition: the latest, or that of one of the last barriers by number and hash.

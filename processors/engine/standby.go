@@ -35,19 +35,19 @@ type follower struct {
 	n *Node
 	r *replica
 
-	mu          sync.Mutex
-	ended       bool
-	s           *restorer
-	incarnation int64      // of the owner that writes now
-	shown       crossing   // the barrier that is shown
-	ahead       []crossing // barriers that the owner's progress has not reached, from the raw topic
-	trial       *applier   // of those that the follower applies itself; nil: it has applied none
-	trialErr    error      // of a record that it cannot read
-	room        chan struct{}
+	mu             sync.Mutex
+	ended          bool
+	s              *restorer
+	incarnation    int64           // of the owner that writes now
+	shown          commitBarrier   // the barrier that is shown
+	ahead          []commitBarrier // barriers that the owner's progress has not reached, from the raw topic
+	speculative    *applier        // of those that the follower applies itself; nil: it has applied none
+	speculativeErr error           // of a record that it cannot read
+	room           chan struct{}
 }
 
-// crossing is a Commit barrier as a standby sees it.
-type crossing struct {
+// commitBarrier is a Commit barrier as a standby sees it.
+type commitBarrier struct {
 	from, next int64 // offsets behind the Commit barrier before, and behind this one
 	at         topics.BlockRef
 	head       uint64
@@ -59,11 +59,11 @@ type crossing struct {
 }
 
 const (
-	// maxAhead bounds the barriers that wait for the owner, maxTrial those among them that the follower may apply,
+	// maxAhead bounds the barriers that wait for the owner, maxSpeculative those among them that the follower may apply,
 	// since a view of each holds all that is not committed, and maxRecords what is kept of one.
-	maxAhead   = 1024
-	maxTrial   = 16
-	maxRecords = 4096
+	maxAhead       = 1024
+	maxSpeculative = 16
+	maxRecords     = 4096
 
 	// ownerSilence is how long the owner may take to commit a block at the tip before the follower applies it.
 	ownerSilence = 50 * time.Millisecond
@@ -71,8 +71,8 @@ const (
 
 // follow runs a standby until ctx is done.
 //
-//	changelog ──► restore ──► store ──────────► views
-//	raw topic ──► barriers ──► trial, in memory ──┘
+//	changelog ──► restore ──► store ────────────────► views
+//	raw topic ──► barriers ──► speculative, in memory ──┘
 func (n *Node) follow(ctx context.Context, r *replica) error {
 	r.setState(topics.StateRestoring, nil)
 	pos, err := n.open(ctx, r)
@@ -87,7 +87,7 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 	defer f.end()
 	if m, readable := r.watermark(); readable && r.next > pos.Progress.Input {
 		// What this node showed as the owner: it does not go back to its last commit.
-		f.shown = crossing{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
+		f.shown = commitBarrier{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
 	}
 	end, err := n.lastOffset(ctx, n.changelog, r.partition)
 	if err != nil {
@@ -147,7 +147,7 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progr
 func (f *follower) apply(ctx context.Context, rec *kafka.Record, end int64) (showing bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.trial = nil // the store moves
+	f.speculative = nil // the store moves
 	kind, err := f.s.apply(ctx, rec)
 	if err != nil {
 		return false, err
@@ -179,7 +179,7 @@ func (f *follower) apply(ctx context.Context, rec *kafka.Record, end int64) (sho
 func (f *follower) show() {
 	var snap *state.Snapshot
 	if p := f.s.pos.Progress; p.Input >= f.shown.next || f.shown.next == 0 {
-		f.shown = crossing{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs, reverts: p.Reverts}
+		f.shown = commitBarrier{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs, reverts: p.Reverts}
 		snap = f.r.store.Snapshot()
 	}
 	f.r.recover()
@@ -201,7 +201,7 @@ func (f *follower) advance() {
 			continue
 		}
 		if c.touched {
-			if !f.try(i) {
+			if !f.speculate(i) {
 				break
 			}
 			continue
@@ -216,51 +216,51 @@ func (f *follower) advance() {
 	}
 }
 
-// try applies the barriers up to the one at i over what the owner has committed, and shows that one.
-func (f *follower) try(i int) bool {
-	unkept := func(c crossing) bool { return c.touched && c.records == nil }
+// speculate applies the barriers up to the one at i over what the owner has committed, and shows that one.
+func (f *follower) speculate(i int) bool {
+	unkept := func(c commitBarrier) bool { return c.touched && c.records == nil }
 	switch {
 	case f.shown.next == 0, f.s.seen > 0, f.ahead[0].from > f.s.pos.Progress.Input, slices.ContainsFunc(f.ahead[:i+1], unkept):
 		return false // what lies before is not all there
 	case time.Since(f.ahead[i].read) < ownerSilence:
 		return false
 	}
-	if f.trial == nil {
-		f.trial = &applier{app: f.n.app, partition: f.r.partition, overlay: f.r.store.NewOverlay(), now: f.s.pos.Progress}
-		f.trial.unread = func(_ *kafka.Record, err error) { f.trialErr = err } // the owner may be of a version that knows it
-		f.trialErr = nil
+	if f.speculative == nil {
+		f.speculative = &applier{app: f.n.app, partition: f.r.partition, overlay: f.r.store.NewOverlay(), now: f.s.pos.Progress}
+		f.speculative.unread = func(_ *kafka.Record, err error) { f.speculativeErr = err } // the owner may be of a version that knows it
+		f.speculativeErr = nil
 	}
 	snap, err := f.applied(f.ahead[:i+1])
 	if err != nil {
 		// Whether that stops the partition is for its owner to say.
 		f.n.logger.Warn("a standby cannot apply a block", partitionField(f.r.partition), zap.Uint64("block", f.ahead[i].at.Number), zap.Error(err))
-		f.trial, f.ahead[i].records = nil, nil
+		f.speculative, f.ahead[i].records = nil, nil
 		return false
 	}
 	f.shown = f.ahead[i]
-	f.shown.reverts, f.shown.records = f.trial.now.Reverts, nil
+	f.shown.reverts, f.shown.records = f.speculative.now.Reverts, nil
 	f.r.publish(f.mark(), snap)
 	f.n.metrics.tried.WithLabelValues(label(f.r.partition)).Inc()
 	return true
 }
 
-// applied brings the trial to the last of some barriers, and takes a snapshot of it.
-func (f *follower) applied(barriers []crossing) (*state.Snapshot, error) {
+// applied brings the speculative state to the last of some barriers, and takes a snapshot of it.
+func (f *follower) applied(barriers []commitBarrier) (*state.Snapshot, error) {
 	for _, c := range barriers {
-		if c.next <= f.trial.now.Input {
+		if c.next <= f.speculative.now.Input {
 			continue
 		}
 		if !c.touched { // it may stand for several, whose barriers nobody has kept
-			f.trial.now.At, f.trial.now.Input = c.at, c.next
+			f.speculative.now.At, f.speculative.now.Input = c.at, c.next
 			continue
 		}
 		for _, rec := range c.records {
-			if _, _, err := f.trial.step(rec); err != nil || f.trialErr != nil {
-				return nil, cmp.Or(err, f.trialErr)
+			if _, _, err := f.speculative.step(rec); err != nil || f.speculativeErr != nil {
+				return nil, cmp.Or(err, f.speculativeErr)
 			}
 		}
 	}
-	return f.r.store.SnapshotWith(f.trial.overlay)
+	return f.r.store.SnapshotWith(f.speculative.overlay)
 }
 
 // look is for a barrier that the owner may have left.
@@ -304,7 +304,7 @@ func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) er
 	var (
 		records []*kafka.Record
 		decoder topics.RawDecoder
-		c       = crossing{from: from}
+		c       = commitBarrier{from: from}
 		kept    = true
 	)
 	for {
@@ -339,13 +339,13 @@ func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) er
 			if err := f.wait(ctx, c); err != nil {
 				return err
 			}
-			c, kept = crossing{from: c.next}, true
+			c, kept = commitBarrier{from: c.next}, true
 		}
 	}
 }
 
 // wait queues a barrier until the owner's progress has reached it, and waits where too many are queued.
-func (f *follower) wait(ctx context.Context, c crossing) error {
+func (f *follower) wait(ctx context.Context, c commitBarrier) error {
 	for {
 		f.mu.Lock()
 		if len(f.ahead) < maxAhead {
@@ -363,9 +363,9 @@ func (f *follower) wait(ctx context.Context, c crossing) error {
 }
 
 // queue takes in a barrier.
-func (f *follower) queue(c crossing) {
+func (f *follower) queue(c commitBarrier) {
 	c.read = time.Now()
-	if c.touched && c.records != nil && f.trials() >= maxTrial {
+	if c.touched && c.records != nil && f.speculated() >= maxSpeculative {
 		c.records = nil
 	}
 	if n := len(f.ahead); n > 0 && !c.touched && !f.ahead[n-1].touched && f.ahead[n-1].next <= f.shown.next {
@@ -380,8 +380,8 @@ func (f *follower) queue(c crossing) {
 	}
 }
 
-// trials is how many of the barriers that wait the follower may apply.
-func (f *follower) trials() (n int) {
+// speculated is how many of the barriers that wait the follower may apply.
+func (f *follower) speculated() (n int) {
 	for i := range f.ahead {
 		if f.ahead[i].touched {
 			n++

@@ -20,20 +20,20 @@ func TestTrial(t *testing.T) {
 	const input = 10 // as far as the owner committed
 	for name, tc := range map[string]struct {
 		values [][]byte
-		change func(*follower, *crossing)
+		change func(*follower, *commitBarrier)
 		shows  bool
 	}{
 		"whole":                            {values: [][]byte{log, end(1)}, shows: true},
-		"the owner has just begun":         {values: [][]byte{log, end(1)}, change: func(_ *follower, c *crossing) { c.read = time.Now().Add(time.Hour) }},
-		"records are not kept":             {change: func(_ *follower, c *crossing) { c.records = nil }},
-		"records before it are not known":  {values: [][]byte{log, end(1)}, change: func(_ *follower, c *crossing) { c.from++ }},
-		"a commit is being read":           {values: [][]byte{log, end(1)}, change: func(f *follower, _ *crossing) { f.s.seen = 1 }},
-		"nothing was shown yet":            {values: [][]byte{log, end(1)}, change: func(f *follower, _ *crossing) { f.shown.next = 0 }},
-		"the standby has ended":            {values: [][]byte{log, end(1)}, change: func(f *follower, _ *crossing) { f.ended = true }},
+		"the owner has just begun":         {values: [][]byte{log, end(1)}, change: func(_ *follower, c *commitBarrier) { c.read = time.Now().Add(time.Hour) }},
+		"records are not kept":             {change: func(_ *follower, c *commitBarrier) { c.records = nil }},
+		"records before it are not known":  {values: [][]byte{log, end(1)}, change: func(_ *follower, c *commitBarrier) { c.from++ }},
+		"a commit is being read":           {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.s.seen = 1 }},
+		"nothing was shown yet":            {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.shown.next = 0 }},
+		"the standby has ended":            {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.ended = true }},
 		"a record of a version to come":    {values: [][]byte{log, {0, 0, 9, 9, 9, 1}, end(2)}},
 		"records that break the raw topic": {values: [][]byte{log, end(7)}},
-		"one before it could not be applied": {values: [][]byte{log, end(1)}, change: func(f *follower, _ *crossing) {
-			f.ahead = append([]crossing{{from: input, next: input, touched: true}}, f.ahead...)
+		"one before it could not be applied": {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) {
+			f.ahead = append([]commitBarrier{{from: input, next: input, touched: true}}, f.ahead...)
 			f.shown.next, f.s.pos.Progress.Input = input, input-1
 			f.ahead[0].from = input - 1
 		}},
@@ -49,11 +49,11 @@ func TestTrial(t *testing.T) {
 			pos := position{Progress: progress{Input: input, At: ref(1, 0)}}
 			f := &follower{n: n, r: r, s: &restorer{r: r, pos: pos, overlay: r.store.NewOverlay()}, room: make(chan struct{}, 1)}
 			f.show()
-			c := crossing{from: input, next: 20, at: ref(2, 0), head: 2, touched: true, read: time.Now().Add(-ownerSilence)}
+			c := commitBarrier{from: input, next: 20, at: ref(2, 0), head: 2, touched: true, read: time.Now().Add(-ownerSilence)}
 			for i, v := range tc.values {
 				c.records = append(c.records, &kafka.Record{Offset: input + int64(i), Value: v, Timestamp: time.Now()})
 			}
-			f.ahead = []crossing{c}
+			f.ahead = []commitBarrier{c}
 			if tc.change != nil {
 				tc.change(f, &f.ahead[0])
 			}

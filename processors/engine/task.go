@@ -47,8 +47,8 @@ type task struct {
 
 	// Until it has caught up, an owner stays behind what can still be read of the partition: offset of the
 	// raw topic to come past, and when to wait no longer; zero: it shows itself.
-	hidden time.Time
-	behind int64
+	catchUpUntil time.Time
+	behind       int64
 
 	tip   bool  // of the chain, as of the last Commit barrier
 	far   bool  // behind it
@@ -187,20 +187,19 @@ func (t *task) run(ctx context.Context) (err error) {
 		return err
 	}
 	t.ended = t.end < max(p.Input, 0)
-	t.hide()
-	defer t.n.hiding.end(t.r.partition)
+	t.beginCatchUp()
+	defer t.n.catchingUp.end(t.r.partition)
 	defer func() {
 		if t.far {
 			t.n.far.Add(-1)
 		}
 	}()
 	defer func() {
-		if t.hidden.IsZero() {
+		if t.catchUpUntil.IsZero() {
 			t.n.observer.Closed(t.self())
 		}
 	}()
-	t.reveal()
-	checkpoint := time.Now()
+	t.endCatchUp()
 	var records []*kafka.Record
 	for {
 		records, err = t.poll(ctx, read, records)
@@ -223,11 +222,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		} else if err := t.commit(ctx); err != nil {
 			return err
 		}
-		t.reveal()
-		if t.n.cfg.CheckpointDir != "" && time.Since(checkpoint) >= t.n.cfg.CheckpointInterval {
-			checkpoint = time.Now()
-			t.checkpoint()
-		}
+		t.endCatchUp()
 	}
 }
 
@@ -267,8 +262,8 @@ func (t *task) due() time.Time {
 		return time.Now().Add(t.n.cfg.CommitInterval) // nothing more comes
 	case !t.dirty.IsZero():
 		return t.dirty.Add(t.n.cfg.CommitInterval)
-	case !t.hidden.IsZero():
-		return time.Now().Add(hiddenLook)
+	case !t.catchUpUntil.IsZero():
+		return time.Now().Add(catchUpPoll)
 	case !t.moved.IsZero():
 		return t.moved.Add(progressInterval)
 	}
@@ -285,54 +280,54 @@ func (t *task) self() Partition {
 	return Partition{ID: t.r.partition, Incarnation: t.incarnation, Reverts: t.ready.Reverts, Head: t.ready.Head}
 }
 
-// catchUp bounds how long a new owner stays behind others.
-const catchUp = 5 * time.Second
+// catchUpTimeout bounds how long a new owner stays behind others.
+const catchUpTimeout = 5 * time.Second
 
-// hiddenLook is how often an owner that hides looks whether the others have caught up.
-const hiddenLook = 20 * time.Millisecond
+// catchUpPoll is how often an owner that catches up looks whether the others have caught up.
+const catchUpPoll = 20 * time.Millisecond
 
-// hiding is which of a node's tasks have not caught up yet.
-type hiding struct {
+// catchingUp is which of a node's tasks have not caught up yet.
+type catchingUp struct {
 	mu     sync.Mutex
 	behind map[int32]bool
 }
 
-func (h *hiding) begin(partition int32) {
+func (h *catchingUp) begin(partition int32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.behind[partition] = true
 }
 
 // end says whether all have caught up.
-func (h *hiding) end(partition int32) bool {
+func (h *catchingUp) end(partition int32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.behind, partition)
 	return len(h.behind) == 0
 }
 
-// hide keeps a new owner from being read before it has come past what the raw topic now holds, if the
+// beginCatchUp keeps a new owner from being read before it has come past what the raw topic now holds, if the
 // partition can be read without it: here, where it was followed, or on a node that lost it to this one.
 // Partitions that were just restored are each at another block and cannot be read together; those that
 // they were taken over from can.
-func (t *task) hide() {
-	t.hidden, t.behind = time.Now().Add(catchUp), math.MinInt64
+func (t *task) beginCatchUp() {
+	t.catchUpUntil, t.behind = time.Now().Add(catchUpTimeout), math.MinInt64
 	t.r.forgetKept()
-	t.n.hiding.begin(t.r.partition)
+	t.n.catchingUp.begin(t.r.partition)
 	if _, readable := t.r.watermark(); (readable || t.n.live.others(t.n.cfg.Instance)) && t.end >= 0 {
 		t.behind = t.end
 	}
 }
 
-// reveal shows the owner once it has caught up, and all that this node has taken over with it: one by one,
+// endCatchUp shows the owner once it has caught up, and all that this node has taken over with it: one by one,
 // each would begin at another block, and nothing could be read from all of them.
-func (t *task) reveal() {
-	late := time.Now().After(t.hidden)
+func (t *task) endCatchUp() {
+	late := time.Now().After(t.catchUpUntil)
 	switch {
-	case t.hidden.IsZero() || !t.settled || !t.dirty.IsZero():
+	case t.catchUpUntil.IsZero() || !t.settled || !t.dirty.IsZero():
 	case !late && t.ready.Input <= t.behind:
-	case t.n.hiding.end(t.r.partition) || late:
-		t.hidden = time.Time{}
+	case t.n.catchingUp.end(t.r.partition) || late:
+		t.catchUpUntil = time.Time{}
 		t.r.setState(topics.StateRunning, nil)
 		t.publish(t.r.store.Snapshot(), t.n.observer.Opened)
 	}
@@ -341,7 +336,7 @@ func (t *task) reveal() {
 // publish makes the state visible as of the last Commit barrier, and tells an observer. It takes over the
 // hold on snap; nil: nothing has changed since the last one.
 func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
-	if !t.hidden.IsZero() {
+	if !t.catchUpUntil.IsZero() {
 		if snap == nil {
 			snap = t.r.store.Snapshot()
 		}
@@ -361,18 +356,6 @@ func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 	}
 	defer v.Close()
 	tell(t.self(), v)
-}
-
-func (t *task) checkpoint() {
-	started := time.Now()
-	err := t.r.store.Checkpoint(t.n.cfg.FS, t.n.checkpoints(t.r), t.store.Changelog)
-	if err != nil {
-		// The state is as good without; the next one may work.
-		t.n.logger.Warn("checkpoint", partitionField(t.r.partition), zap.Error(err))
-		return
-	}
-	t.n.metrics.checkpoints.WithLabelValues(label(t.r.partition)).Inc()
-	t.n.logger.Debug("checkpoint", partitionField(t.r.partition), zap.Duration("took", time.Since(started)))
 }
 
 // crash is where a test lets a task die.

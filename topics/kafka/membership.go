@@ -17,7 +17,6 @@ import (
 type MembershipOptions struct {
 	Instance       string        // group.instance.id: a member that comes back under it keeps its partitions
 	SessionTimeout time.Duration // after which a silent member's partitions go to others. 10 s
-	StayOnStop     bool          // do not leave on stop: a member that comes right back disturbs nobody
 	Registerer     prometheus.Registerer
 
 	// Held says how far this member has come in the partitions whose state it has; nil: it has none. Follows says
@@ -39,7 +38,6 @@ type Membership struct {
 	conns    *dialer
 	group    string
 	instance string
-	stay     bool
 	close    sync.Once
 
 	mu       sync.Mutex
@@ -55,7 +53,7 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.Held == nil {
 		opt.Held = func() map[int32]uint64 { return nil }
 	}
-	m := &Membership{group: group, instance: opt.Instance, stay: opt.StayOnStop, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
+	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
@@ -107,25 +105,9 @@ func (m *Membership) Run(ctx context.Context) error {
 // Rejoin has the group share out again: the member has more at hand than it had.
 func (m *Membership) Rejoin() { m.cl.ForceRebalance() }
 
-// Resign has Run leave the group when it ends, whatever StayOnStop says.
-func (m *Membership) Resign() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stay = false
-}
-
-func (m *Membership) stays() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.stay
-}
-
 // leave gives the partitions to the others at once, where a member that merely falls silent holds them
 // for a session timeout. A static member leaves only by an admin's request.
 func (m *Membership) leave(ctx context.Context) error {
-	if m.stays() {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	err := supervise(ctx, func(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -90,6 +91,8 @@ type Config struct {
 	User     string
 	Password string
 	Timeout  time.Duration // of one call; 10 s
+
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 }
 
 // Register makes every schema of the catalogue known to the registry and returns the IDs that it gave
@@ -98,7 +101,7 @@ func Register(ctx context.Context, cfg Config, cat topics.Catalogue) (map[uint32
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	opts := []sr.ClientOpt{sr.URLs(cfg.URL), sr.HTTPClient(&http.Client{Timeout: cfg.Timeout})}
+	opts := []sr.ClientOpt{sr.URLs(cfg.URL), sr.HTTPClient(&http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{DialContext: cfg.Dial, DisableKeepAlives: true}})}
 	if cfg.User != "" {
 		opts = append(opts, sr.BasicAuth(cfg.User, cfg.Password))
 	}

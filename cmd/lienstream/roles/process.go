@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -99,7 +98,13 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 func (p *Process) start(ctx context.Context, r Role) error {
 	var run context.Context
 	p.Group, run = errgroup.WithContext(ctx)
-	err := r.Start(run, p)
+	var err error
+	if !p.up { // which finds its servers first
+		err = p.registerSchemas(run)
+	}
+	if err == nil {
+		err = r.Start(run, p)
+	}
 	if err == nil {
 		p.startOps(run)
 	} else {
@@ -156,18 +161,11 @@ func (p *Process) queryToken() (string, error) {
 	return "", fmt.Errorf("query-token-file: %s is empty", p.queryTokenFile)
 }
 
-// startOps serves metrics, health and profiles of whatever runs here.
+// startOps serves metrics, health, profiles and schemas of whatever runs here.
 func (p *Process) startOps(ctx context.Context) {
 	cfg := httpapi.DefaultConfig(p.ops)
 	cfg.Listener = p.Listen
-	handler := httpapi.NewOps(p.Reg, p.checks...)
-	if p.sink != nil {
-		mux := http.NewServeMux()
-		mux.Handle("/", handler)
-		mux.Handle("GET /outbox", p.sink)
-		handler = mux
-	}
-	server := httpapi.NewServer(cfg, handler, p.Log.Named("ops"))
+	server := httpapi.NewServer(cfg, p.opsHandler(), p.Log.Named("ops"))
 	p.Group.Go(func() error { return server.Run(ctx) })
 }
 

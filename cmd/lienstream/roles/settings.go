@@ -39,6 +39,7 @@ type Settings struct {
 	trustedProxies []string
 
 	kafka      kafka.Config
+	registry   registrySettings
 	partitions int32
 	rpc        rpc.Config // endpoints and timeout; the ingester's has more
 	endpoints  []string
@@ -87,6 +88,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.kafka.SASL.User, "kafka-user", "SASL user")
 	bind(f, &s.kafka.SASL.PasswordFile, "kafka-password-file", "file of the SASL password")
 
+	s.registry.flags(f)
 	s.notify.flags(f)
 	bind(f, &s.staffFile, "support-staff-file", "file of who answers bug reports, at the processors: a name and the address of its key a line, alike on all nodes; none: any key, and the audit says which")
 
@@ -171,6 +173,7 @@ func (p *Process) checkServers(kafkaNeeded bool) error {
 	if p.Servers.Redis != "" {
 		errs = append(errs, p.hotcache().Validate())
 	}
+	errs = append(errs, p.registry.validate())
 	if p.MaxHeadAge <= 0 {
 		errs = append(errs, fmt.Errorf("max-head-age: %s is not positive", p.MaxHeadAge))
 	}

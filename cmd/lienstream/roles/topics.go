@@ -38,6 +38,9 @@ func (g *program) topicsCommand(env Environment, f *Flags) *ff.Command {
 		if len(args) != 1 {
 			return errors.New("topics tail takes one topic, such as ent.deal or raw.logs")
 		}
+		if err := p.registerSchemas(ctx); err != nil {
+			return err
+		}
 		return kafka.Tail(ctx, p.Kafka(), p.Catalogue(), kafka.TailOptions{Topic: args[0], From: int64(*from), Limit: *limit, Follow: *follow}, p.Stdout)
 	})
 	return command

@@ -67,6 +67,9 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 		return err
 	}
 	p.Servers = e.servers
+	if err := p.registerSchemas(ctx); err != nil {
+		return err
+	}
 	if err := r.sink(ctx, p); err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (o *Overlay) Entries(fn func(key, value []byte)) {
 	for _, r := range o.dirty {
 		if !r.equal() {
 			slab := &o.store.slab
-			fn(slab.Keep(appendRowKey(slab.Piece(), r.layer.table.ID, r.key)), r.now)
+			fn(slab.Keep(appendRowKey(slab.Next(), r.layer.table.ID, r.key)), r.now)
 		}
 	}
 	for _, k := range o.undoIDs {

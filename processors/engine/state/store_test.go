@@ -368,33 +368,6 @@ func TestFlippedBitIsCorrupt(t *testing.T) {
 	}
 }
 
-// A checkpoint opens as the store was; an older one goes, a torn one is never listed.
-func TestCheckpoint(t *testing.T) {
-	mem := vfs.NewMem()
-	s := open(t, mem)
-	for i := range int64(4) {
-		o := s.NewOverlay()
-		o.Put(indexed, fmt.Append(nil, i), []byte("row"))
-		check(t, s.Commit(o, []byte{byte(i)}))
-		check(t, s.Checkpoint(mem, "copies", i))
-	}
-	want := contents(t, s.db, spaceRow)
-	check(t, s.Close())
-	check(t, mem.MkdirAll("copies/00000000000000000009.partial", 0o750))
-	have, err := Checkpoints(mem, "copies")
-	check(t, err)
-	if len(have) != checkpointsKept {
-		t.Fatalf("checkpoints kept: %v", have)
-	}
-	check(t, Adopt(mem, have[0], "db"))
-	s = open(t, mem)
-	defer func() { check(t, s.Close()) }()
-	if diff := cmp.Diff(want, contents(t, s.db, spaceRow)); diff != "" {
-		t.Fatalf("checkpoint (-want +got):\n%s", diff)
-	}
-	invariantIndex(t, s)
-}
-
 // A view does not move when the store does.
 func TestViewStandsStill(t *testing.T) {
 	s := open(t, vfs.NewMem())

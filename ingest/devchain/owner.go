@@ -18,8 +18,8 @@ const (
 	rewardPart    = 50 // a reward is worth this part of the price: 2 %
 )
 
-// duties are what the owner of the contracts does in this block.
-func (t *turn) duties() []call {
+// ownerCalls are what the owner of the contracts does in this block.
+func (t *turn) ownerCalls() []call {
 	if t.absent(t.market.admin.address) {
 		return nil
 	}

@@ -1,0 +1,73 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics/registry"
+)
+
+// registrySettings say which schema registry gives the schemas their IDs.
+type registrySettings struct {
+	url, user, passwordFile string
+}
+
+func (s *registrySettings) flags(f *Flags) {
+	bind(f, &s.url, "schema-registry", "URL of a schema registry, whose IDs records then carry, fixed for good; empty: our own IDs, which /schema-registry on the ops port shows")
+	f.secret("schema-registry")
+	bind(f, &s.user, "schema-registry-user", "user of the schema registry")
+	bind(f, &s.passwordFile, "schema-registry-password-file", "file of the schema registry's password")
+}
+
+func (s *registrySettings) validate() error {
+	if s.url == "" {
+		if s.user != "" || s.passwordFile != "" {
+			return errors.New("schema-registry: it has a user or a password, and no URL")
+		}
+		return nil
+	}
+	if u, err := url.Parse(s.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("schema-registry: want an http or https URL")
+	}
+	return nil
+}
+
+// registerSchemas has the schema registry know our schemas, where there is one, and takes over its IDs.
+func (p *Process) registerSchemas(ctx context.Context) error {
+	if p.registry.url == "" {
+		return nil
+	}
+	c := registry.Config{URL: p.registry.url, User: p.registry.user, Dial: p.Dial}
+	if p.registry.passwordFile != "" {
+		password, err := p.readFile(p.registry.passwordFile)
+		if err != nil {
+			return fmt.Errorf("schema-registry-password-file: %w", err)
+		}
+		c.Password = strings.TrimSpace(string(password))
+	}
+	ids, err := registry.Register(ctx, c, p.Catalogue())
+	if err != nil {
+		return err
+	}
+	p.kafka.SchemaIDs = ids
+	return nil
+}
+
+// opsHandler is the handler of the process's own port.
+func (p *Process) opsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", httpapi.NewOps(p.Reg, p.checks...))
+	if p.sink != nil {
+		mux.Handle("GET /outbox", p.sink)
+	}
+	if p.registry.url == "" {
+		const at = "/schema-registry"
+		mux.Handle(at+"/", http.StripPrefix(at, registry.NewHandler(p.Catalogue())))
+	}
+	return mux
+}
