@@ -40,6 +40,7 @@ check: lint contracts-check manifests test fuzz-short ## what CI runs
 
 lint: $(LINT) $(FUMPT) ## formatting, linters, a tidy go.mod, imports that must run one way
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
+	@long=$$(git ls-files '*.go' | grep -vE '_(test|gen)\.go$$' | xargs wc -l | awk '$$1 > 400 && $$2 != "total"'); test -z "$$long" || { echo "over 400 lines: $$long"; exit 1; }
 	go mod verify
 	go mod tidy -diff
 	$(LINT) run ./...

@@ -387,24 +387,3 @@ func (n *Node) transactionalID(partition int32) string {
 	c := n.cfg.Catalogue
 	return fmt.Sprintf("%s.%d.%s.%d", c.Prefix, c.ChainID, n.cfg.AppName, partition)
 }
-
-// observers tells several.
-type observers []Observer
-
-func (os observers) Opened(p Partition, v state.View) {
-	for _, o := range os {
-		o.Opened(p, v)
-	}
-}
-
-func (os observers) Applied(p Partition, v state.View, changes []Change) {
-	for _, o := range os {
-		o.Applied(p, v, changes)
-	}
-}
-
-func (os observers) Closed(p Partition) {
-	for _, o := range os {
-		o.Closed(p)
-	}
-}

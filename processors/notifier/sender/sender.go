@@ -8,8 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -302,108 +300,4 @@ func (s *Sender) forget(partition int32, view state.View) error {
 		}
 	}
 	return nil
-}
-
-// attempt sends an alert once its turn has come, and reports what came of it; false: nothing is to be reported.
-func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
-	slots, line := s.slots[d.to.Channel], s.lines[d.to.Channel]
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	case <-ctx.Done():
-		return false
-	}
-	if line.Rate.Wait(ctx) != nil || !s.still(ctx, d) {
-		return false
-	}
-	err := s.send(ctx, line.Channel, d)
-	if ctx.Err() != nil && err != nil {
-		return false // nobody knows: another node tries again
-	}
-	report := s.outcome(d, err)
-	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
-	return s.report(context.WithoutCancel(ctx), report)
-}
-
-// still says whether the alert is to be sent all the same, and by this node.
-func (s *Sender) still(ctx context.Context, d *due) bool {
-	view, err := s.source.View(ctx, d.partition, nil)
-	if err != nil {
-		return false
-	}
-	defer view.Close()
-	alert, sub, found, err := notifier.Pending(view, d.row)
-	if err != nil || !found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt {
-		return false
-	}
-	d.sub = sub // its address may be another one
-	return true
-}
-
-func (s *Sender) send(ctx context.Context, channel Channel, d *due) error {
-	address, err := s.keys.Open(d.to.Wallet, d.to.Channel, d.sub.Sealed)
-	if err != nil {
-		return &Failure{Reason: err.Error()}
-	}
-	event := d.alert.Event(d.to)
-	id := event.ID()
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	return channel.Send(ctx, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
-}
-
-var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
-
-// outcome is the report of an attempt. Its reason names no address: receivers like to repeat it.
-func (s *Sender) outcome(d *due, err error) *notifier.Report {
-	r := &notifier.Report{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, Result: notifier.Sent}
-	if err == nil {
-		return r
-	}
-	refusal := &Failure{Reason: "the receiver could not be reached"}
-	if network, timeout := errors.AsType[net.Error](err); timeout && network.Timeout() {
-		refusal.Reason = "the receiver did not answer in time"
-	}
-	errors.As(err, &refusal)
-	r.Reason = refusal.Reason
-	switch {
-	case refusal.Gone:
-		r.Result = notifier.Gone
-	case refusal.Dead, d.alert.Attempt+1 >= s.cfg.Attempts:
-		r.Result = notifier.Dead
-	default:
-		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
-		wait = wait/2 + rand.N(wait/2+1)
-		r.Result, r.Next = notifier.Retry, time.Now().Add(max(wait, min(refusal.After, maxAfter))).UnixMilli()
-	}
-	return r
-}
-
-// maxAfter bounds what a receiver may ask us to wait.
-const maxAfter = 6 * time.Hour
-
-// reporting is how long a report is tried: what is not reported is sent again.
-const reporting = time.Minute
-
-func (s *Sender) report(ctx context.Context, r *notifier.Report) bool {
-	ctx, cancel := context.WithTimeout(ctx, reporting)
-	defer cancel()
-	cmd := notifier.Command{Report: r}
-	rec, err := cmd.Record(s.cfg.Catalogue, r.Wallet)
-	for err == nil {
-		if _, err = s.producer.Send(ctx, rec); err == nil {
-			return true
-		}
-		s.log.Warn("report an attempt", zap.Error(err))
-		select {
-		case <-time.After(time.Second):
-			rec, err = cmd.Record(s.cfg.Catalogue, r.Wallet)
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	s.metrics.unreported.Inc()
-	return false
 }
