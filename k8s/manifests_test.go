@@ -144,7 +144,7 @@ func TestManifests(t *testing.T) {
 	}
 	ports := map[string]map[string]string{
 		"ingest":     {"ops": p.port("ops-addr")},
-		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "agent": p.port("agent-addr")},
+		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "agent": p.port("agent-addr"), "support": p.port("support-addr")},
 		"processors": {"ops": p.port("ops-addr"), "query": p.port("query-addr")},
 		"topics":     {},
 	}
@@ -296,7 +296,7 @@ func TestCompose(t *testing.T) {
 	if at := file.Services["processors-0"].Environment["LIENSTREAM_ADVERTISE"]; at != "processors-0:"+p.port("query-addr") {
 		t.Errorf("processors-0 advertises %v", at)
 	}
-	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr"), "127.0.0.1:4100:" + p.port("valuation-addr"), "127.0.0.1:4300:" + p.port("agent-addr")}) {
+	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr"), "127.0.0.1:4100:" + p.port("valuation-addr"), "127.0.0.1:4300:" + p.port("agent-addr"), "127.0.0.1:4400:" + p.port("support-addr")}) {
 		t.Errorf("serving publishes %v", got)
 	}
 }
@@ -308,13 +308,27 @@ func TestDockerfile(t *testing.T) {
 		p.variable(t, "Dockerfile", m)
 	}
 	exposed := regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(text)
-	want := []string{p.port("indexer-addr"), p.port("valuation-addr"), p.port("agent-addr"), p.port("query-addr"), p.port("ops-addr")}
+	want := []string{p.port("indexer-addr"), p.port("valuation-addr"), p.port("agent-addr"), p.port("support-addr"), p.port("query-addr"), p.port("ops-addr")}
 	if exposed == nil || !slices.Equal(strings.Fields(exposed[1]), want) {
 		t.Errorf("EXPOSE %v, the program has %v", exposed, want)
 	}
 	for _, must := range []string{"-extldflags -static", "USER 65532:65532"} {
 		if !strings.Contains(text, must) {
 			t.Errorf("the Dockerfile has no %s", must)
+		}
+	}
+}
+
+// Rules name metrics that there are.
+func TestAlertsNameMetrics(t *testing.T) {
+	rules := regexp.MustCompile(`lienstream_support_[a-z_]+`).FindAllString(read(t, "alerts.yaml"), -1)
+	source := read(t, "../serving/support/metrics.go")
+	if len(rules) < 5 {
+		t.Fatalf("%d metrics are watched", len(rules))
+	}
+	for _, name := range rules {
+		if !strings.Contains(source, `"`+strings.TrimPrefix(name, "lienstream_support_")+`"`) {
+			t.Errorf("there is no metric %s", name)
 		}
 	}
 }

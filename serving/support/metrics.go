@@ -12,6 +12,8 @@ type metrics struct {
 	undecided    prometheus.Gauge
 	oldest       prometheus.Gauge
 	oldestRefund prometheus.Gauge
+	float        prometheus.Gauge
+	gas          prometheus.Gauge
 	head         prometheus.Gauge
 }
 
@@ -36,6 +38,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		undecided:    gauge("payments_undecided", "Payments of which the chain has not said its last word."),
 		oldest:       gauge("oldest_unpaid_seconds", "Age of the oldest payment that is reserved and neither paid nor void."),
 		oldestRefund: gauge("oldest_refund_seconds", "Age of the oldest refund that is signed and not on the chain for good."),
+		float:        gauge("float_units", "What the float has of the deposits' asset, in its smallest unit; 0 where none is watched."),
+		gas:          gauge("relayer_gas_ether", "What the relayer has for gas."),
 		head:         gauge("payment_chain_head", "Block of the payment chain that was last seen."),
 	}
 }

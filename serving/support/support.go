@@ -16,6 +16,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/params"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -106,13 +108,20 @@ func (c *Config) Validate() error {
 // Deps are what the service works with.
 type Deps struct {
 	Desk    *desk.Client
-	Chain   x402.Reader // the payment chain
+	Chain   Chain // of the payments
 	Settler x402.Settler
 	// Relayer is who the transfer is simulated for; zero: anybody.
 	Relayer common.Address
+	Float   common.Address // whose balance is watched; zero: none
 	// Head is the block of the market's chain that is indexed: a report is about none above it.
 	Head func(ctx context.Context) (uint64, error)
 	Now  func() time.Time // nil: the clock
+}
+
+// Chain is what the service reads of the payment chain; ethclient.Client is one.
+type Chain interface {
+	x402.Reader
+	BalanceAt(ctx context.Context, account common.Address, block *big.Int) (*big.Int, error)
 }
 
 // Service is the support service.
@@ -214,6 +223,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { s.startDrives(ctx); return nil })
 	group.Go(func() error { s.watch(ctx); return nil })
 	group.Go(func() error { s.reconcile(ctx); return nil })
+	group.Go(func() error { s.weigh(ctx); return nil })
 	if b, ok := s.deps.Settler.(bumper); ok {
 		group.Go(func() error { s.bump(ctx, b); return nil })
 	}
@@ -234,6 +244,29 @@ func (s *Service) verify(ctx context.Context) error {
 		s.log.Warn("payment chain not reached", zap.Error(err))
 		if !sleep(ctx, 10*s.cfg.Poll) {
 			return nil
+		}
+	}
+}
+
+// weighEvery is between two looks at what the relayer and the float have.
+const weighEvery = 30 * time.Second
+
+func (s *Service) weigh(ctx context.Context) {
+	for {
+		if s.deps.Relayer != (common.Address{}) {
+			if wei, err := s.deps.Chain.BalanceAt(ctx, s.deps.Relayer, nil); err == nil {
+				ether, _ := new(big.Float).Quo(new(big.Float).SetInt(wei), big.NewFloat(params.Ether)).Float64()
+				s.metrics.gas.Set(ether)
+			}
+		}
+		if s.deps.Float != (common.Address{}) {
+			if units, err := s.token.Balance(ctx, s.deps.Float); err == nil {
+				have, _ := new(big.Float).SetInt(units).Float64()
+				s.metrics.float.Set(have)
+			}
+		}
+		if !sleep(ctx, weighEvery) {
+			return
 		}
 	}
 }

@@ -112,11 +112,11 @@ func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) er
 	if used {
 		return refuse(ReasonNonceUsed, "the authorization was used or cancelled").by(s.From)
 	}
-	out, err := t.call(ctx, t.terms.Token, append(bytes.Clone(selBalance), common.LeftPadBytes(s.From[:], 32)...))
+	balance, err := t.Balance(ctx, s.From)
 	if err != nil {
-		return fmt.Errorf("read the balance of %s: %w", s.From, err)
+		return err
 	}
-	if len(out) != 32 || new(big.Int).SetBytes(out).Cmp(s.Value) < 0 {
+	if balance.Cmp(s.Value) < 0 {
 		return refuse(ReasonInsufficientBalance, "the balance of %s is below the amount", s.From).by(s.From)
 	}
 	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Data: s.Calldata()}, nil)
@@ -127,6 +127,18 @@ func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) er
 		return fmt.Errorf("simulate the transfer of %s: %w", s.From, err)
 	}
 	return nil
+}
+
+// Balance is what an account has of the asset.
+func (t *Token) Balance(ctx context.Context, account common.Address) (*big.Int, error) {
+	out, err := t.call(ctx, t.terms.Token, append(bytes.Clone(selBalance), common.LeftPadBytes(account[:], 32)...))
+	if err == nil && len(out) != 32 {
+		err = fmt.Errorf("%d bytes", len(out))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the balance of %s: %w", account, err)
+	}
+	return new(big.Int).SetBytes(out), nil
 }
 
 func (t *Token) used(ctx context.Context, a *Authorization, block *big.Int) (bool, error) {

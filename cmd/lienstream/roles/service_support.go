@@ -8,17 +8,13 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
-	ethrpc "github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/lienstream/lienstream/ingest/devchain/paychain"
 	desk "github.com/lienstream/lienstream/processors/support"
@@ -32,12 +28,13 @@ import (
 type supportService struct {
 	cfg support.Config
 
-	rpc                string // of the payment chain
-	embeddedAddr       string // of the embedded one
+	rpc                []string // of the payment chain
+	embeddedAddr       string   // of the embedded one
 	facilitator        string
 	facilitatorKeyFile string
 	relayerKeyFile     string
 	floatKeyFile       string
+	floatAddress       string
 	floatCeiling       string
 	tokenKeysFile      string
 	textKeysFile       string
@@ -51,12 +48,12 @@ func newSupportService() *supportService {
 
 func (*supportService) Name() string { return "support" }
 
-func (s *supportService) Configured(p *Process) bool { return s.rpc != "" || s.embedded(p) }
+func (s *supportService) Configured(p *Process) bool { return len(s.rpc) > 0 || s.embedded(p) }
 
 func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "support-addr", "where bug reports are taken")
 	bind(f, &s.cfg.PublicURL, "support-public-url", "where reporters reach the support service: what they pay for, and where the ticket's page is")
-	bind(f, &s.rpc, "payment-rpc", "JSON-RPC endpoint of the chain that deposits are paid on; in up an embedded one by default")
+	bindList(f, &s.rpc, "payment-rpc", "JSON-RPC endpoints of the chain that deposits are paid on, http or https, comma-separated: the next is asked where one fails; in up an embedded one by default")
 	f.secret("payment-rpc")
 	bind(f, &s.embeddedAddr, "payment-chain-addr", "where the embedded payment chain serves JSON-RPC")
 	bind(f, &s.cfg.Payment.Network, "payment-network", "CAIP-2 name of the payment chain")
@@ -70,6 +67,7 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file of the Authorization header that the facilitator wants")
 	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments, alike on all nodes: gas on it, and nothing else")
 	bind(f, &s.floatKeyFile, "float-key-file", "file of the key that refunds are signed with, for lienstream support refund: the service does not need it")
+	bind(f, &s.floatAddress, "float-address", "account that refunds come from, for the metric of what it has")
 	bind(f, &s.floatCeiling, "float-daily-ceiling", "what the float returns a day (UTC) at most, in the token's smallest unit")
 	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes")
 	bind(f, &s.textKeysFile, "support-text-keys-file", "file of the secrets that seal reports and replies, a line each, the current one first, alike on all nodes")
@@ -78,7 +76,7 @@ func (s *supportService) Flags(f *Flags) {
 
 // embedded says whether the payment chain is one in this process: only where the market's is. Deposits on it are
 // worth nothing.
-func (s *supportService) embedded(p *Process) bool { return p.EmbeddedChain() && s.rpc == "" }
+func (s *supportService) embedded(p *Process) bool { return p.EmbeddedChain() && len(s.rpc) == 0 }
 
 const paySeed = 1 // of the embedded payment chain's accounts
 
@@ -123,11 +121,14 @@ func (s *supportService) Check(p *Process) error {
 	if _, _, err := net.SplitHostPort(s.embeddedAddr); err != nil {
 		errs = append(errs, fmt.Errorf("payment-chain-addr: %w", err))
 	}
+	if s.floatAddress != "" && !common.IsHexAddress(s.floatAddress) {
+		errs = append(errs, fmt.Errorf("float-address: %q is not an address", s.floatAddress))
+	}
 	if s.embedded(p) {
 		return errors.Join(errs...)
 	}
-	if u, err := url.Parse(s.rpc); err != nil || u.Host == "" {
-		errs = append(errs, errors.New("payment-rpc: not an URL")) // and not repeated: it may hold a key
+	if _, err := checkPaymentNodes(s.rpc); err != nil {
+		errs = append(errs, err)
 	}
 	switch {
 	case s.facilitator == "" && s.relayerKeyFile == "":
@@ -149,7 +150,7 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 		if client, err = s.startChain(ctx, p); err != nil {
 			return err
 		}
-	} else if client, err = p.dialPayments(ctx, s.rpc); err != nil {
+	} else if client, err = p.dialPayments(ctx, s.rpc, c.Payment.Network); err != nil {
 		return err
 	}
 	deps.Chain = client
@@ -171,6 +172,7 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 		head, err := market.Head(ctx)
 		return max(head.Latest, head.Indexed.Number), err
 	}
+	deps.Float = common.HexToAddress(s.floatAddress)
 	service, err := support.New(c, deps, p.Reg, p.Log)
 	if err != nil {
 		return err
@@ -192,20 +194,6 @@ func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
 	}
 	p.Closing(func() error { producer.Close(); return nil })
 	return desk.NewClient(producer, desk.Routed{Router: router}, p.Catalogue()), nil
-}
-
-// paymentTimeout bounds a call to the payment chain's node.
-const paymentTimeout = 10 * time.Second
-
-func (p *Process) dialPayments(ctx context.Context, endpoint string) (*ethclient.Client, error) {
-	client, err := ethrpc.DialOptions(ctx, endpoint, ethrpc.WithHTTPClient(&http.Client{
-		Timeout: paymentTimeout, Transport: &http.Transport{DialContext: p.Dial, MaxIdleConnsPerHost: 64},
-	}))
-	if err != nil {
-		return nil, errors.New("payment-rpc: cannot be reached") // the error's text has the URL, which may hold a key
-	}
-	p.Closing(func() error { client.Close(); return nil })
-	return ethclient.NewClient(client), nil
 }
 
 // settler is who hands payments to the chain.

@@ -60,10 +60,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 		})
 	add("refund", "<ticket> [<transaction>]", "return a deposit from the float; or record the transaction that did, whose log is verified", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
-			if s.rpc == "" {
-				return errors.New("payment-rpc: none")
-			}
-			chain, err := p.dialPayments(ctx, s.rpc)
+			chain, err := p.dialPayments(ctx, s.rpc, s.cfg.Payment.Network)
 			if err != nil {
 				return err
 			}

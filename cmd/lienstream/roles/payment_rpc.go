@@ -1,0 +1,139 @@
+package roles
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/ethclient"
+	ethrpc "github.com/ethereum/go-ethereum/rpc"
+)
+
+// paymentTimeout bounds a call to one of the payment chain's nodes.
+const paymentTimeout = 10 * time.Second
+
+const maxPaymentAnswer = 32 << 20
+
+var errPaymentNodes = errors.New("no node of the payment chain answers")
+
+// paymentNodes asks one node of the payment chain until it fails, then the next. Each is asked for its chain's ID
+// before it is asked for anything else: logs of another chain would be taken for payments.
+type paymentNodes struct {
+	endpoints []*url.URL
+	chainID   uint64
+	client    *http.Client
+
+	mu      sync.Mutex
+	current int
+	proven  []bool
+}
+
+// RoundTrip implements http.RoundTripper. Its errors name no endpoint: an address may hold a key.
+func (n *paymentNodes) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the question: %w", err)
+	}
+	n.mu.Lock()
+	first := n.current
+	n.mu.Unlock()
+	for i := range n.endpoints {
+		at := (first + i) % len(n.endpoints)
+		res, err := n.ask(req, at, body)
+		if err == nil {
+			n.mu.Lock()
+			n.current = at
+			n.mu.Unlock()
+			return res, nil
+		}
+		if req.Context().Err() != nil {
+			return nil, context.Cause(req.Context())
+		}
+	}
+	return nil, errPaymentNodes
+}
+
+func (n *paymentNodes) ask(req *http.Request, at int, body []byte) (*http.Response, error) {
+	n.mu.Lock()
+	proven := n.proven[at]
+	n.mu.Unlock()
+	if !proven {
+		res, err := n.post(req, at, []byte(`{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}`))
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(res.Body)
+		if err != nil || !bytes.Contains(text, fmt.Appendf(nil, `"0x%x"`, n.chainID)) {
+			return nil, errPaymentNodes // of another chain
+		}
+		n.mu.Lock()
+		n.proven[at] = true
+		n.mu.Unlock()
+	}
+	return n.post(req, at, body)
+}
+
+// post reads the whole answer, so that the next node can be asked where this one breaks off.
+func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), paymentTimeout)
+	defer cancel()
+	to := req.Clone(ctx)
+	to.URL, to.Host, to.RequestURI = n.endpoints[at], "", ""
+	to.Body, to.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if user := to.URL.User; user != nil {
+		password, _ := user.Password()
+		to.SetBasicAuth(user.Username(), password)
+	}
+	res, err := n.client.Do(to)
+	if err != nil {
+		return nil, errPaymentNodes
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxPaymentAnswer))
+	if err != nil || res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= http.StatusInternalServerError {
+		return nil, errPaymentNodes
+	}
+	res.Body = io.NopCloser(bytes.NewReader(text))
+	return res, nil
+}
+
+// checkPaymentNodes says what is wrong with endpoints, and repeats none.
+func checkPaymentNodes(endpoints []string) (parsed []*url.URL, err error) {
+	for i, text := range endpoints {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("payment-rpc: number %d is not an http or https URL", i+1)
+		}
+		parsed = append(parsed, u)
+	}
+	if len(parsed) == 0 {
+		return nil, errors.New("payment-rpc: none")
+	}
+	return parsed, nil
+}
+
+func (p *Process) dialPayments(ctx context.Context, endpoints []string, network string) (*ethclient.Client, error) {
+	parsed, err := checkPaymentNodes(endpoints)
+	if err != nil {
+		return nil, err
+	}
+	nodes := &paymentNodes{endpoints: parsed, proven: make([]bool, len(parsed)), client: &http.Client{
+		Transport: &http.Transport{DialContext: p.Dial, MaxIdleConnsPerHost: 64},
+	}}
+	if _, err := fmt.Sscanf(strings.TrimPrefix(network, "eip155:"), "%d", &nodes.chainID); err != nil {
+		return nil, fmt.Errorf("payment-network: %q is not eip155:<chain ID>", network)
+	}
+	client, err := ethrpc.DialOptions(ctx, "http://payment-chain.invalid", ethrpc.WithHTTPClient(&http.Client{Transport: nodes}))
+	if err != nil {
+		return nil, errors.New("payment-rpc: cannot be asked") // the error's text may have an URL, which may hold a key
+	}
+	p.Closing(func() error { client.Close(); return nil })
+	return ethclient.NewClient(client), nil
+}

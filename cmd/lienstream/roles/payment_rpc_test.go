@@ -1,0 +1,68 @@
+package roles
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// A payment node that fails is left for the next; one of another chain is asked for nothing.
+func TestPaymentNodes(t *testing.T) {
+	t.Parallel()
+	var down atomic.Bool
+	var strangers atomic.Int64
+	node := func(chain, block int, asked *atomic.Int64, fails func() bool) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if fails() {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if strings.Contains(string(body), "eth_chainId") {
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":"0x%x"}`, chain)
+				return
+			}
+			if asked != nil {
+				asked.Add(1)
+			}
+			var id string
+			_, id, _ = strings.Cut(string(body), `"id":`)
+			id, _, _ = strings.Cut(id, ",")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x%x"}`, id, block)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	never := func() bool { return false }
+	first, other, second := node(8453, 1, nil, down.Load), node(1, 2, &strangers, never), node(8453, 3, nil, never)
+	p := &Process{}
+	client, err := p.dialPayments(t.Context(), []string{first.URL, other.URL, second.URL}, "eip155:8453")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		down bool
+		want uint64
+	}{{false, 1}, {true, 3}, {false, 3}} { // it stays where it is answered
+		down.Store(c.down)
+		if got, err := client.BlockNumber(t.Context()); err != nil || got != c.want {
+			t.Fatalf("block %d, %v; want %d", got, err, c.want)
+		}
+	}
+	if n := strangers.Load(); n != 0 {
+		t.Errorf("a node of another chain was asked %d times", n)
+	}
+	second.Close()
+	down.Store(true)
+	if _, err := client.BlockNumber(t.Context()); err == nil || strings.Contains(err.Error(), strings.TrimPrefix(first.URL, "http://")) {
+		t.Errorf("no node answers: %v", err)
+	}
+	if _, err := p.dialPayments(t.Context(), []string{"ws://secret.example"}, "eip155:8453"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a wrong endpoint: %v", err)
+	}
+}

@@ -1,0 +1,120 @@
+package support
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/serving/x402"
+)
+
+// dear is a node whose price triples with the first transaction that it is sent: that one is not taken.
+type dear struct {
+	x402.Sender
+	least atomic.Pointer[big.Int]
+}
+
+func (d *dear) SuggestGasTipCap(ctx context.Context) (*big.Int, error) {
+	if least := d.least.Load(); least != nil {
+		return least, nil
+	}
+	return d.Sender.SuggestGasTipCap(ctx)
+}
+
+func (d *dear) SendTransaction(ctx context.Context, tx *types.Transaction) error {
+	d.least.CompareAndSwap(nil, new(big.Int).Mul(tx.GasFeeCap(), big.NewInt(3)))
+	if tx.GasTipCap().Cmp(d.least.Load()) < 0 {
+		return errors.New("transaction underpriced")
+	}
+	return d.Sender.SendTransaction(ctx, tx)
+}
+
+// Gas that becomes dear is paid, at the same nonce; a relayer without any leaves a payment to who has some.
+func TestGas(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter = time.Millisecond
+	w.mine()
+	chain := &dear{Sender: w.chain.Client()}
+	s := w.start(w.deps(w.relayerOn(chain, w.client(), "relayer")))
+	s.post(w.header(w.pay(w.chain.Key("payer"), "dear")), body("Dear")).created(t)
+	if nonce, err := w.chain.Client().NonceAt(t.Context(), w.chain.Address("relayer"), nil); err != nil || nonce != 1 || w.paid() != deposit {
+		t.Errorf("the relayer has sent %d transactions, the payee has %d: %v", nonce, w.paid(), err)
+	}
+	s.stop()
+
+	w.fund(w.chain.Address("stranger"), deposit)
+	payment := w.header(w.pay(w.chain.Key("stranger"), "poor"))
+	w.cfg.Wait = 200 * time.Millisecond
+	poor := w.start(w.deps(w.relayer("no gas")))
+	if got := poor.post(payment, body("Poor")); got.status != http.StatusServiceUnavailable || got.code() != "PAYMENT_PENDING" || w.paid() != deposit {
+		t.Errorf("without gas: %d %s, the payee has %d", got.status, got.body, w.paid())
+	}
+	poor.stop()
+	w.cfg.Wait = 20 * time.Second
+	w.start(w.deps(w.relayer("relayer"))).post(payment, body("Poor")).created(t)
+	if n := w.charges(w.chain.Address("stranger")); n != 1 {
+		t.Errorf("charged %d times", n)
+	}
+}
+
+// A nonce whose taker died before it sent anything is filled, and who comes behind is settled.
+func TestAGapIsFilled(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	relayer := w.chain.Address("relayer")
+	lost := w.pay(w.chain.Key("stranger"), "lost")
+	if nonce, err := (Lane{Desk: w.client()}).Take(t.Context(), relayer, &lost.Authorization, 0, 0); err != nil || nonce != 0 {
+		t.Fatalf("nonce %d, %v", nonce, err)
+	}
+	s := w.start(w.deps(w.relayer("relayer")))
+	s.post(w.header(w.pay(w.chain.Key("payer"), "behind")), body("Behind")).created(t)
+	if nonce, err := w.chain.Client().NonceAt(t.Context(), relayer, nil); err != nil || nonce != 2 {
+		t.Errorf("the relayer has sent %d transactions, want the filler and the payment: %v", nonce, err)
+	}
+}
+
+// A hundred pay at once on two nodes that share a relayer: each is charged once, and no nonce is skipped.
+func TestManyPayAtOnce(t *testing.T) {
+	w := newWorld(t)
+	many := 100
+	if testing.Short() {
+		many = 10
+	}
+	payments := make([]string, many)
+	for i := range payments {
+		key, err := crypto.GenerateKey()
+		check(t, err)
+		w.fund(crypto.PubkeyToAddress(key.PublicKey), deposit)
+		payments[i] = w.header(w.pay(key, fmt.Sprint(i)))
+	}
+	w.mine()
+	nodes := []*service{w.start(w.deps(w.relayer("relayer"))), w.start(w.deps(w.relayer("relayer")))}
+	var wg sync.WaitGroup
+	for i, payment := range payments {
+		wg.Go(func() {
+			got := nodes[i%2].post(payment, body(fmt.Sprint(i)))
+			for tries := 0; got.status == http.StatusServiceUnavailable && tries < 10; tries++ {
+				got = nodes[i%2].post(payment, body(fmt.Sprint(i)))
+			}
+			if got.status != http.StatusCreated {
+				t.Errorf("payment %d: %d %s", i, got.status, got.body)
+			}
+		})
+	}
+	wg.Wait()
+	if got := w.paid(); got != int64(many)*deposit {
+		t.Errorf("the payee has %d, want %d deposits", got, many)
+	}
+	if nonce, err := w.chain.Client().NonceAt(t.Context(), w.chain.Address("relayer"), nil); err != nil || nonce != uint64(many) {
+		t.Errorf("the relayer has sent %d transactions for %d payments: %v", nonce, many, err)
+	}
+}
