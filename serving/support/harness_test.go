@@ -26,7 +26,7 @@ import (
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -62,14 +62,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	// Blocks come faster than seconds: a chain that begins a day ago overtakes no authorization while a test runs.
 	yesterday := time.Now().Add(-24 * time.Hour)
-	return newWorldOn(t, embedded(t), func() time.Time { return yesterday })
-}
-
-func embedded(t testing.TB) []string {
-	b, err := broker.Open(broker.Config{})
-	check(t, err)
-	t.Cleanup(func() { check(t, b.Close()) })
-	return b.Addrs()
+	return newWorldOn(t, brokertest.Start(t, "kfake"), func() time.Time { return yesterday })
 }
 
 func newWorldOn(t testing.TB, brokers []string, now func() time.Time) *world {
@@ -124,12 +117,14 @@ func (w *world) fund(to common.Address, amount int64) {
 	check(w.t, w.chain.Fund(w.t.Context(), to, big.NewInt(amount)))
 }
 
+const blockTime = 20 * time.Millisecond
+
 // mine makes a block now and then, as a chain does.
 func (w *world) mine() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.mining = cancel
 	w.mined.Go(func() {
-		for sleep(ctx, 20*time.Millisecond) {
+		for sleep(ctx, blockTime) {
 			if _, err := w.chain.Mine(ctx); err != nil && ctx.Err() == nil {
 				w.t.Error(err)
 				return
@@ -302,9 +297,12 @@ func (x *service) get(path, token string) answer {
 	return send(x.t, req)
 }
 
+// client keeps the connections of all who ask at once.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}
+
 func send(t testing.TB, req *http.Request) answer {
 	t.Helper()
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return answer{err: err}
 	}

@@ -25,6 +25,7 @@ import (
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -169,7 +170,15 @@ func (w *world) transfers(from, to common.Address) int {
 // TestKills: whatever dies, lies or interferes, and whenever, the payer is charged if and only if there is a ticket,
 // once; and who was charged gets the ticket for the same request.
 func TestKills(t *testing.T) {
-	schedules, seed := 25, uint64(time.Now().UnixNano())
+	for _, kind := range brokertest.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			testKills(t, brokertest.Start(t, kind), map[string]int{"kfake": 20, "apache": 5}[kind])
+		})
+	}
+}
+
+func testKills(t *testing.T, brokers []string, schedules int) {
+	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("LIENSTREAM_SCHEDULES")); err == nil {
 		schedules = n
 	}
@@ -177,7 +186,7 @@ func TestKills(t *testing.T) {
 		seed = n
 	}
 	t.Logf("seed %d, %d schedules", seed, schedules)
-	w := newWorldOn(t, embedded(t), time.Now) // its clock overtakes ours, so that authorizations end
+	w := newWorldOn(t, brokers, time.Now) // its clock overtakes ours, so that authorizations end
 	w.cfg.ResumeAfter, w.cfg.Wait, w.cfg.HTTP.DrainTimeout = time.Millisecond, 3*time.Second, 20*time.Millisecond
 	w.mine()
 	came := map[string]int{}
@@ -201,6 +210,14 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 
 	lying := rng.IntN(3) == 0
 	settler := settlerOf(w.relays)
+	if rng.IntN(6) == 0 {
+		settler = func(chain x402.Sender, client *desk.Client) x402.Settler { return w.relayerOn(chain, client, "no gas") }
+	}
+	if rng.IntN(6) == 0 {
+		settler = func(chain x402.Sender, client *desk.Client) x402.Settler {
+			return w.relayerOn(&dear{Sender: chain}, client, "relayer")
+		}
+	}
 	if lying {
 		server := w.facilitator(rng)
 		defer server.Close()
