@@ -2,6 +2,7 @@ package support
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -70,8 +71,20 @@ func (v *visit) do(t *testing.T, what string, actions ...chromedp.Action) {
 	}
 }
 
+// until waits for a condition, in JavaScript. A page that is being left answers nothing: it is asked again.
 func until(condition string) chromedp.Action {
-	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute))
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for end := time.Now().Add(time.Minute); ; {
+			var holds bool
+			err := chromedp.Evaluate(condition, &holds).Do(ctx)
+			if err == nil && holds {
+				return nil
+			}
+			if time.Now().After(end) || !sleep(ctx, 20*time.Millisecond) {
+				return fmt.Errorf("not within a minute: %s: %w", condition, err)
+			}
+		}
+	})
 }
 
 // The page shows replies and the outcome to who has the token, which reaches no log and no other host; nothing that
