@@ -279,14 +279,14 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 func (w *world) interfere(kind int, key *ecdsa.PrivateKey, s *x402.Signed) {
 	switch kind {
 	case 0: // somebody who saw the authorization submits it
-		w.submit("stranger", s.Calldata())
+		w.submit(s.Calldata())
 	case 1: // its payer cancels it
 		separator := w.terms.Separator()
 		kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 		message := crypto.Keccak256(kind, common.LeftPadBytes(s.From[:], 32), s.Nonce[:])
 		signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), key)
 		check(w.t, err)
-		w.submit("stranger", cancelCall(s, signature))
+		w.submit(cancelCall(s, signature))
 	case 2: // the last blocks are reorganised away, and what waits is forgotten
 		<-time.After(60 * time.Millisecond)
 		if err := w.chain.Rewind(w.t.Context(), 2); err != nil {
@@ -295,9 +295,9 @@ func (w *world) interfere(kind int, key *ecdsa.PrivateKey, s *x402.Signed) {
 	}
 }
 
-// submit puts a call of the token into the pool.
-func (w *world) submit(account string, data []byte) {
-	if err := w.chain.Submit(w.t.Context(), account, w.chain.Token(), data); err != nil {
+// submit has a stranger put a call of the token into the pool.
+func (w *world) submit(data []byte) {
+	if err := w.chain.Submit(w.t.Context(), "stranger", w.chain.Token(), data); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -314,7 +314,7 @@ func (w *world) stranger(r *http.Request) {
 		w.t.Error(err)
 		return
 	}
-	w.submit("stranger", s.Calldata())
+	w.submit(s.Calldata())
 }
 
 func cancelCall(s *x402.Signed, signature []byte) []byte {

@@ -21,7 +21,7 @@ import (
 
 // visit is a tab of headless Chromium, and what it asked for and complained of.
 type visit struct {
-	ctx        context.Context
+	run        func(actions ...chromedp.Action) error
 	mu         sync.Mutex
 	asked      []string
 	complaints []string
@@ -43,7 +43,7 @@ func browse(t *testing.T) *visit {
 	t.Cleanup(leave)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
-	v := &visit{ctx: ctx}
+	v := &visit{run: func(actions ...chromedp.Action) error { return chromedp.Run(ctx, actions...) }}
 	chromedp.ListenTarget(ctx, func(ev any) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -64,9 +64,9 @@ func browse(t *testing.T) *visit {
 
 func (v *visit) do(t *testing.T, what string, actions ...chromedp.Action) {
 	t.Helper()
-	if err := chromedp.Run(v.ctx, actions...); err != nil {
+	if err := v.run(actions...); err != nil {
 		var text string
-		_ = chromedp.Run(v.ctx, chromedp.Evaluate(`document.body.innerText`, &text))
+		_ = v.run(chromedp.Evaluate(`document.body.innerText`, &text))
 		t.Fatalf("%s: %v\n%s", what, err, text)
 	}
 }

@@ -80,7 +80,7 @@ func TestRefundsThroughKills(t *testing.T) {
 			}
 		}
 		if signed := w.ticketOf(id).Ticket.Return; signed != nil && i%3 == 0 {
-			w.submit("stranger", signedOf(signed).Calldata())
+			w.submit(signedOf(signed).Calldata())
 		}
 		select {
 		case <-k2.kill:
@@ -181,7 +181,7 @@ func TestARevertedPaymentFreesTheDay(t *testing.T) {
 	if got := s.post(w.header(signed), body("Reverted")); got.status != http.StatusTooManyRequests {
 		t.Errorf("the day was taken by another, and the first again: %d %s", got.status, got.body)
 	}
-	w.submit("stranger", signed.Calldata())
+	w.submit(signed.Calldata())
 	eventually(t, "who was charged has a ticket", func() bool {
 		return w.charges(payer) == 2 && w.ticketOf(desk.TicketID(payer, signed.Nonce)).Charged()
 	})

@@ -261,7 +261,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 			Code: codeReportLimit, Message: "one report is accepted per paying wallet per day (UTC)",
 			RetryAfter: now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now),
 		}
-	case desk.Unknown, desk.Refused, desk.Malformed:
+	case desk.Unknown, desk.Refused, desk.Malformed, desk.Stranger:
 	}
 	return fmt.Errorf("reserve: %s", outcome)
 }
