@@ -60,7 +60,7 @@ func (l *follower) follow(ctx context.Context) {
 	}
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 1<<20)
-	var name, id string
+	var name, id, data string
 	for lines.Scan() {
 		switch field, value, _ := strings.Cut(lines.Text(), ": "); field {
 		case "event":
@@ -68,7 +68,12 @@ func (l *follower) follow(ctx context.Context) {
 		case "id":
 			id = value
 		case "data":
-			l.take(name, id, []byte(value))
+			data = value
+		case "": // the event is whole
+			if name != "" {
+				l.take(name, id, []byte(data))
+			}
+			name, data = "", ""
 		}
 	}
 }
