@@ -94,7 +94,7 @@ func TestQuickstartInTypeScript(t *testing.T) {
 	server := httptest.NewServer(w.agent)
 	defer server.Close()
 	types := apitest.Node(t, clients, nil, "node_modules/openapi-typescript/bin/cli.js", "../agent/openapi.yaml")
-	dir, err := os.MkdirTemp(clients+"/node_modules", ".quickstart-") // where viem is found from
+	dir, err := os.MkdirTemp(clients+"/node_modules", ".quickstart-") //nolint:usetesting // viem is found from there
 	if err != nil {
 		t.Fatal(err)
 	}

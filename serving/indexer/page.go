@@ -25,25 +25,25 @@ func newPage(cfg *Config) ([]byte, error) {
 		link := `<p><a href="` + html.EscapeString(cfg.OutboxURL) + `">Outbox of alerts</a></p>` + "\n</footer>"
 		page = bytes.Replace(page, []byte("</footer>"), []byte(link), 1)
 	}
-	root := "<html"
+	root := []byte("<html")
 	for _, to := range []struct{ name, url string }{{"explorer", cfg.ExplorerURL}, {"agent", cfg.AgentURL}, {"valuation", cfg.ValuationURL}} {
 		if to.url != "" {
-			root += ` data-` + to.name + `="` + html.EscapeString(strings.TrimRight(to.url, "/")) + `"`
+			root = append(root, ` data-`+to.name+`="`+html.EscapeString(strings.TrimRight(to.url, "/"))+`"`...)
 		}
 	}
-	return bytes.Replace(page, []byte("<html"), []byte(root), 1), err
+	return bytes.Replace(page, []byte("<html"), root, 1), err
 }
 
 // newPolicy is the page's policy: it may ask the other services too.
 func newPolicy(cfg *Config) string {
 	own := "connect-src 'self'"
-	sources := own
+	sources := []string{own}
 	for _, at := range []string{cfg.AgentURL, cfg.ValuationURL} {
 		if u, err := url.Parse(at); err == nil && at != "" {
-			sources += " " + u.Scheme + "://" + u.Host
+			sources = append(sources, u.Scheme+"://"+u.Host)
 		}
 	}
-	return strings.Replace(httpapi.PagePolicy, own, sources, 1)
+	return strings.Replace(httpapi.PagePolicy, own, strings.Join(sources, " "), 1)
 }
 
 // pageRoute serves the page's files.
