@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,6 +24,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/roles"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
 )
 
 // program is what the binary says of its commands and flags.
@@ -144,7 +148,7 @@ func TestManifests(t *testing.T) {
 	}
 	ports := map[string]map[string]string{
 		"ingest":     {"ops": p.port("ops-addr")},
-		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "agent": p.port("agent-addr"), "support": p.port("support-addr")},
+		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "notify": p.port("notify-addr"), "agent": p.port("agent-addr"), "support": p.port("support-addr")},
 		"processors": {"ops": p.port("ops-addr"), "query": p.port("query-addr")},
 		"topics":     {},
 	}
@@ -186,6 +190,82 @@ func TestManifests(t *testing.T) {
 		policed(t, name, all["NetworkPolicy/"+name], ports[name])
 	}
 	headless(t, p, processors, all["Service/processors"].(*corev1.Service))
+	config := all["ConfigMap/lienstream"].(*corev1.ConfigMap).Data
+	for name, pod := range map[string]corev1.PodSpec{"processors": processors.Spec.Template.Spec, "serving": serving.Spec.Template.Spec} {
+		notifies(t, name, pod, config)
+	}
+}
+
+// notifies: the secrets that the configuration names files of are where the pod has them mounted.
+func notifies(t *testing.T, name string, pod corev1.PodSpec, config map[string]string) {
+	t.Helper()
+	mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "notifier" && m.ReadOnly && strings.HasPrefix(config["LIENSTREAM_NOTIFY_KEYS_FILE"], m.MountPath+"/")
+	})
+	if !mounted {
+		t.Errorf("%s mounts %v, the keys are %s", name, pod.Containers[0].VolumeMounts, config["LIENSTREAM_NOTIFY_KEYS_FILE"])
+	}
+	for _, v := range pod.Volumes {
+		if v.Name != "notifier" {
+			continue
+		}
+		if v.Secret == nil || v.Secret.SecretName != "lienstream-notifier" {
+			t.Errorf("%s: the notifier's secrets come from %v", name, v)
+		}
+		if name == "serving" && (len(v.Secret.Items) != 1 || v.Secret.Items[0].Path != "notify-keys") {
+			t.Errorf("serving gets %v, and needs the keys alone", v.Secret.Items)
+		}
+	}
+}
+
+// TestAlertRules: each rule asks for metrics that the program has, and says what to do.
+func TestAlertRules(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	notifier.New(1, reg)
+	cfg := sender.DefaultConfig()
+	cfg.Catalogue.Partitions = 1
+	if _, err := sender.New(cfg, nil, nil, nil, nil, reg, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	described := make(chan *prometheus.Desc, 100)
+	reg.Describe(described)
+	close(described)
+	var metrics string
+	for d := range described {
+		metrics += d.String() + "\n"
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	rules := yaml.NewDecoder(strings.NewReader(read(t, "rules/notifier.yaml")))
+	rules.KnownFields(true)
+	if err := rules.Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	guide := read(t, "../docs/operations.md")
+	named := regexp.MustCompile(`lienstream_[a-z_]+`)
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			asked := named.FindAllString(r.Expr, -1)
+			if r.Alert == "" || len(asked) == 0 || r.Annotations["summary"] == "" || r.Labels["severity"] == "" || !strings.Contains(guide, r.Alert) {
+				t.Errorf("rule %+v says too little, or operations.md nothing of it", r)
+			}
+			for _, metric := range asked {
+				if !strings.Contains(metrics, `fqName: "`+metric+`"`) {
+					t.Errorf("%s: there is no metric %s", r.Alert, metric)
+				}
+			}
+		}
+	}
+	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 4 {
+		t.Errorf("rules: %v", file.Groups)
+	}
 }
 
 // policed: a policy of the pods opens ports that they have, and to strangers none but the services'.
@@ -257,8 +337,8 @@ func headless(t *testing.T, p program, set *appsv1.StatefulSet, service *corev1.
 	if want := "$(LIENSTREAM_INSTANCE)." + service.Name + ":" + p.port("query-addr"); env["LIENSTREAM_ADVERTISE"] != want {
 		t.Errorf("advertises %s, it is reached at %s", env["LIENSTREAM_ADVERTISE"], want)
 	}
-	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts // the other is of the secret
-	if len(mounts) != 2 || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
+	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts // the others are of secrets
+	if len(mounts) != 3 || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
 		t.Errorf("data goes to %s, mounted is %v", env["LIENSTREAM_DATA_DIR"], mounts)
 	}
 }
@@ -296,7 +376,7 @@ func TestCompose(t *testing.T) {
 	if at := file.Services["processors-0"].Environment["LIENSTREAM_ADVERTISE"]; at != "processors-0:"+p.port("query-addr") {
 		t.Errorf("processors-0 advertises %v", at)
 	}
-	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr"), "127.0.0.1:4100:" + p.port("valuation-addr"), "127.0.0.1:4300:" + p.port("agent-addr"), "127.0.0.1:4400:" + p.port("support-addr")}) {
+	if got := file.Services["serving"].Ports; !slices.Equal(got, []string{"127.0.0.1:42069:" + p.port("indexer-addr"), "127.0.0.1:4100:" + p.port("valuation-addr"), "127.0.0.1:4200:" + p.port("notify-addr"), "127.0.0.1:4300:" + p.port("agent-addr"), "127.0.0.1:4400:" + p.port("support-addr")}) {
 		t.Errorf("serving publishes %v", got)
 	}
 }
@@ -308,7 +388,7 @@ func TestDockerfile(t *testing.T) {
 		p.variable(t, "Dockerfile", m)
 	}
 	exposed := regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(text)
-	want := []string{p.port("indexer-addr"), p.port("valuation-addr"), p.port("agent-addr"), p.port("support-addr"), p.port("query-addr"), p.port("ops-addr")}
+	want := []string{p.port("indexer-addr"), p.port("valuation-addr"), p.port("notify-addr"), p.port("agent-addr"), p.port("support-addr"), p.port("query-addr"), p.port("ops-addr")}
 	if exposed == nil || !slices.Equal(strings.Fields(exposed[1]), want) {
 		t.Errorf("EXPOSE %v, the program has %v", exposed, want)
 	}
