@@ -46,6 +46,7 @@ func (p Policy) confirms(b *topics.BlockEnd) uint64 {
 		return b.Block.Number
 	case Safe:
 		return max(b.Safe, b.Finalized)
+	case Finalized:
 	}
 	return b.Finalized
 }
