@@ -130,7 +130,7 @@ func readUntil(ctx context.Context, cfg kafka.Config, topic string, partition in
 // the same barriers everywhere, and exactly the canonical chain's logs.
 func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deployment, client *ethclient.Client) (reverts int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	head, err := client.HeaderByNumber(ctx, nil)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // The encoders of the resources. Fields are in the order of the description; now is the timestamp of the
 // block that the answer is true as of, for what depends on time.
 
-func appendDeal(b []byte, d *query.DealWithBids, now uint64) []byte {
+func appendDeal(b []byte, d *query.DealWithBids, _ uint64) []byte {
 	deal := &d.Deal
 	b = httpapi.AppendAmount(append(b, `{"id":`...), &deal.ID)
 	b = httpapi.AppendAddress(append(b, `,"borrower":`...), &deal.Borrower)
