@@ -416,7 +416,7 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 	var paths []string
 	for path := range operations(t) {
 		switch path {
-		case "/", "/docs", "/docs/{file}", "/openapi.json", "/openapi.yaml", "/page/{file}", "/pipeline", "/health/indexer":
+		case "/", "/docs", "/openapi.json", "/openapi.yaml", "/pipeline", "/health/indexer":
 		default:
 			paths = append(paths, concrete(path))
 		}
