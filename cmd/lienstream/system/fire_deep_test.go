@@ -50,9 +50,10 @@ func TestDeepReorg(t *testing.T) {
 		}
 		f.unharmed(t, "a", "serving")
 		cures := regexp.MustCompile("`lienstream ([^`]+)`").FindAllStringSubmatch(ingest.output(), -1)
-		if len(cures) != 2 || !ingest.says("the chain contradicts a finalized block") {
+		if len(cures) < 2 || !ingest.says("the chain contradicts a finalized block") {
 			t.Fatalf("the ingester does not tell what happened and what to do:\n%s", tail(ingest.output(), 1000))
 		}
+		cures = cures[len(cures)-2:] // it may have said so before, while only one of the chain's endpoints had called the block final
 		f.cure(t, "ingest", cures[0][1])
 		a.stops(t, partitions)
 		if !a.says("task stopped") || !a.says("`lienstream "+cures[1][1]+"`") {
