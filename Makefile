@@ -36,7 +36,7 @@ race: deps ## every test but the system's under the race detector, package by pa
 	@failed=; for p in $$(go list ./... | grep -v /cmd/lienstream/system); do nice go test -race -timeout 20m $$p || failed="$$failed $$p"; done; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-check: lint contracts-check manifests test fuzz-short ## what CI runs
+check: lint contracts-check manifests test ## what CI runs
 
 lint: $(LINT) $(FUMPT) ## formatting, linters, a tidy go.mod, imports that must run one way
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
@@ -79,7 +79,7 @@ manifests: $(KUSTOMIZE) $(KUBECONFORM) $(SCHEMAS) ## k8s/ against Kubernetes' sc
 fuzz: $(NPM) ## every fuzz target for 20 s, two packages at a time: some 7 minutes
 	@.ci/fuzz 20s -fuzz=.
 
-fuzz-short: $(NPM)
+fuzz-short: $(NPM) ## every fuzz target for 4 s
 	@.ci/fuzz 4s
 
 schemathesis: deps ## 10,000 requests made from the descriptions of the agent API and of the valuation service
