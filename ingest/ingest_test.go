@@ -17,6 +17,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 const partitions = 4
@@ -191,13 +192,7 @@ func fenced(t *testing.T, kind string) {
 	if err := first.stop(); !errors.Is(err, kafka.ErrFenced) {
 		t.Errorf("first ingester ended with %v", err)
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); second.Ready() != nil; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal(second.Ready())
-		}
-	}
+	polltest.Within(t, time.Minute, second.Ready)
 }
 
 // TestStandby: the standby takes over when the active ingester is gone, and not before.

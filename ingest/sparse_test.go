@@ -18,6 +18,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // TestSparseHistory: where empty blocks are left out, a long chain costs a request for thousands of blocks, and every log
@@ -32,15 +33,14 @@ func TestSparseHistory(t *testing.T) {
 		Deployment: sparseDeployment, Kafka: w.kafka, Partitions: partitions,
 		RPC: rpc.Config{Endpoints: []rpc.Endpoint{{URL: node.URL, Name: "node"}}, Proof: rpc.ProofSparse},
 	})
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); in.Status().Published.Number < blocks; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("at block %d of %d: %v", in.Status().Published.Number, blocks, in.Status().Err)
+	polltest.Within(t, time.Minute, func() error {
+		if s := in.Status(); s.Published.Number < blocks {
+			return fmt.Errorf("at block %d of %d: %v", s.Published.Number, blocks, s.Err)
 		}
-	}
+		return nil
+	})
 	told := ""
-	for deadline := time.Now().Add(time.Minute); told == "" && time.Now().Before(deadline); <-tick.C {
+	polltest.Until(t, "the topic says what is not proved", func() bool {
 		err := kafka.ReadBack(t.Context(), w.kafka, w.topic, 0, 0, func(r *kafka.Record) bool {
 			for _, h := range r.Headers {
 				if h.Key == topics.UnprovedHeader {
@@ -52,7 +52,8 @@ func TestSparseHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		return told != ""
+	})
 	if !strings.Contains(told, "--rpc-proof=sparse") {
 		t.Errorf("the topic says that what is not proved is %q", told)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/wire"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // counter is another application of the same raw topic: how many logs a key has had.
@@ -136,7 +137,7 @@ func TestTwoApplicationsShareACluster(t *testing.T) {
 				row := binary.BigEndian.AppendUint64(nil, n)
 				for name, want := range map[string]string{topics.AppMarket: rows[string(key[:])], other: string(row)} {
 					var a *read.Response
-					eventually(t, name+" answers", func() (ok bool) {
+					polltest.Until(t, name+" answers", func() (ok bool) {
 						var err error
 						a, err = asks[name](key)
 						return err == nil
@@ -168,7 +169,7 @@ func TestTwoApplicationsShareACluster(t *testing.T) {
 		return held
 	}
 	for _, of := range nodes {
-		eventually(t, "both nodes have a share", func() bool { return share(of[0]) == 2 && share(of[1]) == 2 })
+		polltest.Until(t, "both nodes have a share", func() bool { return share(of[0]) == 2 && share(of[1]) == 2 })
 	}
 	for name, of := range nodes {
 		for _, n := range of {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // The loop on the embedded broker with 16 partitions and state on disk: records of the raw topic a second.
@@ -58,7 +60,7 @@ func BenchmarkRestoreNode(b *testing.B) {
 		cfg.Dir = b.TempDir()
 		started := time.Now()
 		n := e.start(cfg)
-		eventually(b, "a partition can be read", func() bool { return len(n.Watermarks()) > 0 })
+		polltest.Until(b, "a partition can be read", func() bool { return len(n.Watermarks()) > 0 })
 		first += time.Since(started).Seconds()
 		e.caughtUp(c, n)
 		all += time.Since(started).Seconds()

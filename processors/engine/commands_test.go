@@ -16,6 +16,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // toyCommands is an application of commands whose state depends on the order of all that it was given. It
@@ -97,7 +98,7 @@ func (u *users) send(n int) {
 // applied waits until a node has applied all that was sent.
 func (u *users) applied(n *runningNode, role topics.Role) {
 	u.e.t.Helper()
-	eventually(u.e.t, "all commands are applied", func() bool {
+	polltest.Until(u.e.t, "all commands are applied", func() bool {
 		check(u.e.t, n.Stopped())
 		at := 0
 		for _, w := range n.Watermarks() {
@@ -166,7 +167,7 @@ func TestCommands(t *testing.T) {
 			n, err = NewCommands(cfg, toyCommands{})
 			check(t, err)
 			b := e.run(n)
-			eventually(t, "each has half", func() bool { return len(b.Watermarks()) == int(e.cat.Partitions) })
+			polltest.Until(t, "each has half", func() bool { return len(b.Watermarks()) == int(e.cat.Partitions) })
 			u.send(50)
 			a.stop(t)
 			u.applied(b, topics.RoleOwner)

@@ -18,6 +18,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // What the design promises, on the embedded broker and on Apache Kafka.
@@ -175,7 +176,7 @@ func testTwoOwners(t *testing.T, e *env) {
 		return total(t, a.cfg.Registerer, "lienstream_processors_restarts_total", "fenced")+
 			total(t, b.cfg.Registerer, "lienstream_processors_restarts_total", "fenced") >= 4
 	}
-	eventually(t, "they fence each other", func() bool { c.add(1); return fenced() })
+	polltest.Until(t, "they fence each other", func() bool { c.add(1); return fenced() })
 	a.stop(t)
 	e.caughtUp(c, b)
 	e.invariantState(c, b)
@@ -194,7 +195,7 @@ func testFencedWhileIdle(t *testing.T, e *env) {
 	e.caughtUp(c, b)
 	known := b.Watermarks()
 	b.stop(t)
-	eventually(t, "the first owns every partition in an incarnation newer than the second's", func() bool {
+	polltest.Until(t, "the first owns every partition in an incarnation newer than the second's", func() bool {
 		marks := a.Watermarks()
 		return len(marks) == len(known) && !slices.ContainsFunc(marks, func(w read.Watermark) bool {
 			return slices.ContainsFunc(known, func(k read.Watermark) bool { return k.Partition == w.Partition && k.Incarnation >= w.Incarnation })
@@ -214,7 +215,7 @@ func testTakeover(t *testing.T, e *env) {
 	}
 	e.scenario(c, 30)
 	e.caughtUp(c, nodes...)
-	eventually(t, "every partition has an owner and a standby at the head", func() bool {
+	polltest.Until(t, "every partition has an owner and a standby at the head", func() bool {
 		at := 0
 		for _, n := range nodes {
 			for _, w := range n.Watermarks() {
@@ -251,7 +252,7 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
 	standby := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby)
 	e.scenario(c, 20)
-	eventually(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
+	polltest.Until(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
 	e.committed(c, owner)
 	owner.stop(t)
 	logs := c.logs
@@ -260,7 +261,7 @@ func testOrphanedStandby(t *testing.T, e *env) {
 		c.add(1)
 	}
 	empty := c.head()
-	eventually(t, "the standby goes on", e.at(c, standby, topics.RoleStandby))
+	polltest.Until(t, "the standby goes on", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
 	c.logs = logs
 	c.reorg(2)
@@ -268,13 +269,13 @@ func testOrphanedStandby(t *testing.T, e *env) {
 		c.add(1)
 	}
 	tried := c.head()
-	eventually(t, "the standby applies what touches it", e.at(c, standby, topics.RoleStandby))
+	polltest.Until(t, "the standby applies what touches it", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
 	for range 2 * maxSpeculative {
 		c.add(1)
 	}
 	owner = e.holdAll(e.config("c", vfs.NewMem()), topics.RoleOwner)
-	eventually(t, "the standby follows the next owner", e.at(c, standby, topics.RoleStandby))
+	polltest.Until(t, "the standby follows the next owner", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby, owner)
 	e.invariantTopics(c)
 	for p := range e.cat.Partitions {
@@ -289,7 +290,7 @@ func testOrphanedStandby(t *testing.T, e *env) {
 	for range maxSpeculative / 2 {
 		c.add(1)
 	}
-	eventually(t, "the standby begins where this owner ended", e.at(c, standby, topics.RoleStandby))
+	polltest.Until(t, "the standby begins where this owner ended", e.at(c, standby, topics.RoleStandby))
 	e.invariantState(c, standby)
 }
 
@@ -297,7 +298,7 @@ func testOrphanedStandby(t *testing.T, e *env) {
 func (e *env) committed(c *chain, owner *runningNode) {
 	e.t.Helper()
 	for p := range e.cat.Partitions {
-		eventually(e.t, "everything is committed", func() bool {
+		polltest.Until(e.t, "everything is committed", func() bool {
 			_, done, _, err := owner.lastLife(e.t.Context(), p)
 			check(e.t, err)
 			return same(done.At, c.head())
@@ -312,7 +313,7 @@ func testSilentOwner(t *testing.T, e *env) {
 	standby := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby)
 	c.logs = 40 // all partitions are touched
 	e.scenario(c, 20)
-	eventually(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
+	polltest.Until(t, "the standby follows", e.at(c, standby, topics.RoleStandby))
 	e.committed(c, owner)
 	owner.stop(t)
 	touched := map[int32][]topics.BlockRef{}
@@ -327,7 +328,7 @@ func testSilentOwner(t *testing.T, e *env) {
 	}
 	for p := range e.cat.Partitions {
 		last := touched[p][maxSpeculative] // the first that it leaves to the next owner
-		eventually(t, "the standby comes to its bound", func() bool {
+		polltest.Until(t, "the standby comes to its bound", func() bool {
 			w, _ := standby.replicas[p].watermark()
 			if w.At.Number >= last.Number {
 				t.Fatalf("partition %d: the standby is at block %d, %d touch it by %d", p, w.At.Number, maxSpeculative+1, last.Number)
@@ -349,12 +350,12 @@ func testAhead(t *testing.T, e *env) {
 	c.logs = 40 // all partitions are touched
 	c.add(20)
 	e.caughtUp(c, a)
-	eventually(t, "another node follows", e.at(c, follower, topics.RoleStandby))
+	polltest.Until(t, "another node follows", e.at(c, follower, topics.RoleStandby))
 	armed.Store(true)
 	c.reorg(3)
 	ahead := c.head()
-	eventually(t, "the owner shows what it does not commit", e.at(c, a, topics.RoleOwner))
-	eventually(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
+	polltest.Until(t, "the owner shows what it does not commit", e.at(c, a, topics.RoleOwner))
+	polltest.Until(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
 	e.invariantState(c, a, follower)
 	for p := range e.cat.Partitions {
 		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
@@ -364,19 +365,19 @@ func testAhead(t *testing.T, e *env) {
 		}
 	}
 	a.nextRole()
-	eventually(t, "the standby goes on from it", e.at(c, a, topics.RoleStandby))
+	polltest.Until(t, "the standby goes on from it", e.at(c, a, topics.RoleStandby))
 	e.invariantState(c, a)
 	logs := c.logs
 	c.logs = 0
 	c.add(5)
-	eventually(t, "the standby moves over blocks that touch nothing", e.at(c, a, topics.RoleStandby))
+	polltest.Until(t, "the standby moves over blocks that touch nothing", e.at(c, a, topics.RoleStandby))
 	e.invariantState(c, a)
 	c.logs = logs
 	c.add(1)
 	b := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleOwner)
 	e.caughtUp(c, b)
-	eventually(t, "the standby follows the next owner", e.at(c, a, topics.RoleStandby))
-	eventually(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
+	polltest.Until(t, "the standby follows the next owner", e.at(c, a, topics.RoleStandby))
+	polltest.Until(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
 	e.invariantState(c, a, b, follower)
 	e.invariantTopics(c)
 }

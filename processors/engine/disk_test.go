@@ -9,6 +9,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // A disk that is full when a node starts: nothing is answered, nothing stops for good, the reason is told;
@@ -29,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 
 	full.Store(true)
 	n := e.start(cfg)
-	eventually(t, "tasks try again", func() bool { return total(t, cfg.Registerer, "lienstream_processors_restarts_total", "disk") >= 4 })
+	polltest.Until(t, "tasks try again", func() bool { return total(t, cfg.Registerer, "lienstream_processors_restarts_total", "disk") >= 4 })
 	if held := n.Watermarks(); len(held) > 0 || n.Stopped() != nil {
 		t.Fatalf("on a full disk it answers as of %v; stopped: %v", held, n.Stopped())
 	}
@@ -77,12 +79,12 @@ func TestStuckDiskIsLeft(t *testing.T) {
 	for range 40 {
 		c.add(1)
 	}
-	eventually(t, "the owner stands still", func() bool { return a.stuck() != nil })
+	polltest.Until(t, "the owner stands still", func() bool { return a.stuck() != nil })
 	before := gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks")
 	for range 5 {
 		c.add(1)
 	}
-	eventually(t, "lag grows", func() bool { return gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks") >= max(before, 1)+5 })
+	polltest.Until(t, "lag grows", func() bool { return gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks") >= max(before, 1)+5 })
 
 	bcfg := e.config("b", vfs.NewMem())
 	bcfg.Standbys = 1
@@ -90,7 +92,7 @@ func TestStuckDiskIsLeft(t *testing.T) {
 	e.caughtUp(c, b)
 	e.invariantState(c, b)
 	full.Store(false)
-	eventually(t, "the first one follows again", func() bool { return a.stuck() == nil })
+	polltest.Until(t, "the first one follows again", func() bool { return a.stuck() == nil })
 	b.stop(t)
 	e.caughtUp(c, a)
 	e.invariantState(c, a)

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // A partition that moves to a node which has to restore it first can be read all the while.
@@ -19,7 +20,7 @@ func TestHandOver(t *testing.T) {
 	c.add(200)
 	e.caughtUp(c, a)
 	b := e.start(e.config("b", vfs.NewMem()))
-	eventually(t, "both own their share", func() bool {
+	polltest.Until(t, "both own their share", func() bool {
 		for p := range e.cat.Partitions {
 			// In this order: what a has let go of, b had before.
 			if _, ok := a.replicas[p].watermark(); ok {
@@ -69,7 +70,7 @@ func TestOwnerGoesOnUntilItIsFenced(t *testing.T) {
 	case <-time.After(40 * time.Second):
 		t.Fatal("no partition goes to the other node")
 	}
-	eventually(t, "the group has taken it from its owner", a.replicas[moved].leaving.Load)
+	polltest.Until(t, "the group has taken it from its owner", a.replicas[moved].leaving.Load)
 	for range 10 {
 		e.scenario(c, 3)
 		e.caughtUp(c, a) // as the owner of both
@@ -78,7 +79,7 @@ func TestOwnerGoesOnUntilItIsFenced(t *testing.T) {
 	e.committed(c, a)
 	restarts := total(t, a.cfg.Registerer, "lienstream_processors_restarts_total", "")
 	fence <- struct{}{}
-	eventually(t, "the other node owns it", func() bool {
+	polltest.Until(t, "the other node owns it", func() bool {
 		c.add(1)
 		for _, w := range b.Watermarks() {
 			if w.Partition == moved && w.Role == topics.RoleOwner {
@@ -127,7 +128,7 @@ func TestTakeoversAreWarm(t *testing.T) {
 	taken, warm := 0, 0
 	for _, leaving := range []string{"a", "b", "c"} {
 		var owners, standbys map[int32]string
-		eventually(t, leaving+" owns something, and all is followed", func() bool {
+		polltest.Until(t, leaving+" owns something, and all is followed", func() bool {
 			owners, standbys = holders(topics.RoleOwner), holders(topics.RoleStandby)
 			share := map[string]int{}
 			for p, name := range owners {
@@ -140,7 +141,7 @@ func TestTakeoversAreWarm(t *testing.T) {
 		nodes[leaving].stop(t)
 		delete(nodes, leaving)
 		c.add(1)
-		eventually(t, "all is owned again", func() bool { return len(holders(topics.RoleOwner)) == 12 })
+		polltest.Until(t, "all is owned again", func() bool { return len(holders(topics.RoleOwner)) == 12 })
 		for p, name := range holders(topics.RoleOwner) {
 			if owners[p] != leaving {
 				continue

@@ -15,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func ref(number uint64, salt byte) topics.BlockRef {
@@ -47,7 +48,7 @@ func TestBrokenInput(t *testing.T) {
 			e := newEnv(t, 1)
 			n := e.start(e.config("a", vfs.NewMem()))
 			e.write(input...)
-			eventually(t, "task stops", func() bool { return n.Stopped() != nil })
+			polltest.Until(t, "task stops", func() bool { return n.Stopped() != nil })
 			if err := n.Stopped(); !errors.Is(err, ErrBroken) {
 				t.Fatal(err)
 			}
@@ -82,7 +83,7 @@ func TestUnknownRecord(t *testing.T) {
 	foreign()
 	c.send(0, nil, &topics.BlockEnd{Block: one, Records: 1, Head: 1, Commit: true})
 	c.commit()
-	eventually(t, "block 1", func() bool { w := n.Watermarks(); return len(w) == 1 && same(w[0].At, one) })
+	polltest.Until(t, "block 1", func() bool { w := n.Watermarks(); return len(w) == 1 && same(w[0].At, one) })
 	if got := total(t, n.cfg.Registerer, "lienstream_processors_unknown_records_total", ""); got != 6 {
 		t.Fatalf("%v unknown records counted", got)
 	}
@@ -109,7 +110,7 @@ func TestNewerRecord(t *testing.T) {
 			c.tx.Produce(t.Context(), &kafka.Record{Topic: e.cat.Raw(), Key: []byte("k"), Value: tc.value})
 			c.send(0, nil, &topics.BlockEnd{Block: one, Records: tc.records, Head: 1, Commit: true})
 			c.commit()
-			eventually(t, "task stops", func() bool { return n.Stopped() != nil })
+			polltest.Until(t, "task stops", func() bool { return n.Stopped() != nil })
 			if err := n.Stopped(); !errors.Is(err, state.ErrNewer) {
 				t.Fatal(err)
 			}
@@ -123,10 +124,10 @@ func TestHeartbeat(t *testing.T) {
 	n := e.start(e.config("a", vfs.NewMem()))
 	one := ref(1, 0)
 	e.write(&topics.BlockEnd{Block: one, Head: 1, Commit: true})
-	eventually(t, "block 1", func() bool { return len(n.Watermarks()) == 1 && n.Watermarks()[0].At == one })
+	polltest.Until(t, "block 1", func() bool { return len(n.Watermarks()) == 1 && n.Watermarks()[0].At == one })
 	first := n.Watermarks()[0]
 	e.write(&topics.BlockEnd{Block: one, Head: 9, Commit: true})
-	eventually(t, "head 9", func() bool { return n.Watermarks()[0].Latest == 9 })
+	polltest.Until(t, "head 9", func() bool { return n.Watermarks()[0].Latest == 9 })
 	now := n.Watermarks()[0]
 	if now.At != one || now.ObservedAt.Before(first.ObservedAt) {
 		t.Fatalf("%+v after %+v", now, first)
@@ -164,7 +165,7 @@ func TestDeepReorgAndRebuild(t *testing.T) {
 	e.caughtUp(c, n)
 	c.reorg(10) // blocks 12 to 21
 	c.add(3)
-	eventually(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
+	polltest.Until(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
 	var deep *ErrRebuild
 	if err := n.Stopped(); !errors.As(err, &deep) || deep.Block.Number != 15 || deep.Floor != 15 {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func TestDeepReorgAndRebuild(t *testing.T) {
 
 	cfg.Registerer = nil
 	n = e.start(cfg) // without the rebuild it stops again: never a crash loop
-	eventually(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
+	polltest.Until(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
 	n.stop(t)
 
 	cfg.Rebuild = true
@@ -278,7 +279,7 @@ func TestTornChangelog(t *testing.T) {
 			c.commit()
 			cfg.Registerer = nil
 			n = e.start(cfg)
-			eventually(t, "task stops", func() bool { return n.Stopped() != nil })
+			polltest.Until(t, "task stops", func() bool { return n.Stopped() != nil })
 			if err := n.Stopped(); !errors.Is(err, ErrUnusable) || !errors.Is(err, errChangelog) {
 				t.Fatal(err)
 			}

@@ -10,12 +10,13 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // stopsBroken waits until all tasks of a node have stopped over a topic that is not whole, and the error says so.
 func (e *env) stopsBroken(n *runningNode, says string) {
 	e.t.Helper()
-	eventually(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
+	polltest.Until(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
 	err := n.Stopped()
 	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--rebuild") {
 		e.t.Fatalf("%v; want one that says %q and what to do", err, says)
@@ -35,7 +36,7 @@ func TestLostTransaction(t *testing.T) {
 			n := owner
 			if role == topics.RoleStandby {
 				n = e.holdAll(e.config("standby", vfs.NewMem()), role)
-				eventually(t, "standby at the head", e.at(c, n, role))
+				polltest.Until(t, "standby at the head", e.at(c, n, role))
 			}
 			lost := c.head()
 			lost.Number++

@@ -23,6 +23,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -100,7 +101,7 @@ func newChain(t testing.TB, cfg kafka.Config, cat topics.Catalogue, seed uint64)
 	check(t, err)
 	t.Cleanup(tx.Close)
 	// A broker that has just started may not have its coordinator yet.
-	eventually(t, "producer", func() bool { return tx.Init(t.Context()) == nil })
+	polltest.Until(t, "producer", func() bool { return tx.Init(t.Context()) == nil })
 	return &chain{t: t, cfg: cfg, cat: cat, tx: tx, rng: rand.New(rand.NewPCG(seed, 1)), keys: 10, logs: 12}
 }
 
@@ -265,24 +266,10 @@ func (r *runningNode) stop(t testing.TB) {
 	}
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(40 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: did not happen", what)
-		}
-	}
-}
-
 // caughtUp waits until nodes together hold every partition at the chain's head.
 func (e *env) caughtUp(c *chain, nodes ...*runningNode) {
 	e.t.Helper()
-	eventually(e.t, "all partitions at the head", func() bool {
+	polltest.Until(e.t, "all partitions at the head", func() bool {
 		at := map[int32]bool{}
 		for _, n := range nodes {
 			check(e.t, n.Stopped())
@@ -353,16 +340,12 @@ func (e *env) readAll(topic string, p int32) (all []*kafka.Record) {
 // settles waits until what is read is what is wanted: what is shown at the tip is in the topics a commit later.
 func settles[T any](t testing.TB, what string, want T, read func() T) {
 	t.Helper()
-	deadline := time.Now().Add(40 * time.Second)
-	for {
-		diff := cmp.Diff(want, read(), cmpopts.EquateEmpty())
-		if diff == "" {
-			return
+	polltest.Within(t, time.Minute, func() error {
+		if diff := cmp.Diff(want, read(), cmpopts.EquateEmpty()); diff != "" {
+			return fmt.Errorf("%s (-want +got):\n%s", what, diff)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s (-want +got):\n%s", what, diff)
-		}
-	}
+		return nil
+	})
 }
 
 // invariantTopics: read committed, the event topics hold each event of the canonical chain once and in

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // Who has the lowest rank goes first, of one rank who came first, and who gives up is passed over.
@@ -30,7 +32,7 @@ func TestLoadsTakeTurnsByRank(t *testing.T) {
 			order <- name
 			it.end()
 		}()
-		eventually(t, name+" waits", func() bool {
+		polltest.Until(t, name+" waits", func() bool {
 			all.mu.Lock()
 			defer all.mu.Unlock()
 			return len(all.waiting) == before+1

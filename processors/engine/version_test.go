@@ -8,6 +8,7 @@ import (
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // next is toy as the next version of the program might have it: with one table more.
@@ -30,7 +31,7 @@ func (a next) Apply(w state.Writer, rec topics.Raw) error {
 // stopsWith waits until all tasks of a node have stopped with an error, and nothing was wiped.
 func (e *env) stopsWith(n *runningNode, want error) {
 	e.t.Helper()
-	eventually(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
+	polltest.Until(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
 	if err := n.Stopped(); !errors.Is(err, want) {
 		e.t.Fatal(err)
 	}

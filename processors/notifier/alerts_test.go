@@ -6,6 +6,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // What is due is fired once, for whom it concerns and who asked for it, at its time, and only while it is true.
@@ -59,7 +60,7 @@ func TestAlerts(t *testing.T) {
 		t.Fatalf("%d are pending", health.Pending)
 	}
 	c.subscribe(bob, notifier.Email, 3, notifier.Budget)
-	c.eventually("the t6 is cancelled", func() bool {
+	polltest.Until(c.t, "the t6 is cancelled", func() bool {
 		health, err = c.client.Health(t.Context())
 		return err == nil && health.Pending == 3
 	})

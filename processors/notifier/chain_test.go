@@ -26,6 +26,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 const (
@@ -117,7 +118,7 @@ func newChain(t *testing.T, unsafe int) *chain {
 		check(t, err)
 		wg.Go(func() { c.watch(ctx, p, r) })
 	}
-	c.eventually("it comes up", func() bool { _, err := c.client.Health(t.Context()); return err == nil })
+	polltest.Until(c.t, "it comes up", func() bool { _, err := c.client.Health(t.Context()); return err == nil })
 	return c
 }
 
@@ -140,19 +141,6 @@ func (c *chain) watch(ctx context.Context, p int32, r *kafka.Reader) {
 			}
 		}
 		c.mu.Unlock()
-	}
-}
-
-func (c *chain) eventually(what string, ok func() bool) {
-	c.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(time.Minute); !ok(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			c.t.Fatalf("%s: did not happen", what)
-		}
 	}
 }
 
@@ -326,7 +314,7 @@ func (c *chain) applied() {
 		return
 	}
 	for p := range c.cat.Partitions {
-		c.eventually("every partition tells of the last safe block", func() bool {
+		polltest.Until(c.t, "every partition tells of the last safe block", func() bool {
 			c.mu.Lock()
 			came := c.came[p]
 			c.mu.Unlock()
@@ -346,7 +334,7 @@ func (c *chain) want(ids ...common.Hash) {
 	c.applied()
 	var got []common.Hash
 	count := func() bool { got = c.alerts(); return len(got) >= len(ids) }
-	c.eventually(fmt.Sprintf("%d alerts", len(ids)), count)
+	polltest.Until(c.t, fmt.Sprintf("%d alerts", len(ids)), count)
 	rank := map[common.Hash]int{}
 	for i, id := range ids {
 		rank[id] = i

@@ -23,6 +23,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // Contracts of the test's genesis block.
@@ -343,16 +344,10 @@ func TestRunFollowsTheHead(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	block := mine(t, node, 3)
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		if head, err := c.Head(); err == nil && head.Hash == block.Hash {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the head was not followed")
-		}
-		<-time.After(time.Millisecond)
-	}
+	polltest.Until(t, "the head is followed", func() bool {
+		head, err := c.Head()
+		return err == nil && head.Hash == block.Hash
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

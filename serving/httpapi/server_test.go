@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,13 +55,7 @@ func TestDrainAnswersWhatIsInFlight(t *testing.T) {
 		t.Errorf("while serving: %v", err)
 	}
 	cancel()
-	for server.Ready() == nil { // turns over at once
-		select {
-		case <-time.After(time.Millisecond):
-		case <-t.Context().Done():
-			t.Fatal("still ready")
-		}
-	}
+	polltest.Until(t, "it is not ready", func() bool { return server.Ready() != nil })
 	close(leave)
 	if got := <-body; got != "whole" {
 		t.Errorf("the request in flight got %q", got)

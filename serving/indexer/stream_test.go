@@ -27,6 +27,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // live runs the feed of an indexer and serves it on a port.
@@ -275,16 +276,11 @@ func TestStreamTellsAllThatThereIs(t *testing.T) {
 	if connected {
 		comes.leave()
 	}
-	idle := func() bool {
+	polltest.Until(t, "the feed has no callers", func() bool {
 		x.feed.mu.Lock()
 		defer x.feed.mu.Unlock()
 		return x.feed.followers == 0
-	}
-	for tick := time.NewTicker(time.Millisecond); !idle(); <-tick.C {
-		if t.Context().Err() != nil {
-			t.Fatal("the feed still has callers")
-		}
-	}
+	})
 	m.block(m.at.Timestamp+1, listed(9_000_000))
 	before := testutil.ToFloat64(x.metrics.resumed.WithLabelValues(resumedProcessors))
 	comes.connect(url)

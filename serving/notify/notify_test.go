@@ -32,6 +32,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func check(t testing.TB, err error) {
@@ -100,12 +101,7 @@ func newHouse(t *testing.T, kind string) *house {
 		check(t, err)
 		h.services = append(h.services, s)
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for h.services[0].Ready(t.Context()) != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("the notifier does not come up")
-		}
-	}
+	polltest.Within(t, time.Minute, func() error { return h.services[0].Ready(t.Context()) })
 	h.wallet, err = crypto.GenerateKey()
 	check(t, err)
 	return h

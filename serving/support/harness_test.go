@@ -28,6 +28,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func check(t testing.TB, err error) {
@@ -189,18 +190,8 @@ func (w *world) run(s *Service) *service {
 	x := &service{Service: s, t: w.t, url: "http://" + s.Addr()}
 	x.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	w.t.Cleanup(x.stop)
-	eventually(w.t, "the service is ready", func() bool { return s.Ready(ctx) == nil })
+	polltest.Until(w.t, "the service is ready", func() bool { return s.Ready(ctx) == nil })
 	return x
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 // body is a report that is right.

@@ -27,6 +27,7 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 var errKilled = errors.New("killed")
@@ -246,7 +247,7 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 		again = second.post(payment, report)
 	}
 	var p *desk.Payment
-	eventually(t, fmt.Sprintf("the payment of schedule %d is decided", number), func() bool {
+	polltest.Until(t, fmt.Sprintf("the payment of schedule %d is decided", number), func() bool {
 		found, err := w.client().Find(t.Context(), payer, signed.Nonce)
 		p = found.Payment
 		return err == nil && (p == nil || p.Status == desk.Final || p.Status == desk.Dead)

@@ -18,6 +18,7 @@ import (
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func (w *world) float() *Float {
@@ -33,7 +34,7 @@ func (w *world) owed(s *service, staff Staff, name string) (id string, payer com
 	w.fund(payer, deposit)
 	id, _ = s.post(w.header(w.pay(key, name)), body(name)).created(w.t)
 	check(w.t, staff.Decide(w.t.Context(), id, desk.Accepted, false))
-	eventually(w.t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.Final })
+	polltest.Until(w.t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.Final })
 	return id, payer
 }
 
@@ -88,7 +89,7 @@ func TestRefundsThroughKills(t *testing.T) {
 		}
 		first.stop()
 		second := w.start(w.deps(w.relayer("relayer")))
-		eventually(t, fmt.Sprintf("refund %d is confirmed", i), func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundDone })
+		polltest.Until(t, fmt.Sprintf("refund %d is confirmed", i), func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundDone })
 		if n := w.transfers(w.chain.Address("float"), payer); n != 1 || w.balance(payer) != deposit {
 			t.Errorf("refund %d: sent %d times, the payer has %d", i, n, w.balance(payer))
 		}
@@ -134,7 +135,7 @@ func TestTheFloatHasACeiling(t *testing.T) {
 	if limited.Load() != 1 || failed.Load() != 0 {
 		t.Errorf("%d of three refunds were beyond the ceiling, want 1", limited.Load())
 	}
-	eventually(t, "two refunds are confirmed", func() bool {
+	polltest.Until(t, "two refunds are confirmed", func() bool {
 		n := 0
 		for _, id := range ids {
 			if w.ticketOf(id).Ticket.Refund == desk.RefundDone {
@@ -182,7 +183,7 @@ func TestARevertedPaymentFreesTheDay(t *testing.T) {
 		t.Errorf("the day was taken by another, and the first again: %d %s", got.status, got.body)
 	}
 	w.submit(signed.Calldata())
-	eventually(t, "who was charged has a ticket", func() bool {
+	polltest.Until(t, "who was charged has a ticket", func() bool {
 		return w.charges(payer) == 2 && w.ticketOf(desk.TicketID(payer, signed.Nonce)).Charged()
 	})
 	s.post(w.header(signed), body("Reverted")).created(t)

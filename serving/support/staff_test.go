@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // Staff answer and decide; a deposit is returned once, by a transaction whose log says so.
@@ -79,7 +80,7 @@ func TestStaff(t *testing.T) {
 	check(t, err)
 	right, err := w.chain.Call(ctx, "float", "transfer", payer, big.NewInt(deposit))
 	check(t, err)
-	eventually(t, "the refund is deep", func() bool {
+	polltest.Until(t, "the refund is deep", func() bool {
 		head, err := receipts.BlockNumber(ctx)
 		return err == nil && head > right.BlockNumber.Uint64()+3
 	})

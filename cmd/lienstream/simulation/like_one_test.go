@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // ofTheNode are the endpoints that tell of a node, not of the chain.
@@ -86,22 +88,20 @@ func answersOf(t *testing.T, rec *recording, e *entities, processors, servings [
 func (s *system) eachOwns(t *testing.T, host string, nodes int) {
 	t.Helper()
 	owner := regexp.MustCompile(`"owner":"([^"]+)"`)
-	var last string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	polltest.Within(t, time.Minute, func() error {
 		r, err := s.get(t.Context(), host, "/pipeline")
 		if err != nil {
-			continue
+			return err
 		}
-		last = r.body
 		owners := map[string]bool{}
 		for _, m := range owner.FindAllStringSubmatch(r.body, -1) {
 			owners[m[1]] = true
 		}
-		if len(owners) == nodes {
-			return
+		if len(owners) != nodes {
+			return fmt.Errorf("not %d nodes own partitions: %s", nodes, r.body)
 		}
-	}
-	t.Fatalf("not %d nodes own partitions: %s", nodes, last)
+		return nil
+	})
 }
 
 // walk asks a serving node everything, lists page by page, and requires that no endpoint is left out.

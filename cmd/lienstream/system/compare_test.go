@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // settle waits until the services answer as of the chain's head, those that Redis may answer too.
@@ -18,7 +20,7 @@ func settle(t *testing.T, a *api, j *judge, within time.Duration) string {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/deals?limit=1", "/listings?limit=1", "/pool"} {
-		eventually(t, within, func() error {
+		polltest.Within(t, within, func() error {
 			res, err := a.get(t.Context(), path)
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // outage is how long a server is away: a minute in a soak, long enough to be noticed otherwise.
@@ -27,7 +28,7 @@ func outage() time.Duration {
 // told waits until /health/indexer says that all is well, or that it is not.
 func (f *fleet) told(t *testing.T, well bool, within time.Duration) {
 	t.Helper()
-	eventually(t, within, func() error {
+	polltest.Within(t, within, func() error {
 		res, err := f.api.health(t.Context())
 		if err != nil {
 			return err
@@ -119,7 +120,7 @@ func TestDependenciesAway(t *testing.T) {
 			}
 		}
 		away(t, "redis flushed", false, flush, flush)
-		eventually(t, 30*time.Second, func() error { // and it is filled again
+		polltest.Within(t, 30*time.Second, func() error { // and it is filled again
 			n, err := client.DBSize(t.Context()).Result()
 			if err == nil && n == 0 {
 				err = errors.New("redis is empty")

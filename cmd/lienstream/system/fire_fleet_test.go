@@ -15,6 +15,7 @@ import (
 
 	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // fleet is several nodes of each role as processes of their own. What stands between them can be cut.
@@ -123,7 +124,7 @@ lines:
 // holds waits until a node holds so many partitions in a role.
 func (m *member) holds(t *testing.T, within time.Duration, role string, least int) {
 	t.Helper()
-	eventually(t, within, func() error {
+	polltest.Within(t, within, func() error {
 		v, err := m.metric(t.Context(), "lienstream_processors_held", `role="`+role+`"`)
 		if err == nil && v < float64(least) {
 			err = fmt.Errorf("%s is %s of %v partitions, want %d", m.name, role, v, least)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // partitions of the raw topic, by default.
@@ -24,7 +25,7 @@ func (f *fleet) follows(t *testing.T, name string, within time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, within, func() error {
+	polltest.Within(t, within, func() error {
 		sum, err := f.nodes[name].metric(t.Context(), "lienstream_processors_block_number")
 		if want := float64(partitions * head); err == nil && sum < want {
 			err = fmt.Errorf("%s is at blocks that add up to %v, all at the head would be %v", name, sum, want)
@@ -117,7 +118,7 @@ func TestTwoOfEach(t *testing.T) {
 
 	t.Run("status", func(t *testing.T) {
 		f.balanced(t, "a", "b")
-		eventually(t, 30*time.Second, func() error { // a node tells every second what it holds
+		polltest.Within(t, 30*time.Second, func() error { // a node tells every second what it holds
 			table := run(t, append([]string{"status", "--log-level=error"}, w.servers...)...)
 			for _, line := range []string{
 				`(?m)^INGEST +HEAD +PUBLISHED +FINALIZED +AGE$`,
@@ -183,7 +184,7 @@ func (f *fleet) balanced(t *testing.T, names ...string) {
 // ingesters tells which of the two ingests and which stands by.
 func (f *fleet) ingesters(t *testing.T) (active, standby *member) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	polltest.Within(t, 30*time.Second, func() error {
 		active, standby = nil, nil
 		for _, name := range []string{"ingest-0", "ingest-1"} {
 			m := f.nodes[name]

@@ -13,6 +13,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // TestPoison puts into the pipeline what nobody can read: logs of the market's own contracts and of
@@ -75,7 +76,7 @@ func (m *member) count(t *testing.T, name string, labels ...string) float64 {
 // stops waits until so many tasks of a node have stopped.
 func (m *member) stops(t *testing.T, tasks int) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	polltest.Within(t, time.Minute, func() error {
 		n, err := m.tally(t.Context(), "lienstream_processors_stopped")
 		if err == nil && n != float64(tasks) {
 			err = fmt.Errorf("%v tasks of %s are stopped, want %d", n, m.name, tasks)
@@ -88,7 +89,7 @@ func (m *member) stops(t *testing.T, tasks int) {
 // tells every second.
 func (f *fleet) tells(t *testing.T, format, cure string, partitions ...int) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	polltest.Within(t, 30*time.Second, func() error {
 		table, err := try(t, append([]string{"status", "--log-level=error"}, f.w.servers...)...)
 		if err != nil {
 			return err
@@ -206,7 +207,7 @@ func (f *fleet) poisonRaw(t *testing.T, forger *forger) {
 	}
 	stop()
 	f.serves(t)
-	eventually(t, 30*time.Second, func() error {
+	polltest.Within(t, 30*time.Second, func() error {
 		if n := a.count(t, counter) - before; n != float64(written) {
 			return fmt.Errorf("%v records were counted as unknown, %d were written", n, written)
 		}

@@ -178,26 +178,6 @@ func address(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// eventually polls until check returns nil, or fails with its last error. There is no event to wait for
-// across processes, hence the ticker.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.After(within)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("not within %v: %v", within, err)
-		case <-tick.C:
-		}
-	}
-}
-
 // api is a client of an indexer.
 type api struct {
 	base   string

@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // TestFirstMinutes is what somebody does who has just cloned the repository: start it, ask it, stop it,
@@ -46,7 +47,7 @@ func TestFirstMinutes(t *testing.T) {
 	for run := range 2 {
 		p := up()
 		began := time.Now()
-		eventually(t, 20*time.Second, func() error {
+		polltest.Within(t, 20*time.Second, func() error {
 			for _, path := range []string{"/health/indexer", "/listings?sort=cost&limit=2", "/deals/1"} {
 				res, err := a.get(t.Context(), path)
 				if err != nil {
@@ -61,7 +62,7 @@ func TestFirstMinutes(t *testing.T) {
 		t.Logf("answered after %v", time.Since(began))
 		for _, s := range services { // the first prices need half an hour of the chain's time
 			service := newAPI(s.addr)
-			eventually(t, 20*time.Second, func() error {
+			polltest.Within(t, 20*time.Second, func() error {
 				res, err := service.get(t.Context(), s.path)
 				if err == nil && res.Status != http.StatusOK {
 					err = fmt.Errorf("GET %s%s: %d %v", s.addr, s.path, res.Status, res.Body)
@@ -125,7 +126,7 @@ func subscribe(t *testing.T, notify string) {
 // outbox waits for a mail in the sink.
 func outbox(t *testing.T, ops, subject string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, func() error {
+	polltest.Within(t, 2*time.Minute, func() error {
 		res, err := http.Get("http://" + ops + "/outbox")
 		if err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // record is a line of `lienstream topics tail`, which reads committed records only.
@@ -101,7 +103,7 @@ func (w *world) topicsEqual(t *testing.T, final bool) {
 // is in the topics a commit later.
 func headFollows(t *testing.T, w *world, family string, canonical map[string]uint64) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	polltest.Within(t, 30*time.Second, func() error {
 		there := headRecords(t, w, family)
 		for key := range canonical {
 			if !there[key] {
@@ -142,7 +144,7 @@ const window = 200
 // ingester asks every two seconds what is final, so that is awaited.
 func finalStays(t *testing.T, w *world, family string, canonical map[string]uint64, head uint64) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	polltest.Within(t, 30*time.Second, func() error {
 		there := finalRecords(t, w, family, canonical)
 		for key, block := range canonical {
 			if block+window < head && !there[key] {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // world is a chain that the test mines block by block, and the pipeline that follows it.
@@ -152,7 +153,7 @@ func startRedis(t *testing.T) *redisServer {
 	})
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
-	eventually(t, 30*time.Second, func() error {
+	polltest.Within(t, 30*time.Second, func() error {
 		if err := client.Ping(t.Context()).Err(); err != nil {
 			return fmt.Errorf("ping redis: %w", err)
 		}

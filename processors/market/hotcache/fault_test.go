@@ -14,6 +14,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // stack is a writer and a reader over a node, running.
@@ -42,7 +43,7 @@ var newest = query.ListingsQuery{Limit: 50}
 // answers waits until Redis answers as of the block.
 func (s *stack) answers(t *testing.T, at topics.BlockRef, items int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("an answer of %d items at block %d", items, at.Number), func() bool {
+	polltest.Until(t, fmt.Sprintf("an answer of %d items at block %d", items, at.Number), func() bool {
 		got, err := s.r.Listings(context.Background(), newest, s.lowest())
 		if err != nil || got.At != at {
 			return false
@@ -208,7 +209,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	listAll(s, t, block(3, 0), 3)
-	eventually(t, "a write fails", func() bool { return testutil.ToFloat64(s.w.metrics.errors) > 0 })
+	polltest.Until(t, "a write fails", func() bool { return testutil.ToFloat64(s.w.metrics.errors) > 0 })
 	s.misses(t)
 	if err := client.ConfigSet(context.Background(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func TestOlderIncarnation(t *testing.T) {
 		}
 
 		// The owner goes silent: what looked like a zombie may be all that is left.
-		eventually(t, "the older writer takes over", func() bool {
+		polltest.Until(t, "the older writer takes over", func() bool {
 			if err := zombie.w.flush(ctx); err != nil {
 				t.Fatal(err)
 			}

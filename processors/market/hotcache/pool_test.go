@@ -22,6 +22,7 @@ import (
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 var tokenLayer = contracts.Deployment{
@@ -230,7 +231,7 @@ func newPoolStack(t *testing.T, cfg Config) *poolStack {
 
 func (s *poolStack) hits(t *testing.T) {
 	t.Helper()
-	eventually(t, "the overview of the lowest block in Redis", func() bool {
+	polltest.Until(t, "the overview of the lowest block in Redis", func() bool {
 		got, err := s.r.Pool(context.Background(), s.lowest())
 		return err == nil && got.At == s.lowest().At && got.Value.Pool != nil
 	})

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func TestMain(m *testing.M) {
@@ -23,21 +25,6 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
-
-// eventually polls until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // server is a redis-server that a test may kill, stop and start again.
 type server struct {
@@ -79,7 +66,7 @@ func (s *server) start() {
 	}
 	client := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", s.port)})
 	defer client.Close()
-	eventually(s.t, "redis-server answers", func() bool { return client.Ping(context.Background()).Err() == nil })
+	polltest.Until(s.t, "redis-server answers", func() bool { return client.Ping(context.Background()).Err() == nil })
 }
 
 func (s *server) kill() {

@@ -21,6 +21,7 @@ import (
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // cleanup is a testing.TB for one iteration of a property.
@@ -97,7 +98,7 @@ func remoteRouter(t testing.TB, partitions int32, holders map[string]*holder) *q
 	for instance, h := range holders {
 		h.announce(t, topic, instance)
 	}
-	await(t, func() bool { _, err := r.Watermarks(); return err == nil })
+	polltest.Until(t, "the router knows the nodes", func() bool { _, err := r.Watermarks(); return err == nil })
 	return r
 }
 
@@ -120,17 +121,6 @@ func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
 		}
 	})
 	return r, topic
-}
-
-// await waits for what another goroutine brings about.
-func await(t testing.TB, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for tick := time.NewTicker(time.Millisecond); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain")
-		}
-	}
 }
 
 func serve(t testing.TB, n *node) *holder {
@@ -362,7 +352,7 @@ func mixedRouter(t *testing.T, here *node, there *holder) *query.Router {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	await(t, func() bool { _, err := r.Watermarks(); return err == nil })
+	polltest.Until(t, "the router knows the nodes", func() bool { _, err := r.Watermarks(); return err == nil })
 	return r
 }
 
@@ -377,7 +367,7 @@ func TestAStandbyAnswersForADeadOwnerOnceItIsNotBehind(t *testing.T) {
 		}
 	}
 	r := remoteRouter(t, partitions, map[string]*holder{"owner": owner, "standby": standby})
-	await(t, func() bool { w, err := r.Lowest(); return err == nil && w.At == block(10) }) // the owner is known too
+	polltest.Until(t, "all partitions are at the block", func() bool { w, err := r.Lowest(); return err == nil && w.At == block(10) }) // the owner is known too
 	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(10) {
 		t.Fatalf("owner answers as of %v, %v", d.At, err)
 	}
@@ -401,13 +391,13 @@ func TestAnOlderIncarnationIsRefused(t *testing.T) {
 	zombie.node.land(t, partitions, block(1), listing(1))
 	r, topic := emptyRouter(t, partitions)
 	zombie.announce(t, topic, "zombie")
-	await(t, func() bool { _, err := r.Deal(t.Context(), uint256.NewInt(1)); return err == nil })
+	polltest.Until(t, "the deal is read", func() bool { _, err := r.Deal(t.Context(), uint256.NewInt(1)); return err == nil })
 
 	// Somebody else owns the partition now, and cannot be reached yet.
 	topic.tell(t, topics.Owner{
 		Partition: owned, Instance: "heir", Addr: "127.0.0.1:1", Role: topics.RoleOwner, Incarnation: 6, State: topics.StateRunning,
 	})
-	await(t, func() bool {
+	polltest.Until(t, "nobody answers for the deal", func() bool {
 		_, err := r.Deal(t.Context(), uint256.NewInt(1))
 		return errors.Is(err, query.ErrUnavailable)
 	})
@@ -415,7 +405,7 @@ func TestAnOlderIncarnationIsRefused(t *testing.T) {
 	heir := serve(t, newNode(t, topics.RoleOwner, 6, span(partitions)...))
 	heir.node.land(t, partitions, block(2), listing(1))
 	heir.announce(t, topic, "heir")
-	await(t, func() bool { d, err := r.Deal(t.Context(), uint256.NewInt(1)); return err == nil && d.At == block(2) })
+	polltest.Until(t, "the deal is read", func() bool { d, err := r.Deal(t.Context(), uint256.NewInt(1)); return err == nil && d.At == block(2) })
 	// The zombie is ahead by numbers, and still not asked.
 	for number := range uint64(5) {
 		zombie.node.land(t, partitions, block(number+2, 'z'))
@@ -432,9 +422,9 @@ func TestNodesThatLeaveAreNotAsked(t *testing.T) {
 		t.Errorf("head of nothing: %v", err)
 	}
 	h.announce(t, topic, "a")
-	await(t, func() bool { _, err := r.Head(t.Context()); return err == nil })
+	polltest.Until(t, "the head is known", func() bool { _, err := r.Head(t.Context()); return err == nil })
 	h.node.land(t, partitions, block(7))
-	await(t, func() bool {
+	polltest.Until(t, "the head is that of block 7", func() bool {
 		head, err := r.Head(t.Context())
 		return err == nil && head.Indexed == block(7) && head.Latest == 8
 	})
@@ -443,15 +433,15 @@ func TestNodesThatLeaveAreNotAsked(t *testing.T) {
 	h.node.mu.Lock()
 	delete(h.node.parts, 0)
 	h.node.mu.Unlock()
-	await(t, func() bool { _, err := r.Head(t.Context()); return errors.Is(err, query.ErrUnavailable) })
+	polltest.Until(t, "nobody knows the head", func() bool { _, err := r.Head(t.Context()); return errors.Is(err, query.ErrUnavailable) })
 	h.node.mu.Lock()
 	h.node.parts = former
 	h.node.mu.Unlock()
-	await(t, func() bool { _, err := r.Head(t.Context()); return err == nil })
+	polltest.Until(t, "the head is known", func() bool { _, err := r.Head(t.Context()); return err == nil })
 
 	// It leaves, and is not asked although it would answer.
 	topic <- []*kafka.Record{{Key: topics.Owner{Partition: partitions, Instance: "a"}.Key()}}
-	await(t, func() bool { _, err := r.Head(t.Context()); return errors.Is(err, query.ErrUnavailable) })
+	polltest.Until(t, "nobody knows the head", func() bool { _, err := r.Head(t.Context()); return errors.Is(err, query.ErrUnavailable) })
 	if _, err := r.Deal(t.Context(), uint256.NewInt(1)); !errors.Is(err, query.ErrUnavailable) {
 		t.Errorf("a node that left: %v", err)
 	}

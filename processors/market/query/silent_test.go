@@ -17,6 +17,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // A node may tell how far it is and answer no read, as one whose disk hangs does. Who holds the same is asked.
@@ -72,7 +73,7 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	owner.announce(t, topic, "owner")
 	standby.announce(t, topic, "standby")
-	await(t, func() bool { w, err := r.Lowest(); return err == nil && w.At == block(1) })
+	polltest.Until(t, "all partitions are at the block", func() bool { w, err := r.Lowest(); return err == nil && w.At == block(1) })
 
 	frozen.Store(true)
 	for range 20 {

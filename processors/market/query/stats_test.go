@@ -19,6 +19,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // ledger is the market as its events say it, kept without a row, an index or a sum.
@@ -364,7 +365,7 @@ func inTwoHalves(t testing.TB, n *node) *query.Router {
 			})
 		}
 	}
-	await(t, func() bool { _, err := r.Watermarks(); return err == nil })
+	polltest.Until(t, "the router knows the nodes", func() bool { _, err := r.Watermarks(); return err == nil })
 	return r
 }
 

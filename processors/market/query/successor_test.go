@@ -6,6 +6,7 @@ import (
 
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // An owner that has just taken over keeps no block but its latest. Where another node is behind it, the one
@@ -27,7 +28,7 @@ func TestASuccessorWithoutAPastIsPassedOver(t *testing.T) {
 		p.views = p.views[len(p.views)-1:]
 	}
 	r := remoteRouter(t, partitions, map[string]*holder{"behind": serve(t, behind), "successor": serve(t, successor)})
-	await(t, func() bool {
+	polltest.Until(t, "the router knows the nodes", func() bool {
 		all := r.Holders()
 		for _, h := range all[1:] {
 			if h.Owner != "successor" {

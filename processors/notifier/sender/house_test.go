@@ -20,6 +20,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 const (
@@ -31,19 +32,6 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(60 * time.Second); !ok(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: did not happen", what)
-		}
 	}
 }
 
@@ -106,7 +94,7 @@ func (h *house) subscribe(wallet common.Address, channel notifier.Channel, addre
 	h.t.Helper()
 	sealed, err := h.keys.Seal(wallet, channel, address)
 	check(h.t, err)
-	eventually(h.t, "the subscription is taken", func() bool {
+	polltest.Until(h.t, "the subscription is taken", func() bool {
 		outcome, err := h.client.Subscribe(h.t.Context(), &notifier.Subscribe{
 			ID: notifier.ID{wallet[0], byte(channel)}, Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1,
 		})
@@ -138,7 +126,7 @@ func (h *house) fire(borrowers ...common.Address) {
 // settled waits until nothing is left to send, and so much was sent.
 func (h *house) settled(sent int) {
 	h.t.Helper()
-	eventually(h.t, "all that is due was tried to its end", func() bool {
+	polltest.Until(h.t, "all that is due was tried to its end", func() bool {
 		now, err := h.client.Health(h.t.Context())
 		return err == nil && now.Pending == 0 && now.SentLastHour == sent
 	})
