@@ -1,8 +1,6 @@
 package contracts
 
 import (
-	"slices"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -29,7 +27,7 @@ type Decoder struct {
 type eventSpec struct {
 	signature string // hashed, it is the log's first topic
 	topics    int    // with the signature
-	words     int    // in the head of the data
+	words     int    // in the head of the data: one for each argument that is not indexed
 	strings   bool   // the head is followed by strings
 	read      func(*words, common.Address) Event
 }
@@ -37,25 +35,12 @@ type eventSpec struct {
 // NewDecoder prepares to decode the logs of a deployment.
 func NewDecoder(d Deployment) *Decoder {
 	dec := &Decoder{deployment: d, sources: map[common.Address]map[common.Hash]eventSpec{}, tokens: byTopic(tokenEvents)}
-	for _, source := range []struct {
-		address common.Address
-		events  []eventSpec
-		owned   []eventSpec
-	}{
-		{d.DealVault, vaultEvents, ownedEvents},
-		{d.AssetRegistry, registryEvents, ownedEvents},
-		{d.PoolManager, poolManagerEvents, nil},
-		{d.PositionManager, positionManagerEvents, nil},
-		{d.EpochController, epochEvents, ownedEvents},
-		{d.RewardDistributor, distributorEvents, ownedEvents},
-		{d.LiquidityStaking, stakingEvents, ownedEvents},
-		{d.Burner, burnerEvents, ownedEvents},
-	} {
-		if source.address == (common.Address{}) {
-			continue // the token layer is absent
+	for _, c := range append(d.market(), d.tokenLayer()...) {
+		if *c.address == (common.Address{}) || c.events == nil {
+			continue // the token layer is absent, or nobody wants its logs
 		}
-		dec.sources[source.address] = byTopic(slices.Concat(source.events, source.owned))
-		dec.order = append(dec.order, source.address)
+		dec.sources[*c.address] = byTopic(c.events)
+		dec.order = append(dec.order, *c.address)
 	}
 	return dec
 }

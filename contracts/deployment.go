@@ -46,31 +46,36 @@ type Deployment struct {
 // maxDeploymentBytes bounds what is read of a file that claims to be a deployment.
 const maxDeploymentBytes = 64 << 10
 
-type deploymentField struct {
-	key   string
-	value *common.Address
+// deployed is a contract of a deployment.
+type deployed struct {
+	key     string // in the file
+	address *common.Address
+	events  []eventSpec // nil: its logs are not wanted
 }
 
-func (d *Deployment) market() []deploymentField {
-	return []deploymentField{
-		{"dealVault", &d.DealVault},
-		{"assetRegistry", &d.AssetRegistry},
-		{"usdg", &d.USDG},
-		{"poolManager", &d.PoolManager},
-		{"positionManager", &d.PositionManager},
-		{"stateView", &d.StateView},
-		{"v4Quoter", &d.V4Quoter},
+// withOwned are the events of a contract of ours.
+func withOwned(events []eventSpec) []eventSpec { return slices.Concat(events, ownedEvents) }
+
+func (d *Deployment) market() []deployed {
+	return []deployed{
+		{"dealVault", &d.DealVault, withOwned(vaultEvents)},
+		{"assetRegistry", &d.AssetRegistry, withOwned(registryEvents)},
+		{"usdg", &d.USDG, nil},
+		{"poolManager", &d.PoolManager, poolManagerEvents},
+		{"positionManager", &d.PositionManager, positionManagerEvents},
+		{"stateView", &d.StateView, nil},
+		{"v4Quoter", &d.V4Quoter, nil},
 	}
 }
 
-func (d *Deployment) tokenLayer() []deploymentField {
-	return []deploymentField{
-		{"epochController", &d.EpochController},
-		{"rewardDistributor", &d.RewardDistributor},
-		{"liquidityStaking", &d.LiquidityStaking},
-		{"burner", &d.Burner},
-		{"tkn", &d.TKN},
-		{"stkn", &d.STKN},
+func (d *Deployment) tokenLayer() []deployed {
+	return []deployed{
+		{"epochController", &d.EpochController, withOwned(epochEvents)},
+		{"rewardDistributor", &d.RewardDistributor, withOwned(distributorEvents)},
+		{"liquidityStaking", &d.LiquidityStaking, withOwned(stakingEvents)},
+		{"burner", &d.Burner, withOwned(burnerEvents)},
+		{"tkn", &d.TKN, nil},
+		{"stkn", &d.STKN, nil},
 	}
 }
 
@@ -114,7 +119,7 @@ func ReadDeployment(r io.Reader) (Deployment, error) {
 	take("chainId", func(v json.RawMessage) error { return parsePositive(v, &d.ChainID) })
 	take("startBlock", func(v json.RawMessage) error { return parseInteger(v, &d.StartBlock) })
 	for _, field := range append(d.market(), d.tokenLayer()...) {
-		take(field.key, func(v json.RawMessage) error { return parseAddress(v, field.value) })
+		take(field.key, func(v json.RawMessage) error { return parseAddress(v, field.address) })
 	}
 	take("poolId", func(v json.RawMessage) error { return parseHash(v, &d.PoolID) })
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
@@ -141,7 +146,7 @@ func (d Deployment) Write(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\n  \"chainId\": %d,\n  \"startBlock\": %d", d.ChainID, d.StartBlock)
 	for _, field := range fields {
-		fmt.Fprintf(&b, ",\n  %q: %q", field.key, field.value.Hex())
+		fmt.Fprintf(&b, ",\n  %q: %q", field.key, field.address.Hex())
 	}
 	if d.HasTokenLayer() {
 		fmt.Fprintf(&b, ",\n  \"poolId\": %q", d.PoolID.Hex())
@@ -171,18 +176,18 @@ func (d *Deployment) faults(known map[string]bool) []error {
 		missing("chainId")
 	}
 	for _, field := range d.market() {
-		if *field.value == (common.Address{}) {
+		if *field.address == (common.Address{}) {
 			missing(field.key)
 		}
 	}
 
 	present := d.PoolID != (common.Hash{}) || known["poolId"]
 	for _, field := range d.tokenLayer() {
-		present = present || known[field.key] || *field.value != (common.Address{})
+		present = present || known[field.key] || *field.address != (common.Address{})
 	}
 	if present {
 		for _, field := range d.tokenLayer() {
-			if *field.value == (common.Address{}) {
+			if *field.address == (common.Address{}) {
 				missing(field.key)
 			}
 		}
@@ -193,13 +198,13 @@ func (d *Deployment) faults(known map[string]bool) []error {
 
 	owner := map[common.Address]string{}
 	for _, field := range append(d.market(), d.tokenLayer()...) {
-		if *field.value == (common.Address{}) {
+		if *field.address == (common.Address{}) {
 			continue
 		}
-		if other, taken := owner[*field.value]; taken {
+		if other, taken := owner[*field.address]; taken {
 			faults = append(faults, fmt.Errorf("%s: the same address as %s", field.key, other))
 		}
-		owner[*field.value] = field.key
+		owner[*field.address] = field.key
 	}
 	return faults
 }

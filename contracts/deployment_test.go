@@ -85,7 +85,7 @@ func TestReadDeployment(t *testing.T) {
 func TestDeploymentRoundTrip(t *testing.T) {
 	bare := testDeployment()
 	for _, field := range bare.tokenLayer() {
-		*field.value = common.Address{}
+		*field.address = common.Address{}
 	}
 	bare.PoolID = common.Hash{}
 	for _, d := range []Deployment{testDeployment(), bare} {

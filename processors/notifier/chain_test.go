@@ -227,11 +227,11 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 	check(c.t, c.tx.Begin())
 	for i, l := range logs {
 		l.Block, l.LogIndex = next, uint32(i)
-		family := contracts.FamilyDeal
+		id := new(uint256.Int).SetBytes32(l.Topics[1][:])
+		key := contracts.DealEntity(id).Key()
 		if l.Address == controller {
-			family = contracts.FamilyEpoch
+			key = contracts.EpochEntity(uint32(id.Uint64())).Key()
 		}
-		key := contracts.Entity{Family: family, ID: l.Topics[1]}.Key()
 		p := topics.Partition(key, c.cat.Partitions)
 		counts[p]++
 		c.send(p, key, l)

@@ -137,8 +137,7 @@ func (m *market) land(revert int, timestamp uint64, records ...any) {
 		)
 		switch r := rec.(type) {
 		case *topics.Probe:
-			entity := contracts.Entity{Family: contracts.FamilyToken, ID: common.BytesToHash(r.Token[:])}
-			err = assets.ApplyProbe(overlays[topics.Partition(entity.Key(), partitions)], r)
+			err = assets.ApplyProbe(overlays[topics.Partition(contracts.TokenEntity(r.Token).Key(), partitions)], r)
 		case contracts.Event:
 			w := overlays[topics.Partition(r.Entity().Key(), partitions)]
 			broken, err = m.families.Apply(w, topics.EventMeta{Block: at, Tx: tx, LogIndex: uint32(m.logs)}, r)

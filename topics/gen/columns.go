@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode"
 )
@@ -16,6 +17,14 @@ type column struct {
 	zero    string // appends to a message what is null where it is zero; empty: cannot be
 	row     string // appends to a row
 	read    string // reads from a row
+}
+
+// tagged is the column of a field that says signed:"true": it holds a two's complement in an unsigned type.
+func (c column) tagged(tag reflect.StructTag) column {
+	if tag.Get("signed") == "true" {
+		c.message = "b = appendSigned(b, &%s)"
+	}
+	return c
 }
 
 // columns are the types that a field may have.

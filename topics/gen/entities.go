@@ -20,8 +20,9 @@ import (
 //	//entity:doc The latest row.    the schema's text
 //
 // The order of its fields is that of its row and its columns. A tag says what the name does not: avro:"name"
-// is the column's name ("-": the row alone has it), doc:"text" its text, zero:"null" that zero means null. A
-// field that points to a struct has its fields as columns, null where it is nil.
+// is the column's name ("-": the row alone has it), doc:"text" its text, zero:"null" that zero means null,
+// signed:"true" that the number is a two's complement. A field that points to a struct has its fields as columns,
+// null where it is nil.
 type entity struct {
 	name   string
 	id     int
@@ -134,7 +135,7 @@ func fieldsOf(s *ast.StructType, structs map[string]*ast.StructType) ([]field, e
 			}
 			text := types.ExprString(f.Type)
 			column, known := columns[text]
-			of.column, of.typ = column, strings.TrimPrefix(text, "*")
+			of.column, of.typ = column.tagged(tag), strings.TrimPrefix(text, "*")
 			of.nullable = column.nullable || of.zero
 			switch nested, pointed := structs[of.typ]; {
 			case known && of.zero && column.zero == "":

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// signed are the fields that hold a two's complement in an unsigned type.
-var signed = map[string]bool{"LiquidityDelta": true, "Amount0": true, "Amount1": true}
-
 // goName is how Go code calls the family: FamilyDeals.
 func (f family) goName() string { return "Family" + strings.ToUpper(f.name[:1]) + f.name[1:] }
 
@@ -109,12 +106,8 @@ func writeCase(w *bytes.Buffer, t reflect.Type, order []string) {
 			continue
 		}
 		flush()
-		code := columns[field.Type.String()].message
-		if signed[name] {
-			code = "b = appendSigned(b, &%s)"
-		}
 		w.WriteString("b = append(b, unionSome)\n")
-		fmt.Fprintf(w, code+"\n", "e."+name)
+		fmt.Fprintf(w, columns[field.Type.String()].tagged(field.Tag).message+"\n", "e."+name)
 	}
 	flush()
 	w.WriteString("return b, true\n")

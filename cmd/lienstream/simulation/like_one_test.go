@@ -175,9 +175,9 @@ func onPartitionsApart(t *testing.T, id string, parties []common.Address) bool {
 		t.Fatal(err)
 	}
 	partition := func(e contracts.Entity) int32 { return topics.Partition(e.Key(), partitions) }
-	own := partition(contracts.Entity{Family: contracts.FamilyDeal, ID: n.Bytes32()})
+	own := partition(contracts.DealEntity(n))
 	for _, p := range parties {
-		if partition(contracts.Entity{Family: contracts.FamilyAccount, ID: common.BytesToHash(p[:])}) == own {
+		if partition(contracts.AccountEntity(p)) == own {
 			return false
 		}
 	}

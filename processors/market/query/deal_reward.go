@@ -26,10 +26,9 @@ const attempts = 5
 // DealWithReward implements MarketReader. The deal is in one partition, the drips in those of its parties:
 // they are asked all together once it is known who they are.
 func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
-	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: id.Bytes32()}
-	partitions := slices.Clone(r.partitionOf(entity))
+	partitions := slices.Clone(r.partitionOf(contracts.DealEntity(id)))
 	for range attempts {
-		a, err := r.Read(ctx, read.Question{Operation: opDealWithReward, Query: &entityQuery{entity.ID}, Partitions: partitions})
+		a, err := r.Read(ctx, read.Question{Operation: opDealWithReward, Query: &entityQuery{id.Bytes32()}, Partitions: partitions})
 		if err != nil {
 			return Answer[DealWithReward]{}, err
 		}

@@ -77,8 +77,7 @@ func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange
 // that both answers are of it.
 func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error) {
 	none := Answer[Collateral]{At: at}
-	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: deal.Bytes32()}
-	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{entity.ID}, Partitions: r.partitionOf(entity), At: &at})
+	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{deal.Bytes32()}, Partitions: r.partitionOf(contracts.DealEntity(deal)), At: &at})
 	if err != nil {
 		return none, err
 	}

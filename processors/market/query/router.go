@@ -35,9 +35,8 @@ var _ Reader = (*Router)(nil)
 
 // Deal implements Reader.
 func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
-	entity := contracts.Entity{Family: contracts.FamilyDeal, ID: id.Bytes32()}
-	from := r.partitionOf(entity)
-	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{entity.ID}, Partitions: from})
+	from := r.partitionOf(contracts.DealEntity(id))
+	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{id.Bytes32()}, Partitions: from})
 	if err != nil {
 		return Answer[DealWithBids]{}, err
 	}
@@ -65,7 +64,7 @@ func (r *Router) Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.
 
 // Balances implements Reader: fungible assets ascending by address, each followed by its NFTs.
 func (r *Router) Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error) {
-	from := r.partitionOf(accountEntity(account))
+	from := r.partitionOf(contracts.AccountEntity(account))
 	a, err := r.Read(ctx, read.Question{Operation: opBalances, Query: &accountQuery{account}, Partitions: from})
 	if err != nil {
 		return Answer[[]topics.Balance]{}, err
@@ -79,16 +78,12 @@ func (r *Router) partitionOf(e contracts.Entity) []int32 {
 	return r.All()[p : p+1]
 }
 
-func accountEntity(a common.Address) contracts.Entity {
-	return contracts.Entity{Family: contracts.FamilyAccount, ID: common.BytesToHash(a[:])}
-}
-
 func (r *Router) accountPartition(a common.Address) int32 {
-	return r.PartitionOf(accountEntity(a).Key())
+	return r.PartitionOf(contracts.AccountEntity(a).Key())
 }
 
 func (r *Router) poolPartition(id common.Hash) int32 {
-	return r.PartitionOf(contracts.Entity{Family: contracts.FamilyPool, ID: id}.Key())
+	return r.PartitionOf(contracts.PoolEntity(id).Key())
 }
 
 // readPage asks for one more than the page: what is there beyond it says that the list goes on.
