@@ -189,8 +189,11 @@ func dialer(dial func(context.Context, string, string) (net.Conn, error), conf *
 	}
 }
 
-// rowFormat is in the names of all that rows are in: builds of two formats do not read each other's.
-const rowFormat = "2:"
+// The formats are in the names of what is in them: builds of two formats do not read each other's.
+const (
+	rowFormat  = "2:"
+	poolFormat = "2:"
+)
 
 // keys are the names of everything of a chain in Redis.
 type keys struct {
@@ -203,7 +206,7 @@ type keys struct {
 func (c Config) keys() keys {
 	tag := fmt.Sprintf("{%s:%d}:", c.Prefix, c.ChainID)
 	listings := tag + rowFormat
-	return keys{meta: listings + "meta", rows: listings + "rows:", orders: listings + "order:", pool: tag + "pool"}
+	return keys{meta: listings + "meta", rows: listings + "rows:", orders: listings + "order:", pool: tag + poolFormat + "pool"}
 }
 
 var (

@@ -39,13 +39,13 @@ func (r *Reader) pool(ctx context.Context, wm query.Watermark) (none query.Answe
 	if len(raw) == 0 {
 		return none, MissCold
 	}
-	o, frames, err := decodeOverviewHead(raw)
+	o, rest, err := decodeOverviewHead(raw)
 	if err == nil {
 		o.linked = o.descends(wm.At)
 		if miss := r.judge(&o.page, wm, time.Now()); miss != nil {
 			return none, miss
 		}
-		none.Value, err = decodeFrames(frames)
+		none.Value, err = decodeOverview(rest)
 	}
 	if err != nil {
 		r.log.Error("decode the pool of redis", zap.Uint64("block", o.at.Number), zap.Error(err))

@@ -364,12 +364,12 @@ func FuzzDecodeOverview(f *testing.F) {
 		f.Add(raw[:poolHeadBytes])
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		o, frames, err := decodeOverviewHead(raw)
+		o, rest, err := decodeOverviewHead(raw)
 		if err != nil {
 			return
 		}
 		o.descends(block(1, 0))
-		v, err := decodeFrames(frames)
+		v, err := decodeOverview(rest)
 		if err != nil {
 			return
 		}
@@ -377,11 +377,11 @@ func FuzzDecodeOverview(f *testing.F) {
 		if err != nil {
 			t.Skip(err) // more than ours may be
 		}
-		p, frames, err := decodeOverviewHead(again)
+		p, rest, err := decodeOverviewHead(again)
 		if err != nil || p.at != o.at || p.reverts != o.reverts {
 			t.Fatalf("%+v, %v", p, err)
 		}
-		if w, err := decodeFrames(frames); err != nil || !cmp.Equal(v, w, alike) {
+		if w, err := decodeOverview(rest); err != nil || !cmp.Equal(v, w, alike) {
 			t.Fatalf("%v:\n%s", err, cmp.Diff(v, w, alike))
 		}
 	})

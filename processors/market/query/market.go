@@ -97,39 +97,6 @@ type Summary struct {
 	AwaitingExpiry  uint256.Int // cap, as lender, of deals in FUNDED
 }
 
-// Rewards is what streams to a wallet.
-type Rewards struct {
-	Drips         []Drip      // the newest, ascending by ID
-	ClaimableNow  uint256.Int // of all drips
-	StillDripping uint256.Int // total less unlocked, of all drips
-	Truncated     bool        // there are more than MaxPortfolio drips
-	PoolOverview
-}
-
-// PoolOverview is the token layer at a glance. Without the token layer it is zero.
-type PoolOverview struct {
-	Pool                   *PoolSummary  // nil: not initialised
-	Epoch                  *topics.Epoch // the newest, whether or not it is over; nil: none was opened
-	BurnedThisWeek         *uint256.Int  // wei of sTKN since Epoch started; nil where there is no Epoch
-	Burns                  []topics.Burn // the latest 20, the newest first
-	EmissionsRatePerSecond *uint256.Int  // wei of sTKN, 0 once the period is over; nil: never notified
-	Floor                  *Floor        // nil: no seed position
-}
-
-// PoolSummary is the pool of sTKN and TKN.
-type PoolSummary struct {
-	topics.Pool
-	PriceSTKNinTKN Price
-	TotalWeight    uint256.Int // of all stakes
-	DepthTKN       uint256.Int // wei of TKN that leave the pool until the price of sTKN has fallen by 2 %
-}
-
-// Floor is the lowest price of sTKN at which a seed position still has liquidity.
-type Floor struct {
-	Tick           int32
-	PriceSTKNinTKN Price // at the tick
-}
-
 // EpochsQuery asks for epochs, the newest first.
 type EpochsQuery struct {
 	After []byte

@@ -201,21 +201,6 @@ func (m *market) code(c *wire.Coder) {
 	c.Fixed(m.USDG[:])
 }
 
-// overviewQuery asks for the token layer and, where there is a wallet, for its drips.
-type overviewQuery struct {
-	Market     market
-	Wallet     *portfolioQuery
-	EpochStart uint64 // burns are summed up from there on
-}
-
-func (q *overviewQuery) Code(c *wire.Coder) {
-	q.Market.code(c)
-	wire.Optional(c, &q.Wallet, func(w *portfolioQuery) { w.Code(c) })
-	c.Uint64(&q.EpochStart)
-}
-
-func (q *overviewQuery) Validate() error { return nil }
-
 // positionsQuery asks for a page of a wallet's positions, and for what is in those that are named.
 type positionsQuery struct {
 	PositionsQuery

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/engine/wire"
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/burns"
 	"github.com/lienstream/lienstream/processors/market/epochs"
@@ -21,6 +21,72 @@ import (
 
 // latestBurns is how many burns an overview has.
 const latestBurns = 20
+
+// Rewards is what streams to a wallet.
+type Rewards struct {
+	Drips         []Drip      // the newest, ascending by ID
+	ClaimableNow  uint256.Int // of all drips
+	StillDripping uint256.Int // total less unlocked, of all drips
+	Truncated     bool        // there are more than MaxPortfolio drips
+	PoolOverview
+}
+
+// PoolOverview is the token layer at a glance. Without the token layer it is zero.
+type PoolOverview struct {
+	Pool                   *PoolSummary  // nil: not initialised
+	Epoch                  *topics.Epoch // the newest, whether or not it is over; nil: none was opened
+	BurnedThisWeek         *uint256.Int  // wei of sTKN since Epoch started; nil where there is no Epoch
+	Burns                  []topics.Burn // the latest, the newest first, latestBurns at the most
+	EmissionsRatePerSecond *uint256.Int  // wei of sTKN, 0 once the period is over; nil: never notified
+	Floor                  *Floor        // nil: no seed position
+}
+
+// PoolSummary is the pool of sTKN and TKN.
+type PoolSummary struct {
+	topics.Pool
+	PriceSTKNinTKN Price
+	TotalWeight    uint256.Int // of all stakes
+	DepthTKN       uint256.Int // wei of TKN that leave the pool until the price of sTKN has fallen by 2 %
+}
+
+// Floor is the lowest price of sTKN at which a seed position still has liquidity.
+type Floor struct {
+	Tick           int32
+	PriceSTKNinTKN Price // at the tick
+}
+
+// Code implements wire.Value: it is how the hot cache keeps an overview.
+func (v *PoolOverview) Code(c *wire.Coder) {
+	wire.Optional(c, &v.Pool, func(p *PoolSummary) {
+		codeRow(c, &p.Pool)
+		p.PriceSTKNinTKN.code(c)
+		codeWord(c, &p.TotalWeight)
+		codeWord(c, &p.DepthTKN)
+	})
+	wire.Optional(c, &v.Epoch, func(e *topics.Epoch) { codeRow(c, e) })
+	wire.Optional(c, &v.BurnedThisWeek, func(n *uint256.Int) { codeWord(c, n) })
+	wire.Slice(c, &v.Burns, latestBurns, 1, func(b *topics.Burn) { codeRow(c, b) })
+	wire.Optional(c, &v.EmissionsRatePerSecond, func(n *uint256.Int) { codeWord(c, n) })
+	wire.Optional(c, &v.Floor, func(f *Floor) {
+		c.Int32(&f.Tick)
+		f.PriceSTKNinTKN.code(c)
+	})
+}
+
+// overviewQuery asks for the token layer and, where there is a wallet, for its drips.
+type overviewQuery struct {
+	Market     market
+	Wallet     *portfolioQuery
+	EpochStart uint64 // burns are summed up from there on
+}
+
+func (q *overviewQuery) Code(c *wire.Coder) {
+	q.Market.code(c)
+	wire.Optional(c, &q.Wallet, func(w *portfolioQuery) { w.Code(c) })
+	c.Uint64(&q.EpochStart)
+}
+
+func (q *overviewQuery) Validate() error { return nil }
 
 // guess is what the last answers turned out to need: the next one likely needs it too.
 type guess struct {

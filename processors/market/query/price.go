@@ -3,6 +3,8 @@ package query
 import (
 	"math/big"
 	"strings"
+
+	"github.com/lienstream/lienstream/processors/engine/wire"
 )
 
 // Price is an exact price: Num/Den in lowest terms, of whole tokens per whole token. It is read-only.
@@ -39,6 +41,23 @@ func (p Price) String() string {
 // mul is the product of two prices, exact.
 func (p Price) mul(q Price) Price {
 	return newPrice(new(big.Int).Mul(p.Num, q.Num), new(big.Int).Mul(p.Den, q.Den))
+}
+
+// maxPriceBytes bounds either part of a price: products of a few numbers of 256 bits.
+const maxPriceBytes = 512
+
+func (p *Price) code(c *wire.Coder) {
+	var num, den []byte
+	if !c.Decoding() {
+		num, den = p.Num.Bytes(), p.Den.Bytes()
+	}
+	c.Bytes(&num, maxPriceBytes)
+	c.Bytes(&den, maxPriceBytes)
+	if c.Decoding() {
+		if *p = (Price{new(big.Int).SetBytes(num), new(big.Int).SetBytes(den)}); p.Den.Sign() == 0 {
+			c.Fail("price over zero")
+		}
+	}
 }
 
 func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/wire"
 	"github.com/lienstream/lienstream/processors/market/deals"
 )
 
@@ -125,6 +125,34 @@ func decodeRow[T any, P row[T]](it read.Item) (v T, err error) {
 		err = fmt.Errorf("decode answer: %w", err)
 	}
 	return v, err
+}
+
+// maxRowBytes bounds a row of topics: those of the tables are far smaller.
+const maxRowBytes = 4 << 10
+
+// codeRow codes a row of topics behind its length.
+func codeRow(c *wire.Coder, r interface {
+	AppendBinary(b []byte) ([]byte, error)
+	UnmarshalBinary(data []byte) error
+},
+) {
+	var raw []byte
+	if !c.Decoding() {
+		raw, _ = r.AppendBinary(nil) // its error is always nil
+	}
+	c.Bytes(&raw, maxRowBytes)
+	if c.Decoding() {
+		if err := r.UnmarshalBinary(raw); err != nil {
+			c.Fail("%v", err)
+		}
+	}
+}
+
+// codeWord codes a number of 256 bits.
+func codeWord(c *wire.Coder, n *uint256.Int) {
+	raw := n.Bytes32()
+	c.Fixed(raw[:])
+	n.SetBytes32(raw[:])
 }
 
 // sumWords adds up rows of one 256-bit number each.
