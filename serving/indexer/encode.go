@@ -156,3 +156,19 @@ func appendInteger[T ~int | ~int32 | ~uint16 | ~uint32 | ~uint64](b []byte, name
 func appendBool(b []byte, name string, v bool) []byte {
 	return strconv.AppendBool(append(appendName(append(b, ','), name), ':'), v)
 }
+
+// appendPrice appends a price per whole token, or null.
+func appendPrice(b []byte, p *query.Price) []byte {
+	if p == nil {
+		return append(b, "null"...)
+	}
+	return appendName(b, p.String())
+}
+
+// appendNullableInteger appends a JSON integer, or null.
+func appendNullableInteger(b []byte, n *uint256.Int) []byte {
+	if n == nil {
+		return append(b, "null"...)
+	}
+	return httpapi.AppendDecimal(b, n)
+}

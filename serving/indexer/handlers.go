@@ -148,36 +148,3 @@ func (x *Indexer) assetDeals(ctx context.Context, req *httpapi.Request, res *htt
 	writeDeals(x, req, res, answer)
 	return nil
 }
-
-func (x *Indexer) epochs(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	q := query.EpochsQuery{Limit: req.Limit(), After: req.After()}
-	if err := req.Err(); err != nil {
-		return err
-	}
-	answer, err := x.reader.Epochs(ctx, q)
-	if err != nil {
-		return readError("epochs", err)
-	}
-	writePage(x, req, res, "epochs", answer, func(b []byte, e *topics.Epoch, _ uint64) []byte { return appendEpoch(b, e) })
-	return nil
-}
-
-func (x *Indexer) pool(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
-	answer, err := x.reader.Pool(ctx)
-	if err != nil {
-		return readError("the pool", err)
-	}
-	answered(x, res, &answer)
-	res.Body = appendPoolOverview(res.Body, &answer.Value)
-	return nil
-}
-
-func (x *Indexer) stats(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
-	answer, err := x.reader.Stats(ctx)
-	if err != nil {
-		return readError("statistics", err)
-	}
-	answered(x, res, &answer)
-	res.Body = appendStats(res.Body, &answer.Value, answer.At.Timestamp)
-	return nil
-}

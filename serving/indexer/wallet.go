@@ -36,27 +36,6 @@ func (x *Indexer) portfolio(ctx context.Context, req *httpapi.Request, res *http
 	return nil
 }
 
-func (x *Indexer) rewards(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	wallet := req.Path("wallet").Address()
-	if err := req.Err(); err != nil {
-		return err
-	}
-	answer, err := x.reader.Rewards(ctx, *wallet)
-	if err != nil {
-		return readError("rewards", err)
-	}
-	answered(x, res, &answer)
-	r := &answer.Value
-	b := appendList(append(res.Body, `{"drips":`...), r.Drips, appendDrip)
-	b = appendField(b, "claimableNow", &r.ClaimableNow)
-	b = appendField(b, "stillDripping", &r.StillDripping)
-	b = appendNullableEpoch(append(b, `,"epoch":`...), r.Epoch)
-	b = appendNullablePool(append(b, `,"pool":`...), r.Pool)
-	b = appendField(b, "burnedThisWeek", r.BurnedThisWeek)
-	res.Body = append(appendTruncated(b, r.Truncated), '}')
-	return nil
-}
-
 // appendTruncated says that a list of the answer was cut short; an answer that is whole says nothing.
 func appendTruncated(b []byte, truncated bool) []byte {
 	if !truncated {

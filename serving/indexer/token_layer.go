@@ -1,18 +1,62 @@
 package indexer
 
 import (
+	"context"
 	"math/big"
 
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The encoders of the token layer, the pool and the statistics.
+// The answers about the token layer: epochs, rewards, the pool of sTKN and TKN, burns.
+
+func (x *Indexer) epochs(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	q := query.EpochsQuery{Limit: req.Limit(), After: req.After()}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.Epochs(ctx, q)
+	if err != nil {
+		return readError("epochs", err)
+	}
+	writePage(x, req, res, "epochs", answer, func(b []byte, e *topics.Epoch, _ uint64) []byte { return appendEpoch(b, e) })
+	return nil
+}
+
+func (x *Indexer) pool(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	answer, err := x.reader.Pool(ctx)
+	if err != nil {
+		return readError("the pool", err)
+	}
+	answered(x, res, &answer)
+	res.Body = appendPoolOverview(res.Body, &answer.Value)
+	return nil
+}
+
+func (x *Indexer) rewards(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	wallet := req.Path("wallet").Address()
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.Rewards(ctx, *wallet)
+	if err != nil {
+		return readError("rewards", err)
+	}
+	answered(x, res, &answer)
+	r := &answer.Value
+	b := appendList(append(res.Body, `{"drips":`...), r.Drips, appendDrip)
+	b = appendField(b, "claimableNow", &r.ClaimableNow)
+	b = appendField(b, "stillDripping", &r.StillDripping)
+	b = appendNullableEpoch(append(b, `,"epoch":`...), r.Epoch)
+	b = appendNullablePool(append(b, `,"pool":`...), r.Pool)
+	b = appendField(b, "burnedThisWeek", r.BurnedThisWeek)
+	res.Body = append(appendTruncated(b, r.Truncated), '}')
+	return nil
+}
 
 func appendReward(b []byte, r *query.Reward) []byte {
 	b = appendField(append(b, '{'), "total", &r.Granted)
@@ -143,62 +187,4 @@ func appendBurn(b []byte, v *topics.Burn) []byte {
 	b = httpapi.AppendAddress(append(b, `,"caller":`...), &v.Caller)
 	b = httpapi.AppendHash(append(b, `,"tx":`...), &v.Tx)
 	return append(b, '}')
-}
-
-func appendStats(b []byte, s *query.Stats, now uint64) []byte {
-	b = appendField(append(b, `{"tvl":{`...), "usdg", &s.TVL.USDG)
-	b = append(b, `,"byLane":{`...)
-	for lane := range s.TVL.ByLane {
-		b = appendField(b, rules.LaneNames[lane], &s.TVL.ByLane[lane])
-	}
-	b = appendList(append(b, `},"byAsset":`...), s.TVL.ByAsset, func(b []byte, v *query.AssetValue) []byte {
-		b = httpapi.AppendAddress(append(b, `{"token":`...), &v.Token)
-		b = appendName(append(b, `,"lane":`...), rules.LaneNames[v.Lane])
-		b = appendField(b, "raw", &v.Raw)
-		return append(appendField(b, "usdg", v.USDG), '}')
-	})
-	b = appendList(append(b, `,"unpriced":`...), s.TVL.Unpriced, httpapi.AppendAddress)
-	b = appendWindows(append(b, `},"fees":`...), &s.Fees)
-	b = appendInteger(append(b, `,"deals":{`...), "total", s.Deals.Total)
-	b = appendInteger(b, "active", s.Deals.Active)
-	b = append(b, `,"byState":{`...)
-	for state, n := range s.Deals.ByState {
-		b = appendInteger(b, rules.DealStateNames[state], n)
-	}
-	b = appendWindows(append(b, `}},"volume":`...), &s.Volume)
-	b = appendNullableInteger(append(b, `,"medians":{"costBps7d":`...), s.Medians.CostBps7d)
-	b = appendNullableInteger(append(b, `,"costBps21d":`...), s.Medians.CostBps21d)
-	b = appendNullableInteger(append(b, `,"timeToFundSeconds":`...), s.Medians.TimeToFundSeconds)
-	b = appendField(append(b, `},"emissions":{`...), "ratePerSecond", s.Emissions.RatePerSecond)
-	b = appendField(b, "releasedThisEpoch", s.Emissions.ReleasedThisEpoch)
-	b = appendList(append(b, `},"priceHistory":`...), s.PriceHistory, func(b []byte, p *query.PricePoint) []byte {
-		b = appendInteger(append(b, '{'), "t", p.T)
-		b = appendPrice(append(b, `,"priceSTKNinTKN":`...), &p.PriceSTKNinTKN)
-		b = appendPrice(append(b, `,"priceUSDGPerSTKN":`...), p.PriceUSDGPerSTKN)
-		return append(b, '}')
-	})
-	return append(appendInteger(b, "asOf", now), '}')
-}
-
-func appendWindows(b []byte, w *query.Windows) []byte {
-	b = appendField(append(b, '{'), "total", &w.Total)
-	b = appendField(b, "last24h", &w.Last24h)
-	b = appendField(b, "last7d", &w.Last7d)
-	return append(b, '}')
-}
-
-// appendPrice appends a price per whole token, or null.
-func appendPrice(b []byte, p *query.Price) []byte {
-	if p == nil {
-		return append(b, "null"...)
-	}
-	return appendName(b, p.String())
-}
-
-// appendNullableInteger appends a JSON integer, or null.
-func appendNullableInteger(b []byte, n *uint256.Int) []byte {
-	if n == nil {
-		return append(b, "null"...)
-	}
-	return httpapi.AppendDecimal(b, n)
 }

@@ -1,0 +1,63 @@
+package indexer
+
+import (
+	"context"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// The answer about the market as a whole.
+
+func (x *Indexer) stats(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	answer, err := x.reader.Stats(ctx)
+	if err != nil {
+		return readError("statistics", err)
+	}
+	answered(x, res, &answer)
+	res.Body = appendStats(res.Body, &answer.Value, answer.At.Timestamp)
+	return nil
+}
+
+func appendStats(b []byte, s *query.Stats, now uint64) []byte {
+	b = appendField(append(b, `{"tvl":{`...), "usdg", &s.TVL.USDG)
+	b = append(b, `,"byLane":{`...)
+	for lane := range s.TVL.ByLane {
+		b = appendField(b, rules.LaneNames[lane], &s.TVL.ByLane[lane])
+	}
+	b = appendList(append(b, `},"byAsset":`...), s.TVL.ByAsset, func(b []byte, v *query.AssetValue) []byte {
+		b = httpapi.AppendAddress(append(b, `{"token":`...), &v.Token)
+		b = appendName(append(b, `,"lane":`...), rules.LaneNames[v.Lane])
+		b = appendField(b, "raw", &v.Raw)
+		return append(appendField(b, "usdg", v.USDG), '}')
+	})
+	b = appendList(append(b, `,"unpriced":`...), s.TVL.Unpriced, httpapi.AppendAddress)
+	b = appendWindows(append(b, `},"fees":`...), &s.Fees)
+	b = appendInteger(append(b, `,"deals":{`...), "total", s.Deals.Total)
+	b = appendInteger(b, "active", s.Deals.Active)
+	b = append(b, `,"byState":{`...)
+	for state, n := range s.Deals.ByState {
+		b = appendInteger(b, rules.DealStateNames[state], n)
+	}
+	b = appendWindows(append(b, `}},"volume":`...), &s.Volume)
+	b = appendNullableInteger(append(b, `,"medians":{"costBps7d":`...), s.Medians.CostBps7d)
+	b = appendNullableInteger(append(b, `,"costBps21d":`...), s.Medians.CostBps21d)
+	b = appendNullableInteger(append(b, `,"timeToFundSeconds":`...), s.Medians.TimeToFundSeconds)
+	b = appendField(append(b, `},"emissions":{`...), "ratePerSecond", s.Emissions.RatePerSecond)
+	b = appendField(b, "releasedThisEpoch", s.Emissions.ReleasedThisEpoch)
+	b = appendList(append(b, `},"priceHistory":`...), s.PriceHistory, func(b []byte, p *query.PricePoint) []byte {
+		b = appendInteger(append(b, '{'), "t", p.T)
+		b = appendPrice(append(b, `,"priceSTKNinTKN":`...), &p.PriceSTKNinTKN)
+		b = appendPrice(append(b, `,"priceUSDGPerSTKN":`...), p.PriceUSDGPerSTKN)
+		return append(b, '}')
+	})
+	return append(appendInteger(b, "asOf", now), '}')
+}
+
+func appendWindows(b []byte, w *query.Windows) []byte {
+	b = appendField(append(b, '{'), "total", &w.Total)
+	b = appendField(b, "last24h", &w.Last24h)
+	b = appendField(b, "last7d", &w.Last7d)
+	return append(b, '}')
+}
