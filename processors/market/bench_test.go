@@ -1,4 +1,4 @@
-package market
+package market_test
 
 import (
 	"encoding/binary"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market"
+	"github.com/lienstream/lienstream/processors/market/markettest"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -19,11 +21,11 @@ import (
 func history(n int) []*topics.Log {
 	const openDeals = 2000
 	rng := rand.New(rand.NewPCG(1, 2))
-	vault := abiOf("DealVault")
+	vault := markettest.ABI("DealVault")
 	var logs []*topics.Log
 	emit := func(event string, args ...any) {
 		e := vault.Events[event]
-		log := &topics.Log{Address: deployment.DealVault, Topics: []common.Hash{e.ID}}
+		log := &topics.Log{Address: markettest.Deployment.DealVault, Topics: []common.Hash{e.ID}}
 		for i, in := range e.Inputs {
 			word := make([]byte, 32)
 			switch v := args[i].(type) {
@@ -98,12 +100,12 @@ func BenchmarkApply(b *testing.B) {
 		perCommit  = 50
 	)
 	logs := history(300_000)
-	decoder := contracts.NewDecoder(deployment)
+	decoder := contracts.NewDecoder(markettest.Deployment)
 	of := make([]int32, len(logs))
 	for i, log := range logs {
 		of[i] = topics.Partition(decoder.Decode(log.Address, log.Topics, log.Data).Entity().Key(), partitions)
 	}
-	app := New(decoder, nil, zap.NewNop())
+	app := market.New(decoder, nil, zap.NewNop())
 	for b.Loop() {
 		stores := make([]*state.Store, partitions)
 		overlays := make([]*state.Overlay, partitions)

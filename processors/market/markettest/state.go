@@ -1,12 +1,12 @@
-package market
+package markettest
 
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
@@ -18,33 +18,6 @@ import (
 	"github.com/lienstream/lienstream/processors/market/stats"
 	"github.com/lienstream/lienstream/topics"
 )
-
-// uniswap has the events of Uniswap v4, whose build is not ours to keep.
-var uniswap = map[string]string{
-	"PoolManager": `[
-	{"type":"event","name":"Initialize","inputs":[{"name":"id","type":"bytes32","indexed":true},{"name":"currency0","type":"address","indexed":true},{"name":"currency1","type":"address","indexed":true},{"name":"fee","type":"uint24"},{"name":"tickSpacing","type":"int24"},{"name":"hooks","type":"address"},{"name":"sqrtPriceX96","type":"uint160"},{"name":"tick","type":"int24"}]},
-	{"type":"event","name":"ModifyLiquidity","inputs":[{"name":"id","type":"bytes32","indexed":true},{"name":"sender","type":"address","indexed":true},{"name":"tickLower","type":"int24"},{"name":"tickUpper","type":"int24"},{"name":"liquidityDelta","type":"int256"},{"name":"salt","type":"bytes32"}]},
-	{"type":"event","name":"Swap","inputs":[{"name":"id","type":"bytes32","indexed":true},{"name":"sender","type":"address","indexed":true},{"name":"amount0","type":"int128"},{"name":"amount1","type":"int128"},{"name":"sqrtPriceX96","type":"uint160"},{"name":"liquidity","type":"uint128"},{"name":"tick","type":"int24"},{"name":"fee","type":"uint24"}]}]`,
-	"PositionManager": `[
-	{"type":"event","name":"Transfer","inputs":[{"name":"from","type":"address","indexed":true},{"name":"to","type":"address","indexed":true},{"name":"id","type":"uint256","indexed":true}]}]`,
-}
-
-// abiOf is the ABI of a contract that a script may name.
-func abiOf(name string) abi.ABI {
-	var (
-		contract abi.ABI
-		err      error
-	)
-	if text, ok := uniswap[name]; ok {
-		contract, err = abi.JSON(strings.NewReader(text))
-	} else {
-		contract, err = contracts.ABI(name)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return contract
-}
 
 func (h *harness) view(t *testing.T) state.View {
 	snap := h.store.Snapshot()
@@ -60,6 +33,77 @@ func decoded[T any](t *testing.T, v T, err error) T {
 		t.Fatal(err)
 	}
 	return v
+}
+
+func (h *harness) lists(t *testing.T) string {
+	view := h.view(t)
+	var out strings.Builder
+	listAs := func(name string, index byte, prefix []byte, text func([]byte) string) {
+		fmt.Fprintf(&out, "%s:", name)
+		err := view.ScanIndex(index, prefix, nil, func(entry, _ []byte) bool {
+			fmt.Fprintf(&out, " %s", text(entry))
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteByte('\n')
+	}
+	list := func(name string, index byte, prefix []byte) {
+		listAs(name, index, prefix, func(entry []byte) string { return deals.ID(entry).Dec() })
+	}
+	for sort, name := range []string{"newest", "expiry", "cap", "cost"} {
+		list(name, deals.IndexListing+byte(sort), nil)
+	}
+	for s, name := range []string{"listed", "funded", "reclaimed", "claimed", "cancelled"} {
+		list(name, deals.IndexState, deals.StatePrefix(contracts.DealState(s)))
+	}
+	for _, wallet := range []string{"0xb0", "0x1e"} {
+		list("wallet "+wallet, deals.IndexWallet, deals.WalletPrefix(common.HexToAddress(wallet)))
+	}
+	for _, lender := range []string{"0xb0", "0x1e"} {
+		bids := func(entry []byte) string {
+			return fmt.Sprintf("%s/%s", deals.ID(entry).Dec(), deals.ID(entry[20:52]).Dec())
+		}
+		listAs("bids of "+lender, deals.IndexLenderBid, deals.LenderPrefix(common.HexToAddress(lender)), bids)
+	}
+	list("funded on 0x5707c", deals.IndexFundedAsset, deals.AssetPrefix(common.HexToAddress("0x5707c")))
+	list("open positions", deals.IndexOpenPosition, nil)
+	out.WriteString("open bids:" + openBids(t, view) + "\n")
+	return out.String()
+}
+
+// openBids are the bids that are summed up, of deals from the newest on.
+func openBids(t *testing.T, v state.View) string {
+	t.Helper()
+	type terms struct {
+		deal string
+		hash common.Hash
+	}
+	var order []terms
+	err := v.Scan(deals.Bids, nil, nil, func(key, row []byte) bool {
+		var b topics.Bid
+		decoded(t, b, b.UnmarshalBinary(row))
+		if at := (terms{string(key[:32]), b.TermsHash}); !slices.Contains(order, at) {
+			order = append(order, at)
+		}
+		return true
+	})
+	var out string
+	for _, at := range order {
+		ids, err := deals.OpenBids(v, []byte(at.deal), at.hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(ids, func(a, b uint256.Int) int { return a.Cmp(&b) })
+		for _, id := range ids {
+			out += fmt.Sprintf(" %s/%s", deals.ID([]byte(at.deal)).Dec(), id.Dec())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func (h *harness) stats(t *testing.T) string {
