@@ -1,5 +1,5 @@
 // Command gen writes what follows from the Go types of events and entities: their Avro schemas, their lines
-// of the catalogue, and the code that encodes and decodes them without reflection.
+// of the catalogue, the code that encodes and decodes them without reflection, and the page of topics.
 package main
 
 import (
@@ -43,7 +43,10 @@ func generate(dir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{}
+	files, err := generatePage(dir, all)
+	if err != nil {
+		return nil, err
+	}
 	maps.Copy(files, events)
 	maps.Copy(files, entities)
 	return files, nil
