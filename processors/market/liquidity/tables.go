@@ -60,9 +60,6 @@ var Stakes = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityStake, Key: stakeEntityKey, Encode: topics.EncodeStake},
 }
 
-// Ticks has a row, Tick, for each tick at which a range begins or ends, under TickKey.
-var Ticks = &state.Table{ID: tableTicks, Name: "ticks"}
-
 // PositionKey is the key of a position in Positions and PositionLiquidities.
 func PositionKey(tokenID *uint256.Int) []byte {
 	raw := tokenID.Bytes32()

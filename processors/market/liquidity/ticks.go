@@ -10,6 +10,9 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
+// Ticks has a row, Tick, for each tick at which a range begins or ends, under TickKey.
+var Ticks = &state.Table{ID: tableTicks, Name: "ticks"}
+
 // Tick is a tick at which liquidity begins or ends.
 type Tick struct {
 	Gross uint256.Int // of the ranges that begin or end here
