@@ -46,6 +46,10 @@ const ChangelogTombstones = 7 * 24 * time.Hour
 // DefaultPartitions is how many the raw topic has where nothing says how many.
 const DefaultPartitions = 16
 
+// DefaultPrefix is the first part of the names of topics, and of what goes with them elsewhere, where nothing
+// says another.
+const DefaultPrefix = "lienstream"
+
 // CommandRetention is how long a command is kept once it was applied: long enough for an application that was
 // stopped to go on where it was. What it came to is in the changelog.
 const CommandRetention = 30 * 24 * time.Hour

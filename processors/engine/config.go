@@ -68,7 +68,7 @@ func DefaultConfig() Config {
 		CommitTimeout:  10 * time.Second,
 		FetchBytes:     256 << 10,
 		Lease:          5 * time.Minute,
-		SessionTimeout: 10 * time.Second,
+		SessionTimeout: kafka.DefaultSessionTimeout,
 		CacheBytes:     state.DefaultCacheBytes,
 		FS:             vfs.Default,
 	}

@@ -37,6 +37,9 @@ var (
 	quickstart string
 )
 
+// defaultAddr is where the service listens, and callers on this machine find it.
+const defaultAddr = ":4300"
+
 // Config is how the service serves. Start from DefaultConfig.
 type Config struct {
 	HTTP       httpapi.Config
@@ -60,12 +63,12 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	cfg := Config{
-		HTTP:           httpapi.DefaultConfig(":4300"),
+		HTTP:           httpapi.DefaultConfig(defaultAddr),
 		Limits:         DefaultLimits(),
-		BaseURL:        "http://localhost:4300",
-		MaxHeadAge:     30 * time.Second,
+		BaseURL:        "http://localhost" + defaultAddr,
+		MaxHeadAge:     query.DefaultMaxHeadAge,
 		MaxLag:         30 * time.Second,
-		MaxLagBlocks:   300,
+		MaxLagBlocks:   query.DefaultMaxLagBlocks,
 		MaxValuation:   time.Minute,
 		IdentityEvery:  10 * time.Second,
 		Validity:       time.Minute,

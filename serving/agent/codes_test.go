@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
@@ -283,7 +284,7 @@ func TestNodesThatCannotBeTrusted(t *testing.T) {
 	through := func(urls ...string) change {
 		return func(_ *Config, p *Parts) {
 			cfg := chain.DefaultConfig()
-			cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = urls, 200*time.Millisecond, 200*time.Millisecond
+			cfg.ChainID, cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = devchain.DefaultChainID, urls, 200*time.Millisecond, 200*time.Millisecond
 			c, err := chain.New(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 			if err != nil {
 				t.Fatal(err)

@@ -88,7 +88,7 @@ func newWorld(t testing.TB, node devchain.Backend, seed uint64, blocks int, chan
 func (w *world) client(urls ...string) *chain.Client {
 	w.t.Helper()
 	cfg := chain.DefaultConfig()
-	cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = urls, 5*time.Second, 5*time.Second
+	cfg.ChainID, cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = devchain.DefaultChainID, urls, 5*time.Second, 5*time.Second
 	c, err := chain.New(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		w.t.Fatal(err)

@@ -46,10 +46,9 @@ type Config struct {
 	MaxBehind   uint64        // blocks: an endpoint further behind the others has no say about the head
 }
 
-// DefaultConfig returns the defaults.
+// DefaultConfig returns the defaults. The chain and its endpoints have none.
 func DefaultConfig() Config {
 	return Config{
-		ChainID:     4663,
 		Timeout:     2 * time.Second,
 		Attempts:    3,
 		MaxBatch:    100,

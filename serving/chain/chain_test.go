@@ -69,7 +69,7 @@ func mine(t *testing.T, node *devchain.Chain, blocks int) *devchain.Block {
 func newClient(t *testing.T, reg prometheus.Registerer, log *zap.Logger, change func(*chain.Config), urls ...string) *chain.Client {
 	t.Helper()
 	cfg := chain.DefaultConfig()
-	cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = urls, 300*time.Millisecond, 300*time.Millisecond
+	cfg.ChainID, cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = devchain.DefaultChainID, urls, 300*time.Millisecond, 300*time.Millisecond
 	if change != nil {
 		change(&cfg)
 	}

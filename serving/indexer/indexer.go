@@ -52,9 +52,9 @@ func DefaultConfig() Config {
 	return Config{
 		HTTP:         httpapi.DefaultConfig(":42069"),
 		ChainID:      contracts.DefaultChainID,
-		MaxLagBlocks: 300, // 30 s at ten blocks a second
-		MaxHeadAge:   30 * time.Second,
-		MaxBlockAge:  30 * time.Second,
+		MaxLagBlocks: query.DefaultMaxLagBlocks,
+		MaxHeadAge:   query.DefaultMaxHeadAge,
+		MaxBlockAge:  query.DefaultMaxHeadAge,
 		MaxStreamAge: time.Hour,
 	}
 }

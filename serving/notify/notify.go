@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
@@ -29,7 +30,7 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: 4663, Word: "service", MaxAge: 300 * time.Second, MaxAhead: time.Minute}
+	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: "service", MaxAge: 300 * time.Second, MaxAhead: time.Minute}
 }
 
 // Validate returns every fault of the configuration.

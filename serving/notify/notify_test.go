@@ -83,7 +83,7 @@ func newHouse(t *testing.T, kind string) *house {
 	check(t, err)
 	t.Cleanup(h.stopChain)
 	cc := chain.DefaultConfig()
-	cc.Endpoints, cc.Timeout = []string{h.chain.HTTP()}, 10*time.Second
+	cc.ChainID, cc.Endpoints, cc.Timeout = devchain.DefaultChainID, []string{h.chain.HTTP()}, 10*time.Second
 	client, err := chain.New(cc, nil, zap.NewNop(), prometheus.NewRegistry())
 	check(t, err)
 	_, err = client.Refresh(t.Context())

@@ -18,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"github.com/twmb/franz-go/plugin/kzap"
 	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/topics"
 )
 
 // Config says how to reach the brokers. The zero value of everything but Brokers works.
@@ -63,7 +65,7 @@ type SASL struct {
 // DefaultConfig lacks only the brokers.
 func DefaultConfig() Config {
 	return Config{
-		ClientID: "lienstream", Prefix: "lienstream", Compression: "snappy", Timeout: 10 * time.Second,
+		ClientID: "lienstream", Prefix: topics.DefaultPrefix, Compression: "snappy", Timeout: 10 * time.Second,
 		ReplicationFactor: 1, Logger: zap.NewNop(),
 	}
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// DefaultSessionTimeout is how long a member of a group may be silent where nothing says otherwise.
+const DefaultSessionTimeout = 10 * time.Second
+
 // MembershipOptions tune a Membership.
 type MembershipOptions struct {
 	Instance       string        // group.instance.id: a member that comes back under it keeps its partitions
-	SessionTimeout time.Duration // after which a silent member's partitions go to others. 10 s
+	SessionTimeout time.Duration // after which a silent member's partitions go to others; DefaultSessionTimeout
 	Registerer     prometheus.Registerer
 
 	// Held says how far this member has come in the partitions whose state it has; nil: it has none. Follows says
@@ -47,9 +51,7 @@ type Membership struct {
 
 // JoinGroup makes a Membership; it joins when Run runs.
 func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Membership, error) {
-	if opt.SessionTimeout == 0 {
-		opt.SessionTimeout = 10 * time.Second
-	}
+	opt.SessionTimeout = cmp.Or(opt.SessionTimeout, DefaultSessionTimeout)
 	if opt.Held == nil {
 		opt.Held = func() map[int32]uint64 { return nil }
 	}

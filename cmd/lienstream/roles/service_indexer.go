@@ -10,10 +10,14 @@ import (
 
 // indexerService is what is on the chain, over HTTP.
 type indexerService struct {
-	cfg indexer.Config
+	cfg       indexer.Config
+	agent     *agentService // that the page asks where nothing names another
+	valuation *valuationService
 }
 
-func newIndexerService() *indexerService { return &indexerService{indexer.DefaultConfig()} }
+func newIndexerService(agent *agentService, valuation *valuationService) *indexerService {
+	return &indexerService{indexer.DefaultConfig(), agent, valuation}
+}
 
 func (*indexerService) Name() string { return "indexer" }
 
@@ -23,8 +27,8 @@ func (s *indexerService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "indexer-addr", "where the indexer is served")
 	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "blocks behind the head from which the indexer is not healthy")
 	bind(f, &s.cfg.ExplorerURL, "explorer-url", "explorer of the chain that the page links to, with /tx/ and /address/; none by default")
-	bind(f, &s.cfg.AgentURL, "page-agent-url", "where browsers reach the agent API, for previews on the page; of an embedded chain localhost:4300, else none by default")
-	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "where browsers reach the valuation service, for values on the page; of an embedded chain localhost:4100, else none by default")
+	bind(f, &s.cfg.AgentURL, "page-agent-url", "where browsers reach the agent API, for previews on the page; of an embedded chain that of this process, else none by default")
+	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "where browsers reach the valuation service, for values on the page; of an embedded chain that of this process, else none by default")
 }
 
 // config completes what flags say.
@@ -35,7 +39,7 @@ func (s *indexerService) config(p *Process) (indexer.Config, error) {
 	}
 	c.ChainID, c.MaxHeadAge, c.MaxBlockAge = p.ChainID, p.MaxHeadAge, p.MaxHeadAge
 	if p.EmbeddedChain() {
-		c.AgentURL, c.ValuationURL = cmp.Or(c.AgentURL, "http://localhost:4300"), cmp.Or(c.ValuationURL, "http://localhost:4100")
+		c.AgentURL, c.ValuationURL = cmp.Or(c.AgentURL, local(s.agent.cfg.HTTP.Listen)), cmp.Or(c.ValuationURL, local(s.valuation.cfg.HTTP.Listen))
 	}
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)

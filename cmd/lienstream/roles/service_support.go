@@ -91,8 +91,7 @@ func (s *supportService) config(p *Process) (support.Config, error) {
 		c.Payment.Asset, c.Payment.PayTo = paychain.Token.Hex(), paychain.Address(paySeed, "payee").Hex()
 		c.Confirmations = 3
 		if c.PublicURL == "" {
-			_, port, _ := net.SplitHostPort(c.HTTP.Listen)
-			c.PublicURL = "http://localhost:" + port
+			c.PublicURL = local(c.HTTP.Listen)
 		}
 	}
 	for _, k := range []struct {
@@ -283,9 +282,8 @@ func (s *supportService) Banner() []string {
 	if s.chain == nil {
 		return nil
 	}
-	_, port, _ := net.SplitHostPort(s.cfg.HTTP.Listen)
 	return []string{
 		"a bug report, paid on the embedded chain " + s.chain.HTTP() + " (the key is worth nothing elsewhere):",
-		fmt.Sprintf("PAYER_KEY=%s node serving/clients/report.mjs http://localhost:%s", hexutil.Encode(crypto.FromECDSA(s.chain.Key("payer"))), port),
+		fmt.Sprintf("PAYER_KEY=%s node serving/clients/report.mjs %s", hexutil.Encode(crypto.FromECDSA(s.chain.Key("payer"))), local(s.cfg.HTTP.Listen)),
 	}
 }

@@ -35,10 +35,11 @@ type Service interface {
 
 // services are all there are, in the order in which they start.
 func services() []Service {
+	valuation, agent := newValuationService(), newAgentService()
 	return []Service{
-		newIndexerService(),
-		newValuationService(),
-		newAgentService(),
+		newIndexerService(agent, valuation),
+		valuation,
+		agent,
 		newSupportService(),
 		newNotifyService(),
 	}

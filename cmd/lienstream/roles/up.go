@@ -91,7 +91,10 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 }
 
 // local is where a person at this machine finds an address that something listens on.
-func local(addr string) string { return "http://localhost" + addr[strings.LastIndex(addr, ":"):] }
+func local(addr string) string {
+	_, port, _ := net.SplitHostPort(addr) // who listens there says what is wrong with it
+	return "http://localhost:" + port
+}
 
 // sink takes alerts by email on the embedded chain, where no flag names a server.
 func (r *upRole) sink(ctx context.Context, p *Process) error {

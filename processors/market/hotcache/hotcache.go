@@ -42,6 +42,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/lienstream/lienstream/topics"
 )
 
 // Config of both ends. Writer and Reader must agree on Prefix, ChainID and Partitions.
@@ -75,7 +77,7 @@ type Config struct {
 // DefaultConfig is right for a Redis in the same network.
 func DefaultConfig() Config {
 	return Config{
-		Prefix:        "lienstream",
+		Prefix:        topics.DefaultPrefix,
 		Timeout:       40 * time.Millisecond,
 		MaxLag:        time.Second,
 		MaxFailures:   3,

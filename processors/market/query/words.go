@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -20,6 +21,12 @@ type (
 	Watermark     = read.Watermark
 	Feed          = read.Feed
 	Source        = read.Source
+)
+
+// How far a node may be behind the chain and count as healthy, where nothing says otherwise.
+const (
+	DefaultMaxHeadAge   = 30 * time.Second
+	DefaultMaxLagBlocks = 300 // 30 s at ten blocks a second
 )
 
 // The errors of a read.
