@@ -7,17 +7,8 @@ var (
 	below96 = new(uint256.Int).SubUint64(q96, 1)
 )
 
-// MulDiv is FullMath.mulDiv: a*b/d over 512 bits, rounded down, or up where up says so. False: the quotient has more than
-// 256 bits, or d is zero.
-func MulDiv(a, b, d *uint256.Int, up bool) (*uint256.Int, bool) {
-	z := new(uint256.Int)
-	if !mulDiv(z, a, b, d, up) {
-		return nil, false
-	}
-	return z, true
-}
-
-// mulDiv is MulDiv into z, which may be none of the others.
+// mulDiv is FullMath.mulDiv: a*b/d over 512 bits, rounded down, or up where up says so, into z, which may be none of
+// the others. False: the quotient has more than 256 bits, or d is zero.
 func mulDiv(z, a, b, d *uint256.Int, up bool) bool {
 	if d.IsZero() {
 		return false

@@ -48,10 +48,8 @@ func (e *env) restores(c *chain, cfg Config) {
 
 // A changelog that had several owners restores whenever it was compacted.
 func TestCompactedChangelog(t *testing.T) {
-	b, err := broker.Open(broker.Config{})
-	check(t, err)
-	t.Cleanup(func() { check(t, b.Close()) })
-	e := provision(t, kafka.Config{Brokers: b.Addrs(), Prefix: "t"}, 2)
+	addrs, compact := brokertest.Compactable(t)
+	e := provision(t, kafka.Config{Brokers: addrs, Prefix: "t"}, 2)
 	c := newChain(t, e.kafka, e.cat, 11)
 	cfg := []Config{e.config("a", vfs.NewMem()), e.config("b", vfs.NewMem())}
 	ahead := 0
@@ -62,7 +60,7 @@ func TestCompactedChangelog(t *testing.T) {
 		e.caughtUp(c, n)
 		e.invariantState(c, n)
 		n.stop(t)
-		b.Compact()
+		compact()
 		ahead += e.compactedAhead(0) + e.compactedAhead(1)
 	}
 	if ahead == 0 {

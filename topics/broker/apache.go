@@ -16,8 +16,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // ApacheConfig of an Apache Kafka broker.
@@ -176,11 +178,11 @@ func (a *Apache) start(ctx context.Context) error {
 
 // wait returns when the broker answers.
 func (a *Apache) wait(ctx context.Context, gone <-chan struct{}) error {
-	admin, err := kafka.NewAdmin(kafka.Config{Brokers: a.Addrs(), Timeout: time.Second})
+	client, err := kgo.NewClient(kgo.SeedBrokers(a.addr))
 	if err != nil {
 		return err
 	}
-	defer admin.Close()
+	defer client.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -190,7 +192,30 @@ func (a *Apache) wait(ctx context.Context, gone <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	}()
-	return admin.WaitReady(ctx)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := answers(ctx, kadm.NewClient(client))
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for kafka at %s: %w: %w", a.addr, context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// answers asks once which brokers there are.
+func answers(ctx context.Context, admin *kadm.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	found, err := admin.BrokerMetadata(ctx)
+	if err == nil && len(found.Brokers) == 0 {
+		err = errors.New("no broker is registered")
+	}
+	return err
 }
 
 // Addrs are the addresses to connect to. A restart keeps them.

@@ -74,6 +74,15 @@ const (
 	logDir    = "log"
 )
 
+// Settings are the broker's.
+func Settings() map[string]string {
+	return map[string]string{
+		"log.retention.ms":       "-1",
+		"message.max.bytes":      fmt.Sprint(topics.MaxRecordBytes),
+		"log.cleaner.backoff.ms": "86400000", // never: compaction moves the log's start under who reads it
+	}
+}
+
 // Open starts a broker.
 func Open(cfg Config) (*Broker, error) {
 	b := &Broker{dir: cfg.Dir, fresh: true, saved: &saveErrors{}}
@@ -81,11 +90,7 @@ func Open(cfg Config) (*Broker, error) {
 		kfake.NumBrokers(max(cfg.Nodes, 1)),
 		kfake.ClusterID("lienstream"),
 		kfake.WithLogger(b.saved),
-		kfake.BrokerConfigs(map[string]string{
-			"log.retention.ms":       "-1",
-			"message.max.bytes":      fmt.Sprint(topics.MaxRecordBytes),
-			"log.cleaner.backoff.ms": "86400000", // compaction moves the log's start: only Compact does it
-		}),
+		kfake.BrokerConfigs(Settings()),
 	}
 	if cfg.Port != 0 {
 		opts = append(opts, kfake.Ports(cfg.Port))
@@ -154,10 +159,6 @@ func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
 // Fresh says that the log was empty at the start: new, in memory, or wiped because the last stop was not
 // clean. Whatever was derived from it (state on disk) must go too.
 func (b *Broker) Fresh() bool { return b.fresh }
-
-// Compact compacts the compacted topics. It moves the starts of their logs, so nobody may be reading
-// them: a quiet point is before the first reader or after the last.
-func (b *Broker) Compact() { b.cluster.Compact() }
 
 // Move makes another node lead a partition.
 func (b *Broker) Move(topic string, partition, node int32) error {

@@ -45,29 +45,6 @@ func (a *Admin) call(ctx context.Context, f func(context.Context) error) error {
 	return supervise(ctx, f)
 }
 
-// WaitReady waits until a broker answers, or ctx is done.
-func (a *Admin) WaitReady(ctx context.Context) error {
-	t := time.NewTicker(50 * time.Millisecond)
-	defer t.Stop()
-	for {
-		err := a.call(ctx, func(ctx context.Context) error {
-			md, err := a.adm.BrokerMetadata(ctx)
-			if err == nil && len(md.Brokers) == 0 {
-				err = errors.New("no broker is registered")
-			}
-			return err
-		})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for kafka at %v: %w: %w", a.cfg.Brokers, context.Cause(ctx), err)
-		case <-t.C:
-		}
-	}
-}
-
 // settings are those that a topic of so many replicas must have.
 func settings(t topics.Topic, replicas int) map[string]string {
 	c := t.Configs()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -151,7 +150,7 @@ func TestPagesReturnWhatStaysExactlyOnce(t *testing.T) {
 		defer cleanups.run()
 		n := newNode(&cleanups, topics.RoleOwner, 1, span(partitions)...)
 		here := localRouter(&cleanups, n, partitions)
-		server := httptest.NewServer(query.NewHandler(n, zap.NewNop()))
+		server := httptest.NewServer(serveMarket(n))
 		cleanups.Cleanup(server.Close)
 		there := remoteRouter(&cleanups, partitions, map[string]*holder{"a": {server, n}})
 

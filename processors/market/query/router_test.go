@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -123,8 +125,13 @@ func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
 	return r, topic
 }
 
+// serveMarket serves the market of a node to the routers of others.
+func serveMarket(source query.Source) http.Handler {
+	return read.NewHandler(zap.NewNop(), read.Served{Source: source, Application: query.Application()})
+}
+
 func serve(t testing.TB, n *node) *holder {
-	h := &holder{httptest.NewServer(query.NewHandler(n, zap.NewNop())), n}
+	h := &holder{httptest.NewServer(serveMarket(n)), n}
 	t.Cleanup(h.server.Close)
 	return h
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holiman/uint256"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
@@ -36,7 +35,7 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool) {
 	t.Helper()
 	standby := serve(t, newNode(t, topics.RoleStandby, 5, span(partitions)...))
 	owner := &holder{node: newNode(t, topics.RoleOwner, 5, span(partitions)...)}
-	answers := query.NewHandler(owner.node, zap.NewNop())
+	answers := serveMarket(owner.node)
 	var frozen atomic.Bool
 	thaw := make(chan struct{})
 	owner.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

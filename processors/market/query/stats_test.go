@@ -12,7 +12,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
 	"github.com/holiman/uint256"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
@@ -355,7 +354,7 @@ func (h half) Watermarks() []query.Watermark {
 func inTwoHalves(t testing.TB, n *node) *query.Router {
 	r, topic := emptyRouter(t, marketPartitions)
 	for odd, instance := range []string{"even", "odd"} {
-		server := httptest.NewServer(query.NewHandler(half{n, int32(odd)}, zap.NewNop()))
+		server := httptest.NewServer(serveMarket(half{n, int32(odd)}))
 		t.Cleanup(server.Close)
 		addr := server.Listener.Addr().String()
 		for _, w := range (half{n, int32(odd)}).Watermarks() {

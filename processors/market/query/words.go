@@ -2,10 +2,7 @@ package query
 
 import (
 	"context"
-	"net/http"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 )
@@ -43,8 +40,3 @@ func WithMinBlock(ctx context.Context, number uint64) context.Context {
 
 // MinBlock is what WithMinBlock asked for, zero where nothing was.
 func MinBlock(ctx context.Context) uint64 { return read.MinBlock(ctx) }
-
-// NewHandler serves the market of a node to the routers of others.
-func NewHandler(source Source, logger *zap.Logger) http.Handler {
-	return read.NewHandler(logger, read.Served{Source: source, Application: Application()})
-}

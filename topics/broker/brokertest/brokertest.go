@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lienstream/lienstream/topics/broker"
@@ -37,6 +38,18 @@ func Start(t testing.TB, kind string) []string {
 		}
 	})
 	return b.Addrs()
+}
+
+// Compactable starts an embedded broker whose compacted topics compact compacts. It moves the starts of their logs,
+// so nobody may be reading them: a quiet point is before the first reader or after the last.
+func Compactable(t testing.TB) (addrs []string, compact func()) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster.ListenAddrs(), cluster.Compact
 }
 
 // Apache starts Apache Kafka. The test is skipped where it is not installed, but never in CI.
