@@ -76,3 +76,14 @@ const (
 	DripDeal DripSource = iota
 	DripLP
 )
+
+// The names of the enumerations, in the order of their numbers. They are read-only.
+var (
+	KindNames         = []string{"ERC20", "AMMV4_POSITION"}
+	LaneNames         = []string{"STOCK", "ETH", "MEME", "POSITION"}
+	DealStateNames    = []string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"}
+	BidStateNames     = []string{"OPEN", "WITHDRAWN", "ACCEPTED"}
+	BalanceKindNames  = []string{"USDG", "ERC20", "NFT"}
+	CreditReasonNames = []string{"PROCEEDS", "BID_REFUND", "REPAYMENT", "COLLATERAL_RETURN", "COLLATERAL_CLAIM", "FEE"}
+	DripSourceNames   = []string{"DEAL", "LP"}
+)

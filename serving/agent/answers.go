@@ -8,20 +8,11 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
-)
-
-// The texts of the enumerations, in the order of their numbers.
-var (
-	kindNames     = rules.KindNames
-	laneNames     = rules.LaneNames
-	stateNames    = rules.DealStateNames
-	bidStateNames = rules.BidStateNames
-	balanceNames  = rules.BalanceNames
-	sortNames     = []string{"newest", "expiry", "cap", "cost"}
 )
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
@@ -80,10 +71,10 @@ type IndexedBid struct {
 func indexedDeal(found *query.DealWithBids) IndexedDeal {
 	d := &found.Deal
 	v := IndexedDeal{
-		ID: d.ID.Dec(), Borrower: lower(d.Borrower), Kind: kindNames[d.Kind], Token: lower(d.Token),
+		ID: d.ID.Dec(), Borrower: lower(d.Borrower), Kind: contracts.KindNames[d.Kind], Token: lower(d.Token),
 		AmountOrTokenID: d.AmountOrTokenID.Dec(), Cap: d.Cap.Dec(), Term: d.Term, ListingExpiry: d.ListingExpiry,
-		MinPrice: d.MinPrice.Dec(), FeeBps: d.FeeBps, TermsHash: d.TermsHash.Hex(), State: stateNames[d.State],
-		Lane: laneNames[d.Lane], ListedAt: d.ListedAt,
+		MinPrice: d.MinPrice.Dec(), FeeBps: d.FeeBps, TermsHash: d.TermsHash.Hex(), State: contracts.DealStateNames[d.State],
+		Lane: contracts.LaneNames[d.Lane], ListedAt: d.ListedAt,
 	}
 	if f := d.Funding; f != nil {
 		lender, price, fee := lower(f.Lender), f.Price.Dec(), f.Fee.Dec()
@@ -101,7 +92,7 @@ func indexedDeal(found *query.DealWithBids) IndexedDeal {
 func indexedBid(b *topics.Bid) IndexedBid {
 	return IndexedBid{
 		ID: b.ID.Dec(), DealID: b.DealID.Dec(), Lender: lower(b.Lender), Price: b.Price.Dec(), Expiry: b.Expiry,
-		State: bidStateNames[b.State], PlacedAt: b.PlacedAt, TermsHash: b.TermsHash.Hex(),
+		State: contracts.BidStateNames[b.State], PlacedAt: b.PlacedAt, TermsHash: b.TermsHash.Hex(),
 	}
 }
 
@@ -127,7 +118,7 @@ type Asset struct {
 func asset(a *topics.Asset, now uint64) Asset {
 	current, pending := rules.Multipliers(a, now)
 	return Asset{
-		Token: lower(a.Token), Symbol: a.Symbol, Name: a.Name, Decimals: a.Decimals, Lane: laneNames[a.Lane], Allowed: a.Allowed,
+		Token: lower(a.Token), Symbol: a.Symbol, Name: a.Name, Decimals: a.Decimals, Lane: contracts.LaneNames[a.Lane], Allowed: a.Allowed,
 		MinAmount: a.MinAmount.Dec(), MaxDealRaw: a.MaxDealRaw.Dec(), MaxOpenRaw: a.MaxOpenRaw.Dec(), OpenRaw: a.OpenRaw.Dec(),
 		UIMultiplier: nullable(current), PendingMultiplier: nullable(pending), EffectiveAt: a.EffectiveAt, Paused: a.Paused,
 	}

@@ -73,7 +73,7 @@ func (p *preparation) checkDeal() error {
 
 func (p *preparation) checkState(want contracts.DealState) error {
 	if p.deal.State != want {
-		return refuse(notFundable, fmt.Sprintf("the deal is %s, not %s", stateNames[p.deal.State], stateNames[want]))
+		return refuse(notFundable, fmt.Sprintf("the deal is %s, not %s", contracts.DealStateNames[p.deal.State], contracts.DealStateNames[want]))
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (p *preparation) checkBid() error {
 	case p.bid == nil || p.bid.DealID.Cmp(p.in.DealID) != 0:
 		return refuse(notFundable, "the deal has no bid "+decimal(p.in.BidID))
 	case p.bid.State != contracts.BidOpen:
-		return refuse(notFundable, fmt.Sprintf("the bid is %s, not OPEN", bidStateNames[p.bid.State]))
+		return refuse(notFundable, fmt.Sprintf("the bid is %s, not OPEN", contracts.BidStateNames[p.bid.State]))
 	}
 	return nil
 }

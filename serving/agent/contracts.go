@@ -239,7 +239,7 @@ func (m *market) deal(r *reads, id *big.Int, take func(*Deal)) {
 		d.FeeBps, d.Token, d.ListingExpiry, d.FundedAt = t.FeeBps, t.Token, t.ListingExpiry.Uint64(), t.FundedAt.Uint64()
 		d.AmountOrTokenID, d.Cap, d.MinPrice = t.AmountOrTokenId, t.Cap, t.MinPrice
 		d.Lender, d.Price, d.Fee = t.Lender, t.Price, t.Fee
-		if int(d.Kind) >= len(kindNames) || int(d.State) >= len(stateNames) || int(d.Lane) >= len(laneNames) || d.TermsHash != m.termsHash(d) {
+		if int(d.Kind) >= len(contracts.KindNames) || int(d.State) >= len(contracts.DealStateNames) || int(d.Lane) >= len(contracts.LaneNames) || d.TermsHash != m.termsHash(d) {
 			return &errMismatch{"the vault's deal is none that this service knows, or its terms hash in another way"}
 		}
 		take(d)
@@ -254,7 +254,7 @@ func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 		switch {
 		case t.Lender == (common.Address{}):
 			take(nil)
-		case int(t.State) >= len(bidStateNames):
+		case int(t.State) >= len(contracts.BidStateNames):
 			return &errMismatch{"the vault's bid is none that this service knows"}
 		default:
 			take(&Bid{

@@ -4,7 +4,10 @@ import (
 	"context"
 	"math/big"
 
+	"github.com/holiman/uint256"
+
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
@@ -165,9 +168,9 @@ func (a *Agent) readDeal(ctx context.Context, req *httpapi.Request) (d *Deal, he
 
 func directDeal(d *Deal, now uint64) DirectDeal {
 	v := DirectDeal{
-		ID: decimal(d.ID), Borrower: lower(d.Borrower), Kind: kindNames[d.Kind], Lane: laneNames[d.Lane], Token: lower(d.Token),
+		ID: decimal(d.ID), Borrower: lower(d.Borrower), Kind: contracts.KindNames[d.Kind], Lane: contracts.LaneNames[d.Lane], Token: lower(d.Token),
 		AmountOrTokenID: decimal(d.AmountOrTokenID), Cap: decimal(d.Cap), MinPrice: decimal(d.MinPrice), Term: d.Term,
-		ListingExpiry: d.ListingExpiry, ListedAt: d.ListedAt, FeeBps: d.FeeBps, State: stateNames[d.State], TermsHash: d.TermsHash.Hex(),
+		ListingExpiry: d.ListingExpiry, ListedAt: d.ListedAt, FeeBps: d.FeeBps, State: contracts.DealStateNames[d.State], TermsHash: d.TermsHash.Hex(),
 		Fundable:  d.State == contracts.DealListedState && !d.listingOver(now),
 		Repayment: repayment(d), Claim: claimState(d, now),
 	}
@@ -193,19 +196,16 @@ func repayment(d *Deal) Repayment {
 		price, fee = d.Price, d.Fee
 	}
 	gain := new(big.Int).Sub(d.Cap, price)
-	cost := new(big.Int)
-	if price.Sign() > 0 {
-		cost.Quo(cost.Mul(gain, big.NewInt(10_000)), price)
-	}
+	cost := rules.CostBps(uint256.MustFromBig(d.Cap), uint256.MustFromBig(price)) // the contracts' numbers have at most 256 bits
 	return Repayment{
 		Price: decimal(price), Fee: decimal(fee), Proceeds: decimal(new(big.Int).Sub(price, fee)), Cap: decimal(d.Cap),
-		GrossReturn: decimal(gain), CostBps: decimal(cost),
+		GrossReturn: decimal(gain), CostBps: cost.Dec(),
 	}
 }
 
 func claimState(d *Deal, now uint64) ClaimState {
 	if d.State != contracts.DealFundedState {
-		return ClaimState{Reason: "only a FUNDED deal can be claimed; this one is " + stateNames[d.State]}
+		return ClaimState{Reason: "only a FUNDED deal can be claimed; this one is " + contracts.DealStateNames[d.State]}
 	}
 	end := d.graceEnd()
 	if now <= end {

@@ -51,7 +51,7 @@ func (a *Agent) assets(ctx context.Context, req *httpapi.Request, res *httpapi.R
 func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	lane := contracts.LaneStock
 	q := query.ListingsQuery{
-		Sort: httpapi.Sort[query.Sort](req, sortNames), Lane: &lane,
+		Sort: httpapi.Sort[query.Sort](req, query.SortNames), Lane: &lane,
 		Term: req.Query("term").Seconds(), Asset: req.Query("asset").Address(),
 	}
 	if err := req.Err(); err == nil && q.Term != nil && !supported(*q.Term) {
@@ -174,7 +174,7 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 		v.Bids[i] = indexedBid(&p.Bids[i])
 	}
 	for i, b := range p.Balances {
-		v.Balances[i] = Balance{Account: lower(b.Account), Asset: lower(b.Asset), Amount: b.Amount.Dec(), Kind: balanceNames[b.Kind]}
+		v.Balances[i] = Balance{Account: lower(b.Account), Asset: lower(b.Asset), Amount: b.Amount.Dec(), Kind: contracts.BalanceKindNames[b.Kind]}
 	}
 	return write(res, v)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
@@ -175,7 +176,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	if d := p.deal; d != nil {
 		v.Terms = &Terms{
 			DealID: decimal(d.ID), TermsHash: d.TermsHash.Hex(), Cap: decimal(d.Cap), MinPrice: decimal(d.MinPrice), Term: d.Term,
-			ListingExpiry: d.ListingExpiry, FeeBps: d.FeeBps, Grace: d.Grace, State: stateNames[d.State],
+			ListingExpiry: d.ListingExpiry, FeeBps: d.FeeBps, Grace: d.Grace, State: contracts.DealStateNames[d.State],
 		}
 	}
 	v.Warnings = a.warnings(p, &pl, done, gas)

@@ -53,14 +53,14 @@ func (a *Agent) dealValuation(ctx context.Context, req *httpapi.Request, res *ht
 		return err
 	}
 	if d.Lane != contracts.LaneStock {
-		return refuse(httpapi.NotFound, "only stock collateral is valued here; this deal's lane is "+laneNames[d.Lane])
+		return refuse(httpapi.NotFound, "only stock collateral is valued here; this deal's lane is "+contracts.LaneNames[d.Lane])
 	}
 	body, _, err := a.valueOf(ctx, d.ID, head.Timestamp)
 	if err != nil {
 		return err
 	}
 	return write(res, DealValuation{
-		DealID: decimal(d.ID), Lane: laneNames[d.Lane], Cap: decimal(d.Cap), Valuation: body, Notice: valuationNotice, Evidence: a.evidence(head),
+		DealID: decimal(d.ID), Lane: contracts.LaneNames[d.Lane], Cap: decimal(d.Cap), Valuation: body, Notice: valuationNotice, Evidence: a.evidence(head),
 	})
 }
 

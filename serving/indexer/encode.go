@@ -6,6 +6,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -19,7 +20,7 @@ func appendDeal(b []byte, d *query.DealWithBids, _ uint64) []byte {
 	deal := &d.Deal
 	b = httpapi.AppendAmount(append(b, `{"id":`...), &deal.ID)
 	b = httpapi.AppendAddress(append(b, `,"borrower":`...), &deal.Borrower)
-	b = appendName(append(b, `,"kind":`...), rules.KindNames[deal.Kind])
+	b = appendName(append(b, `,"kind":`...), contracts.KindNames[deal.Kind])
 	b = httpapi.AppendAddress(append(b, `,"token":`...), &deal.Token)
 	b = httpapi.AppendAmount(append(b, `,"amountOrTokenId":`...), &deal.AmountOrTokenID)
 	b = httpapi.AppendAmount(append(b, `,"cap":`...), &deal.Cap)
@@ -38,8 +39,8 @@ func appendDeal(b []byte, d *query.DealWithBids, _ uint64) []byte {
 	} else {
 		b = append(b, `,"lender":null,"price":null,"fee":null,"fundedAt":null,"expiry":null,"graceEnd":null`...)
 	}
-	b = appendName(append(b, `,"state":`...), rules.DealStateNames[deal.State])
-	b = appendName(append(b, `,"lane":`...), rules.LaneNames[deal.Lane])
+	b = appendName(append(b, `,"state":`...), contracts.DealStateNames[deal.State])
+	b = appendName(append(b, `,"lane":`...), contracts.LaneNames[deal.Lane])
 	b = httpapi.AppendHash(append(b, `,"txs":{"listed":`...), &deal.TxListed)
 	b = append(b, `,"funded":`...)
 	if deal.Funding != nil {
@@ -71,7 +72,7 @@ func appendBid(b []byte, bid *topics.Bid) []byte {
 	b = httpapi.AppendAddress(append(b, `,"lender":`...), &bid.Lender)
 	b = httpapi.AppendAmount(append(b, `,"price":`...), &bid.Price)
 	b = strconv.AppendUint(append(b, `,"expiry":`...), bid.Expiry, 10)
-	b = appendName(append(b, `,"state":`...), rules.BidStateNames[bid.State])
+	b = appendName(append(b, `,"state":`...), contracts.BidStateNames[bid.State])
 	b = strconv.AppendUint(append(b, `,"placedAt":`...), bid.PlacedAt, 10)
 	b = httpapi.AppendHash(append(b, `,"termsHash":`...), &bid.TermsHash)
 	b = httpapi.AppendHash(append(b, `,"tx":`...), &bid.Tx)
@@ -84,7 +85,7 @@ func appendAsset(b []byte, a *topics.Asset, now uint64) []byte {
 	b = httpapi.AppendString(append(b, `,"symbol":`...), a.Symbol)
 	b = httpapi.AppendString(append(b, `,"name":`...), a.Name)
 	b = strconv.AppendUint(append(b, `,"decimals":`...), uint64(a.Decimals), 10)
-	b = appendName(append(b, `,"lane":`...), rules.LaneNames[a.Lane])
+	b = appendName(append(b, `,"lane":`...), contracts.LaneNames[a.Lane])
 	b = strconv.AppendBool(append(b, `,"allowed":`...), a.Allowed)
 	b = httpapi.AppendAmount(append(b, `,"minAmount":`...), &a.MinAmount)
 	b = httpapi.AppendAmount(append(b, `,"maxDealRaw":`...), &a.MaxDealRaw)

@@ -6,21 +6,14 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The texts of the enumerations, in the order of their numbers.
-var (
-	dripSources = []string{"deal", "lp"}
-	sortNames   = []string{"newest", "expiry", "cap", "cost"}
-)
-
 func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	q := query.ListingsQuery{
-		Sort:  httpapi.Sort[query.Sort](req, sortNames),
-		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), rules.LaneNames),
+		Sort:  httpapi.Sort[query.Sort](req, query.SortNames),
+		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), contracts.LaneNames),
 		Term:  req.Query("term").Seconds(),
 		Asset: req.Query("asset").Address(),
 	}
@@ -40,7 +33,7 @@ func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpa
 func (x *Indexer) deals(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	q := query.DealsQuery{
 		Wallet: req.Query("wallet").Address(),
-		State:  httpapi.Enum[contracts.DealState](req.Query("state"), rules.DealStateNames),
+		State:  httpapi.Enum[contracts.DealState](req.Query("state"), contracts.DealStateNames),
 		Limit:  req.Limit(),
 		After:  req.After(),
 	}
@@ -115,7 +108,7 @@ func (x *Indexer) bids(ctx context.Context, req *httpapi.Request, res *httpapi.R
 
 func (x *Indexer) assets(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	q := query.AssetsQuery{
-		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), rules.LaneNames),
+		Lane:  httpapi.Enum[contracts.Lane](req.Query("lane"), contracts.LaneNames),
 		Limit: req.Limit(),
 		After: req.After(),
 	}

@@ -3,8 +3,8 @@ package indexer
 import (
 	"context"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -24,11 +24,11 @@ func appendStats(b []byte, s *query.Stats, now uint64) []byte {
 	b = appendField(append(b, `{"tvl":{`...), "usdg", &s.TVL.USDG)
 	b = append(b, `,"byLane":{`...)
 	for lane := range s.TVL.ByLane {
-		b = appendField(b, rules.LaneNames[lane], &s.TVL.ByLane[lane])
+		b = appendField(b, contracts.LaneNames[lane], &s.TVL.ByLane[lane])
 	}
 	b = appendList(append(b, `},"byAsset":`...), s.TVL.ByAsset, func(b []byte, v *query.AssetValue) []byte {
 		b = httpapi.AppendAddress(append(b, `{"token":`...), &v.Token)
-		b = appendName(append(b, `,"lane":`...), rules.LaneNames[v.Lane])
+		b = appendName(append(b, `,"lane":`...), contracts.LaneNames[v.Lane])
 		b = appendField(b, "raw", &v.Raw)
 		return append(appendField(b, "usdg", v.USDG), '}')
 	})
@@ -38,7 +38,7 @@ func appendStats(b []byte, s *query.Stats, now uint64) []byte {
 	b = appendInteger(b, "active", s.Deals.Active)
 	b = append(b, `,"byState":{`...)
 	for state, n := range s.Deals.ByState {
-		b = appendInteger(b, rules.DealStateNames[state], n)
+		b = appendInteger(b, contracts.DealStateNames[state], n)
 	}
 	b = appendWindows(append(b, `}},"volume":`...), &s.Volume)
 	b = appendNullableInteger(append(b, `,"medians":{"costBps7d":`...), s.Medians.CostBps7d)

@@ -68,6 +68,9 @@ func appendReward(b []byte, r *query.Reward) []byte {
 	return append(b, '}')
 }
 
+// dripSources are the texts of contracts.DripSource, in the order of its numbers.
+var dripSources = []string{"deal", "lp"}
+
 func appendDrip(b []byte, d *query.Drip) []byte {
 	b = appendField(append(b, '{'), "id", &d.ID)
 	b = httpapi.AppendAddress(append(b, `,"account":`...), &d.Account)

@@ -3,8 +3,8 @@ package indexer
 import (
 	"context"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -78,7 +78,7 @@ func appendBalance(b []byte, v *topics.Balance) []byte {
 	b = httpapi.AppendAddress(append(b, `{"account":`...), &v.Account)
 	b = httpapi.AppendAddress(append(b, `,"asset":`...), &v.Asset)
 	b = appendField(b, "amount", &v.Amount)
-	b = appendName(append(b, `,"kind":`...), rules.BalanceNames[v.Kind])
+	b = appendName(append(b, `,"kind":`...), contracts.BalanceKindNames[v.Kind])
 	return append(b, '}')
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -96,7 +95,7 @@ func (s *Service) dealValuation(ctx context.Context, req *httpapi.Request, res *
 		return upstream(err)
 	}
 	deal := &answer.Value.Deal
-	body := dealBody{DealID: deal.ID.Dec(), Lane: rules.LaneNames[deal.Lane], At: st.at.Timestamp}
+	body := dealBody{DealID: deal.ID.Dec(), Lane: contracts.LaneNames[deal.Lane], At: st.at.Timestamp}
 	var held holding
 	if deal.Kind == contracts.KindPosition {
 		p, err := st.pledgedPosition(answer.Value.Position)

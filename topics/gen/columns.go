@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"unicode"
+
+	"github.com/lienstream/lienstream/contracts"
 )
 
 // column is how a Go type looks in Avro and in a row. In all code %s is the field.
@@ -62,18 +64,18 @@ var columns = map[string]column{
 	"*uint64":      {avro: `"long"`, nullable: true, message: "b = appendOptUint(b, %s)", row: "b = appendOptUint(b, %s)", read: "in.optUint()"},
 	"*bool":        {avro: `"boolean"`, nullable: true, message: "b = appendOptBool(b, %s)", row: "b = appendOptBool(b, %s)", read: "in.optBool()"},
 
-	"contracts.Kind":         enum("Kind", "ERC20", "AMMV4_POSITION"),
-	"contracts.Lane":         enum("Lane", "STOCK", "ETH", "MEME", "POSITION"),
-	"contracts.DealState":    enum("DealState", "LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"),
-	"contracts.BidState":     enum("BidState", "OPEN", "WITHDRAWN", "ACCEPTED"),
-	"contracts.BalanceKind":  enum("BalanceKind", "USDG", "ERC20", "NFT"),
-	"contracts.CreditReason": enum("CreditReason", "PROCEEDS", "BID_REFUND", "REPAYMENT", "COLLATERAL_RETURN", "COLLATERAL_CLAIM", "FEE"),
-	"contracts.DripSource":   enum("DripSource", "DEAL", "LP"),
+	"contracts.Kind":         enum("Kind", contracts.KindNames),
+	"contracts.Lane":         enum("Lane", contracts.LaneNames),
+	"contracts.DealState":    enum("DealState", contracts.DealStateNames),
+	"contracts.BidState":     enum("BidState", contracts.BidStateNames),
+	"contracts.BalanceKind":  enum("BalanceKind", contracts.BalanceKindNames),
+	"contracts.CreditReason": enum("CreditReason", contracts.CreditReasonNames),
+	"contracts.DripSource":   enum("DripSource", contracts.DripSourceNames),
 }
 
 const hashType = `{"type": "fixed", "name": "Hash", "size": 32}`
 
-func enum(name string, symbols ...string) column {
+func enum(name string, symbols []string) column {
 	return column{
 		avro:    `"` + name + `"`,
 		define:  fmt.Sprintf(`{"type": "enum", "name": %q, "symbols": ["%s"]}`, name, strings.Join(symbols, `", "`)),

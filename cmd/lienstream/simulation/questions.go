@@ -84,14 +84,14 @@ func (e *entities) lists() []string {
 	}
 	for _, sort := range sortsOfListings {
 		all = append(all, "/listings?sort="+sort, "/listings?term=604800&sort="+sort)
-		for _, lane := range []string{"STOCK", "ETH", "MEME", "POSITION"} {
+		for _, lane := range contracts.LaneNames {
 			all = append(all, "/listings?lane="+lane+"&sort="+sort)
 		}
 		for _, token := range e.tokens {
 			all = append(all, "/listings?asset="+token+"&sort="+sort)
 		}
 	}
-	for _, state := range []string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"} {
+	for _, state := range contracts.DealStateNames {
 		all = append(all, "/deals?state="+state)
 	}
 	for _, id := range e.deals {

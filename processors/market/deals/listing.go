@@ -26,6 +26,9 @@ const (
 	Sorts // how many there are
 )
 
+// SortNames is how callers name the orders. It is read-only.
+var SortNames = []string{"newest", "expiry", "cap", "cost"}
+
 // ListingKey is a deal's position in that order: ascending bytes are the order of the list. It ends in
 // Key(deal).
 func ListingKey(sort Sort, d *topics.Deal) []byte {

@@ -82,15 +82,15 @@ func printValue(f reflect.Value) string {
 	case common.Hash:
 		return short(v.Hex())
 	case contracts.DealState:
-		return [...]string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"}[v]
+		return contracts.DealStateNames[v]
 	case contracts.BidState:
-		return [...]string{"OPEN", "WITHDRAWN", "ACCEPTED"}[v]
+		return contracts.BidStateNames[v]
 	case contracts.BalanceKind:
-		return [...]string{"USDG", "ERC20", "NFT"}[v]
+		return contracts.BalanceKindNames[v]
 	case contracts.DripSource:
-		return [...]string{"DEAL", "LP"}[v]
+		return contracts.DripSourceNames[v]
 	case contracts.Lane:
-		return [...]string{"STOCK", "ETH", "MEME", "POSITION"}[v]
+		return contracts.LaneNames[v]
 	default:
 		return fmt.Sprint(v)
 	}

@@ -52,7 +52,7 @@ func (h *harness) lists(t *testing.T) string {
 	list := func(name string, index byte, prefix []byte) {
 		listAs(name, index, prefix, func(entry []byte) string { return deals.ID(entry).Dec() })
 	}
-	for sort, name := range []string{"newest", "expiry", "cap", "cost"} {
+	for sort, name := range deals.SortNames {
 		list(name, deals.IndexListing+byte(sort), nil)
 	}
 	for s, name := range []string{"listed", "funded", "reclaimed", "claimed", "cancelled"} {

@@ -17,6 +17,9 @@ import (
 // Sort is an order of listings.
 type Sort = deals.Sort
 
+// SortNames is how callers name the orders. It is read-only.
+var SortNames = deals.SortNames
+
 // The orders of listings.
 const (
 	SortNewest = deals.SortNewest // listedAt, descending

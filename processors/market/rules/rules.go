@@ -1,5 +1,5 @@
 // Package rules is what the contracts make of their own numbers and an event does not say: which bids count,
-// which multiplier holds, what a deal costs, how states are called. It must not read state or the clock: who
+// which multiplier holds, what a deal costs. It must not read state or the clock: who
 // asks gives the rows and the time of a block.
 package rules
 
@@ -8,15 +8,6 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics"
-)
-
-// The names of the enumerations, in the order of their numbers. They are read-only.
-var (
-	KindNames      = []string{"ERC20", "AMMV4_POSITION"}
-	LaneNames      = []string{"STOCK", "ETH", "MEME", "POSITION"}
-	DealStateNames = []string{"LISTED", "FUNDED", "RECLAIMED", "CLAIMED", "CANCELLED"}
-	BidStateNames  = []string{"OPEN", "WITHDRAWN", "ACCEPTED"}
-	BalanceNames   = []string{"USDG", "ERC20", "NFT"}
 )
 
 // OnTerms says that a bid is open and on the deal's current terms: its borrower could accept it, were it not
