@@ -116,6 +116,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// Where one service names another of this process, it names where that listens.
+func TestServicesFindEachOther(t *testing.T) {
+	p := &Process{Environment: System(), Settings: newSettings(), up: true}
+	valuation, agent := newValuationService(), newAgentService()
+	valuation.cfg.HTTP.Listen, agent.cfg.HTTP.Listen = "127.0.0.1:5100", ":5300"
+	page, err := newIndexerService(agent, valuation).config(p)
+	if err != nil || page.AgentURL != "http://localhost:5300" || page.ValuationURL != "http://localhost:5100" {
+		t.Errorf("the page links to %q and %q, %v", page.AgentURL, page.ValuationURL, err)
+	}
+	if c, err := agent.config(p); err != nil || c.BaseURL != "http://localhost:5300" {
+		t.Errorf("the agent API says that it is at %q, %v", c.BaseURL, err)
+	}
+}
+
 // Processors are read with the token alone, but on loopback, where `up` serves them.
 func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 	dir := t.TempDir()

@@ -18,7 +18,11 @@ type agentService struct {
 	valuationURL string
 }
 
-func newAgentService() *agentService { return &agentService{cfg: agent.DefaultConfig()} }
+func newAgentService() *agentService {
+	s := &agentService{cfg: agent.DefaultConfig()}
+	s.cfg.BaseURL = "" // see config
+	return s
+}
 
 func (*agentService) Name() string { return "agent" }
 
@@ -26,7 +30,7 @@ func (*agentService) Configured(p *Process) bool { return p.HasChain() }
 
 func (s *agentService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "agent-addr", "where the agent API is served")
-	bind(f, &s.cfg.BaseURL, "agent-url", "where callers reach the agent API, in what it says of itself")
+	bind(f, &s.cfg.BaseURL, "agent-url", "where callers reach the agent API, in what it says of itself; this machine by default")
 	bind(f, &s.cfg.SupportURL, "support-url", "where callers reach the support service, in what the agent API says; none by default")
 	bind(f, &s.valuationURL, "valuation-url", "where the agent API asks for valuations; the service in this process by default, if there is one")
 	bind(f, &s.cfg.Limits.Requests, "agent-requests", "requests of all callers to the agent API a minute")
@@ -39,7 +43,7 @@ func (s *agentService) Flags(f *Flags) {
 // config completes what flags say. The deployment is known once the chain is.
 func (s *agentService) config(p *Process) (agent.Config, error) {
 	c := s.cfg
-	c.MaxHeadAge = p.MaxHeadAge
+	c.MaxHeadAge, c.BaseURL = p.MaxHeadAge, cmp.Or(c.BaseURL, local(c.HTTP.Listen))
 	if p.EmbeddedChain() {
 		c.MaxLag, c.MaxValuation = 0, 0
 	}
