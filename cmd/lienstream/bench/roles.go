@@ -34,7 +34,7 @@ func (w *world) newFleet(ctx context.Context) (*fleet, error) {
 		return nil, err
 	}
 	f := &fleet{w: w, name: name, addr: address(), args: append(p.topics, w.chain.flags(false)...), processes: map[string]*process{}, ops: map[string]string{}}
-	err := errors.Join(f.start("ingest", "ingest"), f.processor("a"), f.start("serving", "serving", "--indexer-addr="+f.addr))
+	err := errors.Join(f.start("ingest", "ingest"), f.processor("a"), f.start("serving", "serving", "--services=indexer", "--indexer-addr="+f.addr))
 	if err != nil {
 		return f, err
 	}
@@ -45,7 +45,7 @@ func (w *world) newFleet(ctx context.Context) (*fleet, error) {
 }
 
 func (f *fleet) processor(name string) error {
-	return f.start(name, "processors", "--instance="+name, "--data-dir="+filepath.Join(f.w.cfg.dir, f.name+"-"+name))
+	return f.start(name, "processors", "--applications=market", "--instance="+name, "--data-dir="+filepath.Join(f.w.cfg.dir, f.name+"-"+name))
 }
 
 func (f *fleet) start(name string, args ...string) error {
@@ -91,8 +91,8 @@ func (f *fleet) followed(ctx context.Context) error {
 			return err
 		}
 		owns := false
-		for line := range strings.Lines(string(text)) { // …held{partition="3",role="owner"} 1
-			if !strings.HasPrefix(line, "lienstream_processors_held{") || !strings.HasSuffix(line, " 1\n") {
+		for line := range strings.Lines(string(text)) { // …held{application="market",partition="3",role="owner"} 1
+			if !strings.HasPrefix(line, `lienstream_processors_held{application="market"`) || !strings.HasSuffix(line, " 1\n") {
 				continue
 			}
 			held++

@@ -105,7 +105,7 @@ func (w *world) freshOn(chain []string) (*pipeline, error) {
 	p := &pipeline{w: w, name: name, addr: address(), ops: address()}
 	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + name}, w.servers...)
 	p.args = append([]string{
-		"up", "--data-dir=" + filepath.Join(w.cfg.dir, name), "--indexer-addr=" + p.addr, "--agent-addr=127.0.0.1:0", "--valuation-addr=127.0.0.1:0", "--support-addr=127.0.0.1:0", "--notify-addr=127.0.0.1:0", "--payment-chain-addr=127.0.0.1:0",
+		"up", "--data-dir=" + filepath.Join(w.cfg.dir, name), "--indexer-addr=" + p.addr, "--services=indexer", "--applications=market",
 		"--query-addr=" + address(), "--ops-addr=" + p.ops, "--log-level=info",
 	}, p.topics...)
 	if err := w.provision(p); err != nil {

@@ -2,6 +2,10 @@ package roles
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -9,6 +13,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -45,11 +50,36 @@ func commandApplications() []commandApplication {
 // written.
 const commandCacheBytes = 4 << 20
 
+// applicationNames are those that --applications takes.
+func applicationNames() []string {
+	names := []string{topics.AppMarket}
+	for _, app := range commandApplications() {
+		names = append(names, app.reads.Name)
+	}
+	return names
+}
+
+// checkApplications says what --applications names that is not there. Every node runs the market.
+func (r *processorsRole) checkApplications() error {
+	var errs []error
+	known := applicationNames()
+	for _, name := range r.names {
+		if !slices.Contains(known, name) {
+			errs = append(errs, fmt.Errorf("applications: %q is none of %s", name, strings.Join(known, ", ")))
+		}
+	}
+	if len(r.names) > 0 && !slices.Contains(r.names, topics.AppMarket) {
+		errs = append(errs, fmt.Errorf("applications: %s must be among them", topics.AppMarket))
+	}
+	return errors.Join(errs...)
+}
+
 // startApplications runs the command applications, and says what they answer.
 func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]read.Served, error) {
 	var all []read.Served
 	for _, app := range commandApplications() {
-		if app.runs != nil && !app.runs(p) {
+		chosen := len(r.names) == 0 || slices.Contains(r.names, app.reads.Name)
+		if !chosen || app.runs != nil && !app.runs(p) {
 			continue
 		}
 		cfg := r.config(p)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine"
@@ -20,12 +21,13 @@ import (
 
 // processorsRole runs the tasks and, where Redis is named, the writers of the hot cache.
 type processorsRole struct {
-	cfg  engine.Config
-	http httpapi.Config // of the read API
+	cfg   engine.Config
+	http  httpapi.Config // of the read API
+	names []string       // chosen by --applications; empty: all that are configured
 }
 
 func newProcessorsRole() *processorsRole {
-	return &processorsRole{engine.DefaultConfig(), httpapi.DefaultConfig(":42070")}
+	return &processorsRole{cfg: engine.DefaultConfig(), http: httpapi.DefaultConfig(":42070")}
 }
 
 func (*processorsRole) Name() string { return "processors" }
@@ -39,6 +41,7 @@ func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; the host name and its port by default")
 	bind(f, &r.cfg.Standbys, "standbys", "nodes besides the owner that follow a partition")
 	bind(f, &r.cfg.SessionTimeout, "session-timeout", "silence after which the partitions of a node go to others")
+	bindList(f, &r.names, "applications", "which of "+strings.Join(applicationNames(), ", ")+" to run; all that are configured by default")
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and process the raw topic from its start")
 }
 
@@ -55,7 +58,7 @@ func stateDir(p *Process) string { return filepath.Join(p.DataDir, "state") }
 func (r *processorsRole) Check(p *Process) error {
 	_, err := p.Deployment()
 	_, staffErr := p.supportStaff()
-	return errors.Join(p.checkServers(false), err, staffErr, r.config(p).Validate(), r.http.Validate(), r.checkToken(p), p.notify.check(p))
+	return errors.Join(p.checkServers(false), err, staffErr, r.checkApplications(), r.config(p).Validate(), r.http.Validate(), r.checkToken(p), p.notify.check(p))
 }
 
 // checkToken says why the read API must not be served so.

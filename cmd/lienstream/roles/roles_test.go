@@ -75,6 +75,12 @@ func TestCheckNamesEveryFault(t *testing.T) {
 			t.Errorf("%v does not name %s", err, want)
 		}
 	}
+	_, err = command(t, "processors", "--check", "--applications=support,weather")
+	for _, want := range []string{`applications: "weather" is none of market, support, notifier`, "applications: market must be among them"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("sixteen or more bytes"), 0o600); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func (r *upRole) Check(p *Process) error {
 	if addr := r.processors.http.Listen; strings.HasPrefix(addr, ":") && p.queryTokenFile == "" {
 		r.processors.http.Listen = "127.0.0.1" + addr // nobody else reads here
 	}
-	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkToken(p)}
+	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p)}
 	if len(p.Servers.RPC) == 0 {
 		errs = append(errs, r.chain.Check(p))
 	} else if c, err := r.ingest.config(p); err != nil {
