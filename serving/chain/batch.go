@@ -28,6 +28,14 @@ func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
 	return context.WithValue(ctx, countKey{}, n), n
 }
 
+type apartKey struct{}
+
+// Apart is a context under which each batch is asked of another endpoint than the one before it, where there is one that
+// can be asked: so that what one said another may contradict.
+func Apart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
+}
+
 // Batch asks all requests of one endpoint, in one round trip where they fit into one (Config.MaxBatch). Its error
 // means that none of the answers can be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
 func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
@@ -50,7 +58,11 @@ func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
 // ask goes from endpoint to endpoint until one answers.
 func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	var last error
-	endpoints := c.order(requests)
+	before, _ := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint])
+	if before == nil {
+		before = new(atomic.Pointer[endpoint])
+	}
+	endpoints := c.order(requests, before.Load())
 	for attempt := range c.cfg.Attempts {
 		if attempt > 0 && attempt%len(endpoints) == 0 {
 			if err := pause(ctx, 20*time.Millisecond<<(attempt/len(endpoints))); err != nil {
@@ -60,6 +72,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 		e := endpoints[attempt%len(endpoints)]
 		err := c.askOne(ctx, e, requests)
 		if err == nil {
+			before.Store(e)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -114,14 +127,17 @@ func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) e
 }
 
 // order is the endpoints as they should be asked: those that have the methods first, then those that do not rest, then
-// as configured.
-func (c *Client) order(requests []*Request) []*endpoint {
+// those that are not the one before, then as configured.
+func (c *Client) order(requests []*Request, before *endpoint) []*endpoint {
 	now := time.Now()
 	rank := func(e *endpoint) (n int) {
 		if slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method) }) {
-			n += 2
+			n += 4
 		}
 		if e.resting(now) {
+			n += 2
+		}
+		if e == before {
 			n++
 		}
 		return n

@@ -43,7 +43,8 @@ type Config struct {
 
 	Poll        time.Duration // between two looks at the head
 	PollTimeout time.Duration // of one look: an endpoint that needs longer rests
-	MaxBehind   uint64        // blocks: an endpoint further behind the others has no say about the head
+	MaxBehind   uint64        // blocks: an endpoint further behind most of the others has no say about the head
+	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long
 }
 
 // DefaultConfig returns the defaults. The chain and its endpoints have none.
@@ -57,6 +58,7 @@ func DefaultConfig() Config {
 		Poll:        200 * time.Millisecond,
 		PollTimeout: time.Second,
 		MaxBehind:   50,
+		MaxStill:    time.Minute,
 	}
 }
 
@@ -81,7 +83,7 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"timeout", c.Timeout}, {"poll", c.Poll}, {"poll timeout", c.PollTimeout}} {
+	}{{"timeout", c.Timeout}, {"poll", c.Poll}, {"poll timeout", c.PollTimeout}, {"time that an endpoint may stand still", c.MaxStill}} {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
@@ -110,8 +112,8 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Invariants:
 //  1. No endpoint is asked for anything before it proved its chain ID, nor while it rests after a failure (unless all
 //     rest: then they are tried all the same).
-//  2. Head is a block of which every live endpoint that is not far behind said the same hash: so a call that is
-//     pinned to it may be answered by any of them.
+//  2. Head is a block of which every live endpoint that has a say (haveSay) said the same hash: so a call that is pinned
+//     to it may be answered by any of them.
 type Client struct {
 	cfg       Config
 	log       *zap.Logger

@@ -174,7 +174,7 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 	mine(t, node, 5)
 	reg, log := quiet()
 	one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
-	c := newClient(t, reg, log, func(cfg *chain.Config) { cfg.MaxBehind = 3 }, one.URL, two.URL)
+	c := newClient(t, reg, log, func(cfg *chain.Config) { cfg.MaxBehind, cfg.MaxStill = 3, 20*time.Millisecond }, one.URL, two.URL)
 	if _, err := c.Head(); !errors.Is(err, chain.ErrUnavailable) {
 		t.Errorf("before the first look: %v", err)
 	}
@@ -187,8 +187,13 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 		t.Errorf("with an endpoint at 3 the head is %d", head.Number)
 	}
 	two.Tells(stuckAt(t, node, 1))
-	if head := refresh(t, c); head.Number != 5 {
-		t.Errorf("with an endpoint far behind the head is %d", head.Number)
+	if head := refresh(t, c); head.Number != 1 {
+		t.Errorf("with an endpoint far behind, which may have just begun, the head is %d", head.Number)
+	}
+	for deadline := time.Now().Add(10 * time.Second); refresh(t, c).Number != 5; {
+		if time.Now().After(deadline) {
+			t.Fatal("an endpoint that stands still has its say for ever")
+		}
 	}
 
 	two.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
@@ -210,6 +215,76 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 	two.Tells(nil)
 	if head := refresh(t, c); head.Number != 5 {
 		t.Errorf("head is %d after they agree again", head.Number)
+	}
+}
+
+// TestNobodyIsSilencedByOneClaim: a height is a claim, and a head far above those of most others is no reason to believe
+// whoever has it.
+func TestNobodyIsSilencedByOneClaim(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 5)
+	inflated := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if header, tag := rpctest.Header(req, resp); tag == "latest" {
+			header["number"], header["hash"] = "0xfffffff", common.Hash{9}
+			resp.Say(header)
+		}
+		return false
+	}
+	for _, honest := range []int{1, 2} {
+		liar := rpctest.NewLiar(t, node.HTTP(), 0)
+		liar.Tells(inflated)
+		urls := []string{liar.URL}
+		for range honest {
+			urls = append(urls, rpctest.NewLiar(t, node.HTTP(), 0).URL)
+		}
+		c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), func(cfg *chain.Config) { cfg.MaxStill = time.Hour }, urls...)
+		if head := refresh(t, c); head.Number != 5 || head.Hash == (common.Hash{9}) {
+			t.Errorf("with %d honest beside it the liar's head is believed: %d", honest, head.Number)
+		}
+	}
+	// What no block can be is no block.
+	for name, value := range map[string]string{"number": "0xffffffffffffffff", "timestamp": "0xffffffffffffffff"} {
+		liar := rpctest.NewLiar(t, node.HTTP(), 0)
+		liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if header, _ := rpctest.Header(req, resp); header != nil {
+				header[name] = value
+				resp.Say(header)
+			}
+			return false
+		})
+		c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), nil, liar.URL)
+		if head, err := c.Refresh(t.Context()); err == nil {
+			t.Errorf("a block whose %s is %s is believed: %+v", name, value, head)
+		}
+	}
+}
+
+// TestFailureOfACall: what a contract does is an answer however the node words it; what a node will not do is not.
+func TestFailureOfACall(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	liar := rpctest.NewLiar(t, node.HTTP(), 0)
+	c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), nil, liar.URL)
+	head := refresh(t, c)
+	for said, answer := range map[string]bool{
+		`{"code":-32000,"message":"out of gas"}`:                  true,
+		`{"code":-32000,"message":"invalid opcode: INVALID"}`:     true,
+		`{"code":-32603,"message":"EVM error InvalidFEOpcode"}`:   true,
+		`{"code":-32000,"message":"stack underflow (0 <=> 1)"}`:   true,
+		`{"code":-32603,"message":"internal error"}`:              false,
+		`{"code":-32000,"message":"the backend is not ready"}`:    false,
+		`{"code":-32000,"message":"execution aborted (timeout)"}`: false,
+	} {
+		liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if req.Method == "eth_call" {
+				resp.Result, resp.Error = nil, json.RawMessage(said)
+			}
+			return false
+		})
+		_, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering})
+		if _, reverted := errors.AsType[*chain.RevertError](err); err == nil || reverted != answer {
+			t.Errorf("%s: %v", said, err)
+		}
 	}
 }
 
@@ -357,7 +432,7 @@ func TestRunFollowsTheHead(t *testing.T) {
 func TestConfigNamesEveryFault(t *testing.T) {
 	cfg := chain.Config{Endpoints: []string{"ftp://host/secret", "nothing"}}
 	err := cfg.Validate()
-	for _, want := range []string{"chain ID", "endpoint 0", "endpoint 1", "timeout", "poll", "attempts", "calls of a batch", "body bytes", "requests at once"} {
+	for _, want := range []string{"chain ID", "endpoint 0", "endpoint 1", "timeout", "poll", "stand still", "attempts", "calls of a batch", "body bytes", "requests at once"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -31,6 +31,8 @@ type endpoint struct {
 	rest     time.Time
 	lacks    map[string]bool // methods that it said it does not have
 	closed   bool
+	latest   uint64    // its latest block
+	since    time.Time // when that was first seen
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
@@ -228,6 +230,16 @@ func redacted(err error) error {
 		return errors.New("status " + clip(h.Status))
 	}
 	return err
+}
+
+// stoodStill notes the endpoint's latest block, and says for how long it has been that.
+func (e *endpoint) stoodStill(latest uint64, now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if latest != e.latest || e.since.IsZero() {
+		e.latest, e.since = latest, now
+	}
+	return now.Sub(e.since)
 }
 
 func (e *endpoint) resting(now time.Time) bool {

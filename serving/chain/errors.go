@@ -3,6 +3,7 @@ package chain
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
@@ -37,7 +38,8 @@ func (e *ChainError) Error() string {
 	return fmt.Sprintf("the endpoint is of chain %d, expected %d", e.Got, e.Want)
 }
 
-// RevertError is the revert of a call. Data is what the contract said: nothing, Error(string) or an error of its own.
+// RevertError is the revert of a call, or another failure of the code that it ran. Data is what the contract said:
+// nothing, Error(string) or an error of its own.
 type RevertError struct{ Data []byte }
 
 func (e *RevertError) Error() string {
@@ -85,26 +87,33 @@ var goneTexts = []string{
 	"unknown block", "resource not found", "missing trie node", "state not available", "historical state",
 }
 
+// What nodes say of a call that failed otherwise than by REVERT, which is the contract's doing too: geth, Nitro, anvil,
+// reth.
+var failedTexts = []string{
+	"out of gas", "outofgas", "invalid opcode", "invalidfeopcode", "opcodenotfound", "invalid jump", "invalidjump",
+	"stack underflow", "stackunderflow", "stack limit reached", "stack overflow", "stackoverflow", "write protection",
+	"return data out of bounds", "outofoffset", "max call depth", "calltoodeep", "gas uint64 overflow", "vm execution error",
+}
+
 // answered turns an error that a node answered into one of ours. retry: another endpoint may do better.
 func answered(err rpc.Error) (retry bool, ours error) {
 	text := strings.ToLower(err.Error())
+	in := func(texts []string) bool {
+		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
+	}
 	data, hasData := revertData(err)
 	switch code := err.ErrorCode(); {
 	case code == codeReverted, hasData && strings.Contains(text, "revert"), strings.HasPrefix(text, "execution reverted"):
 		return false, &RevertError{Data: data}
+	case in(failedTexts):
+		return false, &RevertError{}
 	case code == codeMethodMissing, code == codeUnsupported, strings.Contains(text, "method") && strings.Contains(text, "not "):
 		return true, ErrUnsupported
 	case code == codeRateLimited, code == codeInternal && strings.Contains(text, "limit"):
 		return true, fmt.Errorf("%w: too many requests", ErrUnavailable)
+	case code == codeResourceAbsent, in(goneTexts):
+		return true, ErrBlockGone
 	default:
-		for _, gone := range goneTexts {
-			if strings.Contains(text, gone) {
-				return true, ErrBlockGone
-			}
-		}
-		if code == codeResourceAbsent {
-			return true, ErrBlockGone
-		}
 		return false, &NodeError{Code: code, Message: clip(err.Error())}
 	}
 }

@@ -27,8 +27,8 @@ func (c *Client) Head() (Block, error) {
 // Refresh looks at the head now and returns it as Head does.
 //
 // All endpoints are asked for their latest block at once. The head is the lowest of these blocks, not counting
-// endpoints that do not answer or are far behind; each of the others is asked for its block of that height, and all
-// hashes must be equal.
+// endpoints that do not answer or have no say; each of the others is asked for its block of that height, and all hashes
+// must be equal.
 func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	c.round.Lock()
 	defer c.round.Unlock()
@@ -61,12 +61,8 @@ func (c *Client) look(ctx context.Context) (Block, error) {
 	if len(latest) == 0 {
 		return Block{}, err
 	}
-	var highest uint64
-	for _, s := range latest {
-		highest = max(highest, s.block.Number)
-	}
-	number := highest
-	latest = slices.DeleteFunc(latest, func(s sighting) bool { return s.block.Number+c.cfg.MaxBehind < highest })
+	latest = c.haveSay(latest)
+	number := latest[0].block.Number
 	for _, s := range latest {
 		number = min(number, s.block.Number)
 	}
@@ -92,6 +88,31 @@ func (c *Client) look(ctx context.Context) (Block, error) {
 		return Block{}, &DisagreementError{Number: number, Hashes: hashes}
 	}
 	return at[0].block, nil
+}
+
+// haveSay leaves out who is far behind most of the others, or far behind anybody and has stood still for long. A height
+// is a mere claim: by the highest alone, one liar would silence all the others.
+func (c *Client) haveSay(latest []sighting) []sighting {
+	now := time.Now()
+	numbers := make([]uint64, len(latest))
+	still := make([]bool, len(latest))
+	for i, s := range latest {
+		numbers[i], still[i] = s.block.Number, s.from.stoodStill(s.block.Number, now) > c.cfg.MaxStill
+	}
+	slices.Sort(numbers)
+	most, highest := numbers[(len(numbers)-1)/2], numbers[len(numbers)-1]
+	kept := make([]sighting, 0, len(latest))
+	for i, s := range latest {
+		if n := s.block.Number; c.farBehind(n, most) || still[i] && c.farBehind(n, highest) {
+			continue
+		}
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+func (c *Client) farBehind(number, other uint64) bool {
+	return number < other && other-number > c.cfg.MaxBehind
 }
 
 // awake are the endpoints that do not rest; all where all do.
@@ -149,9 +170,15 @@ type rpcBlock struct {
 	BaseFee   *hexutil.Big    `json:"baseFeePerGas"`
 }
 
+// maxTimestamp is beyond what contracts can hold: they keep 40 bits.
+const maxTimestamp = 1 << 40
+
 func (b *rpcBlock) block() (Block, error) {
 	if b.Number == nil || b.Hash == nil {
 		return Block{}, fmt.Errorf("%w: the endpoint does not have it", ErrBlockGone)
+	}
+	if uint64(*b.Number) > math.MaxInt64 || b.Timestamp >= maxTimestamp {
+		return Block{}, errMalformed
 	}
 	block := Block{
 		Number: uint64(*b.Number), Hash: *b.Hash, Parent: b.Parent, Timestamp: uint64(b.Timestamp),
