@@ -33,8 +33,9 @@ type plan struct {
 
 	spend   *Spend // what leaves the wallet; nil: nothing
 	allowed *big.Int
-	approve string // the action that gives the vault what it pulls
-	ends    uint64 // when the state that it depends on ends; 0: never
+	approve string   // the action that gives the vault what it pulls
+	funds   *big.Int // the price that it funds a deal at; nil: it funds none
+	ends    uint64   // when the state that it depends on ends; 0: never
 }
 
 func actionNames() []string {
@@ -90,7 +91,9 @@ func newActions() map[string]*action {
 				return p.checkSpend(p.deal.MinPrice)
 			},
 			plan: func(p *preparation) plan {
-				return p.payment("fund", p.deal.MinPrice, p.deal.ListingExpiry, p.in.DealID, [32]byte(p.in.TermsHash))
+				pl := p.payment("fund", p.deal.MinPrice, p.deal.ListingExpiry, p.in.DealID, [32]byte(p.in.TermsHash))
+				pl.funds = p.deal.MinPrice
+				return pl
 			},
 		},
 		"cancel": {
@@ -157,7 +160,11 @@ func newActions() map[string]*action {
 				}
 				return nil
 			},
-			plan: func(p *preparation) plan { return p.call("acceptBid", p.bid.Expiry, p.in.BidID) },
+			plan: func(p *preparation) plan {
+				pl := p.call("acceptBid", p.bid.Expiry, p.in.BidID)
+				pl.funds = p.bid.Price
+				return pl
+			},
 		},
 		"withdrawCredit": {
 			fields: []string{"token"},

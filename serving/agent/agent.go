@@ -185,7 +185,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Logger:     log,
 		Registerer: reg,
 	})
-	if a.mcp, err = newMCP(a.api); err != nil {
+	if a.mcp, err = newMCP(a.api, cfg.HTTP.RequestTimeout*9/10); err != nil {
 		return nil, err
 	}
 	a.server = httpapi.NewServer(cfg.HTTP, a, log)
@@ -206,6 +206,7 @@ func (a *Agent) routes() []httpapi.Route {
 		{Method: http.MethodPost, Path: prepareRoute, Handle: a.counted(prepareRoute, a.prepare)},
 		{Method: http.MethodPost, Path: mcpRoute, Handle: a.callMCP},
 		get("/health", a.health),
+		get("/", text("text/plain", overview)),
 		get("/llms.txt", text("text/plain", overview)),
 		get("/skill.md", text("text/markdown", skill)),
 		get("/quickstart.md", text("text/markdown", quickstart)),

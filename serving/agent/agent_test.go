@@ -233,4 +233,17 @@ func TestStaleIndex(t *testing.T) {
 	w.steps(1)
 	w.head()
 	w.isError("STALE_INDEXER", w.Get(t, "/v1/portfolio/"+w.actors[0].Hex()))
+
+	// The index may be ahead of the nodes, but not by any number of blocks.
+	w.agent.cfg.MaxLagBlocks = 300
+	head = w.sync()
+	for _, ahead := range []uint64{1, 301} {
+		w.index.claims(topics.BlockRef{Number: head.Number + ahead, Hash: [32]byte{1}, Timestamp: head.Timestamp})
+		res := w.Get(t, "/v1/assets")
+		if ahead > 300 {
+			w.isError("STALE_INDEXER", res)
+		} else if res.Status != 200 {
+			t.Errorf("%d blocks ahead: %s", ahead, res.Body)
+		}
+	}
 }

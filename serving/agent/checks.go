@@ -16,9 +16,13 @@ import (
 func (p *preparation) lookToken(r *reads, token common.Address) {
 	m := p.market
 	p.token = token
-	r.probe(token, &m.token, "balanceOf", func(v []any) { p.held = asNumber(v) }, p.in.Wallet)
-	r.probe(token, &m.token, "allowance", func(v []any) { p.allowance = asNumber(v) }, p.in.Wallet, m.dep.DealVault)
-	r.probe(token, &m.token, "paused", func(v []any) { p.tokenPaused = v != nil && v[0].(bool) })
+	ask := r.ask
+	if token == m.dep.USDG {
+		ask = r.probe
+	}
+	ask(token, &m.token, "balanceOf", func(v []any) { p.held = asNumber(v) }, p.in.Wallet)
+	ask(token, &m.token, "allowance", func(v []any) { p.allowance = asNumber(v) }, p.in.Wallet, m.dep.DealVault)
+	ask(token, &m.token, "paused", func(v []any) { p.tokenPaused = v != nil && v[0].(bool) })
 }
 
 func asNumber(values []any) *big.Int {

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -90,6 +92,44 @@ func TestRoundTrips(t *testing.T) {
 			t.Errorf("without eth_simulateV1 it takes %d round trips", n)
 		}
 	}
+}
+
+// TestMetrics: what answers came to, how long simulations took, what was prepared.
+func TestMetrics(t *testing.T) {
+	w, _, fund := listed(t)
+	w.prepared(fund)
+	w.refused("SPEND_LIMIT", fund.with("maxPrice", "1"))
+	for name, want := range map[string]float64{
+		`lienstream_agent_answers_total{code="SPEND_LIMIT"}`:                1,
+		`lienstream_agent_prepared_total{action="fund"}`:                    1,
+		`lienstream_agent_simulation_seconds{method="eth_simulateV1"}`:      4, // three made the deal
+		`lienstream_agent_chain_requests{route="/v1/transactions/prepare"}`: 5,
+	} {
+		if got := w.metric(name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// metric is the value of a counter, or the count of a histogram.
+func (w *world) metric(name string) float64 {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			if name == f.GetName()+"{"+strings.Join(labels, ",")+"}" {
+				return m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return 0
 }
 
 // nodeRequests is how many requests to nodes the metrics of the service's answers have.

@@ -24,7 +24,12 @@ import (
 // listed is a world with a deal of actor 0 that actor 1 may fund for 1 USDG, and its body.
 func listed(t *testing.T) (w *world, deal DirectDeal, fund body) {
 	t.Helper()
-	w = newWorld(t, newNode(t, 5), 5, 0)
+	return listedOn(t, newNode(t, 5))
+}
+
+func listedOn(t *testing.T, node devchain.Backend) (w *world, deal DirectDeal, fund body) {
+	t.Helper()
+	w = newWorld(t, node, 5, 0)
 	borrower, lender := w.actors[0], w.actors[1]
 	stock := get[page[Asset]](w, "/v1/assets").Items[0]
 	base := func(wallet common.Address, fields body) body {

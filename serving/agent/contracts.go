@@ -51,7 +51,10 @@ type reads struct {
 
 // call reads a view. take gets its results; an answer that is none of the contract's is *errMismatch.
 func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]any) error, args ...any) {
-	r.read(to, of, method, args, func(values []any, err error) error {
+	r.read(to, of, method, 0, args, func(values []any, err error) error {
+		if _, refused := errors.AsType[*chain.NodeError](err); refused {
+			return err
+		}
 		if err != nil {
 			return &errMismatch{fmt.Sprintf("the contract at %s does not answer %s as it should", lower(to), method)}
 		}
@@ -61,7 +64,10 @@ func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]
 
 // probe reads a view that the contract may not have, or that may revert: then take gets nil.
 func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([]any), args ...any) {
-	r.read(to, of, method, args, func(values []any, err error) error {
+	r.read(to, of, method, 0, args, func(values []any, err error) error {
+		if _, refused := errors.AsType[*chain.NodeError](err); refused {
+			return err
+		}
 		if err != nil {
 			values = nil
 		}
@@ -70,13 +76,28 @@ func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([
 	})
 }
 
-func (r *reads) read(to common.Address, of *abi.ABI, method string, args []any, then func([]any, error) error) {
+// strangerGas is what a call of a contract that somebody names may burn: several times what a token behind a proxy needs,
+// and too little for an answer that no node would send, or that takes it seconds.
+const strangerGas = 500_000
+
+// ask reads a view of a contract that somebody names, which may be anything: take gets nil where it does not answer.
+func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]any), args ...any) {
+	r.read(to, of, method, strangerGas, args, func(values []any, err error) error {
+		if err != nil {
+			values = nil
+		}
+		take(values)
+		return nil
+	})
+}
+
+func (r *reads) read(to common.Address, of *abi.ABI, method string, gas uint64, args []any, then func([]any, error) error) {
 	data, err := of.Pack(method, args...)
 	if err != nil {
 		panic(fmt.Errorf("agent: pack %s: %w", method, err)) // the arguments are ours
 	}
 	var result hexutil.Bytes
-	request := chain.CallAt(r.at, chain.Call{To: to, Data: data}, &result)
+	request := chain.CallAt(r.at, chain.Call{To: to, Data: data, Gas: gas}, &result)
 	r.calls = append(r.calls, request)
 	r.after = append(r.after, func() error {
 		if request.Err != nil {

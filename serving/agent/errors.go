@@ -89,13 +89,24 @@ func (a *Agent) counted(route string, handle httpapi.Handler) httpapi.Handler {
 		ctx, requests := chain.Counting(ctx)
 		err := handle(ctx, req, res)
 		asked.Observe(float64(requests.Load()))
-		name := "OK"
-		if known, ok := errors.AsType[*httpapi.Error](err); ok {
-			name = known.Code.Name
-		} else if err != nil {
-			name = httpapi.Internal.Name
-		}
-		a.metrics.answers.WithLabelValues(name).Inc()
+		a.metrics.answers.WithLabelValues(codeName(err)).Inc()
 		return err
 	}
+}
+
+// codeName is the code that a caller sees of an error.
+func codeName(err error) string {
+	if err == nil {
+		return "OK"
+	}
+	if known, ok := errors.AsType[*httpapi.Error](err); ok {
+		return known.Code.Name
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return httpapi.BodyTooLarge.Name
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return httpapi.UpstreamUnavailable.Name
+	}
+	return httpapi.Internal.Name
 }

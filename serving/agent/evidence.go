@@ -105,8 +105,11 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 	if head.Number > at.Number {
 		c.LagBlocks = head.Number - at.Number
 	}
+	ahead := at.Number - min(at.Number, head.Number)
 	late := int64(head.Timestamp) - int64(at.Timestamp)
 	switch {
+	case a.cfg.MaxLagBlocks > 0 && ahead > a.cfg.MaxLagBlocks:
+		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d blocks beyond the chain", ahead))
 	case a.cfg.MaxLagBlocks > 0 && c.LagBlocks > a.cfg.MaxLagBlocks:
 		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d blocks behind the chain", c.LagBlocks))
 	case a.cfg.MaxLag > 0 && late > int64(a.cfg.MaxLag/time.Second):

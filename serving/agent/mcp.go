@@ -1,16 +1,20 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.yaml.in/yaml/v3"
 
@@ -40,14 +44,18 @@ var tools = []tool{
 	{name: "prepare_transaction", title: "Prepare a transaction", what: "Simulate one action and get the unsigned transaction. Nothing is signed or sent. Never pass a key.", input: "PrepareRequest", output: "Prepared"},
 }
 
-// newMCP makes the server of the tools. ask answers a request of the API.
-func newMCP(ask http.Handler) (http.Handler, error) {
+// newMCP makes the server of the tools. ask answers a request of the API, for which a call of a tool has so long.
+func newMCP(ask http.Handler, within time.Duration) (http.Handler, error) {
 	var described map[string]any
 	if err := yaml.Unmarshal(description, &described); err != nil {
 		return nil, fmt.Errorf("parse the OpenAPI document: %w", err)
 	}
 	schemas := newSchemas(described)
-	server := mcp.NewServer(&mcp.Implementation{Name: "lienstream-agent", Title: "Lienstream Agent API", Version: "1.0.0"}, &mcp.ServerOptions{Instructions: skill})
+	server := mcp.NewServer(&mcp.Implementation{Name: "lienstream-agent", Title: "Lienstream Agent API", Version: "1.0.0"}, &mcp.ServerOptions{
+		Instructions: skill,
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}}, // none of them changes
+	})
+	server.AddReceivingMiddleware(guarded)
 	closed := false
 	for _, t := range tools {
 		input, err := schemas.input(&t)
@@ -57,7 +65,7 @@ func newMCP(ask http.Handler) (http.Handler, error) {
 		server.AddTool(&mcp.Tool{
 			Name: t.name, Title: t.title, Description: t.what, InputSchema: input, OutputSchema: schemas.output(t.output),
 			Annotations: &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed},
-		}, t.handler(ask))
+		}, t.handler(ask, within))
 	}
 	for _, doc := range []struct{ uri, name, media, text string }{
 		{"lienstream://agent/skill.md", "skill", "text/markdown", skill},
@@ -73,12 +81,32 @@ func newMCP(ask http.Handler) (http.Handler, error) {
 	}), nil
 }
 
+// guarded keeps what a caller sent out of the texts of errors, and a panic from ending the process: the server of the
+// tools runs this in goroutines of its own.
+func guarded(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		defer func() {
+			if recover() != nil {
+				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
+			}
+		}()
+		result, err = next(ctx, method, req)
+		said, ok := errors.AsType[*jsonrpc.Error](err)
+		if err == nil || ok && said.Code != jsonrpc.CodeInvalidParams {
+			return result, err
+		}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such tool or resource, or the parameters are malformed"}
+	}
+}
+
 // handler asks the API for the tool.
-func (t *tool) handler(ask http.Handler) mcp.ToolHandler {
+func (t *tool) handler(ask http.Handler, within time.Duration) mcp.ToolHandler {
 	return func(ctx context.Context, call *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		r, err := t.request(context.WithValue(ctx, countedKey{}, true), call.Params.Arguments)
+		ctx, cancel := context.WithTimeout(context.WithValue(ctx, countedKey{}, true), within)
+		defer cancel()
+		r, err := t.request(ctx, call.Params.Arguments)
 		if err != nil {
-			return nil, err
+			return refused(err)
 		}
 		w := newRecorder()
 		ask.ServeHTTP(w, r)
@@ -88,6 +116,23 @@ func (t *tool) handler(ask http.Handler) mcp.ToolHandler {
 			IsError:           w.status != http.StatusOK,
 		}, nil
 	}
+}
+
+// refused is the answer of a tool that did not come to ask the API.
+func refused(err error) (*mcp.CallToolResult, error) {
+	known, ok := errors.AsType[*httpapi.Error](err)
+	if !ok {
+		return nil, err
+	}
+	fault := struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		Retryable bool   `json:"retryable"`
+	}{known.Code.Name, known.Message, retryable(known.Code)}
+	body, err := json.Marshal(map[string]any{"error": fault})
+	return &mcp.CallToolResult{
+		Content: []mcp.Content{&mcp.TextContent{Text: string(body)}}, StructuredContent: json.RawMessage(body), IsError: true,
+	}, err
 }
 
 // request is the API's request for the arguments of a tool. What is not of it the API refuses, by name.
@@ -101,8 +146,9 @@ func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Re
 	}
 	given := map[string]json.RawMessage{}
 	if len(arguments) > 0 {
-		if err := json.Unmarshal(arguments, &given); err != nil {
-			return nil, errors.New("the arguments must be a JSON object")
+		var err error
+		if given, err = readObject(arguments); err != nil {
+			return nil, err
 		}
 	}
 	path, query := t.path, url.Values{}
@@ -162,14 +208,49 @@ func (r *recorder) Write(b []byte) (int, error) {
 
 // callMCP hands a request to the server of the tools. It is stateless and answers at once, so its answer is one like any.
 func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	body, err := io.ReadAll(req.HTTP.Body)
+	if err != nil {
+		return err // too large, or the caller is gone
+	}
+	if err := checkMessage(body); err != nil {
+		return err
+	}
+	r := req.HTTP.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := newRecorder()
-	a.mcp.ServeHTTP(w, req.HTTP.WithContext(ctx))
+	a.mcp.ServeHTTP(w, r)
+	if ctx.Err() != nil {
+		return ctx.Err() // whatever was written until then
+	}
 	res.Status, res.Body = w.status, append(res.Body, w.body...)
 	if media := w.header.Get("Content-Type"); media != "" {
 		res.SetHeader("Content-Type", media)
 	}
 	return nil
 }
+
+// checkMessage lets one message through: a batch would be many requests that are counted as one. A method that is none by
+// its letters is not handed on, for it would be repeated, and one that holds the answer open is not to be had.
+func checkMessage(body []byte) error {
+	message, err := readObject(body)
+	if err != nil {
+		return err
+	}
+	raw, has := message["method"]
+	if !has {
+		return nil // an answer to us, who ask nothing
+	}
+	var method string
+	if readText(raw, &method) != nil || len(method) > maxMethod || strings.Trim(strings.ToLower(method), "abcdefghijklmnopqrstuvwxyz_/") != "" {
+		return invalid(`"method" is none of MCP`)
+	}
+	if method == "subscriptions/listen" {
+		return invalid("there is nothing to listen to: nothing here changes while the service runs")
+	}
+	return nil
+}
+
+const maxMethod = 48 // bytes
 
 // schemas are those of the description, to be used outside of it.
 type schemas struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
@@ -46,6 +47,27 @@ func TestPagesAreTrue(t *testing.T) {
 	} {
 		if !strings.Contains(skill, "`"+code+"`") {
 			t.Errorf("the skill does not say what to do about %s", code)
+		}
+	}
+	var described struct {
+		Components struct {
+			Schemas struct {
+				Warning struct {
+					Properties struct{ Code struct{ Enum []string } }
+				} `yaml:"Warning"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal(description, &described); err != nil {
+		t.Fatal(err)
+	}
+	warnings := described.Components.Schemas.Warning.Properties.Code.Enum
+	if len(warnings) < 8 {
+		t.Errorf("there are %d warnings", len(warnings))
+	}
+	for _, code := range warnings {
+		if !strings.Contains(skill, "`"+code+"`") {
+			t.Errorf("the skill does not say what the warning %s means", code)
 		}
 	}
 	for _, r := range w.agent.routes() {

@@ -99,6 +99,7 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	if in.ChainID != a.cfg.Deployment.ChainID {
 		return refuse(chainMismatch, fmt.Sprintf("this service is of chain %d", a.cfg.Deployment.ChainID))
 	}
+	ctx = chain.Apart(ctx) // so that one node simulates what another said
 	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
 	if p.head, err = a.head(); err != nil {
 		return err
@@ -224,8 +225,13 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	if d := p.deal; d != nil && pl.spend != nil && p.in.Action != "reclaim" && d.ListingExpiry != 0 && d.ListingExpiry <= soon {
 		warn("LISTING_EXPIRES_SOON", "the listing ends at %d", d.ListingExpiry)
 	}
-	if p.allowance != nil && p.allowance.Cmp(unlimited) >= 0 {
+	if pl.method == "approve" && p.in.Amount.Cmp(unlimited) >= 0 {
+		warn("UNLIMITED_ALLOWANCE", "it lets the vault take any amount of %s: approve what is needed", lower(p.token))
+	} else if p.allowance != nil && p.allowance.Cmp(unlimited) >= 0 {
 		warn("UNLIMITED_ALLOWANCE", "the vault may take any amount of %s: approve 0, or what is needed", lower(p.token))
+	}
+	if p.in.Action == "reclaim" && p.in.Wallet != p.deal.Borrower {
+		warn("NOT_BORROWER", "the wallet pays, and the collateral goes to the borrower %s", lower(p.deal.Borrower))
 	}
 	if p.tokenPaused {
 		warn("TOKEN_PAUSED", "the token %s is paused: it cannot be moved now", lower(p.token))

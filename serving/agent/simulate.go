@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
 // Simulation is what the transaction would do in the next block.
@@ -78,6 +79,9 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 		if err := p.holdTo(pl, transfers); err != nil {
 			return nil, err
 		}
+		if err := p.holdPrice(pl, runs.Calls[0].Logs); err != nil {
+			return nil, err
+		}
 	}
 	if err != nil {
 		return nil, chainError(err)
@@ -139,6 +143,27 @@ func (p *preparation) holdTo(pl *plan, transfers []Transfer) error {
 		return refuse(simulationFailed, fmt.Sprintf("the simulation takes %s from the wallet instead of %s", decimal(taken), pl.spend.Amount))
 	}
 	return nil
+}
+
+// holdPrice refuses where the deal would be funded at another price than the one that was read: one of two nodes lies.
+func (p *preparation) holdPrice(pl *plan, logs []*types.Log) error {
+	if pl.funds == nil {
+		return nil
+	}
+	event := p.market.vault.Events["DealFunded"]
+	for _, l := range logs {
+		if l.Address != p.market.dep.DealVault || len(l.Topics) == 0 || l.Topics[0] != event.ID {
+			continue
+		}
+		said := map[string]any{}
+		if err := event.Inputs.UnpackIntoMap(said, l.Data); err != nil {
+			break
+		}
+		if price, ok := said["price"].(*big.Int); ok && price.Cmp(pl.funds) == 0 {
+			return nil
+		}
+	}
+	return refuse(httpapi.UpstreamUnavailable, "what was read and what was simulated do not agree about the price")
 }
 
 // reverted is the refusal that goes with a revert.

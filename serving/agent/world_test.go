@@ -47,9 +47,12 @@ type world struct {
 
 type change func(cfg *Config, parts *Parts)
 
-func newNode(t testing.TB, seed uint64) devchain.Backend {
+func newNode(t testing.TB, seed uint64) devchain.Backend { return newNodeWith(t, seed, nil) }
+
+// newNodeWith is a node with accounts in its first block.
+func newNodeWith(t testing.TB, seed uint64, alloc types.GenesisAlloc) devchain.Backend {
 	t.Helper()
-	node, err := devchain.New(devchain.Config{Seed: seed})
+	node, err := devchain.New(devchain.Config{Seed: seed, Alloc: alloc})
 	if err != nil {
 		t.Fatal(err)
 	}
