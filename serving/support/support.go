@@ -184,6 +184,7 @@ func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Se
 
 func (s *Service) routes() []httpapi.Route {
 	return []httpapi.Route{
+		{Method: http.MethodGet, Path: "/", Handle: index, AnyQuery: true},
 		{Method: http.MethodPost, Path: "/reports", Handle: s.postReport},
 		{Method: http.MethodGet, Path: "/tickets/{id}", Handle: s.getTicket},
 		{Method: http.MethodGet, Path: "/health", Handle: s.health},
@@ -192,6 +193,18 @@ func (s *Service) routes() []httpapi.Route {
 		{Method: http.MethodGet, Path: "/page.js", Handle: s.script},
 		{Method: http.MethodGet, Path: "/page.css", Handle: s.style},
 	}
+}
+
+// index is for whoever has nothing but the address.
+func index(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
+	res.SetHeader("Content-Type", "text/plain; charset=utf-8")
+	res.Body = append(res.Body, `Bug reports against a refundable deposit, paid by x402.
+
+POST /reports       send one: without a payment the answer is 402 and says what to pay
+GET  /health        what a report costs, and where it is paid
+GET  /openapi.json  the description; /docs shows it
+`...)
+	return nil
 }
 
 // ticketHeader carries a ticket's token.

@@ -3,6 +3,8 @@ package roles
 import (
 	"bytes"
 	"context"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +62,36 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 	}
 	if len(rows) != len(Listing())+1 {
 		t.Errorf("%d rows for %d flags", len(rows)-1, len(Listing()))
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/flags.md")
+
+// TestEveryFlagIsDocumented: docs/flags.md is what the program has. `go test ./cmd/lienstream/roles -update` writes it.
+func TestEveryFlagIsDocumented(t *testing.T) {
+	const file = "../../../docs/flags.md"
+	var b strings.Builder
+	b.WriteString("# Flags\n\nEvery command takes all of them. `--kafka-prefix` is also the variable `LIENSTREAM_KAFKA_PREFIX`, and the line\n" +
+		"`kafka-prefix` of the YAML file that `--config` names; `lienstream config` says what holds. The test of\n" +
+		"`cmd/lienstream/roles` writes this page.\n\n| flag | default | |\n|---|---|---|\n")
+	for _, f := range Listing() {
+		value := ""
+		if f.Default != "" {
+			value = "`" + f.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", "\\|"))
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != b.String() {
+		t.Error("docs/flags.md is not what the program has: go test ./cmd/lienstream/roles -update")
 	}
 }
 

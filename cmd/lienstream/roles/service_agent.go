@@ -31,7 +31,7 @@ func (*agentService) Configured(p *Process) bool { return p.HasChain() }
 func (s *agentService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "agent-addr", "where the agent API is served")
 	bind(f, &s.cfg.BaseURL, "agent-url", "where callers reach the agent API, in what it says of itself; this machine by default")
-	bind(f, &s.cfg.SupportURL, "support-url", "where callers reach the support service, in what the agent API says; none by default")
+	bind(f, &s.cfg.SupportURL, "support-url", "where callers reach the support service, in what the agent API says; the service in this process by default, if up runs it")
 	bind(f, &s.valuationURL, "valuation-url", "where the agent API asks for valuations; the service in this process by default, if there is one")
 	bind(f, &s.cfg.Limits.Requests, "agent-requests", "requests of all callers to the agent API a minute")
 	bind(f, &s.cfg.Limits.Prepares, "agent-prepares", "of them, prepared transactions")

@@ -83,6 +83,9 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	if err := r.processors.start(ctx, p); err != nil {
 		return err
 	}
+	if err := r.introduce(p); err != nil {
+		return err
+	}
 	if err := r.serving.Start(ctx, p); err != nil {
 		return err
 	}
@@ -95,6 +98,30 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 func local(addr string) string {
 	_, port, _ := net.SplitHostPort(addr) // who listens there says what is wrong with it
 	return "http://localhost:" + port
+}
+
+// introduce tells the agent API of the support service, where both run here and no flag names another.
+func (r *upRole) introduce(p *Process) error {
+	run, err := r.serving.chosen(p)
+	if err != nil {
+		return err
+	}
+	var support string
+	for _, s := range run {
+		if s, ok := s.(*supportService); ok {
+			c, err := s.config(p)
+			if err != nil {
+				return err
+			}
+			support = c.PublicURL
+		}
+	}
+	for _, s := range run {
+		if s, ok := s.(*agentService); ok {
+			s.cfg.SupportURL = cmp.Or(s.cfg.SupportURL, support)
+		}
+	}
+	return nil
 }
 
 // sink takes alerts by email on the embedded chain, where no flag names a server.

@@ -1,10 +1,13 @@
 package system
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +73,7 @@ func TestFirstMinutes(t *testing.T) {
 				return err
 			})
 		}
+		everyURL(t, agent, support)
 		if out := p.output(); !strings.Contains(out, "starts over: the embedded chain lives in memory") {
 			t.Fatalf("the banner does not say that it starts over:\n%s", out)
 		}
@@ -93,6 +97,59 @@ func TestFirstMinutes(t *testing.T) {
 			}
 		}
 		t.Logf("stopped within %v", p.interrupt(t))
+	}
+}
+
+// everyURL asks for each URL that the agent API's discovery document names, and for each path of its first steps.
+func everyURL(t *testing.T, agent, support string) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(agent)
+	_, supportPort, _ := net.SplitHostPort(support)
+	var found struct {
+		BaseURL, OpenAPI, MCP, Support string
+		Workflow                       []struct{ Do string }
+	}
+	ask := func(method, url, content string) []byte {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || len(text) == 0 {
+			t.Errorf("%s %s: %d %s %v", method, url, res.StatusCode, text, err)
+		}
+		return text
+	}
+	text := ask(http.MethodGet, "http://"+agent+"/.well-known/agent.json", "")
+	if err := json.Unmarshal(text, &found); err != nil {
+		t.Fatal(err)
+	}
+	if base := "http://localhost:" + port; found.BaseURL != base || found.Support != "http://localhost:"+supportPort {
+		t.Errorf("the agent API says that it is at %s, and support at %q", found.BaseURL, found.Support)
+	}
+	named := regexp.MustCompile(`https?://[^"]+`).FindAllString(string(text), -1)
+	if len(named) != 4 {
+		t.Errorf("it names %v", named)
+	}
+	for _, url := range named {
+		if url == found.MCP {
+			ask(http.MethodPost, url, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
+		} else {
+			ask(http.MethodGet, url, "")
+		}
+	}
+	for _, step := range found.Workflow {
+		if path, ok := strings.CutPrefix(step.Do, "GET "); ok && !strings.Contains(path, "{") {
+			ask(http.MethodGet, found.BaseURL+path, "")
+		}
 	}
 }
 
