@@ -36,9 +36,35 @@ func dial(ctx context.Context, addr string) (*conn, error) {
 
 var errResponse = errors.New("malformed response")
 
+// request is what is asked for.
+type request struct {
+	path string
+	body string // posted as JSON; empty: a GET
+	or   int    // a status that is as good as 200
+}
+
+// gets are requests for paths.
+func gets(paths []string) []request {
+	all := make([]request, len(paths))
+	for i, path := range paths {
+		all[i].path = path
+	}
+	return all
+}
+
 // get asks for a path. The body is valid until the next call.
 func (c *conn) get(path string) (status int, body []byte, err error) {
-	c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.host)
+	return c.ask(request{path: path})
+}
+
+// ask is get for any request.
+func (c *conn) ask(r request) (status int, body []byte, err error) {
+	if r.body == "" {
+		c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", r.path, c.host)
+	} else {
+		c.out = fmt.Appendf(c.out[:0], "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			r.path, c.host, len(r.body), r.body)
+	}
 	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return 0, nil, err
 	}
@@ -95,9 +121,9 @@ func (l *load) merge(o load) {
 
 const connections = 16
 
-// press asks for paths in turn over 16 connections, each with a request under way at all times. They begin apart
-// from each other: what one was answered should not be what the next one finds in a cache.
-func press(ctx context.Context, addr string, paths []string, d time.Duration) (load, error) {
+// press makes requests in turn over 16 connections, each with one under way at all times. They begin apart from each
+// other: what one was answered should not be what the next one finds in a cache.
+func press(ctx context.Context, addr string, requests []request, d time.Duration) (load, error) {
 	all := make([][]float64, connections)
 	g, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
@@ -108,17 +134,17 @@ func press(ctx context.Context, addr string, paths []string, d time.Duration) (l
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			for n := i * max(len(paths)/connections, 1); ; n++ {
-				at := time.Now()
+			for n := i * max(len(requests)/connections, 1); ; n++ {
+				at, r := time.Now(), requests[n%len(requests)]
 				if at.Sub(began) >= d {
 					return nil
 				}
-				status, body, err := c.get(paths[n%len(paths)])
+				status, body, err := c.ask(r)
 				if err != nil {
 					return err
 				}
-				if status != 200 {
-					return fmt.Errorf("%s: %d %s", paths[n%len(paths)], status, body)
+				if status != 200 && status != r.or {
+					return fmt.Errorf("%s: %d %s", r.path, status, body)
 				}
 				all[i] = append(all[i], float64(time.Since(at))/float64(time.Millisecond))
 			}

@@ -7,6 +7,7 @@
 //	reference.go  the bare client; bare.go: the bare handler
 //	figures.go    what is measured, and the goals; load.go: 16 connections
 //	sparse.go     a long chain of which few blocks have a log
+//	agent.go      the agent API on the embedded chain
 //	roles.go      the figures of several nodes
 //	report.go     the table, and its JSON
 package main
@@ -70,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "what is measured")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "where the figures go")
 	flags.StringVar(&servers, "servers", "embedded,real", "embedded broker and Redis, or Apache Kafka and redis-server")
-	flags.StringVar(&only, "only", "", "figures to take, comma-separated: rebuild, latency, polling, reads, idle, restart, sparse, roles; all by default")
+	flags.StringVar(&only, "only", "", "figures to take, comma-separated: rebuild, latency, polling, reads, idle, restart, sparse, agent, roles; all by default")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "logs of the history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of a figure; the median counts")
@@ -168,6 +169,12 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			}
 			return b.sparse(ctx, w)
 		}},
+		{"agent", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.agent(ctx, w)
+		}},
 		{"roles", func() error {
 			if err := p.stop(); err != nil {
 				return err
@@ -181,6 +188,9 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 		}
 		// An embedded broker does not outlive its process, and with it the state goes.
 		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
+			continue
+		}
+		if w.kind == real && s.name == "agent" { // its chain is the embedded one
 			continue
 		}
 		if err := s.take(); err != nil {
