@@ -56,7 +56,7 @@ type Command struct {
 
 	Reservation *Reservation   `json:"reservation,omitempty"`
 	Attempt     *Attempt       `json:"attempt,omitempty"`
-	Return      *Authorization `json:"return,omitempty"` // of the float: a refund
+	Return      *Authorization `json:"return,omitempty"` // of the float: a refund, or which of them failed
 	Proof       *Proof         `json:"proof,omitempty"`
 	Reason      string         `json:"reason,omitempty"`    // one of ours, never a person's words
 	By          string         `json:"by,omitempty"`        // the member of staff
@@ -208,11 +208,19 @@ func (c *Command) Validate() error {
 		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: not positive amounts")
 	case TakeNonce:
 		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: none, or not in order")
-	case Close, Reorganised, Released, Void, RefundFailed:
+	case RefundFailed:
+		fault(c.Return == nil, "return: none")
+	case Close, Reorganised, Released, Void:
 	default:
 		fault(true, "kind: not one that there is")
 	}
 	return errors.Join(faults...)
+}
+
+// sameAs says whether both authorize the same. One key signs the same in many ways.
+func (a *Authorization) sameAs(b *Authorization) bool {
+	return a.From == b.From && a.To == b.To && bigOf(a.Value).Cmp(bigOf(b.Value)) == 0 &&
+		a.ValidAfter == b.ValidAfter && a.ValidBefore == b.ValidBefore && a.Nonce == b.Nonce
 }
 
 func (a *Authorization) validate(fault func(bad bool, format string, args ...any)) {

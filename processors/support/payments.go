@@ -11,8 +11,8 @@ func (t *turn) reserve() (Outcome, error) {
 		return "", err
 	}
 	switch {
-	case before != nil && before.BodyDigest != r.BodyDigest && before.Status != Dead:
-		return Conflict, nil
+	case before != nil && before.Status != Dead && (before.BodyDigest != r.BodyDigest || !before.Authorization.sameAs(&r.Authorization)):
+		return Conflict, nil // another of the same nonce may end later: the one that is followed is the one that was sent
 	case before != nil && before.Status != Freed && before.Status != Dead:
 		return Exists, nil
 	}

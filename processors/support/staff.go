@@ -54,7 +54,8 @@ func (t *turn) staff() (Outcome, error) {
 		}
 		k.Refund, k.RefundProof = RefundDone, t.cmd.Proof
 	case RefundFailed:
-		if k.Refund != RefundOut {
+		// One that was signed since may be on its way.
+		if k.Refund != RefundOut || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
 			return Refused, nil
 		}
 		k.Refund, k.Return, k.RefundAttempt = RefundLost, nil, nil

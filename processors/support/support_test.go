@@ -133,6 +133,10 @@ func refund(nonce byte) Command {
 	}}
 }
 
+func refundFailed(nonce byte) Command {
+	return Command{Kind: RefundFailed, Nonce: common.Hash{nonce}, Return: refund(nonce).Return}
+}
+
 func decide(nonce byte, v Verdict) Command {
 	return Command{Kind: Decide, Nonce: common.Hash{nonce}, Verdict: v}
 }
@@ -144,6 +148,9 @@ func TestTheDay(t *testing.T) {
 	w.want(wallet, reservation(1, 1), Done)
 	w.want(wallet, reservation(1, 1), Exists)
 	w.want(wallet, reservation(1, 2), Conflict)
+	longer := reservation(1, 1)
+	longer.Reservation.Authorization.ValidBefore = 7
+	w.want(wallet, longer, Conflict) // of the same nonce, but it can be charged for longer than is looked
 	w.want(wallet, reservation(2, 1), Limited)
 	w.at = w.at.Add(time.Second) // another day, but the payment may still be charged
 	w.want(wallet, reservation(2, 1), Limited)
@@ -191,9 +198,12 @@ func TestTheWayOfADeposit(t *testing.T) {
 	w.want(wallet, refund(1), Refused)
 	w.want(wallet, decide(1, Rejected), Refused) // it is on its way
 	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Done)
-	w.want(wallet, Command{Kind: RefundFailed, Nonce: common.Hash{1}}, Done)
+	w.want(wallet, refundFailed(1), Done)
 	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
-	w.want(wallet, refund(1), Done)
+	again := refund(1)
+	again.Return.ValidBefore = 7
+	w.want(wallet, again, Done)
+	w.want(wallet, refundFailed(1), Refused) // somebody slow says it of the one before, and this one may be on its way
 	byHand := Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}
 	if err := byHand.Sign(wallet, "ada", w.ada); err != nil {
 		t.Fatal(err)
@@ -318,7 +328,7 @@ func TestAnyCommands(t *testing.T) {
 				{Kind: Released, Nonce: common.Hash{n}},
 				{Kind: Void, Nonce: common.Hash{n}},
 				{Kind: RefundConfirmed, Nonce: common.Hash{n}, Proof: &Proof{Final: true}},
-				{Kind: RefundFailed, Nonce: common.Hash{n}},
+				refundFailed(n),
 			}).Draw(t, "command")
 			before := w.payment(n)
 			outcome := w.do(wallet, c)

@@ -23,11 +23,15 @@ type drive struct {
 	key      driveKey
 	settling chan struct{} // holds a token while the settler has it
 	handed   time.Time     // to the settler, last
+	moved    chan struct{} // closed once its row is moved from here, and replaced; guarded by Service.mu
 }
 
 // drive sees to it that somebody here follows a payment. It returns at once.
 func (s *Service) drive(p *desk.Payment) {
-	d := &drive{key: driveKey{p.Authorization.From, p.Authorization.Nonce}, settling: make(chan struct{}, 1)}
+	d := &drive{
+		key:      driveKey{p.Authorization.From, p.Authorization.Nonce},
+		settling: make(chan struct{}, 1), moved: make(chan struct{}),
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drives[d.key] != nil || len(s.drives) >= s.cfg.MaxDriven {
@@ -36,6 +40,31 @@ func (s *Service) drive(p *desk.Payment) {
 	s.drives[d.key] = d
 	s.metrics.driven.Set(float64(len(s.drives)))
 	s.work <- d // never full: it has room for all drives
+	s.head.hurry()
+}
+
+// moved is closed when this process moves the payment; nil: nobody here follows it.
+func (s *Service) moved(key driveKey) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.drives[key]; d != nil {
+		return d.moved
+	}
+	return nil
+}
+
+func (s *Service) tellWaiting(d *drive) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(d.moved)
+	d.moved = make(chan struct{})
+}
+
+// busy says whether any payment is followed here.
+func (s *Service) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.drives) > 0
 }
 
 // startDrives follows each payment that comes, until ctx is done and all of them have ended.
@@ -71,7 +100,7 @@ func (s *Service) follow(ctx context.Context, d *drive) {
 		case err != nil:
 			log.Warn("payment not moved", zap.Error(err))
 			s.metrics.driveErrors.Inc()
-			again = 4 * s.cfg.Poll
+			again = idlePolls * s.cfg.Poll
 		}
 		t := time.NewTimer(again)
 		if err != nil {
@@ -99,6 +128,9 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 	case p.Status == desk.Final:
 		return s.stepRefund(ctx, d, p, log)
 	}
+	if p.Asset != s.terms.Token {
+		return false, errAsset
+	}
 	signed := signedOf(&p.Authorization)
 	o, err := s.token.Outcome(ctx, &signed.Authorization, s.scope(p.FromBlock))
 	if err != nil {
@@ -124,10 +156,16 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		}
 		return true, s.tell(ctx, d, &desk.Command{Kind: desk.Void, Reason: string(reasonOf(o.State))}, log)
 	case x402.Unused:
+		if p.Charged() && o.Block < p.Proof.Block {
+			return false, nil // asked a node that is behind the one that said paid
+		}
 		return false, s.stepUnused(ctx, d, p, signed, log)
 	}
 	return false, nil
 }
+
+// errAsset is a payment in a token that is not the configured one any more: what came of it is on another contract.
+var errAsset = errors.New("the payment is in another token than --payment-asset")
 
 // stepUnused hands a payment to the settler, unless the chain has refused it: then it is only watched, as it may still
 // be charged, and its wallet may have another.
@@ -171,6 +209,7 @@ func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log 
 	if err != nil {
 		return "", err
 	}
+	s.tellWaiting(d)
 	s.metrics.payments.WithLabelValues(string(cmd.Kind)).Inc()
 	log.Info("payment moved", zap.String("to", string(cmd.Kind)), zap.String("outcome", string(outcome)), zap.String("reason", cmd.Reason))
 	return outcome, nil

@@ -2,8 +2,10 @@ package support
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -50,30 +52,54 @@ type world struct {
 	terms    *x402.Terms
 	mining   context.CancelFunc
 	mined    sync.WaitGroup
+	log      *zap.Logger
+	metrics  []prometheus.Gatherer // of all processes
+
+	blockTime time.Duration
+	highest   uint64 // block that a reorganisation ever found
 }
 
-func logger(t testing.TB) *zap.Logger {
-	if testing.Verbose() {
-		return zaptest.NewLogger(t, zaptest.Level(zap.InfoLevel))
-	}
-	return zap.NewNop()
+// settings of a world.
+type settings struct {
+	brokers []string         // kfake by default
+	prefix  string           // of topics
+	now     func() time.Time // of the payment chain
+	log     *zap.Logger      // of all processes; else what the test shows
+}
+
+// registry is a new one, that gathered looks through.
+func (w *world) registry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	w.metrics = append(w.metrics, reg)
+	return reg
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	// Blocks come faster than seconds: a chain that begins a day ago overtakes no authorization while a test runs.
-	yesterday := time.Now().Add(-24 * time.Hour)
-	return newWorldOn(t, brokertest.Start(t, "kfake"), func() time.Time { return yesterday })
+	return newWorldOf(t, settings{})
 }
 
-func newWorldOn(t testing.TB, brokers []string, now func() time.Time) *world {
+func newWorldOf(t testing.TB, c settings) *world {
 	t.Helper()
-	chain, err := paychain.New(paychain.Config{Now: now})
+	if c.brokers == nil {
+		c.brokers = brokertest.Start(t, "kfake")
+	}
+	if c.now == nil {
+		// Blocks come faster than seconds: a chain that begins a day ago overtakes no authorization while a test runs.
+		yesterday := time.Now().Add(-24 * time.Hour)
+		c.now = func() time.Time { return yesterday }
+	}
+	log := c.log
+	if log == nil {
+		log = zap.NewNop()
+	}
+	prefix := cmp.Or(c.prefix, "t")
+	chain, err := paychain.New(paychain.Config{Now: c.now})
 	check(t, err)
 	t.Cleanup(func() { _ = chain.Close() })
 	w := &world{
-		t: t, chain: chain, kafka: kafka.Config{Brokers: brokers, Prefix: "t"},
-		cat: topics.Catalogue{Prefix: "t", ChainID: 4663, Partitions: 2},
+		t: t, chain: chain, kafka: kafka.Config{Brokers: c.brokers, Prefix: prefix},
+		cat: topics.Catalogue{Prefix: prefix, ChainID: 4663, Partitions: 2}, log: c.log, blockTime: 20 * time.Millisecond,
 	}
 	admin, err := kafka.NewAdmin(w.kafka)
 	check(t, err)
@@ -82,12 +108,12 @@ func newWorldOn(t testing.TB, brokers []string, now func() time.Time) *world {
 
 	node, err := engine.NewCommands(engine.Config{
 		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
-		Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(), SessionTimeout: 6 * time.Second,
-	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, prometheus.NewRegistry(), zap.NewNop()))
+		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
+	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, w.registry(), log))
 	check(t, err)
 	w.router, err = read.NewRouter(read.Config{
 		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: "a",
-		Registerer: prometheus.NewRegistry(),
+		Registerer: w.registry(), Logger: log,
 	})
 	check(t, err)
 	w.producer, err = kafka.NewProducer(w.kafka, "support", kafka.ProducerOptions{})
@@ -106,7 +132,7 @@ func newWorldOn(t testing.TB, brokers []string, now func() time.Time) *world {
 	w.cfg.Payment.Asset, w.cfg.Payment.PayTo = chain.Token().Hex(), common.HexToAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C").Hex()
 	w.cfg.Poll, w.cfg.Wait, w.cfg.Confirmations = 5*time.Millisecond, 20*time.Second, 3
 	w.cfg.Resend, w.cfg.ResumeAfter, w.cfg.Reconcile = time.Second, time.Second, 50*time.Millisecond
-	w.cfg.Keys = Keys{Token: []string{"token key of tests, thirty-two bytes"}, Text: []string{"text key of tests, of thirty-two bytes"}}
+	w.cfg.Keys = Keys{Token: []TokenKey{{Secret: "token key of tests, thirty-two bytes"}}, Text: []string{"text key of tests, of thirty-two bytes"}}
 	w.terms, err = x402.NewTerms(w.cfg.Payment)
 	check(t, err)
 	w.fund(chain.Address("payer"), 1_000_000_000)
@@ -118,14 +144,12 @@ func (w *world) fund(to common.Address, amount int64) {
 	check(w.t, w.chain.Fund(w.t.Context(), to, big.NewInt(amount)))
 }
 
-const blockTime = 20 * time.Millisecond
-
 // mine makes a block now and then, as a chain does.
 func (w *world) mine() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.mining = cancel
 	w.mined.Go(func() {
-		for sleep(ctx, blockTime) {
+		for sleep(ctx, w.blockTime) {
 			if _, err := w.chain.Mine(ctx); err != nil && ctx.Err() == nil {
 				w.t.Error(err)
 				return
@@ -173,7 +197,15 @@ func (w *world) deps(settler x402.Settler) Deps {
 
 func (w *world) start(deps Deps) *service {
 	w.t.Helper()
-	s, err := New(w.cfg, deps, prometheus.NewRegistry(), logger(w.t))
+	log := w.log
+	switch {
+	case log != nil:
+	case testing.Verbose():
+		log = zaptest.NewLogger(w.t, zaptest.Level(zap.InfoLevel))
+	default:
+		log = zap.NewNop()
+	}
+	s, err := New(w.cfg, deps, w.registry(), log)
 	check(w.t, err)
 	return w.run(s)
 }
@@ -192,6 +224,16 @@ func (w *world) run(s *Service) *service {
 	w.t.Cleanup(x.stop)
 	polltest.Until(w.t, "the service is ready", func() bool { return s.Ready(ctx) == nil })
 	return x
+}
+
+func digestOf(report []byte) common.Hash { return sha256.Sum256(report) }
+
+// sealed is a report as it is reserved.
+func (w *world) sealed(a *x402.Signed, report []byte) []byte {
+	w.t.Helper()
+	out, err := w.cfg.Keys.Seal(purposeReport, desk.TicketID(a.From, a.Nonce), report)
+	check(w.t, err)
+	return out
 }
 
 // body is a report that is right.

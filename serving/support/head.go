@@ -3,6 +3,7 @@ package support
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
@@ -14,9 +15,18 @@ type head struct {
 	hash   common.Hash
 	number uint64
 	moved  chan struct{}
+	sooner chan struct{} // holds a token once somebody waits for the next block
 }
 
-func newHead() *head { return &head{moved: make(chan struct{})} }
+func newHead() *head { return &head{moved: make(chan struct{}), sooner: make(chan struct{}, 1)} }
+
+// hurry ends a long wait between two looks.
+func (h *head) hurry() {
+	select {
+	case h.sooner <- struct{}{}:
+	default:
+	}
+}
 
 func (h *head) set(number uint64, hash common.Hash) {
 	h.mu.Lock()
@@ -35,6 +45,9 @@ func (h *head) now() (uint64, <-chan struct{}) {
 	return h.number, h.moved
 }
 
+// idlePolls is how many times longer it is between two looks while nobody waits for a payment.
+const idlePolls = 20
+
 // watch polls the payment chain's head.
 func (s *Service) watch(ctx context.Context) {
 	for {
@@ -47,8 +60,24 @@ func (s *Service) watch(ctx context.Context) {
 			s.metrics.chainErrors.Inc()
 			s.log.Warn("payment chain's head not read", zap.Error(err))
 		}
-		if !sleep(ctx, s.cfg.Poll) {
+		if !s.pause(ctx) {
 			return
 		}
 	}
+}
+
+// pause is between two looks: a moment while a payment is followed, longer until the next is. It is false once ctx is done.
+func (s *Service) pause(ctx context.Context) bool {
+	if s.busy() {
+		return sleep(ctx, s.cfg.Poll)
+	}
+	t := time.NewTimer(idlePolls * s.cfg.Poll)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.head.sooner:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }

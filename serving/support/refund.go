@@ -49,14 +49,17 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 	if p.Status != desk.Final {
 		return fmt.Errorf("the payment of ticket %s is not final yet", id)
 	}
-	if p.Asset != f.Terms.Token || p.Authorization.Value.ToInt().Cmp(f.Terms.Value) != 0 {
-		return fmt.Errorf("ticket %s was paid under other terms: return it by hand, and record the transaction", id)
+	if p.Asset != f.Terms.Token {
+		return fmt.Errorf("ticket %s was paid in another token: return it by hand, and record the transaction", id)
+	}
+	token := x402.NewToken(f.Terms, f.Chain)
+	if err := charged(ctx, token, p); err != nil {
+		return err
 	}
 	signed, err := f.sign(ctx, p)
 	if err != nil {
 		return err
 	}
-	token := x402.NewToken(f.Terms.Returning(p.Authorization.From), f.Chain)
 	if err := token.Simulate(ctx, signed, common.Address{}); err != nil {
 		return fmt.Errorf("return the deposit of ticket %s from %s: %w", id, f.Address(), err)
 	}
@@ -74,6 +77,21 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 	}
 	authorization := authorizationOf(signed)
 	return s.do(ctx, id, &desk.Command{Kind: desk.RefundSent, Return: &authorization})
+}
+
+// errNotCharged is a reorganisation deeper than --payment-confirmations: the deposit was taken, and taken back.
+var errNotCharged = errors.New("the chain does not have the payment any more")
+
+// charged asks the chain once more whether it has the payment: what it has not is not returned.
+func charged(ctx context.Context, token *x402.Token, p *desk.Payment) error {
+	paid, err := token.PaidBy(ctx, &signedOf(&p.Authorization).Authorization, p.Proof.Transaction)
+	if err == nil && !paid {
+		err = errNotCharged
+	}
+	if err != nil {
+		return fmt.Errorf("look for the payment of ticket %s: %w", p.ID(), err)
+	}
+	return nil
 }
 
 func (f *Float) sign(ctx context.Context, p *desk.Payment) (*x402.Signed, error) {
@@ -103,8 +121,10 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 	}
 	signed := signedOf(k.Return)
 	scope := s.scope(p.FromBlock)
-	token := x402.NewToken(s.terms.Returning(p.Authorization.From), s.deps.Chain)
-	o, err := token.Outcome(ctx, &signed.Authorization, scope)
+	if p.Asset != s.terms.Token {
+		return false, errAsset
+	}
+	o, err := s.token.Outcome(ctx, &signed.Authorization, scope)
 	switch {
 	case err != nil:
 		s.metrics.chainErrors.Inc()
@@ -112,7 +132,7 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 	case o.State == x402.Unused:
 		if k.RefundAttempt != nil {
 			// What the chain refused is not sent again and again: it ends with its validity.
-			if reverted, _, err := token.Reverted(ctx, k.RefundAttempt.Hash, scope); err != nil || reverted {
+			if reverted, _, err := s.token.Reverted(ctx, k.RefundAttempt.Hash, scope); err != nil || reverted {
 				return false, err
 			}
 		}
@@ -125,7 +145,7 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 			Transaction: o.Transaction, Block: o.Block, BlockHash: o.BlockHash, Final: true,
 		}}, log)
 	}
-	return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundFailed, Reason: string(reasonOf(o.State))}, log)
+	return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundFailed, Return: k.Return, Reason: string(reasonOf(o.State))}, log)
 }
 
 // scope is where what came of an authorization is looked for.

@@ -1,12 +1,14 @@
 package support
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"strings"
@@ -54,18 +56,37 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	if header == "" {
 		return "unpaid", s.demand(res, nil)
 	}
+	if !s.checked.Load() {
+		return "unready", s.refuse(res, errUnchecked)
+	}
 	if err := s.authorize(ctx, x, header); err != nil {
 		return "payment", s.refuse(res, err)
+	}
+	found, err := s.deps.Desk.Find(ctx, x.signed.From, x.signed.Nonce)
+	if err != nil {
+		return "desk", s.unavailable()
+	}
+	before := found.Payment
+	if before != nil && before.Status == desk.Dead {
+		before = nil
+	}
+	// The same request was right when it was taken: it is not judged again, as by a head that is lower now.
+	if before != nil && before.BodyDigest == x.digest && before.Status != desk.Freed {
+		return "replay", s.await(ctx, x, res)
 	}
 	report, err := s.parse(ctx, req, x.body)
 	if err != nil {
 		return "body", err
 	}
-	if done, err := s.known(ctx, x, res); done {
-		return "replay", err
+	if before != nil && before.BodyDigest != x.digest {
+		return "replay", conflict()
 	}
 	if err := s.affordable(ctx, x); err != nil {
 		return "balance", s.refuse(res, err)
+	}
+	if before != nil && x.used { // released, and somebody submitted it all the same
+		s.drive(before)
+		return "replay", s.await(ctx, x, res)
 	}
 	if err := s.reserve(ctx, x, report); err != nil {
 		return "reservation", err
@@ -121,32 +142,58 @@ func (s *Service) authorize(ctx context.Context, x *exchange, header string) err
 	if err != nil {
 		return err
 	}
-	if x.signed, err = s.terms.Check(payment, s.deps.Now()); err != nil {
-		// One that ended meanwhile may be of a payment that was taken: the same request gets its answer.
-		if signed, ok := s.late(ctx, payment, err); ok {
-			x.signed = signed
-			return nil
-		}
+	if x.signed, err = s.terms.Check(payment, s.deps.Now()); err == nil {
+		return s.token.CheckSignature(ctx, x.signed)
+	}
+	// What is refused today may have been taken before, or charged: the same request gets its answer.
+	signed, parseErr := payment.Signed()
+	if parseErr != nil {
 		return err
 	}
-	return s.token.CheckSignature(ctx, x.signed)
+	if x.signed, parseErr = s.taken(ctx, signed); x.signed != nil || parseErr != nil {
+		return parseErr
+	}
+	if x.signed, parseErr = s.chargedLate(ctx, payment, err); x.signed != nil || parseErr != nil {
+		return parseErr
+	}
+	return err
 }
 
-// late accepts an authorization that is out of its window where the desk has it, signature and all.
-func (s *Service) late(ctx context.Context, payment *x402.Payment, err error) (*x402.Signed, bool) {
+// taken is an authorization that the desk has, signature and all, whatever is asked for today; nil: it has not.
+func (s *Service) taken(ctx context.Context, signed *x402.Signed) (*x402.Signed, error) {
+	found, err := s.deps.Desk.Find(ctx, signed.From, signed.Nonce)
+	if err != nil {
+		return nil, s.unavailable()
+	}
+	p := found.Payment
+	if p == nil || p.Status == desk.Dead || !bytes.Equal(p.Authorization.Signature, signed.Signature) {
+		return nil, nil
+	}
+	return signedOf(&p.Authorization), nil
+}
+
+// lateLimit is for how long the chain is asked about an authorization that has ended.
+const lateLimit = time.Hour
+
+// chargedLate is an authorization that ended before the desk had it, and that somebody had charged by then; nil: it is
+// not one.
+func (s *Service) chargedLate(ctx context.Context, payment *x402.Payment, err error) (*x402.Signed, error) {
 	refusal, ok := errors.AsType[*x402.Refusal](err)
 	if !ok || refusal.Reason != x402.ReasonValidBefore {
-		return nil, false
+		return nil, nil
 	}
 	signed, err := s.terms.CheckAnyTime(payment)
-	if err != nil {
-		return nil, false
+	if err != nil || s.deps.Now().Sub(time.Unix(int64(min(signed.ValidBefore, math.MaxInt64)), 0)) > lateLimit {
+		return nil, refusal
 	}
-	found, err := s.deps.Desk.Find(ctx, signed.From, signed.Nonce)
-	if err != nil || found.Payment == nil || found.Payment.Status == desk.Dead {
-		return nil, false
+	if err := s.token.CheckSignature(ctx, signed); err != nil {
+		return nil, err
 	}
-	return signed, string(found.Payment.Authorization.Signature) == string(signed.Signature)
+	o, err := s.recent(ctx, &signed.Authorization)
+	if err != nil || o.State != x402.Paid {
+		return nil, err
+	}
+	return signed, nil
 }
 
 // parse is the report, as far as it can be right.
@@ -166,22 +213,6 @@ func (s *Service) parse(ctx context.Context, req *httpapi.Request, body []byte) 
 	return report, report.validate(head)
 }
 
-// known answers a payment that the desk has: the same request gets the same answer, another none.
-func (s *Service) known(ctx context.Context, x *exchange, res *httpapi.Response) (done bool, err error) {
-	found, err := s.deps.Desk.Find(ctx, x.signed.From, x.signed.Nonce)
-	if err != nil {
-		return true, s.unavailable()
-	}
-	p := found.Payment
-	switch {
-	case p == nil, p.Status == desk.Dead, p.Status == desk.Freed && p.BodyDigest == x.digest:
-		return false, nil
-	case p.BodyDigest != x.digest:
-		return true, conflict()
-	}
-	return true, s.await(ctx, x, res)
-}
-
 func conflict() error {
 	return &httpapi.Error{Code: codeConflict, Message: "this payment was made for another report"}
 }
@@ -197,11 +228,7 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 	if !ok || refusal.Reason != x402.ReasonNonceUsed {
 		return err
 	}
-	from, err := s.fromBlock(ctx)
-	if err != nil {
-		return err
-	}
-	o, err := s.token.Outcome(ctx, &x.signed.Authorization, s.scope(from))
+	o, err := s.recent(ctx, &x.signed.Authorization)
 	if err != nil {
 		return err
 	}
@@ -210,6 +237,15 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 	}
 	x.used = true
 	return nil
+}
+
+// recent is what came of an authorization lately.
+func (s *Service) recent(ctx context.Context, a *x402.Authorization) (x402.Outcome, error) {
+	from, err := s.fromBlock(ctx)
+	if err != nil {
+		return x402.Outcome{}, err
+	}
+	return s.token.Outcome(ctx, a, s.scope(from))
 }
 
 // fromBlock is where the search for an authorization begins.
@@ -270,19 +306,22 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response) error {
 	deadline := time.NewTimer(s.cfg.Wait)
 	defer deadline.Stop()
-	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		found, err := s.deps.Desk.Find(ctx, x.signed.From, x.signed.Nonce)
+	key := driveKey{x.signed.From, x.signed.Nonce}
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) { // it may be another process that moves it
+		moved := s.moved(key)
+		found, err := s.deps.Desk.Find(ctx, key.payer, key.nonce)
 		if err == nil && found.Payment != nil {
 			switch p := found.Payment; {
 			case p.BodyDigest != x.digest:
 				return conflict()
 			case p.Charged():
 				return s.created(p, res)
-			case p.Status == desk.Dead || p.Status == desk.Freed:
+			case p.Status == desk.Dead, p.Status == desk.Freed && !x.used:
 				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged", Payer: x.signed.From})
 			}
 		}
 		select {
+		case <-moved:
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return s.pending()

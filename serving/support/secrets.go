@@ -10,41 +10,80 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Keys are the service's secrets, the current one first. Older ones still open what was made with them: that is how
 // a key is changed. All nodes must have the same.
 type Keys struct {
-	Token []string // of tickets' tokens
-	Text  []string // of what people wrote
+	Token []TokenKey // of tickets' tokens
+	Text  []string   // of what people wrote
+}
+
+// TokenKey is a secret of tickets' tokens.
+type TokenKey struct {
+	Secret string
+	Until  time.Time // when its tokens cease to open anything; zero: never
 }
 
 const minKeyBytes = 32
 
 // Validate never shows a key.
 func (k Keys) Validate() error {
+	secrets := make([]string, len(k.Token))
+	for i, key := range k.Token {
+		secrets[i] = key.Secret
+	}
+	faults := []error{checkKeys("token keys", secrets), k.ValidateText()}
+	if len(k.Token) > 0 && !k.Token[0].Until.IsZero() {
+		faults = append(faults, errors.New("support: token keys: the first is the one in use, and has no end"))
+	}
+	return errors.Join(faults...)
+}
+
+// ValidateText is Validate for who has no token keys: staff need none.
+func (k Keys) ValidateText() error { return checkKeys("text keys", k.Text) }
+
+func checkKeys(name string, keys []string) error {
+	if len(keys) == 0 {
+		return fmt.Errorf("support: %s: none", name)
+	}
 	var faults []error
-	for _, set := range []struct {
-		name string
-		keys []string
-	}{{"token keys", k.Token}, {"text keys", k.Text}} {
-		if len(set.keys) == 0 {
-			faults = append(faults, fmt.Errorf("support: %s: none", set.name))
-		}
-		for i, key := range set.keys {
-			if len(key) < minKeyBytes {
-				faults = append(faults, fmt.Errorf("support: %s: number %d is shorter than %d bytes", set.name, i+1, minKeyBytes))
-			}
+	for i, key := range keys {
+		if len(key) < minKeyBytes {
+			faults = append(faults, fmt.Errorf("support: %s: number %d is shorter than %d bytes", name, i+1, minKeyBytes))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// ParseKeys reads a file of keys: one a line, the current one first.
-func ParseKeys(text string) []string { return strings.Fields(text) }
+// ParseTextKeys reads a file of keys: one a line, the current one first.
+func ParseTextKeys(text string) []string { return strings.Fields(text) }
+
+// ParseTokenKeys reads a file of keys: one a line, the current one first. Behind an older one may stand until when its
+// tokens open their tickets, as RFC 3339 writes it. The error shows no key.
+func ParseTokenKeys(text string) ([]TokenKey, error) {
+	var keys []TokenKey
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		key := TokenKey{Secret: fields[0]}
+		if len(fields) > 1 {
+			until, err := time.Parse(time.RFC3339, fields[1])
+			if err != nil || len(fields) > 2 {
+				return nil, fmt.Errorf("support: token keys: behind number %d stands no time as in 2027-01-31T00:00:00Z", len(keys)+1)
+			}
+			key.Until = until
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
 
 // Ticket is the token that opens a ticket. It is kept nowhere: who knows the key can make it again.
-func (k Keys) Ticket(id string) string { return ticketToken(k.Token[0], id) }
+func (k Keys) Ticket(id string) string { return ticketToken(k.Token[0].Secret, id) }
 
 func ticketToken(key, id string) string {
 	mac := hmac.New(sha256.New, []byte(key))
@@ -52,13 +91,14 @@ func ticketToken(key, id string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Opens compares a token with every key's, each in constant time and none spared.
-func (k Keys) Opens(id, token string) bool {
+// Opens compares a token with every key's, each in constant time and none spared, whether it still counts or not.
+func (k Keys) Opens(id, token string, now time.Time) bool {
 	given := sha256.Sum256([]byte(token)) // of one length, whatever was given
 	ok := false
 	for _, key := range k.Token {
-		want := sha256.Sum256([]byte(ticketToken(key, id)))
-		ok = hmac.Equal(given[:], want[:]) || ok
+		want := sha256.Sum256([]byte(ticketToken(key.Secret, id)))
+		same := hmac.Equal(given[:], want[:])
+		ok = same && (key.Until.IsZero() || now.Before(key.Until)) || ok
 	}
 	return ok
 }

@@ -2,41 +2,67 @@ package support
 
 import (
 	"bytes"
-	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
 
 	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// Nothing secret, and nothing that anybody wrote, is in a log, a metric or a topic.
+// Nothing secret, and nothing that anybody wrote, is in a log, a metric or a topic, of any process, in whatever spelling.
 func TestNothingSecretLeaks(t *testing.T) {
-	w := newWorld(t)
-	w.mine()
 	var logged zaptest.Buffer
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(&logged), zap.DebugLevel))
-	reg := prometheus.NewRegistry()
-	service, err := New(w.cfg, w.deps(w.relayer("relayer")), reg, log)
-	check(t, err)
-	s := w.run(service)
+	brokers := brokertest.Start(t, "kfake")
+	w := newWorldOf(t, settings{brokers: brokers, log: log})
+	w.cfg.ResumeAfter = time.Millisecond
+	w.mine()
 
-	const title = "Titleword-of-the-report"
-	id, token := s.post(w.header(w.pay(w.chain.Key("payer"), "secret")), body(title)).created(t)
+	// Settlers that fail say why: one without gas, and a facilitator that repeats what it was sent.
+	const title, facilitatorKey, urlKey = "Titleword-of-the-report", "Bearer keyofthefacilitator", "keyintheurl"
+	facilitator := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(rw, `{"success":false,"errorReason":%q}`, r.Header.Get("Authorization"))
+	}))
+	defer facilitator.Close()
+	refuses, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: facilitator.URL + "/" + urlKey, Authorization: facilitatorKey}, w.terms)
+	check(t, err)
+	away, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: "http://user:" + urlKey + "@127.0.0.1:1/" + urlKey, Authorization: facilitatorKey}, w.terms)
+	check(t, err)
+	signed := w.pay(w.chain.Key("payer"), "secret")
+	payment := w.header(signed)
+	w.cfg.Wait = 100 * time.Millisecond
+	for _, settler := range []x402.Settler{w.relayer("no gas"), refuses, away} {
+		s := w.start(w.deps(settler))
+		if got := s.post(payment, body(title)); got.code() != "PAYMENT_PENDING" {
+			t.Errorf("it was to fail: %d %s", got.status, got.body)
+		}
+		polltest.Until(t, "the settler has failed", func() bool { return testutil.CollectAndCount(s.metrics.settleErrors) > 0 })
+		s.stop()
+	}
+	w.cfg.Wait = 20 * time.Second
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, token := s.post(payment, body(title)).created(t)
 	staff := w.staff()
 	check(t, staff.Reply(t.Context(), id, "Replyword of staff"))
 	check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
@@ -46,76 +72,105 @@ func TestNothingSecretLeaks(t *testing.T) {
 	}
 	s.post("%%%", body(title))
 	s.post(w.header(w.pay(w.chain.Key("payer"), "again")), []byte(`{"title":"`+title+`","secret`+title+`":1}`))
+	// What is no command of ours, but has what somebody wrote.
+	_, err = w.producer.Send(t.Context(), &kafka.Record{Topic: w.cat.Commands(topics.AppSupport), Partition: 0, Key: signed.From[:], Value: []byte("{")})
+	check(t, err)
 	s.stop()
 
-	var metrics bytes.Buffer
-	families, err := reg.Gather()
+	places := map[string][]byte{"log": []byte(logged.String()), "metrics": w.gathered()}
+	for topic, all := range brokertest.Everything(t, brokers) {
+		places["topic "+topic] = all
+	}
+	mac, err := base64.RawURLEncoding.DecodeString(token)
 	check(t, err)
-	for _, f := range families {
-		_, err := expfmt.MetricFamilyToText(&metrics, f)
-		check(t, err)
-	}
-	places := map[string]string{"log": logged.String(), "metrics": metrics.String()}
-	for topic, text := range w.everything() {
-		places["topic "+topic] = text
-	}
 	secrets := map[string]string{
-		"the token": token, "the token's key": w.cfg.Keys.Token[0], "the text's key": w.cfg.Keys.Text[0],
+		"the token": token, "the token's bytes": string(mac), "the token's key": w.cfg.Keys.Token[0].Secret, "the text's key": w.cfg.Keys.Text[0],
 		"the e-mail address": "a@example.com", "the title": title, "the reply": "Replyword", "the report": "drains",
+		"the facilitator's key": strings.Fields(facilitatorKey)[1], "the key in its URL": urlKey,
 	}
-	for _, name := range []string{"relayer", "ada", "payer", "float"} {
-		secrets["the key of "+name] = common.Bytes2Hex(crypto.FromECDSA(w.chain.Key(name)))
+	for _, name := range []string{"relayer", "no gas", "ada", "payer", "float"} {
+		secrets["the key of "+name] = string(crypto.FromECDSA(w.chain.Key(name)))
 	}
-	if !strings.Contains(places["log"], "payment moved") || !strings.Contains(places["metrics"], "lienstream_support_reports_total") {
-		t.Errorf("there is nothing to look through: %v", slices.Sorted(maps.Keys(places)))
-	}
-	audited := false
+	found := map[string]bool{}
 	for place, text := range places {
-		audited = audited || strings.Contains(text, id)
+		all := spellings(text)
 		for what, secret := range secrets {
-			if strings.Contains(strings.ToLower(text), strings.ToLower(secret)) {
+			if bytes.Contains(all, lowerCase([]byte(secret))) {
 				t.Errorf("%s has %s", place, what)
 			}
 		}
+		// And it would be found: what is in plain text, what is in hex and what is in base64.
+		reply := w.ticketOf(id).Ticket.Replies[0].Sealed
+		for what, known := range map[string][]byte{"ticket": []byte(id), "signature": signed.Signature, "sealed reply": reply} {
+			found[what] = found[what] || bytes.Contains(all, lowerCase(known))
+		}
 	}
-	if !audited {
-		t.Error("no topic names the ticket: they were not read")
+	for _, what := range []string{"ticket", "signature", "sealed reply"} {
+		if !found[what] {
+			t.Errorf("the %s was found nowhere: there is nothing to look through in %v", what, slices.Sorted(maps.Keys(places)))
+		}
+	}
+	for _, line := range []string{"payment moved", "payment not settled yet", "command passed over", "task"} {
+		if !bytes.Contains(places["log"], []byte(line)) {
+			t.Errorf("nobody logged %q", line)
+		}
+	}
+	for _, name := range []string{"lienstream_support_reports_total", "lienstream_support_commands_total", "lienstream_processors_"} {
+		if !bytes.Contains(places["metrics"], []byte(name)) {
+			t.Errorf("nobody counted %s", name)
+		}
 	}
 }
 
-// everything is all records of all topics, as text.
-func (w *world) everything() map[string]string {
+// gathered is all metrics of all processes, as Prometheus reads them.
+func (w *world) gathered() []byte {
 	w.t.Helper()
-	out := map[string]string{}
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
-	defer cancel()
-	admin, err := kafka.NewAdmin(w.kafka)
-	check(w.t, err)
-	defer admin.Close()
-	for _, topic := range w.cat.Topics() {
-		ends, err := admin.EndOffsets(ctx, topic.Name())
+	var out bytes.Buffer
+	for _, reg := range w.metrics {
+		families, err := reg.Gather()
 		check(w.t, err)
-		for partition, end := range ends {
-			if end == 0 {
-				continue
-			}
-			r, err := kafka.NewReader(w.kafka, topic.Name(), int32(partition), 0, kafka.ReaderOptions{MaxWait: 20 * time.Millisecond})
+		for _, f := range families {
+			_, err := expfmt.MetricFamilyToText(&out, f)
 			check(w.t, err)
-			var text strings.Builder
-			for records := []*kafka.Record(nil); ; {
-				waiting, stop := context.WithTimeout(ctx, 2*time.Second) // the end of a transaction is no record
-				records, err = r.Poll(waiting, records)
-				stop()
-				for _, record := range records {
-					text.Write(record.Key)
-					text.Write(record.Value)
-				}
-				if err != nil || len(records) > 0 && records[len(records)-1].Offset+2 >= end {
-					break
-				}
+		}
+	}
+	return out.Bytes()
+}
+
+var (
+	base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}`)
+	hexRun    = regexp.MustCompile(`[0-9A-Fa-f]{8,}`)
+)
+
+// spellings is a text, in lower case, and what comes of all that could be base64 or hex in it, wherever that begins.
+func spellings(text []byte) []byte {
+	all := lowerCase(text)
+	for _, run := range base64Run.FindAllString(string(text), -1) {
+		run = strings.NewReplacer("-", "+", "_", "/").Replace(run)
+		for from := range 4 {
+			part := run[from:]
+			if len(part)%4 == 1 {
+				part = part[:len(part)-1]
 			}
-			r.Close()
-			out[fmt.Sprintf("%s/%d", topic.Name(), partition)] = text.String()
+			raw, _ := base64.RawStdEncoding.DecodeString(part)
+			all = append(append(all, 0), lowerCase(raw)...)
+		}
+	}
+	for _, run := range hexRun.FindAllString(string(text), -1) {
+		for from := range 2 {
+			raw, _ := hex.DecodeString(run[from : len(run)-(len(run)-from)%2])
+			all = append(append(all, 0), lowerCase(raw)...)
+		}
+	}
+	return all
+}
+
+// lowerCase is of letters of ASCII only: what is no text keeps its bytes.
+func lowerCase(text []byte) []byte {
+	out := bytes.Clone(text)
+	for i, c := range out {
+		if 'A' <= c && c <= 'Z' {
+			out[i] = c + 'a' - 'A'
 		}
 	}
 	return out
@@ -142,7 +197,8 @@ func TestATokenOpensItsTicketOnly(t *testing.T) {
 	s.stop()
 
 	old := w.cfg.Keys.Token[0]
-	w.cfg.Keys.Token = []string{"another token key, of thirty-two bytes", old}
+	old.Until = time.Now().Add(time.Hour)
+	w.cfg.Keys.Token = []TokenKey{{Secret: "another token key, of thirty-two bytes"}, old}
 	rotated := w.start(w.deps(w.relayer("relayer")))
 	opens(rotated, one, tokenOne, http.StatusOK)
 	id, fresh := rotated.post(payment, body("One")).created(t)
@@ -151,8 +207,9 @@ func TestATokenOpensItsTicketOnly(t *testing.T) {
 	}
 	opens(rotated, one, fresh, http.StatusOK)
 	rotated.stop()
-	w.cfg.Keys.Token = w.cfg.Keys.Token[:1]
-	later := w.start(w.deps(w.relayer("relayer")))
+	deps := w.deps(w.relayer("relayer"))
+	deps.Now = func() time.Time { return old.Until }
+	later := w.start(deps)
 	opens(later, one, tokenOne, http.StatusUnauthorized)
 	opens(later, one, fresh, http.StatusOK)
 }

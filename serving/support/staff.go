@@ -141,7 +141,8 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	if err != nil {
 		return fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	if receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
+	after := receipt.BlockNumber.Uint64() > p.Proof.Block
+	if !after || receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
 		return fmt.Errorf("transaction %s does not return the deposit of ticket %s", transaction, id)
 	}
 	if head+1 < receipt.BlockNumber.Uint64()+confirmations {

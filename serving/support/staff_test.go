@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -106,8 +107,18 @@ func TestStaff(t *testing.T) {
 // Old keys open what they made; a key that is gone opens nothing.
 func TestKeysAreChanged(t *testing.T) {
 	t.Parallel()
-	before := Keys{Token: []string{"token key one, of thirty-two bytes"}, Text: []string{"text key one, of thirty-two bytes"}}
-	after := Keys{Token: []string{"token key two, of thirty-two bytes", before.Token[0]}, Text: []string{"text key two, of thirty-two bytes", before.Text[0]}}
+	end := time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC)
+	tokens := func(text string) []TokenKey {
+		t.Helper()
+		keys, err := ParseTokenKeys(text)
+		check(t, err)
+		return keys
+	}
+	before := Keys{Token: tokens("token-key-one,-of-thirty-two-bytes\n"), Text: ParseTextKeys("text-key-one,-of-thirty-two-bytes")}
+	after := Keys{
+		Token: tokens("token-key-two,-of-thirty-two-bytes\n\n token-key-one,-of-thirty-two-bytes  2027-01-31T02:00:00+02:00\n"),
+		Text:  ParseTextKeys("text-key-two,-of-thirty-two-bytes\ntext-key-one,-of-thirty-two-bytes\n"),
+	}
 	later := Keys{Token: after.Token[:1], Text: after.Text[:1]}
 	check(t, after.Validate())
 	sealed, err := before.Seal(purposeReport, "a", []byte("secret"))
@@ -125,11 +136,55 @@ func TestKeysAreChanged(t *testing.T) {
 			t.Errorf("opened: %q", text)
 		}
 	}
-	if !after.Opens("a", before.Ticket("a")) || !after.Opens("a", after.Ticket("a")) || later.Opens("a", before.Ticket("a")) || after.Opens("b", after.Ticket("a")) {
-		t.Error("tokens open what they should not, or do not what they should")
+	for _, c := range []struct {
+		keys  Keys
+		token string
+		at    time.Time
+		want  bool
+	}{
+		{after, before.Ticket("a"), end.Add(-time.Second), true},
+		{after, before.Ticket("a"), end, false},
+		{after, after.Ticket("a"), end, true},
+		{after, after.Ticket("b"), end, false},
+		{later, before.Ticket("a"), end.Add(-time.Second), false},
+	} {
+		if got := c.keys.Opens("a", c.token, c.at); got != c.want {
+			t.Errorf("at %s it opens: %v, want %v", c.at, got, c.want)
+		}
 	}
-	if err := (Keys{Token: []string{"short"}}).Validate(); err == nil || strings.Contains(err.Error(), `"short"`) {
-		t.Errorf("faults: %v", err)
+	for _, wrong := range []Keys{
+		{Token: tokens("short"), Text: after.Text},
+		{Token: after.Token[1:], Text: after.Text}, // the one in use would end
+		{Token: after.Token},
+	} {
+		if err := wrong.Validate(); err == nil || strings.Contains(err.Error(), `"short"`) {
+			t.Errorf("faults: %v", err)
+		}
+	}
+	for _, wrong := range []string{"a-secret tomorrow", "a-secret 2027-01-31T00:00:00Z more", "first\na-secret 2027-01-31"} {
+		if _, err := ParseTokenKeys(wrong); err == nil || strings.Contains(err.Error(), "a-secret") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+}
+
+// A wrong token costs the work of a right one: every key is tried, whichever fits and whether it still counts.
+func TestATokenCostsTheSame(t *testing.T) {
+	keys := Keys{Token: []TokenKey{
+		{Secret: "token key three, of thirty-two bytes"}, {Secret: "token key two, of thirty-two bytes", Until: time.Unix(1, 0)}, {Secret: "token key one, of thirty-two bytes"},
+	}}
+	work := func(token string) float64 {
+		return testing.AllocsPerRun(100, func() { keys.Opens("a", token, time.Now()) })
+	}
+	right := keys.Ticket("a")
+	want := work(right)
+	for name, token := range map[string]string{
+		"the last character wrong": right[:len(right)-1] + "_", "the first": "_" + right[1:], "another ticket's": keys.Ticket("b"),
+		"an ended key's": ticketToken(keys.Token[1].Secret, "a"), "the oldest key's": ticketToken(keys.Token[2].Secret, "a"),
+	} {
+		if got := work(token); got != want {
+			t.Errorf("%s: %v allocations, a right one takes %v", name, got, want)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ type Config struct {
 	Confirmations uint64        // blocks after which the payment chain takes nothing back
 	LookBack      uint64        // blocks in which an authorization that is used already is searched for
 	LogRange      uint64        // blocks that the payment node searches at once
-	Poll          time.Duration // between two looks at the payment chain's head
+	Poll          time.Duration // between two looks at the payment chain's head while a payment is followed; else 20 times that
 	Wait          time.Duration // of a request for its payment, before it is told to come again
 	Resend        time.Duration // after which a payment that is not on the chain is handed over again
 	ResumeAfter   time.Duration // for which nobody has moved a payment, before the reconciler does
@@ -72,7 +72,7 @@ func DefaultConfig() Config {
 		},
 		Symbol: "USDC", Decimals: 6, Word: "service",
 		Confirmations: 10, LookBack: 2000, LogRange: 1000,
-		Poll: 250 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
+		Poll: 50 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
 		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024,
 	}
 	c.HTTP.RequestTimeout, c.HTTP.WriteTimeout = 55*time.Second, 60*time.Second
@@ -216,10 +216,12 @@ func (s *Service) Addr() string { return s.server.Addr() }
 // Handler answers without a port of its own.
 func (s *Service) Handler() http.Handler { return s.api }
 
+var errUnchecked = errors.New("the payment chain was not reached yet")
+
 // Ready is nil while reports can be paid.
 func (s *Service) Ready(context.Context) error {
 	if !s.checked.Load() {
-		return errors.New("the payment chain was not reached yet")
+		return errUnchecked
 	}
 	return s.server.Ready()
 }
@@ -255,7 +257,7 @@ func (s *Service) verify(ctx context.Context) error {
 			return err
 		}
 		s.log.Warn("payment chain not reached", zap.Error(err))
-		if !sleep(ctx, 10*s.cfg.Poll) {
+		if !sleep(ctx, idlePolls*s.cfg.Poll) {
 			return nil
 		}
 	}

@@ -87,7 +87,7 @@ func (s *Service) ticket(p *desk.Payment, sealed []byte) (*ticketJSON, error) {
 func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJSON, error) {
 	id := req.Path("id").Text()
 	token := req.HTTP.Header.Get(s.ticketHeader())
-	if !s.cfg.Keys.Opens(id, token) {
+	if !s.cfg.Keys.Opens(id, token, s.deps.Now()) {
 		return nil, &httpapi.Error{Code: codeUnauthorized, Message: "the " + strings.ToLower(s.ticketHeader()) + " header does not open this ticket"}
 	}
 	payer, nonce, err := desk.ParseTicketID(id)

@@ -9,12 +9,15 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/lienstream/lienstream/ingest/devchain/paychain"
@@ -162,6 +165,41 @@ func TestSimulate(t *testing.T) {
 	w.outcome(t, s, Paid, true)
 }
 
+// between does something once, after the first call of the chain.
+type between struct {
+	*ethclient.Client
+	once sync.Once
+	do   func()
+}
+
+func (b *between) CallContract(ctx context.Context, msg ethereum.CallMsg, block *big.Int) ([]byte, error) {
+	out, err := b.Client.CallContract(ctx, msg, block)
+	b.once.Do(b.do)
+	return out, err
+}
+
+// What somebody submits while it is simulated was used: the balance that it took is not missing.
+func TestSubmittedWhileItIsSimulated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, left := range map[string]int64{"with money left": 15_000_000, "with none": 0} {
+		key, err := crypto.GenerateKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.fund(t, crypto.PubkeyToAddress(key.PublicKey), 15_000_000+left)
+		s := w.payment(t, key, 1000)
+		chain := &between{Client: w.Client(), do: func() {
+			if _, err := w.Send(t.Context(), "stranger", w.terms.Token, s.Calldata()); err != nil {
+				t.Error(err)
+			}
+		}}
+		if err := NewToken(w.terms, chain).Simulate(t.Context(), s, common.Address{}); reasonOf(err) != ReasonNonceUsed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A malleated signature recovers its key, and is refused all the same: the token would.
 func TestNoKeySignature(t *testing.T) {
 	t.Parallel()
@@ -248,14 +286,21 @@ func TestOutcomes(t *testing.T) {
 	w.mine(t, 1)
 	w.outcome(t, expiring, Expired, true)
 
-	elsewhere := w.payment(t, w.payer, 1000)
-	elsewhere = sign(t, w.terms, w.payer, Authorization{
-		From: elsewhere.From, To: w.Address("stranger"), Value: elsewhere.Value, ValidBefore: elsewhere.ValidBefore, Nonce: elsewhere.Nonce,
-	})
-	if _, err := w.Send(ctx, "stranger", w.terms.Token, elsewhere.Calldata()); err != nil {
-		t.Fatal(err)
+	// Another authorization with the nonce of ours, to somebody else or of less, was used.
+	for _, alter := range []func(*Authorization){
+		func(a *Authorization) { a.To = w.Address("stranger") },
+		func(a *Authorization) { a.Value = big.NewInt(1) },
+	} {
+		ours := w.payment(t, w.payer, 1000)
+		other := ours.Authorization
+		alter(&other)
+		signed := sign(t, w.terms, w.payer, other)
+		if _, err := w.Send(ctx, "stranger", w.terms.Token, signed.Calldata()); err != nil {
+			t.Fatal(err)
+		}
+		w.outcome(t, ours, Elsewhere, false)
+		w.outcome(t, signed, Paid, false) // it paid whom it names, whatever is asked for now
 	}
-	w.outcome(t, elsewhere, Elsewhere, false)
 
 	reorganised := w.payment(t, w.payer, 1000)
 	if _, err := w.Send(ctx, "stranger", w.terms.Token, reorganised.Calldata()); err != nil {

@@ -48,7 +48,7 @@ func (t *Terms) check(p *Payment, window func(*Authorization) *Refusal) (*Signed
 	if !t.echoed(&p.Accepted) {
 		return nil, refuse(ReasonRequirements, "accepted is not the requirement of this resource")
 	}
-	signed, err := p.parse()
+	signed, err := p.Signed()
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func (t *Terms) echoed(r *Requirement) bool {
 	return echo == t.Requirement
 }
 
-// parse turns the client's spelling into an authorization.
-func (p *Payment) parse() (*Signed, error) {
+// Signed turns the client's spelling into an authorization, and checks nothing else.
+func (p *Payment) Signed() (*Signed, error) {
 	var (
 		a      = &p.Payload.Authorization
 		signed Signed

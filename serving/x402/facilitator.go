@@ -55,11 +55,7 @@ type settleRequest struct {
 
 // Settle asks the facilitator to submit s. Nothing of ours is broadcast, so nothing is recorded.
 func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
-	terms := f.terms
-	if s.To != terms.Payee { // a refund
-		terms = terms.Returning(s.To)
-	}
-	payment := terms.Payment(s, f.cfg.Resource)
+	payment := f.terms.Of(&s.Authorization).Payment(s, f.cfg.Resource) // a refund goes elsewhere; a price may have changed
 	body, err := json.Marshal(settleRequest{X402Version: Version, PaymentPayload: payment, PaymentRequirements: payment.Accepted})
 	if err != nil {
 		return fmt.Errorf("encode settlement: %w", err)
@@ -89,7 +85,7 @@ func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
 		return fmt.Errorf("%w: status %d and no settlement", ErrFacilitator, res.StatusCode)
 	}
 	if !answer.Success {
-		return fmt.Errorf("%w: status %d, reason %.80q", ErrFacilitator, res.StatusCode, answer.ErrorReason)
+		return fmt.Errorf("%w: status %d, reason %q", ErrFacilitator, res.StatusCode, answer.ErrorReason.shown())
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ type State uint8
 // The states. Unused may still become another; Expired cannot.
 const (
 	Unused    State = iota
-	Paid            // used, and the amount went to the payee
+	Paid            // used, and the amount went to whom it names
 	Cancelled       // by its payer: it moves nothing any more
-	Elsewhere       // used, and the payee did not get the amount
+	Elsewhere       // used, and whom it names did not get the amount: another of the same nonce was used
 	Expired         // its end has passed at a block that is deep enough, unused
 )
 
@@ -31,7 +31,7 @@ func (s State) String() string {
 type Outcome struct {
 	State       State
 	Transaction common.Hash // that used or cancelled it
-	Block       uint64
+	Block       uint64      // where it is; of one that is unused, the head
 	BlockHash   common.Hash
 	// Final: as deep below the head as was asked for. What is not may be reorganised away.
 	Final bool
@@ -46,8 +46,8 @@ type Scope struct {
 
 var errMoved = errors.New("the chain moved while it was read")
 
-// Outcome reads what came of an authorization. It costs a call while the authorization is unused, and a search of the
-// logs once it is not.
+// Outcome reads what came of an authorization, by what it names itself and not by what is asked for today. It costs a
+// call while the authorization is unused, and a search of the logs once it is not.
 func (t *Token) Outcome(ctx context.Context, a *Authorization, scope Scope) (Outcome, error) {
 	head, err := t.chain.HeaderByNumber(ctx, nil)
 	if err != nil {
@@ -65,12 +65,10 @@ func (t *Token) Outcome(ctx context.Context, a *Authorization, scope Scope) (Out
 
 // unused looks whether it can still be used: only a block that is deep enough says that it cannot.
 func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
-	if head.Time < a.ValidBefore {
-		return Outcome{}, nil
-	}
+	still := Outcome{Block: head.Number.Uint64()}
 	depth := max(scope.Confirmations, 1) - 1
-	if head.Number.Uint64() < depth {
-		return Outcome{}, nil
+	if head.Time < a.ValidBefore || still.Block < depth {
+		return still, nil
 	}
 	number := new(big.Int).SetUint64(head.Number.Uint64() - depth)
 	deep, err := t.chain.HeaderByNumber(ctx, number)
@@ -78,10 +76,13 @@ func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header
 		return Outcome{}, fmt.Errorf("read block %s of the payment chain: %w", number, err)
 	}
 	if deep.Time < a.ValidBefore {
-		return Outcome{}, nil
+		return still, nil
 	}
 	used, err := t.used(ctx, a, number)
-	if err != nil || used { // used there and not at the head: the chain moved meanwhile
+	if err == nil && used { // there, and not at the head
+		err = errMoved
+	}
+	if err != nil {
 		return Outcome{}, err
 	}
 	return Outcome{State: Expired, Block: deep.Number.Uint64(), BlockHash: deep.Hash(), Final: true}, nil
@@ -105,6 +106,23 @@ func (t *Token) Reverted(ctx context.Context, transaction common.Hash, scope Sco
 		return false, false, fmt.Errorf("read the payment chain's head: %w", err)
 	}
 	return true, head.Number.Uint64()+1 >= receipt.BlockNumber.Uint64()+max(scope.Confirmations, 1), nil
+}
+
+// PaidBy is whether a transaction paid an authorization, and is on the chain.
+func (t *Token) PaidBy(ctx context.Context, a *Authorization, transaction common.Hash) (bool, error) {
+	receipt, err := t.chain.TransactionReceipt(ctx, transaction)
+	if errors.Is(err, ethereum.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the receipt of %s: %w", transaction, err)
+	}
+	for i, use := range receipt.Logs[:max(len(receipt.Logs)-1, 0)] {
+		if t.concerns(use, a) && use.Topics[0] == topicUsed && t.pays(receipt.Logs[i+1], use, a) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // search finds the log of the authorization, newest range first.
@@ -163,7 +181,7 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 	}
 	logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
 		BlockHash: &l.BlockHash, Addresses: []common.Address{t.terms.Token},
-		Topics: [][]common.Hash{{topicTransfer}, {addressTopic(a.From)}, {addressTopic(t.terms.Payee)}},
+		Topics: [][]common.Hash{{topicTransfer}, {addressTopic(a.From)}, {addressTopic(a.To)}},
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("read the transfers of block %s: %w", l.BlockHash, err)
@@ -180,8 +198,8 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 func (t *Token) pays(transfer, use *types.Log, a *Authorization) bool {
 	return transfer.Address == t.terms.Token && transfer.TxHash == use.TxHash && transfer.Index == use.Index+1 &&
 		len(transfer.Topics) == 3 && transfer.Topics[0] == topicTransfer &&
-		transfer.Topics[1] == addressTopic(a.From) && transfer.Topics[2] == addressTopic(a.To) && a.To == t.terms.Payee &&
-		new(big.Int).SetBytes(transfer.Data).Cmp(t.terms.Value) == 0
+		transfer.Topics[1] == addressTopic(a.From) && transfer.Topics[2] == addressTopic(a.To) &&
+		new(big.Int).SetBytes(transfer.Data).Cmp(a.Value) == 0
 }
 
 func addressTopic(a common.Address) common.Hash { return common.BytesToHash(a[:]) }

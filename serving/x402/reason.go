@@ -2,6 +2,7 @@ package x402
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 )
@@ -28,6 +29,14 @@ const (
 	ReasonTransfer            Reason = "invalid_exact_evm_transfer_event_mismatch"
 	ReasonPending             Reason = "settlement_pending"
 )
+
+// shown is a reason that somebody else gave, as far as it looks like one of the protocol: it may repeat what it was sent.
+func (r Reason) shown() string {
+	if words := strings.ReplaceAll(string(r), "x402", ""); len(r) > 80 || strings.Trim(words, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return "not of the protocol"
+	}
+	return string(r)
+}
 
 // Refusal is a payment that was not taken: nothing is charged, and another may be sent.
 type Refusal struct {

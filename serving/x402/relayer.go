@@ -27,7 +27,6 @@ type Sender interface {
 
 // RelayerConfig bounds what a relayer spends.
 type RelayerConfig struct {
-	Gas       uint64        // limit of a transaction: 200,000 is enough for the token, and for most contract wallets
 	MaxFeeGas *big.Int      // wei a gas at most; nil: 50 gwei
 	BumpAfter time.Duration // that a transaction waits before it is sent with a higher fee: 10 s
 	Timeout   time.Duration // of a call to the node: 10 s
@@ -38,9 +37,6 @@ type RelayerConfig struct {
 }
 
 func (c RelayerConfig) withDefaults() RelayerConfig {
-	if c.Gas == 0 {
-		c.Gas = 200_000
-	}
 	if c.MaxFeeGas == nil {
 		c.MaxFeeGas = big.NewInt(50_000_000_000)
 	}
@@ -147,7 +143,7 @@ func (r *Relayer) Settle(ctx context.Context, s *Signed, record Record) error {
 	}
 	return r.send(ctx, &types.DynamicFeeTx{
 		ChainID: new(big.Int).SetUint64(r.terms.ChainID), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee,
-		Gas: r.cfg.Gas, To: &r.terms.Token, Data: s.Calldata(),
+		Gas: transferGas, To: &r.terms.Token, Data: s.Calldata(),
 	}, record)
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
+	"strings"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
@@ -39,6 +41,10 @@ var (
 )
 
 func selector(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }
+
+// transferGas is enough for the token, and for most contract wallets. It bounds what a stranger's wallet costs the node
+// that is asked about it, and the relayer.
+const transferGas = 200_000
 
 // Token is the asset of the terms on its chain, read only.
 type Token struct {
@@ -90,7 +96,7 @@ func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 	digest := t.terms.Digest(&s.Authorization)
 	input := append(bytes.Clone(selValidSignature), digest[:]...)
 	input = append(input, dynamic(2, s.Signature)...)
-	out, err := t.call(ctx, s.From, input)
+	out, err := t.chain.CallContract(ctx, ethereum.CallMsg{To: &s.From, Gas: transferGas, Data: input}, nil)
 	switch {
 	case err != nil && isRevert(err):
 		return refusal
@@ -105,12 +111,29 @@ func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 // Simulate is whether the payment would go through now: the authorization unused, the balance enough, the transfer
 // possible. A *Refusal means no; any other error, that the chain did not say.
 func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) error {
-	used, err := t.used(ctx, &s.Authorization, nil)
-	if err != nil {
+	err := t.simulate(ctx, s, from)
+	if refusal, ok := errors.AsType[*Refusal](err); !ok || refusal.Reason == ReasonNonceUsed {
 		return err
 	}
-	if used {
-		return refuse(ReasonNonceUsed, "the authorization was used or cancelled").by(s.From)
+	// Where it was used in between, that is why.
+	if used := t.unspent(ctx, s); used != nil {
+		return used
+	}
+	return err
+}
+
+// unspent is an error where the authorization was used or cancelled.
+func (t *Token) unspent(ctx context.Context, s *Signed) error {
+	used, err := t.used(ctx, &s.Authorization, nil)
+	if err == nil && used {
+		err = refuse(ReasonNonceUsed, "the authorization was used or cancelled").by(s.From)
+	}
+	return err
+}
+
+func (t *Token) simulate(ctx context.Context, s *Signed, from common.Address) error {
+	if err := t.unspent(ctx, s); err != nil {
+		return err
 	}
 	balance, err := t.Balance(ctx, s.From)
 	if err != nil {
@@ -119,7 +142,7 @@ func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) er
 	if balance.Cmp(s.Value) < 0 {
 		return refuse(ReasonInsufficientBalance, "the balance of %s is below the amount", s.From).by(s.From)
 	}
-	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Data: s.Calldata()}, nil)
+	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Gas: transferGas, Data: s.Calldata()}, nil)
 	switch {
 	case err != nil && isRevert(err):
 		return refuse(ReasonSimulation, "the token refuses the transfer").by(s.From)
@@ -179,12 +202,25 @@ func dynamic(n int64, data []byte) []byte {
 
 func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// isRevert tells what a contract refused from a node that failed. Nodes differ in the code, not in the words.
+// What nodes say of a call that a contract did not let pass, or that did not get through its code.
+var reverts = []string{
+	"revert", "vm execution error", "evm error", "out of gas", "gas uint64 overflow", "invalid opcode", "opcodenotfound", "invalid jump", "invalidjump",
+	"stack underflow", "stackunderflow", "stack limit reached", "stack overflow", "stackoverflow", "out of bounds", "outofoffset",
+	"write protection", "call depth", "execution aborted",
+}
+
+// isRevert tells what a contract refused, or failed at, from a node that failed. Nodes differ in the code and hardly in
+// the words; the data of other errors is not that of a revert, which is hex.
 func isRevert(err error) bool {
-	var data rpc.DataError
-	if errors.As(err, &data) && data.ErrorData() != nil {
-		return true
+	coded, ok := errors.AsType[rpc.Error](err)
+	if !ok {
+		return false
 	}
-	var coded rpc.Error
-	return errors.As(err, &coded) && (coded.ErrorCode() == 3 || bytes.Contains([]byte(err.Error()), []byte("revert")))
+	if data, ok := errors.AsType[rpc.DataError](err); ok {
+		if text, ok := data.ErrorData().(string); ok && strings.HasPrefix(text, "0x") {
+			return true
+		}
+	}
+	text := strings.ToLower(coded.Error())
+	return coded.ErrorCode() == 3 || slices.ContainsFunc(reverts, func(phrase string) bool { return strings.Contains(text, phrase) })
 }

@@ -160,11 +160,14 @@ func NewTerms(r Requirement) (*Terms, error) {
 	return t, nil
 }
 
-// Returning are the terms of a transfer of the same amount to somebody else: the return of what was paid.
-func (t *Terms) Returning(to common.Address) *Terms {
-	back := *t
-	back.Payee, back.PayTo = to, to.Hex()
-	return &back
+// Of are the terms that an authorization keeps: of the same token, whatever else was asked for when it was signed.
+func (t *Terms) Of(a *Authorization) *Terms {
+	if a.To == t.Payee && a.Value.Cmp(t.Value) == 0 {
+		return t
+	}
+	of := *t
+	of.Payee, of.PayTo, of.Value, of.Amount = a.To, a.To.Hex(), a.Value, a.Value.String()
+	return &of
 }
 
 // Required is the answer to a request without a payment, or with one that was refused for a reason.

@@ -69,7 +69,7 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.floatKeyFile, "float-key-file", "file of the key that refunds are signed with, for lienstream support refund: the service does not need it")
 	bind(f, &s.floatAddress, "float-address", "account that refunds come from, for the metric of what it has")
 	bind(f, &s.floatCeiling, "float-daily-ceiling", "what the float returns a day (UTC) at most, in the token's smallest unit")
-	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes")
+	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes; behind an older one may stand until when its tokens open their tickets: 2027-01-31T00:00:00Z")
 	bind(f, &s.textKeysFile, "support-text-keys-file", "file of the secrets that seal reports and replies, a line each, the current one first, alike on all nodes")
 	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket's header: x-<word>-ticket-token")
 }
@@ -94,24 +94,32 @@ func (s *supportService) config(p *Process) (support.Config, error) {
 			c.PublicURL = local(c.HTTP.Listen)
 		}
 	}
-	for _, k := range []struct {
-		flag, file string
-		into       *[]string
-	}{{"support-token-keys-file", s.tokenKeysFile, &c.Keys.Token}, {"support-text-keys-file", s.textKeysFile, &c.Keys.Text}} {
-		switch {
-		case k.file != "":
-			text, err := p.readFile(k.file)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", k.flag, err))
-				continue
-			}
-			*k.into = support.ParseKeys(string(text))
-		case s.embedded(p):
-			// The embedded payment chain forgets all it was paid; the next run's tickets are others.
-			*k.into = []string{rand.Text() + rand.Text()}
+	if s.embedded(p) {
+		// The embedded payment chain forgets all it was paid; the next run's tickets are others.
+		c.Keys = support.Keys{Token: []support.TokenKey{{Secret: rand.Text() + rand.Text()}}, Text: []string{rand.Text() + rand.Text()}}
+	}
+	if s.tokenKeysFile != "" {
+		text, err := p.readFile(s.tokenKeysFile)
+		if err == nil {
+			c.Keys.Token, err = support.ParseTokenKeys(string(text))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("support-token-keys-file: %w", err))
 		}
 	}
+	if s.textKeysFile != "" {
+		c.Keys.Text, err = s.textKeys(p)
+		errs = append(errs, err)
+	}
 	return c, errors.Join(errs...)
+}
+
+func (s *supportService) textKeys(p *Process) ([]string, error) {
+	text, err := p.readFile(s.textKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("support-text-keys-file: %w", err)
+	}
+	return support.ParseTextKeys(string(text)), nil
 }
 
 func (s *supportService) Check(p *Process) error {
@@ -124,6 +132,9 @@ func (s *supportService) Check(p *Process) error {
 		errs = append(errs, fmt.Errorf("float-address: %q is not an address", s.floatAddress))
 	}
 	if s.embedded(p) {
+		if s.facilitator != "" || s.relayerKeyFile != "" {
+			errs = append(errs, errors.New("facilitator and relayer-key-file settle on a real payment chain: name its nodes with --payment-rpc"))
+		}
 		return errors.Join(errs...)
 	}
 	if _, err := checkPaymentNodes(s.rpc); err != nil {

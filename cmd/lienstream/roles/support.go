@@ -121,7 +121,7 @@ func (s *supportService) staff(p *Process, who *person, client *desk.Client, key
 // deskPatience is how long the holders of the desk have to be found.
 const deskPatience = 15 * time.Second
 
-// attend does one thing at the desk, with the keys of the service.
+// attend does one thing at the desk, with the keys that open what people wrote.
 func (g *program) attend(ctx context.Context, env Environment, who *person, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
 	if who.name == "" {
 		return errors.New("as: none, and the audit wants a name")
@@ -141,15 +141,11 @@ func (g *program) attend(ctx context.Context, env Environment, who *person, do f
 			}
 		}
 	}
-	keys := support.Keys{}
-	for file, into := range map[string]*[]string{s.tokenKeysFile: &keys.Token, s.textKeysFile: &keys.Text} {
-		text, err := p.readFile(file)
-		if err != nil {
-			return fmt.Errorf("support-token-keys-file and support-text-keys-file: %w", err)
-		}
-		*into = support.ParseKeys(string(text))
+	var keys support.Keys // but for those of tokens, which staff need not have
+	if keys.Text, err = s.textKeys(p); err != nil {
+		return err
 	}
-	if err := keys.Validate(); err != nil {
+	if err := keys.ValidateText(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

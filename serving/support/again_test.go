@@ -1,0 +1,235 @@
+package support
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"go.uber.org/zap"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// A payment that was taken is judged by what was asked for then: another price or payee since voids none, and the same
+// request still gets its ticket.
+func TestTermsChangeWhileAPaymentIsUndecided(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter, w.cfg.Wait = time.Millisecond, 50*time.Millisecond
+	w.mine()
+	payment := w.header(w.pay(w.chain.Key("payer"), "terms"))
+	before := w.start(w.deps(w.relayer("no gas")))
+	if got := before.post(payment, body("Terms")); got.code() != "PAYMENT_PENDING" {
+		t.Fatalf("without gas: %d %s", got.status, got.body)
+	}
+	before.stop()
+
+	w.cfg.Wait = 20 * time.Second
+	w.cfg.Payment.Amount, w.cfg.Payment.PayTo = "20000000", w.chain.Address("owner").Hex()
+	after := w.start(w.deps(w.relayer("relayer")))
+	id, token := after.post(payment, body("Terms")).created(t)
+	if n := w.charges(w.chain.Address("payer")); n != 1 {
+		t.Errorf("charged %d times", n)
+	}
+	if got := after.ticket(id, token); got.status != http.StatusOK {
+		t.Errorf("its ticket: %d %s", got.status, got.body)
+	}
+	// Who was not taken before pays what is asked for now.
+	if got := after.post(w.header(w.pay(w.chain.Key("stranger"), "old price")), body("Terms")); got.status != http.StatusPaymentRequired {
+		t.Errorf("the old price, now: %d %s", got.status, got.body)
+	}
+}
+
+// A payment in another token than the configured one is left as it is: nothing can be said of it.
+func TestTheTokenChangesWhileAPaymentIsUndecided(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Wait = 50 * time.Millisecond
+	w.mine()
+	signed := w.pay(w.chain.Key("payer"), "token")
+	before := w.start(w.deps(w.relayer("no gas")))
+	before.post(w.header(signed), body("Token"))
+	before.stop()
+	w.cfg.Payment.Asset = w.chain.Address("another").Hex()
+	after, err := New(w.cfg, w.deps(w.relayer("relayer")), w.registry(), zap.NewNop())
+	check(t, err)
+	d := &drive{key: driveKey{signed.From, signed.Nonce}}
+	if done, err := after.step(t.Context(), d, zap.NewNop()); done || !errors.Is(err, errAsset) {
+		t.Errorf("done %v, %v", done, err)
+	}
+}
+
+// Who was charged gets the ticket for the same request, though nobody took it before its authorization ended.
+func TestChargedBeforeItWasTaken(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	payer := w.chain.Key("payer")
+	used, unused := w.pay(payer, "used"), w.pay(payer, "unused")
+	w.submit(used.Calldata())
+	polltest.Until(t, "somebody has submitted it", func() bool { return w.charges(used.From) == 1 })
+	later := func(after time.Duration) *service {
+		deps := w.deps(w.relayer("relayer"))
+		deps.Now = func() time.Time { return time.Unix(int64(used.ValidBefore), 0).Add(after) }
+		return w.start(deps)
+	}
+	refused := func(s *service, payment string) {
+		t.Helper()
+		if got := s.post(payment, body("Late")); got.status != http.StatusPaymentRequired || got.reason(t) != x402.ReasonValidBefore {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	refused(later(2*lateLimit), w.header(used))
+	s := later(time.Second)
+	refused(s, w.header(unused))
+	s.post(w.header(used), body("Late")).created(t)
+	if n := w.charges(used.From); n != 1 {
+		t.Errorf("charged %d times", n)
+	}
+}
+
+// A released payment that somebody has charged all the same is a ticket, though another has the wallet's day by now.
+func TestReleasedAndChargedAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	payer := w.chain.Key("payer")
+	first, second := w.pay(payer, "first"), w.pay(payer, "second")
+	client := w.client()
+	reserve := func(a *x402.Signed, report []byte) {
+		t.Helper()
+		outcome, _, err := client.Do(t.Context(), a.From, &desk.Command{Kind: desk.Reserve, Nonce: a.Nonce, Reservation: &desk.Reservation{
+			Authorization: authorizationOf(a), Asset: w.terms.Token, BodyDigest: digestOf(report), Report: w.sealed(a, report),
+		}})
+		if err != nil || outcome != desk.Done {
+			t.Fatalf("reserve: %s %v", outcome, err)
+		}
+	}
+	reserve(first, body("First"))
+	_, _, err := client.Do(t.Context(), first.From, &desk.Command{Kind: desk.Released, Nonce: first.Nonce})
+	check(t, err)
+	reserve(second, body("Second"))
+	w.submit(first.Calldata())
+	polltest.Until(t, "somebody has submitted it", func() bool { return w.charges(first.From) == 1 })
+	w.cfg.Reconcile = time.Hour
+	w.start(w.deps(w.relayer("relayer"))).post(w.header(first), body("First")).created(t)
+}
+
+// A report that was paid for is not judged again: the market's head may be lower now, or unknown.
+func TestAPaidReportIsNotJudgedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	payment := w.header(w.pay(w.chain.Key("payer"), "judged"))
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, _ := s.post(payment, body("Judged")).created(t)
+	s.stop()
+	for name, head := range map[string]func(context.Context) (uint64, error){
+		"lower":   func(context.Context) (uint64, error) { return 10, nil },
+		"unknown": func(context.Context) (uint64, error) { return 0, errors.New("no indexer") },
+	} {
+		deps := w.deps(w.relayer("relayer"))
+		deps.Head = head
+		s := w.start(deps)
+		if got, _ := s.post(payment, body("Judged")).created(t); got != id {
+			t.Errorf("%s: ticket %s, want %s", name, got, id)
+		}
+		s.stop()
+	}
+}
+
+// A request waits for its payment before it is told to come again: its client does not by itself.
+func TestARequestWaits(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Wait = 300 * time.Millisecond
+	s := w.start(w.deps(w.relayer("relayer"))) // nobody mines
+	began := time.Now()
+	got := s.post(w.header(w.pay(w.chain.Key("payer"), "waits")), body("Waits"))
+	if took := time.Since(began); got.code() != "PAYMENT_PENDING" || took < w.cfg.Wait {
+		t.Errorf("%d %s after %s, it is to wait for %s", got.status, got.body, took, w.cfg.Wait)
+	}
+}
+
+// behind is a node that has not seen the last blocks.
+type behind struct {
+	*ethclient.Client
+	blocks int64
+}
+
+func (b behind) HeaderByNumber(ctx context.Context, number *big.Int) (*types.Header, error) {
+	if number != nil {
+		return b.Client.HeaderByNumber(ctx, number)
+	}
+	head, err := b.Client.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.Client.HeaderByNumber(ctx, head.Number.Sub(head.Number, big.NewInt(b.blocks)))
+}
+
+// A node that is behind the one that said paid takes no ticket away.
+func TestANodeThatIsBehind(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Confirmations = 1000
+	w.mine()
+	signed := w.pay(w.chain.Key("payer"), "behind")
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, _ := s.post(w.header(signed), body("Behind")).created(t)
+	s.stop()
+	w.stopMining()
+	deps := w.deps(w.relayer("relayer"))
+	p := w.ticketOf(id)
+	head, err := w.chain.Client().BlockNumber(t.Context())
+	check(t, err)
+	deps.Chain = behind{w.chain.Client(), int64(head - p.Proof.Block + 1)}
+	late, err := New(w.cfg, deps, w.registry(), zap.NewNop())
+	check(t, err)
+	d := &drive{key: driveKey{signed.From, signed.Nonce}, moved: make(chan struct{})}
+	if done, err := late.step(t.Context(), d, zap.NewNop()); done || err != nil {
+		t.Errorf("done %v, %v", done, err)
+	}
+	if p := w.ticketOf(id); !p.Charged() {
+		t.Errorf("the payment is %s", p.Status)
+	}
+}
+
+// What a reorganisation took back, deeper than anything is waited for, is not returned from the float.
+func TestADeepReorganisationIsNotRefunded(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	w.fund(w.chain.Address("float"), 10*deposit)
+	s := w.start(w.deps(w.relayer("relayer")))
+	staff := w.staff()
+	id, payer := w.owed(s, staff, "Deep")
+	w.stopMining()
+	s.stop()
+	head, err := w.chain.Client().BlockNumber(t.Context())
+	check(t, err)
+	check(t, w.chain.Rewind(t.Context(), head-w.ticketOf(id).Proof.Block+1))
+	if err := staff.Refund(t.Context(), id, w.float()); !errors.Is(err, errNotCharged) {
+		t.Errorf("returned what is not there: %v", err)
+	}
+	if k := w.ticketOf(id).Ticket; k.Refund != desk.RefundOwed || w.transfers(w.chain.Address("float"), payer) != 0 {
+		t.Errorf("the refund is %s", k.Refund)
+	}
+}
+
+// A transaction from before the deposit returns nothing.
+func TestAnEarlierTransferIsNoRefund(t *testing.T) {
+	w := newWorld(t)
+	w.fund(w.chain.Address("float"), 2*deposit)
+	earlier, err := w.chain.Call(t.Context(), "float", "transfer", w.chain.Address("payer"), big.NewInt(deposit))
+	check(t, err)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, _ := s.post(w.header(w.pay(w.chain.Key("payer"), "earlier")), body("Earlier")).created(t)
+	staff := w.staff()
+	check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
+	err = staff.Refunded(t.Context(), id, w.chain.Client(), earlier.TxHash, 1)
+	if err == nil || !strings.Contains(err.Error(), "does not return") {
+		t.Errorf("a transfer from before the deposit was taken for its return: %v", err)
+	}
+}
