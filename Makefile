@@ -58,8 +58,8 @@ soak: deps ## a hundred kills at random and outages of a minute; LIENSTREAM_SEED
 	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode' ./cmd/lienstream/system
 
 payments: deps ## what is charged has a ticket, under 1,000 random kills and lies on kfake and 100 on Apache Kafka: LIENSTREAM_SEED
-	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -v -run '^TestKills$$/kfake' ./serving/support
-	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -v -run '^TestKills$$/apache' ./serving/support
+	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
+	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/apache' ./serving/support
 
 simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SEED= RUNS= STORY=1; a process a core
 	go test -c -o bin/simulate ./cmd/lienstream/simulation

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +24,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
+	"go.uber.org/zap"
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
@@ -37,6 +40,7 @@ type killer struct {
 	left atomic.Int64
 	kill chan struct{}
 	once sync.Once
+	died string // at which step; read after kill
 }
 
 func newKiller(steps int64) *killer {
@@ -46,12 +50,22 @@ func newKiller(steps int64) *killer {
 }
 
 // step is an error once the process is dead; the step that kills it may still have been done.
-func (k *killer) step() error {
+func (k *killer) step(name string) error {
 	if k.left.Add(-1) >= 0 {
 		return nil
 	}
-	k.once.Do(func() { close(k.kill) })
+	k.once.Do(func() { k.died = name; close(k.kill) })
 	return errKilled
+}
+
+// at is where it died; empty: it lived.
+func (k *killer) at() string {
+	select {
+	case <-k.kill:
+		return k.died
+	default:
+		return ""
+	}
 }
 
 // The three ways out of the process: to the desk, to the chain, to the facilitator.
@@ -61,11 +75,15 @@ type mortalSender struct {
 }
 
 func (m mortalSender) Send(ctx context.Context, r *kafka.Record) (int64, error) {
-	if err := m.step(); err != nil {
+	cmd, err := desk.DecodeCommand(r.Value)
+	if err != nil {
+		return 0, err
+	}
+	if err := m.step("before " + string(cmd.Kind)); err != nil {
 		return 0, err
 	}
 	offset, err := m.Sender.Send(ctx, r)
-	return offset, errors.Join(err, m.step()) // it was written, and nobody knows
+	return offset, errors.Join(err, m.step("after "+string(cmd.Kind))) // it was written, and nobody knows
 }
 
 type mortalChain struct {
@@ -74,15 +92,15 @@ type mortalChain struct {
 }
 
 func (m mortalChain) SendTransaction(ctx context.Context, tx *types.Transaction) error {
-	if err := m.step(); err != nil {
+	if err := m.step("before the broadcast"); err != nil {
 		return err
 	}
 	err := m.Client.SendTransaction(ctx, tx)
-	return errors.Join(err, m.step())
+	return errors.Join(err, m.step("after the broadcast"))
 }
 
 func (m mortalChain) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
-	if err := m.step(); err != nil {
+	if err := m.step("before the logs"); err != nil {
 		return nil, err
 	}
 	return m.Client.FilterLogs(ctx, q)
@@ -129,32 +147,35 @@ func (w *world) mortal(k *killer, settler settlerOf) Deps {
 	}
 }
 
-// facilitator is one that lies, or says nothing of use. Some of its lies come after it has submitted the payment.
-func (w *world) facilitator(rng *rand.Rand) *httptest.Server {
-	submits, kind := rng.IntN(2) == 0, rng.IntN(5)
+// lies are what a facilitator answers that says nothing of use.
+var lies = map[string]http.HandlerFunc{
+	"500":     func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusInternalServerError) },
+	"garbage": func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("<html>busy</html>")) },
+	"pending": func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = rw.Write([]byte(`{"success":false,"errorReason":"settlement_pending"}`))
+	},
+	"success without a transfer": func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = rw.Write([]byte(`{"success":true,"transaction":"0x01"}`))
+	},
+	"nothing": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+}
+
+// facilitator is one that lies. Some lies come after it has submitted the payment.
+func (w *world) facilitator(lie string, submits bool) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if submits {
 			w.stranger(r)
 		}
-		switch kind {
-		case 0:
-			rw.WriteHeader(http.StatusInternalServerError)
-		case 1:
-			_, _ = rw.Write([]byte("<html>busy</html>"))
-		case 2:
-			_, _ = rw.Write([]byte(`{"success":false,"errorReason":"settlement_pending"}`))
-		case 3:
-			_, _ = rw.Write([]byte(`{"success":true,"transaction":"0x` + common.Hash{1}.Hex()[2:] + `"}`))
-		case 4: // nothing
-			panic(http.ErrAbortHandler)
-		}
+		lies[lie](rw, r)
 	}))
 }
 
 // charges counts the payer's transfers to the payee, by the chain's logs alone.
 func (w *world) charges(payer common.Address) int { return w.transfers(payer, w.terms.Payee) }
 
-func (w *world) transfers(from, to common.Address) int {
+func (w *world) transfers(from, to common.Address) int { return len(w.transferLogs(from, to)) }
+
+func (w *world) transferLogs(from, to common.Address) []types.Log {
 	w.t.Helper()
 	logs, err := w.chain.Client().FilterLogs(w.t.Context(), ethereum.FilterQuery{
 		FromBlock: new(big.Int), Addresses: []common.Address{w.chain.Token()},
@@ -165,7 +186,7 @@ func (w *world) transfers(from, to common.Address) int {
 		},
 	})
 	check(w.t, err)
-	return len(logs)
+	return logs
 }
 
 // TestKills: whatever dies, lies or interferes, and whenever, the payer is charged if and only if there is a ticket,
@@ -178,6 +199,9 @@ func TestKills(t *testing.T) {
 	}
 }
 
+// worlds share the schedules: most of the time they wait for their chains.
+const worlds = 12
+
 func testKills(t *testing.T, brokers []string, schedules int) {
 	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("LIENSTREAM_SCHEDULES")); err == nil {
@@ -187,40 +211,82 @@ func testKills(t *testing.T, brokers []string, schedules int) {
 		seed = n
 	}
 	t.Logf("seed %d, %d schedules", seed, schedules)
-	w := newWorldOn(t, brokers, time.Now) // its clock overtakes ours, so that authorizations end
-	w.cfg.ResumeAfter, w.cfg.Wait, w.cfg.HTTP.DrainTimeout = time.Millisecond, 3*time.Second, 20*time.Millisecond
-	w.mine()
-	came := map[string]int{}
-	for i := range schedules {
-		came[w.schedule(rand.New(rand.NewPCG(seed, uint64(i))), i)]++
+	var log *zap.Logger
+	if schedules > 100 {
+		log = zap.NewNop()
 	}
-	t.Log(came)
-	if schedules >= 200 && (came["charged"] == 0 || came["void"]+came["never reserved"] == 0) {
-		t.Errorf("not every end was seen: %v", came)
+	var mu sync.Mutex
+	came, over := map[string]int{}, 0
+	t.Run("worlds", func(t *testing.T) { // each on its own, as many at once as -parallel says
+		for n := range worlds {
+			t.Run(strconv.Itoa(n), func(t *testing.T) {
+				t.Parallel()
+				// Its clock overtakes ours, so that authorizations end.
+				w := newWorldOf(t, settings{brokers: brokers, prefix: fmt.Sprintf("t%d", n), now: time.Now, log: log})
+				w.cfg.ResumeAfter, w.cfg.Wait, w.cfg.HTTP.DrainTimeout = time.Millisecond, 3*time.Second, 20*time.Millisecond
+				w.cfg.Poll, w.blockTime = 20*time.Millisecond, 60*time.Millisecond
+				w.mine()
+				for i := n; i < schedules; i += worlds {
+					all := w.schedule(rand.New(rand.NewPCG(seed, uint64(i))), i)
+					mu.Lock()
+					for _, what := range all {
+						came[what]++
+					}
+					if over++; over%100 == 0 {
+						t.Logf("%d schedules are over", over)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	for _, what := range slices.Sorted(maps.Keys(came)) {
+		t.Logf("%5d %s", came[what], what)
+	}
+	if schedules < 1000 {
+		return
+	}
+	for _, what := range slices.Concat(settlers, interferences, slices.Collect(maps.Keys(lies)), []string{
+		"charged", "void", "never reserved", "two nodes", "its block was reorganised away",
+		"killed before reserve", "killed after reserve", "killed before take-nonce", "killed after take-nonce", "killed before sent", "killed after sent",
+		"killed before the broadcast", "killed after the broadcast", "killed before the logs", "killed before paid", "killed after paid",
+	}) {
+		if came[what] == 0 {
+			t.Errorf("not seen in %d schedules: %s", schedules, what)
+		}
 	}
 }
 
-func (w *world) schedule(rng *rand.Rand, number int) string {
+// Who settles, and what others do meanwhile.
+var (
+	settlers      = []string{"a relayer", "a relayer without gas", "gas that triples", "a facilitator"}
+	interferences = []string{"nobody interferes", "a stranger submits first", "the payer cancels", "the last blocks are reorganised", "the payment's block is reorganised"}
+)
+
+// schedule plays one, and says what came in it.
+func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	t := w.t
 	key, err := crypto.GenerateKey()
 	check(t, err)
 	payer := crypto.PubkeyToAddress(key.PublicKey)
 	w.fund(payer, deposit)
-	signed := w.pay(key, strconv.Itoa(number), func(a *x402.Authorization) { a.ValidBefore = uint64(w.clock().Unix()) + 60 + uint64(rng.IntN(100)) })
+	signed := w.pay(key, strconv.Itoa(number), func(a *x402.Authorization) { a.ValidBefore = uint64(w.clock().Unix()) + 45 + uint64(rng.IntN(60)) })
 	payment, report := w.header(signed), body(fmt.Sprintf("Report %d", number))
 
-	lying := rng.IntN(3) == 0
+	settles, interferes := settlers[rng.IntN(len(settlers))], interferences[rng.IntN(len(interferences))]
+	came = append(came, settles, interferes)
 	settler := settlerOf(w.relays)
-	if rng.IntN(6) == 0 {
+	switch settles {
+	case "a relayer without gas":
 		settler = func(chain x402.Sender, client *desk.Client) x402.Settler { return w.relayerOn(chain, client, "no gas") }
-	}
-	if rng.IntN(6) == 0 {
+	case "gas that triples":
 		settler = func(chain x402.Sender, client *desk.Client) x402.Settler {
 			return w.relayerOn(&dear{Sender: chain}, client, "relayer")
 		}
-	}
-	if lying {
-		server := w.facilitator(rng)
+	case "a facilitator":
+		lie := slices.Sorted(maps.Keys(lies))[rng.IntN(len(lies))]
+		came = append(came, lie)
+		server := w.facilitator(lie, rng.IntN(2) == 0)
 		defer server.Close()
 		settler = func(x402.Sender, *desk.Client) x402.Settler {
 			f, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: server.URL, Timeout: 2 * time.Second}, w.terms)
@@ -228,17 +294,46 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 			return f
 		}
 	}
-	k := newKiller(int64(rng.IntN(24)))
-	first := w.start(w.mortal(k, settler))
-	var wg sync.WaitGroup
-	wg.Go(func() { first.post(payment, report) })
-	wg.Go(func() { w.interfere(rng.IntN(6), key, signed) })
-	select {
-	case <-k.kill:
-	case <-time.After(time.Duration(rng.IntN(300)) * time.Millisecond):
+	const steps = 16 // and a few more, where the chain is reorganised
+	killers := []*killer{newKiller(int64(rng.IntN(steps)))}
+	if rng.IntN(3) == 0 {
+		came = append(came, "two nodes")
+		killers = append(killers, newKiller(int64(rng.IntN(steps))))
 	}
-	first.stop()
+	patience := 2 * time.Second // for a step to come
+	if rng.IntN(4) == 0 {
+		patience = time.Duration(rng.IntN(300)) * time.Millisecond // it dies between two
+	}
+	var wg sync.WaitGroup
+	nodes := make([]*service, len(killers))
+	for i, k := range killers {
+		nodes[i] = w.start(w.mortal(k, settler))
+	}
+	for _, node := range nodes {
+		wg.Go(func() { node.post(payment, report) })
+	}
+	reorganised := false
+	wg.Go(func() { reorganised = w.interfere(interferes, key, signed) })
+	over, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i, k := range killers {
+		wg.Go(func() {
+			select {
+			case <-k.kill:
+			case <-over.Done():
+			}
+			nodes[i].stop()
+		})
+	}
 	wg.Wait()
+	for _, k := range killers {
+		if died := k.at(); died != "" {
+			came = append(came, "killed "+died)
+		}
+	}
+	if reorganised {
+		came = append(came, "its block was reorganised away")
+	}
 
 	second := w.start(w.mortal(newKiller(1<<40), w.relays))
 	defer second.stop()
@@ -265,35 +360,60 @@ func (w *world) schedule(rng *rand.Rand, number int) string {
 		if got := second.ticket(id, token); got.status != http.StatusOK {
 			t.Fatalf("schedule %d: the ticket is %d %s", number, got.status, got.body)
 		}
-		return "charged"
+		return append(came, "charged")
 	}
 	if again.status != http.StatusPaymentRequired {
 		t.Fatalf("schedule %d: not charged, and answered %d %s", number, again.status, again.body)
 	}
 	if p == nil {
-		return "never reserved"
+		return append(came, "never reserved")
 	}
-	return "void"
+	return append(came, "void")
 }
 
-// interfere is what others do meanwhile.
-func (w *world) interfere(kind int, key *ecdsa.PrivateKey, s *x402.Signed) {
+// interfere is what others do meanwhile. It says whether the block that had the payment is gone.
+func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed) bool {
 	switch kind {
-	case 0: // somebody who saw the authorization submits it
+	case "a stranger submits first":
 		w.submit(s.Calldata())
-	case 1: // its payer cancels it
+	case "the payer cancels":
 		separator := w.terms.Separator()
 		kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 		message := crypto.Keccak256(kind, common.LeftPadBytes(s.From[:], 32), s.Nonce[:])
 		signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), key)
 		check(w.t, err)
 		w.submit(cancelCall(s, signature))
-	case 2: // the last blocks are reorganised away, and what waits is forgotten
-		<-time.After(60 * time.Millisecond)
-		if err := w.chain.Rewind(w.t.Context(), 2); err != nil {
-			w.t.Error(err)
+	case "the last blocks are reorganised": // and what waits is forgotten
+		<-time.After(3 * w.blockTime)
+		w.reorganise(func(head uint64) uint64 { return head - 1 })
+	case "the payment's block is reorganised":
+		for range 300 {
+			if logs := w.transferLogs(s.From, w.terms.Payee); len(logs) > 0 {
+				return w.reorganise(func(uint64) uint64 { return logs[0].BlockNumber })
+			}
+			<-time.After(2 * time.Millisecond)
 		}
 	}
+	return false
+}
+
+// reorganise drops a block and all behind it, unless anybody may have seen it as deep as is waited for.
+func (w *world) reorganise(from func(head uint64) uint64) bool {
+	head, err := w.chain.Client().BlockNumber(w.t.Context())
+	if err != nil {
+		w.t.Error(err)
+		return false
+	}
+	w.highest = max(w.highest, head)
+	first := from(head)
+	if first > head || first+w.cfg.Confirmations <= w.highest+1 {
+		return false
+	}
+	if err := w.chain.Rewind(w.t.Context(), head-first+1); err != nil {
+		w.t.Error(err)
+		return false
+	}
+	return true
 }
 
 // submit has a stranger put a call of the token into the pool.
