@@ -6,6 +6,7 @@
 //	world.go      servers, and the pipeline on them; process.go: the binary as a process
 //	reference.go  the bare client; bare.go: the bare handler
 //	figures.go    what is measured, and the goals; load.go: 16 connections
+//	payments.go   what a paid report takes, and what asking for its price does
 //	sparse.go     a long chain of which few blocks have a log
 //	agent.go      the agent API on the embedded chain
 //	roles.go      the figures of several nodes
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "what is measured")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "where the figures go")
 	flags.StringVar(&servers, "servers", "embedded,real", "embedded broker and Redis, or Apache Kafka and redis-server")
-	flags.StringVar(&only, "only", "", "figures to take, comma-separated: rebuild, latency, polling, reads, idle, restart, sparse, agent, roles; all by default")
+	flags.StringVar(&only, "only", "", "figures to take, comma-separated: rebuild, latency, polling, reads, idle, restart, sparse, agent, payments, roles; all by default")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "logs of the history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of a figure; the median counts")
@@ -174,6 +175,12 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 				return err
 			}
 			return b.agent(ctx, w)
+		}},
+		{"payments", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.payments(ctx, w)
 		}},
 		{"roles", func() error {
 			if err := p.stop(); err != nil {
