@@ -202,7 +202,7 @@ func TestSchemaFilesAndRegistryAgree(t *testing.T) {
 		1: "raw_log", 2: "raw_probe", 3: "raw_block_end", 4: "raw_block_revert", 5: "raw_block_end_linked",
 		10: "ent_deal", 11: "ent_bid", 12: "ent_balance", 13: "ent_asset", 20: "evt_deals", 21: "evt_balances", 22: "evt_assets",
 		23: "evt_liquidity", 24: "evt_epochs", 25: "evt_burns", 30: "ent_drip", 31: "ent_reward", 32: "ent_epoch", 33: "ent_burn", 34: "ent_pool",
-		35: "ent_observation", 36: "ent_position", 37: "ent_position_liquidity", 38: "ent_staking", 39: "ent_stake",
+		35: "ent_observation", 36: "ent_position", 37: "ent_position_liquidity", 38: "ent_staking", 39: "ent_stake", 40: "ent_tick",
 	} {
 		if ids[id] != name {
 			t.Errorf("ID %d is %q; consumers have it as %q", id, ids[id], name)

@@ -20,6 +20,7 @@ const (
 	EntityPositionLiquidity = "position_liquidity"
 	EntityStaking           = "staking"
 	EntityStake             = "stake"
+	EntityTick              = "tick"
 )
 
 var (
@@ -37,6 +38,7 @@ var (
 	SchemaPositionLiquidity = &Schema{ID: 37, Name: "ent_position_liquidity"}
 	SchemaStaking           = &Schema{ID: 38, Name: "ent_staking"}
 	SchemaStake             = &Schema{ID: 39, Name: "ent_stake"}
+	SchemaTick              = &Schema{ID: 40, Name: "ent_tick"}
 )
 
 var entityTopics = []Topic{
@@ -54,6 +56,7 @@ var entityTopics = []Topic{
 	{Kind: KindEntity, Entity: EntityPositionLiquidity, Version: 1, Key: "token ID", Compacted: true, Schemas: []*Schema{SchemaPositionLiquidity}},
 	{Kind: KindEntity, Entity: EntityStaking, Version: 1, Key: "pool ID", Compacted: true, Schemas: []*Schema{SchemaStaking}},
 	{Kind: KindEntity, Entity: EntityStake, Version: 1, Key: "pool ID and token ID", Compacted: true, Schemas: []*Schema{SchemaStake}},
+	{Kind: KindEntity, Entity: EntityTick, Version: 1, Key: "pool ID and tick", Compacted: true, Schemas: []*Schema{SchemaTick}},
 }
 
 // AppendDeal appends the message of a row.
@@ -963,4 +966,47 @@ func (r *Stake) UnmarshalBinary(data []byte) error {
 	r.LastCheckpoint = in.varint()
 	r.IsSeed = in.bool()
 	return in.closeRow("stake")
+}
+
+// AppendTick appends the message of a row.
+func AppendTick(b []byte, r *Tick, at BlockRef) []byte {
+	b = AppendHeader(b, SchemaTick)
+	b = append(b, r.PoolID[:]...)
+	b = appendLong(b, int64(r.Tick))
+	b = appendDecimal(b, &r.Gross)
+	b = appendSigned(b, &r.Net)
+	return appendRef(b, &at)
+}
+
+// EncodeTick appends the message of an encoded row.
+func EncodeTick(b, row []byte, at BlockRef) ([]byte, error) {
+	var r Tick
+	if err := r.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return AppendTick(b, &r, at), nil
+}
+
+// AppendBinary appends the row. The error is always nil.
+func (r *Tick) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, rowVersion)
+	b = append(b, r.PoolID[:]...)
+	b = appendLong(b, int64(r.Tick))
+	b = appendWord(b, &r.Gross)
+	b = appendWord(b, &r.Net)
+	return b, nil
+}
+
+// UnmarshalBinary reads a row. Nothing of it aliases data.
+func (r *Tick) UnmarshalBinary(data []byte) error {
+	in, err := openRow("tick", data)
+	if err != nil {
+		return err
+	}
+	*r = Tick{}
+	r.PoolID = in.hash()
+	r.Tick = in.int32()
+	r.Gross = in.word()
+	r.Net = in.word()
+	return in.closeRow("tick")
 }

@@ -17,4 +17,5 @@ var entityRows = []entityRow{
 	entityRowOf(AppendPositionLiquidity),
 	entityRowOf(AppendStaking),
 	entityRowOf(AppendStake),
+	entityRowOf(AppendTick),
 }

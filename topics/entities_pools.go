@@ -32,6 +32,18 @@ type PoolLimits struct {
 	MaxLiquidity uint256.Int
 }
 
+// Tick is a tick of a pool at which liquidity begins or ends. With the pool's price and fee, a pool's ticks say
+// what a swap of any amount comes to.
+//
+//entity:topic 40 pool ID and tick
+//entity:doc A tick of a v4 pool at which liquidity begins or ends.
+type Tick struct {
+	PoolID common.Hash
+	Tick   int32
+	Gross  uint256.Int `avro:"liquidity_gross" doc:"of the ranges that begin or end here"`                            // of the ranges that begin or end here
+	Net    uint256.Int `avro:"liquidity_net" signed:"true" doc:"what is in range gains it when the price rises past"` // two's complement: what is in range gains it when the price rises past
+}
+
 // Observation is a pool's price at the end of a second in which it moved.
 //
 //entity:topic 35 pool ID and second

@@ -156,6 +156,10 @@ func TestMessagesNameTheirColumns(t *testing.T) {
 			map[string]any{"tick": int32(-5), "tick_spacing": int32(60), "fee": int64(3000), "liquidity": "7", "allowed": true, "min_liquidity": "8", "max_liquidity": "9"},
 		},
 		{
+			AppendTick(nil, &Tick{Tick: -887220, Gross: word(5), Net: *new(uint256.Int).Neg(uint256.NewInt(5))}, BlockRef{}),
+			map[string]any{"tick": int32(-887220), "liquidity_gross": "5", "liquidity_net": "-5"},
+		},
+		{
 			AppendStake(nil, &Stake{TickLower: -1, TickUpper: 2, Weight: word(3), EmissionsEarned: word(4), CreatorFeeEarned: word(5), LastCheckpoint: 6, IsSeed: true}, BlockRef{}),
 			map[string]any{"tick_lower": int32(-1), "tick_upper": int32(2), "weight": "3", "emissions_earned": "4", "creator_fee_earned": "5", "last_checkpoint": int64(6), "is_seed": true, "in_range": false},
 		},

@@ -43,7 +43,7 @@ func printRow(out *strings.Builder, r state.Row) error {
 		balances.Balances: &topics.Balance{}, assets.Assets: &topics.Asset{},
 		drips.Drips: &topics.Drip{}, epochs.Epochs: &topics.Epoch{}, burns.Burns: &topics.Burn{}, prices.Seconds: &topics.Observation{},
 		liquidity.Pools: &topics.Pool{}, liquidity.Positions: &topics.Position{}, liquidity.PositionLiquidities: &topics.PositionLiquidity{},
-		liquidity.Stakings: &topics.Staking{}, liquidity.Stakes: &topics.Stake{},
+		liquidity.Stakings: &topics.Staking{}, liquidity.Stakes: &topics.Stake{}, liquidity.Ticks: &topics.Tick{},
 	}[r.Table]
 	if err := row.UnmarshalBinary(r.Value); err != nil {
 		return err
@@ -63,7 +63,11 @@ func printFields(v reflect.Value) string {
 		if f.IsZero() && f.Kind() != reflect.Uint8 || v.Type().Field(i).Name == "ID" {
 			continue
 		}
-		fmt.Fprintf(&b, " %s=%s", v.Type().Field(i).Name, printValue(f))
+		text := printValue(f)
+		if v.Type().Field(i).Tag.Get("signed") != "" {
+			text = signedText(f.Addr().Interface().(*uint256.Int))
+		}
+		fmt.Fprintf(&b, " %s=%s", v.Type().Field(i).Name, text)
 	}
 	return b.String()
 }
