@@ -5,6 +5,7 @@ SHELL := /bin/bash -o pipefail
 GOBIN := $(CURDIR)/.tools
 LINT  := $(GOBIN)/golangci-lint-2.15.0
 FUMPT := $(GOBIN)/gofumpt-0.12.0
+DEADCODE := $(GOBIN)/deadcode-0.52.0
 KUSTOMIZE   := $(GOBIN)/kustomize-5.8.1
 KUBECONFORM := $(GOBIN)/kubeconform-0.8.0
 SCHEMAS     := $(GOBIN)/kubernetes-1.37.0
@@ -38,12 +39,13 @@ race: deps ## every test but the system's under the race detector, package by pa
 
 check: lint contracts-check manifests test ## what CI runs
 
-lint: $(LINT) $(FUMPT) ## formatting, linters, a tidy go.mod, imports that must run one way
+lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, imports that must run one way, no code without a caller
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
 	@long=$$(git ls-files '*.go' | grep -vE '_(test|gen)\.go$$' | xargs wc -l | awk '$$1 > 400 && $$2 != "total"'); test -z "$$long" || { echo "over 400 lines: $$long"; exit 1; }
 	go mod verify
 	go mod tidy -diff
 	$(LINT) run ./...
+	@.ci/dead $(DEADCODE)
 
 fmt: $(FUMPT) ## format the Go sources
 	$(FUMPT) -w $$(git ls-files '*.go')
@@ -131,6 +133,10 @@ $(LINT):
 $(FUMPT):
 	GOBIN=$(GOBIN) go install mvdan.cc/gofumpt@v0.12.0
 	@mv $(GOBIN)/gofumpt $@
+
+$(DEADCODE):
+	GOBIN=$(GOBIN) go install golang.org/x/tools/cmd/deadcode@v0.52.0
+	@mv $(GOBIN)/deadcode $@
 
 $(KUSTOMIZE):
 	GOBIN=$(GOBIN) go install sigs.k8s.io/kustomize/kustomize/v5@v5.8.1

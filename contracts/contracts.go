@@ -49,16 +49,6 @@ var artifacts = sync.OnceValue(func() map[string]Artifact {
 	return all
 })
 
-// Names lists the contracts that src/ defines, sorted.
-func Names() []string {
-	names := make([]string, 0, len(artifacts()))
-	for name := range artifacts() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // ABI is the interface of one of our own contracts, as src/ names it.
 func ABI(name string) (abi.ABI, error) {
 	artifact, err := artifactOf(name)

@@ -201,8 +201,8 @@ func (r reverted) Error() string { return string(r) }
 
 var customErrors = sync.OnceValue(func() map[[4]byte]abi.Error {
 	all := map[[4]byte]abi.Error{}
-	for _, name := range Names() {
-		for _, e := range artifacts()[name].ABI.Errors {
+	for _, artifact := range artifacts() {
+		for _, e := range artifact.ABI.Errors {
 			all[[4]byte(e.ID[:4])] = e
 		}
 	}

@@ -91,7 +91,7 @@ func reencode(t rapid.TB, schemas map[*Schema]*avro.Schema, value []byte) (map[s
 
 func libraries(t testing.TB) map[*Schema]*avro.Schema {
 	all := map[*Schema]*avro.Schema{}
-	for _, s := range Schemas() {
+	for _, s := range schemas {
 		all[s] = library(t, s)
 	}
 	return all
@@ -182,7 +182,7 @@ func TestSchemaFilesAndRegistryAgree(t *testing.T) {
 	}
 	byName := map[string]bool{}
 	ids := map[uint32]string{}
-	for _, s := range Schemas() {
+	for _, s := range schemas {
 		byName[s.Name] = true
 		if other, ok := ids[s.ID]; ok {
 			t.Errorf("%s and %s share ID %d", s.Name, other, s.ID)

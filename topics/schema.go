@@ -54,7 +54,7 @@ func (s *Schema) Text() string {
 // ownSchemaIDs is below which all IDs are ours, those to come included.
 const ownSchemaIDs = 1000
 
-// Schemas lists the registry, ascending by ID.
+// Schemas lists all, ascending by ID.
 func Schemas() []*Schema { return schemas }
 
 // SchemaByID returns the schema of that ID.

@@ -200,9 +200,6 @@ func (x *Indexer) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Addr is the address that the service listens on; it waits for Run.
-func (x *Indexer) Addr() string { return x.server.Addr() }
-
 // ServeHTTP serves without a port.
 func (x *Indexer) ServeHTTP(w http.ResponseWriter, r *http.Request) { x.api.ServeHTTP(w, r) }
 

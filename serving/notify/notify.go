@@ -106,6 +106,3 @@ func (s *Service) Ready(ctx context.Context) error {
 	_, err := s.store.Health(ctx)
 	return err
 }
-
-// ServeHTTP answers one request, as the service's port does.
-func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }

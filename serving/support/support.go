@@ -210,12 +210,6 @@ GET  /openapi.json  the description; /docs shows it
 // ticketHeader carries a ticket's token.
 func (s *Service) ticketHeader() string { return "X-" + s.cfg.Word + "-Ticket-Token" }
 
-// Addr is where it listens, once it does.
-func (s *Service) Addr() string { return s.server.Addr() }
-
-// Handler answers without a port of its own.
-func (s *Service) Handler() http.Handler { return s.api }
-
 var errUnchecked = errors.New("the payment chain was not reached yet")
 
 // Ready is nil while reports can be paid.

@@ -91,12 +91,6 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Addr is the address that the service listens on; it waits for Run.
-func (s *Service) Addr() string { return s.server.Addr() }
-
-// ServeHTTP serves without a port.
-func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }
-
 // Ready is nil while the service can value: the pipeline and the chain agree on a block that is fresh enough.
 func (s *Service) Ready(ctx context.Context) error {
 	if err := s.server.Ready(); err != nil {

@@ -507,3 +507,7 @@ func TestFacilitator(t *testing.T) {
 		w.outcome(t, s, Unused, false)
 	}
 }
+
+func (s State) String() string {
+	return [...]string{"unused", "paid", "cancelled", "elsewhere", "expired"}[s]
+}

@@ -23,10 +23,6 @@ const (
 	Expired         // its end has passed at a block that is deep enough, unused
 )
 
-func (s State) String() string {
-	return [...]string{"unused", "paid", "cancelled", "elsewhere", "expired"}[s]
-}
-
 // Outcome is what the chain's logs say of an authorization.
 type Outcome struct {
 	State       State

@@ -125,12 +125,6 @@ func (m *Membership) leave(ctx context.Context) error {
 	return nil
 }
 
-// Kill cuts every connection at once: the group finds out when the session times out.
-func (m *Membership) Kill() {
-	m.conns.kill()
-	go m.Close()
-}
-
 // Close releases the client, in bounded time, without leaving.
 func (m *Membership) Close() { m.close.Do(func() { closeClient(m.cl, m.conns) }) }
 

@@ -1,0 +1,6 @@
+package valuation
+
+import "net/http"
+
+// ServeHTTP serves without a port.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }
