@@ -9,6 +9,8 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // everything is a market with something of each resource in it, as of start+250.
@@ -51,9 +53,9 @@ func TestRewardOfADeal(t *testing.T) {
 	c := m.serve()
 	everything(m)
 	drip := func(id, account string, total, unlocked, atCliff uint64) string {
-		return fmt.Sprintf(`{"id":%q,"account":%q,"source":"deal","dealId":"1","tokenId":null,"total":"%d","claimed":"0","start":%d,"length":1000,
-			"unlockedNow":"%d","claimableNow":"%d","curve":[{"t":%d,"unlocked":"0"},{"t":%d,"unlocked":"%d"},{"t":%d,"unlocked":"%d"}]}`,
-			id, account, total, start+50, unlocked, unlocked, start+50, start+150, atCliff, start+1050, total)
+		return fmt.Sprintf(`{"id":%[1]q,"account":%[2]q,"source":"deal","dealId":"1","tokenId":null,"granted":"%[3]d","total":"%[3]d","claimed":"0","start":%[4]d,"length":1000,"cutAt":null,
+			"unlockedNow":"%[5]d","claimableNow":"%[5]d","curve":[{"t":%[4]d,"unlocked":"0"},{"t":%[6]d,"unlocked":"%[7]d"},{"t":%[8]d,"unlocked":"%[3]d"}]}`,
+			id, account, total, start+50, unlocked, start+150, atCliff, start+1050)
 	}
 	body := string(c.Get(t, "/deals/1").Body)
 	_, reward, _ := strings.Cut(strings.TrimSuffix(body, "}"), `"reward":`)
@@ -61,6 +63,13 @@ func TestRewardOfADeal(t *testing.T) {
 		drip("1", lenderText, 24, 4, 2)+","+drip("2", borrowerText, 16, 3, 1)+`]}`)
 	if got := string(c.Get(t, "/deals/2").Body); !strings.HasSuffix(got, `"reward":null}`) {
 		t.Errorf("a deal that was never funded: %s", got)
+	}
+}
+
+func TestACutDripSaysWhatItWasAndWhenItEnded(t *testing.T) {
+	d := query.Drip{Drip: topics.Drip{Granted: *uint256.NewInt(9), Total: *uint256.NewInt(4), CutAt: 7}}
+	if got := string(appendDrip(nil, &d)); !strings.Contains(got, `"granted":"9","total":"4",`) || !strings.Contains(got, `"cutAt":7,`) {
+		t.Error(got)
 	}
 }
 

@@ -83,10 +83,16 @@ func appendDrip(b []byte, d *query.Drip) []byte {
 	}
 	b = appendField(b, "dealId", deal)
 	b = appendField(b, "tokenId", token)
+	b = appendField(b, "granted", &d.Granted)
 	b = appendField(b, "total", &d.Total)
 	b = appendField(b, "claimed", &d.Claimed)
 	b = appendInteger(b, "start", d.Start)
 	b = appendInteger(b, "length", d.Length)
+	if d.CutAt == 0 {
+		b = append(b, `,"cutAt":null`...)
+	} else {
+		b = appendInteger(b, "cutAt", d.CutAt)
+	}
 	b = appendField(b, "unlockedNow", &d.UnlockedNow)
 	b = appendField(b, "claimableNow", &d.ClaimableNow)
 	b = appendList(append(b, `,"curve":`...), d.Curve, func(b []byte, p *query.CurvePoint) []byte {

@@ -181,7 +181,7 @@ func (j *judge) readDrips(ctx context.Context, t *testing.T, block common.Hash, 
 	a := contractABI(t, "RewardDistributor")
 	return each(a, j.dep.RewardDistributor, "DripCreated", logs, func(_ *types.Log, v map[string]any) error {
 		id := dec(v["dripId"])
-		o := object{"id": id, "account": lower(v["account"].(common.Address)), "source": "deal", "dealId": dec(v["dealId"]), "tokenId": nil}
+		o := object{"id": id, "account": lower(v["account"].(common.Address)), "source": "deal", "dealId": dec(v["dealId"]), "tokenId": nil, "granted": dec(v["total"]), "cutAt": nil}
 		if v["source"].(uint8) == 1 {
 			o["source"], o["dealId"], o["tokenId"] = "lp", nil, dec(v["tokenId"])
 		} else {
@@ -196,6 +196,9 @@ func (j *judge) readDrips(ctx context.Context, t *testing.T, block common.Hash, 
 					t.Fatal(err)
 				}
 				o["start"], o["length"], o["total"], o["claimed"] = d["start"], d["length"], text(d["total"]), text(d["claimed"])
+				if text(d["cutAt"]) != "0" {
+					o["cutAt"] = d["cutAt"]
+				}
 				total, _ = new(big.Int).SetString(text(d["total"]), 10)
 				claimed, _ = new(big.Int).SetString(text(d["claimed"]), 10)
 			}},
