@@ -26,6 +26,7 @@ func (*indexerService) Configured(*Process) bool { return true }
 func (s *indexerService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "indexer-addr", "where the indexer is served")
 	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "blocks behind the head from which the indexer is not healthy")
+	bind(f, &s.cfg.MaxStreamAge, "stream-max-age", "how long a /stream lasts before its caller is to come back, perhaps to another node")
 	bind(f, &s.cfg.ExplorerURL, "explorer-url", "explorer of the chain that the page links to, with /tx/ and /address/; none by default")
 	bind(f, &s.cfg.AgentURL, "page-agent-url", "where browsers reach the agent API, for previews on the page; of an embedded chain that of this process, else none by default")
 	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "where browsers reach the valuation service, for values on the page; of an embedded chain that of this process, else none by default")
