@@ -3,7 +3,6 @@ package roles
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,9 +64,7 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/flags.md")
-
-// TestEveryFlagIsDocumented: docs/flags.md is what the program has. `go test ./cmd/lienstream/roles -update` writes it.
+// TestEveryFlagIsDocumented: docs/flags.md is what the program has. LIENSTREAM_REWRITE=1 writes it.
 func TestEveryFlagIsDocumented(t *testing.T) {
 	const file = "../../../docs/flags.md"
 	var b strings.Builder
@@ -81,7 +78,7 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", "\\|"))
 	}
-	if *update {
+	if os.Getenv("LIENSTREAM_REWRITE") != "" {
 		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +88,7 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(text) != b.String() {
-		t.Error("docs/flags.md is not what the program has: go test ./cmd/lienstream/roles -update")
+		t.Error("docs/flags.md is not what the program has: LIENSTREAM_REWRITE=1 go test ./cmd/lienstream/roles")
 	}
 }
 
