@@ -131,10 +131,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Finality != FinalityTag && c.Finality != FinalityWindow {
-		errs = append(errs, fmt.Errorf("finality %q is none of tag, window", c.Finality))
+		errs = append(errs, fmt.Errorf("finality %q is not tag or window", c.Finality))
 	}
 	if c.TakeoverAfter < 2*c.Heartbeat {
-		errs = append(errs, errors.New("takeover after must be two heartbeats or more, else a standby fences an active ingester"))
+		errs = append(errs, errors.New("takeover after must be at least two heartbeats, or a standby fences an active ingester"))
 	}
 	return errors.Join(errs...)
 }

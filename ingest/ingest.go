@@ -130,7 +130,7 @@ func (in *Ingester) run(ctx context.Context) error {
 			standby = true
 			continue
 		case errors.Is(err, kafka.ErrFenced):
-			return fmt.Errorf("another ingester runs on topic %s; stop one, or run both with standby on: %w", in.topic, err)
+			return fmt.Errorf("another ingester runs on topic %s; stop one of them, or run both with --ingest-standby: %w", in.topic, err)
 		case final(err) && !in.alone(err):
 			return err
 		}
@@ -139,7 +139,7 @@ func (in *Ingester) run(ctx context.Context) error {
 			wait = minWait
 		}
 		in.metrics.sessions.Inc()
-		in.log.Warn("session ended, reading back where the topic stands", zap.Duration("wait", wait), zap.Error(err))
+		in.log.Warn("session ended, resuming from the end of the topic", zap.Duration("wait", wait), zap.Error(err))
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}

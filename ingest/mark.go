@@ -18,7 +18,7 @@ import (
 
 // ErrOtherFilter means that the raw topic was filtered by other addresses, topics or another start block than the
 // deployment's: history is missing in it that nobody would miss.
-var ErrOtherFilter = errors.New("the raw topic was filled for another deployment: fill a new one with `lienstream topics apply --kafka-prefix=PREFIX` and run every role with that prefix")
+var ErrOtherFilter = errors.New("the raw topic belongs to another deployment: create a new one with `lienstream topics apply --kafka-prefix=PREFIX` and run every role with that prefix")
 
 // markHeader is the header of the last barrier of each transaction, in partition 0, that says what the topic was
 // filtered by.
@@ -64,13 +64,13 @@ func (m mark) encode() []byte {
 
 func decodeMark(b []byte) (m mark, err error) {
 	if len(b) < 9 || b[0] != markVersion {
-		return m, errors.New("not a mark that this version knows")
+		return m, errors.New("unknown version of the filter header")
 	}
 	m.start = binary.BigEndian.Uint64(b[1:])
 	b = b[9:]
 	for _, list := range []*[][markBytes]byte{&m.addresses, &m.topics} {
 		if len(b) == 0 || len(b) < 1+markBytes*int(b[0]) {
-			return m, errors.New("mark is cut")
+			return m, errors.New("filter header is truncated")
 		}
 		n := int(b[0])
 		b = b[1:]
@@ -80,7 +80,7 @@ func decodeMark(b []byte) (m mark, err error) {
 		}
 	}
 	if len(b) > 0 {
-		return m, errors.New("mark is too long")
+		return m, errors.New("filter header has trailing bytes")
 	}
 	return m, nil
 }
@@ -103,22 +103,22 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		return err != nil || !barrier
 	})
 	if err != nil {
-		return fmt.Errorf("read back what %s was filtered by: %w", in.topic, err)
+		return fmt.Errorf("read the filter header of %s: %w", in.topic, err)
 	}
 	if value == nil {
-		in.log.Warn("the topic does not say what it was filtered by: taken to be this deployment", zap.String("topic", in.topic))
+		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
 		return nil
 	}
 	was, err := decodeMark(value)
 	if err != nil {
-		return fmt.Errorf("what %s was filtered by: %w", in.topic, err)
+		return fmt.Errorf("decode the filter header of %s: %w", in.topic, err)
 	}
 	is := markOf(in.cfg.Deployment)
 	switch {
 	case was.start != is.start:
-		return fmt.Errorf("%w: it starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
+		return fmt.Errorf("%w: the topic starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
 	case !slices.Equal(was.topics, is.topics):
-		return fmt.Errorf("%w: other events of tokens were wanted", ErrOtherFilter)
+		return fmt.Errorf("%w: the topic was filtered by other token events", ErrOtherFilter)
 	}
 	return in.checkAdded(ctx, was, last)
 }
@@ -134,18 +134,18 @@ func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockR
 		}
 	}
 	if kept < len(was.addresses) {
-		return fmt.Errorf("%w: it has the logs of %d contracts that the deployment does not name", ErrOtherFilter, len(was.addresses)-kept)
+		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment", ErrOtherFilter, len(was.addresses)-kept)
 	}
 	if len(added) == 0 {
 		return nil
 	}
 	existed, err := in.client.Existed(ctx, last.Hash, added)
 	if err != nil {
-		return fmt.Errorf("see whether contracts that were added to the deployment have a history: %w", err)
+		return fmt.Errorf("check whether added contracts have a history: %w", err)
 	}
 	if len(existed) > 0 {
-		return fmt.Errorf("%w: it lacks the logs of %v up to block %d", ErrOtherFilter, existed, last.Number)
+		return fmt.Errorf("%w: the topic lacks the logs of %v up to block %d", ErrOtherFilter, existed, last.Number)
 	}
-	in.log.Info("contracts were added that have no history yet", zap.Stringers("contracts", added), zap.Uint64("block", last.Number))
+	in.log.Info("new contracts in the deployment, none with a history", zap.Stringers("contracts", added), zap.Uint64("block", last.Number))
 	return nil
 }

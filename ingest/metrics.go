@@ -31,31 +31,31 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "lienstream_ingest_" + name, Help: help}, func() float64 { return value(b.get()) })
 	}
 	gauge("head_block", "Head of the chain.", func(s Status) float64 { return float64(s.Head) })
-	gauge("published_block", "Last barrier committed.", func(s Status) float64 { return float64(s.Published.Number) })
-	gauge("finalized_block", "Block at and below which nothing is reverted.", func(s Status) float64 { return float64(s.Finalized) })
-	gauge("standby", "1 while another ingester is active and this one waits.", func(s Status) float64 {
+	gauge("published_block", "Block of the last committed barrier.", func(s Status) float64 { return float64(s.Published.Number) })
+	gauge("finalized_block", "Last final block.", func(s Status) float64 { return float64(s.Finalized) })
+	gauge("standby", "1 while this ingester stands by.", func(s Status) float64 {
 		if s.Phase == PhaseStandby {
 			return 1
 		}
 		return 0
 	})
-	gauge("head_age_seconds", "Time since a head was last heard of.", func(s Status) float64 { return time.Since(s.HeadAt).Seconds() })
+	gauge("head_age_seconds", "Time since the last head was received.", func(s Status) float64 { return time.Since(s.HeadAt).Seconds() })
 	gauge("commit_age_seconds", "Time since the last commit.", func(s Status) float64 { return time.Since(s.CommitAt).Seconds() })
 	return &metrics{
 		records:    counter("records_total", "Logs and probes committed."),
-		barriers:   counter("barriers_total", "Blocks committed with a barrier, repetitions not counted."),
-		reverts:    counter("reverts_total", "Barriers taken back."),
-		reorgs:     counter("reorgs_total", "Transactions that took barriers back."),
+		barriers:   counter("barriers_total", "Blocks committed with a barrier; repeated barriers are not counted."),
+		reverts:    counter("reverts_total", "Barriers reverted."),
+		reorgs:     counter("reorgs_total", "Transactions that reverted barriers."),
 		heartbeats: counter("heartbeats_total", "Repetitions of the last barrier."),
 		commits: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "lienstream_ingest_commit_duration_seconds", Help: "Time of one transaction.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}),
-		sessions:    counter("sessions_failed_total", "Sessions that ended in an error and were started again from the topic."),
+		sessions:    counter("sessions_failed_total", "Sessions that failed and were restarted."),
 		probes:      counter("probes_total", "Tokens probed."),
-		probesBlind: counter("probes_blind_total", "Probes that found no answer: their fields are empty, and the token is asked again later."),
-		unlinked:    counter("unlinked_total", "Answers that did not link to the verified chain: reorgs, or wrong nodes."),
-		gone:        counter("gone_total", "Fetches that no endpoint could answer: blocks reorganised away or not there yet."),
-		unknown:     counter("unknown_records_total", "Records of the raw topic that could not be decoded when it was read back, and were passed over."),
+		probesBlind: counter("probes_blind_total", "Probes without an answer: their fields are empty, and the token is probed again later."),
+		unlinked:    counter("unlinked_total", "Responses that did not link to the verified chain, because of a reorg or a faulty node."),
+		gone:        counter("gone_total", "Fetches that no endpoint could answer, because the blocks were reorged out or do not exist yet."),
+		unknown:     counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
 	}
 }

@@ -99,7 +99,7 @@ func (p *publisher) entity(item follow.Item) contracts.Entity {
 	case *topics.Probe:
 		return contracts.TokenEntity(r.Token)
 	}
-	panic(fmt.Sprintf("ingest: a block holds a %T", item)) // follow.Item is sealed
+	panic(fmt.Sprintf("ingest: unexpected %T in a block", item)) // follow.Item is sealed
 }
 
 // barrier writes a barrier to every partition.

@@ -22,7 +22,7 @@ type published struct {
 
 // ErrTorn means that partitions of the raw topic end at different blocks. Transactions span all of them, so
 // brokers have lost records that they had acknowledged; going on would hide it.
-var ErrTorn = errors.New("the raw topic has lost records: choose another --kafka-prefix, or delete the topics and ingest again")
+var ErrTorn = errors.New("the raw topic has lost records: use another --kafka-prefix, or delete the topics and ingest again")
 
 // readBack reads where the topic stands: by partition 0, since all have the same barriers, and whether the
 // others end where it does. The caller holds the transactional ID, so nothing is added meanwhile.
@@ -71,7 +71,7 @@ func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partiti
 		if err != nil {
 			// Nobody who reads the topic takes it for anything: it is no barrier of ours.
 			in.metrics.unknown.Inc()
-			in.log.Warn("raw record passed over", zap.Int32("partition", partition), zap.Int64("offset", r.Offset), zap.Error(err))
+			in.log.Warn("skipped a raw record that cannot be decoded", zap.Int32("partition", partition), zap.Int64("offset", r.Offset), zap.Error(err))
 			return true
 		}
 		return take(raw)

@@ -222,7 +222,7 @@ func (s *session) final(ctx context.Context) (uint64, error) {
 func (s *session) polled(p poll) error {
 	s.polling = false
 	if p.err != nil {
-		s.in.log.Debug("head is not to be had", zap.Error(p.err))
+		s.in.log.Debug("cannot fetch the head", zap.Error(p.err))
 		return nil //nolint:nilerr // the next poll asks again, and the head's age tells
 	}
 	if p.asked {
@@ -248,7 +248,7 @@ func (s *session) announce(h follow.Header) error {
 		s.shortAt = time.Time{}
 	case s.shortAt.IsZero():
 		s.shortAt = now
-		s.in.log.Warn("waiting for the chain", zap.Duration("patience", s.in.cfg.ShortPatience), zap.Error(err))
+		s.in.log.Warn("the chain ends below the topic, waiting", zap.Duration("patience", s.in.cfg.ShortPatience), zap.Error(err))
 	case now.Sub(s.shortAt) > s.in.cfg.ShortPatience:
 		return err
 	}
@@ -313,7 +313,7 @@ func (s *session) fetched() (again bool, err error) {
 			return false, f.err
 		}
 		s.in.metrics.gone.Inc()
-		s.in.log.Info("asking for the head anew", zap.Stringer("fetch", f), zap.Error(f.err))
+		s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 		s.in.client.Forget()
 		s.m.Distrust()
 		s.drop()
@@ -325,7 +325,7 @@ func (s *session) fetched() (again bool, err error) {
 	}
 	if unlinked {
 		s.in.metrics.unlinked.Inc()
-		s.in.log.Info("block does not link", zap.Uint64("block", f.From))
+		s.in.log.Info("block does not link to the verified chain", zap.Uint64("block", f.From))
 		s.drop()
 		return true, nil
 	}

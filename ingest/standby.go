@@ -30,12 +30,12 @@ func (in *Ingester) standBy(ctx context.Context) error {
 			return ctx.Err()
 		case err != nil:
 			// A broker that cannot be asked says nothing about the other ingester.
-			in.log.Warn("watching the topic", zap.String("topic", in.topic), zap.Error(err))
+			in.log.Warn("cannot read the end of the topic", zap.String("topic", in.topic), zap.Error(err))
 			since = time.Now()
 		case !slices.Equal(before, ends):
 			before, since = ends, time.Now()
 		case time.Since(since) >= in.cfg.TakeoverAfter:
-			in.log.Info("the active ingester is silent, taking over", zap.String("topic", in.topic))
+			in.log.Info("the active ingester writes nothing, taking over", zap.String("topic", in.topic))
 			return nil
 		}
 		if err := sleep(ctx, in.cfg.Heartbeat/4); err != nil {

@@ -61,15 +61,15 @@ func (in *Ingester) Ready() error {
 	if s.Phase == PhaseFollow || s.Phase == PhaseStandby {
 		return nil
 	}
-	return fmt.Errorf("ingester is in phase %s: block %d of %d, last head %s ago, last commit %s ago",
+	return fmt.Errorf("ingester is in phase %s: block %d of %d, last head %s, last commit %s",
 		s.Phase, s.Published.Number, s.Head, age(s.HeadAt), age(s.CommitAt))
 }
 
 func age(t time.Time) string {
 	if t.IsZero() {
-		return "for ever"
+		return "never"
 	}
-	return time.Since(t).Round(time.Millisecond).String()
+	return time.Since(t).Round(time.Millisecond).String() + " ago"
 }
 
 // board holds the status; it is written by the session and read by everyone.

@@ -22,7 +22,7 @@ type EventMeta struct {
 }
 
 // ErrNoFamily means that no evt topic takes the event.
-var ErrNoFamily = errors.New("event belongs to no evt topic")
+var ErrNoFamily = errors.New("event has no evt topic")
 
 // nulls are as many absent columns as the widest family has.
 var nulls [64]byte

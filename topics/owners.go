@@ -93,7 +93,7 @@ func DecodeOwner(key, value []byte) (o Owner, gone bool, err error) {
 		o.Application = AppMarket
 	}
 	if o.Application != named.Application || o.Partition != named.Partition || o.Instance != named.Instance {
-		return Owner{}, false, errors.New("owner record and its key name different holders")
+		return Owner{}, false, errors.New("owner record does not match its key")
 	}
 	return o, false, nil
 }

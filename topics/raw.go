@@ -61,7 +61,7 @@ func AppendRaw(b []byte, r Raw) []byte {
 		b = appendRef(AppendHeader(b, SchemaBlockRevert), &r.Block)
 		return appendRef(b, &r.Head)
 	}
-	panic(fmt.Sprintf("topics: no encoding of %T", r)) // Raw is sealed
+	panic(fmt.Sprintf("topics: cannot encode a %T", r)) // Raw is sealed
 }
 
 // DecodeRaw reads a value of the raw topic. Slices of the result alias value.

@@ -78,7 +78,7 @@ func avroText(value []byte) (any, error) {
 		return nil, fmt.Errorf("%s: %w: %w", s.Name, ErrMalformed, err)
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("%s: %w: %d bytes too many", s.Name, ErrMalformed, len(rest))
+		return nil, fmt.Errorf("%s: %w: %d trailing bytes", s.Name, ErrMalformed, len(rest))
 	}
 	for name, v := range fields {
 		fields[name] = hexBytes(v)

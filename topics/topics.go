@@ -125,7 +125,7 @@ var table = slices.Concat([]Topic{
 	{Kind: KindCommand, Entity: AppNotifier, Version: 1, Key: "wallet", Retention: CommandRetention},
 	{Kind: KindCommand, Entity: AppSupport, Version: 1, Key: "wallet", Retention: CommandRetention},
 
-	{Kind: KindControl, Entity: Tasks, Version: 1, Key: "none: never written, its partitions are what the group shares out"},
+	{Kind: KindControl, Entity: Tasks, Version: 1, Key: "none: never written; the consumer group assigns its partitions"},
 	{Kind: KindControl, Entity: Owners, Version: 1, Key: "partition and instance", Partitions: 1, Compacted: true, Tombstones: time.Hour},
 })
 

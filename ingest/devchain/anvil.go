@@ -105,11 +105,11 @@ func (a *Anvil) connect(ctx context.Context, listening <-chan string) error {
 	select {
 	case address, ok := <-listening:
 		if !ok {
-			return errors.New("the process ended before it listened")
+			return errors.New("the process exited before it listened")
 		}
 		a.address = address
 	case <-ctx.Done():
-		return fmt.Errorf("wait until it listens: %w", ctx.Err())
+		return fmt.Errorf("wait for anvil to listen: %w", ctx.Err())
 	}
 	client, err := rpc.DialContext(ctx, a.HTTP())
 	if err != nil {
@@ -194,11 +194,11 @@ func (a *Anvil) Mine(ctx context.Context, timestamp uint64, txs []*types.Transac
 		return nil, err
 	}
 	if len(block.Receipts) != len(txs) {
-		return nil, fmt.Errorf("mine block %d: %d transactions sent, %d mined", block.Number, len(txs), len(block.Receipts))
+		return nil, fmt.Errorf("mine block %d: sent %d transactions, mined %d", block.Number, len(txs), len(block.Receipts))
 	}
 	for i, tx := range txs {
 		if block.Receipts[i].TxHash != tx.Hash() {
-			return nil, fmt.Errorf("mine block %d: transaction %d is not the one sent as such", block.Number, i)
+			return nil, fmt.Errorf("mine block %d: transaction %d is not the one sent", block.Number, i)
 		}
 	}
 	return block, nil

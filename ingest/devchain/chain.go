@@ -85,7 +85,7 @@ func New(cfg Config) (*Chain, error) {
 	if cfg.Scratch != "" {
 		var err error
 		if dir, err = os.MkdirTemp(cfg.Scratch, "lienstream-devchain-"); err != nil {
-			return nil, fmt.Errorf("create the chain's folder: %w", err)
+			return nil, fmt.Errorf("create the chain's directory: %w", err)
 		}
 	}
 	stack, err := node.New(nodeConfig(cfg, dir))
@@ -181,7 +181,7 @@ func (c *Chain) Close() error {
 		select {
 		case c.closeErr = <-done:
 		case <-time.After(closeTimeout):
-			c.closeErr = fmt.Errorf("close node: not done after %s", closeTimeout)
+			c.closeErr = fmt.Errorf("close node: still running after %s", closeTimeout)
 		}
 	})
 	return c.closeErr

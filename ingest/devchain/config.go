@@ -75,7 +75,7 @@ func (c Config) Validate() error {
 		faults = append(faults, fmt.Errorf("safeBlocks %d: more than finalizedBlocks %d", c.SafeBlocks, c.FinalizedBlocks))
 	}
 	if _, taken := c.Alloc[common.Address{}]; taken {
-		faults = append(faults, errors.New("alloc: gives money to the zero address"))
+		faults = append(faults, errors.New("alloc: balance for the zero address"))
 	}
 	return errors.Join(faults...)
 }

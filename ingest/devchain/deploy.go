@@ -188,7 +188,7 @@ func (d *deployment) createOwn(name string, args ...any) callee {
 // createHook is createOwn for a pool's hook, which the pool manager calls when the last bits of its address say so.
 // Only a contract can choose the address of another by a salt, so one is created first.
 func (d *deployment) createHook(name string, args ...any) callee {
-	maker := call{from: d.market.admin, gas: createGas, data: contracts.Create2Maker, label: "create the maker of " + name}
+	maker := call{from: d.market.admin, gas: createGas, data: contracts.Create2Maker, label: "create the market maker of " + name}
 	at := crypto.CreateAddress(maker.from.address, d.queue(maker))
 	artifact := compiled(name)
 	code := create(d.market.admin, name, artifact, args...)

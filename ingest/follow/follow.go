@@ -38,11 +38,11 @@ type Item = topics.Raw
 var (
 	// ErrDeepReorg means that the chain contradicts a block that was published as final. The processors
 	// cannot undo that, only rebuild: a person has to say that this is the chain to follow.
-	ErrDeepReorg = errors.New("the chain contradicts a finalized block: if it is right, run `lienstream ingest --rewind` and then `lienstream processors --rebuild`")
+	ErrDeepReorg = errors.New("the chain contradicts a finalized block: if the chain is right, run `lienstream ingest --rewind` and then `lienstream processors --rebuild`")
 
 	// ErrChainShort means that the chain ends below what was published as final: a node that is still
 	// syncing, or a chain that was started over. Wait for the first, treat the second as ErrDeepReorg.
-	ErrChainShort = errors.New("the chain ends below the finalized block of the raw topic: the node is syncing, or the chain was started over; for the latter choose another --kafka-prefix")
+	ErrChainShort = errors.New("the chain ends below the finalized block of the raw topic: the node is still syncing, or the chain was reset; if it was reset, use another --kafka-prefix")
 )
 
 // Config of a Machine.

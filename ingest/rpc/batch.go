@@ -31,7 +31,7 @@ func decode(body []byte, base uint64, calls []call) error {
 			if answer != nil {
 				return answer
 			}
-			return errors.Join(lied("batch", "a batch of %d was answered by one reply", len(calls)), err)
+			return errors.Join(lied("batch", "single reply to a batch of %d", len(calls)), err)
 		}
 		id, answer, err := decodeReply(s, calls[0].result)
 		switch {
@@ -54,13 +54,13 @@ func decode(body []byte, base uint64, calls []call) error {
 		}
 		if !more {
 			if i < len(calls) {
-				return lied("batch", "%d answers to %d requests", i, len(calls))
+				return lied("batch", "%d replies to %d requests", i, len(calls))
 			}
 			return first
 		}
 		id := idAt(*s)
 		if id < base || id-base >= uint64(len(calls)) || seen[id-base] {
-			return lied("batch", "a reply to request %d, which was not asked or has one", id)
+			return lied("batch", "unexpected or second reply to request %d", id)
 		}
 		seen[id-base] = true
 		at := calls[id-base]

@@ -37,7 +37,7 @@ func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header,
 	}
 	for i := 1; i < len(all); i++ {
 		if all[i].Parent != all[i-1].Hash {
-			return nil, fmt.Errorf("fetch headers %d-%d: batches do not link at %d: %w", from, to, from+uint64(i), ErrGone)
+			return nil, fmt.Errorf("fetch headers %d-%d: batches do not link at block %d: %w", from, to, from+uint64(i), ErrGone)
 		}
 	}
 	return all, nil
@@ -64,10 +64,10 @@ func (e *endpoint) headers(ctx context.Context, numbers []uint64, into []follow.
 	}
 	for i := range into {
 		if into[i].Number != numbers[i] {
-			return lied("wrong_block", "asked for block %d, got %d", numbers[i], into[i].Number)
+			return lied("wrong_block", "requested block %d, got %d", numbers[i], into[i].Number)
 		}
 		if i > 0 && numbers[i] == numbers[i-1]+1 && into[i].Parent != into[i-1].Hash {
-			return lied("parent", "block %d has parent %s, block before it is %s", into[i].Number, into[i].Parent, into[i-1].Hash)
+			return lied("parent", "block %d has parent %s, but the block before it is %s", into[i].Number, into[i].Parent, into[i-1].Hash)
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []com
 		return e.do(ctx, calls)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask for code at block %s: %w", block, err)
+		return nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
 	return all, nil
 }

@@ -19,7 +19,7 @@ type answer struct {
 }
 
 // errLeftOut: every endpoint left out logs that another has.
-var errLeftOut = errors.New("every endpoint leaves out logs")
+var errLeftOut = errors.New("every endpoint omits logs")
 
 // confirmed runs ask until nothing speaks against its answer: no block for which the bloom filter
 // promises logs that another endpoint has, and as many answers alike as are configured.
@@ -58,7 +58,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 			if m < n {
 				less, n, m = formerBy, m, n
 			}
-			less.failed(lied("disagreement", "%d logs, another answer has %d", n, m))
+			less.failed(lied("disagreement", "%d logs, but another endpoint returned %d", n, m))
 			agreed = 1
 			// Nodes leave out logs; they do not invent such as fit the headers. An answer that has all of
 			// the other and more is believed, or a node that always leaves out some would stop everything.
@@ -102,7 +102,7 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got answer) (missing
 		}
 		for i := range logs {
 			if !contains(got.logs, logs[i:i+1]) {
-				return fmt.Errorf("log %d of block %d was left out", logs[i].LogIndex, logs[i].Block.Number), nil
+				return fmt.Errorf("log %d of block %d was omitted", logs[i].LogIndex, logs[i].Block.Number), nil
 			}
 		}
 	}
@@ -143,9 +143,9 @@ func (c *Client) refute(ctx context.Context, got answer, blocks []follow.Header)
 		said, is := of(got.logs, n), of(proved, n)
 		switch {
 		case len(said) < len(is):
-			return fmt.Errorf("block %d has %d logs, %d of them were left out", n, len(is), len(is)-len(said)), nil
+			return fmt.Errorf("block %d has %d logs, %d of them were omitted", n, len(is), len(is)-len(said)), nil
 		case !sameLogs(said, is):
-			return fmt.Errorf("the logs of block %d are not those that its receipts prove", n), nil
+			return fmt.Errorf("the logs of block %d do not match its receipts", n), nil
 		}
 	}
 	return nil, nil

@@ -11,13 +11,13 @@ import (
 var (
 	// ErrGone means that no endpoint knows the block, or that they contradict each other: it was
 	// reorganised away, or is too new. Ask again from the head.
-	ErrGone = errors.New("block is unknown to every endpoint")
+	ErrGone = errors.New("no endpoint has the block")
 
 	// ErrNoState means that no endpoint keeps the state of that block: an archive node would.
-	ErrNoState = errors.New("no endpoint has the state of that block")
+	ErrNoState = errors.New("no endpoint has the state of the block")
 
 	errNoBlock = errors.New("block is null")
-	errTooBig  = errors.New("answer is larger than the limit")
+	errTooBig  = errors.New("response exceeds the size limit")
 )
 
 // Error is a node's answer that is an error.

@@ -180,7 +180,7 @@ func (f *filter) one(h *follow.Header, l *topics.Log) error {
 	}
 	inBloom, byAddress, byTopic := f.wanted(l, h)
 	if !byAddress && !byTopic {
-		return lied("unasked", "log %d of block %d from %s was not asked for", l.LogIndex, l.Block.Number, l.Address)
+		return lied("unasked", "log %d of block %d from %s does not match the filter", l.LogIndex, l.Block.Number, l.Address)
 	}
 	if !inBloom && !f.noBloom {
 		return lied("bloom", "log %d of block %d from %s is not in the bloom filter of the header", l.LogIndex, l.Block.Number, l.Address)
@@ -202,7 +202,7 @@ func ascending(logs []topics.Log) error {
 // inRange checks the ends of an answer that ascends.
 func inRange(logs []topics.Log, from, to uint64) error {
 	if n := len(logs); n > 0 && (logs[0].Block.Number < from || logs[n-1].Block.Number > to) {
-		return lied("out_of_range", "logs of blocks %d-%d, asked for %d-%d", logs[0].Block.Number, logs[n-1].Block.Number, from, to)
+		return lied("out_of_range", "logs of blocks %d-%d, requested %d-%d", logs[0].Block.Number, logs[n-1].Block.Number, from, to)
 	}
 	return nil
 }

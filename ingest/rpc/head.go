@@ -30,7 +30,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (h follow.Header, er
 		}
 		if others := c.top(e); h.Number+maxStale < min(verified, others) {
 			e.saw(h.Number)
-			return lied("stale_head", "head %d, block %d is known and another endpoint has %d", h.Number, verified, others)
+			return lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
 		}
 		if !c.Plausible(h.Number, verified) {
 			if h, err = c.shown(ctx, e, h, verified); err != nil {
@@ -83,7 +83,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 	below, err := by.byNumber(ctx, number)
 	switch {
 	case errors.Is(err, errNoBlock), err == nil && alone && below.Hash != claim.Parent:
-		return claim, lied("inflated_head", "head %d, and no block %d that it stands on", claim.Number, number)
+		return claim, lied("inflated_head", "head is %d, but block %d below it is missing", claim.Number, number)
 	case err != nil:
 		return claim, err
 	case alone:
@@ -97,7 +97,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 func (e *endpoint) byNumber(ctx context.Context, number uint64) (follow.Header, error) {
 	h, err := e.header(ctx, string(appendQuantity(nil, number)))
 	if err == nil && h.Number != number {
-		err = lied("wrong_block", "asked for block %d, got %d", number, h.Number)
+		err = lied("wrong_block", "requested block %d, got %d", number, h.Number)
 	}
 	return h, err
 }

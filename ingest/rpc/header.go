@@ -163,7 +163,7 @@ func hashes(h *follow.Header, fields *[len(headerFields)][]byte) error {
 			return nil
 		}
 	}
-	return lied("header_hash", "the fields of block %d do not hash to %s", h.Number, h.Hash)
+	return lied("header_hash", "the header fields of block %d do not hash to %s", h.Number, h.Hash)
 }
 
 // appendFields appends the fields as items of an RLP list. Those at the end that are missing are left out.

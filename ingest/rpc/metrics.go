@@ -27,22 +27,22 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}, []string{"endpoint"}),
 		errors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_errors_total", Help: "Requests that an endpoint did not answer well, by what to do about it.",
+			Name: "lienstream_ingest_rpc_errors_total", Help: "Failed requests, by how the client reacts.",
 		}, []string{"endpoint", "class"}),
 		lies: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_lies_total", Help: "Answers that contradicted themselves, the header chain or another endpoint.",
+			Name: "lienstream_ingest_rpc_lies_total", Help: "Responses that contradict themselves, the header chain or another endpoint.",
 		}, []string{"endpoint", "lie"}),
 		logs: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_ingest_rpc_logs_total", Help: "Logs received and verified.",
 		}),
 		suspects: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_bloom_suspicions_total", Help: "Blocks whose bloom filter promised logs that did not come; most are false positives.",
+			Name: "lienstream_ingest_rpc_bloom_suspicions_total", Help: "Blocks whose bloom filter matches although no logs were returned; most are false positives.",
 		}),
 		proved: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_proved_blocks_total", Help: "Blocks whose logs were proved by the receipts' root of their header.",
+			Name: "lienstream_ingest_rpc_proved_blocks_total", Help: "Blocks whose logs were verified against the receipts root of their header.",
 		}),
 		proves: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "lienstream_ingest_rpc_endpoint_proves", Help: "1 where the endpoint could prove a header and a block's logs at the start, else 0.",
+			Name: "lienstream_ingest_rpc_endpoint_proves", Help: "1 if at startup the endpoint could prove a header and the logs of a block, else 0.",
 		}, []string{"endpoint"}),
 	}
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // ErrNoProof means that no endpoint answers eth_getBlockReceipts.
-var ErrNoProof = errors.New("no endpoint answers eth_getBlockReceipts, so no log can be proved: add one that does, or run with --rpc-proof=off and believe")
+var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs cannot be verified: add one that does, or trust the endpoints with --rpc-proof=off")
 
 // proved fetches the wanted logs of blocks, by their receipts: an answer whose root is not the header's is a lie,
 // so that nothing is left out, added or changed by whoever answers. What the root does not cover is the hash of a
@@ -48,7 +48,7 @@ func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("prove blocks %d-%d: %w", headers[0].Number, headers[len(headers)-1].Number, err)
+			return nil, fmt.Errorf("verify blocks %d-%d: %w", headers[0].Number, headers[len(headers)-1].Number, err)
 		}
 		c.metrics.proved.Add(float64(len(part)))
 		all = append(all, logs...)
@@ -103,7 +103,7 @@ func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
 			case l.Block.Number != h.Number || l.Block.Hash != h.Hash:
 				return nil, lied("block_hash", "log %d of block %d has block hash %s, the header %s", l.LogIndex, h.Number, l.Block.Hash, h.Hash)
 			case int(l.LogIndex) != at || int(l.TxIndex) != tx || l.TxHash != r.hashes[tx]:
-				return nil, lied("position", "log %d of block %d says that it is log %d of transaction %d %s", at, h.Number, l.LogIndex, l.TxIndex, l.TxHash)
+				return nil, lied("position", "log %d of block %d claims to be log %d of transaction %d %s", at, h.Number, l.LogIndex, l.TxIndex, l.TxHash)
 			}
 		}
 	}
@@ -124,8 +124,8 @@ func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
 // a line for each that cannot prove all that the policy asks for.
 func (c *Client) Survey(ctx context.Context) (lacks []string) {
 	if c.cfg.Proof == ProofOff {
-		c.log.Warn("no header and no log is proved: --rpc-proof=off")
-		return []string{"nothing is proved: --rpc-proof=off"}
+		c.log.Warn("headers and logs are not verified: --rpc-proof=off")
+		return []string{"headers and logs are not verified: --rpc-proof=off"}
 	}
 	errs := make([]error, len(c.endpoints))
 	var g errgroup.Group
@@ -137,8 +137,8 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 	}
 	_ = g.Wait()
 	if c.cfg.Proof == ProofSparse && len(c.endpoints) == 1 {
-		c.log.Warn("one endpoint alone says which blocks of history have logs: --rpc-proof=sparse")
-		lacks = append(lacks, "one endpoint alone says which blocks of history have logs: --rpc-proof=sparse")
+		c.log.Warn("only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
+		lacks = append(lacks, "only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
 	}
 	for i, e := range c.endpoints {
 		switch c := classify(errs[i]); {
@@ -147,7 +147,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		case c == classLie || c == classMethod:
 			e.client.metrics.proves.WithLabelValues(e.name).Set(0)
 			lacks = append(lacks, fmt.Sprintf("%s: %v", e.name, errs[i]))
-			e.client.log.Warn("endpoint proves nothing", zap.String("endpoint", e.name), zap.Error(errs[i]))
+			e.client.log.Warn("endpoint cannot prove headers or logs", zap.String("endpoint", e.name), zap.Error(errs[i]))
 		default: // it is away, which says nothing
 		}
 	}

@@ -103,10 +103,10 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("chain ID is zero"))
 	}
 	if len(c.Endpoints) == 0 {
-		errs = append(errs, errors.New("no endpoint"))
+		errs = append(errs, errors.New("no endpoint is configured"))
 	}
 	if len(c.Addresses) == 0 {
-		errs = append(errs, errors.New("no address whose logs are wanted"))
+		errs = append(errs, errors.New("no contract address is configured"))
 	}
 	for i, e := range c.Endpoints {
 		if err := validURL(e.URL, "http", "https", "ws", "wss"); err != nil {
@@ -125,7 +125,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("timeout, body limit, batch, parallel and confirm must not be negative"))
 	}
 	if !slices.Contains([]Proof{"", ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
-		errs = append(errs, fmt.Errorf("proof %q is none of tip, all, sparse, off", c.Proof))
+		errs = append(errs, fmt.Errorf("proof %q is not tip, all, sparse or off", c.Proof))
 	}
 	return errors.Join(errs...)
 }
@@ -139,7 +139,7 @@ func validURL(raw string, schemes ...string) error {
 	if slices.Contains(schemes, u.Scheme) {
 		return nil
 	}
-	return fmt.Errorf("scheme %q is none of %s", u.Scheme, strings.Join(schemes, ", "))
+	return fmt.Errorf("scheme %q is not one of %s", u.Scheme, strings.Join(schemes, ", "))
 }
 
 // Client asks the endpoints.

@@ -41,7 +41,7 @@ type waiter struct {
 	answer chan *bytes.Buffer
 }
 
-var errClosed = errors.New("connection was closed")
+var errClosed = errors.New("connection is closed")
 
 // Liveness of a connection: a ping now and then, and an answer to it or anything else before the wait is
 // over.

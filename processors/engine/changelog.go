@@ -45,7 +45,7 @@ func seal(b, key []byte, epoch uint64, payload []byte) []byte {
 // unseal returns the payload; it aliases value.
 func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 	if len(value) < 2+crc32.Size {
-		return 0, nil, fmt.Errorf("%w: key %x: torn", errChangelog, key)
+		return 0, nil, fmt.Errorf("%w: key %x: truncated", errChangelog, key)
 	}
 	if value[0] > changelogVersion && sealed(key, value) {
 		return 0, nil, fmt.Errorf("changelog record: key %x: %w: version %d", key, state.ErrNewer, value[0])

@@ -113,8 +113,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("processors: "+format, args...))
 		}
 	}
-	fault(c.Instance == "", "instance: none, and the host has no name")
-	fault(c.Dir == "", "dir: none")
+	fault(c.Instance == "", "instance: required, as the host has no name")
+	fault(c.Dir == "", "dir: required")
 	fault(c.Catalogue.Partitions <= 0, "partitions: %d", c.Catalogue.Partitions)
 	fault(c.Standbys < 0, "standbys: %d", c.Standbys)
 	fault(c.CommitRecords < 0, "commit records: %d", c.CommitRecords)

@@ -12,21 +12,21 @@ import (
 // What View answers where it has no view. Each is a read.ErrUnavailable: another node, or this one a
 // moment later, may have it.
 var (
-	ErrNotHere = fmt.Errorf("partition is not held here: %w", read.ErrUnavailable)
+	ErrNotHere = fmt.Errorf("this node does not hold the partition: %w", read.ErrUnavailable)
 	ErrNotYet  = fmt.Errorf("block is not applied yet: %w", read.ErrUnavailable)
-	ErrNotKept = fmt.Errorf("block is no longer kept, or was reverted: %w", read.ErrUnavailable)
+	ErrNotKept = fmt.Errorf("block was reverted, or its view is no longer kept: %w", read.ErrUnavailable)
 )
 
 // ErrBroken means that a topic breaks a promise: half a block, a gap, a revert of what is not the last block; or
 // that it is not the one that the state was made of. The task stops: whatever it did next would be wrong.
-var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was made of: " +
-	"rebuild with `lienstream processors --rebuild`; where that stops too, ingest anew under another --kafka-prefix")
+var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was built from: " +
+	"rebuild with `lienstream processors --rebuild`; if that fails too, ingest again under another --kafka-prefix")
 
 // ErrApp means that the application refused a record. The task stops.
 var ErrApp = errors.New("application error")
 
 // ErrOlder means that an older version of the application made the state, which this one does not carry on.
-var ErrOlder = errors.New("the state was made by a version of the application that this build does not carry on: rebuild with `lienstream processors --rebuild`")
+var ErrOlder = errors.New("the state was built by a version of the application that this build cannot continue: rebuild with `lienstream processors --rebuild`")
 
 // ErrUnusable means that a task failed on its state, its changelog or its place in the raw topic, and did
 // so again after it had wiped the state and restored it from the start. The task stops.
@@ -42,7 +42,7 @@ type ErrRebuild struct {
 
 // Error names the block, the floor and the way out.
 func (e *ErrRebuild) Error() string {
-	return fmt.Sprintf("partition %d: revert of block %d (%s), but blocks up to %d were final and have no undo: rebuild with `lienstream processors --rebuild`",
+	return fmt.Sprintf("partition %d: revert of block %d (%s), but blocks up to %d are final and have no undo records: rebuild with `lienstream processors --rebuild`",
 		e.Partition, e.Block.Number, e.Block.Hash, e.Floor)
 }
 

@@ -90,7 +90,7 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 func (a *applier) apply(raw topics.Raw, block topics.BlockRef, offset int64) error {
 	if !a.inBlock {
 		if block.Number <= a.now.At.Number && a.now.At != (topics.BlockRef{}) {
-			return fmt.Errorf("%w: record of block %d after block %d ended", ErrBroken, block.Number, a.now.At.Number)
+			return fmt.Errorf("%w: record of block %d after the end of block %d", ErrBroken, block.Number, a.now.At.Number)
 		}
 		a.inBlock, a.block = true, block
 		a.begin(block, offset)
@@ -120,7 +120,7 @@ func (a *applier) begin(block topics.BlockRef, offset int64) {
 func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, err error) {
 	if same(b.Block, a.now.At) {
 		if a.inBlock {
-			return true, fmt.Errorf("%w: block %d ended again within block %d", ErrBroken, b.Block.Number, a.block.Number)
+			return true, fmt.Errorf("%w: second end of block %d within block %d", ErrBroken, b.Block.Number, a.block.Number)
 		}
 		a.unknown = 0
 		a.chain(b, written)
@@ -128,17 +128,17 @@ func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, e
 	}
 	switch at := a.now.At; {
 	case at != (topics.BlockRef{}) && b.Block.Number <= at.Number:
-		return false, fmt.Errorf("%w: block %d ends after block %d", ErrBroken, b.Block.Number, at.Number)
+		return false, fmt.Errorf("%w: end of block %d after the end of block %d", ErrBroken, b.Block.Number, at.Number)
 	case b.Linked && !same(b.Previous, at):
 		return false, missing(b, at)
 	case at != (topics.BlockRef{}) && b.Block.Number == at.Number+1 && b.Parent != at.Hash:
 		return false, fmt.Errorf("%w: parent of block %d is %s, but block %d is %s", ErrBroken, b.Block.Number, b.Parent, at.Number, at.Hash)
 	case a.inBlock && b.Block != a.block:
-		return false, fmt.Errorf("%w: records of block %d (%s) end as block %d (%s)", ErrBroken, a.block.Number, a.block.Hash, b.Block.Number, b.Block.Hash)
+		return false, fmt.Errorf("%w: the records are of block %d (%s), their end of block %d (%s)", ErrBroken, a.block.Number, a.block.Hash, b.Block.Number, b.Block.Hash)
 	case b.Records > a.seen && b.Records <= a.seen+a.unknown:
 		return false, fmt.Errorf("%w: block %d has %d records that cannot be decoded", state.ErrNewer, b.Block.Number, b.Records-a.seen)
 	case b.Records != a.seen:
-		return false, fmt.Errorf("%w: block %d ends after %d records (%d unknown), %d were written", ErrBroken, b.Block.Number, a.seen, a.unknown, b.Records)
+		return false, fmt.Errorf("%w: block %d has %d records (%d not decodable), its end says %d", ErrBroken, b.Block.Number, a.seen, a.unknown, b.Records)
 	}
 	if err := a.endBlock(b); err != nil {
 		return false, err
@@ -153,9 +153,9 @@ func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, e
 // missing is the error of a barrier that does not come behind the one that was read last.
 func missing(b *topics.BlockEnd, at topics.BlockRef) error {
 	if at == (topics.BlockRef{}) {
-		return fmt.Errorf("%w: the raw topic begins with block %d, which came after block %d (%s)", ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash)
+		return fmt.Errorf("%w: the raw topic begins with block %d, whose predecessor is block %d (%s)", ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash)
 	}
-	return fmt.Errorf("%w: block %d came after block %d (%s) in the raw topic, but the last that is there is %d (%s)",
+	return fmt.Errorf("%w: the predecessor of block %d is block %d (%s), but the last block read is %d (%s)",
 		ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash, at.Number, at.Hash)
 }
 
@@ -190,7 +190,7 @@ func (a *applier) revert(b *topics.BlockRevert, offset int64) error {
 	case a.inBlock:
 		return fmt.Errorf("%w: revert of block %d within block %d", ErrBroken, b.Block.Number, a.block.Number)
 	case !same(b.Block, a.now.At):
-		return fmt.Errorf("%w: revert of block %d (%s), but the last is %d (%s)", ErrBroken, b.Block.Number, b.Block.Hash, a.now.At.Number, a.now.At.Hash)
+		return fmt.Errorf("%w: revert of block %d (%s), but the last block is %d (%s)", ErrBroken, b.Block.Number, b.Block.Hash, a.now.At.Number, a.now.At.Hash)
 	case b.Head.Number >= b.Block.Number && b.Head.Hash != (common.Hash{}):
 		return fmt.Errorf("%w: revert of block %d to block %d", ErrBroken, b.Block.Number, b.Head.Number)
 	case b.Block.Number <= a.now.Floor:
@@ -244,7 +244,7 @@ func (t *task) heartbeat(b *topics.BlockEnd, written time.Time) {
 // unreadable counts a record that could not be decoded, and tells of it.
 func (t *task) unreadable(rec *kafka.Record, err error) {
 	t.n.metrics.unknown.WithLabelValues(label(t.r.partition)).Inc()
-	t.n.logger.Warn("raw record passed over", partitionField(t.r.partition), zap.Int64("offset", rec.Offset), zap.Error(err))
+	t.n.logger.Warn("skipped a raw record that cannot be decoded", partitionField(t.r.partition), zap.Int64("offset", rec.Offset), zap.Error(err))
 }
 
 // settle is a Commit barrier: where a commit may end.

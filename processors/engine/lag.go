@@ -28,7 +28,7 @@ func (n *Node) measure(ctx context.Context) error {
 			if time.Since(moved) > standstill {
 				there, err := n.head(ctx, r.partition)
 				if err != nil {
-					n.logger.Debug("head of a partition that stands still", partitionField(r.partition), zap.Error(err))
+					n.logger.Debug("cannot look up the head of an idle partition", partitionField(r.partition), zap.Error(err))
 				}
 				head = max(head, there)
 			}

@@ -26,7 +26,7 @@ const (
 	maxAsk = 5 * time.Minute
 )
 
-var errDisk = errors.New("the disk takes nothing")
+var errDisk = errors.New("disk is not writable")
 
 // member keeps the node's place in the group for as long as its disk takes what is written. A store whose disk is
 // full waits, and its task with it, while the group has no reason to think that anything is wrong: so the node
@@ -42,7 +42,7 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 		if time.Since(began) > maxAway {
 			away = minAway
 		}
-		n.logger.Error("left the group: others take over", zap.Duration("atLeast", away), zap.Error(err))
+		n.logger.Error("left the consumer group so that other nodes take over", zap.Duration("atLeast", away), zap.Error(err))
 		select {
 		case assigned <- nil:
 		case <-ctx.Done():
@@ -60,7 +60,7 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 				return ctx.Err()
 			}
 		}
-		n.logger.Info("the disk takes what is written again: joining the group")
+		n.logger.Info("disk is writable again, rejoining the consumer group")
 	}
 }
 

@@ -35,22 +35,22 @@ func newMetrics(reg prometheus.Registerer, app string) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(name, help)), append([]string{"partition"}, labels...))
 	}
 	m := &metrics{
-		records: counter("records_total", "Records of the raw topic that were applied."),
+		records: counter("records_total", "Records of the raw topic applied."),
 		commits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "lienstream", Subsystem: "processors", Name: "commit_seconds",
-			Help:    "Time from the end of a block to its being visible: transaction and batch.",
+			Help:    "Time from reading the end of a block until reads can see the block.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}, []string{"partition"}),
-		block:    gauge("block_number", "Block that the partition is at."),
-		lag:      gauge("lag_blocks", "Blocks between the partition and the chain's head as the ingester saw it."),
-		restores: counter("restores_total", "Times that a task was restored from its changelog."),
+		block:    gauge("block_number", "Last block applied by the partition."),
+		lag:      gauge("lag_blocks", "Blocks by which the partition is behind the chain's head as last seen by the ingester."),
+		restores: counter("restores_total", "Restores of a task from its changelog."),
 		restored: counter("restored_records_total", "Changelog records applied by restores."),
-		reverts:  counter("reverts_total", "Blocks taken back."),
-		restarts: counter("restarts_total", "Times that a task started again after an error.", "reason"),
-		unknown:  counter("unknown_records_total", "Raw records that could not be decoded and were passed over."),
-		held:     gauge("held", "1 where this node holds the partition in that role.", "role"),
-		stopped:  gauge("stopped", "1 where a fault stopped the task until a person acts."),
-		tried:    counter("standby_blocks_total", "Blocks that a standby applied itself, because their owner was silent."),
+		reverts:  counter("reverts_total", "Blocks reverted."),
+		restarts: counter("restarts_total", "Restarts of a task after an error.", "reason"),
+		unknown:  counter("unknown_records_total", "Raw records that could not be decoded and were skipped."),
+		held:     gauge("held", "1 if this node holds the partition in that role.", "role"),
+		stopped:  gauge("stopped", "1 if an error stopped the task until an operator acts."),
+		tried:    counter("standby_blocks_total", "Blocks that a standby applied itself because the owner had not committed them in time."),
 	}
 	reg.MustRegister(m.records, m.commits, m.block, m.lag, m.restores, m.restored, m.reverts, m.restarts,
 		m.unknown, m.held, m.stopped, m.tried)

@@ -79,7 +79,7 @@ func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 // NewCommands makes a node that applies the commands of an application; it does nothing before Run.
 func NewCommands(cfg Config, app CommandApp, observer ...Observer) (*Node, error) {
 	if cfg.Rebuild {
-		return nil, errors.New("processors: rebuild: commands are not kept for good, there is nothing to rebuild from")
+		return nil, errors.New("processors: rebuild: command topics expire, so there is nothing to rebuild from")
 	}
 	n, err := newNode(cfg, app, app.Tables(), observer)
 	if err == nil {
@@ -308,7 +308,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 		}
 		if r.leaving.Load() { // whatever it was, the partition is another node's
 			r.fail()
-			n.logger.Info("partition left to another node", partitionField(r.partition), zap.Error(err))
+			n.logger.Info("partition was taken over by another node", partitionField(r.partition), zap.Error(err))
 			return
 		}
 		if err = n.mend(r, err); err == nil {
@@ -325,7 +325,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 		r.fail()
 		r.refused(reason(err) == reasonDisk)
 		n.metrics.restarts.WithLabelValues(label(r.partition), reason(err)).Inc()
-		n.logger.Warn("task starts again", partitionField(r.partition), zap.String("role", string(role)), zap.Error(err))
+		n.logger.Warn("restarting task", partitionField(r.partition), zap.String("role", string(role)), zap.Error(err))
 		switch {
 		case errors.Is(err, kafka.ErrFenced):
 			// Another node believes that the partition is its own. The group will have told one of us
@@ -354,7 +354,7 @@ func (n *Node) mend(r *replica, err error) error {
 	r.wiped = true
 	r.rewind = errors.Is(err, kafka.ErrOutOfRange)
 	n.metrics.restarts.WithLabelValues(label(r.partition), reason(err)).Inc()
-	n.logger.Warn("state is wiped and restored from the start", partitionField(r.partition), zap.Error(err))
+	n.logger.Warn("wiping the state and restoring it from the changelog", partitionField(r.partition), zap.Error(err))
 	return n.wipe(r)
 }
 

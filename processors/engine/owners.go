@@ -184,7 +184,7 @@ func (n *Node) readOwners(ctx context.Context) error {
 		for _, rec := range records {
 			o, gone, err := topics.DecodeOwner(rec.Key, rec.Value)
 			if err != nil {
-				n.logger.Warn("record of the owners topic passed over", zap.Int64("offset", rec.Offset), zap.Error(err))
+				n.logger.Warn("skipped an invalid record of the owners topic", zap.Int64("offset", rec.Offset), zap.Error(err))
 				continue
 			}
 			if o.Application == n.cfg.AppName {

@@ -16,7 +16,7 @@ func (n *Node) Ready(maxAge time.Duration) error {
 	}
 	for _, w := range n.Watermarks() {
 		if age := n.clock.since(w.ObservedAt); age > maxAge {
-			errs = append(errs, fmt.Errorf("partition %d: as of a chain seen %s ago", w.Partition, age.Round(time.Millisecond)))
+			errs = append(errs, fmt.Errorf("partition %d: the chain was last seen %s ago", w.Partition, age.Round(time.Millisecond)))
 		}
 	}
 	return errors.Join(errs...)

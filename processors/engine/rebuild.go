@@ -102,7 +102,7 @@ func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, u
 	)
 	for {
 		if records, err = read.Poll(ctx, records); err != nil {
-			return 0, 0, fmt.Errorf("read the raw topic for reverts: %w", err)
+			return 0, 0, fmt.Errorf("scan the raw topic for reverts: %w", err)
 		}
 		for _, rec := range records {
 			if len(rec.Key) == 0 {

@@ -115,7 +115,7 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 			return 0, err
 		}
 		if p.App > s.r.version {
-			return 0, fmt.Errorf("%w: version %d of the application, this build has %d", state.ErrNewer, p.App, s.r.version)
+			return 0, fmt.Errorf("%w: written by version %d of the application, this build has %d", state.ErrNewer, p.App, s.r.version)
 		}
 		s.torn = s.torn || p.Records != s.seen
 		s.seen = 0
@@ -243,7 +243,7 @@ func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 // and nothing of a former owner comes after it.
 func (s *restorer) finish(ctx context.Context, n *Node, open int64) error {
 	if s.pos.Changelog > open {
-		return fmt.Errorf("%w: the changelog ends at offset %d, but the state has come to %d", ErrBroken, open, s.pos.Changelog)
+		return fmt.Errorf("%w: the changelog ends at offset %d, but the state is at offset %d", ErrBroken, open, s.pos.Changelog)
 	}
 	if err := s.until(ctx, open); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (s *restorer) finish(ctx context.Context, n *Node, open int64) error {
 		return err
 	}
 	if s.seen > 0 {
-		return fmt.Errorf("%w: %d entries before our open record at offset %d that no progress ends", errChangelog, s.seen, open)
+		return fmt.Errorf("%w: %d entries without a progress record before our open record at offset %d", errChangelog, s.seen, open)
 	}
 	return nil
 }

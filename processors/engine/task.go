@@ -159,7 +159,7 @@ func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 func (n *Node) still(ctx context.Context, r *replica, open int64) error {
 	last, err := n.lastOffset(ctx, n.changelog, r.partition)
 	if err == nil && last != open {
-		err = fmt.Errorf("%w: the changelog goes on to offset %d behind our open record at %d", kafka.ErrFenced, last, open)
+		err = fmt.Errorf("%w: the changelog has records up to offset %d after our open record at %d", kafka.ErrFenced, last, open)
 	}
 	return err
 }
@@ -170,7 +170,7 @@ func (t *task) run(ctx context.Context) (err error) {
 	p.Incarnation = t.incarnation
 	t.reset()
 	if p.Input >= 0 && p.App < t.n.since {
-		return fmt.Errorf("%w: version %d, this build has %d and carries on %d", ErrOlder, p.App, t.n.version, t.n.since)
+		return fmt.Errorf("%w: version %d, this build has %d and can continue from %d", ErrOlder, p.App, t.n.version, t.n.since)
 	}
 	p.App = t.n.version
 	if p.Raw, err = t.n.sameTopic(ctx, t.n.input, t.r.partition, p.Raw, p.Epoch, p.Input); err != nil {

@@ -26,9 +26,9 @@ func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id 
 	case err != nil:
 		return id, err
 	case known && place.Topic != id:
-		return id, fmt.Errorf("%w: %s has the ID %s, and had %s", ErrBroken, topic, place.Topic, id)
+		return id, fmt.Errorf("%w: the ID of %s is %s, it was %s", ErrBroken, topic, place.Topic, id)
 	case known && place.EpochEnd < offset:
-		return id, fmt.Errorf("%w: %s/%d ends at offset %d, of what its leader wrote by epoch %d; the state has come to %d", ErrBroken, topic, partition, place.EpochEnd, epoch, offset)
+		return id, fmt.Errorf("%w: %s/%d has records up to offset %d in leader epoch %d, but the state is at offset %d", ErrBroken, topic, partition, place.EpochEnd, epoch, offset)
 	}
 	return place.Topic, nil
 }
@@ -52,7 +52,7 @@ func (n *Node) moved(ctx context.Context, partition int32, former progress) (pro
 		return false
 	})
 	if err == nil && now.Input < 0 && former.Input >= 0 {
-		n.logger.Warn("the raw topic is another one and lacks the last block: events are published again", partitionField(partition),
+		n.logger.Warn("the raw topic was replaced and lacks the last block: publishing events again", partitionField(partition),
 			zap.Uint64("block", former.At.Number), zap.Stringer("hash", former.At.Hash))
 	}
 	return now, err

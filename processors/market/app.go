@@ -73,7 +73,7 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("apply: a %T is the engine's, not the application's", rec)
+		return fmt.Errorf("apply: unexpected record type %T", rec)
 	}
 }
 
@@ -105,7 +105,7 @@ func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event
 func (a *App) unknown(meta topics.EventMeta, e *contracts.Unknown) {
 	a.metrics.unknown.WithLabelValues(e.Reason).Inc()
 	if e.Reason == contracts.ReasonTopics || e.Reason == contracts.ReasonData {
-		a.logger.Warn("log passed over", zap.Uint64("block", meta.Block.Number), zap.Uint32("log", meta.LogIndex),
+		a.logger.Warn("skipped a log that no event matches", zap.Uint64("block", meta.Block.Number), zap.Uint32("log", meta.LogIndex),
 			zap.Stringer("address", e.Address), zap.String("reason", e.Reason))
 	}
 }

@@ -18,22 +18,22 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	events := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "lienstream_processors_events_total",
-		Help: "Events applied, by family; none: events that no evt topic takes.",
+		Help: "Events applied, by family; none: events without an evt topic.",
 	}, []string{"family"})
 	m := &metrics{
 		events: map[string]prometheus.Counter{},
 		none:   events.WithLabelValues("none"),
 		probes: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_processors_probes_total",
-			Help: "Answers of tokens taken over.",
+			Help: "Token probes applied.",
 		}),
 		unknown: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_processors_unknown_logs_total",
-			Help: "Logs that no event claims, by reason.",
+			Help: "Logs that match no event, by reason.",
 		}, []string{"reason"}),
 		violation: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_processors_broken_invariants_total",
-			Help: "Events that contradict the state, passed over. Anything but 0 asks for a look.",
+			Help: "Events that contradict the state and were skipped. Investigate anything but 0.",
 		}, []string{"event", "invariant"}),
 	}
 	for _, family := range topics.EventFamilies() {

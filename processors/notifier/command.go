@@ -200,7 +200,7 @@ func decodeCommand(value []byte) (c Command, err error) {
 		return c, fmt.Errorf("%w: %w", errCommand, err)
 	}
 	if c.News != nil && (c.News.Stage < EpochOpen || int(c.News.Stage) >= len(stages)) {
-		return c, fmt.Errorf("%w: news of stage %d", errCommand, c.News.Stage)
+		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
 	}
 	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe)} {
 		if at != nil && channelNames[*at] == "" {

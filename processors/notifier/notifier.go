@@ -28,7 +28,7 @@ type App struct {
 func New(partitions int32, reg prometheus.Registerer) *App {
 	a := &App{sources: int(partitions), unread: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "lienstream", Subsystem: "notifier", Name: "unread_commands_total",
-		Help: "Commands that could not be read and were passed over.",
+		Help: "Commands that could not be decoded and were skipped.",
 	}, []string{"reason"})}
 	reg.MustRegister(a.unread)
 	return a

@@ -28,7 +28,7 @@ type key struct {
 const keyBytes = 32
 
 // ErrSealed means that no key opens what is sealed.
-var ErrSealed = errors.New("no key opens the address")
+var ErrSealed = errors.New("no key decrypts the address")
 
 // ParseKeys reads "<id>:<64 hex digits>", several of them apart by commas; an id is 1 to 255.
 func ParseKeys(text string) (*Keys, error) {
@@ -38,7 +38,7 @@ func ParseKeys(text string) (*Keys, error) {
 		var id uint8
 		name, secret, ok := strings.Cut(one, ":")
 		if _, err := fmt.Sscanf(name, "%d", &id); err != nil || !ok || id == 0 || seen[id] {
-			return nil, fmt.Errorf("key %d: its ID is not a number from 1 to 255 of its own", i+1) // and not repeated: it is a secret
+			return nil, fmt.Errorf("key %d: its ID is not a unique number from 1 to 255", i+1) // and not repeated: it is a secret
 		}
 		raw, err := hex.DecodeString(secret)
 		if err != nil || len(raw) != keyBytes {

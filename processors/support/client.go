@@ -49,7 +49,7 @@ func NewClient(sender Sender, reads Reads, catalogue topics.Catalogue) *Client {
 
 // ErrUnavailable means that the desk could not be asked, or did not say: it may be done all the same. The same
 // command, with the same ID, may be sent again.
-var ErrUnavailable = errors.New("the support desk did not answer")
+var ErrUnavailable = errors.New("the support desk did not respond")
 
 const (
 	firstLook = 2 * time.Millisecond
@@ -100,7 +100,7 @@ func (c *Client) Do(ctx context.Context, key common.Address, cmd *Command) (Outc
 			if outcome, known := found.Desk.outcome(cmd.ID); known {
 				return outcome, found, nil
 			}
-			return "", found, fmt.Errorf("%w: %s was pushed out by others", ErrUnavailable, cmd.Kind)
+			return "", found, fmt.Errorf("%w: the outcome of %s was evicted", ErrUnavailable, cmd.Kind)
 		}
 		select {
 		case <-ctx.Done():

@@ -157,7 +157,7 @@ func EncodeCommand(c *Command) ([]byte, error) {
 // DecodeCommand reads the value of a record.
 func DecodeCommand(value []byte) (*Command, error) {
 	if len(value) > maxCommandBytes {
-		return nil, fmt.Errorf("command: %d bytes", len(value))
+		return nil, fmt.Errorf("command: %d bytes are too many", len(value))
 	}
 	var c Command
 	if err := json.Unmarshal(value, &c, json.RejectUnknownMembers(true)); err != nil {
@@ -176,7 +176,7 @@ func (c *Command) Validate() error {
 	}
 	fault(c.ID == "" || len(c.ID) > maxIDBytes, "id: %d bytes", len(c.ID))
 	fault(len(c.By) > maxNameBytes, "by: %d bytes", len(c.By))
-	fault(c.byStaff() && c.By == "", "by: none")
+	fault(c.byStaff() && c.By == "", "by: required")
 	fault((c.By == "") != (len(c.Signature) == 0) || len(c.Signature) > crypto.SignatureLength, "signature: %d bytes", len(c.Signature))
 	fault(len(c.Reason) > maxReasonBytes, "reason: %d bytes", len(c.Reason))
 	fault(len(c.Sealed) > maxSealedBytes, "sealed: %d bytes", len(c.Sealed))
@@ -184,35 +184,35 @@ func (c *Command) Validate() error {
 	switch c.Kind {
 	case Reserve:
 		r := c.Reservation
-		fault(r == nil, "reservation: none")
+		fault(r == nil, "reservation: required")
 		if r == nil {
 			break
 		}
 		r.Authorization.validate(fault)
-		fault(r.Authorization.Nonce != c.Nonce, "nonce: not the authorization's")
+		fault(r.Authorization.Nonce != c.Nonce, "nonce: does not match the authorization")
 		fault(len(r.Report) == 0 || len(r.Report) > maxSealedBytes, "report: %d bytes", len(r.Report))
 	case RefundSent:
-		fault((c.Return == nil) == (c.Attempt == nil), "return, attempt: one of them is needed")
+		fault((c.Return == nil) == (c.Attempt == nil), "return, attempt: exactly one is required")
 		if c.Return != nil {
 			c.Return.validate(fault)
 		}
 	case Sent:
-		fault(c.Attempt == nil, "attempt: none")
+		fault(c.Attempt == nil, "attempt: required")
 	case Paid, RefundConfirmed:
-		fault(c.Proof == nil, "proof: none")
+		fault(c.Proof == nil, "proof: required")
 	case Reply:
-		fault(len(c.Sealed) == 0, "sealed: none")
+		fault(len(c.Sealed) == 0, "sealed: required")
 	case Decide:
 		fault(c.Verdict != Accepted && c.Verdict != Duplicate && c.Verdict != Rejected, "verdict: %.16q", string(c.Verdict))
 	case FloatTake:
-		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: not positive amounts")
+		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: amounts must be positive")
 	case TakeNonce:
 		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: none, or not in order")
 	case RefundFailed:
 		fault(c.Return == nil, "return: none")
 	case Close, Reorganised, Released, Void:
 	default:
-		fault(true, "kind: not one that there is")
+		fault(true, "kind: unknown")
 	}
 	return errors.Join(faults...)
 }

@@ -59,7 +59,7 @@ const keyBytes = common.AddressLength + common.HashLength
 // Validate implements read.Query.
 func (q *listQuery) Validate() error {
 	if q.Limit < 1 || q.Limit > MaxList {
-		return fmt.Errorf("limit: %d is not within 1-%d", q.Limit, MaxList)
+		return fmt.Errorf("limit: %d is not in 1-%d", q.Limit, MaxList)
 	}
 	if len(q.After) != 0 && len(q.After) != keyBytes {
 		return fmt.Errorf("after: %d bytes", len(q.After))

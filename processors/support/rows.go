@@ -121,7 +121,7 @@ func TicketID(payer common.Address, nonce common.Hash) string {
 	return idEncoding.EncodeToString(paymentKey(payer, nonce))
 }
 
-var errTicketID = errors.New("not a ticket's ID")
+var errTicketID = errors.New("not a ticket ID")
 
 // ParseTicketID is the opposite of TicketID.
 func ParseTicketID(id string) (payer common.Address, nonce common.Hash, err error) {

@@ -26,7 +26,7 @@ func ParseStaff(text string) (Staff, error) {
 		}
 		key := common.HexToAddress(fields[1])
 		if staff[key] != "" {
-			return nil, fmt.Errorf("staff: the key %s is there twice", key)
+			return nil, fmt.Errorf("staff: key %s is listed twice", key)
 		}
 		staff[key] = fields[0]
 	}

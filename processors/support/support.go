@@ -45,7 +45,7 @@ type App struct {
 // New makes the application. All nodes must know the same staff.
 func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
 	a := &App{staff: staff, log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and what they came to.",
+		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and result.",
 	}, []string{"kind", "outcome"})}
 	reg.MustRegister(a.commands)
 	return a
@@ -59,7 +59,7 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	cmd, err := DecodeCommand(c.Value)
 	if err != nil || len(c.Key) != common.AddressLength {
 		a.commands.WithLabelValues("malformed", "").Inc()
-		a.log.Warn("command passed over", zap.Uint64("offset", c.At.Number-1), zap.Error(err))
+		a.log.Warn("skipped a command that cannot be decoded", zap.Uint64("offset", c.At.Number-1), zap.Error(err))
 		return nil
 	}
 	outcome, err := Apply(w, a.staff, common.Address(c.Key), cmd, c.Time)

@@ -101,10 +101,10 @@ func (c *Config) Validate() error {
 		d    time.Duration
 		zero bool
 	}{
-		{"maximal age of the chain's head", c.MaxHeadAge, true},
-		{"maximal lag of the index", c.MaxLag, true},
-		{"maximal age of a valuation", c.MaxValuation, true},
-		{"time between two checks of the contracts", c.IdentityEvery, true},
+		{"maximum age of the chain's head", c.MaxHeadAge, true},
+		{"maximum lag of the index", c.MaxLag, true},
+		{"maximum age of a valuation", c.MaxValuation, true},
+		{"interval of contract checks", c.IdentityEvery, true},
 		{"validity of a transaction", c.Validity, false},
 		{"time before a listing's end", c.ExpiringSoon, true},
 	} {
@@ -113,7 +113,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.GasHeadroomBps > 100_000 {
-		faults = append(faults, fmt.Errorf("gas headroom: %d basis points is more than ten times", c.GasHeadroomBps))
+		faults = append(faults, fmt.Errorf("gas headroom: %d basis points is more than 100,000", c.GasHeadroomBps))
 	}
 	return errors.Join(faults...)
 }

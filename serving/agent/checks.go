@@ -70,7 +70,7 @@ func (p *preparation) checkDeal() error {
 		return refuse(dealNotFound, "there is no deal "+decimal(p.in.DealID))
 	}
 	if p.action.hasTerms() && p.deal.TermsHash != p.in.TermsHash {
-		return refuse(termsChanged, "the deal's terms are not those of termsHash: read the deal again")
+		return refuse(termsChanged, "the deal's terms do not match termsHash: read the deal again")
 	}
 	return nil
 }
@@ -117,14 +117,14 @@ func (p *preparation) checkBid() error {
 // checkSpend holds a payment in USDG to the caller's limit and to what the wallet has.
 func (p *preparation) checkSpend(amount *big.Int) error {
 	if amount.Cmp(p.in.Limit) > 0 {
-		return refuse(spendLimit, fmt.Sprintf("it would cost %s raw USDG, above the limit", decimal(amount)))
+		return refuse(spendLimit, fmt.Sprintf("it would cost %s raw USDG, which is above the limit", decimal(amount)))
 	}
 	return p.checkBalance(amount)
 }
 
 func (p *preparation) checkBalance(amount *big.Int) error {
 	if p.held.Cmp(amount) < 0 {
-		return refuse(insufficientBalance, fmt.Sprintf("the wallet has %s of the %s raw units of %s", decimal(p.held), decimal(amount), lower(p.token)))
+		return refuse(insufficientBalance, fmt.Sprintf("the wallet has %s of the required %s raw units of %s", decimal(p.held), decimal(amount), lower(p.token)))
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (p *preparation) checkAllowance(pl *plan, amount *big.Int) error {
 	if pl.allowed == nil || pl.allowed.Cmp(amount) >= 0 {
 		return nil
 	}
-	what := fmt.Sprintf("prepare %s of %s first: the vault may take %s", pl.approve, decimal(amount), decimal(pl.allowed))
+	what := fmt.Sprintf("prepare %s of %s first: the vault's allowance is %s", pl.approve, decimal(amount), decimal(pl.allowed))
 	if pl.approve == "approveCollateral" {
 		what = fmt.Sprintf("prepare %s of %s of token %s first: the vault may take %s", pl.approve, decimal(amount), lower(p.token), decimal(pl.allowed))
 	}

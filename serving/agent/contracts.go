@@ -56,7 +56,7 @@ func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]
 			return err
 		}
 		if err != nil {
-			return &errMismatch{fmt.Sprintf("the contract at %s does not answer %s as it should", lower(to), method)}
+			return &errMismatch{fmt.Sprintf("the contract at %s gives no valid answer to %s", lower(to), method)}
 		}
 		return take(values)
 	})
@@ -159,9 +159,9 @@ func (m *market) identify(r *reads) {
 		want   common.Address
 		what   string
 	}{
-		{m.dep.DealVault, &m.vault, "registry", m.dep.AssetRegistry, "the vault's registry is another one"},
-		{m.dep.DealVault, &m.vault, "usdg", m.dep.USDG, "the vault's dollar is another one"},
-		{m.dep.AssetRegistry, &m.registry, "vault", m.dep.DealVault, "the registry's vault is another one"},
+		{m.dep.DealVault, &m.vault, "registry", m.dep.AssetRegistry, "the vault uses another registry"},
+		{m.dep.DealVault, &m.vault, "usdg", m.dep.USDG, "the vault uses another dollar token"},
+		{m.dep.AssetRegistry, &m.registry, "vault", m.dep.DealVault, "the registry belongs to another vault"},
 	} {
 		r.call(c.at, c.abi, c.method, func(values []any) error {
 			if got := values[0].(common.Address); got != c.want {

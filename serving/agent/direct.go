@@ -44,7 +44,7 @@ type SettlementRules struct {
 }
 
 var settlementRules = SettlementRules{
-	Funding:   "The lender pays the asking price (minPrice), or a bid's price that the borrower accepts. The funding names termsHash: terms edited in the meantime refuse it.",
+	Funding:   "The lender pays the asking price (minPrice), or a bid's price that the borrower accepts. The funding names termsHash: the funding is refused if the terms were edited in the meantime.",
 	Repayment: "The borrower reclaims the collateral for the cap, whatever the price was, until fundedAt + term + grace, that second included.",
 	Claim:     "The lender may claim the collateral after fundedAt + term + grace. There is no liquidation before, and no other remedy.",
 	Fee:       "The market keeps price * feeBps / 10000, rounded down, of the proceeds; the cap bears no fee.",

@@ -56,13 +56,13 @@ func chainError(err error) error {
 	case errors.As(err, &mismatch):
 		return refuse(deploymentMismatch, mismatch.what)
 	case errors.As(err, &other):
-		return refuse(deploymentMismatch, "the node of the chain is of another chain")
+		return refuse(deploymentMismatch, "the node is on another chain")
 	case errors.As(err, &differ):
 		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about its latest block")
 	case errors.Is(err, chain.ErrBlockGone):
-		return refuse(httpapi.UpstreamUnavailable, "the chain was reorganised while it was read, ask again")
+		return refuse(httpapi.UpstreamUnavailable, "the chain was reorganised during the read, ask again")
 	}
-	return refuse(httpapi.UpstreamUnavailable, "no node of the chain answers, ask again shortly")
+	return refuse(httpapi.UpstreamUnavailable, "no node of the chain responds, ask again shortly")
 }
 
 // indexError is how a caller sees an error of the read API.

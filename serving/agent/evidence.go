@@ -120,7 +120,7 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 		return c, chainError(err)
 	}
 	if !on {
-		return c, refuse(httpapi.StaleIndexer, "the index is on a block that the chain does not have")
+		return c, refuse(httpapi.StaleIndexer, "the index is at a block that the chain does not have")
 	}
 	return c, nil
 }

@@ -148,7 +148,7 @@ func readObject(body []byte) (map[string]json.RawMessage, error) {
 		return nil, notObject
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, invalid("the body must be one JSON object and nothing after it")
+		return nil, invalid("the body must be a single JSON object")
 	}
 	return given, nil
 }

@@ -134,7 +134,7 @@ func (l *sharedLimiter) take(ctx context.Context, q quota) standing {
 			}
 		}
 		if ctx.Err() == nil {
-			l.log.Warn("limits are of this node alone for now", zap.Error(err))
+			l.log.Warn("shared limits are unavailable, limiting this node alone", zap.Error(err))
 			l.mu.Lock()
 			l.rest = time.Now().Add(limiterRest)
 			l.mu.Unlock()
@@ -161,7 +161,7 @@ func (a *Agent) admit(ctx context.Context, route *httpapi.Route, h http.Header) 
 		h["Ratelimit"] = []string{strings.Join(left, ", ")}
 		if !found.allowed {
 			a.metrics.answers.WithLabelValues(httpapi.RateLimited.Name).Inc()
-			return &httpapi.Error{Code: httpapi.RateLimited, Message: "the limits of all callers together are reached", RetryAfter: found.retryAfter}
+			return &httpapi.Error{Code: httpapi.RateLimited, Message: "the limit shared by all callers is reached", RetryAfter: found.retryAfter}
 		}
 	}
 	return nil

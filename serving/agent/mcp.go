@@ -305,7 +305,7 @@ func (s *schemas) input(t *tool) (map[string]any, error) {
 	if t.input != "" {
 		schema, ok := s.all[t.input].(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("the description has no schema %s", t.input)
+			return nil, fmt.Errorf("the OpenAPI document has no schema %s", t.input)
 		}
 		return s.rooted(schema), nil
 	}
@@ -313,7 +313,7 @@ func (s *schemas) input(t *tool) (map[string]any, error) {
 	for _, name := range t.params {
 		p, ok := s.parameters[name].(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("the description has no parameter %s", name)
+			return nil, fmt.Errorf("the OpenAPI document has no parameter %s", name)
 		}
 		properties[p["name"].(string)] = p["schema"]
 		if p["in"] == "path" {

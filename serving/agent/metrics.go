@@ -18,7 +18,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		answers: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_agent_answers_total",
-			Help: "Answers of handlers, by code; OK: a success.",
+			Help: "Responses, by error code; OK: success.",
 		}, []string{"code"}),
 		prepared: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_agent_prepared_total",
@@ -26,17 +26,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"action"}),
 		simulations: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "lienstream_agent_simulation_seconds",
-			Help:    "Time of simulating a transaction, by the method that did it.",
+			Help:    "Time to simulate a transaction, by method.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		}, []string{"method"}),
 		requests: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "lienstream_agent_chain_requests",
-			Help:    "Requests to nodes of the chain for one answer, by route; a batch is one.",
+			Help:    "Requests to nodes per response, by route; a batch counts as one.",
 			Buckets: []float64{0, 1, 2, 3, 5, 10},
 		}, []string{"route"}),
 		limiterAway: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_agent_limiter_away_total",
-			Help: "Requests that were limited by this node alone, since the shared limits could not be asked.",
+			Help: "Requests limited by this node alone because the shared limits were unavailable.",
 		}),
 	}
 }

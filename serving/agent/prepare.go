@@ -97,7 +97,7 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 		return err
 	}
 	if in.ChainID != a.cfg.Deployment.ChainID {
-		return refuse(chainMismatch, fmt.Sprintf("this service is of chain %d", a.cfg.Deployment.ChainID))
+		return refuse(chainMismatch, fmt.Sprintf("this service is for chain %d", a.cfg.Deployment.ChainID))
 	}
 	ctx = chain.Apart(ctx) // so that one node simulates what another said
 	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
@@ -144,7 +144,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	if pl.spend != nil {
 		amount, ok := new(big.Int).SetString(pl.spend.Amount, 10)
 		if !ok {
-			return nil, fmt.Errorf("the spend %q is no number", pl.spend.Amount)
+			return nil, fmt.Errorf("the spend %q is not a number", pl.spend.Amount)
 		}
 		if err := p.checkAllowance(&pl, amount); err != nil {
 			return nil, err
@@ -234,15 +234,15 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 		warn("NOT_BORROWER", "the wallet pays, and the collateral goes to the borrower %s", lower(p.deal.Borrower))
 	}
 	if p.tokenPaused {
-		warn("TOKEN_PAUSED", "the token %s is paused: it cannot be moved now", lower(p.token))
+		warn("TOKEN_PAUSED", "the token %s is paused and cannot be transferred now", lower(p.token))
 	}
 	if done.Transfers == nil {
-		warn("TRANSFERS_UNKNOWN", "the node cannot say what is transferred: it has no eth_simulateV1")
+		warn("TRANSFERS_UNKNOWN", "the node cannot list the transfers: it has no eth_simulateV1")
 	}
 	if fee := p.head.BaseFee; fee != nil && gas < math.MaxInt64 {
 		cost := new(big.Int).Mul(new(big.Int).SetUint64(*fee), new(big.Int).SetUint64(gas))
 		if p.coin.Cmp(cost) < 0 {
-			warn("GAS_UNPAID", "the wallet has %s wei, and the gas may cost %s", decimal(&p.coin), decimal(cost))
+			warn("GAS_UNPAID", "the wallet has %s wei, but gas may cost %s", decimal(&p.coin), decimal(cost))
 		}
 	}
 	return all

@@ -135,7 +135,7 @@ func (p *preparation) holdTo(pl *plan, transfers []Transfer) error {
 		}
 		amount, ok := new(big.Int).SetString(t.AmountOrTokenID, 10)
 		if !ok || t.Kind != "ERC20" || pl.spend == nil || *t.Token != pl.spend.Token {
-			return refuse(simulationFailed, "the simulation takes from the wallet what the action does not say")
+			return refuse(simulationFailed, "the simulation takes assets from the wallet that are not part of the action")
 		}
 		taken.Add(taken, amount)
 	}
@@ -180,7 +180,7 @@ func (p *preparation) reverted(err error) error {
 		if reason, has := revert.Reason(); has && len(reason) <= 120 {
 			return refuse(simulationFailed, "it would revert: "+reason)
 		}
-		return refuse(simulationFailed, "it would revert without saying why")
+		return refuse(simulationFailed, "it would revert without a reason")
 	}
 	message := "it would revert: " + known.Name
 	if text := revertTexts[known.Name]; text != "" {
@@ -207,14 +207,14 @@ func (p *preparation) reverted(err error) error {
 var revertTexts = map[string]string{
 	"EnforcedPause":              "the market or a token is paused",
 	"NotBorrower":                "only the deal's borrower may",
-	"NotLender":                  "only the lender may, and nobody funds a deal of his own",
+	"NotLender":                  "only the lender may, and nobody may fund their own deal",
 	"GraceOver":                  "term and grace are over, only the lender can claim",
 	"AssetNotAllowed":            "the registry does not allow this collateral",
-	"AmountOutOfRange":           "an amount is outside the limits of the registry, the price is 0, or above the cap",
-	"UnsupportedTerm":            "the vault has no such term: see capabilities",
-	"ListingExpired":             "the listing's end lies in the past",
-	"BidExpired":                 "the bid's end lies in the past",
-	"AddressFrozen":              "the dollar has frozen an account",
+	"AmountOutOfRange":           "an amount is outside the registry's limits, or the price is 0 or above the cap",
+	"UnsupportedTerm":            "the vault does not support this term: see capabilities",
+	"ListingExpired":             "the listing's expiry is in the past",
+	"BidExpired":                 "the bid's expiry is in the past",
+	"AddressFrozen":              "the dollar token has frozen an account",
 	"ERC20InsufficientAllowance": "prepare the approval first",
-	"FeeOnTransfer":              "the token keeps a part of transfers",
+	"FeeOnTransfer":              "the token charges a fee on transfers",
 }

@@ -23,7 +23,7 @@ type Valuation interface {
 
 // Errors of a valuation.
 var (
-	ErrUnreliable = errors.New("the valuation service holds no price that it would stand by")
+	ErrUnreliable = errors.New("the valuation service has no reliable price")
 	ErrNotValued  = errors.New("the valuation service does not know the deal")
 )
 
@@ -72,15 +72,15 @@ func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawM
 	body, err := a.valuation.Deal(ctx, id)
 	switch {
 	case errors.Is(err, ErrUnreliable):
-		return nil, nil, refuse(staleValuation, "the pools hold no price now that could be relied on")
+		return nil, nil, refuse(staleValuation, "the pools have no reliable price now")
 	case errors.Is(err, ErrNotValued):
 		return nil, nil, refuse(staleValuation, "the valuation service does not know the deal yet")
 	case err != nil:
-		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service does not answer, ask again shortly")
+		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service does not respond, ask again shortly")
 	}
 	var v valued
 	if json.Unmarshal(body, &v) != nil || v.DealID != decimal(id) || v.ValueUSDG == "" || v.At == 0 {
-		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service's answer is not one")
+		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service's response is malformed")
 	}
 	if age := int64(now) - int64(v.At); a.cfg.MaxValuation > 0 && age > int64(a.cfg.MaxValuation/time.Second) {
 		return nil, nil, refuse(staleValuation, fmt.Sprintf("the valuation is %d s old", age))
@@ -117,7 +117,7 @@ func (v *ValuationHTTP) Deal(ctx context.Context, id *big.Int) (json.RawMessage,
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxValuationBytes+1))
 	if err != nil || len(body) > maxValuationBytes {
-		return nil, fmt.Errorf("read its answer of %d bytes: %w", len(body), err)
+		return nil, fmt.Errorf("read the valuation service's response of %d bytes: %w", len(body), err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return body, nil
@@ -134,5 +134,5 @@ func (v *ValuationHTTP) Deal(ctx context.Context, id *big.Int) (json.RawMessage,
 	case "DEAL_NOT_FOUND":
 		return nil, ErrNotValued
 	}
-	return nil, fmt.Errorf("the valuation service answers %d", resp.StatusCode)
+	return nil, fmt.Errorf("the valuation service responded with %d", resp.StatusCode)
 }

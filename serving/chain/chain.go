@@ -69,7 +69,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, errors.New("chain ID: is 0"))
 	}
 	if len(c.Endpoints) == 0 {
-		faults = append(faults, errors.New("endpoints: there is none"))
+		faults = append(faults, errors.New("endpoints: required"))
 	}
 	for i, raw := range c.Endpoints {
 		u, err := url.Parse(raw)
@@ -77,7 +77,7 @@ func (c *Config) Validate() error {
 		case err != nil || u.Host == "":
 			faults = append(faults, fmt.Errorf("endpoint %d: is not an absolute URL", i)) // and not repeated: it may hold a key
 		case !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
-			faults = append(faults, fmt.Errorf("endpoint %d: scheme %q is none of http, https, ws, wss", i, u.Scheme))
+			faults = append(faults, fmt.Errorf("endpoint %d: scheme %q is not http, https, ws or wss", i, u.Scheme))
 		}
 	}
 	for _, d := range []struct {
@@ -150,7 +150,7 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 	c := &Client{
 		cfg: cfg, log: log.Named("chain"), metrics: newMetrics(reg),
 		slots:   semaphore.NewWeighted(int64(cfg.Parallel)),
-		headErr: fmt.Errorf("%w: the head was not looked at yet", ErrUnavailable),
+		headErr: fmt.Errorf("%w: the head is not known yet", ErrUnavailable),
 	}
 	names := map[string]bool{}
 	for i, raw := range cfg.Endpoints {

@@ -160,7 +160,7 @@ func TestALargeBatchIsSeveralRequests(t *testing.T) {
 		t.Fatal(len(results), err)
 	}
 	want := `
-# HELP lienstream_chain_calls_total Calls in them, by method and what came of it: ok, reverted, refused, gone, unsupported, failed.
+# HELP lienstream_chain_calls_total Calls in requests, by method and result: ok, reverted, refused, gone, unsupported, failed.
 # TYPE lienstream_chain_calls_total counter
 lienstream_chain_calls_total{method="eth_call",outcome="ok"} 10
 `

@@ -49,7 +49,7 @@ func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *en
 	e.http = &http.Client{
 		Transport: bounded{transport, c.cfg.MaxBody},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("a node redirects: its URL is wrong")
+			return errors.New("the node redirects: its URL is wrong")
 		},
 	}
 	options := []rpc.ClientOption{rpc.WithHTTPClient(e.http), rpc.WithBatchItemLimit(c.cfg.MaxBatch)}
@@ -82,7 +82,7 @@ type boundedBody struct {
 	left int64
 }
 
-var errTooLarge = errors.New("the answer is larger than allowed")
+var errTooLarge = errors.New("the response is too large")
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
@@ -114,7 +114,7 @@ func (e *endpoint) connection(ctx context.Context) (*rpc.Client, error) {
 	}
 	var id hexutil.Uint64
 	if err := conn.CallContext(ctx, &id, "eth_chainId"); err != nil {
-		return nil, fmt.Errorf("prove the chain: %w", err)
+		return nil, fmt.Errorf("check the chain ID: %w", err)
 	}
 	if want := e.client.cfg.ChainID; uint64(id) != want {
 		return nil, &ChainError{Got: uint64(id), Want: want}

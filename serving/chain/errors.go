@@ -14,11 +14,11 @@ import (
 
 // Errors of an answer. The package comment says what each asks for.
 var (
-	ErrUnavailable = errors.New("no endpoint of the chain answers")
-	ErrBlockGone   = errors.New("the block is not on the chain any more, or its state is gone")
-	ErrUnsupported = errors.New("no endpoint has this method")
+	ErrUnavailable = errors.New("no endpoint of the chain responds")
+	ErrBlockGone   = errors.New("the block is no longer on the chain, or its state was pruned")
+	ErrUnsupported = errors.New("no endpoint supports this method")
 
-	errMalformed = errors.New("the node's answer is malformed")
+	errMalformed = errors.New("the node's response is malformed")
 )
 
 // DisagreementError means that endpoints have different blocks at one height.
@@ -35,7 +35,7 @@ func (e *DisagreementError) Error() string {
 type ChainError struct{ Got, Want uint64 }
 
 func (e *ChainError) Error() string {
-	return fmt.Sprintf("the endpoint is of chain %d, expected %d", e.Got, e.Want)
+	return fmt.Sprintf("the endpoint is on chain %d, expected %d", e.Got, e.Want)
 }
 
 // RevertError is the revert of a call, or another failure of the code that it ran. Data is what the contract said:

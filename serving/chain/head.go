@@ -39,7 +39,7 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && c.headErr == nil {
-		c.log.Warn("no head to act on", zap.Error(err))
+		c.log.Warn("no head can be used", zap.Error(err))
 	}
 	if _, ok := errors.AsType[*DisagreementError](err); ok {
 		c.metrics.disagreements.Inc()

@@ -26,24 +26,24 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"endpoint"}),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_chain_calls_total",
-			Help: "Calls in them, by method and what came of it: ok, reverted, refused, gone, unsupported, failed.",
+			Help: "Calls in requests, by method and result: ok, reverted, refused, gone, unsupported, failed.",
 		}, []string{"method", "outcome"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "lienstream_chain_request_seconds",
-			Help:    "Time that an endpoint took for a request that it answered.",
+			Help:    "Time of a successful request to an endpoint.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"endpoint"}),
 		failures: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_chain_failures_total",
-			Help: "Requests that an endpoint did not answer, or answered as no node of this chain would.",
+			Help: "Requests that failed, or whose response was invalid.",
 		}, []string{"endpoint"}),
 		disagreements: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_disagreements_total",
-			Help: "Looks at the head in which endpoints had different blocks at one height.",
+			Help: "Head polls in which endpoints had different blocks at one height.",
 		}),
 		head: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_head_block",
-			Help: "Number of the block that all live endpoints agree on.",
+			Help: "Number of the newest block that all live endpoints agree on.",
 		}),
 	}
 }

@@ -24,7 +24,7 @@ func (req *Request) JSON(v any) error {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return bodyTooLarge(large.Limit)
 		}
-		return invalid("body", "must be one JSON object and nothing after it")
+		return invalid("body", "must be a single JSON object")
 	}
 	return nil
 }

@@ -33,11 +33,11 @@ func (l *ClientLimits) validate() (faults []error) {
 		n    int
 	}{{"connections", l.MaxConnections}, {"requests in flight", l.MaxInFlight}, {"streams", l.MaxStreams}} {
 		if n.n <= 0 {
-			faults = append(faults, fmt.Errorf("limit of %s a client: %d is not positive", n.name, n.n))
+			faults = append(faults, fmt.Errorf("limit of %s per client: %d is not positive", n.name, n.n))
 		}
 	}
 	if l.Rate < 0 || l.Rate > 0 && l.Burst < 1 {
-		faults = append(faults, fmt.Errorf("rate a client: %v with a burst of %d", l.Rate, l.Burst))
+		faults = append(faults, fmt.Errorf("rate per client: %v with a burst of %d; both must be positive", l.Rate, l.Burst))
 	}
 	return faults
 }

@@ -36,7 +36,7 @@ func newCursors(secret, deployment string) *cursors {
 // append seals the position after the item with key last.
 func (c *cursors) append(dst []byte, sort byte, scope, last []byte) []byte {
 	if len(last) > maxLastKey {
-		panic("a list's key is longer than a cursor holds")
+		panic("the list key is too long for a cursor")
 	}
 	raw := make([]byte, 0, headBytes+maxLastKey+tagBytes)
 	raw = append(raw, cursorVersion, sort)

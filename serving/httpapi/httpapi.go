@@ -137,7 +137,7 @@ func New(cfg Config, opt Options) *API {
 		a.add(&opt.Routes[i])
 	}
 	if cfg.CursorSecret == "" {
-		a.log.Warn("no cursor secret is configured: cursors are keyed by the deployment's name, so anyone can make one that is valid")
+		a.log.Warn("no cursor secret is configured: cursors are signed with the deployment's name, so anyone can forge them")
 	}
 	return a
 }
@@ -158,7 +158,7 @@ func (a *API) add(route *Route) {
 		a.router.Path(route.Path).Name(route.Path)
 	}
 	if e.routes[route.Method] != nil || len(route.Query) > maxQuery {
-		panic(fmt.Sprintf("route %s %s: a second one, or more than %d query parameters", route.Method, route.Path, maxQuery))
+		panic(fmt.Sprintf("route %s %s: a duplicate, or more than %d query parameters", route.Method, route.Path, maxQuery))
 	}
 	e.routes[route.Method] = route
 	if route.Method == http.MethodGet {

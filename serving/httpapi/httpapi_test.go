@@ -172,7 +172,7 @@ func TestLabelsComeFromTheRoutes(t *testing.T) {
 	for _, r := range [][2]string{{"GET", "/deals/1"}, {"GET", "/deals/2"}, {"GET", "/a"}, {"GET", "/b"}, {"BREW", "/c"}, {"X", "/d"}} {
 		do(a, r[0], r[1], "")
 	}
-	const want = `# HELP lienstream_httpapi_requests_total Requests answered, by route, method and status; 499: the caller left first.
+	const want = `# HELP lienstream_httpapi_requests_total Responses, by route, method and status; 499: the client disconnected first.
 # TYPE lienstream_httpapi_requests_total counter
 lienstream_httpapi_requests_total{method="GET",route="/deals/{id}",service="test",status="200"} 2
 lienstream_httpapi_requests_total{method="GET",route="unmatched",service="test",status="404"} 2

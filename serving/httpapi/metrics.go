@@ -24,24 +24,24 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 	return &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_requests_total",
-			Help: "Requests answered, by route, method and status; 499: the caller left first.",
+			Help: "Responses, by route, method and status; 499: the client disconnected first.",
 		}, []string{"route", "method", "status"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "lienstream_httpapi_request_seconds",
-			Help:    "Time from the request's headers to the last byte handed to the connection; of a stream: to its headers.",
+			Help:    "Time from receiving the request's headers to writing the last byte of the response; for a stream, to its headers.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .002, .004, .006, .01, .025, .05, .1, .25, .5, 1, 5},
 		}, []string{"route"}),
 		refused: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_refused_total",
-			Help: "Requests refused because too many were in flight, in all or of one client, or came too fast.",
+			Help: "Requests refused because too many were in flight, in total or for one client, or because of the rate limit.",
 		}),
 		panics: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_panics_total",
-			Help: "Handlers that panicked.",
+			Help: "Panics in handlers.",
 		}),
 		streams: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_httpapi_streams",
-			Help: "Streams that are open.",
+			Help: "Open streams.",
 		}),
 		cacheHits: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_cache_hits_total",
@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 		}),
 		cacheBytes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_httpapi_cache_bytes",
-			Help: "Bytes of responses in the cache, at most.",
+			Help: "Upper bound of the bytes in the response cache.",
 		}),
 	}
 }

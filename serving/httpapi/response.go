@@ -68,7 +68,7 @@ func (res *Response) SetHeader(name, value string) { res.Header[name] = []string
 func (res *Response) fail(e *Error, retryable func(Code) bool) {
 	message := e.Message
 	if e.Code == Internal {
-		message = "something went wrong here; the x-request-id names this request in our logs"
+		message = "internal error; the x-request-id identifies this request in our logs"
 	}
 	res.Status, res.Stream = e.Code.Status, nil
 	res.Body = append(res.Body[:0], `{"error":{"code":`...)

@@ -104,7 +104,7 @@ func (s *Server) drain(ctx context.Context, server *http.Server) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		s.log.Warn("requests cut short at shutdown", zap.Error(err))
+		s.log.Warn("shutdown interrupted requests", zap.Error(err))
 		_ = server.Close()
 	}
 }

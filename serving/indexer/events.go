@@ -14,8 +14,8 @@ import (
 // block has that block again.
 
 const (
-	resetEvent   = "event: reset\ndata: {\"reason\":\"what changed since is not known: read anew\"}\n\n"
-	droppedEvent = "event: dropped\ndata: {\"reason\":\"you fell behind: connect again\"}\n\n"
+	resetEvent   = "event: reset\ndata: {\"reason\":\"the changes since then are not known: read again\"}\n\n"
+	droppedEvent = "event: dropped\ndata: {\"reason\":\"you fell behind: reconnect\"}\n\n"
 )
 
 func startEvent(b []byte, name string) []byte {

@@ -58,7 +58,7 @@ const (
 )
 
 var (
-	errBehind = errors.New("the caller is behind what is kept")
+	errBehind = errors.New("the client fell behind")
 	errEnded  = errors.New("the stream has ended")
 )
 
@@ -102,11 +102,11 @@ func (f *feed) step(ctx context.Context) {
 	case err == nil:
 		f.publish(&c, since, latest(head))
 	case errors.Is(err, query.ErrMomentUnknown):
-		f.log.Info("the stream begins anew: changes are not known", zap.Uint64("block", at.Block.Number))
+		f.log.Info("resetting all streams: changes are not known", zap.Uint64("block", at.Block.Number))
 		f.metrics.restarts.Inc()
 		f.restart()
 	case ctx.Err() == nil && !errors.Is(err, query.ErrUnavailable):
-		f.log.Error("read changes", zap.Error(err))
+		f.log.Error("cannot read changes", zap.Error(err))
 	}
 }
 

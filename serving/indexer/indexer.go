@@ -67,17 +67,17 @@ func (c *Config) Validate() error {
 	}
 	for _, to := range []struct{ name, url string }{{"explorer", c.ExplorerURL}, {"agent", c.AgentURL}, {"valuation", c.ValuationURL}} {
 		if u, err := url.Parse(to.url); to.url != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			faults = append(faults, fmt.Errorf("%s URL: %q is none of http or https", to.name, to.url))
+			faults = append(faults, fmt.Errorf("%s URL: %q is not an http or https URL", to.name, to.url))
 		}
 	}
 	if c.MaxHeadAge <= 0 {
-		faults = append(faults, fmt.Errorf("maximal age of the chain's head: %s is not positive", c.MaxHeadAge))
+		faults = append(faults, fmt.Errorf("maximum age of the chain's head: %s is not positive", c.MaxHeadAge))
 	}
 	if c.MaxBlockAge < 0 {
-		faults = append(faults, fmt.Errorf("maximal age of the indexed block: %s is negative", c.MaxBlockAge))
+		faults = append(faults, fmt.Errorf("maximum age of the indexed block: %s is negative", c.MaxBlockAge))
 	}
 	if c.MaxStreamAge <= 0 {
-		faults = append(faults, fmt.Errorf("maximal age of a stream: %s is not positive", c.MaxStreamAge))
+		faults = append(faults, fmt.Errorf("maximum age of a stream: %s is not positive", c.MaxStreamAge))
 	}
 	return errors.Join(faults...)
 }

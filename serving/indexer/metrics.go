@@ -23,17 +23,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	return &metrics{
 		blocks: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_indexer_stream_blocks_total", Help: "Blocks, or runs of blocks, that the stream told of.",
+			Name: "lienstream_indexer_stream_blocks_total", Help: "Events sent to streams, each for one block or a range of blocks.",
 		}),
 		resumed: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_indexer_stream_resumed_total",
-			Help: "Streams that went on after an event, by where what they lacked came from.",
+			Help: "Streams resumed after an event, by where the missed changes came from.",
 		}, []string{"from"}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_indexer_stream_dropped_total", Help: "Streams ended because the caller fell behind.",
+			Name: "lienstream_indexer_stream_dropped_total", Help: "Streams closed because the client fell behind.",
 		}),
 		restarts: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_indexer_stream_restarts_total", Help: "Times that all streams had to begin anew.",
+			Name: "lienstream_indexer_stream_restarts_total", Help: "Resets of all streams.",
 		}),
 	}
 }

@@ -24,7 +24,7 @@ const (
 func checkAddress(channel notifier.Channel, address string) (mask string, err error) {
 	for _, r := range address {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return "", invalid("address", "must not hold control characters")
+			return "", invalid("address", "must not contain control characters")
 		}
 	}
 	switch channel {
@@ -82,7 +82,7 @@ func checkPush(address string) (string, error) {
 	}
 	secret, badAuth := base64.RawURLEncoding.DecodeString(strings.TrimRight(sub.Keys.Auth, "="))
 	if err != nil || badAuth != nil || len(secret) != 16 {
-		return "", invalid("address", "must have the keys p256dh, a point of P-256, and auth, 16 bytes")
+		return "", invalid("address", "must have the keys p256dh (a P-256 point) and auth (16 bytes)")
 	}
 	return endpoint.Hostname(), nil
 }

@@ -151,7 +151,7 @@ func (p preferences) read() (prefs notifier.Prefs, err error) {
 		prefs = prefs.With(k, *wanted)
 	}
 	if len(p) > len(notifier.Kinds) {
-		return 0, invalid("prefs", "must hold the seven preferences and nothing else")
+		return 0, invalid("prefs", "must have exactly the seven preferences")
 	}
 	return prefs, nil
 }
@@ -186,13 +186,13 @@ func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err e
 	case notifier.Missing:
 		return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
 	default:
-		return fault(SignatureReused, "a message of this time or a later one was taken before: sign a new one")
+		return fault(SignatureReused, "a message with this time or a later one was used before: sign a new one")
 	}
 }
 
 // unavailable is the answer where nobody can say, or nobody knows whether a write was taken.
 func (s *Service) unavailable(err error) error {
-	s.log.Warn("the notifier's state cannot be reached", zap.Error(err))
+	s.log.Warn("cannot reach the notifier's state", zap.Error(err))
 	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "subscriptions cannot be reached now, ask again shortly", RetryAfter: time.Second}
 }
 

@@ -47,7 +47,7 @@ func messageTime(word, message string, wallet common.Address, channel, address s
 		}
 		unix, err := strconv.ParseInt(rest, 10, 64)
 		if err != nil || unix <= 0 || len(rest) > maxUnixDigits || strconv.FormatInt(unix, 10) != rest {
-			return 0, invalid("message", "must end in a time in unix seconds")
+			return 0, invalid("message", "must end with a time in Unix seconds")
 		}
 		return unix, nil
 	}
@@ -61,7 +61,7 @@ func (s *Service) fresh(unix int64, now time.Time) error {
 	case age > int64(s.cfg.MaxAge/time.Second):
 		return fault(SignatureExpired, "the message was signed more than %s ago", s.cfg.MaxAge)
 	case -age > int64(s.cfg.MaxAhead/time.Second):
-		return fault(SignatureExpired, "the message is from more than %s ahead", s.cfg.MaxAhead)
+		return fault(SignatureExpired, "the message is dated more than %s in the future", s.cfg.MaxAhead)
 	}
 	return nil
 }
@@ -86,11 +86,11 @@ func (s *Service) verify(ctx context.Context, wallet common.Address, message str
 	}
 	signed, err := s.askWallet(ctx, wallet, hash, signature)
 	if err != nil {
-		s.log.Warn("a contract wallet could not be asked for its signature")
-		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the chain cannot be asked for the wallet's signature now, ask again shortly"}
+		s.log.Warn("could not check a contract wallet's signature")
+		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the chain cannot verify the wallet's signature now, ask again shortly"}
 	}
 	if !signed {
-		return fault(InvalidSignature, "the signature is not one of the wallet's over this message")
+		return fault(InvalidSignature, "the signature is not the wallet's signature of this message")
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (s *Service) follow(ctx context.Context, d *drive) {
 		case ctx.Err() != nil || done:
 			return
 		case err != nil:
-			log.Warn("payment not moved", zap.Error(err))
+			log.Warn("cannot advance a payment", zap.Error(err))
 			s.metrics.driveErrors.Inc()
 			again = idlePolls * s.cfg.Poll
 		}
@@ -211,7 +211,7 @@ func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log 
 	}
 	s.tellWaiting(d)
 	s.metrics.payments.WithLabelValues(string(cmd.Kind)).Inc()
-	log.Info("payment moved", zap.String("to", string(cmd.Kind)), zap.String("outcome", string(outcome)), zap.String("reason", cmd.Reason))
+	log.Info("payment advanced", zap.String("to", string(cmd.Kind)), zap.String("outcome", string(outcome)), zap.String("reason", cmd.Reason))
 	return outcome, nil
 }
 
@@ -256,7 +256,7 @@ func (s *Service) reconcile(ctx context.Context) {
 	for {
 		if s.checked.Load() {
 			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-				s.log.Warn("undecided payments not read", zap.Error(err))
+				s.log.Warn("cannot read undecided payments", zap.Error(err))
 			}
 		}
 		if !sleep(ctx, s.cfg.Reconcile) {

@@ -58,7 +58,7 @@ func (s *Service) watch(ctx context.Context) {
 			s.metrics.head.Set(float64(header.Number.Uint64()))
 		case ctx.Err() == nil:
 			s.metrics.chainErrors.Inc()
-			s.log.Warn("payment chain's head not read", zap.Error(err))
+			s.log.Warn("cannot read the payment chain's head", zap.Error(err))
 		}
 		if !s.pause(ctx) {
 			return

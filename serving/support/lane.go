@@ -22,7 +22,7 @@ func (l Lane) Take(ctx context.Context, relayer common.Address, a *x402.Authoriz
 	outcome, found, err := l.Desk.Do(ctx, relayer, &desk.Command{
 		Kind: desk.TakeNonce, Nonce: a.Nonce, Lane: &desk.LaneRequest{From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
 	})
-	if found.Desk != nil { // the row says it, where what the command came to was pushed out by others
+	if found.Desk != nil { // the row says it, where what the command came to was evicted
 		if nonce, has := found.Desk.Slot(a.From, a.Nonce, mined); has {
 			return nonce, nil
 		}

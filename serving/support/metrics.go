@@ -29,17 +29,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return g
 	}
 	return &metrics{
-		reports:      counter("reports_total", "Requests to /reports, by what they came to.", "outcome"),
-		payments:     counter("payments_total", "Payments moved, by where to.", "to"),
-		settleErrors: counter("settle_errors_total", "Failures to hand a payment to the chain, by kind.", "kind"),
-		chainErrors:  counter("chain_errors_total", "Reads of the payment chain that failed.").WithLabelValues(),
-		driveErrors:  counter("drive_errors_total", "Steps of a payment that failed.").WithLabelValues(),
-		driven:       gauge("payments_driven", "Payments that this process follows."),
-		undecided:    gauge("payments_undecided", "Payments of which the chain has not said its last word."),
-		oldest:       gauge("oldest_unpaid_seconds", "Age of the oldest payment that is reserved and neither paid nor void."),
-		oldestRefund: gauge("oldest_refund_seconds", "Age of the oldest refund that is signed and not on the chain for good."),
-		float:        gauge("float_units", "What the float has of the deposits' asset, in its smallest unit; 0 where none is watched."),
-		gas:          gauge("relayer_gas_ether", "What the relayer has for gas."),
-		head:         gauge("payment_chain_head", "Block of the payment chain that was last seen."),
+		reports:      counter("reports_total", "Requests to /reports, by result.", "outcome"),
+		payments:     counter("payments_total", "State changes of payments, by new state.", "to"),
+		settleErrors: counter("settle_errors_total", "Failures to submit a payment to the chain, by kind.", "kind"),
+		chainErrors:  counter("chain_errors_total", "Failed reads of the payment chain.").WithLabelValues(),
+		driveErrors:  counter("drive_errors_total", "Failed steps of payments.").WithLabelValues(),
+		driven:       gauge("payments_driven", "Payments that this process is settling."),
+		undecided:    gauge("payments_undecided", "Payments that are not final on the chain."),
+		oldest:       gauge("oldest_unpaid_seconds", "Age of the oldest reserved payment that is neither paid nor void."),
+		oldestRefund: gauge("oldest_refund_seconds", "Age of the oldest signed refund that is not final on the chain."),
+		float:        gauge("float_units", "Balance of the float in the deposit asset's smallest unit; 0 if no float is watched."),
+		gas:          gauge("relayer_gas_ether", "Gas balance of the relayer."),
+		head:         gauge("payment_chain_head", "Head of the payment chain as last seen."),
 	}
 }

@@ -33,7 +33,7 @@ func (f *Float) Address() common.Address { return crypto.PubkeyToAddress(f.Key.P
 const refundValidity = time.Hour
 
 // errCeiling is a day on which the float has given what it may.
-var errCeiling = errors.New("the float's ceiling of the day does not allow it")
+var errCeiling = errors.New("the refund exceeds the float's daily ceiling")
 
 // Refund has the float sign the return of a deposit. Once the desk has it the service sends it, whoever dies meanwhile.
 // The same deposit's refund has the same nonce each time, so the token takes one of them.
@@ -61,7 +61,7 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 		return err
 	}
 	if err := token.Simulate(ctx, signed, common.Address{}); err != nil {
-		return fmt.Errorf("return the deposit of ticket %s from %s: %w", id, f.Address(), err)
+		return fmt.Errorf("refund ticket %s from %s: %w", id, f.Address(), err)
 	}
 	outcome, err := s.command(ctx, f.Address(), &desk.Command{
 		Kind: desk.FloatTake, Nonce: p.Authorization.Nonce,

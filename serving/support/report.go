@@ -72,7 +72,7 @@ func decodeReport(body []byte) (*Report, error) {
 	} else if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok && syntactic.JSONPointer != "" {
 		name = shown(strings.ReplaceAll(strings.TrimPrefix(string(syntactic.JSONPointer), "/"), "/", "."))
 	}
-	return nil, invalid(name, "is unknown, given twice or of a wrong type, or the body is no JSON object")
+	return nil, invalid(name, "is unknown, given twice or of a wrong type, or the body is not a JSON object")
 }
 
 // shown is a name that the caller made up, as far as it may be sent back.

@@ -96,9 +96,9 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 
 // demand answers 402, with what is to be paid and, where a payment was refused, why.
 func (s *Service) demand(res *httpapi.Response, refusal *x402.Refusal) error {
-	reason, message := "", "the deposit is to be paid first: see the "+x402.HeaderRequired+" header"
+	reason, message := "", "pay the deposit first: see the "+x402.HeaderRequired+" header"
 	if refusal != nil {
-		reason, message = string(refusal.Reason), "the payment was not taken, and nothing was charged: "+refusal.Error()
+		reason, message = string(refusal.Reason), "the payment was refused, and nothing was charged: "+refusal.Error()
 		if err := setHeader(res, x402.HeaderResponse, s.terms.Refused(refusal)); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (s *Service) refuse(res *httpapi.Response, err error) error {
 		return err
 	}
 	s.metrics.chainErrors.Inc()
-	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the payment chain cannot be asked now; nothing was charged", RetryAfter: 5 * time.Second}
+	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the payment chain cannot be read now; nothing was charged", RetryAfter: 5 * time.Second}
 }
 
 func (s *Service) resource() x402.Resource {
@@ -218,7 +218,7 @@ func conflict() error {
 }
 
 func (s *Service) unavailable() error {
-	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the support desk cannot be asked now; send the same request again", RetryAfter: 2 * time.Second}
+	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the support desk is unavailable now; send the same request again", RetryAfter: 2 * time.Second}
 }
 
 // affordable is whether the payment would go through. One that somebody else has submitted has gone through already.

@@ -103,7 +103,7 @@ func (k Keys) Opens(id, token string, now time.Time) bool {
 	return ok
 }
 
-var errSealed = errors.New("sealed text: no key opens it")
+var errSealed = errors.New("sealed text: no key decrypts it")
 
 // Seal encrypts what was written about a ticket, so that it opens for that ticket and purpose only.
 func (k Keys) Seal(purpose, id string, text []byte) ([]byte, error) {

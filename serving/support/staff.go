@@ -82,7 +82,7 @@ func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 func (s Staff) Reply(ctx context.Context, id, text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxReply {
-		return fmt.Errorf("a reply has 1 to %d bytes, not %d", maxReply, len(text))
+		return fmt.Errorf("a reply must have 1 to %d bytes, not %d", maxReply, len(text))
 	}
 	sealed, err := s.Keys.Seal(purposeReply, id, []byte(text))
 	if err != nil {
@@ -92,7 +92,7 @@ func (s Staff) Reply(ctx context.Context, id, text string) error {
 		return err
 	}
 	if err := s.tell(ctx, id); err != nil {
-		return fmt.Errorf("the reply is there, and its reporter was not told by mail: %w", err)
+		return fmt.Errorf("the reply was saved, but the reporter was not notified by email: %w", err)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 		return fmt.Errorf("transaction %s does not return the deposit of ticket %s", transaction, id)
 	}
 	if head+1 < receipt.BlockNumber.Uint64()+confirmations {
-		return fmt.Errorf("transaction %s is not %d blocks deep yet", transaction, confirmations)
+		return fmt.Errorf("transaction %s has fewer than %d confirmations", transaction, confirmations)
 	}
 	if err := s.unused(ctx, p.Authorization.From, transaction); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (s Staff) unused(ctx context.Context, payer common.Address, transaction com
 				return nil
 			}
 			if p.Ticket != nil && p.Ticket.RefundProof != nil && p.Ticket.RefundProof.Transaction == transaction {
-				return fmt.Errorf("transaction %s has returned the deposit of ticket %s already", transaction, p.ID())
+				return fmt.Errorf("transaction %s already refunded ticket %s", transaction, p.ID())
 			}
 		}
 		if next == nil || bytes.Compare(next[:common.AddressLength], payer[:]) > 0 {
@@ -224,14 +224,14 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 // command signs and sends.
 func (s Staff) command(ctx context.Context, wallet common.Address, cmd *desk.Command) (desk.Outcome, error) {
 	if s.Key == nil {
-		return "", errors.New("as-key-file: none, and what changes anything is signed")
+		return "", errors.New("as-key-file: required to sign changes")
 	}
 	if err := cmd.Sign(wallet, s.Name, s.Key); err != nil {
 		return "", err
 	}
 	outcome, _, err := s.Desk.Do(ctx, wallet, cmd)
 	if outcome == desk.Stranger {
-		return "", fmt.Errorf("key %s is not one of %q: the processors' --support-staff-file says whose is whose", crypto.PubkeyToAddress(s.Key.PublicKey), s.Name)
+		return "", fmt.Errorf("key %s is not a key of %q in the processors' --support-staff-file", crypto.PubkeyToAddress(s.Key.PublicKey), s.Name)
 	}
 	return outcome, err
 }

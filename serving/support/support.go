@@ -92,7 +92,7 @@ func (c *Config) Validate() error {
 	}
 	u, err := url.Parse(c.PublicURL)
 	fault(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", "public URL: %q is not an http or https URL", c.PublicURL)
-	fault(c.Word == "" || strings.Trim(c.Word, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", "word: %q is not of lower-case letters", c.Word)
+	fault(c.Word == "" || strings.Trim(c.Word, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", "word: %q is not lower-case letters only", c.Word)
 	fault(c.Decimals < 0 || c.Decimals > 36, "decimals: %d", c.Decimals)
 	fault(c.Confirmations == 0 || c.LogRange == 0 || c.MaxDriven <= 0, "confirmations, log range and payments at work must be positive")
 	for _, d := range []struct {
@@ -289,7 +289,7 @@ func (s *Service) bump(ctx context.Context, b bumper) {
 	for sleep(ctx, time.Second) {
 		if err := b.Bump(ctx); err != nil && ctx.Err() == nil {
 			s.metrics.settleErrors.WithLabelValues(settleError(err)).Inc()
-			s.log.Warn("fees not raised", zap.Error(err))
+			s.log.Warn("cannot raise fees", zap.Error(err))
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.R
 func appendJSON(res *httpapi.Response, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	res.Body = append(res.Body, text...)
 	return nil

@@ -76,11 +76,11 @@ func (c *Config) Validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"window of the reference price", c.Reference.Window},
+		{"reference window", c.Reference.Window},
 		{"poll", c.Poll},
 		{"idle after", c.IdleAfter},
 		{"read timeout", c.ReadTimeout},
-		{"maximal term", c.MaxTerm},
+		{"maximum term", c.MaxTerm},
 		{"history of returns", c.Haircut.History},
 		{"lookback of fees", c.FeeLookback},
 	} {
@@ -89,11 +89,11 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.MaxAge < 0 || c.MaxLag < 0 || c.Reference.MinHistory < 0 || c.Reference.MinHistory > c.Reference.Window {
-		faults = append(faults, fmt.Errorf("maximal age %s, maximal lag %s and least history %s: negative, or a history beyond the window",
+		faults = append(faults, fmt.Errorf("maximum age %s, maximum lag %s and minimum history %s: negative, or the history exceeds the window",
 			c.MaxAge, c.MaxLag, c.Reference.MinHistory))
 	}
 	if c.Reference.MaxDeviation <= 0 {
-		faults = append(faults, fmt.Errorf("maximal deviation: %d ticks", c.Reference.MaxDeviation))
+		faults = append(faults, fmt.Errorf("maximum deviation: %d ticks", c.Reference.MaxDeviation))
 	}
 	for lane, bps := range c.Haircut.LaneMaxBps {
 		if bps == 0 || bps > 10_000 {

@@ -153,11 +153,11 @@ func (b *factsBody) judge() {
 	switch {
 	case b.ListingNote != "":
 	case len(b.Unknown) > 0:
-		b.ListingNote = fmt.Sprintf("%d facts cannot be had: what is unknown is taken to be bad", len(b.Unknown))
+		b.ListingNote = fmt.Sprintf("%d facts are unknown and count as bad", len(b.Unknown))
 	case *b.Checks.Mint || *b.Checks.Blacklist || *b.Checks.Proxy:
-		b.ListingNote = "somebody can mint, freeze or replace the token"
+		b.ListingNote = "someone can mint, freeze or replace the token"
 	case !*b.Checks.Sellable:
-		b.ListingNote = "what was bought could not be sold"
+		b.ListingNote = "a bought amount could not be sold again"
 	default:
 		b.Eligible = true
 		b.ListingNote = "all checks passed"

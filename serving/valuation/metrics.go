@@ -22,17 +22,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "lienstream_valuation_states_total", Help: "Blocks whose state was read, by outcome.",
 		}, []string{"outcome"}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "lienstream_valuation_state_seconds", Help: "Time to read the state of a block, the chain's part included.",
+			Name: "lienstream_valuation_state_seconds", Help: "Time to read the state of a block, reads of the chain included.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		}),
 		refusals: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_valuation_refusals_total", Help: "Prices that were refused, by reason.",
 		}, []string{"reason"}),
 		stateAge: f.NewGauge(prometheus.GaugeOpts{
-			Name: "lienstream_valuation_state_age_seconds", Help: "How long ago the state that answers was read.",
+			Name: "lienstream_valuation_state_age_seconds", Help: "Age of the state that responses are computed from.",
 		}),
 		fees: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_valuation_fee_reads_total", Help: "Reads of the chain that a request waited for: fees of positions and facts.",
+			Name: "lienstream_valuation_fee_reads_total", Help: "Reads of the chain that a request waits for: position fees and facts.",
 		}),
 	}
 }

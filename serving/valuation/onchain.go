@@ -19,7 +19,7 @@ import (
 var errBlockGone = chain.ErrBlockGone
 
 // errDiffers: the node's pools are not those of the pipeline at the very same block.
-var errDiffers = errors.New("the chain and the pipeline differ about a pool")
+var errDiffers = errors.New("the chain and the index disagree about a pool")
 
 // chainReader reads what no event tells, at a block.
 type chainReader struct {
@@ -81,7 +81,7 @@ func word(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 2
 // loaded reads the answer of extsload.
 func loaded(data []byte, n int) ([]uint256.Int, error) {
 	if len(data) != 64+32*n {
-		return nil, fmt.Errorf("extsload of %d words answered %d bytes", n, len(data))
+		return nil, fmt.Errorf("extsload of %d words returned %d bytes", n, len(data))
 	}
 	words := make([]uint256.Int, n)
 	for i := range words {

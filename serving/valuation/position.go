@@ -29,11 +29,11 @@ type pledgedPosition struct {
 
 func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPosition, error) {
 	if held == nil {
-		return nil, refuse(reasonNoPool, "nothing is known of what is in the position")
+		return nil, refuse(reasonNoPool, "the contents of the position are unknown")
 	}
 	in := s.byID(held.PoolID)
 	if in == nil {
-		return nil, refuse(reasonNoPool, "pool %s of the position is none of the allowed", held.PoolID)
+		return nil, refuse(reasonNoPool, "the position's pool %s is not allowed", held.PoolID)
 	}
 	p := &pledgedPosition{st: s, in: in, held: held}
 	q0, err := s.reference(in.Currency0)
@@ -55,7 +55,7 @@ func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPositio
 		return nil, fmt.Errorf("pool %s: %w", in.ID, err)
 	}
 	if gap := abs(in.Tick - fair); gap > s.cfg.Reference.MaxDeviation {
-		return nil, refuse(reasonDeviation, "pool %s is %d ticks off what its tokens are worth", in.ID, gap)
+		return nil, refuse(reasonDeviation, "pool %s is %d ticks away from its tokens' reference prices", in.ID, gap)
 	}
 	return p, nil
 }
@@ -230,7 +230,7 @@ func (p *pool) without(held *topics.PositionLiquidity) (*pool, error) {
 	}
 	if held.TickLower <= p.Tick && p.Tick < held.TickUpper {
 		if _, below := left.amm.Liquidity.SubOverflow(&p.amm.Liquidity, &held.Liquidity); below {
-			return nil, fmt.Errorf("position %s has more than its pool", held.TokenID.Dec())
+			return nil, fmt.Errorf("position %s has more liquidity than its pool", held.TokenID.Dec())
 		}
 	}
 	return &left, nil

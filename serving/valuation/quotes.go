@@ -71,9 +71,9 @@ func (s *state) etherTokens() []common.Address {
 func (s *Service) quoteError(err error, amount, token string) error {
 	switch {
 	case errors.Is(err, errNoRoute):
-		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + token + `" is of no route: no allowed pools lead there`}
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + token + `" has no route through allowed pools`}
 	case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow), errors.Is(err, ammv4.ErrFee):
-		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + amount + `" is more than the pools can take`}
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + amount + `" exceeds the liquidity of the pools`}
 	}
 	return s.refused(err)
 }
@@ -114,7 +114,7 @@ func (s *Service) quotePayout(ctx context.Context, req *httpapi.Request, res *ht
 	}
 	usdg := s.cfg.Deployment.USDG
 	if token != nil && *token == usdg {
-		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"to" is the dollar itself`}
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"to" is the dollar token itself`}
 	}
 	ways, err := st.routes([]common.Address{usdg}, st.forms(token), nil)
 	if err != nil {

@@ -109,10 +109,10 @@ const (
 func (s *state) steady(p *pool) error {
 	r := &s.cfg.Reference
 	if deviation := abs(p.Tick - p.reference); p.history > 0 && deviation > r.MaxDeviation {
-		return refuse(reasonDeviation, "pool %s is %d ticks off its reference price", p.ID, deviation)
+		return refuse(reasonDeviation, "pool %s is %d ticks away from its reference price", p.ID, deviation)
 	}
 	if have := p.history; have == 0 || have < uint64(r.MinHistory/time.Second) {
-		return refuse(reasonHistory, "pool %s has a price for %d s only", p.ID, have)
+		return refuse(reasonHistory, "pool %s has only %d s of price history", p.ID, have)
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*pool, err
 	}
 	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
 	if first.depth.Cmp(floor) < 0 {
-		return nil, refuse(reasonDepth, "pool %s is moved by 2 %% with %s raw USDG", first.pool.ID, first.depth)
+		return nil, refuse(reasonDepth, "pool %s is too shallow: %s raw USDG move its price by 2 %%", first.pool.ID, first.depth)
 	}
 	for _, c := range all[1:] {
 		if c.depth.Cmp(floor) < 0 {

@@ -61,7 +61,7 @@ func (s *Service) quoteReinvest(ctx context.Context, req *httpapi.Request, res *
 	if way != nil && *way == routeMatch {
 		r.pay = tokenOrEther(payAsset.Required())
 	} else if payAsset.Given() {
-		payAsset.Refuse("is only of route=match")
+		payAsset.Refuse("is only allowed with route=match")
 	}
 	if err := req.Err(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *Service) quoteReinvest(ctx context.Context, req *httpapi.Request, res *
 	}
 	in := st.byID(s.cfg.Deployment.PoolID)
 	if in == nil || !s.cfg.Deployment.HasTokenLayer() {
-		return s.refused(refuse(reasonNoPool, "this chain has no pool of the staked token"))
+		return s.refused(refuse(reasonNoPool, "this chain has no pool of the staking token"))
 	}
 	r.lower, r.upper = int32(*below), int32(*above)
 	for _, end := range []struct {
@@ -123,7 +123,7 @@ func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestm
 	pay, tkn := st.forms(r.pay), s.cfg.Deployment.TKN
 	switch {
 	case r.pay != nil && *r.pay == s.cfg.Deployment.STKN:
-		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"payAsset" is what is reinvested: route=zap sells a part of it`}
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `route=zap requires "payAsset" to be the reinvested asset`}
 	case r.pay != nil && *r.pay == tkn:
 		body.PayAmount, body.MaxPay = needed.Dec(), most(&needed, r.slippage).String()
 		return s.answer(res, st, body)
@@ -181,4 +181,4 @@ func (p *pool) matched(r *reinvestment, of0 bool) (liquidity, needed uint256.Int
 }
 
 // errNotTaken: at the pool's price the range is all of the other currency.
-var errNotTaken = errors.New("the range takes none of the staked token where the price is")
+var errNotTaken = errors.New("the range does not take the staking token at the current price")

@@ -68,7 +68,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 	}
 	p := st.byID(*id)
 	if p == nil {
-		return &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is none of the allowed pools`}
+		return &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is not an allowed pool`}
 	}
 	for _, token := range []common.Address{p.Currency0, p.Currency1} {
 		if err := st.paused(token); err != nil {
@@ -93,7 +93,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 		},
 	}
 	if r.returns < s.cfg.Haircut.MinHours {
-		body.Recommended.Note += "; the pool's history is short, so that its price is taken to move by what is feared of the unknown at least"
+		body.Recommended.Note += "; the pool's history is short, so a minimum volatility is assumed"
 	}
 	past, err := s.chain.growthBefore(ctx, st, p, uint64(s.cfg.FeeLookback/time.Second))
 	if err != nil {

@@ -129,7 +129,7 @@ func (s *Service) fresh(st *state) error {
 func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("encode an answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	res.Body = append(res.Body, raw...)
 	at := st.at
@@ -181,13 +181,13 @@ func upstream(err error) error {
 	case errors.Is(err, query.ErrUnavailable):
 		return retry("no processor can answer now, ask again shortly")
 	case errors.Is(err, errDiffers):
-		return retry("the chain and the index differ about a pool, ask again shortly")
+		return retry("the chain and the index disagree about a pool, ask again shortly")
 	case errors.Is(err, chain.ErrUnavailable), errors.Is(err, chain.ErrBlockGone), disagree,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return retry("the chain cannot be read now, ask again shortly")
 	}
 	if _, ok := errors.AsType[*chain.ChainError](err); ok {
-		return retry("the node is of another chain")
+		return retry("the node is on another chain")
 	}
 	return err
 }

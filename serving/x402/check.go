@@ -46,7 +46,7 @@ func (t *Terms) check(p *Payment, window func(*Authorization) *Refusal) (*Signed
 		return nil, refuse(ReasonNetwork, "the network is %q, not %q", p.Accepted.Network, t.Network)
 	}
 	if !t.echoed(&p.Accepted) {
-		return nil, refuse(ReasonRequirements, "accepted is not the requirement of this resource")
+		return nil, refuse(ReasonRequirements, "accepted does not match this resource's payment requirement")
 	}
 	signed, err := p.Signed()
 	if err != nil {
@@ -130,9 +130,9 @@ func (t *Terms) checkWindow(a *Authorization, now time.Time) *Refusal {
 	case a.ValidAfter >= at:
 		return refuse(ReasonValidAfter, "the authorization is not valid yet")
 	case a.ValidBefore < at+uint64(minValidity.Seconds()):
-		return refuse(ReasonValidBefore, "the authorization ends within %s", minValidity)
+		return refuse(ReasonValidBefore, "the authorization expires within %s", minValidity)
 	case a.ValidBefore > latest:
-		return refuse(ReasonValidBefore, "the authorization ends later than %d s from now", latest-at)
+		return refuse(ReasonValidBefore, "the authorization expires more than %d s from now", latest-at)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (t *Terms) checkWindow(a *Authorization, now time.Time) *Refusal {
 // checkSignature recovers the payer. What no key can have signed may still be a contract wallet's.
 func (t *Terms) checkSignature(s *Signed) *Refusal {
 	if bytes.HasSuffix(s.Signature, magic6492) {
-		return refuse(ReasonSignature, "wallets that are not deployed (ERC-6492) cannot pay")
+		return refuse(ReasonSignature, "undeployed wallets (ERC-6492) cannot pay")
 	}
 	if signer := t.signer(s); signer != s.From || signer == (common.Address{}) {
 		s.Contract = true

@@ -92,7 +92,7 @@ func parseHex(text string, least, most int) ([]byte, error) {
 	}
 	raw, err := hex.DecodeString(digits)
 	if err != nil || len(raw) < least {
-		return nil, fmt.Errorf("it is not hex of %d to %d bytes", least, most)
+		return nil, fmt.Errorf("it is not %d to %d bytes of hex", least, most)
 	}
 	return raw, nil
 }

@@ -78,11 +78,11 @@ func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxFacilitatorBytes))
 	if err != nil {
-		return fmt.Errorf("%w: read its answer: %w", ErrFacilitator, err)
+		return fmt.Errorf("%w: read the response: %w", ErrFacilitator, err)
 	}
 	var answer Settlement
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return fmt.Errorf("%w: status %d and no settlement", ErrFacilitator, res.StatusCode)
+		return fmt.Errorf("%w: status %d without a settlement", ErrFacilitator, res.StatusCode)
 	}
 	if !answer.Success {
 		return fmt.Errorf("%w: status %d, reason %q", ErrFacilitator, res.StatusCode, answer.ErrorReason.shown())

@@ -40,7 +40,7 @@ type Scope struct {
 	LogRange      uint64 // blocks that a node answers for at once
 }
 
-var errMoved = errors.New("the chain moved while it was read")
+var errMoved = errors.New("the chain changed during the read")
 
 // Outcome reads what came of an authorization, by what it names itself and not by what is asked for today. It costs a
 // call while the authorization is unused, and a search of the logs once it is not.
@@ -157,7 +157,7 @@ func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header
 			return Outcome{State: Elsewhere, Final: true}, nil // settled for something else, before
 		}
 	}
-	return Outcome{}, fmt.Errorf("search for authorization %s from block %d: used, and no log says how", a.Nonce, scope.FromBlock)
+	return Outcome{}, fmt.Errorf("search for authorization %s from block %d: it is used, but no log was found", a.Nonce, scope.FromBlock)
 }
 
 // concerns does not rely on the node's filter.

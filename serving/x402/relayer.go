@@ -106,10 +106,10 @@ const (
 )
 
 // ErrBusy is a relayer with too many transactions that wait.
-var ErrBusy = errors.New("too many settlements wait to be mined")
+var ErrBusy = errors.New("too many settlements are waiting to be mined")
 
 // ErrDecided is what a Record returns for a payment that came to its end meanwhile: the attempt is not sent.
-var ErrDecided = errors.New("the payment was decided meanwhile")
+var ErrDecided = errors.New("the payment was already decided")
 
 // NewRelayer returns a relayer for key.
 func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.PrivateKey) *Relayer {
@@ -178,7 +178,7 @@ func (r *Relayer) Resume(ctx context.Context, s *Signed, a Attempt, record Recor
 			return fmt.Errorf("read the relayer's pending nonce: %w", err)
 		}
 		if tx.Nonce() > pending {
-			return fmt.Errorf("attempt %s: nonce %d is ahead of the chain's %d", a.Hash, tx.Nonce(), pending)
+			return fmt.Errorf("attempt %s: nonce %d is ahead of the chain's nonce %d", a.Hash, tx.Nonce(), pending)
 		}
 	}
 	if other == nil {
@@ -287,7 +287,7 @@ func (r *Relayer) fees(ctx context.Context) (tip, fee *big.Int, err error) {
 	}
 	least := new(big.Int).Add(base, tip)
 	if least.Cmp(r.cfg.MaxFeeGas) > 0 {
-		return nil, nil, fmt.Errorf("%w: %s wei a gas, the ceiling is %s", ErrFeeCeiling, least, r.cfg.MaxFeeGas)
+		return nil, nil, fmt.Errorf("%w: %s wei per gas, the ceiling is %s", ErrFeeCeiling, least, r.cfg.MaxFeeGas)
 	}
 	fee = new(big.Int).Add(least, base)
 	if fee.Cmp(r.cfg.MaxFeeGas) > 0 {
@@ -336,7 +336,7 @@ func (r *Relayer) broadcast(ctx context.Context, tx *types.Transaction) error {
 		strings.Contains(text, "already imported"), strings.Contains(text, "replacement transaction underpriced"):
 		return nil
 	case strings.Contains(text, "insufficient funds"):
-		return fmt.Errorf("%w: %s has too little", ErrNoGas, r.from)
+		return fmt.Errorf("%w: the balance of %s is too low", ErrNoGas, r.from)
 	}
 	return fmt.Errorf("send settlement %s: %w", tx.Hash(), err)
 }

@@ -29,6 +29,6 @@ type Settler interface {
 // Errors that say what an operator can do. The payment is pending all the same.
 var (
 	ErrNoGas       = errors.New("the relayer cannot pay for gas")
-	ErrFeeCeiling  = errors.New("gas costs more than the relayer may pay")
-	ErrFacilitator = errors.New("the facilitator gave no usable answer")
+	ErrFeeCeiling  = errors.New("the gas price exceeds the relayer's ceiling")
+	ErrFacilitator = errors.New("the facilitator gave no valid response")
 )

@@ -56,7 +56,7 @@ type Token struct {
 func NewToken(terms *Terms, chain Reader) *Token { return &Token{terms: terms, chain: chain} }
 
 // ErrWrongToken is a chain or a token that is not the one of the terms: nobody could pay, or somebody else is paid.
-var ErrWrongToken = errors.New("not the token of the payment requirement")
+var ErrWrongToken = errors.New("token does not match the payment requirement")
 
 // Verify compares the chain's ID and the token's domain separator with the terms: to be called before anything
 // else, and fatal where it is ErrWrongToken.
@@ -66,7 +66,7 @@ func (t *Token) Verify(ctx context.Context) error {
 		return fmt.Errorf("read the payment chain's ID: %w", err)
 	}
 	if !id.IsUint64() || id.Uint64() != t.terms.ChainID {
-		return fmt.Errorf("%w: the payment node's chain is %s, the network is %s", ErrWrongToken, id, t.terms.Network)
+		return fmt.Errorf("%w: the payment node is on chain %s, the network is %s", ErrWrongToken, id, t.terms.Network)
 	}
 	separator, err := t.call(ctx, t.terms.Token, selSeparator)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 	if err != nil {
 		return fmt.Errorf("read the code of payer %s: %w", s.From, err)
 	}
-	refusal := refuse(ReasonSignature, "the signature is not one of %s", s.From).by(s.From)
+	refusal := refuse(ReasonSignature, "the signature is not valid for %s", s.From).by(s.From)
 	if len(code) == 0 {
 		return refusal
 	}
@@ -101,7 +101,7 @@ func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 	case err != nil && isRevert(err):
 		return refusal
 	case err != nil:
-		return fmt.Errorf("ask wallet %s for its signature: %w", s.From, err)
+		return fmt.Errorf("check the signature with wallet %s: %w", s.From, err)
 	case len(out) != 32 || !bytes.Equal(out[:4], selValidSignature) || !zeros(out[4:]):
 		return refusal
 	}
@@ -145,7 +145,7 @@ func (t *Token) simulate(ctx context.Context, s *Signed, from common.Address) er
 	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Gas: transferGas, Data: s.Calldata()}, nil)
 	switch {
 	case err != nil && isRevert(err):
-		return refuse(ReasonSimulation, "the token refuses the transfer").by(s.From)
+		return refuse(ReasonSimulation, "the token rejects the transfer").by(s.From)
 	case err != nil:
 		return fmt.Errorf("simulate the transfer of %s: %w", s.From, err)
 	}

@@ -152,7 +152,7 @@ func NewTerms(r Requirement) (*Terms, error) {
 	fault(err != nil || value.Sign() == 0, "amount: %q is not a positive decimal", r.Amount)
 	t.Value = value
 	fault(r.MaxTimeoutSeconds <= int64(minValidity.Seconds()), "maxTimeoutSeconds: %d does not exceed %s", r.MaxTimeoutSeconds, minValidity)
-	fault(r.Extra.Name == "" || r.Extra.Version == "", "extra: the token's name and version are needed")
+	fault(r.Extra.Name == "" || r.Extra.Version == "", "extra: the token's name and version are required")
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}

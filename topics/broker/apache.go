@@ -51,7 +51,7 @@ type Apache struct {
 }
 
 // ErrNoKafka means that there is no Java or there are no jars to run Apache Kafka with.
-var ErrNoKafka = errors.New("apache kafka is not installed: java and `mvn -f docker/kafka/pom.xml dependency:copy-dependencies`")
+var ErrNoKafka = errors.New("apache kafka is not installed: it needs java and `mvn -f docker/kafka/pom.xml dependency:copy-dependencies`")
 
 // StartApache formats the directory where that has not been done, starts the broker and waits until it
 // answers or ctx is done.
@@ -171,7 +171,7 @@ func (a *Apache) start(ctx context.Context) error {
 	a.mu.Unlock()
 	if err := a.wait(ctx, gone); err != nil {
 		a.Kill()
-		return fmt.Errorf("kafka did not start, see %s: %w", a.logs.Name(), err)
+		return fmt.Errorf("kafka did not start, see its log %s: %w", a.logs.Name(), err)
 	}
 	return nil
 }

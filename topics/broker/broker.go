@@ -131,7 +131,7 @@ func (b *Broker) claim() error {
 	if _, err := os.Stat(dirty); err == nil {
 		if err := os.RemoveAll(logs); err != nil {
 			b.release()
-			return fmt.Errorf("wipe the log of a broker that was not stopped: %w", err)
+			return fmt.Errorf("delete the log of a broker that was killed: %w", err)
 		}
 	}
 	entries, err := os.ReadDir(logs)

@@ -91,7 +91,7 @@ func parseEntities(dir string) ([]entity, error) {
 	slices.SortFunc(all, func(a, b entity) int { return a.id - b.id })
 	for i := 1; i < len(all); i++ {
 		if all[i].id == all[i-1].id {
-			return nil, fmt.Errorf("%s and %s share schema ID %d", all[i-1].name, all[i].name, all[i].id)
+			return nil, fmt.Errorf("%s and %s have the same schema ID %d", all[i-1].name, all[i].name, all[i].id)
 		}
 	}
 	return all, nil
@@ -106,7 +106,7 @@ func (e *entity) describe(comment *ast.CommentGroup) (found bool, err error) {
 		if text, ok := strings.CutPrefix(line.Text, "//entity:topic "); ok {
 			id, key, _ := strings.Cut(text, " ")
 			if e.id, err = strconv.Atoi(id); err != nil || key == "" {
-				return false, fmt.Errorf("%q: want a schema's ID and what the key is", line.Text)
+				return false, fmt.Errorf("%q: want a schema ID and the meaning of the key", line.Text)
 			}
 			e.key, found = key, true
 		}

@@ -93,25 +93,25 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("kafka: "+format, args...))
 		}
 	}
-	fault(len(c.Brokers) == 0, "brokers: none")
+	fault(len(c.Brokers) == 0, "brokers: required")
 	for _, b := range c.Brokers {
 		_, _, err := net.SplitHostPort(b)
 		fault(err != nil, "brokers: %q is not host:port", b)
 	}
 	fault(!slices.Contains([]string{"", "none", "lz4", "zstd", "snappy", "gzip"}, c.Compression),
-		"compression: %q is none of none, lz4, zstd, snappy, gzip", c.Compression)
+		"compression: %q is not none, lz4, zstd, snappy or gzip", c.Compression)
 	fault(c.Timeout < 0, "timeout: negative")
 	fault(c.ReplicationFactor < 0, "replication factor: negative")
-	fault((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls: a certificate needs its key and a key its certificate")
-	fault(!c.TLS.Enabled && c.TLS != TLS{}, "tls: files or a server name are set but it is not enabled")
+	fault((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls: the certificate and its key must be set together")
+	fault(!c.TLS.Enabled && c.TLS != TLS{}, "tls: files or a server name are set, but tls is not enabled")
 	if c.SASL.Mechanism != "" {
 		fault(!slices.Contains([]string{"plain", "scram-sha-256", "scram-sha-512"}, c.SASL.Mechanism),
-			"sasl: mechanism %q is none of plain, scram-sha-256, scram-sha-512", c.SASL.Mechanism)
-		fault(c.SASL.User == "", "sasl: no user")
-		fault(c.SASL.Password == "" && c.SASL.PasswordFile == "", "sasl: no password and no password file")
-		fault(c.SASL.Password != "" && c.SASL.PasswordFile != "", "sasl: a password and a password file")
+			"sasl: mechanism %q is not plain, scram-sha-256 or scram-sha-512", c.SASL.Mechanism)
+		fault(c.SASL.User == "", "sasl: user is required")
+		fault(c.SASL.Password == "" && c.SASL.PasswordFile == "", "sasl: a password or a password file is required")
+		fault(c.SASL.Password != "" && c.SASL.PasswordFile != "", "sasl: set a password or a password file, not both")
 	} else {
-		fault(c.SASL != SASL{}, "sasl: a user or password but no mechanism")
+		fault(c.SASL != SASL{}, "sasl: a user or password is set, but no mechanism")
 	}
 	return errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ func TestConfigReportsEveryFault(t *testing.T) {
 		want []string // parts of the faults; none: it is valid
 	}{
 		{"plain", kafka.Config{Brokers: []string{"a:9092"}}, nil},
-		{"nothing", kafka.Config{}, []string{"brokers: none"}},
+		{"nothing", kafka.Config{}, []string{"brokers: required"}},
 		{
 			"all wrong",
 			kafka.Config{

@@ -100,7 +100,7 @@ func (c *Consumer) Open(topic string, partition int32, offset int64) (*Partition
 		return nil, ErrKilled
 	}
 	if c.open[r.at] != nil {
-		return nil, fmt.Errorf("%s/%d is being read", topic, partition)
+		return nil, fmt.Errorf("%s/%d already has a reader", topic, partition)
 	}
 	c.open[r.at] = r
 	c.change(func() {

@@ -139,7 +139,7 @@ func (b *backwards) epochEnd(ctx context.Context, epoch int32) (int64, error) {
 		return 0, err
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-		return 0, fmt.Errorf("%d topics for one", len(resp.Topics))
+		return 0, fmt.Errorf("response has %d topics, expected one", len(resp.Topics))
 	}
 	answer := resp.Topics[0].Partitions[0]
 	return answer.EndOffset, kerr.ErrorForCode(answer.ErrorCode)
@@ -224,7 +224,7 @@ func (b *backwards) offset(ctx context.Context, timestamp int64, isolation int8)
 		return 0, err
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-		return 0, fmt.Errorf("%d topics for one", len(resp.Topics))
+		return 0, fmt.Errorf("response has %d topics, expected one", len(resp.Topics))
 	}
 	answer := resp.Topics[0].Partitions[0]
 	return answer.Offset, kerr.ErrorForCode(answer.ErrorCode)
@@ -257,7 +257,7 @@ func (b *backwards) fetch(ctx context.Context, at, end int64) ([]*Record, int64,
 		return nil, at, err
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-		return nil, at, fmt.Errorf("fetch answered %d topics for one", len(resp.Topics))
+		return nil, at, fmt.Errorf("fetch response has %d topics, expected one", len(resp.Topics))
 	}
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: at, IsolationLevel: kgo.ReadCommitted(), Topic: b.topic, Partition: b.partition,

@@ -98,17 +98,17 @@ func (h atHand) encode() []byte {
 
 func decodeAtHand(b []byte) (h atHand, err error) {
 	if len(b) < 2 || b[0] != atHandVersion || b[1] > 1 {
-		return h, fmt.Errorf("what a member has at hand: %d bytes of another version", len(b))
+		return h, fmt.Errorf("member metadata: unknown version, %d bytes", len(b))
 	}
 	h.held, h.follows = map[int32]uint64{}, b[1] == 1
 	for b = b[2:]; len(b) > 0; {
 		p, n := binary.Uvarint(b)
 		if n <= 0 || p > 1<<31-1 {
-			return atHand{}, fmt.Errorf("what a member has at hand: partition")
+			return atHand{}, fmt.Errorf("member metadata: partition")
 		}
 		at, m := binary.Uvarint(b[n:])
 		if m <= 0 {
-			return atHand{}, fmt.Errorf("what a member has at hand: position in partition %d", p)
+			return atHand{}, fmt.Errorf("member metadata: position in partition %d", p)
 		}
 		h.held[int32(p)], b = at, b[n+m:]
 	}

@@ -120,7 +120,7 @@ func Register(ctx context.Context, cfg Config, cat topics.Catalogue) (map[uint32
 			id := uint32(registered.ID)
 			if known, ok := ids[s.ID]; ok && known != id {
 				// One schema of two topics has one ID in every registry; else its values could not be copied.
-				return nil, fmt.Errorf("register schema %s: it has ID %d and %d", subject, known, id)
+				return nil, fmt.Errorf("register schema %s: registered under the IDs %d and %d", subject, known, id)
 			}
 			ids[s.ID] = id
 		}

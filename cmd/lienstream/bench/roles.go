@@ -133,7 +133,7 @@ func (b *bench) roles(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	b.add("longest that a deal is asked for in vain when its owner is killed, "+w.kind, "s", gap.Seconds(), 0, goal{most: 0.5})
+	b.add("longest time without an answer for a deal after its owner is killed, "+w.kind, "s", gap.Seconds(), 0, goal{most: 0.5})
 	return nil
 }
 

@@ -32,16 +32,16 @@ func newChainRole() *chainRole {
 func (*chainRole) Name() string { return "chain" }
 
 func (*chainRole) Help() string {
-	return "the embedded chain alone; its deployment is written to --deployment"
+	return "run only the embedded chain; its deployment is written to --deployment"
 }
 
 func (*chainRole) Memory(*Process) uint64 { return 0 }
 
 func (r *chainRole) Flags(f *Flags) {
-	bind(f, &r.addr, "chain-addr", "where the embedded chain serves JSON-RPC")
+	bind(f, &r.addr, "chain-addr", "listen address of the embedded chain's JSON-RPC")
 	bind(f, &r.seed, "seed", "seed of the embedded chain")
-	bind(f, &r.blockTime, "block-time", "time between blocks of the embedded chain")
-	bind(f, &r.reorgs, "reorgs", "let the embedded chain reorganise now and then")
+	bind(f, &r.blockTime, "block-time", "block time of the embedded chain")
+	bind(f, &r.reorgs, "reorgs", "reorganise the embedded chain from time to time")
 }
 
 // endpoint is addr, parted.

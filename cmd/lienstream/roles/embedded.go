@@ -14,12 +14,12 @@ import (
 type embedded struct {
 	servers Servers
 	names   []string
-	history string // whether the run goes on or starts over
+	history string // whether the run continues from stored state
 }
 
 // embed brings up a server for each that no flag names, and says where all are.
 func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) {
-	e := embedded{servers: p.Servers, history: "goes on with the state in " + p.DataDir}
+	e := embedded{servers: p.Servers, history: "continues with the state in " + p.DataDir}
 	kafkaDir := filepath.Join(p.DataDir, "kafka")
 	// The state that follows an embedded server that forgot everything must be forgotten with it.
 	forget := func() error { return p.FS.RemoveAll(stateDir(p)) }
@@ -29,8 +29,8 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 		if e.servers.RPC, err = chain.start(ctx, p, e.servers.Deployment); err != nil {
 			return e, err
 		}
-		e.names = append(e.names, "an EVM chain with the market on it, "+e.servers.RPC[1])
-		e.history, kafkaDir = "starts over: the embedded chain lives in memory", ""
+		e.names = append(e.names, "an EVM chain with the market deployed, "+e.servers.RPC[1])
+		e.history, kafkaDir = "starts from scratch: the embedded chain is in memory only", ""
 		if err := forget(); err != nil {
 			return e, err
 		}
@@ -47,7 +47,7 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 		e.servers.Brokers = b.Addrs()
 		e.names = append(e.names, "a Kafka broker, "+b.Addrs()[0])
 		if b.Fresh() && kafkaDir != "" {
-			e.history = "starts over: the embedded broker has no log in " + kafkaDir + " that was closed cleanly"
+			e.history = "starts from scratch: the embedded broker found no cleanly closed log in " + kafkaDir
 			if err := forget(); err != nil {
 				return e, err
 			}

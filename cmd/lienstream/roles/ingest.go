@@ -24,21 +24,21 @@ func newIngestRole() *ingestRole {
 
 func (*ingestRole) Name() string { return "ingest" }
 
-func (*ingestRole) Help() string { return "chain → raw topic" }
+func (*ingestRole) Help() string { return "ingest the chain into the raw topic" }
 
 func (*ingestRole) Memory(*Process) uint64 { return 48 << 20 }
 
 func (r *ingestRole) Flags(f *Flags) {
-	bind(f, &r.cfg.Standby, "ingest-standby", "wait while another ingester is active, and take over from it")
-	bind(f, &r.cfg.Rewind, "rewind", "take back what was final, where the chain contradicts it; the processors need --rebuild then")
-	bind(f, (*string)(&r.cfg.Finality), "finality", "who says that a block is final: tag (the nodes) or window (--reorg-window alone, where nodes know no finalized block)")
-	bind(f, &r.cfg.ReorgWindow, "reorg-window", "blocks below the newest verified one that are never final")
-	bind(f, &r.cfg.RPC.HeaderBatch, "rpc-batch", "calls of one request, at the most; fewer where an endpoint refuses them")
-	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "blocks of one eth_getLogs, at the most; fewer where an endpoint refuses them")
-	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "requests under way at once, of each endpoint")
-	bind(f, &r.rate, "rpc-rate", "calls a second of each endpoint, each of a batch counted; 0: no limit")
-	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are proved by the receipts of their block: tip (what is not final), all, sparse (as tip, and empty blocks of history are believed: far fewer requests) or off")
-	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "answers that must agree on the logs of a range that is not proved, of different endpoints where there are several")
+	bind(f, &r.cfg.Standby, "ingest-standby", "stand by while another ingester is active, and take over when it stops")
+	bind(f, &r.cfg.Rewind, "rewind", "revert finalized blocks that the chain no longer has; the processors then need --rebuild")
+	bind(f, (*string)(&r.cfg.Finality), "finality", "how finality is decided: tag (the nodes' finalized block) or window (--reorg-window alone, for nodes without a finalized block)")
+	bind(f, &r.cfg.ReorgWindow, "reorg-window", "number of newest blocks that are never treated as final")
+	bind(f, &r.cfg.RPC.HeaderBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
+	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
+	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")
+	bind(f, &r.rate, "rpc-rate", "maximum calls per second to each endpoint, counting every call of a batch; 0: no limit")
+	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (like tip, but trusts empty blocks of history: far fewer requests) or off")
+	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different endpoints if there are several")
 }
 
 // config completes what flags say.

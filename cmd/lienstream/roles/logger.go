@@ -18,7 +18,7 @@ func newLogger(level, format string, w io.Writer) (*zap.Logger, error) {
 		return nil, fmt.Errorf("log-level: %w", err)
 	}
 	if !slices.Contains([]string{"auto", "json", "console"}, format) {
-		return nil, fmt.Errorf("log-format: %q is none of json, console, auto", format)
+		return nil, fmt.Errorf("log-format: %q is not json, console or auto", format)
 	}
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	if format == "console" || format == "auto" && terminal(w) {

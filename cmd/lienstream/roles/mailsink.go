@@ -82,7 +82,7 @@ func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 func (s *sinkSession) Data(body io.Reader) error {
 	m, err := readSunk(s.to, body)
 	if err != nil {
-		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "the mail cannot be read"}
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "the message cannot be parsed"}
 	}
 	s.sink.mu.Lock()
 	defer s.sink.mu.Unlock()

@@ -50,22 +50,22 @@ func newNotifySettings() notifySettings {
 }
 
 func (s *notifySettings) flags(f *Flags) {
-	bind(f, &s.keysFile, "notify-keys-file", "file of the keys that seal subscribers' addresses, <id>:<64 hex digits> each, the current one first, alike on all nodes; without it there is no notifier")
-	bind(f, &s.url, "notify-public-url", "where subscribers reach the notifier, for the links in alerts")
-	bind(f, &s.app, "app-url", "where the front end is, for the links in alerts")
-	bind(f, &s.smtp, "smtp", "host:port of the server that takes alerts by email; none: they wait")
-	bind(f, &s.smtpUser, "smtp-user", "user there; none: without authentication")
-	bind(f, &s.smtpPasswordFile, "smtp-password-file", "file of the password there")
-	bind(f, &s.smtpPlain, "smtp-plain", "send without TLS: for a server on this machine")
-	bind(f, &s.from, "smtp-from", "address that alerts come from")
-	bind(f, &s.perSecond, "smtp-rate", "emails a second")
-	bind(f, &s.telegramTokenFile, "telegram-token-file", "file of the token of the bot that sends alerts by Telegram; none: they wait")
-	bind(f, &s.telegramURL, "telegram-url", "where the Bot API is, if not at Telegram")
-	bind(f, &s.telegramPerSecond, "telegram-rate", "Telegram messages a second")
-	bind(f, &s.vapidFile, "vapid-file", "file of the key that alerts are pushed under, as `lienstream notify keys` makes it; none: they wait")
-	bind(f, &s.pushContact, "push-contact", "email address or https URL at which a push service may complain")
-	bind(f, &s.pushPerSecond, "push-rate", "pushes a second")
-	bind(f, &s.policy, "notify-confirmation", "blocks whose time counts for what is due: latest, which may be reverted, safe or finalized")
+	bind(f, &s.keysFile, "notify-keys-file", "file with the keys that encrypt subscribers' addresses, one <id>:<64 hex digits> per line, the current one first, the same on all nodes; without it the notifier is off")
+	bind(f, &s.url, "notify-public-url", "public URL of the notifier, for links in alerts")
+	bind(f, &s.app, "app-url", "URL of the front end, for links in alerts")
+	bind(f, &s.smtp, "smtp", "host:port of the SMTP server for email alerts; without it they stay in the outbox")
+	bind(f, &s.smtpUser, "smtp-user", "SMTP user; without it the client does not authenticate")
+	bind(f, &s.smtpPasswordFile, "smtp-password-file", "file with the SMTP password")
+	bind(f, &s.smtpPlain, "smtp-plain", "send without TLS; only for an SMTP server on this machine")
+	bind(f, &s.from, "smtp-from", "sender address of email alerts")
+	bind(f, &s.perSecond, "smtp-rate", "maximum emails per second")
+	bind(f, &s.telegramTokenFile, "telegram-token-file", "file with the token of the Telegram bot that sends alerts; without it they stay in the outbox")
+	bind(f, &s.telegramURL, "telegram-url", "URL of the Bot API, if not Telegram's own")
+	bind(f, &s.telegramPerSecond, "telegram-rate", "maximum Telegram messages per second")
+	bind(f, &s.vapidFile, "vapid-file", "file with the VAPID key for Web Push, made by `lienstream notify keys`; without it push alerts stay in the outbox")
+	bind(f, &s.pushContact, "push-contact", "email address or https URL that push services can use to contact the operator")
+	bind(f, &s.pushPerSecond, "push-rate", "maximum Web Push messages per second")
+	bind(f, &s.policy, "notify-confirmation", "block tag whose timestamp decides what is due: latest (which may be reverted), safe or finalized")
 }
 
 // check returns every fault.
@@ -81,10 +81,10 @@ func (s *notifySettings) check(p *Process) error {
 		}
 	}
 	if !slices.Contains(facts.Policies, facts.Policy(s.policy)) {
-		errs = append(errs, fmt.Errorf("notify-confirmation: %q is none of %s", s.policy, facts.Policies))
+		errs = append(errs, fmt.Errorf("notify-confirmation: %q is not one of %s", s.policy, facts.Policies))
 	}
 	if s.vapidFile != "" && s.pushContact == "" {
-		errs = append(errs, errors.New("push-contact: none; push services want one beside --vapid-file"))
+		errs = append(errs, errors.New("push-contact: required with --vapid-file"))
 	}
 	for _, rate := range []struct {
 		flag string
@@ -95,7 +95,7 @@ func (s *notifySettings) check(p *Process) error {
 		}
 	}
 	if s.sends() && !p.notifies() {
-		errs = append(errs, errors.New("smtp, telegram-token-file, vapid-file: alerts need --notify-keys-file"))
+		errs = append(errs, errors.New("smtp, telegram-token-file and vapid-file need --notify-keys-file"))
 	}
 	return errors.Join(errs...)
 }
@@ -167,7 +167,7 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	if err != nil {
 		return err
 	}
-	p.Ready("facts of the notifier", func(context.Context) error { return source.Ready(p.MaxHeadAge) })
+	p.Ready("notifier facts", func(context.Context) error { return source.Ready(p.MaxHeadAge) })
 	p.Group.Go(func() error { return source.Run(ctx) })
 	lines, err := p.lines()
 	if err != nil || len(lines) == 0 {

@@ -90,13 +90,13 @@ func (p *Process) email(keys *notifier.Keys) (*sender.Email, error) {
 
 // notifyCommand is `lienstream notify keys`.
 func (g *program) notifyCommand(env Environment, f *Flags) *ff.Command {
-	command := &ff.Command{Name: "notify", Usage: "lienstream notify keys", ShortHelp: "keys of the notifier", Exec: unknown}
+	command := &ff.Command{Name: "notify", Usage: "lienstream notify keys", ShortHelp: "make keys for the notifier", Exec: unknown}
 	command.Subcommands = []*ff.Command{{
-		Name: "keys", Usage: "lienstream notify keys", ShortHelp: "make a key pair for Web Push (VAPID): the first line is for --vapid-file, the second for browsers",
+		Name: "keys", Usage: "lienstream notify keys", ShortHelp: "make a VAPID key pair for Web Push: the first line is for --vapid-file, the second for browsers",
 		Flags: ff.NewFlagSet("keys").SetParent(f.set),
 		Exec: func(_ context.Context, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("notify keys takes no argument %q", args[0])
+				return fmt.Errorf("notify keys: unexpected argument %q", args[0])
 			}
 			private, public, err := webpush.GenerateVAPIDKeys()
 			if err == nil {

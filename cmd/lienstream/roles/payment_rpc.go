@@ -21,7 +21,7 @@ const paymentTimeout = 10 * time.Second
 
 const maxPaymentAnswer = 32 << 20
 
-var errPaymentNodes = errors.New("no node of the payment chain answers")
+var errPaymentNodes = errors.New("no endpoint of the payment chain answers")
 
 // paymentNodes asks one node of the payment chain until it fails, then the next. Each is asked for its chain's ID
 // before it is asked for anything else: logs of another chain would be taken for payments.
@@ -39,7 +39,7 @@ type paymentNodes struct {
 func (n *paymentNodes) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the question: %w", err)
+		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	n.mu.Lock()
 	first := n.current
@@ -109,12 +109,12 @@ func checkPaymentNodes(endpoints []string) (parsed []*url.URL, err error) {
 	for i, text := range endpoints {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("payment-rpc: number %d is not an http or https URL", i+1)
+			return nil, fmt.Errorf("payment-rpc: endpoint %d is not an http or https URL", i+1)
 		}
 		parsed = append(parsed, u)
 	}
 	if len(parsed) == 0 {
-		return nil, errors.New("payment-rpc: none")
+		return nil, errors.New("payment-rpc: required")
 	}
 	return parsed, nil
 }
@@ -132,7 +132,7 @@ func (p *Process) dialPayments(ctx context.Context, endpoints []string, network 
 	}
 	client, err := ethrpc.DialOptions(ctx, "http://payment-chain.invalid", ethrpc.WithHTTPClient(&http.Client{Transport: nodes}))
 	if err != nil {
-		return nil, errors.New("payment-rpc: cannot be asked") // the error's text may have an URL, which may hold a key
+		return nil, errors.New("payment-rpc: no endpoint can be used") // the error's text may have an URL, which may hold a key
 	}
 	p.Closing(func() error { client.Close(); return nil })
 	return ethclient.NewClient(client), nil

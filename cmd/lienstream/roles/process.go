@@ -84,7 +84,7 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 		select {
 		case err = <-done:
 		case <-time.After(s.drainDelay + stopTimeout):
-			return fmt.Errorf("not stopped within %s", s.drainDelay+stopTimeout)
+			return fmt.Errorf("still running %s after the stop signal", s.drainDelay+stopTimeout)
 		}
 	}
 	_ = log.Sync() // a terminal cannot be synced
@@ -132,7 +132,7 @@ func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
 	for _, text := range p.trustedProxies {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return c, fmt.Errorf("trusted-proxies: %q is no network such as 10.0.0.0/8", text)
+			return c, fmt.Errorf("trusted-proxies: %q is not a network such as 10.0.0.0/8", text)
 		}
 		c.Client.TrustedProxies = append(c.Client.TrustedProxies, network)
 	}

@@ -32,7 +32,7 @@ func newProcessorsRole() *processorsRole {
 
 func (*processorsRole) Name() string { return "processors" }
 
-func (*processorsRole) Help() string { return "raw topic → state, entity and event topics, Redis" }
+func (*processorsRole) Help() string { return "turn the raw topic into state, entity and event topics, and Redis" }
 
 func (*processorsRole) Memory(*Process) uint64 { return 100 << 20 }
 
@@ -68,7 +68,7 @@ func (r *processorsRole) checkToken(p *Process) error {
 		err = read.CheckToken(token, r.http.Listen)
 	}
 	if err != nil {
-		return fmt.Errorf("query-addr: %w; name one with --query-token-file", err)
+		return fmt.Errorf("query-addr: %w; set one with --query-token-file", err)
 	}
 	return nil
 }

@@ -18,21 +18,21 @@ type registrySettings struct {
 }
 
 func (s *registrySettings) flags(f *Flags) {
-	bind(f, &s.url, "schema-registry", "URL of a schema registry, whose IDs records then carry, fixed for good; empty: our own IDs, which /schema-registry on the ops port shows")
+	bind(f, &s.url, "schema-registry", "URL of a schema registry whose IDs records carry; it cannot be changed later; default: built-in IDs, served at /schema-registry on the ops port")
 	f.secret("schema-registry")
 	bind(f, &s.user, "schema-registry-user", "user of the schema registry")
-	bind(f, &s.passwordFile, "schema-registry-password-file", "file of the schema registry's password")
+	bind(f, &s.passwordFile, "schema-registry-password-file", "file with the schema registry's password")
 }
 
 func (s *registrySettings) validate() error {
 	if s.url == "" {
 		if s.user != "" || s.passwordFile != "" {
-			return errors.New("schema-registry: it has a user or a password, and no URL")
+			return errors.New("schema-registry: required with a user or a password")
 		}
 		return nil
 	}
 	if u, err := url.Parse(s.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return errors.New("schema-registry: want an http or https URL")
+		return errors.New("schema-registry: not an http or https URL")
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 			Flags: ff.NewFlagSet(name).SetParent(f.set),
 			Exec: func(ctx context.Context, args []string) error {
 				if len(args) > 0 {
-					return fmt.Errorf("%s takes no argument %q", name, args[0])
+					return fmt.Errorf("%s: unexpected argument %q", name, args[0])
 				}
 				return exec(ctx)
 			},
@@ -44,16 +44,16 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 		add(r.Name(), r.Help(), func(ctx context.Context) error { return g.run(ctx, env, r) })
 	}
 	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f), g.notifyCommand(env, f))
-	add("status", "how far the ingester is, and who holds each partition", func(ctx context.Context) error { return g.status(ctx, env) })
-	add("config", "every flag in force, and where its value came from; secrets are masked", func(context.Context) error { return f.write(env.Stdout) })
-	add("version", "which build this is", func(context.Context) error { return version(env.Stdout) })
+	add("status", "show the ingester's progress and who holds each partition", func(ctx context.Context) error { return g.status(ctx, env) })
+	add("config", "print every flag's effective value and its source; secrets are masked", func(context.Context) error { return f.write(env.Stdout) })
+	add("version", "print the build", func(context.Context) error { return version(env.Stdout) })
 	return root
 }
 
 // unknown is what a command does that only has subcommands.
 func unknown(_ context.Context, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("there is no command %q; see lienstream --help", args[0])
+		return fmt.Errorf("unknown command %q; see lienstream --help", args[0])
 	}
 	return ff.ErrHelp
 }

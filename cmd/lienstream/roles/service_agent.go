@@ -88,7 +88,7 @@ func (s *agentService) Start(ctx context.Context, p *Process) error {
 	if p.Servers.Redis != "" {
 		options, err := redis.ParseURL(p.Servers.Redis)
 		if err != nil {
-			return errors.New("redis: not a URL") // which is not repeated: it may hold a password
+			return errors.New("redis: not a valid URL") // which is not repeated: it may hold a password
 		}
 		options.Dialer, options.MaxRetries, options.ContextTimeoutEnabled = p.Dial, -1, true
 		client := redis.NewClient(options)

@@ -19,8 +19,8 @@ func (*notifyService) Name() string { return "notifier" }
 func (*notifyService) Configured(p *Process) bool { return p.notifies() && p.HasChain() }
 
 func (s *notifyService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "notify-addr", "where the notifier is served")
-	bind(f, &s.cfg.Word, "notify-word", "word that the messages that wallets sign begin with")
+	bind(f, &s.cfg.HTTP.Listen, "notify-addr", "listen address of the notifier")
+	bind(f, &s.cfg.Word, "notify-word", "first word of the messages that wallets sign")
 }
 
 // config completes what flags say.
@@ -36,7 +36,7 @@ func (s *notifyService) Check(p *Process) error {
 	c, err := s.config(p)
 	errs := []error{err, c.Validate()}
 	if !p.notifies() {
-		errs = append(errs, errors.New("notify-keys-file: none; the notifier seals addresses with it"))
+		errs = append(errs, errors.New("notify-keys-file: required: the notifier encrypts addresses with it"))
 	}
 	return errors.Join(append(errs, p.notify.check(p))...)
 }

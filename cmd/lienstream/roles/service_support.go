@@ -51,18 +51,18 @@ func (*supportService) Name() string { return "support" }
 func (s *supportService) Configured(p *Process) bool { return len(s.rpc) > 0 || s.embedded(p) }
 
 func (s *supportService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "support-addr", "where bug reports are taken")
-	bind(f, &s.cfg.PublicURL, "support-public-url", "where reporters reach the support service: what they pay for, and where the ticket's page is")
-	bindList(f, &s.rpc, "payment-rpc", "JSON-RPC endpoints of the chain that deposits are paid on, http or https, comma-separated: the next is asked where one fails; in up an embedded one by default")
+	bind(f, &s.cfg.HTTP.Listen, "support-addr", "listen address of the support service")
+	bind(f, &s.cfg.PublicURL, "support-public-url", "public URL of the support service: the resource that reporters pay for, and the base of ticket links")
+	bindList(f, &s.rpc, "payment-rpc", "JSON-RPC endpoints of the payment chain, http or https, comma-separated, tried in order; default in `up`: an embedded chain")
 	f.secret("payment-rpc")
-	bind(f, &s.embeddedAddr, "payment-chain-addr", "where the embedded payment chain serves JSON-RPC")
-	bind(f, &s.cfg.Payment.Network, "payment-network", "CAIP-2 name of the payment chain")
-	bind(f, &s.cfg.Payment.Asset, "payment-asset", "token that deposits are paid in")
-	bind(f, &s.cfg.Payment.PayTo, "payment-to", "account that deposits go to")
-	bind(f, &s.cfg.Payment.Amount, "payment-amount", "deposit, in the token's smallest unit")
-	bind(f, &s.cfg.Payment.Extra.Name, "payment-token-name", "name in the token's EIP-712 domain")
-	bind(f, &s.cfg.Payment.Extra.Version, "payment-token-version", "version in the token's EIP-712 domain")
-	bind(f, &s.cfg.Confirmations, "payment-confirmations", "blocks after which the payment chain takes nothing back")
+	bind(f, &s.embeddedAddr, "payment-chain-addr", "listen address of the embedded payment chain's JSON-RPC")
+	bind(f, &s.cfg.Payment.Network, "payment-network", "CAIP-2 ID of the payment chain")
+	bind(f, &s.cfg.Payment.Asset, "payment-asset", "address of the token that deposits are paid in")
+	bind(f, &s.cfg.Payment.PayTo, "payment-to", "account that receives deposits")
+	bind(f, &s.cfg.Payment.Amount, "payment-amount", "amount of a deposit, in the token's smallest unit")
+	bind(f, &s.cfg.Payment.Extra.Name, "payment-token-name", "name in the payment token's EIP-712 domain")
+	bind(f, &s.cfg.Payment.Extra.Version, "payment-token-version", "version in the payment token's EIP-712 domain")
+	bind(f, &s.cfg.Confirmations, "payment-confirmations", "confirmations after which a block of the payment chain is final")
 	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
 	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file of the Authorization header that the facilitator wants")
 	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments, alike on all nodes: gas on it, and nothing else")
@@ -144,7 +144,7 @@ func (s *supportService) Check(p *Process) error {
 	case s.facilitator == "" && s.relayerKeyFile == "":
 		errs = append(errs, errors.New("payment-rpc: payments need --facilitator or --relayer-key-file"))
 	case s.facilitator != "" && s.relayerKeyFile != "":
-		errs = append(errs, errors.New("facilitator and relayer-key-file: one of them settles, not both"))
+		errs = append(errs, errors.New("facilitator and relayer-key-file: set one, not both"))
 	}
 	return errors.Join(errs...)
 }
@@ -241,7 +241,7 @@ func (p *Process) readKey(flag, file string) (*ecdsa.PrivateKey, error) {
 	}
 	key, err := crypto.HexToECDSA(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"))
 	if err != nil {
-		return nil, fmt.Errorf("%s: not a key of 32 bytes in hex", flag) // the error would quote it
+		return nil, fmt.Errorf("%s: not a 32-byte key in hex", flag) // the error would quote it
 	}
 	return key, nil
 }
@@ -249,7 +249,7 @@ func (p *Process) readKey(flag, file string) (*ecdsa.PrivateKey, error) {
 // float is the account that deposits are returned from.
 func (s *supportService) float(p *Process, chain x402.Reader) (*support.Float, error) {
 	if s.floatKeyFile == "" {
-		return nil, errors.New("float-key-file: none, and a refund is signed with it; or name the transaction that returned the deposit")
+		return nil, errors.New("float-key-file: required to sign a refund; or give the transaction that refunded the deposit")
 	}
 	key, err := p.readKey("float-key-file", s.floatKeyFile)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *supportService) float(p *Process, chain x402.Reader) (*support.Float, e
 	}
 	ceiling, ok := new(big.Int).SetString(s.floatCeiling, 10)
 	if !ok || ceiling.Sign() <= 0 {
-		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive number", s.floatCeiling)
+		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive integer", s.floatCeiling)
 	}
 	terms, err := x402.NewTerms(s.cfg.Payment)
 	if err != nil {

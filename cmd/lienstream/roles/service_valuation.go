@@ -22,12 +22,12 @@ func (*valuationService) Configured(p *Process) bool { return p.HasChain() }
 
 func (s *valuationService) Flags(f *Flags) {
 	c, r := &s.cfg, &s.cfg.Reference
-	bind(f, &c.HTTP.Listen, "valuation-addr", "where the valuation service is served")
-	bind(f, &c.MaxAge, "valuation-max-age", "age of a block from which the valuation service refuses")
-	bind(f, &r.Window, "valuation-window", "of a reference price: the time-weighted median tick")
-	bind(f, &r.MinHistory, "valuation-min-history", "how long a pool must have had a price")
-	bind(f, &r.MaxDeviation, "valuation-max-deviation", "ticks between a pool and its reference from which a price is refused")
-	bind(f, &r.MinDepth, "valuation-min-depth", "raw USDG below which a pool that so little moves by 2 % is refused")
+	bind(f, &c.HTTP.Listen, "valuation-addr", "listen address of the valuation service")
+	bind(f, &c.MaxAge, "valuation-max-age", "maximum age of the block that the valuation service answers from")
+	bind(f, &r.Window, "valuation-window", "time window of a reference price, the time-weighted median tick")
+	bind(f, &r.MinHistory, "valuation-min-history", "minimum price history of a pool")
+	bind(f, &r.MaxDeviation, "valuation-max-deviation", "deviation from the reference price, in ticks, from which a pool's price is refused")
+	bind(f, &r.MinDepth, "valuation-min-depth", "minimum depth of a pool: raw USDG that moves its price by 2 %")
 }
 
 // config completes what flags say. The deployment is known once the chain is.

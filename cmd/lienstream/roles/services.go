@@ -55,12 +55,12 @@ func newServingRole(services ...Service) *servingRole { return &servingRole{serv
 
 func (*servingRole) Name() string { return "serving" }
 
-func (*servingRole) Help() string { return "state → HTTP" }
+func (*servingRole) Help() string { return "serve the state over HTTP" }
 
 func (*servingRole) Memory(*Process) uint64 { return 32 << 20 }
 
 func (r *servingRole) Flags(f *Flags) {
-	bindList(f, &r.names, "services", "which of "+strings.Join(r.known(), ", ")+" to run; all that are configured by default")
+	bindList(f, &r.names, "services", "which of "+strings.Join(r.known(), ", ")+" to run; default: all that are configured")
 	for _, s := range r.services {
 		s.Flags(f)
 	}
@@ -79,7 +79,7 @@ func (r *servingRole) chosen(p *Process) ([]Service, error) {
 	var errs []error
 	for _, name := range r.names {
 		if !slices.Contains(r.known(), name) {
-			errs = append(errs, fmt.Errorf("services: %q is none of %s", name, strings.Join(r.known(), ", ")))
+			errs = append(errs, fmt.Errorf("services: %q is not one of %s", name, strings.Join(r.known(), ", ")))
 		}
 	}
 	var run []Service
@@ -94,7 +94,7 @@ func (r *servingRole) chosen(p *Process) ([]Service, error) {
 func (r *servingRole) Check(p *Process) error {
 	var secret error
 	if p.CursorSecretFile == "" {
-		secret = errors.New("cursor-secret-file: none; all serving nodes need the same secret, of 16 bytes or more")
+		secret = errors.New("cursor-secret-file: required; all serving nodes need the same secret of at least 16 bytes")
 	}
 	_, err := p.queryToken()
 	return errors.Join(p.checkServers(true), secret, err, r.check(p))

@@ -21,18 +21,18 @@ import (
 
 // supportCommand is `lienstream support list|show|reply|decide|refund`.
 func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
-	command := &ff.Command{Name: "support", Usage: "lienstream support list|show|reply|decide|refund [flags]", ShortHelp: "answer bug reports", Exec: unknown}
+	command := &ff.Command{Name: "support", Usage: "lienstream support list|show|reply|decide|refund [flags]", ShortHelp: "list, answer and refund bug reports", Exec: unknown}
 	own := ff.NewFlagSet("support").SetParent(f.set)
 	who := &person{}
-	own.StringVar(&who.name, 0, "as", os.Getenv("USER"), "who acts, in the audit")
-	own.StringVar(&who.keyFile, 0, "as-key-file", "", "file of the key of who acts, 32 bytes in hex: it signs what changes anything")
+	own.StringVar(&who.name, 0, "as", os.Getenv("USER"), "name of the acting staff member, for the audit log")
+	own.StringVar(&who.keyFile, 0, "as-key-file", "", "file with the staff member's private key, 32 bytes in hex; it signs every change")
 	add := func(verb, takes, help string, least, most int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
 		usage := strings.TrimSpace("lienstream support " + verb + " " + takes)
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: verb, Usage: usage, ShortHelp: help, Flags: ff.NewFlagSet(verb).SetParent(own),
 			Exec: func(ctx context.Context, given []string) error {
 				if len(given) < least || len(given) > most {
-					return fmt.Errorf("it is %s", usage)
+					return fmt.Errorf("usage: %s", usage)
 				}
 				return g.attend(ctx, env, who, func(ctx context.Context, s *supportService, p *Process, staff support.Staff) error {
 					return exec(ctx, s, p, staff, given)
@@ -40,25 +40,25 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			},
 		})
 	}
-	add("list", "", "every ticket, a line each", 0, 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
+	add("list", "", "list all tickets, one per line", 0, 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
 		return staff.List(ctx, p.Stdout)
 	})
-	add("show", "<ticket>", "a ticket with its report", 1, 1, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
+	add("show", "<ticket>", "show a ticket and its report", 1, 1, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
 		return staff.Show(ctx, args[0], p.Stdout)
 	})
-	add("reply", "<ticket> <file>", "answer with the Markdown of a file", 2, 2, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
+	add("reply", "<ticket> <file>", "reply to a ticket with a Markdown file", 2, 2, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
 		text, err := p.readFile(args[1])
 		if err != nil {
 			return err
 		}
 		return staff.Reply(ctx, args[0], string(text))
 	})
-	add("decide", "<ticket> accepted|duplicate|rejected|rejected-valid", "decide; accepted and rejected-valid owe the deposit back", 2, 2,
+	add("decide", "<ticket> accepted|duplicate|rejected|rejected-valid", "decide a ticket; the deposit is refundable if accepted or rejected-valid", 2, 2,
 		func(ctx context.Context, _ *supportService, _ *Process, staff support.Staff, args []string) error {
 			verdict, valid := strings.CutSuffix(args[1], "-valid")
 			return staff.Decide(ctx, args[0], desk.Verdict(strings.ToUpper(verdict)), valid)
 		})
-	add("refund", "<ticket> [<transaction>]", "return a deposit from the float; or record the transaction that did, whose log is verified", 1, 2,
+	add("refund", "<ticket> [<transaction>]", "refund a deposit from the float, or record and verify a transaction that refunded it", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
 			chain, err := p.dialPayments(ctx, s.rpc, s.cfg.Payment.Network)
 			if err != nil {
@@ -73,7 +73,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			}
 			hash, err := hexutil.Decode(args[1])
 			if err != nil || len(hash) != common.HashLength {
-				return errors.New("the transaction is not 32 bytes in hex")
+				return errors.New("the transaction hash is not 32 bytes in hex")
 			}
 			return staff.Refunded(ctx, args[0], chain, common.Hash(hash), s.cfg.Confirmations)
 		})
@@ -124,7 +124,7 @@ const deskPatience = 15 * time.Second
 // attend does one thing at the desk, with the keys that open what people wrote.
 func (g *program) attend(ctx context.Context, env Environment, who *person, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
 	if who.name == "" {
-		return errors.New("as: none, and the audit wants a name")
+		return errors.New("as: required: the audit log records who acted")
 	}
 	p := g.asking(env)
 	p.Reg = prometheus.NewRegistry()

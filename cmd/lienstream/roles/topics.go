@@ -17,26 +17,26 @@ func (g *program) asking(env Environment) *Process {
 
 // topicsCommand is `lienstream topics apply|check|tail`.
 func (g *program) topicsCommand(env Environment, f *Flags) *ff.Command {
-	command := &ff.Command{Name: "topics", Usage: "lienstream topics apply|check|tail [flags]", ShortHelp: "what the catalogue says, and what the brokers have", Exec: unknown}
+	command := &ff.Command{Name: "topics", Usage: "lienstream topics apply|check|tail [flags]", ShortHelp: "create and check topics, and print their records", Exec: unknown}
 	add := func(name, help string, flags *ff.FlagSet, exec func(context.Context, *Process, []string) error) {
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: name, Usage: "lienstream topics " + name, ShortHelp: help, Flags: flags.SetParent(f.set),
 			Exec: func(ctx context.Context, args []string) error { return exec(ctx, g.asking(env), args) },
 		})
 	}
-	add("apply", "create what is missing, and report what differs", ff.NewFlagSet("apply"), func(ctx context.Context, p *Process, _ []string) error {
+	add("apply", "create missing topics, and report differences from the catalogue", ff.NewFlagSet("apply"), func(ctx context.Context, p *Process, _ []string) error {
 		return kafka.ApplyCatalogue(ctx, p.Kafka(), p.Catalogue(), p.Stdout)
 	})
-	add("check", "report what differs", ff.NewFlagSet("check"), func(ctx context.Context, p *Process, _ []string) error {
+	add("check", "report differences from the catalogue", ff.NewFlagSet("check"), func(ctx context.Context, p *Process, _ []string) error {
 		return kafka.CheckCatalogue(ctx, p.Kafka(), p.Catalogue())
 	})
 	flags := ff.NewFlagSet("tail")
-	from := flags.IntLong("from", -10, "first offset of each partition; negative: that many records before its end")
-	limit := flags.IntLong("limit", 0, "records to print; 0: no limit")
-	follow := flags.BoolLong("follow", "wait for more at the end")
-	add("tail", "print the records of a topic, decoded, a JSON object a line: tail ent.deal", flags, func(ctx context.Context, p *Process, args []string) error {
+	from := flags.IntLong("from", -10, "offset to start at in each partition; negative: that many records before its end")
+	limit := flags.IntLong("limit", 0, "maximum records to print; 0: no limit")
+	follow := flags.BoolLong("follow", "keep printing new records")
+	add("tail", "print a topic's records as JSON, one per line, for example: tail ent.deal", flags, func(ctx context.Context, p *Process, args []string) error {
 		if len(args) != 1 {
-			return errors.New("topics tail takes one topic, such as ent.deal or raw.logs")
+			return errors.New("topics tail: name one topic, such as ent.deal or raw.logs")
 		}
 		if err := p.registerSchemas(ctx); err != nil {
 			return err

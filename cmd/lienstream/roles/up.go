@@ -28,7 +28,7 @@ type upRole struct {
 func (*upRole) Name() string { return "up" }
 
 func (*upRole) Help() string {
-	return "every role in one process, with an embedded chain, Kafka and Redis where no flag names one"
+	return "run every role in one process, with an embedded chain, Kafka and Redis unless flags name others"
 }
 
 func (*upRole) Flags(*Flags) {} // those of the others

@@ -141,7 +141,7 @@ func (s *Status) Write(w io.Writer) error {
 		return err
 	}
 	for _, lack := range s.Unproved {
-		if _, err := fmt.Fprintf(w, "\nnot proved: %s\n", lack); err != nil {
+		if _, err := fmt.Fprintf(w, "\nnot verified: %s\n", lack); err != nil {
 			return err
 		}
 	}

@@ -162,7 +162,7 @@ func (f *fleet) poisonLogs(t *testing.T) {
 			t.Errorf("none was counted for %s", reason)
 		}
 	}
-	if !a.says("log passed over") {
+	if !a.says("skipped a log that no event matches") {
 		t.Error("a log that is not what it claims is not told of")
 	}
 	kept := map[string]bool{}
@@ -213,7 +213,7 @@ func (f *fleet) poisonRaw(t *testing.T, forger *forger) {
 		}
 		return nil
 	})
-	if !a.says("raw record passed over") {
+	if !a.says("skipped a raw record that cannot be decoded") {
 		t.Error("a record that nobody can read is not told of")
 	}
 	kept := 0

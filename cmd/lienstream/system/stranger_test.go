@@ -207,9 +207,9 @@ func TestRestart(t *testing.T) {
 		says string
 		end  func(*process)
 	}{
-		{"starts over: the embedded broker has no log", func(p *process) { p.interrupt(t) }},
-		{"goes on with the state in", func(p *process) { p.kill() }},
-		{"starts over: the embedded broker has no log", func(p *process) { p.interrupt(t) }},
+		{"starts from scratch: the embedded broker found no cleanly closed log", func(p *process) { p.interrupt(t) }},
+		{"continues with the state in", func(p *process) { p.kill() }},
+		{"starts from scratch: the embedded broker found no cleanly closed log", func(p *process) { p.interrupt(t) }},
 	} {
 		p, a := w.up(t, dir)
 		stateEqualsChain(t.Context(), t, a, w.judge, 30*time.Second)

@@ -32,11 +32,11 @@ func tokenAccount(owner common.Address) (types.Account, error) {
 	}
 	args, err := parsed.Pack("", owner, TokenName, TokenVersion)
 	if err != nil {
-		return types.Account{}, fmt.Errorf("construct the dollar: %w", err)
+		return types.Account{}, fmt.Errorf("build the dollar's genesis state: %w", err)
 	}
 	db, err := state.New(types.EmptyRootHash, state.NewDatabaseForTesting())
 	if err != nil {
-		return types.Account{}, fmt.Errorf("construct the dollar: %w", err)
+		return types.Account{}, fmt.Errorf("build the dollar's genesis state: %w", err)
 	}
 	rules := *params.AllDevChainProtocolChanges
 	rules.ChainID = big.NewInt(ChainID)
@@ -44,7 +44,7 @@ func tokenAccount(owner common.Address) (types.Account, error) {
 		ChainConfig: &rules, State: db, Origin: owner, GasLimit: 10_000_000, BaseFee: new(big.Int),
 	})
 	if err != nil {
-		return types.Account{}, fmt.Errorf("construct the dollar: %w", err)
+		return types.Account{}, fmt.Errorf("build the dollar's genesis state: %w", err)
 	}
 	account := types.Account{Code: deployed, Balance: new(big.Int), Storage: map[common.Hash]common.Hash{}}
 	for i := range int64(tokenSlots) {

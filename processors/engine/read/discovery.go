@@ -70,7 +70,7 @@ func (r *Router) readOwners(ctx context.Context, watch func(addr string) *node) 
 		for _, rec := range records {
 			o, gone, err := topics.DecodeOwner(rec.Key, rec.Value)
 			if err != nil {
-				r.cfg.Logger.Warn("record of the owners topic passed over", zap.Int64("offset", rec.Offset), zap.Error(err))
+				r.cfg.Logger.Warn("skipped an invalid record of the owners topic", zap.Int64("offset", rec.Offset), zap.Error(err))
 				continue
 			}
 			if o.Instance == r.cfg.Instance || o.Application != r.cfg.Application {

@@ -35,7 +35,7 @@ func NewHandler(logger *zap.Logger, apps ...Served) http.Handler {
 		var node local
 		if err == nil {
 			if node = nodes[req.Application]; node.source == nil {
-				err = fmt.Errorf("%w: application %q is not here", ErrBadRequest, req.Application)
+				err = fmt.Errorf("%w: this node does not run application %q", ErrBadRequest, req.Application)
 			} else {
 				err = node.resolve(req)
 			}

@@ -52,7 +52,7 @@ func (l local) ask(ctx context.Context, r *request) (*Response, error) {
 	for _, p := range r.Partitions {
 		i := slices.IndexFunc(held, func(w Watermark) bool { return w.Partition == p })
 		if i < 0 {
-			return nil, &lackingError{p, fmt.Errorf("partition %d is not here: %w", p, ErrUnavailable)}
+			return nil, &lackingError{p, fmt.Errorf("partition %d is not on this node: %w", p, ErrUnavailable)}
 		}
 		marks = append(marks, held[i])
 	}

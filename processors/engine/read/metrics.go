@@ -18,7 +18,7 @@ type metrics struct {
 // Why an answer is not taken.
 const (
 	refusedOld    = "older incarnation"
-	refusedBehind = "behind an earlier answer"
+	refusedBehind = "older than an earlier answer"
 	refusedFailed = "no answer"
 )
 
@@ -34,28 +34,28 @@ func newMetrics(r prometheus.Registerer, application string) *metrics {
 		}, []string{"operation", "outcome"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "lienstream_query_read_seconds",
-			Help:    "Time that a read took.",
+			Help:    "Time of a read.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
 		}, []string{"operation"}),
 		refused: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_query_refused_total",
-			Help: "Answers of nodes that were not taken, by reason.",
+			Help: "Responses of nodes that were rejected, by reason.",
 		}, []string{"reason"}),
 		aligned: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_query_aligned_total",
-			Help: "Rounds in which nodes were asked again, at the lowest block of the first answers.",
+			Help: "Rounds that needed a second request, at the lowest block of the first responses.",
 		}),
 		rounds: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_query_rounds_total",
-			Help: "Rounds of asking nodes; a read takes one where nothing is amiss.",
+			Help: "Rounds of requests to nodes; a read normally takes one.",
 		}),
 		hedged: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_query_hedged_total",
-			Help: "Rounds that were begun because nodes kept another waiting.",
+			Help: "Hedged rounds: second rounds started because nodes were slow to respond.",
 		}),
 		nodes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_query_nodes",
-			Help: "Other nodes that are known.",
+			Help: "Other known nodes.",
 		}),
 	}
 }

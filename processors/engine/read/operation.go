@@ -42,7 +42,7 @@ func NewOperation[T any, Q interface {
 		serve: func(ctx context.Context, v *Views, q Query) ([]Item, error) {
 			own, ok := q.(Q)
 			if !ok {
-				return nil, fmt.Errorf("%w: %s is asked by %T", ErrBadRequest, name, q)
+				return nil, fmt.Errorf("%w: %s does not take a query of type %T", ErrBadRequest, name, q)
 			}
 			return serve(ctx, v, own)
 		},
@@ -81,12 +81,12 @@ const watermarks = "watermarks"
 func (a Application) Validate() error {
 	var faults []error
 	if a.Name == "" || len(a.Name) > maxNameBytes {
-		faults = append(faults, fmt.Errorf("application: name of %d bytes", len(a.Name)))
+		faults = append(faults, fmt.Errorf("application: name has %d bytes", len(a.Name)))
 	}
 	seen := map[string]bool{watermarks: true, "": true}
 	for _, o := range a.Operations {
 		if seen[o.name] || len(o.name) > maxNameBytes {
-			faults = append(faults, fmt.Errorf("application %s: operation %q is taken, or its name too long", a.Name, o.name))
+			faults = append(faults, fmt.Errorf("application %s: operation %q is a duplicate, or its name is too long", a.Name, o.name))
 		}
 		seen[o.name] = true
 	}

@@ -17,17 +17,17 @@ var ErrUnavailable = errors.New("no processor node can answer for the partition"
 var ErrNotFound = errors.New("not found")
 
 // ErrStale means that nobody is at the block yet that the caller asked for at least, nor was within a second.
-var ErrStale = errors.New("not yet at the block that was asked for")
+var ErrStale = errors.New("requested block is not applied yet")
 
 // ErrExpired means that a node no longer knows what is asked for: asking again is of no use. An operation
 // that answers so says what its caller should ask instead.
-var ErrExpired = errors.New("no longer known")
+var ErrExpired = errors.New("no longer available")
 
 // ErrBadRequest means that a question breaks its own rules.
 var ErrBadRequest = errors.New("bad request")
 
 // ErrMalformed means that an answer is not what its operation gives.
-var ErrMalformed = errors.New("malformed answer")
+var ErrMalformed = errors.New("malformed response")
 
 // Answer is a value and the block that it is true as of.
 type Answer[T any] struct {

@@ -52,7 +52,7 @@ func (n *remote) ask(ctx context.Context, r *request) (*Response, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.addr+Path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", n.addr, err)
+		return nil, fmt.Errorf("read from %s: %w", n.addr, err)
 	}
 	req.Header.Set("Content-Type", contentType)
 	if n.token != "" {
@@ -60,15 +60,15 @@ func (n *remote) ask(ctx context.Context, r *request) (*Response, error) {
 	}
 	resp, err := n.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w: %w", n.addr, ErrUnavailable, err)
+		return nil, fmt.Errorf("read from %s: %w: %w", n.addr, ErrUnavailable, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusGone {
-		return nil, fmt.Errorf("ask %s: %w", n.addr, ErrExpired)
+		return nil, fmt.Errorf("read from %s: %w", n.addr, ErrExpired)
 	}
 	if resp.StatusCode != http.StatusOK {
 		reason, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-		err := fmt.Errorf("ask %s: %w: %s: %s", n.addr, ErrUnavailable, resp.Status, bytes.TrimSpace(reason))
+		err := fmt.Errorf("read from %s: %w: %s: %s", n.addr, ErrUnavailable, resp.Status, bytes.TrimSpace(reason))
 		if p, bad := strconv.ParseInt(resp.Header.Get(lackingHeader), 10, 32); bad == nil {
 			return nil, &lackingError{int32(p), err}
 		}
@@ -76,7 +76,7 @@ func (n *remote) ask(ctx context.Context, r *request) (*Response, error) {
 	}
 	a, err := decodeResponse(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w: %w", n.addr, ErrUnavailable, err)
+		return nil, fmt.Errorf("read from %s: %w: %w", n.addr, ErrUnavailable, err)
 	}
 	return a, nil
 }

@@ -99,7 +99,7 @@ func (r *Router) round(ctx context.Context, calls []call, req *request, limit in
 			return nil, err
 		}
 		if at, same := oneBlock(latest); !same || at.Block.Hash != earliest.Block.Hash {
-			return nil, fmt.Errorf("nodes disagree at block %d: %w", earliest.Block.Number, ErrUnavailable)
+			return nil, fmt.Errorf("nodes disagree on block %d: %w", earliest.Block.Number, ErrUnavailable)
 		}
 	}
 	a := joined(latest, limit)
@@ -107,7 +107,7 @@ func (r *Router) round(ctx context.Context, calls []call, req *request, limit in
 	case req.Pinned:
 	case a.Before(floor):
 		r.metrics.refused.WithLabelValues(refusedBehind).Inc()
-		return nil, fmt.Errorf("answer as of block %d, and %d was shown: %w", a.Block.Number, floor.Block.Number, ErrUnavailable)
+		return nil, fmt.Errorf("answer is as of block %d, but block %d was already shown: %w", a.Block.Number, floor.Block.Number, ErrUnavailable)
 	case a.Block.Number < atLeast:
 		return nil, ErrStale
 	default:
@@ -177,7 +177,7 @@ func (r *Router) ask(ctx context.Context, c call, req *request) (*Response, erro
 	}
 	if reason, partition := r.nodes.accept(c, a, floor); reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()
-		return nil, &lackingError{partition, fmt.Errorf("answer of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
+		return nil, &lackingError{partition, fmt.Errorf("response of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
 	}
 	return a, nil
 }

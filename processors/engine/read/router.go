@@ -50,13 +50,13 @@ func (c *Config) setDefaults() {
 func (c *Config) Validate() error {
 	var faults []error
 	if c.Application == "" {
-		faults = append(faults, errors.New("application: none"))
+		faults = append(faults, errors.New("application: required"))
 	}
 	if c.Partitions < 1 || c.Partitions > maxPartitions {
-		faults = append(faults, fmt.Errorf("partitions: %d is not within 1-%d", c.Partitions, maxPartitions))
+		faults = append(faults, fmt.Errorf("partitions: %d is not in 1-%d", c.Partitions, maxPartitions))
 	}
 	if c.Local == nil && c.Owners == nil {
-		faults = append(faults, errors.New("neither local partitions nor an owners topic"))
+		faults = append(faults, errors.New("neither local partitions nor an owners topic is set"))
 	}
 	for _, d := range []struct {
 		name string

@@ -22,13 +22,13 @@ const (
 func CheckToken(token, listen string) error {
 	if token != "" {
 		if len(token) < minTokenBytes {
-			return fmt.Errorf("token: shorter than %d bytes", minTokenBytes)
+			return fmt.Errorf("query token: shorter than %d bytes", minTokenBytes)
 		}
 		return nil
 	}
 	host, _, err := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return errors.Join(err, fmt.Errorf("no token, and %s can be reached from other machines", listen))
+		return errors.Join(err, fmt.Errorf("no query token, but %s is reachable from other machines", listen))
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func Authorized(token string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get(authorizationHeader)))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			http.Error(w, "the token is missing or another than this node's", http.StatusUnauthorized)
+			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -54,7 +54,7 @@ func (r *request) validate() error {
 	case len(r.Partitions) > maxPartitions, r.Operation != watermarks && len(r.Partitions) == 0:
 		return fmt.Errorf("%w: %d partitions", ErrBadRequest, len(r.Partitions))
 	case r.Operation == "":
-		return fmt.Errorf("%w: no operation", ErrBadRequest)
+		return fmt.Errorf("%w: operation is missing", ErrBadRequest)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (w *watch) Code(c *wire.Coder) {
 // Validate implements Query.
 func (w *watch) Validate() error {
 	if w.Wait < 0 || w.Wait > maxWatch {
-		return fmt.Errorf("wait of %s", w.Wait)
+		return fmt.Errorf("wait: %s is out of bounds", w.Wait)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (w *Watermark) code(c *wire.Coder) {
 func codeLayout(c *wire.Coder) {
 	v := uint8(layout)
 	if c.Uint8(&v); v != layout {
-		c.Fail("layout %d, want %d: another build", v, layout)
+		c.Fail("message layout %d, want %d: the node runs another build", v, layout)
 	}
 }
 
@@ -162,10 +162,10 @@ func decodeRequest(body io.Reader) (*request, error) {
 func encodeResponse(a *Response) ([]byte, error) {
 	body, err := wire.Append(make([]byte, 0, 4<<10), a)
 	if err != nil {
-		return nil, fmt.Errorf("encode answer: %w", err)
+		return nil, fmt.Errorf("encode response: %w", err)
 	}
 	if len(body) > maxAnswerBytes {
-		return nil, fmt.Errorf("answer of %d bytes is too large", len(body))
+		return nil, fmt.Errorf("response of %d bytes is too large", len(body))
 	}
 	return body, nil
 }
@@ -173,7 +173,7 @@ func encodeResponse(a *Response) ([]byte, error) {
 func decodeResponse(body io.Reader) (*Response, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxAnswerBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, fmt.Errorf("read response: %w", err)
 	}
 	if len(raw) > maxAnswerBytes {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrMalformed, maxAnswerBytes)

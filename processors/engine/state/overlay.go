@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotTop means that the block to be reverted is not the one that was applied last.
-var ErrNotTop = errors.New("reverted block is not the last one")
+var ErrNotTop = errors.New("reverted block is not the last one applied")
 
 // Overlay is what a commit will write: rows, undo and events of the blocks since the last one, in memory
 // over the store. It writes nothing; dropping it undoes everything. It belongs to one goroutine.
@@ -270,7 +270,7 @@ func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
 		case top.ref.Number > ref.Number, top.ref.Number == ref.Number && top.ref.Hash != ref.Hash:
 			return fmt.Errorf("%w: block %d %s, last is %d %s", ErrNotTop, ref.Number, ref.Hash, top.ref.Number, top.ref.Hash)
 		case top.ref.Number == ref.Number && !top.capture:
-			return fmt.Errorf("%w: block %d has no undo", ErrCorrupt, ref.Number)
+			return fmt.Errorf("%w: block %d has no undo record", ErrCorrupt, ref.Number)
 		case top.ref.Number == ref.Number:
 			o.blocks = o.blocks[:n-1]
 			if top.published { // else nobody has seen its events: they go without a trace
@@ -287,7 +287,7 @@ func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
 		return err
 	}
 	if u.hash != ref.Hash {
-		return fmt.Errorf("%w: undo of block %d is of %s, not %s", ErrCorrupt, ref.Number, u.hash, ref.Hash)
+		return fmt.Errorf("%w: undo record of block %d has hash %s, not %s", ErrCorrupt, ref.Number, u.hash, ref.Hash)
 	}
 	for _, k := range keys {
 		o.setUndo(k, nil)

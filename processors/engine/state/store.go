@@ -22,7 +22,7 @@ var ErrCorrupt = errors.New("state on disk is corrupt")
 
 // ErrNewer means that a newer build has written what this one cannot read. Nothing is wrong with it: leave it as it
 // is, for a build that can.
-var ErrNewer = errors.New("written by a newer build of lienstream: run that one, or rebuild with `lienstream processors --rebuild`")
+var ErrNewer = errors.New("written by a newer build of lienstream: run that build, or rebuild with `lienstream processors --rebuild`")
 
 // Memory that a store may hold, on top of the shared cache and its rowCache: memtables while one is flushed. A task
 // writes a megabyte a second at most, so small ones flush seldom enough.
@@ -114,7 +114,7 @@ func Open(o Options) (*Store, error) {
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			s.logger.Error("corrupt file", zap.String("path", i.Path), zap.Error(i.Details))
 		},
-		BackgroundError: func(err error) { s.logger.Error("state cannot be written to disk", zap.Error(err)) },
+		BackgroundError: func(err error) { s.logger.Error("cannot write the state to disk", zap.Error(err)) },
 	}
 	if o.Cache != nil {
 		opts.Cache = o.Cache.blocks
@@ -170,7 +170,7 @@ func (s *Store) Close() error {
 // flushTimeout bounds a flush: Pebble tries for as long as the disk is full.
 const flushTimeout = 2 * time.Second
 
-var errFlush = errors.New("the disk takes nothing, it may be full")
+var errFlush = errors.New("disk is not writable, it may be full")
 
 // flush writes what is in memory to disk.
 func (s *Store) flush() error {

@@ -36,7 +36,7 @@ func Decode(b []byte, v Value) error {
 	c := Coder{b: b, decoding: true}
 	v.Code(&c)
 	if c.err == nil && len(c.b) > 0 {
-		c.Fail("bytes after the end")
+		c.Fail("trailing bytes")
 	}
 	return c.err
 }
@@ -62,7 +62,7 @@ func (c *Coder) Uint64(v *uint64) {
 	}
 	n, used := binary.Uvarint(c.b)
 	if used <= 0 {
-		c.Fail("torn number")
+		c.Fail("truncated number")
 		return
 	}
 	*v, c.b = n, c.b[used:]
@@ -133,7 +133,7 @@ func (c *Coder) Bool(v *bool) {
 	}
 	if c.Uint8(&b); c.decoding && c.err == nil {
 		if b > 1 {
-			c.Fail("flag of %d", b)
+			c.Fail("flag is %d, not 0 or 1", b)
 		}
 		*v = b == 1
 	}
@@ -149,7 +149,7 @@ func (c *Coder) Fixed(v []byte) {
 		return
 	}
 	if len(c.b) < len(v) {
-		c.Fail("%d of %d bytes", len(c.b), len(v))
+		c.Fail("%d bytes left, %d needed", len(c.b), len(v))
 		return
 	}
 	c.b = c.b[copy(v, c.b):]
@@ -191,7 +191,7 @@ func (c *Coder) count(n *int, limit, size int) {
 		return
 	}
 	if *n > limit || c.decoding && *n > len(c.b)/size {
-		c.Fail("%d of at most %d things", *n, limit)
+		c.Fail("%d elements, at most %d", *n, limit)
 	}
 }
 

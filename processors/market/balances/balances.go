@@ -18,9 +18,9 @@ import (
 const (
 	CreditedTwice     = "NFT credited twice"
 	CreditOverflow    = "credit exceeds 256 bits"
-	NothingToWithdraw = "withdrawal of what was never credited"
-	WithdrawnInPart   = "withdrawal of less than the credit"
-	WithdrawnBeyond   = "withdrawal beyond the credit"
+	NothingToWithdraw = "withdrawal without a credit"
+	WithdrawnInPart   = "withdrawal of an NFT credit is partial"
+	WithdrawnBeyond   = "withdrawal exceeds the credit"
 )
 
 // Balances has a row, topics.Balance, for each credit that is not zero under Key or NFTKey. Its number is

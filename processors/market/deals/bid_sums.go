@@ -141,7 +141,7 @@ func removeBid(w state.Writer, b *topics.Bid) error {
 	}
 	found, err := t.remove(root, &bidKey{b.Expiry, b.ID})
 	if err == nil && !found {
-		err = fmt.Errorf("bid %s of deal %s is open and in no sum", b.ID.Dec(), b.DealID.Dec())
+		err = fmt.Errorf("open bid %s of deal %s is missing from the bid sums", b.ID.Dec(), b.DealID.Dec())
 	}
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ const (
 
 	ReservedTwice = "reward reserved twice"
 	NoReward      = "no such reward"
-	ReturnedOver  = "more of a reward returned than granted"
+	ReturnedOver  = "returned reward exceeds the granted reward"
 )
 
 // Changed is told of a deal's change: before is nil for a new deal. It must keep neither.

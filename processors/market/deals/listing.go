@@ -106,7 +106,7 @@ func (f ListingFilter) append(b []byte) []byte {
 // DecodeListingFilter reads the value of an entry in IndexListing.
 func DecodeListingFilter(value []byte) (f ListingFilter, err error) {
 	if len(value) != filterBytes {
-		return f, errors.New("listing filter has another length")
+		return f, errors.New("listing filter has the wrong length")
 	}
 	f.Lane = contracts.Lane(value[0])
 	f.Term = binary.BigEndian.Uint32(value[1:])

@@ -44,7 +44,7 @@ func (w *WalletEntry) append(b []byte) []byte {
 // DecodeWalletEntry reads the value of an entry in IndexWallet.
 func DecodeWalletEntry(value []byte) (w WalletEntry, err error) {
 	if len(value) != walletBytes {
-		return w, errors.New("wallet entry has another length")
+		return w, errors.New("wallet entry has the wrong length")
 	}
 	w.State, w.Borrower, w.Lender = contracts.DealState(value[0]), value[1]&roleBorrower != 0, value[1]&roleLender != 0
 	takeAmounts(value[2:], &w.Cap, &w.Price, &w.Fee)
@@ -71,7 +71,7 @@ func FundedAtKey(at uint64) []byte { return appendUint64(nil, ^at) }
 // DecodeFundedAt reads an entry of IndexFundedAt.
 func DecodeFundedAt(entry, value []byte) (at uint64, price, fee uint256.Int, err error) {
 	if len(entry) != 8+idBytes || len(value) != 2*amountBytes {
-		return 0, price, fee, errors.New("entry of a funded deal has another length")
+		return 0, price, fee, errors.New("entry of a funded deal has the wrong length")
 	}
 	takeAmounts(value, &price, &fee)
 	return ^binary.BigEndian.Uint64(entry), price, fee, nil

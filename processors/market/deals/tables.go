@@ -93,7 +93,7 @@ func StatePrefix(s contracts.DealState) []byte { return []byte{byte(s)} }
 func indexDeal(key, row []byte, to *state.IndexEntries) {
 	var d topics.Deal
 	if err := d.UnmarshalBinary(row); err != nil {
-		panic("deals: a row of our own does not decode: " + err.Error())
+		panic("deals: cannot decode a stored row: " + err.Error())
 	}
 	var buf [2 * idBytes]byte // of a part of an entry: it is copied
 	to.Put(IndexState, nil, StatePrefix(d.State), key)
@@ -125,7 +125,7 @@ func indexDeal(key, row []byte, to *state.IndexEntries) {
 func indexBid(key, row []byte, to *state.IndexEntries) {
 	var b topics.Bid
 	if err := b.UnmarshalBinary(row); err != nil {
-		panic("deals: a row of our own does not decode: " + err.Error())
+		panic("deals: cannot decode a stored row: " + err.Error())
 	}
 	var buf [idBytes]byte
 	to.Put(IndexLenderBid, nil, LenderPrefix(b.Lender), appendDescending(buf[:0], &b.ID), key[:idBytes])

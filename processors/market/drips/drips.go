@@ -20,9 +20,9 @@ const (
 	CreatedTwice = "drip created twice"
 	NoDrip       = "no such drip"
 	CutTwice     = "drip cut twice"
-	CutOther     = "cut of another amount than the drip leaves"
-	ClaimedOther = "claim of another amount than the drip counts"
-	ClaimedOver  = "claim beyond the drip's total"
+	CutOther     = "cut amount differs from the drip's remainder"
+	ClaimedOther = "claimed amount differs from the drip's total"
+	ClaimedOver  = "claim exceeds the drip's total"
 )
 
 // IndexDeal: the deal's ID, then the drip's key. The numbers of tables and indexes are in every key on
@@ -128,7 +128,7 @@ const rowBytes = 160
 func index(key, row []byte, to *state.IndexEntries) {
 	var d topics.Drip
 	if err := d.UnmarshalBinary(row); err != nil {
-		panic("drips: a row of our own does not decode: " + err.Error())
+		panic("drips: cannot decode a stored row: " + err.Error())
 	}
 	if d.Source == contracts.DripDeal {
 		to.Put(IndexDeal, nil, DealPrefix(&d.DealID), key)

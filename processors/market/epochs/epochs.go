@@ -20,8 +20,8 @@ const (
 	OpenedTwice  = "epoch opened twice"
 	NoEpoch      = "no such epoch"
 	ClosedTwice  = "epoch closed twice"
-	OverBudget   = "more reserved or released than the budget"
-	OtherRelease = "epoch closed with another sum of releases"
+	OverBudget   = "reservations or releases exceed the budget"
+	OtherRelease = "epoch closed with a different sum of releases"
 )
 
 // The term of deals that share DealBudget7; those of another share DealBudget21.

@@ -26,7 +26,7 @@ type Family struct {
 
 // ErrForeign is what Apply returns for an event of a contract that the market does not know, such as a
 // stranger's token: it is counted, and not published.
-var ErrForeign = errors.New("event of a contract that is not the market's")
+var ErrForeign = errors.New("event of a contract outside the market")
 
 // Set is the families of the market.
 type Set struct {

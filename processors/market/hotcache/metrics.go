@@ -22,20 +22,20 @@ func newReaderMetrics(r prometheus.Registerer) *readerMetrics {
 			Name: "lienstream_hotcache_misses_total", Help: "Pages that Redis could not answer, by reason.",
 		}, []string{"reason"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "lienstream_hotcache_read_seconds", Help: "Time of an answer asked of Redis, hit or miss.",
+			Name: "lienstream_hotcache_read_seconds", Help: "Time of a read from Redis, hit or miss.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .03, .04, .05, .1},
 		}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "lienstream_hotcache_breaker_open", Help: "1 while Redis is not asked because it failed.",
+			Name: "lienstream_hotcache_breaker_open", Help: "1 while reads skip Redis because it failed.",
 		}),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_hotcache_probes_total", Help: "Probes of a Redis that failed, by result.",
+			Name: "lienstream_hotcache_probes_total", Help: "Probes of Redis after it failed, by result.",
 		}, []string{"result"}),
 		poolHits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_hotcache_pool_hits_total", Help: "Overviews of the pool answered from Redis.",
+			Name: "lienstream_hotcache_pool_hits_total", Help: "Pool overviews answered from Redis.",
 		}),
 		poolMisses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_hotcache_pool_misses_total", Help: "Overviews of the pool that Redis could not answer, by reason.",
+			Name: "lienstream_hotcache_pool_misses_total", Help: "Pool overviews that Redis could not answer, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range misses {
@@ -62,32 +62,32 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	m := &writerMetrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_hotcache_writes_total",
-			Help: "Writes of a partition: applied, mismatch (Redis was not as left), refused (a newer owner writes).",
+			Help: "Writes of a partition: applied, mismatch (Redis does not hold the expected state), refused (a newer owner writes).",
 		}, []string{"result"}),
 		rows: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_hotcache_rows_total", Help: "Rows written or removed.",
 		}),
 		rebuilds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_hotcache_rebuilds_total", Help: "Partitions built again from the state, by reason.",
+			Name: "lienstream_hotcache_rebuilds_total", Help: "Partitions rebuilt in Redis from the state, by reason.",
 		}, []string{"reason"}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_hotcache_write_errors_total", Help: "Writes that failed or whose outcome is unknown.",
 		}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "lienstream_hotcache_pending_rows", Help: "Changed deals that wait to be written.",
+			Name: "lienstream_hotcache_pending_rows", Help: "Changed deals waiting to be written.",
 		}),
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "lienstream_hotcache_partition_block", Help: "Block of a partition in Redis as last written; 0: not built.",
+			Name: "lienstream_hotcache_partition_block", Help: "Last block of a partition written to Redis; 0: not built.",
 		}, []string{"partition"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "lienstream_hotcache_flush_seconds", Help: "Time to write what was pending.",
+			Name: "lienstream_hotcache_flush_seconds", Help: "Time to write the pending deals.",
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
 		}),
 		evictions: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "lienstream_hotcache_eviction_possible", Help: "1 if maxmemory-policy is not noeviction.",
+			Name: "lienstream_hotcache_eviction_possible", Help: "1 if Redis may evict keys: maxmemory-policy is not noeviction.",
 		}),
 		viewMisses: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_hotcache_view_misses_total", Help: "Views that the engine no longer had; retried at a later block.",
+			Name: "lienstream_hotcache_view_misses_total", Help: "Views that the engine no longer kept; retried at a later block.",
 		}),
 	}
 	r.MustRegister(m.writes, m.rows, m.rebuilds, m.errors, m.pending, m.ready, m.seconds, m.evictions, m.viewMisses)
@@ -103,10 +103,10 @@ func newPoolWriterMetrics(r prometheus.Registerer) *poolWriterMetrics {
 	m := &poolWriterMetrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_hotcache_pool_writes_total",
-			Help: "Writes of the pool's overview: applied, refused (there is a later one), error (or outcome unknown).",
+			Help: "Writes of the pool overview: applied, refused (Redis has a later one), error (or outcome unknown).",
 		}, []string{"result"}),
 		block: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "lienstream_hotcache_pool_block", Help: "Block of the pool's overview in Redis as last written.",
+			Name: "lienstream_hotcache_pool_block", Help: "Last block whose pool overview was written to Redis.",
 		}),
 	}
 	r.MustRegister(m.writes, m.block)

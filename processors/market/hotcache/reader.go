@@ -108,7 +108,7 @@ func (r *Reader) recover(ctx context.Context) bool {
 		r.metrics.probes.WithLabelValues("succeeded").Inc()
 		r.breaker.close()
 		r.metrics.open.Set(0)
-		r.log.Info("redis answers again")
+		r.log.Info("redis is reachable again")
 		return true
 	}
 }
@@ -175,7 +175,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 	}
 	if r.breaker.failed() {
 		r.metrics.open.Set(1)
-		r.log.Warn("redis failed: not asked until it answers a probe", zap.Error(err))
+		r.log.Warn("redis failed: skipping it until a probe succeeds", zap.Error(err))
 	}
 	if isTimeout(err) {
 		return MissTimeout

@@ -108,7 +108,7 @@ func (w *Writer) replace(
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("write all of partition %d: %w", job.owner.ID, err)
+		return fmt.Errorf("rebuild partition %d: %w", job.owner.ID, err)
 	}
 	w.wrote(b)
 	return nil
@@ -154,7 +154,7 @@ func (w *Writer) sweep(ctx context.Context) error {
 		Min: "-", Max: "(" + string(binary.BigEndian.AppendUint64(nil, before)), Count: int64(w.cfg.ChunkRows),
 	}).Result()
 	if err != nil {
-		return fmt.Errorf("look for expired listings: %w", err)
+		return fmt.Errorf("scan for expired listings: %w", err)
 	}
 	position := positionBytes[deals.SortExpiry]
 	for _, m := range members {

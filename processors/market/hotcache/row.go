@@ -77,7 +77,7 @@ func (o *offers) decode(b []byte) bool {
 }
 
 // errAnotherTime means that a row does not say what its bids come to at the time of the page.
-var errAnotherTime = errors.New("bids are summed up as of another time")
+var errAnotherTime = errors.New("bid sums are as of another time")
 
 // at is what the bids come to at a time.
 func (o *offers) at(d *topics.Deal, now uint64) (a query.Acceptable, err error) {

@@ -50,7 +50,7 @@ func (w *Writer) run(ctx context.Context, batch []*write) []error {
 }
 
 // errMismatch: the partition's state in Redis was not the one that the write starts from.
-var errMismatch = errors.New("redis holds another state")
+var errMismatch = errors.New("redis does not hold the expected state")
 
 func (w *Writer) pipeline(ctx context.Context, batch []*write) []error {
 	commands := make([]*redis.Cmd, len(batch))
@@ -66,7 +66,7 @@ func (w *Writer) pipeline(ctx context.Context, batch []*write) []error {
 		case err != nil:
 			errs[i] = err
 		case len(reply) != 2:
-			errs[i] = fmt.Errorf("reply of %d parts", len(reply))
+			errs[i] = fmt.Errorf("reply has %d elements", len(reply))
 		case reply[0] != int64(1):
 			errs[i] = errMismatch
 		}

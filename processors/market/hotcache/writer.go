@@ -108,7 +108,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if backoff > 0 {
-				w.log.Info("redis takes writes again")
+				w.log.Info("redis accepts writes again")
 			}
 			if fresh {
 				w.checkEviction(ctx)

@@ -19,12 +19,12 @@ import (
 const (
 	InitializedTwice = "pool initialised twice"
 	NoPool           = "no such pool"
-	BelowZero        = "more liquidity removed than there is"
-	OtherRange       = "position with another range or pool"
+	BelowZero        = "removed liquidity exceeds the position's liquidity"
+	OtherRange       = "position changed its range or pool"
 	NoPosition       = "no such position"
 	StakedTwice      = "position staked twice"
 	NoStake          = "no such stake"
-	NotCheckpointed  = "claim of what the last checkpoint does not say"
+	NotCheckpointed  = "claim differs from the last checkpoint"
 	Overflow         = "sum exceeds 256 bits"
 )
 

@@ -97,7 +97,7 @@ func indexStake(key, row []byte, to *state.IndexEntries) {
 
 func mustDecode(data []byte, r row) {
 	if err := r.UnmarshalBinary(data); err != nil {
-		panic("liquidity: a row of our own does not decode: " + err.Error())
+		panic("liquidity: cannot decode a stored row: " + err.Error())
 	}
 }
 

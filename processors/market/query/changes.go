@@ -19,7 +19,7 @@ import (
 )
 
 // ErrMomentUnknown means that what changed since a moment is no longer known: read the market anew.
-var ErrMomentUnknown = errors.New("changes since that moment are not known")
+var ErrMomentUnknown = errors.New("changes since that block are not known")
 
 // MaxChanges bounds the deals of one answer of Changes. Where more changed, it is quicker to read anew.
 const MaxChanges = 4096
@@ -113,7 +113,7 @@ func decodeChanges(a *read.Response, since bool, pool PoolOverview) (Changes, er
 func readChanges(_ context.Context, views *read.Views, q *changesQuery) ([]read.Item, error) {
 	log, ok := views.Source.(ChangeLog)
 	if !ok {
-		return nil, fmt.Errorf("no changes are remembered here: %w", ErrUnavailable)
+		return nil, fmt.Errorf("this node keeps no changes: %w", ErrUnavailable)
 	}
 	var (
 		items []read.Item

@@ -52,7 +52,7 @@ func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[De
 		}
 		slices.Sort(partitions)
 	}
-	return Answer[DealWithReward]{}, fmt.Errorf("deal %s changes its parties: %w", id.Dec(), ErrUnavailable)
+	return Answer[DealWithReward]{}, fmt.Errorf("deal %s changed its parties between reads: %w", id.Dec(), ErrUnavailable)
 }
 
 func decodeRewarded(a *read.Response) (*DealWithReward, error) {

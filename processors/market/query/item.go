@@ -36,7 +36,7 @@ func bidParts(v state.View, key []byte, d *topics.Deal) ([][]byte, error) {
 	parts[0][sumBytes-1] |= sumBest
 	best, err := v.Get(deals.Bids, deals.BidKey(&d.ID, s.Best))
 	if err == nil && best == nil {
-		err = fmt.Errorf("deal %s: no bid %s, which is summed up as the best", d.ID.Dec(), s.Best.Dec())
+		err = fmt.Errorf("deal %s: bid %s is the best in the sums, but has no row", d.ID.Dec(), s.Best.Dec())
 	}
 	return append(parts, best), err
 }

@@ -33,7 +33,7 @@ func (q *openPositionsQuery) Code(c *wire.Coder) { codePage(c, &q.After, &q.Limi
 
 func (q *openPositionsQuery) Validate() error {
 	if q.Limit < 1 || q.Limit > maxOpenPositions {
-		return fmt.Errorf("limit: %d is not within 1-%d", q.Limit, maxOpenPositions)
+		return fmt.Errorf("limit: %d is not in 1-%d", q.Limit, maxOpenPositions)
 	}
 	return checkPage(1, q.After)
 }

@@ -56,10 +56,10 @@ const (
 
 func checkPage(limit int, after []byte) error {
 	if limit < 1 || limit > MaxLimit {
-		return fmt.Errorf("limit: %d is not within 1-%d", limit, MaxLimit)
+		return fmt.Errorf("limit: %d is not in 1-%d", limit, MaxLimit)
 	}
 	if len(after) > maxAfterBytes {
-		return fmt.Errorf("after: position of %d bytes", len(after))
+		return fmt.Errorf("after: position has %d bytes", len(after))
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (q *statsQuery) Code(c *wire.Coder) {
 
 func (q *statsQuery) Validate() error {
 	if len(q.Keys) > maxKeys || len(q.Buckets) > maxBuckets || len(q.Places) != len(q.Keys) {
-		return fmt.Errorf("keys: %d in %d places, and %d buckets", len(q.Keys), len(q.Places), len(q.Buckets))
+		return fmt.Errorf("keys: %d in %d groups, and %d buckets", len(q.Keys), len(q.Places), len(q.Buckets))
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[R
 		q.EpochStart = v.Epoch.StartsAt
 		r.guess.epochStart.Store(q.EpochStart)
 	}
-	return Answer[Rewards]{}, fmt.Errorf("epochs change: %w", ErrUnavailable)
+	return Answer[Rewards]{}, fmt.Errorf("epochs changed between reads: %w", ErrUnavailable)
 }
 
 func decodeOverview(a *read.Response, q *overviewQuery) (v Rewards, err error) {

@@ -185,7 +185,7 @@ func withRows(found []position) ([]read.Item, error) {
 	items := make([]read.Item, len(found))
 	for i, p := range found {
 		if len(p.Key) < common.HashLength {
-			return nil, fmt.Errorf("position of %d bytes in a list of deals", len(p.Key))
+			return nil, fmt.Errorf("position in a list of deals has %d bytes", len(p.Key))
 		}
 		key := p.Key[len(p.Key)-common.HashLength:]
 		row, err := p.view.Get(deals.Deals, key)

@@ -96,7 +96,7 @@ func (r *Router) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[P
 		}
 		full.Keys = keys
 	}
-	return Answer[Page[Position]]{}, fmt.Errorf("positions change hands: %w", ErrUnavailable)
+	return Answer[Page[Position]]{}, fmt.Errorf("positions changed owners between reads: %w", ErrUnavailable)
 }
 
 // decodePositions puts together what the partitions know of the positions.

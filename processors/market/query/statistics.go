@@ -100,7 +100,7 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 		s, err := decodeStats(a.Block, &split, h, &r.market)
 		return Answer[Stats]{At: a.Block, Value: s}, err
 	}
-	return Answer[Stats]{}, fmt.Errorf("the market changes too fast: %w", ErrUnavailable)
+	return Answer[Stats]{}, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
 }
 
 func openPositions(items []read.Item) []common.Hash {

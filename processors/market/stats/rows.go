@@ -7,7 +7,7 @@ import (
 	"github.com/holiman/uint256"
 )
 
-var errLength = errors.New("row has another length")
+var errLength = errors.New("row has the wrong length")
 
 const wordBytes = 32
 

@@ -69,9 +69,9 @@ func (s *Sender) outcome(d *due, err error) *notifier.Report {
 	if err == nil {
 		return r
 	}
-	refusal := &Failure{Reason: "the receiver could not be reached"}
+	refusal := &Failure{Reason: "the server could not be reached"}
 	if network, timeout := errors.AsType[net.Error](err); timeout && network.Timeout() {
-		refusal.Reason = "the receiver did not answer in time"
+		refusal.Reason = "the server did not respond in time"
 	}
 	errors.As(err, &refusal)
 	r.Reason = refusal.Reason
@@ -103,7 +103,7 @@ func (s *Sender) report(ctx context.Context, r *notifier.Report) bool {
 		if _, err = s.producer.Send(ctx, rec); err == nil {
 			return true
 		}
-		s.log.Warn("report an attempt", zap.Error(err))
+		s.log.Warn("cannot record the result of an attempt", zap.Error(err))
 		select {
 		case <-time.After(time.Second):
 			rec, err = cmd.Record(s.cfg.Catalogue, r.Wallet)

@@ -59,7 +59,7 @@ func NewEmail(cfg EmailConfig, keys *notifier.Keys) (*Email, error) {
 func (e *Email) Send(ctx context.Context, m *Message) error {
 	msg, err := e.compose(m)
 	if err != nil {
-		return &Failure{Reason: "the message cannot be written", Dead: true}
+		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
 	return e.deliver(ctx, msg)
 }
@@ -68,7 +68,7 @@ func (e *Email) Send(ctx context.Context, m *Message) error {
 func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 	msg := mail.NewMsg()
 	if err := errors.Join(msg.From(e.cfg.From), msg.To(to)); err != nil {
-		return errors.New("an address cannot be written into a header") // and is not repeated
+		return errors.New("an address is not valid in a header") // and is not repeated
 	}
 	msg.SetMessageID()
 	msg.SetDate()
@@ -103,7 +103,7 @@ func refusedMail(err error) error {
 	if !errors.As(err, &refused) || refused.ErrorCode() <= 0 {
 		return err
 	}
-	f := &Failure{Reason: fmt.Sprintf("the mail server answered %d", refused.ErrorCode())}
+	f := &Failure{Reason: fmt.Sprintf("the mail server responded with %d", refused.ErrorCode())}
 	f.Gone = refused.ErrorCode() >= 500 && refused.ErrorCode() < 600 && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
 	return f
 }
@@ -115,7 +115,7 @@ func (e *Email) compose(m *Message) (*mail.Msg, error) {
 	}
 	msg := mail.NewMsg()
 	if err := errors.Join(msg.From(e.cfg.From), msg.To(m.To)); err != nil {
-		return nil, errors.New("an address cannot be written into a header") // and is not repeated
+		return nil, errors.New("an address is not valid in a header") // and is not repeated
 	}
 	_, domain, _ := strings.Cut(e.cfg.From, "@")
 	msg.SetMessageIDWithValue(m.ID + "@" + domain)

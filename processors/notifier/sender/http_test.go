@@ -153,7 +153,7 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){says(502, "<html>bad gateway"), breaks, refusal(500, "")}},
 		{answers: []func(http.ResponseWriter, *http.Request){hangs}},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(401, "")}}, // our own fault: nobody is given up for it
-		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram answered 403"},
+		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram responded with 403"},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}, lost: true},
 	}
 	h := newHouse(t, impatient(), func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
@@ -355,8 +355,8 @@ func TestPush(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){says(503, strings.Repeat("x", 1<<20)), breaks}},
 		{answers: []func(http.ResponseWriter, *http.Request){hangs}},
 		{answers: []func(http.ResponseWriter, *http.Request){says(403, "bad key")}}, // our own fault
-		{answers: []func(http.ResponseWriter, *http.Request){says(410, "")}, disabled: "the push service answered 410"},
-		{answers: []func(http.ResponseWriter, *http.Request){says(404, "")}, disabled: "the push service answered 404"},
+		{answers: []func(http.ResponseWriter, *http.Request){says(410, "")}, disabled: "the push service responded with 410"},
+		{answers: []func(http.ResponseWriter, *http.Request){says(404, "")}, disabled: "the push service responded with 404"},
 		{answers: []func(http.ResponseWriter, *http.Request){redirect}, lost: true},
 		{answers: []func(http.ResponseWriter, *http.Request){says(413, "")}, lost: true},
 	}

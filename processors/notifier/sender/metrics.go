@@ -11,13 +11,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver an alert, by what came of them.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver an alert, by result.",
 		}, []string{"channel", "result"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the alert that is due longest has waited.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the oldest due alert has been waiting.",
 		}, []string{"partition"}),
 		unreported: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose outcome could not be written: they may be repeated.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose result could not be recorded: they may be repeated.",
 		}),
 	}
 	reg.MustRegister(m.attempts, m.oldest, m.unreported)

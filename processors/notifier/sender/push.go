@@ -104,16 +104,16 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		return &Failure{Reason: "the address is not a push subscription", Gone: true}
 	}
 	if endpoint, err := url.Parse(sub.Endpoint); err != nil || endpoint.Scheme != "https" {
-		return &Failure{Reason: "the push endpoint is not one of https", Gone: true}
+		return &Failure{Reason: "the push endpoint is not an https URL", Gone: true}
 	}
 	f := factsOf(m, p.cfg.Links)
 	text, err := f.render()
 	if err != nil {
-		return &Failure{Reason: "the message cannot be written", Dead: true}
+		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
 	payload, err := json.Marshal(&pushed{ID: m.ID, Title: text.Subject, Body: text.Body, URL: f.Link, Facts: f})
 	if err != nil {
-		return &Failure{Reason: "the message cannot be written", Dead: true}
+		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
 	res, err := webpush.SendNotificationWithContext(ctx, payload, &sub, &webpush.Options{
 		HTTPClient: p.client, Subscriber: p.cfg.Contact, Topic: m.ID, TTL: int(pushTTL / time.Second), Urgency: webpush.UrgencyHigh,
@@ -132,7 +132,7 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 
 // refusedPush tells what is wrong with the subscription or the message from what may pass. 401 and 403 are about our key.
 func refusedPush(res *http.Response, now time.Time) error {
-	f := &Failure{Reason: fmt.Sprintf("the push service answered %d", res.StatusCode)}
+	f := &Failure{Reason: fmt.Sprintf("the push service responded with %d", res.StatusCode)}
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return nil

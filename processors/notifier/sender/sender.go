@@ -51,7 +51,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, fmt.Errorf("partitions: %d", c.Catalogue.Partitions))
 	}
 	if c.Parallel < 1 || c.PerHost < 1 || c.Queue < 1 || c.Attempts < 1 {
-		faults = append(faults, fmt.Errorf("attempts: %d at once, %d of a host, %d in the queue, %d of an alert", c.Parallel, c.PerHost, c.Queue, c.Attempts))
+		faults = append(faults, fmt.Errorf("attempts: %d concurrent, %d per host, %d queued, %d per alert; all must be positive", c.Parallel, c.PerHost, c.Queue, c.Attempts))
 	}
 	for _, d := range []struct {
 		name string

@@ -123,7 +123,7 @@ func TestEmail(t *testing.T) {
 	if !bytes.Contains(body, []byte("Repay 1234.5 USDG before the grace period ends")) || !bytes.Contains(body, []byte("https://app.example/deals/7")) {
 		t.Errorf("body: %s", body)
 	}
-	if why := h.disabled(bob); why != "the mail server answered 550" {
+	if why := h.disabled(bob); why != "the mail server responded with 550" {
 		t.Errorf("the address that is gone: %q", why)
 	}
 }

@@ -40,7 +40,7 @@ func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
 	}
 	b, err := bot.New(cfg.Token, options...)
 	if err != nil {
-		return nil, errors.New("telegram: no token of a bot")
+		return nil, errors.New("telegram: the bot token is required")
 	}
 	return &Telegram{cfg, keys, b}, nil
 }
@@ -73,11 +73,11 @@ func (c apiClient) Do(req *http.Request) (*http.Response, error) {
 func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	chat, err := strconv.ParseInt(m.To, 10, 64)
 	if err != nil {
-		return &Failure{Reason: "the address is not the ID of a chat", Gone: true}
+		return &Failure{Reason: "the address is not a chat ID", Gone: true}
 	}
 	text, err := render(m, t.cfg.Links)
 	if err != nil {
-		return &Failure{Reason: "the message cannot be written", Dead: true}
+		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
 	body := text.Subject + "\n\n" + text.Body
 	if link := t.cfg.Links.unsubscribe(t.keys, m); link != "" {
@@ -92,18 +92,18 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 // refusedChat tells what Telegram says of the chat or the message from what may pass. 401 and 404 are about our token.
 func refusedChat(err error) error {
 	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
-		return &Failure{Reason: "Telegram answered 429", After: time.Duration(many.RetryAfter) * time.Second}
+		return &Failure{Reason: "Telegram responded with 429", After: time.Duration(many.RetryAfter) * time.Second}
 	}
 	if _, ok := errors.AsType[*bot.MigrateError](err); ok {
-		return &Failure{Reason: "the group has become another chat", Gone: true}
+		return &Failure{Reason: "the group was migrated to another chat", Gone: true}
 	}
 	switch {
 	case errors.Is(err, bot.ErrorForbidden):
-		return &Failure{Reason: "Telegram answered 403", Gone: true}
+		return &Failure{Reason: "Telegram responded with 403", Gone: true}
 	case errors.Is(err, bot.ErrorBadRequest):
-		return &Failure{Reason: "Telegram answered 400", Dead: true}
+		return &Failure{Reason: "Telegram responded with 400", Dead: true}
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound):
-		return &Failure{Reason: "Telegram does not know the bot's token"}
+		return &Failure{Reason: "Telegram rejects the bot's token"}
 	}
 	return err
 }
