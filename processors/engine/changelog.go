@@ -18,22 +18,21 @@ import (
 //
 //	version(1) | uvarint epoch | payload | crc32c(4) of key and everything before
 //
-// An epoch is a life of the changelog: a rebuild begins a new one, and what an older one wrote before it
-// means nothing any more. A tombstone has no value and so no epoch: it can only take away what came
-// before it.
+// The epoch is counted up by each rebuild; records of an older epoch are ignored. A tombstone has no value and
+// therefore no epoch: it only deletes what was written before it.
 const changelogVersion = 1
 
 var (
 	keyProgress = []byte{0, 'p'} // last record of every commit
-	keyOpen     = []byte{0, 'o'} // an owner begins: its offset is the incarnation; the value, who, is for people
+	keyOpen     = []byte{0, 'o'} // first record of an owner: its offset is the incarnation; the value names the owner, for people
 )
 
-// errChangelog means that a record of the changelog cannot be read.
+// errChangelog: a changelog record cannot be decoded.
 var errChangelog = errors.New("changelog record")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// seal appends a value to b.
+// seal appends the envelope of a payload to b.
 func seal(b, key []byte, epoch uint64, payload []byte) []byte {
 	from := len(b)
 	b = append(b, changelogVersion)
@@ -42,7 +41,7 @@ func seal(b, key []byte, epoch uint64, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b[from:]))
 }
 
-// unseal returns the payload; it aliases value.
+// unseal returns the payload of an envelope; it aliases value.
 func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 	if len(value) < 2+crc32.Size {
 		return 0, nil, fmt.Errorf("%w: key %x: truncated", errChangelog, key)
@@ -64,7 +63,7 @@ func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 	return epoch, body[1+n:], nil
 }
 
-// sealed says whether a value is as it was written: every version ends with the same checksum.
+// sealed reports whether a value's checksum is valid; every version ends with the same checksum.
 func sealed(key, value []byte) bool {
 	body, sum := value[:len(value)-crc32.Size], value[len(value)-crc32.Size:]
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body) == binary.BigEndian.Uint32(sum)
@@ -72,28 +71,28 @@ func sealed(key, value []byte) bool {
 
 // progress is how far a task has come, as of a commit.
 type progress struct {
-	Input       int64 // next offset of the raw topic; kafka.Start: none yet
+	Input       int64 // next offset of the raw topic; kafka.Start: nothing was read yet
 	At          topics.BlockRef
-	Reverts     uint64 // blocks ever reverted
-	Floor       uint64 // blocks up to it are final: no undo
-	Head        uint64 // the chain's, as the ingester saw it
-	ObservedMs  int64  // when it saw it
+	Reverts     uint64 // number of blocks ever reverted
+	Floor       uint64 // blocks up to it are final and have no undo records
+	Head        uint64 // the chain's head as the ingester saw it
+	ObservedMs  int64  // when the ingester saw it
 	Incarnation int64
-	Records     uint64 // of the changelog, in this commit, before this one
+	Records     uint64 // changelog records of this commit before this one
 	Rebuild     rebuild
 
-	Raw   kafka.TopicID // of the raw topic that Input is an offset of; zero: not told, by early commits
-	Epoch int32         // of its leader that wrote the last record before Input
-	App   uint32        // version of the application that applied it
+	Raw   kafka.TopicID // the raw topic that Input is an offset of; zero in early commits, which lack it
+	Epoch int32         // leader epoch of the last record before Input
+	App   uint32        // version of the application that made the commit
 }
 
-// rebuild is what a task that applies the raw topic again must know of the life before.
+// rebuild is what a task that reprocesses the raw topic must know of the previous epoch.
 type rebuild struct {
-	Begin     int64  // offset in the changelog before which everything is of older epochs
-	Published int64  // events of input below this offset were published
-	Settled   uint64 // and those of blocks up to this one as final too
-	KeepFrom  uint64 // undo of blocks from this one on is kept
-	KeepUntil int64  // below this offset, whatever the chain called final: they are reverted there
+	Begin     int64  // changelog offset below which all records are of older epochs
+	Published int64  // events of input below this offset are already published
+	Settled   uint64 // events of blocks up to this one are already published as final
+	KeepFrom  uint64 // undo records are kept from this block on
+	KeepUntil int64  // below this offset undo records are kept even of final blocks: they are reverted there
 }
 
 func (p progress) append(b []byte) []byte {
@@ -116,7 +115,7 @@ func (p progress) append(b []byte) []byte {
 	return binary.AppendUvarint(b, uint64(p.App))
 }
 
-// fields takes numbers off a slice; the first fault sticks.
+// fields reads numbers from a slice; the first error sticks.
 type fields struct {
 	b   []byte
 	bad bool
@@ -160,7 +159,8 @@ func (f *fields) topicID() (id kafka.TopicID) {
 	return id
 }
 
-// progress takes the rest: what an early commit lacks is zero, and what a later version adds is passed over.
+// progress reads the remaining fields: those that an early commit lacks stay zero, those of a later version are
+// skipped.
 func (f *fields) progress() progress {
 	p := progress{
 		Input:   f.int(),
@@ -184,16 +184,16 @@ func decodeProgress(b []byte) (progress, error) {
 	return p, nil
 }
 
-// position is the meta that a store keeps with its rows: where they are in the logs.
+// position is what a store keeps as meta with its rows: how far they have come in the logs.
 type position struct {
 	Epoch     uint64
 	Changelog int64         // next offset to apply
-	WrittenMs int64         // of the newest record applied: older than the changelog's tombstones is not resumed
-	Log       kafka.TopicID // of the changelog that Changelog is an offset of; zero: not told
+	WrittenMs int64         // time of the newest record applied: a store older than the changelog's tombstones cannot be resumed
+	Log       kafka.TopicID // the changelog that Changelog is an offset of; zero: unknown
 	Progress  progress
 }
 
-// The first version does not tell the changelog's ID.
+// The first version lacks the changelog's topic ID.
 const (
 	positionVersion       = 2
 	positionVersionBefore = 1
@@ -227,7 +227,7 @@ func decodePosition(b []byte) (position, error) {
 	return p, nil
 }
 
-// startOffset is the first record that a partition still has.
+// startOffset stands for the first record that a partition still has.
 const startOffset = -2
 
 // unopened is the position of an empty store.

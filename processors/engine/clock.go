@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// clockWindow is how long a difference of clocks is believed that nothing confirms.
+// clockWindow is how long an estimated clock difference is used without being confirmed.
 const clockWindow = 10 * time.Second
 
-// clock says how old records are, though whoever wrote them has another clock. The least difference between the
-// time of a record and ours, of those that came as they were written, is how far the clocks are apart: what is
-// more is age.
+// clock computes the age of records although their writer's clock differs from ours. The smallest difference
+// between our time and the time of a record that has just been written is taken as the difference of the
+// clocks; anything more is age.
 type clock struct {
 	mu        sync.Mutex
-	apart     time.Duration // the least since began, or in the window before
-	least     time.Duration // since began
-	began     time.Time     // of the window
-	confirmed bool          // there was a record that came as it was written
+	apart     time.Duration // smallest difference since began, or in the previous window
+	least     time.Duration // smallest difference since began
+	began     time.Time     // start of the window
+	confirmed bool          // a live record was seen in the window
 }
 
-// age is how old a record is. Live says that it was written since its reader began: without one, clocks count as
-// one.
+// age is the age of a record. live means that it was written after its reader started. Until there is a live
+// record, the clocks count as equal.
 func (c *clock) age(written time.Time, live bool) time.Duration {
 	now := time.Now()
 	d := now.Sub(written)
@@ -42,5 +42,5 @@ func (c *clock) age(written time.Time, live bool) time.Duration {
 	return max(d-c.apart, 0)
 }
 
-// since is the age of a record as of the last ones.
+// since is the age of an earlier record, now.
 func (c *clock) since(written time.Time) time.Duration { return c.age(written, false) }

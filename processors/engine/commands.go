@@ -10,16 +10,16 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// CommandRef is what a view is at once the command at an offset is applied: it stands for a block, and its
-// number is the offset behind the command. Views of one partition only can be told apart by it.
+// CommandRef is the position of a view once the command at an offset is applied. It takes the place of a block;
+// its number is the next offset. Positions compare only within one partition.
 func CommandRef(offset int64, sent time.Time) topics.BlockRef {
 	ref := topics.BlockRef{Number: uint64(offset) + 1, Timestamp: uint64(max(sent.Unix(), 0))}
 	binary.BigEndian.PutUint64(ref.Hash[len(ref.Hash)-8:], ref.Number)
 	return ref
 }
 
-// command applies a command. It is final at once: there is no undo, and no event waits to become final.
-// Whether any other follows, a commit may end here.
+// command applies a command. It is final at once: there is no undo and no pending event, and a commit may end
+// after it.
 func (a *applier) command(rec *kafka.Record) error {
 	at := CommandRef(rec.Offset, rec.Timestamp)
 	if a.dirty.IsZero() {
@@ -40,7 +40,7 @@ func (a *applier) command(rec *kafka.Record) error {
 	return nil
 }
 
-// command applies a command, and commits where one commit has enough of them.
+// command applies a command, and commits when the commit is full.
 func (t *task) command(ctx context.Context, rec *kafka.Record) error {
 	if err := t.applier.command(rec); err != nil {
 		return err
@@ -51,10 +51,10 @@ func (t *task) command(ctx context.Context, rec *kafka.Record) error {
 	return nil
 }
 
-// settleCommands commits what has come together: somebody waits for each of them.
+// settleCommands commits the commands applied so far: clients wait for each of them.
 func (t *task) settleCommands(ctx context.Context) error {
 	if t.now.Input == t.ready.Input {
-		return nil // the last of them filled a commit
+		return nil // the last command filled a commit
 	}
 	t.ready = t.now
 	if !t.overlay.Empty() {

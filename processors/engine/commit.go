@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one batch on
-// Pebble. At the tip the view comes before the transaction is committed.
+// commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one Pebble batch.
+// At the tip the view is published before the transaction commits.
 //
 //	ent, evt, evt.final ─┐
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
@@ -39,8 +39,8 @@ func (t *task) commit(ctx context.Context) error {
 	touched := !t.dirty.IsZero()
 	ahead := touched && t.tip && t.catchUpUntil.IsZero()
 	if ahead {
-		// The blocks are committed in the raw topic, and what they come to is the same for whoever applies
-		// them: a reader need not wait until the topics have it too.
+		// The blocks are committed in the raw topic and their result is deterministic, so readers need not wait
+		// until the output topics have it too.
 		snap, err := t.r.store.SnapshotWith(t.overlay)
 		if err != nil {
 			return err
@@ -78,20 +78,19 @@ func (t *task) commit(ctx context.Context) error {
 	return nil
 }
 
-// applied tells the observer of changes.
+// applied returns the call that tells the observer about changes.
 func (t *task) applied(changes []Change) func(Partition, state.View) {
 	return func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) }
 }
 
-// recordSlab is how many records are allocated at once.
+// recordSlab is how many records are allocated at a time.
 const recordSlab = 32
 
-// flushBytes is how much of a commit is sent at once; at the tip one is smaller. The client encodes that much
-// into one request, in memory that grows step by step and is forgotten with the next collections.
+// flushBytes is how much of a commit is sent at a time; at the tip a commit is smaller. The client encodes it
+// into one request, whose buffer grows and is dropped again.
 const flushBytes = 384 << 10
 
-// produce adds everything that the commit says to the open transaction. Progress is its last record in the
-// changelog.
+// produce adds all records of the commit to the open transaction. Progress is its last record in the changelog.
 func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Record, err error) {
 	var (
 		slab   []kafka.Record
@@ -125,7 +124,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 			sendTo(partition, topic, key, value)
 		}
 	}
-	// Undo and final events first: the producer may rewrite the head of a value that it is given.
+	// Undo and final events go first: the producer may overwrite the start of a value that it is given.
 	err = t.overlay.Settle(t.store.Progress.Floor, t.ready.Floor, func(e state.Event) {
 		event(n.events[e.Family].final, e.Family, e.Key, t.slab.Copy(e.Value))
 	})
@@ -145,7 +144,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 			}
 			send(n.entities[e.Name], e.Key(row.Key), value)
 		}
-		// One that was changed and changed back differed at a block between.
+		// A row that was changed and changed back was different at a block in between.
 		changes = append(changes, Change{Table: row.Table, Key: row.Key, Row: row.Value})
 		return nil
 	})

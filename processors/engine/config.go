@@ -20,45 +20,45 @@ import (
 type Config struct {
 	Kafka     kafka.Config
 	Catalogue topics.Catalogue
-	AppName   string // of the changelog: topics.AppMarket
-	Instance  string // of this node among the others; the same after a restart. The host's name
+	AppName   string // application name in the changelog topic: topics.AppMarket
+	Instance  string // unique name of this node, stable over restarts; default: the host name
 	Addr      string // host:port of this node's read API, for other nodes; empty: none
-	Dir       string // of the state
-	Standbys  int    // nodes that follow a partition's changelog, beside its owner
+	Dir       string // directory of the state
+	Standbys  int    // nodes that follow a partition's changelog besides its owner
 
-	// HeadCommands has the commands that the application gives another leave with their block, and a reorg take
-	// them back. Else they leave once their block is final.
+	// HeadCommands publishes the commands for other applications together with their block, and retracts them
+	// on a reorg. Otherwise they are published once their block is final.
 	HeadCommands bool
 
-	// Rebuild drops the state and applies the raw topic again from its start, once.
+	// Rebuild drops the state and reprocesses the raw topic from its start, once.
 	Rebuild bool
 
-	// At the tip a commit is one block. Behind it, it spans CommitRecords or CommitInterval.
-	// Far behind, where nobody waits for it, it spans farInterval, or as much as fits: the tasks of a node
-	// that are there share CommitBytes of memory, and committers of them commit at a time.
+	// At the tip a commit is one block. Behind the tip it spans CommitRecords or CommitInterval. Far behind,
+	// where nobody waits for it, it spans farInterval or what fits into memory: the tasks of a node that are
+	// far behind share CommitBytes, and at most `committers` of them commit at a time.
 	CommitRecords  int
 	CommitInterval time.Duration
 	CommitBytes    int
 	CommitTimeout  time.Duration
-	FetchBytes     int32 // of one fetch of a partition: bounds memory
+	FetchBytes     int32 // per fetch and partition: bounds memory
 
-	// Lease is how long an owner that cannot commit goes on serving: long enough for reads to outlive an
-	// outage of Kafka, and an end to what a node that lost its partition unawares can tell
+	// Lease is how long an owner that cannot commit keeps serving: long enough for reads to survive an outage
+	// of Kafka, and an upper bound for the stale reads of a node that lost its partition without noticing.
 	Lease time.Duration
 
-	SessionTimeout time.Duration // of the group that shares out the partitions
+	SessionTimeout time.Duration // of the consumer group that assigns partitions
 
-	CacheBytes int64  // of Pebble blocks, for all partitions
-	FS         vfs.FS // of Dir; nil: the disk
+	CacheBytes int64  // cache of Pebble blocks, for all partitions
+	FS         vfs.FS // file system of Dir; nil: the disk
 
 	Registerer prometheus.Registerer
 	Logger     *zap.Logger
 
-	// crash is how tests let a task die at a point of its loop; nil: it does not.
+	// crash lets tests stop a task at a point of its loop; nil: never.
 	crash func(partition int32, point string) bool
 }
 
-// DefaultConfig lacks the brokers, the catalogue, the instance and the folder.
+// DefaultConfig lacks the brokers, the catalogue, the instance and the directory.
 func DefaultConfig() Config {
 	return Config{
 		AppName: topics.AppMarket, Standbys: 1,
@@ -74,11 +74,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults fills in what is zero, but for Standbys: there may be none.
+// withDefaults fills in zero fields except Standbys, which may be zero.
 func (c Config) withDefaults() Config {
 	d := DefaultConfig()
 	if c.Instance == "" {
-		c.Instance, _ = os.Hostname() // Validate names what is missing
+		c.Instance, _ = os.Hostname() // Validate reports an empty name
 	}
 	c.AppName = cmp.Or(c.AppName, d.AppName)
 	c.CommitRecords = cmp.Or(c.CommitRecords, d.CommitRecords)
@@ -104,7 +104,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports every fault at once.
+// Validate reports all errors at once.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	errs := []error{c.Kafka.Validate()}

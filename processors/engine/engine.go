@@ -1,5 +1,5 @@
-// Package engine runs the tasks of the processors: one partition each, exactly once, owned by one node.
-// It knows Kafka and state, and no entity.
+// Package engine runs the tasks of the processors: one per partition, with exactly-once semantics, each owned
+// by one node. It knows Kafka and state, but no entity.
 //
 //	node.go       who holds which partition, and what is done about errors
 //	task.go       an owner: fence, restore, loop; input.go and commit.go are its two halves
@@ -13,15 +13,16 @@
 //	topic.go      whether a topic is still the one; clock.go how old its records are; lag.go how far behind
 //
 // Non-obvious:
-//   - Only the offset of a task's own open record ends a restore. A high watermark does not: it counts what
-//     is not decided yet.
-//   - A changelog that is read while it is compacted shows commits that are no longer whole. Progress says
-//     how many records its commit had, so that a standby notices.
-//   - A standby that knows only what its owner commits could not be read together with other partitions
-//     when the owner dies: the owners' last progress differs. It follows the barriers of the raw topic too.
-//   - At the tip a block is shown before its commit, which takes longer than everything else there. A reader
-//     sees what the raw topic, where the block is committed, comes to; only the topics have it later.
-//   - The store has no write-ahead log, so a killed process restores the last megabytes from the changelog.
+//   - A restore ends at the offset of the task's own open record. A high watermark is no such end: it includes
+//     records of undecided transactions.
+//   - A changelog that is compacted while it is read yields incomplete commits. Progress has the number of
+//     records of its commit, so that a standby notices.
+//   - A standby that knew only the owner's commits could not be read together with other partitions after the
+//     owner dies, as the last progress of their owners differs. So it follows the barriers of the raw topic
+//     too.
+//   - At the tip a block is visible before its commit, which takes longer than all other steps. Its result is
+//     determined by the raw topic, where the block is committed; only the output topics have it later.
+//   - The store has no write-ahead log; a killed process restores the last megabytes from the changelog.
 package engine
 
 import (
@@ -31,69 +32,69 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// App is what the engine runs: the entity families, pure.
+// App is the application that the engine runs. It must be deterministic.
 type App interface {
-	// Tables lists every table that Apply touches.
+	// Tables lists every table that Apply uses.
 	Tables() []*state.Table
-	// Apply applies a *topics.Log or a *topics.Probe. It must depend on nothing but w and rec, and
-	// keep nothing of rec, whose memory is used again. An error stops the task: a log that cannot be decoded is
-	// no error but an unknown event.
+	// Apply applies a *topics.Log or a *topics.Probe. It must depend on nothing but w and rec, and must not
+	// keep rec, whose memory is reused. An error stops the task; a log that cannot be decoded is an unknown
+	// event, not an error.
 	Apply(w state.Writer, rec topics.Raw) error
 }
 
-// Versioned is an application, of blocks or of commands, that says which version it is. Without it, it is 0.
+// Versioned is an application, of blocks or of commands, with a version. The version of any other is 0.
 type Versioned interface {
-	// Version is another one whenever what becomes of a record is. A state that was made by `since` or later is
-	// carried on; one of before, or of a version to come, stops the task.
+	// Version must change whenever the result of a record changes. A state of version `since` or later is
+	// continued; an older or a newer one stops the task.
 	Version() (version, since uint32)
 }
 
-// BarrierApp is an App that is told of the end of each block too, of those without records among them. It must
-// write little: what it writes is a commit of its own.
+// BarrierApp is an App that is also called at the end of each block, including blocks without records. It must
+// write little: each write costs a commit.
 type BarrierApp interface {
 	App
 	EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error
 }
 
-// CommandApp is an application whose input is its command topic. There are no blocks and there is no undo: a
-// command that was applied stands.
+// CommandApp is an application whose input is its command topic. There are no blocks and no undo: an applied
+// command is final.
 type CommandApp interface {
-	// Tables lists every table that ApplyCommand touches.
+	// Tables lists every table that ApplyCommand uses.
 	Tables() []*state.Table
-	// ApplyCommand applies a command. It must depend on nothing but w and c: time is c.Time, and what it
-	// refuses it must write down, where whoever sent it reads the outcome. An error stops the task.
+	// ApplyCommand applies a command. It must depend on nothing but w and c; the time is c.Time. A refusal must
+	// be written to the state, where the sender reads the outcome. An error stops the task.
 	ApplyCommand(w state.Writer, c Command) error
 }
 
-// Command is a record of a command topic. At is what a view that has it applied is at or past.
+// Command is a record of a command topic. At is the position of the first view that includes it.
 type Command struct {
 	At    topics.BlockRef
-	Key   []byte // its partition is that of the key: a wallet, or none where it is for the whole partition
+	Key   []byte // its hash selects the partition: a wallet; empty if the command is for the whole partition
 	Value []byte
-	Time  time.Time // when it was sent, as the broker has it
+	Time  time.Time // the broker's timestamp of the record
 }
 
-// Observer is told of what a task owns and shows, in the task's goroutine: it must not block. A view is
-// valid during the call only.
+// Observer is told what a task owns and publishes, in the task's goroutine: it must not block. A view is valid
+// during the call only.
 type Observer interface {
-	// Opened: this node now owns the partition, at this state. It may be behind what was last applied: what
-	// is applied at the tip is told before it is committed.
+	// Opened: this node now owns the partition, with this state. The state may be older than the last one
+	// passed to Applied, which at the tip is called before the commit.
 	Opened(p Partition, view state.View)
-	// Applied: the partition moved to view.At(). Changes is empty for a block that touched nothing.
+	// Applied: the partition moved to view.At(). Changes is empty for a block without records.
 	Applied(p Partition, view state.View, changes []Change)
 	// Closed: this node no longer owns the partition.
 	Closed(p Partition)
 }
 
-// Partition identifies an ownership of a partition.
+// Partition identifies one ownership of a partition.
 type Partition struct {
 	ID          int32
-	Incarnation int64  // offset of the owner's open record in the changelog: a later owner's is greater
-	Reverts     uint64 // blocks ever reverted in this partition: alike on all partitions at the same block
+	Incarnation int64  // offset of the owner's open record in the changelog: later owners have greater ones
+	Reverts     uint64 // blocks ever reverted in this partition: the same on all partitions at the same block
 	Head        uint64 // the chain's head as the ingester saw it
 }
 
-// Change is a row that was written; a nil Row is a deletion.
+// Change is a row that was written; Row is nil if it was deleted.
 type Change struct {
 	Table *state.Table
 	Key   []byte

@@ -14,14 +14,14 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// What counts as the tip, where each block is a commit: close to the chain's head and just written. An old
-// record was at the tip when it was written; reading it again is a backfill.
+// At the tip, where each block is a commit, a block is close to the chain's head and has just been written.
+// Reading old records again is a backfill, even if they were at the tip when they were written.
 const (
 	tipBlocks = 64
 	tipAge    = 2 * time.Second
 )
 
-// What counts as far behind: a backfill, or a rebuild.
+// Far behind the head: a backfill or a rebuild.
 const (
 	farBlocks   = 512
 	farAge      = 10 * time.Second
@@ -32,32 +32,32 @@ func atTip(b *topics.BlockEnd, age time.Duration) bool {
 	return b.Block.Number+tipBlocks >= b.Head && age < tipAge
 }
 
-// Far says that a block is so far behind the head that only a backfill passes it.
+// Far reports whether a block is so far behind the head that only a backfill is that far.
 func Far(block, head uint64) bool { return head > block+farBlocks }
 
-// applier applies records of the raw topic to an overlay. What a block comes to does not depend on who
-// applies it.
+// applier applies records of the raw topic to an overlay. The result of a block does not depend on who applies
+// it.
 type applier struct {
 	app       App
 	commands  CommandApp // instead of app
 	partition int32
-	unread    func(rec *kafka.Record, err error) // told of a record that could not be decoded; nil: nobody is
+	unread    func(rec *kafka.Record, err error) // called for a record that cannot be decoded; nil: not called
 
 	overlay *state.Overlay
 	now     progress  // as of the last record
-	settled bool      // that was a Commit barrier
-	dirty   time.Time // of the first record in the overlay; zero: none
-	records int       // in the overlay
+	settled bool      // the last record was a Commit barrier
+	dirty   time.Time // time of the first record in the overlay; zero: there is none
+	records int       // number of records in the overlay
 
 	raw     topics.RawDecoder
 	inBlock bool // between a block's first record and its barrier
 	block   topics.BlockRef
-	seen    uint32 // records of the block
-	unknown uint32 // records that could not be decoded, since the last barrier
+	seen    uint32 // records of the current block
+	unknown uint32 // records since the last barrier that could not be decoded
 }
 
-// step applies a record. It returns the barrier that it was, if it was one, until the next record: again, if
-// that is where the applier was already.
+// step applies a record. If the record is a barrier, it is returned and stays valid until the next record;
+// again means that it repeats the barrier that the applier is at.
 func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err error) {
 	raw, err := a.raw.Decode(rec.Value)
 	a.now.Input, a.now.Epoch = rec.Offset+1, rec.LeaderEpoch
@@ -65,7 +65,7 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 		return nil, false, fmt.Errorf("%w: %w", state.ErrNewer, err)
 	}
 	if err != nil {
-		// It is nobody's: had the ingester written it, the next barrier's count tells.
+		// It may be a foreign record: if the ingester wrote it, the count of the next barrier shows that.
 		a.unknown++
 		if a.unread != nil {
 			a.unread(rec, err)
@@ -86,7 +86,7 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 	return nil, false, fmt.Errorf("%w: %T", ErrBroken, raw)
 }
 
-// apply hands a record to the application.
+// apply passes a record to the application.
 func (a *applier) apply(raw topics.Raw, block topics.BlockRef, offset int64) error {
 	if !a.inBlock {
 		if block.Number <= a.now.At.Number && a.now.At != (topics.BlockRef{}) {
@@ -116,7 +116,7 @@ func (a *applier) begin(block topics.BlockRef, offset int64) {
 	}
 }
 
-// blockEnd ends a block. The last barrier again means that the chain is quiet and the ingester alive.
+// blockEnd ends a block. A repeated barrier is a heartbeat of the ingester on an idle chain.
 func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, err error) {
 	if same(b.Block, a.now.At) {
 		if a.inBlock {
@@ -150,7 +150,7 @@ func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, e
 	return false, nil
 }
 
-// missing is the error of a barrier that does not come behind the one that was read last.
+// missing is the error of a barrier that does not follow the last one.
 func missing(b *topics.BlockEnd, at topics.BlockRef) error {
 	if at == (topics.BlockRef{}) {
 		return fmt.Errorf("%w: the raw topic begins with block %d, whose predecessor is block %d (%s)", ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash)
@@ -159,7 +159,7 @@ func missing(b *topics.BlockEnd, at topics.BlockRef) error {
 		ErrBroken, b.Block.Number, b.Previous.Number, b.Previous.Hash, at.Number, at.Hash)
 }
 
-// endBlock tells an application that wants to know of it.
+// endBlock calls a BarrierApp.
 func (a *applier) endBlock(b *topics.BlockEnd) error {
 	app, ok := a.app.(BarrierApp)
 	if !ok {
@@ -174,7 +174,7 @@ func (a *applier) endBlock(b *topics.BlockEnd) error {
 	return a.overlay.Err()
 }
 
-// chain notes what a barrier says of the chain.
+// chain records what a barrier says about the chain.
 func (a *applier) chain(b *topics.BlockEnd, written time.Time) {
 	a.now.Head, a.now.ObservedMs = b.Head, written.UnixMilli()
 	final := b.Finalized
@@ -184,7 +184,7 @@ func (a *applier) chain(b *topics.BlockEnd, written time.Time) {
 	a.now.Floor = max(a.now.Floor, final)
 }
 
-// revert takes the last block back.
+// revert reverts the last block.
 func (a *applier) revert(b *topics.BlockRevert, offset int64) error {
 	switch {
 	case a.inBlock:
@@ -225,34 +225,35 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	case again && settled:
 		t.heartbeat(b, rec.Timestamp)
 		return nil
-	case b.Commit: // where it is again, it is what was gone back to
+	case b.Commit: // a repeated barrier is the one that a revert returned to
 		t.settled = true
 		return t.settle(ctx, b, rec.Timestamp)
 	}
 	return nil
 }
 
-// heartbeat takes over what the last barrier says when it is repeated.
+// heartbeat takes over the chain's state from a repeated barrier.
 func (t *task) heartbeat(b *topics.BlockEnd, written time.Time) {
 	if t.now.Floor > t.ready.Floor {
-		t.move() // a commit tells what is final now
+		t.move() // a commit publishes what has become final
 	}
 	t.ready = t.now
 	t.r.observe(b.Head, written)
 }
 
-// unreadable counts a record that could not be decoded, and tells of it.
+// unreadable counts and logs a record that could not be decoded.
 func (t *task) unreadable(rec *kafka.Record, err error) {
 	t.n.metrics.unknown.WithLabelValues(label(t.r.partition)).Inc()
 	t.n.logger.Warn("skipped a raw record that cannot be decoded", partitionField(t.r.partition), zap.Int64("offset", rec.Offset), zap.Error(err))
 }
 
-// settle is a Commit barrier: where a commit may end.
+// settle handles a Commit barrier, after which a commit may end.
 func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time) error {
 	t.ready = t.now
 	t.distance(b, written)
 	if t.overlay.Empty() {
-		// Nothing to commit. The watermark moves now, progress with the next commit or in a while.
+		// Nothing to commit: publish the new watermark now, and progress with the next commit or after
+		// progressInterval.
 		t.dirty = time.Time{}
 		t.move()
 		t.publish(nil, t.applied(nil))
@@ -265,14 +266,14 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	return nil
 }
 
-// move asks for a commit in a while, of progress only if nothing else comes.
+// move requests a commit of progress after progressInterval.
 func (t *task) move() {
 	if t.moved.IsZero() {
 		t.moved = time.Now()
 	}
 }
 
-// full says that a commit spans enough.
+// full reports whether a commit has enough records, bytes or time.
 func (t *task) full() bool {
 	c := &t.n.cfg
 	if t.overlay.Bytes() >= c.CommitBytes/int(max(t.n.far.Load(), 1)) {
@@ -284,9 +285,9 @@ func (t *task) full() bool {
 	return t.records >= c.CommitRecords || time.Since(t.dirty) >= c.CommitInterval
 }
 
-// distance notes whether the task is at the tip, or far behind it, as a barrier tells.
+// distance updates whether the task is at the tip or far behind, from a barrier.
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
-	live := t.now.Input > t.end+1 // what was there when the task began says nothing of clocks
+	live := t.now.Input > t.end+1 // records that were there when the task began are not live
 	age := t.n.clock.age(written, live)
 	t.tip = atTip(b, age)
 	far := Far(b.Block.Number, b.Head) || age >= farAge

@@ -10,15 +10,15 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// standstill is how long a partition may say nothing before its head is looked up.
+// standstill is how long a partition may be idle before its head is looked up.
 const standstill = 3 * time.Second
 
-// measure keeps telling how far the partitions are behind, also where the task that should say so stands still.
+// measure keeps the lag metrics up to date, also for partitions whose task stands still.
 func (n *Node) measure(ctx context.Context) error {
 	for wait(ctx, announceInterval) {
 		for _, r := range n.replicas {
 			if n.commands != nil {
-				return nil // there is no head
+				return nil // there is no head to lag behind
 			}
 			m, moved := r.marked()
 			if moved.IsZero() {
@@ -38,7 +38,7 @@ func (n *Node) measure(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// head is the chain's as the last barrier of a partition tells it.
+// head is the chain's head in the last barrier of a partition.
 func (n *Node) head(ctx context.Context, partition int32) (head uint64, err error) {
 	err = n.history.ReadBack(ctx, n.input, partition, 1, func(r *kafka.Record) bool {
 		raw, _ := topics.DecodeRaw(r.Value)
@@ -50,7 +50,7 @@ func (n *Node) head(ctx context.Context, partition int32) (head uint64, err erro
 	return head, err
 }
 
-// highest is the highest head that an owner has told of.
+// highest is the highest head that an owner has announced.
 func (l *liveness) highest() (head uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

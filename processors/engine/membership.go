@@ -13,24 +13,24 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// How long a disk may take nothing before the node gives its partitions to others, how often that is looked at, and
-// how long the node stays away at the least and at the most.
+// How long a disk may be unwritable before the node leaves the group, how often that is checked, and the minimum
+// and maximum time until it rejoins.
 const (
 	diskPatience = 3 * time.Second
 	diskLook     = 250 * time.Millisecond
 	minAway      = 2 * time.Second
 	maxAway      = time.Minute
 
-	// How long to wait before the group is asked to share out again, at the least and at the most.
+	// Minimum and maximum wait before the group is asked to rebalance.
 	minAsk = 3 * time.Second
 	maxAsk = 5 * time.Minute
 )
 
 var errDisk = errors.New("disk is not writable")
 
-// member keeps the node's place in the group for as long as its disk takes what is written. A store whose disk is
-// full waits, and its task with it, while the group has no reason to think that anything is wrong: so the node
-// leaves where there are others, and joins again when it can write.
+// member keeps the node in the consumer group while its disk is writable. A store with a full disk blocks, and
+// its task with it, but the node's heartbeats go on and the group notices nothing. So the node leaves if there
+// are others, and rejoins when it can write.
 func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 	away := minAway
 	for {
@@ -64,7 +64,7 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 	}
 }
 
-// join is one time of being a member; errDisk: it has to end.
+// join is one membership; it returns errDisk if it must end.
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
@@ -105,7 +105,7 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	return g.Wait()
 }
 
-// held is how far this node has come in what it can answer for.
+// held is how far this node has come in each partition that it can answer for.
 func (n *Node) held() map[int32]uint64 {
 	held := map[int32]uint64{}
 	for _, w := range n.Watermarks() {
@@ -114,27 +114,27 @@ func (n *Node) held() map[int32]uint64 {
 	return held
 }
 
-// couldOwn says that a node owns less than its share, and follows partitions that it could own: the group gives a
-// partition to a node that has it, and hears of that only when it shares out.
+// couldOwn reports whether a node owns less than its share although it follows partitions that it could own.
+// The group prefers a node that has a partition, but learns that only in a rebalance.
 func (n *Node) couldOwn(owned int) bool {
 	return n.cfg.Standbys > 0 && owned < len(n.replicas)/n.live.count() && len(n.held()) > owned
 }
 
-// stuck says which partition's disk has taken nothing for too long.
+// stuck returns an error for a partition whose disk has been unwritable for too long.
 func (n *Node) stuck() error {
 	for _, r := range n.replicas {
 		if since := r.waiting(); !since.IsZero() && time.Since(since) > diskPatience {
-			r.fail() // it cannot commit: its lease ends
+			r.fail() // it cannot commit, so its lease starts to expire
 			return fmt.Errorf("%w of partition %d since %s", errDisk, r.partition, since.Format(time.TimeOnly))
 		}
 	}
 	return nil
 }
 
-// tryBytes is what a disk must take to count as writable.
+// tryBytes is the size of the file that a writable disk must accept.
 const tryBytes = 4 << 20
 
-// tryDisk writes a file beside the stores and removes it. A disk that hangs is waited for.
+// tryDisk writes a file beside the stores and removes it. A hanging disk is waited for.
 func (n *Node) tryDisk(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {

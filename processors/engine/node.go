@@ -21,13 +21,13 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Node holds partitions: those that the group gives it as their owner, and those that it follows as a
-// standby. It implements read.Source.
+// Node holds partitions: as owner those that the group assigns to it, and others as a standby. It implements
+// read.Source.
 //
 // Invariants:
-//  1. a replica is held by one goroutine at a time: the next begins when the last has ended;
-//  2. who should own a partition, the group says; who does, the broker: the last to open a task has
-//     fenced all others. Two nodes that both believe in it cost restarts, never a duplicate.
+//  1. a replica is held by one goroutine at a time: the next starts after the previous has ended;
+//  2. the group says who should own a partition, the broker who does: the last task to open has fenced all
+//     others. Two nodes that both take themselves for the owner cost restarts, never duplicates.
 type Node struct {
 	cfg      Config
 	tables   []*state.Table
@@ -37,8 +37,8 @@ type Node struct {
 	logger   *zap.Logger
 	metrics  *metrics
 	cache    *state.Cache
-	consumer *kafka.Consumer // of what tasks and standbys read on and on
-	history  *kafka.History  // of what they look up
+	consumer *kafka.Consumer // reads the input and changelogs of tasks and standbys
+	history  *kafka.History  // looks up single records
 	replicas []*replica
 	moves    read.Notifier
 
@@ -48,26 +48,27 @@ type Node struct {
 
 	live           liveness
 	catchingUp     catchingUp
-	left           chan struct{} // a replica is held no longer
-	version, since uint32        // of the application, and the oldest whose state it carries on
+	left           chan struct{} // signalled when a replica is no longer held
+	version, since uint32        // of the application, and the oldest version whose state it can continue
 
-	clock clock         // of whoever writes the raw topic
-	far   atomic.Int32  // tasks that are far behind the head
-	turn  chan struct{} // holds a token for each of them that commits
-	loads *turns        // of partitions that are restored from nothing
+	clock clock         // of the writer of the raw topic
+	far   atomic.Int32  // number of tasks far behind the head
+	turn  chan struct{} // semaphore of the tasks far behind that commit
+	loads *turns        // limits the partitions that are loaded into empty stores
 }
 
-// eventTopics of a family; one of them is empty where nothing is published at the head, or nothing is taken back.
+// eventTopics are the topics of a family; one of them is empty if the family publishes only final events, or
+// only at the head.
 type eventTopics struct {
 	head, final string
-	routed      bool // the first bytes of a key say which partition the record is for
+	routed      bool // the first bytes of a key name the record's partition
 }
 
-// committers is how many tasks far behind the head commit at a time: what they send is in memory twice over,
-// and a broker takes it no sooner from all of them at once.
+// committers is how many tasks far behind the head commit at a time: each holds its records in memory twice,
+// and a broker is no faster with more of them.
 const committers = 4
 
-// New makes a node that applies the raw topic; it does nothing before Run.
+// New makes a node that applies the raw topic. It does nothing before Run.
 func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 	n, err := newNode(cfg, app, app.Tables(), observer)
 	if err == nil {
@@ -76,7 +77,7 @@ func New(cfg Config, app App, observer ...Observer) (*Node, error) {
 	return n, err
 }
 
-// NewCommands makes a node that applies the commands of an application; it does nothing before Run.
+// NewCommands makes a node that applies the commands of an application. It does nothing before Run.
 func NewCommands(cfg Config, app CommandApp, observer ...Observer) (*Node, error) {
 	if cfg.Rebuild {
 		return nil, errors.New("processors: rebuild: command topics expire, so there is nothing to rebuild from")
@@ -93,7 +94,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	if cfg.AppName != topics.AppMarket { // whose state was here before there was another application
+	if cfg.AppName != topics.AppMarket { // the market's state keeps the directory that it had before there were other applications
 		cfg.Dir = cfg.FS.PathJoin(cfg.Dir, cfg.AppName)
 	}
 	n := &Node{
@@ -139,11 +140,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	return n, nil
 }
 
-// Run holds partitions until ctx is done, then lets go of them in bounded time.
-//
-//	membership ──► assign ──┬─► hold(0): own or follow ──► store, views
-//	owners topic ─► live ───┘   hold(1): …
-//	announce: what is held ──► owners topic
+// Run holds partitions until ctx is done, then releases them in bounded time.
 func (n *Node) Run(ctx context.Context) (err error) {
 	n.cache = state.NewCache(n.cfg.CacheBytes, len(n.replicas))
 	defer n.cache.Close()
@@ -169,8 +166,8 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// What a node holds of the topics ahead of its tasks: a fetch, and of each partition half as much.
-const fetchedPartitions = 8 // that a fetch has room for
+// What the consumer buffers ahead of the tasks: one fetch, and half as much per partition.
+const fetchedPartitions = 8 // partitions that fit into one fetch
 
 // connect makes the clients that all tasks share.
 func (n *Node) connect() (err error) {
@@ -192,7 +189,7 @@ func (n *Node) disconnect() {
 	n.history.Close()
 }
 
-// Stopped reports the faults that stopped tasks until a person acts; nil: none.
+// Stopped returns the errors that stopped tasks until an operator acts, or nil.
 func (n *Node) Stopped() error {
 	var errs []error
 	for _, r := range n.replicas {
@@ -210,7 +207,7 @@ type holding struct {
 	done chan struct{}
 }
 
-// ended says that it is over: it was not stopped, but gave up a partition that it was to leave.
+// ended reports whether the goroutine ended by itself, because its partition was to be given up.
 func (h *holding) ended() bool {
 	select {
 	case <-h.done:
@@ -238,7 +235,7 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 				owned[p] = true
 			}
 			n.logger.Info("assignment", zap.Int32s("partitions", parts))
-		case <-tick.C: // nodes come and go, and with them standbys
+		case <-tick.C: // standbys change as nodes come and go
 		case <-n.left:
 		}
 		for _, r := range n.replicas {
@@ -252,7 +249,8 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 				r.leaving.Store(true)
 				continue
 			}
-			// The next holder waits for the last, never this loop: a store may take its time to close.
+			// The next holder waits for the previous one; this loop does not, since closing a store may take
+			// time.
 			if last != nil {
 				last.stop()
 			}
@@ -275,7 +273,7 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 	}
 }
 
-// Pauses between starts of a task that fails.
+// Pauses before a failed task restarts.
 const (
 	minPause    = 20 * time.Millisecond
 	fencedPause = 500 * time.Millisecond
@@ -306,7 +304,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 		if ctx.Err() != nil {
 			return
 		}
-		if r.leaving.Load() { // whatever it was, the partition is another node's
+		if r.leaving.Load() { // the partition belongs to another node
 			r.fail()
 			n.logger.Info("partition was taken over by another node", partitionField(r.partition), zap.Error(err))
 			return
@@ -328,8 +326,8 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 		n.logger.Warn("restarting task", partitionField(r.partition), zap.String("role", string(role)), zap.Error(err))
 		switch {
 		case errors.Is(err, kafka.ErrFenced):
-			// Another node believes that the partition is its own. The group will have told one of us
-			// otherwise before long; until then, do not fight over it.
+			// Another node takes itself for the owner. The group decides that soon; until then do not compete
+			// with it.
 			pause = max(pause, fencedPause)
 		case r.worked:
 			pause = minPause
@@ -339,11 +337,11 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 	}
 }
 
-// mend wipes a store that cannot be trusted, or whose place in a log is gone, so that it is restored from
-// the start. Once: what comes again after that is not the disk's fault.
+// mend wipes a store that is corrupt, or whose position in a log is gone, so that it is restored from the
+// changelog. It does so once: a second failure is not the disk's fault.
 func (n *Node) mend(r *replica, err error) error {
 	if errors.Is(err, state.ErrNewer) {
-		return err // it is good, for a build that can read it
+		return err // the store is intact, for a build that can read it
 	}
 	if !errors.Is(err, state.ErrCorrupt) && !errors.Is(err, errChangelog) && !errors.Is(err, kafka.ErrOutOfRange) {
 		return err
@@ -360,7 +358,7 @@ func (n *Node) mend(r *replica, err error) error {
 
 const reasonDisk = "disk"
 
-// reason is an error as a label.
+// reason is the metric label of an error.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, kafka.ErrFenced):

@@ -2,7 +2,7 @@ package engine
 
 import "github.com/lienstream/lienstream/processors/engine/state"
 
-// observers tells several.
+// observers calls several observers.
 type observers []Observer
 
 func (os observers) Opened(p Partition, v state.View) {

@@ -14,19 +14,20 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// announceInterval is how often a node tells what it holds, and aliveFor how long it counts as alive after.
+// announceInterval is how often a node announces what it holds; aliveFor is how long it counts as alive after
+// that.
 const (
 	announceInterval = time.Second
 	aliveFor         = 5 * time.Second
 )
 
-// liveness is who is alive and who owns what, as the owners topic tells.
+// liveness tracks who is alive and who owns what, from the owners topic.
 type liveness struct {
 	mu    sync.Mutex
-	seen  map[string]time.Time   // by instance: when it was heard of last, by our clock
-	owner map[int32]topics.Owner // the newest incarnation's
+	seen  map[string]time.Time   // by instance: when it was last heard of, by our clock
+	owner map[int32]topics.Owner // of the newest incarnation
 
-	serves map[int32]map[string]time.Time // by partition and instance: when it said last that it can be read there
+	serves map[int32]map[string]time.Time // by partition and instance: when it last announced that it can be read there
 }
 
 func newLiveness() liveness {
@@ -55,8 +56,8 @@ func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 	}
 }
 
-// standby says whether this instance is among the first n live ones for a partition, its owner not
-// counted. Every node ranks alike, by a hash, so that a node that comes or goes moves few.
+// standby reports whether this instance is among the first n live ones for a partition, without the owner. All
+// nodes rank by the same hash, so that few standbys move when a node comes or goes.
 func (l *liveness) standby(self string, partition int32, n int) bool {
 	if n == 0 {
 		return false
@@ -79,13 +80,13 @@ func rendezvous(instance string, partition int32) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(instance))
 	_, _ = h.Write([]byte{byte(partition >> 8), byte(partition)})
-	// FNV leaves the last byte mostly in the low bits; ranks are decided by the high ones.
+	// FNV mixes the last byte mostly into the low bits, but ranks are decided by the high ones.
 	v := h.Sum64()
 	v = (v ^ v>>33) * 0xff51afd7ed558ccd
 	return v ^ v>>33
 }
 
-// count is how many instances are alive, this one among them.
+// count is the number of live instances, including this one.
 func (l *liveness) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *liveness) count() (n int) {
 	return max(n, 1)
 }
 
-// others says whether other instances are alive.
+// others reports whether other instances are alive.
 func (l *liveness) others(self string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +110,7 @@ func (l *liveness) others(self string) bool {
 	return false
 }
 
-// served says whether a partition can be read on another instance.
+// served reports whether another instance can be read for a partition.
 func (l *liveness) served(self string, partition int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +122,7 @@ func (l *liveness) served(self string, partition int32) bool {
 	return false
 }
 
-// succeeded says whether another instance is known to own a partition in that incarnation or a later one,
-// and to serve it.
+// succeeded reports whether another instance owns and serves a partition in that incarnation or a later one.
 func (l *liveness) succeeded(self string, partition int32, incarnation int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,9 +130,8 @@ func (l *liveness) succeeded(self string, partition int32, incarnation int64) bo
 	return o.Instance != "" && o.Instance != self && o.Incarnation >= incarnation && o.State == topics.StateRunning
 }
 
-// role is what this node should be to a partition. One that can be read here stays, as a standby, until
-// another owner serves it: whoever takes over may have to restore it first, and meanwhile there may be
-// nobody else to read from.
+// role is what this node should be to a partition. A node that can be read stays as a standby until the new
+// owner serves the partition, because the new owner may have to restore it first.
 func (n *Node) role(r *replica, owned map[int32]bool) topics.Role {
 	if owned[r.partition] {
 		return topics.RoleOwner
@@ -145,11 +144,11 @@ func (n *Node) role(r *replica, owned map[int32]bool) topics.Role {
 	return ""
 }
 
-// lingerDisk is how long a write may take where an owner is to go on.
+// lingerDisk is the longest write that lets an owner linger.
 const lingerDisk = time.Second
 
-// lingers says whether an owner whose partition the group has given to another goes on until that one fences it: the
-// other may have to restore the partition first.
+// lingers reports whether an owner whose partition was reassigned continues until the new owner fences it,
+// because the new owner may have to restore the partition first.
 func (n *Node) lingers(r *replica) bool {
 	m, readable := r.watermark()
 	since := r.waiting()
@@ -158,7 +157,7 @@ func (n *Node) lingers(r *replica) bool {
 		!n.live.succeeded(n.cfg.Instance, r.partition, m.Incarnation)
 }
 
-// followOwners reads who is alive.
+// followOwners reads the owners topic.
 func (n *Node) followOwners(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := n.readOwners(ctx)
@@ -194,7 +193,7 @@ func (n *Node) readOwners(ctx context.Context) error {
 	}
 }
 
-// announce tells every second what this node holds, and takes it back when it leaves.
+// announce publishes every second what this node holds, and deletes it when the node leaves.
 func (n *Node) announce(ctx context.Context) error {
 	var (
 		tx   *kafka.Transactor
@@ -205,7 +204,7 @@ func (n *Node) announce(ctx context.Context) error {
 			return
 		}
 		defer tx.Close()
-		// Those who look for a holder should not wait until this one times out.
+		// Readers should not have to wait until this node times out.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceInterval)
 		defer cancel()
 		if err := n.tell(last, tx, nil, told); err != nil {
@@ -237,7 +236,7 @@ func (n *Node) announce(ctx context.Context) error {
 	}
 }
 
-// holdings is what this node announces: the partitions it holds and, as if it were one more, itself.
+// holdings is what this node announces: the partitions it holds, and itself as one more partition.
 func (n *Node) holdings() []topics.Owner {
 	self := topics.Owner{
 		Application: n.cfg.AppName, Partition: n.cfg.Catalogue.Partitions, Instance: n.cfg.Instance, Addr: n.cfg.Addr, State: topics.StateRunning,
@@ -261,7 +260,7 @@ func (n *Node) holdings() []topics.Owner {
 	return all
 }
 
-// tell writes what is held, and tombstones for what was told and is no longer.
+// tell writes what is held, and tombstones for what is no longer held.
 func (n *Node) tell(ctx context.Context, tx *kafka.Transactor, held []topics.Owner, told map[int32]bool) error {
 	if err := tx.Begin(); err != nil {
 		return err
@@ -291,7 +290,7 @@ func (n *Node) tell(ctx context.Context, tx *kafka.Transactor, held []topics.Own
 	return nil
 }
 
-// wait waits, and says whether it was not cut short.
+// wait waits, and reports whether it was not cancelled.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

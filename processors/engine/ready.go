@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Ready is nil while no task stopped and every partition that this node holds was brought up to a chain
-// seen within maxAge: by the age of watermarks, not by the process being up. A node that is given no
-// partition is ready to be given one.
+// Ready is nil while no task is stopped and every partition that this node holds is as of a chain seen within
+// maxAge. A node without partitions is ready.
 func (n *Node) Ready(maxAge time.Duration) error {
 	errs := []error{n.Stopped()}
 	if n.commands != nil {
-		return errs[0] // nobody may have asked for anything
+		return errs[0] // nobody may have called Stopped
 	}
 	for _, w := range n.Watermarks() {
 		if age := n.clock.since(w.ObservedAt); age > maxAge {

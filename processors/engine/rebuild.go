@@ -11,15 +11,14 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// rebuild begins a new epoch of the changelog: the state is dropped, and the raw topic will be applied from
-// its start.
+// rebuild begins a new epoch of the changelog: the state is dropped, and the raw topic is reprocessed from its
+// start.
 //
-// What readers of the topics see: an entity topic gets every row again, which is what a compacted topic is
-// for, and a tombstone for every row that came and went. An event topic gets nothing twice: events of input
-// that a former epoch has applied are passed over, and so are those of blocks that it had made final.
-// Reverts of blocks that had been final, for which a rebuild is the cure, are undone like any other: the
-// raw topic is read once for them, and undo is kept from the lowest such block on until they have passed.
-// The topic of final events keeps what it was given: it was the chain that broke the promise.
+// What readers of the topics see: an entity topic gets every row again, and a tombstone for every row that no
+// longer exists, as a compacted topic allows. An event topic gets no duplicates: events that the previous epoch
+// published are skipped. Reverts of blocks that were final, which a rebuild is meant to repair, are applied
+// like any other: the raw topic is scanned once for them, and undo records are kept from the lowest such block
+// until they have passed. The topic of final events is not corrected.
 func (t *task) rebuild(ctx context.Context) error {
 	epoch, former, end, err := t.n.lastLife(ctx, t.r.partition)
 	if err != nil {
@@ -31,7 +30,7 @@ func (t *task) rebuild(ctx context.Context) error {
 	p := unopened().Progress
 	p.Rebuild.Begin = end + 1
 	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
-	// A rebuild that was broken off had published no more than the one before it.
+	// An aborted rebuild had published no more than the epoch before it.
 	p.Rebuild.Published = max(p.Rebuild.Published, former.Rebuild.Published)
 	p.Rebuild.Settled = max(p.Rebuild.Settled, former.Rebuild.Settled)
 	if p.Rebuild.KeepFrom, p.Rebuild.KeepUntil, err = t.deepReverts(ctx, former); err != nil {
@@ -45,8 +44,8 @@ func (t *task) rebuild(ctx context.Context) error {
 	return t.open(ctx, t.changelogRecord(keyProgress, seal(nil, keyProgress, epoch+1, p.append(nil))))
 }
 
-// lastLife finds the last progress in the changelog, and the offset of its last record; -1: it has none.
-// Records that cannot be read are passed over: a rebuild is the cure for them too.
+// lastLife finds the last progress in the changelog and the offset of its last record; -1: it is empty. Records
+// that cannot be decoded are skipped, because a rebuild repairs them too.
 func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p progress, end int64, err error) {
 	p, end = unopened().Progress, -1
 	err = n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
@@ -68,7 +67,7 @@ func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p p
 	return epoch, p, end, err
 }
 
-// lastOffset is the offset of the last record of a partition; -1: it has none.
+// lastOffset is the offset of the last record of a partition; -1: it is empty.
 func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (int64, error) {
 	last := int64(-1)
 	err := n.history.ReadBack(ctx, topic, partition, 1, func(r *kafka.Record) bool {
@@ -78,12 +77,12 @@ func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (i
 	return last, err
 }
 
-// deepReverts finds the reverts of blocks that were final by then: the lowest such block, and the offset
-// behind the last such revert. Below a former life's input there are those that it knew of, and no other:
-// at any other it would have stopped. The rest of the raw partition is read.
+// deepReverts finds the reverts of blocks that were final: the lowest such block, and the offset after the last
+// such revert. Below the former epoch's input position these are the ones that it knew; at any other it would
+// have stopped. The rest of the raw partition is scanned.
 func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, until int64, err error) {
 	start, floor := int64(startOffset), uint64(0)
-	if former.Input > former.Rebuild.KeepUntil { // it has come past them, and its floor is the chain's again
+	if former.Input > former.Rebuild.KeepUntil { // the former epoch passed them, and its floor is the chain's again
 		start, floor = former.Input, former.Floor
 		from, until = former.Rebuild.KeepFrom, former.Rebuild.KeepUntil
 	}

@@ -13,46 +13,45 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ringBlocks is how many barriers back a view can be asked for at the tip: where an owner dies, the others
-// keep the block that it left until it is missed and its partitions are taken over. Far behind the head
-// nobody waits for it, and tipBlocks are enough.
+// ringBlocks is for how many barriers back a view is kept at the tip: when an owner dies, the others keep its
+// last block until its partitions are taken over. Far behind the head, where nobody waits, tipBlocks are
+// enough.
 const ringBlocks = 256
 
-// replica is a partition on this node: its store and the views of its last barriers. It outlives the task
-// that writes it: a task that starts again, or a standby that takes over, goes on where it was, and reads
-// go on meanwhile.
+// replica is a partition on this node: its store and the views of its last barriers. It outlives the task that
+// writes it, so a restarted task or a standby that takes over continues from it, and reads continue meanwhile.
 //
 // Invariants:
-//  1. a view in the ring is the state at a Commit barrier, whole;
-//  2. mark is that of the newest view;
-//  3. the store is open while the ring holds a view of it;
-//  4. moves tells of a mark that moves, comes or goes, before anybody can see it.
+//  1. a view in the ring is the complete state at a Commit barrier;
+//  2. mark is the watermark of the newest view;
+//  3. the store is open while the ring has a view of it;
+//  4. notifier is called before a change of the mark becomes visible.
 type replica struct {
 	partition int32
 	dir       string
 	lease     time.Duration
 	version   uint32         // of the application
 	moves     *read.Notifier // of the node
-	leaving   atomic.Bool    // the owner goes on until it is fenced, and does not start again
+	leaving   atomic.Bool    // the owner continues until it is fenced, and does not restart
 
-	// Of the one goroutine that holds the replica:
+	// Used only by the goroutine that holds the replica:
 	store   *state.Store
-	wiped   bool  // and nothing has been achieved since
+	wiped   bool  // and no progress since
 	rewind  bool  // restore from whatever start the changelog has
 	rebuilt bool  // since the process started
 	worked  bool  // a commit succeeded since the task last started
-	next    int64 // offset of the raw topic behind the newest view
+	next    int64 // raw topic offset after the newest view
 
 	mu      sync.RWMutex
 	ring    []barrier // oldest first
-	kept    []barrier // newer ones, of an owner that does not show itself yet
+	kept    []barrier // newer ones, of an owner that is not visible yet
 	mark    read.Watermark
 	failing time.Time // since when the owner cannot commit; zero: it can
-	writing time.Time // since when a write has waited for the disk; zero: none does
-	refuses time.Time // since when every start has failed on the disk; zero: the last did not
-	moved   time.Time // when mark was set last
-	stopped error     // the fault that stopped the task
-	state   string    // as the owners topic tells it
+	writing time.Time // since when a write has been waiting for the disk; zero: none is
+	refuses time.Time // since when every start failed on the disk; zero: the last did not
+	moved   time.Time // when mark was last set
+	stopped error     // the error that stopped the task
+	state   string    // as announced in the owners topic
 	role    topics.Role
 }
 
@@ -64,7 +63,7 @@ type barrier struct {
 
 func (b *barrier) view() state.View { return read.At(b.snap.View(b.at), b.reverts) }
 
-// publish adds a view. It takes over a hold on snap; nil: nothing has changed since the last one.
+// publish adds a view. It takes over a reference to snap; nil: the state is the same as in the last view.
 func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +92,7 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
 }
 
-// replace has the newest view read the same state from somewhere else. It takes over a hold on snap.
+// replace makes the newest view read the same state from another snapshot. It takes over a reference to snap.
 func (r *replica) replace(snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +101,7 @@ func (r *replica) replace(snap *state.Snapshot) {
 	last.snap = snap
 }
 
-// keep adds a view that is not shown before the next publish. It takes over the hold on it.
+// keep adds a view that stays hidden until the next publish. It takes over the reference to it.
 func (r *replica) keep(b barrier) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +111,7 @@ func (r *replica) keep(b barrier) {
 	}
 }
 
-// forgetKept drops what was never shown.
+// forgetKept drops the hidden views.
 func (r *replica) forgetKept() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +121,7 @@ func (r *replica) forgetKept() {
 	r.kept = nil
 }
 
-// observe refreshes what is known of the chain where the state stays.
+// observe updates the chain's head and time while the state stays the same.
 func (r *replica) observe(head uint64, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +152,8 @@ func (r *replica) view(at *topics.BlockRef) (state.View, error) {
 	return nil, ErrNotKept
 }
 
-// expired says that the owner could not commit for a lease: it may have been replaced unawares.
+// expired reports whether the owner could not commit for the length of its lease: it may have been replaced
+// without noticing.
 func (r *replica) expired() bool {
 	return !r.failing.IsZero() && time.Since(r.failing) > r.lease
 }
@@ -174,7 +174,7 @@ func (r *replica) marked() (m read.Watermark, moved time.Time) {
 	return r.mark, r.moved
 }
 
-// fail and recover note whether the owner can commit.
+// fail and recover record whether the owner can commit.
 func (r *replica) fail() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +190,7 @@ func (r *replica) recover() {
 	r.moves.Notify()
 }
 
-// refused notes whether a start has failed on the disk.
+// refused records whether a start failed on the disk.
 func (r *replica) refused(disk bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +202,7 @@ func (r *replica) refused(disk bool) {
 	}
 }
 
-// write has f write to the store. The store waits for as long as its disk is full.
+// write calls f, which writes to the store. The store blocks while its disk is full.
 func (r *replica) write(f func() error) error {
 	note := func(since time.Time) {
 		r.mu.Lock()
@@ -214,7 +214,7 @@ func (r *replica) write(f func() error) error {
 	return f()
 }
 
-// waiting is since when the disk has taken nothing that an owner wrote; zero: it takes it.
+// waiting is since when a write of the owner has been blocked by the disk; zero: none is.
 func (r *replica) waiting() time.Time {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -233,14 +233,14 @@ func (r *replica) setState(s string, stopped error) {
 	r.state, r.stopped = s, stopped
 }
 
-// take notes what the node is to the partition from now on.
+// take records the node's new role for the partition.
 func (r *replica) take(role topics.Role) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.role, r.refuses = role, time.Time{}
 }
 
-// fault is what stopped the task, short enough to be told, and the role that it has.
+// fault is the error that stopped the task, shortened for the owners topic, and the role it had.
 func (r *replica) fault() (text string, role topics.Role) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -258,7 +258,7 @@ func (r *replica) status() (string, error) {
 	return r.state, r.stopped
 }
 
-// open opens the store and says where it stands.
+// open opens the store and returns its position.
 func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 	if r.store == nil {
 		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
@@ -281,7 +281,7 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 		if _, last, _, err := n.lastLife(ctx, r.partition); err != nil {
 			return position{}, err
 		} else if last.Rebuild.Begin > 0 && !r.rewind {
-			pos.Changelog = last.Rebuild.Begin // nothing before it means anything, if it can be read at all
+			pos.Changelog = last.Rebuild.Begin // older records are of former epochs, even if they can be decoded
 		}
 		return pos, nil
 	}
@@ -296,7 +296,7 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 		return position{}, err
 	}
 	if age := time.Since(time.UnixMilli(pos.WrittenMs)); age > topics.ChangelogTombstones {
-		// A deletion that it has not seen may be gone from the changelog.
+		// A tombstone that the store has not seen may already be removed from the changelog.
 		return position{}, fmt.Errorf("%w: last written %s ago", state.ErrCorrupt, age.Round(time.Hour))
 	}
 	return pos, nil
@@ -323,12 +323,12 @@ func (r *replica) close() error {
 
 // wipe removes the store.
 func (n *Node) wipe(r *replica) error {
-	// A store that cannot be trusted need not close well.
+	// A corrupt store may fail to close.
 	_ = r.close()
 	return n.cfg.FS.RemoveAll(r.dir)
 }
 
-// View opens a view of a partition: the latest, or that of one of the last barriers by number and hash.
+// View opens a view of a partition: the latest, or the one of a recent barrier by number and hash.
 func (n *Node) View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -10,37 +10,29 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// errCompacted means that the changelog was compacted ahead of a reader: commits that it has not read yet
-// are no longer whole. Reading on to what was the end is right; showing what lies between is not.
+// errCompacted: the changelog was compacted ahead of a reader, so commits that it has not read yet are
+// incomplete. Reading on to the former end is safe; publishing a state before that is not.
 var errCompacted = errors.New("changelog was compacted ahead of the reader")
 
-// restoreBytes is how much of a changelog goes into one batch of a store that has something already.
+// restoreBytes is the batch size for restoring into a store that is not empty.
 const restoreBytes = 1 << 20
 
-// restorer applies a changelog to a store. An empty one is loaded: only the last version of a row is ever written.
-//
-// Invariants:
-//  1. what the store says of its position is never ahead of its rows: what follows is applied again;
-//  2. after a progress record the store may be shown if every commit since the last shown point was whole;
-//  3. compaction keeps the newest progress of what it has cleaned, and the newest version of each entry where
-//     that was written. So entries may stand before an open record with no progress between: a later one ends
-//     them. An owner begins behind a progress record all the same: entries that none ends before its own
-//     open record are nobody's commit, and what they would change is not known.
+// restorer applies a changelog to a store. Into an empty store it loads only the last version of each row.
 type restorer struct {
 	r       *replica
 	pos     position
 	overlay *state.Overlay
-	load    *state.Load // instead, until the first flush of a store that was empty
-	turn    *turn       // to load
+	load    *state.Load // used instead of the overlay until the first flush, if the store was empty
+	turn    *turn       // permission to load
 
 	read            *kafka.PartitionReader
-	records, unread []*kafka.Record // that were read last, and what of them is not applied
-	seen            uint64          // entries that no progress has ended yet
-	torn            bool            // a commit was not whole: compaction took records of it
+	records, unread []*kafka.Record // the last records read, and those of them not yet applied
+	seen            uint64          // entries since the last progress record
+	torn            bool            // a commit was incomplete: compaction removed records of it
 	applied         int
 }
 
-// newRestorer makes one for an open store, which reads on from where that is. Of those that load, the one with the
+// newRestorer makes a restorer for an open store, starting at the store's position. Among those that load, the
 // lowest rank goes first. Close it.
 func (n *Node) newRestorer(r *replica, pos position, rank int) (*restorer, error) {
 	s := &restorer{r: r, pos: pos, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
@@ -66,7 +58,7 @@ func (s *restorer) close() {
 func (s *restorer) endLoad() {
 	s.turn.end()
 	if s.load != nil {
-		_ = s.load.Close() // what it leaves goes when the store is opened
+		_ = s.load.Close() // leftover files are removed when the store is opened
 		s.load = nil
 	}
 }
@@ -87,7 +79,8 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 		}
 	}()
 	if bytes.Equal(rec.Key, keyOpen) {
-		// It says nothing but where it is. What a commit left open before it, compaction took the progress of.
+		// An open record has only its position. If a commit is still open before it, compaction removed that
+		// commit's progress.
 		s.torn = s.torn || s.seen > 0
 		s.advance(rec)
 		return openRecord, nil
@@ -155,7 +148,7 @@ func (s *restorer) clear(epoch uint64) error {
 	return s.r.write(func() error { return s.r.store.Clear(s.pos.encode()) })
 }
 
-// flush writes what was applied, and the position with it.
+// flush writes the applied records together with the position.
 func (s *restorer) flush(ctx context.Context) error {
 	if s.load != nil {
 		err := s.r.write(func() error { return s.load.Commit(ctx, s.pos.encode()) })
@@ -167,7 +160,7 @@ func (s *restorer) flush(ctx context.Context) error {
 	return err
 }
 
-// poll reads on. A load waits for its turn, and gives it back while nothing comes.
+// poll reads on. A load waits for its turn, and releases it while there are no records.
 func (s *restorer) poll(ctx context.Context, records []*kafka.Record) ([]*kafka.Record, error) {
 	if s.load == nil {
 		return s.read.Poll(ctx, records)
@@ -188,7 +181,7 @@ func (s *restorer) poll(ctx context.Context, records []*kafka.Record) ([]*kafka.
 	return records, s.turn.begin(ctx)
 }
 
-// until applies the changelog up to the record at an offset, or the one behind it that has taken its place.
+// until applies the changelog up to the record at an offset, or up to the first one after it if that is gone.
 func (s *restorer) until(ctx context.Context, end int64) error {
 	for s.pos.Changelog <= end {
 		if len(s.unread) == 0 {
@@ -214,18 +207,19 @@ func (s *restorer) until(ctx context.Context, end int64) error {
 	return s.flush(ctx)
 }
 
-// The end of the changelog is looked for again, so many times at most, while as many records as that have come meanwhile.
+// The end of the changelog is looked up again at most this often, while at least this many records were added
+// meanwhile.
 const (
 	catchUpRounds = 4
 	catchUpNear   = 1000
 )
 
-// catchUp applies the changelog up to what is its end, while the owner goes on writing it.
+// catchUp applies the changelog up to its current end, while the owner keeps writing.
 func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 	for range catchUpRounds {
 		end, err := n.lastOffset(ctx, n.changelog, s.r.partition)
 		if err != nil || end < max(s.pos.Changelog, 0) {
-			s.endLoad() // there is nothing to load: once the owner is fenced, nobody waits for a turn
+			s.endLoad() // nothing to load: once the owner is fenced, do not wait for a turn
 			return err
 		}
 		from := s.pos.Changelog
@@ -239,8 +233,8 @@ func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// finish applies what is left up to our own open record, which ends it: whatever was committed before lies before it,
-// and nothing of a former owner comes after it.
+// finish applies the rest up to our own open record. Everything committed before lies before it, and nothing of
+// a former owner comes after it.
 func (s *restorer) finish(ctx context.Context, n *Node, open int64) error {
 	if s.pos.Changelog > open {
 		return fmt.Errorf("%w: the changelog ends at offset %d, but the state is at offset %d", ErrBroken, open, s.pos.Changelog)

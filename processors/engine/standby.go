@@ -17,20 +17,20 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// follower keeps a replica up with its owner, and serves views of it: a takeover is then the tail of the
-// changelog that is left.
+// follower keeps a replica up to date with its owner and serves views of it. A takeover then only has to apply
+// the rest of the changelog.
 //
-// The owner writes nothing for a block that touches nothing in its partition. So the follower reads the
-// raw topic too, and moves over barriers without records by itself: whenever the owner dies, all partitions
-// can be read at a common block. The owner may die between showing a block and committing it; who has seen
-// it must not be shown less. So where the owner's progress is silent, the follower applies a few blocks
-// itself, in memory.
+// The owner commits nothing for a block without records in its partition. So the follower reads the raw topic
+// too and advances over such blocks by itself, so that all partitions can be read at a common block when the
+// owner dies. The owner may also die between publishing a block and committing it, and readers who saw that
+// block must not see an older one. So if the owner's progress stops, the follower applies a few blocks itself,
+// in memory.
 //
 // Invariants:
-//  1. nothing is shown before what was the end of the changelog at the start is reached: before that,
-//     compaction may have taken parts of the commits that are read;
-//  2. what is shown never goes back, except where the owner's progress does, in a reorg;
-//  3. the store holds what the owner committed, and no more.
+//  1. nothing is published before the end that the changelog had at the start: before that, compaction may
+//     have removed parts of the commits;
+//  2. what is published never goes back, except when the owner's progress does, in a reorg;
+//  3. the store holds what the owner committed and no more.
 type follower struct {
 	n *Node
 	r *replica
@@ -38,29 +38,30 @@ type follower struct {
 	mu             sync.Mutex
 	ended          bool
 	s              *restorer
-	incarnation    int64           // of the owner that writes now
-	shown          commitBarrier   // the barrier that is shown
-	ahead          []commitBarrier // barriers that the owner's progress has not reached, from the raw topic
-	speculative    *applier        // of those that the follower applies itself; nil: it has applied none
-	speculativeErr error           // of a record that it cannot read
+	incarnation    int64           // of the current owner
+	shown          commitBarrier   // the published barrier
+	ahead          []commitBarrier // barriers from the raw topic that the owner's progress has not reached
+	speculative    *applier        // applies some of them ahead of the owner; nil: none is applied
+	speculativeErr error           // of a record that it cannot decode
 	room           chan struct{}
 }
 
 // commitBarrier is a Commit barrier as a standby sees it.
 type commitBarrier struct {
-	from, next int64 // offsets behind the Commit barrier before, and behind this one
+	from, next int64 // offsets after the previous Commit barrier, and after this one
 	at         topics.BlockRef
 	head       uint64
 	observedMs int64
 	reverts    uint64
-	touched    bool            // records or reverts lie between it and the Commit barrier before
+	touched    bool            // there are records or reverts between it and the previous Commit barrier
 	records    []*kafka.Record // those, and the barriers; nil: they are not kept
 	read       time.Time
 }
 
 const (
-	// maxAhead bounds the barriers that wait for the owner, maxSpeculative those among them that the follower may apply,
-	// since a view of each holds all that is not committed, and maxRecords what is kept of one.
+	// maxAhead bounds the queue of barriers that wait for the owner, maxSpeculative those of them that the
+	// follower may apply, since each view holds everything uncommitted, and maxRecords the records kept for
+	// one.
 	maxAhead       = 1024
 	maxSpeculative = 16
 	maxRecords     = 4096
@@ -70,9 +71,6 @@ const (
 )
 
 // follow runs a standby until ctx is done.
-//
-//	changelog ──► restore ──► store ────────────────► views
-//	raw topic ──► barriers ──► speculative, in memory ──┘
 func (n *Node) follow(ctx context.Context, r *replica) error {
 	r.setState(topics.StateRestoring, nil)
 	pos, err := n.open(ctx, r)
@@ -86,14 +84,14 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 	f := &follower{n: n, r: r, s: s, incarnation: pos.Progress.Incarnation, room: make(chan struct{}, 1)}
 	defer f.end()
 	if m, readable := r.watermark(); readable && r.next > pos.Progress.Input {
-		// What this node showed as the owner: it does not go back to its last commit.
+		// What this node published as the owner: it must not go back to the last commit.
 		f.shown = commitBarrier{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
 	}
 	end, err := n.lastOffset(ctx, n.changelog, r.partition)
 	if err != nil {
 		return err
 	}
-	caughtUp := make(chan progress, 1) // where to read the raw topic from
+	caughtUp := make(chan progress, 1) // where to start reading the raw topic
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.restore(ctx, end, caughtUp) })
 	g.Go(func() error {
@@ -110,7 +108,7 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 	return g.Wait()
 }
 
-// restore applies the changelog as the owner writes it. From the record at end on it shows what it has.
+// restore applies the changelog as the owner writes it. From the record at end on it publishes views.
 func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progress) error {
 	tell := func() {
 		if caughtUp != nil {
@@ -137,17 +135,17 @@ func (f *follower) restore(ctx context.Context, end int64, caughtUp chan<- progr
 			}
 			if showing {
 				tell()
-				f.r.wiped = false // it got somewhere: not before, or what cannot be read is wiped for ever
+				f.r.wiped = false // only now: a state that cannot be restored must not be wiped again and again
 			}
 		}
 	}
 }
 
-// apply applies a record of the changelog, and says whether there is something to show.
+// apply applies a record of the changelog, and reports whether there is a state to publish.
 func (f *follower) apply(ctx context.Context, rec *kafka.Record, end int64) (showing bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.speculative = nil // the store moves
+	f.speculative = nil // the store changes below it
 	kind, err := f.s.apply(ctx, rec)
 	if err != nil {
 		return false, err
@@ -174,8 +172,8 @@ func (f *follower) apply(ctx context.Context, rec *kafka.Record, end int64) (sho
 	return true, nil
 }
 
-// show publishes the state as of the last progress record, which is all that the store holds, or what is
-// already shown, if that is ahead of it.
+// show publishes the state as of the last progress record, which is what the store holds, or keeps the
+// published one if that is ahead.
 func (f *follower) show() {
 	var snap *state.Snapshot
 	if p := f.s.pos.Progress; p.Input >= f.shown.next || f.shown.next == 0 {
@@ -188,8 +186,7 @@ func (f *follower) show() {
 	f.advance()
 }
 
-// advance moves over the barriers behind which nothing has changed, and over those that the follower can
-// and must apply itself.
+// advance publishes the barriers without changes, and those that the follower has to apply itself.
 func (f *follower) advance() {
 	drop := 0
 	for drop < len(f.ahead) && f.ahead[drop].next <= f.s.pos.Progress.Input {
@@ -216,23 +213,23 @@ func (f *follower) advance() {
 	}
 }
 
-// speculate applies the barriers up to the one at i over what the owner has committed, and shows that one.
+// speculate applies the barriers up to index i on top of the owner's commits, and publishes that one.
 func (f *follower) speculate(i int) bool {
 	unkept := func(c commitBarrier) bool { return c.touched && c.records == nil }
 	switch {
 	case f.shown.next == 0, f.s.seen > 0, f.ahead[0].from > f.s.pos.Progress.Input, slices.ContainsFunc(f.ahead[:i+1], unkept):
-		return false // what lies before is not all there
+		return false // records before it are missing
 	case time.Since(f.ahead[i].read) < ownerSilence:
 		return false
 	}
 	if f.speculative == nil {
 		f.speculative = &applier{app: f.n.app, partition: f.r.partition, overlay: f.r.store.NewOverlay(), now: f.s.pos.Progress}
-		f.speculative.unread = func(_ *kafka.Record, err error) { f.speculativeErr = err } // the owner may be of a version that knows it
+		f.speculative.unread = func(_ *kafka.Record, err error) { f.speculativeErr = err } // the owner may be a newer version that can decode it
 		f.speculativeErr = nil
 	}
 	snap, err := f.applied(f.ahead[:i+1])
 	if err != nil {
-		// Whether that stops the partition is for its owner to say.
+		// Only the owner may stop the partition.
 		f.n.logger.Warn("a standby cannot apply a block", partitionField(f.r.partition), zap.Uint64("block", f.ahead[i].at.Number), zap.Error(err))
 		f.speculative, f.ahead[i].records = nil, nil
 		return false
@@ -244,13 +241,13 @@ func (f *follower) speculate(i int) bool {
 	return true
 }
 
-// applied brings the speculative state to the last of some barriers, and takes a snapshot of it.
+// applied brings the speculative state to the last of the barriers, and takes a snapshot of it.
 func (f *follower) applied(barriers []commitBarrier) (*state.Snapshot, error) {
 	for _, c := range barriers {
 		if c.next <= f.speculative.now.Input {
 			continue
 		}
-		if !c.touched { // it may stand for several, whose barriers nobody has kept
+		if !c.touched { // it may stand for several barriers, which are not kept
 			f.speculative.now.At, f.speculative.now.Input = c.at, c.next
 			continue
 		}
@@ -263,7 +260,7 @@ func (f *follower) applied(barriers []commitBarrier) (*state.Snapshot, error) {
 	return f.r.store.SnapshotWith(f.speculative.overlay)
 }
 
-// look is for a barrier that the owner may have left.
+// look checks for a barrier that the owner has not committed in time.
 func (f *follower) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,7 +269,7 @@ func (f *follower) look() {
 	}
 }
 
-// end lets go of the replica.
+// end releases the replica.
 func (f *follower) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,7 +277,7 @@ func (f *follower) end() {
 	f.s.close()
 }
 
-// mark is the watermark of the barrier that is shown; who asks for it publishes it.
+// mark is the watermark of the published barrier; the caller publishes it.
 func (f *follower) mark() read.Watermark {
 	f.r.next = f.shown.next
 	f.n.metrics.block.WithLabelValues(label(f.r.partition)).Set(float64(f.shown.at.Number))
@@ -290,7 +287,7 @@ func (f *follower) mark() read.Watermark {
 	}
 }
 
-// watch reads the barriers of the raw topic, from an offset behind the barrier of a block on.
+// watch reads the barriers of the raw topic, from an offset after the barrier of a block on.
 func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) error {
 	read, err := f.n.consumer.Open(f.n.input, f.r.partition, from)
 	if err != nil {
@@ -312,13 +309,13 @@ func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) er
 			return err
 		}
 		for _, rec := range records {
-			// A record with a key is a log; what cannot be decoded counts as one.
+			// A record with a key is a log; one that cannot be decoded counts as a log.
 			var b *topics.BlockEnd
 			if len(rec.Key) == 0 {
 				switch raw, _ := decoder.Decode(rec.Value); raw := raw.(type) {
 				case *topics.BlockEnd:
 					if b = raw; b.Linked && !same(b.Block, at) && !same(b.Previous, at) {
-						return missing(b, at) // it would be shown, and its owner stops
+						return missing(b, at) // it would be published, although its owner stops here
 					}
 					at = b.Block
 				case *topics.BlockRevert:
@@ -344,7 +341,7 @@ func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) er
 	}
 }
 
-// wait queues a barrier until the owner's progress has reached it, and waits where too many are queued.
+// wait queues a barrier until the owner's progress reaches it, and blocks while the queue is full.
 func (f *follower) wait(ctx context.Context, c commitBarrier) error {
 	for {
 		f.mu.Lock()
@@ -362,7 +359,7 @@ func (f *follower) wait(ctx context.Context, c commitBarrier) error {
 	}
 }
 
-// queue takes in a barrier.
+// queue adds a barrier.
 func (f *follower) queue(c commitBarrier) {
 	c.read = time.Now()
 	if c.touched && c.records != nil && f.speculated() >= maxSpeculative {
@@ -380,7 +377,7 @@ func (f *follower) queue(c commitBarrier) {
 	}
 }
 
-// speculated is how many of the barriers that wait the follower may apply.
+// speculated is how many of the queued barriers the follower may apply.
 func (f *follower) speculated() (n int) {
 	for i := range f.ahead {
 		if f.ahead[i].touched {

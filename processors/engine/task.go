@@ -17,19 +17,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// task applies one partition, exactly once, for as long as it owns it.
-//
-// Invariants:
-//  1. Kafka is the commit log. The store is written only after a transaction is known to be committed: it
-//     is at or behind the changelog, never ahead of it, and never holds a part of a commit;
-//  2. what a failed commit was built on is dropped with the overlay and the client. Whether it was
-//     committed, the restore after the next open record finds out. What was shown of it stands: it is what
-//     the raw topic comes to, whoever applies it;
-//  3. nothing of a former owner can come behind the open record: fencing has aborted it;
-//  4. a commit, and a view, always ends at a Commit barrier, where the ingester's transaction ended, so
-//     that partitions can be read at the same block;
-//  5. the events of a block are published once in each topic, in the transaction of the rows that they
-//     belong to.
+// task applies one partition with exactly-once semantics, while it owns it.
 type task struct {
 	n *Node
 	r *replica
@@ -41,24 +29,24 @@ type task struct {
 	applier           // since the last commit; settled: a commit is possible
 	ready   progress  // as of the last Commit barrier
 	moved   time.Time // when the watermark first moved without a commit; zero: it has not
-	since   time.Time // the last commit
+	since   time.Time // time of the last commit
 
-	slab topics.Slab // values that are produced
+	slab topics.Slab // memory for produced values
 
-	// Until it has caught up, an owner stays behind what can still be read of the partition: offset of the
-	// raw topic to come past, and when to wait no longer; zero: it shows itself.
+	// Until it has caught up, an owner is not visible if the partition can be read elsewhere: the raw topic
+	// offset to pass, and when to stop waiting; zero: it is visible.
 	catchUpUntil time.Time
 	behind       int64
 
-	tip   bool  // of the chain, as of the last Commit barrier
-	far   bool  // behind it
-	end   int64 // of the raw topic when the task began: coming past it is worth a commit
+	tip   bool  // at the tip of the chain, as of the last Commit barrier
+	far   bool  // far behind it
+	end   int64 // end of the raw topic when the task began: passing it is worth a commit
 	ended bool
 }
 
 var errCrash = errors.New("injected crash")
 
-// own runs a task until ctx is done, or its partition is taken, or nothing is certain any more.
+// own runs a task until ctx is done, the partition is taken over, or an error makes the outcome uncertain.
 func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	r.setState(topics.StateRestoring, nil)
 	started := time.Now()
@@ -76,7 +64,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		}
 	}()
 	rebuild := n.cfg.Rebuild && !r.rebuilt
-	if !rebuild { // else what it holds does not matter
+	if !rebuild { // a rebuild ignores the state
 		if err := restorer(); err != nil {
 			return err
 		}
@@ -133,7 +121,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	return t.run(ctx)
 }
 
-// open writes the record that this incarnation begins with, behind others where there are any.
+// open writes the open record of this incarnation, after the given records.
 func (t *task) open(ctx context.Context, before ...*kafka.Record) error {
 	if err := t.tx.Begin(); err != nil {
 		return err
@@ -154,8 +142,8 @@ func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 	return &kafka.Record{Topic: t.n.changelog, Partition: t.r.partition, Key: key, Value: value}
 }
 
-// still says whether our open record is the changelog's last record. If it is not, there was a next owner while
-// we read, and compaction may have taken entries before our open record for others behind it.
+// still checks that our open record is the changelog's last record. If it is not, another owner was active
+// while we read, and compaction may have replaced entries before our open record by later ones.
 func (n *Node) still(ctx context.Context, r *replica, open int64) error {
 	last, err := n.lastOffset(ctx, n.changelog, r.partition)
 	if err == nil && last != open {
@@ -212,7 +200,7 @@ func (t *task) run(ctx context.Context) (err error) {
 			}
 		}
 		if len(records) > 0 {
-			t.r.wiped = false // it got somewhere
+			t.r.wiped = false // it made progress
 			t.n.metrics.records.WithLabelValues(label(t.r.partition)).Add(float64(len(records)))
 			if t.commands != nil {
 				if err := t.settleCommands(ctx); err != nil {
@@ -227,11 +215,11 @@ func (t *task) run(ctx context.Context) (err error) {
 }
 
 const (
-	// progressInterval is how long the watermark may run ahead of the committed progress.
+	// progressInterval is how long the watermark may be ahead of the committed progress.
 	progressInterval = time.Second
-	// idleInterval is how long an owner that has nothing to commit goes without a commit. Only a commit tells it
-	// that it was fenced, by a node that woke up and did not know yet that the group had given its partition away:
-	// until it is fenced in turn, nobody's answer for the partition is taken.
+	// idleInterval is how long an owner without changes goes without a commit. Only a commit tells it that it
+	// was fenced. The fencing node may have woken up from a pause without knowing that the group reassigned its
+	// partition; until it is fenced in turn, readers accept nobody's answer for the partition.
 	idleInterval = 3 * time.Second
 )
 
@@ -252,14 +240,14 @@ func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []
 
 var errDue = errors.New("commit is due")
 
-// due is when there must be a commit, or a look at whether to show itself, even if nothing more comes;
-// zero: not before there does.
+// due is when to commit, or to check whether the owner may become visible, even without further records; zero:
+// not at all.
 func (t *task) due() time.Time {
 	switch {
 	case !t.settled:
 		return time.Time{}
 	case !t.dirty.IsZero() && t.far:
-		return time.Now().Add(t.n.cfg.CommitInterval) // nothing more comes
+		return time.Now().Add(t.n.cfg.CommitInterval) // no more records
 	case !t.dirty.IsZero():
 		return t.dirty.Add(t.n.cfg.CommitInterval)
 	case !t.catchUpUntil.IsZero():
@@ -280,13 +268,13 @@ func (t *task) self() Partition {
 	return Partition{ID: t.r.partition, Incarnation: t.incarnation, Reverts: t.ready.Reverts, Head: t.ready.Head}
 }
 
-// catchUpTimeout bounds how long a new owner stays behind others.
+// catchUpTimeout bounds how long a new owner stays invisible.
 const catchUpTimeout = 5 * time.Second
 
-// catchUpPoll is how often an owner that catches up looks whether the others have caught up.
+// catchUpPoll is how often an owner that catches up checks the others.
 const catchUpPoll = 20 * time.Millisecond
 
-// catchingUp is which of a node's tasks have not caught up yet.
+// catchingUp tracks which tasks of a node have not caught up yet.
 type catchingUp struct {
 	mu     sync.Mutex
 	behind map[int32]bool
@@ -298,7 +286,7 @@ func (h *catchingUp) begin(partition int32) {
 	h.behind[partition] = true
 }
 
-// end says whether all have caught up.
+// end reports whether all have caught up.
 func (h *catchingUp) end(partition int32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -306,10 +294,9 @@ func (h *catchingUp) end(partition int32) bool {
 	return len(h.behind) == 0
 }
 
-// beginCatchUp keeps a new owner from being read before it has come past what the raw topic now holds, if the
-// partition can be read without it: here, where it was followed, or on a node that lost it to this one.
-// Partitions that were just restored are each at another block and cannot be read together; those that
-// they were taken over from can.
+// beginCatchUp keeps a new owner invisible until it has passed the current end of the raw topic, if the
+// partition can be read elsewhere: here, if it was followed, or on the node that lost it. Partitions that were
+// just restored are each at a different block and cannot be read together; those of the former owner can.
 func (t *task) beginCatchUp() {
 	t.catchUpUntil, t.behind = time.Now().Add(catchUpTimeout), math.MinInt64
 	t.r.forgetKept()
@@ -319,8 +306,8 @@ func (t *task) beginCatchUp() {
 	}
 }
 
-// endCatchUp shows the owner once it has caught up, and all that this node has taken over with it: one by one,
-// each would begin at another block, and nothing could be read from all of them.
+// endCatchUp makes the owner visible once it has caught up, together with all partitions that this node has
+// taken over: one by one they would start at different blocks, and could not be read together.
 func (t *task) endCatchUp() {
 	late := time.Now().After(t.catchUpUntil)
 	switch {
@@ -334,7 +321,7 @@ func (t *task) endCatchUp() {
 }
 
 // publish makes the state visible as of the last Commit barrier, and tells an observer. It takes over the
-// hold on snap; nil: nothing has changed since the last one.
+// reference to snap; nil: the state is the same as in the last view.
 func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 	if !t.catchUpUntil.IsZero() {
 		if snap == nil {
@@ -352,16 +339,16 @@ func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 	t.n.metrics.lag.WithLabelValues(label(t.r.partition)).Set(float64(max(t.ready.Head, t.ready.At.Number) - t.ready.At.Number))
 	v, err := t.r.view(nil)
 	if err != nil {
-		return // it cannot be: the view has just been published
+		return // cannot happen: the view has just been published
 	}
 	defer v.Close()
 	tell(t.self(), v)
 }
 
-// crash is where a test lets a task die.
+// crash lets a test stop a task here.
 func (t *task) crash(point string) bool { return t.n.cfg.crash(t.r.partition, point) }
 
-// cutSoon cuts the connections while a commit is under way.
+// cutSoon cuts the connections during a commit.
 func (t *task) cutSoon() {
 	time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, t.tx.Kill)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// sameTopic says whether a topic is the one that a position in it belongs to: it has the ID that it had, zero where
-// that is not known, and what its leader of an epoch wrote reaches to the offset; a negative epoch is none. It
-// returns the ID that the topic has.
+// sameTopic checks that a topic is the one that a position belongs to: its ID is the same (zero: unknown), and
+// the records that its leader wrote up to an epoch reach the offset (a negative epoch: unknown). It returns the
+// topic's ID.
 //
-// A topic that was deleted and made again, or mirrored, has another ID. One that lost its end in an election
-// and has grown again has other records where the old ones were, which only the epoch tells.
+// A topic that was deleted and recreated, or mirrored, has another ID. A topic that lost its end in a leader
+// election and grew again has other records at the same offsets, which only the epoch shows.
 func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, epoch int32, offset int64) (kafka.TopicID, error) {
 	known := id != kafka.TopicID{} && offset >= 0
 	if !known {
@@ -33,8 +33,8 @@ func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id 
 	return place.Topic, nil
 }
 
-// moved is what a former life means in the raw topic that is there now. Where that is another one, its offsets mean
-// nothing, but its blocks do: what was published is known by the last of them.
+// moved translates a former epoch's position to the current raw topic. If the topic was replaced, offsets mean
+// nothing, but blocks do: the last block tells what was published.
 func (n *Node) moved(ctx context.Context, partition int32, former progress) (progress, error) {
 	place, err := n.history.Place(ctx, n.input, partition, -1)
 	if err != nil || former.Raw == place.Topic || former.Raw == (kafka.TopicID{}) {

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// maxLoads is how many partitions are loaded at a time at the most: each takes memory, and one that is whole can be
-// read, while all together would be whole at the end only. idleTurn is how long one that gets nothing keeps its turn.
+// maxLoads is how many partitions are loaded at a time: each takes memory, and a loaded one can be read while
+// the others wait. idleTurn is how long a load without records keeps its turn.
 const (
 	maxLoads = 4
 	idleTurn = time.Second
 )
 
-// Ranks of what is restored from nothing: first what nobody can be asked for.
+// Ranks of the partitions to load: first those that no other node can answer for.
 const (
 	rankUnserved = iota
 	rankServed
 	rankStandby
 )
 
-// rank is that of a partition which this node is to own.
+// rank is the rank of a partition that this node is to own.
 func (n *Node) rank(r *replica) int {
 	if n.live.served(n.cfg.Instance, r.partition) {
 		return rankServed
@@ -29,14 +29,14 @@ func (n *Node) rank(r *replica) int {
 	return rankUnserved
 }
 
-// turns lets so many go on at a time, by rank and then by who came first.
+// turns limits how many loads run at a time, ordered by rank and then by arrival.
 type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting []*turn
 }
 
-// turn is one who goes on or waits. It belongs to one goroutine.
+// turn is a running or waiting load. It belongs to one goroutine.
 type turn struct {
 	of    *turns
 	rank  int
@@ -44,7 +44,7 @@ type turn struct {
 	ready chan struct{}
 }
 
-// begin waits until it has its turn.
+// begin waits for the turn.
 func (t *turn) begin(ctx context.Context) error {
 	if t.has {
 		return nil
@@ -65,14 +65,14 @@ func (t *turn) begin(ctx context.Context) error {
 	defer t.of.mu.Unlock()
 	if at := slices.Index(t.of.waiting, t); at >= 0 {
 		t.of.waiting = slices.Delete(t.of.waiting, at, at+1)
-	} else { // it was given
+	} else { // it was granted
 		t.of.free++
 		t.of.next()
 	}
 	return ctx.Err()
 }
 
-// end gives the turn back, if it has it.
+// end releases the turn, if it is held.
 func (t *turn) end() {
 	if !t.has {
 		return
@@ -84,7 +84,7 @@ func (t *turn) end() {
 	t.of.next()
 }
 
-// next lets those go on that there is room for.
+// next starts as many waiting loads as there is room for.
 func (t *turns) next() {
 	for t.free > 0 && len(t.waiting) > 0 {
 		t.free--
