@@ -114,7 +114,7 @@ func TestTwoApplicationsShareACluster(t *testing.T) {
 			}
 		})
 		return func(key common.Address) (*read.Response, error) {
-			return r.Read(read.WithMinBlock(t.Context(), c.head().Number), read.Question{
+			return r.Read(read.WithMinBlock(t.Context(), c.head().Number), read.Request{
 				Operation: reads[name].Operations[0], Query: &keyQuery{key},
 			})
 		}

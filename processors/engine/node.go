@@ -40,7 +40,7 @@ type Node struct {
 	consumer *kafka.Consumer // reads the input and changelogs of tasks and standbys
 	history  *kafka.History  // looks up single records
 	replicas []*replica
-	moves    read.Notifier
+	notifier read.Notifier
 
 	input, changelog string
 	entities         map[string]string
@@ -133,7 +133,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease, moves: &n.moves, version: n.version,
+			partition: p, lease: cfg.Lease, notifier: &n.notifier, version: n.version,
 			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
 		})
 	}

@@ -31,7 +31,7 @@ type replica struct {
 	dir       string
 	lease     time.Duration
 	version   uint32         // of the application
-	moves     *read.Notifier // of the node
+	notifier  *read.Notifier // of the node
 	leaving   atomic.Bool    // the owner continues until it is fenced, and does not restart
 
 	// Used only by the goroutine that holds the replica:
@@ -67,7 +67,7 @@ func (b *barrier) view() state.View { return read.At(b.snap.View(b.at), b.revert
 func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.moves.Notify()
+	defer r.notifier.Notify()
 	r.ring, r.kept = append(r.ring, r.kept...), nil
 	n := len(r.ring)
 	if snap == nil && n > 0 {
@@ -187,7 +187,7 @@ func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing, r.refuses, r.stopped = time.Time{}, time.Time{}, nil
-	r.moves.Notify()
+	r.notifier.Notify()
 }
 
 // refused records whether a start failed on the disk.
@@ -308,7 +308,7 @@ func (r *replica) close() error {
 	r.mu.Lock()
 	ring := r.ring
 	r.ring, r.state = nil, ""
-	r.moves.Notify()
+	r.notifier.Notify()
 	r.mu.Unlock()
 	for _, b := range ring {
 		b.snap.Release()
@@ -351,4 +351,4 @@ func (n *Node) Watermarks() []read.Watermark {
 }
 
 // Moved implements read.Source.
-func (n *Node) Moved() <-chan struct{} { return n.moves.Moved() }
+func (n *Node) Moved() <-chan struct{} { return n.notifier.Moved() }

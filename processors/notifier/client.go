@@ -123,7 +123,7 @@ func (c *Client) wallet(ctx context.Context, wallet common.Address) (at topics.B
 
 // ask reads the one row that an operation answers of one partition.
 func (c *Client) ask(ctx context.Context, op *read.Operation, q read.Query, partition int32, v any) (topics.BlockRef, error) {
-	a, err := c.router.Read(ctx, read.Question{Operation: op, Query: q, Partitions: []int32{partition}})
+	a, err := c.router.Read(ctx, read.Request{Operation: op, Query: q, Partitions: []int32{partition}})
 	if err != nil {
 		return topics.BlockRef{}, err
 	}

@@ -114,7 +114,7 @@ type Routed struct{ Router *read.Router }
 
 // Find implements Reads.
 func (r Routed) Find(ctx context.Context, partition int32, wallet common.Address, nonce common.Hash) (Found, error) {
-	answer, err := r.Router.Read(ctx, read.Question{
+	answer, err := r.Router.Read(ctx, read.Request{
 		Operation: opFind, Query: &findQuery{Wallet: wallet, Nonce: nonce}, Partitions: []int32{partition},
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func (r Routed) Find(ctx context.Context, partition int32, wallet common.Address
 
 // List implements Reads.
 func (r Routed) List(ctx context.Context, partition int32, undecided bool, after []byte, limit int) (found []*Payment, next []byte, err error) {
-	answer, err := r.Router.Read(ctx, read.Question{
+	answer, err := r.Router.Read(ctx, read.Request{
 		Operation: opList, Query: &listQuery{Undecided: undecided, After: after, Limit: limit}, Partitions: []int32{partition},
 	})
 	if err != nil {

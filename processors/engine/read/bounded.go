@@ -6,10 +6,10 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// checkEvery is after how many entries a scan looks whether it is still waited for.
+// checkEvery is after how many entries a scan checks whether its context is done.
 const checkEvery = 256
 
-// bounded are views whose scans end with a context: whoever asked may have gone while an operation reads.
+// bounded wraps views so that their scans stop when the context is done: the client may have disconnected.
 func bounded(ctx context.Context, views []state.View) []state.View {
 	all := make([]state.View, len(views))
 	for i, v := range views {
@@ -22,7 +22,7 @@ type boundedView struct {
 	state.View
 	done <-chan struct{}
 	err  func() error
-	left int // entries until the next look
+	left int // entries until the next check
 }
 
 // Scan implements state.View.
@@ -52,7 +52,8 @@ func (v *boundedView) ScanIndex(index byte, prefix, after []byte, fn func(entry,
 	return over()
 }
 
-// until passes entries on while the context lasts. Short scans are counted together: a read is many of them.
+// until returns a visitor that stops when the context is done. Entries of short scans are counted together, as
+// a read has many of them.
 func (v *boundedView) until(fn func(key, value []byte) bool) (over func() error, visit func(key, value []byte) bool) {
 	var ended error
 	visit = func(key, value []byte) bool {

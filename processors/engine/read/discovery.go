@@ -11,19 +11,19 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Feed is the owners topic from its start on. A *kafka.Reader is one.
+// Feed reads the owners topic from its start. A *kafka.Reader is one.
 type Feed interface {
 	Poll(ctx context.Context, dst []*kafka.Record) ([]*kafka.Record, error)
 	Close()
 }
 
-// reopenWait is the pause after the owners topic failed. What is known stays known: nodes tell of
-// themselves too.
+// reopenWait is the pause after reading the owners topic failed. Known nodes stay known: they also report
+// themselves.
 const reopenWait = time.Second
 
-// Run finds other nodes and follows their watermarks until ctx is done.
+// Run discovers other nodes and follows their watermarks until ctx is done.
 //
-//	follow: owners topic ──► nodes ◄── watch: one goroutine a node, asks it what moved
+//	follow: owners topic ──► nodes ◄── watch: a goroutine per node polls its watermarks
 //	forget: drops silent nodes ──┘
 func (r *Router) Run(ctx context.Context) error {
 	if r.cfg.Owners == nil {
@@ -44,7 +44,7 @@ func (r *Router) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// follow reads the owners topic, and opens it again when it fails.
+// follow reads the owners topic, and reopens it when it fails.
 func (r *Router) follow(ctx context.Context, watch func(addr string) *node) error {
 	for {
 		if err := r.readOwners(ctx, watch); ctx.Err() == nil {
@@ -85,23 +85,23 @@ func (r *Router) readOwners(ctx context.Context, watch func(addr string) *node) 
 }
 
 const (
-	// watchWait is how long a node waits for its watermarks to move before it tells them all the same.
+	// watchWait is how long a node waits for its watermarks to change before it returns them anyway.
 	watchWait = 100 * time.Millisecond
-	// silence is how long it may take beyond that, until others are asked in its stead.
+	// silence is how much longer a response may take before other nodes are used instead.
 	silence = 150 * time.Millisecond
-	// gather is the least from one question to the next: the partitions of a block move one after another.
+	// gather is the minimum interval of polls: the partitions of a block advance one after another.
 	gather = time.Millisecond
 )
 
-// watch asks a node for its watermarks, until it is forgotten. The node answers when they are others than it
-// told last, so that a block is known as soon as it is there, and a node that is frozen by its silence.
+// watch polls the watermarks of a node until it is forgotten. The node responds when they differ from those it
+// sent last, so a new block is known at once, and a frozen node is detected by its silence.
 func (r *Router) watch(ctx context.Context, h *node) {
 	var seen uint64
 	wait := min(watchWait, r.cfg.Timeout/2)
 	for {
 		began := time.Now()
 		soon, cancel := context.WithTimeout(ctx, wait+silence)
-		a, err := h.ask(soon, &request{Application: r.cfg.Application, Operation: watermarks, query: &watch{Seen: seen, Wait: wait}})
+		a, err := h.ask(soon, &nodeRequest{Application: r.cfg.Application, Operation: watermarks, query: &watch{Seen: seen, Wait: wait}})
 		cancel()
 		if ctx.Err() != nil {
 			return
@@ -113,7 +113,7 @@ func (r *Router) watch(ctx context.Context, h *node) {
 		} else {
 			r.nodes.told(h, a.Watermarks)
 			news := digest(a.Watermarks)
-			if news != seen || time.Since(began) >= wait { // else it is a node that does not wait
+			if news != seen || time.Since(began) >= wait { // a node that does not wait
 				rest = gather
 			}
 			seen = news

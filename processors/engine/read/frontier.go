@@ -7,8 +7,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Notifier lets many wait for whatever moves next. It is ready for use, and costs next to nothing while nobody
-// waits.
+// Notifier lets many goroutines wait for the next change. Its zero value is ready for use, and costs almost
+// nothing while nobody waits.
 type Notifier struct {
 	mu   sync.Mutex
 	next chan struct{}
@@ -24,7 +24,7 @@ func (n *Notifier) Moved() <-chan struct{} {
 	return n.next
 }
 
-// Notify ends all waits.
+// Notify wakes all that wait.
 func (n *Notifier) Notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -34,17 +34,17 @@ func (n *Notifier) Notify() {
 	}
 }
 
-// frontier is how far each partition is: the furthest that a holder told, or that an answer showed. It is asked
-// for with every request, so it is kept until something moves.
+// frontier is how far each partition is: the furthest that a holder reported or an answer showed. Every request
+// needs it, so it is kept until something changes.
 type frontier struct {
-	marks        []Watermark // ascending by partition; zero where nobody holds it
-	known        bool        // all of them
+	marks        []Watermark // ascending by partition; zero where there is no holder
+	known        bool        // all partitions have a holder
 	lowest       Watermark
 	here, beyond <-chan struct{}
 	taken        time.Time
 }
 
-// frontierAge is how long it is taken for granted: an owner that loses its lease moves nothing.
+// frontierAge is how long a frontier is used without a check: an expired lease is no notification.
 const frontierAge = 10 * time.Millisecond
 
 func (f *frontier) over() bool {
@@ -58,12 +58,12 @@ func (f *frontier) over() bool {
 	}
 }
 
-// frontier is taken after the channels that say when it is over.
+// frontier is computed after taking the channels that tell when it is outdated.
 func (n *nodes) frontier() *frontier {
 	if t := n.last.Load(); t != nil && !t.over() {
 		return t
 	}
-	t := &frontier{taken: time.Now(), beyond: n.moves.Moved()}
+	t := &frontier{taken: time.Now(), beyond: n.notifier.Moved()}
 	if n.local != nil {
 		t.here = n.local.Moved()
 	}
@@ -82,8 +82,8 @@ func (n *nodes) frontier() *frontier {
 	return t
 }
 
-// Current says whether an answer that was read from these partitions (nil: all) is still the latest that can
-// be had: their lowest watermark is that block. It costs no network, nor a lock while nothing moves: it is
+// Current reports whether an answer from these partitions (nil: all) is still the latest: their lowest
+// watermark is at the given block. It uses no network, and no lock while nothing changes, so it can be called
 // for every request.
 func (r *Router) Current(at topics.BlockRef, from []int32) bool {
 	t := r.nodes.frontier()

@@ -14,16 +14,17 @@ const Path = "/read/v1"
 
 const contentType = "application/octet-stream"
 
-// lackingHeader names the partition that an answer failed on.
+// lackingHeader names the partition that a request failed on.
 const lackingHeader = "X-Lacking-Partition"
 
-// Served is an application and what this node holds of it.
+// Served is an application and this node's partitions of it.
 type Served struct {
 	Source      Source
 	Application Application
 }
 
-// NewHandler serves applications to the routers of other nodes. It answers whoever can reach it: see Authorized.
+// NewHandler serves applications to the routers of other nodes. It does not authenticate requests: see
+// Authorized.
 func NewHandler(logger *zap.Logger, apps ...Served) http.Handler {
 	nodes := map[string]local{}
 	for _, a := range apps {
@@ -67,8 +68,8 @@ func NewHandler(logger *zap.Logger, apps ...Served) http.Handler {
 	return mux
 }
 
-// write sends the answer. It fails before the first byte or not at all: a connection that breaks is the
-// other end's to notice.
+// write sends the response. It fails before the first byte or not at all: a broken connection is noticed by the
+// client.
 func write(w http.ResponseWriter, a *Response) error {
 	body, err := encodeResponse(a)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// hedgeAfter is how long nodes may take to answer before others that hold their partitions are asked too:
-	// one that is frozen is known by its silence only later, and one whose disk hangs tells its watermarks.
+	// hedgeAfter is how long a node may take to respond before other holders of its partitions are asked too. A
+	// frozen node is detected only later, and a node with a hanging disk still reports its watermarks.
 	hedgeAfter = 100 * time.Millisecond
-	// maxHedges bounds the reads that are asked twice: where all nodes are slow, it would make them slower.
+	// maxHedges bounds the hedged reads: if all nodes are slow, they would make them slower.
 	maxHedges = 16
 )
 
-// hedged is a round, and a second one beside it where nodes keep the first waiting. The first answer is taken.
-func (r *Router) hedged(ctx context.Context, req *request, limit int, atLeast uint64, tried tries) (*Response, error) {
+// hedged runs a round, and a second one beside it if nodes are slow to respond. The first answer wins.
+func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
 	calls, ok := r.nodes.assign(req.Partitions, tried)
 	if !ok {
 		return nil, ErrUnavailable
@@ -63,7 +63,7 @@ func (r *Router) hedged(ctx context.Context, req *request, limit int, atLeast ui
 	}
 }
 
-// instead assigns partitions to others than the nodes that have not answered yet. False: there are none.
+// instead assigns partitions to other nodes than those that have not responded yet. False: there are none.
 func (n *nodes) instead(calls []call, partitions []int32, tried tries) ([]call, tries, bool) {
 	avoided := maps.Clone(tried)
 	var slow []*node

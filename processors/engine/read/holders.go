@@ -2,17 +2,17 @@ package read
 
 import "github.com/lienstream/lienstream/topics"
 
-// Holder is the state of a partition as far as it is known here.
+// Holder says who holds a partition and how far it is, as far as this router knows.
 type Holder struct {
-	Watermark        // of who is furthest; At is zero where nobody holds the partition
-	Owner     string // the instance that applies it; empty: nobody known
-	Standbys  int    // further holders
+	Watermark        // of the holder that is furthest; At is zero if nobody holds the partition
+	Owner     string // the instance that owns it; empty: unknown
+	Standbys  int    // other holders
 }
 
-// Holders says who holds each partition and how far it is, ascending by partition, without a network.
+// Holders lists who holds each partition and how far it is, ascending by partition. It uses no network.
 func (r *Router) Holders() []Holder { return r.nodes.holders(r.cfg.Instance) }
 
-// holders is told the name of this process.
+// holders needs the name of this process.
 func (n *nodes) holders(self string) []Holder {
 	var held []Watermark
 	if n.local != nil {

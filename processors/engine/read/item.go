@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Merge appends to out the first `limit` of two lists that ascend by key.
+// Merge appends to out the first `limit` items of two lists that ascend by key.
 func Merge[T any](out, a, b []T, limit int, key func(*T) []byte) []T {
 	for len(out) < limit && len(a)+len(b) > 0 {
 		if len(b) == 0 || len(a) > 0 && bytes.Compare(key(&a[0]), key(&b[0])) <= 0 {
@@ -17,7 +17,7 @@ func Merge[T any](out, a, b []T, limit int, key func(*T) []byte) []T {
 	return out
 }
 
-// PageOf decodes the first `limit` items; where there is one more, the list goes on after the last of them.
+// PageOf decodes the first `limit` items. If there is one more, Next is the key of the last of them.
 func PageOf[T any](items []Item, limit int, decode func(Item) (T, error)) (p Page[T], err error) {
 	if len(items) > limit {
 		items = items[:limit]
@@ -32,7 +32,7 @@ func PageOf[T any](items []Item, limit int, decode func(Item) (T, error)) (p Pag
 	return p, nil
 }
 
-// oneBlock says whether all answers are of the same block, and which is the earliest.
+// oneBlock reports whether all responses are as of the same block, and which block is the earliest.
 func oneBlock(answers []*Response) (earliest Moment, same bool) {
 	earliest, same = answers[0].Moment, true
 	for _, a := range answers[1:] {
@@ -44,7 +44,7 @@ func oneBlock(answers []*Response) (earliest Moment, same bool) {
 	return earliest, same
 }
 
-// joined merges the answers of several nodes into one.
+// joined merges the responses of several nodes.
 func joined(answers []*Response, limit int) *Response {
 	all := answers[0]
 	for _, a := range answers[1:] {

@@ -14,19 +14,19 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// asker answers for partitions: a node, here or elsewhere.
+// asker answers for partitions: this node or another one.
 type asker interface {
-	ask(ctx context.Context, r *request) (*Response, error)
+	ask(ctx context.Context, r *nodeRequest) (*Response, error)
 }
 
-// local answers from the partitions that this process holds. It is also what the handler serves.
+// local answers from the partitions of this process. The handler serves it too.
 type local struct {
 	source Source
 	app    Application
 }
 
-// resolve finds the operation of a request from the network, and reads its query.
-func (l local) resolve(r *request) (err error) {
+// resolve finds the operation of a request from the network, and decodes its query.
+func (l local) resolve(r *nodeRequest) (err error) {
 	if r.Operation == watermarks {
 		w := new(watch)
 		if err := wire.Decode(r.Payload, w); err != nil {
@@ -42,11 +42,11 @@ func (l local) resolve(r *request) (err error) {
 	return err
 }
 
-func (l local) ask(ctx context.Context, r *request) (*Response, error) {
+func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 	if w, ok := r.query.(*watch); ok {
 		return &Response{Watermarks: l.watch(ctx, w)}, nil
 	}
-	// Before the views: what the answer says of its age must not be better than the truth.
+	// Taken before the views, so that the response does not claim a state newer than it has.
 	held := l.source.Watermarks()
 	marks := make([]Watermark, 0, len(r.Partitions))
 	for _, p := range r.Partitions {
@@ -85,7 +85,7 @@ func (l local) ask(ctx context.Context, r *request) (*Response, error) {
 	return &Response{Moment: now, Watermarks: marks, Items: items}, nil
 }
 
-// watch returns the watermarks once they are not those that the caller has seen, or it has waited for long.
+// watch returns the watermarks once they differ from those that the client has, or after the wait time.
 func (l local) watch(ctx context.Context, w *watch) []Watermark {
 	timeout := time.NewTimer(w.Wait)
 	defer timeout.Stop()
@@ -105,8 +105,8 @@ func (l local) watch(ctx context.Context, w *watch) []Watermark {
 	}
 }
 
-// digest is of where the watermarks are, in whatever order. What is known of the chain beyond them, and when it
-// was seen, is no part of it: that changes all the time.
+// digest identifies the blocks of the watermarks, in any order. The chain's head and its time are not included,
+// because they change all the time.
 func digest(marks []Watermark) (sum uint64) {
 	var b []byte
 	for i := range marks {
@@ -121,7 +121,7 @@ func digest(marks []Watermark) (sum uint64) {
 	return sum
 }
 
-// align makes all views of one block: of the earliest among them.
+// align moves all views to one block: the earliest of them.
 func (l local) align(ctx context.Context, marks []Watermark, views []state.View) (Moment, error) {
 	earliest := momentOf(views[0], &marks[0])
 	for i, v := range views[1:] {
@@ -144,7 +144,7 @@ func (l local) align(ctx context.Context, marks []Watermark, views []state.View)
 	return earliest, nil
 }
 
-// lackingError says which partition a node could not open; others that it was asked for, it may have.
+// lackingError names the partition that a node could not open; it may have the other requested ones.
 type lackingError struct {
 	partition int32
 	err       error

@@ -15,7 +15,7 @@ type metrics struct {
 	nodes   prometheus.Gauge
 }
 
-// Why an answer is not taken.
+// Reasons to reject a response.
 const (
 	refusedOld    = "older incarnation"
 	refusedBehind = "older than an earlier answer"
@@ -23,7 +23,7 @@ const (
 )
 
 func newMetrics(r prometheus.Registerer, application string) *metrics {
-	if r != nil { // several applications may share one
+	if r != nil { // several applications may share a registerer
 		r = prometheus.WrapRegistererWith(prometheus.Labels{"application": application}, r)
 	}
 	f := promauto.With(r)

@@ -7,12 +7,12 @@ import (
 
 type minBlockKey struct{}
 
-// minBlockWait is how long a read waits for the block that it must not be before.
+// minBlockWait is how long a read waits for its minimum block.
 const minBlockWait = time.Second
 
-// WithMinBlock makes reads under the context be as of a block of that number or a later one: who has seen a
-// block, or written a command, reads it through any node. A read waits for it up to a second; then it is
-// ErrStale. Zero asks for nothing. Where the input is commands, the number is that of CommandRef.
+// WithMinBlock requires reads under the context to be as of this block number or a later one: a client that has
+// seen a block, or written a command, reads it through any node. A read waits for the block up to a second and
+// then fails with ErrStale. Zero requires nothing. If the input is commands, the number is that of CommandRef.
 func WithMinBlock(ctx context.Context, number uint64) context.Context {
 	if number == 0 {
 		return ctx
@@ -20,7 +20,7 @@ func WithMinBlock(ctx context.Context, number uint64) context.Context {
 	return context.WithValue(ctx, minBlockKey{}, number)
 }
 
-// MinBlock is what WithMinBlock asked for, zero where nothing was.
+// MinBlock is the block number set by WithMinBlock, or zero.
 func MinBlock(ctx context.Context) uint64 {
 	number, _ := ctx.Value(minBlockKey{}).(uint64)
 	return number
@@ -39,7 +39,7 @@ func (r *Router) await(ctx context.Context, partitions []int32, number uint64, w
 		select {
 		case <-f.here:
 		case <-f.beyond:
-		case <-age.C: // who holds nothing of a partition tells nothing
+		case <-age.C: // an expired holder sends no notification
 		case <-timeout.C:
 			age.Stop()
 			return r.nodes.frontier().reached(partitions, number)

@@ -12,42 +12,36 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// How long a node counts as failed after it gave no answer, and how long one that neither answers nor
-// announces itself is remembered.
+// How long a node is avoided after it failed, and how long a silent one is remembered.
 const (
 	failedFor    = time.Second
 	forgottenFor = 30 * time.Second
 )
 
-// node is a holder of partitions: this process, or another one.
+// node is a holder of partitions: this process or another node.
 type node struct {
 	asker
 	instance string // empty: this process
 	addr     string
-	marks    map[int32]Watermark // of another node, as it last said
-	seen     time.Time           // when it last said anything
-	failed   time.Time           // when it last did not answer
-	slow     time.Time           // when it last kept a read waiting
-	off      chan struct{}       // closed when reads that wait for it should turn to others
+	marks    map[int32]Watermark // of another node, as last reported
+	seen     time.Time           // last contact
+	failed   time.Time           // when a request to it last failed
+	slow     time.Time           // when it was last slow to respond
+	off      chan struct{}       // closed to make reads that wait for it use other nodes
 	stop     func()              // ends its watch
 }
 
-// nodes knows who holds which partition, and how far a reader has come. It is safe for concurrent use.
-//
-// Invariants:
-//  1. newest[p] is the newest incarnation that anybody claimed for p: nothing older is asked or taken.
-//  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
-//  3. moves tells of what changes in others, newest and floor: before anybody can see it.
+// nodes tracks who holds which partition, and which blocks readers have seen. It is safe for concurrent use.
 type nodes struct {
-	moves  Notifier
-	last   atomic.Pointer[frontier]
-	mu     sync.Mutex
-	local  Source // nil: this process holds nothing
-	self   *node
-	others map[string]*node // by instance
-	newest []int64
-	floor  []Moment
-	now    func() time.Time
+	notifier Notifier
+	last     atomic.Pointer[frontier]
+	mu       sync.Mutex
+	local    Source // nil: this process holds nothing
+	self     *node
+	others   map[string]*node // by instance
+	newest   []int64
+	floor    []Moment
+	now      func() time.Time
 }
 
 func newNodes(partitions int32, source Source, app Application) *nodes {
@@ -62,13 +56,13 @@ func newNodes(partitions int32, source Source, app Application) *nodes {
 type call struct {
 	node       *node
 	partitions []int32
-	waiting    *atomic.Bool // whether another node is asked now and has not answered; nil: this process
+	waiting    *atomic.Bool // a request to another node is under way; nil: this process
 }
 
 func (c call) remote() bool { return c.node.instance != "" }
 
-// tries is how often each node failed in a read, for each partition: where partitions move to and fro, one
-// node has the past of the one and another that of the other.
+// tries counts how often each node failed in a read, per partition: while partitions move between nodes, one
+// node may lack the past of one partition and another node that of another partition.
 type tries map[try]int
 
 type try struct {
@@ -76,7 +70,7 @@ type try struct {
 	partition int32
 }
 
-// failed notes that a call was not answered: for the partition that was the reason, or for all.
+// failed counts a failure: of the partition that caused it, or of all.
 func (t tries) failed(c call, err error) {
 	if lacking, ok := errors.AsType[*lackingError](err); ok && slices.Contains(c.partitions, lacking.partition) {
 		t[try{c.node, lacking.partition}]++
@@ -87,8 +81,8 @@ func (t tries) failed(c call, err error) {
 	}
 }
 
-// assign spreads partitions over their holders: who has not failed in this read, then who has not failed
-// lately, then owners, then this process. False: somebody is missing.
+// assign distributes partitions over their holders, preferring nodes that have not failed in this read, then
+// nodes that have not failed lately, then owners, then this process. False: a partition has no holder.
 func (n *nodes) assign(partitions []int32, tried tries) ([]call, bool) {
 	var held []Watermark
 	if n.local != nil {
@@ -150,11 +144,11 @@ func (n *nodes) rank(h *node, w Watermark, tried tries) int {
 	return rank
 }
 
-// claim notes that somebody holds a partition in that incarnation.
+// claim records that somebody holds a partition in that incarnation.
 func (n *nodes) claim(w Watermark) {
 	if w.Partition >= 0 && int(w.Partition) < len(n.newest) && w.Incarnation > n.newest[w.Partition] {
 		n.newest[w.Partition] = w.Incarnation
-		n.moves.Notify()
+		n.notifier.Notify()
 	}
 }
 
@@ -170,9 +164,10 @@ func (n *nodes) floorOf(partitions []int32) (latest Moment) {
 	return latest
 }
 
-// accept judges the answer of a node: it must be for all that was asked, of no older incarnation than is
-// known, and as of no earlier block than what was shown before the node was asked: what others were shown
-// meanwhile would refuse a long read for ever. A reason refuses it, of a partition where it is one's.
+// accept checks a response: it must cover all requested partitions, be of no incarnation older than the newest
+// known, and be as of no earlier block than was shown before the request was sent. Blocks shown to others since
+// then do not count, or a long read would never succeed. If it is refused, the reason is returned, and the
+// partition if one was the cause.
 func (n *nodes) accept(c call, a *Response, floor Moment) (reason string, partition int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +184,7 @@ func (n *nodes) accept(c call, a *Response, floor Moment) (reason string, partit
 	}
 	if a.Before(floor) {
 		for _, w := range a.Watermarks {
-			if w.Moment().Before(floor) { // else a view of it was taken back to another's block
+			if w.Moment().Before(floor) { // a view of it was moved back to the block of another
 				return refusedBehind, w.Partition
 			}
 		}
@@ -198,8 +193,8 @@ func (n *nodes) accept(c call, a *Response, floor Moment) (reason string, partit
 	return "", -1
 }
 
-// silent notes that a node does not say how far it is. Where others hold what it holds, reads that wait
-// for it are called off: a process that is frozen takes requests as ever and answers none.
+// silent records that a node does not report its watermarks. If other nodes hold the same partitions, reads
+// that wait for it are cancelled: a frozen process accepts requests but answers none.
 func (n *nodes) silent(h *node) {
 	var held []Watermark
 	if n.local != nil {
@@ -217,7 +212,7 @@ func (n *nodes) silent(h *node) {
 	h.off = make(chan struct{})
 }
 
-// spare says whether another holder of a partition than h is worth asking.
+// spare reports whether a partition of h has another holder worth asking.
 func (n *nodes) spare(h *node, p int32, held []Watermark) bool {
 	for _, w := range held {
 		if w.Partition == p && w.Incarnation >= n.newest[p] {
@@ -233,7 +228,7 @@ func (n *nodes) spare(h *node, p int32, held []Watermark) bool {
 	return false
 }
 
-// called returns a context that ends when reads that wait for the node are called off, too.
+// called returns a context that also ends when reads that wait for the node are cancelled.
 func (n *nodes) called(ctx context.Context, h *node) (context.Context, context.CancelFunc) {
 	n.mu.Lock()
 	off := h.off
@@ -253,19 +248,19 @@ func covers(marks []Watermark, partitions []int32) bool {
 	return slices.EqualFunc(marks, partitions, func(w Watermark, p int32) bool { return w.Partition == p })
 }
 
-// shown raises the floor to an answer that is about to be given.
+// shown raises the floor to an answer that is about to be returned.
 func (n *nodes) shown(at Moment, partitions []int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, p := range partitions {
 		if n.floor[p].Before(at) {
 			n.floor[p] = at
-			n.moves.Notify()
+			n.notifier.Notify()
 		}
 	}
 }
 
-// answered and failedNow note how a node behaves.
+// answered and failedNow record how a node behaves.
 func (n *nodes) answered(h *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -278,8 +273,8 @@ func (n *nodes) failedNow(h *node) {
 	h.failed = n.now()
 }
 
-// watermarks is the furthest of the newest incarnation for each partition, ascending by partition. False:
-// one has no holder.
+// watermarks are the furthest ones of the newest incarnation of each partition, ascending by partition. False:
+// a partition has no holder.
 func (n *nodes) watermarks() ([]Watermark, bool) {
 	var held []Watermark
 	if n.local != nil {
@@ -289,7 +284,7 @@ func (n *nodes) watermarks() ([]Watermark, bool) {
 	defer n.mu.Unlock()
 	best := make([]Watermark, len(n.newest))
 	known := make([]bool, len(n.newest))
-	for _, w := range held { // what other nodes hold was claimed when they told
+	for _, w := range held { // other nodes' claims were recorded when they reported
 		n.claim(w)
 	}
 	offer := func(w Watermark) {
@@ -311,13 +306,13 @@ func (n *nodes) watermarks() ([]Watermark, bool) {
 	return best, !slices.Contains(known, false)
 }
 
-// announced takes over a record of the owners topic. It returns the node if it was not known before. A
-// partition beyond the last stands for the node itself: whether or not it holds anything yet, it is
-// watched, and what it takes over is known within an interval.
+// announced applies a record of the owners topic. It returns the node if it is new. A partition beyond the last
+// stands for the node itself: it is watched even while it holds nothing, so that what it takes over is known
+// within an interval.
 func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *node) (fresh *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer n.moves.Notify()
+	defer n.notifier.Notify()
 	h, self := n.others[o.Instance], int(o.Partition) >= len(n.newest)
 	switch {
 	case gone && self && h != nil:
@@ -329,7 +324,7 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 			delete(h.marks, o.Partition)
 		}
 		return nil
-	case h != nil && h.addr != o.Addr: // it moved
+	case h != nil && h.addr != o.Addr: // it has a new address
 		h.stop()
 		h = nil
 	}
@@ -353,11 +348,11 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 	return fresh
 }
 
-// told takes over all that a node says of itself.
+// told applies all that a node reports of itself.
 func (n *nodes) told(h *node, marks []Watermark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer n.moves.Notify()
+	defer n.notifier.Notify()
 	h.seen, h.failed = n.now(), time.Time{}
 	clear(h.marks)
 	for _, w := range marks {
@@ -375,7 +370,7 @@ func (n *nodes) forget() {
 			return false
 		}
 		h.stop()
-		n.moves.Notify()
+		n.notifier.Notify()
 		return true
 	})
 }

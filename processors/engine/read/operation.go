@@ -9,29 +9,29 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/wire"
 )
 
-// Query is what an operation is asked: it codes itself, and knows its bounds.
+// Query is the parameters of an operation. It encodes and validates itself.
 type Query interface {
 	wire.Value
-	// Validate names the first field that is out of its bounds.
+	// Validate returns an error for the first field that is out of bounds.
 	Validate() error
 }
 
-// Views are what an operation reads: partitions of one node, all as of one block.
+// Views are the input of an operation: partitions of one node, all as of one block.
 type Views struct {
 	Source     Source
 	Partitions []int32
-	Of         []state.View // of each of them
+	Of         []state.View // one per partition
 }
 
-// Operation is a read of an application: its name, its codec and the function that answers it on a node.
+// Operation is a read of an application: its name, its codec and the function that computes it on a node.
 type Operation struct {
 	name  string
 	fresh func() Query
 	serve func(ctx context.Context, v *Views, q Query) ([]Item, error)
 }
 
-// NewOperation makes an operation of a function over views that are all of one block. Its items ascend by
-// key; a router merges those of several nodes.
+// NewOperation makes an operation from a function over views that are all as of one block. Its items ascend by
+// key; the router merges those of several nodes.
 func NewOperation[T any, Q interface {
 	*T
 	Query
@@ -49,7 +49,7 @@ func NewOperation[T any, Q interface {
 	}
 }
 
-// Name is how nodes call the operation.
+// Name is the operation's name in requests between nodes.
 func (o *Operation) Name() string { return o.name }
 
 // decode reads a query from the network.
@@ -68,16 +68,16 @@ func (o *Operation) validate(q Query) error {
 	return nil
 }
 
-// Application is what a node answers: operations under the name of who they are of.
+// Application is a named set of operations.
 type Application struct {
 	Name       string
 	Operations []*Operation
 }
 
-// watermarks is the operation that every node has, of every application.
+// watermarks is an operation that every node serves for every application.
 const watermarks = "watermarks"
 
-// Validate reports every fault at once.
+// Validate reports all errors at once.
 func (a Application) Validate() error {
 	var faults []error
 	if a.Name == "" || len(a.Name) > maxNameBytes {

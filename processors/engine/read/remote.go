@@ -18,14 +18,14 @@ type remote struct {
 	addr    string // host:port
 	client  *http.Client
 	timeout time.Duration
-	token   string // empty: none is asked for
+	token   string // sent with every request; empty: none
 }
 
-// newClient makes the client that all remotes of a router share. Connections are kept: a read is a round
-// trip and no more.
+// newClient makes the HTTP client that all remotes of a router share. Connections are kept alive, so a read is
+// a single round trip.
 func newClient(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	if dial == nil {
-		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // what nil stands for
+		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // the default dialer
 	}
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -38,7 +38,7 @@ func newClient(dial func(context.Context, string, string) (net.Conn, error)) *ht
 	}}
 }
 
-func (n *remote) ask(ctx context.Context, r *request) (*Response, error) {
+func (n *remote) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 	payload, err := wire.Append(nil, r.query)
 	if err != nil {
 		return nil, fmt.Errorf("encode query: %w", err)

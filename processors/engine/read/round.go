@@ -18,18 +18,18 @@ const (
 	maxWait   = 100 * time.Millisecond
 )
 
-// Question is a read of partitions.
-type Question struct {
+// Request is a read of partitions.
+type Request struct {
 	Operation  *Operation
 	Query      Query
 	Partitions []int32          // ascending; nil: all
-	At         *topics.BlockRef // number and hash; nil: the latest that all of them have
+	At         *topics.BlockRef // number and hash; nil: the latest block that all of them have
 	Limit      int              // of the items of all nodes together; 0: none
 }
 
-// Read asks the holders of the partitions until they answer as of one block, or patience ends. Errors:
+// Read asks the holders of the partitions until they answer as of one block, or until Patience is over. Errors:
 // ErrUnavailable, ErrBadRequest, those of the operation, those of ctx.
-func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) {
+func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 	op := q.Operation
 	if err := op.validate(q.Query); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) 
 	if partitions == nil {
 		partitions = r.all
 	}
-	req := &request{Application: r.cfg.Application, Operation: op.name, Partitions: partitions, op: op, query: q.Query}
+	req := &nodeRequest{Application: r.cfg.Application, Operation: op.name, Partitions: partitions, op: op, query: q.Query}
 	if q.At != nil {
 		req.Pinned, req.At = true, *q.At
 	}
@@ -57,7 +57,7 @@ func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) 
 			return nil, fmt.Errorf("read %s: block %d: %w", op.name, atLeast, ErrStale)
 		}
 	}
-	tried := tries{} // others go first
+	tried := tries{} // failed nodes are tried last
 	wait := firstWait
 	for range maxRounds {
 		if a, err = r.hedged(ctx, req, q.Limit, atLeast, tried); err == nil {
@@ -77,8 +77,8 @@ func (r *Router) Read(ctx context.Context, q Question) (a *Response, err error) 
 	return nil, fmt.Errorf("read %s: %w", op.name, err)
 }
 
-// round asks each holder once, at its latest block, and those ahead of the others again at the lowest.
-func (r *Router) round(ctx context.Context, calls []call, req *request, limit int, atLeast uint64, tried tries) (*Response, error) {
+// round asks each holder once, at its latest block, and then those that are ahead again at the lowest block.
+func (r *Router) round(ctx context.Context, calls []call, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
 	r.metrics.rounds.Inc()
 	floor := r.nodes.floorOf(req.Partitions)
 	latest := make([]*Response, len(calls))
@@ -116,8 +116,8 @@ func (r *Router) round(ctx context.Context, calls []call, req *request, limit in
 	return a, nil
 }
 
-// askAll asks, in parallel, for the calls that have no answer yet.
-func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, req *request, tried tries) error {
+// askAll sends the calls without a response in parallel.
+func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, req *nodeRequest, tried tries) error {
 	if len(calls) == 1 { // one process: no goroutine, no copy
 		a, err := r.ask(ctx, calls[0], req)
 		if err != nil {
@@ -127,7 +127,7 @@ func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, 
 		answers[0] = a
 		return nil
 	}
-	var g errgroup.Group // the first error cancels nothing: each node shows whether it answers
+	var g errgroup.Group // the first error cancels nothing: the outcome of each node is recorded
 	errs := make([]error, len(calls))
 	for i, c := range calls {
 		if answers[i] == nil {
@@ -139,8 +139,8 @@ func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, 
 	}
 	err := g.Wait()
 	for i, c := range calls {
-		// One that no longer has a certain block may not have it in the next round either: an owner that
-		// has just taken over keeps few, and whom it took over from keeps many.
+		// A node without a certain block may lack it in the next round too: an owner that has just taken over
+		// keeps few blocks, its predecessor many.
 		if errs[i] != nil {
 			tried.failed(c, errs[i])
 		}
@@ -148,8 +148,8 @@ func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, 
 	return err
 }
 
-// ask asks one node and judges its answer.
-func (r *Router) ask(ctx context.Context, c call, req *request) (*Response, error) {
+// ask asks one node and checks its response.
+func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, error) {
 	own := *req
 	own.Partitions = c.partitions
 	waiting := ctx

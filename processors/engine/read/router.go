@@ -16,19 +16,19 @@ import (
 
 // Config of a Router. Application and Partitions are required, and Local or Owners.
 type Config struct {
-	Application string // whose partitions and operations they are
+	Application string // name of the application to read
 	Partitions  int32
-	Local       Source               // the partitions of this process, asked by a direct call; nil: none
-	Instance    string               // this process in the owners topic: what it says there is passed over
-	Owners      func() (Feed, error) // opens the owners topic at its start; nil: there is nobody else
-	Timeout     time.Duration        // of a call to another node. 1 s
-	Patience    time.Duration        // of a read while holders move or disagree. 500 ms
-	Interval    time.Duration        // until a node that did not tell its watermarks is asked again. 50 ms
-	Token       string               // that other nodes ask for; empty: none
+	Local       Source               // the partitions of this process, called directly; nil: none
+	Instance    string               // name of this process in the owners topic, where its own records are ignored
+	Owners      func() (Feed, error) // opens the owners topic at its start; nil: there are no other nodes
+	Timeout     time.Duration        // of a call to another node; default 1 s
+	Patience    time.Duration        // of a read while holders change or disagree; default 500 ms
+	Interval    time.Duration        // after which silent nodes are polled again; default 50 ms
+	Token       string               // token of other nodes' read API; empty: none
 	Registerer  prometheus.Registerer
 	Logger      *zap.Logger
 
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // of other nodes; nil: the machine's network
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // to other nodes; nil: the machine's network
 }
 
 func (c *Config) setDefaults() {
@@ -46,7 +46,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Validate reports every fault at once.
+// Validate reports all errors at once.
 func (c *Config) Validate() error {
 	var faults []error
 	if c.Application == "" {
@@ -69,14 +69,7 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Router reads an application over the nodes that hold its partitions, this process among them.
-//
-// Invariants:
-//  1. An answer is true as of one block, number and hash, on every partition that it spans.
-//  2. No part of an answer comes from an older incarnation than the router knows of.
-//  3. An answer is never as of an earlier block than one that was given, of any of its partitions, before it
-//     was asked for: by reverts and number, whoever owns them. Only who names a block gets an older one.
-//  4. A read ends: rounds, waits and remote calls are all bounded.
+// Router reads an application from the nodes that hold its partitions, this process among them.
 type Router struct {
 	cfg     Config
 	nodes   *nodes
@@ -85,7 +78,7 @@ type Router struct {
 	metrics *metrics
 }
 
-// NewRouter makes a router. Where there are other nodes, it finds them once it runs.
+// NewRouter makes a router. Run finds other nodes.
 func NewRouter(cfg Config) (*Router, error) {
 	cfg.setDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -98,8 +91,8 @@ func NewRouter(cfg Config) (*Router, error) {
 	return r, nil
 }
 
-// Watermarks is how far each partition is, ascending by partition, without a network: local ones as they
-// are, those of other nodes as they told when they last moved. ErrUnavailable: a partition has no holder.
+// Watermarks is how far each partition is, ascending by partition. It uses no network: those of other nodes are
+// as last reported. ErrUnavailable: a partition has no holder.
 func (r *Router) Watermarks() ([]Watermark, error) {
 	marks, ok := r.nodes.watermarks()
 	if !ok {
@@ -108,8 +101,9 @@ func (r *Router) Watermarks() ([]Watermark, error) {
 	return marks, nil
 }
 
-// Lowest is the watermark that is least far, without a network: all partitions can answer as of its
-// block, or could until lately. It is never before what was shown. ErrUnavailable: a partition has no holder.
+// Lowest is the watermark that is least far: all partitions can answer as of its block, or could until
+// recently. It is never before a block that was shown. It uses no network. ErrUnavailable: a partition has no
+// holder.
 func (r *Router) Lowest() (Watermark, error) {
 	f := r.nodes.frontier()
 	if !f.known {
@@ -118,11 +112,11 @@ func (r *Router) Lowest() (Watermark, error) {
 	return f.lowest, nil
 }
 
-// Shown notes that an answer about all partitions was given as of a moment, found elsewhere than by Read: none
-// that is given later is as of an earlier one.
+// Shown records that an answer about all partitions was found by other means than Read: no later answer will be
+// as of an earlier moment.
 func (r *Router) Shown(at Moment) { r.nodes.shown(at, r.all) }
 
-// Head is how far all partitions are, without a network.
+// Head is how far all partitions are. It uses no network.
 func (r *Router) Head(context.Context) (Head, error) {
 	marks, err := r.Watermarks()
 	if err != nil {
@@ -141,10 +135,10 @@ func (r *Router) Head(context.Context) (Head, error) {
 // PartitionOf is the partition of a key of the application's input.
 func (r *Router) PartitionOf(key []byte) int32 { return topics.Partition(key, r.cfg.Partitions) }
 
-// All are the partitions that there are, ascending. It is read-only.
+// All are all partitions, ascending. It is read-only.
 func (r *Router) All() []int32 { return r.all }
 
-// outcome is a label: what a read came to.
+// outcome is the metric label of a read.
 func outcome(a *Response, err error) string {
 	switch {
 	case err == nil && len(a.Items) == 0:

@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// minTokenBytes is as short as a token may be.
+// minTokenBytes is the minimum length of a token.
 const minTokenBytes = 16
 
 const (
@@ -17,8 +17,8 @@ const (
 	bearer              = "Bearer "
 )
 
-// CheckToken says why a node must not serve its read API at an address with a token. Without one it answers whoever can
-// reach it: that must be this machine alone.
+// CheckToken returns an error if a node must not serve its read API at an address with a token. Without a token
+// only a loopback address is allowed.
 func CheckToken(token, listen string) error {
 	if token != "" {
 		if len(token) < minTokenBytes {
@@ -33,12 +33,12 @@ func CheckToken(token, listen string) error {
 	return nil
 }
 
-// Authorized serves those alone who know the token; an empty one is everybody's.
+// Authorized requires the token of every request; if it is empty, anyone is allowed.
 func Authorized(token string, h http.Handler) http.Handler {
 	if token == "" {
 		return h
 	}
-	want := sha256.Sum256([]byte(bearer + token)) // of one length, whatever is sent
+	want := sha256.Sum256([]byte(bearer + token)) // hashed, so that the comparison takes the same time for every length
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get(authorizationHeader)))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {

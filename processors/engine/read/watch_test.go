@@ -44,7 +44,7 @@ func TestWatermarksAreToldWhenTheyMove(t *testing.T) {
 	m := &marked{}
 	node := local{source: m}
 	ask := func(seen uint64, wait time.Duration) []Watermark {
-		a, err := node.ask(t.Context(), &request{Operation: watermarks, query: &watch{Seen: seen, Wait: wait}})
+		a, err := node.ask(t.Context(), &nodeRequest{Operation: watermarks, query: &watch{Seen: seen, Wait: wait}})
 		if err != nil {
 			t.Error(err)
 			return nil

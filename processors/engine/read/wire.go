@@ -11,7 +11,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The bounds of what nodes tell each other.
+// Bounds of the messages between nodes.
 const (
 	maxRequestBytes = 64<<10 + maxPayloadBytes
 	maxPayloadBytes = 4 << 20
@@ -21,24 +21,24 @@ const (
 	maxWatch        = 10 * time.Second
 )
 
-// layout is the first byte of every message: another build's may be another.
+// layout is the first byte of every message. Builds with another layout refuse it.
 const layout = 1
 
-// request asks a node of an application for what its partitions hold.
-type request struct {
+// nodeRequest asks a node for what its partitions of an application hold.
+type nodeRequest struct {
 	Application string
 	Operation   string
 	Partitions  []int32
 	Pinned      bool            // answer as of the block At, else as of the latest
 	At          topics.BlockRef // number and hash
-	Payload     []byte          // the query, on the network
+	Payload     []byte          // the encoded query
 
-	op    *Operation // here
+	op    *Operation // set in this process
 	query Query
 }
 
 // Code implements wire.Value.
-func (r *request) Code(c *wire.Coder) {
+func (r *nodeRequest) Code(c *wire.Coder) {
 	codeLayout(c)
 	c.Text(&r.Application, maxNameBytes)
 	c.Text(&r.Operation, maxNameBytes)
@@ -49,7 +49,7 @@ func (r *request) Code(c *wire.Coder) {
 	c.Bytes(&r.Payload, maxPayloadBytes)
 }
 
-func (r *request) validate() error {
+func (r *nodeRequest) validate() error {
 	switch {
 	case len(r.Partitions) > maxPartitions, r.Operation != watermarks && len(r.Partitions) == 0:
 		return fmt.Errorf("%w: %d partitions", ErrBadRequest, len(r.Partitions))
@@ -59,9 +59,9 @@ func (r *request) validate() error {
 	return nil
 }
 
-// watch is the query of watermarks: while they are those that the caller has, the answer may take its time.
+// watch is the query of watermarks: the response may be delayed while they are those that the client has.
 type watch struct {
-	Seen uint64 // their digest
+	Seen uint64 // digest of the client's watermarks
 	Wait time.Duration
 }
 
@@ -79,22 +79,22 @@ func (w *watch) Validate() error {
 	return nil
 }
 
-// Response is what the partitions asked for hold, as of one block.
+// Response is the result of an operation over some partitions, as of one block.
 type Response struct {
 	Moment
-	Watermarks []Watermark // of these partitions, from before they were read: the answer is no older
+	Watermarks []Watermark // taken before the partitions were read: the response is no older
 	Items      []Item
 }
 
-// Item is a row of an answer, undecoded: what is merged away is never decoded, and one path serves the
-// local and the remote end.
+// Item is an encoded row of a response. Items that are dropped in a merge are never decoded, and local and
+// remote responses are handled alike.
 type Item struct {
-	Key   []byte   // the position in the list: ascending bytes are its order
+	Key   []byte   // position in the list: bytes ascend
 	Row   []byte   // empty: there is none
-	Parts [][]byte // further rows that belong to it
+	Parts [][]byte // more rows that belong to it
 }
 
-// The least that each takes on the network.
+// Minimum encoded sizes.
 const (
 	itemBytes = 3
 	markBytes = 1 + 1 + 1 + 1 + common.HashLength + 1 + 1 + 1 + 1 + 1
@@ -145,14 +145,14 @@ func codeBlock(c *wire.Coder, b *topics.BlockRef) {
 	c.Uint64(&b.Timestamp)
 }
 
-func encodeRequest(r *request) ([]byte, error) { return wire.Append(nil, r) }
+func encodeRequest(r *nodeRequest) ([]byte, error) { return wire.Append(nil, r) }
 
-func decodeRequest(body io.Reader) (*request, error) {
+func decodeRequest(body io.Reader) (*nodeRequest, error) {
 	raw, err := io.ReadAll(body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
-	var r request
+	var r nodeRequest
 	if err := wire.Decode(raw, &r); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}

@@ -71,17 +71,17 @@ func TestAnswersSurviveTheWire(t *testing.T) {
 	}
 }
 
-var unexported = cmpopts.IgnoreUnexported(request{})
+var unexported = cmpopts.IgnoreUnexported(nodeRequest{})
 
-func someRequest() *request {
-	return &request{
+func someRequest() *nodeRequest {
+	return &nodeRequest{
 		Application: "toy", Operation: "list", Partitions: []int32{0, 3}, Pinned: true,
 		At: topics.BlockRef{Number: 1, Hash: common.Hash{2}, Timestamp: 3}, Payload: []byte{0, 1},
 	}
 }
 
 func TestRequestsSurviveTheWire(t *testing.T) {
-	for _, want := range []*request{someRequest(), {Application: "a", Operation: watermarks}} {
+	for _, want := range []*nodeRequest{someRequest(), {Application: "a", Operation: watermarks}} {
 		raw, err := encodeRequest(want)
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 	app := toy(func(context.Context, *Views, *page) ([]Item, error) { return nil, errors.New("asked") })
 	h := NewHandler(zap.NewNop(), Served{&marked{}, app})
-	encoded := func(r request, q wire.Value) io.Reader {
+	encoded := func(r nodeRequest, q wire.Value) io.Reader {
 		var err error
 		if q != nil {
 			if r.Payload, err = wire.Append(nil, q); err != nil {
@@ -110,7 +110,7 @@ func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 		return bytes.NewReader(raw)
 	}
 	one := []int32{0}
-	list := request{Application: "toy", Operation: "list", Partitions: one}
+	list := nodeRequest{Application: "toy", Operation: "list", Partitions: one}
 	for name, c := range map[string]struct {
 		method, path string
 		body         io.Reader
@@ -121,12 +121,12 @@ func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 		"empty":        {http.MethodPost, Path, strings.NewReader(""), http.StatusBadRequest},
 		"garbage":      {http.MethodPost, Path, strings.NewReader("no request at all"), http.StatusBadRequest},
 		"too large":    {http.MethodPost, Path, bytes.NewReader(make([]byte, maxRequestBytes+1)), http.StatusBadRequest},
-		"application":  {http.MethodPost, Path, encoded(request{Application: "other", Operation: "list", Partitions: one}, &page{Limit: 1}), http.StatusBadRequest},
-		"operation":    {http.MethodPost, Path, encoded(request{Application: "toy", Operation: "other", Partitions: one}, &page{Limit: 1}), http.StatusBadRequest},
-		"no partition": {http.MethodPost, Path, encoded(request{Application: "toy", Operation: "list"}, &page{Limit: 1}), http.StatusBadRequest},
+		"application":  {http.MethodPost, Path, encoded(nodeRequest{Application: "other", Operation: "list", Partitions: one}, &page{Limit: 1}), http.StatusBadRequest},
+		"operation":    {http.MethodPost, Path, encoded(nodeRequest{Application: "toy", Operation: "other", Partitions: one}, &page{Limit: 1}), http.StatusBadRequest},
+		"no partition": {http.MethodPost, Path, encoded(nodeRequest{Application: "toy", Operation: "list"}, &page{Limit: 1}), http.StatusBadRequest},
 		"no query":     {http.MethodPost, Path, encoded(list, nil), http.StatusBadRequest},
 		"its bounds":   {http.MethodPost, Path, encoded(list, &page{Limit: 1001}), http.StatusBadRequest},
-		"wait":         {http.MethodPost, Path, encoded(request{Application: "toy", Operation: watermarks}, &watch{Wait: maxWatch + 1}), http.StatusBadRequest},
+		"wait":         {http.MethodPost, Path, encoded(nodeRequest{Application: "toy", Operation: watermarks}, &watch{Wait: maxWatch + 1}), http.StatusBadRequest},
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, c.body))

@@ -9,18 +9,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Row is a row as a commit writes it.
+// Row is a row in a commit.
 type Row struct {
 	Table *Table
 	Key   []byte
 	Value []byte // nil: deleted
-	Same  bool   // as on disk: written and taken back
+	Same  bool   // same value as on disk: written and restored
 }
 
-// Len is how many rows were written.
+// Len is the number of rows written.
 func (o *Overlay) Len() int { return len(o.dirty) }
 
-// Rows calls fn for the rows that were written, in the order of their first write.
+// Rows calls fn for the rows written, in the order of their first write.
 func (o *Overlay) Rows(fn func(Row) error) error {
 	for _, r := range o.dirty {
 		if err := fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()}); err != nil {
@@ -30,8 +30,8 @@ func (o *Overlay) Rows(fn func(Row) error) error {
 	return nil
 }
 
-// Events calls fn for the events to publish: those taken back, newest first, then those of the blocks
-// applied, in their order.
+// Events calls fn for the events to publish: first the retracted ones, newest first, then those of the blocks
+// applied, in order.
 func (o *Overlay) Events(fn func(e Event, removed bool)) {
 	for _, e := range o.reverts {
 		fn(e, true)
@@ -46,9 +46,9 @@ func (o *Overlay) Events(fn func(e Event, removed bool)) {
 	}
 }
 
-// Settle makes every block above `from`, up to and including `to`, final: it calls fn for their events,
-// in order, and drops their undo. Call it once, at the end, also where the floor did not move: the undo
-// of the other blocks is made here.
+// Settle makes every block above `from`, up to and including `to`, final: it calls fn for their events, in
+// order, and drops their undo records. Call it once, at the end of a commit, even if the floor did not move: it
+// also creates the undo records of the other blocks.
 func (o *Overlay) Settle(from, to uint64, fn func(Event)) error {
 	settle := func(u *undo) {
 		if !u.settled {
@@ -86,7 +86,7 @@ func (o *Overlay) Settle(from, to uint64, fn func(Event)) error {
 	return o.err
 }
 
-// undoBlocks lists the blocks in a range that have undo on disk.
+// undoBlocks lists the blocks in a range that have undo records on disk.
 func (o *Overlay) undoBlocks(from, to uint64) ([]uint64, error) {
 	it, err := o.store.db.NewIter(&pebble.IterOptions{LowerBound: undoKey(from+1, 0), UpperBound: successor(undoKey(to, 0)[:undoKeyBytes-2])})
 	if err != nil {
@@ -102,8 +102,8 @@ func (o *Overlay) undoBlocks(from, to uint64) ([]uint64, error) {
 	return numbers, wrap("scan undo", it.Close())
 }
 
-// Entries calls fn for every primary key that the commit changes: what the changelog must say for Restore
-// to come to the same rows and undo. A nil value is a deletion.
+// Entries calls fn for every primary key that the commit changes: with these changelog entries Restore
+// reproduces the rows and undo records. A nil value is a deletion.
 func (o *Overlay) Entries(fn func(key, value []byte)) {
 	for _, r := range o.dirty {
 		if !r.equal() {
@@ -116,7 +116,7 @@ func (o *Overlay) Entries(fn func(key, value []byte)) {
 	}
 }
 
-// Restore applies an entry of a changelog.
+// Restore applies a changelog entry.
 func (o *Overlay) Restore(key, value []byte) error {
 	if err := o.store.checkEntry(key, value); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (o *Overlay) Restore(key, value []byte) error {
 	return nil
 }
 
-// checkEntry says whether an entry of a changelog is one that this build can keep.
+// checkEntry returns an error if this build cannot keep a changelog entry.
 func (s *Store) checkEntry(key, value []byte) error {
 	switch {
 	case len(key) >= headBytes && key[0] == spaceRow:
@@ -146,8 +146,8 @@ func (s *Store) checkEntry(key, value []byte) error {
 	return fmt.Errorf("%w: changelog key %x", ErrCorrupt, key)
 }
 
-// Commit writes the overlay and meta as one batch, indexes in step. It does not wait for the disk. The
-// overlay is spent.
+// Commit writes the overlay, its index changes and meta as one batch. It does not wait for the disk. The
+// overlay must not be used afterwards.
 func (s *Store) Commit(o *Overlay, meta []byte) error {
 	if o.err != nil {
 		return o.err
@@ -176,7 +176,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	return nil
 }
 
-// writeRows writes the rows and what they mean for the indexes.
+// writeRows writes the rows and their index changes.
 func (o *Overlay) writeRows(b *pebble.Batch) error {
 	var (
 		key []byte
@@ -197,7 +197,7 @@ func (o *Overlay) writeRows(b *pebble.Batch) error {
 	return nil
 }
 
-// Clear removes every row, index entry and undo, and sets meta. Snapshots stand.
+// Clear removes all rows, index entries and undo records, and sets meta. Snapshots stay valid.
 func (s *Store) Clear(meta []byte) error {
 	b := s.db.NewBatch()
 	defer b.Close()
@@ -220,7 +220,7 @@ func set(b *pebble.Batch, key, value []byte) error {
 	return b.Set(key, value, nil)
 }
 
-// indexer derives what a row's change means for the indexes. Its buffers are kept between rows.
+// indexer computes the index changes of a row. Its buffers are reused.
 type indexer struct {
 	key      []byte
 	old, now IndexEntries
@@ -228,13 +228,13 @@ type indexer struct {
 
 // IndexEntries are the index entries of a row.
 type IndexEntries struct {
-	buf []byte // keys as on Pebble and values, one after the other
+	buf []byte // encoded keys and values, one after the other
 	all []indexEntry
 }
 
-type indexEntry struct{ from, value, to int } // in buf: key, then value
+type indexEntry struct{ from, value, to int } // offsets in buf: key, then value
 
-// Put adds an entry, whose key is handed over in parts. It copies all that it is given.
+// Put adds an entry, whose key is passed in parts. It copies its arguments.
 func (x *IndexEntries) Put(index byte, value []byte, entry ...[]byte) {
 	e := indexEntry{from: len(x.buf)}
 	x.buf = append(x.buf, spaceIndex, index)
@@ -250,7 +250,7 @@ func (x *IndexEntries) Put(index byte, value []byte, entry ...[]byte) {
 func (x *IndexEntries) key(e indexEntry) []byte   { return x.buf[e.from:e.value] }
 func (x *IndexEntries) value(e indexEntry) []byte { return x.buf[e.value:e.to] }
 
-// find returns the value under a key.
+// find returns the value of a key.
 func (x *IndexEntries) find(key []byte) (value []byte, ok bool) {
 	for _, e := range x.all {
 		if bytes.Equal(x.key(e), key) {
@@ -260,7 +260,7 @@ func (x *IndexEntries) find(key []byte) (value []byte, ok bool) {
 	return nil, false
 }
 
-// derive makes x the entries of a row; none where it is nil.
+// derive sets x to the index entries of a row; none if the row is nil.
 func (x *IndexEntries) derive(t *Table, key, row []byte) {
 	x.buf, x.all = x.buf[:0], x.all[:0]
 	if row != nil {

@@ -12,8 +12,8 @@ import (
 //	0x02 index entry           an entry of a secondary index, derived from rows
 //	0x03 number(8) part(2)     undo of a block that can still be reverted
 //
-// Rows and undo are the primary keyspaces: what Entries hands out and Restore takes back, under the very
-// same keys. Everything else is derived or local.
+// Rows and undo records are primary: Entries returns them, and Restore takes them under the same keys.
+// Everything else is derived or local.
 const (
 	spaceMeta  byte = 0x00
 	spaceRow   byte = 0x01
@@ -26,12 +26,12 @@ var (
 	keyVersion = []byte{spaceMeta, 'v'}
 )
 
-// layoutVersion changes when the keys or the encodings under them do: what another version wrote is not
-// read, but restored again from the changelog.
+// layoutVersion changes when the keys or their encodings change: a store with another version is not read but
+// restored from the changelog.
 const layoutVersion = 1
 
 const (
-	headBytes    = 2 // of a row's or an index entry's key, before the table's or the index's own
+	headBytes    = 2 // keyspace and table or index of a key, before the rest
 	undoKeyBytes = 1 + 8 + 2
 )
 
@@ -46,12 +46,12 @@ func undoKey(number uint64, part int) []byte {
 	return binary.BigEndian.AppendUint16(b, uint16(part))
 }
 
-// bounds are the range of keys that start with head‖prefix and come after head‖after.
+// bounds is the range of keys that start with head‖prefix and come after head‖after.
 func bounds(head [headBytes]byte, prefix, after []byte) (lower, upper []byte) {
 	lower = append(append(lower, head[:]...), prefix...)
 	upper = successor(lower)
 	if after != nil {
-		// The least key after it is the key with a zero byte behind.
+		// The next key is the key with a zero byte appended.
 		if from := append(append(append([]byte{}, head[:]...), after...), 0); string(from) > string(lower) {
 			lower = from
 		}
@@ -59,8 +59,8 @@ func bounds(head [headBytes]byte, prefix, after []byte) (lower, upper []byte) {
 	return lower, upper
 }
 
-// successor is the least key that is greater than every key with this prefix. No keyspace starts with
-// 0xff, so there is one.
+// successor is the least key greater than all keys with this prefix. It exists because no keyspace starts with
+// 0xff.
 func successor(prefix []byte) []byte {
 	b := append([]byte(nil), prefix...)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -10,32 +10,31 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Memory that a Load holds: entries before they go to disk, index entries besides, and the size of the tables that it
-// makes.
+// Memory of a Load: entries before they are spilled to disk, index entries, and the size of the tables written.
 const (
 	loadBytes      = 8 << 20
 	loadIndexBytes = 4 << 20
 	loadTableBytes = 16 << 20
 )
 
-// Load fills an empty store with the entries of a changelog. It keeps the last version of each key, writes what is left
-// as tables, in order, and derives the indexes of that once: nothing is read to be written over. It belongs to the
-// store's one writer, who commits nothing else meanwhile.
+// Load fills an empty store from a changelog. It keeps the last version of each key, writes the result as
+// sorted tables, and derives the indexes once, so no row is read back or overwritten. Only the store's writer
+// may use it, and must not commit anything else meanwhile.
 //
 // Invariants:
-//  1. the store stays empty until Commit, which gives it all, with the meta, at once;
-//  2. what it writes before that is beside the store, and goes with Close or when the store is opened.
+//  1. the store stays empty until Commit, which adds all data and the meta at once;
+//  2. files written before that are outside the store, and are removed by Close or when the store is opened.
 type Load struct {
 	s       *Store
 	dir     string
 	entries sorter
 	indexes sorter
-	tables  []string // for the store
+	tables  []string // to add to the store
 }
 
 const loading = ".load"
 
-// Load begins one. The store must have no meta: nothing was committed to it.
+// Load begins a load. The store must have no meta: nothing was committed to it.
 func (s *Store) Load() (*Load, error) { return s.load(loadBytes, loadIndexBytes) }
 
 func (s *Store) load(limit, indexLimit int) (*Load, error) {
@@ -48,7 +47,7 @@ func (s *Store) load(limit, indexLimit int) (*Load, error) {
 	return l, nil
 }
 
-// Restore takes an entry, as Overlay.Restore does; it keeps neither slice.
+// Restore takes a changelog entry, like Overlay.Restore; it keeps neither slice.
 func (l *Load) Restore(key, value []byte) error {
 	if err := l.s.checkEntry(key, value); err != nil {
 		return err
@@ -56,15 +55,15 @@ func (l *Load) Restore(key, value []byte) error {
 	return l.entries.add(key, value)
 }
 
-// Clear forgets the entries.
+// Clear drops the entries.
 func (l *Load) Clear() error { return l.entries.clear() }
 
-// Commit gives the store what is left of the entries, and meta. The load is spent.
+// Commit adds the remaining entries and meta to the store. The load must not be used afterwards.
 func (l *Load) Commit(ctx context.Context, meta []byte) error {
 	if l.entries.empty() {
 		return l.s.Commit(l.s.NewOverlay(), meta)
 	}
-	// Version and meta are part of it: a crash leaves all or nothing.
+	// Version and meta are part of the batch: a crash leaves all or nothing.
 	w := &tableWriter{load: l}
 	err := errors.Join(w.add(keyMeta, meta), w.add(keyVersion, []byte{layoutVersion}))
 	var entries IndexEntries
@@ -94,13 +93,12 @@ func (l *Load) Commit(ctx context.Context, meta []byte) error {
 	return wrap("load", l.s.db.Ingest(ctx, l.tables))
 }
 
-// Close removes what is on disk beside the store.
+// Close removes the files outside the store.
 func (l *Load) Close() error {
 	return wrap("load", l.s.fs.RemoveAll(l.dir))
 }
 
-// tableWriter writes the tables of a load: keys ascend within a keyspace, and no table has keys of two that others lie
-// between.
+// tableWriter writes the tables of a load: keys ascend within a keyspace, and tables do not overlap.
 type tableWriter struct {
 	load  *Load
 	table *sstable.Writer
@@ -127,7 +125,7 @@ func (w *tableWriter) add(key, value []byte) error {
 	return w.table.Set(key, value)
 }
 
-// end completes the table that is being written.
+// end finishes the current table.
 func (w *tableWriter) end() error {
 	if w.table == nil {
 		return nil

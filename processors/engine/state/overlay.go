@@ -9,39 +9,40 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ErrNotTop means that the block to be reverted is not the one that was applied last.
+// ErrNotTop: the block to revert is not the last one applied.
 var ErrNotTop = errors.New("reverted block is not the last one applied")
 
-// Overlay is what a commit will write: rows, undo and events of the blocks since the last one, in memory
-// over the store. It writes nothing; dropping it undoes everything. It belongs to one goroutine.
+// Overlay is the content of the next commit: rows, undo records and events of the blocks since the last one, in
+// memory over the store. Nothing is written until the commit; dropping the overlay discards it. It belongs to
+// one goroutine.
 //
 // Invariants:
 //  1. a read sees the last write, of this block or an earlier one, whether or not it is on disk;
-//  2. blocks is a stack of the blocks applied here and not reverted, ascending; all blocks on disk lie
-//     below them;
-//  3. the undo of a block holds each key once, with its value from before the block. Popping the stack
-//     is exact, also across writes of the blocks above, which were popped before;
+//  2. blocks is a stack of the blocks applied here and not reverted, ascending; all blocks on disk are below
+//     them;
+//  3. the undo record of a block has each key once, with its value from before the block. Later blocks are
+//     reverted first, so popping the stack restores exactly that state;
 //  4. after an error it must be dropped.
 type Overlay struct {
 	store   *Store
 	tables  [256]*layer
-	dirty   []*row // in the order of their first write: a commit is the same whenever it is repeated
+	dirty   []*row // in the order of the first write: a repeated commit is the same
 	blocks  []*block
-	applied int // blocks begun, ever: numbers them
+	applied int // number of blocks ever begun
 	reverts []Event
 	undos   map[string][]byte // undo parts to write; nil: to delete
 	undoIDs []string          // their keys, in order
 	bytes   int
-	foreign bool  // rows were restored: they alias records, which must not be kept
-	err     error // of a write, which cannot return one
+	foreign bool  // restored rows alias records, which must not be kept
+	err     error // of a write, which cannot return it
 }
 
-// layer is the overlay of one table. Keys are sorted only where somebody scans.
+// layer is the overlay of one table. Keys are sorted only when a scan needs them.
 type layer struct {
 	table  *Table
 	rows   map[string]*row
 	sorted []string // keys of written rows
-	fresh  []string // more of them, unsorted
+	fresh  []string // unsorted ones
 }
 
 // row is a row that was read or written.
@@ -49,47 +50,46 @@ type row struct {
 	layer *layer
 	key   string
 	disk  []byte // on disk; nil: none
-	known bool   // disk was read
+	known bool   // disk is valid
 	now   []byte
 	dirty bool
-	block int // the last block that captured it
+	block int // the last block that saved its former value
 }
 
 type block struct {
 	id      int
 	ref     topics.BlockRef
 	capture bool
-	// published: its events are in the topic that follows the head already.
+	// published: the events are already in the topic at the head.
 	published bool
 	undo
 }
 
-// NewOverlay makes an empty overlay over what is committed.
+// NewOverlay makes an empty overlay over the committed state.
 func (s *Store) NewOverlay() *Overlay {
 	return &Overlay{store: s, undos: map[string][]byte{}}
 }
 
-// Begin starts a block. Without capture it can never be reverted: no undo is kept.
+// Begin starts a block. Without capture no undo record is kept, so the block can never be reverted.
 func (o *Overlay) Begin(ref topics.BlockRef, capture bool) {
 	o.applied++
 	o.blocks = append(o.blocks, &block{id: o.applied, ref: ref, capture: capture, undo: undo{hash: ref.Hash}})
 }
 
-// Published marks the last block's events as published before, in the topic that follows the head and,
-// with final, in that of final events too: a rebuild does not publish them again.
+// Published marks the last block's events as already published in the topic at the head and, with final, in the
+// topic of final events too: a rebuild does not publish them again.
 func (o *Overlay) Published(final bool) {
 	b := o.blocks[len(o.blocks)-1]
 	b.published, b.settled = true, final
 }
 
-// Silent says that the events of the block are published and final already: nobody will be told of them
-// again, and Emit may be spared.
+// Silent reports whether the events of the block are already published and final, so that Emit can be skipped.
 func (o *Overlay) Silent() bool {
 	b := o.blocks[len(o.blocks)-1]
 	return b.published && b.settled && !b.capture
 }
 
-// Empty says that a commit would write nothing.
+// Empty reports whether a commit would write nothing.
 func (o *Overlay) Empty() bool {
 	for _, b := range o.blocks {
 		if len(b.events) > 0 { // rows are in dirty
@@ -99,7 +99,7 @@ func (o *Overlay) Empty() bool {
 	return len(o.dirty) == 0 && len(o.undoIDs) == 0 && len(o.reverts) == 0
 }
 
-// Bytes is about how much it holds in memory.
+// Bytes is an estimate of the memory in use.
 func (o *Overlay) Bytes() int { return o.bytes }
 
 // Err is the first error of a write.
@@ -108,7 +108,7 @@ func (o *Overlay) Err() error { return o.err }
 // Block is the block that is being applied.
 func (o *Overlay) Block() topics.BlockRef { return o.blocks[len(o.blocks)-1].ref }
 
-// Emit publishes an event of the block.
+// Emit adds an event of the block.
 func (o *Overlay) Emit(family string, key, value []byte) {
 	if o.Silent() {
 		return
@@ -138,7 +138,7 @@ func (o *Overlay) Put(t *Table, key, value []byte) {
 // Delete removes a row.
 func (o *Overlay) Delete(t *Table, key []byte) { o.write(t, key, nil) }
 
-// rowOverheadBytes is about what a row costs beside its key and value.
+// rowOverheadBytes is an estimate of what a row takes besides its key and value.
 const rowOverheadBytes = 200
 
 func (o *Overlay) layer(t *Table) *layer {
@@ -150,7 +150,7 @@ func (o *Overlay) layer(t *Table) *layer {
 	return l
 }
 
-// row finds a row, and what is on disk where it is needed.
+// row finds a row, and reads it from disk if required.
 func (o *Overlay) row(l *layer, key []byte, read bool) (*row, error) {
 	r := l.rows[string(key)]
 	if r == nil {
@@ -181,7 +181,7 @@ func (o *Overlay) write(t *Table, key, value []byte) {
 	}
 	capture := top != nil && top.capture
 	l := o.layer(t)
-	// The row on disk is needed to undo the block and to take its index entries away; else not.
+	// The row on disk is needed for the undo record and to remove its index entries.
 	r, err := o.row(l, key, capture || t.Index != nil)
 	if err != nil {
 		o.err = errors.Join(o.err, err)
@@ -191,7 +191,7 @@ func (o *Overlay) write(t *Table, key, value []byte) {
 		r.block = top.id
 		top.rows = append(top.rows, former{t.ID, r.key, r.now})
 	} else if r.dirty {
-		o.bytes -= len(r.now) // nobody holds it any more
+		o.bytes -= len(r.now) // the former value is no longer referenced
 	}
 	r.now = value
 	o.bytes += len(value)
@@ -202,7 +202,7 @@ func (o *Overlay) write(t *Table, key, value []byte) {
 	}
 }
 
-// Scan merges what is on disk with what was written.
+// Scan merges the rows on disk with the written ones.
 func (o *Overlay) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
 	l := o.layer(t)
 	keys := l.written(string(prefix), after)
@@ -233,8 +233,8 @@ func (o *Overlay) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) 
 	return err
 }
 
-// written returns the keys of written rows with a prefix and after a key, ascending. It is a copy: fn of
-// a scan may write.
+// written returns the keys of written rows with a prefix and after a key, ascending. It is a copy: the callback
+// of a scan may write.
 func (l *layer) written(prefix string, after []byte) []string {
 	if len(l.fresh) > len(l.sorted)/8 {
 		l.sorted = append(l.sorted, l.fresh...)
@@ -261,8 +261,8 @@ func (l *layer) written(prefix string, after []byte) []string {
 	return slices.Clone(l.sorted[from:to])
 }
 
-// Revert takes the last block back. A block that touched nothing here has nothing to take back. Quiet: its
-// events were taken back before.
+// Revert reverts the last block. If the block has no records here, there is nothing to revert. quiet: its
+// events were already retracted.
 func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
 	if n := len(o.blocks); n > 0 {
 		top := o.blocks[n-1]
@@ -273,7 +273,7 @@ func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
 			return fmt.Errorf("%w: block %d has no undo record", ErrCorrupt, ref.Number)
 		case top.ref.Number == ref.Number:
 			o.blocks = o.blocks[:n-1]
-			if top.published { // else nobody has seen its events: they go without a trace
+			if top.published { // unpublished events are just dropped
 				o.takeBack(top.events, quiet)
 			}
 			return o.restore(top.rows)
@@ -296,7 +296,7 @@ func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
 	return o.restore(u.rows)
 }
 
-// takeBack notes events to be taken back, newest first, as the blocks.
+// takeBack records the retraction of events, newest first, like the blocks.
 func (o *Overlay) takeBack(events []Event, quiet bool) {
 	if quiet {
 		return
@@ -309,7 +309,7 @@ func (o *Overlay) takeBack(events []Event, quiet bool) {
 // restore writes former values back.
 func (o *Overlay) restore(rows []former) error {
 	blocks := o.blocks
-	o.blocks = nil // a revert is not itself undone
+	o.blocks = nil // a revert has no undo record
 	defer func() { o.blocks = blocks }()
 	for _, r := range rows {
 		t, err := o.store.table(r.table)
@@ -321,7 +321,7 @@ func (o *Overlay) restore(rows []former) error {
 	return o.err
 }
 
-// loadUndo reads the parts of a block's undo, and returns their keys.
+// loadUndo reads the parts of a block's undo record, and returns their keys.
 func (o *Overlay) loadUndo(number uint64, u *undo) (keys []string, err error) {
 	for part := 0; ; part++ {
 		key := undoKey(number, part)
@@ -348,7 +348,7 @@ func (o *Overlay) setUndo(key string, value []byte) {
 	o.undos[key] = value
 }
 
-// equal says that a write came to nothing.
+// equal reports whether the row has the same value as on disk.
 func (r *row) equal() bool {
 	return r.known && (r.disk == nil) == (r.now == nil) && bytes.Equal(r.disk, r.now)
 }

@@ -1,18 +1,18 @@
 package state
 
-// rowCache keeps rows as they are on disk from one commit to the next, for the one goroutine that writes
-// the store. What a market does next concerns mostly what it did just before, and a point read of Pebble
-// costs more than all else that an apply does. Readers of views do not come here.
+// rowCache keeps rows as they are on disk between commits, for the goroutine that writes the store. The next
+// block mostly concerns the rows of the blocks just before, and a point read of Pebble costs more than
+// everything else in an apply. Views do not use it.
 //
 // Invariants:
-//  1. an entry is what is committed: it changes only when a batch is known to be applied, and goes when
-//     that is not known;
-//  2. it holds at most limit bytes, half of them in each generation. When the young one is full it
-//     becomes the old one, whose entries go but for those that are asked for again;
-//  3. while it is whole, what is not here is not on disk: the store began empty, and nothing was let go.
+//  1. an entry is the committed value: it changes only after a batch is known to be applied, and is dropped if
+//     that is uncertain;
+//  2. it holds at most limit bytes, half of them in each of two generations. A full young generation becomes
+//     the old one; the old entries are dropped unless they are used again;
+//  3. while it is complete, a missing row is not on disk: the store began empty and nothing was evicted.
 type rowCache struct {
 	limit      int
-	young, old map[rowKey][]byte // nil value: no such row
+	young, old map[rowKey][]byte // a nil value: no such row
 	bytes      int               // of young
 	whole      bool
 }
@@ -22,7 +22,7 @@ type rowKey struct {
 	key   string
 }
 
-// rowCacheBytes is for each store, and so for each partition.
+// rowCacheBytes is per store, and so per partition.
 const rowCacheBytes = 2 << 20
 
 func newRowCache(limit int) *rowCache {
@@ -31,7 +31,7 @@ func newRowCache(limit int) *rowCache {
 	return c
 }
 
-// get says what is on disk; known is false where only the disk can say.
+// get returns the row on disk; known is false if the cache cannot tell.
 func (c *rowCache) get(table byte, key string) (row []byte, known bool) {
 	k := rowKey{table, key}
 	if row, known = c.young[k]; known {
@@ -43,7 +43,7 @@ func (c *rowCache) get(table byte, key string) (row []byte, known bool) {
 	return row, known || c.whole
 }
 
-// put notes what is on disk. The row must not change afterwards.
+// put records the row on disk. The slice must not change afterwards.
 func (c *rowCache) put(table byte, key string, row []byte) {
 	k := rowKey{table, key}
 	was, had := c.young[k]
@@ -58,7 +58,7 @@ func (c *rowCache) put(table byte, key string, row []byte) {
 	}
 }
 
-// clear forgets everything. Empty says that there is nothing on disk either.
+// clear drops all entries. empty means that the disk is empty too.
 func (c *rowCache) clear(empty bool) {
 	c.young, c.old, c.bytes, c.whole = map[rowKey][]byte{}, nil, 0, empty
 }

@@ -14,31 +14,32 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sorter puts entries in the order of their keys and keeps the last of each key. What does not fit into limit bytes of
-// memory waits on disk, in sorted runs. Close it: that removes them.
+// sorter sorts entries by key and keeps the last of each key. Entries beyond limit bytes are spilled to disk as
+// sorted runs. Close removes them.
 //
-// A run is entries in the order of their keys, uvarint(len) key uvarint(0 | len+1) value each, where 0 means a key that
-// was deleted; then a key of no bytes and the crc32c(4) of all that.
+// A run is a list of entries sorted by key, each uvarint(len) key uvarint(0 | len+1) value, where 0 is a
+// deletion; then an empty key and the crc32c(4) of everything before.
 type sorter struct {
 	fs      vfs.FS
-	path    string // of runs, before their number
+	path    string // of runs, without their number
 	limit   int
 	arena   []byte // keys and values of entries
 	entries []sorted
 	runs    []string // oldest first
-	made    int      // runs ever: numbers them
+	made    int      // number of runs ever made
 }
 
-// sorted is an entry in memory: where it is in the arena.
+// sorted is an entry in memory, as a position in the arena.
 type sorted struct {
-	head  uint64 // the key's first bytes, after the one for its keyspace
+	head  uint64 // first bytes of the key, after its keyspace
 	at    int
 	key   uint32
-	value uint32 // 1 and its length; 0: deleted
+	value uint32 // 1 + its length; 0: deleted
 }
 
 const (
-	// maxRuns bounds what is open at once; sortedBytes is about what an entry costs beside its key and value.
+	// maxRuns bounds the number of open runs; sortedBytes is an estimate of what an entry takes besides its key
+	// and value.
 	maxRuns     = 64
 	runBuffer   = 64 << 10
 	sortedBytes = 24
@@ -58,7 +59,7 @@ func (s *sorter) add(key, value []byte) error {
 	return s.spill()
 }
 
-// keyHead is what mostly tells two keys apart, as a number.
+// keyHead is the first bytes of a key as a number, which mostly suffices to compare two keys.
 func keyHead(key []byte) uint64 {
 	var b [8]byte
 	copy(b[:], key[min(len(key), 1):])
@@ -77,7 +78,7 @@ func (s *sorter) value(e sorted) []byte {
 	return s.arena[from : from+int(e.value)-1]
 }
 
-// sort orders what is in memory and drops what a later entry has taken the place of.
+// sort sorts the entries in memory and drops those with a later version.
 func (s *sorter) sort() {
 	slices.SortFunc(s.entries, func(a, b sorted) int {
 		// Keys of two keyspaces may have the same head, and so may a key and a longer one.
@@ -101,7 +102,7 @@ func (s *sorter) sort() {
 	s.entries = last
 }
 
-// spill moves what is in memory to a run.
+// spill moves the entries in memory to a run.
 func (s *sorter) spill() error {
 	s.sort()
 	run := s.name()
@@ -170,7 +171,8 @@ func (s *sorter) write(path string, fill func(put func(key, value []byte) error)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// each calls fn for every key in order, with its last value; nil: it was deleted. Both are valid until fn returns.
+// each calls fn for every key in order, with its last value; nil: it was deleted. Both slices are valid until
+// fn returns.
 func (s *sorter) each(fn func(key, value []byte) error) (err error) {
 	s.sort()
 	var h runHeap
@@ -198,7 +200,7 @@ func (s *sorter) each(fn func(key, value []byte) error) (err error) {
 	var last []byte
 	for first := true; h[0].key != nil; first = false {
 		r := h[0]
-		if first || !bytes.Equal(last, r.key) { // else a newer run had it
+		if first || !bytes.Equal(last, r.key) { // otherwise a newer run had it
 			if err := fn(r.key, r.value); err != nil {
 				return err
 			}
@@ -221,13 +223,13 @@ func (s *sorter) removeRuns() error {
 	return err
 }
 
-// clear forgets everything.
+// clear drops all entries.
 func (s *sorter) clear() error {
 	s.arena, s.entries = s.arena[:0], s.entries[:0]
 	return s.removeRuns()
 }
 
-// run reads what is sorted. At its end the key is nil.
+// run reads a sorted list of entries. At its end the key is nil.
 type run struct {
 	age        int
 	key, value []byte
@@ -297,7 +299,7 @@ func (r *run) read() error {
 	return nil
 }
 
-// maxSortedBytes is more than a key or a value ever has: beyond it is what was not written.
+// maxSortedBytes is more than the length of any key or value: a greater one is corrupt.
 const maxSortedBytes = 1 << 30
 
 func (r *run) take(n uint64) error {
@@ -317,7 +319,7 @@ func (r *run) close() error {
 	return wrap("sorted run", r.file.Close())
 }
 
-// runHeap has the least key first, of one key the newest, and at the end what has no more.
+// runHeap has the least key first, among equal keys the newest, and finished runs last.
 type runHeap []*run
 
 func (h runHeap) Len() int      { return len(h) }
@@ -332,5 +334,5 @@ func (h runHeap) Less(i, j int) bool {
 	}
 	return a.age > b.age
 }
-func (h *runHeap) Push(any) {} // they are all there from the beginning
+func (h *runHeap) Push(any) {} // all are there from the beginning
 func (h *runHeap) Pop() any { return nil }

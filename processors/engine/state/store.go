@@ -17,73 +17,73 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ErrCorrupt means that what is on disk cannot be trusted: wipe it and restore it from the changelog.
+// ErrCorrupt: the state on disk is corrupt: wipe it and restore it from the changelog.
 var ErrCorrupt = errors.New("state on disk is corrupt")
 
-// ErrNewer means that a newer build has written what this one cannot read. Nothing is wrong with it: leave it as it
-// is, for a build that can.
+// ErrNewer: a newer build wrote what this one cannot read. The state is intact: leave it for that build.
 var ErrNewer = errors.New("written by a newer build of lienstream: run that build, or rebuild with `lienstream processors --rebuild`")
 
-// Memory that a store may hold, on top of the shared cache and its rowCache: memtables while one is flushed. A task
-// writes a megabyte a second at most, so small ones flush seldom enough.
+// Memory of a store, besides the shared cache and its rowCache: memtables, also while one is flushed. A task
+// writes at most a megabyte per second, so small memtables are flushed rarely enough.
 const (
 	memTableBytes = 1 << 20
-	memTables     = 3  // writes wait when as many are full
-	restingTables = 2  // that a store keeps when nothing is written: the one in use, and one to be used again
-	compactAt     = 12 // tables on top of each other; at Pebble's 4 a backfill spends an eighth of its time on it
+	memTables     = 3  // writes block when this many are full
+	restingTables = 2  // kept by an idle store: the one in use and one to reuse
+	compactAt     = 12 // level-0 tables that trigger a compaction; with Pebble's 4, a backfill spends an eighth of its time on it
 	maxOpenFiles  = 64
 )
 
-// DefaultCacheBytes is the size of a Cache that suits the tasks of one process together.
+// DefaultCacheBytes suits all tasks of one process together.
 const DefaultCacheBytes = 32 << 20
 
-// Cache keeps blocks read from disk for all stores of a process.
+// Cache keeps blocks read from disk, for all stores of a process.
 type Cache struct{ blocks *pebble.Cache }
 
-// NewCache makes a cache of so many bytes of blocks for as many stores as that. Close it after them.
+// NewCache makes a cache of this many bytes of blocks for this many stores. Close it after them.
 //
-// Pebble takes the stores' memtables out of its size: a cache without room for them would hold no block at all.
+// Pebble subtracts the stores' memtables from the size: a cache without room for them would hold no block at
+// all.
 func NewCache(blockBytes int64, stores int) *Cache {
 	return &Cache{pebble.NewCache(blockBytes + int64(stores)*restingTables*memTableBytes)}
 }
 
-// Close gives its memory back.
+// Close releases the cache.
 func (c *Cache) Close() { c.blocks.Unref() }
 
 // Options of a store.
 type Options struct {
 	Dir    string
 	Tables []*Table
-	Cache  *Cache // nil: one of its own
+	Cache  *Cache // nil: the store makes its own
 	FS     vfs.FS // nil: the disk
 	Logger *zap.Logger
 }
 
-// Store is the rows of one partition on Pebble, with their indexes and the undo of recent blocks.
-// Writing belongs to one goroutine; snapshots may be read and released from any.
+// Store keeps the rows of one partition on Pebble, with their indexes and the undo records of recent blocks.
+// Only one goroutine may write; snapshots may be read and released from any.
 //
 // Invariants:
-//  1. what is on disk is a prefix of the commits: each is one batch, and batches are kept or lost in
-//     their order. A crash loses the last ones, never a part of one;
-//  2. an index holds exactly what Table.Index derives from the rows beside it;
-//  3. meta was committed with the rows beside it.
+//  1. the disk holds a prefix of the commits: each is one batch, and batches are persisted in order. A crash
+//     loses the last ones, never a part of one;
+//  2. an index holds exactly what Table.Index derives from the rows;
+//  3. meta was committed together with the rows.
 //
-// There is no write-ahead log, on purpose: the changelog already is one, and it outlives the disk. A
-// second log on disk would double what a backfill writes, to save a restart the replay of two memtables.
+// There is no write-ahead log, on purpose: the changelog is one, and it survives the loss of the disk. A second
+// log would double the disk writes of a backfill only to save replaying two memtables after a restart.
 type Store struct {
 	db     *pebble.DB
 	fs     vfs.FS
 	dir    string
 	tables [256]*Table
 	rows   *rowCache      // of the writer
-	slab   topics.Slab    // of the writer: events, and keys of changelog entries
-	open   sync.WaitGroup // snapshots
+	slab   topics.Slab    // memory of the writer for events and keys of changelog entries
+	open   sync.WaitGroup // snapshots in use
 	logger *zap.Logger
 
-	tableOptions sstable.WriterOptions // of what a Load makes
+	tableOptions sstable.WriterOptions // of the tables of a Load
 }
 
-// Open opens or makes the store in a directory. ErrCorrupt: wipe the directory. ErrNewer: do not.
+// Open opens or creates the store in a directory. ErrCorrupt: wipe the directory. ErrNewer: do not.
 func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -109,7 +109,7 @@ func Open(o Options) (*Store, error) {
 		FormatMajorVersion:          pebble.FormatVirtualSSTables,
 		Logger:                      pebbleLogger{o.Logger.Named("pebble").Sugar()},
 	}
-	// By default Pebble ends the process over a bad block; here the reader's error is acted on.
+	// By default Pebble exits the process on a corrupt block; here the reader's error is handled.
 	opts.EventListener = &pebble.EventListener{
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			s.logger.Error("corrupt file", zap.String("path", i.Path), zap.Error(i.Details))
@@ -121,10 +121,10 @@ func Open(o Options) (*Store, error) {
 	} else {
 		opts.CacheSize = 8 << 20
 	}
-	// Else what is ingested over a memtable would wait in the log that there is none of.
+	// Otherwise a table ingested over a memtable would depend on the write-ahead log, which does not exist.
 	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	for i := range opts.Levels {
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // an apply asks for keys that are new
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // Apply often looks up new keys
 	}
 	if err := o.FS.RemoveAll(o.Dir + loading); err != nil {
 		return nil, wrap("open", err)
@@ -148,7 +148,7 @@ func (s *Store) checkVersion() error {
 		return err
 	}
 	if v == nil {
-		s.rows.clear(true) // it is the first that is ever written
+		s.rows.clear(true) // a new store
 		return wrap("write layout version", s.db.Set(keyVersion, []byte{layoutVersion}, pebble.NoSync))
 	}
 	if !slices.Equal(v, []byte{layoutVersion}) {
@@ -160,19 +160,19 @@ func (s *Store) checkVersion() error {
 	return nil
 }
 
-// Close waits for the snapshots that are in use, writes what is in memory to disk and closes. What a full
-// disk does not take is in the changelog.
+// Close waits until no snapshot is in use, flushes the memtables and closes. What a full disk does not accept
+// is still in the changelog.
 func (s *Store) Close() error {
 	s.open.Wait()
 	return errors.Join(wrap("flush", s.flush()), wrap("close", s.db.Close()))
 }
 
-// flushTimeout bounds a flush: Pebble tries for as long as the disk is full.
+// flushTimeout bounds a flush: Pebble retries while the disk is full.
 const flushTimeout = 2 * time.Second
 
 var errFlush = errors.New("disk is not writable, it may be full")
 
-// flush writes what is in memory to disk.
+// flush writes the memtables to disk.
 func (s *Store) flush() error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {
@@ -188,10 +188,10 @@ func (s *Store) flush() error {
 	}
 }
 
-// Meta is what the last commit gave as meta; nil in a new store.
+// Meta is the meta of the last commit; nil in a new store.
 func (s *Store) Meta() ([]byte, error) { return get(s.db, keyMeta) }
 
-// DiskBytes is what the store takes on disk.
+// DiskBytes is the size of the store on disk.
 func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
 func (s *Store) table(id byte) (*Table, error) {
@@ -201,7 +201,7 @@ func (s *Store) table(id byte) (*Table, error) {
 	return nil, fmt.Errorf("%w: no table has the ID %d", ErrNewer, id)
 }
 
-// reader is what get and scan read.
+// reader is the source of get and scan.
 type reader interface {
 	Get(key []byte) (value []byte, closer io.Closer, err error)
 	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
@@ -220,7 +220,7 @@ func get(r reader, key []byte) ([]byte, error) {
 	return out, wrap("get", closer.Close())
 }
 
-// scan calls fn for the keys that start with head‖prefix, without the head.
+// scan calls fn for the keys that start with head‖prefix, passing them without the head.
 func scan(r reader, head [headBytes]byte, prefix, after []byte, fn func(key, value []byte) bool) error {
 	lower, upper := bounds(head, prefix, after)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
@@ -230,7 +230,7 @@ func scan(r reader, head [headBytes]byte, prefix, after []byte, fn func(key, val
 	return ended(it, walk(it, fn))
 }
 
-// ended closes an iterator, whose Close would repeat an error that is known.
+// ended closes an iterator; Close would return the known error again.
 func ended(it *pebble.Iterator, err error) error {
 	if again := it.Close(); err == nil {
 		err = wrap("scan", again)
@@ -238,12 +238,12 @@ func ended(it *pebble.Iterator, err error) error {
 	return err
 }
 
-// walk calls fn for what lies within the iterator's bounds.
+// walk calls fn for the entries within the iterator's bounds.
 func walk(it *pebble.Iterator, fn func(key, value []byte) bool) error {
 	return visit(it, it.First(), it.Next, fn)
 }
 
-// walkBack does the same from the end.
+// walkBack does the same in descending order.
 func walkBack(it *pebble.Iterator, fn func(key, value []byte) bool) error {
 	return visit(it, it.Last(), it.Prev, fn)
 }
@@ -261,7 +261,7 @@ func visit(it *pebble.Iterator, valid bool, move func() bool, fn func(key, value
 	return wrap("scan", it.Error())
 }
 
-// wrap marks the errors of Pebble that mean that a file is not what was written.
+// wrap marks the errors of Pebble that mean a corrupt file.
 func wrap(what string, err error) error {
 	switch {
 	case err == nil:
@@ -272,8 +272,8 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// pebbleLogger keeps Pebble's chatter at debug. Fatalf is called where Pebble cannot go on (its manifest
-// cannot be written): the process ends, and the next one finds a prefix of the commits.
+// pebbleLogger logs Pebble's messages at debug. Pebble calls Fatalf when it cannot continue (its manifest
+// cannot be written): the process exits, and the next one finds a prefix of the commits.
 type pebbleLogger struct{ *zap.SugaredLogger }
 
 func (l pebbleLogger) Infof(format string, args ...any)  { l.Debugf(format, args...) }

@@ -7,7 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Event is what an apply emitted.
+// Event is an emitted event.
 type Event struct {
 	Family string
 	Key    []byte
@@ -21,11 +21,11 @@ type former struct {
 	row   []byte
 }
 
-// undo is what a block took the place of, and what it emitted and is not final yet. It is stored in
-// parts, each complete in itself, so that none outgrows a record.
+// undo is the undo record of a block: the former values of its rows, and its events until they are final. It is
+// stored in parts, each of which decodes by itself, so that none is too large for a record.
 type undo struct {
 	hash    common.Hash
-	settled bool // its events are in the topic of final events already: do not publish them again
+	settled bool // the events are already in the topic of final events
 	rows    []former
 	events  []Event
 }
@@ -33,7 +33,7 @@ type undo struct {
 const (
 	undoVersion  = 1
 	undoSettled  = 1 << 0
-	maxUndoBytes = 512 << 10 // of a part, but for its last row or event
+	maxUndoBytes = 512 << 10 // of a part, not counting its last row or event
 )
 
 // Encoding of a part: version, flags, hash(32), then rows and events, each behind a tag:
@@ -81,7 +81,7 @@ func (u *undo) parts() [][]byte {
 	return parts
 }
 
-// decodeUndo adds a part to u. Slices alias b.
+// decode adds a part to u. Slices alias b.
 func (u *undo) decode(b []byte) error {
 	fault := func(what string) error { return fmt.Errorf("%w: undo: %s", ErrCorrupt, what) }
 	if len(b) < 2+common.HashLength {
@@ -123,7 +123,7 @@ func appendBytes[T string | []byte](b []byte, v T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// cursor takes values off a slice; the first fault sticks.
+// cursor reads values from a slice; the first error sticks.
 type cursor struct {
 	b   []byte
 	bad bool

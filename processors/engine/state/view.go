@@ -11,8 +11,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Snapshot is the store as of a commit, or of one that is still to come. Barriers that touched nothing share
-// one; it is counted and released with its last holder.
+// Snapshot is the store as of a commit, which may still be pending. Barriers without changes share one; it is
+// reference-counted.
 type Snapshot struct {
 	store *Store
 	from  source
@@ -25,11 +25,11 @@ type source interface {
 	io.Closer
 }
 
-// Snapshot takes a snapshot of what is committed, held once.
+// Snapshot takes a snapshot of the committed state, with one reference.
 func (s *Store) Snapshot() *Snapshot { return s.hold(s.db.NewSnapshot()) }
 
-// SnapshotWith takes a snapshot of what is committed and, over it, what Commit would write of an overlay,
-// held once. It stands whether or not that is ever committed.
+// SnapshotWith takes a snapshot of the committed state plus the content of an overlay, with one reference. It
+// stays valid whether or not the overlay is committed.
 func (s *Store) SnapshotWith(o *Overlay) (*Snapshot, error) {
 	b := &batched{batch: s.db.NewIndexedBatch(), rows: make(map[string][]byte, len(o.dirty))}
 	err := o.writeRows(b.batch)
@@ -53,12 +53,12 @@ func (s *Store) hold(from source) *Snapshot {
 	return n
 }
 
-// batched reads a batch over the store as it was when the batch was made. By itself the batch would read the
-// store as it is now; clones of an iterator keep to its moment.
+// batched reads a batch over the store as of the batch's creation. The batch alone would read the current
+// store; clones of an iterator keep its point in time.
 type batched struct {
 	batch  *pebble.Batch
 	merged *pebble.Iterator
-	rows   map[string][]byte // in the batch, by key; nil: deleted
+	rows   map[string][]byte // rows in the batch, by key; nil: deleted
 	below  *pebble.Snapshot
 }
 
@@ -66,7 +66,7 @@ func (b *batched) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	return b.merged.Clone(pebble.CloneOptions{IterOptions: o})
 }
 
-// Get finds a row without an iterator, which takes twice as long.
+// Get finds a row without an iterator, which would take twice as long.
 func (b *batched) Get(key []byte) ([]byte, io.Closer, error) {
 	switch row, ok := b.rows[string(key)]; {
 	case !ok:
@@ -82,13 +82,13 @@ func (b *batched) Close() error {
 	return errors.Join(b.merged.Close(), b.batch.Close(), b.below.Close())
 }
 
-// Retain adds a holder; the caller must be one.
+// Retain adds a reference; the caller must hold one.
 func (n *Snapshot) Retain() *Snapshot {
 	n.refs.Add(1)
 	return n
 }
 
-// Release takes a holder away.
+// Release drops a reference.
 func (n *Snapshot) Release() {
 	if n.refs.Add(-1) > 0 {
 		return
@@ -99,12 +99,12 @@ func (n *Snapshot) Release() {
 	n.store.open.Done()
 }
 
-// View reads the snapshot as the state at a block, and holds it until it is closed.
+// View reads the snapshot as the state at a block, and holds a reference until it is closed.
 func (n *Snapshot) View(at topics.BlockRef) View {
 	return &view{at: at, snap: n.Retain()}
 }
 
-// view keeps an iterator from one scan to the next: a new one costs more than most scans.
+// view reuses its iterator between scans: a new one costs more than most scans.
 type view struct {
 	at    topics.BlockRef
 	snap  *Snapshot
@@ -117,7 +117,7 @@ func (v *view) At() topics.BlockRef { return v.at }
 func (v *view) Close() {
 	v.close.Do(func() {
 		if it := v.idle.Swap(nil); it != nil {
-			_ = it.Close() // a scan has returned its error
+			_ = it.Close() // a scan has already returned its error
 		}
 		v.snap.Release()
 	})
@@ -139,7 +139,7 @@ func (v *view) ScanIndex(index byte, prefix, after []byte, fn func(entry, value 
 	return v.scan([headBytes]byte{spaceIndex, index}, prefix, after, walk, fn)
 }
 
-// visitor is how a scan goes through what lies within the iterator's bounds.
+// visitor iterates over the entries within the iterator's bounds.
 type visitor func(it *pebble.Iterator, fn func(key, value []byte) bool) error
 
 func (v *view) scan(head [headBytes]byte, prefix, after []byte, walk visitor, fn func(key, value []byte) bool) (err error) {

@@ -1,6 +1,6 @@
-// Package wire is the compact binary of what nodes say to each other: varints, bytes behind their length,
+// Package wire is the compact binary encoding of the messages between nodes: varints, length-prefixed bytes and
 // fixed bytes. A Coder walks over the fields of a value once, for both directions. It must not know what it
-// codes.
+// encodes.
 package wire
 
 import (
@@ -9,29 +9,29 @@ import (
 	"fmt"
 )
 
-// ErrMalformed means that bytes are not what they should decode to.
+// ErrMalformed: the bytes do not decode.
 var ErrMalformed = errors.New("malformed message")
 
-// Coder writes fields or reads them back, in the order in which it is called. The first fault ends it: what
-// follows is left as it is, and Err tells.
+// Coder encodes or decodes fields, in the order in which it is called. After the first error it does nothing;
+// Err returns that error.
 type Coder struct {
 	b        []byte
 	decoding bool
 	err      error
 }
 
-// Value is what codes itself: each field in its order, the same for both directions.
+// Value encodes itself: each field in its order, the same for both directions.
 type Value interface{ Code(c *Coder) }
 
-// Append appends the encoding of a value. ErrMalformed: a field is beyond its bound.
+// Append appends the encoding of a value. ErrMalformed: a field exceeds its bound.
 func Append(b []byte, v Value) ([]byte, error) {
 	c := Coder{b: b}
 	v.Code(&c)
 	return c.b, c.err
 }
 
-// Decode reads a value that is the whole of b. Byte fields of the value alias b, and what it takes in memory
-// is in proportion to the length of b.
+// Decode decodes a value from all of b. Byte fields alias b, and the memory of the value is proportional to the
+// length of b.
 func Decode(b []byte, v Value) error {
 	c := Coder{b: b, decoding: true}
 	v.Code(&c)
@@ -41,10 +41,10 @@ func Decode(b []byte, v Value) error {
 	return c.err
 }
 
-// Decoding says in which direction the coder goes.
+// Decoding reports whether the coder decodes.
 func (c *Coder) Decoding() bool { return c.decoding }
 
-// Fail ends the coding with a fault, unless it has one.
+// Fail stops the coder with an error, unless it has one already.
 func (c *Coder) Fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
@@ -68,7 +68,7 @@ func (c *Coder) Uint64(v *uint64) {
 	*v, c.b = n, c.b[used:]
 }
 
-// Int64 codes a varint of either sign.
+// Int64 codes a signed varint.
 func (c *Coder) Int64(v *int64) {
 	u := uint64(*v<<1) ^ uint64(*v>>63)
 	c.Uint64(&u)
@@ -77,7 +77,7 @@ func (c *Coder) Int64(v *int64) {
 	}
 }
 
-// Uint32 codes a varint of 32 bits.
+// Uint32 codes a varint of at most 32 bits.
 func (c *Coder) Uint32(v *uint32) {
 	u := uint64(*v)
 	c.Uint64(&u)
@@ -88,7 +88,7 @@ func (c *Coder) Uint32(v *uint32) {
 	}
 }
 
-// Int32 codes a varint of 32 bits of either sign.
+// Int32 codes a signed varint of at most 32 bits.
 func (c *Coder) Int32(v *int32) {
 	i := int64(*v)
 	c.Int64(&i)
@@ -99,7 +99,7 @@ func (c *Coder) Int32(v *int32) {
 	}
 }
 
-// Int codes a number that is not negative.
+// Int codes a non-negative number.
 func (c *Coder) Int(v *int) {
 	if !c.decoding && *v < 0 {
 		c.Fail("number %d is negative", *v)
@@ -155,7 +155,7 @@ func (c *Coder) Fixed(v []byte) {
 	c.b = c.b[copy(v, c.b):]
 }
 
-// Bytes codes bytes behind their length. None and nil are the same: both decode to nil.
+// Bytes codes length-prefixed bytes. Empty and nil are the same: both decode to nil.
 func (c *Coder) Bytes(v *[]byte, limit int) {
 	n := len(*v)
 	if c.count(&n, limit, 1); c.err != nil {
@@ -171,7 +171,7 @@ func (c *Coder) Bytes(v *[]byte, limit int) {
 	}
 }
 
-// Text codes a string behind its length.
+// Text codes a length-prefixed string.
 func (c *Coder) Text(v *string, limit int) {
 	n := len(*v)
 	if c.count(&n, limit, 1); c.err != nil {
@@ -184,7 +184,8 @@ func (c *Coder) Text(v *string, limit int) {
 	*v, c.b = string(c.b[:n]), c.b[n:]
 }
 
-// count codes how many things of at least `size` bytes follow: what is left must have room for them.
+// count codes the number of elements that follow, each of at least `size` bytes; the remaining input must have
+// room for them.
 func (c *Coder) count(n *int, limit, size int) {
 	c.Int(n)
 	if c.err != nil {
@@ -207,7 +208,7 @@ func Optional[T any](c *Coder, v **T, code func(*T)) {
 	code(*v)
 }
 
-// Slice codes at most `limit` things, each of which takes at least `size` bytes. None decode to nil.
+// Slice codes at most `limit` elements, each of at least `size` bytes. Zero elements decode to nil.
 func Slice[T any](c *Coder, v *[]T, limit, size int, code func(*T)) {
 	n := len(*v)
 	if c.count(&n, limit, size); c.err != nil {

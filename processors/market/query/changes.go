@@ -68,7 +68,7 @@ func (r *Router) Changes(ctx context.Context, since *Moment) (Changes, error) {
 	if err != nil {
 		return Changes{}, err
 	}
-	a, err := r.Read(ctx, read.Question{
+	a, err := r.Read(ctx, read.Request{
 		Operation: opChanges, Query: &changesQuery{since}, At: &pool.At, Limit: MaxChanges + len(r.All()),
 	})
 	if errors.Is(err, read.ErrExpired) {

@@ -122,7 +122,7 @@ func readDealWithReward(ctx context.Context, views *read.Views, q *entityQuery) 
 
 // AssetDeals implements MarketReader.
 func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error) {
-	a, err := r.Read(ctx, read.Question{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // an item says more
+	a, err := r.Read(ctx, read.Request{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // an item says more
 	if err != nil {
 		return Answer[Page[DealWithBids]]{}, err
 	}

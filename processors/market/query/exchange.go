@@ -65,7 +65,7 @@ type Collateral struct {
 
 // Exchange implements ExchangeReader.
 func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error) {
-	a, err := r.Read(ctx, read.Question{Operation: opExchange, Query: &exchangeQuery{q, r.market.Pool}})
+	a, err := r.Read(ctx, read.Request{Operation: opExchange, Query: &exchangeQuery{q, r.market.Pool}})
 	if err != nil {
 		return Answer[Exchange]{}, err
 	}
@@ -90,7 +90,7 @@ func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint2
 		return Answer[Collateral]{At: a.Block, Value: v}, err
 	}
 	key := common.Hash(v.Deal.AmountOrTokenID.Bytes32())
-	if a, err = r.Read(ctx, read.Question{Operation: opContents, Query: &contentsQuery{[]common.Hash{key}}, At: &at}); err != nil {
+	if a, err = r.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{[]common.Hash{key}}, At: &at}); err != nil {
 		return none, err
 	}
 	v.Position, err = decodeFirst[topics.PositionLiquidity](a.Items)

@@ -114,7 +114,7 @@ func (r *Router) amountsOf(ctx context.Context, at topics.BlockRef) (all []read.
 	var last common.Hash
 	for after := []byte(nil); ; {
 		q := &openPositionsQuery{After: after, Limit: maxOpenPositions}
-		page, err := r.Read(ctx, read.Question{Operation: opOpenPositions, Query: q, At: &at, Limit: q.Limit})
+		page, err := r.Read(ctx, read.Request{Operation: opOpenPositions, Query: q, At: &at, Limit: q.Limit})
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (r *Router) amountsOf(ctx context.Context, at topics.BlockRef) (all []read.
 			}
 		}
 		if len(keys) > 0 {
-			sums, err := r.Read(ctx, read.Question{Operation: opAmounts, Query: &contentsQuery{keys}, At: &at})
+			sums, err := r.Read(ctx, read.Request{Operation: opAmounts, Query: &contentsQuery{keys}, At: &at})
 			if err != nil {
 				return nil, err
 			}

@@ -113,7 +113,7 @@ func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[R
 		q.Wallet = &portfolioQuery{*wallet, r.accountPartition(*wallet)}
 	}
 	for range attempts {
-		a, err := r.Read(ctx, read.Question{Operation: opOverview, Query: q})
+		a, err := r.Read(ctx, read.Request{Operation: opOverview, Query: q})
 		if err != nil {
 			return Answer[Rewards]{}, err
 		}

@@ -21,7 +21,7 @@ import (
 
 // Portfolio implements MarketReader.
 func (r *Router) Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error) {
-	a, err := r.Read(ctx, read.Question{Operation: opPortfolio, Query: &portfolioQuery{wallet, r.accountPartition(wallet)}})
+	a, err := r.Read(ctx, read.Request{Operation: opPortfolio, Query: &portfolioQuery{wallet, r.accountPartition(wallet)}})
 	if err != nil {
 		return Answer[Portfolio]{}, err
 	}

@@ -74,7 +74,7 @@ func readStakes(_ context.Context, views *read.Views, q *StakesQuery) ([]read.It
 func (r *Router) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error) {
 	full := &positionsQuery{PositionsQuery: q, Manager: r.manager}
 	for range attempts {
-		a, err := r.Read(ctx, read.Question{Operation: opPositions, Query: full})
+		a, err := r.Read(ctx, read.Request{Operation: opPositions, Query: full})
 		if err != nil {
 			return Answer[Page[Position]]{}, err
 		}

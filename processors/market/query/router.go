@@ -88,7 +88,7 @@ func (r *Router) poolPartition(id common.Hash) int32 {
 
 // readPage asks for one more than the page: what is there beyond it says that the list goes on.
 func readPage[T any](ctx context.Context, r *Router, op *read.Operation, q read.Query, limit int, decode func(read.Item) (T, error)) (Answer[Page[T]], error) {
-	a, err := r.Read(ctx, read.Question{Operation: op, Query: q, Limit: limit + 1})
+	a, err := r.Read(ctx, read.Request{Operation: op, Query: q, Limit: limit + 1})
 	if err != nil {
 		return Answer[Page[T]]{}, err
 	}

@@ -59,7 +59,7 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 	}
 	for range attempts {
 		q := &statsQuery{Market: r.market, Keys: n.positions, Places: n.places, Buckets: n.buckets}
-		a, err := r.Read(ctx, read.Question{Operation: opStats, Query: q})
+		a, err := r.Read(ctx, read.Request{Operation: opStats, Query: q})
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
