@@ -12,17 +12,17 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Finality says who tells that a block is final. In either case none within the window of the last verified block is.
+// Finality says how finality is decided. Blocks within the reorg window are never final.
 type Finality string
 
 const (
-	// FinalityTag: the nodes do, by the block that they call finalized. Where none is called so, none is.
+	// FinalityTag: by the nodes' finalized block. While they have none, no block is final.
 	FinalityTag Finality = "tag"
-	// FinalityWindow: what is below the window is, on a chain whose nodes know no finalized block.
+	// FinalityWindow: by the reorg window alone, for chains whose nodes know no finalized block.
 	FinalityWindow Finality = "window"
 )
 
-// Config of an Ingester. Deployment, Kafka and RPC.Endpoints are needed; the rest has defaults.
+// Config of an Ingester. Deployment, Kafka and RPC.Endpoints are required; the rest has defaults.
 type Config struct {
 	Deployment contracts.Deployment
 	Kafka      kafka.Config
@@ -30,34 +30,34 @@ type Config struct {
 	RPC        rpc.Config // chain ID, addresses and topics are the deployment's
 
 	Finality    Finality
-	ReorgWindow uint64 // blocks below the head that may be reverted, whatever the chain calls final
-	Ranges      int    // ranges fetched at once in backfill
-	RangeBlocks uint64 // blocks of a range, at the most
-	// SparseBlocks are blocks of a range where empty blocks are left out, at the most: RPC.Proof.
+	ReorgWindow uint64 // newest blocks that may be reverted, whatever the chain calls final
+	Ranges      int    // ranges fetched concurrently in backfill
+	RangeBlocks uint64 // maximum blocks of a range
+	// SparseBlocks is the maximum size of a range without its empty blocks: see RPC.Proof.
 	SparseBlocks uint64
-	RangeLogs    int // logs of a range to aim at
+	RangeLogs    int // number of logs that the size of ranges aims at
 
-	BatchRecords int // of one transaction, at the most; a block is never cut
+	BatchRecords int // maximum records of a transaction; a block is never split
 	BatchBytes   int
 
-	PollInterval   time.Duration // of the head where no endpoint announces heads
-	PollBackup     time.Duration // of the head where one does
-	FinalizedEvery time.Duration // how often the finalized block is asked for
-	MarkEvery      time.Duration // the tip is marked at least so often while empty blocks come
-	Heartbeat      time.Duration // the last barrier is repeated so often on a quiet chain
-	ShortPatience  time.Duration // how long a chain may end below what was published before that is an error
-	ProbeTimeout   time.Duration // of what is asked of a block's tokens; what is not answered by then is asked again later
-	ReadyAge       time.Duration // ready while the last commit and the last head are no older
+	PollInterval   time.Duration // of the head, if no endpoint announces heads
+	PollBackup     time.Duration // of the head, if an endpoint does
+	FinalizedEvery time.Duration // interval of polling the finalized block
+	MarkEvery      time.Duration // a barrier is published at least this often while blocks are empty
+	Heartbeat      time.Duration // the last barrier is repeated this often on an idle chain
+	ShortPatience  time.Duration // how long a chain may end below the published blocks before that is an error
+	ProbeTimeout   time.Duration // of the probes of a block; missing answers are probed again later
+	ReadyAge       time.Duration // the ingester is ready while the last commit and the last head are at most this old
 
-	// Rewind allows to take back what was published as final: a person's answer to follow.ErrDeepReorg, for
-	// one run. The processors stop at the first such revert until they are rebuilt.
+	// Rewind allows reverting final blocks, for one run: an operator's answer to follow.ErrDeepReorg. The
+	// processors stop at the first such revert until they are rebuilt.
 	Rewind bool
 
-	Standby       bool          // wait while another ingester is active, and again when fenced
-	TakeoverAfter time.Duration // of silence of the active one; several heartbeats
+	Standby       bool          // wait while another ingester is active, and after being fenced
+	TakeoverAfter time.Duration // after which the active ingester counts as gone; several heartbeats
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults fills in zero fields.
 func (c Config) WithDefaults() Config {
 	or(&c.Partitions, topics.DefaultPartitions)
 	or(&c.ReorgWindow, 128)
@@ -105,7 +105,7 @@ func (c Config) follow() follow.Config {
 	return f
 }
 
-// Validate reports every fault.
+// Validate reports all errors.
 func (c Config) Validate() error {
 	errs := []error{c.Deployment.Validate(), c.Kafka.Validate(), c.rpc().Validate()}
 	for _, n := range []struct {

@@ -1,16 +1,15 @@
-// Package ingest carries one chain into the raw topic: every log of the market, in order, verified, once,
-// with a barrier after each block and a revert for each block that the chain took back. It must not
-// decode more of a log than the entity that it belongs to, and keeps nothing of its own: where it stands
-// is read back from the topic.
+// Package ingest writes one chain into the raw topic: every log of the market, in order, verified, once, with a
+// barrier after each block and a revert for each reorganised block. It must not decode more of a log than the
+// entity that it belongs to, and stores nothing itself: its position is read from the topic.
 //
 //	follow/      what to fetch, what links, what to publish and to revert: pure
-//	rpc/         asks the nodes, and believes none of them
-//	session.go   one life between two errors: feeds the one and carries out the commands with the other
-//	probe.go     what no event tells: asks tokens for their multiplier and pauses
-//	tokens.go    which tokens these are, and when they are asked again
+//	rpc/         queries the nodes, and verifies every response
+//	session.go   one run until an error: passes responses to follow and executes its commands with rpc
+//	probe.go     reads token multipliers and pauses, which no event reports
+//	tokens.go    which tokens to probe, and when to probe them again
 //	publish.go   batches → Kafka transactions
-//	readback.go  the topic → where to go on
-//	mark.go      what the topic was filtered by
+//	readback.go  the topic → where to continue
+//	mark.go      the filter that the topic was filled with
 //	standby.go   waits until the active ingester is silent
 package ingest
 
@@ -46,10 +45,10 @@ type Ingester struct {
 	topic     string
 	txID      string
 	status    board
-	tx        atomic.Pointer[kafka.Transactor] // of the present session
+	tx        atomic.Pointer[kafka.Transactor] // of the current session
 }
 
-// New makes an ingester; it connects to nothing.
+// New makes an ingester. It opens no connection.
 func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Ingester, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -72,11 +71,11 @@ func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Ingester, err
 	return in, nil
 }
 
-// Run ingests until ctx ends, which is no error. It returns an error where going on would be wrong:
-// kafka.ErrFenced when another ingester took over and Standby is off, follow.ErrDeepReorg and
-// follow.ErrChainShort when the chain contradicts the topic, ErrTorn when the topic has lost records, ErrOtherFilter when
-// it was filled for another deployment. Everything else it logs and starts again
-// from what the topic holds.
+// Run ingests until ctx is done, which is no error. It returns the errors after which it must not continue:
+// kafka.ErrFenced if another ingester took over and Standby is off, follow.ErrDeepReorg and
+// follow.ErrChainShort if the chain contradicts the topic, ErrTorn if the topic has lost records, and
+// ErrOtherFilter if the topic belongs to another deployment. After any other error it logs it and restarts from
+// what the topic holds.
 //
 //	rpc.Client.Run: subscriptions ──heads──┐
 //	                                       ▼
@@ -97,7 +96,7 @@ func (in *Ingester) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Kill cuts the connections to Kafka at once, as if the process had died. Run goes on with a new session,
+// Kill cuts the connections to Kafka at once, as if the process had died. Run continues with a new session,
 // which knows only what the topic holds.
 func (in *Ingester) Kill() {
 	if tx := in.tx.Load(); tx != nil {
@@ -105,7 +104,7 @@ func (in *Ingester) Kill() {
 	}
 }
 
-// Bounds of the wait between two sessions.
+// Bounds of the pause between two sessions.
 const (
 	minWait = 100 * time.Millisecond
 	maxWait = 10 * time.Second
@@ -147,13 +146,13 @@ func (in *Ingester) run(ctx context.Context) error {
 	}
 }
 
-// alone says whether an error contradicts a finality that only one endpoint of several claimed: that is no reason to
-// end, for the others may be right.
+// alone reports whether an error contradicts a finality that only one of several endpoints claimed. That is no
+// reason to stop, because the others may be right.
 func (in *Ingester) alone(err error) bool {
 	return (errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)) && !in.client.Backed(in.status.get().Finalized)
 }
 
-// final says whether an error would come back however often the session is started again.
+// final reports whether an error would come back after every restart.
 func final(err error) bool {
 	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort) ||
 		errors.Is(err, ErrTorn) || errors.Is(err, ErrOtherFilter) || errors.Is(err, topics.ErrLaterSchema)

@@ -9,15 +9,15 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// job is a transaction to write: a batch, or a repetition of the last barrier.
+// job is a transaction to write: a batch or a repeated barrier.
 type job struct {
 	batch           *follow.Batch
 	head, finalized uint64
 }
 
-// publishAll writes jobs. A transaction that was begun is ended although ctx is done: a known outcome is worth the
-// wait. But a broker that does not answer must not hold up a stop, and whoever ingests next reads back what became
-// of the transaction.
+// publishAll writes jobs. A transaction that was begun is ended even if ctx is done, because a known outcome is
+// worth a short wait. But a broker that does not respond must not delay a stop: the next ingester reads what
+// became of the transaction.
 func (s *session) publishAll(ctx context.Context, p *publisher) error {
 	metrics := s.in.metrics
 	write, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -51,11 +51,11 @@ func (s *session) publishAll(ctx context.Context, p *publisher) error {
 	}
 }
 
-// stopPatience is what an open transaction has to end when the ingester is told to stop.
+// stopPatience is how long an open transaction may take when the ingester is stopped.
 const stopPatience = 2 * time.Second
 
-// publishMore gives the publisher its next batch if it waits for one. While it is busy verified blocks
-// gather, so transactions grow by themselves when blocks come faster than commits.
+// publishMore gives the idle publisher its next batch. While it is busy verified blocks accumulate, so
+// transactions grow when blocks come faster than commits.
 func (s *session) publishMore() {
 	if !s.idle {
 		return
@@ -73,9 +73,9 @@ func (s *session) give(j job) {
 	s.jobs <- j // has room: the publisher was idle
 }
 
-// beat repeats the last barrier where nothing else was committed for a while.
+// beat repeats the last barrier if nothing else was committed for a while.
 func (s *session) beat() {
-	// The time of a barrier says when the chain was last seen: without a chain there is nothing to say, and
+	// A barrier's time says when the chain was last seen. Without a chain there is nothing to report, and
 	// another ingester may have one.
 	if time.Since(s.in.status.get().HeadAt) > 2*s.in.cfg.Heartbeat {
 		return
@@ -85,7 +85,7 @@ func (s *session) beat() {
 	}
 }
 
-// done notes a commit.
+// done records a commit.
 func (s *session) done(j job) {
 	s.idle, s.commitAt = true, time.Now()
 	if j.batch == nil {

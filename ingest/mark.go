@@ -16,20 +16,19 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// ErrOtherFilter means that the raw topic was filtered by other addresses, topics or another start block than the
-// deployment's: history is missing in it that nobody would miss.
+// ErrOtherFilter: the raw topic was filtered by other addresses, topics or another start block than the
+// deployment's, so history is missing from it without a trace.
 var ErrOtherFilter = errors.New("the raw topic belongs to another deployment: create a new one with `lienstream topics apply --kafka-prefix=PREFIX` and run every role with that prefix")
 
-// markHeader is the header of the last barrier of each transaction, in partition 0, that says what the topic was
-// filtered by.
+// markHeader is a header of the last barrier of each transaction, in partition 0, with the filter of the topic.
 const markHeader = "filter"
 
 const (
 	markVersion = 1
-	markBytes   = 4 // of an address or a topic: enough to tell a deployment's few apart
+	markBytes   = 4 // prefix of an address or a topic: enough to distinguish those of a deployment
 )
 
-// mark is what a topic was filtered by, as far as it is written into each transaction.
+// mark is the topic's filter, as written into each transaction.
 type mark struct {
 	start     uint64
 	addresses [][markBytes]byte // sorted
@@ -85,8 +84,8 @@ func decodeMark(b []byte) (m mark, err error) {
 	return m, nil
 }
 
-// checkFilter holds the deployment against what the topic was filtered by. Contracts that were added are welcome if
-// they did not exist when the topic ends: they have no history to miss.
+// checkFilter compares the deployment with the topic's filter. Added contracts are allowed if they did not
+// exist when the topic ends, and so have no history to miss.
 func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) error {
 	if last.Hash == (common.Hash{}) {
 		return nil // the topic is empty

@@ -16,7 +16,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// probes are the functions that a token is asked for, in the order of the answers.
+// probes are the calldata of the functions to probe, in the order of the answers.
 var probes = [...][]byte{
 	selector("uiMultiplier()"),
 	selector("newUIMultiplier()"),
@@ -25,7 +25,7 @@ var probes = [...][]byte{
 	selector("oraclePaused()"),
 }
 
-// Caps of one call of a token. A getter behind a proxy takes a tenth of the gas, and answers one word.
+// Gas and size limits of a call. A getter behind a proxy uses a tenth of the gas and returns one word.
 const (
 	probeGas   = 300_000
 	probeBytes = 1 << 10
@@ -33,7 +33,7 @@ const (
 
 func selector(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }
 
-// needProbe are the first topics of logs after which a token is probed: AssetSet and those of tokens.
+// needProbe are the first topics of logs after which a token is probed: AssetSet and the tokens' own.
 func needProbe() map[common.Hash]bool {
 	need := map[common.Hash]bool{assetSet(): true}
 	for _, t := range contracts.TokenTopics() {
@@ -42,9 +42,9 @@ func needProbe() map[common.Hash]bool {
 	return need
 }
 
-// probe adds to blocks what the registered tokens that their logs are about answer as of each block, behind the
-// last such log of a token. before ends when the blocks below are through with their registrations; known is
-// closed when these are. At the tip it also asks again those whose probe is due.
+// probe appends to each block a probe of every registered token that its logs mention, placed after the last
+// such log. before is closed once the blocks below have registered their tokens; known is closed once these
+// have. At the tip it also probes tokens that are due.
 func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-chan struct{}, known chan<- struct{}, tip bool) error {
 	seen := in.register(blocks)
 	if before != nil {
@@ -80,14 +80,14 @@ func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-c
 	return nil
 }
 
-// mention is a token that a block's logs are about, and where its last such log is.
+// mention is a token mentioned in a block's logs, and the index of its last such log.
 type mention struct {
 	token common.Address
 	at    int
 }
 
-// register notes what the blocks register, and returns of each block the tokens that its logs are about: at
-// most so many as it has logs, and each once.
+// register records the tokens that the blocks register, and returns the tokens that each block's logs mention,
+// each once.
 func (in *Ingester) register(blocks []follow.Block) [][]mention {
 	seen := make([][]mention, len(blocks))
 	for i := range blocks {
@@ -111,7 +111,7 @@ func (in *Ingester) register(blocks []follow.Block) [][]mention {
 	return seen
 }
 
-// place puts each probe behind the last log of its token.
+// place inserts each probe after the last log of its token.
 func place(logs []follow.Item, seen []mention, answers []*topics.Probe) []follow.Item {
 	of := make(map[common.Address]*topics.Probe, len(answers))
 	for _, p := range answers {
@@ -134,7 +134,7 @@ func place(logs []follow.Item, seen []mention, answers []*topics.Probe) []follow
 	return all
 }
 
-// probed returns the token that a log calls to probe, and notes those that it registers.
+// probed returns the token to probe because of a log, and records the token that the log registers.
 func (in *Ingester) probed(item follow.Item) (common.Address, bool) {
 	l, ok := item.(*topics.Log)
 	if !ok || len(l.Topics) == 0 || !in.needProbe[l.Topics[0]] {
@@ -152,8 +152,8 @@ func (in *Ingester) probed(item follow.Item) (common.Address, bool) {
 	return common.Address{}, false
 }
 
-// ask asks tokens as of a block, in as few requests as may be and within ProbeTimeout. What is not to be had
-// within that time, or from no endpoint any more, is a nil field: counted, and asked for again later.
+// ask probes tokens as of a block, with as few requests as possible and within ProbeTimeout. A field without an
+// answer in time, or from any endpoint, is nil, counted, and probed again later.
 func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []common.Address) ([]*topics.Probe, error) {
 	all := make([]*topics.Probe, len(tokens))
 	calls := make([]rpc.Call, 0, len(probes)*len(tokens))
@@ -171,7 +171,7 @@ func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []com
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, rpc.ErrGone):
-		return nil, err // the block itself: the head is asked for anew
+		return nil, err // the block is gone: fetch the head again
 	case err != nil:
 		in.metrics.probesBlind.Add(float64(len(tokens)))
 		in.tokens.failed(time.Now(), tokens...)
@@ -188,7 +188,7 @@ func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []com
 	return all, nil
 }
 
-// fill takes over the answers of one token; false: one of them is unknown.
+// fill sets the answers of one token; false: one of them is unknown.
 func fill(p *topics.Probe, answers []rpc.Answer) (whole bool) {
 	p.UIMultiplier = word(answers[0].Data)
 	p.NewUIMultiplier = word(answers[1].Data)
@@ -213,7 +213,7 @@ func fill(p *topics.Probe, answers []rpc.Answer) (whole bool) {
 	return true
 }
 
-// word reads an answer of one word; anything else is not the function that was asked for.
+// word decodes a one-word answer; any other answer means that the function does not exist.
 func word(answer []byte) *uint256.Int {
 	if len(answer) != 32 {
 		return nil

@@ -13,24 +13,16 @@ import (
 )
 
 // publisher turns batches into transactions. It belongs to one goroutine.
-//
-// Invariants:
-//
-//  1. Every partition gets the same barriers and reverts, in the same order; Records of a barrier is what
-//     that partition got since the one before.
-//  2. The last barrier of a transaction, and no other, has Commit set.
-//  3. A barrier names the one before it that stands, so that who reads can tell that nothing is missing.
-//  4. After an error it is of no use: nobody knows what was committed, and only the topic can tell.
 type publisher struct {
 	tx         *kafka.Transactor
 	topic      string
 	partitions int32
 	decoder    *contracts.Decoder
-	mark       []kafka.Header  // what the topic is filtered by
-	unproved   func() []string // what of the chain nobody can prove
-	last       topics.BlockEnd // the last barrier that stands; no hash: none
+	mark       []kafka.Header  // the topic's filter
+	unproved   func() []string // what the endpoints cannot prove
+	last       topics.BlockEnd // the last barrier in force; no hash: none
 
-	counts  []uint32 // records of the block being written, a partition
+	counts  []uint32 // records of the current block, per partition
 	records []*kafka.Record
 	used    int
 	slab    topics.Slab // keys and values
@@ -59,7 +51,7 @@ func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
 	return p.commit(ctx)
 }
 
-// repeat writes the last barrier once more: the chain is quiet, and the ingester alive.
+// repeat writes the last barrier again: a heartbeat on an idle chain.
 func (p *publisher) repeat(ctx context.Context, head, finalized uint64) error {
 	if err := p.tx.Begin(); err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
@@ -91,7 +83,7 @@ func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Ba
 	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Safe: min(batch.Safe, b.Number), Head: batch.Head}, commit)
 }
 
-// entity is what a record concerns.
+// entity is the entity that a record belongs to.
 func (p *publisher) entity(item follow.Item) contracts.Entity {
 	switch r := item.(type) {
 	case *topics.Log:
@@ -105,7 +97,7 @@ func (p *publisher) entity(item follow.Item) contracts.Entity {
 // barrier writes a barrier to every partition.
 func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit bool) {
 	end.Commit, end.Records = commit, 0
-	if end.Block != p.last.Block { // else it is repeated as it was
+	if end.Block != p.last.Block { // a repeated barrier stays the same
 		end.Previous, end.Linked = p.last.Block, true
 	}
 	empty := p.encode(&end)
@@ -131,8 +123,8 @@ func (p *publisher) encode(r topics.Raw) []byte {
 	return p.slab.Keep(topics.AppendRaw(p.slab.Next(), r))
 }
 
-// produce hands a record over. The records of a transaction belong to the client until its commit, and
-// are used again in the next. A zero timestamp becomes the present: retention goes by ingest time.
+// produce adds a record to the transaction. The records belong to the client until the commit, and are then
+// reused. A zero timestamp becomes the current time: retention is by ingestion time.
 func (p *publisher) produce(ctx context.Context, partition int32, key, value []byte, headers ...kafka.Header) {
 	if p.used == len(p.records) {
 		p.records = append(p.records, new(kafka.Record))

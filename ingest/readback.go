@@ -13,19 +13,19 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// published is what the topic holds: the barriers that may still be reverted and the one below them,
-// oldest first.
+// published is what the topic holds: the barriers that may still be reverted and the one below them, oldest
+// first.
 type published struct {
 	barriers []topics.BlockRef
-	last     topics.BlockEnd // the newest barrier, as written; no hash: the topic is empty
+	last     topics.BlockEnd // the newest barrier; no hash: the topic is empty
 }
 
-// ErrTorn means that partitions of the raw topic end at different blocks. Transactions span all of them, so
-// brokers have lost records that they had acknowledged; going on would hide it.
+// ErrTorn: partitions of the raw topic end at different blocks. Transactions span all partitions, so brokers
+// have lost acknowledged records, and continuing would hide that.
 var ErrTorn = errors.New("the raw topic has lost records: use another --kafka-prefix, or delete the topics and ingest again")
 
-// readBack reads where the topic stands: by partition 0, since all have the same barriers, and whether the
-// others end where it does. The caller holds the transactional ID, so nothing is added meanwhile.
+// readBack reads the topic's end from partition 0, since all partitions have the same barriers, and checks that
+// the others end at the same barrier. The caller holds the transactional ID, so nothing is added meanwhile.
 func (in *Ingester) readBack(ctx context.Context) (published, error) {
 	history, err := kafka.NewHistory(in.cfg.Kafka)
 	if err != nil {
@@ -59,7 +59,7 @@ func (in *Ingester) readBack(ctx context.Context) (published, error) {
 	return stands, in.checkFilter(ctx, history, stands.last.Block)
 }
 
-// readRaw calls take with the records of a partition from the last one backwards, until it returns false.
+// readRaw passes the records of a partition to take, from the last one backwards, until it returns false.
 func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partition int32, take func(topics.Raw) bool) error {
 	var later error
 	err := history.ReadBack(ctx, in.topic, partition, 0, func(r *kafka.Record) bool {
@@ -69,7 +69,7 @@ func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partiti
 			return false
 		}
 		if err != nil {
-			// Nobody who reads the topic takes it for anything: it is no barrier of ours.
+			// Readers of the topic ignore it too: it is no barrier of ours.
 			in.metrics.unknown.Inc()
 			in.log.Warn("skipped a raw record that cannot be decoded", zap.Int32("partition", partition), zap.Int64("offset", r.Offset), zap.Error(err))
 			return true
@@ -82,19 +82,19 @@ func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partiti
 	return nil
 }
 
-// walk goes through the records of a partition from the last one backwards.
+// walk processes the records of a partition from the last one backwards.
 //
-// A barrier may have been reverted, and published again, and repeated as a heartbeat; so it only collects
-// until it meets a final barrier that no revert takes back, and result plays that forward.
+// A barrier may have been reverted, published again and repeated as a heartbeat. So walk collects records until
+// it finds a final barrier that no revert covers; result then replays them forward.
 type walk struct {
-	whole   bool         // final barriers are wanted too
+	whole   bool         // include final barriers
 	seen    []topics.Raw // barriers and reverts, newest first
 	last    *topics.BlockEnd
-	pending map[common.Hash]int // reverts whose barriers were not met yet
-	met     common.Hash         // the barrier met last, whose repetitions lie below it
+	pending map[common.Hash]int // reverts whose barrier was not found yet
+	met     common.Hash         // the last barrier found, whose repetitions may follow
 }
 
-// take takes a record and says whether to go on.
+// take processes a record and reports whether to continue.
 func (w *walk) take(raw topics.Raw) bool {
 	switch r := raw.(type) {
 	case *topics.BlockRevert:
@@ -122,7 +122,7 @@ func (w *walk) take(raw topics.Raw) bool {
 	return true
 }
 
-// result is what stands after all that was collected.
+// result replays the collected records.
 func (w *walk) result() (published, error) {
 	var p published
 	for _, raw := range slices.Backward(w.seen) {

@@ -16,32 +16,32 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// session is one life of the ingester, from taking the transactional ID to the first error. All of it
-// but the publisher, the poll and the fetches under way belongs to the goroutine of loop.
+// session is one run of the ingester, from taking the transactional ID to the first error. Everything but the
+// publisher, the poll and the running fetches belongs to the goroutine of loop.
 type session struct {
 	in *Ingester
 	m  *follow.Machine
 
 	jobs      chan job
 	committed chan job
-	idle      bool // the publisher waits for a job
-	mark      bool // the tip is to be marked
+	idle      bool // the publisher is waiting for a job
+	mark      bool // a barrier is due at the tip
 	commitAt  time.Time
 
-	queue []*fetch // under way, in the order of the commands
+	queue []*fetch // running, in the order of the commands
 	size  uint64   // blocks of the next range
 
 	polls     chan poll
 	polling   bool
 	finalized uint64
-	safe      uint64 // 0: no node knows it
+	safe      uint64 // 0: no node has a safe block
 	safeAt    time.Time
-	known     bool // finalized was asked for
+	known     bool // finalized is valid
 	askedAt   time.Time
-	shortAt   time.Time // since when the chain ends below what was published; zero: it does not
+	shortAt   time.Time // since when the chain ends below the published blocks; zero: it does not
 }
 
-// fetch is a command under way.
+// fetch is a running fetch.
 type fetch struct {
 	follow.Fetch
 	blocks []follow.Block
@@ -51,16 +51,16 @@ type fetch struct {
 	cancel context.CancelFunc
 }
 
-// poll is an answer about the head.
+// poll is the result of polling the head.
 type poll struct {
 	head      follow.Header
-	finalized *uint64 // nil: not asked for, or not to be had
-	safe      uint64  // 0: not asked for, or not to be had
-	asked     bool    // it was not to be had
+	finalized *uint64 // nil: not polled, or unavailable
+	safe      uint64  // 0: not polled, or unavailable
+	asked     bool    // polled, but unavailable
 	err       error
 }
 
-// session takes the topic, reads where it stands and follows the chain from there.
+// session takes the topic, reads its end and follows the chain from there.
 func (in *Ingester) session(ctx context.Context) error {
 	in.status.phase(PhaseStarting)
 	tx, err := kafka.NewTransactor(in.cfg.Kafka, in.txID, kafka.TransactorOptions{
@@ -112,7 +112,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	return g.Wait()
 }
 
-// loop is where everything meets; see Run for a drawing.
+// loop handles all events; see the diagram of Run.
 func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 	cfg := s.in.cfg
 	mark := time.NewTicker(cfg.MarkEvery)
@@ -137,7 +137,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			return ctx.Err()
 		case h := <-s.in.client.Heads():
 			if h.Hash == (common.Hash{}) || !s.in.client.Plausible(h.Number, s.m.Tip().Number) {
-				s.poll(ctx, g) // it is not what it says, or has to be shown
+				s.poll(ctx, g) // the head is missing blocks below it, or must be confirmed
 			} else {
 				err = s.announce(h)
 			}
@@ -165,12 +165,12 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 }
 
 const (
-	firstRange = 64                    // blocks, before anything is known of how many logs there are
-	retryAfter = 20 * time.Millisecond // until the head is asked for again after an answer that was of no use
-	followLag  = 32                    // blocks behind the head at which backfill ends
+	firstRange = 64                    // blocks, while the density of logs is unknown
+	retryAfter = 20 * time.Millisecond // pause before polling the head again after an unusable response
+	followLag  = 32                    // distance from the head, in blocks, at which backfill ends
 )
 
-// pollAfter is when to ask for the head next: rarely where it is announced.
+// pollAfter is when to poll the head next: rarely while heads are announced.
 func (s *session) pollAfter() time.Duration {
 	if s.in.client.Subscribed() {
 		return s.in.cfg.PollBackup
@@ -178,10 +178,10 @@ func (s *session) pollAfter() time.Duration {
 	return s.in.cfg.PollInterval
 }
 
-// safeEvery is how many times the finalized block is asked for, to the safe one once.
+// safeEvery is how many polls of the finalized block there are for each of the safe block.
 const safeEvery = 5
 
-// poll asks for the head, and now and then for the finalized and the safe block; one at a time.
+// poll polls the head, and at intervals the finalized and the safe block; one poll at a time.
 func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 	if s.polling {
 		return
@@ -204,14 +204,14 @@ func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 			}
 		}
 		if p.err == nil && withSafe {
-			p.safe, _ = s.in.client.Safe(ctx) // else it stays as it was
+			p.safe, _ = s.in.client.Safe(ctx) // on an error it keeps its value
 		}
 		s.polls <- p
 		return nil
 	})
 }
 
-// final is the block at and below which the chain, or the configuration, promises that nothing changes.
+// final is the number up to which the chain, or the configuration, guarantees that nothing changes.
 func (s *session) final(ctx context.Context) (uint64, error) {
 	if s.in.cfg.Finality == FinalityWindow {
 		return math.MaxUint64, nil
@@ -223,7 +223,7 @@ func (s *session) polled(p poll) error {
 	s.polling = false
 	if p.err != nil {
 		s.in.log.Debug("cannot fetch the head", zap.Error(p.err))
-		return nil //nolint:nilerr // the next poll asks again, and the head's age tells
+		return nil //nolint:nilerr // the next poll tries again, and the head's age shows the failure
 	}
 	if p.asked {
 		s.askedAt = time.Now()
@@ -235,8 +235,8 @@ func (s *session) polled(p poll) error {
 	return s.announce(p.head)
 }
 
-// announce gives the machine a head. Until the finalized block is known it has to wait: what is final is
-// never reverted, so it must not be guessed too high.
+// announce passes a head to the machine, once the finalized block is known: final blocks are never reverted, so
+// finality must not be guessed too high.
 func (s *session) announce(h follow.Header) error {
 	if !s.known {
 		return nil
@@ -256,8 +256,8 @@ func (s *session) announce(h follow.Header) error {
 	return nil
 }
 
-// fetchMore starts what the machine asks for, bounded: so many fetches, while fewer verified records than a
-// transaction takes wait for the one under way.
+// fetchMore starts fetches. It bounds their number, and stops while more verified records than one transaction
+// takes wait for the publisher.
 func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < s.in.cfg.BatchRecords {
 		f, ok := s.m.Next(s.size)
@@ -284,7 +284,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// fetch carries out one command. What lies above settled may still change.
+// fetch executes one command. Blocks above settled may still change.
 func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (blocks []follow.Block, err error) {
 	switch f.Kind {
 	case follow.Headers:
@@ -303,7 +303,7 @@ func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (
 	return blocks, err
 }
 
-// fetched takes the oldest fetch, which is done. again says that the head must be asked for anew.
+// fetched processes the oldest fetch, which is done. again means that the head must be polled again.
 func (s *session) fetched() (again bool, err error) {
 	f := s.queue[0]
 	s.queue = s.queue[1:]
@@ -336,7 +336,7 @@ func (s *session) fetched() (again bool, err error) {
 	return false, nil
 }
 
-// resize aims the next ranges at RangeLogs.
+// resize adjusts the size of the next ranges to RangeLogs.
 func (s *session) resize(f *fetch) {
 	records := 0
 	for i := range f.blocks {
@@ -350,7 +350,7 @@ func (s *session) resize(f *fetch) {
 	s.size = min(max(want, 1), max(s.in.cfg.RangeBlocks, s.in.cfg.SparseBlocks))
 }
 
-// drop forgets the fetches under way, whose answers the machine would ignore.
+// drop cancels the running fetches, whose responses the machine would ignore.
 func (s *session) drop() {
 	for _, f := range s.queue {
 		f.cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// standBy waits until the active ingester was silent for TakeoverAfter. It writes a barrier every
-// Heartbeat even on a quiet chain, so a topic that does not grow has nobody that writes it.
+// standBy waits until the active ingester was silent for TakeoverAfter. An active ingester writes a barrier
+// every Heartbeat even on an idle chain, so a topic that does not grow has no writer.
 func (in *Ingester) standBy(ctx context.Context) error {
 	in.status.phase(PhaseStandby)
 	in.log.Info("standing by", zap.String("topic", in.topic), zap.Duration("takeover", in.cfg.TakeoverAfter))
@@ -29,7 +29,7 @@ func (in *Ingester) standBy(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			// A broker that cannot be asked says nothing about the other ingester.
+			// An unavailable broker says nothing about the other ingester.
 			in.log.Warn("cannot read the end of the topic", zap.String("topic", in.topic), zap.Error(err))
 			since = time.Now()
 		case !slices.Equal(before, ends):

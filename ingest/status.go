@@ -8,7 +8,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Phase is what an ingester is doing.
+// Phase is the current activity of an ingester.
 type Phase string
 
 // The phases.
@@ -20,22 +20,22 @@ const (
 	PhaseStalled  Phase = "stalled" // no head, or no commit, for longer than ReadyAge
 )
 
-// Status is where an ingester stands.
+// Status is the progress of an ingester.
 type Status struct {
 	Phase     Phase
 	Start     uint64          // the first block of the deployment
 	Head      uint64          // of the chain
-	Published topics.BlockRef // the last barrier committed
+	Published topics.BlockRef // the last committed barrier
 	Finalized uint64
-	Verified  uint64    // the last block fetched and verified: progress over a stretch of empty blocks
+	Verified  uint64    // the last block fetched and verified: progress in a range of empty blocks
 	Records   uint64    // logs and probes committed by this process
-	HeadAt    time.Time // when a head was last heard of
-	CommitAt  time.Time // when Kafka last took a commit
+	HeadAt    time.Time // when the last head was received
+	CommitAt  time.Time // time of the last commit
 	Unproved  []string  // what endpoints could not prove when the session began
-	Err       error     // of the last session that ended
+	Err       error     // that ended the last session
 }
 
-// Progress is the share of the chain that is verified, from 0 to 1.
+// Progress is the verified share of the chain, from 0 to 1.
 func (s Status) Progress() float64 {
 	if s.Head <= s.Start {
 		return 1
@@ -43,7 +43,7 @@ func (s Status) Progress() float64 {
 	return min(1, float64(max(s.Verified, s.Start)-s.Start)/float64(s.Head-s.Start))
 }
 
-// Status says where the ingester stands now.
+// Status returns the current status.
 func (in *Ingester) Status() Status {
 	s := in.status.get()
 	s.Start = in.cfg.Deployment.StartBlock
@@ -54,8 +54,7 @@ func (in *Ingester) Status() Status {
 	return s
 }
 
-// Ready is nil while the topic keeps up with the chain, by age and not by the process being up. A standby
-// is ready: it does what it is there for.
+// Ready is nil while the age of the last head and of the last commit is below ReadyAge. A standby is ready.
 func (in *Ingester) Ready() error {
 	s := in.Status()
 	if s.Phase == PhaseFollow || s.Phase == PhaseStandby {
@@ -72,7 +71,7 @@ func age(t time.Time) string {
 	return time.Since(t).Round(time.Millisecond).String() + " ago"
 }
 
-// board holds the status; it is written by the session and read by everyone.
+// board holds the status: the session writes it, others read it.
 type board struct {
 	mu sync.Mutex
 	s  Status

@@ -16,10 +16,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// tokens are those that the registry ever set: only they are probed, or a stranger's contract could make the
-// ingester ask what it likes. It is read from the registry when a session begins, since the ingester keeps
-// nothing of its own, and grows with every AssetSet that comes in. A token more than the registry has, of a
-// block that was taken back, costs a call and changes nothing: readers pass over what the registry never set.
+// tokens are the tokens that the registry ever set. Only they are probed, or a foreign contract could make the
+// ingester call anything. They are read from the registry when a session begins, since the ingester stores
+// nothing, and each AssetSet adds one. A token of a reverted block costs a call and does no harm: readers
+// ignore tokens that the registry never set.
 type tokens struct {
 	mu    sync.Mutex
 	known map[common.Address]*token
@@ -27,13 +27,13 @@ type tokens struct {
 
 // token is what is known of one.
 type token struct {
-	at      time.Time     // when it is probed without a log that calls for it
-	wait    time.Duration // until the next try after a failure; 0: it did not fail
-	last    *topics.Probe // its last answer; nil: none, or it failed since
-	changed bool          // last differs from the one before
+	at      time.Time     // next probe without a log that requires it
+	wait    time.Duration // pause after a failed probe; 0: it did not fail
+	last    *topics.Probe // last answer; nil: none, or it failed since
+	changed bool          // last differs from the answer before
 }
 
-// Bounds of the wait after a failed probe, and how many tokens a block at the tip asks again.
+// Bounds of the pause after a failed probe, and the number of tokens that a block at the tip probes again.
 const (
 	minProbeWait = time.Second
 	maxProbeWait = 5 * time.Minute
@@ -51,7 +51,7 @@ func (t *tokens) add(address common.Address) {
 	}
 }
 
-// registered are those of seen that the registry has.
+// registered returns the mentioned tokens that the registry has set.
 func (t *tokens) registered(seen []mention) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +64,8 @@ func (t *tokens) registered(seen []mention) []common.Address {
 	return all
 }
 
-// due are tokens to ask without a log that calls for it, but for those that are asked anyway: those whose probe
-// failed, and now and then each, since no event tells of all that a token may change.
+// due returns tokens to probe although no log requires it, except those that are probed anyway: those whose
+// probe failed and, from time to time, all others, since not every change of a token emits an event.
 func (t *tokens) due(now time.Time, but []common.Address) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +75,7 @@ func (t *tokens) due(now time.Time, but []common.Address) []common.Address {
 	}
 	for address, k := range t.known {
 		if !now.Before(k.at) && len(all) < mostAgain {
-			k.at = now.Add(maxProbeWait) // until the answer is there
+			k.at = now.Add(maxProbeWait) // until the answer arrives
 			all = append(all, address)
 		}
 	}
@@ -101,7 +101,7 @@ func (t *tokens) answered(now time.Time, p *topics.Probe) {
 	k.last = p
 }
 
-// news says whether the last answer of a token, which no log called for, is worth a record.
+// news reports whether a token's last answer, which no log required, has changed and so is published.
 func (t *tokens) news(p *topics.Probe) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,20 +116,20 @@ func same(a, b *topics.Probe) bool {
 
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// assetSet is the first topic of the registry's event.
+// assetSet is the topic of the registry's event.
 func assetSet() common.Hash {
 	registry, err := contracts.ABI("AssetRegistry")
 	if err != nil {
-		panic(fmt.Sprintf("ingest: %v", err)) // it is compiled in
+		panic(fmt.Sprintf("ingest: %v", err)) // the ABI is compiled in
 	}
 	return registry.Events["AssetSet"].ID
 }
 
-// loadTokens reads the registered tokens as of the block at which the topic stands: from the registry, which
-// lists them, and where it does not, from its history.
+// loadTokens reads the registered tokens as of the last published block: from the registry's list or, if it has
+// none, from its history.
 func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error {
 	if last.Hash == (common.Hash{}) {
-		return nil // the topic is empty: they come with the blocks
+		return nil // the topic is empty: the blocks to come register them
 	}
 	found, listed, err := in.listed(ctx, last.Hash)
 	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
@@ -150,7 +150,7 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error 
 	return nil
 }
 
-// listed asks the registry for its list, page by page; false: it has none.
+// listed reads the registry's list page by page; false: it has none.
 func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
 	const page = 256
 	for {
@@ -172,7 +172,7 @@ func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common
 	}
 }
 
-// everSet finds the tokens in the history of the registry.
+// everSet finds the tokens in the registry's history.
 func (in *Ingester) everSet(ctx context.Context, to uint64) ([]common.Address, error) {
 	logs, err := in.client.Events(ctx, in.cfg.Deployment.AssetRegistry, assetSet(), in.cfg.Deployment.StartBlock, to)
 	if err != nil {
@@ -196,7 +196,7 @@ func words(n ...uint64) []byte {
 	return b
 }
 
-// addresses reads an array of addresses as Solidity returns it.
+// addresses decodes an ABI-encoded array of addresses.
 func addresses(answer []byte) ([]common.Address, bool) {
 	const word = 32
 	if len(answer) < 2*word || len(answer)%word != 0 || !new(uint256.Int).SetBytes(answer[:word]).Eq(uint256.NewInt(word)) {

@@ -1,11 +1,10 @@
-// Package follow decides how a chain is followed: what to fetch next, whether it links to what is known,
-// what to publish and what to take back. It must not touch the network, the clock or Kafka: the ingester
-// feeds it heads and answers, and carries out what it returns.
+// Package follow decides how a chain is followed: what to fetch next, whether it links to the known chain, what
+// to publish and what to revert. It must not use the network, the clock or Kafka: the ingester passes heads and
+// responses to it, and executes the commands that it returns.
 //
-// The chain is believed by its parent hashes alone. A head is a hint of where to look; a block joins
-// when its parent is the last verified block, and a block that does not link starts a walk down the new
-// chain until it meets a block that is known. Only then, with the whole new branch linked, is anything
-// reverted.
+// Only parent hashes count. A head is just a hint. A block is accepted if its parent is the last verified
+// block. A block that does not link starts a walk down the new chain until it reaches a known block. Only when
+// the whole new branch links is anything reverted.
 package follow
 
 import (
@@ -18,15 +17,15 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Header is what following needs of a block's header.
+// Header holds the fields of a block header that following needs.
 type Header struct {
 	topics.BlockRef
 	Parent   common.Hash
 	Bloom    types.Bloom
-	Receipts common.Hash // root of the trie of receipts: what proves the block's logs
+	Receipts common.Hash // receipts root, which proves the block's logs
 }
 
-// Block is a verified block: its logs are those of its hash, in order.
+// Block is a verified block with the logs of its hash, in order.
 type Block struct {
 	Header
 	Logs []Item
@@ -36,24 +35,24 @@ type Block struct {
 type Item = topics.Raw
 
 var (
-	// ErrDeepReorg means that the chain contradicts a block that was published as final. The processors
-	// cannot undo that, only rebuild: a person has to say that this is the chain to follow.
+	// ErrDeepReorg: the chain contradicts a block that was published as final. The processors cannot revert it,
+	// only rebuild, so an operator has to confirm the new chain.
 	ErrDeepReorg = errors.New("the chain contradicts a finalized block: if the chain is right, run `lienstream ingest --rewind` and then `lienstream processors --rebuild`")
 
-	// ErrChainShort means that the chain ends below what was published as final: a node that is still
-	// syncing, or a chain that was started over. Wait for the first, treat the second as ErrDeepReorg.
+	// ErrChainShort: the chain ends below what was published as final, because the node is still syncing or the
+	// chain was reset. Wait for the first; treat the second like ErrDeepReorg.
 	ErrChainShort = errors.New("the chain ends below the finalized block of the raw topic: the node is still syncing, or the chain was reset; if it was reset, use another --kafka-prefix")
 )
 
 // Config of a Machine.
 type Config struct {
-	Start      uint64 // the first block that may hold a log of ours
-	Window     uint64 // blocks below the head that may be reverted, at the least
-	MaxWindow  int    // blocks above the finalized one that are remembered, at the most
-	Dense      uint64 // blocks of a range, at the most; 0: as many as Next is told
-	Sparse     uint64 // blocks of a range below what is settled, whose empty blocks are left out; 0: none are
+	Start      uint64 // the first block that may have logs of the market
+	Window     uint64 // minimum number of newest blocks that may be reverted
+	MaxWindow  int    // maximum blocks above the finalized one that are remembered
+	Dense      uint64 // maximum blocks of a range; 0: as many as Next allows
+	Sparse     uint64 // maximum blocks of a range below Settled, fetched without its empty blocks; 0: none are
 	MaxBranch  uint64 // headers fetched at once on the walk down a new chain
-	Suspicions int    // how often a link below the finalized block is fetched again before it is believed broken
+	Suspicions int    // how often a broken link below the finalized block is fetched again before it counts
 }
 
 func (c Config) withDefaults() Config {
@@ -76,43 +75,43 @@ func (c Config) withDefaults() Config {
 type Kind uint8
 
 const (
-	// Range asks for the blocks From..To by number, headers and logs.
+	// Range fetches the blocks From..To by number, headers and logs.
 	Range Kind = iota
-	// Headers asks for the headers From..To by number, without logs.
+	// Headers fetches the headers From..To by number, without logs.
 	Headers
-	// Logs asks for the logs of Headers, by hash.
+	// Logs fetches the logs of Headers, by hash.
 	Logs
-	// Sparse is Range without the blocks between the ends that have no logs.
+	// Sparse is Range without the empty blocks between the first and the last.
 	Sparse
 )
 
 // String names the kind.
 func (k Kind) String() string { return [...]string{"range", "headers", "logs", "sparse"}[k] }
 
-// Fetch is a command: get these blocks and give them to Fetched, in the order of the commands.
+// Fetch is a command: fetch these blocks and pass them to Fetched, in the order of the commands.
 type Fetch struct {
 	Kind     Kind
 	From, To uint64
-	Headers  []Header // of Logs
+	Headers  []Header // for Logs
 
 	epoch uint64
 }
 
-// String is the command as a person reads it.
+// String describes the command in logs.
 func (f Fetch) String() string { return fmt.Sprintf("%s %d-%d", f.Kind, f.From, f.To) }
 
-// Revert is a barrier to take back.
+// Revert is a barrier to revert.
 type Revert struct {
 	Block topics.BlockRef
-	Head  topics.BlockRef // the barrier before it
+	Head  topics.BlockRef // the barrier before it, which becomes the last
 }
 
-// Batch is a command: publish this, in this order, as one transaction.
+// Batch is a command: publish this as one transaction, in this order.
 type Batch struct {
 	Reverts   []Revert // newest first
-	Blocks    []Block  // each ends with a barrier
+	Blocks    []Block  // a barrier follows each
 	Finalized uint64
-	Safe      uint64 // whoever publishes it knows; 0: nobody does
+	Safe      uint64 // set by the ingester; 0: unknown
 	Head      uint64
 }
 
@@ -120,42 +119,42 @@ type Batch struct {
 //
 // Invariants:
 //
-//  1. barriers is what the topic holds once every batch handed out is committed: strictly ascending, each
-//     on the chain that was verified. Of those at or below finalized only the newest is kept: the floor.
-//  2. A block joins only if its parent is tip. ready holds verified blocks that were not handed out; an
-//     empty one only as the last, since a later block tells the same.
-//  3. pending reverts were popped off barriers newest first and are handed out before any other block.
-//  4. finalized never falls, rises only when a block links and never above tip less the window, whatever a head
-//     claims; and no barrier at or below it is ever popped.
-//  5. Answers to commands of an older epoch are ignored: whatever goes wrong, the epoch moves on and the
-//     machine asks again from tip.
+//  1. barriers is what the topic holds once every returned batch is committed: strictly ascending, each on the
+//     verified chain. Of those at or below finalized only the newest is kept: the floor.
+//  2. A block is accepted only if its parent is tip. ready holds verified blocks that were not returned yet;
+//     only the last of them may be empty, since a later barrier covers empty blocks.
+//  3. pending reverts were popped off barriers, newest first, and are returned before any other block.
+//  4. finalized never decreases. It increases only when a block links, and never above tip minus the window,
+//     whatever a head claims. No barrier at or below it is ever popped.
+//  5. Responses to commands of an older epoch are ignored: after any failure the epoch increases and the
+//     machine fetches again from tip.
 type Machine struct {
 	cfg Config
 
-	barriers  []topics.BlockRef // handed out; the first is the floor that is never reverted
-	links     []topics.BlockRef // every verified block above finalized, and the newest below: no reorg may pass it
+	barriers  []topics.BlockRef // returned; the first is the floor, which is never reverted
+	links     []topics.BlockRef // every verified block above finalized and the newest at or below it, which no reorg may pass
 	ready     []Block
 	backlog   int // records in ready
 	pending   []Revert
-	started   bool // tip is set
+	started   bool // tip is valid
 	tip       topics.BlockRef
 	finalized uint64
 	target    uint64 // what finalized becomes once a block links
 
-	head     Header // as last announced
+	head     Header // last announced head
 	haveHead bool
 
 	epoch    uint64
 	inflight int
-	asked    topics.BlockRef // the end of what was asked for; its hash is zero where it is not known
+	asked    topics.BlockRef // the end of what was requested; its hash is zero if unknown
 
-	branch    []Header // a new chain on its way down to a known block, oldest first
-	forked    bool     // the branch meets the known chain at tip: its logs are next
-	suspected int      // consecutive times that a final link did not hold
+	branch    []Header // headers of a new chain on the walk down to a known block, oldest first
+	forked    bool     // the branch meets the known chain at tip: its logs are fetched next
+	suspected int      // consecutive times that a link to a final block was broken
 }
 
-// New returns a machine that goes on from the barriers that the topic holds, oldest first: all above
-// finalized and the one at or below it. None: the topic is empty.
+// New returns a machine that continues from the topic's barriers, oldest first: all above finalized and one at
+// or below it. None: the topic is empty.
 func New(cfg Config, barriers []topics.BlockRef, finalized uint64) *Machine {
 	m := &Machine{cfg: cfg.withDefaults(), finalized: finalized, target: finalized}
 	if len(barriers) == 0 {
@@ -172,16 +171,16 @@ func New(cfg Config, barriers []topics.BlockRef, finalized uint64) *Machine {
 // Tip is the last verified block.
 func (m *Machine) Tip() topics.BlockRef { return m.tip }
 
-// Head is the head as last announced.
+// Head is the last announced head.
 func (m *Machine) Head() uint64 { return m.head.Number }
 
-// Finalized is the number at and below which nothing is reverted any more.
+// Finalized is the number of the last final block.
 func (m *Machine) Finalized() uint64 { return m.finalized }
 
-// Settled is the number at and below which the chain, as announced, is not expected to change.
+// Settled is the number up to which the chain, as announced, is not expected to change.
 func (m *Machine) Settled() uint64 { return m.target }
 
-// Last is the newest barrier handed out.
+// Last is the newest barrier returned.
 func (m *Machine) Last() (topics.BlockRef, bool) {
 	if len(m.barriers) == 0 {
 		return topics.BlockRef{}, false
@@ -189,11 +188,11 @@ func (m *Machine) Last() (topics.BlockRef, bool) {
 	return m.barriers[len(m.barriers)-1], true
 }
 
-// Backlog counts the records of verified blocks that were not handed out.
+// Backlog is the number of records of verified blocks that were not returned yet.
 func (m *Machine) Backlog() int { return m.backlog }
 
-// Announce tells the machine of a head, and of the number that the chain calls final; a chain that knows
-// no such thing says the head's own. ErrChainShort: see there.
+// Announce passes a head and the number of the finalized block; for a chain without finality pass the head's
+// number. It may return ErrChainShort.
 func (m *Machine) Announce(h Header, final uint64) error {
 	if m.started && h.Number < m.links[0].Number {
 		return fmt.Errorf("head %d, finalized block %d: %w", h.Number, m.links[0].Number, ErrChainShort)
@@ -210,8 +209,8 @@ func (m *Machine) Announce(h Header, final uint64) error {
 	return nil
 }
 
-// Distrust forgets the head and everything asked for: a fetch could not be answered, since the block is
-// gone or the nodes contradict each other. The next head starts anew from the last verified block.
+// Distrust forgets the head and all outstanding fetches, after a fetch that no endpoint could answer because
+// the block is gone or the nodes disagree. The next head restarts from the last verified block.
 func (m *Machine) Distrust() {
 	m.haveHead = false
 	m.restart()
@@ -224,9 +223,8 @@ func (m *Machine) restart() {
 	m.asked = m.tip
 }
 
-// finalize moves the finalized number up to what was announced and forgets what lies below it. Only a
-// block that links calls it: until then the chain may have been reorganised, while nobody looked, at
-// blocks that are final by now.
+// finalize raises the finalized number to the announced one and drops what is below. It is called only when a
+// block links: until then, blocks that are final by now may have been reorganised without notice.
 func (m *Machine) finalize() {
 	if m.tip.Number > m.cfg.Window {
 		m.finalized = max(m.finalized, min(m.target, m.tip.Number-m.cfg.Window))
@@ -238,7 +236,7 @@ func (m *Machine) finalize() {
 	m.links = dropBelow(m.links, m.finalized)
 }
 
-// dropBelow drops what lies at or below n, but for the newest such.
+// dropBelow drops all refs at or below n except the newest of them.
 func dropBelow(refs []topics.BlockRef, n uint64) []topics.BlockRef {
 	k := 0
 	for k+1 < len(refs) && refs[k+1].Number <= n {

@@ -9,8 +9,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Next returns the next thing to fetch, at most maxBlocks of it, or false when there is nothing to ask
-// for until an answer or a head arrives. Several commands may be under way at once.
+// Next returns the next fetch, of at most maxBlocks blocks, or false if there is nothing to fetch until a
+// response or a head arrives. Several fetches may be outstanding.
 func (m *Machine) Next(maxBlocks uint64) (Fetch, bool) {
 	switch {
 	case !m.haveHead:
@@ -28,7 +28,7 @@ func (m *Machine) Next(maxBlocks uint64) (Fetch, bool) {
 	return Fetch{}, false
 }
 
-// anchor asks for the block before the first: the barrier that everything else stands on.
+// anchor fetches the block before the first one: the first barrier.
 func (m *Machine) anchor() (Fetch, bool) {
 	n := m.cfg.Start
 	if n > 0 {
@@ -40,8 +40,8 @@ func (m *Machine) anchor() (Fetch, bool) {
 	return m.fetch(Fetch{Kind: Headers, From: n, To: n}), true
 }
 
-// nextAbove asks for blocks above what was asked for already. A head that is the very next block comes
-// with its header: only its logs are missing, and it is asked for by its hash.
+// nextAbove fetches blocks above those already requested. If the head is the very next block its header is
+// known: only its logs are missing, and they are fetched by hash.
 func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 	h := m.head
 	if h.Number == m.asked.Number+1 && m.asked.Hash != (common.Hash{}) {
@@ -50,13 +50,13 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 			return m.fetch(Fetch{Kind: Logs, From: h.Number, To: h.Number, Headers: []Header{h}}), true
 		}
 		if m.inflight > 0 {
-			return Fetch{}, false // what is under way may not be what it was taken for
+			return Fetch{}, false // the outstanding fetches may be of another chain
 		}
 		if h.Number > m.finalized+1 {
 			m.branch = []Header{h}
 			return m.nextOfBranch(maxBlocks)
 		}
-		// A head alone must not contradict what is final: ask by number, and Fetched will judge.
+		// A head alone must not contradict final blocks: fetch by number, and let Fetched decide.
 	}
 	f, end, most := Fetch{Kind: Range, From: m.asked.Number + 1}, h.Number, m.cfg.Dense
 	if m.cfg.Sparse > 0 && f.From < m.target {
@@ -73,14 +73,14 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 	return m.fetch(f), true
 }
 
-// nextOfBranch goes down the new chain until it meets the known one, then up with its logs.
+// nextOfBranch walks down the new chain until it meets the known one, and then fetches the branch's logs.
 func (m *Machine) nextOfBranch(maxBlocks uint64) (Fetch, bool) {
 	if m.inflight > 0 {
 		return Fetch{}, false
 	}
 	if !m.forked && !m.meet() {
 		bottom, floor := m.branch[0].Number, m.links[0].Number
-		// Short steps first: most reorgs are a block or two deep.
+		// Start with short steps: most reorgs are one or two blocks deep.
 		step := min(uint64(len(m.branch))*4, m.cfg.MaxBranch, bottom-1-floor)
 		return m.fetch(Fetch{Kind: Headers, From: bottom - step, To: bottom - 1}), true
 	}
@@ -99,9 +99,9 @@ func (m *Machine) fetch(f Fetch) Fetch {
 	return f
 }
 
-// Fetched takes the answer to a command, which holds exactly the blocks asked for, ascending, each the
-// parent of the next, but for the empty blocks within a sparse range. Answers come in the order of the commands. unlinked says that the answer did not
-// fit what was verified before it: either the chain was reorganised or whoever answered is wrong.
+// Fetched takes the response to a command: exactly the requested blocks, ascending, each the parent of the
+// next, except for the empty blocks of a sparse range. Responses come in the order of the commands. unlinked
+// means that the response did not link to the verified chain: the chain was reorganised, or the node is faulty.
 func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
 	if f.epoch != m.epoch || len(blocks) == 0 {
 		return false, nil
@@ -113,7 +113,7 @@ func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
 		return false, nil
 	case f.Kind == Headers:
 		if blocks[len(blocks)-1].Hash != m.branch[0].Parent {
-			m.Distrust() // the branch itself was reorganised meanwhile
+			m.Distrust() // the branch itself was reorganised
 			return true, nil
 		}
 		down := make([]Header, 0, len(blocks)+len(m.branch))
@@ -133,7 +133,7 @@ func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
 		m.join(blocks[i])
 	}
 	if m.inflight == 0 && m.branch == nil {
-		m.asked = m.tip // by its hash, which a range had to guess
+		m.asked = m.tip // with its hash, which was unknown for a range
 	}
 	return false, nil
 }
@@ -154,13 +154,13 @@ func (m *Machine) join(b Block) {
 	m.links = append(m.links, m.tip)
 	m.finalize()
 	if n := len(m.ready); n > 0 && len(m.ready[n-1].Logs) == 0 && !m.isAnchor(n-1) {
-		m.ready = m.ready[:n-1] // empty, and this one tells as much
+		m.ready = m.ready[:n-1] // empty, and the new block's barrier covers it
 	}
 	m.ready = append(m.ready, b)
 	m.backlog += len(b.Logs)
 }
 
-// isAnchor says whether ready[i] is to be the topic's very first barrier.
+// isAnchor reports whether ready[i] is the topic's very first barrier.
 func (m *Machine) isAnchor(i int) bool { return i == 0 && len(m.barriers) == 0 }
 
 // diverge starts the walk down from a block that does not link.
@@ -174,7 +174,7 @@ func (m *Machine) diverge(h Header) error {
 	return nil
 }
 
-// suspect takes a block that contradicts a final one. It is asked for again a few times first: one wrong
+// suspect handles a block that contradicts a final one. It is fetched again a few times first: a single faulty
 // node must not stop the ingester.
 func (m *Machine) suspect(h Header, final topics.BlockRef) error {
 	m.Distrust()
@@ -184,8 +184,7 @@ func (m *Machine) suspect(h Header, final topics.BlockRef) error {
 	return fmt.Errorf("block %d has parent %s, published was %d %s: %w", h.Number, h.Parent, final.Number, final.Hash, ErrDeepReorg)
 }
 
-// meet looks for the highest header of the branch whose parent is known, and if there is one goes back
-// to it.
+// meet looks for the highest header of the branch whose parent is known, and if there is one returns to it.
 func (m *Machine) meet() bool {
 	for i, h := range slices.Backward(m.branch) {
 		if parent, ok := m.find(h.Number - 1); ok && parent.Hash == h.Parent {
@@ -198,8 +197,7 @@ func (m *Machine) meet() bool {
 	return false
 }
 
-// rewind goes back to a known block: barriers above it are to be reverted, verified blocks above it are
-// dropped.
+// rewind returns to a known block: barriers above it will be reverted, verified blocks above it are dropped.
 func (m *Machine) rewind(to topics.BlockRef) {
 	for n := len(m.barriers); n > 1 && m.barriers[n-1].Number > to.Number; n-- {
 		m.pending = append(m.pending, Revert{Block: m.barriers[n-1], Head: m.barriers[n-2]})
@@ -215,7 +213,7 @@ func (m *Machine) rewind(to topics.BlockRef) {
 	m.tip, m.asked = to, to
 }
 
-// find returns the verified block of a number. Between barriers that were read back nothing is known.
+// find returns the verified block of a number. Between barriers that were read from the topic nothing is known.
 func (m *Machine) find(number uint64) (topics.BlockRef, bool) {
 	for lo, hi := 0, len(m.links); lo < hi; {
 		mid := int(uint(lo+hi) >> 1)
@@ -231,8 +229,8 @@ func (m *Machine) find(number uint64) (topics.BlockRef, bool) {
 	return topics.BlockRef{}, false
 }
 
-// known says whether a head at or below what was asked for is old news: on the verified chain, or too
-// deep to tell. A node that lags says such things all the time.
+// known reports whether a head at or below the requested blocks is nothing new: it is on the verified chain, or
+// too deep to tell. A node that lags sends such heads all the time.
 func (m *Machine) known(h topics.BlockRef) bool {
 	if h.Number <= m.finalized+1 {
 		return true
@@ -247,14 +245,14 @@ type Limits struct {
 	Bytes   int
 }
 
-// Publish returns what to publish next, or false. Empty blocks wait until mark says that the tip is to
-// be marked; reverts never wait once the new chain's first block is there.
+// Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip; reverts
+// do not wait once the first block of the new chain is there.
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
 	for ; n < len(m.ready); n++ {
 		b := &m.ready[n]
 		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) {
-			break // the last: only the last may be empty
+			break // only the last block may be empty
 		}
 		records += len(b.Logs)
 		bytes += b.bytes()
@@ -278,7 +276,7 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	return batch, true
 }
 
-// bytes is about what the block takes in the topic.
+// bytes estimates the block's size in the topic.
 func (b *Block) bytes() int {
 	const perItem = 200
 	n := perItem
