@@ -189,7 +189,7 @@ func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []com
 }
 
 // fill sets the answers of one token; false: one of them is unknown.
-func fill(p *topics.Probe, answers []rpc.Answer) (whole bool) {
+func fill(p *topics.Probe, answers []rpc.CallResult) (whole bool) {
 	p.UIMultiplier = word(answers[0].Data)
 	p.NewUIMultiplier = word(answers[1].Data)
 	if at := word(answers[2].Data); at != nil {

@@ -21,8 +21,8 @@ func encode(base uint64, calls []call) []byte {
 	return b
 }
 
-// decode gives each answer to its call. Answers of a batch may come in any order; a batch that is refused
-// as a whole is one error.
+// decode passes each reply to its call. Replies of a batch may come in any order; a batch that is refused as a
+// whole gives one error.
 func decode(body []byte, base uint64, calls []call) error {
 	s := &scanner{b: body}
 	if s.peek() != '[' {
@@ -36,7 +36,7 @@ func decode(body []byte, base uint64, calls []call) error {
 		id, answer, err := decodeReply(s, calls[0].result)
 		switch {
 		case err != nil:
-			return broken(err)
+			return malformedReply(err)
 		case answer != nil:
 			return calls[0].fail(answer)
 		case id != base:
@@ -50,7 +50,7 @@ func decode(body []byte, base uint64, calls []call) error {
 	for i := 0; ; i++ {
 		more, err := s.more(i == 0, ']')
 		if err != nil {
-			return broken(err)
+			return malformedReply(err)
 		}
 		if !more {
 			if i < len(calls) {
@@ -67,7 +67,7 @@ func decode(body []byte, base uint64, calls []call) error {
 		_, answer, err := decodeReply(s, at.result)
 		switch {
 		case err != nil:
-			return broken(err)
+			return malformedReply(err)
 		case answer != nil:
 			if err := at.fail(answer); err != nil && first == nil {
 				first = err
@@ -76,7 +76,7 @@ func decode(body []byte, base uint64, calls []call) error {
 	}
 }
 
-// idAt finds the ID of the reply at s. Nodes write it before the result, so little is read twice.
+// idAt finds the ID of the reply at s. Nodes write it before the result, so little is scanned twice.
 func idAt(s scanner) uint64 {
 	if !s.take('{') {
 		return 0
@@ -106,8 +106,8 @@ func (c call) fail(answer *Error) error {
 	return fmt.Errorf("%s: %w", c.method, answer)
 }
 
-// broken marks an answer that cannot be read as a lie, unless it says that a block is not there.
-func broken(err error) error {
+// malformedReply turns a decoding error into a lie, unless it says that a block does not exist.
+func malformedReply(err error) error {
 	var l *lie
 	switch {
 	case errors.Is(err, errNoBlock), errors.As(err, &l):

@@ -19,7 +19,7 @@ func (e *endpoint) header(ctx context.Context, tag string) (h follow.Header, err
 	}})
 }
 
-// Headers fetches the headers from..to, which link.
+// Headers fetches the headers from..to, and checks that they link.
 func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header, error) {
 	all := make([]follow.Header, to-from+1)
 	g, gctx := errgroup.WithContext(ctx)
@@ -43,7 +43,7 @@ func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header,
 	return all, nil
 }
 
-// headers fills one batch, of ascending numbers.
+// headers fetches one batch of headers, ascending by number.
 func (c *Client) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
 	return c.try(ctx, choice{block: numbers[len(numbers)-1]}, func(ctx context.Context, e *endpoint) error {
 		return e.headers(ctx, numbers, into)
@@ -73,8 +73,8 @@ func (e *endpoint) headers(ctx context.Context, numbers []uint64, into []follow.
 	return nil
 }
 
-// Blocks fetches the blocks from..to with their logs, by number. final is the block at and below which the chain
-// is not expected to change: above it logs are proved, by policy.
+// Blocks fetches the blocks from..to with their logs, by number. final is the number up to which the chain is
+// not expected to change; the logs of later blocks are verified as Proof says.
 func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.Block, error) {
 	var (
 		headers []follow.Header
@@ -82,7 +82,7 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 		got     []topics.Log
 		above   []topics.Log
 	)
-	believed := to // the last block whose logs are asked for by range
+	believed := to // the last block whose logs are fetched by range
 	switch c.cfg.Proof {
 	case ProofTip, ProofSparse:
 		believed = min(to, final)
@@ -128,16 +128,17 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	return assemble(headers, append(got, above...)), nil
 }
 
-// headersOf are the headers that the logs of a range are held against; all of the range's, if the logs are not enough.
+// headersOf returns the headers to check the logs of a range against: those of the logs' blocks, or all of the
+// range.
 type headersOf func(ctx context.Context, first, last uint64, logs []topics.Log, all bool) ([]follow.Header, error)
 
-// rangeLogs fetches the logs of from..to, in as many requests as the endpoints' limits need. of may wait for the
-// headers, so that both are fetched at once.
+// rangeLogs fetches the logs of from..to, in as many requests as the endpoints' limits require. of may wait for
+// headers that are being fetched.
 func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) ([]topics.Log, error) {
 	var all []topics.Log
 	for next := from; next <= to; {
-		last := uint64(0) // of the first answer; those that confirm it are about the same blocks
-		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a answer, err error) {
+		last := uint64(0) // of the first answer; the confirming ones are for the same blocks
+		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a response, err error) {
 			if last == 0 {
 				a.logs, last, err = c.ask(ctx, e, &c.filter, next, to)
 			} else {
@@ -155,8 +156,8 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 			return nil, fmt.Errorf("fetch logs from %d on: %w", next, err)
 		}
 		if errors.Is(err, errLeftOut) {
-			// Its receipts prove a block. By hash, at least, a node has to look at the block itself, and not at
-			// an index that may be wrong.
+			// A block is verified by its receipts. A query by hash makes the node look at the block itself, and
+			// not at an index that may be wrong.
 			var headers []follow.Header
 			if headers, err = of(ctx, next, last, nil, true); err == nil {
 				logs, err = c.logsOf(ctx, headers)
@@ -173,8 +174,8 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 	return all, nil
 }
 
-// Events fetches what a contract emitted under one first topic, without the headers that would prove it: for
-// what only says where else to look.
+// Events fetches the events of a contract with one first topic, without the headers that would verify them. Use
+// it only to learn where else to look.
 func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) ([]topics.Log, error) {
 	f := eventsOf(address, topic)
 	var all []topics.Log
@@ -194,7 +195,7 @@ func (c *Client) Events(ctx context.Context, address common.Address, topic commo
 	return all, nil
 }
 
-// ask asks one endpoint for the logs from block first on, as far as it answers at once.
+// ask fetches from one endpoint the logs from block first on, as many as it returns at once.
 func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint64) (logs []topics.Log, last uint64, err error) {
 	for {
 		span := uint64(e.limits.span.now())
@@ -218,7 +219,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 				e.limits.span.told(suggested(answer.Message + " " + answer.Data))
 			}
 			if c == classOther {
-				return nil, 0, err // it may be in trouble: another endpoint, and this one later, with less
+				return nil, 0, err // the endpoint may be down: use another one, and this one later with a smaller range
 			}
 		default:
 			return nil, 0, err
@@ -227,7 +228,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 	}
 }
 
-// askAll is ask until the last block is answered for.
+// askAll repeats ask up to the last block.
 func (c *Client) askAll(ctx context.Context, e *endpoint, first, to uint64) ([]topics.Log, error) {
 	var all []topics.Log
 	for next := first; next <= to; {
@@ -241,8 +242,8 @@ func (c *Client) askAll(ctx context.Context, e *endpoint, first, to uint64) ([]t
 	return all, nil
 }
 
-// Logs fetches the logs of blocks whose headers are known. Of those whose bloom filter has
-// nothing of ours it asks nothing.
+// Logs fetches the logs of blocks with known headers. It skips blocks whose bloom filter matches nothing of
+// ours.
 func (c *Client) Logs(ctx context.Context, headers []follow.Header) ([]follow.Block, error) {
 	logs, err := c.logsOf(ctx, headers)
 	if err != nil {
@@ -260,12 +261,12 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 	for len(wanted) > 0 {
 		part := wanted[:min(len(wanted), c.cfg.HeaderBatch)]
 		wanted = wanted[len(part):]
-		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (answer, error) {
+		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (response, error) {
 			logs, err := e.logs(ctx, c.filter.byHash(part))
 			if err == nil {
 				err = c.filter.match(part, logs)
 			}
-			return answer{headers: part, logs: logs}, err
+			return response{headers: part, logs: logs}, err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("fetch logs of blocks %d-%d: %w", part[0].Number, part[len(part)-1].Number, err)
@@ -275,7 +276,7 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 	return all, nil
 }
 
-// logs runs the queries as one request and merges their answers in the order of the chain.
+// logs sends the queries as one request and merges the results in chain order.
 func (e *endpoint) logs(ctx context.Context, queries [][]byte) ([]topics.Log, error) {
 	answers := make([]logDecoder, len(queries))
 	calls := make([]call, len(queries))
@@ -304,7 +305,7 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte) ([]topics.Log, er
 	return merged, nil
 }
 
-// assemble lays logs, which were matched to their headers, into blocks.
+// assemble builds blocks from headers and their logs.
 func assemble(headers []follow.Header, logs []topics.Log) []follow.Block {
 	blocks := make([]follow.Block, len(headers))
 	items := make([]follow.Item, len(logs))

@@ -7,25 +7,25 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Call is an eth_call. Both caps keep a contract from costing more than it is worth: a node that ignores the
-// gas is held to the bytes.
+// Call is an eth_call. Gas and Bytes limit its cost: Bytes also holds for nodes that ignore the gas limit.
 type Call struct {
 	To    common.Address
 	Data  []byte
 	Gas   uint64
-	Bytes int // of the answer
+	Bytes int // of the result
 }
 
-// Answer is what a contract said to a Call.
-type Answer struct {
-	Data []byte // nil: it refused, or there is nothing at that address
-	// Failed says that the node gave no answer of the contract: what the contract would say is unknown.
+// CallResult is the result of a Call.
+type CallResult struct {
+	Data []byte // nil: the call reverted, or there is no contract
+	// Failed: the node returned an error of its own, so the contract's result is unknown.
 	Failed bool
 }
 
-// Call runs calls as of a block, by its hash; the zero hash is the newest block. ErrNoState, ErrGone: see there.
-func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]Answer, error) {
-	answers := make([]Answer, len(calls))
+// Call executes calls as of a block, by its hash; the zero hash is the latest block. It may return ErrNoState
+// or ErrGone.
+func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
+	answers := make([]CallResult, len(calls))
 	for from := 0; from < len(calls); {
 		var n int
 		err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) error {
@@ -40,10 +40,10 @@ func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]A
 	return answers, nil
 }
 
-func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call, answers []Answer) error {
+func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call, answers []CallResult) error {
 	batch := make([]call, len(calls))
 	for i, to := range calls {
-		answers[i] = Answer{}
+		answers[i] = CallResult{}
 		p := appendHex([]byte(`[{"to":`), to.To[:])
 		p = appendHex(append(p, `,"data":`...), to.Data)
 		if to.Gas > 0 {
@@ -72,7 +72,7 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call, an
 				switch answer.class() {
 				case classRevert:
 					return true
-				case classOther: // words of a node that nobody listed, about this call alone
+				case classOther: // an unknown error of the node, about this call alone
 					answers[i].Failed = true
 					return true
 				default:

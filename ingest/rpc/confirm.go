@@ -12,25 +12,25 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// answer is what an endpoint said of some blocks, ascending; it fits their headers.
-type answer struct {
+// response is the logs of some blocks, ascending, as one endpoint returned them; they fit the headers.
+type response struct {
 	headers []follow.Header
 	logs    []topics.Log
 }
 
-// errLeftOut: every endpoint left out logs that another has.
+// errLeftOut: every endpoint omits logs that another one has.
 var errLeftOut = errors.New("every endpoint omits logs")
 
-// confirmed runs ask until nothing speaks against its answer: no block for which the bloom filter
-// promises logs that another endpoint has, and as many answers alike as are configured.
-func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (answer, error)) ([]topics.Log, error) {
+// confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and
+// another endpoint has, and the configured number of responses agree.
+func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (response, error)) ([]topics.Log, error) {
 	var (
-		former   answer
-		formerBy *endpoint // who gave it; nil: none
+		former   response
+		formerBy *endpoint // the endpoint that returned it; nil: none
 		agreed   int
 	)
 	for doubts := 0; doubts <= 2*len(c.endpoints); doubts++ {
-		var got answer
+		var got response
 		var by *endpoint
 		err := c.try(ctx, choice{avoid: formerBy}, func(ctx context.Context, e *endpoint) (err error) {
 			by = e
@@ -47,10 +47,10 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		case left != nil:
 			by.failed(&lie{kind: "missing_logs", err: left})
 			if c.cfg.Proof != ProofOff {
-				return nil, errLeftOut // what is proved needs no second opinion
+				return nil, errLeftOut // verified logs need no confirmation
 			}
 			if agreed > 0 && contains(former.logs, got.logs) {
-				return former.logs, nil // as where two answers disagree, below
+				return former.logs, nil // as below, where two responses disagree
 			}
 			agreed = 0
 		case agreed > 0 && !sameLogs(former.logs, got.logs):
@@ -60,8 +60,8 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 			}
 			less.failed(lied("disagreement", "%d logs, but another endpoint returned %d", n, m))
 			agreed = 1
-			// Nodes leave out logs; they do not invent such as fit the headers. An answer that has all of
-			// the other and more is believed, or a node that always leaves out some would stop everything.
+			// Nodes omit logs, but cannot invent logs that fit the headers. So of two responses the one that
+			// contains the other is used; otherwise a node that always omits some would block everything.
 			switch {
 			case contains(got.logs, former.logs):
 				return got.logs, nil
@@ -79,9 +79,9 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 	return nil, fmt.Errorf("%w: %w", ErrGone, errLeftOut)
 }
 
-// leftOut looks at the blocks whose logs may have been left out, and returns an error that names the first log that
-// is missing. By policy it has them proved, and samples with them; or it asks another endpoint than by.
-func (c *Client) leftOut(ctx context.Context, by *endpoint, got answer) (missing, err error) {
+// leftOut checks the blocks whose logs may be incomplete, and returns an error naming the first missing log.
+// Depending on Proof it verifies these blocks and a sample, or asks another endpoint than by.
+func (c *Client) leftOut(ctx context.Context, by *endpoint, got response) (missing, err error) {
 	suspects := c.suspects(got)
 	c.metrics.suspects.Add(float64(len(suspects)))
 	if c.cfg.Proof != ProofOff {
@@ -109,9 +109,9 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got answer) (missing
 	return nil, nil
 }
 
-// sample adds to suspects the last block of which there are logs, where an answer that was cut ends, and one at
-// random: whoever leaves out, adds or changes logs now and then is found out soon.
-func (c *Client) sample(a answer, suspects []follow.Header) []follow.Header {
+// sample adds to suspects the last block with logs, where a truncated response ends, and a random one, so that
+// an endpoint that sometimes omits, adds or changes logs is soon noticed.
+func (c *Client) sample(a response, suspects []follow.Header) []follow.Header {
 	if len(a.logs) == 0 {
 		return suspects
 	}
@@ -127,8 +127,8 @@ func (c *Client) sample(a answer, suspects []follow.Header) []follow.Header {
 
 func byNumber(h follow.Header, n uint64) int { return cmp.Compare(h.Number, n) }
 
-// refute has blocks proved and names the first log in which the answer differs.
-func (c *Client) refute(ctx context.Context, got answer, blocks []follow.Header) (wrong, err error) {
+// refute verifies blocks and returns an error naming the first wrong log.
+func (c *Client) refute(ctx context.Context, got response, blocks []follow.Header) (wrong, err error) {
 	proved, err := c.proved(ctx, blocks)
 	if err != nil {
 		return nil, err
@@ -151,9 +151,9 @@ func (c *Client) refute(ctx context.Context, got answer, blocks []follow.Header)
 	return nil, nil
 }
 
-// suspects are blocks without a log of our addresses whose bloom filter has one of them, or without a log
-// of the wanted topics where it has one.
-func (c *Client) suspects(a answer) []follow.Header {
+// suspects are the blocks without a log of our addresses, or of the wanted topics, although their bloom filter
+// matches one.
+func (c *Client) suspects(a response) []follow.Header {
 	if c.cfg.NoBloom {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (c *Client) suspects(a answer) []follow.Header {
 	return all
 }
 
-// contains says whether all, which ascends, has every log of part.
+// contains reports whether all, which ascends, has every log of part.
 func contains(all, part []topics.Log) bool {
 	for i := range part {
 		at, ok := slices.BinarySearchFunc(all, part[i], func(a, b topics.Log) int { return compare(&a, &b) })
@@ -185,7 +185,7 @@ func contains(all, part []topics.Log) bool {
 	return true
 }
 
-// sameLogs compares two answers by what identifies a log; where it lies follows from the block's hash.
+// sameLogs compares two responses by what identifies a log; its position follows from the block's hash.
 func sameLogs(a, b []topics.Log) bool {
 	return slices.EqualFunc(a, b, func(x, y topics.Log) bool {
 		return x.Block.Hash == y.Block.Hash && x.LogIndex == y.LogIndex && x.TxIndex == y.TxIndex && x.Address == y.Address &&

@@ -9,11 +9,11 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// slabBytes is the largest that the runtime keeps at hand.
+// slabBytes is the largest size that the runtime caches per thread.
 const slabBytes = 32 << 10
 
-// logDecoder decodes the result of eth_getLogs. Logs, topics and data come from slabs: a log costs no
-// allocation of its own. The zero value is ready.
+// logDecoder decodes the result of eth_getLogs. Logs, topics and data are allocated in slabs. The zero value is
+// ready for use.
 type logDecoder struct {
 	logs   []topics.Log
 	topics []common.Hash
@@ -168,8 +168,8 @@ func (d *logDecoder) dataOf(s *scanner, l *topics.Log) error {
 	return unhex(l.Data, v)
 }
 
-// decodeReply decodes one JSON-RPC reply; result is given the scanner where the result begins. The ID
-// may come after it.
+// decodeReply decodes a JSON-RPC reply; result is called with the scanner at the result. The ID may come after
+// the result.
 func decodeReply(s *scanner, result func(*scanner) error) (id uint64, answer *Error, err error) {
 	if !s.take('{') {
 		return 0, nil, fmt.Errorf("reply: %w", errJSON)
@@ -217,7 +217,7 @@ func decodeReply(s *scanner, result func(*scanner) error) (id uint64, answer *Er
 	return id, answer, nil
 }
 
-// decimal reads an ID; those of others, and null, are 0, which is never asked for.
+// decimal reads an ID; null and other IDs are 0, which is never used.
 func decimal(v []byte) (n uint64) {
 	for _, c := range v {
 		if c < '0' || c > '9' || n > 1<<56 {

@@ -18,38 +18,33 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// endpoint is one node and what is known of it.
-//
-// Invariants:
-//
-//  1. No request goes out before the endpoint has proved its chain ID, nor during its rest.
-//  2. What a request may have at most is in limits, which shrink with every refusal and grow back.
+// endpoint is a node and its state.
 type endpoint struct {
 	name    string
 	client  *Client
 	url     string
 	http    *http.Client
 	ws      *socket // nil: no subscription
-	viaWS   bool    // requests go over ws too
+	viaWS   bool    // requests go over WebSocket too
 	limiter *rate.Limiter
 	slots   *semaphore.Weighted
 	limits  limits
 	ids     atomic.Uint64
 
-	noReceipts atomic.Bool // it said that it does not know eth_getBlockReceipts
+	noReceipts atomic.Bool // it does not support eth_getBlockReceipts
 
 	mu       sync.Mutex
 	proved   bool
 	latency  time.Duration // moving average
 	inflight int
 	failures int       // consecutive
-	rest     time.Time // until then it is not asked
+	rest     time.Time // no requests until then
 
 	head    uint64           // the newest block that it is known to have
-	behind  bool             // its last head was lower than another's
-	claims  [tags]claim      // what it called final, and safe
-	vouched uint64           // the highest that it ever called final
-	turns   [turns]time.Time // when it was last asked in turn
+	behind  bool             // its last head was lower than another endpoint's
+	claims  [tags]claim      // its finalized and its safe block
+	vouched uint64           // the highest block that it ever called finalized
+	turns   [turns]time.Time // when each kind of request was last sent to it
 }
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
@@ -75,17 +70,17 @@ func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	return e
 }
 
-// call is one request of a batch. params is the JSON array; result is given the scanner at the answer.
+// call is one request of a batch. params is the JSON array; result is called with the scanner at the result.
 type call struct {
 	method string
 	params []byte
-	bytes  int // of the answer, at the most; 0: as many as Config.MaxBody
+	bytes  int // maximum size of the result; 0: Config.MaxBody
 	result func(*scanner) error
-	failed func(*Error) bool // takes an error of this one call; nil or false: it fails the batch
+	failed func(*Error) bool // handles an error of this call; nil or false: the error fails the batch
 }
 
-// do sends calls, as many in one request as the endpoint takes, and decodes the answers. One request of one call is
-// no batch, since some nodes take none. A batch that fails is not sent again as it was.
+// do sends calls, as many in one request as the endpoint accepts, and decodes the replies. A single call is not
+// sent as a batch, since some nodes accept none. A failed batch is not repeated unchanged.
 func (e *endpoint) do(ctx context.Context, calls []call) error {
 	if err := e.prove(ctx); err != nil {
 		return err
@@ -105,14 +100,15 @@ func (e *endpoint) do(ctx context.Context, calls []call) error {
 			e.client.metrics.errors.WithLabelValues(e.name, classBatch.String()).Inc()
 			e.limits.batch.refused(n)
 			if c := classify(err); c != classBatch && c != classRange {
-				return err // it may be in trouble: another endpoint, and this one later, with less
+				return err // the endpoint may be down: use another one, and this one later with fewer calls
 			}
 		}
 	}
 	return nil
 }
 
-// tooMany says whether fewer calls at once may do better. What may be wrong with a range of logs, less of a range mends.
+// tooMany reports whether fewer calls may succeed. An error about a range of logs needs a smaller range
+// instead.
 func (e *endpoint) tooMany(err error, calls []call) bool {
 	if len(calls) == 1 {
 		return false
@@ -159,7 +155,7 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 	return err
 }
 
-// roundTrip sends a request; over HTTP an answer of more than most bytes is not read to its end.
+// roundTrip sends a request; over HTTP a response of more than most bytes is cut off.
 func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte, most int) ([]byte, func(), error) {
 	if e.viaWS {
 		return e.ws.roundTrip(ctx, base, n, body)
@@ -167,7 +163,7 @@ func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte, m
 	return e.post(ctx, body, most)
 }
 
-// bound is how many bytes the answer to calls may have: hex, and what is around it.
+// bound is the maximum size of the response to calls: hex plus JSON syntax.
 func (e *endpoint) bound(calls []call) int {
 	const around = 4 << 10
 	sum := 0
@@ -180,7 +176,7 @@ func (e *endpoint) bound(calls []call) int {
 	return min(sum, e.client.cfg.MaxBody)
 }
 
-// prove asks for the chain ID, once and after every failure.
+// prove checks the chain ID, once and after every failure.
 func (e *endpoint) prove(ctx context.Context) error {
 	e.mu.Lock()
 	proved := e.proved
@@ -205,14 +201,14 @@ func (e *endpoint) prove(ctx context.Context) error {
 	return nil
 }
 
-// load counts requests under way.
+// load counts the running requests.
 func (e *endpoint) load(n int) {
 	e.mu.Lock()
 	e.inflight += n
 	e.mu.Unlock()
 }
 
-// measured notes a request that was answered.
+// measured records the duration of a successful request.
 func (e *endpoint) measured(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -222,21 +218,22 @@ func (e *endpoint) measured(d time.Duration) {
 	e.latency += (d - e.latency) / 8
 }
 
-// well notes that an answer held. One takes back one failure: an endpoint that fails every other time keeps resting.
+// well records a valid response. Each cancels one failure, so an endpoint that fails every other time stays
+// paused.
 func (e *endpoint) well() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failures = max(0, e.failures-1)
 }
 
-// Bounds of an endpoint's rest.
+// Bounds of an endpoint's pause.
 const (
 	minRest = 50 * time.Millisecond
-	maxRest = 5 * time.Second // an endpoint that came back is noticed by then
+	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
 )
 
-// failed notes an error and rests the endpoint for as long as the error deserves. It logs the first of a
-// row: the caller goes on elsewhere and has nothing to say.
+// failed records an error and pauses the endpoint accordingly. It logs the first error of a series; callers
+// just use another endpoint.
 func (e *endpoint) failed(err error) {
 	c := classify(err)
 	e.client.metrics.errors.WithLabelValues(e.name, c.String()).Inc()
@@ -244,7 +241,7 @@ func (e *endpoint) failed(err error) {
 		e.client.metrics.lies.WithLabelValues(e.name, l.kind).Inc()
 	}
 	if c == classState || c == classMethod && e.noReceipts.Load() {
-		return // no trouble: everything else it can answer
+		return // it can still answer everything else
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,9 +250,9 @@ func (e *endpoint) failed(err error) {
 	d += rand.N(d / 4)
 	switch c {
 	case classGone:
-		d = minRest // behind by a moment, most likely
+		d = minRest // it probably just lags
 	case classOther:
-		e.proved = false // what comes back may be another node
+		e.proved = false // the node may have been replaced
 	case classRate:
 		var status *statusError
 		if errors.As(err, &status) && status.retry > 0 {
@@ -271,7 +268,7 @@ func (e *endpoint) failed(err error) {
 	}
 }
 
-// redact keeps the URL, which may hold a key, out of an error's text.
+// redact removes the URL, which may contain a key, from an error's text.
 func (e *endpoint) redact(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -279,7 +276,7 @@ func (e *endpoint) redact(err error) error {
 	return err
 }
 
-// score orders endpoints that are awake: what an answer takes here, with what waits before it.
+// score orders the available endpoints by their expected response time, including queued requests.
 func (e *endpoint) score(now time.Time) (resting time.Duration, score float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

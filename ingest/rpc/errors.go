@@ -9,22 +9,22 @@ import (
 )
 
 var (
-	// ErrGone means that no endpoint knows the block, or that they contradict each other: it was
-	// reorganised away, or is too new. Ask again from the head.
+	// ErrGone: no endpoint has the block, or the endpoints disagree about it: it was reorganised away, or is
+	// too new. Continue from the head.
 	ErrGone = errors.New("no endpoint has the block")
 
-	// ErrNoState means that no endpoint keeps the state of that block: an archive node would.
+	// ErrNoState: no endpoint has the state of the block; an archive node would.
 	ErrNoState = errors.New("no endpoint has the state of the block")
 
 	errNoBlock = errors.New("block is null")
 	errTooBig  = errors.New("response exceeds the size limit")
 )
 
-// Error is a node's answer that is an error.
+// Error is a JSON-RPC error of a node.
 type Error struct {
 	Code    int
 	Message string
-	Data    string // as JSON; some providers say there what is the matter
+	Data    string // JSON; some providers put the details there
 }
 
 // Error implements error.
@@ -43,7 +43,7 @@ func parseError(v []byte) *Error {
 	return &Error{Code: int(code), Message: clip(e.Message), Data: clip(string(e.Data))}
 }
 
-// clip bounds text that came from outside, for it ends in logs.
+// clip bounds external text before it is logged.
 func clip(s string) string {
 	const most = 512
 	if len(s) > most {
@@ -61,9 +61,9 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d: %s", e.status, e.body) }
 
-// lie is an answer that contradicts itself, the header chain or another endpoint.
+// lie is a response that contradicts itself, the header chain or another endpoint.
 type lie struct {
-	kind string // of bounded variety: it labels a metric
+	kind string // metric label
 	err  error
 }
 
@@ -74,31 +74,31 @@ func lied(kind, format string, args ...any) error {
 	return &lie{kind: kind, err: fmt.Errorf(format, args...)}
 }
 
-// class says what to do about an error.
+// class says how to react to an error.
 type class uint8
 
 const (
-	classOther     class = iota // the endpoint is in trouble: another one, and this one later
-	classRange                  // asked for too much at once: ask for less
-	classRate                   // asked too often: another endpoint, this one after a while
-	classGone                   // does not know the block
-	classState                  // does not keep that state
-	classRevert                 // the contract refused the call: an answer
-	classLie                    // answered wrongly
-	classTag                    // does not know "finalized", or "safe"
-	classMethod                 // does not know the method
-	classBatch                  // asked for too many things in one request
-	classAddresses              // named too many addresses
+	classOther     class = iota // the endpoint is in trouble: use another one, and this one later
+	classRange                  // the range is too large: use a smaller one
+	classRate                   // too many requests: use another endpoint, and this one after a pause
+	classGone                   // the block is unknown
+	classState                  // the state of the block is not available
+	classRevert                 // the call reverted: a valid result
+	classLie                    // the response is wrong
+	classTag                    // the tag finalized or safe is unknown
+	classMethod                 // the method is unknown
+	classBatch                  // too many calls in a batch
+	classAddresses              // too many addresses in a query
 )
 
-// String is the metric's label.
+// String is the metric label.
 func (c class) String() string {
 	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag", "method", "batch", "addresses"}[c]
 }
 
-// said maps what nodes and providers say, in lower case, to what it means. The first line with a phrase
-// that is in the text wins, so the order matters: "block range" is in many a text, "rate limit" in few.
-// Every phrase has its text in the tests.
+// said maps error messages of nodes and providers, in lower case, to a class. The first line with a phrase that
+// occurs in the text wins, so the order matters: "block range" is in many texts, "rate limit" in few. Every
+// phrase has its text in the tests.
 var said = []struct {
 	class   class
 	phrases []string
@@ -136,7 +136,7 @@ var said = []struct {
 	}},
 }
 
-// Error codes that mean something by themselves.
+// Error codes with a meaning of their own.
 const (
 	codeLimit       = -32005 // Infura, Alchemy and others: too many results, or too often
 	codeTimeout     = -32002 // geth: request timed out
@@ -146,7 +146,7 @@ const (
 	codeBigResponse = -32008 // reth, Base: response too large
 )
 
-// classify says what to do about an error of a call.
+// classify returns the class of a call's error.
 func classify(err error) class {
 	var (
 		answer *Error

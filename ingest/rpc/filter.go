@@ -11,16 +11,16 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// filter is what logs are wanted: those of some addresses, and those of some first topics from anywhere.
+// filter says which logs are wanted: those of some addresses, and those of some first topics from any address.
 type filter struct {
 	addresses map[common.Address]bits
 	topics    map[common.Hash]bits
 	noBloom   bool
-	queries   [][]byte // the middle of each query's JSON
+	queries   [][]byte // the inner JSON of each query
 	listed    []common.Address
 }
 
-// bits are the three places of an entry in a bloom filter.
+// bits are the three bit positions of an entry in a bloom filter.
 type bits [3]struct {
 	at   int
 	mask byte
@@ -60,14 +60,14 @@ func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) fi
 	return f
 }
 
-// eventsOf is a filter for one event of one contract, which only byNumber is for.
+// eventsOf is a filter for one event of one contract, for byNumber only.
 func eventsOf(address common.Address, topic common.Hash) filter {
 	q := appendHex([]byte(`"address":`), address[:])
 	q = appendHex(append(q, `,"topics":[`...), topic[:])
 	return filter{queries: [][]byte{append(q, ']')}}
 }
 
-// ofAddresses is the middle of a query for all logs of some addresses.
+// ofAddresses is the inner JSON of a query for all logs of some addresses.
 func ofAddresses(addresses []common.Address) []byte {
 	q := []byte(`"address":[`)
 	for i, a := range addresses {
@@ -79,7 +79,7 @@ func ofAddresses(addresses []common.Address) []byte {
 	return append(q, ']')
 }
 
-// byNumber are the parameters of eth_getLogs for a range, each of at most so many addresses.
+// byNumber returns the parameters of eth_getLogs for a range, each with at most this many addresses.
 func (f *filter) byNumber(from, to uint64, most int) [][]byte {
 	var all [][]byte
 	queries := f.queries
@@ -98,8 +98,8 @@ func (f *filter) byNumber(from, to uint64, most int) [][]byte {
 	return all
 }
 
-// byHash are the parameters of eth_getLogs for blocks, in the order of the chain; queries that the bloom
-// filter rules out are left out, unless it rules out all.
+// byHash returns the parameters of eth_getLogs for blocks, in chain order. It skips queries that the bloom
+// filter rules out, unless that are all.
 func (f *filter) byHash(headers []follow.Header) [][]byte {
 	var all [][]byte
 	for i := range headers {
@@ -119,7 +119,7 @@ func (f *filter) byHash(headers []follow.Header) [][]byte {
 	return all
 }
 
-// hits says whether the bloom filter may have one of our addresses, or one of the topics.
+// hits reports whether the bloom filter matches one of our addresses, or one of the topics.
 func (f *filter) hits(h *follow.Header) (ours, others bool) {
 	for _, b := range f.addresses {
 		if b.in(&h.Bloom) {
@@ -141,8 +141,8 @@ func (f *filter) wants(h *follow.Header) bool {
 	return ours || others
 }
 
-// wanted says whether the filter asks for a log, by which of its halves, and whether the bloom filter of
-// its block has it.
+// wanted reports whether the filter matches a log, by address or by topic, and whether the bloom filter of its
+// block contains it.
 func (f *filter) wanted(l *topics.Log, h *follow.Header) (inBloom, byAddress, byTopic bool) {
 	inBloom = true
 	b, byAddress := f.addresses[l.Address]
@@ -157,7 +157,7 @@ func (f *filter) wanted(l *topics.Log, h *follow.Header) (inBloom, byAddress, by
 	return inBloom, byAddress, byTopic
 }
 
-// match holds logs against the headers of their blocks, which may have gaps.
+// match checks logs against the headers of their blocks, which may have gaps.
 func (f *filter) match(headers []follow.Header, logs []topics.Log) error {
 	at := 0
 	for i := range logs {
@@ -188,7 +188,7 @@ func (f *filter) one(h *follow.Header, l *topics.Log) error {
 	return nil
 }
 
-// ascending checks the order of one answer: by block, then by index, nothing twice.
+// ascending checks the order of a response: by block, then by index, without duplicates.
 func ascending(logs []topics.Log) error {
 	for i := 1; i < len(logs); i++ {
 		a, b := &logs[i-1], &logs[i]
@@ -199,7 +199,7 @@ func ascending(logs []topics.Log) error {
 	return nil
 }
 
-// inRange checks the ends of an answer that ascends.
+// inRange checks the first and last log of an ascending response.
 func inRange(logs []topics.Log, from, to uint64) error {
 	if n := len(logs); n > 0 && (logs[0].Block.Number < from || logs[n-1].Block.Number > to) {
 		return lied("out_of_range", "logs of blocks %d-%d, requested %d-%d", logs[0].Block.Number, logs[n-1].Block.Number, from, to)
@@ -207,7 +207,7 @@ func inRange(logs []topics.Log, from, to uint64) error {
 	return nil
 }
 
-// compare orders logs as the chain does.
+// compare orders logs by block and index.
 func compare(a, b *topics.Log) int {
 	if a.Block.Number != b.Block.Number {
 		return cmpUint(a.Block.Number, b.Block.Number)
@@ -225,7 +225,7 @@ func cmpUint(a, b uint64) int {
 	return 0
 }
 
-// merge joins two ascending answers; a log that both have is kept once.
+// merge joins two ascending lists without duplicates.
 func merge(a, b []topics.Log) []topics.Log {
 	if len(b) == 0 {
 		return a

@@ -10,19 +10,19 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// A head is a claim: its header hashes right, and nothing says that the chain knows it.
+// A head is only a claim: its header's hash is right, but nothing shows that the block is on the chain.
 const (
-	// maxJump is how many blocks a head may be above what is verified, or was shown, without anybody showing it.
+	// maxJump is how many blocks a head may be above the verified or confirmed ones without confirmation.
 	maxJump = 64
-	// maxStale is how many blocks a head may be below what is verified before its endpoint is rested.
+	// maxStale is how many blocks a head may be below the verified ones before its endpoint is paused.
 	maxStale = 16
-	// staleAgain is how often an endpoint whose head stands behind another's is asked all the same.
+	// staleAgain is how often an endpoint whose head is behind is asked all the same.
 	staleAgain = 2 * time.Second
 )
 
-// Head asks one endpoint for the head of the chain, each in turn: one that stands still costs no more than a turn.
-// verified is the last block that is known to be on the chain. A head far above it counts once another endpoint has
-// one as high, or once the headers below it are there: until then the answer is lower.
+// Head fetches the chain's head from one endpoint, each in turn, so that a stalled endpoint costs one turn
+// only. verified is the last block known to be on the chain. A head far above it is accepted once another
+// endpoint is as high, or once the headers below it are there; until then a lower head is returned.
 func (c *Client) Head(ctx context.Context, verified uint64) (h follow.Header, err error) {
 	err = c.try(ctx, choice{turn: turnHead}, func(ctx context.Context, e *endpoint) (err error) {
 		if h, err = e.header(ctx, `"latest"`); err != nil {
@@ -46,15 +46,15 @@ func (c *Client) Head(ctx context.Context, verified uint64) (h follow.Header, er
 	return h, nil
 }
 
-// Plausible says whether a head needs nobody to show it.
+// Plausible reports whether a head needs no confirmation.
 func (c *Client) Plausible(head, verified uint64) bool {
 	return head <= max(verified, c.highest.Load())+maxJump
 }
 
-// Forget forgets which heads were shown: blocks below them are not to be had.
+// Forget forgets the confirmed heads, after blocks below them turned out to be missing.
 func (c *Client) Forget() { c.highest.Store(0) }
 
-// shown returns as much of a claimed head as is shown by another endpoint, or by the claimant's own headers.
+// shown returns the part of a claimed head that another endpoint, or the claimant's own headers, confirm.
 func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, verified uint64) (follow.Header, error) {
 	alone := true
 	for _, e := range c.endpoints {
@@ -78,7 +78,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 	}
 	number := claim.Number - 1
 	if !alone {
-		number = verified + maxJump // step by step: what is fetched has to link
+		number = verified + maxJump // step by step: the fetched blocks must link
 	}
 	below, err := by.byNumber(ctx, number)
 	switch {
@@ -93,7 +93,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 	return below, nil
 }
 
-// byNumber asks for one header.
+// byNumber fetches one header.
 func (e *endpoint) byNumber(ctx context.Context, number uint64) (follow.Header, error) {
 	h, err := e.header(ctx, string(appendQuantity(nil, number)))
 	if err == nil && h.Number != number {
@@ -102,7 +102,7 @@ func (e *endpoint) byNumber(ctx context.Context, number uint64) (follow.Header, 
 	return h, err
 }
 
-// raise notes a head that was shown.
+// raise records a confirmed head.
 func (c *Client) raise(n uint64) {
 	for {
 		was := c.highest.Load()
@@ -112,7 +112,7 @@ func (c *Client) raise(n uint64) {
 	}
 }
 
-// tag is a block that nodes know by a name.
+// tag is a block tag such as finalized.
 type tag uint8
 
 const (
@@ -124,26 +124,26 @@ const (
 
 var tagNames = [tags]string{tagFinalized: "finalized", tagSafe: "safe"}
 
-// claim is what an endpoint said that a tag is.
+// claim is the block that an endpoint returned for a tag.
 type claim struct {
 	number uint64
 	at     time.Time
 }
 
-// Finalized asks one endpoint, each in turn, for the finalized block, and returns the number that two have claimed of
-// late, or the only one that has. 0: none is known. A tag that once worked is never replaced by a guess: who does not
-// know it any more changes nothing.
+// Finalized asks one endpoint, each in turn, for the finalized block, and returns the number that two of them
+// have recently claimed, or that a single endpoint claimed. 0: none is known. Once the tag has worked, an
+// endpoint that no longer supports it changes nothing.
 func (c *Client) Finalized(ctx context.Context) (uint64, error) {
 	return c.tagged(ctx, tagFinalized, turnFinal)
 }
 
-// Safe is Finalized for the safe block: one that only a reorg of the chain below would take back.
+// Safe is Finalized for the safe block, which is reverted only by a reorg of the parent chain.
 func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe, turnSafe) }
 
 func (c *Client) tagged(ctx context.Context, t tag, turn turn) (uint64, error) {
 	err := c.try(ctx, choice{turn: turn}, func(ctx context.Context, e *endpoint) error {
 		h, err := e.header(ctx, `"`+tagNames[t]+`"`)
-		// Whatever a node says but a block, in the words of its client, is that it knows none.
+		// Any error of the node, whatever its text, means that it has no such block.
 		if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
 			c.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()
 			return nil
@@ -160,10 +160,10 @@ func (c *Client) tagged(ctx context.Context, t tag, turn turn) (uint64, error) {
 	return max(two, one), nil
 }
 
-// claimsLast is for how long a claim is held against others.
+// claimsLast is how long a claim is valid.
 const claimsLast = time.Minute
 
-// claims are the highest block that two endpoints have claimed a tag to be, and, where only one has, what it claimed.
+// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one.
 func (c *Client) claims(t tag) (two, one uint64) {
 	var all []uint64
 	for _, e := range c.endpoints {
@@ -184,7 +184,8 @@ func (c *Client) claims(t tag) (two, one uint64) {
 	}
 }
 
-// Backed says whether more than one endpoint has ever claimed that a block is final; where there is only one, it does.
+// Backed reports whether more than one endpoint has ever claimed that a block is final; if there is only one
+// endpoint, its claim counts.
 func (c *Client) Backed(n uint64) bool {
 	by := 0
 	for _, e := range c.endpoints {
@@ -206,7 +207,7 @@ func (e *endpoint) claim(t tag, n uint64) {
 	}
 }
 
-// saw notes a head that the endpoint told of.
+// saw records a head that the endpoint reported.
 func (e *endpoint) saw(head uint64) {
 	top := e.client.top(e)
 	e.mu.Lock()
@@ -214,7 +215,7 @@ func (e *endpoint) saw(head uint64) {
 	e.head, e.behind = head, head < top
 }
 
-// has notes a block that the endpoint has.
+// has records a block that the endpoint has.
 func (e *endpoint) has(n uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

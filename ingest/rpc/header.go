@@ -11,12 +11,12 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// headerFields are the fields of a header in the order in which they are hashed. Those from baseFeePerGas on came
-// one after the other, and are left out by chains that do not have them. Fields that only some chains add to the
-// answer (Arbitrum's l1BlockNumber, sendRoot and sendCount) are parts of extraData and mixHash, and not hashed.
+// headerFields are the header fields in hashing order. Those from baseFeePerGas on were added one after the
+// other, and chains without them omit them. Extra fields of some chains (Arbitrum's l1BlockNumber, sendRoot and
+// sendCount) are contained in extraData and mixHash, and not hashed.
 var headerFields = [...]struct {
 	key  string
-	size int // bytes; quantity: a number; anyBytes: as many as there are
+	size int // bytes; quantity: a number; anyBytes: any length
 }{
 	{"parentHash", 32},
 	{"sha3Uncles", 32},
@@ -65,9 +65,9 @@ var headerField = func() map[string]int {
 	return m
 }()
 
-// decodeHeader decodes what following needs of a block. A null is a block that the node does not have. With
-// proved the hash is computed from the fields: then the time, the bloom filter and the receipts' root belong to the
-// block of that hash, whoever answered.
+// decodeHeader decodes the header fields that following needs. Null means that the node lacks the block. With
+// proved, the hash is computed from the fields, which shows that time, bloom filter and receipts root belong to
+// it.
 func decodeHeader(s *scanner, h *follow.Header, proved bool) error {
 	if s.null() {
 		return errNoBlock
@@ -75,7 +75,7 @@ func decodeHeader(s *scanner, h *follow.Header, proved bool) error {
 	if !s.take('{') {
 		return errJSON
 	}
-	var fields [len(headerFields)][]byte // hex digits; nil: not there
+	var fields [len(headerFields)][]byte // hex digits; nil: missing
 	var hash []byte
 	for first := true; ; first = false {
 		more, err := s.more(first, '}')
@@ -147,8 +147,8 @@ func fillHeader(h *follow.Header, fields *[len(headerFields)][]byte, hash []byte
 	return hashes(h, fields)
 }
 
-// hashes says whether the fields hash to the block's hash. A chain may answer with newer fields than it hashes, so
-// fewer of them are tried too: whatever hashes right is right.
+// hashes checks that the fields hash to the block's hash. A node may return newer fields than its chain hashes,
+// so shorter lists are tried too.
 func hashes(h *follow.Header, fields *[len(headerFields)][]byte) error {
 	buf := make([]byte, 0, 1024)
 	for n := len(fields); n >= fieldOptional; n-- {
@@ -166,7 +166,7 @@ func hashes(h *follow.Header, fields *[len(headerFields)][]byte) error {
 	return lied("header_hash", "the header fields of block %d do not hash to %s", h.Number, h.Hash)
 }
 
-// appendFields appends the fields as items of an RLP list. Those at the end that are missing are left out.
+// appendFields appends the fields as items of an RLP list, without missing ones at the end.
 func appendFields(b []byte, fields [][]byte) ([]byte, error) {
 	last := len(fields)
 	for last > fieldOptional && fields[last-1] == nil {
@@ -203,13 +203,13 @@ func appendFields(b []byte, fields [][]byte) ([]byte, error) {
 	return b, nil
 }
 
-// headHash is the hash of the list of those items.
+// headHash is the hash of the RLP list of the items.
 func headHash(items []byte) common.Hash {
 	var prefix [9]byte
 	return crypto.Keccak256Hash(appendLength(prefix[:0], 0xc0, len(items)), items)
 }
 
-// appendLength appends what goes before n bytes of a string (0x80) or a list (0xc0).
+// appendLength appends the RLP prefix of n bytes: 0x80 for a string, 0xc0 for a list.
 func appendLength(b []byte, kind byte, n int) []byte {
 	if n < 56 {
 		return append(b, kind+byte(n))
@@ -227,7 +227,7 @@ func appendZeros(b []byte, n int) []byte {
 	return append(appendLength(b, 0x80, n), make([]byte, n)...)
 }
 
-// appendDigits appends a string of size bytes, of hex digits.
+// appendDigits appends a string of size bytes, given as hex digits.
 func appendDigits(b, digits []byte, size int) ([]byte, error) {
 	if size == 1 {
 		var one [1]byte
@@ -239,7 +239,7 @@ func appendDigits(b, digits []byte, size int) ([]byte, error) {
 	return b, unhex(b[len(b)-size:], digits)
 }
 
-// appendNumber appends a number of at most 256 bits, of hex digits.
+// appendNumber appends a number of at most 256 bits, given as hex digits.
 func appendNumber(b, digits []byte) ([]byte, error) {
 	for len(digits) > 0 && digits[0] == '0' {
 		digits = digits[1:]

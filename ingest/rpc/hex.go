@@ -7,7 +7,7 @@ import (
 
 var errHex = errors.New("malformed hex")
 
-// nibble maps a hex digit to its value, and everything else to a value with high bits set.
+// nibble maps a hex digit to its value, and other bytes to a value with high bits set.
 var nibble = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0xff
@@ -21,8 +21,8 @@ var nibble = func() (t [256]byte) {
 	return t
 }()
 
-// unhex decodes two digits of src for each byte of dst: eight digits at a time, since most of what a log
-// costs is this.
+// unhex decodes two digits of src for each byte of dst, eight digits at a time: this dominates the cost of a
+// log.
 func unhex(dst, src []byte) error {
 	if len(src) != 2*len(dst) {
 		return errHex
@@ -45,8 +45,8 @@ func unhex(dst, src []byte) error {
 	return nil
 }
 
-// unhex8 decodes eight digits, the first in the lowest byte, to four bytes. Sums of a byte below 0x80 and
-// a constant below 0x80 do not reach the next byte, and their highest bit tells which is greater.
+// unhex8 decodes eight digits, the first in the lowest byte, to four bytes. It compares bytes in parallel: the
+// sum of a byte below 0x80 and a constant below 0x80 does not overflow, and its highest bit is the result.
 func unhex8(x uint64) (uint32, bool) {
 	const (
 		ones = 0x0101010101010101
@@ -64,7 +64,7 @@ func unhex8(x uint64) (uint32, bool) {
 	return uint32(v | v>>16), true
 }
 
-// digits reads a string that starts with 0x and returns what follows.
+// digits reads a string that starts with 0x and returns the rest.
 func (s *scanner) digits() ([]byte, error) {
 	v, err := s.str()
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *scanner) digits() ([]byte, error) {
 	return v[2:], nil
 }
 
-// fixed reads hex of exactly len(dst) bytes.
+// fixed reads exactly len(dst) bytes of hex.
 func (s *scanner) fixed(dst []byte) error {
 	v, err := s.digits()
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *scanner) fixed(dst []byte) error {
 	return unhex(dst, v)
 }
 
-// quantity reads a number of at most bits bits.
+// quantity reads a number of at most `bits` bits.
 func (s *scanner) quantity(bits int) (uint64, error) {
 	v, err := s.digits()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *scanner) quantity(bits int) (uint64, error) {
 	return parseQuantity(v, bits)
 }
 
-// parseQuantity reads a number of at most bits bits from its digits.
+// parseQuantity parses a number of at most `bits` bits.
 func parseQuantity(v []byte, bits int) (uint64, error) {
 	if len(v) == 0 {
 		return 0, errHex

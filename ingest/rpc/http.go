@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// newHTTPClient makes the client of one endpoint. A node on this machine would only waste time on
-// compressing.
+// newHTTPClient makes the HTTP client of an endpoint. Compression is off for a node on this machine.
 func newHTTPClient(host string, cfg Config) *http.Client {
 	ip := net.ParseIP(host)
 	return &http.Client{Transport: &http.Transport{
@@ -25,11 +24,11 @@ func newHTTPClient(host string, cfg Config) *http.Client {
 	}}
 }
 
-// dial opens connections within the timeout of an answer.
+// dial opens connections within the request timeout.
 func (c Config) dial() func(context.Context, string, string) (net.Conn, error) {
 	to := c.Dial
 	if to == nil {
-		to = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // what nil stands for
+		to = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // the default dialer
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -38,11 +37,11 @@ func (c Config) dial() func(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// bodies are reused: an answer to eth_getLogs is megabytes. A sync.Pool would forget them with every second
-// cycle of the collector, which comes more often than answers do.
+// bodies are reusable buffers: a response to eth_getLogs is megabytes. A sync.Pool would be cleared by garbage
+// collections, which are more frequent than responses.
 var bodies = make(chan *bytes.Buffer, 4)
 
-// maxKept keeps one huge answer from staying for good.
+// maxKept is the largest buffer that is reused.
 const maxKept = 4 << 20
 
 func newBody() *bytes.Buffer {
@@ -65,7 +64,7 @@ func releaseBody(b *bytes.Buffer) {
 	}
 }
 
-// post sends a request whose answer has at most so many bytes; release gives the answer's memory back.
+// post sends a request and limits the size of its response; release frees the response's buffer.
 func (e *endpoint) post(ctx context.Context, body []byte, most int) (answer []byte, release func(), err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
@@ -95,8 +94,8 @@ func (e *endpoint) post(ctx context.Context, body []byte, most int) (answer []by
 	return buf.Bytes(), release, nil
 }
 
-// statusOf is the error of an answer that is not a 200. Some providers put a JSON-RPC error there, which
-// says more than the status does.
+// statusOf is the error of a response with another status than 200. Some providers send a JSON-RPC error with
+// it, which is more specific.
 func statusOf(resp *http.Response, body []byte) error {
 	err := &statusError{status: resp.StatusCode, retry: retryAfter(resp.Header.Get("Retry-After"), time.Now()), body: clip(string(body))}
 	if resp.StatusCode != http.StatusTooManyRequests {
@@ -107,7 +106,7 @@ func statusOf(resp *http.Response, body []byte) error {
 	return err
 }
 
-// retryAfter reads the header: seconds or a date.
+// retryAfter parses the header: seconds or a date.
 func retryAfter(v string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
 		return time.Duration(n) * time.Second

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// limits are how much of each kind one request of an endpoint may have. Nobody tells them before: each shrinks when a
+// limits are the maximum sizes of an endpoint's requests. They are unknown at first: each shrinks when a
 // request is refused, or fails for a reason that may be its size, and grows back.
 type limits struct {
-	batch     *limit // calls of one request
+	batch     *limit // calls of a batch
 	span      *limit // blocks of one eth_getLogs
 	addresses *limit // of one eth_getLogs
 }
@@ -19,14 +19,14 @@ func newLimits(c Config) limits {
 	return limits{batch: newLimit(c.HeaderBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses)))}
 }
 
-// limit is between 1 and most; what was refused, where set, is above it.
+// limit is between 1 and most, and below the smallest refused size.
 type limit struct {
 	most int
 
 	mu      sync.Mutex
 	size    int
-	refusal int // the smallest that was refused; 0: none
-	full    int // requests of the whole size that were answered since
+	refusal int // the smallest refused size; 0: none
+	full    int // full-size requests that succeeded since
 }
 
 func newLimit(most int) *limit { return &limit{most: most, size: most} }
@@ -37,7 +37,7 @@ func (l *limit) now() int {
 	return l.size
 }
 
-// refused notes that n were too many.
+// refused records that size n was refused.
 func (l *limit) refused(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *limit) refused(n int) {
 	l.size = max(1, min(l.size, n/2))
 }
 
-// told notes how many an endpoint says that it takes.
+// told records the limit that an endpoint states.
 func (l *limit) told(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +54,8 @@ func (l *limit) told(n int) {
 	}
 }
 
-// granted notes that n were answered. What was refused is tried again only after a while: most limits are fixed, and
-// some depend on how much there is.
+// granted records that size n succeeded. A refused size is tried again only after many successes: most limits
+// are fixed, but some depend on the amount of data.
 func (l *limit) granted(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ var (
 	suggestedSpan  = regexp.MustCompile(`(\d{1,3}(?:,\d{3})+|\d{1,9})\s?(k)?[- ]?(?:blocks?|range)|(?:range|distance|blocks|limit)[a-z ]{0,24}[:=]?\s?(\d{1,3}(?:,\d{3})+|\d{1,9})(k)?\b`)
 )
 
-// suggested is how many blocks a refusal says to ask for; 0: it does not say.
+// suggested is the number of blocks that an error message allows; 0: it names none.
 func suggested(text string) int {
 	text = strings.ToLower(text)
 	if m := suggestedRange.FindStringSubmatch(text); m != nil {

@@ -13,30 +13,30 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Proof says which blocks' logs are proved by the receipts' root of their headers, rather than believed.
+// Proof says which blocks' logs are verified against the receipts root of their headers.
 type Proof string
 
-// The policies. Suspects are proved by all but ProofOff.
+// The policies. All but ProofOff verify suspicious blocks.
 const (
-	// ProofTip proves every block that may concern us above what is final; below, the ends of ranges, samples
-	// and suspects.
+	// ProofTip verifies every block that may concern us and is not final; of final blocks the ends of ranges,
+	// samples and suspicious ones.
 	ProofTip Proof = "tip"
-	// ProofAll proves every block that may concern us.
+	// ProofAll verifies every block that may concern us.
 	ProofAll Proof = "all"
-	// ProofSparse is ProofTip without the headers of empty blocks below what is final, which nobody can hold an
-	// answer against then: what of history an endpoint leaves out is found out by another, or not at all.
+	// ProofSparse is ProofTip without the headers of empty final blocks, so that logs omitted from history are
+	// detected by another endpoint or not at all.
 	ProofSparse Proof = "sparse"
-	// ProofOff proves nothing, not even that a header is its block's: for chains that hash headers in a way of
-	// their own, and for nodes without eth_getBlockReceipts. Answers are still held against each other.
+	// ProofOff verifies nothing, not even the hashes of headers: for chains with another header format, and for
+	// nodes without eth_getBlockReceipts. Responses of endpoints are still compared.
 	ProofOff Proof = "off"
 )
 
-// ErrNoProof means that no endpoint answers eth_getBlockReceipts.
+// ErrNoProof: no endpoint supports eth_getBlockReceipts.
 var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs cannot be verified: add one that does, or trust the endpoints with --rpc-proof=off")
 
-// proved fetches the wanted logs of blocks, by their receipts: an answer whose root is not the header's is a lie,
-// so that nothing is left out, added or changed by whoever answers. What the root does not cover is the hash of a
-// transaction.
+// proved fetches the wanted logs of blocks from their receipts. If the receipts do not match the header's root,
+// the response is a lie, so no log can be omitted, added or changed. Only transaction hashes are not covered by
+// the root.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
 	var all []topics.Log
 	for len(headers) > 0 {
@@ -57,7 +57,7 @@ func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.
 	return all, nil
 }
 
-// receipts fetches the receipts of blocks as one request, and returns the wanted logs.
+// receipts fetches the receipts of blocks in one request, and returns the wanted logs.
 func (e *endpoint) receipts(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
 	answers := make([]receipts, len(headers))
 	calls := make([]call, len(headers))
@@ -80,7 +80,7 @@ func (e *endpoint) receipts(ctx context.Context, headers []follow.Header) ([]top
 		}
 		for k := range logs {
 			if _, byAddress, byTopic := e.client.filter.wanted(&logs[k], &headers[i]); byAddress || byTopic {
-				l := logs[k] // a copy, for most of what the slabs hold is of others
+				l := logs[k] // a copy, since most logs in the slabs are not ours
 				l.Topics, l.Data = slices.Clone(l.Topics), slices.Clone(l.Data)
 				all = append(all, l)
 			}
@@ -90,7 +90,7 @@ func (e *endpoint) receipts(ctx context.Context, headers []follow.Header) ([]top
 	return all, nil
 }
 
-// of returns the logs of the block, all of which the header proves.
+// of returns the block's logs after checking them against the header.
 func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
 	if root := r.root(); root != h.Receipts {
 		return nil, lied("receipts_root", "receipts of block %d have root %s, the header %s", h.Number, root, h.Receipts)
@@ -110,7 +110,7 @@ func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
 	return r.logs.logs, nil
 }
 
-// wanted are the headers of blocks that may concern us.
+// wanted returns the headers of blocks that may concern us.
 func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
 	for i := range headers {
 		if c.cfg.NoBloom || c.filter.wants(&headers[i]) {
@@ -120,8 +120,8 @@ func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
 	return wanted
 }
 
-// Survey asks every endpoint what it can prove, and says in the log and in metrics what it cannot. It returns
-// a line for each that cannot prove all that the policy asks for.
+// Survey checks what every endpoint can prove, and reports in the log and in metrics what it cannot. It returns
+// a line for each endpoint that cannot prove what the policy requires.
 func (c *Client) Survey(ctx context.Context) (lacks []string) {
 	if c.cfg.Proof == ProofOff {
 		c.log.Warn("headers and logs are not verified: --rpc-proof=off")
@@ -148,13 +148,13 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 			e.client.metrics.proves.WithLabelValues(e.name).Set(0)
 			lacks = append(lacks, fmt.Sprintf("%s: %v", e.name, errs[i]))
 			e.client.log.Warn("endpoint cannot prove headers or logs", zap.String("endpoint", e.name), zap.Error(errs[i]))
-		default: // it is away, which says nothing
+		default: // unavailable, which says nothing
 		}
 	}
 	return lacks
 }
 
-// survey has an endpoint prove its newest block.
+// survey verifies an endpoint's newest block.
 func (e *endpoint) survey(ctx context.Context) error {
 	h, err := e.header(ctx, `"latest"`)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// receipts decodes the result of eth_getBlockReceipts: the logs of a block, and what its receipts' root is computed
-// from. It implements types.DerivableList. The zero value is ready.
+// receipts decodes the result of eth_getBlockReceipts: a block's logs, and the data that its receipts root is
+// computed from. It implements types.DerivableList. The zero value is ready for use.
 //
-// A receipt of any type is hashed as its type's byte and the list of status, gas, bloom filter and logs, so that
-// types that nobody here has heard of are proved too, Arbitrum's among them. OP's deposits alone append to the list.
+// A receipt of any type is hashed as its type byte and the list of status, gas, bloom filter and logs, so
+// unknown types such as Arbitrum's work too. Only OP's deposits add fields to the list.
 type receipts struct {
 	logs    logDecoder
 	encoded []byte
 	ends    []int // in encoded
 	hashes  []common.Hash
-	upTo    []int // logs up to the end of each receipt
+	upTo    []int // number of logs up to the end of each receipt
 }
 
-// depositType is OP's deposit, whose receipts have a nonce and a version since Canyon.
+// depositType is OP's deposit, whose receipts have had a nonce and a version since Canyon.
 const depositType = 0x7e
 
 // Len implements types.DerivableList.
@@ -63,7 +63,7 @@ func (r *receipts) decode(s *scanner) error {
 	}
 }
 
-// receipt is what of a receipt is hashed: digits, as they came.
+// receipt holds the hashed fields of a receipt, as hex digits.
 type receipt struct {
 	kind, status, root, gas, bloom []byte
 	depositNonce, depositVersion   []byte
@@ -133,7 +133,7 @@ func (r *receipts) one(s *scanner) error {
 	return nil
 }
 
-// encode appends a receipt as it is hashed.
+// encode appends the RLP encoding of a receipt.
 func (r *receipts) encode(v *receipt, logs []topics.Log) error {
 	kind := uint64(0)
 	var err error
@@ -171,7 +171,7 @@ func (r *receipts) encode(v *receipt, logs []topics.Log) error {
 	return err
 }
 
-// appendLog appends a log as it is hashed.
+// appendLog appends the RLP encoding of a log.
 func appendLog(b []byte, l *topics.Log) []byte {
 	hashes := len(l.Topics) * (1 + common.HashLength)
 	data := len(l.Data)

@@ -1,19 +1,19 @@
-// Package rpc asks chain nodes for blocks and believes none of them. It must not decide what to ask for,
-// nor publish anything.
+// Package rpc fetches blocks from nodes and trusts none of them. It must not decide what to fetch, nor publish
+// anything.
 //
-// What is checked of every answer: the chain ID of the endpoint; that headers are those asked for, link by
-// parent hash and hash to what they say (header.go), so that time, bloom filter and receipts' root belong to
-// the chain that is followed; that logs lie in the range, ascend by block and index without repetition, are
-// not marked as removed, match the filter, and carry the block hash that the header has. An answer that
-// fails a check is counted against its endpoint and asked for elsewhere.
+// Every response is checked: the chain ID of the endpoint; headers are the requested ones, link by parent hash
+// and hash to their hash (header.go), so that time, bloom filter and receipts root belong to the followed
+// chain; logs are in the range, ascend by block and index without duplicates, are not marked as removed, match
+// the filter, and carry the block hash of the header. A response that fails a check counts against its endpoint
+// and is fetched elsewhere.
 //
-// Above what is final the logs of every block whose bloom filter may have one of ours are taken from its
-// receipts, whose root the header has (prove.go): whoever answers, nothing is left out, added or changed.
-// That costs one request, as eth_getLogs would, and none where the bloom filter has nothing of ours. Below,
-// a range is all headers, in batches, beside one eth_getLogs for the whole of it; blocks whose bloom filter
-// promises logs that did not come, and samples, are held against their receipts, and who is found wrong
-// once has his whole answer replaced by proved blocks. ProofAll proves everything, ProofOff nothing. ProofSparse
-// fetches below what is final only the headers of blocks with logs and of the ends of ranges (sparse.go).
+// Logs of blocks that are not final, and whose bloom filter may match, are taken from the receipts, whose root
+// is in the header (prove.go), so no node can omit, add or change them. That costs one request per block, like
+// eth_getLogs, and none if the bloom filter does not match. Final blocks are fetched in ranges: all headers, in
+// batches, and one eth_getLogs for the whole range. Blocks whose bloom filter suggests missing logs, and
+// samples, are checked against their receipts, and one error replaces the whole response by verified blocks.
+// ProofAll verifies everything, ProofOff nothing. ProofSparse fetches, of final blocks, only the headers of
+// blocks with logs and of the ends of ranges (sparse.go).
 package rpc
 
 import (
@@ -37,34 +37,34 @@ import (
 
 // Endpoint is a node.
 type Endpoint struct {
-	URL  string  // http, https, ws or wss; may hold a key, so it is never logged
-	WS   string  // where to subscribe to heads, if URL is not a WebSocket itself; empty: polling only
-	Name string  // in logs and metrics; default: the host
-	Rate float64 // requests a second, each of a batch counted; 0: no limit
+	URL  string  // http, https, ws or wss; may contain a key, so it is never logged
+	WS   string  // WebSocket URL for head subscriptions, if URL is not one itself; empty: polling only
+	Name string  // for logs and metrics; default: the host
+	Rate float64 // maximum calls per second, counting every call of a batch; 0: no limit
 }
 
 // Config of a Client.
 type Config struct {
 	ChainID   uint64
 	Endpoints []Endpoint
-	Addresses []common.Address // whose logs are wanted
-	Topics    []common.Hash    // first topics that are wanted from any address
+	Addresses []common.Address // of the contracts whose logs are wanted
+	Topics    []common.Hash    // first topics wanted from any address
 
-	Timeout     time.Duration // of one request
-	MaxBody     int           // bytes of one answer
-	MaxRange    uint64        // blocks of one eth_getLogs
-	HeaderBatch int           // headers asked for in one request
-	Parallel    int           // requests under way at once, of each endpoint
-	Confirm     int           // answers that must agree on the logs of a range, of different endpoints where there are several
-	Proof       Proof         // which logs are proved
-	// ReceiptsBatch is how many blocks' receipts are asked for in one request: an answer may be megabytes.
+	Timeout     time.Duration // of a request
+	MaxBody     int           // maximum bytes of a response
+	MaxRange    uint64        // maximum blocks of one eth_getLogs
+	HeaderBatch int           // maximum headers of a batch
+	Parallel    int           // maximum concurrent requests per endpoint
+	Confirm     int           // number of responses that must agree on the logs of a range, from different endpoints if there are several
+	Proof       Proof         // which logs are verified
+	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
 	NoBloom       bool // the chain's headers have no usable bloom filters
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults fills in zero fields.
 func (c Config) WithDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
@@ -96,7 +96,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports every fault.
+// Validate reports all errors.
 func (c Config) Validate() error {
 	var errs []error
 	if c.ChainID == 0 {
@@ -130,7 +130,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validURL does not repeat the URL, for it may hold a key.
+// validURL does not include the URL in its error, because it may contain a key.
 func validURL(raw string, schemes ...string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -142,7 +142,7 @@ func validURL(raw string, schemes ...string) error {
 	return fmt.Errorf("scheme %q is not one of %s", u.Scheme, strings.Join(schemes, ", "))
 }
 
-// Client asks the endpoints.
+// Client fetches from the endpoints.
 type Client struct {
 	cfg       Config
 	log       *zap.Logger
@@ -150,11 +150,11 @@ type Client struct {
 	endpoints []*endpoint
 	heads     chan follow.Header
 	live      atomic.Int32  // subscriptions
-	highest   atomic.Uint64 // the highest head that was shown
+	highest   atomic.Uint64 // the highest confirmed head
 	filter    filter
 }
 
-// New makes a client; it connects to nothing.
+// New makes a client. It opens no connection.
 func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("rpc: %w", err)
@@ -171,11 +171,10 @@ func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Client, error
 	return c, nil
 }
 
-// Heads yields heads as nodes announce them, the newest only. They are hints: the same block may come
-// twice, or never.
+// Heads yields announced heads, only the newest one. They are hints: a block may come twice, or never.
 func (c *Client) Heads() <-chan follow.Header { return c.heads }
 
-// Subscribed says whether any endpoint announces heads at present; else they must be polled.
+// Subscribed reports whether an endpoint announces heads at present; otherwise they must be polled.
 func (c *Client) Subscribed() bool { return c.live.Load() > 0 }
 
 // Run keeps the subscriptions alive until ctx ends.
@@ -199,7 +198,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// announce offers a head, in place of one that nobody took yet.
+// announce offers a head, replacing one that was not received yet.
 func (c *Client) announce(h follow.Header) {
 	for {
 		select {

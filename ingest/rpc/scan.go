@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// scanner reads JSON in one pass over a slice, without building values. It checks the structure that it
-// walks through; of values that it skips it only finds the end.
+// scanner reads JSON in one pass over a slice, without building values. It checks the syntax of what it walks
+// through; of skipped values it only finds the end.
 type scanner struct {
 	b []byte
 	i int
@@ -30,7 +30,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// take consumes c, or says that something else is there.
+// take consumes c, or reports that it is not next.
 func (s *scanner) take(c byte) bool {
 	if s.peek() != c {
 		return false
@@ -48,8 +48,8 @@ func (s *scanner) null() bool {
 	return true
 }
 
-// more steps to the next element of an array or object whose opening byte was consumed, and is false at
-// its end, which it consumes.
+// more advances to the next element of an array or object whose opening byte was consumed. At the end it
+// consumes the closing byte and returns false.
 func (s *scanner) more(first bool, end byte) (bool, error) {
 	switch c := s.peek(); {
 	case c == end:
@@ -79,8 +79,7 @@ func (s *scanner) key() ([]byte, error) {
 	return k, nil
 }
 
-// str reads a string and returns what is between its quotes, escapes left as they are: nothing that is
-// read here by value has any.
+// str reads a string and returns its raw content: no string that is read here contains escapes.
 func (s *scanner) str() ([]byte, error) {
 	if !s.take('"') {
 		return nil, errJSON
@@ -103,7 +102,7 @@ func (s *scanner) str() ([]byte, error) {
 	}
 }
 
-// skip passes over any value.
+// skip skips any value.
 func (s *scanner) skip() error {
 	switch s.peek() {
 	case '"':
@@ -157,7 +156,7 @@ func (s *scanner) skipNested() error {
 	return errJSON
 }
 
-// raw passes over any value and returns its text.
+// raw skips any value and returns its text.
 func (s *scanner) raw() ([]byte, error) {
 	s.peek()
 	from := s.i

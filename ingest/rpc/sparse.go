@@ -11,8 +11,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Sparse fetches of the blocks from..to those with logs, and the first and the last, which link to those around. The
-// blocks between are not proved to be empty: that costs a header each, and only ProofSparse goes without.
+// Sparse fetches those of the blocks from..to that have logs, and the first and the last, which link to their
+// neighbours. That the blocks between are empty is not verified, which would cost a header each.
 func (c *Client) Sparse(ctx context.Context, from, to uint64) ([]follow.Block, error) {
 	h := &sparse{client: c, known: map[uint64]follow.Header{}}
 	logs, err := c.rangeLogs(ctx, from, to, h.of)
@@ -26,7 +26,7 @@ func (c *Client) Sparse(ctx context.Context, from, to uint64) ([]follow.Block, e
 	return assemble(headers, logs), nil
 }
 
-// sparse are the headers of a range that were fetched already.
+// sparse holds the headers of a range fetched so far.
 type sparse struct {
 	client *Client
 
@@ -34,7 +34,7 @@ type sparse struct {
 	known map[uint64]follow.Header
 }
 
-// of is headersOf.
+// of implements headersOf.
 func (s *sparse) of(ctx context.Context, first, last uint64, logs []topics.Log, all bool) ([]follow.Header, error) {
 	if all {
 		return s.client.Headers(ctx, first, last)
@@ -42,7 +42,7 @@ func (s *sparse) of(ctx context.Context, first, last uint64, logs []topics.Log, 
 	return s.fetch(ctx, numbersOf(0, 0, logs))
 }
 
-// numbersOf are the blocks of logs, which ascend, and first and last, each once.
+// numbersOf returns the blocks of logs, which ascend, and first and last, without duplicates.
 func numbersOf(first, last uint64, logs []topics.Log) []uint64 {
 	var all []uint64
 	add := func(n uint64) {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// choice is who should be asked, if there is a choice.
+// choice is a preference for endpoints.
 type choice struct {
-	avoid    *endpoint // not this one
-	receipts bool      // one that answers eth_getBlockReceipts
-	block    uint64    // one that is known to have this block
-	turn     turn      // the one whose turn it is
+	avoid    *endpoint // prefer any other
+	receipts bool      // prefer one that supports eth_getBlockReceipts
+	block    uint64    // prefer one that is known to have this block
+	turn     turn      // prefer the one whose turn it is
 }
 
-// turn is what endpoints are asked for one after the other, whoever was not asked for the longest time.
+// turn is a kind of request that the endpoints get one after the other.
 type turn uint8
 
 const (
@@ -31,9 +31,9 @@ func (w choice) fits(e *endpoint) bool {
 	return e != w.avoid && (!w.receipts || !e.noReceipts.Load())
 }
 
-// order is an endpoint's place: lower is asked before. Who is behind comes after who is not.
+// order is an endpoint's rank: the lowest is used first. Endpoints that are behind come last.
 func (w choice) order(c *Client, e *endpoint, score float64, now time.Time) float64 {
-	const last = 1e18 // more than any score
+	const last = 1e18 // greater than any score
 	e.mu.Lock()
 	head, behind, asked := e.head, e.behind, e.turns[w.turn]
 	e.mu.Unlock()
@@ -50,7 +50,7 @@ func (w choice) order(c *Client, e *endpoint, score float64, now time.Time) floa
 	return score
 }
 
-// top is the highest head that any endpoint but one is known to have.
+// top is the highest head known of any endpoint except one.
 func (c *Client) top(but *endpoint) (top uint64) {
 	for _, e := range c.endpoints {
 		if e == but {
@@ -63,10 +63,9 @@ func (c *Client) top(but *endpoint) (top uint64) {
 	return top
 }
 
-// try runs op on the best endpoint, and on others until one does well. It goes on until ctx ends, but for
-// what no endpoint can answer: when each was asked twice and every time the block was unknown, or the
-// answers did not fit together, it is ErrGone; ErrNoState and ErrNoProof likewise. Who is not wanted is asked only if there is no
-// other.
+// try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If each endpoint
+// was tried twice without the block, or with inconsistent responses, it returns ErrGone; likewise ErrNoState
+// and ErrNoProof. Endpoints outside the preference are used only if there is no other.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
 	var (
 		last    error
@@ -111,8 +110,8 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 	}
 }
 
-// pick chooses the endpoint to ask: awake, asked least often for this, with the best score. When all of
-// them rest it waits for the first to wake.
+// pick chooses the endpoint: available, used least often for this, with the best score. If all are paused it
+// waits for the first.
 func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int) (*endpoint, error) {
 	for {
 		var (

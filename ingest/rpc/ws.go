@@ -16,18 +16,18 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// socket is an endpoint's WebSocket: a subscription to heads, and requests where the endpoint has no
-// other way.
+// socket is an endpoint's WebSocket, for the subscription to heads and, if the endpoint has no HTTP URL, for
+// requests.
 type socket struct {
 	e   *endpoint
 	url string
 
 	mu      sync.Mutex
-	conn    *connection   // nil while there is none
+	conn    *connection   // nil while disconnected
 	changed chan struct{} // closed when conn changes
 }
 
-// connection is one life of the socket.
+// connection is one connection of the socket.
 type connection struct {
 	ws      *websocket.Conn
 	write   sync.Mutex
@@ -43,8 +43,7 @@ type waiter struct {
 
 var errClosed = errors.New("connection is closed")
 
-// Liveness of a connection: a ping now and then, and an answer to it or anything else before the wait is
-// over.
+// Liveness of a connection: regular pings, and a pong or any other message before the timeout.
 const (
 	pingEvery = 10 * time.Second
 	readWait  = 30 * time.Second
@@ -54,14 +53,14 @@ func newSocket(e *endpoint, url string) *socket {
 	return &socket{e: e, url: url, changed: make(chan struct{})}
 }
 
-// subscribe keeps a subscription alive until ctx ends.
+// subscribe keeps a subscription alive until ctx is done.
 func (e *endpoint) subscribe(ctx context.Context) error {
 	wait := minRest
 	for {
 		began := time.Now()
 		err := e.ws.live(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it ended because it was told to
+			return nil //nolint:nilerr // it was told to stop
 		}
 		if time.Since(began) > time.Minute {
 			wait = minRest
@@ -79,7 +78,7 @@ func (e *endpoint) subscribe(ctx context.Context) error {
 	}
 }
 
-// live is one connection, from dialling to its end.
+// live handles one connection, from dialling to its end.
 func (s *socket) live(ctx context.Context) error {
 	cfg := s.e.client.cfg
 	dialer := websocket.Dialer{NetDialContext: cfg.dial(), HandshakeTimeout: cfg.Timeout, ReadBufferSize: 64 << 10, WriteBufferSize: 16 << 10}
@@ -130,7 +129,7 @@ func (s *socket) set(c *connection) {
 	s.changed = make(chan struct{})
 }
 
-// open makes sure of the chain and subscribes.
+// open checks the chain ID and subscribes.
 func (s *socket) open(ctx context.Context, c *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, s.e.client.cfg.Timeout)
 	defer cancel()
@@ -158,7 +157,7 @@ func (s *socket) open(ctx context.Context, c *connection) error {
 	return ask("eth_subscribe", `["newHeads"]`, (*scanner).skip)
 }
 
-// roundTrip sends a request over the present connection, or the next.
+// roundTrip sends a request over the current connection, or over the next one.
 func (s *socket) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, func(), error) {
 	for {
 		s.mu.Lock()
@@ -209,7 +208,7 @@ func (c *connection) send(ctx context.Context, body []byte) error {
 	return c.ws.WriteMessage(websocket.TextMessage, body)
 }
 
-// read takes messages until the connection ends.
+// read handles messages until the connection ends.
 func (c *connection) read(client *Client) error {
 	alive := func(string) error { return c.ws.SetReadDeadline(time.Now().Add(readWait)) }
 	c.ws.SetPongHandler(alive)
@@ -234,7 +233,7 @@ func (c *connection) read(client *Client) error {
 	}
 }
 
-// deliver gives an answer to whoever waits for it; nobody may, any more.
+// deliver passes a response to its waiter, if it is still waiting.
 func (c *connection) deliver(msg *bytes.Buffer) {
 	s := scanner{b: msg.Bytes()}
 	if s.peek() == '[' {
@@ -254,8 +253,8 @@ func (c *connection) deliver(msg *bytes.Buffer) {
 	}
 }
 
-// notification reads the head out of an eth_subscription message. A head that is not what its hash says is the
-// zero header: a hint to ask.
+// notification reads the head from an eth_subscription message. If the head does not match its hash, the result
+// is a zero header: a hint to poll.
 func notification(msg []byte, proved bool) (h follow.Header, ok bool) {
 	s := &scanner{b: msg}
 	if !s.take('{') {
@@ -272,7 +271,7 @@ func notification(msg []byte, proved bool) (h follow.Header, ok bool) {
 		}
 		switch {
 		case string(key) == "id":
-			return h, false // an answer
+			return h, false // a response
 		case string(key) == "params" && s.peek() == '{':
 			if h, ok = headOf(s, proved); !ok {
 				return follow.Header{}, false
