@@ -13,6 +13,14 @@ import (
 )
 
 // publisher turns batches into transactions. It belongs to one goroutine.
+//
+// Invariants:
+//
+//  1. Every partition gets the same barriers and reverts, in the same order; Records of a barrier is the
+//     number of records that the partition got since the previous barrier.
+//  2. The last barrier of a transaction, and no other, has Commit set.
+//  3. A barrier names its predecessor, so that readers notice a gap.
+//  4. After an error it must not be used again: what was committed is unknown, and only the topic can tell.
 type publisher struct {
 	tx         *kafka.Transactor
 	topic      string

@@ -14,26 +14,26 @@ import (
 
 //go:generate go run ./gen .
 
-// EventMeta is where on the chain an event was.
+// EventMeta is the position of an event on the chain.
 type EventMeta struct {
 	Block    BlockRef
 	Tx       common.Hash
 	LogIndex uint32
 }
 
-// ErrNoFamily means that no evt topic takes the event.
+// ErrNoFamily: the event has no evt topic.
 var ErrNoFamily = errors.New("event has no evt topic")
 
-// nulls are as many absent columns as the widest family has.
+// nulls is as many null columns as the widest family has.
 var nulls [64]byte
 
-// FamilyOf is the family of the evt topics that take an event; empty: none does.
+// FamilyOf is the family of an event's evt topics; empty: it has none.
 func FamilyOf(e contracts.Event) string {
 	family, _ := familyOf(e)
 	return family
 }
 
-// EventFamilies lists the families of the evt topics whose events are the chain's.
+// EventFamilies lists the families of chain events.
 func EventFamilies() []string {
 	var all []string
 	for _, t := range eventTopics {
@@ -44,8 +44,8 @@ func EventFamilies() []string {
 	return all
 }
 
-// AppendEvent appends the value of a record of evt.<family>: a wide record with a nullable column for
-// every field of the family's events. Its last byte says whether the event was taken back.
+// AppendEvent appends the value of a record of evt.<family>: a wide record with a nullable column for every
+// field of the family's events. Its last byte says whether the event is retracted.
 func AppendEvent(b []byte, m EventMeta, e contracts.Event) ([]byte, error) {
 	_, s := familyOf(e)
 	if s == nil {
@@ -59,7 +59,7 @@ func AppendEvent(b []byte, m EventMeta, e contracts.Event) ([]byte, error) {
 	return appendBool(b, false), nil
 }
 
-// MarkRemoved is a copy of an evt value that takes the event back.
+// MarkRemoved returns a copy of an evt value that retracts the event.
 func MarkRemoved(value []byte) []byte {
 	v := bytes.Clone(value)
 	if len(v) > 0 {
@@ -68,8 +68,7 @@ func MarkRemoved(value []byte) []byte {
 	return v
 }
 
-// AppendEventKey appends the key of an evt record: "0x<block hash>:<log index>". It is the same for the
-// record that takes the event back.
+// AppendEventKey appends the key of an evt record: "0x<block hash>:<log index>". A retraction has the same key.
 func AppendEventKey(b []byte, m EventMeta) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, "0x"...)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Role is what a node is to a partition.
+// Role is a node's role for a partition.
 type Role string
 
 // The roles.
@@ -18,14 +18,14 @@ const (
 	RoleStandby Role = "standby" // follows the changelog and serves reads as of where it is
 )
 
-// States of a task, as nodes tell each other.
+// States of a task, as announced in ctl.owners.
 const (
 	StateRestoring = "restoring" // serves nothing yet
 	StateRunning   = "running"
 	StateStopped   = "stopped" // by a fault that needs a person
 )
 
-// Owner is a record of ctl.owners: what a node holds of a partition. A tombstone takes it back.
+// Owner is a record of ctl.owners: what a node holds of a partition. A tombstone withdraws it.
 type Owner struct {
 	Application string    `json:"application,omitempty"` // whose partition it is; empty: AppMarket
 	Partition   int32     `json:"partition"`
@@ -41,11 +41,11 @@ type Owner struct {
 	Fault       string    `json:"fault,omitempty"` // what stopped it, for people
 }
 
-// maxOwnerBytes bounds a record of ctl.owners: it comes from the network.
+// maxOwnerBytes bounds a record of ctl.owners, which comes from the network.
 const maxOwnerBytes = 4 << 10
 
-// Key is the record's key: "support/3/node-0", and without a name for the market, whose records were there
-// before there was another application: "3/node-0".
+// Key is the record's key: "support/3/node-0". For the market the name is omitted, as in its oldest records:
+// "3/node-0".
 func (o Owner) Key() []byte {
 	if o.Application == "" || o.Application == AppMarket {
 		return fmt.Appendf(nil, "%d/%s", o.Partition, o.Instance)
@@ -53,7 +53,7 @@ func (o Owner) Key() []byte {
 	return fmt.Appendf(nil, "%s/%d/%s", o.Application, o.Partition, o.Instance)
 }
 
-// decodeOwnerKey reads a key back. The name of an application begins with a letter, a partition with a digit.
+// decodeOwnerKey decodes a key. The name of an application begins with a letter, a partition with a digit.
 func decodeOwnerKey(key []byte) (o Owner, ok bool) {
 	o.Application = AppMarket
 	if len(key) > 0 && (key[0] < '0' || key[0] > '9') {
@@ -75,7 +75,7 @@ func decodeOwnerKey(key []byte) (o Owner, ok bool) {
 // Encode is the record's value.
 func (o Owner) Encode() ([]byte, error) { return json.Marshal(o) }
 
-// DecodeOwner reads a record back. With a tombstone (gone) only what the key says is set.
+// DecodeOwner decodes a record. For a tombstone (gone) only the fields of the key are set.
 func DecodeOwner(key, value []byte) (o Owner, gone bool, err error) {
 	named, ok := decodeOwnerKey(key)
 	switch {

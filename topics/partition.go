@@ -2,8 +2,8 @@ package topics
 
 import "encoding/binary"
 
-// Partition says in which of n partitions a record of that key belongs. It is Kafka's murmur2, so that
-// clients that nobody here wrote agree with it.
+// Partition is the partition of a key among n. It is Kafka's murmur2, so that foreign clients get the same
+// result.
 func Partition(key []byte, n int32) int32 {
 	return int32(murmur2(key)&0x7fffffff) % n
 }
@@ -36,15 +36,16 @@ func murmur2(b []byte) uint32 {
 	return h ^ h>>15
 }
 
-// CommandFamily is how an application emits commands for another: with keys that Routed makes.
+// CommandFamily is the family under which an application emits commands for another one, with keys made by
+// Routed.
 func CommandFamily(app string) string { return string(KindCommand) + "." + app }
 
-// Routed is the key of an event that belongs in a partition of its own.
+// Routed makes the key of an event with an explicit partition.
 func Routed(partition int32, key []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(partition)), key...)
 }
 
-// Unrouted takes apart what Routed made.
+// Unrouted splits a key made by Routed.
 func Unrouted(routed []byte) (partition int32, key []byte, ok bool) {
 	if len(routed) < 4 {
 		return 0, nil, false

@@ -10,8 +10,8 @@ import (
 // maxTopics is how many topics a log can have.
 const maxTopics = 4
 
-// AppendRaw appends the value of a record of the raw topic: Avro in the Confluent wire format. Which of
-// the four records it is, its schema's ID says.
+// AppendRaw appends the value of a record of the raw topic: Avro in the Confluent wire format. The schema ID
+// tells the type of the record.
 func AppendRaw(b []byte, r Raw) []byte {
 	switch r := r.(type) {
 	case *Log:
@@ -67,8 +67,8 @@ func AppendRaw(b []byte, r Raw) []byte {
 // DecodeRaw reads a value of the raw topic. Slices of the result alias value.
 func DecodeRaw(value []byte) (Raw, error) { return new(RawDecoder).Decode(value) }
 
-// RawDecoder reads values of the raw topic one after the other. What is frequent is read into the same memory
-// each time. The zero value is ready.
+// RawDecoder decodes successive values of the raw topic. Frequent types are decoded into reused memory. The
+// zero value is ready for use.
 type RawDecoder struct {
 	log    Log
 	topics [maxTopics]common.Hash
@@ -102,7 +102,7 @@ func (d *RawDecoder) Decode(value []byte) (Raw, error) {
 		}
 		if id == SchemaSafeEnd.ID {
 			if d.end.Safe = in.uint(); d.end.Safe == 0 {
-				in.bad = true // it is written as a linked one
+				in.bad = true // it must be written as a linked one
 			}
 		}
 		raw = &d.end

@@ -5,21 +5,21 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// BlockRef names a block, and with it the state that an answer is true as of.
+// BlockRef identifies a block, and the state as of it.
 type BlockRef struct {
 	Number    uint64
 	Hash      common.Hash
 	Timestamp uint64 // unix seconds; several blocks may share one
 }
 
-// UnprovedHeader is a header of the last barrier of each transaction, in partition 0, where the ingester believes what no
-// endpoint can prove: a line each.
+// UnprovedHeader is a header of the last barrier of each transaction, in partition 0: what the ingester cannot
+// verify, one line each.
 const UnprovedHeader = "unproved"
 
 // Raw is a record of the raw topic: *Log, *Probe, *BlockEnd or *BlockRevert.
 type Raw interface{ isRaw() }
 
-// Log is a log as the chain emitted it, undecoded.
+// Log is a raw log as the chain emitted it.
 type Log struct {
 	Block    BlockRef
 	TxHash   common.Hash
@@ -30,9 +30,8 @@ type Log struct {
 	Data     []byte
 }
 
-// Probe is what a token answered at a block, read by the ingester because no event tells it.
-// It follows the log that made it necessary, in the same block and partition. A nil field: the token
-// has no such function.
+// Probe is a token's answers at a block, read by the ingester because no event reports them. It follows the log
+// that triggered it, in the same block and partition. A nil field: the token has no such function.
 type Probe struct {
 	Block           BlockRef
 	LogIndex        uint32 // of the log that it follows
@@ -43,25 +42,25 @@ type Probe struct {
 	Paused          *bool // paused() or oraclePaused()
 }
 
-// BlockEnd is a barrier: it is written to every partition after the block's records there. Empty blocks
-// are coalesced, so numbers may skip. A repetition of the last barrier says that the chain is quiet and
-// the ingester alive.
+// BlockEnd is a barrier: it is written to every partition after the block's records there. Empty blocks have no
+// barrier of their own, so numbers may skip. A repeated barrier is a heartbeat of the ingester on an idle
+// chain.
 type BlockEnd struct {
 	Block     BlockRef
 	Parent    common.Hash
-	Records   uint32 // of this block in this partition: what a reader must have seen since the last barrier
-	Finalized uint64 // number below and at which nothing is reverted any more
-	Safe      uint64 // number below and at which only a reorg of the chain below reverts; 0: no node tells
+	Records   uint32 // records of this block in this partition, that is since the last barrier
+	Finalized uint64 // number of the last final block
+	Safe      uint64 // number of the last block that only a reorg of the parent chain can revert; 0: unknown
 	Head      uint64 // the chain's head as the ingester saw it
-	Commit    bool   // the last barrier of its transaction: where the tasks of all partitions commit alike
+	Commit    bool   // the last barrier of its transaction, where the tasks of all partitions commit
 
-	// Previous is the barrier before this one in this partition that stands: a reader who stands elsewhere
-	// lacks what lies between. No hash: this is the first. Linked: it is told; early barriers lack it.
+	// Previous is the barrier in force before this one in this partition: a reader whose last barrier is
+	// another one lacks records. No hash: this is the first. Linked: Previous is set; early barriers lack it.
 	Previous BlockRef
 	Linked   bool
 }
 
-// BlockRevert takes back what the barrier of Block ended, newest first; Head is the barrier before it.
+// BlockRevert reverts the block of the barrier Block; newest blocks come first. Head is the barrier before it.
 type BlockRevert struct {
 	Block BlockRef
 	Head  BlockRef

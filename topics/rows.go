@@ -8,8 +8,8 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// Rows are a version byte and the fields in the order of the structs: numbers as varints, 256-bit numbers
-// as a length and their significant bytes, what may be absent behind a presence byte.
+// Rows are a version byte and the fields in the order of the structs: numbers as varints, 256-bit numbers as a
+// length and their significant bytes, optional fields after a presence byte.
 const rowVersion = 1
 
 func appendWord(b []byte, v *uint256.Int) []byte {
@@ -24,7 +24,7 @@ func (in *input) word() (v uint256.Int) {
 		in.bad = true
 	}
 	s := in.take(int(n))
-	if len(s) > 0 && s[0] == 0 { // one number, one form
+	if len(s) > 0 && s[0] == 0 { // leading zeros are invalid, so that the encoding is unique
 		in.bad = true
 	}
 	v.SetBytes(s)

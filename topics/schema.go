@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Schema is an Avro schema of the embedded registry. Its ID is on the wire in every value: it is fixed
-// for good, and a schema that must change gets a new ID. Its topic gets a new version, unless all who read it
-// read both.
+// Schema is an Avro schema of the embedded registry. Its ID is part of every value and never changes; a changed
+// schema gets a new ID. Its topic then gets a new version, unless all readers accept both IDs.
 type Schema struct {
 	ID   uint32
 	Name string // of the file in schemas/, without .avsc
 }
 
-// The schemas that are written by hand; those of entities and of events are generated.
+// The hand-written schemas; those of entities and events are generated.
 var (
 	SchemaLog         = &Schema{ID: 1, Name: "raw_log"}
 	SchemaProbe       = &Schema{ID: 2, Name: "raw_probe"}
@@ -51,7 +50,7 @@ func (s *Schema) Text() string {
 	return string(b)
 }
 
-// ownSchemaIDs is below which all IDs are ours, those to come included.
+// ownSchemaIDs: all IDs below it are reserved for our schemas.
 const ownSchemaIDs = 1000
 
 // Schemas lists all, ascending by ID.

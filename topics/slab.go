@@ -1,15 +1,15 @@
 package topics
 
-// Slab is memory for many small pieces that live about as long as each other: they are cut from large ones,
-// each of which lives as long as the last piece of it. The zero value is ready.
+// Slab allocates many small byte slices of similar lifetime from large blocks; a block lives as long as its
+// last slice. The zero value is ready for use.
 type Slab struct{ free []byte }
 
 const (
-	slabBytes = 32 << 10 // the largest that the runtime keeps at hand
-	slabRest  = 1 << 10  // less is left over
+	slabBytes = 32 << 10 // the largest size that the runtime caches per thread
+	slabRest  = 1 << 10  // minimum free space of a block in use
 )
 
-// Next is where the next piece is to be appended to, and then handed to Keep.
+// Next returns a slice to append to and then pass to Keep.
 func (s *Slab) Next() []byte {
 	if cap(s.free) < slabRest {
 		s.free = make([]byte, 0, slabBytes)
@@ -17,8 +17,7 @@ func (s *Slab) Next() []byte {
 	return s.free
 }
 
-// Keep takes what was appended to Next: nothing else is written there any more. A piece that has grown out
-// of the slab has memory of its own.
+// Keep takes what was appended to Next. A slice that has outgrown the block has its own memory.
 func (s *Slab) Keep(piece []byte) []byte {
 	n := len(piece)
 	if n > 0 && n <= cap(s.free) && &piece[0] == &s.free[:1][0] {

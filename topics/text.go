@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/avro"
 )
 
-// parsed are the schemas as the library knows them, for whatever is not the hot path.
+// parsed are the schemas parsed by the Avro library, for use outside the hot path.
 var parsed = sync.OnceValues(func() (map[uint32]*avro.Schema, error) {
 	all := map[uint32]*avro.Schema{}
 	for _, s := range schemas {
@@ -23,9 +23,8 @@ var parsed = sync.OnceValues(func() (map[uint32]*avro.Schema, error) {
 	return all, nil
 })
 
-// Text is a value of a topic of that kind as something that encodes to JSON for people: the fields of a
-// record with a schema and its name, the JSON of a control record, hex for what is private. Nil is a
-// tombstone.
+// Text converts a value of a topic of this kind to something that encodes to readable JSON: the fields and the
+// name of a record with a schema, the JSON of a control record, hex for private formats. Nil is a tombstone.
 func Text(kind Kind, value []byte) (any, error) {
 	if value == nil {
 		return nil, nil //nolint:nilnil // a tombstone has no value and is no error
@@ -34,7 +33,7 @@ func Text(kind Kind, value []byte) (any, error) {
 	case KindRaw, KindEntity:
 		return avroText(value)
 	case KindEvent:
-		if len(value) == 0 || value[0] != '{' { // Avro begins with a zero; an application's audit is JSON
+		if len(value) == 0 || value[0] != '{' { // Avro begins with a zero byte; an application's audit record is JSON
 			return avroText(value)
 		}
 		fallthrough
@@ -47,7 +46,7 @@ func Text(kind Kind, value []byte) (any, error) {
 	return "0x" + hex.EncodeToString(value), nil
 }
 
-// TextKey is a key for people: as it is where it is text, else hex.
+// TextKey is a readable key: the text itself, or hex.
 func TextKey(key []byte) any {
 	if key == nil {
 		return nil
@@ -86,7 +85,7 @@ func avroText(value []byte) (any, error) {
 	return map[string]any{"schema": s.Name, "value": fields}, nil
 }
 
-// hexBytes turns bytes, wherever they are in a decoded value, into hex.
+// hexBytes replaces all bytes in a decoded value by hex.
 func hexBytes(v any) any {
 	switch v := v.(type) {
 	case []byte:

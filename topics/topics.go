@@ -1,5 +1,5 @@
-// Package topics is what the stages say to each other: the catalogue of topics, the records in them and
-// their encodings. It must not talk to a broker: topics/kafka does.
+// Package topics is the interface between the stages: the catalogue of topics, their records and encodings. It
+// must not talk to a broker: topics/kafka does.
 package topics
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Kind is the second part of a topic's name: what sort of promise the topic makes.
+// Kind is the second part of a topic's name, which tells how the topic is used.
 type Kind string
 
 // The kinds.
@@ -39,11 +39,11 @@ const (
 	Owners = "owners" // ctl.owners
 )
 
-// ChangelogTombstones is how long a changelog keeps a deletion for those that have not read it. State on
-// disk that is older than this may have missed one: wipe it, never resume it.
+// ChangelogTombstones is how long a changelog keeps a tombstone. Older state on disk may have missed one: wipe
+// it, never resume it.
 const ChangelogTombstones = 7 * 24 * time.Hour
 
-// DefaultPartitions is how many the raw topic has where nothing says how many.
+// DefaultPartitions is the default number of partitions of the raw topic.
 const DefaultPartitions = 16
 
 // DefaultPrefix is the first part of the names of topics, and of what goes with them elsewhere, where nothing
@@ -54,31 +54,31 @@ const DefaultPrefix = "lienstream"
 // stopped to go on where it was. What it came to is in the changelog.
 const CommandRetention = 30 * 24 * time.Hour
 
-// MaxRecordBytes bounds a record: the undo of the largest block fits many times over.
+// MaxRecordBytes bounds a record; the undo record of the largest block is far smaller.
 const MaxRecordBytes = 8 << 20
 
-// compactedSegmentBytes keeps the segment that is being written, which is never compacted, small: a
-// restore reads all of it.
+// compactedSegmentBytes is the segment size of compacted topics. The active segment is never compacted, and a
+// restore reads all of it, so it is small.
 const compactedSegmentBytes = 64 << 20
 
-// segmentIndexBytes is what the broker maps for an index of a segment, twice a segment. It is enough for
-// segments of 85 MB of the smallest batches. The default of 10 MiB makes the first write to a partition cost
-// the broker some 10 ms, which was half of a backfill.
+// segmentIndexBytes is the memory that the broker maps for each of a segment's two indexes, enough for 85 MB of
+// the smallest batches. With the default of 10 MiB the first write to a partition costs the broker some 10 ms,
+// which was half the time of a backfill.
 const segmentIndexBytes = 256 << 10
 
-// Topic is a line of the catalogue.
+// Topic is an entry of the catalogue.
 type Topic struct {
 	Prefix     string
 	ChainID    uint64
 	Kind       Kind
 	Entity     string
 	Version    int
-	Key        string // what the record key is, for people
+	Key        string // meaning of the record key, for people
 	Partitions int32
 	Compacted  bool
-	Tombstones time.Duration // how long a compacted topic keeps deletions
-	Retention  time.Duration // how long any other keeps a record; 0: for good
-	Schemas    []*Schema     // of the values; none: private to us
+	Tombstones time.Duration // how long a compacted topic keeps tombstones
+	Retention  time.Duration // how long any other topic keeps a record; 0: forever
+	Schemas    []*Schema     // of the values; none: a private format
 }
 
 // Name is "<prefix>.<chainId>.<kind>.<entity>.v<version>".
@@ -86,8 +86,8 @@ func (t Topic) Name() string {
 	return fmt.Sprintf("%s.%d.%s.%s.v%d", t.Prefix, t.ChainID, t.Kind, t.Entity, t.Version)
 }
 
-// Configs are the topic's settings on the broker. All of them are explicit: a broker's defaults would
-// expire a chain's history after a week.
+// Configs are the topic's broker settings. All are explicit, because with default settings a broker would
+// delete a chain's history after a week.
 func (t Topic) Configs() map[string]string {
 	c := map[string]string{
 		"cleanup.policy":    "delete",
@@ -108,8 +108,8 @@ func (t Topic) Configs() map[string]string {
 	return c
 }
 
-// table is the catalogue. Partitions 0 means those of the raw topic: a task reads and writes the same
-// partition everywhere.
+// table is the catalogue. Partitions 0 means as many as the raw topic: a task reads and writes the same
+// partition of every topic.
 var table = slices.Concat([]Topic{
 	{Kind: KindRaw, Entity: Logs, Version: 1, Key: "entity of the log; barriers have none", Schemas: rawSchemas},
 }, entityTopics, eventTopics, []Topic{
@@ -134,11 +134,11 @@ const (
 	eventKey = "block hash and log index"
 )
 
-// Catalogue is every topic of one chain.
+// Catalogue is all topics of one chain.
 type Catalogue struct {
 	Prefix     string
 	ChainID    uint64
-	Partitions int32 // of the raw topic and all that follow it; a change is a rebuild
+	Partitions int32 // of the raw topic and the topics derived from it; a change requires a rebuild
 }
 
 // Topics lists the catalogue.
@@ -187,10 +187,10 @@ func (c Catalogue) Raw() string { return c.mustName(KindRaw, Logs) }
 // Ent is the name of an entity's topic.
 func (c Catalogue) Ent(entity string) string { return c.mustName(KindEntity, entity) }
 
-// Evt is the name of a family's topic that follows the head.
+// Evt is the name of a family's topic at the head.
 func (c Catalogue) Evt(family string) string { return c.mustName(KindEvent, family) }
 
-// EvtFinal is the name of a family's topic that never takes an event back.
+// EvtFinal is the name of a family's topic of final events.
 func (c Catalogue) EvtFinal(family string) string { return c.mustName(KindEvent, family+final) }
 
 // Changelog is the name of an application's changelog.
@@ -199,13 +199,13 @@ func (c Catalogue) Changelog(app string) string { return c.mustName(KindChangelo
 // Commands is the name of an application's command topic.
 func (c Catalogue) Commands(app string) string { return c.mustName(KindCommand, app) }
 
-// TasksTopic is the name of the topic whose partitions the processors' group shares out.
+// TasksTopic is the name of the topic whose partitions the processors' consumer group assigns.
 func (c Catalogue) TasksTopic() string { return c.mustName(KindControl, Tasks) }
 
-// OwnersTopic is the name of the topic that says who runs what.
+// OwnersTopic is the name of the topic of ownership announcements.
 func (c Catalogue) OwnersTopic() string { return c.mustName(KindControl, Owners) }
 
-// mustName: an entity that the catalogue lacks is a fault of the program, not of its input.
+// mustName panics on an entity that the catalogue lacks: that is a bug.
 func (c Catalogue) mustName(kind Kind, entity string) string {
 	t, ok := c.Find(kind, entity)
 	if !ok {
@@ -214,7 +214,7 @@ func (c Catalogue) mustName(kind Kind, entity string) string {
 	return t.Name()
 }
 
-// KindOf reads the kind out of a topic's name. It is empty where the name is none of ours.
+// KindOf is the kind in a topic's name; empty: it is not one of ours.
 func KindOf(name string) Kind {
 	parts := strings.Split(name, ".")
 	for i := 2; i < len(parts)-2; i++ {

@@ -19,6 +19,11 @@ import (
 )
 
 // endpoint is a node and its state.
+//
+// Invariants:
+//
+//  1. No request is sent before the endpoint's chain ID was checked, nor while it is paused.
+//  2. limits bound the size of requests: they shrink with every refusal and grow back.
 type endpoint struct {
 	name    string
 	client  *Client

@@ -141,6 +141,10 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 }
 
 // Run holds partitions until ctx is done, then releases them in bounded time.
+//
+//	membership ──► assign ──┬─► hold(0): own or follow ──► store, views
+//	owners topic ─► live ───┘   hold(1): …
+//	announce: what is held ──► owners topic
 func (n *Node) Run(ctx context.Context) (err error) {
 	n.cache = state.NewCache(n.cfg.CacheBytes, len(n.replicas))
 	defer n.cache.Close()

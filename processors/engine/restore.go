@@ -18,6 +18,15 @@ var errCompacted = errors.New("changelog was compacted ahead of the reader")
 const restoreBytes = 1 << 20
 
 // restorer applies a changelog to a store. Into an empty store it loads only the last version of each row.
+//
+// Invariants:
+//  1. the stored position is never ahead of the rows: later records are applied again;
+//  2. after a progress record the store may be published if every commit since the last published state was
+//     complete;
+//  3. compaction keeps the newest progress record and the newest version of each entry. So an open record may
+//     follow entries without a progress record in between; a later progress record completes them. But an
+//     owner starts after a progress record: entries that none completes before its own open record belong to
+//     no commit, and the state they lead to is unknown.
 type restorer struct {
 	r       *replica
 	pos     position

@@ -71,6 +71,9 @@ const (
 )
 
 // follow runs a standby until ctx is done.
+//
+//	changelog ──► restore ──► store ────────────────► views
+//	raw topic ──► barriers ──► speculative, in memory ──┘
 func (n *Node) follow(ctx context.Context, r *replica) error {
 	r.setState(topics.StateRestoring, nil)
 	pos, err := n.open(ctx, r)

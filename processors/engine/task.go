@@ -18,6 +18,18 @@ import (
 )
 
 // task applies one partition with exactly-once semantics, while it owns it.
+//
+// Invariants:
+//  1. Kafka is the commit log. The store is written only after a transaction is known to be committed: it is
+//     at or behind the changelog, never ahead of it, and never holds a part of a commit;
+//  2. after a failed commit the overlay and the client are dropped. Whether it was committed is found out by
+//     the restore after the next open record. Views published of it stay valid: they are what the raw topic
+//     results in, whoever applies it;
+//  3. nothing of a former owner follows the open record: fencing has aborted it;
+//  4. a commit and a view always end at a Commit barrier, where the ingester's transaction ended, so that
+//     partitions can be read at the same block;
+//  5. the events of a block are published once in each topic, in the transaction of the rows that they belong
+//     to.
 type task struct {
 	n *Node
 	r *replica

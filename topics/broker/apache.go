@@ -24,22 +24,22 @@ import (
 
 // ApacheConfig of an Apache Kafka broker.
 type ApacheConfig struct {
-	LibsDir string // with the jars: mvn -f docker/kafka/pom.xml dependency:copy-dependencies
-	Dir     string // for its log and settings; it may hold those of a former run
+	LibsDir string // the jars: mvn -f docker/kafka/pom.xml dependency:copy-dependencies
+	Dir     string // for its log and settings; may contain those of an earlier run
 	Port    int    // on loopback; 0: a free one
 	HeapMB  int    // 512
 
-	Listeners []Listener        // beside that of Addrs
-	Settings  map[string]string // of the broker, over ours
+	Listeners []Listener        // besides the one of Addrs
+	Settings  map[string]string // broker settings, overriding ours
 }
 
-// Listener is a further address of a broker, for clients that reach it by another: through a proxy.
+// Listener is a further address of a broker, for clients that connect through a proxy.
 type Listener struct {
-	Addr       string // where it listens
-	Advertised string // where it tells clients that it does
+	Addr       string // listen address
+	Advertised string // address that clients are told
 }
 
-// Apache is one node of Apache Kafka (KRaft, broker and controller in one) as a process of its own.
+// Apache is a node of Apache Kafka (KRaft, broker and controller in one) in its own process.
 type Apache struct {
 	cfg  ApacheConfig
 	addr string
@@ -47,14 +47,13 @@ type Apache struct {
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
-	gone chan struct{} // closed when the process has ended
+	gone chan struct{} // closed when the process has exited
 }
 
-// ErrNoKafka means that there is no Java or there are no jars to run Apache Kafka with.
+// ErrNoKafka: there is no Java or no jars to run Apache Kafka with.
 var ErrNoKafka = errors.New("apache kafka is not installed: it needs java and `mvn -f docker/kafka/pom.xml dependency:copy-dependencies`")
 
-// StartApache formats the directory where that has not been done, starts the broker and waits until it
-// answers or ctx is done.
+// StartApache formats the directory if necessary, starts the broker and waits until it responds or ctx is done.
 func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
 	if cfg.HeapMB == 0 {
 		cfg.HeapMB = 512
@@ -94,8 +93,8 @@ func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
 
 func (a *Apache) properties() string { return filepath.Join(a.cfg.Dir, "server.properties") }
 
-// settings are those of a single node. The last lines are not only for tests: without the short backoff a
-// commit that follows on another waits 20 ms, and any broker that we configure has it.
+// settings are those of a single node. The short backoff is not only for tests: without it a commit that
+// follows another one waits 20 ms.
 func (a *Apache) settings(port, controller int) string {
 	var listen, advertise, protocols, further strings.Builder
 	for i, l := range a.cfg.Listeners {
@@ -130,7 +129,7 @@ func (a *Apache) settings(port, controller int) string {
 	}, "\n")
 }
 
-// format gives the directory its cluster ID, once.
+// format writes the cluster ID into the directory, once.
 func (a *Apache) format(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(a.cfg.Dir, logDir, "meta.properties")); err == nil {
 		return nil
@@ -146,9 +145,9 @@ func (a *Apache) format(ctx context.Context) error {
 
 func (a *Apache) java(ctx context.Context, class string, args ...string) *exec.Cmd {
 	all := append([]string{
-		// As Kafka's own script has it, all of the heap from the start: one that grows is small enough at first
-		// for what always lives in it to start a collection with every large request, for ever. The second
-		// compiler never earns what it costs in the minutes that this broker lives.
+		// The whole heap is allocated at once, as Kafka's own script does: a growing heap is so small at first
+		// that every large request triggers a collection. The C2 compiler does not pay off in the minutes that
+		// this broker runs.
 		fmt.Sprintf("-Xms%dm", a.cfg.HeapMB), fmt.Sprintf("-Xmx%dm", a.cfg.HeapMB), "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", filepath.Join(a.cfg.LibsDir, "*"), class,
@@ -156,11 +155,11 @@ func (a *Apache) java(ctx context.Context, class string, args ...string) *exec.C
 	return exec.CommandContext(ctx, "java", all...)
 }
 
-// start runs the process; it outlives ctx, which bounds the wait only.
+// start runs the process. ctx bounds only the wait for it.
 func (a *Apache) start(ctx context.Context) error {
 	cmd := a.java(context.WithoutCancel(ctx), "kafka.Kafka", a.properties())
 	cmd.Stdout, cmd.Stderr = a.logs, a.logs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never outlive who started it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the process must not outlive its parent
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start kafka: %w", err)
 	}
@@ -221,7 +220,7 @@ func answers(ctx context.Context, admin *kadm.Client) error {
 // Addrs are the addresses to connect to. A restart keeps them.
 func (a *Apache) Addrs() []string { return []string{a.addr} }
 
-// Stop ends the process cleanly, or kills it when ctx is done first.
+// Stop ends the process cleanly, or kills it when ctx is done.
 func (a *Apache) Stop(ctx context.Context) error {
 	gone := a.signal(syscall.SIGTERM)
 	select {
@@ -233,13 +232,13 @@ func (a *Apache) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process at once.
+// Kill kills the process.
 func (a *Apache) Kill() { <-a.signal(syscall.SIGKILL) }
 
-// Pause freezes the process: connections stay open and nothing answers. Resume thaws it.
+// Pause stops the process with SIGSTOP: connections stay open and nothing responds until Resume.
 func (a *Apache) Pause() { a.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (a *Apache) Resume() { a.signal(syscall.SIGCONT) }
 
 // Restart kills the process and starts it again on the same data and port.

@@ -1,5 +1,5 @@
-// Package broker brings Kafka brokers up: the embedded one that makes one command enough, and Apache Kafka
-// for tests and benchmarks. It must know no topic: they are provisioned like on any other broker.
+// Package broker starts Kafka brokers: the embedded one of `lienstream up`, and Apache Kafka for tests and
+// benchmarks. It must know no topic: they are provisioned as on any other broker.
 package broker
 
 import (
@@ -18,10 +18,10 @@ import (
 
 // Config of an embedded broker.
 type Config struct {
-	Dir  string // where it keeps its log; empty: in memory
+	Dir  string // directory of its log; empty: in memory
 	Port int    // on loopback; 0: a free one
 
-	// Nodes is how many brokers the cluster has. 1
+	// Nodes is the number of brokers of the cluster; default 1.
 	Nodes int
 
 	// Listen opens a broker's port; nil: the machine's loopback.
@@ -31,9 +31,9 @@ type Config struct {
 // Broker is an embedded broker (kfake) in this process.
 //
 // Invariants:
-//  1. one process at a time has the directory: a lock file that dies with its holder;
-//  2. a log is only ever opened after a clean stop. kfake may show aborted records and hide committed ones
-//     after a crash, so a dirty flag stands while it runs, and a log found with it is wiped.
+//  1. only one process at a time uses the directory: it holds a lock file, which ends with the process;
+//  2. a log is only opened after a clean stop. After a crash kfake may show aborted records and hide committed
+//     ones, so a dirty flag is set while it runs, and a log found with the flag is deleted.
 type Broker struct {
 	cluster *kfake.Cluster
 	dir     string
@@ -44,7 +44,7 @@ type Broker struct {
 	err     error
 }
 
-// saveErrors listens to what kfake says: it reports what went wrong with its files only in its log.
+// saveErrors watches kfake's log, the only place where it reports errors of its files.
 type saveErrors struct {
 	mu   sync.Mutex
 	errs []error
@@ -65,7 +65,7 @@ func (s *saveErrors) err() error {
 	return errors.Join(s.errs...)
 }
 
-// ErrLocked means that another process runs a broker on the directory.
+// ErrLocked: another process runs a broker on the directory.
 var ErrLocked = errors.New("directory is in use by another broker")
 
 const (
@@ -113,7 +113,7 @@ func Open(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// claim locks the directory, wipes a log that was not stopped cleanly and marks this one as running.
+// claim locks the directory, deletes a log that was not closed cleanly, and sets the dirty flag.
 func (b *Broker) claim() error {
 	if err := os.MkdirAll(b.dir, 0o750); err != nil {
 		return err
@@ -149,15 +149,15 @@ func (b *Broker) claim() error {
 
 func (b *Broker) release() {
 	if b.lock != nil {
-		_ = b.lock.Close() // and with it the lock
+		_ = b.lock.Close() // releases the lock
 	}
 }
 
 // Addrs are the addresses to connect to.
 func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
 
-// Fresh says that the log was empty at the start: new, in memory, or wiped because the last stop was not
-// clean. Whatever was derived from it (state on disk) must go too.
+// Fresh reports whether the log was empty at the start: new, in memory, or deleted after an unclean stop. State
+// derived from it must be deleted too.
 func (b *Broker) Fresh() bool { return b.fresh }
 
 // Move makes another node lead a partition.
@@ -165,11 +165,11 @@ func (b *Broker) Move(topic string, partition, node int32) error {
 	return b.cluster.MoveTopicPartition(topic, partition, node)
 }
 
-// MoveCoordinators gives groups and transactions other coordinators.
+// MoveCoordinators moves groups and transactions to other coordinators.
 func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
 
-// Close stops the broker cleanly: whoever uses it has stopped before. After an error the log counts as
-// dirty, and the next Open wipes it.
+// Close stops the broker cleanly; its clients must have stopped before. After an error the log counts as dirty,
+// and the next Open deletes it.
 func (b *Broker) Close() error {
 	b.close.Do(func() {
 		b.cluster.Close()

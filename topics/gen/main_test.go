@@ -32,7 +32,7 @@ func TestFaultsNameTheField(t *testing.T) {
 		"//entity:topic 99 key\ntype A struct {\n\tSeen map[string]bool\n}":                  "A.Seen: no column for map[string]bool",
 		"//entity:topic 99 key\ntype A struct {\n\tB *B\n}\ntype B struct {\n\tC float64\n}": "A.B.C: no column for float64",
 		"//entity:topic 99 key\ntype A struct {\n\tS string `zero:\"null\"`\n}":              "A.S: a string cannot be null for zero",
-		"//entity:topic x key\ntype A struct {\n}":                                           "want a schema's ID",
+		"//entity:topic x key\ntype A struct {\n}":                                           "want a schema ID",
 		"//entity:topic 9 key\ntype A struct {\n}\n//entity:topic 9 key\ntype B struct {\n}": "have the same schema ID 9",
 	} {
 		dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Admin provisions topics and asks brokers about them.
+// Admin provisions and inspects topics.
 type Admin struct {
 	cfg   Config
 	cl    *kgo.Client
@@ -26,7 +26,7 @@ type Admin struct {
 	conns *dialer
 }
 
-// NewAdmin makes an Admin; it reaches no broker before its first call.
+// NewAdmin makes an Admin. It connects on the first call.
 func NewAdmin(cfg Config) (*Admin, error) {
 	cfg = cfg.withDefaults()
 	cl, conns, err := cfg.client("admin", nil)
@@ -48,17 +48,17 @@ func (a *Admin) call(ctx context.Context, f func(context.Context) error) error {
 // settings are those that a topic of so many replicas must have.
 func settings(t topics.Topic, replicas int) map[string]string {
 	c := t.Configs()
-	// One replica may be away without stopping writes, and none that was acknowledged is lost.
+	// One replica may be down without blocking writes, and no acknowledged record is lost.
 	c["min.insync.replicas"] = strconv.Itoa(min(2, max(1, replicas-1)))
 	c["unclean.leader.election.enable"] = "false"
 	return c
 }
 
-// Apply creates what the catalogue has and the brokers lack, sets what differs, and returns when the
-// brokers show it and every partition has a leader that answers: a controller's word comes seconds before
-// the brokers have made hundreds of logs. It never deletes and never changes a number of partitions, which
-// is a rebuild, or of replicas, which moves data: Check reports both. What it sets goes by the replicas that there
-// are, so that no topic is left that nobody can write to.
+// Apply creates missing topics and corrects their settings. It returns when the brokers show the changes and
+// every partition has a leader that responds, because a controller confirms topics seconds before the brokers
+// have created hundreds of logs. It never deletes a topic and never changes the number of partitions, which
+// requires a rebuild, or of replicas, which moves data: Check reports both. Settings depend on the actual
+// number of replicas, so that every topic stays writable.
 func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 	if err := a.call(ctx, func(ctx context.Context) error { return a.create(ctx, want) }); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 		} else if left = a.answered(ctx, want); left == nil {
 			return nil
 		}
-		select { // what was just created or set shows a moment later
+		select { // changes become visible with a delay
 		case <-ctx.Done():
 			return fmt.Errorf("apply the catalogue: %w: %w", left, ctx.Err())
 		case <-t.C:
@@ -90,10 +90,10 @@ func (a *Admin) Apply(ctx context.Context, want []topics.Topic) error {
 	}
 }
 
-// applyTimeout bounds how long brokers may take to make the catalogue's logs.
+// applyTimeout bounds how long brokers may take to create the logs.
 const applyTimeout = time.Minute
 
-// answered asks the leader of every partition.
+// answered waits for a response of the leader of every partition.
 func (a *Admin) answered(ctx context.Context, want []topics.Topic) error {
 	names := make([]string, len(want))
 	for i, t := range want {
@@ -114,7 +114,7 @@ func (a *Admin) answered(ctx context.Context, want []topics.Topic) error {
 	})
 }
 
-// create asks for all topics in one request; those that are there stay as they are.
+// create creates topics in one request; existing ones stay as they are.
 func (a *Admin) create(ctx context.Context, want []topics.Topic) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(a.cfg.Timeout.Milliseconds())
@@ -150,7 +150,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// mend sets the configs that differ. A topic that does not show yet is none of them.
+// mend corrects the settings that differ. A topic that is not visible yet is skipped.
 func (a *Admin) mend(ctx context.Context, drift []Drift) error {
 	changes := map[string][]kadm.AlterConfig{}
 	for _, d := range drift {
@@ -174,7 +174,7 @@ func (a *Admin) mend(ctx context.Context, drift []Drift) error {
 	return nil
 }
 
-// Drift is one thing about a topic that is not as the catalogue says.
+// Drift is one difference of a topic from the catalogue.
 type Drift struct {
 	Topic string
 	Item  string // "topic", "partitions", "replicas", or the name of a setting
@@ -188,12 +188,12 @@ const (
 	itemReplicas   = "replicas" // fewer than wanted
 )
 
-// String is the drift in words.
+// String describes the difference.
 func (d Drift) String() string {
 	return fmt.Sprintf("%s: %s is %q, want %q", d.Topic, d.Item, d.Have, d.Want)
 }
 
-// Check compares the brokers' topics with the catalogue, item by item.
+// Check compares the brokers' topics with the catalogue.
 func (a *Admin) Check(ctx context.Context, want []topics.Topic) ([]Drift, error) {
 	names := make([]string, len(want))
 	for i, t := range want {
@@ -257,7 +257,7 @@ func (a *Admin) Check(ctx context.Context, want []topics.Topic) ([]Drift, error)
 	return drift, nil
 }
 
-// replicas is how many every partition of a topic has.
+// replicas is the number of replicas that every partition of a topic has.
 func replicas(d kadm.TopicDetail) int {
 	least := math.MaxInt
 	for _, p := range d.Partitions {
@@ -281,7 +281,7 @@ func configDrift(topic string, want map[string]string, have []kadm.Config) []Dri
 	return drift
 }
 
-// EndOffsets are the offsets behind the last record of every partition, ascending by partition.
+// EndOffsets are the offsets after the last record of every partition, ascending by partition.
 func (a *Admin) EndOffsets(ctx context.Context, topic string) ([]int64, error) {
 	var ends []int64
 	err := a.call(ctx, func(ctx context.Context) error {

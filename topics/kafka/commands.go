@@ -14,13 +14,13 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The commands `lienstream topics apply|check|tail`, but for their flags.
+// The commands `lienstream topics apply|check|tail`, without their flags.
 
-// ErrDrift means that the brokers' topics are not as the catalogue says.
+// ErrDrift: the brokers' topics differ from the catalogue.
 var ErrDrift = errors.New("topics differ from the catalogue")
 
-// ApplyCatalogue provisions every topic of the catalogue and says so on w. Drift that it cannot mend is
-// ErrDrift.
+// ApplyCatalogue provisions every topic of the catalogue and reports on w. ErrDrift: a difference cannot be
+// corrected.
 func ApplyCatalogue(ctx context.Context, cfg Config, cat topics.Catalogue, w io.Writer) error {
 	admin, err := NewAdmin(cfg)
 	if err != nil {
@@ -42,8 +42,8 @@ func ApplyCatalogue(ctx context.Context, cfg Config, cat topics.Catalogue, w io.
 	return admin.mustAgree(ctx, cat)
 }
 
-// CheckCatalogue compares the brokers' topics with the catalogue: ErrDrift, with every difference, where
-// they are not the same. A role calls it at its start and does not start.
+// CheckCatalogue compares the brokers' topics with the catalogue. ErrDrift lists every difference. A role calls
+// it before it starts.
 func CheckCatalogue(ctx context.Context, cfg Config, cat topics.Catalogue) error {
 	admin, err := NewAdmin(cfg)
 	if err != nil {
@@ -70,11 +70,11 @@ func (a *Admin) mustAgree(ctx context.Context, cat topics.Catalogue) error {
 
 // TailOptions say what Tail prints.
 type TailOptions struct {
-	Topic      string // a name in full, or "<kind>.<entity>" of the catalogue
+	Topic      string // full name, or "<kind>.<entity>" of the catalogue
 	Partitions []int32
-	From       int64 // the first offset of each partition; negative: that many records before its end
-	Limit      int   // records over all; 0: no limit
-	Follow     bool  // wait for more at the end
+	From       int64 // offset to start at in each partition; negative: that many records before its end
+	Limit      int   // total number of records; 0: no limit
+	Follow     bool  // keep printing new records
 }
 
 // line is what Tail prints of a record.
@@ -88,8 +88,8 @@ type line struct {
 	Error     string    `json:"error,omitempty"`
 }
 
-// Tail prints the committed records of a topic to w, decoded, one JSON object a line. Without Follow it
-// ends at what was the end when it began.
+// Tail prints the committed records of a topic to w, one JSON object per line. Without Follow it stops at the
+// end as of its start.
 func Tail(ctx context.Context, cfg Config, cat topics.Catalogue, opt TailOptions, w io.Writer) error {
 	topic, err := tailTopic(cat, opt.Topic)
 	if err != nil {
@@ -117,7 +117,7 @@ func Tail(ctx context.Context, cfg Config, cat topics.Catalogue, opt TailOptions
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: consume}),
-		kgo.KeepControlRecords(), // the last offset of a transaction is its marker: without it the end is never seen
+		kgo.KeepControlRecords(), // a transaction ends with a control record: without it the end offset would never be reached
 	)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func Tail(ctx context.Context, cfg Config, cat topics.Catalogue, opt TailOptions
 			return err
 		}
 		if fetches.Empty() && !opt.Follow {
-			return nil // what is left before the end was aborted
+			return nil // the remaining records were aborted
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			r := it.Next()
@@ -155,7 +155,7 @@ func Tail(ctx context.Context, cfg Config, cat topics.Catalogue, opt TailOptions
 	return nil
 }
 
-// tailPoll waits for records; to follow it waits for ever, else as long as a broker may take to answer.
+// tailPoll waits for records: forever with follow, otherwise as long as a broker may take to respond.
 func tailPoll(ctx context.Context, cl *kgo.Client, follow bool, timeout time.Duration) (kgo.Fetches, error) {
 	poll, cancel := ctx, context.CancelFunc(func() {})
 	if !follow {
@@ -200,7 +200,7 @@ func tailTopic(cat topics.Catalogue, name string) (string, error) {
 	return "", fmt.Errorf("topic %q is not in the catalogue: %s", name, strings.Join(known, ", "))
 }
 
-// span is where a partition is read.
+// span is the range of offsets to read of a partition.
 type span struct{ from, end int64 }
 
 func tailPositions(ctx context.Context, cfg Config, topic string, opt TailOptions) (map[int32]span, error) {
@@ -234,8 +234,9 @@ func tailPositions(ctx context.Context, cfg Config, topic string, opt TailOption
 	return positions, nil
 }
 
-// bounds are the first offset of every partition and the one behind its last, be that of a transaction
-// whose end the partition has yet to hear of: a broker answers a commit before it has told the partitions.
+// bounds returns the first offset of every partition and the offset after its last record, including
+// transactions whose markers the partition does not have yet: a broker confirms a commit before it has written
+// them.
 func (a *Admin) bounds(ctx context.Context, topic string) (starts, ends map[int32]int64, err error) {
 	starts, ends = map[int32]int64{}, map[int32]int64{}
 	err = a.call(ctx, func(ctx context.Context) error {

@@ -22,39 +22,39 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Config says how to reach the brokers. The zero value of everything but Brokers works.
+// Config says how to connect to the brokers. Zero values work, except of Brokers.
 type Config struct {
 	Brokers     []string // host:port
 	ClientID    string
-	Prefix      string // of the topics' names
+	Prefix      string // of the topic names
 	TLS         TLS
 	SASL        SASL
-	Compression string        // snappy, none, lz4, zstd or gzip: lz4 holds 4 MB a writer
-	Timeout     time.Duration // of one call to a broker, dials and retries included
+	Compression string        // snappy, none, lz4, zstd or gzip; lz4 takes 4 MB per writer
+	Timeout     time.Duration // of a call to a broker, including dials and retries
 
-	// ReplicationFactor of the topics that Apply creates; from 3 on, two replicas must have a record.
+	// ReplicationFactor of the topics that Apply creates; with 3 or more, a record must reach two replicas.
 	ReplicationFactor int16
 
-	// SchemaIDs translates the fixed schema IDs of package topics to those of a schema registry.
-	// Empty: the fixed IDs are on the wire.
+	// SchemaIDs translates the fixed schema IDs of package topics to those of a schema registry. Empty: the
+	// fixed IDs are used.
 	SchemaIDs map[uint32]uint32
 
-	Logger *zap.Logger // of the client itself; nil: silent
+	Logger *zap.Logger // of the Kafka client; nil: none
 
 	Dial     Dial                         // nil: the machine's network
-	ReadFile func(string) ([]byte, error) // of certificates and the password; nil: the machine's disk
+	ReadFile func(string) ([]byte, error) // reads certificates and the password; nil: the machine's disk
 }
 
 // TLS encrypts the connections. Without a CAFile the system's roots are trusted.
 type TLS struct {
 	Enabled    bool
 	CAFile     string
-	CertFile   string // with KeyFile: the client's own certificate
+	CertFile   string // client certificate; requires KeyFile
 	KeyFile    string
 	ServerName string
 }
 
-// SASL authenticates. The password comes from PasswordFile where one is named.
+// SASL authenticates the client. The password is read from PasswordFile if that is set.
 type SASL struct {
 	Mechanism    string // plain, scram-sha-256 or scram-sha-512; empty: none
 	User         string
@@ -70,7 +70,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults fills in what is zero.
+// withDefaults fills in zero fields.
 func (c Config) withDefaults() Config {
 	d := DefaultConfig()
 	c.ClientID = cmp.Or(c.ClientID, d.ClientID)
@@ -80,12 +80,12 @@ func (c Config) withDefaults() Config {
 	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, d.ReplicationFactor)
 	c.Logger = cmp.Or(c.Logger, d.Logger)
 	if c.ReadFile == nil {
-		c.ReadFile = os.ReadFile //nolint:forbidigo // what nil stands for
+		c.ReadFile = os.ReadFile //nolint:forbidigo // the default
 	}
 	return c
 }
 
-// Validate reports every fault at once.
+// Validate reports all errors at once.
 func (c Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {
@@ -116,7 +116,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// String is the configuration without its secrets, for logs.
+// String is the configuration without secrets, for logs.
 func (c Config) String() string {
 	s := fmt.Sprintf("brokers=%s compression=%s tls=%t", strings.Join(c.Brokers, ","), c.Compression, c.TLS.Enabled)
 	if c.SASL.Mechanism != "" {
@@ -136,7 +136,7 @@ func (s SASL) String() string {
 // GoString keeps %#v from printing what String hides.
 func (s SASL) GoString() string { return s.String() }
 
-// client makes a client of its own, with connections of its own.
+// client makes a client with its own connections.
 func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) (*kgo.Client, *dialer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
@@ -157,7 +157,7 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 		kgo.RetryTimeout(c.Timeout),
 		kgo.RequestTimeoutOverhead(c.Timeout),
 		kgo.MetadataMinAge(metadataMinAge),
-		kgo.DisableClientMetrics(), // that brokers ask clients for: ours are in /metrics
+		kgo.DisableClientMetrics(), // these are metrics for brokers; ours are in /metrics
 		kgo.WithLogger(&untilKilled{kzap.New(c.Logger.Named("kgo"), kzap.Level(kgo.LogLevelWarn)), d}),
 	}
 	if c.SASL.Mechanism != "" {
@@ -177,10 +177,10 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 	return cl, d, nil
 }
 
-// metadataMinAge is how long a client waits before it asks again where a partition is.
+// metadataMinAge is the minimum interval of metadata requests of a client.
 const metadataMinAge = 100 * time.Millisecond
 
-// leastMetadataAge is that of a client which somebody waits for, and the least that franz-go allows.
+// leastMetadataAge is metadataMinAge for clients that somebody waits for: the minimum that franz-go allows.
 const leastMetadataAge = 10 * time.Millisecond
 
 func (t TLS) config(read func(string) ([]byte, error)) (*tls.Config, error) {

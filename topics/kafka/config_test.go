@@ -37,12 +37,12 @@ func TestConfigReportsEveryFault(t *testing.T) {
 				Brokers: []string{"a"}, Compression: "rar", Timeout: -1, ReplicationFactor: -1,
 				TLS: kafka.TLS{CertFile: "c"}, SASL: kafka.SASL{Mechanism: "kerberos"},
 			},
-			[]string{`"a" is not host:port`, `"rar"`, "timeout", "replication", "certificate needs its key", "not enabled", `"kerberos"`, "no user", "no password"},
+			[]string{`"a" is not host:port`, `"rar"`, "timeout", "replication", "the certificate and its key", "not enabled", `"kerberos"`, "user is required", "a password or a password file"},
 		},
 		{
 			"two passwords",
 			kafka.Config{Brokers: []string{"a:1"}, SASL: kafka.SASL{Mechanism: "plain", User: "u", Password: "p", PasswordFile: "f"}},
-			[]string{"a password and a password file"},
+			[]string{"not both"},
 		},
 		{"password without mechanism", kafka.Config{Brokers: []string{"a:1"}, SASL: kafka.SASL{Password: "p"}}, []string{"no mechanism"}},
 	} {

@@ -12,21 +12,21 @@ import (
 
 // ConsumerOptions tune a Consumer. The zero value works.
 type ConsumerOptions struct {
-	MaxBytes          int32 // of one fetch from a broker. 4 MiB
-	MaxPartitionBytes int32 // of a partition in it. 1 MiB
-	Unread            int   // bytes of a partition that wait for a Poll: it is left out of fetches above it. 1 MiB
+	MaxBytes          int32 // of a fetch; default 4 MiB
+	MaxPartitionBytes int32 // of a partition in a fetch; default 1 MiB
+	Unread            int   // bytes buffered for a partition, above which it is not fetched; default 1 MiB
 }
 
-// consumerWait is how long a fetch waits where nothing is new, and what is opened meanwhile with it.
+// consumerWait is how long a fetch waits without new records; a newly opened partition waits for it.
 const consumerWait = 25 * time.Millisecond
 
-// Consumer reads partitions, read-committed, with one client for all: a fetch takes from a broker what is
-// new in any of them. Each is read by a goroutine of its own, at its own pace.
+// Consumer reads many partitions, read-committed, with one client: a fetch takes from a broker what is new in
+// any of them. Each partition is read by its own goroutine at its own pace.
 //
 // Invariants:
-//  1. what a Poll has taken is never delivered again, nor skipped: partitions come and go between two polls
-//     of the client, in its one goroutine;
-//  2. a partition that is not read holds up no other: it is left out until it is.
+//  1. records returned by Poll are never delivered again, and none is skipped: partitions are added and
+//     removed between two polls of the client, in its goroutine;
+//  2. a partition that is not read blocks no other: it is paused meanwhile.
 type Consumer struct {
 	cl      *kgo.Client
 	conns   *dialer
@@ -36,8 +36,8 @@ type Consumer struct {
 
 	mu        sync.Mutex
 	open      map[topicPartition]*PartitionReader
-	changes   []func()           // of what the client reads
-	interrupt context.CancelFunc // of the poll that is under way
+	changes   []func()           // of the set of partitions
+	interrupt context.CancelFunc // of the running poll
 	closed    bool
 }
 
@@ -46,18 +46,18 @@ type topicPartition struct {
 	partition int32
 }
 
-// alone is how the client is told of one partition.
+// alone is the partition in the form that the client's methods take.
 func (at topicPartition) alone() map[string][]int32 {
 	return map[string][]int32{at.topic: {at.partition}}
 }
 
-// PartitionReader reads one partition of a Consumer. It never jumps: an offset that is not there is
+// PartitionReader reads one partition of a Consumer. It never skips records: an offset outside the partition is
 // ErrOutOfRange. It belongs to one goroutine.
 type PartitionReader struct {
 	c  *Consumer
 	at topicPartition
 
-	news chan struct{} // there is something to read, or an error
+	news chan struct{} // there are records to read, or an error
 
 	// Guarded by the Consumer's mu:
 	fetched bool // what the client returns is from its offset on, not left by a reader before it
@@ -67,7 +67,7 @@ type PartitionReader struct {
 	err     error
 }
 
-// NewConsumer makes a Consumer; it reaches no broker before Open.
+// NewConsumer makes a Consumer. It connects on Open.
 func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error) {
 	if opt.MaxBytes == 0 {
 		opt.MaxBytes = 4 << 20
@@ -79,7 +79,7 @@ func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error
 		opt.Unread = 1 << 20
 	}
 	cl, conns, err := cfg.client(name, nil, append(committed(consumerWait, opt.MaxBytes, opt.MaxPartitionBytes),
-		kgo.MetadataMinAge(leastMetadataAge))...) // a partition that is opened waits for it
+		kgo.MetadataMinAge(leastMetadataAge))...) // a newly opened partition waits for metadata
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error
 	return c, nil
 }
 
-// Open reads a partition from an offset on. One that is being read is an error.
+// Open reads a partition from an offset on. It is an error if the partition already has a reader.
 func (c *Consumer) Open(topic string, partition int32, offset int64) (*PartitionReader, error) {
 	r := &PartitionReader{c: c, at: topicPartition{topic, partition}, news: make(chan struct{}, 1)}
 	c.mu.Lock()
@@ -112,7 +112,7 @@ func (c *Consumer) Open(topic string, partition int32, offset int64) (*Partition
 	return r, nil
 }
 
-// change has f carried out between two polls of the client.
+// change calls f between two polls of the client.
 func (c *Consumer) change(f func()) {
 	c.changes = append(c.changes, f)
 	c.interrupt()
@@ -137,7 +137,7 @@ func (c *Consumer) run() {
 	}
 }
 
-// next is what to change before the next poll, and the context of it; nil: there is none.
+// next returns the changes to make before the next poll, and its context; nil: there is no next poll.
 func (c *Consumer) next() (ctx context.Context, changes []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *Consumer) next() (ctx context.Context, changes []func()) {
 	return ctx, changes
 }
 
-// deliver gives every reader what is its own.
+// deliver distributes records to their readers.
 func (c *Consumer) deliver(fetches kgo.Fetches) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *Consumer) deliver(fetches kgo.Fetches) {
 	})
 	for _, e := range fetches.Errors() {
 		if errors.Is(e.Err, context.Canceled) {
-			continue // something is to be changed
+			continue // a change is pending
 		}
 		for at, r := range c.open {
 			if of := (topicPartition{e.Topic, e.Partition}); r.fetched && (e.Topic == "" || at == of) {
@@ -198,14 +198,13 @@ func (r *PartitionReader) tell() {
 	}
 }
 
-// size is what a record takes of memory, about.
+// size is about how much memory a record takes.
 func size(r *Record) int { return len(r.Key) + len(r.Value) + recordOverhead }
 
 const recordOverhead = 200
 
-// Poll returns the records that have come since the last one: it waits until at least one is there, ctx is
-// done, or the Consumer is closed. It takes over dst, whose records are done with. Records and their bytes
-// stay valid for as long as they are kept.
+// Poll returns new records: it waits until there is at least one, ctx is done, or the Consumer is closed. It
+// reuses dst, whose records are no longer needed. Records and their bytes stay valid.
 func (r *PartitionReader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 	clear(dst)
 	dst = dst[:0]
@@ -221,7 +220,7 @@ func (r *PartitionReader) Poll(ctx context.Context, dst []*Record) ([]*Record, e
 	}
 }
 
-// take returns what is unread; an error is for who has read everything before it.
+// take returns the buffered records; an error is returned after all records before it.
 func (r *PartitionReader) take(dst []*Record) ([]*Record, error) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -234,7 +233,7 @@ func (r *PartitionReader) take(dst []*Record) ([]*Record, error) {
 	return records, nil
 }
 
-// emptied has the partition fetched again.
+// emptied resumes the fetching of the partition.
 func (r *PartitionReader) emptied() {
 	r.bytes = 0
 	if r.leftOut {
@@ -243,7 +242,7 @@ func (r *PartitionReader) emptied() {
 	}
 }
 
-// Close ends the reading of the partition; another may open it at once.
+// Close stops reading the partition; it may be opened again at once.
 func (r *PartitionReader) Close() {
 	c := r.c
 	c.mu.Lock()
@@ -256,7 +255,7 @@ func (r *PartitionReader) Close() {
 	r.emptied()
 }
 
-// Close releases the client, in bounded time. Who polls gets ErrKilled.
+// Close releases the client, in bounded time. Waiting Polls return ErrKilled.
 func (c *Consumer) Close() {
 	c.mu.Lock()
 	c.closed = true

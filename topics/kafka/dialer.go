@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// dialer opens a client's connections and can cut them all at once, as a process that dies does.
+// dialer opens a client's connections and can cut them all at once, as if the process had died.
 //
 // Invariants:
-//  1. every open connection is in conns: kill misses none;
+//  1. every open connection is in conns, so kill closes all;
 //  2. after kill no connection is opened.
 type dialer struct {
 	net Dial
@@ -31,7 +31,7 @@ type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func newDialer(c *tls.Config, dial Dial) *dialer {
 	if dial == nil {
-		dial = new(net.Dialer).DialContext //nolint:forbidigo // what nil stands for
+		dial = new(net.Dialer).DialContext //nolint:forbidigo // the default
 	}
 	return &dialer{net: dial, tls: c, conns: map[net.Conn]struct{}{}}
 }
@@ -49,7 +49,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if d.tls != nil {
 		conf := d.tls.Clone()
 		if conf.ServerName == "" {
-			conf.ServerName, _, _ = net.SplitHostPort(addr) // Validate saw to its form
+			conf.ServerName, _, _ = net.SplitHostPort(addr) // Validate has checked the format
 		}
 		secure := tls.Client(c, conf)
 		if err := secure.HandshakeContext(ctx); err != nil {
@@ -86,8 +86,7 @@ func (d *dialer) kill() {
 	}
 }
 
-// untilKilled is a client's logger that falls silent once the dialer is killed: that the client then finds
-// no connection is no news.
+// untilKilled is a client's logger until the dialer is killed: that the client then cannot connect is expected.
 type untilKilled struct {
 	kgo.Logger
 	d *dialer
@@ -101,7 +100,7 @@ func (l *untilKilled) Level() kgo.LogLevel {
 	return l.Logger.Level()
 }
 
-// conn leaves the dialer when it is closed.
+// conn removes itself from the dialer when it is closed.
 type conn struct {
 	net.Conn
 	d *dialer

@@ -1,5 +1,5 @@
-// Package kafka is the one place that talks to a broker: transactions, read-committed readers, group
-// membership and provisioning. It must not know what is in a record, beyond the ID of its schema.
+// Package kafka is the only package that talks to brokers: transactions, read-committed readers, group
+// membership and provisioning. It must not know what is in a record, apart from the schema ID.
 package kafka
 
 import (
@@ -12,30 +12,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Record is a Kafka record, so that nobody else imports the client.
+// Record is a Kafka record; other packages do not import the client.
 type Record = kgo.Record
 
 // Header is a header of a Record.
 type Header = kgo.RecordHeader
 
 var (
-	// ErrFenced means that another holder took the transactional ID: stop, do not open it again
-	// unless you have been told that it is yours.
+	// ErrFenced: another producer took the transactional ID. Stop, and do not take it back unless told so.
 	ErrFenced = errors.New("fenced: another producer holds the transactional ID")
 
-	// ErrUnknown means that nobody knows whether the transaction was committed: drop everything that
-	// was built on it and read back what the topic holds.
+	// ErrUnknown: whether the transaction was committed is unknown. Drop everything based on it and read the
+	// topic's end.
 	ErrUnknown = errors.New("outcome of the transaction is unknown")
 
-	// ErrOutOfRange means that the offset is no longer, or not yet, in the partition: what the reader
-	// stood on is gone. Restore from elsewhere.
+	// ErrOutOfRange: the offset is no longer, or not yet, in the partition. Restore from elsewhere.
 	ErrOutOfRange = errors.New("offset out of range")
 
-	// ErrKilled means that Kill was called.
+	// ErrKilled: Kill was called.
 	ErrKilled = errors.New("killed")
 )
 
-// classify turns an error of the client into one of the sentinels where it means one, and keeps it.
+// classify wraps an error of the client in the sentinel that it means.
 func classify(err error) error {
 	switch {
 	case err == nil:
@@ -48,8 +46,8 @@ func classify(err error) error {
 	return err
 }
 
-// supervise runs f and waits for it no longer than ctx: the client's calls may ignore their context when
-// the broker is dead. The goroutine ends when f does, at the latest when the client is closed.
+// supervise runs f and waits until it returns or ctx is done: the client's calls may ignore their context when
+// the broker is dead. The goroutine ends with f, at the latest when the client is closed.
 func supervise(ctx context.Context, f func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
@@ -58,7 +56,7 @@ func supervise(ctx context.Context, f func(context.Context) error) error {
 		return err
 	case <-ctx.Done():
 	}
-	// Prefer the answer where both are there: a commit that succeeded at the last moment succeeded.
+	// If both are ready, prefer the result: a commit that succeeded at the last moment succeeded.
 	select {
 	case err := <-done:
 		return err
@@ -67,11 +65,10 @@ func supervise(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// closeTimeout bounds how long a client that is closed may linger.
+// closeTimeout bounds how long closing a client may take.
 const closeTimeout = 2 * time.Second
 
-// closeClient closes a client in bounded time. Cutting its connections first leaves it nothing to wait
-// for.
+// closeClient closes a client in bounded time. Cutting its connections first leaves nothing to wait for.
 func closeClient(cl *kgo.Client, conns *dialer) {
 	conns.kill()
 	done := make(chan struct{})

@@ -23,20 +23,20 @@ type MembershipOptions struct {
 	SessionTimeout time.Duration // after which a silent member's partitions go to others; DefaultSessionTimeout
 	Registerer     prometheus.Registerer
 
-	// Held says how far this member has come in the partitions whose state it has; nil: it has none. Follows says
-	// that it comes to have others than its own.
+	// Held returns how far this member has come in the partitions that it has state of; nil: it has none.
+	// Follows means that it will get state of partitions that it does not own.
 	Held    func() map[int32]uint64
 	Follows bool
 }
 
-// Membership is a place in a consumer group over a control topic that nobody writes to: which of its
-// partitions this member holds says which tasks it should run. It is advice, not safety: for a moment
-// two members may both believe that they hold a partition. Fencing decides.
+// Membership is a membership in a consumer group over a topic without records: the assigned partitions say
+// which tasks to run. This is advice, not safety: for a moment two members may both consider a partition
+// theirs. Fencing decides.
 //
 // Invariants:
-//  1. the group's callbacks do nothing but note the assignment: whatever it takes to act on it, the
-//     member keeps its session;
-//  2. Assignments holds at most the latest assignment: a slow reader skips, and never blocks the group.
+//  1. the group's callbacks only record the assignment, so that the session survives whatever acting on it
+//     takes;
+//  2. Assignments holds at most the latest assignment: a slow reader skips some, and never blocks the group.
 type Membership struct {
 	cl       *kgo.Client
 	conns    *dialer
@@ -49,7 +49,7 @@ type Membership struct {
 	out      chan []int32
 }
 
-// JoinGroup makes a Membership; it joins when Run runs.
+// JoinGroup makes a Membership; it joins in Run.
 func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Membership, error) {
 	opt.SessionTimeout = cmp.Or(opt.SessionTimeout, DefaultSessionTimeout)
 	if opt.Held == nil {
@@ -59,7 +59,7 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
-		kgo.Balancers(&warmBalancer{opt.Held, opt.Follows}, kgo.CooperativeStickyBalancer()), // builds that know the first only lately
+		kgo.Balancers(&warmBalancer{opt.Held, opt.Follows}, kgo.CooperativeStickyBalancer()), // former builds know only the second
 		kgo.SessionTimeout(opt.SessionTimeout),
 		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
 		kgo.RebalanceTimeout(2 * opt.SessionTimeout),
@@ -79,16 +79,16 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	return m, nil
 }
 
-// Assignments delivers the partitions that the member holds, ascending, whenever they change. A member
-// whose session was lost is told that it holds none.
+// Assignments delivers the member's partitions, ascending, whenever they change. A member that lost its session
+// gets an empty list.
 func (m *Membership) Assignments() <-chan []int32 { return m.out }
 
-// Run holds the place until ctx is done, then leaves, in bounded time. It returns an error only where
-// the group will not have the member at all.
+// Run keeps the membership until ctx is done, then leaves in bounded time. It returns an error only if the
+// group rejects the member for good.
 func (m *Membership) Run(ctx context.Context) error {
 	defer m.Close()
 	for {
-		fetches := m.cl.PollRecords(ctx, 1) // nobody writes to the topic: this waits for errors
+		fetches := m.cl.PollRecords(ctx, 1) // the topic has no records: this waits for errors
 		if ctx.Err() != nil {
 			return m.leave(context.WithoutCancel(ctx))
 		}
@@ -99,16 +99,16 @@ func (m *Membership) Run(ctx context.Context) error {
 			if _, lost := errors.AsType[*kgo.ErrGroupSession](e.Err); !lost {
 				return fmt.Errorf("group %s: %w", m.group, classify(e.Err))
 			}
-			// The session was lost; the client joins again by itself, and the callbacks have told.
+			// The session was lost: the client rejoins by itself, and the callbacks have reported it.
 		}
 	}
 }
 
-// Rejoin has the group share out again: the member has more at hand than it had.
+// Rejoin triggers a rebalance, because the member now has state of more partitions.
 func (m *Membership) Rejoin() { m.cl.ForceRebalance() }
 
-// leave gives the partitions to the others at once, where a member that merely falls silent holds them
-// for a session timeout. A static member leaves only by an admin's request.
+// leave gives up the partitions at once; a member that just stops keeps them for a session timeout. A static
+// member can leave only through an admin request.
 func (m *Membership) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -140,7 +140,7 @@ func (m *Membership) note(parts []int32, held bool) {
 		}
 	}
 	if len(m.assigned) == before {
-		return // a rebalance that did not concern this member
+		return // the rebalance did not concern this member
 	}
 	now := make([]int32, 0, len(m.assigned))
 	for p := range m.assigned {
@@ -148,8 +148,8 @@ func (m *Membership) note(parts []int32, held bool) {
 	}
 	slices.Sort(now)
 	select {
-	case <-m.out: // nobody has taken the former one
+	case <-m.out: // the previous one was not received
 	default:
 	}
-	m.out <- now // there is room: only this function sends, under the lock
+	m.out <- now // has room: only this function sends, under the lock
 }

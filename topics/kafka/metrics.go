@@ -8,8 +8,7 @@ import (
 	"github.com/twmb/franz-go/plugin/kprom"
 )
 
-// metricsHook counts what a client does: connections, bytes, records and errors, labelled with the
-// client's name.
+// metricsHook counts a client's connections, bytes, records and errors, labelled with the client's name.
 func metricsHook(reg prometheus.Registerer, name string) kgo.Hook {
 	return kprom.NewMetrics("lienstream_kafka",
 		kprom.Registerer(latest{reg}),
@@ -17,8 +16,8 @@ func metricsHook(reg prometheus.Registerer, name string) kgo.Hook {
 		kprom.WithStaticLabel(prometheus.Labels{"client": name}))
 }
 
-// latest lets a client take over the metrics of a former one of the same name: a task that starts again
-// does not wait until its dead client is closed.
+// latest lets a client take over the metrics of an earlier one of the same name, so that a restarted task need
+// not wait until its old client is closed.
 type latest struct{ prometheus.Registerer }
 
 func (r latest) Register(c prometheus.Collector) error {
@@ -38,7 +37,7 @@ func (r latest) MustRegister(cs ...prometheus.Collector) {
 	}
 }
 
-// Unregister takes c away, but never a collector of the same name that has taken its place.
+// Unregister removes c, but not a collector of the same name that has replaced it.
 func (r latest) Unregister(c prometheus.Collector) bool {
 	if dup, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Registerer.Register(c)); ok && dup.ExistingCollector != c {
 		return false

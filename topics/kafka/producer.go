@@ -14,19 +14,19 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ErrRefused means that a record was not written and will not be: the producer has too many on their way, or
-// the broker does not take it. Send it again later.
+// ErrRefused: the record was not and will not be written, because too many records are in flight or the broker
+// rejects it. Send it again later.
 var ErrRefused = errors.New("record was not written")
 
 // ProducerOptions tune a Producer. The zero value works.
 type ProducerOptions struct {
-	Timeout     time.Duration // of a Send. 5 s
-	MaxBuffered int           // records on their way; above it Send refuses. 10,000
+	Timeout     time.Duration // of Send; default 5 s
+	MaxBuffered int           // records in flight, above which Send refuses; default 10,000
 	Registerer  prometheus.Registerer
 }
 
-// Producer writes single records that somebody waits for: idempotent, acknowledged by all replicas that are in
-// sync, outside of any transaction. It may be used from several goroutines.
+// Producer writes single records synchronously: idempotent, acknowledged by all in-sync replicas, without a
+// transaction. It is safe for concurrent use.
 type Producer struct {
 	cl      *kgo.Client
 	conns   *dialer
@@ -34,7 +34,7 @@ type Producer struct {
 	close   sync.Once
 }
 
-// NewProducer makes a Producer; it reaches no broker before Send.
+// NewProducer makes a Producer. It connects on Send.
 func NewProducer(cfg Config, name string, opt ProducerOptions) (*Producer, error) {
 	if opt.Timeout == 0 {
 		opt.Timeout = 5 * time.Second
@@ -58,8 +58,8 @@ func NewProducer(cfg Config, name string, opt ProducerOptions) (*Producer, error
 	return &Producer{cl: cl, conns: conns, timeout: opt.Timeout}, nil
 }
 
-// Send writes a record to its Topic and Partition, and returns its offset once all replicas have it. ErrRefused:
-// it is not there. ErrUnknown: it may be there, now or a little later.
+// Send writes a record to its Topic and Partition, and returns its offset once all in-sync replicas have it.
+// ErrRefused: it was not written. ErrUnknown: it may have been, or may be a little later.
 func (p *Producer) Send(ctx context.Context, r *Record) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (p *Producer) Send(ctx context.Context, r *Record) (offset int64, err error
 		err    error
 	}
 	done := make(chan result, 1)
-	// The record's own context is not ctx: one that is on its way is not called back because nobody waits.
+	// The record is not bound to ctx: once in flight it is not cancelled when the caller stops waiting.
 	p.cl.TryProduce(context.WithoutCancel(ctx), r, func(r *Record, err error) { done <- result{r.Offset, err} })
 	select {
 	case got := <-done:
@@ -78,7 +78,7 @@ func (p *Producer) Send(ctx context.Context, r *Record) (offset int64, err error
 	}
 }
 
-// sent says what an error of a produce means for its record.
+// sent classifies the error of a produced record.
 func sent(r *Record, err error) error {
 	var refusal *kerr.Error
 	switch {
@@ -93,5 +93,5 @@ func sent(r *Record, err error) error {
 	return fmt.Errorf("send to %s/%d: %w", r.Topic, r.Partition, err)
 }
 
-// Close releases the client, in bounded time; what is on its way may or may not arrive.
+// Close releases the client, in bounded time; records in flight may or may not be written.
 func (p *Producer) Close() { p.close.Do(func() { closeClient(p.cl, p.conns) }) }

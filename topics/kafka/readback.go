@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// History reads partitions backwards. It may be used from several goroutines.
+// History reads partitions backwards. It is safe for concurrent use.
 type History struct {
 	cl      *kgo.Client
 	conns   *dialer
@@ -21,7 +21,7 @@ type History struct {
 	ids     map[uint32]uint32
 }
 
-// NewHistory makes a History; it reaches no broker before ReadBack.
+// NewHistory makes a History. It connects on the first read.
 func NewHistory(cfg Config) (*History, error) {
 	cl, conns, err := cfg.client("history", nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func NewHistory(cfg Config) (*History, error) {
 // Close releases the client, in bounded time.
 func (h *History) Close() { closeClient(h.cl, h.conns) }
 
-// ReadBack is that of a History of its own.
+// ReadBack is History.ReadBack with a temporary History.
 func ReadBack(ctx context.Context, cfg Config, topic string, partition int32, n int, fn func(*Record) bool) error {
 	h, err := NewHistory(cfg)
 	if err != nil {
@@ -43,12 +43,12 @@ func ReadBack(ctx context.Context, cfg Config, topic string, partition int32, n 
 	return h.ReadBack(ctx, topic, partition, n, fn)
 }
 
-// ReadBack calls fn with the committed records of a partition from the last one backwards, until fn
-// returns false, n records were handed out or the partition has no more. n <= 0 is no limit.
+// ReadBack calls fn with the committed records of a partition from the last one backwards, until fn returns
+// false, n records were passed or the partition has no more. n <= 0: no limit.
 //
-// It reads windows of offsets that double in size. A window may hold nothing but transaction markers,
-// aborted records or offsets that compaction emptied; so it asks the broker itself, which says how far
-// an answer reaches, and not through a consumer, which waits for a record that never comes.
+// It fetches windows of offsets that double in size. A window may have only transaction markers, aborted
+// records or offsets removed by compaction. So it uses raw fetch requests, whose responses tell how far they
+// reach; a consumer would wait for a record that never comes.
 func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n int, fn func(*Record) bool) error {
 	b := &backwards{cl: h.cl, topic: topic, partition: partition, rewrite: newRewriter(h.ids)}
 	call := func(f func(context.Context) error) error {
@@ -64,7 +64,7 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 		from := max(b.start, end-window)
 		var records []*Record
 		for at := from; at < end; {
-			var part []*Record // like next to be read only where the call has ended well
+			var part []*Record // next and part are read only if the call has ended
 			var next int64
 			err := call(func(ctx context.Context) (err error) {
 				part, next, err = b.fetch(ctx, at, end)
@@ -87,26 +87,26 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 
 const firstWindow = 64 // offsets
 
-// TopicID is what tells a topic from another that had its name before.
+// TopicID distinguishes topics that had the same name one after the other.
 type TopicID [16]byte
 
-// String is the ID as Kafka's tools print it.
+// String is the ID in the format of Kafka's tools.
 func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// Place is what a partition is and how far it reaches.
+// Place is the topic ID and the offsets of a partition.
 type Place struct {
 	Topic    TopicID
 	Start    int64 // offset of its first record
 	End      int64 // the last stable offset
-	EpochEnd int64 // offset behind the last record of a leader epoch, or of those before it; -1: it knows no such epoch
+	EpochEnd int64 // offset after the last record of a leader epoch or earlier ones; -1: the epoch is unknown
 }
 
-// Place asks where a partition stands. With a negative epoch EpochEnd is the high watermark.
+// Place fetches a partition's topic ID and offsets. With a negative epoch EpochEnd is the high watermark.
 func (h *History) Place(ctx context.Context, topic string, partition, epoch int32) (Place, error) {
 	b := &backwards{cl: h.cl, topic: topic, partition: partition}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	var place Place // written by a call that has ended, or not read
+	var place Place // read only if the call has ended
 	err := supervise(ctx, func(ctx context.Context) error {
 		if err := b.locate(ctx); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (h *History) Place(ctx context.Context, topic string, partition, epoch int3
 	return place, nil
 }
 
-// epochEnd is how far the leader's log reaches in an epoch.
+// epochEnd is the end offset of a leader epoch in the leader's log.
 func (b *backwards) epochEnd(ctx context.Context, epoch int32) (int64, error) {
 	if epoch < 0 {
 		return b.offset(ctx, endTimestamp, readUncommitted)
@@ -152,11 +152,11 @@ type backwards struct {
 	partition  int32
 	topicID    TopicID
 	leader     int32
-	start, end int64 // end: the last stable offset, behind which nothing is decided
+	start, end int64 // end: the last stable offset, above which transactions are undecided
 	rewrite    *rewriter
 }
 
-// locate finds the partition's leader and the range of its offsets, and waits where they are moving.
+// locate finds the partition's leader and its offsets, and retries during a leader election.
 func (b *backwards) locate(ctx context.Context) error {
 	for {
 		err := b.ask(ctx)
@@ -197,13 +197,13 @@ func (b *backwards) ask(ctx context.Context) error {
 	return nil
 }
 
-// What stands for an offset in a request that lists offsets by their time.
+// Special timestamps in ListOffsets requests.
 const (
 	endTimestamp   = -1
 	startTimestamp = -2
 )
 
-// Isolation levels of a request: what an open transaction has written counts, or not.
+// Isolation levels.
 const (
 	readUncommitted int8 = 0
 	readCommitted   int8 = 1
@@ -230,8 +230,8 @@ func (b *backwards) offset(ctx context.Context, timestamp int64, isolation int8)
 	return answer.Offset, kerr.ErrorForCode(answer.ErrorCode)
 }
 
-// fetch returns the committed records from offset at on, below end, as far as one answer reaches, and
-// the offset to go on from: end where the answer said nothing more.
+// fetch returns the committed records from offset at to below end, as far as one response reaches, and the next
+// offset: end if the response has no more.
 func (b *backwards) fetch(ctx context.Context, at, end int64) ([]*Record, int64, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.ReplicaState.ID = -1, -1
@@ -266,7 +266,7 @@ func (b *backwards) fetch(ctx context.Context, at, end int64) ([]*Record, int64,
 		return nil, at, fp.Err
 	}
 	if next <= at {
-		next = end // nothing below the last stable offset is left
+		next = end // nothing is left below the last stable offset
 	}
 	records := fp.Records
 	for i, r := range records {

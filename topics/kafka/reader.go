@@ -11,16 +11,16 @@ import (
 
 // ReaderOptions tune a Reader. The zero value works.
 type ReaderOptions struct {
-	MaxWait time.Duration // a fetch of a quiet partition; new records end it at once. 500 ms
+	MaxWait time.Duration // of a fetch without new records; default 500 ms
 }
 
-// What a Reader takes at once: it bounds what it buffers.
+// Limits of a Reader's buffers.
 const (
 	readerBytes   = 5 << 20 // of a fetch
 	readerRecords = 20_000  // of a Poll
 )
 
-// committed makes a client read what is committed, from the offsets that it is told and no others.
+// committed makes a client read committed records from exactly the given offsets.
 func committed(wait time.Duration, bytes, partitionBytes int32) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -31,8 +31,8 @@ func committed(wait time.Duration, bytes, partitionBytes int32) []kgo.Opt {
 	}
 }
 
-// Reader reads one partition, read-committed, from an offset on. It never jumps: an offset that is not
-// there is ErrOutOfRange. It belongs to one goroutine, but for Kill.
+// Reader reads one partition, read-committed, from an offset on. It never skips records: an offset outside the
+// partition is ErrOutOfRange. It belongs to one goroutine, except Kill.
 type Reader struct {
 	cl      *kgo.Client
 	conns   *dialer
@@ -40,10 +40,10 @@ type Reader struct {
 	close   sync.Once
 }
 
-// Start as an offset is the first that the partition still has.
+// Start stands for the first offset that a partition still has.
 const Start int64 = -2
 
-// NewReader makes a Reader; it fetches from the first Poll on, and ahead of it.
+// NewReader makes a Reader. It fetches ahead from the first Poll on.
 func NewReader(cfg Config, topic string, partition int32, offset int64, opt ReaderOptions) (*Reader, error) {
 	if opt.MaxWait == 0 {
 		opt.MaxWait = 500 * time.Millisecond
@@ -56,8 +56,8 @@ func NewReader(cfg Config, topic string, partition int32, offset int64, opt Read
 	return &Reader{cl: cl, conns: conns, rewrite: newRewriter(cfg.SchemaIDs)}, nil
 }
 
-// Poll appends records to dst[:0] and returns it: it waits until at least one is there, ctx is done, or
-// the Reader is killed. Records and their bytes stay valid for as long as they are kept.
+// Poll appends records to dst[:0] and returns it: it waits until there is at least one, ctx is done, or the
+// Reader is killed. Records and their bytes stay valid.
 func (r *Reader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 	dst = dst[:0]
 	for {
@@ -71,7 +71,7 @@ func (r *Reader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 			dst = append(dst, rec)
 		}
 		if len(dst) > 0 {
-			// An error that came along with records comes again with the next Poll.
+			// An error that came with records is returned by the next Poll.
 			return dst, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -83,8 +83,7 @@ func (r *Reader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 	}
 }
 
-// Kill cuts every connection at once and ends the Poll that is waiting. It may be called from any
-// goroutine.
+// Kill cuts every connection and ends a waiting Poll. It is safe for concurrent use.
 func (r *Reader) Kill() {
 	r.conns.kill()
 	go r.Close()

@@ -6,12 +6,11 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// rewriter exchanges the schema ID in the head of a value, in place, between the fixed IDs that package
-// topics writes and those that a schema registry gave out. Only topics with schemas are touched. A nil
-// rewriter changes nothing.
+// rewriter replaces the schema ID of a value, in place, between our fixed IDs and those of a schema registry.
+// Topics without schemas are not changed. A nil rewriter changes nothing.
 type rewriter struct {
 	toRegistry, fromRegistry map[uint32]uint32
-	public                   map[string]bool // by topic, filled as they come; one goroutine
+	public                   map[string]bool // by topic, filled on demand by one goroutine
 }
 
 func newRewriter(ids map[uint32]uint32) *rewriter {

@@ -18,38 +18,38 @@ import (
 
 // TransactorOptions tune a Transactor. The zero value works.
 type TransactorOptions struct {
-	Linger      time.Duration // of records before they leave together; Commit ends it. 100 ms
-	Timeout     time.Duration // of Init, Commit and Abort; the broker aborts what is open for longer. 10 s
-	MaxBuffered int           // records; Produce blocks above it
+	Linger      time.Duration // maximum delay of records before they are sent; Commit ends it; default 100 ms
+	Timeout     time.Duration // of Init, Commit and Abort, and the broker's transaction timeout; default 10 s
+	MaxBuffered int           // records, above which Produce blocks
 	Registerer  prometheus.Registerer
 	Logger      *zap.Logger
 }
 
-// Transactor writes transactions under one transactional ID, which it takes from whoever held it.
-// It belongs to one goroutine, but for Kill.
+// Transactor writes transactions under one transactional ID, which it takes over from its former holder. It
+// belongs to one goroutine, except Kill.
 //
 // Invariants:
-//  1. nothing is committed unless every record of the transaction was acknowledged;
-//  2. after an error of Commit or Abort it is dead: it commits nothing any more, and what the broker
-//     made of the last transaction is read back from the topic, never guessed;
-//  3. no call outlives its timeout, whatever the broker does; a Commit that failed may ask for takenTimeout
-//     more what became of it.
+//  1. a transaction commits only if all its records were acknowledged;
+//  2. after an error of Commit or Abort it is dead and commits nothing any more; the outcome of the last
+//     transaction must be read from the topic, never guessed;
+//  3. every call is bounded by its timeout; after a failed Commit it may take takenTimeout more to find out
+//     why.
 type Transactor struct {
 	cl      *kgo.Client
 	conns   *dialer
 	txID    string
 	timeout time.Duration
-	began   time.Time // the open transaction
+	began   time.Time // start of the open transaction
 	logger  *zap.Logger
 	rewrite *rewriter
-	promise func(*Record, error) // acknowledged, a method value made once
+	promise func(*Record, error) // the method value acknowledged, allocated once
 	close   sync.Once
 
 	mu  sync.Mutex
-	err error // the first error of a produce; the client's goroutines set it
+	err error // the first produce error, set by the client's goroutines
 }
 
-// NewTransactor makes a Transactor; it reaches no broker before Init.
+// NewTransactor makes a Transactor. It connects on Init.
 func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor, error) {
 	if opt.Linger == 0 {
 		opt.Linger = 100 * time.Millisecond
@@ -75,8 +75,8 @@ func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor,
 		kgo.ProducerBatchCompression(cfg.codec()),
 		kgo.ProducerBatchMaxBytes(topics.MaxRecordBytes-batchOverhead),
 		kgo.MaxBufferedRecords(opt.MaxBuffered),
-		// A produce that comes while the markers of the last transaction are still being written is
-		// answered CONCURRENT_TRANSACTIONS and waits for a metadata update: by default one every 5 s.
+		// A produce request is answered with CONCURRENT_TRANSACTIONS while the markers of the last transaction
+		// are still being written. The client then waits for a metadata update: by default every 5 s.
 		kgo.MetadataMinAge(leastMetadataAge),
 	)
 	if err != nil {
@@ -94,7 +94,7 @@ func NewTransactor(cfg Config, txID string, opt TransactorOptions) (*Transactor,
 // batchOverhead keeps a full batch below the topics' limit.
 const batchOverhead = 4 << 10
 
-// Init takes the transactional ID: a former holder is fenced and what it left open is aborted.
+// Init takes the transactional ID: a former holder is fenced, and its open transaction is aborted.
 func (t *Transactor) Init(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -120,16 +120,16 @@ func (t *Transactor) Begin() error {
 	return nil
 }
 
-// Produce adds a record to the open transaction. Its Topic and Partition must be set; it belongs to the
-// Transactor until the commit has returned, and has its Offset from then on. It blocks while MaxBuffered
-// records are on their way. An error is kept for Commit.
+// Produce adds a record to the open transaction. Its Topic and Partition must be set. It belongs to the
+// Transactor until Commit returns, and then has its Offset. Produce blocks while MaxBuffered records are in
+// flight. An error is kept for Commit.
 func (t *Transactor) Produce(ctx context.Context, r *Record) {
 	t.rewrite.outgoing(r)
 	t.cl.Produce(ctx, r, t.promise)
 }
 
-// Flush sends what was produced and waits until it is acknowledged. Commit does as much: before it, this
-// bounds what is sent at once. An error is kept for Commit; after one it does nothing.
+// Flush sends the buffered records and waits for their acknowledgement, as Commit does; calling it before
+// bounds what is sent at once. An error is kept for Commit; after one Flush does nothing.
 func (t *Transactor) Flush(ctx context.Context) {
 	if t.failure() != nil {
 		return
@@ -147,18 +147,18 @@ func (t *Transactor) acknowledged(r *Record, err error) {
 	}
 }
 
-// Commit commits the open transaction. After any error the Transactor is dead, and unless the error is
-// one of a produce, nobody knows the outcome. It is ErrFenced where another holder has the transactional
-// ID, and else ErrUnknown.
+// Commit commits the open transaction. After any error the Transactor is dead, and unless a produce failed, the
+// outcome is unknown. The error is ErrFenced if another producer holds the transactional ID, otherwise
+// ErrUnknown.
 func (t *Transactor) Commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	// EndTransaction does not flush: records that are still buffered would be dropped without an error.
+	// EndTransaction does not flush: buffered records would be dropped without an error.
 	t.Flush(ctx)
 	if err := t.failure(); err != nil {
 		return t.die(err)
 	}
-	id, epoch, err := t.cl.ProducerID(ctx) // no call: the records were acknowledged under it
+	id, epoch, err := t.cl.ProducerID(ctx) // no request: the records were acknowledged under this ID
 	if err == nil {
 		err = supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
 	}
@@ -174,10 +174,11 @@ func (t *Transactor) Commit(ctx context.Context) error {
 	return t.die(fmt.Errorf("commit: %w: %w", ErrUnknown, err))
 }
 
-// taken says whether another holder has the transactional ID. A commit that meets its Init is answered
-// with whatever the coordinator was about (INVALID_TXN_STATE, UNKNOWN_SERVER_ERROR), and who takes that
-// for his own trouble takes the ID back, for ever in turns. So the coordinator is asked: what no holder of
-// that epoch leaves behind, another one did. Refused: the commit was, as one that had succeeded would not be.
+// taken reports whether another producer holds the transactional ID. A commit during that producer's Init fails
+// with varying errors (INVALID_TXN_STATE, UNKNOWN_SERVER_ERROR). Mistaking them for a temporary problem would
+// make two producers take the ID from each other forever. So the coordinator is asked whether the producer
+// epoch was increased by somebody else. refused: the commit was refused, which it would not be had it
+// succeeded.
 func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused bool) bool {
 	if t.conns.killed() {
 		return false
@@ -196,23 +197,23 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused b
 		return err
 	})
 	if err != nil {
-		return false // it cannot be told, and whoever holds it now will tell
+		return false // unknown; the present holder will find out
 	}
 	now := <-described
 	switch now.State {
 	case "PrepareAbort", "CompleteAbort", "PrepareEpochFence":
-		return young // else the coordinator may have aborted it for its age
+		return young // the coordinator may have aborted an old one because of its age
 	case "Ongoing":
 		return now.ProducerID != id || now.ProducerEpoch != epoch
-	default: // a commit of ours moves the epoch on by one, or not at all
+	default: // our own commit increases the epoch by at most one
 		return now.ProducerID == id && (now.ProducerEpoch > epoch+1 || refused && now.ProducerEpoch > epoch)
 	}
 }
 
 const takenTimeout = 2 * time.Second
 
-// Abort drops the open transaction. After an error the Transactor is dead; the transaction is aborted
-// by the next holder's Init or by the broker's timeout.
+// Abort drops the open transaction. After an error the Transactor is dead; the next holder's Init or the
+// broker's timeout aborts the transaction.
 func (t *Transactor) Abort(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -231,15 +232,15 @@ func (t *Transactor) Abort(ctx context.Context) error {
 	return nil
 }
 
-// Kill cuts every connection at once, as if the process had died, and fails the call that is waiting.
-// It may be called from any goroutine.
+// Kill cuts every connection, as if the process had died, and fails a waiting call. It is safe for concurrent
+// use.
 func (t *Transactor) Kill() {
 	t.fail(ErrKilled)
 	t.conns.kill()
 	go t.Close()
 }
 
-// Close releases the client, in bounded time. What is open is left to the next holder's Init.
+// Close releases the client, in bounded time. An open transaction is left to the next holder's Init.
 func (t *Transactor) Close() { t.close.Do(func() { closeClient(t.cl, t.conns) }) }
 
 func (t *Transactor) die(err error) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// warmBalancer shares partitions out by what members have at hand: a partition stays with its owner, goes to a
-// member that has followed it where its owner is gone, and moves for balance to one that has followed it.
+// warmBalancer assigns partitions to members that have their state: a partition stays with its owner, goes to a
+// member that has followed it if the owner is gone, and moves for balance to one that has followed it.
 type warmBalancer struct {
 	held    func() map[int32]uint64
 	follows bool
@@ -32,7 +32,7 @@ func (w *warmBalancer) JoinGroupMetadata(interests []string, current map[string]
 		owned.Topic, owned.Partitions = topic, current[topic]
 		meta.OwnedPartitions = append(meta.OwnedPartitions, owned)
 	}
-	meta.UserData = atHand{held: w.held(), follows: w.follows}.encode()
+	meta.UserData = memberState{held: w.held(), follows: w.follows}.encode()
 	return meta.AppendTo(nil)
 }
 
@@ -57,7 +57,7 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 		var members []candidate
 		b.EachMember(func(_ *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
 			c := candidate{generation: meta.Generation, owned: map[int32]bool{}}
-			c.atHand, _ = decodeAtHand(meta.UserData) // a member that cannot say what it has, has nothing
+			c.memberState, _ = decodeMemberState(meta.UserData) // a member without valid metadata has no state
 			for _, o := range meta.OwnedPartitions {
 				for _, p := range o.Partitions {
 					c.owned[p] = c.owned[p] || o.Topic == topic
@@ -65,7 +65,7 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 			}
 			members = append(members, c)
 		})
-		for p, i := range shareOut(members, topics[topic]) {
+		for p, i := range assignPartitions(members, topics[topic]) {
 			member, _ := b.MemberAt(i)
 			plan.AddPartition(member, topic, int32(p))
 		}
@@ -74,16 +74,16 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 	return plan
 }
 
-// atHand is what a member has: how far it has come in the partitions whose state it holds, and whether it follows
-// partitions that it does not own, and so will have more.
-type atHand struct {
+// memberState is how far a member has come in the partitions that it has state of, and whether it follows
+// partitions that it does not own, and so will have state of more.
+type memberState struct {
 	held    map[int32]uint64
 	follows bool
 }
 
 const atHandVersion = 1
 
-func (h atHand) encode() []byte {
+func (h memberState) encode() []byte {
 	follows := byte(0)
 	if h.follows {
 		follows = 1
@@ -96,7 +96,7 @@ func (h atHand) encode() []byte {
 	return b
 }
 
-func decodeAtHand(b []byte) (h atHand, err error) {
+func decodeMemberState(b []byte) (h memberState, err error) {
 	if len(b) < 2 || b[0] != atHandVersion || b[1] > 1 {
 		return h, fmt.Errorf("member metadata: unknown version, %d bytes", len(b))
 	}
@@ -104,32 +104,33 @@ func decodeAtHand(b []byte) (h atHand, err error) {
 	for b = b[2:]; len(b) > 0; {
 		p, n := binary.Uvarint(b)
 		if n <= 0 || p > 1<<31-1 {
-			return atHand{}, fmt.Errorf("member metadata: partition")
+			return memberState{}, fmt.Errorf("member metadata: partition")
 		}
 		at, m := binary.Uvarint(b[n:])
 		if m <= 0 {
-			return atHand{}, fmt.Errorf("member metadata: position in partition %d", p)
+			return memberState{}, fmt.Errorf("member metadata: position in partition %d", p)
 		}
 		h.held[int32(p)], b = at, b[n+m:]
 	}
 	return h, nil
 }
 
-// candidate is a member as the one that shares out sees it.
+// candidate is a member during an assignment.
 type candidate struct {
-	atHand
+	memberState
 	generation int32
 	owned      map[int32]bool
 }
 
-// warmWithin is how far behind the one that has come furthest a member may be and still count as having the state.
+// warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
-// shareOut says which member gets each partition. Owners keep theirs. What nobody owns goes to whoever of those that
-// have it owns least, whatever that does to balance, or else to whoever owns least. Then what one has too many of
-// moves to members that have it; to others only as far as half a share where they follow what they do not own, since
-// they will have more before long, and all the way where they do not.
-func shareOut(members []candidate, partitions int32) []int {
+// assignPartitions says which member gets each partition. Owners keep theirs. A partition without an owner goes to the
+// member with its state that owns the fewest, regardless of balance; if no member has its state, to the one
+// that owns the fewest. Then surplus partitions move to members that have their state. To other members they
+// move only up to half a share if these follow partitions that they do not own, since they will have more state
+// before long, and up to a full share if not.
+func assignPartitions(members []candidate, partitions int32) []int {
 	owner := make([]int, partitions)
 	load := make([]int, len(members))
 	warm := make([][]bool, partitions)

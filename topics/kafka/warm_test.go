@@ -9,7 +9,7 @@ import (
 )
 
 func member(follows bool, owned []int32, held ...int32) candidate {
-	c := candidate{atHand: atHand{held: map[int32]uint64{}, follows: follows}, owned: map[int32]bool{}}
+	c := candidate{memberState: memberState{held: map[int32]uint64{}, follows: follows}, owned: map[int32]bool{}}
 	for _, p := range owned {
 		c.owned[p] = true
 	}
@@ -24,11 +24,11 @@ func TestWarmTakeover(t *testing.T) {
 	members := []candidate{
 		member(true, []int32{0, 1, 2}, 9, 10), member(true, []int32{3, 4, 5}, 11), member(true, []int32{6, 7, 8}),
 	}
-	if got := shareOut(members, 12); !slices.Equal(got, []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 1}) {
+	if got := assignPartitions(members, 12); !slices.Equal(got, []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 1}) {
 		t.Fatal(got)
 	}
 	members[2].held[9], members[0].held[9] = 5000+warmWithin+1, 5000 // it is far ahead of the other that has it
-	if got := shareOut(members, 12); got[9] != 2 {
+	if got := assignPartitions(members, 12); got[9] != 2 {
 		t.Fatal(got)
 	}
 }
@@ -42,7 +42,7 @@ func TestWarmJoin(t *testing.T) {
 		held    []int32
 		want    int
 	}{{true, nil, 2}, {true, []int32{3, 4, 5}, 3}, {true, all, 4}, {false, nil, 4}} {
-		got := shareOut([]candidate{member(tc.follows, all), member(tc.follows, nil, tc.held...)}, 8)
+		got := assignPartitions([]candidate{member(tc.follows, all), member(tc.follows, nil, tc.held...)}, 8)
 		n := 0
 		for _, i := range got {
 			n += i
@@ -64,7 +64,7 @@ func TestShareOut(t *testing.T) {
 			members[i] = member(rapid.Bool().Draw(t, "follows"), set.Draw(t, "owned"), set.Draw(t, "held")...)
 			members[i].generation = rapid.Int32Range(0, 3).Draw(t, "generation")
 		}
-		got := shareOut(members, partitions)
+		got := assignPartitions(members, partitions)
 		again := slices.Clone(members)
 		for i := range again {
 			again[i].owned = map[int32]bool{}
@@ -75,21 +75,21 @@ func TestShareOut(t *testing.T) {
 			}
 			again[i].owned[int32(p)] = true
 		}
-		if next := shareOut(again, partitions); !slices.Equal(next, got) {
+		if next := assignPartitions(again, partitions); !slices.Equal(next, got) {
 			t.Fatalf("%v, then %v", got, next)
 		}
 	})
 }
 
 func FuzzAtHand(f *testing.F) {
-	f.Add(atHand{held: map[int32]uint64{3: 9, 70000: 1 << 60}, follows: true}.encode())
+	f.Add(memberState{held: map[int32]uint64{3: 9, 70000: 1 << 60}, follows: true}.encode())
 	f.Add([]byte{atHandVersion, 0, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := decodeAtHand(b)
+		h, err := decodeMemberState(b)
 		if err != nil {
 			return
 		}
-		if again, err := decodeAtHand(h.encode()); err != nil || again.follows != h.follows || !maps.Equal(again.held, h.held) {
+		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || !maps.Equal(again.held, h.held) {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
 		}
 	})

@@ -1,6 +1,6 @@
-// Package registry shows the schemas of package topics to those who read our topics: as a small read-only
-// schema registry of our own, with the fixed IDs, or by registering them with a real one. It must not be
-// needed by any stage to read or write.
+// Package registry publishes the schemas of package topics for foreign readers: as a small read-only schema
+// registry with our fixed IDs, or by registering them with a real registry. No stage may need it to read or
+// write.
 package registry
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Subject is what a schema is called in a registry: the topic's name for a topic of one schema, as every
-// Confluent client expects by default, and the topic's and the record's where there are several.
+// Subject is a schema's name in a registry: the topic's name if the topic has one schema, as Confluent clients
+// expect by default, otherwise the names of the topic and the record.
 func Subject(t topics.Topic, s *topics.Schema) string {
 	if len(t.Schemas) > 1 {
 		return t.Name() + "-" + s.Name
@@ -26,8 +26,8 @@ func Subject(t topics.Topic, s *topics.Schema) string {
 	return t.Name() + "-value"
 }
 
-// NewHandler serves the part of the Confluent API that consumers use: schemas by ID, subjects and their
-// one version each.
+// NewHandler serves the part of the Confluent API that consumers use: schemas by ID, and subjects with their
+// single version.
 func NewHandler(cat topics.Catalogue) http.Handler {
 	subjects := map[string]*topics.Schema{}
 	names := []string{}
@@ -90,13 +90,13 @@ type Config struct {
 	URL      string
 	User     string
 	Password string
-	Timeout  time.Duration // of one call; 10 s
+	Timeout  time.Duration // of a request; default 10 s
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 }
 
-// Register makes every schema of the catalogue known to the registry and returns the IDs that it gave
-// them, by ours: what kafka.Config.SchemaIDs takes. What is there already keeps its ID.
+// Register registers all schemas of the catalogue and returns the registry's IDs by ours: for
+// kafka.Config.SchemaIDs. A schema that is already there keeps its ID.
 func Register(ctx context.Context, cfg Config, cat topics.Catalogue) (map[uint32]uint32, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
@@ -119,7 +119,7 @@ func Register(ctx context.Context, cfg Config, cat topics.Catalogue) (map[uint32
 			}
 			id := uint32(registered.ID)
 			if known, ok := ids[s.ID]; ok && known != id {
-				// One schema of two topics has one ID in every registry; else its values could not be copied.
+				// A schema of two topics must have one ID, or values could not be copied between them.
 				return nil, fmt.Errorf("register schema %s: registered under the IDs %d and %d", subject, known, id)
 			}
 			ids[s.ID] = id

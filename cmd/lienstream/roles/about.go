@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// write writes every flag in force: `lienstream config`.
+// write prints every flag's effective value: `lienstream config`.
 func (f *Flags) write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "FLAG\tVALUE\tFROM")
@@ -19,7 +19,7 @@ func (f *Flags) write(w io.Writer) error {
 	return table.Flush() // the table keeps the first error
 }
 
-// version writes what Go put into the binary: `lienstream version`.
+// version prints the build information in the binary: `lienstream version`.
 func version(w io.Writer) error {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -17,13 +17,13 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// commandApplication is an application of the processors beside the market, whose input is a command topic. To add
-// one: a line in commandApplications.
+// commandApplication is an application of the processors whose input is a command topic. Add new ones to
+// commandApplications.
 type commandApplication struct {
 	reads read.Application
 	make  func(p *Process, log *zap.Logger) (engine.CommandApp, error)
 	runs  func(p *Process) bool                                                             // nil: always
-	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error // what goes with it; nil: nothing
+	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error // starts what belongs to the application; nil: nothing
 }
 
 func commandApplications() []commandApplication {
@@ -46,7 +46,7 @@ func commandApplications() []commandApplication {
 	}
 }
 
-// commandCacheBytes is what a command application keeps of its blocks in memory: what is asked for is what was just
+// commandCacheBytes is the block cache of a command application. It is small because clients read what was just
 // written.
 const commandCacheBytes = 4 << 20
 
@@ -108,7 +108,7 @@ func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]r
 	return all, nil
 }
 
-// Application finds the holders of a command application's partitions.
+// Application returns a router to a command application's partitions.
 func (p *Process) Application(ctx context.Context, name string) (*read.Router, error) {
 	token, err := p.queryToken()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
-// chainRole is go-ethereum in this process, with the market on it and actors who use it.
+// chainRole runs go-ethereum in this process, with the market and actors who use it.
 type chainRole struct {
 	addr      string
 	seed      uint64
@@ -44,7 +44,7 @@ func (r *chainRole) Flags(f *Flags) {
 	bind(f, &r.reorgs, "reorgs", "reorganise the embedded chain from time to time")
 }
 
-// endpoint is addr, parted.
+// endpoint splits addr into host and port.
 func (r *chainRole) endpoint() (string, int, error) {
 	host, port, err := net.SplitHostPort(r.addr)
 	if err != nil {
@@ -70,8 +70,8 @@ func (r *chainRole) Start(ctx context.Context, p *Process) error {
 	return err
 }
 
-// start brings the chain up, deploys the market, writes where to the file, and lets the scenario run. It
-// returns the endpoints.
+// start starts the chain, deploys the market, writes the deployment file, and starts the scenario. It returns
+// the endpoints.
 func (r *chainRole) start(ctx context.Context, p *Process, file string) ([]string, error) {
 	host, port, err := r.endpoint()
 	if err != nil {

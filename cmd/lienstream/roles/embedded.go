@@ -10,18 +10,18 @@ import (
 	"github.com/lienstream/lienstream/topics/broker"
 )
 
-// embedded is what `up` brought along, for the banner.
+// embedded describes the embedded servers of `up`, for the banner.
 type embedded struct {
 	servers Servers
 	names   []string
-	history string // whether the run continues from stored state
+	history string // continues from stored state, or starts from scratch
 }
 
-// embed brings up a server for each that no flag names, and says where all are.
+// embed starts a server for each that no flag names, and returns the addresses of all.
 func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) {
 	e := embedded{servers: p.Servers, history: "continues with the state in " + p.DataDir}
 	kafkaDir := filepath.Join(p.DataDir, "kafka")
-	// The state that follows an embedded server that forgot everything must be forgotten with it.
+	// State derived from an embedded server that starts from scratch must be deleted too.
 	forget := func() error { return p.FS.RemoveAll(stateDir(p)) }
 	if len(e.servers.RPC) == 0 {
 		e.servers.Deployment = filepath.Join(p.DataDir, "deployment.json")
@@ -34,7 +34,7 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 		if err := forget(); err != nil {
 			return e, err
 		}
-		if len(e.servers.Brokers) > 0 { // brokers remember the embedded chain of an earlier run
+		if len(e.servers.Brokers) > 0 { // brokers may hold the embedded chain of an earlier run
 			e.servers.Prefix = fmt.Sprintf("%s-%d", e.servers.Prefix, time.Now().Unix())
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Environment is all that a process asks the system for: the network, files, the name of the host, where
-// output goes. The time is not in it: testing/synctest puts its own under the whole process.
+// Environment is the operating system as a process sees it: the network, files, the host name and output. Time
+// is not part of it: testing/synctest replaces the clock of the whole process.
 type Environment struct {
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error)
 	Listen   func(ctx context.Context, network, addr string) (net.Listener, error)
@@ -19,10 +19,10 @@ type Environment struct {
 	Hostname func() (string, error)
 	Stdout   io.Writer
 	Stderr   io.Writer // the log
-	Shared   bool      // other processes share this one's memory and collector: leave those alone
+	Shared   bool      // other processes share this Go runtime: do not change its memory limits
 }
 
-// System is the environment that the machine gives.
+// System is the environment of the machine.
 func System() Environment {
 	dialer := &net.Dialer{KeepAlive: 15 * time.Second}
 	return Environment{

@@ -10,12 +10,12 @@ import (
 	"github.com/peterbourgon/ff/v4/ffval"
 )
 
-// Flags are the flags of all roles. --kafka-prefix is also the variable LIENSTREAM_KAFKA_PREFIX and the line
-// kafka-prefix of the YAML file.
+// Flags are the flags of all roles. --kafka-prefix can also be set by the variable LIENSTREAM_KAFKA_PREFIX, or
+// by kafka-prefix in the YAML file.
 type Flags struct {
 	set     *ff.FlagSet
 	names   []string
-	secrets []string        // whose values are masked wherever they are shown
+	secrets []string        // flags whose values are masked in output
 	given   map[string]bool // on the command line
 }
 
@@ -23,7 +23,7 @@ const variablePrefix = "LIENSTREAM"
 
 func newFlags() *Flags { return &Flags{set: ff.NewFlagSet("lienstream")} }
 
-// bind registers a flag. Its default is what it is bound to.
+// bind registers a flag. Its default is the current value of its target.
 func bind[T ffval.ValueType](f *Flags, to *T, name, usage string) {
 	config := ff.FlagConfig{LongName: name, Usage: usage, Value: ffval.NewValueDefault(to, *to)}
 	if b, ok := any(*to).(bool); ok && !b {
@@ -32,18 +32,18 @@ func bind[T ffval.ValueType](f *Flags, to *T, name, usage string) {
 	f.add(config)
 }
 
-// bindList registers a flag of several values, comma-separated.
+// bindList registers a flag with comma-separated values.
 func bindList(f *Flags, to *[]string, name, usage string) {
 	f.add(ff.FlagConfig{LongName: name, Usage: usage, Value: (*list)(to), NoDefault: len(*to) == 0, Placeholder: "LIST"})
 }
 
-// noteGiven finds out which flags the command line sets: a parser is told nothing else.
+// noteGiven records which flags the command line sets, which the flag library does not tell.
 func (f *Flags) noteGiven(args []string) {
 	f.given = map[string]bool{}
 	g := newProgram()
 	alone := g.flags()
 	if g.commands(Environment{}, alone).Parse(args) != nil {
-		return // the real parser says what is wrong
+		return // the real parser reports the error
 	}
 	for _, name := range alone.names {
 		flag, _ := alone.set.GetFlag(name)
@@ -51,17 +51,17 @@ func (f *Flags) noteGiven(args []string) {
 	}
 }
 
-// secret marks a flag whose value may hold a key or a password.
+// secret marks a flag whose value may contain a key or a password.
 func (f *Flags) secret(name string) { f.secrets = append(f.secrets, name) }
 
 func (f *Flags) add(config ff.FlagConfig) {
 	if _, err := f.set.AddFlag(config); err != nil {
-		panic(err) // two flags of one name
+		panic(err) // two flags have the same name
 	}
 	f.names = append(f.names, config.LongName)
 }
 
-// list is a flag.Value that replaces what it held.
+// list is a flag.Value: Set replaces the whole list.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -71,17 +71,17 @@ func (l *list) Set(s string) error {
 	return nil
 }
 
-// Flag is a flag as it stands.
+// Flag describes a flag and its current value.
 type Flag struct {
 	Name, Usage    string
-	Default, Value string // masked where it may hold a secret
-	Source         string // default, file, or which variable or flag
+	Default, Value string // masked if it may contain a secret
+	Source         string // default, file, or the variable or flag that set it
 }
 
 // Listing lists every flag with its default, sorted by name.
 func Listing() []Flag { return newProgram().flags().listing() }
 
-// listing tells of each flag what holds and where that came from.
+// listing returns each flag's value and source.
 func (f *Flags) listing() []Flag {
 	var all []Flag
 	for _, name := range slices.Sorted(slices.Values(f.names)) {
@@ -108,7 +108,7 @@ func variable(flag string) string {
 	return variablePrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// masked keeps the scheme and the host of each URL of a list: paths and users hold keys.
+// masked keeps the scheme and the host of each URL of a list: paths and users may be secrets.
 func masked(value string) string {
 	if value == "" {
 		return ""

@@ -9,10 +9,10 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// ingestRole writes what the chain says to the raw topic.
+// ingestRole writes the chain's events to the raw topic.
 type ingestRole struct {
 	cfg      ingest.Config
-	rate     float64          // of each endpoint
+	rate     float64          // maximum calls per second to each endpoint
 	ingester *ingest.Ingester // once started
 }
 
@@ -41,7 +41,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different endpoints if there are several")
 }
 
-// config completes what flags say.
+// config is the configuration from all flags.
 func (r *ingestRole) config(p *Process) (ingest.Config, error) {
 	c, to := r.cfg, p.RPC()
 	c.RPC.Endpoints, c.RPC.Timeout, c.RPC.ChainID, c.RPC.Dial = to.Endpoints, to.Timeout, to.ChainID, to.Dial
@@ -70,7 +70,7 @@ func (r *ingestRole) Start(ctx context.Context, p *Process) error {
 	return r.start(ctx, p)
 }
 
-// start is Start where the topics are known to be there.
+// start is Start after the topics were checked.
 func (r *ingestRole) start(ctx context.Context, p *Process) error {
 	c, err := r.config(p)
 	if err != nil {

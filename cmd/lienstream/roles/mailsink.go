@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	maxSunk      = 100     // mails that are kept, the newest
-	maxSunkBytes = 1 << 20 // of one
+	maxMails     = 100     // number of mails kept, the newest ones
+	maxMailBytes = 1 << 20 // maximum size of a mail
 )
 
-// mailSink is a mail server that keeps what it takes in memory, to be looked at: nobody gets it. It is an embedded
-// default, for one person at the machine.
+// mailSink is an SMTP server that keeps received mails in memory, to be viewed in a browser, and delivers none.
+// It is the embedded default for a developer.
 type mailSink struct {
 	mu    sync.Mutex
-	taken []sunk
+	taken []receivedMail
 }
 
-// sunk is a mail as a person reads it.
-type sunk struct{ At, To, Subject, Text string }
+// receivedMail is a mail as it is displayed.
+type receivedMail struct{ At, To, Subject, Text string }
 
 // start listens on this machine only.
 func (s *mailSink) start(ctx context.Context, p *Process) (addr string, err error) {
@@ -43,7 +43,7 @@ func (s *mailSink) start(ctx context.Context, p *Process) (addr string, err erro
 		return "", fmt.Errorf("mail sink: %w", err)
 	}
 	server := smtp.NewServer(s)
-	server.Domain, server.MaxMessageBytes, server.MaxRecipients = "localhost", maxSunkBytes, 1
+	server.Domain, server.MaxMessageBytes, server.MaxRecipients = "localhost", maxMailBytes, 1
 	server.ReadTimeout, server.WriteTimeout = 10*time.Second, 10*time.Second
 	p.Closing(func() error {
 		if err := server.Close(); !errors.Is(err, net.ErrClosed) {
@@ -52,7 +52,7 @@ func (s *mailSink) start(ctx context.Context, p *Process) (addr string, err erro
 		return nil
 	})
 	p.Group.Go(func() error {
-		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Closing tells
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Close returns nothing of use
 		defer stop()
 		if err := server.Serve(listener); !errors.Is(err, smtp.ErrServerClosed) && ctx.Err() == nil {
 			return fmt.Errorf("mail sink: %w", err)
@@ -80,44 +80,44 @@ func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 }
 
 func (s *sinkSession) Data(body io.Reader) error {
-	m, err := readSunk(s.to, body)
+	m, err := readMail(s.to, body)
 	if err != nil {
 		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "the message cannot be parsed"}
 	}
 	s.sink.mu.Lock()
 	defer s.sink.mu.Unlock()
 	s.sink.taken = append(s.sink.taken, m)
-	s.sink.taken = slices.Clone(s.sink.taken[max(0, len(s.sink.taken)-maxSunk):])
+	s.sink.taken = slices.Clone(s.sink.taken[max(0, len(s.sink.taken)-maxMails):])
 	return nil
 }
 
-// readSunk reads what a person sees of a mail: its first part is the plain text.
-func readSunk(to string, body io.Reader) (sunk, error) {
+// readMail reads the visible part of a mail: its first part, which is plain text.
+func readMail(to string, body io.Reader) (receivedMail, error) {
 	read, err := mail.ReadMessage(body)
 	if err != nil {
-		return sunk{}, err
+		return receivedMail{}, err
 	}
 	subject, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
 	if err != nil {
-		return sunk{}, err
+		return receivedMail{}, err
 	}
 	kind, options, err := mime.ParseMediaType(read.Header.Get("Content-Type"))
 	if err != nil {
-		return sunk{}, err
+		return receivedMail{}, err
 	}
 	text, encoding := read.Body, read.Header.Get("Content-Transfer-Encoding")
 	if strings.HasPrefix(kind, "multipart/") {
 		part, err := multipart.NewReader(read.Body, options["boundary"]).NextRawPart()
 		if err != nil {
-			return sunk{}, err
+			return receivedMail{}, err
 		}
 		text, encoding = part, part.Header.Get("Content-Transfer-Encoding")
 	}
 	if strings.EqualFold(encoding, "quoted-printable") {
 		text = quotedprintable.NewReader(text)
 	}
-	plain, err := io.ReadAll(io.LimitReader(text, maxSunkBytes))
-	return sunk{At: read.Header.Get("Date"), To: to, Subject: subject, Text: string(plain)}, err
+	plain, err := io.ReadAll(io.LimitReader(text, maxMailBytes))
+	return receivedMail{At: read.Header.Get("Date"), To: to, Subject: subject, Text: string(plain)}, err
 }
 
 //go:embed outbox.html
@@ -125,7 +125,7 @@ var outboxText string
 
 var outboxPage = template.Must(template.New("outbox").Parse(outboxText))
 
-// ServeHTTP shows what was taken, the newest first.
+// ServeHTTP shows the received mails, the newest first.
 func (s *mailSink) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	taken := slices.Clone(s.taken)
@@ -134,5 +134,5 @@ func (s *mailSink) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	_ = outboxPage.Execute(w, taken) // the client is gone: there is nobody to tell
+	_ = outboxPage.Execute(w, taken) // the client disconnected
 }

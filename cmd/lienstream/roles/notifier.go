@@ -19,11 +19,11 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// notifySettings are what both ends of the notifier go by: the service that takes subscriptions, and the processors
-// that fire and send.
+// notifySettings are used by both ends of the notifier: the service that takes subscriptions, and the
+// processors that fire and send alerts.
 type notifySettings struct {
 	keysFile string
-	keys     *notifier.Keys // once they were read
+	keys     *notifier.Keys // nil until the file was read
 	url      string         // of the service
 
 	smtp             string // host:port
@@ -68,7 +68,7 @@ func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.policy, "notify-confirmation", "block tag whose timestamp decides what is due: latest (which may be reverted), safe or finalized")
 }
 
-// check returns every fault.
+// check returns all errors.
 func (s *notifySettings) check(p *Process) error {
 	_, err := p.NotifyKeys()
 	errs := []error{err}
@@ -100,15 +100,16 @@ func (s *notifySettings) check(p *Process) error {
 	return errors.Join(errs...)
 }
 
-// sends says whether alerts leave by any channel.
+// sends reports whether a channel for alerts is configured.
 func (s *notifySettings) sends() bool {
 	return s.smtp != "" || s.telegramTokenFile != "" || s.vapidFile != ""
 }
 
-// notifies says whether there is a notifier. On the embedded chain its keys are made up: nothing outlives the run.
+// notifies reports whether the notifier is on. With the embedded chain it uses temporary keys, since nothing
+// outlives the run.
 func (p *Process) notifies() bool { return p.notify.keysFile != "" || p.EmbeddedChain() }
 
-// NotifyKeys are the keys of subscribers' addresses, or nil where there is no notifier.
+// NotifyKeys are the keys that encrypt subscribers' addresses; nil: the notifier is off.
 func (p *Process) NotifyKeys() (*notifier.Keys, error) {
 	if p.notify.keys != nil || !p.notifies() {
 		return p.notify.keys, nil
@@ -133,7 +134,7 @@ func (p *Process) NotifyKeys() (*notifier.Keys, error) {
 	return keys, nil
 }
 
-// notifierClient asks the notifier, wherever its partitions are.
+// notifierClient returns a client of the notifier application.
 func (p *Process) notifierClient(ctx context.Context) (*notifier.Client, error) {
 	router, err := p.Application(ctx, topics.AppNotifier)
 	if err != nil {
@@ -154,8 +155,8 @@ func (p *Process) notifyProducer() (*kafka.Producer, error) {
 	return producer, err
 }
 
-// startNotifier runs what the notifier's node lives on and for: the facts of the chain, routed to wallets, and the
-// sender of what it fires.
+// startNotifier starts what belongs to the notifier: the router of chain facts to wallets, and the sender of
+// alerts.
 func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error {
 	dep, err := p.Deployment()
 	if err != nil {
@@ -171,7 +172,7 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	p.Group.Go(func() error { return source.Run(ctx) })
 	lines, err := p.lines()
 	if err != nil || len(lines) == 0 {
-		return err // without any, alerts are published, and wait in the outbox
+		return err // without a channel, alerts are published and stay in the outbox
 	}
 	keys, err := p.NotifyKeys()
 	if err != nil {

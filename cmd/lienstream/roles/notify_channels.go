@@ -15,7 +15,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 )
 
-// lines are the channels that flags configure, each with its rate.
+// lines returns the configured channels, each with its rate.
 func (p *Process) lines() (map[notifier.Channel]*sender.Line, error) {
 	n := &p.notify
 	lines := map[notifier.Channel]*sender.Line{}
@@ -61,7 +61,7 @@ func (p *Process) lines() (map[notifier.Channel]*sender.Line, error) {
 
 func (s *notifySettings) links() sender.Links { return sender.Links{App: s.app, Notify: s.url} }
 
-// secretOf reads the secret that a flag names a file of.
+// secretOf reads the secret from the file that a flag names.
 func (p *Process) secretOf(flag, file string) (string, error) {
 	text, err := p.readFile(file)
 	if err != nil {

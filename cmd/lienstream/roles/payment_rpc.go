@@ -16,15 +16,15 @@ import (
 	ethrpc "github.com/ethereum/go-ethereum/rpc"
 )
 
-// paymentTimeout bounds a call to one of the payment chain's nodes.
+// paymentTimeout bounds a request to a node of the payment chain.
 const paymentTimeout = 10 * time.Second
 
 const maxPaymentAnswer = 32 << 20
 
 var errPaymentNodes = errors.New("no endpoint of the payment chain answers")
 
-// paymentNodes asks one node of the payment chain until it fails, then the next. Each is asked for its chain's ID
-// before it is asked for anything else: logs of another chain would be taken for payments.
+// paymentNodes sends requests to one node of the payment chain until it fails, then to the next. Each node's
+// chain ID is checked first: logs of another chain would be mistaken for payments.
 type paymentNodes struct {
 	endpoints []*url.URL
 	chainID   uint64
@@ -35,7 +35,7 @@ type paymentNodes struct {
 	proven  []bool
 }
 
-// RoundTrip implements http.RoundTripper. Its errors name no endpoint: an address may hold a key.
+// RoundTrip implements http.RoundTripper. Its errors name no endpoint, since a URL may contain a key.
 func (n *paymentNodes) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -71,7 +71,7 @@ func (n *paymentNodes) ask(req *http.Request, at int, body []byte) (*http.Respon
 		}
 		text, err := io.ReadAll(res.Body)
 		if err != nil || !bytes.Contains(text, fmt.Appendf(nil, `"0x%x"`, n.chainID)) {
-			return nil, errPaymentNodes // of another chain
+			return nil, errPaymentNodes // wrong chain
 		}
 		n.mu.Lock()
 		n.proven[at] = true
@@ -80,7 +80,7 @@ func (n *paymentNodes) ask(req *http.Request, at int, body []byte) (*http.Respon
 	return n.post(req, at, body)
 }
 
-// post reads the whole answer, so that the next node can be asked where this one breaks off.
+// post reads the whole response, so that a broken one can be retried with the next node.
 func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), paymentTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 	return res, nil
 }
 
-// checkPaymentNodes says what is wrong with endpoints, and repeats none.
+// checkPaymentNodes parses the endpoints. Its errors do not contain them.
 func checkPaymentNodes(endpoints []string) (parsed []*url.URL, err error) {
 	for i, text := range endpoints {
 		u, err := url.Parse(text)

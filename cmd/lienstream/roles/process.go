@@ -23,36 +23,36 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// stopTimeout is how long a stop may take in all, after the drain delay. Ctrl-C must end within 5 s.
+// stopTimeout is the total time of a stop after the drain delay. Ctrl-C must end the process within 5 s.
 const stopTimeout = 4500 * time.Millisecond
 
-// drainTimeout is what requests in flight have of it.
+// drainTimeout is the part of it for requests in flight.
 const drainTimeout = 2 * time.Second
 
-// Process is one run of a role: what it goes by, and what its parts have in common.
+// Process is one run of a role: its configuration and what its parts share.
 type Process struct {
 	Environment
 	*Settings
 	Servers Servers
 	Log     *zap.Logger
 	Reg     *prometheus.Registry
-	Group   *errgroup.Group // of all that runs; the first error ends the process
+	Group   *errgroup.Group // everything that runs; the first error ends the process
 
 	up      bool // all roles are in this process
 	checks  []httpapi.Check
-	closers []func() error // run in reverse, after the last of the group has ended
-	node    *holder        // see Node
-	sink    *mailSink      // nil: alerts by email leave
+	closers []func() error // called in reverse order after the group has ended
+	node    *processorNode // see Node
+	sink    *mailSink      // nil: alerts are sent by real email
 
-	valuations   string                 // URL of the valuation service in this process; empty: there is none
-	applications map[string]read.Source // of commands, in this process: see Application
+	valuations   string                 // URL of the valuation service in this process; empty: none
+	applications map[string]read.Source // command applications in this process, see Application
 
 	router *query.Router // see Router
 	reader query.Reader  // see Market
 	asks   *chain.Client // see Chain
 }
 
-// run checks a role and runs it until ctx is done.
+// run checks a role's configuration and runs it until ctx is done.
 func (g *program) run(ctx context.Context, env Environment, r Role) error {
 	s := g.settings
 	if s.logLevel == "auto" {
@@ -66,7 +66,7 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 		return err
 	}
 	if s.Instance == "" {
-		s.Instance, _ = env.Hostname() // the engine names what is missing
+		s.Instance, _ = env.Hostname() // the engine reports an empty name
 	}
 	p := &Process{Environment: env, Settings: s, Servers: s.servers(), Log: log, Reg: prometheus.NewRegistry()}
 	p.Reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -89,17 +89,17 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 	}
 	_ = log.Sync() // a terminal cannot be synced
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil //nolint:nilerr // it ended because it was told to
+		return nil //nolint:nilerr // it was told to stop
 	}
 	return err
 }
 
-// start starts a role and its own port, waits for the end of all, and closes what was opened.
+// start starts a role and the ops port, waits until all has ended, and closes what was opened.
 func (p *Process) start(ctx context.Context, r Role) error {
 	var run context.Context
 	p.Group, run = errgroup.WithContext(ctx)
 	var err error
-	if !p.up { // which finds its servers first
+	if !p.up { // `up` has to start its servers first
 		err = p.registerSchemas(run)
 	}
 	if err == nil {
@@ -108,7 +108,7 @@ func (p *Process) start(ctx context.Context, r Role) error {
 	if err == nil {
 		p.startOps(run)
 	} else {
-		p.Group.Go(func() error { return err }) // ends what was started before it
+		p.Group.Go(func() error { return err }) // ends what was already started
 	}
 	err = p.Group.Wait()
 	for _, closer := range slices.Backward(p.closers) {
@@ -117,15 +117,15 @@ func (p *Process) start(ctx context.Context, r Role) error {
 	return err
 }
 
-// Ready adds a condition of /readyz.
+// Ready adds a check to /readyz.
 func (p *Process) Ready(name string, check func(context.Context) error) {
 	p.checks = append(p.checks, httpapi.Check{Name: name, Run: check})
 }
 
-// Closing adds what is closed after the last of the group has ended.
+// Closing registers f to be called after the group has ended.
 func (p *Process) Closing(f func() error) { p.closers = append(p.closers, f) }
 
-// HTTP completes the configuration of a service's port: cursors, who is behind proxies, and the time to drain.
+// HTTP completes the configuration of a service's port: cursors, trusted proxies and draining.
 func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
 	c.Listener = p.Listen
 	c.DrainDelay, c.DrainTimeout, c.CursorSecret = p.drainDelay, drainTimeout, p.cursorSecret
@@ -146,7 +146,7 @@ func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
 	return c, nil
 }
 
-// queryToken is the secret of the read API among nodes, empty where no file is named.
+// queryToken is the token of the processors' read API; empty if no file is named.
 func (p *Process) queryToken() (string, error) {
 	if p.queryTokenFile == "" {
 		return "", nil
@@ -161,7 +161,7 @@ func (p *Process) queryToken() (string, error) {
 	return "", fmt.Errorf("query-token-file: %s is empty", p.queryTokenFile)
 }
 
-// startOps serves metrics, health, profiles and schemas of whatever runs here.
+// startOps serves metrics, health checks, profiles and schemas.
 func (p *Process) startOps(ctx context.Context) {
 	cfg := httpapi.DefaultConfig(p.ops)
 	cfg.Listener = p.Listen
@@ -169,7 +169,7 @@ func (p *Process) startOps(ctx context.Context) {
 	p.Group.Go(func() error { return server.Run(ctx) })
 }
 
-// Node is the node of the processors in this process, or nil. `up` has one.
+// Node is the processors' node in this process, or nil. `up` has one.
 func (p *Process) Node() query.Source {
 	if p.node == nil {
 		return nil
@@ -177,7 +177,7 @@ func (p *Process) Node() query.Source {
 	return p.node
 }
 
-// Router finds the holders of the market's partitions, one for all that runs here.
+// Router returns the router to the market's partitions, shared by everything in this process.
 func (p *Process) Router(ctx context.Context) (*query.Router, error) {
 	if p.router != nil {
 		return p.router, nil
@@ -206,7 +206,7 @@ func (p *Process) Router(ctx context.Context) (*query.Router, error) {
 	return router, nil
 }
 
-// Market reads the market: the router, behind the hot cache where there is one.
+// Market is the read API of the market: the router, behind the hot cache if there is one.
 func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	if p.reader != nil {
 		return p.reader, nil
@@ -227,20 +227,20 @@ func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	return p.reader, nil
 }
 
-// HasChain says whether there will be a node of the chain to ask: one that a flag names, or the embedded one.
+// HasChain reports whether there is a node of the chain: from a flag, or the embedded one.
 func (p *Process) HasChain() bool { return len(p.Servers.RPC) > 0 || p.up }
 
-// EmbeddedChain says whether the chain is the embedded one, whose clock runs ahead and in leaps.
+// EmbeddedChain reports whether the chain is the embedded one, whose clock runs ahead and jumps.
 func (p *Process) EmbeddedChain() bool { return p.up && len(p.endpoints) == 0 }
 
-// chainConfig is how services reach the chain's nodes.
+// chainConfig says how services connect to the chain's nodes.
 func (p *Process) chainConfig() chain.Config {
 	c := chain.DefaultConfig()
 	c.ChainID, c.Endpoints = p.ChainID, p.Servers.RPC
 	return c
 }
 
-// CheckChain returns every fault of what flags say of the chain's nodes.
+// CheckChain returns all errors of the flags about the chain's nodes.
 func (p *Process) CheckChain() error {
 	if p.EmbeddedChain() {
 		return nil
@@ -249,7 +249,7 @@ func (p *Process) CheckChain() error {
 	return c.Validate()
 }
 
-// Chain asks the chain's nodes, one for all services that run here.
+// Chain is the client of the chain's nodes, shared by all services in this process.
 func (p *Process) Chain(ctx context.Context) (*chain.Client, error) {
 	if p.asks != nil {
 		return p.asks, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// processorsRole runs the tasks and, where Redis is named, the writers of the hot cache.
+// processorsRole runs the tasks and, with Redis, the writers of the hot cache.
 type processorsRole struct {
 	cfg   engine.Config
 	http  httpapi.Config // of the read API
@@ -32,7 +32,9 @@ func newProcessorsRole() *processorsRole {
 
 func (*processorsRole) Name() string { return "processors" }
 
-func (*processorsRole) Help() string { return "turn the raw topic into state, entity and event topics, and Redis" }
+func (*processorsRole) Help() string {
+	return "turn the raw topic into state, entity and event topics, and Redis"
+}
 
 func (*processorsRole) Memory(*Process) uint64 { return 100 << 20 }
 
@@ -45,7 +47,7 @@ func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and process the raw topic from its start")
 }
 
-// config completes what flags say.
+// config is the configuration from all flags.
 func (r *processorsRole) config(p *Process) engine.Config {
 	c := r.cfg
 	c.Kafka, c.Catalogue, c.Instance, c.Dir = p.Kafka(), p.Catalogue(), p.Instance, stateDir(p)
@@ -61,7 +63,7 @@ func (r *processorsRole) Check(p *Process) error {
 	return errors.Join(p.checkServers(false), err, staffErr, r.checkApplications(), r.config(p).Validate(), r.http.Validate(), r.checkToken(p), p.notify.check(p))
 }
 
-// checkToken says why the read API must not be served so.
+// checkToken returns an error if the read API must not be served with these flags.
 func (r *processorsRole) checkToken(p *Process) error {
 	token, err := p.queryToken()
 	if err == nil {
@@ -91,19 +93,19 @@ func (r *processorsRole) Start(ctx context.Context, p *Process) error {
 	return r.start(ctx, p)
 }
 
-// holder is the node of this process as its read API sees it: what it holds, and what changed lately.
-type holder struct {
+// processorNode is this process's node and its log of recent changes.
+type processorNode struct {
 	*engine.Node
 	*changes.Log
 }
 
-// start is Start where the topics are known to be there.
+// start is Start after the topics were checked.
 func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	dep, err := p.Deployment()
 	if err != nil {
 		return err
 	}
-	p.node = &holder{Log: changes.New()} // the writer reads from the node that it observes
+	p.node = &processorNode{Log: changes.New()} // the writer reads from the node that it observes
 	observers := []engine.Observer{p.node.Log}
 	if p.Servers.Redis != "" {
 		writer, err := hotcache.NewWriter(p.hotcache(), p.node, p.Reg, p.Log)
@@ -138,7 +140,7 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// startPoolWriter runs the writer of what spans the partitions of all nodes.
+// startPoolWriter starts the writer of data that spans the partitions of all nodes.
 func (p *Process) startPoolWriter(ctx context.Context) error {
 	router, err := p.Router(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/topics/registry"
 )
 
-// registrySettings say which schema registry gives the schemas their IDs.
+// registrySettings select the schema registry that assigns schema IDs.
 type registrySettings struct {
 	url, user, passwordFile string
 }
@@ -37,7 +37,7 @@ func (s *registrySettings) validate() error {
 	return nil
 }
 
-// registerSchemas has the schema registry know our schemas, where there is one, and takes over its IDs.
+// registerSchemas registers our schemas with the schema registry, if there is one, and uses its IDs.
 func (p *Process) registerSchemas(ctx context.Context) error {
 	if p.registry.url == "" {
 		return nil
@@ -58,7 +58,7 @@ func (p *Process) registerSchemas(ctx context.Context) error {
 	return nil
 }
 
-// opsHandler is the handler of the process's own port.
+// opsHandler is the handler of the ops port.
 func (p *Process) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewOps(p.Reg, p.checks...))

@@ -1,28 +1,30 @@
-// Package roles is what the binary is made of: its roles, its services and how a process of them is wired,
-// over an Environment, so that a simulation runs the very same. It must hold no logic of a stage.
+// Package roles assembles the binary: its roles, its services and how they are wired in a process. Everything
+// external goes through an Environment, so that a simulation runs the same code. It must hold no logic of a
+// stage.
 package roles
 
 import (
 	"context"
 )
 
-// Role is a subcommand that runs until it is told to stop. Its flags are registered into configurations that
-// hold the defaults already: a flag is one line, and a default stands where its package says it.
+// Role is a subcommand that runs until it is stopped. Its flags are bound to configurations that already hold
+// the defaults, so a flag is one line, and each default is defined once, in its package.
 type Role interface {
 	Name() string
 	Help() string
-	// Flags registers the role's flags. All commands take the flags of all roles: one file fits all.
+	// Flags registers the role's flags. All commands accept the flags of all roles, so that one file configures
+	// all.
 	Flags(f *Flags)
-	// Check returns every fault of the configuration.
+	// Check returns all errors of the configuration.
 	Check(p *Process) error
-	// Memory is how far the heap may grow before the collector gives up speed for space, all roles together
-	// below 300 MB; 0: as it likes.
+	// Memory is the heap size up to which the garbage collector may trade memory for speed; the sum over all
+	// roles stays below 300 MB. 0: no limit.
 	Memory(p *Process) uint64
-	// Start makes what the role is and runs it in the process's group.
+	// Start builds the role and runs it in the process's group.
 	Start(ctx context.Context, p *Process) error
 }
 
-// program is a fresh set of roles, each with the defaults of its packages, and what they share.
+// program is a set of roles, each with the defaults of its packages, and their shared settings.
 type program struct {
 	settings *Settings
 	roles    []Role
@@ -37,7 +39,7 @@ func newProgram() *program {
 	}
 }
 
-// flags registers those of all roles.
+// flags registers the flags of all roles.
 func (g *program) flags() *Flags {
 	f := newFlags()
 	g.settings.flags(f)

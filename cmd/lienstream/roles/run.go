@@ -25,7 +25,7 @@ func Run(ctx context.Context, env Environment, args []string) error {
 	return err
 }
 
-// commands is the tree of subcommands.
+// commands builds the tree of subcommands.
 func (g *program) commands(env Environment, f *Flags) *ff.Command {
 	root := &ff.Command{Name: "lienstream", Usage: "lienstream <command> [flags]", Flags: f.set, Exec: unknown}
 	add := func(name, help string, exec func(context.Context) error) {
@@ -50,7 +50,7 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 	return root
 }
 
-// unknown is what a command does that only has subcommands.
+// unknown is the Exec of commands that only have subcommands.
 func unknown(_ context.Context, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unknown command %q; see lienstream --help", args[0])

@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/serving/agent"
 )
 
-// agentService is for software agents, over HTTP.
+// agentService is the HTTP API for software agents.
 type agentService struct {
 	cfg          agent.Config
 	valuationURL string
@@ -40,7 +40,7 @@ func (s *agentService) Flags(f *Flags) {
 	bind(f, &s.cfg.MaxValuation, "agent-max-valuation", "how old a valuation may be for an agent")
 }
 
-// config completes what flags say. The deployment is known once the chain is.
+// config is the configuration from all flags. The deployment is known once the chain is.
 func (s *agentService) config(p *Process) (agent.Config, error) {
 	c := s.cfg
 	c.MaxHeadAge, c.BaseURL = p.MaxHeadAge, cmp.Or(c.BaseURL, local(c.HTTP.Listen))
@@ -64,7 +64,7 @@ func (s *agentService) Check(p *Process) error {
 	return errors.Join(append(errs, c.Validate())...)
 }
 
-// valuationTimeout is what the valuation service has of an answer's time.
+// valuationTimeout bounds a request to the valuation service.
 const valuationTimeout = time.Second
 
 func (s *agentService) Start(ctx context.Context, p *Process) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/lienstream/lienstream/serving/indexer"
 )
 
-// indexerService is what is on the chain, over HTTP.
+// indexerService serves the market's state over HTTP.
 type indexerService struct {
 	cfg       indexer.Config
 	agent     *agentService // that the page asks where nothing names another
@@ -32,7 +32,7 @@ func (s *indexerService) Flags(f *Flags) {
 	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "where browsers reach the valuation service, for values on the page; of an embedded chain that of this process, else none by default")
 }
 
-// config completes what flags say.
+// config is the configuration from all flags.
 func (s *indexerService) config(p *Process) (indexer.Config, error) {
 	c := s.cfg
 	if p.sink != nil {

@@ -23,7 +23,7 @@ func (s *notifyService) Flags(f *Flags) {
 	bind(f, &s.cfg.Word, "notify-word", "first word of the messages that wallets sign")
 }
 
-// config completes what flags say.
+// config is the configuration from all flags.
 func (s *notifyService) config(p *Process) (notify.Config, error) {
 	c := s.cfg
 	c.ChainID = p.ChainID

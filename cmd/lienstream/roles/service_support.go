@@ -24,7 +24,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// supportService takes paid reports. In `up`, where no flag names a payment chain, it is paid on an embedded one.
+// supportService takes paid bug reports. In `up` the payment chain is embedded unless a flag names one.
 type supportService struct {
 	cfg support.Config
 
@@ -74,13 +74,13 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket's header: x-<word>-ticket-token")
 }
 
-// embedded says whether the payment chain is one in this process: only where the market's is. Deposits on it are
-// worth nothing.
+// embedded reports whether the payment chain is embedded, as it is with the embedded market chain. Deposits on
+// it have no value.
 func (s *supportService) embedded(p *Process) bool { return p.EmbeddedChain() && len(s.rpc) == 0 }
 
-const paySeed = 1 // of the embedded payment chain's accounts
+const paySeed = 1 // for the accounts of the embedded payment chain
 
-// config completes what flags say.
+// config is the configuration from all flags.
 func (s *supportService) config(p *Process) (support.Config, error) {
 	c := s.cfg
 	var errs []error
@@ -192,7 +192,7 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// supportDesk asks the support application, wherever its partitions are.
+// supportDesk returns a client of the support application.
 func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
 	router, err := p.Application(ctx, topics.AppSupport)
 	if err != nil {
@@ -206,7 +206,7 @@ func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
 	return desk.NewClient(producer, desk.Routed{Router: router}, p.Catalogue()), nil
 }
 
-// settler is who hands payments to the chain.
+// settler submits payments to the chain.
 func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms, client *ethclient.Client, desk *desk.Client) (x402.Settler, common.Address, error) {
 	if s.facilitator != "" {
 		cfg := x402.FacilitatorConfig{URL: s.facilitator, Resource: x402.Resource{
@@ -233,7 +233,7 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 	return r, r.Address(), nil
 }
 
-// readKey reads an account's key.
+// readKey reads an account's private key.
 func (p *Process) readKey(flag, file string) (*ecdsa.PrivateKey, error) {
 	text, err := p.readFile(file)
 	if err != nil {
@@ -241,12 +241,12 @@ func (p *Process) readKey(flag, file string) (*ecdsa.PrivateKey, error) {
 	}
 	key, err := crypto.HexToECDSA(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"))
 	if err != nil {
-		return nil, fmt.Errorf("%s: not a 32-byte key in hex", flag) // the error would quote it
+		return nil, fmt.Errorf("%s: not a 32-byte key in hex", flag) // the original error would contain the key
 	}
 	return key, nil
 }
 
-// float is the account that deposits are returned from.
+// float is the account that pays refunds.
 func (s *supportService) float(p *Process, chain x402.Reader) (*support.Float, error) {
 	if s.floatKeyFile == "" {
 		return nil, errors.New("float-key-file: required to sign a refund; or give the transaction that refunded the deposit")
@@ -266,7 +266,7 @@ func (s *supportService) float(p *Process, chain x402.Reader) (*support.Float, e
 	return &support.Float{Key: key, Ceiling: ceiling, Terms: terms, Chain: chain}, nil
 }
 
-// startChain starts the embedded payment chain, with money for whoever tries it.
+// startChain starts the embedded payment chain, with a funded account to try it.
 func (s *supportService) startChain(ctx context.Context, p *Process) (*ethclient.Client, error) {
 	_, port, err := net.SplitHostPort(s.embeddedAddr)
 	if err != nil {
@@ -288,7 +288,7 @@ func (s *supportService) startChain(ctx context.Context, p *Process) (*ethclient
 	return s.chain.Client(), nil
 }
 
-// Banner tells a person how to try it.
+// Banner tells how to send a bug report.
 func (s *supportService) Banner() []string {
 	if s.chain == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/lienstream/lienstream/serving/valuation"
 )
 
-// valuationService is what collateral is worth, over HTTP.
+// valuationService serves values of collateral over HTTP.
 type valuationService struct {
 	cfg valuation.Config
 }
@@ -30,7 +30,7 @@ func (s *valuationService) Flags(f *Flags) {
 	bind(f, &r.MinDepth, "valuation-min-depth", "minimum depth of a pool: raw USDG that moves its price by 2 %")
 }
 
-// config completes what flags say. The deployment is known once the chain is.
+// config is the configuration from all flags. The deployment is known once the chain is.
 func (s *valuationService) config(p *Process) (valuation.Config, error) {
 	c := s.cfg
 	if p.EmbeddedChain() {

@@ -10,30 +10,31 @@ import (
 
 // Service is an HTTP service of the serving role. To add one:
 //
-//  1. its own folder, serving/<name>, with Config, DefaultConfig, Validate, New, Run and Ready;
-//  2. a file service_<name>.go here: a struct that holds its Config, from DefaultConfig, and these methods.
-//     Flags binds fields of that Config (bind(f, &s.cfg.HTTP.Listen, "<name>-addr", "where …")), so that no
-//     default is said again. Start takes what it needs from the Process, runs the service in its group
-//     (p.Group.Go) and adds its readiness (p.Ready);
-//  3. a line in services, below.
+//  1. its own package, serving/<name>, with Config, DefaultConfig, Validate, New, Run and Ready;
+//  2. a file service_<name>.go here: a struct with the Config from DefaultConfig, and these methods. Flags
+//     binds fields of that Config (bind(f, &s.cfg.HTTP.Listen, "<name>-addr", "listen address of …")), so that
+//     no default is repeated. Start takes what it needs from the Process, runs the service in its group
+//     (p.Group.Go) and adds a readiness check (p.Ready);
+//  3. an entry in services, below.
 //
-// What a Process has for it: Kafka() and Catalogue(), Deployment(), RPC() with the chain's endpoints (in
-// `up` those of the embedded chain), Chain(ctx) that asks them, Market(ctx) that reads the market, Node() of the processors where there
-// is one in this process, HTTP(cfg) that completes a port's configuration, Dial, Listen and FS, Reg, Log.
-// Nothing else of serving, `up`, `config`, --check, k8s' tests and --help needs to know of it.
+// The Process provides Kafka() and Catalogue(), Deployment(), RPC() with the chain's endpoints (in `up` those
+// of the embedded chain), Chain(ctx), a client of them, Market(ctx), the market's read API, Node() of the
+// processors if it is in this process, HTTP(cfg), which completes a port's configuration, Dial, Listen and FS,
+// Reg, Log. Nothing else in serving, `up`, `config`, --check, the k8s tests and --help needs to know of the
+// service.
 type Service interface {
-	Name() string // as in --services=indexer
+	Name() string // for --services
 	Flags(f *Flags)
-	// Configured says whether it runs where --services names none: false while something is missing that has
-	// no default, such as a key, or a node of the chain (p.HasChain).
+	// Configured reports whether the service runs by default: false while something without a default is
+	// missing, such as a key, or a node of the chain (p.HasChain).
 	Configured(p *Process) bool
-	// Check returns every fault of its configuration.
+	// Check returns all errors of its configuration.
 	Check(p *Process) error
-	// Start runs it in p.Group.
+	// Start runs the service in p.Group.
 	Start(ctx context.Context, p *Process) error
 }
 
-// services are all there are, in the order in which they start.
+// services lists all services, in the order of their start.
 func services() []Service {
 	valuation, agent := newValuationService(), newAgentService()
 	return []Service{
@@ -48,7 +49,7 @@ func services() []Service {
 // servingRole runs services.
 type servingRole struct {
 	services []Service
-	names    []string // chosen by --services; empty: all that are configured
+	names    []string // from --services; empty: all that are configured
 }
 
 func newServingRole(services ...Service) *servingRole { return &servingRole{services: services} }
@@ -74,7 +75,7 @@ func (r *servingRole) known() []string {
 	return names
 }
 
-// chosen are the services that run.
+// chosen returns the services that run.
 func (r *servingRole) chosen(p *Process) ([]Service, error) {
 	var errs []error
 	for _, name := range r.names {
@@ -100,7 +101,7 @@ func (r *servingRole) Check(p *Process) error {
 	return errors.Join(p.checkServers(true), secret, err, r.check(p))
 }
 
-// check is of the services alone.
+// check checks the services alone.
 func (r *servingRole) check(p *Process) error {
 	run, err := r.chosen(p)
 	errs := []error{err}

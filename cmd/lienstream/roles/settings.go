@@ -15,7 +15,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Settings are what more than one role goes by.
+// Settings are shared by several roles.
 type Settings struct {
 	config     string
 	check      bool
@@ -29,7 +29,7 @@ type Settings struct {
 	MaxHeadAge       time.Duration
 	Instance         string
 	CursorSecretFile string
-	cursorSecret     string // of `up`, where no file is named
+	cursorSecret     string // of `up`, if no file is named
 	queryTokenFile   string
 
 	notify    notifySettings
@@ -41,7 +41,7 @@ type Settings struct {
 	kafka      kafka.Config
 	registry   registrySettings
 	partitions int32
-	rpc        rpc.Config // endpoints and timeout; the ingester's has more
+	rpc        rpc.Config // endpoints and timeout; the ingester has more settings
 	endpoints  []string
 	redis      string
 }
@@ -96,9 +96,9 @@ func (s *Settings) flags(f *Flags) {
 	f.secret("redis")
 }
 
-// Servers are what a process connects to: those that flags name, or the embedded ones of `up`.
+// Servers are the servers that a process connects to: named by flags, or embedded in `up`.
 type Servers struct {
-	RPC        []string // JSON-RPC endpoints of the chain; may hold keys, so they are never logged
+	RPC        []string // JSON-RPC endpoints of the chain; may contain keys, so they are never logged
 	Brokers    []string // of Kafka
 	Prefix     string   // of the topics
 	Redis      string   // URL; empty: none
@@ -113,7 +113,7 @@ func (s *Settings) servers() Servers {
 	return named
 }
 
-// Kafka is how to reach the brokers.
+// Kafka is how to connect to the brokers.
 func (p *Process) Kafka() kafka.Config {
 	c := p.kafka
 	c.Brokers, c.Prefix, c.Logger = p.Servers.Brokers, p.Servers.Prefix, p.Log
@@ -121,12 +121,12 @@ func (p *Process) Kafka() kafka.Config {
 	return c
 }
 
-// Catalogue is the topics.
+// Catalogue is the catalogue of topics.
 func (p *Process) Catalogue() topics.Catalogue {
 	return topics.Catalogue{Prefix: p.Servers.Prefix, ChainID: p.ChainID, Partitions: p.partitions}
 }
 
-// RPC is how to reach the chain's nodes.
+// RPC is how to connect to the chain's nodes.
 func (p *Process) RPC() rpc.Config {
 	c := p.rpc
 	c.ChainID, c.Dial = p.ChainID, p.Dial
@@ -136,7 +136,7 @@ func (p *Process) RPC() rpc.Config {
 	return c
 }
 
-// Deployment says where the contracts are.
+// Deployment reads the addresses of the contracts.
 func (p *Process) Deployment() (contracts.Deployment, error) {
 	file := p.Servers.Deployment
 	text, err := p.readFile(file)
@@ -153,7 +153,7 @@ func (p *Process) Deployment() (contracts.Deployment, error) {
 	return d, nil
 }
 
-// hotcache is how both ends of the hot cache reach Redis.
+// hotcache is how to connect to Redis.
 func (p *Process) hotcache() hotcache.Config {
 	c := hotcache.DefaultConfig()
 	c.URL, c.ChainID, c.Prefix, c.Partitions = p.Servers.Redis, p.ChainID, p.Servers.Prefix, p.partitions
@@ -161,7 +161,7 @@ func (p *Process) hotcache() hotcache.Config {
 	return c
 }
 
-// checkServers returns every fault of what flags say of servers. Kafka must be named but for `up`.
+// checkServers returns all errors of the flags about servers. Kafka is required except for `up`.
 func (p *Process) checkServers(kafkaNeeded bool) error {
 	var errs []error
 	if kafkaNeeded || len(p.Servers.Brokers) > 0 {

@@ -23,7 +23,7 @@ import (
 func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	command := &ff.Command{Name: "support", Usage: "lienstream support list|show|reply|decide|refund [flags]", ShortHelp: "list, answer and refund bug reports", Exec: unknown}
 	own := ff.NewFlagSet("support").SetParent(f.set)
-	who := &person{}
+	who := &staffMember{}
 	own.StringVar(&who.name, 0, "as", os.Getenv("USER"), "name of the acting staff member, for the audit log")
 	own.StringVar(&who.keyFile, 0, "as-key-file", "", "file with the staff member's private key, 32 bytes in hex; it signs every change")
 	add := func(verb, takes, help string, least, most int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
@@ -80,10 +80,10 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	return command
 }
 
-// person is a member of staff.
-type person struct{ name, keyFile string }
+// staffMember is the staff member who runs the command.
+type staffMember struct{ name, keyFile string }
 
-// supportStaff is whose key is whose; nil: nobody says.
+// supportStaff lists the staff's keys; nil: any key is accepted.
 func (p *Process) supportStaff() (desk.Staff, error) {
 	if p.staffFile == "" {
 		return nil, nil
@@ -99,8 +99,8 @@ func (p *Process) supportStaff() (desk.Staff, error) {
 	return staff, nil
 }
 
-// staff is who acts, with the keys of the service.
-func (s *supportService) staff(p *Process, who *person, client *desk.Client, keys support.Keys) (support.Staff, error) {
+// staff returns the staff API for the acting member, with the service's keys.
+func (s *supportService) staff(p *Process, who *staffMember, client *desk.Client, keys support.Keys) (support.Staff, error) {
 	staff := support.Staff{Desk: client, Keys: keys, Name: who.name, Page: strings.TrimSuffix(s.cfg.PublicURL, "/") + "/t/"}
 	var err error
 	if who.keyFile != "" {
@@ -118,7 +118,7 @@ func (s *supportService) staff(p *Process, who *person, client *desk.Client, key
 	return staff, nil
 }
 
-// deskPatience is how long the holders of the desk have to be found.
+// deskPatience bounds the search for the holders of the support application.
 const deskPatience = 15 * time.Second
 
 // attend does one thing at the desk, with the keys that open what people wrote.
@@ -152,7 +152,7 @@ func (g *program) attend(ctx context.Context, env Environment, who *person, do f
 	p.Group, ctx = errgroup.WithContext(ctx)
 	defer func() {
 		cancel()
-		_ = p.Group.Wait() // it was told to end
+		_ = p.Group.Wait() // it was told to stop
 		for _, closer := range p.closers {
 			err = errors.Join(err, closer())
 		}

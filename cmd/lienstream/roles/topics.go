@@ -10,7 +10,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// asking is a process that only asks the brokers.
+// asking is a process that only reads from the brokers.
 func (g *program) asking(env Environment) *Process {
 	return &Process{Environment: env, Settings: g.settings, Servers: g.settings.servers(), Log: zap.NewNop()}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// upRole is every role in one process, and an embedded default for each server that no flag names.
+// upRole runs every role in one process, with an embedded server for each that no flag names.
 type upRole struct {
 	chain      *chainRole
 	ingest     *ingestRole
@@ -31,9 +31,9 @@ func (*upRole) Help() string {
 	return "run every role in one process, with an embedded chain, Kafka and Redis unless flags name others"
 }
 
-func (*upRole) Flags(*Flags) {} // those of the others
+func (*upRole) Flags(*Flags) {} // it has the flags of the others
 
-// Memory: an embedded broker keeps its log there, and is not bounded.
+// Memory: the embedded broker keeps its log in memory, so it is not bounded.
 func (*upRole) Memory(p *Process) uint64 {
 	if len(p.Servers.Brokers) > 0 {
 		return 210 << 20
@@ -47,7 +47,7 @@ func (r *upRole) Check(p *Process) error {
 		p.cursorSecret = rand.Text() // there is no other node
 	}
 	if addr := r.processors.http.Listen; strings.HasPrefix(addr, ":") && p.queryTokenFile == "" {
-		r.processors.http.Listen = "127.0.0.1" + addr // nobody else reads here
+		r.processors.http.Listen = "127.0.0.1" + addr // only this process reads here
 	}
 	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p)}
 	if len(p.Servers.RPC) == 0 {
@@ -150,7 +150,7 @@ func (r *upRole) sink(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// banner tells a person where everything is.
+// banner prints the addresses of everything.
 func (r *upRole) banner(p *Process, e embedded) {
 	fmt.Fprintf(p.Stdout, "\nLienstream %s\n", e.history)
 	for _, name := range e.names {
@@ -176,7 +176,7 @@ func (r *upRole) banner(p *Process, e embedded) {
 	fmt.Fprintln(p.Stdout)
 }
 
-// progress shows the backfill until all that runs here is ready: a bar on a terminal, lines elsewhere.
+// progress shows the backfill until everything is ready: a progress bar on a terminal, else lines.
 func (r *upRole) progress(ctx context.Context, p *Process, began time.Time) error {
 	bar := progressbar.DefaultSilent(1000)
 	if terminal(p.Stdout) {
@@ -193,7 +193,7 @@ func (r *upRole) progress(ctx context.Context, p *Process, began time.Time) erro
 		}
 		status := r.ingest.ingester.Status()
 		if p.allReady(ctx) {
-			_ = bar.Finish() // it is drawn on a terminal that may be gone
+			_ = bar.Finish() // the terminal may be gone
 			fmt.Fprintf(p.Stdout, "ready after %s, as of block %d\n", time.Since(began).Round(10*time.Millisecond), status.Published.Number)
 			return nil
 		}

@@ -32,6 +32,12 @@ type node struct {
 }
 
 // nodes tracks who holds which partition, and which blocks readers have seen. It is safe for concurrent use.
+//
+// Invariants:
+//  1. newest[p] is the newest incarnation that anybody claimed for p: an older one is neither asked nor
+//     accepted.
+//  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
+//  3. notifier is called before a change of other nodes, newest or floor becomes visible.
 type nodes struct {
 	notifier Notifier
 	last     atomic.Pointer[frontier]

@@ -70,6 +70,13 @@ func (c *Config) Validate() error {
 }
 
 // Router reads an application from the nodes that hold its partitions, this process among them.
+//
+// Invariants:
+//  1. An answer is as of one block, number and hash, on every partition that it spans.
+//  2. No part of an answer is from an incarnation older than the newest known.
+//  3. An answer is never as of an earlier block, by reverts and number, than an answer of any of its
+//     partitions that was returned before the request. Only a request that names a block gets an older one.
+//  4. Rounds, waits and remote calls are bounded.
 type Router struct {
 	cfg     Config
 	nodes   *nodes
