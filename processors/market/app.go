@@ -1,6 +1,6 @@
-// Package market is the market as an application of the engine: it decodes a log and hands the event
-// to the family that owns it. It must not keep state of its own, and must depend on nothing but the
-// record and the state that it is given.
+// Package market is the market as an application of the engine: it decodes each log and passes the event to the
+// families that handle it. It must not keep state outside the store, and must depend on nothing but the record
+// and the given state.
 package market
 
 import (
@@ -29,10 +29,11 @@ import (
 // App implements engine.App. It is safe for concurrent use by the tasks of a node.
 //
 // Invariants:
-//  1. A log never stops a task: what cannot be decoded, and what contradicts the state, is counted and
-//     passed over. The raw topic keeps it.
-//  2. An error means that the state could not be read or holds a row that is not ours.
-//  3. The same records always make the same writes: metrics and the log are all that a replay moves.
+//  1. A log never stops a task: logs that cannot be decoded or contradict the state are counted and skipped.
+//     The raw topic keeps them.
+//  2. An error means that the state could not be read or contains a corrupt row.
+//  3. The same records always result in the same writes: a replay affects nothing else but metrics and the
+//     log.
 type App struct {
 	decoder  *contracts.Decoder
 	families *family.Set
@@ -40,7 +41,7 @@ type App struct {
 	logger   *zap.Logger
 }
 
-// Families are the families of the market. An event that several take is applied in this order.
+// Families are the families of the market. An event of several families is applied in this order.
 func Families(d contracts.Deployment) *family.Set {
 	return family.NewSet(
 		deals.Family(stats.Apply), balances.Family, assets.Family, drips.Family, epochs.Family, burns.Family,
@@ -48,7 +49,7 @@ func Families(d contracts.Deployment) *family.Set {
 	)
 }
 
-// New makes the application for the contracts that the decoder knows.
+// New makes the application for the decoder's contracts.
 func New(decoder *contracts.Decoder, registerer prometheus.Registerer, logger *zap.Logger) *App {
 	return &App{decoder: decoder, families: Families(decoder.Deployment()), metrics: newMetrics(registerer), logger: logger}
 }
@@ -95,13 +96,13 @@ func (a *App) apply(w state.Writer, meta topics.EventMeta, event contracts.Event
 		a.metrics.violation.WithLabelValues(event.Name(), violation).Inc()
 	}
 	if topic == "" || w.Silent() {
-		return nil // the vault's own fee, or a stranger's token: the raw topic keeps them
+		return nil // the vault's own fee, or a foreign token: the raw topic keeps them
 	}
 	return emit(w, topic, meta, event)
 }
 
-// unknown counts a log that no event claims. What claims to be an event and is not one, is told: it is not
-// what that contract emits. Other events than those that are wanted are nothing unusual.
+// unknown counts a log that matches no event. A malformed log of a known event is also logged, since the
+// contract cannot emit it. Other events of our contracts are normal.
 func (a *App) unknown(meta topics.EventMeta, e *contracts.Unknown) {
 	a.metrics.unknown.WithLabelValues(e.Reason).Inc()
 	if e.Reason == contracts.ReasonTopics || e.Reason == contracts.ReasonData {
@@ -110,7 +111,7 @@ func (a *App) unknown(meta topics.EventMeta, e *contracts.Unknown) {
 	}
 }
 
-// emit publishes what the chain said, whether or not it fits the state.
+// emit publishes the event, whether or not it fits the state.
 func emit(w state.Writer, topic string, meta topics.EventMeta, event contracts.Event) error {
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
@@ -124,5 +125,5 @@ func emit(w state.Writer, topic string, meta topics.EventMeta, event contracts.E
 	return nil
 }
 
-// scratch is where events are encoded.
+// scratch holds buffers for encoding events.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}

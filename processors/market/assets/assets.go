@@ -1,5 +1,5 @@
-// Package assets applies the registry's events of a token and what was read from the token itself. It
-// must depend on nothing but the state it is given and the record: no clock, no chain, no other family.
+// Package assets applies the registry's token events and the probes of tokens. It must depend on nothing but
+// the given state and record: no clock, no chain, no other family.
 package assets
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// NoAsset is the invariant that a change of open amounts breaks where the registry never set the token.
+// NoAsset: open amounts change of a token that the registry never set.
 const NoAsset = "no such asset"
 
-// Assets has a row, topics.Asset, for each token that the registry ever set, under the token's address.
-// Its number is in every key on disk: never reuse it.
+// Assets has a row, topics.Asset, for each token that the registry ever set; the key is the token's address.
+// The table's ID is part of every key on disk: never reuse it.
 var Assets = &state.Table{
 	ID: 4, Name: "assets",
 	Entity: &state.EntityTopic{Name: topics.EntityAsset, Key: entityKey, Encode: topics.EncodeAsset},
 }
 
-// Family is what the market has to know of it.
+// Family describes this family.
 var Family = family.Family{
 	Name: "assets", Tables: []*state.Table{Assets}, Apply: apply,
 	Events: []contracts.Event{
@@ -32,8 +32,8 @@ var Family = family.Family{
 	},
 }
 
-// apply applies an event of the registry, and says which invariant the event breaks, if any. What a token
-// says of its multiplier and its pause is not applied: a Probe of the token follows, and says it whole.
+// apply applies an event, and returns the invariant that it violates, if any. The tokens' own events about
+// multiplier and pause are not applied: a complete Probe of the token follows them.
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.AssetSet:
@@ -50,8 +50,8 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 	return violation, err
 }
 
-// known is ErrForeign for a token that the registry never set: anybody can deploy one that emits what a stock
-// token does, and nobody asked for its events.
+// known returns ErrForeign for a token that the registry never set: anybody can deploy a contract that emits a
+// stock token's events.
 func known(w state.Writer, token common.Address) error {
 	row, err := w.Get(Assets, token[:])
 	if err == nil && row == nil {
@@ -60,7 +60,7 @@ func known(w state.Writer, token common.Address) error {
 	return err
 }
 
-// ApplyProbe takes over what a token answered. Tokens that the registry does not know are passed over.
+// ApplyProbe applies a token's probe. Tokens unknown to the registry are skipped.
 func ApplyProbe(w state.Writer, p *topics.Probe) error {
 	_, err := change(w, p.Token, func(a *topics.Asset) {
 		a.UIMultiplier, a.NewUIMultiplier, a.EffectiveAt, a.Paused = p.UIMultiplier, p.NewUIMultiplier, p.EffectiveAt, p.Paused
@@ -68,7 +68,7 @@ func ApplyProbe(w state.Writer, p *topics.Probe) error {
 	return err
 }
 
-// set takes over the registry's entry. What is open and what was probed outlives it.
+// set applies the registry's entry. Open amounts and probed fields stay.
 func set(w state.Writer, e *contracts.AssetSet) error {
 	var a topics.Asset
 	if _, err := get(w, e.Token, &a); err != nil {

@@ -1,5 +1,5 @@
-// Package balances applies the vault's credits: what an account can withdraw now. It must depend on
-// nothing but the state it is given and the event: no clock, no chain, no other family.
+// Package balances applies the vault's credits: what an account can withdraw now. It must depend on nothing but
+// the given state and event: no clock, no chain, no other family.
 package balances
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What an event of our own contracts may turn out to contradict. The caller counts it.
+// Invariants that an event may violate. The caller counts violations.
 const (
 	CreditedTwice     = "NFT credited twice"
 	CreditOverflow    = "credit exceeds 256 bits"
@@ -23,32 +23,32 @@ const (
 	WithdrawnBeyond   = "withdrawal exceeds the credit"
 )
 
-// Balances has a row, topics.Balance, for each credit that is not zero under Key or NFTKey. Its number is
-// in every key on disk: never reuse it.
+// Balances has a row, topics.Balance, for each non-zero credit, under Key or NFTKey. The table's ID is part of
+// every key on disk: never reuse it.
 var Balances = &state.Table{
 	ID: 3, Name: "balances",
 	Entity: &state.EntityTopic{Name: topics.EntityBalance, Key: entityKey, Encode: topics.EncodeBalance},
 }
 
-// Key is the key of an account's credit of a fungible asset; the account is the prefix of all of its keys.
+// Key is the key of an account's credit in a fungible asset, prefixed by the account.
 func Key(account, asset common.Address) []byte {
 	return append(append(make([]byte, 0, 2*common.AddressLength), account[:]...), asset[:]...)
 }
 
-// NFTKey is the key of an NFT that is an account's to withdraw.
+// NFTKey is the key of an NFT that an account can withdraw.
 func NFTKey(account, asset common.Address, tokenID *uint256.Int) []byte {
 	raw := tokenID.Bytes32()
 	key := append(make([]byte, 0, 2*common.AddressLength+len(raw)), account[:]...)
 	return append(append(key, asset[:]...), raw[:]...)
 }
 
-// Family is what the market has to know of it.
+// Family describes this family.
 var Family = family.Family{
 	Name: "balances", Tables: []*state.Table{Balances}, Apply: apply,
 	Events: []contracts.Event{&contracts.Credited{}, &contracts.Withdrawn{}},
 }
 
-// apply applies an event of the vault's credits, and says which invariant the event breaks, if any.
+// apply applies an event, and returns the invariant that it violates, if any.
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Credited:
@@ -83,8 +83,8 @@ func credited(w state.Writer, e *contracts.Credited) (violation string, err erro
 	return "", put(w, key, &b)
 }
 
-// withdrawn mirrors the contract, which always pays out the whole credit. Where the event says another
-// amount than the state, what is left is what the amounts leave, never below zero.
+// withdrawn mirrors the contract, which always pays out the whole credit. If the event has another amount than
+// the state, the difference stays, but at least zero.
 func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err error) {
 	key := Key(e.Account, e.Asset)
 	if e.Kind == contracts.BalanceNFT {

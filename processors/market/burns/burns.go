@@ -1,5 +1,5 @@
-// Package burns applies what turned USDG into burned sTKN. It must depend on nothing but the state it is
-// given and the event: no clock, no chain, no other family.
+// Package burns applies the conversions of USDG into burned sTKN. It must depend on nothing but the given state
+// and event: no clock, no chain, no other family.
 package burns
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What a burn may turn out to contradict. The caller counts it.
+// Invariants that a burn may violate. The caller counts violations.
 const (
 	BurnedBefore = "burn older than the last one"
 	Overflow     = "burns exceed 256 bits"
 )
 
-// Burns has a row, topics.Burn, for each burn under Key: ascending keys are from the newest on. Each knows
-// the sum up to it, so that what was burned since a time is the difference of two rows. The table's number
-// is in every key on disk: never reuse it.
+// Burns has a row, topics.Burn, for each burn under Key, the newest first. Each row has the running sum, so
+// what was burned since a time is the difference of two rows. The table's ID is part of every key on disk:
+// never reuse it.
 var Burns = &state.Table{
 	ID: 8, Name: "burns",
 	Entity: &state.EntityTopic{Name: topics.EntityBurn, Key: entityKey, Encode: topics.EncodeBurn},
@@ -35,16 +35,16 @@ func Key(at, block uint64, logIndex uint32) []byte {
 	return binary.BigEndian.AppendUint32(key, ^logIndex)
 }
 
-// Since is a position that all burns at that time or later are before, and all earlier ones after.
+// Since is a position after all burns at that time or later, and before all earlier ones.
 func Since(at uint64) []byte { return Key(at, 0, 0) }
 
-// Family is what the market has to know of it.
+// Family describes this family.
 var Family = family.Family{
 	Name: "burns", Tables: []*state.Table{Burns}, Apply: apply,
 	Events: []contracts.Event{&contracts.Burned{}},
 }
 
-// apply applies a burn, and says which invariant it breaks, if any.
+// apply applies a burn, and returns the invariant that it violates, if any.
 func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
 	e := event.(*contracts.Burned)
 	key := Key(e.At, meta.Block.Number, meta.LogIndex)

@@ -1,5 +1,5 @@
-// Package changes remembers which deals the last blocks changed, so that whoever follows the market reads
-// those and no others. It must not keep rows: they are in the views.
+// Package changes remembers which deals the last blocks changed, so that a follower of the market reads only
+// those. It must not keep rows: they are in the views.
 package changes
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The bounds of what is remembered of a partition. Whoever is further behind reads the market anew.
+// Bounds of the log of a partition. A client that is further behind reads the market from scratch.
 const (
 	maxEntries = 2048
 	maxKeys    = 8192
@@ -24,9 +24,9 @@ const (
 // query.ChangeLog.
 //
 // Invariants:
-//  1. entries of a partition ascend by moment. Between one and the next no other deals changed than
-//     those of the later one; of the first, only where it is is known;
-//  2. an entry is no view: it may be that of a block whose view is gone.
+//  1. entries of a partition ascend by moment. An entry has all deals that changed since the entry before; the
+//     first entry has only a moment;
+//  2. an entry is not a view: the view of its block may be gone.
 type Log struct {
 	mu         sync.Mutex
 	partitions map[int32]*partition
@@ -34,7 +34,7 @@ type Log struct {
 
 type partition struct {
 	entries []entry
-	keys    int // of all entries but the first
+	keys    int // in all entries except the first
 }
 
 type entry struct {
@@ -42,7 +42,7 @@ type entry struct {
 	keys []common.Hash
 }
 
-// New makes a log that remembers nothing yet.
+// New makes an empty log.
 func New() *Log { return &Log{partitions: make(map[int32]*partition)} }
 
 var (
@@ -50,8 +50,8 @@ var (
 	_ query.ChangeLog = (*Log)(nil)
 )
 
-// Opened goes on with what is remembered, if the state is where it was left. The blocks that touched
-// nothing are no part of it: an owner may begin before them.
+// Opened continues the log if the state is where the log ends. Blocks without changes do not count: an owner
+// may start before them.
 func (l *Log) Opened(p engine.Partition, view state.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *Log) Opened(p engine.Partition, view state.View) {
 	l.partitions[p.ID] = &partition{entries: []entry{{at: at}}}
 }
 
-// rewind drops what came after a moment, if that were empty blocks. False: something is missing.
+// rewind drops the entries after a moment if they are empty. False: changes would be lost.
 func (p *partition) rewind(at query.Moment) bool {
 	i := len(p.entries) - 1
 	for ; i > 0 && at.Before(p.entries[i].at); i-- {
@@ -74,7 +74,7 @@ func (p *partition) rewind(at query.Moment) bool {
 	return same(p.entries[i].at, at)
 }
 
-// Applied remembers the deals that changed.
+// Applied records the changed deals.
 func (l *Log) Applied(p engine.Partition, view state.View, changes []engine.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,14 +86,14 @@ func (l *Log) Applied(p engine.Partition, view state.View, changes []engine.Chan
 	if len(changes) == 0 && same(own.entries[len(own.entries)-1].at, at) {
 		return
 	}
-	if len(changes) > maxKeys { // far behind the head: nobody follows
+	if len(changes) > maxKeys { // far behind the head: there are no followers
 		*own = partition{entries: []entry{{at: at}}}
 		return
 	}
 	own.add(entry{at, keysOf(changes)})
 }
 
-// keysOf finds the deals: a bid's key begins with its deal's.
+// keysOf returns the changed deals: a bid's key begins with its deal's key.
 func keysOf(changes []engine.Change) (keys []common.Hash) {
 	for i := range changes {
 		if t := changes[i].Table; t != deals.Deals && t != deals.Bids {
@@ -118,7 +118,7 @@ func (p *partition) add(e entry) {
 	}
 }
 
-// Closed keeps what is remembered: the next owner may be this node again.
+// Closed keeps the entries: this node may own the partition again.
 func (l *Log) Closed(engine.Partition) {}
 
 // ChangedSince implements query.ChangeLog.
@@ -133,14 +133,14 @@ func (l *Log) ChangedSince(id int32, since *query.Moment, upTo topics.BlockRef) 
 	for ; end >= 0 && (own.entries[end].at.Block.Number != upTo.Number || own.entries[end].at.Block.Hash != upTo.Hash); end-- {
 	}
 	if end < 0 {
-		return query.Changed{}, query.ErrUnavailable // a view is there before the log is told of it
+		return query.Changed{}, query.ErrUnavailable // the view became visible before Applied was called
 	}
 	changed := query.Changed{At: own.entries[end].at}
 	switch {
 	case since == nil:
 		return changed, nil
 	case changed.At.Before(*since):
-		return query.Changed{}, query.ErrUnavailable // the caller has seen more than there is here
+		return query.Changed{}, query.ErrUnavailable // the caller has seen a later block than this node has
 	case since.Before(own.entries[0].at):
 		return query.Changed{}, query.ErrMomentUnknown
 	}
@@ -152,7 +152,7 @@ func (l *Log) ChangedSince(id int32, since *query.Moment, upTo topics.BlockRef) 
 	from := own.entries[begin].at
 	changed.Exact = same(from, *since)
 	if !changed.Exact && !from.Before(*since) {
-		return query.Changed{}, query.ErrMomentUnknown // another block of that number: another chain's
+		return query.Changed{}, query.ErrMomentUnknown // the block is of another branch of the chain
 	}
 	return changed, nil
 }

@@ -14,31 +14,32 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// bidSums sums up the open bids of a deal on the same terms, so that whoever lists deals reads a row or a few of a
-// deal, however many bids it has. How many of them count, and which is the best, depends on the time: bids expire
-// without an event. So the rows are the nodes of a B+ tree by expiry, each child with its count and its best bid.
+// bidSums sums up the open bids of a deal on the same terms, so that a list of deals reads one or a few rows
+// per deal, however many bids it has. The number of bids and the best one depend on the time, because bids
+// expire without an event. So the rows are nodes of a B+ tree ordered by expiry; an inner node has the count
+// and the best bid of each child.
 //
 // Invariants:
-//  1. the leaves hold each bid in OPEN once, under the terms that it was made on, by expiry and ID;
-//  2. an inner entry's key is not after any bid of its child and after all bids of the child before it; count and best
-//     are those of the child;
-//  3. no node but the root is empty or above maxEntries; a root without entries has no row.
+//  1. the leaves hold each OPEN bid once, under the terms that it was made on, by expiry and ID;
+//  2. an inner entry's key is at or before all bids of its child, and after all bids of the previous child;
+//     count and best are the child's;
+//  3. no node except the root is empty or has more than maxEntries; an empty root has no row.
 //
-// Nodes are not merged: a tree that shrinks keeps its height, and no node without a bid below.
+// Nodes are not merged: a shrinking tree keeps its height, but has no empty nodes.
 var bidSums = &state.Table{ID: tableBidSums, Name: "bid sums"}
 
 const maxEntries = 32
 
-// BidSum is what the open bids of a deal on its terms come to at a time.
+// BidSum sums up the open bids of a deal on its terms at a time.
 type BidSum struct {
-	Count uint64       // of those that have not expired
-	Best  *uint256.Int // the ID of the one of the highest price, the earliest on a tie; nil: none
-	Open  uint64       // all of them, expired or not
+	Count uint64       // unexpired bids
+	Best  *uint256.Int // the ID of the highest one, the earliest on a tie; nil: none
+	Open  uint64       // all open bids, expired or not
 
-	From, Until uint64 // the sum is the same at any time from From on and before Until
+	From, Until uint64 // the sum is valid at times from From on and before Until
 }
 
-// SumBids sums up the open bids of a deal on terms at a time.
+// SumBids sums up the open bids of a deal on these terms at a time.
 func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error) {
 	t := bidTree{r: r, prefix: treePrefix(deal, terms)}
 	s := BidSum{Until: math.MaxUint64}
@@ -69,7 +70,7 @@ func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error)
 		if alive > 0 {
 			s.From = max(s.From, n.entries[alive-1].key.expiry)
 		}
-		if !n.inner || alive == 0 { // bids that have not expired may be in the child that begins before now, too
+		if !n.inner || alive == 0 { // unexpired bids may also be in the child that begins before now
 			break
 		}
 		number = n.entries[alive-1].child
@@ -80,7 +81,7 @@ func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error)
 	return s, nil
 }
 
-// OpenBids are the IDs of the open bids of a deal on terms, by expiry.
+// OpenBids returns the IDs of the open bids of a deal on these terms, by expiry.
 func OpenBids(r rows, deal []byte, terms common.Hash) ([]uint256.Int, error) {
 	t := bidTree{r: r, prefix: treePrefix(deal, terms)}
 	var ids []uint256.Int
@@ -101,7 +102,7 @@ func OpenBids(r rows, deal []byte, terms common.Hash) ([]uint256.Int, error) {
 	return ids, walk(0)
 }
 
-// rows is what reads rows: a view, or the state as a block changes it.
+// rows reads rows: from a view, or from the overlay.
 type rows interface {
 	Get(t *state.Table, key []byte) ([]byte, error)
 }
@@ -112,7 +113,7 @@ func treeOf(w state.Writer, b *topics.Bid) *bidTree {
 	return &bidTree{r: w, w: w, prefix: treePrefix(Key(&b.DealID), b.TermsHash)}
 }
 
-// addBid counts an open bid.
+// addBid adds an open bid.
 func addBid(w state.Writer, b *topics.Bid) error {
 	t := treeOf(w, b)
 	root, err := t.load(0)
@@ -132,7 +133,7 @@ func addBid(w state.Writer, b *topics.Bid) error {
 	return nil
 }
 
-// removeBid no longer counts it.
+// removeBid removes a bid.
 func removeBid(w state.Writer, b *topics.Bid) error {
 	t := treeOf(w, b)
 	root, err := t.load(0)
@@ -150,7 +151,7 @@ func removeBid(w state.Writer, b *topics.Bid) error {
 	return nil
 }
 
-// bidTree is the tree of a deal and terms, to be read or changed.
+// bidTree is the tree of a deal and terms.
 type bidTree struct {
 	r      rows
 	w      state.Writer
@@ -163,10 +164,10 @@ type bidNode struct {
 	entries []bidEntry
 }
 
-// bidEntry is a bid, or a child and what is in it.
+// bidEntry is a bid, or a child and its sum.
 type bidEntry struct {
 	key   bidKey
-	price uint256.Int // of the best
+	price uint256.Int // of the best bid
 	best  uint256.Int // its ID
 	count uint64
 	child uint32
@@ -185,7 +186,7 @@ func (e *bidEntry) betterThan(f *bidEntry) bool {
 	return cmp.Or(e.price.Cmp(&f.price), f.best.Cmp(&e.best)) > 0
 }
 
-// behind is the index of the first entry behind a key.
+// behind is the index of the first entry after a key.
 func (n *bidNode) behind(k *bidKey) int {
 	i, found := slices.BinarySearchFunc(n.entries, k, func(e bidEntry, k *bidKey) int { return e.key.compare(k) })
 	if found {
@@ -207,7 +208,7 @@ func (n *bidNode) sum(number uint32, key bidKey) bidEntry {
 	return e
 }
 
-// split takes the upper half away.
+// split moves the upper half to a new node.
 func (n *bidNode) split() *bidNode {
 	half := len(n.entries) / 2
 	right := &bidNode{inner: n.inner, entries: slices.Clone(n.entries[half:])}
@@ -223,7 +224,7 @@ func (t *bidTree) keep(n *bidNode) bidEntry {
 	return n.sum(number, n.entries[0].key)
 }
 
-// insert adds a bid below a node, which the caller writes.
+// insert adds a bid below a node; the caller writes the node.
 func (t *bidTree) insert(n *bidNode, e *bidEntry) error {
 	i := n.behind(&e.key)
 	if !n.inner {
@@ -254,7 +255,7 @@ func (t *bidTree) insert(n *bidNode, e *bidEntry) error {
 	return nil
 }
 
-// remove takes a bid away below a node, which the caller writes.
+// remove removes a bid below a node; the caller writes the node.
 func (t *bidTree) remove(n *bidNode, k *bidKey) (found bool, err error) {
 	i := n.behind(k) - 1
 	if i < 0 {
@@ -287,7 +288,7 @@ func (t *bidTree) key(number uint32) []byte {
 	return binary.BigEndian.AppendUint32(slices.Clone(t.prefix), number)
 }
 
-// load reads a node; a root that has no row is an empty leaf.
+// load reads a node; a missing root is an empty leaf.
 func (t *bidTree) load(number uint32) (*bidNode, error) {
 	row, err := t.r.Get(bidSums, t.key(number))
 	if err == nil && row == nil && number == 0 {
@@ -307,7 +308,7 @@ func (t *bidTree) load(number uint32) (*bidNode, error) {
 	return n, nil
 }
 
-// put writes a node, or deletes an empty one. The root, which is written last, has the number of the next node.
+// put writes a node, or deletes an empty one. The root has the number of the next node, so it is written last.
 func (t *bidTree) put(number uint32, n *bidNode) {
 	if len(n.entries) == 0 {
 		t.w.Delete(bidSums, t.key(number))
@@ -316,8 +317,8 @@ func (t *bidTree) put(number uint32, n *bidNode) {
 	t.w.Put(bidSums, t.key(number), n.append(make([]byte, 0, 32*len(n.entries)), t.next))
 }
 
-// A node is its kind, the number of the next node, and its entries: numbers as varints, words as a length and their
-// significant bytes.
+// A node is its kind, the number of the next node, and its entries: numbers as varints, words as a length and
+// their significant bytes.
 const (
 	kindLeaf  = 1
 	kindInner = 2

@@ -1,5 +1,5 @@
-// Package deals applies the events of a deal: its terms, its bids and its end. It must depend on nothing
-// but the state it is given and the event: no clock, no chain, no other family.
+// Package deals applies the events of deals: terms, bids and outcome. It must depend on nothing but the given
+// state and event: no clock, no chain, no other family.
 package deals
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What an event of our own contracts may turn out to contradict. The state is left as it is, but for
-// what the event says of itself; the caller counts it.
+// Invariants that an event may violate. Then only what the event says about itself is applied; the caller
+// counts violations.
 const (
 	ListedTwice  = "deal listed twice"
 	NoDeal       = "no such deal"
@@ -33,10 +33,10 @@ const (
 	ReturnedOver  = "returned reward exceeds the granted reward"
 )
 
-// Changed is told of a deal's change: before is nil for a new deal. It must keep neither.
+// Changed is called for each change of a deal; before is nil for a new deal. It must keep neither argument.
 type Changed func(w state.Writer, before, after *topics.Deal) error
 
-// Family is what the market has to know of it. Of a change in the number of a deal's bids it does not tell.
+// Family describes this family. changed is not called for changes of a deal's number of bids.
 func Family(changed Changed) family.Family {
 	return family.Family{
 		Name: "deals", Tables: []*state.Table{Deals, Bids, Rewards, bidSums},
@@ -52,7 +52,7 @@ func Family(changed Changed) family.Family {
 	}
 }
 
-// apply applies an event of a deal in the transaction tx, and says which invariant the event breaks, if any.
+// apply applies an event of the transaction tx, and returns the invariant that it violates, if any.
 func apply(w state.Writer, tx common.Hash, event contracts.Event, changed Changed) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.DealListed:
@@ -106,7 +106,7 @@ func listed(w state.Writer, tx common.Hash, e *contracts.DealListed, changed Cha
 	return "", putDeal(w, key, &d)
 }
 
-// change edits a deal that must be in the state `from`.
+// change edits a deal, which must be in the state `from`.
 func change(w state.Writer, id *uint256.Int, from contracts.DealState, changed Changed, edit func(*topics.Deal)) (string, error) {
 	key := Key(id)
 	var d topics.Deal
@@ -127,7 +127,7 @@ func change(w state.Writer, id *uint256.Int, from contracts.DealState, changed C
 	return "", putDeal(w, key, &d)
 }
 
-// end settles a deal. Its open bids stay open: in the contract too, they are their lenders' to withdraw.
+// end ends a deal. Its open bids stay open, as in the contract, where lenders can withdraw them.
 func end(w state.Writer, id *uint256.Int, from, to contracts.DealState, tx common.Hash, changed Changed) (string, error) {
 	return change(w, id, from, changed, func(d *topics.Deal) { d.State, d.TxSettled = to, tx })
 }
@@ -156,7 +156,7 @@ func placed(w state.Writer, tx common.Hash, e *contracts.BidPlaced) (string, err
 	return "", putDeal(w, key, &d)
 }
 
-// closeBid takes a bid out of OPEN. A bid may be withdrawn in any state of its deal.
+// closeBid ends an OPEN bid. A bid may be withdrawn in any state of its deal.
 func closeBid(w state.Writer, dealID, bidID *uint256.Int, to contracts.BidState) (string, error) {
 	bidKey := BidKey(dealID, bidID)
 	row, err := w.Get(Bids, bidKey)
@@ -204,7 +204,7 @@ func putDeal(w state.Writer, key []byte, d *topics.Deal) error {
 	if err != nil {
 		return err
 	}
-	w.Put(Deals, key, slices.Clone(row)) // it is kept: no larger than it is
+	w.Put(Deals, key, slices.Clone(row)) // a copy, because the slice is kept
 	return nil
 }
 
@@ -218,5 +218,5 @@ func putBid(w state.Writer, key []byte, b *topics.Bid) error {
 	return nil
 }
 
-// rowBytes holds most rows without growing.
+// rowBytes is the capacity for most rows.
 const rowBytes = 384

@@ -23,7 +23,7 @@ const (
 	SortCap                // cap, descending
 	SortCost               // (cap-minPrice)*10000/minPrice, ascending
 
-	Sorts // how many there are
+	Sorts // number of orders
 )
 
 // SortNames is how callers name the orders. It is read-only.
@@ -52,8 +52,8 @@ func appendListingKey(b []byte, sort Sort, d *topics.Deal) []byte {
 	return appendDescending(b, &d.ID)
 }
 
-// ExpiredBefore is a position in the order of SortExpiry that all listings expired at that time are
-// before, and all others after.
+// ExpiredBefore is a position in SortExpiry after all listings that are expired at a time, and before all
+// others.
 func ExpiredBefore(timestamp uint64) []byte {
 	if timestamp == 0 {
 		return nil
@@ -65,8 +65,8 @@ func ExpiredBefore(timestamp uint64) []byte {
 	return b
 }
 
-// Expired says whether a listing can no longer be funded at that time. The contract refuses only once
-// the time has passed.
+// Expired reports whether a listing can no longer be funded at a time. The contract refuses only after the
+// expiry has passed.
 func Expired(listingExpiry, timestamp uint64) bool {
 	return listingExpiry != 0 && timestamp > listingExpiry
 }
@@ -78,7 +78,7 @@ func openEndedLast(expiry uint64) uint64 {
 	return expiry
 }
 
-// cost is that of the least price; what the contract does not allow is sorted to the ends.
+// cost is the cost at the minimum price; values that the contract does not allow sort to the ends.
 func cost(d *topics.Deal) (c uint256.Int) {
 	if d.MinPrice.IsZero() {
 		return *c.SetAllOne()
@@ -86,7 +86,7 @@ func cost(d *topics.Deal) (c uint256.Int) {
 	return rules.CostBps(&d.Cap, &d.MinPrice)
 }
 
-// ListingFilter is what a list can be filtered by, without the row: the value in IndexListing.
+// ListingFilter is the value in IndexListing: what a list can be filtered by without reading rows.
 type ListingFilter struct {
 	Lane   contracts.Lane
 	Term   uint32
@@ -103,7 +103,7 @@ func (f ListingFilter) append(b []byte) []byte {
 	return appendUint64(b, f.Expiry)
 }
 
-// DecodeListingFilter reads the value of an entry in IndexListing.
+// DecodeListingFilter decodes the value of an entry of IndexListing.
 func DecodeListingFilter(value []byte) (f ListingFilter, err error) {
 	if len(value) != filterBytes {
 		return f, errors.New("listing filter has the wrong length")

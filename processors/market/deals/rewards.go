@@ -8,7 +8,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Rewards has a row, topics.Reward, for each deal that was granted something, under Key of the deal.
+// Rewards has a row, topics.Reward, for each deal with a reward, under Key of the deal.
 var Rewards = &state.Table{
 	ID: tableRewards, Name: "rewards",
 	Entity: &state.EntityTopic{Name: topics.EntityReward, Key: dealEntityKey, Encode: topics.EncodeReward},

@@ -11,10 +11,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What sums and medians are made of, in indexes: it is derived from the deals and costs no row of its own.
+// Indexes for sums and medians: they are derived from the deals and need no rows.
 
-// WalletEntry is what a deal is to one of its parties: the value in IndexWallet. Amounts are raw USDG, of
-// 128 bits as in the contract; Price and Fee are 0 until the deal is funded.
+// WalletEntry is the value in IndexWallet: a deal as seen by one of its parties. Amounts are raw USDG, of 128
+// bits as in the contract; Price and Fee are 0 until the deal is funded.
 type WalletEntry struct {
 	State            contracts.DealState
 	Borrower, Lender bool
@@ -41,7 +41,7 @@ func (w *WalletEntry) append(b []byte) []byte {
 	return appendAmounts(b, &w.Cap, &w.Price, &w.Fee)
 }
 
-// DecodeWalletEntry reads the value of an entry in IndexWallet.
+// DecodeWalletEntry decodes the value of an entry of IndexWallet.
 func DecodeWalletEntry(value []byte) (w WalletEntry, err error) {
 	if len(value) != walletBytes {
 		return w, errors.New("wallet entry has the wrong length")
@@ -68,7 +68,7 @@ func takeAmounts(b []byte, amounts ...*uint256.Int) {
 // FundedAtKey is a position in IndexFundedAt before all deals that were funded at that time or earlier.
 func FundedAtKey(at uint64) []byte { return appendUint64(nil, ^at) }
 
-// DecodeFundedAt reads an entry of IndexFundedAt.
+// DecodeFundedAt decodes an entry of IndexFundedAt.
 func DecodeFundedAt(entry, value []byte) (at uint64, price, fee uint256.Int, err error) {
 	if len(entry) != 8+idBytes || len(value) != 2*amountBytes {
 		return 0, price, fee, errors.New("entry of a funded deal has the wrong length")
@@ -77,7 +77,7 @@ func DecodeFundedAt(entry, value []byte) (at uint64, price, fee uint256.Int, err
 	return ^binary.BigEndian.Uint64(entry), price, fee, nil
 }
 
-// indexFunded writes what a deal is once it was funded.
+// indexFunded adds the index entries of a funded deal.
 func indexFunded(key []byte, d *topics.Deal, to *state.IndexEntries) {
 	var (
 		f       = d.Funding

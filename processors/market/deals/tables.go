@@ -11,29 +11,28 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Numbers of tables and indexes are in every key on disk: never reuse one.
+// The IDs of tables and indexes are part of every key on disk: never reuse one.
 const (
 	tableDeals   byte = 1
 	tableBids    byte = 2
 	tableRewards byte = 6
 	tableBidSums byte = 21
 
-	// IndexListing is the first of four, one an order: IndexListing + the Sort. Deals in LISTED only,
-	// whether or not the listing has expired; the value is a ListingFilter.
+	// IndexListing is the first of four indexes: IndexListing + the Sort. It has deals in LISTED only, whether
+	// or not the listing has expired; the value is a ListingFilter.
 	IndexListing byte = 0x10
-	// IndexWallet: borrower or lender, then Key(deal). The value is a WalletEntry, which begins with the
-	// state.
+	// IndexWallet: borrower or lender, then Key(deal). The value is a WalletEntry, which begins with the state.
 	IndexWallet byte = 0x14
 	// IndexState: state, then Key(deal).
 	IndexState byte = 0x15
-	// 0x16 was that of bids in OPEN.
+	// 0x16 was the index of OPEN bids.
 
 	// IndexLenderBid: lender, then the bid's ID descending, then Key(deal).
 	IndexLenderBid byte = 0x18
-	// IndexFundedAsset: token, then fundedAt descending, then Key(deal): the deals that were ever funded.
+	// IndexFundedAsset: token, then fundedAt descending, then Key(deal), of all deals ever funded.
 	IndexFundedAsset byte = 0x19
-	// IndexOpenPosition: the positions that are collateral of deals in LISTED or FUNDED, each as its token
-	// ID and Key(deal).
+	// IndexOpenPosition: token ID, then Key(deal), of positions that are collateral of deals in LISTED or
+	// FUNDED.
 	IndexOpenPosition byte = 0x1a
 	// IndexFundedAt: fundedAt descending, then Key(deal). The value is price and fee.
 	IndexFundedAt byte = 0x1f
@@ -58,7 +57,7 @@ const idBytes = 32
 // Key is the key of a deal: the complement of its ID, so that the newest comes first.
 func Key(id *uint256.Int) []byte { return appendDescending(make([]byte, 0, idBytes), id) }
 
-// ID reads a deal's ID back from its key, or from the end of a position in a list of deals.
+// ID decodes a deal's ID from its key, or from the end of a position in a list of deals.
 func ID(key []byte) *uint256.Int {
 	if len(key) > idBytes {
 		key = key[len(key)-idBytes:]
@@ -67,15 +66,14 @@ func ID(key []byte) *uint256.Int {
 	return id.Not(id)
 }
 
-// BidKey is the key of a bid: bids of a deal are together, ascending by ID. The deal's part is Key(deal),
-// which is thus the prefix of them all.
+// BidKey is the key of a bid: Key(deal), then the bid's ID, ascending.
 func BidKey(deal, bid *uint256.Int) []byte {
 	key := appendDescending(make([]byte, 0, 2*idBytes), deal)
 	raw := bid.Bytes32()
 	return append(key, raw[:]...)
 }
 
-// BidID reads a bid's ID back from its key.
+// BidID decodes a bid's ID from its key.
 func BidID(key []byte) *uint256.Int { return new(uint256.Int).SetBytes(key[len(key)-idBytes:]) }
 
 // WalletPrefix is the prefix of a wallet's deals in IndexWallet.
@@ -95,7 +93,7 @@ func indexDeal(key, row []byte, to *state.IndexEntries) {
 	if err := d.UnmarshalBinary(row); err != nil {
 		panic("deals: cannot decode a stored row: " + err.Error())
 	}
-	var buf [2 * idBytes]byte // of a part of an entry: it is copied
+	var buf [2 * idBytes]byte // for parts of an entry, which are copied
 	to.Put(IndexState, nil, StatePrefix(d.State), key)
 	w := WalletEntry{State: d.State, Borrower: true, Cap: d.Cap}
 	if f := d.Funding; f != nil {
@@ -135,7 +133,7 @@ func dealEntityKey(key []byte) []byte { return []byte(ID(key).Dec()) }
 
 func bidEntityKey(key []byte) []byte { return []byte(BidID(key).Dec()) }
 
-// appendDescending appends a number so that greater ones come first.
+// appendDescending appends a number so that greater ones sort first.
 func appendDescending(b []byte, n *uint256.Int) []byte {
 	raw := new(uint256.Int).Not(n).Bytes32()
 	return append(b, raw[:]...)

@@ -1,6 +1,6 @@
-// Package drips applies the streams of sTKN to accounts: created, cut, claimed. It must depend on nothing
-// but the state it is given and the event: no clock, no chain, no other family. What a drip unlocks at a
-// time is here too: who answers asks it with the time of a block.
+// Package drips applies the streams of sTKN to accounts: created, cut, claimed. It must depend on nothing but
+// the given state and event: no clock, no chain, no other family. It also computes what a drip has unlocked at
+// the time of a block.
 package drips
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What an event of our own contracts may turn out to contradict. The caller counts it.
+// Invariants that an event may violate. The caller counts violations.
 const (
 	CreatedTwice = "drip created twice"
 	NoDrip       = "no such drip"
@@ -25,8 +25,8 @@ const (
 	ClaimedOver  = "claim exceeds the drip's total"
 )
 
-// IndexDeal: the deal's ID, then the drip's key. The numbers of tables and indexes are in every key on
-// disk: never reuse one.
+// IndexDeal: the deal's ID, then the drip's key. The IDs of tables and indexes are part of every key on disk:
+// never reuse one.
 const IndexDeal byte = 0x17
 
 // Drips has a row, topics.Drip, for each drip under Key.
@@ -35,7 +35,7 @@ var Drips = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityDrip, Key: entityKey, Encode: topics.EncodeDrip},
 }
 
-// Key is the key of a drip; the account is the prefix of all of its drips, ascending by ID.
+// Key is the key of a drip: the account, then the drip's ID, ascending.
 func Key(account common.Address, id *uint256.Int) []byte {
 	raw := id.Bytes32()
 	return append(append(make([]byte, 0, common.AddressLength+len(raw)), account[:]...), raw[:]...)
@@ -47,13 +47,13 @@ func DealPrefix(deal *uint256.Int) []byte {
 	return raw[:]
 }
 
-// Family is what the market has to know of it.
+// Family describes this family.
 var Family = family.Family{
 	Name: "drips", Tables: []*state.Table{Drips}, Apply: apply,
 	Events: []contracts.Event{&contracts.DripCreated{}, &contracts.DripCut{}, &contracts.DripClaimed{}},
 }
 
-// apply applies an event of a drip, and says which invariant the event breaks, if any.
+// apply applies an event, and returns the invariant that it violates, if any.
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.DripCreated:
@@ -97,8 +97,8 @@ func created(w state.Writer, e *contracts.DripCreated) (string, error) {
 	})
 }
 
-// change edits a drip that must be there. The contract is right about its own numbers: where they are not
-// what the events before say, they are taken over and counted.
+// change edits a drip, which must exist. The contract is right about its own numbers: where an event
+// contradicts the state, its numbers are used and the violation is counted.
 func change(w state.Writer, account common.Address, id *uint256.Int, edit func(*topics.Drip) string) (string, error) {
 	key := Key(account, id)
 	row, err := w.Get(Drips, key)
@@ -122,7 +122,7 @@ func put(w state.Writer, key []byte, d *topics.Drip) error {
 	return nil
 }
 
-// rowBytes holds most rows without growing.
+// rowBytes is the capacity for most rows.
 const rowBytes = 160
 
 func index(key, row []byte, to *state.IndexEntries) {

@@ -9,19 +9,19 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Point is a corner of what a drip unlocks over time.
+// Point is a corner of a drip's unlock curve.
 type Point struct {
 	T        uint64
 	Unlocked uint256.Int
 }
 
-// Unlocked is what a drip has unlocked at a time, by RewardDistributor.unlocked: all of the total from a cut
-// on; else 0 before the cliff, and after it min(total, total*(t-start)/length), rounded down.
+// Unlocked is what a drip has unlocked at a time, as RewardDistributor.unlocked computes it: after a cut the
+// whole total; otherwise 0 before the cliff, and then min(total, total*(t-start)/length), rounded down.
 func Unlocked(d *topics.Drip, t uint64) uint256.Int {
 	if d.CutAt != 0 && t >= d.CutAt {
 		return d.Total
 	}
-	// Before its cut a drip ran on what it was granted.
+	// Before its cut a drip unlocked the granted amount.
 	if t < d.Cliff || t < d.Start || d.Length == 0 {
 		return uint256.Int{}
 	}
@@ -34,7 +34,7 @@ func Unlocked(d *topics.Drip, t uint64) uint256.Int {
 	return z
 }
 
-// Claimable is what of a drip can be claimed at a time.
+// Claimable is what can be claimed of a drip at a time.
 func Claimable(d *topics.Drip, t uint64) (z uint256.Int) {
 	unlocked := Unlocked(d, t)
 	if unlocked.Gt(&d.Claimed) {
@@ -43,7 +43,7 @@ func Claimable(d *topics.Drip, t uint64) (z uint256.Int) {
 	return z
 }
 
-// Curve is the corners of what a drip unlocks: start, cliff, cut and end, ascending by time, each once.
+// Curve is the corners of the unlock curve: start, cliff, cut and end, ascending by time, without duplicates.
 func Curve(d *topics.Drip) []Point {
 	times := []uint64{d.Start, d.Cliff, d.Start + d.Length}
 	if d.CutAt != 0 {

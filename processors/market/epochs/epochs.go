@@ -1,5 +1,5 @@
 // Package epochs applies the weekly budgets of sTKN: opened, rates, reserved, returned, released, closed. It
-// must depend on nothing but the state it is given and the event: no clock, no chain, no other family.
+// must depend on nothing but the given state and event: no clock, no chain, no other family.
 package epochs
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What an event of our own contracts may turn out to contradict. The caller counts it.
+// Invariants that an event may violate. The caller counts violations.
 const (
 	OpenedTwice  = "epoch opened twice"
 	NoEpoch      = "no such epoch"
@@ -24,11 +24,11 @@ const (
 	OtherRelease = "epoch closed with a different sum of releases"
 )
 
-// The term of deals that share DealBudget7; those of another share DealBudget21.
+// shortTerm is the term of deals that use DealBudget7; others use DealBudget21.
 const shortTerm = 7 * 24 * 60 * 60
 
-// Epochs has a row, topics.Epoch, for each epoch under Key: ascending keys are descending numbers. Its
-// number is in every key on disk: never reuse it.
+// Epochs has a row, topics.Epoch, for each epoch under Key, the newest first. The table's ID is part of every
+// key on disk: never reuse it.
 var Epochs = &state.Table{
 	ID: 7, Name: "epochs",
 	Entity: &state.EntityTopic{Name: topics.EntityEpoch, Key: entityKey, Encode: topics.EncodeEpoch},
@@ -37,7 +37,7 @@ var Epochs = &state.Table{
 // Key is the key of an epoch.
 func Key(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, ^n) }
 
-// Family is what the market has to know of it.
+// Family describes this family.
 var Family = family.Family{
 	Name: "epochs", Tables: []*state.Table{Epochs}, Apply: apply,
 	Events: []contracts.Event{
@@ -46,7 +46,7 @@ var Family = family.Family{
 	},
 }
 
-// apply applies an event of an epoch, and says which invariant the event breaks, if any.
+// apply applies an event, and returns the invariant that it violates, if any.
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.EpochOpened:
@@ -110,7 +110,7 @@ func over(spent, budget *uint256.Int) string {
 	return ""
 }
 
-// change edits an epoch that must be there.
+// change edits an epoch, which must exist.
 func change(w state.Writer, n uint32, edit func(*topics.Epoch) string) (string, error) {
 	row, err := w.Get(Epochs, Key(n))
 	if err != nil || row == nil {

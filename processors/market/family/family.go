@@ -1,5 +1,5 @@
-// Package family is how a family of entities tells the market what it is: its name, its tables, its events
-// and how it applies them. It must know no family.
+// Package family defines how a family of entities describes itself to the market: name, tables, events and how
+// it applies them. It must know no family.
 package family
 
 import (
@@ -12,20 +12,20 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Family is what the market has to know of a family. Everything else follows from it: what handles an
-// event, the tables of the state, the page of their numbers.
+// Family describes a family. The dispatch of events, the tables of the state and the page of their IDs are
+// derived from it.
 type Family struct {
 	Name   string
 	Tables []*state.Table
-	Events []contracts.Event // one of each type that Apply is given
+	Events []contracts.Event // one of each type that Apply handles
 
-	// Apply applies an event, and says which invariant the event breaks, if any. It must depend on nothing
-	// but what it is given: no clock, no chain.
+	// Apply applies an event, and returns the invariant that it violates, if any. It must depend on nothing but
+	// its arguments: no clock, no chain.
 	Apply func(w state.Writer, at topics.EventMeta, event contracts.Event) (violation string, err error)
 }
 
-// ErrForeign is what Apply returns for an event of a contract that the market does not know, such as a
-// stranger's token: it is counted, and not published.
+// ErrForeign is returned by Apply for an event of a contract outside the market, such as a foreign token: it is
+// counted, and not published.
 var ErrForeign = errors.New("event of a contract outside the market")
 
 // Set is the families of the market.
@@ -39,7 +39,7 @@ type applied struct {
 	apply func(w state.Writer, at topics.EventMeta, event contracts.Event) (violation string, err error)
 }
 
-// NewSet makes a set. An event that several families take is applied by them in this order.
+// NewSet makes a set. An event of several families is applied in this order.
 func NewSet(families ...Family) *Set {
 	s := &Set{families: families, applies: map[reflect.Type][]applied{}}
 	for _, f := range families {
@@ -51,8 +51,8 @@ func NewSet(families ...Family) *Set {
 	return s
 }
 
-// Apply has an event applied by the families that take it, until one says that the event breaks an
-// invariant. An event that no family takes changes nothing.
+// Apply passes an event to its families, until one returns a violated invariant. An event without a family
+// changes nothing.
 func (s *Set) Apply(w state.Writer, at topics.EventMeta, event contracts.Event) (violation string, err error) {
 	for _, a := range s.applies[reflect.TypeOf(event)] {
 		if violation, err = a.apply(w, at, event); err != nil {

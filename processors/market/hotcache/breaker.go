@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// breaker decides whether Redis is asked at all. It opens after a number of failures in a row and closes
-// when a probe succeeds; a request is never the probe.
+// breaker is a circuit breaker for Redis. It opens after a number of failures in a row and closes after a
+// successful probe; requests are never used as probes.
 type breaker struct {
 	limit    int
 	isOpen   atomic.Bool
 	mu       sync.Mutex
 	failures int
-	opened   chan struct{} // holds one token when a probe is due
+	opened   chan struct{} // holds a token when a probe is due
 }
 
 func newBreaker(limit int) *breaker {
@@ -21,7 +21,7 @@ func newBreaker(limit int) *breaker {
 
 func (b *breaker) open() bool { return b.isOpen.Load() }
 
-// failed counts a failure, and says whether it opened the breaker.
+// failed counts a failure, and reports whether it opened the breaker.
 func (b *breaker) failed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,7 +37,7 @@ func (b *breaker) failed() bool {
 	return true
 }
 
-// succeeded ends a row of failures. An answer that was on its way when the breaker opened does not close it.
+// succeeded resets the count of failures. A late response does not close an open breaker.
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	b.failures = 0

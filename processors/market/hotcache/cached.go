@@ -9,21 +9,21 @@ import (
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
-// Router is the read API of the processors, which knows their lowest watermark without a network.
+// Router is the read API of the processors. Its lowest watermark needs no network.
 type Router interface {
 	query.Reader
 	Lowest() (query.Watermark, error)
 	Shown(at query.Moment)
 }
 
-// CachedReader is the read API with the hot cache before it: a page of listings, or an overview of the pool, that
-// Redis cannot answer is asked of the processors, and all else always is.
+// CachedReader is the read API behind the hot cache: listings and the pool overview come from Redis if
+// possible, everything else from the processors.
 type CachedReader struct {
 	Router
 	cache *Reader
 }
 
-// NewCachedReader puts the cache before the router.
+// NewCachedReader puts the cache in front of the router.
 func NewCachedReader(router Router, cache *Reader) *CachedReader {
 	return &CachedReader{Router: router, cache: cache}
 }
@@ -46,7 +46,7 @@ func (o *CachedReader) Pool(ctx context.Context) (query.Answer[query.PoolOvervie
 		func() (query.Answer[query.PoolOverview], error) { return o.Router.Pool(ctx) })
 }
 
-// throughCache answers from the cache as of the lowest watermark, and from the processors where that misses.
+// throughCache answers from the cache as of the lowest watermark, and on a miss from the processors.
 func throughCache[A any](ctx context.Context, o *CachedReader, misses *prometheus.CounterVec, cached func(query.Watermark) (A, error), asked func() (A, error)) (A, error) {
 	wm, err := o.Lowest()
 	if err != nil {
@@ -54,7 +54,7 @@ func throughCache[A any](ctx context.Context, o *CachedReader, misses *prometheu
 		return asked()
 	}
 	if wm.At.Number < query.MinBlock(ctx) {
-		return asked() // which waits for it
+		return asked() // the processors wait for the minimum block
 	}
 	answer, err := cached(wm)
 	if miss := Miss(""); errors.As(err, &miss) {

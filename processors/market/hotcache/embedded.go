@@ -6,8 +6,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Embedded starts a Redis in the process, in memory, on a free local port, and returns its URL and what
-// ends it. It is right, and slower with many listings: it sorts an order for every page.
+// Embedded starts a Redis in this process, in memory, on a free local port, and returns its URL and a function
+// that stops it. It is correct but slow with many listings, because it sorts an order for every page.
 func Embedded() (url string, closer func(), err error) {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {

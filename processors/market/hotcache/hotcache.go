@@ -1,6 +1,6 @@
-// Package hotcache keeps /listings and /pool in Redis: written by the processors after each commit, read by
-// the serving nodes in one round trip an answer. It must never be the only place of anything, and must never
-// answer what the processors would not: whatever is missing, torn, old or slow is a miss.
+// Package hotcache keeps /listings and /pool in Redis: the processors write after each commit, and the serving
+// nodes read with one round trip per answer. It must never be the only copy of data, nor answer differently
+// from the processors: missing, inconsistent, outdated or slow data is a miss.
 //
 // All keys of a chain carry one hash tag, so that a Redis Cluster keeps them in one slot:
 //
@@ -13,21 +13,22 @@
 //	                               t<token>; what the set does not filter is filtered by the member.
 //	{lienstream:4663}:pool         the overview of the pool and its block (pool.go)
 //
-// A listing costs about 450 bytes of row and 12 members of 55 to 79 bytes: some 2.5 KiB with Redis' own.
+// A listing takes about 450 bytes for its row and 12 members of 55 to 79 bytes: with Redis's overhead some 2.5
+// KiB.
 //
 // Invariants:
-//  1. A partition's state in meta names a block, and the rows and members of the partition are exactly
-//     those of that block. One script moves both, or none.
-//  2. A script moves a partition only from the state that its writer left it in, byte for byte. A flush,
-//     a failover to a replica that lags, another writer: the next write finds another state, does
-//     nothing, and the partition is built again from a view.
-//  3. While a partition is being built its state is one that no reader takes.
-//  4. A page is read from one block: all partitions at the same count of reverts, N the lowest of their
-//     blocks, none changed after N.
-//  5. A page is answered only if N is a block that the caller knows (by hash, and overtaken no longer
-//     than MaxLag ago), or descends from the one that it knows.
-//     The overview of the pool is answered by the same rule, and written only in place of an earlier one.
-//  6. Reads and writes of Redis never happen in a task's goroutine, nor without a deadline.
+//  1. A partition's state in meta names a block, and the partition's rows and members are exactly those of
+//     that block. A script updates all of them or none.
+//  2. A script updates a partition only if its state is byte for byte what its writer left. After a flush, a
+//     failover to a lagging replica, or a write by another writer, the next write finds another state, does
+//     nothing, and the partition is rebuilt from a view.
+//  3. While a partition is being rebuilt its state is one that readers reject.
+//  4. A page is read as of one block: all partitions have the same number of reverts, N is the lowest of their
+//     blocks, and none has changed after N.
+//  5. A page is returned only if the caller knows N (by its hash, and it was the lowest watermark at most
+//     MaxLag ago), or if N descends from the block that the caller knows. The same holds for the pool
+//     overview, which is written only over an earlier one.
+//  6. Redis is never accessed from a task's goroutine, nor without a deadline.
 package hotcache
 
 import (
@@ -46,9 +47,9 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Config of both ends. Writer and Reader must agree on Prefix, ChainID and Partitions.
+// Config of reader and writer. Both must agree on Prefix, ChainID and Partitions.
 type Config struct {
-	URL        string // redis://, rediss:// or unix://; the embedded one's comes from Embedded
+	URL        string // redis://, rediss:// or unix://; for the embedded one from Embedded
 	Cluster    bool   // URL names a node of a Redis Cluster
 	Prefix     string // of all keys
 	ChainID    uint64
@@ -56,25 +57,25 @@ type Config struct {
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 
-	// Of the reader.
+	// Reader:
 	Timeout       time.Duration // of a page, all in all: what a lost Redis may cost a request
-	MaxLag        time.Duration // how long ago the block of an answer may have been overtaken
-	MaxFailures   int           // in a row, after which Redis is not asked until a probe succeeds
+	MaxLag        time.Duration // maximum age of an answer's block after it was overtaken
+	MaxFailures   int           // failures in a row that open the breaker
 	ProbeInterval time.Duration
-	MaxScan       int // members that one page may look at
+	MaxScan       int // members that one page may scan
 	PoolSize      int // connections
 
-	// Of the writer.
+	// Writer:
 	WriteTimeout time.Duration
-	Beat         time.Duration // how often an idle partition's state is checked
-	Takeover     time.Duration // how long a newer owner, or a later value, must have been silent for an older to write
-	MaxPending   int           // deals of a partition that wait to be written; above, it is built again
-	ChunkRows    int           // rows a script writes while readers wait for it
-	KeepExpired  time.Duration // how long an expired listing stays; a reorg that takes time back further costs a rebuild
+	Beat         time.Duration // interval of checking an idle partition's state
+	Takeover     time.Duration // silence of a newer owner, or age of a later value, after which an older owner may write
+	MaxPending   int           // maximum pending deals of a partition; above it is rebuilt
+	ChunkRows    int           // rows per script, while readers wait
+	KeepExpired  time.Duration // how long an expired listing stays; a reorg further back costs a rebuild
 	MaxBackoff   time.Duration
 }
 
-// DefaultConfig is right for a Redis in the same network.
+// DefaultConfig suits a Redis in the same network.
 func DefaultConfig() Config {
 	return Config{
 		Prefix:        topics.DefaultPrefix,
@@ -97,7 +98,7 @@ func DefaultConfig() Config {
 // maxPartitions keeps the first byte of a partition in a member below 0xff: see page.lua.
 const maxPartitions = 1 << 12
 
-// Validate names every fault.
+// Validate reports all errors.
 func (c Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {
@@ -127,7 +128,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// redacted is the URL without its password, for errors and logs.
+// redacted is the URL without its password.
 func redacted(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -136,7 +137,7 @@ func redacted(raw string) string {
 	return u.Redacted()
 }
 
-// client opens a pool whose every operation ends within timeout. It connects at its first use.
+// client makes a client whose operations end within timeout. It connects on first use.
 func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, error) {
 	o, err := redis.ParseURL(c.URL)
 	if err != nil {
@@ -153,14 +154,14 @@ func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, 
 		DB:                    o.DB,
 		TLSConfig:             o.TLSConfig,
 		Protocol:              2,
-		DisableIdentity:       true, // a round trip less when a connection is new
+		DisableIdentity:       true, // saves a round trip per connection
 		ContextTimeoutEnabled: true,
 		DialTimeout:           timeout,
 		ReadTimeout:           timeout,
 		WriteTimeout:          timeout,
 		PoolTimeout:           timeout,
 		PoolSize:              pool,
-		MaxRetries:            -1, // a retry is ours to decide: the deadline is short
+		MaxRetries:            -1, // the deadline leaves no time for retries
 		DialerRetries:         1,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
@@ -197,7 +198,7 @@ const (
 	poolFormat = "2:"
 )
 
-// keys are the names of everything of a chain in Redis.
+// keys are the names of a chain's keys in Redis.
 type keys struct {
 	meta   string
 	rows   string // + partition

@@ -11,38 +11,38 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// pending is what the tasks have applied and Redis has not: not the rows but which deals changed, so
-// that many commits cost one write and a task's goroutine does nothing but remember keys.
+// pending tracks which deals the tasks have changed and Redis does not have yet. It holds keys, not rows, so
+// that many commits cost one write and a task's goroutine only records keys.
 //
 // Invariants:
-//  1. For each partition, changed holds every deal that differs between what was last taken and at, or
-//     rebuild is set.
-//  2. changed never holds more than limit deals: then rebuild is set in its place.
-//  3. No listing that was left out of Redis, keep after it expired, was open at changedAt of what is taken,
-//     nor later: time may leap further than keep from one commit to the next, and a reorg take it back.
+//  1. For each partition, changed has every deal that differs between the last taken state and at, or rebuild
+//     is set.
+//  2. changed never has more than limit deals: above that rebuild is set instead.
+//  3. A listing is left out of Redis only if it expired at least `keep` before changedAt of what is taken.
+//     This holds even if time jumps by more than keep between two commits, or a reorg takes it back.
 type pending struct {
 	limit int
 	keep  uint64        // seconds, see Config.KeepExpired
-	wake  chan struct{} // holds one token when there is something to take
+	wake  chan struct{} // holds a token when there is something to take
 
 	mu         sync.Mutex
 	partitions map[int32]*work
-	rows       int // sum of all changed
+	rows       int // total of all changed
 }
 
-// work is what is to be done for a partition.
+// work is what must be written for a partition.
 type work struct {
 	owner     engine.Partition
 	at        topics.BlockRef
-	changedAt topics.BlockRef     // the last block that changed what Redis holds, or a later one up to at
+	changedAt topics.BlockRef     // the last block that changed Redis's content, or a later one up to at
 	changed   map[string]struct{} // keys of deals
-	moved     bool                // at differs from what was last taken
-	rebuild   string              // why all of it must be written; empty: it need not
-	leftOut   uint64              // latest time as of which listings were left out since all of it was written
+	moved     bool                // at differs from the last taken one
+	rebuild   string              // why everything must be written; empty: it need not
+	leftOut   uint64              // latest time as of which listings were left out since the last rebuild
 }
 
-// behind says that a backfill goes on. Nobody is served its rows from Redis, so they are written once, when
-// it is over: what Redis holds meanwhile names an older block, and misses.
+// behind reports whether a backfill is going on. Its rows are written once, when it ends; meanwhile Redis has
+// an older block, which readers reject.
 func (w *work) behind() bool { return engine.Far(w.at.Number, w.owner.Head) }
 
 func newPending(limit int, keep time.Duration) *pending {
@@ -51,7 +51,7 @@ func newPending(limit int, keep time.Duration) *pending {
 	}
 }
 
-// expiredBefore is the expiry below which a listing is left out of Redis as of a time.
+// expiredBefore is the expiry below which a listing is left out of Redis at a time.
 func (p *pending) expiredBefore(timestamp uint64) uint64 { return max(timestamp, p.keep) - p.keep }
 
 func (p *pending) opened(owner engine.Partition, at topics.BlockRef) {
@@ -81,7 +81,7 @@ func (p *pending) applied(owner engine.Partition, at topics.BlockRef, changes []
 		return
 	}
 	if owner.Reverts != w.owner.Reverts {
-		w.changedAt = at // what was taken back may have come again, in another block
+		w.changedAt = at // a reverted change may have returned in another block
 	}
 	w.owner, w.at, w.moved = owner, at, true
 	if w.behind() && w.rebuild == "" {
@@ -96,7 +96,7 @@ func (p *pending) applied(owner engine.Partition, at topics.BlockRef, changes []
 
 func (p *pending) mark(w *work, c *engine.Change) {
 	switch c.Table {
-	case deals.Deals, deals.Bids: // a bid's key begins with its deal's
+	case deals.Deals, deals.Bids: // a bid's key begins with its deal's key
 	default:
 		return
 	}
@@ -120,7 +120,7 @@ func (p *pending) mark(w *work, c *engine.Change) {
 	p.rows++
 }
 
-// take hands out what is to be done for a partition and forgets it; false: nothing, or not ours.
+// take returns and clears the work of a partition; false: there is none, or the partition is not ours.
 func (p *pending) take(partition int32) (work, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *pending) take(partition int32) (work, bool) {
 	return taken, true
 }
 
-// putBack undoes a take whose view was not to be had: the next one is at a later block.
+// putBack undoes a take whose view was not available: the next one is at a later block.
 func (p *pending) putBack(taken *work) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *pending) putBack(taken *work) {
 	}
 }
 
-// again asks for a partition to be built anew.
+// again requests a rebuild of a partition.
 func (p *pending) again(partition int32, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *pending) again(partition int32, reason string) {
 	p.signal()
 }
 
-// expired adds deals whose listing ended long ago: they leave Redis as if they had changed.
+// expired adds deals whose listing expired long ago, so that they are removed from Redis.
 func (p *pending) expired(partition int32, keys [][]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +193,7 @@ func (p *pending) expired(partition int32, keys [][]byte) {
 	}
 }
 
-// drop forgets which deals changed; the caller holds mu.
+// drop clears the changed deals; the caller holds mu.
 func (p *pending) drop(partition int32) {
 	if w := p.partitions[partition]; w != nil {
 		p.rows -= len(w.changed)
@@ -235,15 +235,15 @@ func (p *pending) signal() {
 	}
 }
 
-// The observer: the tasks call these in their own goroutines.
+// The observer, called in the tasks' goroutines.
 
-// Opened begins to write a partition, by building it.
+// Opened starts writing a partition, with a rebuild.
 func (w *Writer) Opened(p engine.Partition, view state.View) { w.pending.opened(p, view.At()) }
 
-// Applied remembers what changed.
+// Applied records the changes.
 func (w *Writer) Applied(p engine.Partition, view state.View, changes []engine.Change) {
 	w.pending.applied(p, view.At(), changes)
 }
 
-// Closed ends writing a partition. What is in Redis stays until the next owner builds it.
+// Closed stops writing a partition. Redis keeps its data until the next owner rebuilds it.
 func (w *Writer) Closed(p engine.Partition) { w.pending.closed(p.ID) }

@@ -20,8 +20,8 @@ import (
 //	72      how many earlier lowest watermarks follow, of the same count of reverts: number (8), hash (32)
 //	then    the overview
 //
-// It expires unless it is written again, so that what a chain or a history that is no more left behind does
-// not outrank the present for long.
+// It expires unless it is rewritten, so that the value of an abandoned chain or branch does not outrank the
+// current one for long.
 const (
 	poolOrderBytes = 32
 	poolHeadBytes  = poolOrderBytes + common.HashLength + 8 + 1
@@ -30,13 +30,13 @@ const (
 	maxPoolBytes   = 8 << 10 // the overview is below 4 KiB, the ancestors 1.3
 )
 
-// overview is the head of a value under the pool's key.
+// overview is the header of the pool's value.
 type overview struct {
 	page
 	earlier []byte // barriers
 }
 
-// encodeOverview makes the value. The blocks before it are those that were the lowest watermark.
+// encodeOverview encodes the value. before are the earlier lowest watermarks.
 func encodeOverview(wm query.Watermark, before []seenBlock, v *query.PoolOverview) ([]byte, error) {
 	b := fmt.Appendf(make([]byte, 0, 4<<10), "%016x%016x", wm.Reverts, wm.At.Number)
 	b = append(b, wm.At.Hash[:]...)
@@ -53,7 +53,7 @@ func encodeOverview(wm query.Watermark, before []seenBlock, v *query.PoolOvervie
 	return b, err
 }
 
-// decodeOverviewHead reads which block a value is of, and returns what follows.
+// decodeOverviewHead decodes the header, and returns the rest.
 func decodeOverviewHead(b []byte) (o overview, rest []byte, err error) {
 	if len(b) < poolHeadBytes {
 		return o, nil, errMalformed
@@ -73,7 +73,7 @@ func decodeOverviewHead(b []byte) (o overview, rest []byte, err error) {
 	return o, b[size:], nil
 }
 
-// descends says that the block was the lowest watermark before the value's.
+// descends reports whether a block was the lowest watermark before the value's block.
 func (o *overview) descends(from topics.BlockRef) bool {
 	want := barrier(from)
 	for b := o.earlier; len(b) > 0; b = b[barrierBytes:] {

@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
-// Pool answers with the overview of the pool as Listings does with a page: as of a block that is wm's, its
-// descendant, or overtaken no longer than MaxLag ago. The value is read-only.
+// Pool returns the pool overview as of wm's block, a descendant of it, or a block that was overtaken at most
+// MaxLag ago. The value is read-only.
 func (r *Reader) Pool(ctx context.Context, wm query.Watermark) (query.Answer[query.PoolOverview], error) {
 	start := time.Now()
 	r.recent.observe(wm, start)
@@ -21,7 +21,7 @@ func (r *Reader) Pool(ctx context.Context, wm query.Watermark) (query.Answer[que
 	} else if err == nil {
 		r.metrics.poolHits.Inc()
 	}
-	if err != MissDown { //nolint:errorlint // it is returned bare, and this is the path that must cost nothing
+	if err != MissDown { //nolint:errorlint // it is never wrapped, and this path must be fast
 		r.metrics.seconds.Observe(time.Since(start).Seconds())
 	}
 	return answer, err
@@ -55,7 +55,7 @@ func (r *Reader) pool(ctx context.Context, wm query.Watermark) (none query.Answe
 	return none, nil
 }
 
-// askPool is one round trip. It takes no more than a value of ours may be, and a byte.
+// askPool takes one round trip. It fetches at most one byte more than a valid value has.
 func (r *Reader) askPool(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()

@@ -21,43 +21,43 @@ type PoolSource interface {
 	Pool(ctx context.Context) (query.Answer[query.PoolOverview], error)
 }
 
-// Holder says which partitions this node holds: a query.Source does.
-type Holder interface {
+// WatermarkSource lists the partitions that this node holds: a query.Source does.
+type WatermarkSource interface {
 	Watermarks() []query.Watermark
 }
 
 const (
-	// poolTurn is the partition whose owner writes the overview, which no partition has by itself.
+	// poolTurn is the partition whose owner writes the overview, which spans all partitions.
 	poolTurn = 0
-	// poolInterval is how often the lowest watermark is looked at, which takes no network: blocks that come
-	// faster are written as one.
+	// poolInterval is how often the lowest watermark is checked, which needs no network: faster blocks are
+	// written together.
 	poolInterval = 20 * time.Millisecond
 )
 
-// PoolWriter keeps the overview of the pool in Redis, while this node owns partition 0.
+// PoolWriter keeps the pool overview in Redis, while this node owns partition 0.
 //
 // Invariants:
 //  1. A value names the block that it was read at, which was the lowest watermark.
-//  2. A value never takes the place of a later one; two writers, or one that was paused, do no harm beyond
-//     that: a reader takes a value by its block's hash, not by who wrote it.
-//  3. Nothing of it runs in a task's goroutine, and nothing waits for it.
+//  2. A value never replaces a later one. Two writers at a time, or one that was paused, do no other harm:
+//     readers accept a value by its block's hash, whoever wrote it.
+//  3. It does not run in a task's goroutine, and nothing waits for it.
 type PoolWriter struct {
 	cfg     Config
 	key     string
 	client  redis.UniversalClient
 	source  PoolSource
-	holder  Holder
+	holder  WatermarkSource
 	metrics *poolWriterMetrics
 	log     *zap.Logger
 
-	// Of Run's goroutine.
+	// Used only by Run's goroutine:
 	recent    recentBlocks
-	written   query.Watermark // of the last value that Redis took
+	written   query.Watermark // of the last value accepted by Redis
 	writtenAt time.Time
 }
 
-// NewPoolWriter makes a writer. It connects when Run does.
-func NewPoolWriter(cfg Config, source PoolSource, holder Holder, registerer prometheus.Registerer, log *zap.Logger) (*PoolWriter, error) {
+// NewPoolWriter makes a writer. Run connects.
+func NewPoolWriter(cfg Config, source PoolSource, holder WatermarkSource, registerer prometheus.Registerer, log *zap.Logger) (*PoolWriter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func NewPoolWriter(cfg Config, source PoolSource, holder Holder, registerer prom
 	}, nil
 }
 
-// Run writes the overview of each block that is the lowest watermark when it looks, until ctx is done. A
-// Redis that fails is tried again for ever, ever more slowly.
+// Run writes the overview for each lowest watermark that it sees, until ctx is done. After a failure it retries
+// with growing pauses.
 func (w *PoolWriter) Run(ctx context.Context) error {
 	defer func() {
 		if err := w.client.Close(); err != nil {
@@ -100,14 +100,14 @@ func (w *PoolWriter) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes the overview if it is this node's to write and Redis does not have it as last written.
+// flush writes the overview, if this node is its writer and Redis does not have it yet.
 func (w *PoolWriter) flush(ctx context.Context) error {
 	if !w.turn() {
 		return nil
 	}
 	wm, err := w.source.Lowest()
 	if err != nil || engine.Far(wm.At.Number, wm.Latest) {
-		return nil // a partition moves, or a backfill goes on: nobody is answered from here
+		return nil // a partition moves, or a backfill is going on: the cache would not be used
 	}
 	now := time.Now()
 	w.recent.observe(wm, now)
@@ -119,14 +119,14 @@ func (w *PoolWriter) flush(ctx context.Context) error {
 	answer, err := w.source.Pool(ctx)
 	switch {
 	case errors.Is(err, query.ErrUnavailable), err == nil && answer.At != wm.At:
-		return nil // the watermark moved meanwhile: at the next look
+		return nil // the watermark moved: retry at the next poll
 	case err != nil:
 		return fmt.Errorf("read the pool at block %d: %w", wm.At.Number, err)
 	}
 	return w.put(ctx, wm, &answer.Value)
 }
 
-// turn says whether this node is the one that writes.
+// turn reports whether this node is the writer.
 func (w *PoolWriter) turn() bool {
 	for _, m := range w.holder.Watermarks() {
 		if m.Partition == poolTurn && m.Role == topics.RoleOwner {
@@ -146,7 +146,7 @@ func (w *PoolWriter) put(ctx context.Context, wm query.Watermark, v *query.PoolO
 		w.metrics.writes.WithLabelValues("error").Inc()
 		return err
 	}
-	w.written, w.writtenAt = wm, time.Now() // what was refused is asked again after a beat
+	w.written, w.writtenAt = wm, time.Now() // a refused write is retried after a heartbeat
 	if done == 0 {
 		w.metrics.writes.WithLabelValues("refused").Inc()
 		return nil

@@ -18,12 +18,12 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Miss is why Redis could not answer a page: ask the processors.
+// Miss is the reason why Redis could not answer: ask the processors.
 type Miss string
 
 // The reasons.
 const (
-	MissDown    Miss = "down"    // it failed before; a probe has not yet succeeded
+	MissDown    Miss = "down"    // the breaker is open
 	MissTimeout Miss = "timeout" // no answer in time
 	MissError   Miss = "error"   // refused, broken, or an answer that is not ours
 	MissCold    Miss = "cold"    // a partition is not built
@@ -31,8 +31,8 @@ const (
 	MissCorrupt Miss = "corrupt" // keys were lost; what was left is gone now
 	MissStale   Miss = "stale"   // its block was overtaken too long ago
 	MissForeign Miss = "foreign" // its block is not one that the processors know
-	MissScan    Miss = "scan"    // too many listings that the filter leaves out
-	MissTime    Miss = "time"    // a listing has many bids, of which one expired since they were summed up
+	MissScan    Miss = "scan"    // the filter skips too many listings
+	MissTime    Miss = "time"    // a listing has many bids, and one of them expired after they were summed up
 	MissUnknown Miss = "unknown" // what the processors know is not known
 )
 
@@ -54,7 +54,7 @@ type Reader struct {
 	log     *zap.Logger
 }
 
-// NewReader makes a reader. It connects at the first page.
+// NewReader makes a reader. It connects on the first read.
 func NewReader(cfg Config, registerer prometheus.Registerer, log *zap.Logger) (*Reader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func NewReader(cfg Config, registerer prometheus.Registerer, log *zap.Logger) (*
 	}, nil
 }
 
-// Run probes a Redis that failed until it answers again. It closes the connections when ctx is done.
+// Run probes a failed Redis until it responds. When ctx is done it closes the connections.
 func (r *Reader) Run(ctx context.Context) error {
 	defer func() {
 		if err := r.client.Close(); err != nil {
@@ -88,7 +88,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-// recover closes the breaker once Redis answers; false: ctx ended before.
+// recover closes the breaker once Redis responds; false: ctx is done.
 func (r *Reader) recover(ctx context.Context) bool {
 	tick := time.NewTicker(r.cfg.ProbeInterval)
 	defer tick.Stop()
@@ -113,13 +113,12 @@ func (r *Reader) recover(ctx context.Context) bool {
 	}
 }
 
-// Observe tells the reader the lowest watermark of the processors. The more often it is told, the more
-// blocks it can recognise; Listings tells it too.
+// Observe passes the processors' lowest watermark. The more often it is called, the more blocks the reader
+// knows; Listings calls it too.
 func (r *Reader) Observe(wm query.Watermark) { r.recent.observe(wm, time.Now()) }
 
-// Listings answers a page as of a block that is wm's, its descendant, or overtaken no longer than MaxLag
-// ago. wm is the lowest watermark of the processors as the caller knows it. The error is always a Miss,
-// or that of ctx.
+// Listings returns a page as of wm's block, a descendant of it, or a block that was overtaken at most MaxLag
+// ago. wm is the processors' lowest watermark as the caller knows it. The error is a Miss, or that of ctx.
 func (r *Reader) Listings(
 	ctx context.Context, q query.ListingsQuery, wm query.Watermark,
 ) (query.Answer[query.Page[query.DealWithBids]], error) {
@@ -131,7 +130,7 @@ func (r *Reader) Listings(
 	} else if err == nil {
 		r.metrics.hits.Inc()
 	}
-	if err != MissDown { //nolint:errorlint // it is returned bare, and this is the path that must cost nothing
+	if err != MissDown { //nolint:errorlint // it is never wrapped, and this path must be fast
 		r.metrics.seconds.Observe(time.Since(start).Seconds())
 	}
 	return answer, err
@@ -144,7 +143,7 @@ func (r *Reader) listings(
 		return none, MissDown
 	}
 	if q.Sort >= deals.Sorts || q.Limit < 1 || q.After != nil && len(q.After) != positionBytes[q.Sort] {
-		return none, MissError // not ours to judge
+		return none, MissError // not a valid reply
 	}
 	reply, err := r.ask(ctx, q, wm)
 	if err != nil {
@@ -168,10 +167,10 @@ func (r *Reader) listings(
 	return none, nil
 }
 
-// failed counts a failure of Redis, and says what it is to the caller.
+// failed counts a failure of Redis, and returns the error for the caller.
 func (r *Reader) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return ctx.Err() // the caller's hurry says nothing about Redis
+		return ctx.Err() // the caller gave up, which says nothing about Redis
 	}
 	if r.breaker.failed() {
 		r.metrics.open.Set(1)
@@ -183,7 +182,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 	return MissError
 }
 
-// ask runs the script: one round trip, or two when Redis has not seen it.
+// ask runs the script: one round trip, or two if Redis has not cached the script.
 func (r *Reader) ask(ctx context.Context, q query.ListingsQuery, wm query.Watermark) ([]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -206,8 +205,8 @@ func (r *Reader) ask(ctx context.Context, q query.ListingsQuery, wm query.Waterm
 	return parts, err
 }
 
-// judge decides whether the page's block is one to answer from. Neither the block nor wm can be wrong;
-// but Redis may hold what it held yesterday, or what another chain of the same ID wrote.
+// judge checks that the page's block may be used. The block exists, but Redis may hold outdated data, or data
+// of another chain with the same ID.
 func (r *Reader) judge(p *page, wm query.Watermark, now time.Time) error {
 	switch {
 	case p.reverts < wm.Reverts:
@@ -228,7 +227,7 @@ func (r *Reader) judge(p *page, wm query.Watermark, now time.Time) error {
 	return nil
 }
 
-// page is a reply of the script, its rows undecoded.
+// page is the script's reply with encoded rows.
 type page struct {
 	at      topics.BlockRef
 	reverts uint64

@@ -16,8 +16,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/deals"
 )
 
-// rebuild writes a partition anew from a view. It does nothing while a newer owner is alive: a zombie's
-// states are true too, but old.
+// rebuild rewrites a partition from a view. It does nothing while a newer owner is alive, because an outdated
+// owner's state is older.
 func (w *Writer) rebuild(ctx context.Context, job *work, s *written) error {
 	view, ok := w.view(ctx, job)
 	if !ok {
@@ -30,7 +30,7 @@ func (w *Writer) rebuild(ctx context.Context, job *work, s *written) error {
 	}
 	if w.refuses(found, s, time.Now()) {
 		w.metrics.writes.WithLabelValues("refused").Inc()
-		w.pending.putBack(job) // without waking: a beat will ask again
+		w.pending.putBack(job) // without waking: the next heartbeat retries
 		return nil
 	}
 	w.metrics.rebuilds.WithLabelValues(job.rebuild).Inc()
@@ -48,7 +48,7 @@ func (w *Writer) rebuild(ctx context.Context, job *work, s *written) error {
 	})
 }
 
-// refuses says whether a newer owner has left that state and is not known to have gone silent.
+// refuses reports whether a newer owner wrote that state and is not known to be silent.
 func (w *Writer) refuses(found string, s *written, now time.Time) bool {
 	newest, ok := owner(found)
 	if !ok || newest <= s.incarnation {
@@ -71,8 +71,8 @@ func (w *Writer) found(ctx context.Context, partition int32) (string, error) {
 	return found, nil
 }
 
-// replace writes more rows than one script should: readers do not take the partition until the last of
-// them is in. Where the state in Redis is moved by another in the meantime it gives up.
+// replace writes too many rows for one script: readers reject the partition until the last one is written. It
+// gives up if another writer changes the state.
 func (w *Writer) replace(
 	ctx context.Context, job *work, s *written, from string, anew bool, rows func(put func(entry) error) error,
 ) error {
@@ -114,7 +114,7 @@ func (w *Writer) replace(
 	return nil
 }
 
-// clear removes the rows that the partition has in Redis, with their members.
+// clear removes the partition's rows and members from Redis.
 func (w *Writer) clear(ctx context.Context, job *work, b *write, step func(string) error) error {
 	for {
 		read, cancel := context.WithTimeout(ctx, w.cfg.WriteTimeout)
@@ -135,7 +135,7 @@ func (w *Writer) clear(ctx context.Context, job *work, b *write, step func(strin
 	}
 }
 
-// sweep finds listings that expired long ago, so that they do not pile up before those that a page wants.
+// sweep finds listings that expired long ago, so that they do not accumulate before the valid ones.
 func (w *Writer) sweep(ctx context.Context) error {
 	var now uint64
 	owned := make(map[int32][][]byte)
@@ -174,14 +174,14 @@ func (w *Writer) sweep(ctx context.Context) error {
 	return nil
 }
 
-// checkEviction warns of a Redis that may drop keys: a page can then be short of a whole order. Readers
-// notice by the counts in meta, at the price of building all of it again.
+// checkEviction warns if Redis may evict keys: a page could then lack a whole order. Readers detect that by the
+// counts in meta, but everything must be rebuilt.
 func (w *Writer) checkEviction(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.WriteTimeout)
 	defer cancel()
 	info, err := w.client.Info(ctx, "memory").Result()
 	if err != nil {
-		w.log.Debug("read memory policy of redis", zap.Error(err)) // the embedded one has none
+		w.log.Debug("read memory policy of redis", zap.Error(err)) // the embedded Redis has no such setting
 		return
 	}
 	w.metrics.evictions.Set(0)

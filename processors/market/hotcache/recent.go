@@ -9,14 +9,14 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// recentBlocksMax bounds them: 100 ms blocks for longer than any sensible MaxLag.
+// recentBlocksMax is enough for 100 ms blocks and any sensible MaxLag.
 const recentBlocksMax = 128
 
-// recentBlocks remembers the blocks that were the lowest watermark, and when each was first seen.
+// recentBlocks remembers which blocks were the lowest watermark, and since when.
 //
 // Invariants:
-//  1. All of it is at one count of reverts and ascends by number: it is one chain.
-//  2. The last block is the lowest watermark as last told.
+//  1. All of them have the same number of reverts and ascend by number: they are one chain.
+//  2. The last block is the current lowest watermark.
 type recentBlocks struct {
 	mu      sync.Mutex
 	reverts uint64
@@ -28,8 +28,8 @@ type seenBlock struct {
 	at    time.Time
 }
 
-// observe adds the lowest watermark. One that is earlier than the last, as another node may tell it, takes
-// back what it does not know.
+// observe adds a lowest watermark. If it is earlier than the last one, as another node may report it, the later
+// ones are dropped.
 func (t *recentBlocks) observe(wm query.Watermark, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +52,7 @@ func (t *recentBlocks) observe(wm query.Watermark, now time.Time) {
 	t.seen = append(t.seen, seenBlock{wm.At, now})
 }
 
-// overtaken says how long ago a block ceased to be the lowest watermark, if it was one on this chain.
+// overtaken returns how long ago a block ceased to be the lowest watermark, if it was one on this chain.
 func (t *recentBlocks) overtaken(number uint64, hash [32]byte, now time.Time) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *recentBlocks) overtaken(number uint64, hash [32]byte, now time.Time) (t
 	return 0, false
 }
 
-// before lists the blocks below one of them.
+// before lists the blocks before one of them.
 func (t *recentBlocks) before(at topics.BlockRef) []seenBlock {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// A row in Redis is a header, from which the scripts make the members of the orders, then the deal, a sum of its open
-// bids and bids, each behind its length. A page may be as of a time before or after that of the row, and bids expire
-// meanwhile: so the bids are all that are open on the deal's terms, or, above maxRowBids, the best one alone, and then
-// the sum says when it holds. The header, fixed, so that write.lua finds its way:
+// A row in Redis is a header, from which the scripts make the members of the orders, then the deal, a sum of
+// its open bids, and bids, each length-prefixed. A page may be as of an earlier or later time than the row, and
+// bids expire meanwhile. So the row has all open bids on the deal's terms; with more than maxRowBids it has
+// only the best one, and the sum says when it is valid. The header has fixed offsets for write.lua:
 //
 //	 0..7   position in newest, without the deal's key, as are the next three
 //	 8..15  position in expiry
@@ -33,23 +33,23 @@ const (
 	headerBytes  = 99
 )
 
-// positionBytes is the length of a position in each order, the deal's key included.
+// positionBytes is the length of a position in each order, including the deal's key.
 var positionBytes = [deals.Sorts]int{
 	deals.SortNewest: 8 + dealKeyBytes, deals.SortExpiry: 8 + dealKeyBytes,
 	deals.SortCap: 16 + dealKeyBytes, deals.SortCost: 32 + dealKeyBytes,
 }
 
-// entry is a change of one deal as the scripts take it. An empty row: the deal is no longer listed.
+// entry is the change of a deal, as passed to the scripts. An empty row: the deal is no longer listed.
 type entry struct{ key, row []byte }
 
-// maxRowBids is how many bids a row has at most.
+// maxRowBids is the maximum number of bids in a row.
 const maxRowBids = 64
 
 // offers are the open bids of a listing on its terms: all of them, or their sum and the best one.
 type offers struct {
 	summed      bool
 	count       uint64
-	from, until uint64 // when the sum holds
+	from, until uint64 // when the sum is valid
 	bids        []topics.Bid
 }
 
@@ -76,10 +76,10 @@ func (o *offers) decode(b []byte) bool {
 	return true
 }
 
-// errAnotherTime means that a row does not say what its bids come to at the time of the page.
+// errAnotherTime: a row's bid sum is not valid at the time of the page.
 var errAnotherTime = errors.New("bid sums are as of another time")
 
-// at is what the bids come to at a time.
+// at sums up the bids at a time.
 func (o *offers) at(d *topics.Deal, now uint64) (a query.Acceptable, err error) {
 	if !o.summed {
 		best, count := rules.BestBid(d, o.bids, now)
@@ -122,7 +122,7 @@ func newEntry(partition int32, d *topics.Deal, o *offers) (entry, error) {
 	return entry{key: deals.Key(&d.ID), row: b}, nil
 }
 
-// appendFramed appends what encode appends, behind its length in two bytes.
+// appendFramed appends what encode appends, prefixed by its length in two bytes.
 func appendFramed(b []byte, encode func([]byte) ([]byte, error)) ([]byte, error) {
 	at := len(b)
 	b, err := encode(append(b, 0, 0))
@@ -139,7 +139,7 @@ func appendFramed(b []byte, encode func([]byte) ([]byte, error)) ([]byte, error)
 
 var errMalformed = errors.New("malformed row")
 
-// decodeRow reads a row back, as of a time.
+// decodeRow decodes a row as of a time.
 func decodeRow(row string, now uint64) (v query.DealWithBids, err error) {
 	d, o, err := decodeParts(row)
 	if err != nil {
@@ -180,7 +180,7 @@ func decodeParts(row string) (d topics.Deal, o offers, err error) {
 	return d, o, nil
 }
 
-// load makes the entry of a deal from the state: its removal if it is not listed, or expired long ago.
+// load makes the entry of a deal from the state; it removes the deal if it is not listed, or expired long ago.
 func load(v state.View, partition int32, key []byte, expiredBefore uint64) (entry, error) {
 	gone := entry{key: key}
 	row, err := v.Get(deals.Deals, key)
@@ -233,7 +233,7 @@ func loadOffers(v state.View, key []byte, d *topics.Deal) (*offers, error) {
 	return o, nil
 }
 
-// setName names what an order of a query walks: the narrowest set; the rest is filtered by the members.
+// setName is the set that a query reads: the most selective one. Its members are filtered by the rest.
 func setName(q *query.ListingsQuery) string {
 	switch {
 	case q.Asset != nil:
@@ -245,7 +245,7 @@ func setName(q *query.ListingsQuery) string {
 	}
 }
 
-// barrier is a block as the scripts remember it.
+// barrier encodes a block for the scripts.
 func barrier(at topics.BlockRef) string {
 	return string(append(binary.BigEndian.AppendUint64(make([]byte, 0, 40), at.Number), at.Hash[:]...))
 }

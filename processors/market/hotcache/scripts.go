@@ -31,13 +31,13 @@ func (w *Writer) command(ctx context.Context, pipe redis.Pipeliner, b *write) *r
 	return writeScript.EvalSha(ctx, pipe, keys, args...)
 }
 
-// run runs writes in one round trip, each atomic by itself. The results are in order; an error is of that
-// write, whose outcome is then unknown.
+// run executes writes in one round trip, each of them atomically. The errors are in the same order; the outcome
+// of a failed write is unknown.
 func (w *Writer) run(ctx context.Context, batch []*write) []error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.WriteTimeout)
 	defer cancel()
 	errs := w.pipeline(ctx, batch)
-	if len(errs) > 0 && redis.HasErrorPrefix(errs[0], "NOSCRIPT") { // then none of them ran
+	if len(errs) > 0 && redis.HasErrorPrefix(errs[0], "NOSCRIPT") { // none was executed
 		if err := writeScript.Load(ctx, w.client).Err(); err != nil {
 			for i := range errs {
 				errs[i] = fmt.Errorf("load script: %w", err)
@@ -74,7 +74,7 @@ func (w *Writer) pipeline(ctx context.Context, batch []*write) []error {
 	return errs
 }
 
-// execute runs the changes of a commit, or of many, and notes what became of them.
+// execute writes the changes of one or more commits, and records the results.
 func (w *Writer) execute(ctx context.Context, batch []*write) error {
 	var failed error
 	for i, err := range w.run(ctx, batch) {
@@ -94,7 +94,7 @@ func (w *Writer) execute(ctx context.Context, batch []*write) error {
 	return failed
 }
 
-// wrote notes a write that ended in a state that readers take.
+// wrote records a write after which readers accept the state.
 func (w *Writer) wrote(b *write) {
 	b.state.state, b.state.reverts, b.state.at = b.to, b.job.owner.Reverts, time.Now()
 	w.metrics.writes.WithLabelValues("applied").Inc()

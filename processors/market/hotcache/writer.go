@@ -25,8 +25,8 @@ type Source interface {
 	View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error)
 }
 
-// barriersKept is how many barriers of a partition Redis remembers: how far behind a serving node's
-// knowledge of the processors may be without a miss.
+// barriersKept is how many barriers of a partition Redis keeps: how far a serving node's watermark may be
+// behind without a miss.
 const barriersKept = 64
 
 // Writer keeps the listings of the partitions that this node owns in Redis. It is an engine.Observer.
@@ -39,12 +39,12 @@ type Writer struct {
 	metrics *writerMetrics
 	log     *zap.Logger
 
-	id     string // of this writer: no two leave the same state
+	id     string // of this writer: makes its states unique
 	seq    atomic.Uint64
-	states map[int32]*written // of Run's goroutine; each that of whoever writes the partition
+	states map[int32]*written // used by Run's goroutine; each by the writer of the partition
 }
 
-// rebuilders is how many partitions are written anew at a time.
+// rebuilders is how many partitions are rebuilt concurrently.
 const rebuilders = 2
 
 // written is a partition's state in Redis as this writer left it.
@@ -58,7 +58,7 @@ type written struct {
 	refusedSince time.Time
 }
 
-// NewWriter makes a writer. It connects when Run does.
+// NewWriter makes a writer. Run connects.
 func NewWriter(cfg Config, source Source, registerer prometheus.Registerer, log *zap.Logger) (*Writer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func NewWriter(cfg Config, source Source, registerer prometheus.Registerer, log 
 	}, nil
 }
 
-// Run writes what the tasks apply until ctx is done. A Redis that fails is tried again for ever, ever
-// more slowly; the tasks never notice.
+// Run writes the tasks' changes until ctx is done. After a failure it retries with growing pauses; the tasks
+// are not affected.
 //
 //	tasks ── Opened, Applied, Closed   ──► pending ── wake ──► Run ── scripts ──► Redis
 //	                                                    beat ──┘
@@ -90,7 +90,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	beat := time.NewTicker(w.cfg.Beat / 2)
 	defer beat.Stop()
 	var backoff time.Duration
-	fresh := true // the connection: what is to be checked of a server has not been
+	fresh := true // the connection is new, so the server must be checked
 	for beats := 0; ; {
 		var err error
 		select {
@@ -131,7 +131,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes all that is pending: small changes of all partitions in one round trip, the rest partition by
+// flush writes everything pending: small changes of all partitions in one round trip, the rest partition by
 // partition.
 func (w *Writer) flush(ctx context.Context) (err error) {
 	start := time.Now()
@@ -185,7 +185,7 @@ func (w *Writer) flush(ctx context.Context) (err error) {
 	return err
 }
 
-// forget drops what is known of partitions that are no longer ours.
+// forget drops the states of partitions that are no longer ours.
 func (w *Writer) forget(owned []int32) {
 	for id := range w.states {
 		found := false
@@ -199,7 +199,8 @@ func (w *Writer) forget(owned []int32) {
 	}
 }
 
-// delta prepares the write of a partition's changes; nil: it was written otherwise, or cannot be now.
+// delta prepares the write of a partition's changes; nil: they were written otherwise, or cannot be written
+// now.
 func (w *Writer) delta(ctx context.Context, job *work, s *written) (*write, error) {
 	entries := make([]entry, 0, len(job.changed))
 	if len(job.changed) > 0 {
@@ -219,10 +220,10 @@ func (w *Writer) delta(ctx context.Context, job *work, s *written) (*write, erro
 	}
 	keep := barriersKept
 	if s.reverts != job.owner.Reverts {
-		keep = 1 // the chain forked: what came before may not be an ancestor
+		keep = 1 // a reorg: earlier barriers may not be ancestors
 	}
 	if len(entries) > w.cfg.ChunkRows {
-		// One script would hold up the readers: they miss meanwhile.
+		// A single script would block the readers; this way they miss meanwhile.
 		err := w.replace(ctx, job, s, s.state, false, func(put func(entry) error) error {
 			for _, e := range entries {
 				if err := put(e); err != nil {
@@ -242,8 +243,8 @@ func (w *Writer) delta(ctx context.Context, job *work, s *written) (*write, erro
 	}, nil
 }
 
-// view opens the partition at the very block that the changes lead to. The engine may have gone on and
-// let it go: then the changes wait for those that came since.
+// view opens the partition at the block of the changes. If the engine no longer has that view, the changes wait
+// for a later block.
 func (w *Writer) view(ctx context.Context, job *work) (state.View, bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.WriteTimeout)
 	defer cancel()
@@ -259,14 +260,14 @@ func (w *Writer) view(ctx context.Context, job *work) (state.View, bool) {
 	return nil, false
 }
 
-// lost notes that the partition's state in Redis is not what this writer left, or not known.
+// lost records that the partition's state in Redis is unknown, or not ours.
 func (w *Writer) lost(partition int32, s *written, reason string) {
 	s.state = ""
 	w.metrics.ready.WithLabelValues(strconv.Itoa(int(partition))).Set(0)
 	w.pending.again(partition, reason)
 }
 
-// abandon gives up writes that were prepared, because of err.
+// abandon gives up prepared writes because of err.
 func (w *Writer) abandon(batch []*write, err error) error {
 	for _, b := range batch {
 		w.lost(b.partition, b.state, "error")
@@ -275,18 +276,18 @@ func (w *Writer) abandon(batch []*write, err error) error {
 	return err
 }
 
-// ready is a state that readers take: see page.lua.
+// ready is a state that readers accept: see page.lua.
 func (w *Writer) ready(job *work) string {
 	return fmt.Sprintf("r %d %s %d %d %x %d %d %d", job.owner.Incarnation, w.id, w.seq.Add(1),
 		job.at.Number, job.at.Hash, job.at.Timestamp, job.owner.Reverts, job.changedAt.Number)
 }
 
-// building is a state that readers do not take.
+// building is a state that readers reject.
 func (w *Writer) building(job *work) string {
 	return fmt.Sprintf("b %d %s %d", job.owner.Incarnation, w.id, w.seq.Add(1))
 }
 
-// owner is the incarnation in a state; false: none wrote it, or a script that broke off.
+// owner is the incarnation in a state; false: it has none, or a script was aborted.
 func owner(s string) (incarnation int64, ok bool) {
 	fields := strings.SplitN(s, " ", 3)
 	if len(fields) < 3 {
