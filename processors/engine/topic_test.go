@@ -45,7 +45,7 @@ func TestLostTransaction(t *testing.T) {
 				Block: ref(lost.Number+1, 0), Parent: lost.Hash, Head: lost.Number + 1, Commit: true, Previous: lost, Linked: true,
 			})
 			c.commit()
-			e.stopsBroken(n, "came after block 4")
+			e.stopsBroken(n, "predecessor of block 5 is block 4")
 		})
 	}
 }
@@ -105,10 +105,10 @@ func TestReplacedTopic(t *testing.T) {
 	c.commit()
 	c.add(1)
 	n = e.start(e.config("a", disk))
-	e.stopsBroken(n, "has the ID")
+	e.stopsBroken(n, "the ID of")
 	n.stop(t)
 	n = e.start(e.config("b", vfs.NewMem())) // the changelog knows it too
-	e.stopsBroken(n, "has the ID")
+	e.stopsBroken(n, "the ID of")
 	n.stop(t)
 	rebuilt := e.config("a", disk)
 	rebuilt.Rebuild = true
@@ -134,7 +134,7 @@ func TestReplacedChangelog(t *testing.T) {
 	brokertest.Delete(t, cfg.Brokers, e.cat.Changelog(topics.AppMarket))
 	provision(t, cfg, 1)
 	n = e.start(e.config("a", disk))
-	e.stopsBroken(n, "has the ID")
+	e.stopsBroken(n, "the ID of")
 }
 
 // A topic that lost its end has the same ID, and says where the leader of an epoch has come to.

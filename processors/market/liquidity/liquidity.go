@@ -1,6 +1,6 @@
-// Package liquidity applies Uniswap v4 and what is staked of it: pools with their price and the liquidity in
-// range, ticks, the positions of the PositionManager, stakes. It must depend on nothing but the state it is
-// given and the event: no clock, no chain, no other family.
+// Package liquidity applies Uniswap v4 and the staking of its positions: pools with price and liquidity in
+// range, ticks, positions of the PositionManager, stakes. It must depend on nothing but the given state and
+// event: no clock, no chain, no other family.
 package liquidity
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What an event may turn out to contradict. No more of it is applied then; the caller counts it.
+// Invariants that an event may violate. The rest of the event is then not applied; the caller counts
+// violations.
 const (
 	InitializedTwice = "pool initialised twice"
 	NoPool           = "no such pool"
@@ -28,8 +29,8 @@ const (
 	Overflow         = "sum exceeds 256 bits"
 )
 
-// Family is what the market has to know of it; manager is the PositionManager. Positions of the pools that
-// it does not hold are in the pools' liquidity and nowhere else.
+// Family describes this family; manager is the PositionManager. Positions of other contracts count only in
+// their pools' liquidity.
 func Family(manager common.Address) family.Family {
 	return family.Family{
 		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks},
@@ -45,7 +46,7 @@ func Family(manager common.Address) family.Family {
 	}
 }
 
-// apply applies an event of a pool, a position or a stake, and says which invariant the event breaks, if any.
+// apply applies an event, and returns the invariant that it violates, if any.
 func apply(w state.Writer, manager common.Address, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
@@ -79,7 +80,7 @@ func initialized(w state.Writer, e *contracts.PoolInitialized) (string, error) {
 	return "", put(w, Pools, p.ID[:], &p)
 }
 
-// set takes over what the registry says, also of a pool that is not there yet.
+// set applies the registry's entry, even before the pool is initialised.
 func set(w state.Writer, e *contracts.PoolSet) error {
 	var p topics.Pool
 	if _, err := get(w, Pools, e.PoolID[:], &p); err != nil {
@@ -90,7 +91,7 @@ func set(w state.Writer, e *contracts.PoolSet) error {
 	return put(w, Pools, p.ID[:], &p)
 }
 
-// change edits a pool that must have been initialised.
+// change edits a pool, which must be initialised.
 func change(w state.Writer, id common.Hash, edit func(*topics.Pool) string) (string, error) {
 	var p topics.Pool
 	if found, err := get(w, Pools, id[:], &p); err != nil || !found || !p.Initialized {
@@ -102,7 +103,7 @@ func change(w state.Writer, id common.Hash, edit func(*topics.Pool) string) (str
 	return "", put(w, Pools, id[:], &p)
 }
 
-// modified adds liquidity to a range, or takes it away. A change of nothing only collects fees.
+// modified adds liquidity to a range, or removes it. A change of zero only collects fees.
 func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModified) (string, error) {
 	var p topics.Pool
 	if found, err := get(w, Pools, e.PoolID[:], &p); err != nil || !found || !p.Initialized {
@@ -130,7 +131,7 @@ func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModi
 	return moveTick(w, e.PoolID, e.TickUpper, &e.LiquidityDelta, true)
 }
 
-// modifyPosition keeps what a position of the manager has in its pool. The salt is its token ID.
+// modifyPosition updates the liquidity of a position of the manager. The salt is its token ID.
 func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, error) {
 	p := topics.PositionLiquidity{PoolID: e.PoolID, TickLower: e.TickLower, TickUpper: e.TickUpper}
 	p.TokenID.SetBytes32(e.Salt[:])
@@ -151,8 +152,8 @@ func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, err
 	return "", put(w, PositionLiquidities, e.Salt[:], &p)
 }
 
-// transferred keeps who holds a position. One sent to zero is burned; its range stays in its pool's
-// partition, which is not told.
+// transferred updates the owner of a position. A position sent to zero is burned; its range remains in the
+// pool's partition, which does not get this event.
 func transferred(w state.Writer, e *contracts.PositionTransferred) (string, error) {
 	key := e.TokenID.Bytes32()
 	if e.To != (common.Address{}) {
@@ -165,7 +166,7 @@ func transferred(w state.Writer, e *contracts.PositionTransferred) (string, erro
 	return "", nil
 }
 
-// addSigned adds a two's complement to a number, and says whether the sum is one.
+// addSigned adds a two's complement number; false: the sum overflows.
 func addSigned(to, delta *uint256.Int) bool {
 	if delta.Sign() >= 0 {
 		_, over := to.AddOverflow(to, delta)
@@ -175,7 +176,7 @@ func addSigned(to, delta *uint256.Int) bool {
 	return !below
 }
 
-// row is a row of topics.
+// row is a row type of package topics.
 type row interface {
 	AppendBinary(b []byte) ([]byte, error)
 	UnmarshalBinary(data []byte) error
@@ -201,5 +202,5 @@ func put(w state.Writer, t *state.Table, key []byte, r row) error {
 	return nil
 }
 
-// rowBytes holds most rows without growing.
+// rowBytes is the capacity for most rows.
 const rowBytes = 240

@@ -65,7 +65,7 @@ func staked(w state.Writer, e *contracts.PositionStaked) (string, error) {
 	return "", changeStaking(w, e.PoolID, func(s *topics.Staking) { s.TotalWeight = e.TotalWeight })
 }
 
-// paid empties what was earned: the contract pays out all of it, right after a checkpoint.
+// paid resets what was earned: right after a checkpoint the contract pays out all of it.
 func paid(earned, amount *uint256.Int) string {
 	same := earned.Eq(amount)
 	earned.Clear()

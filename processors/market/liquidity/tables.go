@@ -10,7 +10,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Numbers of tables and indexes are in every key on disk: never reuse one.
+// The IDs of tables and indexes are part of every key on disk: never reuse one.
 const (
 	tablePools               byte = 9
 	tablePositions           byte = 10
@@ -19,13 +19,13 @@ const (
 	tableStakes              byte = 13
 	tableTicks               byte = 14
 
-	// IndexAllowedPool: the pools that the registry allows, under their own key. The value is the row.
+	// IndexAllowedPool: the pools that the registry allows, by pool ID. The value is the row.
 	IndexAllowedPool byte = 0x1b
 	// IndexPositionOwner: owner, then the token ID.
 	IndexPositionOwner byte = 0x1c
 	// IndexStakeOwner: owner, then token ID, then the pool. The value is the row.
 	IndexStakeOwner byte = 0x1d
-	// IndexSeed: the seeder's stakes, under their own key. The value is the row.
+	// IndexSeed: the seeder's stakes, by StakeKey. The value is the row.
 	IndexSeed byte = 0x1e
 )
 
@@ -41,8 +41,8 @@ var Positions = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityPosition, Key: numberKey, Encode: topics.EncodePosition},
 }
 
-// PositionLiquidities has a row, topics.PositionLiquidity, for each position that there ever was under its
-// token ID, in its pool's partition.
+// PositionLiquidities has a row, topics.PositionLiquidity, for each position that ever existed, under its token
+// ID, in its pool's partition.
 var PositionLiquidities = &state.Table{
 	ID: tablePositionLiquidities, Name: "position liquidities",
 	Entity: &state.EntityTopic{Name: topics.EntityPositionLiquidity, Key: numberKey, Encode: topics.EncodePositionLiquidity},
@@ -66,7 +66,7 @@ func PositionKey(tokenID *uint256.Int) []byte {
 	return raw[:]
 }
 
-// StakeKey is the key of a stake: those of a pool are together, ascending by token ID.
+// StakeKey is the key of a stake: the pool, then the token ID, ascending.
 func StakeKey(pool common.Hash, tokenID *uint256.Int) []byte {
 	raw := tokenID.Bytes32()
 	return append(append(make([]byte, 0, len(pool)+len(raw)), pool[:]...), raw[:]...)

@@ -17,13 +17,13 @@ var Ticks = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityTick, Key: tickEntityKey, Encode: topics.EncodeTick},
 }
 
-// TickKey is the key of a tick: those of a pool are together, ascending.
+// TickKey is the key of a tick: the pool, then the tick, ascending.
 func TickKey(pool common.Hash, tick int32) []byte {
 	key := append(make([]byte, 0, len(pool)+4), pool[:]...)
 	return binary.BigEndian.AppendUint32(key, uint32(tick)^1<<31)
 }
 
-// TickOf reads a tick back from its key.
+// TickOf decodes the tick in a key.
 func TickOf(key []byte) int32 { return int32(binary.BigEndian.Uint32(key[len(key)-4:]) ^ 1<<31) }
 
 // tickEntityKey is "0x<pool>:<tick>".
@@ -37,7 +37,7 @@ func DecodeTick(row []byte) (t topics.Tick, err error) {
 	return t, err
 }
 
-// moveTick adds a change of liquidity to the lower or the upper end of its range.
+// moveTick adds a change of liquidity to the lower or upper tick of its range.
 func moveTick(w state.Writer, pool common.Hash, tick int32, delta *uint256.Int, upper bool) (string, error) {
 	key := TickKey(pool, tick)
 	t := topics.Tick{PoolID: pool, Tick: tick}

@@ -1,6 +1,6 @@
-// Package prices keeps what the price of each pool was: one observation for each second in which it moved,
-// and one for each hour. It must depend on nothing but the state it is given and the event: no clock, no
-// chain, no other family.
+// Package prices keeps the price history of each pool: an observation for each second in which the price moved,
+// and one for each hour. It must depend on nothing but the given state and event: no clock, no chain, no other
+// family.
 package prices
 
 import (
@@ -20,49 +20,49 @@ import (
 const (
 	// Hour is the length of an hour, in seconds.
 	Hour = 60 * 60
-	// secondsKept is how long an observation of a second is kept, in hours that have ended: a reference
-	// price needs half an hour, and hours say what was before.
+	// secondsKept is for how many full hours per-second observations are kept: a reference price needs half an
+	// hour, and older prices are kept by the hour.
 	secondsKept = 24
 )
 
-// Seconds has a row, topics.Observation, for each second under Key: ascending keys are from the newest on.
-// It has a day and the hour that runs. The numbers of tables are in every key on disk: never reuse one.
+// Seconds has a row, topics.Observation, for each second under Key, the newest first, for a day and the current
+// hour. The IDs of tables are part of every key on disk: never reuse one.
 var Seconds = &state.Table{
 	ID: 15, Name: "price seconds",
 	Entity: &state.EntityTopic{Name: topics.EntityObservation, Key: entityKey, Encode: topics.EncodeObservation},
 }
 
-// Hours has the last observation of each hour, topics.Observation, under Key of the hour's first second, for
-// good. What Seconds no longer has of the past, Hours has at its own grain.
+// Hours has the last observation of each hour, topics.Observation, under Key of the hour's first second. They
+// are kept forever.
 var Hours = &state.Table{ID: 16, Name: "price hours"}
 
 const keyBytes = common.HashLength + 8
 
-// Key is the key of an observation; the pool is the prefix of all of its keys.
+// Key is the key of an observation, prefixed by the pool.
 func Key(pool common.Hash, at uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, keyBytes), pool[:]...), ^at)
 }
 
-// Before is a position that what is later than that time is before, and the observation that held then is
-// the next one after.
+// Before is a position after all observations later than a time; the next one is the observation valid at that
+// time.
 func Before(pool common.Hash, at uint64) []byte {
 	key := Key(pool, at)
-	for i := len(key) - 1; i >= common.HashLength; i-- { // one less: a scan begins after its position
+	for i := len(key) - 1; i >= common.HashLength; i-- { // decrement the key: a scan begins after its position
 		key[i]--
 		if key[i] != 0xff {
 			return key
 		}
 	}
-	return nil // nothing is later: from the first
+	return nil // no key is smaller: scan from the first
 }
 
-// Family is what the market has to know of it.
+// Family describes this family.
 var Family = family.Family{
 	Name: "prices", Tables: []*state.Table{Seconds, Hours}, Apply: apply,
 	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
 }
 
-// apply keeps the price that an event left its pool at.
+// apply records the price of the pool after an event.
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
@@ -73,7 +73,7 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 	return "", err
 }
 
-// observe takes the place of what the second, and the hour, had before: the last one counts.
+// observe overwrites the observation of the second and of the hour: the last one counts.
 func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int32) error {
 	at := w.Block().Timestamp
 	o := topics.Observation{PoolID: pool, At: at, SqrtPriceX96: *sqrtPrice, Tick: tick}
@@ -95,8 +95,7 @@ func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int3
 	return nil
 }
 
-// prune drops the seconds that are too old, once an hour. Most hours there is as much to drop as the hour a
-// day ago saw.
+// prune deletes old per-second observations once an hour: usually those of one hour.
 func prune(w state.Writer, pool common.Hash, now uint64) error {
 	oldest := now - now%Hour
 	if oldest < secondsKept*Hour {
@@ -114,7 +113,7 @@ func prune(w state.Writer, pool common.Hash, now uint64) error {
 	return err
 }
 
-// rowBytes holds any row.
+// rowBytes is the maximum size of a row.
 const rowBytes = 1 + common.HashLength + 10 + 33 + 5
 
 // entityKey is "0x<pool>:<second>".

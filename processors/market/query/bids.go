@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// BidsQuery asks for the bids ever made on a deal, in whatever state, ascending by ID.
+// BidsQuery asks for all bids ever made on a deal, in any state, ascending by ID.
 type BidsQuery struct {
 	Deal  uint256.Int
 	After []byte
@@ -43,11 +43,11 @@ func (r *Router) Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]
 	if len(a.Items) == 0 {
 		return Answer[Page[topics.Bid]]{At: a.Block}, ErrNotFound
 	}
-	p, err := read.PageOf(a.Items[1:], q.Limit, decodeRow[topics.Bid]) // behind the one of the deal
+	p, err := read.PageOf(a.Items[1:], q.Limit, decodeRow[topics.Bid]) // after the item of the deal
 	return Answer[Page[topics.Bid]]{At: a.Block, Value: p, From: from}, err
 }
 
-// readBids lists the bids of a deal, behind an item without a key where there is the deal.
+// readBids lists the bids of a deal, after an item without a key if the deal exists.
 func readBids(_ context.Context, views *read.Views, q *BidsQuery) ([]read.Item, error) {
 	prefix := deals.Key(&q.Deal)
 	after := q.After

@@ -18,51 +18,50 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ErrMomentUnknown means that what changed since a moment is no longer known: read the market anew.
+// ErrMomentUnknown: the changes since a moment are no longer known: read the market from scratch.
 var ErrMomentUnknown = errors.New("changes since that block are not known")
 
-// MaxChanges bounds the deals of one answer of Changes. Where more changed, it is quicker to read anew.
+// MaxChanges bounds the deals of an answer of Changes. With more changes it is faster to read from scratch.
 const MaxChanges = 4096
 
-// Changes is what became of the market between two moments, as of the later one.
+// Changes are the changes of the market between two moments, as of the later one.
 type Changes struct {
 	At    Moment
-	Deals []ChangedDeal // the newest ID first
+	Deals []ChangedDeal // newest ID first
 	PoolOverview
 }
 
 // ChangedDeal is a deal of which a row or a bid changed, or whose listing expired.
 type ChangedDeal struct {
 	ID   uint256.Int
-	Deal *DealWithBids // with bids as in a list; nil: its block was reverted
+	Deal *DealWithBids // bids as in a list; nil: its block was reverted
 }
 
-// ChangeReader follows the market.
+// ChangeReader reads changes of the market.
 type ChangeReader interface {
-	// Changes is all that changed after a moment, as of the latest block; nil: nothing but where that
-	// is. A deal may be in it that did not change. ErrMomentUnknown: the moment is too old, or never was.
+	// Changes returns all changes after a moment, as of the latest block; nil: only the latest moment. It may
+	// include deals that did not change. ErrMomentUnknown: the moment is too old, or is on another branch.
 	Changes(ctx context.Context, since *Moment) (Changes, error)
-	// Holders says who holds each partition and how far it is, ascending by partition, without a network.
+	// Holders says who holds each partition and how far it is, ascending by partition. It uses no network.
 	Holders() []Holder
 }
 
-// ChangeLog is what a node remembers of the changes in the partitions that it owns. A Source that is one
-// too answers Changes.
+// ChangeLog is a node's memory of the changes in its partitions. A Source that implements it serves Changes.
 type ChangeLog interface {
-	// ChangedSince returns the keys of the deals that changed after a moment, up to the block. Keys may
-	// repeat. ErrMomentUnknown: it does not reach back so far; ErrUnavailable: the moment or the block is not
+	// ChangedSince returns the keys of the deals that changed after a moment, up to the block. Keys may repeat.
+	// ErrMomentUnknown: the log does not reach back so far; ErrUnavailable: the moment or the block is not
 	// known here, or not yet.
 	ChangedSince(partition int32, since *Moment, upTo topics.BlockRef) (Changed, error)
 }
 
-// Changed is what a ChangeLog says of one partition.
+// Changed is the answer of a ChangeLog for one partition.
 type Changed struct {
 	Keys  []common.Hash
-	At    Moment // of the block asked for
-	Exact bool   // the moment is a commit of this partition, number and hash; else Keys begins before it
+	At    Moment // of the requested block
+	Exact bool   // the moment is a commit of this partition, number and hash; else Keys begins earlier
 }
 
-// Changes implements ChangeReader: the pool first, then what changed up to that very block.
+// Changes implements ChangeReader: it reads the pool first, and then the changes up to the same block.
 func (r *Router) Changes(ctx context.Context, since *Moment) (Changes, error) {
 	pool, err := r.Pool(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func decodeChanges(a *read.Response, since bool, pool PoolOverview) (Changes, er
 	c := Changes{At: Moment{Block: a.Block}, PoolOverview: pool}
 	exact := !since
 	for _, it := range a.Items {
-		if len(it.Key) == 0 { // of a node
+		if len(it.Key) == 0 { // the item of the node
 			reverts, used := binary.Uvarint(it.Row)
 			if used <= 0 || len(it.Row) != used+1 {
 				return Changes{}, read.ErrMalformed
@@ -109,7 +108,7 @@ func decodeChanges(a *read.Response, since bool, pool PoolOverview) (Changes, er
 	return c, nil
 }
 
-// readChanges finds an item of the node itself, then the deals, ascending by key.
+// readChanges returns an item for the node itself, then the deals, ascending by key.
 func readChanges(_ context.Context, views *read.Views, q *changesQuery) ([]read.Item, error) {
 	log, ok := views.Source.(ChangeLog)
 	if !ok {
@@ -147,8 +146,8 @@ func readChanges(_ context.Context, views *read.Views, q *changesQuery) ([]read.
 	return slices.Insert(items, 0, read.Item{Row: own}), nil
 }
 
-// changedDeals reads the deals that changed, and those whose listing ended meanwhile. Time goes back where
-// blocks are reverted: then listings that had ended have not.
+// changedDeals reads the deals that changed, and those whose listing expired meanwhile. After a revert the time
+// is earlier: listings may no longer be expired.
 func changedDeals(v state.View, keys []common.Hash, since *Moment) ([]read.Item, error) {
 	if since != nil && since.Block.Timestamp != v.At().Timestamp {
 		from := min(since.Block.Timestamp, v.At().Timestamp)

@@ -19,12 +19,12 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// attempts bounds how often a question is asked anew because what it should have asked for only its answer
-// says. An answer that needs no more is true as of one block; one that does was outrun by a block.
+// attempts bounds how often a read is repeated because its answer shows what it should have requested. An
+// answer that needs nothing more is consistent at one block; otherwise a new block arrived in between.
 const attempts = 5
 
-// DealWithReward implements MarketReader. The deal is in one partition, the drips in those of its parties:
-// they are asked all together once it is known who they are.
+// DealWithReward implements MarketReader. The deal is in one partition, the drips in those of its parties: once
+// these are known, all are read together.
 func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
 	partitions := slices.Clone(r.partitionOf(contracts.DealEntity(id)))
 	for range attempts {
@@ -87,7 +87,7 @@ func readDealWithReward(ctx context.Context, views *read.Views, q *entityQuery) 
 		it.Key = sectionKey(sectionDeal, it.Key)
 		c.items = append(c.items, it)
 	}
-	granted := len(found) == 0 // else who has the deal knows: here or elsewhere, this is the same block
+	granted := len(found) == 0 // otherwise the node with the deal knows: it is the same block
 	for _, v := range views.Of {
 		reward, err := v.Get(deals.Rewards, deals.Key(id))
 		if err != nil {
@@ -122,7 +122,7 @@ func readDealWithReward(ctx context.Context, views *read.Views, q *entityQuery) 
 
 // AssetDeals implements MarketReader.
 func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error) {
-	a, err := r.Read(ctx, read.Request{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // an item says more
+	a, err := r.Read(ctx, read.Request{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // one item more tells that the list continues
 	if err != nil {
 		return Answer[Page[DealWithBids]]{}, err
 	}
@@ -137,8 +137,8 @@ func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page
 	return Answer[Page[DealWithBids]]{At: a.Block, Value: p}, err
 }
 
-// readAssetDeals lists the deals on a token by when they were funded, behind an item without a key where
-// the registry knows the token.
+// readAssetDeals lists the deals on a token by funding time, after an item without a key if the registry knows
+// the token.
 func readAssetDeals(_ context.Context, views *read.Views, q *AssetDealsQuery) ([]read.Item, error) {
 	prefix := deals.AssetPrefix(q.Token)
 	var after []byte

@@ -8,7 +8,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// dripsAt is drips as of a time.
+// dripsAt returns drips as of a time.
 func dripsAt(items []read.Item, now uint64) ([]Drip, error) {
 	rows, err := decodeAll[topics.Drip](items)
 	if err != nil {
@@ -25,10 +25,10 @@ func dripsAt(items []read.Item, now uint64) ([]Drip, error) {
 	return all, nil
 }
 
-// dripSums is what all drips of an account are at a time.
+// dripSums sums up all drips of an account at a time.
 type dripSums struct {
 	claimable uint256.Int
-	dripping  uint256.Int // total less unlocked
+	dripping  uint256.Int // total minus unlocked
 }
 
 func (s *dripSums) count(d *topics.Drip, now uint64) {
@@ -39,7 +39,7 @@ func (s *dripSums) count(d *topics.Drip, now uint64) {
 
 func (s *dripSums) words() [2]*uint256.Int { return [...]*uint256.Int{&s.claimable, &s.dripping} }
 
-// append makes a row of them.
+// append encodes the sums as a row.
 func (s *dripSums) append(b []byte) []byte {
 	for _, w := range s.words() {
 		raw := w.Bytes32()
@@ -48,7 +48,7 @@ func (s *dripSums) append(b []byte) []byte {
 	return b
 }
 
-// decode reads the row back; no row is a sum of nothing.
+// decode decodes the row; a missing row is zero.
 func (s *dripSums) decode(items []read.Item) error {
 	if len(items) == 0 {
 		return nil

@@ -21,34 +21,37 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// ExchangeReader is what the read API says of what can be traded, and of what is pledged.
+// ExchangeReader reads tradable pools and collateral.
 type ExchangeReader interface {
-	// Exchange is every pool that the registry allows (hookless, of a static fee) and the token layer's, with all
-	// that a swap in it depends on and what its price was; and all assets of the registry.
+	// Exchange returns every pool that the registry allows (without hooks, with a static fee) and the token
+	// layer's pool, with all that a swap in it depends on and its price history; and all assets of the
+	// registry.
 	Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error)
-	// Collateral is what a deal is secured by, as of a block that Exchange answered as of lately. ErrNotFound: no
-	// such deal at that block. ErrUnavailable, too, where the block is no longer kept or no longer there.
+	// Collateral returns the collateral of a deal, as of a recent block that Exchange has returned.
+	// ErrNotFound: no such deal at that block. ErrUnavailable: also if the block is no longer kept, or was
+	// reverted.
 	Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error)
 }
 
-// ExchangeQuery says how far back the prices go, in seconds before the answer's block.
+// ExchangeQuery sets how far back prices go, in seconds before the answer's block.
 type ExchangeQuery struct {
-	Seconds uint64 // in which every second counts in which the price moved
-	Hours   uint64 // in which only the ends of hours count
+	Seconds uint64 // per-second history
+	Hours   uint64 // per-hour history
 }
 
-// Exchange is the pools and the assets of a block.
+// Exchange is the pools and assets as of a block.
 type Exchange struct {
 	Pools  []PoolState    // ascending by ID
 	Assets []topics.Asset // ascending by token
 }
 
-// PoolState is a pool with its ticks and its past. What no event tells of it is not there: its protocol fee.
+// PoolState is a pool with its ticks and price history. Its protocol fee is missing, because no event reports
+// it.
 type PoolState struct {
 	topics.Pool
 	Ticks   []ammv4.Tick // ascending
-	Seconds []PriceAt    // ascending; the first is what held as the time began, where there was a price
-	Hours   []PriceAt    // ascending: the last of each hour in which the price moved, and what held before them
+	Seconds []PriceAt    // ascending; the first is the price at the start of the period, if there was one
+	Hours   []PriceAt    // ascending: the last of each hour in which the price moved, and the price before them
 }
 
 // PriceAt is the tick of a pool from a second on.
@@ -57,7 +60,7 @@ type PriceAt struct {
 	Tick int32
 }
 
-// Collateral is a deal and, where it holds a position, what is in it.
+// Collateral is a deal and, if it holds a position, the position's contents.
 type Collateral struct {
 	Deal     topics.Deal
 	Position *topics.PositionLiquidity
@@ -73,8 +76,8 @@ func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange
 	return Answer[Exchange]{At: a.Block, Value: v}, err
 }
 
-// Collateral implements ExchangeReader. Which partition has the position only the deal says: its block is named, so
-// that both answers are of it.
+// Collateral implements ExchangeReader. Only the deal tells which partition has the position, so both are read
+// as of the same block.
 func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error) {
 	none := Answer[Collateral]{At: at}
 	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{deal.Bytes32()}, Partitions: r.partitionOf(contracts.DealEntity(deal)), At: &at})
@@ -97,7 +100,7 @@ func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint2
 	return Answer[Collateral]{At: a.Block, Value: v}, err
 }
 
-// readContents finds what is in positions.
+// readContents reads the contents of positions.
 func readContents(_ context.Context, views *read.Views, q *contentsQuery) (items []read.Item, err error) {
 	for _, v := range views.Of {
 		for _, key := range q.Keys {
@@ -139,7 +142,7 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 	return c.sorted(), nil
 }
 
-// tradable adds the pools that count, and says which they are.
+// tradable adds the tradable pools, and returns their IDs.
 func tradable(c *collector, v state.View, own common.Hash) (ids []common.Hash, err error) {
 	var bad error
 	visit := func(_, row []byte) bool {
@@ -190,7 +193,7 @@ func addPrices(c *collector, v state.View, section byte, table *state.Table, poo
 	}
 	err := v.Scan(table, pool[:], prices.Before(pool, now), visit)
 	if err == nil && bad == nil && !carried && table == prices.Seconds {
-		// The seconds of then are gone: the hours know what held.
+		// The per-second observations of that time are deleted: use the hours.
 		err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
 			var o topics.Observation
 			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
@@ -251,7 +254,7 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 	return x, nil
 }
 
-// decodePrices reads the row of a pool, none where it has no price.
+// decodePrices decodes the prices of a pool; none if it has no price.
 func decodePrices(items []read.Item, pool common.Hash) ([]PriceAt, error) {
 	i := slices.IndexFunc(items, func(it read.Item) bool { return bytes.Equal(it.Key, pool[:]) })
 	if i < 0 {

@@ -12,14 +12,14 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The parts of an item of a deal with bids: a sum, then the best bid where there is one, then bids.
+// The parts of an item of a deal with bids: a sum, then the best bid if there is one, then bids.
 const (
 	sumBytes     = 8 + 1
 	sumBest      = 1 // there is a best bid
 	sumTruncated = 2 // there are more bids
 )
 
-// bidParts are the first parts of an item of a deal.
+// bidParts returns the first parts of a deal's item.
 func bidParts(v state.View, key []byte, d *topics.Deal) ([][]byte, error) {
 	if d.OpenBids == 0 {
 		return nil, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// maxOpenPositions is how many positions that are collateral are asked for at once. Where there are more they are added
-// up page by page, by the partitions of their pools, as of the same block.
+// maxOpenPositions is how many open positions one request may have. More are added up page by page, by the
+// partitions of their pools, as of the same block.
 const maxOpenPositions = 8192
 
 // openPositionsQuery asks for a page of the positions that are collateral.
@@ -54,7 +54,7 @@ func lowestOpen(views []state.View, after []byte, limit int) ([]position, error)
 	})
 }
 
-// readAmounts adds up what is in positions whose pools are here, by token.
+// readAmounts adds up the contents of positions whose pools are in these partitions, by token.
 func readAmounts(_ context.Context, views *read.Views, q *contentsQuery) ([]read.Item, error) {
 	sums := map[common.Address]*uint256.Int{}
 	add := func(token common.Address, amount *uint256.Int) {
@@ -109,7 +109,8 @@ func readAmounts(_ context.Context, views *read.Views, q *contentsQuery) ([]read
 	return c.sorted(), nil
 }
 
-// amountsOf adds up what is in all positions that are collateral as of a block: items as those of other collateral.
+// amountsOf adds up the contents of all positions that are collateral as of a block, in the form of other
+// collateral.
 func (r *Router) amountsOf(ctx context.Context, at topics.BlockRef) (all []read.Item, err error) {
 	var last common.Hash
 	for after := []byte(nil); ; {

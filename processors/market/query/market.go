@@ -10,22 +10,22 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// MarketReader is what the read API says of the token layer, the pools and the market as a whole. Without
-// the token layer in the deployment what belongs to it is nil, empty or zero, as each field says; an answer
-// that spans partitions is true as of one block, number and hash, on all of them. Amounts are raw units.
+// MarketReader reads the token layer, the pools and the market as a whole. Without the token layer in the
+// deployment its fields are nil, empty or zero, as documented. An answer that spans partitions is as of one
+// block, number and hash, on all of them. Amounts are raw units.
 type MarketReader interface {
-	// DealWithReward is Deal and what the epoch granted to its parties. With ErrNotFound, At is set.
+	// DealWithReward returns a deal and the reward of its parties. With ErrNotFound, At is set.
 	DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error)
 	// Bids lists the bids on a deal, ascending by ID. ErrNotFound, with At set: there is no such deal.
 	Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]], error)
-	// AssetDeals lists the deals on a token that were ever funded, those funded last first. ErrNotFound,
-	// with At set: the registry never set the token.
+	// AssetDeals lists all deals ever funded on a token, the last funded first. ErrNotFound, with At set: the
+	// registry never set the token.
 	AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error)
-	// Portfolio is all that a wallet has in the market. A wallet that has nothing has an empty one.
+	// Portfolio returns everything that a wallet has in the market. It may be empty.
 	Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error)
-	// Rewards is a wallet's drips, with the epoch and the pool that they come from.
+	// Rewards returns a wallet's drips, with the epoch and the pool that they come from.
 	Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error)
-	// Pool is the sTKN/TKN pool with the epoch and the burns.
+	// Pool returns the sTKN/TKN pool with the epoch and the burns.
 	Pool(ctx context.Context) (Answer[PoolOverview], error)
 	// Epochs lists the epochs, the newest first.
 	Epochs(ctx context.Context, q EpochsQuery) (Answer[Page[topics.Epoch]], error)
@@ -33,21 +33,21 @@ type MarketReader interface {
 	Stakes(ctx context.Context, q StakesQuery) (Answer[Page[Stake]], error)
 	// Positions lists the positions that a wallet holds in the PositionManager, ascending by token ID.
 	Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error)
-	// Stats is the market as a whole.
+	// Stats returns figures of the whole market.
 	Stats(ctx context.Context) (Answer[Stats], error)
-	// Observations is the price of a pool over a time, ascending. Empty: the pool has no price by then.
+	// Observations returns the price of a pool over a period, ascending. Empty: the pool had no price yet.
 	Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error)
 }
 
 // DealWithReward is a deal with its bids and its reward.
 type DealWithReward struct {
 	DealWithBids
-	Reward *Reward // nil: nothing was ever granted
+	Reward *Reward // nil: none was ever granted
 }
 
-// Reward is a grant with the drips that carry it, ascending by ID: none for a share of nothing.
+// Reward is a grant with its drips, ascending by ID; a share of zero has no drip.
 type Reward struct {
-	topics.Reward // Granted is the total, of which LenderAmount and BorrowerAmount are the shares
+	topics.Reward // Granted is the total, LenderAmount and BorrowerAmount are the shares
 	Drips         []Drip
 }
 
@@ -59,41 +59,41 @@ type Drip struct {
 	Curve        []CurvePoint
 }
 
-// CurvePoint is a corner of what a drip unlocks over time: from one to the next it is a straight line,
-// except that nothing is unlocked before the cliff. They ascend by time: start, cliff (where it is not the
-// start), cut (where there was one), end.
+// CurvePoint is a corner of a drip's unlock curve: straight lines connect the points, except that nothing is
+// unlocked before the cliff. They ascend by time: start, cliff (unless it is the start), cut (if there was
+// one), end.
 type CurvePoint struct {
 	T        uint64
 	Unlocked uint256.Int
 }
 
-// AssetDealsQuery asks for the deals on a token that were funded.
+// AssetDealsQuery asks for the funded deals on a token.
 type AssetDealsQuery struct {
 	Token common.Address
 	After []byte
 	Limit int
 }
 
-// MaxPortfolio bounds each list of a Portfolio and the drips of Rewards: the newest are in it. What is beyond
-// is in Deals, and in every sum all the same.
+// MaxPortfolio bounds each list of a Portfolio and the drips of Rewards to the newest ones. Deals lists all,
+// and the sums include all.
 const MaxPortfolio = 1000
 
-// Portfolio is all that a wallet has in the market.
+// Portfolio is everything that a wallet has in the market.
 type Portfolio struct {
 	AsBorrower []DealWithBids // the newest ID first
 	AsLender   []DealWithBids // the newest ID first
-	Bids       []topics.Bid   // made by the wallet, in whatever state, the newest ID first
+	Bids       []topics.Bid   // made by the wallet, in any state, the newest ID first
 	Balances   []topics.Balance
 	Drips      []Drip // the newest, ascending by ID
 	Summary    Summary
 	Truncated  bool // a list has more than MaxPortfolio
 }
 
-// Summary is over all deals of a wallet, in raw USDG.
+// Summary sums up all deals of a wallet, in raw USDG.
 type Summary struct {
-	ReceivedAlready uint256.Int // price less fee, as borrower, of every deal that was ever funded
+	ReceivedAlready uint256.Int // price minus fee, as borrower, of all deals ever funded
 	StillAtStake    uint256.Int // cap, as borrower, of deals in FUNDED
-	PaidOut         uint256.Int // price, as lender, of every deal that was ever funded
+	PaidOut         uint256.Int // price, as lender, of all deals ever funded
 	AwaitingExpiry  uint256.Int // cap, as lender, of deals in FUNDED
 }
 
@@ -112,9 +112,9 @@ type StakesQuery struct {
 
 // Stake is a staked position. Weight, emissions and fees are as of its last checkpoint.
 type Stake struct {
-	topics.Stake             // its InRange is of the last checkpoint
+	topics.Stake             // its InRange is as of the last checkpoint
 	InRangeNow   bool        // TickLower <= the pool's tick < TickUpper
-	ValueTKN     uint256.Int // wei of TKN: what is in it at the pool's price, its sTKN at that price
+	ValueTKN     uint256.Int // wei of TKN: its contents at the pool's price
 }
 
 // PositionsQuery asks for the positions that a wallet holds in the PositionManager.
@@ -124,7 +124,7 @@ type PositionsQuery struct {
 	Limit int
 }
 
-// Refusal is why the registry would refuse a position, in the order of its checks.
+// Refusal is the reason why the registry would refuse a position, in the order of its checks.
 type Refusal string
 
 // The refusals.
@@ -132,8 +132,8 @@ const (
 	RefusalNone      Refusal = ""
 	RefusalAsset     Refusal = "ASSET_NOT_ALLOWED"      // the registry does not allow positions at all
 	RefusalPool      Refusal = "POOL_NOT_ALLOWED"       // nor those of this pool
-	RefusalFee       Refusal = "POOL_FEE_DYNAMIC"       // the fee is the hooks' to set
-	RefusalHooks     Refusal = "POOL_HAS_HOOKS"         // which could take what is in it
+	RefusalFee       Refusal = "POOL_FEE_DYNAMIC"       // hooks set the fee
+	RefusalHooks     Refusal = "POOL_HAS_HOOKS"         // hooks could take its contents
 	RefusalLiquidity Refusal = "LIQUIDITY_OUT_OF_RANGE" // of the pool's limits
 )
 
@@ -144,12 +144,12 @@ type Position struct {
 	Currency1 common.Address
 	Fee       uint32
 	InRange   bool        // TickLower <= the pool's tick < TickUpper
-	Amount0   uint256.Int // what removing all liquidity would give at the pool's price
+	Amount0   uint256.Int // amounts from removing all liquidity at the pool's price
 	Amount1   uint256.Int
 	Refusal   Refusal // empty: the registry allows it as collateral
 }
 
-// Stats is the market as a whole, in raw USDG where nothing else is said.
+// Stats are figures of the whole market, in raw USDG unless stated otherwise.
 type Stats struct {
 	TVL          TVL
 	Fees         Windows
@@ -157,11 +157,11 @@ type Stats struct {
 	Deals        DealCounts
 	Medians      Medians
 	Emissions    Emissions
-	PriceHistory []PricePoint // ascending: an hour each, of the last 7 days in which the pool had a price
+	PriceHistory []PricePoint // ascending, hourly, for the last 7 days as far as the pool had a price
 }
 
-// TVL is the collateral of LISTED and FUNDED deals at the latest pool prices. A position counts as the
-// tokens in it. The value of an asset is rounded down once, the others are sums of such values.
+// TVL is the collateral of LISTED and FUNDED deals at the latest pool prices. A position counts with the tokens
+// in it. Each asset's value is rounded down once; the other values are sums of these.
 type TVL struct {
 	USDG     uint256.Int
 	ByLane   [4]uint256.Int   // by contracts.Lane; a position's tokens are in LanePosition
@@ -169,7 +169,7 @@ type TVL struct {
 	Unpriced []common.Address // tokens of ByAsset without a price, ascending
 }
 
-// AssetValue is the collateral in one token. Tokens in positions are apart, with LanePosition.
+// AssetValue is the collateral in one token. Tokens in positions are listed separately, with LanePosition.
 type AssetValue struct {
 	Token common.Address
 	Lane  contracts.Lane
@@ -177,8 +177,7 @@ type AssetValue struct {
 	USDG  *uint256.Int // nil: no price
 }
 
-// Windows is a sum over all time and over the last day and week: of what happened less than that long
-// before the answer's block.
+// Windows is a sum over all time, and over the last day and week before the answer's block.
 type Windows struct {
 	Total, Last24h, Last7d uint256.Int
 }
@@ -189,15 +188,15 @@ type DealCounts struct {
 	ByState       [5]uint64 // by contracts.DealState
 }
 
-// Medians are over all deals ever funded, exact: the mean of the two in the middle, rounded down, where
-// their number is even. Nil: no such deal.
+// Medians are over all deals ever funded, exact: for an even number of deals the mean of the two in the middle,
+// rounded down. Nil: no such deal.
 type Medians struct {
 	CostBps7d         *uint256.Int // (cap-price)*10000/price, of deals of 7 days
 	CostBps21d        *uint256.Int // of deals of 21 days
 	TimeToFundSeconds *uint256.Int // from listing to funding
 }
 
-// Emissions is what liquidity earns, in wei of sTKN. Nil where it was never notified, or no epoch opened.
+// Emissions are the rewards of liquidity, in wei of sTKN. Nil: never notified, or there was no epoch.
 type Emissions struct {
 	RatePerSecond     *uint256.Int // 0 once the period is over
 	ReleasedThisEpoch *uint256.Int
@@ -210,9 +209,9 @@ type PricePoint struct {
 	PriceUSDGPerSTKN *Price // nil: TKN had no price in USDG
 }
 
-// ObservationsQuery asks for the price of a pool from a time on: the observation that holds at From,
-// carried forward, then one for each second (or hour: its last) in (From, To] in which the pool moved.
-// Seconds are kept for a day or more, hours for good.
+// ObservationsQuery asks for the price of a pool over a period: the observation valid at From, then one for
+// each second (or the last of each hour) in (From, To] in which the price moved. Seconds are kept for at least
+// a day, hours forever.
 type ObservationsQuery struct {
 	Pool     common.Hash
 	From, To uint64

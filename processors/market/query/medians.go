@@ -13,7 +13,7 @@ import (
 )
 
 // histogramSet is the histograms of all partitions, merged: a count for each bucket, and the numbers of the
-// buckets that were asked for.
+// requested buckets.
 type histogramSet [deals.Histograms]histogram
 
 type histogram struct {
@@ -27,7 +27,7 @@ type bucketCount struct {
 	numbers []uint256.Int // ascending
 }
 
-// decodeHistograms adds up the counts of the partitions, which come together as items are sorted.
+// decodeHistograms adds up the partitions' counts; items are sorted, so those of a bucket are adjacent.
 func decodeHistograms(split *[sections][]read.Item) (*histogramSet, error) {
 	var set histogramSet
 	for _, it := range split[sectionCoarse] {
@@ -62,7 +62,7 @@ func decodeHistograms(split *[sections][]read.Item) (*histogramSet, error) {
 	return &set, nil
 }
 
-// sum makes one count of the partitions' counts of a bucket.
+// sum merges the partitions' counts of each bucket.
 func (h *histogram) sum() {
 	slices.SortFunc(h.buckets, func(a, b bucketCount) int { return bytes.Compare(a.bucket[:], b.bucket[:]) })
 	merged := h.buckets[:0]
@@ -85,7 +85,7 @@ func (h *histogram) find(b [2]byte) *bucketCount {
 	return &h.buckets[i]
 }
 
-// middles are the ranks of the numbers in the middle: one or two, from 0.
+// middles are the ranks of the median: one or two, from 0.
 func (h *histogram) middles() []uint64 {
 	switch {
 	case h.total == 0:
@@ -96,7 +96,7 @@ func (h *histogram) middles() []uint64 {
 	return []uint64{h.total/2 - 1, h.total / 2}
 }
 
-// holds finds the bucket of a rank, and the rank in it.
+// holds finds the bucket of a rank, and the rank within the bucket.
 func (h *histogram) holds(rank uint64) (*bucketCount, uint64) {
 	for i := range h.buckets {
 		b := &h.buckets[i]
@@ -108,7 +108,7 @@ func (h *histogram) holds(rank uint64) (*bucketCount, uint64) {
 	return nil, 0
 }
 
-// needed are the buckets of the numbers in the middle.
+// needed returns the buckets of the medians.
 func (set *histogramSet) needed() (all []bucket) {
 	for h := range set {
 		for _, rank := range set[h].middles() {
@@ -137,12 +137,12 @@ func (h *histogram) median() *uint256.Int {
 		return nil
 	}
 	low, high := h.number(ranks[0]), h.number(ranks[len(ranks)-1])
-	// (low+high)/2 without a carry.
+	// (low+high)/2 without overflow.
 	half := new(uint256.Int).Sub(high, low)
 	return half.Add(half.Rsh(half, 1), low)
 }
 
-// number is the number of a rank.
+// number is the number with a rank.
 func (h *histogram) number(rank uint64) *uint256.Int {
 	b, rank := h.holds(rank)
 	if b == nil {

@@ -25,7 +25,7 @@ func (r *Router) Observations(ctx context.Context, q ObservationsQuery) (Answer[
 	return Answer[[]topics.Observation]{At: a.Block, Value: all}, err
 }
 
-// readObservations reads back from the end: what holds at the beginning is the first that is not after it.
+// readObservations reads backwards: it ends with the first observation that is not after From.
 func readObservations(_ context.Context, views *read.Views, q *ObservationsQuery) (items []read.Item, err error) {
 	pool, limit := q.Pool, q.Limit+1
 	table, carried := prices.Seconds, false
@@ -38,7 +38,7 @@ func readObservations(_ context.Context, views *read.Views, q *ObservationsQuery
 		if bad = o.UnmarshalBinary(row); bad != nil {
 			return false
 		}
-		if o.At <= q.To { // an hour that has begun by then may end after
+		if o.At <= q.To { // an hour that begins before To may end after it
 			items = append(items, read.Item{Key: binary.BigEndian.AppendUint64(nil, o.At), Row: append([]byte(nil), row...)})
 			carried = o.At <= q.From
 		}
@@ -47,7 +47,7 @@ func readObservations(_ context.Context, views *read.Views, q *ObservationsQuery
 	for _, v := range views.Of {
 		err := v.Scan(table, pool[:], prices.Before(pool, q.To), visit)
 		if err == nil && bad == nil && !carried && !q.Hourly && len(items) < limit {
-			// The seconds of then are gone: the hours know what held.
+			// The per-second observations of that time are deleted: use the hours.
 			from := q.From
 			err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
 				var o topics.Observation
@@ -68,10 +68,10 @@ func readObservations(_ context.Context, views *read.Views, q *ObservationsQuery
 	return items, nil
 }
 
-// hoursOf is the prices of a pool at the ends of hours.
+// hoursOf are the prices of a pool at the ends of hours.
 type hoursOf []topics.Observation // ascending
 
-// at is the price that held at a time, nil where there was none yet.
+// at is the price valid at a time; nil: there was none yet.
 func (h hoursOf) at(t uint64) *topics.Observation {
 	var last *topics.Observation
 	for i := range h {
@@ -83,7 +83,7 @@ func (h hoursOf) at(t uint64) *topics.Observation {
 	return last
 }
 
-// addHours adds the prices of a pool at the ends of the hours of a week, and the one before.
+// addHours adds the hourly prices of a pool for a week, and the one before.
 func addHours(c *collector, v state.View, pool [32]byte, now uint64) error {
 	from := historyStart(now)
 	return v.Scan(prices.Hours, pool[:], prices.Before(pool, now), func(key, row []byte) bool {
@@ -93,7 +93,7 @@ func addHours(c *collector, v state.View, pool [32]byte, now uint64) error {
 	})
 }
 
-// week is a price history's length, day that of a window.
+// week is the length of a price history, day that of a window.
 const (
 	day  = 24 * prices.Hour
 	week = 7 * day

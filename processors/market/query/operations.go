@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The operations of the market: each with what it is asked, and the function that answers it on a node.
+// The operations of the market: each with its query type and the function that computes it on a node.
 var (
 	opDeal           = read.NewOperation("deal", readDeal)
 	opListings       = read.NewOperation("listings", readListings)
@@ -36,7 +36,7 @@ var (
 	opAmounts        = read.NewOperation("amounts", readAmounts)
 )
 
-// Application is what a node of the market answers.
+// Application is the market's read API.
 func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: []*read.Operation{
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
@@ -44,7 +44,7 @@ func Application() read.Application {
 	}}
 }
 
-// The bounds of what is asked.
+// Bounds of the queries.
 const (
 	maxAfterBytes = 256
 	maxKeys       = 64 << 10
@@ -157,7 +157,7 @@ func (q *ObservationsQuery) Code(c *wire.Coder) {
 // Validate implements read.Query.
 func (q *ObservationsQuery) Validate() error { return checkPage(q.Limit, nil) }
 
-// changesQuery asks for what changed since a moment, nil: for that of now.
+// changesQuery asks for the changes since a moment; nil: only for the current moment.
 type changesQuery struct{ Since *Moment }
 
 func (q *changesQuery) Code(c *wire.Coder) {
@@ -171,10 +171,10 @@ func (q *changesQuery) Code(c *wire.Coder) {
 
 func (q *changesQuery) Validate() error { return nil }
 
-// portfolioQuery asks for all of a wallet; what is of its account is in one partition.
+// portfolioQuery asks for a wallet's portfolio; its account's data is in one partition.
 type portfolioQuery struct {
 	Wallet common.Address
-	Home   int32 // that partition
+	Home   int32 // partition of the account
 }
 
 func (q *portfolioQuery) Code(c *wire.Coder) {
@@ -184,7 +184,7 @@ func (q *portfolioQuery) Code(c *wire.Coder) {
 
 func (q *portfolioQuery) Validate() error { return nil }
 
-// market is what of the deployment an answer needs.
+// market is the part of the deployment that answers need.
 type market struct {
 	Pool            common.Hash // of sTKN and TKN; zero: there is no token layer
 	STKN, TKN, USDG common.Address
@@ -222,11 +222,11 @@ func (q *positionsQuery) Validate() error {
 	return checkPage(q.Limit, q.After)
 }
 
-// statsQuery asks for the market as a whole, with what only an earlier answer can tell.
+// statsQuery asks for the whole market, and for details that an earlier answer has shown to be needed.
 type statsQuery struct {
 	Market  market
 	Keys    []common.Hash // token IDs of positions
-	Places  []int32       // of each of them: the partition of its pool, where it is known
+	Places  []int32       // for each key the partition of its pool, if known
 	Buckets []bucket      // of histograms
 }
 
@@ -247,7 +247,7 @@ func (q *statsQuery) Validate() error {
 	return nil
 }
 
-// exchangeQuery asks for the pools, the token layer's among them.
+// exchangeQuery asks for the tradable pools, including the token layer's.
 type exchangeQuery struct {
 	ExchangeQuery
 	Pool common.Hash
@@ -261,7 +261,7 @@ func (q *exchangeQuery) Code(c *wire.Coder) {
 
 func (q *exchangeQuery) Validate() error { return nil }
 
-// contentsQuery asks for what is in positions.
+// contentsQuery asks for the contents of positions.
 type contentsQuery struct{ Keys []common.Hash }
 
 func (q *contentsQuery) Code(c *wire.Coder) { codeHashes(c, &q.Keys) }

@@ -19,7 +19,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// latestBurns is how many burns an overview has.
+// latestBurns is the number of burns in an overview.
 const latestBurns = 20
 
 // Rewards is what streams to a wallet.
@@ -105,10 +105,10 @@ func (r *Router) Rewards(ctx context.Context, wallet common.Address) (Answer[Rew
 	return r.overview(ctx, &wallet)
 }
 
-// overview asks with the last epoch's start, and again where another epoch has begun: what was burned since
-// it began is not in the partition that knows it.
+// overview sends the last epoch's start, and repeats the read if a new epoch has begun: the burns since its
+// start are in other partitions than the epoch.
 func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[Rewards], error) {
-	q := &overviewQuery{Market: r.market, EpochStart: r.guess.epochStart.Load()}
+	q := &overviewQuery{Market: r.market, EpochStart: r.last.epochStart.Load()}
 	if wallet != nil {
 		q.Wallet = &portfolioQuery{*wallet, r.accountPartition(*wallet)}
 	}
@@ -125,7 +125,7 @@ func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[R
 			return Answer[Rewards]{At: a.Block, Value: v}, nil
 		}
 		q.EpochStart = v.Epoch.StartsAt
-		r.guess.epochStart.Store(q.EpochStart)
+		r.last.epochStart.Store(q.EpochStart)
 	}
 	return Answer[Rewards]{}, fmt.Errorf("epochs changed between reads: %w", ErrUnavailable)
 }
@@ -183,7 +183,7 @@ func decodeOverview(a *read.Response, q *overviewQuery) (v Rewards, err error) {
 	return v, err
 }
 
-// emissions is the rate at a time: none once the period is over. Nil: never notified.
+// emissions is the rate at a time: 0 after the period. Nil: never notified.
 func emissions(s *topics.Staking, now uint64) *uint256.Int {
 	switch {
 	case s == nil || s.Epoch == 0:
@@ -237,7 +237,7 @@ func addTokenLayer(c *collector, v state.View, q *overviewQuery) error {
 	if err := v.ScanIndex(liquidity.IndexSeed, m.Pool[:], nil, c.addAll(sectionSeed)); err != nil {
 		return err
 	}
-	// Two per cent of the price are 202 ticks; the tick of the pool may be one below that of its price.
+	// Two per cent of the price are 202 ticks; the pool's tick may be one below that of its price.
 	from, to := pool.Tick-depthTicks, pool.Tick+depthTicks
 	after := liquidity.TickKey(m.Pool, max(from, ammv4.MinTick)-1)
 	return v.Scan(liquidity.Ticks, m.Pool[:], after, func(key, row []byte) bool {
@@ -249,7 +249,7 @@ func addTokenLayer(c *collector, v state.View, q *overviewQuery) error {
 	})
 }
 
-// addDecimals adds what the registry knows of the tokens whose decimals a price needs.
+// addDecimals adds the registry's entries of tokens whose decimals a price needs.
 func addDecimals(c *collector, v state.View, m *market) error {
 	for _, token := range []common.Address{m.STKN, m.TKN, m.USDG} {
 		row, err := v.Get(assets.Assets, token[:])
@@ -261,7 +261,7 @@ func addDecimals(c *collector, v state.View, m *market) error {
 	return nil
 }
 
-// addEpochAndBurns adds the newest epoch, the latest burns, and how much was burned since a time.
+// addEpochAndBurns adds the newest epoch, the latest burns, and the sum burned since a time.
 func addEpochAndBurns(c *collector, v state.View, since uint64) error {
 	err := v.Scan(epochs.Epochs, nil, nil, func(key, row []byte) bool {
 		c.add(sectionEpoch, key, row)

@@ -39,7 +39,7 @@ func decodeStake(it read.Item, m *market) (s Stake, err error) {
 	return s, nil
 }
 
-// readStakes lists an owner's stakes, each with its pool behind it.
+// readStakes lists an owner's stakes, each followed by its pool.
 func readStakes(_ context.Context, views *read.Views, q *StakesQuery) ([]read.Item, error) {
 	prefix := q.Owner.Bytes()
 	var after []byte
@@ -68,9 +68,9 @@ func readStakes(_ context.Context, views *read.Views, q *StakesQuery) ([]read.It
 	return items, nil
 }
 
-// Positions implements MarketReader. Who holds a position is in one partition, what is in it in that of its
-// pool, which only its token ID leads to: so the wallet's positions are asked for first, and then again with
-// what is in them.
+// Positions implements MarketReader. The owner of a position is in one partition, its contents in that of its
+// pool, which is found only by the token ID. So the wallet's positions are read first, and then again with
+// their contents.
 func (r *Router) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error) {
 	full := &positionsQuery{PositionsQuery: q, Manager: r.manager}
 	for range attempts {
@@ -99,7 +99,7 @@ func (r *Router) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[P
 	return Answer[Page[Position]]{}, fmt.Errorf("positions changed owners between reads: %w", ErrUnavailable)
 }
 
-// decodePositions puts together what the partitions know of the positions.
+// decodePositions combines what the partitions know of the positions.
 func decodePositions(keys []common.Hash, split *[sections][]read.Item, manager common.Address) ([]Position, error) {
 	pools, err := poolsOf(split[sectionPool])
 	if err != nil {
@@ -124,7 +124,7 @@ func decodePositions(keys []common.Hash, split *[sections][]read.Item, manager c
 			pool = pools[content.PoolID]
 		}
 		if pool == nil {
-			continue // minted, and nothing put in: the manager does not do so
+			continue // minted without liquidity: the manager does not do so
 		}
 		p := Position{
 			PositionLiquidity: *content, Currency0: pool.Currency0, Currency1: pool.Currency1, Fee: pool.Fee,
@@ -141,10 +141,10 @@ func decodePositions(keys []common.Hash, split *[sections][]read.Item, manager c
 	return all, nil
 }
 
-// dynamicFee is the fee of a pool whose hooks set it.
+// dynamicFee is the fee of a pool whose hooks set the fee.
 const dynamicFee = 1 << 23
 
-// refusal judges as AssetRegistry.onList does.
+// refusal checks a position as AssetRegistry.onList does.
 func refusal(registered bool, pool *topics.Pool, p *topics.PositionLiquidity) Refusal {
 	switch {
 	case !registered:
@@ -179,7 +179,7 @@ func liquidityOf(items []read.Item) (map[common.Hash]*topics.PositionLiquidity, 
 	return contents, err
 }
 
-// readPositions reads a page of an owner's positions, and what is in those that are named.
+// readPositions reads a page of an owner's positions, and the contents of the given ones.
 func readPositions(_ context.Context, views *read.Views, q *positionsQuery) ([]read.Item, error) {
 	var c collector
 	prefix := q.Owner.Bytes()
@@ -215,7 +215,7 @@ func readPositions(_ context.Context, views *read.Views, q *positionsQuery) ([]r
 	return c.sorted(), nil
 }
 
-// addContents adds what is in positions whose pools are in the partition, and those pools.
+// addContents adds the contents of positions whose pools are in the partition, and these pools.
 func addContents(c *collector, v state.View, keys []common.Hash) error {
 	seen := map[common.Hash]bool{}
 	for _, key := range keys {

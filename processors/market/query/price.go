@@ -7,10 +7,10 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/wire"
 )
 
-// Price is an exact price: Num/Den in lowest terms, of whole tokens per whole token. It is read-only.
+// Price is an exact price: Num/Den in lowest terms, whole tokens per whole token. It is read-only.
 type Price struct{ Num, Den *big.Int }
 
-// priceDigits bounds the digits of a price after the point.
+// priceDigits is the maximum number of decimal places.
 const priceDigits = 18
 
 // newPrice reduces a fraction.
@@ -22,8 +22,7 @@ func newPrice(num, den *big.Int) Price {
 	return Price{new(big.Int).Quo(num, gcd), new(big.Int).Quo(den, gcd)}
 }
 
-// String is the price as a decimal number: as many digits as are exact, at most 18 after the point (the
-// rest is cut off), no exponent.
+// String is the price as a decimal number with at most 18 decimal places, truncated, without exponent.
 func (p Price) String() string {
 	whole, rest := new(big.Int).QuoRem(p.Num, p.Den, new(big.Int))
 	if rest.Sign() == 0 {

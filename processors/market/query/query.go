@@ -1,6 +1,6 @@
-// Package query is what can be read of the market: its operations, what each reads from the views of a node,
-// and how the partial answers of partitions become one. It must not write state, must not know which node
-// holds what (the engine's read API does), and must not know HTTP resources of the services.
+// Package query is the read API of the market: its operations, how a node computes each from its views, and how
+// the partial answers of partitions are combined. It must not write state, must not know which node holds what
+// (the engine's read API does), and must not know HTTP resources of the services.
 package query
 
 import (
@@ -28,25 +28,25 @@ const (
 	SortCost   = deals.SortCost   // (cap-minPrice)*10000/minPrice, ascending
 )
 
-// MaxBids bounds the bids of a DealWithBids. What is beyond is in Bids.
+// MaxBids bounds the bids of a DealWithBids. Bids lists all.
 const MaxBids = 200
 
-// DealWithBids is a deal with what its bids come to. Of one deal it has bids too, in a list it has none.
+// DealWithBids is a deal with a summary of its bids. A single deal also has its bids; in a list it has none.
 type DealWithBids struct {
 	Deal       topics.Deal
 	Acceptable Acceptable
-	Bids       []topics.Bid // in whatever state, ascending by ID: the newest
+	Bids       []topics.Bid // in any state, ascending by ID: the newest
 	Truncated  bool         // there are more than MaxBids
 }
 
-// Acceptable sums up the bids that the borrower could accept as of the answer's block: open, on the deal's current terms
-// and not expired.
+// Acceptable sums up the bids that the borrower could accept as of the answer's block: open, on the deal's
+// current terms and not expired.
 type Acceptable struct {
 	Count uint64
 	Best  *topics.Bid // the highest price, the earliest on a tie; nil: none
 }
 
-// Listed says whether the deal may still be funded at a time: LISTED, and its listing not expired.
+// Listed reports whether the deal may be funded at a time: LISTED, and its listing not expired.
 func (d *DealWithBids) Listed(timestamp uint64) bool {
 	return d.Deal.State == contracts.DealListedState && !deals.Expired(d.Deal.ListingExpiry, timestamp)
 }
@@ -76,16 +76,16 @@ type AssetsQuery struct {
 	Limit int
 }
 
-// Reader is the read API as the serving nodes see it. Every answer is true as of one block on every
-// partition that it spans. Errors: ErrNotFound, ErrUnavailable, those of ctx.
+// Reader is the read API for the serving nodes. Every answer is as of one block on every partition that it
+// spans. Errors: ErrNotFound, ErrUnavailable, those of ctx.
 type Reader interface {
 	MarketReader
 	ExchangeReader
 	ChangeReader
 
 	Head(ctx context.Context) (Head, error)
-	// Current says whether an answer that was read from these partitions is still the latest that can be
-	// had. It costs no network, nor a lock while nothing moves: it is for every request.
+	// Current reports whether an answer from these partitions is still the latest. It uses no network, and no
+	// lock while nothing changes, so it can be called for every request.
 	Current(at topics.BlockRef, from []int32) bool
 	Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) // with ErrNotFound, At is set
 	Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error)

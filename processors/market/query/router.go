@@ -16,12 +16,11 @@ type Router struct {
 	*read.Router
 	market  market
 	manager common.Address // of positions
-	guess   guess
+	last    lastParams
 }
 
-// NewRouter makes a router of the market. The deployment says which pool and which tokens are the token
-// layer's, and which contract holds the positions; zero: there is neither. Where there are other nodes, the
-// router finds them once it runs.
+// NewRouter makes a router of the market. The deployment names the token layer's pool and tokens, and the
+// contract of positions; zero: there are none. Run finds other nodes.
 func NewRouter(cfg Config, deployment contracts.Deployment) (*Router, error) {
 	cfg.Application = topics.AppMarket
 	nodes, err := read.NewRouter(cfg)
@@ -86,7 +85,7 @@ func (r *Router) poolPartition(id common.Hash) int32 {
 	return r.PartitionOf(contracts.PoolEntity(id).Key())
 }
 
-// readPage asks for one more than the page: what is there beyond it says that the list goes on.
+// readPage requests one item more than the page: it tells whether the list continues.
 func readPage[T any](ctx context.Context, r *Router, op *read.Operation, q read.Query, limit int, decode func(read.Item) (T, error)) (Answer[Page[T]], error) {
 	a, err := r.Read(ctx, read.Request{Operation: op, Query: q, Limit: limit + 1})
 	if err != nil {

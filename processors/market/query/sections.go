@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/deals"
 )
 
-// An answer made of many things is rows in sections: the first byte of an item's key says which. Each
-// partition adds what it has; whoever asked puts them together.
+// An answer with many parts is rows in sections: the first byte of an item's key is the section. Each partition
+// adds its rows, and the caller combines them.
 const (
 	sectionDeal byte = iota
 	sectionReward
@@ -42,7 +42,7 @@ const (
 	sectionHour   // of the price of a pool
 	sectionSecond // of it, too
 
-	sections // how many there are
+	sections // number of sections
 )
 
 // bucket is a part of a histogram.
@@ -51,7 +51,7 @@ type bucket struct {
 	Bucket    [2]byte
 }
 
-// collector gathers the items of an answer in sections.
+// collector collects the items of an answer by section.
 type collector struct{ items []read.Item }
 
 func (c *collector) add(section byte, key, row []byte) {
@@ -60,7 +60,7 @@ func (c *collector) add(section byte, key, row []byte) {
 	}
 }
 
-// addAll gathers the rows of a scan.
+// addAll returns a callback that adds the rows of a scan.
 func (c *collector) addAll(section byte) func(key, row []byte) bool {
 	return func(key, row []byte) bool {
 		c.add(section, key, row)
@@ -68,7 +68,7 @@ func (c *collector) addAll(section byte) func(key, row []byte) bool {
 	}
 }
 
-// sorted returns the items as every answer has them: ascending by key.
+// sorted returns the items ascending by key, as required.
 func (c *collector) sorted() []read.Item {
 	slices.SortStableFunc(c.items, func(a, b read.Item) int { return bytes.Compare(a.Key, b.Key) })
 	return c.items
@@ -78,7 +78,7 @@ func sectionKey(section byte, key []byte) []byte {
 	return append(append(make([]byte, 0, 1+len(key)), section), key...)
 }
 
-// inSections splits the items of an answer, and takes the section off their keys.
+// inSections splits the items of an answer, and removes the section from their keys.
 func inSections(items []read.Item) (split [sections][]read.Item, err error) {
 	for _, it := range items {
 		if len(it.Key) == 0 || it.Key[0] >= sections {
@@ -108,10 +108,10 @@ func decodeAll[T any, P row[T]](items []read.Item) ([]T, error) {
 	return all, nil
 }
 
-// decodeFirst decodes the first row of a section, nil where there is none.
+// decodeFirst decodes the first row of a section; nil: there is none.
 func decodeFirst[T any, P row[T]](items []read.Item) (*T, error) {
 	if len(items) == 0 {
-		return nil, nil //nolint:nilnil // none is no error
+		return nil, nil //nolint:nilnil // a missing row is no error
 	}
 	all, err := decodeAll[T, P](items[:1])
 	if err != nil {

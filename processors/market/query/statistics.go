@@ -20,25 +20,25 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// needs is what an answer about the whole market needs and only an answer can tell: which positions are
-// collateral, and in which buckets the medians lie.
+// needs is what an answer about the whole market requires and only an answer can tell: which positions are
+// collateral, and which buckets the medians are in.
 type needs struct {
 	positions []common.Hash // ascending
-	places    []int32       // the partitions that they were found in; anywhere: nobody knows
+	places    []int32       // the partitions of their pools; anywhere: unknown
 	buckets   []bucket
 }
 
-// anywhere is the place of a position that every partition is asked for.
+// anywhere stands for a position that every partition is asked for.
 const anywhere = -1
 
-// lacks says what an answer to n has not, and is needed: n as it should have been, or nil.
+// lacks returns what a request with n should have contained, or nil if it was complete.
 func (n *needs) lacks(open []common.Hash, buckets []bucket, place func(common.Hash) int32) *needs {
 	m := &needs{positions: open, places: make([]int32, len(open)), buckets: buckets}
 	complete := true
 	for i, p := range open {
 		m.places[i] = place(p)
 		at, asked := slices.BinarySearchFunc(n.positions, p, common.Hash.Cmp)
-		// One that was asked for everywhere and not found is nowhere.
+		// A position that was requested everywhere and not found does not exist.
 		complete = complete && asked && (m.places[i] != anywhere || n.places[at] == anywhere)
 	}
 	for _, b := range buckets {
@@ -50,10 +50,10 @@ func (n *needs) lacks(open []common.Hash, buckets []bucket, place func(common.Ha
 	return m
 }
 
-// Stats implements MarketReader. It asks with what the last answer needed, and again where this one needs
-// more.
+// Stats implements MarketReader. It requests what the last answer needed, and repeats the read if this one
+// needs more.
 func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
-	n := r.guess.needs.Load()
+	n := r.last.needs.Load()
 	if n == nil {
 		n = new(needs)
 	}
@@ -87,7 +87,7 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 		})
 		if lacking != nil {
 			n = lacking
-			r.guess.needs.Store(n)
+			r.last.needs.Store(n)
 			continue
 		}
 		if many {
@@ -214,7 +214,7 @@ func addSums(c *collector, v state.View, _ *statsQuery) error {
 	return stats.ScanCollateral(v, c.addAll(sectionCollateral))
 }
 
-// addHistograms adds the counts of buckets, and the numbers in those that are asked for, each as its counts.
+// addHistograms adds the counts of buckets, and the numbers in the requested buckets, in the form of counts.
 func addHistograms(c *collector, v state.View, q *statsQuery) error {
 	for h := range deals.Histograms {
 		row, err := stats.ReadBuckets(v, h)
@@ -239,7 +239,7 @@ func addHistograms(c *collector, v state.View, q *statsQuery) error {
 	return nil
 }
 
-// keysIn are the positions that a partition is asked for.
+// keysIn are the positions requested from a partition.
 func (q *statsQuery) keysIn(partition int32) []common.Hash {
 	var keys []common.Hash
 	for i, place := range q.Places {
@@ -250,7 +250,7 @@ func (q *statsQuery) keysIn(partition int32) []common.Hash {
 	return keys
 }
 
-// addMarket adds the pools that say a price, the history of those that say sTKN's, and what emits it.
+// addMarket adds the pools that define prices, the price history of sTKN's pools, and the emissions.
 func addMarket(c *collector, v state.View, q *statsQuery) error {
 	m := &q.Market
 	if err := addDecimals(c, v, m); err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// priceBook says what a token is worth in USDG: by its deepest pool with USDG, or else by its deepest pool
-// with a token that has one. Deep is what is worth most of the other currency, in range; on a tie, the pool
-// of the lower ID. Pools are those that the registry allows, without hooks and of a static fee, and the
-// token layer's, whose hook is the staking contract; one without liquidity says nothing.
+// priceBook values tokens in USDG: by the deepest pool with USDG, or else by the deepest pool with a token that
+// has one. Depth is the value of the other currency in range; on a tie the lower pool ID wins. It uses the
+// pools that the registry allows, without hooks and with a static fee, and the token layer's pool, whose hook
+// is the staking contract. Pools without liquidity do not count.
 type priceBook struct {
 	usdg   common.Address
 	pools  []topics.Pool // ascending by ID
@@ -61,7 +61,7 @@ func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
 	return b, nil
 }
 
-// other is the currency of a pool beside one.
+// other is the other currency of a pool.
 func other(p *topics.Pool, one common.Address) (common.Address, bool) {
 	switch one {
 	case p.Currency0:
@@ -72,7 +72,7 @@ func other(p *topics.Pool, one common.Address) (common.Address, bool) {
 	return common.Address{}, false
 }
 
-// reserve is how much of a currency the liquidity in range stands for, were its range endless.
+// reserve is the virtual reserve of a currency: as if the liquidity in range were unbounded.
 func reserve(p *topics.Pool, of common.Address) *big.Int {
 	l, s := p.Liquidity.ToBig(), p.SqrtPriceX96.ToBig()
 	if of == p.Currency1 {
@@ -81,7 +81,7 @@ func reserve(p *topics.Pool, of common.Address) *big.Int {
 	return l.Lsh(l, 96).Quo(l, s)
 }
 
-// price is what a raw unit of a token is in raw USDG.
+// price is the price of a token's raw unit in raw USDG.
 func (b *priceBook) price(token common.Address) (Price, bool) {
 	if token == b.usdg {
 		return Price{big.NewInt(1), big.NewInt(1)}, true
@@ -109,13 +109,13 @@ func (b *priceBook) price(token common.Address) (Price, bool) {
 	return price, best != nil
 }
 
-// assetKey is a line of the TVL.
+// assetKey is an entry of the TVL.
 type assetKey struct {
 	token common.Address
 	lane  contracts.Lane
 }
 
-// lockedValue is the TVL: raw amounts are added up by asset first, and each sum valued once.
+// lockedValue is the TVL: raw amounts are first added up by asset, and each sum is valued once.
 func lockedValue(split *[sections][]read.Item, book *priceBook) (tvl TVL, err error) {
 	amounts := map[assetKey]*uint256.Int{}
 	add := func(k assetKey, raw *uint256.Int) {
@@ -190,11 +190,11 @@ func addPositions(split *[sections][]read.Item, add func(assetKey, *uint256.Int)
 	return nil
 }
 
-// priceHistory is the price of sTKN at the end of each hour of a week, and now. In USDG it is that of TKN by
-// the pool which is the deepest now.
+// priceHistory is the price of sTKN at the end of each hour of a week, and now. In USDG it uses TKN's price in
+// the pool that is the deepest now.
 func priceHistory(split *[sections][]read.Item, book *priceBook, m *market, now uint64) ([]PricePoint, error) {
 	hours := map[common.Hash]hoursOf{}
-	for _, it := range slices.Backward(split[sectionHour]) { // of a pool: from the newest on
+	for _, it := range slices.Backward(split[sectionHour]) { // per pool, the newest first
 		o, err := decodeRow[topics.Observation](it)
 		if err != nil {
 			return nil, err
@@ -244,7 +244,7 @@ func priceHistory(split *[sections][]read.Item, book *priceBook, m *market, now 
 	}
 }
 
-// tknInUSDG makes a price in raw units one of whole tokens.
+// tknInUSDG converts a price in raw units to one of whole tokens.
 func tknInUSDG(known []read.Item, m *market) (Price, error) {
 	tkn, err := decimalsOf(known, m.TKN, tokenDecimals)
 	if err != nil {

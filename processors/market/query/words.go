@@ -7,7 +7,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 )
 
-// The words of the engine's read API that an answer of the market has, for those who know the market alone.
+// Types of the engine's read API that the market's API uses, so that its callers need not import the engine.
 type (
 	Answer[T any] = read.Answer[T]
 	Page[T any]   = read.Page[T]
@@ -33,10 +33,11 @@ var (
 	ErrStale       = read.ErrStale
 )
 
-// WithMinBlock makes reads under the context be as of a block of that number or a later one, or ErrStale.
+// WithMinBlock requires reads under the context to be as of this block number or a later one, or fail with
+// ErrStale.
 func WithMinBlock(ctx context.Context, number uint64) context.Context {
 	return read.WithMinBlock(ctx, number)
 }
 
-// MinBlock is what WithMinBlock asked for, zero where nothing was.
+// MinBlock is the block number set by WithMinBlock, or zero.
 func MinBlock(ctx context.Context) uint64 { return read.MinBlock(ctx) }

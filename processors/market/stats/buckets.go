@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/deals"
 )
 
-// A histogram is one row: for each bucket, ascending, its two bytes and the count of its deals in eight.
-// Hundreds of buckets at most change together, and are read together.
+// A histogram is one row: for each bucket, ascending, its two bytes and the number of its deals in eight. It
+// has at most some hundreds of buckets.
 const countBytes = 2 + 8
 
 // count adds a deal to a bucket.
@@ -38,12 +38,12 @@ func count(w state.Writer, h deals.Histogram, bucket [2]byte) error {
 	return nil
 }
 
-// ReadBuckets reads the counts of a histogram's buckets.
+// ReadBuckets reads a histogram's buckets.
 func ReadBuckets(v state.Reader, h deals.Histogram) ([]byte, error) {
 	return v.Get(histograms, []byte{byte(h)})
 }
 
-// Buckets calls fn for each bucket of a histogram that ReadBuckets read. False: that is none.
+// Buckets calls fn for each bucket of a histogram read by ReadBuckets. False: the row is malformed.
 func Buckets(row []byte, fn func(bucket [2]byte, n uint64)) bool {
 	if len(row)%countBytes != 0 {
 		return false

@@ -13,14 +13,13 @@ import (
 // ReadTotals reads a partition's totals.
 func ReadTotals(v state.Reader) ([]byte, error) { return v.Get(totals, keyTotals) }
 
-// ReadFlow reads the sums as of the end of a second: those of the hours that had ended, and what was funded
-// since.
+// ReadFlow reads the sums as of the end of a second: those of the full hours, and what was funded since.
 func ReadFlow(v state.Reader, at uint64) ([]byte, error) {
 	var (
 		sums Flow
 		bad  error
 	)
-	err := v.Scan(flows, nil, flowKey(at), func(_, row []byte) bool { // an hour before that of the second
+	err := v.Scan(flows, nil, flowKey(at), func(_, row []byte) bool { // the last full hour before the second
 		if !sums.decode(row) {
 			bad = errLength
 		}
@@ -52,7 +51,7 @@ func ScanCollateral(v state.Reader, fn func(key, row []byte) bool) error {
 	return v.Scan(collateral, nil, nil, fn)
 }
 
-// CollateralOf reads the lane and the token back from a key.
+// CollateralOf decodes the lane and the token in a key.
 func CollateralOf(key []byte) (contracts.Lane, common.Address) {
 	return contracts.Lane(key[0]), common.BytesToAddress(key[1:])
 }

@@ -68,7 +68,7 @@ func (t *Totals) decode(data []byte) bool {
 func (a *Amount) append(b []byte) []byte  { return appendWords(b, &a.Raw) }
 func (a *Amount) decode(data []byte) bool { return decodeWords(data, &a.Raw) }
 
-// Decode reads a row of the family, as a view has it. No row is the zero of it.
+// Decode decodes a row of the family. A missing row is a zero value.
 func Decode[T any, P interface {
 	*T
 	row

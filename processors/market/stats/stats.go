@@ -1,13 +1,13 @@
-// Package stats keeps the sums and counts of deals that answers about the market as a whole are made of: a
-// partition's share each, to be added up by whoever answers. It must depend on nothing but the state it is
-// given and the change of a deal: no clock, no chain.
+// Package stats keeps sums and counts of deals for answers about the market as a whole: each partition has its
+// share, and readers add them up. It must depend on nothing but the given state and the change of a deal: no
+// clock, no chain.
 //
 // Invariants, for the deals of a partition:
 //  1. Totals counts every deal once, by state; its sums are over all deals ever funded.
 //  2. Collateral is the sum of the raw amounts of the ERC20 deals in LISTED or FUNDED.
-//  3. The newest row of Flows is the sums of Totals, each other one what they were at the end of its hour.
-//  4. The buckets of a histogram count every deal ever funded once (those of costs: once in that of its
-//     term), as deals.IndexNumber has them.
+//  3. The newest row of Flows equals the sums of Totals; each other row has the sums at the end of its hour.
+//  4. The buckets of a histogram count every deal ever funded once (a cost only in the histogram of its term),
+//     like deals.IndexNumber.
 package stats
 
 import (
@@ -21,8 +21,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Apply takes over a deal's change: before is nil for a deal that is new. Changes that leave the state of
-// the deal as it is change nothing.
+// Apply applies a deal's change: before is nil for a new deal. A change within the same state has no effect.
 func Apply(w state.Writer, before, after *topics.Deal) error {
 	if before != nil && before.State == after.State {
 		return nil
@@ -40,7 +39,7 @@ func Apply(w state.Writer, before, after *topics.Deal) error {
 	switch {
 	case before == nil:
 		err = moveCollateral(w, after, add)
-	case after.State == contracts.DealFundedState: // its collateral stays what it was
+	case after.State == contracts.DealFundedState: // its collateral stays locked
 		err = funded(w, &t, after)
 	default:
 		err = moveCollateral(w, after, sub)
@@ -52,7 +51,7 @@ func Apply(w state.Writer, before, after *topics.Deal) error {
 	return nil
 }
 
-// funded counts what a deal is when it is funded.
+// funded counts a deal that was funded.
 func funded(w state.Writer, t *Totals, d *topics.Deal) (err error) {
 	f := d.Funding
 	add(&t.Volume, &f.Price)
@@ -68,7 +67,7 @@ func funded(w state.Writer, t *Totals, d *topics.Deal) (err error) {
 
 func moveCollateral(w state.Writer, d *topics.Deal, move func(to, by *uint256.Int)) error {
 	if d.Kind != contracts.KindERC20 {
-		return nil // a position is worth what is in it: see deals.IndexOpenPosition
+		return nil // a position's value is that of its contents: see deals.IndexOpenPosition
 	}
 	key := CollateralKey(d.Lane, d.Token)
 	var c Amount
@@ -88,13 +87,13 @@ func moveCollateral(w state.Writer, d *topics.Deal, move func(to, by *uint256.In
 func add(to, by *uint256.Int) { to.Add(to, by) }
 func sub(to, by *uint256.Int) { to.Sub(to, by) }
 
-// row is a row of the family. They are of fixed lengths: hot, small, and nobody else's.
+// row is a row of this family. Rows have fixed lengths: they are small, change often and are private.
 type row interface {
 	append(b []byte) []byte
 	decode(data []byte) bool
 }
 
-// get leaves r as it is where there is no row.
+// get leaves r unchanged if there is no row.
 func get(w state.Writer, t *state.Table, key []byte, r row) error {
 	data, err := w.Get(t, key)
 	if err == nil && data != nil && !r.decode(data) {

@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/family"
 )
 
-// The tables. Their numbers are in every key on disk: never reuse one. None is published: a row is a
-// partition's share, and means nothing alone.
+// The tables. Their IDs are part of every key on disk: never reuse one. None is published: a row is only a
+// partition's share.
 var (
 	totals     = &state.Table{ID: 17, Name: "totals"}
 	collateral = &state.Table{ID: 18, Name: "collateral"}
@@ -19,7 +19,7 @@ var (
 	histograms = &state.Table{ID: 20, Name: "histograms"}
 )
 
-// Family is what the market has to know of it: its tables. It is told of deals, not of events.
+// Family describes this family: only its tables. It is called for deals, not for events.
 var Family = family.Family{Name: "stats", Tables: []*state.Table{totals, collateral, flows, histograms}}
 
 var keyTotals = []byte{0}
@@ -29,8 +29,8 @@ func CollateralKey(lane contracts.Lane, token common.Address) []byte {
 	return append([]byte{byte(lane)}, token[:]...)
 }
 
-// hour is the grain of Flows, in seconds. Within one, deals.IndexFundedAt says more.
+// hour is the interval of Flows, in seconds. Within an hour deals.IndexFundedAt has the details.
 const hour = 60 * 60
 
-// flowKey is an hour's key: ascending keys are from the newest on.
+// flowKey is the key of an hour, the newest first.
 func flowKey(at uint64) []byte { return binary.BigEndian.AppendUint64(nil, ^(at / hour)) }
