@@ -15,11 +15,10 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// ErrForgotten means that a command was applied, but so many of the same wallet came after it that nobody knows
-// what it came to.
+// ErrForgotten: the command was applied, but its outcome was evicted by later commands of the same wallet.
 var ErrForgotten = errors.New("the outcome of the command is no longer known")
 
-// Client is how serving nodes write commands and read rows. It is safe for concurrent use.
+// Client writes commands and reads rows, for serving nodes. It is safe for concurrent use.
 type Client struct {
 	catalogue topics.Catalogue
 	producer  *kafka.Producer
@@ -41,13 +40,13 @@ func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, erro
 	return c.do(ctx, u.Wallet, u.ID, &Command{Unsubscribe: u})
 }
 
-// Subscriptions is what a wallet subscribed to, ended or not.
+// Subscriptions returns a wallet's subscriptions, including ended ones.
 func (c *Client) Subscriptions(ctx context.Context, wallet common.Address) ([]Subscription, error) {
 	_, rows, err := c.wallet(ctx, wallet)
 	return rows.Subscriptions, err
 }
 
-// Health is that of all partitions together, each as of its own last command.
+// Health sums up all partitions, each as of its last command.
 func (c *Client) Health(ctx context.Context) (sum Health, err error) {
 	parts := make([]Health, c.catalogue.Partitions)
 	g, ctx := errgroup.WithContext(ctx)
@@ -79,13 +78,13 @@ func (c *Command) Record(catalogue topics.Catalogue, wallet common.Address) (*ka
 	}, nil
 }
 
-// Pauses between looks at whether a command is applied.
+// Pauses between polls for the outcome of a command.
 const (
 	firstLook = time.Millisecond
 	lastLook  = 20 * time.Millisecond
 )
 
-// do sends a command and waits for what it comes to. While nobody has applied it yet, ctx bounds the wait.
+// do sends a command and waits for its outcome. ctx bounds the wait.
 func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Command) (Outcome, error) {
 	rec, err := cmd.Record(c.catalogue, wallet)
 	if err != nil {
@@ -121,7 +120,7 @@ func (c *Client) wallet(ctx context.Context, wallet common.Address) (at topics.B
 	return at, rows, err
 }
 
-// ask reads the one row that an operation answers of one partition.
+// ask reads the single row that an operation returns for a partition.
 func (c *Client) ask(ctx context.Context, op *read.Operation, q read.Query, partition int32, v any) (topics.BlockRef, error) {
 	a, err := c.router.Read(ctx, read.Request{Operation: op, Query: q, Partitions: []int32{partition}})
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Channel is how somebody is told.
+// Channel is a way to deliver alerts.
 type Channel uint8
 
-// The channels. Their numbers are on disk.
+// The channels. Their numbers are stored on disk.
 const (
 	Email Channel = iota + 1
 	Telegram
@@ -25,7 +25,7 @@ var channelNames = map[Channel]string{Email: "email", Telegram: "telegram", Push
 
 func (c Channel) String() string { return channelNames[c] }
 
-// ParseChannel reads a channel's name.
+// ParseChannel parses a channel's name.
 func ParseChannel(name string) (Channel, bool) {
 	for _, c := range Channels {
 		if channelNames[c] == name {
@@ -35,10 +35,10 @@ func ParseChannel(name string) (Channel, bool) {
 	return 0, false
 }
 
-// Kind is what an alert is about, and so a preference.
+// Kind is the topic of an alert, which is also a preference.
 type Kind uint8
 
-// The kinds. Their numbers are bits of Prefs, on disk.
+// The kinds. Their numbers are bits of Prefs, stored on disk.
 const (
 	T48 Kind = iota
 	T24
@@ -49,20 +49,20 @@ const (
 	EpochOpens
 )
 
-// Kinds are all of them, in the order of the interface.
+// Kinds are all of them, in the order of the user interface.
 var Kinds = []Kind{T48, T24, T6, T1, Expiry, Budget, EpochOpens}
 
 var kindNames = [...]string{"t48", "t24", "t6", "t1", "expiry", "budget", "epoch"}
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Prefs are the kinds that somebody wants.
+// Prefs is a set of wanted kinds.
 type Prefs uint8
 
-// Has says whether a kind is wanted.
+// Has reports whether a kind is wanted.
 func (p Prefs) Has(k Kind) bool { return p&(1<<k) != 0 }
 
-// With is p and a kind, where it is wanted.
+// With sets a kind.
 func (p Prefs) With(k Kind, wanted bool) Prefs {
 	if wanted {
 		p |= 1 << k
@@ -70,16 +70,16 @@ func (p Prefs) With(k Kind, wanted bool) Prefs {
 	return p
 }
 
-// ID names a command: whoever sent it finds its outcome by it.
+// ID identifies a command and its outcome.
 type ID [16]byte
 
-// Subscribe makes a subscription, or replaces that of the wallet and channel.
+// Subscribe creates a subscription, or replaces the one of the wallet and channel.
 type Subscribe struct {
 	ID      ID             `json:"id"`
 	Wallet  common.Address `json:"wallet"`
 	Channel Channel        `json:"channel"`
 	Sealed  []byte         `json:"sealed"` // the address, for those who have the key
-	Mask    string         `json:"mask"`   // and for everybody
+	Mask    string         `json:"mask"`   // for public display
 	Prefs   Prefs          `json:"prefs"`
 	Unix    int64          `json:"unix"` // of the signed message
 }
@@ -93,7 +93,7 @@ type Unsubscribe struct {
 	Since   int64          `json:"since,omitempty"`
 }
 
-// Deal is what the chain says of a deal that somebody is to be told of. Amounts are raw, in decimal.
+// Deal is the state of a deal, for the parties to alert. Amounts are raw, in decimal.
 type Deal struct {
 	ID       string         `json:"id"`
 	Borrower common.Address `json:"borrower"`
@@ -108,14 +108,14 @@ type Deal struct {
 	Open     bool           `json:"open"` // funded, and neither reclaimed nor claimed
 }
 
-// Fact is what a deal has come to, for one of the two whom it concerns.
+// Fact is the new state of a deal, for one of its parties.
 type Fact struct {
 	Wallet common.Address `json:"wallet"`
 	Deal   Deal           `json:"deal"`
 	At     uint64         `json:"at"` // block time
 }
 
-// News is what has become of an epoch, for whoever asked. Amounts are raw, in decimal.
+// News is an event of an epoch, for all subscribers. Amounts are raw, in decimal.
 type News struct {
 	Stage    Stage  `json:"stage"`
 	Epoch    uint32 `json:"epoch"`
@@ -128,25 +128,25 @@ type News struct {
 	Reserved string `json:"reserved,omitempty"` // of the budget
 }
 
-// Tick is how far a partition of the raw topic is: all facts of it up to that time came before.
+// Tick is the progress of a partition of the raw topic: all facts of it up to that time came before.
 type Tick struct {
 	From  int32  `json:"from"`
 	Block uint64 `json:"block"`
 	Time  uint64 `json:"time"` // unix seconds
 }
 
-// Result is what an attempt to deliver came to.
+// Result is the result of an attempt to deliver an alert.
 type Result uint8
 
 // The results.
 const (
 	Sent  Result = iota + 1
-	Retry        // not yet: again at Report.Next
-	Dead         // never: the alert is given up
-	Gone         // never, nor anything else to this address
+	Retry        // try again at Report.Next
+	Dead         // give up this alert
+	Gone         // give up all alerts to this address
 )
 
-// Report is an attempt to deliver an alert.
+// Report is the report of an attempt to deliver an alert.
 type Report struct {
 	Wallet  common.Address `json:"wallet"`
 	Row     []byte         `json:"row"` // of the outbox
@@ -157,7 +157,7 @@ type Report struct {
 	Reason  string         `json:"reason,omitempty"`
 }
 
-// Command is a value of the command topic: one of its fields is set.
+// Command is a value of the command topic. Exactly one field is set.
 type Command struct {
 	Subscribe   *Subscribe   `json:"subscribe,omitempty"`
 	Unsubscribe *Unsubscribe `json:"unsubscribe,omitempty"`
@@ -172,12 +172,12 @@ type Command struct {
 // commandVersion is the first byte of a command.
 const commandVersion = 1
 
-// maxCommandBytes bounds a command: it comes from the network.
+// maxCommandBytes bounds a command, which comes from the network.
 const maxCommandBytes = 32 << 10
 
 var errCommand = errors.New("not a command of the notifier")
 
-// Encode is the value of the command's record.
+// Encode encodes the value of a command's record.
 func (c *Command) Encode() ([]byte, error) {
 	body, err := json.Marshal(c)
 	if err != nil {

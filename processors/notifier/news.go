@@ -17,14 +17,14 @@ var (
 	wants = &state.Table{ID: 10, Name: "wants"} // kind ‖ wallet ‖ channel: who asked for what is not of a deal of theirs
 )
 
-// newsKinds are the kinds that everybody may ask for.
+// newsKinds are the kinds of news, which any subscriber may ask for.
 var newsKinds = []Kind{Budget, EpochOpens}
 
-// newsRow is a row: news, and how far down the list of those who asked they were told.
+// newsRow is a row: news, and how far it was announced in the list of subscribers.
 type newsRow struct {
 	News    News   `json:"news"`
 	Removed bool   `json:"removed,omitempty"` // a reorg took it back
-	Told    []byte `json:"told,omitempty"`    // the last who was told
+	Told    []byte `json:"told,omitempty"`    // the last subscriber who was told
 	Done    bool   `json:"done,omitempty"`
 }
 
@@ -33,14 +33,14 @@ func newsKey(n *News) []byte {
 	return binary.BigEndian.AppendUint32(key, n.Term)
 }
 
-// subject is what the news is about, as no deal is numbered.
+// subject identifies the news in the key of an alert; no deal has this ID.
 func (n *News) subject() (s common.Hash) {
 	s[0] = 0xff
 	copy(s[len(s)-len(newsKey(n)):], newsKey(n))
 	return s
 }
 
-// due is when it may be told: an epoch that opens in advance begins later.
+// due is when the news may be announced: an epoch may open before it starts.
 func (n *News) due() uint64 {
 	if n.Stage == EpochOpen {
 		return max(n.At, n.StartsAt)
@@ -48,7 +48,7 @@ func (n *News) due() uint64 {
 	return n.At
 }
 
-// want lists a subscription under the kinds of news that it asks for.
+// want adds a subscription to the lists of the news that it asks for.
 func want(w state.Writer, subscription []byte, prefs Prefs) {
 	for _, k := range newsKinds {
 		key := append([]byte{byte(k)}, subscription...)
@@ -60,17 +60,18 @@ func want(w state.Writer, subscription []byte, prefs Prefs) {
 	}
 }
 
-// keptEpochs are as many as news are remembered of, so that what is taken back and comes again is told once.
+// keptEpochs is for how many epochs news are kept, so that news that are retracted and come again are announced
+// once.
 const keptEpochs = 3
 
-// tell takes news in, or back. What was told already of news that come again is not told twice.
+// tell adds or retracts news. Subscribers who were already told are not told again.
 func tell(w state.Writer, n *News, removed bool) error {
 	var row newsRow
 	if err := getRow(w, news, newsKey(n), &row); err != nil {
 		return err
 	}
 	if row.News.Stage == 0 && removed {
-		return nil // forgotten
+		return nil // too old
 	}
 	row.News, row.Removed = *n, removed
 	if err := putRow(w, news, newsKey(n), &row); err != nil || n.Epoch < keptEpochs {
@@ -91,7 +92,7 @@ func tell(w state.Writer, n *News, removed bool) error {
 	return err
 }
 
-// announce tells those who asked of the news that are due, as far as one tick may; the next goes on.
+// announce sends due news to their subscribers, as many as one tick allows; the next tick continues.
 func announce(w state.Writer, at time.Time, now uint64) error {
 	var due []newsRow
 	var fault error
@@ -100,7 +101,7 @@ func announce(w state.Writer, at time.Time, now uint64) error {
 		if fault = json.Unmarshal(value, &row); fault != nil {
 			return false
 		}
-		// Strictly later than the event: blocks share timestamps, and one of them is not confirmed yet.
+		// Strictly later than the event: blocks share timestamps, and one of them may be unconfirmed.
 		if n := &row.News; !row.Done && !row.Removed && n.At < now && n.due() <= now {
 			due = append(due, row)
 		}
@@ -124,7 +125,7 @@ func announce(w state.Writer, at time.Time, now uint64) error {
 	return nil
 }
 
-// superseded says whether later news make these needless: a newer epoch, or a budget that is used up.
+// superseded reports whether later news replace these: a newer epoch, or an exhausted budget.
 func superseded(all []newsRow, n *News) bool {
 	return slices.ContainsFunc(all, func(other newsRow) bool {
 		o := &other.News
@@ -132,7 +133,7 @@ func superseded(all []newsRow, n *News) bool {
 	})
 }
 
-// announce tells those who come next on the list.
+// announce sends the news to the next subscribers in the list.
 func (row *newsRow) announce(w state.Writer, at time.Time, now uint64, left *int) error {
 	n := &row.News
 	kind := []byte{byte(n.Stage.Kind())}

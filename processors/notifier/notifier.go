@@ -1,6 +1,6 @@
-// Package notifier is the application of the engine that keeps who wants to be told of what, and what they are
-// due to be told: subscriptions, facts of the market, timers by block time and an outbox. It must not deliver
-// anything itself, nor see an address: processors/notifier/sender does both.
+// Package notifier is an application of the engine that keeps subscriptions and fires alerts: subscriptions,
+// market facts, timers by block time and an outbox. It must not deliver anything itself, nor see an address:
+// processors/notifier/sender does both.
 package notifier
 
 import (
@@ -15,16 +15,17 @@ import (
 // App implements engine.CommandApp. It is safe for concurrent use by the tasks of a node.
 //
 // Invariants:
-//  1. A command never stops a task: one that cannot be read is counted and passed over, one that is refused
-//     leaves its outcome.
-//  2. The same commands always come to the same rows: time is the command's, or the chain's in a tick.
-//  3. A subscription that is deleted leaves the time of its last message, so that no message is taken twice.
+//  1. A command never stops a task: a command that cannot be decoded is counted and skipped, a refused one has
+//     an outcome.
+//  2. The same commands always result in the same rows: the time is that of the command, or the chain's in a
+//     tick.
+//  3. A deleted subscription keeps the time of its last message, so that no message is used twice.
 type App struct {
-	sources int // partitions of the raw topic, which each tell how far they are
+	sources int // partitions of the raw topic, each of which sends ticks
 	unread  *prometheus.CounterVec
 }
 
-// New makes the application, for a raw topic of so many partitions.
+// New makes the application. partitions is the raw topic's number of partitions.
 func New(partitions int32, reg prometheus.Registerer) *App {
 	a := &App{sources: int(partitions), unread: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "lienstream", Subsystem: "notifier", Name: "unread_commands_total",
@@ -55,7 +56,7 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = a.fact(w, cmd.Fact, cmd.Removed)
 	case cmd.News != nil:
 		err = tell(w, cmd.News, cmd.Removed)
-	case cmd.Tick != nil && cmd.Removed: // time may have gone too far; what is due by it comes true again
+	case cmd.Tick != nil && cmd.Removed: // time does not go back: what has become due stays due
 	case cmd.Tick != nil:
 		err = a.tick(w, c.Time, cmd.Tick)
 	case cmd.Report != nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// OutboxByTime is the index of the outbox by when the next attempt is due: unix milliseconds ‖ row.
+// OutboxByTime is the index of the outbox by the time of the next attempt: unix milliseconds ‖ row.
 const OutboxByTime byte = 1
 
 var (
@@ -21,13 +21,13 @@ var (
 		if json.Unmarshal(row, &a) == nil {
 			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
 		}
-	}} // wallet ‖ channel ‖ subject ‖ stage: an alert that is not sent yet
+	}} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
 	tallies = &state.Table{ID: 7, Name: "tallies"} // one row
-	dead    = &state.Table{ID: 8, Name: "dead"}    // as outbox: an alert that was given up, and why
+	dead    = &state.Table{ID: 8, Name: "dead"}    // as outbox: an alert that was given up, with the reason
 )
 
-// SettleTime is how long an alert waits before it is first sent: what comes in a burst, after a downtime, has then
-// replaced what a later stage makes needless.
+// SettleTime is how long an alert waits before the first attempt: in a burst after a downtime, later stages
+// have then replaced earlier ones.
 const SettleTime = 2 * time.Second
 
 // Alert is a row of the outbox.
@@ -42,11 +42,11 @@ type Alert struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Address of an alert: who is told of what, and how.
+// Address is the key of an alert: recipient, channel, subject and stage.
 type Address struct {
 	Wallet  common.Address
 	Channel Channel
-	Subject common.Hash // a deal, or what the news is about
+	Subject common.Hash // a deal, or the subject of news
 	Stage   Stage
 }
 
@@ -57,7 +57,7 @@ func (a Address) Row() []byte {
 	return slices.Concat(a.Wallet[:], []byte{byte(a.Channel)}, a.Subject[:], []byte{byte(a.Stage)})
 }
 
-// ParseRow reads the key of a row of the outbox.
+// ParseRow decodes the key of an outbox row.
 func ParseRow(key []byte) (a Address, ok bool) {
 	if len(key) != outboxKeyBytes {
 		return a, false
@@ -69,8 +69,8 @@ func ParseRow(key []byte) (a Address, ok bool) {
 	return a, channelNames[a.Channel] != "" && int(a.Stage) < len(stages)
 }
 
-// Pending is an alert of the outbox and the subscription that it goes to; found is false where there is nothing
-// to send any more.
+// Pending returns an alert of the outbox and its subscription; found is false if there is nothing to send any
+// more.
 func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err error) {
 	to, ok := ParseRow(row)
 	if !ok {
@@ -83,7 +83,7 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	if err := json.Unmarshal(is, &a); err != nil {
 		return a, s, false, err
 	}
-	if a.News != nil { // what a reorg took back is hidden until it comes true again
+	if a.News != nil { // retracted news are hidden until they come again
 		var row newsRow
 		if err := getRow(r, news, newsKey(a.News), &row); err != nil || row.Removed {
 			return a, s, false, err
@@ -93,7 +93,7 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	return a, s, err == nil && s.Active() && s.Disabled == "", err
 }
 
-// Event is the alert as evt.alert has it.
+// Event is the alert as a record of evt.alert.
 func (a *Alert) Event(to Address) topics.Alert {
 	event := topics.Alert{Wallet: to.Wallet, Channel: to.Channel.String(), Kind: a.Stage.String(), Due: a.Due, FiredAt: a.FiredAt}
 	if a.News != nil {
@@ -108,7 +108,7 @@ func (a *Alert) Event(to Address) topics.Alert {
 	return event
 }
 
-// fire puts an alert into the outbox of each channel that wants it, in place of what came before it.
+// fire puts an alert into the outbox of each subscribed channel, replacing the alert of an earlier stage.
 func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, stage Stage, now uint64) error {
 	id, err := subject(d.Deal.ID)
 	if err != nil {
@@ -136,7 +136,7 @@ func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, stag
 	return nil
 }
 
-// post puts an alert into the outbox, and publishes it. Whoever posts counts.
+// post puts an alert into the outbox and publishes it. The caller updates the counts.
 func post(w state.Writer, to Address, alert *Alert) error {
 	if err := putRow(w, outbox, to.Row(), alert); err != nil {
 		return err
@@ -147,7 +147,7 @@ func post(w state.Writer, to Address, alert *Alert) error {
 	return nil
 }
 
-// cancelDeal takes what is not sent yet of a deal out of a wallet's outbox.
+// cancelDeal removes a deal's unsent alerts from a wallet's outbox.
 func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 	for _, channel := range Channels {
 		prefix := slices.Concat(wallet[:], []byte{byte(channel)}, deal[:])
@@ -158,7 +158,7 @@ func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 	return nil
 }
 
-// cancelUnwanted takes out of the outbox what is no longer asked for.
+// cancelUnwanted removes alerts that are no longer subscribed to.
 func cancelUnwanted(w state.Writer, wallet common.Address, channel Channel, prefs Prefs) error {
 	return cancel(w, subscriptionKey(wallet, channel), func(a Address) bool { return !prefs.Has(a.Stage.Kind()) })
 }
@@ -180,7 +180,7 @@ func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
 	return count(w, -len(rows), 0, time.Time{})
 }
 
-// report notes what became of an attempt. One of an alert that is gone, or that was tried again since, is too late.
+// report applies the report of an attempt. It is ignored if the alert is gone, or was tried again since.
 func report(w state.Writer, at time.Time, r *Report) error {
 	to, ok := ParseRow(r.Row)
 	if !ok || to.Wallet != r.Wallet {
@@ -216,7 +216,7 @@ func report(w state.Writer, at time.Time, r *Report) error {
 	return nil
 }
 
-// disable ends what is sent to an address that takes nothing any more, until its wallet subscribes again.
+// disable ends a subscription whose address no longer accepts anything, until the wallet subscribes again.
 func disable(w state.Writer, to Address, reason string) error {
 	s, err := getSubscription(w, to.Wallet, to.Channel)
 	if err != nil || !s.Active() {
@@ -226,7 +226,7 @@ func disable(w state.Writer, to Address, reason string) error {
 	return putSubscription(w, to.Wallet, &s)
 }
 
-// tally is how much is to be sent, and was.
+// tally is the number of alerts that are pending and sent.
 type tally struct {
 	Pending int           `json:"pending"`
 	Sent    map[int64]int `json:"sent,omitempty"` // by minute, of the last hour

@@ -2,8 +2,8 @@ package notifier
 
 import "net/netip"
 
-// reserved are the networks that nobody reaches over the internet, or that lead to another address. Those that
-// netip knows by itself are left out.
+// reserved are networks that are not public, or that lead to other addresses, apart from those that netip
+// knows.
 var reserved = func() (all []netip.Prefix) {
 	for _, text := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
@@ -15,8 +15,8 @@ var reserved = func() (all []netip.Prefix) {
 	return all
 }()
 
-// PublicAddr says whether an address is one of the internet: a push endpoint must be, or we could be made to ask
-// what only our own network can.
+// PublicAddr reports whether an address is public. A push endpoint must be, or users could make us send
+// requests into our own network.
 func PublicAddr(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() {

@@ -11,7 +11,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Application is what a node of the notifier answers.
+// Application is the notifier's read API.
 func Application() read.Application {
 	return read.Application{Name: topics.AppNotifier, Operations: []*read.Operation{opWallet, opHealth}}
 }
@@ -21,7 +21,7 @@ var (
 	opHealth = read.NewOperation("health", readHealth)
 )
 
-// walletQuery asks for what there is of a wallet; it lives in one partition.
+// walletQuery asks for a wallet's rows, which are in one partition.
 type walletQuery struct{ Wallet common.Address }
 
 // Code implements wire.Value.
@@ -30,7 +30,8 @@ func (q *walletQuery) Code(c *wire.Coder) { c.Fixed(q.Wallet[:]) }
 // Validate implements read.Query.
 func (*walletQuery) Validate() error { return nil }
 
-// walletRows is an answer: all that a wallet subscribed to, ended or not, and its last commands.
+// walletRows is the answer: a wallet's subscriptions, including ended ones, and the outcomes of its last
+// commands.
 type walletRows struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 	Outcomes      []outcome      `json:"outcomes"`
@@ -53,7 +54,7 @@ func readWallet(_ context.Context, v *read.Views, q *walletQuery) ([]read.Item, 
 	return item(&rows)
 }
 
-// Health is what a partition has still to send, and what it has sent.
+// Health is a partition's number of pending and sent alerts.
 type Health struct {
 	Pending      int `json:"pending"`
 	SentLastHour int `json:"sentLastHour"`

@@ -14,9 +14,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Keys encrypt addresses at rest, in the command topic and in the state, and sign the links that end a
-// subscription. The first is used for what is new; what any of them sealed can be opened. To rotate, put a new
-// key in front, and take the old one away once nobody's address is sealed with it any more.
+// Keys encrypt addresses at rest, in the command topic and in the state, and sign unsubscribe links. The first
+// key encrypts; any of them decrypts. To rotate, put a new key first, and remove the old one once no address is
+// encrypted with it any more.
 type Keys struct{ all []key }
 
 type key struct {
@@ -27,10 +27,10 @@ type key struct {
 
 const keyBytes = 32
 
-// ErrSealed means that no key opens what is sealed.
+// ErrSealed: no key decrypts the address.
 var ErrSealed = errors.New("no key decrypts the address")
 
-// ParseKeys reads "<id>:<64 hex digits>", several of them apart by commas; an id is 1 to 255.
+// ParseKeys parses "<id>:<64 hex digits>", comma-separated; an id is 1 to 255.
 func ParseKeys(text string) (*Keys, error) {
 	k := &Keys{}
 	seen := map[byte]bool{}
@@ -38,7 +38,7 @@ func ParseKeys(text string) (*Keys, error) {
 		var id uint8
 		name, secret, ok := strings.Cut(one, ":")
 		if _, err := fmt.Sscanf(name, "%d", &id); err != nil || !ok || id == 0 || seen[id] {
-			return nil, fmt.Errorf("key %d: its ID is not a unique number from 1 to 255", i+1) // and not repeated: it is a secret
+			return nil, fmt.Errorf("key %d: its ID is not a unique number from 1 to 255", i+1) // without the text, which is a secret
 		}
 		raw, err := hex.DecodeString(secret)
 		if err != nil || len(raw) != keyBytes {
@@ -61,7 +61,7 @@ func ParseKeys(text string) (*Keys, error) {
 	return k, nil
 }
 
-// derive makes a key of its own for each use.
+// derive derives a separate key for each use.
 func derive(secret []byte, use string) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte("lienstream notifier " + use))
@@ -74,7 +74,7 @@ func (k *Keys) String() string { return fmt.Sprintf("%d keys", len(k.all)) }
 // GoString hides them from %#v.
 func (k *Keys) GoString() string { return k.String() }
 
-// Seal encrypts the address of a wallet's channel: for no other can it be opened.
+// Seal encrypts an address for a wallet and channel. It cannot be decrypted for others.
 //
 //	key ID (1) ‖ nonce (12) ‖ ciphertext and tag
 func (k *Keys) Seal(wallet common.Address, channel Channel, address string) ([]byte, error) {
@@ -101,15 +101,15 @@ func (k *Keys) Open(wallet common.Address, channel Channel, sealed []byte) (stri
 	return "", ErrSealed
 }
 
-// linkBytes of a MAC are enough for a link that ends one subscription.
+// linkBytes is the length of an unsubscribe link's MAC.
 const linkBytes = 16
 
-// Link authenticates a link that ends a subscription, as long as it is the one that began at a time.
+// Link returns the token of an unsubscribe link, valid for the subscription created at that time.
 func (k *Keys) Link(wallet common.Address, channel Channel, createdAt int64) string {
 	return k.all[0].link(wallet, channel, createdAt)
 }
 
-// GoodLink says whether any of the keys made it.
+// GoodLink reports whether one of the keys made the token.
 func (k *Keys) GoodLink(token string, wallet common.Address, channel Channel, createdAt int64) bool {
 	good := false
 	for _, key := range k.all {

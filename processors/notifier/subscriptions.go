@@ -11,38 +11,38 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// Tables. Their IDs are on disk.
+// Tables. Their IDs are stored on disk.
 var (
 	subscriptions = &state.Table{ID: 1, Name: "subscriptions"} // wallet ‖ channel
-	outcomes      = &state.Table{ID: 2, Name: "outcomes"}      // wallet: the last commands and what they came to
+	outcomes      = &state.Table{ID: 2, Name: "outcomes"}      // wallet: the last commands and their outcomes
 )
 
-// Subscription is a row: who is told where, and of what. One that has ended keeps Unix alone.
+// Subscription is a row: a wallet's address on a channel, and its preferences. An ended one keeps only Unix.
 type Subscription struct {
 	Channel   Channel `json:"channel"`
 	Sealed    []byte  `json:"sealed,omitempty"`
 	Mask      string  `json:"mask,omitempty"`
 	Prefs     Prefs   `json:"prefs"`
 	CreatedAt int64   `json:"createdAt,omitempty"` // unix seconds; 0: it has ended
-	Unix      int64   `json:"unix"`                // of the last message that was taken
+	Unix      int64   `json:"unix"`                // time of the last accepted message
 	Disabled  string  `json:"disabled,omitempty"`  // why nothing is sent any more
 }
 
-// Active says whether it has not ended.
+// Active reports whether the subscription has not ended.
 func (s *Subscription) Active() bool { return s.CreatedAt != 0 }
 
-// Outcome is what a command came to.
+// Outcome is the outcome of a command.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Unknown  Outcome = iota // the command is too long ago, or was never applied
-	Accepted                // it changed what it asked for
-	Reused                  // its message is no newer than one that was taken before
-	Missing                 // there is nothing to end
+	Unknown  Outcome = iota // the command is too old, or was never applied
+	Accepted                // it was executed
+	Reused                  // its message is no newer than an earlier one
+	Missing                 // there is no subscription to end
 )
 
-// maxOutcomes is how many commands of a wallet are remembered: as many of its writes can be under way.
+// maxOutcomes is how many outcomes are kept per wallet, and so how many commands can be in flight.
 const maxOutcomes = 32
 
 type outcome struct {
@@ -54,14 +54,14 @@ func subscriptionKey(wallet common.Address, channel Channel) []byte {
 	return append(slices.Clone(wallet[:]), byte(channel))
 }
 
-// getSubscription reads a row; it is the zero value where there is none.
+// getSubscription reads a row; a missing row is a zero value.
 func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Subscription, err error) {
 	err = getRow(r, subscriptions, subscriptionKey(wallet, channel), &s)
 	s.Channel = channel
 	return s, err
 }
 
-// putSubscription writes a row and what follows from it: what waits and is no longer asked for is not sent.
+// putSubscription writes a row, and cancels queued alerts that are no longer wanted.
 func putSubscription(w state.Writer, wallet common.Address, s *Subscription) error {
 	key := subscriptionKey(wallet, s.Channel)
 	if err := putRow(w, subscriptions, key, s); err != nil {
@@ -112,8 +112,7 @@ func unsubscribe(w state.Writer, c *Unsubscribe) error {
 	return note(w, c.Wallet, c.ID, Accepted)
 }
 
-// note remembers what a command came to. One that is applied again, as its sender may have sent it twice, keeps
-// its first outcome.
+// note records the outcome of a command. If its sender sent the command twice, the first outcome stays.
 func note(w state.Writer, wallet common.Address, id ID, what Outcome) error {
 	var list []outcome
 	if err := getRow(w, outcomes, wallet[:], &list); err != nil {
@@ -127,12 +126,12 @@ func note(w state.Writer, wallet common.Address, id ID, what Outcome) error {
 	return putRow(w, outcomes, wallet[:], list)
 }
 
-// rowReader is what both a task and a reader have.
+// rowReader is implemented by both the overlay and views.
 type rowReader interface {
 	Get(t *state.Table, key []byte) ([]byte, error)
 }
 
-// getRow reads a row into v, which stays as it is where there is none.
+// getRow reads a row into v, which stays unchanged if there is no row.
 func getRow(r rowReader, t *state.Table, key []byte, v any) error {
 	row, err := r.Get(t, key)
 	if err != nil || row == nil {

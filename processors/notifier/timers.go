@@ -18,10 +18,10 @@ var (
 	timers  = &state.Table{ID: 5, Name: "timers"} // due ‖ wallet ‖ deal
 )
 
-// Stage is a moment of an open deal, or of an epoch, that somebody may want to be told of.
+// Stage is a moment of an open deal, or of an epoch, that triggers an alert.
 type Stage uint8
 
-// The stages, in the order in which they come. Their numbers are on disk.
+// The stages in order of time. Their numbers are stored on disk.
 const (
 	Before48 Stage = iota
 	Before24
@@ -30,7 +30,7 @@ const (
 	AtExpiry
 	AtGraceEnd
 
-	EpochOpen // of an epoch, and no deal
+	EpochOpen // of an epoch, not a deal
 	Budget90
 	Budget100
 )
@@ -41,7 +41,7 @@ var stages = []struct {
 	before uint64 // seconds before the expiry
 }{{"t48", T48, 48 * 3600}, {"t24", T24, 24 * 3600}, {"t6", T6, 6 * 3600}, {"t1", T1, 3600}, {"expiry", Expiry, 0}, {"graceEnd", Expiry, 0}, {"epoch", EpochOpens, 0}, {"budget90", Budget, 0}, {"budget100", Budget, 0}}
 
-// dealStages are those of a deal, in their order.
+// dealStages is the number of stages of a deal.
 const dealStages = AtGraceEnd + 1
 
 func (s Stage) String() string { return stages[s].name }
@@ -49,7 +49,7 @@ func (s Stage) String() string { return stages[s].name }
 // Kind is the preference that the stage belongs to.
 func (s Stage) Kind() Kind { return stages[s].kind }
 
-// due is when a stage of a deal comes.
+// due is the time of a stage of a deal.
 func (s Stage) due(d *Deal) uint64 {
 	if s == AtGraceEnd {
 		return d.GraceEnd
@@ -57,8 +57,8 @@ func (s Stage) due(d *Deal) uint64 {
 	return d.Expiry - min(d.Expiry, stages[s].before)
 }
 
-// openDeal is a row: a deal, what of it has come, and the time of its timer. One that has ended, or whose funding was
-// taken back, stays until its end can no longer be taken back: what was told of it is not told again.
+// openDeal is a row: a deal, its past stages, and the time of its timer. A deal that has ended, or whose
+// funding was reverted, is kept until a reorg can no longer change that, so that alerts are not repeated.
 type openDeal struct {
 	Deal  Deal   `json:"deal"`
 	After uint64 `json:"after"` // what was due by then has been told, or never comes
@@ -66,7 +66,7 @@ type openDeal struct {
 	Armed uint64 `json:"armed,omitempty"` // 0: it has none
 }
 
-// next is the first stage that is still to come. What was past when the deal was funded never comes.
+// next is the next stage. Stages that were past when the deal was funded do not count.
 func (d *openDeal) next() (stage Stage, due uint64, ok bool) {
 	after := max(d.After, d.Deal.FundedAt)
 	for s := range dealStages {
@@ -77,7 +77,7 @@ func (d *openDeal) next() (stage Stage, due uint64, ok bool) {
 	return 0, 0, false
 }
 
-// last is the latest stage that has come by a time.
+// last is the latest stage up to a time.
 func (d *openDeal) last(by uint64) (stage Stage, ok bool) {
 	for s := range dealStages {
 		if due := s.due(&d.Deal); due <= by && due > d.After {
@@ -100,14 +100,14 @@ func timerKey(due uint64, deal []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, due), deal...)
 }
 
-// endedSeconds is how long after its end a deal is remembered: no reorg goes back so far.
+// endedSeconds is how long an ended deal is kept; no reorg goes back so far.
 const endedSeconds = 24 * 3600
 
-// fact makes a deal what the chain says it is. What was due and is no longer true is not sent any more.
+// fact updates a deal with the chain's state. Alerts that are no longer true are cancelled.
 func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	id, err := subject(f.Deal.ID)
 	if err != nil {
-		return nil //nolint:nilerr // no deal: nobody can be told of it
+		return nil //nolint:nilerr // without a deal there is nobody to alert
 	}
 	key := slices.Concat(f.Wallet[:], id[:])
 	var d openDeal
@@ -119,15 +119,15 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 		d.Armed = 0
 	}
 	if f.Deal.Expiry != d.Deal.Expiry || f.Deal.FundedAt != d.Deal.FundedAt {
-		d = openDeal{After: f.Deal.FundedAt} // another funding: nothing of it was told
-		if removed {                         // or it ended too long ago for us to know
+		d = openDeal{After: f.Deal.FundedAt} // the deal was funded again: no alert of it was sent
+		if removed {                         // or it ended too long ago to be known
 			if d.After, err = a.now(w); err != nil {
 				return err
 			}
 		}
 	}
 	d.Deal = f.Deal
-	d.Deal.Open = f.Deal.Open != removed // taken back, it is the other way round
+	d.Deal.Open = f.Deal.Open != removed // a retraction is the opposite
 	if !d.Deal.Open {
 		d.Ended = f.At + endedSeconds
 		if err := cancelDeal(w, f.Wallet, id); err != nil {
@@ -139,7 +139,7 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	return arm(w, key, &d)
 }
 
-// arm sets the timer of what comes next, and writes the row.
+// arm sets the timer of the next stage, and writes the row.
 func arm(w state.Writer, key []byte, d *openDeal) error {
 	d.Armed = d.Ended
 	if d.Ended == 0 {
@@ -151,10 +151,10 @@ func arm(w state.Writer, key []byte, d *openDeal) error {
 	return putRow(w, dealsOf, key, d)
 }
 
-// maxFired bounds what one tick fires; the next goes on.
+// maxFired bounds the alerts of one tick; the next tick continues.
 const maxFired = 10_000
 
-// tick fires what is due by the time that all partitions of the raw topic have come to.
+// tick fires what is due at the time that all partitions of the raw topic have reached.
 func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 	if t.From < 0 || int(t.From) >= a.sources {
 		return nil
@@ -201,7 +201,7 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 	return announce(w, at, now)
 }
 
-// now is the block time that all partitions have come to; 0: one has not told yet.
+// now is the block time that all partitions have reached; 0: one has not sent a tick yet.
 func (a *App) now(w state.Writer) (uint64, error) {
 	now, told := uint64(math.MaxUint64), 0
 	for p := range a.sources {

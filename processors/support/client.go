@@ -19,23 +19,23 @@ type Sender interface {
 	Send(ctx context.Context, r *kafka.Record) (offset int64, err error)
 }
 
-// Found is what the desk has of a wallet, or of one of its payments.
+// Found is what the desk knows of a wallet, or of one of its payments.
 type Found struct {
-	Applied uint64 // commands of the partition that the answer knows of
+	Applied uint64 // number of the partition's commands that the answer includes
 	Desk    *Desk
 	Payment *Payment // nil: there is none
-	Report  []byte   // sealed
+	Report  []byte   // encrypted
 }
 
-// Reads is how the desk is read, one partition at a time.
+// Reads is the read API of the desk, one partition at a time.
 type Reads interface {
 	// Find reads a payment and the desk of its wallet.
 	Find(ctx context.Context, partition int32, wallet common.Address, nonce common.Hash) (Found, error)
-	// List reads payments in the order of their keys, after a key; those that are undecided, or all.
+	// List reads payments in key order, after a key: undecided ones, or all.
 	List(ctx context.Context, partition int32, undecided bool, after []byte, limit int) (found []*Payment, next []byte, err error)
 }
 
-// Client asks the desk, and reads what came of it.
+// Client sends commands to the desk and reads it.
 type Client struct {
 	sender    Sender
 	reads     Reads
@@ -47,29 +47,29 @@ func NewClient(sender Sender, reads Reads, catalogue topics.Catalogue) *Client {
 	return &Client{sender: sender, reads: reads, catalogue: catalogue}
 }
 
-// ErrUnavailable means that the desk could not be asked, or did not say: it may be done all the same. The same
-// command, with the same ID, may be sent again.
+// ErrUnavailable: the desk could not be reached, or gave no outcome. The command may have been applied; it may
+// be sent again with the same ID.
 var ErrUnavailable = errors.New("the support desk did not respond")
 
 const (
 	firstLook = 2 * time.Millisecond
 	longLook  = 50 * time.Millisecond
-	tries     = 3 // of a send
+	tries     = 3 // attempts to send
 )
 
-// NewID is the ID of a new command.
+// NewID returns the ID of a new command.
 func NewID() string {
 	var raw [16]byte
 	_, _ = rand.Read(raw[:]) // it never fails
 	return hex.EncodeToString(raw[:])
 }
 
-// Partition is where a wallet's rows are.
+// Partition is the partition of a wallet's rows.
 func (c *Client) Partition(wallet common.Address) int32 {
 	return topics.Partition(wallet[:], c.catalogue.Partitions)
 }
 
-// Partitions is how many there are.
+// Partitions is the number of partitions.
 func (c *Client) Partitions() int32 { return c.catalogue.Partitions }
 
 // Do sends a command and waits until it is applied.
@@ -81,7 +81,7 @@ func (c *Client) Do(ctx context.Context, key common.Address, cmd *Command) (Outc
 	if err != nil {
 		return "", Found{}, err
 	}
-	var sent uint64 // commands of the partition, with this one
+	var sent uint64 // number of the partition's commands up to this one
 	for try := 1; ; try++ {
 		offset, err := c.sender.Send(ctx, &kafka.Record{
 			Topic: c.catalogue.Commands(topics.AppSupport), Partition: c.Partition(key), Key: key[:], Value: value,

@@ -11,34 +11,34 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Kind is what a command asks for.
+// Kind is the kind of a command.
 type Kind string
 
 // The kinds.
 const (
-	Reserve         Kind = "reserve"          // a place for a payment, before anything is charged
-	Sent            Kind = "sent"             // a transaction of ours is about to leave
-	Paid            Kind = "paid"             // the chain says so
-	Reorganised     Kind = "reorganised"      // the block that said so is gone
-	Released        Kind = "released"         // refused by the chain, but not yet beyond being charged
-	Void            Kind = "void"             // it can never be charged
-	Reply           Kind = "reply"            // staff answer
+	Reserve         Kind = "reserve"          // a payment, before anything is charged
+	Sent            Kind = "sent"             // a transaction of ours is about to be sent
+	Paid            Kind = "paid"             // the payment is on the chain
+	Reorganised     Kind = "reorganised"      // the block with the payment was reverted
+	Released        Kind = "released"         // the chain refused the payment, which may still be charged later
+	Void            Kind = "void"             // the payment can never be charged
+	Reply           Kind = "reply"            // staff reply
 	Decide          Kind = "decide"           // staff decide
-	Close           Kind = "close"            // staff close
-	RefundSent      Kind = "refund-sent"      // the float signed it, or a transaction with it is about to leave
+	Close           Kind = "close"            // staff close the ticket
+	RefundSent      Kind = "refund-sent"      // the float signed a refund, or a transaction with it is about to be sent
 	RefundConfirmed Kind = "refund-confirmed" // the chain says so
-	RefundFailed    Kind = "refund-failed"    // the chain says that what was signed can move nothing any more
-	FloatTake       Kind = "float-take"       // the float's own: an amount of the day's
-	TakeNonce       Kind = "take-nonce"       // the relayer's own: the nonce of its next transaction
+	RefundFailed    Kind = "refund-failed"    // the signed refund can no longer be executed
+	FloatTake       Kind = "float-take"       // of the float: an amount within the day's ceiling
+	TakeNonce       Kind = "take-nonce"       // of the relayer: the nonce of its next transaction
 )
 
-// Outcome is what a command came to.
+// Outcome is the outcome of a command.
 type Outcome string
 
 // The outcomes.
 const (
 	Done      Outcome = "done"
-	Exists    Outcome = "exists"    // the same payment is there
+	Exists    Outcome = "exists"    // the same payment exists
 	Conflict  Outcome = "conflict"  // the same nonce, for something else
 	Limited   Outcome = "limited"   // the wallet has its payment for the day, or an undecided one
 	Unknown   Outcome = "unknown"   // no such payment
@@ -47,8 +47,8 @@ const (
 	Stranger  Outcome = "stranger"  // not signed by the key of who it names
 )
 
-// Command is a record of the command topic, keyed by the wallet that pays; FloatTake and TakeNonce by the float's and the
-// relayer's own.
+// Command is a record of the command topic, keyed by the paying wallet; FloatTake and TakeNonce are keyed by
+// the float's and the relayer's address.
 type Command struct {
 	ID    string      `json:"id"` // chosen by the sender; the same command sent twice is applied once
 	Kind  Kind        `json:"kind"`
@@ -58,10 +58,10 @@ type Command struct {
 	Attempt     *Attempt       `json:"attempt,omitempty"`
 	Return      *Authorization `json:"return,omitempty"` // of the float: a refund, or which of them failed
 	Proof       *Proof         `json:"proof,omitempty"`
-	Reason      string         `json:"reason,omitempty"`    // one of ours, never a person's words
-	By          string         `json:"by,omitempty"`        // the member of staff
+	Reason      string         `json:"reason,omitempty"`    // a code of ours, never free text
+	By          string         `json:"by,omitempty"`        // staff member
 	Signature   hexutil.Bytes  `json:"signature,omitempty"` // and that it was him
-	Sealed      []byte         `json:"sealed,omitempty"`    // a reply
+	Sealed      []byte         `json:"sealed,omitempty"`    // an encrypted reply
 	Verdict     Verdict        `json:"verdict,omitempty"`
 	Valid       bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
 	Float       *FloatAmount   `json:"float,omitempty"`
@@ -80,16 +80,16 @@ type Authorization struct {
 	Contract    bool           `json:"contract,omitempty"`
 }
 
-// Reservation is all that it takes to settle a payment and to open its ticket, whoever goes on with it.
+// Reservation has everything needed to settle a payment and open its ticket, by any node.
 type Reservation struct {
 	Authorization Authorization  `json:"authorization"`
 	Asset         common.Address `json:"asset"`
 	BodyDigest    common.Hash    `json:"bodyDigest"` // SHA-256 of the request's body
 	FromBlock     uint64         `json:"fromBlock"`  // of the payment chain: it was not charged before
-	Report        []byte         `json:"report"`     // sealed
+	Report        []byte         `json:"report"`     // encrypted
 }
 
-// Attempt is a transaction of ours.
+// Attempt is a transaction that we sent.
 type Attempt struct {
 	Hash  common.Hash   `json:"hash"`
 	Raw   hexutil.Bytes `json:"raw"`
@@ -97,7 +97,7 @@ type Attempt struct {
 	By    string        `json:"by,omitempty"` // the process that sends it
 }
 
-// Proof is where the chain says it.
+// Proof is where on the chain the payment is.
 type Proof struct {
 	Transaction common.Hash `json:"transaction"`
 	Block       uint64      `json:"block"`
@@ -105,14 +105,14 @@ type Proof struct {
 	Final       bool        `json:"final"`
 }
 
-// FloatAmount is what is taken of the float's day.
+// FloatAmount is an amount taken from the float's daily ceiling.
 type FloatAmount struct {
 	Payer   common.Address `json:"payer"`
 	Amount  *hexutil.Big   `json:"amount"`
 	Ceiling *hexutil.Big   `json:"ceiling"` // of a day
 }
 
-// LaneRequest asks for a nonce of the relayer's, for the authorization of the command's nonce.
+// LaneRequest asks for a nonce of the relayer, for the authorization with the command's nonce.
 type LaneRequest struct {
 	From  common.Address `json:"from"` // of the authorization
 	To    common.Address `json:"to"`
@@ -120,7 +120,7 @@ type LaneRequest struct {
 	Deep  uint64         `json:"deep"`  // and where no reorganisation reaches
 }
 
-// Verdict is the outcome of a report.
+// Verdict is the decision on a report.
 type Verdict string
 
 // The verdicts.
@@ -131,7 +131,7 @@ const (
 	Rejected  Verdict = "REJECTED"
 )
 
-// The bounds of a command.
+// Bounds of a command.
 const (
 	maxCommandBytes = 256 << 10
 	maxIDBytes      = 64
@@ -142,7 +142,7 @@ const (
 	maxNonce        = 1 << 62
 )
 
-// EncodeCommand renders a command as the value of its record.
+// EncodeCommand encodes the value of a command's record.
 func EncodeCommand(c *Command) ([]byte, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func EncodeCommand(c *Command) ([]byte, error) {
 	return value, nil
 }
 
-// DecodeCommand reads the value of a record.
+// DecodeCommand decodes the value of a record.
 func DecodeCommand(value []byte) (*Command, error) {
 	if len(value) > maxCommandBytes {
 		return nil, fmt.Errorf("command: %d bytes are too many", len(value))
@@ -166,7 +166,7 @@ func DecodeCommand(value []byte) (*Command, error) {
 	return &c, c.Validate()
 }
 
-// Validate names every field that its kind lacks, or that is out of bounds.
+// Validate returns an error for every field that is missing or out of bounds.
 func (c *Command) Validate() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {

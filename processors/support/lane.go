@@ -2,12 +2,12 @@ package support
 
 import "slices"
 
-// maxLane bounds what waits to be mined, or is not mined for good.
+// maxLane bounds the relayer's transactions that are not final.
 const maxLane = 256
 
-// takeNonce gives an authorization the relayer's next nonce: one order for all processes with its key, that outlives
-// each of them. Who asks again gets the same, until the chain is beyond it.
-func (t *turn) takeNonce() Outcome {
+// takeNonce assigns the relayer's next nonce to an authorization: a single sequence for all processes with its
+// key, which survives each of them. A repeated request gets the same nonce, until the chain has passed it.
+func (t *execution) takeNonce() Outcome {
 	q, d := t.cmd.Lane, t.desk
 	d.Lane = slices.DeleteFunc(d.Lane, func(s Slot) bool { return s.Nonce < q.Deep })
 	if _, has := d.Slot(q.From, t.cmd.Nonce, q.Mined); has {

@@ -1,7 +1,7 @@
 package support
 
-// reserve gives a payment its place before anybody can charge it.
-func (t *turn) reserve() (Outcome, error) {
+// reserve records a payment before anybody can charge it.
+func (t *execution) reserve() (Outcome, error) {
 	r := t.cmd.Reservation
 	if r.Authorization.From != t.key {
 		return Malformed, nil
@@ -32,8 +32,8 @@ func (t *turn) reserve() (Outcome, error) {
 	})
 }
 
-// free says whether the wallet may have another payment: none for today, and none undecided from before.
-func (t *turn) free(day string) (bool, error) {
+// free reports whether the wallet may make another payment: it has none today, and no undecided one.
+func (t *execution) free(day string) (bool, error) {
 	if t.desk.Nonce == t.cmd.Nonce || t.desk.Day == "" {
 		return true, nil
 	}
@@ -51,8 +51,8 @@ func (t *turn) free(day string) (bool, error) {
 	return t.desk.Day != day, nil
 }
 
-// settle moves a payment as the chain says.
-func (t *turn) settle() (Outcome, error) {
+// settle updates a payment's status from the chain.
+func (t *execution) settle() (Outcome, error) {
 	p, err := t.payment(t.cmd.Nonce)
 	if err != nil {
 		return "", err
@@ -75,7 +75,7 @@ func (t *turn) settle() (Outcome, error) {
 		if p.Status != Landed {
 			return Refused, nil
 		}
-		p.Status, p.Proof = Outer, nil // the ticket is kept, and not shown until the chain says so again
+		p.Status, p.Proof = Outer, nil // the ticket is kept, and hidden until the payment is on the chain again
 	case Released:
 		if p.Charged() {
 			return Refused, nil
@@ -86,14 +86,14 @@ func (t *turn) settle() (Outcome, error) {
 			return Refused, nil
 		}
 		p.Status, p.Reason, p.Ticket = Dead, t.cmd.Reason, nil
-		t.w.Delete(reports, paymentKey(t.key, t.cmd.Nonce)) // nobody paid for us to keep it
+		t.w.Delete(reports, paymentKey(t.key, t.cmd.Nonce)) // it was not paid for
 	default:
 	}
 	return Done, t.save(p)
 }
 
-// paid opens the ticket. One that was released, and charged all the same, opens it too.
-func (t *turn) paid(p *Payment) {
+// paid opens the ticket, even of a payment that was released and then charged after all.
+func (t *execution) paid(p *Payment) {
 	p.Status, p.Proof, p.Reason = Landed, t.cmd.Proof, ""
 	if t.cmd.Proof.Final {
 		p.Status = Final

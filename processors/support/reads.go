@@ -13,18 +13,18 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The operations of the desk. Each is of one partition: commands have no blocks that partitions share.
+// The operations of the desk. Each reads one partition: commands have no blocks that partitions share.
 var (
 	opFind = read.NewOperation("find", serveFind)
 	opList = read.NewOperation("list", serveList)
 )
 
-// Application is what a node of the desk answers.
+// Application is the desk's read API.
 func Application() read.Application {
 	return read.Application{Name: topics.AppSupport, Operations: []*read.Operation{opFind, opList}}
 }
 
-// MaxList bounds a page of a list.
+// MaxList bounds a page.
 const MaxList = 1000
 
 type findQuery struct {
@@ -67,7 +67,7 @@ func (q *listQuery) Validate() error {
 	return nil
 }
 
-// serveFind answers with one item: the desk, then the payment and its report.
+// serveFind returns one item: the desk, then the payment and its report.
 func serveFind(_ context.Context, v *read.Views, q *findQuery) ([]read.Item, error) {
 	view := v.Of[0]
 	row, err := view.Get(desks, q.Wallet[:])
@@ -109,7 +109,7 @@ func serveList(_ context.Context, v *read.Views, q *listQuery) ([]read.Item, err
 	return items, nil
 }
 
-// Routed reads the desk over the nodes that hold its partitions.
+// Routed reads the desk from the nodes that hold its partitions.
 type Routed struct{ Router *read.Router }
 
 // Find implements Reads.

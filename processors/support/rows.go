@@ -16,28 +16,28 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// The tables. All keys begin with the wallet, so that its rows lie in its partition.
+// The tables. All keys begin with the wallet, which selects the partition.
 var (
 	payments = &state.Table{ID: 1, Name: "payments"} // wallet and nonce
 	reports  = &state.Table{ID: 2, Name: "reports"}  // wallet and nonce: sealed, written once
-	open     = &state.Table{ID: 3, Name: "open"}     // wallet and nonce of what is undecided
+	open     = &state.Table{ID: 3, Name: "open"}     // wallet and nonce of undecided payments
 	desks    = &state.Table{ID: 4, Name: "desks"}    // wallet
 )
 
-// Status is how far a payment is.
+// Status is the status of a payment.
 type Status string
 
-// The statuses. Final and Dead become no other.
+// The statuses. Final and Dead never change.
 const (
 	Held   Status = "reserved" // nothing of ours has left
-	Outer  Status = "sent"     // it is with the chain, or the facilitator
-	Landed Status = "paid"     // the chain says so; a reorganisation may take it back
-	Final  Status = "final"    // and none can
+	Outer  Status = "sent"     // submitted to the chain, or to the facilitator
+	Landed Status = "paid"     // on the chain; a reorg may revert it
+	Final  Status = "final"    // final on the chain
 	Freed  Status = "released" // the chain refused it; it can still be charged by somebody
 	Dead   Status = "void"     // it can never be charged
 )
 
-// RefundStatus is how far the return of a deposit is.
+// RefundStatus is the status of a refund.
 type RefundStatus string
 
 // The statuses of a refund.
@@ -50,7 +50,7 @@ const (
 	RefundKept RefundStatus = "KEPT"
 )
 
-// TicketStatus is whose turn it is.
+// TicketStatus says whose turn it is.
 type TicketStatus string
 
 // The statuses of a ticket.
@@ -60,7 +60,7 @@ const (
 	TicketClosed   TicketStatus = "CLOSED"
 )
 
-// Payment is a payment and, once it is paid, its ticket.
+// Payment is a payment and, once paid, its ticket.
 type Payment struct {
 	Status        Status         `json:"status"`
 	Authorization Authorization  `json:"authorization"`
@@ -76,7 +76,7 @@ type Payment struct {
 	Ticket        *Ticket        `json:"ticket,omitempty"`
 }
 
-// Ticket is what was paid for.
+// Ticket is the ticket of a payment.
 type Ticket struct {
 	Status        TicketStatus   `json:"status"`
 	Verdict       Verdict        `json:"verdict"`
@@ -90,40 +90,40 @@ type Ticket struct {
 	UpdatedAt     int64          `json:"updatedAt"`
 }
 
-// RefundNonce is the nonce of the authorization that returns a deposit. A token takes it once, so that a deposit that
-// is signed, sent or submitted twice is returned once.
+// RefundNonce is the nonce of the authorization that refunds a deposit. The token accepts it once, so a refund
+// that is signed or submitted twice is paid once.
 func RefundNonce(payer common.Address, nonce common.Hash) common.Hash {
 	return crypto.Keccak256Hash([]byte("lienstream refund"), payer[:], nonce[:])
 }
 
-// Note is an answer of staff.
+// Note is a reply of the staff.
 type Note struct {
 	At     int64  `json:"at"`
 	By     string `json:"by"` // for the audit; the reporter is not told
 	Sealed []byte `json:"sealed"`
 }
 
-// Undecided says that the chain has not had its last word on a payment, or on its refund.
+// Undecided reports whether a payment, or its refund, is not final on the chain.
 func (p *Payment) Undecided() bool {
 	return p.Status != Final && p.Status != Dead || p.Ticket != nil && p.Ticket.Refund == RefundOut
 }
 
-// Charged says that there is a ticket to be shown.
+// Charged reports whether there is a ticket to show.
 func (p *Payment) Charged() bool { return p.Status == Landed || p.Status == Final }
 
-// ID is the ticket's: it says whose it is and which, and nothing that opens it.
+// ID is the ticket's ID. It identifies the payment, and does not open the ticket.
 func (p *Payment) ID() string { return TicketID(p.Authorization.From, p.Authorization.Nonce) }
 
 var idEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding)
 
-// TicketID names the ticket of a payment.
+// TicketID is the ticket ID of a payment.
 func TicketID(payer common.Address, nonce common.Hash) string {
 	return idEncoding.EncodeToString(paymentKey(payer, nonce))
 }
 
 var errTicketID = errors.New("not a ticket ID")
 
-// ParseTicketID is the opposite of TicketID.
+// ParseTicketID is the inverse of TicketID.
 func ParseTicketID(id string) (payer common.Address, nonce common.Hash, err error) {
 	raw, err := idEncoding.DecodeString(id)
 	if err != nil || len(raw) != common.AddressLength+common.HashLength || idEncoding.EncodeToString(raw) != id {
@@ -136,7 +136,7 @@ func paymentKey(payer common.Address, nonce common.Hash) []byte {
 	return append(append(make([]byte, 0, 52), payer[:]...), nonce[:]...)
 }
 
-// DecodePayment reads a row.
+// DecodePayment decodes a row.
 func DecodePayment(row []byte) (*Payment, error) {
 	var p Payment
 	if err := json.Unmarshal(row, &p); err != nil {
@@ -145,22 +145,22 @@ func DecodePayment(row []byte) (*Payment, error) {
 	return &p, nil
 }
 
-// Desk is what is known of a wallet beside its payments.
+// Desk is the state of a wallet besides its payments.
 type Desk struct {
 	Day      string      `json:"day,omitempty"` // of its last payment
-	Nonce    common.Hash `json:"nonce"`         // and which that is; zero: none that counts
+	Nonce    common.Hash `json:"nonce"`         // its nonce; zero: no payment counts
 	Outcomes []outcome   `json:"outcomes,omitempty"`
 
-	// Where the wallet is the float that refunds are sent from:
+	// If the wallet is the float:
 	FloatDay string                  `json:"floatDay,omitempty"`
 	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
 
-	// Where it is a relayer:
+	// If it is a relayer:
 	NextNonce uint64 `json:"nextNonce,omitempty"`
 	Lane      []Slot `json:"lane,omitempty"` // in the order of their nonces
 }
 
-// Slot is a nonce of the relayer's that an authorization has.
+// Slot is a nonce of the relayer and the authorization that has it.
 type Slot struct {
 	Nonce         uint64         `json:"nonce"`
 	From          common.Address `json:"from"`
@@ -168,7 +168,7 @@ type Slot struct {
 	Authorization common.Hash    `json:"authorization"`
 }
 
-// Slot is the nonce that an authorization has, unless it is below mined.
+// Slot returns the nonce of an authorization, unless it is below mined.
 func (d *Desk) Slot(from common.Address, authorization common.Hash, mined uint64) (nonce uint64, found bool) {
 	for _, s := range d.Lane {
 		if s.From == from && s.Authorization == authorization && s.Nonce >= mined {
@@ -183,7 +183,7 @@ type outcome struct {
 	Outcome Outcome `json:"outcome"`
 }
 
-// maxOutcomes is how many commands of a wallet can be under way at once. What was pushed out was read long ago.
+// maxOutcomes is how many outcomes are kept per wallet, and so how many commands can be in flight.
 const maxOutcomes = 64
 
 func readDesk(w state.Writer, wallet common.Address) (*Desk, error) {
@@ -197,7 +197,7 @@ func readDesk(w state.Writer, wallet common.Address) (*Desk, error) {
 	return DecodeDesk(row)
 }
 
-// DecodeDesk reads a row.
+// DecodeDesk decodes a row.
 func DecodeDesk(row []byte) (*Desk, error) {
 	var d Desk
 	if err := json.Unmarshal(row, &d); err != nil {
@@ -222,7 +222,7 @@ func (d *Desk) note(id string, o Outcome) {
 	}
 }
 
-// taken is the sum of the float's day.
+// taken is the sum of the float's refunds of the day.
 func (d *Desk) taken() *big.Int {
 	sum := new(big.Int)
 	for _, amount := range d.Taken {
@@ -231,7 +231,7 @@ func (d *Desk) taken() *big.Int {
 	return sum
 }
 
-// DayOf is the day that a time belongs to, UTC.
+// DayOf is the UTC day of a time.
 func DayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }

@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Staff is whose key is whose. Nil: nobody is named, and the audit says which key it was.
+// Staff maps the staff's keys to names. Nil: any key is accepted, and the audit log names it.
 type Staff map[common.Address]string
 
-// ParseStaff reads a file of a name and the address of its key a line. A person may have several keys.
+// ParseStaff parses lines with a name and the address of a key. A person may have several keys.
 func ParseStaff(text string) (Staff, error) {
 	staff := Staff{}
 	for line := range strings.Lines(text) {
@@ -33,7 +33,7 @@ func ParseStaff(text string) (Staff, error) {
 	return staff, nil
 }
 
-// byStaff says whether only a member of staff does this.
+// byStaff reports whether only staff may send this command.
 func (c *Command) byStaff() bool {
 	switch c.Kind {
 	case Reply, Decide, Close, FloatTake:
@@ -45,7 +45,7 @@ func (c *Command) byStaff() bool {
 	}
 }
 
-// Sign makes the command one of a member of staff, for the wallet whose desk it goes to.
+// Sign signs the command as a staff member, for the wallet whose desk it goes to.
 func (c *Command) Sign(wallet common.Address, name string, key *ecdsa.PrivateKey) error {
 	if c.ID == "" {
 		c.ID = NewID()
@@ -61,7 +61,7 @@ func (c *Command) Sign(wallet common.Address, name string, key *ecdsa.PrivateKey
 	return nil
 }
 
-// digest is of the whole command, but for the signature itself.
+// digest is the hash of the command without the signature.
 func (c *Command) digest(wallet common.Address) (common.Hash, error) {
 	bare := *c
 	bare.Signature = nil
@@ -72,7 +72,7 @@ func (c *Command) digest(wallet common.Address) (common.Hash, error) {
 	return crypto.Keccak256Hash([]byte("lienstream support staff"), wallet[:], text), nil
 }
 
-// signed is whose key signed, if it may act under the name that the command has.
+// signed returns the signer's address if it may act under the command's name.
 func (s Staff) signed(c *Command, wallet common.Address) (common.Address, bool) {
 	digest, err := c.digest(wallet)
 	if err != nil {

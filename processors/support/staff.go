@@ -9,11 +9,11 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// maxReplies bounds a ticket.
+// maxReplies bounds the replies of a ticket.
 const maxReplies = 100
 
-// staff answers, decides and returns deposits. Only what was charged can be answered.
-func (t *turn) staff() (Outcome, error) {
+// staff applies replies, decisions and refunds. Only a charged payment has a ticket to reply to.
+func (t *execution) staff() (Outcome, error) {
 	p, err := t.payment(t.cmd.Nonce)
 	if err != nil {
 		return "", err
@@ -33,7 +33,7 @@ func (t *turn) staff() (Outcome, error) {
 		}
 	case Decide:
 		if k.Refund == RefundOut || k.Refund == RefundDone {
-			return Refused, nil // it is gone
+			return Refused, nil // the ticket is gone
 		}
 		k.Verdict, k.Status = t.cmd.Verdict, TicketClosed
 		k.Refund = RefundKept
@@ -47,7 +47,7 @@ func (t *turn) staff() (Outcome, error) {
 			return o, nil
 		}
 	case RefundConfirmed:
-		// Staff record what they sent by hand; of what the float signed, the chain alone says what came of it.
+		// Staff may record a refund sent by hand; a refund signed by the float is confirmed only by the chain.
 		byHand := t.cmd.By != "" && (k.Refund == RefundOwed || k.Refund == RefundLost)
 		if !byHand && (t.cmd.By != "" || k.Refund != RefundOut) {
 			return Refused, nil
@@ -66,9 +66,9 @@ func (t *turn) staff() (Outcome, error) {
 	return Done, t.save(p)
 }
 
-// refundSent takes what the float signed, once, and then each transaction with it. What can still be taken back by a
-// reorganisation is not returned.
-func (t *turn) refundSent(p *Payment) Outcome {
+// refundSent records the float's signed refund, once, and then each transaction with it. A payment that a reorg
+// may still revert is not refunded.
+func (t *execution) refundSent(p *Payment) Outcome {
 	k, signed := p.Ticket, t.cmd.Return
 	if signed == nil {
 		if k.Refund != RefundOut {
@@ -87,8 +87,8 @@ func (t *turn) refundSent(p *Payment) Outcome {
 	return Done
 }
 
-// floatTake takes an amount of the float's day, once for a ticket, and refuses what would exceed its ceiling.
-func (t *turn) floatTake() (Outcome, error) {
+// floatTake takes an amount from the float's daily ceiling, once per ticket, and refuses to exceed it.
+func (t *execution) floatTake() (Outcome, error) {
 	f, d := t.cmd.Float, t.desk
 	if day := DayOf(t.at); d.FloatDay != day {
 		d.FloatDay, d.Taken = day, nil
@@ -107,7 +107,7 @@ func (t *turn) floatTake() (Outcome, error) {
 	return Done, nil
 }
 
-// AuditEvent is a line of the audit: what was done, by whom, to which ticket; and nothing that anybody wrote.
+// AuditEvent is a record of the audit log: what was done, by whom, to which ticket. It has no user text.
 type AuditEvent struct {
 	At          int64   `json:"at"`
 	Kind        Kind    `json:"kind"`
@@ -120,8 +120,8 @@ type AuditEvent struct {
 	Reason      string  `json:"reason,omitempty"`
 }
 
-// audit tells what was done. A command is at one place in its topic, so its line is told once.
-func (t *turn) audit() {
+// audit emits the audit event. A command has one position in its topic, so it is emitted once.
+func (t *execution) audit() {
 	if t.w.Silent() {
 		return
 	}
@@ -140,7 +140,7 @@ func (t *turn) audit() {
 	}
 	value, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot fail: strings and numbers
 	}
 	t.w.Emit(topics.FamilySupport, []byte(e.Ticket), value)
 }

@@ -1,19 +1,19 @@
-// Package support is the desk for paid reports as an application of the engine: payments, the tickets that they
-// open, what staff answer, and refunds. It must not speak to a chain or a client, and depends on nothing but the
-// command and the state that it is given.
+// Package support is the desk for paid bug reports, as an application of the engine: payments, tickets, staff
+// replies, and refunds. It must not talk to a chain or a client, and must depend on nothing but the given
+// command and state.
 //
-//	command.go    what it is asked
-//	rows.go       what it keeps
-//	payments.go   the life of a payment
+//	command.go    the commands
+//	rows.go       the state
+//	payments.go   the life cycle of a payment
 //	staff.go      replies, decisions, refunds
-//	signer.go     who of staff it was
-//	lane.go       the nonces of the relayer
+//	signer.go     staff signatures
+//	lane.go       the relayer's nonces
 //
 // Non-obvious:
-//   - A payment is reserved before anybody can charge it, and forgotten only once the chain can no longer charge it.
-//     So whoever is charged has a row here, and a row that is paid is a ticket.
-//   - What people wrote comes sealed: commands, changelog and audit hold nothing to read without the key.
-//   - What a command came to is written down under its ID: whoever sent it reads it there.
+//   - A payment is reserved before anybody can charge it, and dropped only when the chain can no longer charge
+//     it. So everybody who is charged has a row here, and a paid row is a ticket.
+//   - User text is encrypted: commands, changelog and audit log contain nothing readable without the key.
+//   - The outcome of a command is stored under its ID, where its sender reads it.
 package support
 
 import (
@@ -32,17 +32,17 @@ import (
 // App implements engine.CommandApp.
 //
 // Invariants:
-//  1. A wallet has at most one payment that is not void for a day (UTC), and at most one that is undecided.
-//  2. A payment that may still be charged is in the table of open ones, wherever its command came from.
-//  3. A ticket exists from the command that says paid, never before, and stays.
-//  4. The same commands make the same rows: metrics and the log are all that a replay moves.
+//  1. A wallet has at most one payment per day (UTC) that is not void, and at most one that is undecided.
+//  2. A payment that may still be charged is in the table of open payments, whatever command led to that.
+//  3. A ticket exists from the paid command on, never before, and forever.
+//  4. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
 	staff    Staff
 	commands *prometheus.CounterVec
 	log      *zap.Logger
 }
 
-// New makes the application. All nodes must know the same staff.
+// New makes the application. All nodes must have the same staff.
 func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
 	a := &App{staff: staff, log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and result.",
@@ -54,7 +54,7 @@ func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks} }
 
-// ApplyCommand applies a command. One that cannot be read is passed over: whoever sent it was not us.
+// ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	cmd, err := DecodeCommand(c.Value)
 	if err != nil || len(c.Key) != common.AddressLength {
@@ -70,7 +70,7 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	return nil
 }
 
-// Apply applies a command to the desk of a wallet, and writes down what it came to.
+// Apply applies a command to the desk of a wallet, and records the outcome.
 func Apply(w state.Writer, staff Staff, key common.Address, cmd *Command, at time.Time) (Outcome, error) {
 	d, err := readDesk(w, key)
 	if err != nil {
@@ -79,7 +79,7 @@ func Apply(w state.Writer, staff Staff, key common.Address, cmd *Command, at tim
 	if done, known := d.outcome(cmd.ID); known {
 		return done, nil // sent twice
 	}
-	t := &turn{w: w, key: key, desk: d, at: at.UTC(), cmd: cmd}
+	t := &execution{w: w, key: key, desk: d, at: at.UTC(), cmd: cmd}
 	outcome, admitted := Stranger, true
 	if cmd.By != "" {
 		t.by, admitted = staff.signed(cmd, key)
@@ -93,23 +93,23 @@ func Apply(w state.Writer, staff Staff, key common.Address, cmd *Command, at tim
 	if err := t.put(desks, key[:], d); err != nil {
 		return "", err
 	}
-	if outcome == Done && cmd.Kind != TakeNonce { // which is nobody's deed
+	if outcome == Done && cmd.Kind != TakeNonce { // no audit: it is automatic
 		t.audit()
 	}
 	return outcome, nil
 }
 
-// turn is one command at work.
-type turn struct {
+// execution is a command being applied.
+type execution struct {
 	w    state.Writer
 	key  common.Address
 	desk *Desk
 	at   time.Time
 	cmd  *Command
-	by   common.Address // the key of the member of staff
+	by   common.Address // address of the staff member's key
 }
 
-func (t *turn) apply() (Outcome, error) {
+func (t *execution) apply() (Outcome, error) {
 	switch t.cmd.Kind {
 	case Reserve:
 		return t.reserve()
@@ -125,7 +125,7 @@ func (t *turn) apply() (Outcome, error) {
 	return Malformed, nil
 }
 
-func (t *turn) put(table *state.Table, key []byte, v any) error {
+func (t *execution) put(table *state.Table, key []byte, v any) error {
 	row, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode row of %s: %w", table.Name, err)
@@ -135,7 +135,7 @@ func (t *turn) put(table *state.Table, key []byte, v any) error {
 }
 
 // payment reads a payment of the wallet; nil: there is none.
-func (t *turn) payment(nonce common.Hash) (*Payment, error) {
+func (t *execution) payment(nonce common.Hash) (*Payment, error) {
 	row, err := t.w.Get(payments, paymentKey(t.key, nonce))
 	if err != nil || row == nil {
 		return nil, err
@@ -143,8 +143,9 @@ func (t *turn) payment(nonce common.Hash) (*Payment, error) {
 	return DecodePayment(row)
 }
 
-// save writes a payment, and keeps it among the open ones while it may be charged or a refund is on its way.
-func (t *turn) save(p *Payment) error {
+// save writes a payment, and keeps it in the table of open payments while it may be charged or a refund is
+// pending.
+func (t *execution) save(p *Payment) error {
 	p.UpdatedAt = t.at.Unix()
 	key := paymentKey(t.key, p.Authorization.Nonce)
 	if p.Undecided() {

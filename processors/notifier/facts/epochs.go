@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// The terms whose deals share a budget: those of another share that of the longer.
+// The terms, each with its own budget.
 const (
 	shortTerm = 7 * 24 * 3600
 	longTerm  = 21 * 24 * 3600
@@ -37,7 +37,7 @@ func (a *App) opened(w state.Writer, at uint64, e *contracts.EpochOpened) error 
 	return putEpoch(w, &row)
 }
 
-// reserved tells of a budget that has reached 90 % or 100 %, of each once: what is returned may be reserved again.
+// reserved sends news when a budget reaches 90 % or 100 %, once each: returned amounts may be reserved again.
 func (a *App) reserved(w state.Writer, at uint64, e *contracts.EpochReserved) error {
 	stored, err := w.Get(epochs, epochKey(e.N))
 	if err != nil || stored == nil {
@@ -67,7 +67,7 @@ func (a *App) reserved(w state.Writer, at uint64, e *contracts.EpochReserved) er
 	return putEpoch(w, &row)
 }
 
-// reached is what to tell of a budget; 0: nothing.
+// reached is the stage that a budget has reached; 0: none.
 func reached(reserved *uint256.Int, budget string) notifier.Stage {
 	whole, err := uint256.FromDecimal(budget)
 	if err != nil || whole.IsZero() {

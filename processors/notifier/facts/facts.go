@@ -1,6 +1,6 @@
-// Package facts is the application of the engine that tells the notifier what the chain came to: it follows deals
-// in the raw topic and gives commands about their borrowers and lenders, and the time of the chain. It must not
-// know who wants to be told of it.
+// Package facts is an application of the engine that sends chain facts to the notifier: it follows deals in the
+// raw topic, and emits commands about their borrowers and lenders, and the time of the chain. It must not know
+// who is subscribed.
 package facts
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Tables. Their IDs are on disk.
+// Tables. Their IDs are stored on disk.
 var (
 	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: what its events said, while it is open
 	clock  = &state.Table{ID: 2, Name: "clock"}  // one row: the last block that is, or will be, told as a tick
@@ -25,8 +25,8 @@ var (
 	epochs = &state.Table{ID: 4, Name: "epochs"} // epoch: its budgets
 )
 
-// Policy says which blocks count for what may fire: the time of the chain is that of the newest of them. What the
-// head says of a deal is told at once all the same, and taken back by a reorg: it cancels what it makes untrue.
+// Policy says which block is the clock for firing alerts. What the head says about a deal is always sent at
+// once, and retracted by a reorg: it cancels alerts that are no longer true.
 type Policy string
 
 // The policies.
@@ -39,7 +39,7 @@ const (
 // Policies are all of them.
 var Policies = []Policy{Latest, Safe, Finalized}
 
-// confirms is the newest block that counts, as of a barrier. Where no node tells a safe block, the finalized is.
+// confirms is the clock's block as of a barrier. If no node has a safe block, it is the finalized one.
 func (p Policy) confirms(b *topics.BlockEnd) uint64 {
 	switch p {
 	case Latest:
@@ -51,7 +51,8 @@ func (p Policy) confirms(b *topics.BlockEnd) uint64 {
 	return b.Finalized
 }
 
-// How far apart ticks are, in both: a chain of many blocks a second and one of compressed time tell alike few.
+// Minimum distance of ticks, in block time and in real time, so that fast chains and compressed time do not
+// produce many.
 const (
 	TickSeconds = 5
 	TickBlocks  = 10
@@ -59,15 +60,16 @@ const (
 
 // App implements engine.BarrierApp. It is safe for concurrent use by the tasks of a node.
 //
-// A tick of a partition comes behind the facts of all its blocks up to that time. So whoever has the ticks of all
-// partitions up to a time has all facts up to it.
+// A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
+// their ticks up to a time, all facts up to it have arrived.
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32
 	policy     Policy
 }
 
-// New makes the application, for as many partitions as the raw topic and the notifier's command topic have.
+// New makes the application. partitions is the number of partitions of both the raw topic and the notifier's
+// command topic.
 func New(decoder *contracts.Decoder, partitions int32, policy Policy) *App {
 	return &App{decoder, partitions, policy}
 }
@@ -75,7 +77,7 @@ func New(decoder *contracts.Decoder, partitions int32, policy Policy) *App {
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{deals, clock, waits, epochs} }
 
-// Apply applies a log of a deal or an epoch; all others are passed over.
+// Apply applies a log of a deal or an epoch; others are skipped.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	log, ok := rec.(*topics.Log)
 	if !ok {
@@ -112,7 +114,7 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	return nil
 }
 
-// edit changes a deal that is known, and tells of it where the change says so.
+// edit changes a known deal, and sends it if change returns true.
 func (a *App) edit(w state.Writer, at uint64, id string, change func(*notifier.Deal) (tell bool)) error {
 	d, err := get(w, id)
 	if err != nil || d == nil {
@@ -127,7 +129,7 @@ func (a *App) edit(w state.Writer, at uint64, id string, change func(*notifier.D
 	return put(w, d)
 }
 
-// end tells of a funded deal that it is no longer open.
+// end sends that a funded deal has ended.
 func (a *App) end(w state.Writer, at uint64, id string) error {
 	d, err := get(w, id)
 	if err != nil || d == nil {
@@ -138,7 +140,7 @@ func (a *App) end(w state.Writer, at uint64, id string) error {
 	return a.tell(w, at, d)
 }
 
-// tell gives the deal to those it concerns.
+// tell sends the deal to its parties.
 func (a *App) tell(w state.Writer, at uint64, d *notifier.Deal) error {
 	told := []common.Address{d.Borrower}
 	if d.Lender != d.Borrower {
@@ -162,7 +164,7 @@ func (a *App) emit(w state.Writer, partition int32, key []byte, cmd *notifier.Co
 	return nil
 }
 
-// everybody gives a command to every partition of the notifier.
+// everybody sends a command to every partition of the notifier.
 func (a *App) everybody(w state.Writer, cmd *notifier.Command) error {
 	for p := range a.partitions {
 		if err := a.emit(w, p, nil, cmd); err != nil {
@@ -172,7 +174,8 @@ func (a *App) everybody(w state.Writer, cmd *notifier.Command) error {
 	return nil
 }
 
-// EndBlock tells every partition of the notifier how far the confirmed blocks of this one are, now and then.
+// EndBlock sends the time of this partition's confirmed blocks to every partition of the notifier, at
+// intervals.
 func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error {
 	row, err := w.Get(clock, []byte("tick"))
 	if err != nil {

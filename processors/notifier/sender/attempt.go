@@ -13,7 +13,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// attempt sends an alert once its turn has come, and reports what came of it; false: nothing is to be reported.
+// attempt sends an alert when it is its turn, and reports the result; false: nothing was reported.
 func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	slots, line := s.slots[d.to.Channel], s.lines[d.to.Channel]
 	select {
@@ -27,14 +27,14 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	}
 	err := s.send(ctx, line.Channel, d)
 	if ctx.Err() != nil && err != nil {
-		return false // nobody knows: another node tries again
+		return false // unknown: another node tries again
 	}
 	report := s.outcome(d, err)
 	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
 	return s.report(context.WithoutCancel(ctx), report)
 }
 
-// still says whether the alert is to be sent all the same, and by this node.
+// still reports whether the alert must still be sent, by this node.
 func (s *Sender) still(ctx context.Context, d *due) bool {
 	view, err := s.source.View(ctx, d.partition, nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Sender) still(ctx context.Context, d *due) bool {
 	if err != nil || !found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt {
 		return false
 	}
-	d.sub = sub // its address may be another one
+	d.sub = sub // its address may have changed
 	return true
 }
 
@@ -63,7 +63,7 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due) error {
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
 
-// outcome is the report of an attempt. Its reason names no address: receivers like to repeat it.
+// outcome makes the report of an attempt. Its reason must not contain the address, which servers like to quote.
 func (s *Sender) outcome(d *due, err error) *notifier.Report {
 	r := &notifier.Report{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, Result: notifier.Sent}
 	if err == nil {
@@ -88,10 +88,10 @@ func (s *Sender) outcome(d *due, err error) *notifier.Report {
 	return r
 }
 
-// maxAfter bounds what a receiver may ask us to wait.
+// maxAfter bounds the delay that a server may ask for.
 const maxAfter = 6 * time.Hour
 
-// reporting is how long a report is tried: what is not reported is sent again.
+// reporting is how long sending a report is tried; an unreported alert is sent again.
 const reporting = time.Minute
 
 func (s *Sender) report(ctx context.Context, r *notifier.Report) bool {

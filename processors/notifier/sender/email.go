@@ -12,27 +12,27 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// EmailConfig says how mail leaves.
+// EmailConfig configures SMTP.
 type EmailConfig struct {
 	Host     string
 	Port     int
-	User     string // empty: without authentication
+	User     string // empty: no authentication
 	Password string
 	From     string // an address
-	Plain    bool   // without TLS: for a sink on this machine
+	Plain    bool   // without TLS: for an SMTP sink on this machine
 
 	TLS *tls.Config // nil: the system's roots are trusted
 
 	Links Links
 }
 
-// Links are where messages lead to.
+// Links are the base URLs of links in messages.
 type Links struct {
-	App    string // of the front end: <App>/deals/<id>
-	Notify string // of this service: <Notify>/unsubscribe
+	App    string // URL of the front end: <App>/deals/<id>
+	Notify string // URL of the notifier: <Notify>/unsubscribe
 }
 
-// unsubscribe is the link that ends the subscription; empty: nobody said where this service is reached.
+// unsubscribe is the unsubscribe link; empty: the notifier's URL is unknown.
 func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
 	if l.Notify == "" {
 		return ""
@@ -41,13 +41,13 @@ func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
 		strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, keys.Link(m.Event.Wallet, m.Channel, m.CreatedAt))
 }
 
-// Email is the channel by SMTP.
+// Email is the email channel, by SMTP.
 type Email struct {
 	cfg  EmailConfig
 	keys *notifier.Keys
 }
 
-// NewEmail makes the channel; it reaches no server before Send.
+// NewEmail makes the channel. It connects on Send.
 func NewEmail(cfg EmailConfig, keys *notifier.Keys) (*Email, error) {
 	if cfg.Host == "" || cfg.From == "" || cfg.Port <= 0 {
 		return nil, errors.New("email: host, port and from are required")
@@ -55,7 +55,7 @@ func NewEmail(cfg EmailConfig, keys *notifier.Keys) (*Email, error) {
 	return &Email{cfg, keys}, nil
 }
 
-// Send delivers a message over a connection of its own.
+// Send delivers a message over a new connection.
 func (e *Email) Send(ctx context.Context, m *Message) error {
 	msg, err := e.compose(m)
 	if err != nil {
@@ -64,7 +64,7 @@ func (e *Email) Send(ctx context.Context, m *Message) error {
 	return e.deliver(ctx, msg)
 }
 
-// Write sends what is no alert: a letter to somebody who is no subscriber.
+// Write sends an email that is not an alert.
 func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 	msg := mail.NewMsg()
 	if err := errors.Join(msg.From(e.cfg.From), msg.To(to)); err != nil {
@@ -96,8 +96,8 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	return refusedMail(client.DialAndSendWithContext(ctx, msg))
 }
 
-// refusedMail tells a refusal of this receiver or message (5xx) from what may pass. A server that refuses us, our
-// sender or our password, says nothing about the receiver.
+// refusedMail distinguishes a permanent refusal of this recipient or message (5xx) from other errors. A refusal
+// of us, our sender or our password says nothing about the recipient.
 func refusedMail(err error) error {
 	var refused *mail.SendError
 	if !errors.As(err, &refused) || refused.ErrorCode() <= 0 {

@@ -23,25 +23,25 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// PushConfig says who pushes.
+// PushConfig configures Web Push.
 type PushConfig struct {
-	Private string // VAPID key, as `lienstream notify keys` makes it
-	Contact string // address or https URL at which a push service may complain
+	Private string // VAPID key, made by `lienstream notify keys`
+	Contact string // email address or https URL for push services to contact us
 
-	AllowLoopback bool        // endpoints on this machine, at any port: for tests and sinks
+	AllowLoopback bool        // allow endpoints on this machine, at any port: for tests
 	TLS           *tls.Config // nil: the system's roots are trusted
 
 	Links Links
 }
 
-// Push is the channel by Web Push.
+// Push is the Web Push channel.
 type Push struct {
 	cfg    PushConfig
 	public string
 	client *http.Client
 }
 
-// VAPIDPublic is the public key, in the form in which a browser subscribes under it.
+// VAPIDPublic is the public key in the format that browsers need to subscribe.
 func VAPIDPublic(private string) (string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(private)
 	if err == nil {
@@ -53,7 +53,7 @@ func VAPIDPublic(private string) (string, error) {
 	return "", errors.New("push: the VAPID key is not 32 bytes of P-256 in base64url") // and is not repeated
 }
 
-// NewPush makes the channel; it reaches no server before Send.
+// NewPush makes the channel. It connects on Send.
 func NewPush(cfg PushConfig) (*Push, error) {
 	public, err := VAPIDPublic(cfg.Private)
 	if err != nil {
@@ -63,14 +63,15 @@ func NewPush(cfg PushConfig) (*Push, error) {
 		return nil, errors.New("push: a contact is required")
 	}
 	p := &Push{cfg: cfg, public: public}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: p.guard} //nolint:forbidigo // the guard sees what a name resolves to
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: p.guard} //nolint:forbidigo // the guard checks the resolved address
 	p.client = newHTTPClient(&http.Transport{DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true})
 	return p, nil
 }
 
 var errNotPublic = errors.New("not a public address")
 
-// guard refuses addresses inside our network, when a name has been resolved: what it resolved to before says nothing.
+// guard refuses addresses in our network. It checks the resolved address of each connection, since a name may
+// resolve differently each time.
 func (p *Push) guard(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -85,10 +86,10 @@ func (p *Push) guard(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// pushTTL is how long a push service keeps a message for a browser that is not there.
+// pushTTL is how long a push service keeps a message for an offline browser.
 const pushTTL = 24 * time.Hour
 
-// pushed is the payload: what a service worker shows, and the same facts for a program.
+// pushed is the payload: the text that a service worker shows, and the facts for a program.
 type pushed struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
@@ -97,7 +98,8 @@ type pushed struct {
 	Facts facts  `json:"facts"`
 }
 
-// Send delivers a message, with its ID as the topic: one that waits for the browser is replaced by itself.
+// Send delivers a message with its ID as the topic, so that a repeated one replaces the first in the push
+// service's queue.
 func (p *Push) Send(ctx context.Context, m *Message) error {
 	var sub webpush.Subscription
 	if err := json.Unmarshal([]byte(m.To), &sub); err != nil {
@@ -125,12 +127,13 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)) // for the connection's sake
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)) // so that the connection can be reused
 	_ = res.Body.Close()
 	return refusedPush(res, time.Now())
 }
 
-// refusedPush tells what is wrong with the subscription or the message from what may pass. 401 and 403 are about our key.
+// refusedPush distinguishes a permanent refusal of the subscription or message from other errors. 401 and 403
+// are about our key.
 func refusedPush(res *http.Response, now time.Time) error {
 	f := &Failure{Reason: fmt.Sprintf("the push service responded with %d", res.StatusCode)}
 	switch code := res.StatusCode; {
@@ -146,7 +149,7 @@ func refusedPush(res *http.Response, now time.Time) error {
 	return f
 }
 
-// retryAfter reads the header: seconds, or a date.
+// retryAfter parses the header: seconds or a date.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(header), 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

@@ -1,5 +1,5 @@
-// Package sender delivers what the notifier's outbox holds: at least once, with the alert's ID as what a receiver
-// may know it again by. It must not decide what is due, and keeps no state but what is under way: what came of
+// Package sender delivers the alerts of the notifier's outbox: at least once, with the alert's ID for
+// deduplication. It must not decide what is due, and keeps no state except the running attempts: the result of
 // an attempt is a command to the notifier.
 package sender
 
@@ -26,13 +26,13 @@ import (
 // Config of a Sender. Start from DefaultConfig.
 type Config struct {
 	Catalogue topics.Catalogue
-	Look      time.Duration // between two looks at the outbox
+	Look      time.Duration // poll interval of the outbox
 	Timeout   time.Duration // of an attempt
-	Parallel  int           // attempts under way at once, of each channel
-	PerHost   int           // and of each host of a channel that has many
-	Queue     int           // alerts of each channel that wait for their turn in memory
-	Attempts  int           // until an alert is given up
-	FirstWait time.Duration // after a failure; it doubles from one to the next, up to LastWait
+	Parallel  int           // concurrent attempts per channel
+	PerHost   int           // and per host, for a channel with many hosts
+	Queue     int           // queued alerts per channel
+	Attempts  int           // after which an alert is given up
+	FirstWait time.Duration // after the first failure; it doubles with each one up to LastWait
 	LastWait  time.Duration
 }
 
@@ -44,7 +44,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	var faults []error
 	if c.Catalogue.Partitions < 1 {
@@ -64,27 +64,27 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Message is an alert for one receiver.
+// Message is an alert for one recipient.
 type Message struct {
-	ID        string // the same whenever it is sent again
+	ID        string // the same for every attempt
 	Channel   notifier.Channel
-	To        string // address: an email address, the ID of a chat, a push subscription
+	To        string // an email address, a chat ID or a push subscription
 	Alert     notifier.Alert
 	Event     topics.Alert
 	CreatedAt int64 // of the subscription
 }
 
-// Channel delivers messages. Its errors: nil, a *Failure, or any other, which is tried again.
+// Channel delivers messages. It returns nil, a *Failure, or another error, after which the attempt is repeated.
 type Channel interface {
 	Send(ctx context.Context, m *Message) error
 }
 
-// Failure is a receiver's refusal.
+// Failure is a refusal by the server.
 type Failure struct {
-	Reason string        // in our own words: receivers like to repeat the address
-	After  time.Duration // not before; 0: as we like
-	Dead   bool          // this message never
-	Gone   bool          // no message to this address ever
+	Reason string        // in our own words: servers like to quote the address
+	After  time.Duration // minimum delay of the next attempt; 0: our choice
+	Dead   bool          // this message will never be accepted
+	Gone   bool          // no message to this address will ever be accepted
 }
 
 func (f *Failure) Error() string { return f.Reason }
@@ -95,19 +95,19 @@ type Source interface {
 	Stopped() error
 }
 
-// Line is a channel with its rate.
+// Line is a channel with its rate limit.
 type Line struct {
 	Channel Channel
 	Rate    *rate.Limiter
 }
 
-// Sender delivers what the partitions that this node owns have in their outboxes.
+// Sender delivers the outboxes of the partitions that this node owns.
 //
 // Invariants:
-//  1. An alert is under way once at a time, from its attempt until the node has applied what came of it.
-//  2. What came of an attempt is written before the next attempt of the same alert: a node that dies in between
-//     leaves an alert that another node sends again.
-//  3. An alert is looked at again when its turn has come: what was cancelled while it waited is not sent.
+//  1. Each alert has at most one running attempt, which lasts until the node has applied its result.
+//  2. The result of an attempt is written before the next attempt of the same alert: if a node dies in
+//     between, another node sends the alert again.
+//  3. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
 type Sender struct {
 	cfg      Config
 	source   Source
@@ -117,22 +117,22 @@ type Sender struct {
 	log      *zap.Logger
 	metrics  *metrics
 
-	queue map[notifier.Channel]chan struct{} // those that wait or are under way
-	slots map[notifier.Channel]chan struct{} // those that are under way
+	queue map[notifier.Channel]chan struct{} // queued or running
+	slots map[notifier.Channel]chan struct{} // running
 
 	mu    sync.Mutex
-	busy  map[string]*under // by row
-	hosts map[string]int    // attempts that wait or are under way, of channels with many hosts
+	busy  map[string]*running // by row key
+	hosts map[string]int      // queued or running attempts, of channels with many hosts
 }
 
-// New makes a sender; it does nothing before Run. A channel without a line is left to other nodes.
+// New makes a sender. It does nothing before Run. Channels without a line are left to other nodes.
 func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, reg prometheus.Registerer, log *zap.Logger) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
-		busy: map[string]*under{}, hosts: map[string]int{},
+		busy: map[string]*running{}, hosts: map[string]int{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
 	}
 	for channel := range lines {
@@ -142,7 +142,7 @@ func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Key
 	return s, nil
 }
 
-// Run sends until ctx is done, and ends with the attempts that are under way.
+// Run sends until ctx is done, and then waits for the running attempts.
 func (s *Sender) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -154,7 +154,7 @@ func (s *Sender) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		s.metrics.oldest.Reset() // of partitions that went to another node
+		s.metrics.oldest.Reset() // of partitions that moved to another node
 		for _, w := range s.source.Watermarks() {
 			if w.Role != topics.RoleOwner {
 				continue
@@ -166,17 +166,17 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-// due is an alert to be sent now.
+// due is an alert to send now.
 type due struct {
 	partition int32
 	row       []byte
 	to        notifier.Address
 	alert     notifier.Alert
 	sub       notifier.Subscription
-	host      string // of a channel that has many
+	host      string // of a channel with many hosts
 }
 
-// look begins an attempt of everything that is due in a partition, as far as there is room.
+// look starts attempts of all due alerts in a partition, as far as there is room.
 func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) error {
 	view, err := s.source.View(ctx, partition, nil)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 		}
 		queue, served := s.queue[to.Channel]
 		if !served || len(queue) == cap(queue) {
-			continue // no room: at a later look
+			continue // no room: retry at the next poll
 		}
 		d := due{partition: partition, row: row, to: to}
 		var found bool
@@ -207,7 +207,7 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 			return err
 		}
 		if to.Channel == notifier.Push {
-			d.host = d.sub.Mask // it is the host of the endpoint
+			d.host = d.sub.Mask // the mask of a push subscription is its host
 		}
 		if !found || !s.begin(&d) {
 			continue
@@ -226,10 +226,10 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 	return nil
 }
 
-// maxLook bounds the rows of one look.
+// maxLook bounds the rows read in a poll.
 const maxLook = 10_000
 
-// due lists the rows that are due, the longest due first.
+// due lists the rows that are due, the oldest first.
 func (s *Sender) due(view state.View, now time.Time) (rows [][]byte, oldest time.Duration, err error) {
 	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
 		if len(entry) < 8 {
@@ -246,28 +246,28 @@ func (s *Sender) due(view state.View, now time.Time) (rows [][]byte, oldest time
 	return rows, oldest, err
 }
 
-// under is an attempt that is under way, or reported and not yet applied.
-type under struct {
+// running is an attempt that is running, or reported and not yet applied.
+type running struct {
 	partition int32
 	attempt   int
 	reported  bool
 }
 
-// begin says whether an attempt may begin: none of the alert is under way, and its host has room.
+// begin reports whether an attempt may start: the alert has no other attempt, and its host has room.
 func (s *Sender) begin(d *due) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[string(d.row)] != nil || d.host != "" && s.hosts[d.host] >= s.cfg.PerHost {
 		return false
 	}
-	s.busy[string(d.row)] = &under{partition: d.partition, attempt: d.alert.Attempt}
+	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt}
 	if d.host != "" {
 		s.hosts[d.host]++
 	}
 	return true
 }
 
-// end is the end of an attempt. One that was reported is held on to until the node has applied that.
+// end ends an attempt. A reported one is kept until the node has applied the report.
 func (s *Sender) end(d *due, reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *Sender) end(d *due, reported bool) {
 	}
 }
 
-// forget takes out what was reported and is applied as of a view.
+// forget drops attempts whose report is applied in a view.
 func (s *Sender) forget(partition int32, view state.View) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,26 +14,26 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// TelegramConfig says which bot sends.
+// TelegramConfig configures the Telegram bot.
 type TelegramConfig struct {
 	Token string
-	URL   string // of the Bot API; empty: Telegram's
+	URL   string // of the Bot API; empty: Telegram's own
 
 	Links Links
 }
 
-// Telegram is the channel by the Bot API.
+// Telegram is the Telegram channel, by the Bot API.
 type Telegram struct {
 	cfg  TelegramConfig
 	keys *notifier.Keys
 	bot  *bot.Bot
 }
 
-// NewTelegram makes the channel; it reaches no server before Send.
+// NewTelegram makes the channel. It connects on Send.
 func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
 	options := []bot.Option{
 		bot.WithSkipGetMe(), bot.WithHTTPClient(0, apiClient{newHTTPClient(&http.Transport{})}),
-		bot.WithErrorsHandler(func(error) {}), // Send returns them all
+		bot.WithErrorsHandler(func(error) {}), // Send returns all errors
 	}
 	if cfg.URL != "" {
 		options = append(options, bot.WithServerURL(cfg.URL))
@@ -45,16 +45,16 @@ func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
 	return &Telegram{cfg, keys, b}, nil
 }
 
-// maxAnswerBytes are as much of an answer as is read.
+// maxAnswerBytes bounds the response that is read.
 const maxAnswerBytes = 64 << 10
 
-// newHTTPClient follows no redirect: what is sent is meant for one receiver.
+// newHTTPClient follows no redirects: a message is meant for one server.
 func newHTTPClient(t *http.Transport) *http.Client {
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout, t.TLSHandshakeTimeout = 4, time.Minute, 10*time.Second
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// apiClient bounds answers.
+// apiClient limits the size of responses.
 type apiClient struct{ *http.Client }
 
 // Do implements bot.HttpClient.
@@ -69,7 +69,7 @@ func (c apiClient) Do(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Send delivers a message. Telegram knows no key to tell it again by, so that its text says one.
+// Send delivers a message. Telegram has no deduplication key, so the text contains the alert's ID.
 func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	chat, err := strconv.ParseInt(m.To, 10, 64)
 	if err != nil {
@@ -89,7 +89,8 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	return refusedChat(err)
 }
 
-// refusedChat tells what Telegram says of the chat or the message from what may pass. 401 and 404 are about our token.
+// refusedChat distinguishes a permanent refusal of the chat or message from other errors. 401 and 404 are about
+// our token.
 func refusedChat(err error) error {
 	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
 		return &Failure{Reason: "Telegram responded with 429", After: time.Duration(many.RetryAfter) * time.Second}

@@ -21,10 +21,10 @@ var (
 	htmlTexts  = htmltemplate.Must(htmltemplate.ParseFS(files, "templates/*.html"))
 )
 
-// Text is a message as it is read.
+// Text is a rendered message.
 type Text struct{ Subject, Body, HTML string }
 
-// facts are what a message says, of a deal or of an epoch.
+// facts are the template variables for a deal or an epoch.
 type facts struct {
 	Stage string `json:"kind"`
 	Late  bool   `json:"late"`
@@ -46,10 +46,10 @@ type facts struct {
 	Reserved string `json:"reserved,omitempty"`
 }
 
-// lateAfter is how long after its time an alert says that it is late.
+// lateAfter is the delay from which an alert says that it is late.
 const lateAfter = 10 * time.Minute
 
-// Decimals of the dollar token, in which caps are, and of the staked token, in which budgets are.
+// Decimals of USDG, the unit of caps, and of sTKN, the unit of budgets.
 const (
 	usdgDecimals = 6
 	stknDecimals = 18
@@ -94,12 +94,12 @@ func (f *facts) render() (Text, error) {
 	return Text{Subject: strings.TrimSpace(subject.String()), Body: body.String(), HTML: html.String()}, nil
 }
 
-// when is a time with its zone.
+// when formats a time with its zone.
 func when(unix uint64) string {
 	return time.Unix(int64(unix), 0).UTC().Format("2 January 2006, 15:04 UTC")
 }
 
-// units is a raw amount in whole units, exact.
+// units formats a raw amount in whole units, exactly.
 func units(raw string, decimals int) string {
 	n, ok := new(big.Int).SetString(raw, 10)
 	if !ok {
