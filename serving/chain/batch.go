@@ -12,17 +12,17 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Request is a call of JSON-RPC. Err is nil, *RevertError, *NodeError or ErrUnsupported once the batch is answered.
+// Request is a JSON-RPC call. After the batch Err is nil, *RevertError, *NodeError or ErrUnsupported.
 type Request struct {
 	Method string
 	Params []any
-	Result any // a pointer that the answer is decoded into
+	Result any // pointer to decode the result into
 	Err    error
 }
 
 type countKey struct{}
 
-// Counting is a context under which requests to endpoints are counted, each attempt by itself.
+// Counting returns a context that counts the requests to endpoints, including retries.
 func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
 	n := new(atomic.Int64)
 	return context.WithValue(ctx, countKey{}, n), n
@@ -55,7 +55,7 @@ func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
 	return err
 }
 
-// ask goes from endpoint to endpoint until one answers.
+// ask tries endpoints one after the other until one responds.
 func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	var last error
 	before, _ := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint])
@@ -83,7 +83,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	return last
 }
 
-// askOne asks one endpoint and classifies what it says.
+// askOne sends the requests to one endpoint and classifies its errors.
 func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) error {
 	if n, ok := ctx.Value(countKey{}).(*atomic.Int64); ok {
 		n.Add(1)
@@ -97,7 +97,7 @@ func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) e
 		if _, ok := errors.AsType[*ChainError](err); ok {
 			return err
 		}
-		if said, ok := errors.AsType[rpc.Error](err); ok { // of the proof, or of the batch as a whole
+		if said, ok := errors.AsType[rpc.Error](err); ok { // from the chain ID check, or for the whole batch
 			_, ours := answered(said)
 			return fmt.Errorf("%w: %w", ErrUnavailable, ours)
 		}
@@ -147,7 +147,7 @@ func (c *Client) order(requests []*Request, before *endpoint) []*endpoint {
 	return ordered
 }
 
-// worse keeps the error that says most: that the block is gone, then that the chain is another, then the rest.
+// worse returns the more specific error: block gone, then wrong chain, then the rest.
 func worse(a, b error) error {
 	weight := func(err error) int {
 		_, chain := errors.AsType[*ChainError](err)

@@ -11,11 +11,11 @@ import (
 
 // Call is a message to a contract.
 type Call struct {
-	From  common.Address // zero: nobody in particular
+	From  common.Address // zero: no particular sender
 	To    common.Address
 	Data  []byte
-	Value *big.Int // nil: nothing
-	Gas   uint64   // 0: as much as the node allows
+	Value *big.Int // nil: 0
+	Gas   uint64   // 0: the node's limit
 }
 
 type callArgs struct {
@@ -38,7 +38,7 @@ func (c Call) args() callArgs {
 	return args
 }
 
-// pinned names a block by its hash (EIP-1898); one that was reorganised away is refused.
+// pinned names a block by its hash (EIP-1898) and requires it to be canonical.
 func pinned(at common.Hash) rpc.BlockNumberOrHash { return rpc.BlockNumberOrHashWithHash(at, true) }
 
 // CallAt is eth_call at a block.
@@ -76,13 +76,13 @@ func (c *Client) Call(ctx context.Context, at common.Hash, call Call) ([]byte, e
 	return result, r.Err
 }
 
-// Result is what came of one of several calls.
+// Result is the result of one of several calls.
 type Result struct {
 	Data []byte
 	Err  error // nil, *RevertError or *NodeError
 }
 
-// Calls is eth_call of several messages at one block, in one round trip.
+// Calls executes eth_calls at one block, in one round trip.
 func (c *Client) Calls(ctx context.Context, at common.Hash, calls []Call) ([]Result, error) {
 	data := make([]hexutil.Bytes, len(calls))
 	requests := make([]*Request, len(calls))
@@ -99,7 +99,7 @@ func (c *Client) Calls(ctx context.Context, at common.Hash, calls []Call) ([]Res
 	return results, nil
 }
 
-// HasCode says whether there is a contract at an address as of a block.
+// HasCode reports whether there is a contract at an address as of a block.
 func (c *Client) HasCode(ctx context.Context, at common.Hash, account common.Address) (bool, error) {
 	var code hexutil.Bytes
 	r := CodeAt(at, account, &code)

@@ -1,16 +1,16 @@
-// Package chain is how a serving node reads the chain: several endpoints behind one client, every call pinned to a
-// block by its hash, a head that all live endpoints agree on. It must not sign, send, or follow logs, and knows no
-// contract.
+// Package chain reads the chain for serving nodes: several endpoints behind one client, every call pinned to a
+// block by its hash, and a head that all live endpoints agree on. It must not sign, send, or follow logs, and
+// knows no contract.
 //
-// Errors say what the caller should do:
+// Errors tell the caller what to do:
 //
-//	ErrUnavailable        no endpoint answers: ask again shortly
-//	*DisagreementError    endpoints differ about a block: ask again shortly, act on nothing until then
-//	ErrBlockGone          the block is reorganised away, or its state pruned: take the head again, and start over
-//	*ChainError           every endpoint that answers is of another chain: the configuration is wrong
-//	*RevertError          the call itself reverted: an answer, not a fault of the node
-//	*NodeError            the node refused the call for another reason that it says
-//	ErrUnsupported        no endpoint has the method
+//	ErrUnavailable        no endpoint responds: retry shortly
+//	*DisagreementError    endpoints have different blocks: retry shortly, and do not act before
+//	ErrBlockGone          the block was reorganised away, or its state pruned: restart from the head
+//	*ChainError           every endpoint that responds is on another chain: wrong configuration
+//	*RevertError          the call reverted: a valid result
+//	*NodeError            the node refused the call for a reason that it states
+//	ErrUnsupported        no endpoint supports the method
 package chain
 
 import (
@@ -33,13 +33,13 @@ import (
 // Config of a Client. Start from DefaultConfig.
 type Config struct {
 	ChainID   uint64
-	Endpoints []string // URLs, the preferred first: http, https, ws or wss. They may hold keys, so they are never logged.
+	Endpoints []string // URLs, preferred ones first: http, https, ws or wss. They may contain keys, so they are never logged.
 
-	Timeout  time.Duration // of one request
-	Attempts int           // requests for one answer, over all endpoints
-	MaxBatch int           // calls of one request; a larger batch is several
-	MaxBody  int64         // bytes of one answer
-	Parallel int           // requests under way at once
+	Timeout  time.Duration // of a request
+	Attempts int           // requests per result, over all endpoints
+	MaxBatch int           // calls per request; larger batches are split
+	MaxBody  int64         // bytes of a response
+	Parallel int           // concurrent requests
 
 	Poll        time.Duration // between two looks at the head
 	PollTimeout time.Duration // of one look: an endpoint that needs longer rests
@@ -62,7 +62,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	var faults []error
 	if c.ChainID == 0 {
@@ -75,7 +75,7 @@ func (c *Config) Validate() error {
 		u, err := url.Parse(raw)
 		switch {
 		case err != nil || u.Host == "":
-			faults = append(faults, fmt.Errorf("endpoint %d: is not an absolute URL", i)) // and not repeated: it may hold a key
+			faults = append(faults, fmt.Errorf("endpoint %d: is not an absolute URL", i)) // without the URL, which may contain a key
 		case !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
 			faults = append(faults, fmt.Errorf("endpoint %d: scheme %q is not http, https, ws or wss", i, u.Scheme))
 		}
@@ -107,7 +107,7 @@ func (c *Config) Validate() error {
 // DialFunc opens a connection; (*net.Dialer).DialContext is one.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Client asks the endpoints.
+// Client sends requests to the endpoints.
 //
 // Invariants:
 //  1. No endpoint is asked for anything before it proved its chain ID, nor while it rests after a failure (unless all
@@ -123,29 +123,29 @@ type Client struct {
 
 	mu      sync.Mutex
 	head    Block
-	headErr error // why there is none, or why it is not to be trusted
+	headErr error // why there is no trusted head
 	round   sync.Mutex
 }
 
-// Block is a block as the endpoints told it.
+// Block is a block header as reported by the endpoints.
 type Block struct {
 	Number    uint64
 	Hash      common.Hash
 	Parent    common.Hash
 	Timestamp uint64
 	GasLimit  uint64
-	BaseFee   *uint64 // wei; nil: the chain has none, or it is beyond 64 bits
+	BaseFee   *uint64 // wei; nil: the chain has none, or it exceeds 64 bits
 
-	SeenAt time.Time // when it was first seen as the head here; of another block: when it was read
+	SeenAt time.Time // when it was first seen as the head; of another block: when it was read
 }
 
-// New makes a client; it connects to nothing. dial nil: the network.
+// New makes a client. It opens no connection. dial nil: the network.
 func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration of the chain client: %w", err)
 	}
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // what nil stands for
+		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 15 * time.Second}).DialContext //nolint:forbidigo // the default
 	}
 	c := &Client{
 		cfg: cfg, log: log.Named("chain"), metrics: newMetrics(reg),
@@ -168,7 +168,7 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 	return c, nil
 }
 
-// ChainID is the chain that the client is of.
+// ChainID is the client's chain.
 func (c *Client) ChainID() uint64 { return c.cfg.ChainID }
 
 // Run follows the head until ctx is done, then closes the connections.
@@ -176,7 +176,7 @@ func (c *Client) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Poll)
 	defer tick.Stop()
 	for {
-		_, _ = c.Refresh(ctx) // Head says what is wrong, and the log says when it began
+		_, _ = c.Refresh(ctx) // Head returns the error, and the log has it
 		select {
 		case <-ctx.Done():
 			c.close()

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// endpoint is one node and what is known of it.
+// endpoint is a node and its state.
 type endpoint struct {
 	client *Client
-	name   string // the host: the rest of the URL may be a secret
+	name   string // the host: the rest of the URL may be secret
 	dial   func(context.Context) (*rpc.Client, error)
 	http   *http.Client
 
@@ -29,7 +29,7 @@ type endpoint struct {
 	proved   bool
 	failures int // consecutive
 	rest     time.Time
-	lacks    map[string]bool // methods that it said it does not have
+	lacks    map[string]bool // methods that it does not support
 	closed   bool
 	latest   uint64    // its latest block
 	since    time.Time // when that was first seen
@@ -63,7 +63,7 @@ func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *en
 	return e
 }
 
-// bounded bounds the bodies of a transport.
+// bounded limits the size of a transport's response bodies.
 type bounded struct {
 	transport http.RoundTripper
 	limit     int64
@@ -98,7 +98,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connection is the connection, made where there is none. The node has proved its chain ID.
+// connection returns the connection, connecting if necessary. The node's chain ID is checked.
 func (e *endpoint) connection(ctx context.Context) (*rpc.Client, error) {
 	e.mu.Lock()
 	conn, proved := e.conn, e.proved
@@ -122,7 +122,7 @@ func (e *endpoint) connection(ctx context.Context) (*rpc.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.proved = true
-	clear(e.lacks) // what comes back may be another node
+	clear(e.lacks) // the node may have been replaced
 	return conn, nil
 }
 
@@ -137,7 +137,7 @@ func (e *endpoint) connect(ctx context.Context) (*rpc.Client, error) {
 	case e.closed:
 		conn.Close()
 		return nil, errors.New("the client is closed")
-	case e.conn != nil: // somebody was faster
+	case e.conn != nil: // another goroutine was faster
 		conn.Close()
 	default:
 		e.conn = conn
@@ -156,7 +156,7 @@ func (e *endpoint) close() {
 	e.http.CloseIdleConnections()
 }
 
-// send is one request. Its error is of the endpoint; those of the calls are in them.
+// send sends one request. Its error is the endpoint's; the calls have their own errors.
 func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
 	if err := e.client.slots.Acquire(ctx, 1); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
 	}
 	e.client.metrics.requests.WithLabelValues(e.name).Inc()
 	started := time.Now()
-	if len(calls) == 1 { // some nodes take no batches
+	if len(calls) == 1 { // some nodes accept no batches
 		c := &calls[0]
 		c.Error = conn.CallContext(ctx, c.Result, c.Method, c.Args...)
 		if c.Error != nil && !saidByNode(c.Error) {
@@ -182,7 +182,7 @@ func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
 	e.client.metrics.answered(e.name, time.Since(started))
 	for i := range calls {
 		if err := calls[i].Error; err != nil && !saidByNode(err) {
-			return fmt.Errorf("%s: %w", calls[i].Method, err) // malformed, or missing
+			return fmt.Errorf("%s: %w", calls[i].Method, err) // malformed or missing
 		}
 	}
 	e.mu.Lock()
@@ -191,28 +191,28 @@ func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
 	return nil
 }
 
-// saidByNode says whether err is a JSON-RPC error that the node answered.
+// saidByNode reports whether err is a JSON-RPC error from the node.
 func saidByNode(err error) bool {
 	_, ok := errors.AsType[rpc.Error](err)
 	return ok
 }
 
-// Bounds of an endpoint's rest.
+// Bounds of an endpoint's pause.
 const (
 	minRest = 100 * time.Millisecond
 	maxRest = 10 * time.Second
 )
 
-// failed rests the endpoint after a request that it did not answer. It logs the first of a row.
+// failed pauses the endpoint after a failed request. It logs the first failure of a series.
 func (e *endpoint) failed(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // the caller left
+		return // the caller cancelled
 	}
 	e.client.metrics.failures.WithLabelValues(e.name).Inc()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failures++
-	e.proved = false // what comes back may be another node
+	e.proved = false // the node may have been replaced
 	d := min(minRest<<min(e.failures-1, 16), maxRest)
 	d += rand.N(d / 4)
 	e.rest = time.Now().Add(d)
@@ -221,7 +221,7 @@ func (e *endpoint) failed(err error) {
 	}
 }
 
-// redacted keeps the URL, which may hold a key, out of an error's text.
+// redacted removes the URL, which may contain a key, from an error's text.
 func redacted(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -248,7 +248,7 @@ func (e *endpoint) resting(now time.Time) bool {
 	return now.Before(e.rest)
 }
 
-// hasNot notes that the node does not have a method.
+// hasNot records that the node does not support a method.
 func (e *endpoint) hasNot(method string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

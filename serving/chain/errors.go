@@ -12,7 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Errors of an answer. The package comment says what each asks for.
+// Errors. The package comment says how to handle each.
 var (
 	ErrUnavailable = errors.New("no endpoint of the chain responds")
 	ErrBlockGone   = errors.New("the block is no longer on the chain, or its state was pruned")
@@ -21,17 +21,17 @@ var (
 	errMalformed = errors.New("the node's response is malformed")
 )
 
-// DisagreementError means that endpoints have different blocks at one height.
+// DisagreementError: endpoints have different blocks at the same height.
 type DisagreementError struct {
 	Number uint64
-	Hashes []common.Hash // different ones, in the order of the endpoints
+	Hashes []common.Hash // in the order of the endpoints, without duplicates
 }
 
 func (e *DisagreementError) Error() string {
 	return fmt.Sprintf("endpoints disagree about block %d: %s and %s", e.Number, e.Hashes[0], e.Hashes[1])
 }
 
-// ChainError means that a node is of another chain.
+// ChainError: a node is on another chain.
 type ChainError struct{ Got, Want uint64 }
 
 func (e *ChainError) Error() string {
@@ -49,13 +49,13 @@ func (e *RevertError) Error() string {
 	return "reverted: " + hexutil.Encode(e.Data)
 }
 
-// Reason is the text of Error(string) or Panic(uint256), where it is one of them.
+// Reason is the message of Error(string) or Panic(uint256), if it is one of them.
 func (e *RevertError) Reason() (string, bool) {
 	reason, err := abi.UnpackRevert(e.Data)
 	return reason, err == nil
 }
 
-// Selector names the contract's own error; zero: there is none.
+// Selector is the selector of a custom error; zero: there is none.
 func (e *RevertError) Selector() (selector [4]byte) {
 	if len(e.Data) >= len(selector) {
 		copy(selector[:], e.Data)
@@ -63,7 +63,7 @@ func (e *RevertError) Selector() (selector [4]byte) {
 	return selector
 }
 
-// NodeError is an error that the node answered.
+// NodeError is a JSON-RPC error of the node.
 type NodeError struct {
 	Code    int
 	Message string
@@ -71,7 +71,7 @@ type NodeError struct {
 
 func (e *NodeError) Error() string { return fmt.Sprintf("node: %s (%d)", e.Message, e.Code) }
 
-// The codes of JSON-RPC and of EIP-1474 that mean something here.
+// Relevant error codes of JSON-RPC and EIP-1474.
 const (
 	codeMethodMissing  = -32601
 	codeUnsupported    = -32004
@@ -81,7 +81,7 @@ const (
 	codeReverted       = 3
 )
 
-// What nodes say of a block that they do not have, or whose state is gone: geth, Nitro, anvil, reth.
+// Error messages for unknown blocks and pruned state, of geth, Nitro, anvil and reth.
 var goneTexts = []string{
 	"header not found", "header for hash not found", "not currently canonical", "block not found", "blocknotfound",
 	"unknown block", "resource not found", "missing trie node", "state not available", "historical state",
@@ -131,7 +131,7 @@ func revertData(err rpc.Error) ([]byte, bool) {
 	return data, decodeErr == nil
 }
 
-const maxText = 200 // bytes of what a node says
+const maxText = 200 // bytes of a node's message
 
 func clip(text string) string {
 	if len(text) > maxText {

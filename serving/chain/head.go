@@ -15,16 +15,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Head is the latest block that all live endpoints agree on, as of the last look. Its error is ErrUnavailable,
-// *ChainError or *DisagreementError: then there is no block to act on. Whether a head is too old is the caller's to
-// judge.
+// Head is the latest block that all live endpoints agree on, as of the last poll. On an error, ErrUnavailable,
+// *ChainError or *DisagreementError, there is no usable block. The caller decides whether a head is too old.
 func (c *Client) Head() (Block, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.head, c.headErr
 }
 
-// Refresh looks at the head now and returns it as Head does.
+// Refresh polls the head now and returns it as Head does.
 //
 // All endpoints are asked for their latest block at once. The head is the lowest of these blocks, not counting
 // endpoints that do not answer or have no say; each of the others is asked for its block of that height, and all hashes
@@ -66,7 +65,7 @@ func (c *Client) look(ctx context.Context) (Block, error) {
 	for _, s := range latest {
 		number = min(number, s.block.Number)
 	}
-	// Those that are further are asked what they have at that height.
+	// Those that are ahead are asked for their block at that height.
 	var at []sighting
 	var further []*endpoint
 	for _, s := range latest {
@@ -130,7 +129,7 @@ type sighting struct {
 	block Block
 }
 
-// tell asks endpoints for a block at once. The error is the worst where none tells.
+// tell fetches a block from endpoints concurrently. If none responds, it returns the most specific error.
 func (c *Client) tell(ctx context.Context, endpoints []*endpoint, which string) ([]sighting, error) {
 	found := make([]sighting, len(endpoints))
 	errs := make([]error, len(endpoints))
@@ -160,7 +159,7 @@ func (c *Client) tell(ctx context.Context, endpoints []*endpoint, which string) 
 	return told, worst
 }
 
-// rpcBlock is a block in an answer. Only what is needed: chains add fields as they like.
+// rpcBlock is the needed part of a block in JSON; chains add fields of their own.
 type rpcBlock struct {
 	Number    *hexutil.Uint64 `json:"number"`
 	Hash      *common.Hash    `json:"hash"`
@@ -191,13 +190,13 @@ func (b *rpcBlock) block() (Block, error) {
 	return block, nil
 }
 
-// BlockByNumber is the block of a height, or that of a name: rpc.SafeBlockNumber, rpc.FinalizedBlockNumber.
+// BlockByNumber returns the block at a height or with a tag: rpc.SafeBlockNumber, rpc.FinalizedBlockNumber.
 // ErrBlockGone: there is none.
 func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Block, error) {
 	return c.block(ctx, "eth_getBlockByNumber", number)
 }
 
-// BlockByHash is a block; it may have been reorganised away.
+// BlockByHash returns a block; it may have been reorganised away.
 func (c *Client) BlockByHash(ctx context.Context, hash common.Hash) (Block, error) {
 	return c.block(ctx, "eth_getBlockByHash", hash)
 }
@@ -214,5 +213,5 @@ func (c *Client) block(ctx context.Context, method string, which any) (Block, er
 	return answer.block()
 }
 
-// NumberOf names a block by its height in BlockByNumber.
+// NumberOf is a block number for BlockByNumber.
 func NumberOf(number uint64) rpc.BlockNumber { return rpc.BlockNumber(min(number, math.MaxInt64)) }

@@ -52,7 +52,7 @@ func (m *metrics) answered(endpoint string, took time.Duration) {
 	m.seconds.WithLabelValues(endpoint).Observe(took.Seconds())
 }
 
-// outcome is the label of what came of a call.
+// outcome is the metric label of a call's result.
 func outcome(err error) string {
 	if _, ok := errors.AsType[*RevertError](err); ok {
 		return "reverted"

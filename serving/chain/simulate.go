@@ -9,20 +9,19 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// Simulation is what a call would do in a block right after another one.
+// Simulation is the result of a simulated call.
 type Simulation struct {
 	Data    []byte
 	GasUsed uint64
-	Logs    []*types.Log // with TraceTransfers: transfers of the chain's coin too, as logs of NativeToken
-	Err     *RevertError // nil: it succeeds
+	Logs    []*types.Log // with TraceTransfers: also transfers of ether, as logs of NativeToken
+	Err     *RevertError // nil: it succeeded
 }
 
-// NativeToken is the address that a simulation says emitted the transfers of the chain's own coin, in the shape of
-// ERC-20's Transfer.
+// NativeToken is the emitter of simulated ether transfers, which look like ERC-20 Transfer events.
 var NativeToken = common.HexToAddress("0xeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee")
 
-// SimulateAt is eth_simulateV1 of calls, one after the other, in one block on top of a block, whose timestamp is the
-// given one: it must be above that of the block.
+// SimulateAt is eth_simulateV1 of consecutive calls in one block after a block, with the given timestamp, which
+// must be later.
 func SimulateAt(at common.Hash, timestamp uint64, calls []Call, result *Simulations) *Request {
 	args := make([]callArgs, len(calls))
 	for i, call := range calls {
@@ -41,7 +40,7 @@ func SimulateAt(at common.Hash, timestamp uint64, calls []Call, result *Simulati
 	return &Request{Method: "eth_simulateV1", Params: []any{options, pinned(at)}, Result: result}
 }
 
-// Simulate is SimulateAt in a round trip of its own. ErrUnsupported: no endpoint has eth_simulateV1.
+// Simulate is SimulateAt in its own round trip. ErrUnsupported: no endpoint has eth_simulateV1.
 func (c *Client) Simulate(ctx context.Context, at common.Hash, timestamp uint64, calls []Call) ([]Simulation, error) {
 	var result Simulations
 	r := SimulateAt(at, timestamp, calls, &result)
@@ -57,7 +56,7 @@ type Simulations struct {
 	want  int
 }
 
-// UnmarshalJSON reads the answer of a node. One that has not one block with a result for each call is malformed.
+// UnmarshalJSON decodes a node's response. It must have one block with a result for each call.
 func (s *Simulations) UnmarshalJSON(data []byte) error {
 	var blocks []struct {
 		Calls []struct {

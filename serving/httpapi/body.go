@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// JSON reads the body, one JSON object, into v: no unknown field, nothing after it.
+// JSON decodes the body, a single JSON object without unknown fields, into v.
 func (req *Request) JSON(v any) error {
 	media, params, err := mime.ParseMediaType(req.HTTP.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
@@ -40,7 +40,7 @@ func bodyFault(err error) error {
 	case errors.As(err, &kind) && kind.Field != "":
 		return invalid(kind.Field, "must not be a JSON %s", kind.Value)
 	}
-	// encoding/json has no type for this one.
+	// encoding/json has no error type for this case.
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return invalid(strings.Trim(name, `"`), "is not a field of this body")
 	}

@@ -10,32 +10,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// responseCache has the responses whose handlers said for how long they are fresh (Response.FreshWhile). They
-// answer everybody who asks for the same path with the same parameters, however they are spelt.
+// responseCache caches the responses whose handlers say how long they are fresh (Response.FreshWhile). They
+// answer all requests for the same path with the same parameters, in whatever order and encoding.
 //
 // Invariants:
-//  1. The responses in now, and those in old, are at most half of the bound each.
-//  2. A response is asked whether it is still fresh each time that it is served.
-//  3. Of those who ask for one that no longer is, one at a time asks the handler: a flight. The others wait for it,
-//     but not long. They take what it brings if that is still fresh, or if the flight began after they came: then
-//     it is as true as if they had asked. Without the second, nobody would ever be served where a response changes
-//     as fast as it is made, and all asking at once would only be slower.
+//  1. The responses in now, and those in old, each use at most half of the bound.
+//  2. Each time before a response is served it is checked whether it is still fresh.
+//  3. If it is not, one of the waiting requests at a time calls the handler: a flight. The others wait for it,
+//     for a bounded time. They use its response if that is still fresh, or if the flight began after they
+//     arrived: then it is as recent as a response of their own would be. Without the second rule, nobody would
+//     be served when a response is outdated as soon as it is computed, and calling the handler for each
+//     request would be even slower.
 type responseCache struct {
-	half     int64         // of the bound, in bytes
-	patience time.Duration // of a request that waits for the flight of another
+	half     int64         // half of the bound, in bytes
+	patience time.Duration // how long a request waits for another one's flight
 	bytes    prometheus.Gauge
 
 	mu               sync.Mutex
-	now, old         map[cacheKey]*cachedResponse // what nobody asks for while now fills up is forgotten
+	now, old         map[cacheKey]*cachedResponse // responses in old that are not requested before now is full are dropped
 	nowSize, oldSize int64
 	flights          map[cacheKey]*flight
 }
 
-// cacheKey is a path and the canonical text of its parameters (Request.canonicalQuery).
+// cacheKey is a path and the canonical form of its parameters (Request.canonicalQuery).
 type cacheKey struct{ path, query string }
 
-// cachedResponse is a response with status 200, but for what differs from one to the next: the request's ID, and
-// the form of the body.
+// cachedResponse is a response with status 200, without what differs between requests: the request ID and the
+// encoding.
 type cachedResponse struct {
 	*payload
 
@@ -44,7 +45,7 @@ type cachedResponse struct {
 	route  string
 	size   int64
 
-	requests prometheus.Counter // of GET with 200, the usual
+	requests prometheus.Counter // of GET with 200, the usual case
 	seconds  prometheus.Observer
 }
 
@@ -55,12 +56,12 @@ func newResponseCache(bound int64, bytes prometheus.Gauge) *responseCache {
 	}
 }
 
-// cacheable is false for a request that no cached response is for.
+// cacheable is false for requests that cannot be answered from the cache.
 func cacheable(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0
 }
 
-// get returns the response if it is there and fresh, else nil; found says that it is there.
+// get returns a fresh response or nil; found reports whether there is one, fresh or not.
 func (c *responseCache) get(key cacheKey) (res *cachedResponse, found bool) {
 	c.mu.Lock()
 	if res = c.now[key]; res == nil {
@@ -81,7 +82,7 @@ func (c *responseCache) put(key cacheKey, res *cachedResponse) {
 	c.insert(key, res)
 }
 
-// insert is called with the lock held.
+// insert must be called with the lock held.
 func (c *responseCache) insert(key cacheKey, res *cachedResponse) {
 	if last := c.now[key]; last != nil {
 		delete(c.now, key)
@@ -102,14 +103,14 @@ func (c *responseCache) insert(key cacheKey, res *cachedResponse) {
 	c.bytes.Set(float64(c.nowSize + c.oldSize))
 }
 
-// flight is one request to the handler, for all who wait for the same response.
+// flight is a call of the handler on behalf of all requests that wait for the response.
 type flight struct {
 	landed chan struct{}
-	res    *cachedResponse // once it landed; nil: the handler failed, or its response is not for the cache
+	res    *cachedResponse // set when the flight ends; nil: the handler failed, or the response cannot be cached
 }
 
-// join is for who found no fresh response. It returns one that another request brought meanwhile, or nil: then the
-// caller asks the handler, and tells land what it got.
+// join is called after a miss. It returns a response that another request has brought meanwhile, or nil: then
+// the caller must call the handler and pass the result to land.
 func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResponse, land func(*cachedResponse)) {
 	nobodyWaits := func(*cachedResponse) {}
 	if res, found := c.get(key); res != nil || !found {
@@ -117,14 +118,14 @@ func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResp
 	}
 	patience := time.NewTimer(c.patience)
 	defer patience.Stop()
-	for since := false; ; since = true { // since: the flight began after we came
+	for since := false; ; since = true { // since: the flight began after this request arrived
 		c.mu.Lock()
 		f := c.flights[key]
 		if f == nil {
 			f = &flight{landed: make(chan struct{})}
 			c.flights[key] = f
 			c.mu.Unlock()
-			res, _ = c.get(key) // it may have come between the first look and now
+			res, _ = c.get(key) // it may have arrived since the first lookup
 			return res, func(res *cachedResponse) {
 				f.res = res
 				c.mu.Lock()
@@ -147,10 +148,11 @@ func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResp
 	}
 }
 
-// cacheOverhead is about what a response costs beside its body.
+// cacheOverhead estimates the size of a response besides its body.
 const cacheOverhead = 2 << 10
 
-// newCachedResponse copies the body, which is pooled. Its compressed form is counted before it is made, at its worst.
+// newCachedResponse copies the body, which is pooled. The size of its compressed form is counted in advance, at
+// the maximum.
 func (a *API) newCachedResponse(key cacheKey, route string, res *Response) *cachedResponse {
 	cached := &cachedResponse{
 		payload: newPayload(bytes.Clone(res.Body)), fresh: res.FreshWhile, route: route,

@@ -13,17 +13,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ClientLimits bound what one client may have at once, so that it cannot take what is there for all. A client is
-// an IPv4 address or an IPv6 /64. Loopback is not limited: it is this machine, or a proxy on it that should be named.
+// ClientLimits bound what one client may use, so that it cannot exhaust the service's limits. A client is an
+// IPv4 address or an IPv6 /64. Loopback is not limited: it is this machine, or a local proxy, which should be
+// configured.
 type ClientLimits struct {
-	MaxConnections int     // more are closed unanswered, unless they come from a trusted proxy
-	MaxInFlight    int     // requests at once
-	MaxStreams     int     // streams at once
-	Rate           float64 // requests a second; 0: no limit
-	Burst          int     // requests at once beyond the rate
+	MaxConnections int     // more are closed without a response, unless they come from a trusted proxy
+	MaxInFlight    int     // concurrent requests
+	MaxStreams     int     // concurrent streams
+	Rate           float64 // requests per second; 0: no limit
+	Burst          int     // additional requests at once
 
-	// TrustedProxies are networks whose word is taken for who the client is: the last address in
-	// X-Forwarded-For that is not in one of them.
+	// TrustedProxies are the networks of proxies: the client is then the last address in X-Forwarded-For that
+	// is not in one of them.
 	TrustedProxies []netip.Prefix
 }
 
@@ -42,10 +43,10 @@ func (l *ClientLimits) validate() (faults []error) {
 	return faults
 }
 
-// clients counts what each client has in flight.
+// clients counts each client's requests in flight.
 //
-// Invariant: at most maxClients are known. Those who have nothing in flight and all their burst are forgotten then,
-// which changes nothing for them; where that is not enough, newcomers share one entry.
+// Invariant: at most maxClients are tracked. At the limit, idle clients with a full burst are dropped, which
+// does not affect them; if that is not enough, new clients share one entry.
 type clients struct {
 	limits ClientLimits
 
@@ -56,7 +57,7 @@ type clients struct {
 
 const maxClients = 1 << 16
 
-// client is guarded by the lock of clients.
+// client is guarded by the mutex of clients.
 type client struct {
 	inFlight, streams int
 	bucket            *rate.Limiter // nil: no limit
@@ -80,7 +81,7 @@ func (cl *client) idle() bool {
 	return cl.inFlight == 0 && cl.streams == 0 && (cl.bucket == nil || cl.bucket.Tokens() >= float64(cl.bucket.Burst()))
 }
 
-// enter counts a request in. It returns nil and no error for a client that is not limited.
+// enter counts a request. It returns nil without an error for a client without limits.
 func (c *clients) enter(r *http.Request) (*client, error) {
 	addr := c.addrOf(r)
 	if !addr.IsValid() || addr.IsLoopback() {
@@ -149,11 +150,11 @@ func (c *clients) leaveStream(cl *client) {
 	c.mu.Unlock()
 }
 
-// addrOf is who made the request.
+// addrOf is the client's address.
 func (c *clients) addrOf(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Addr{} // of a test
+		return netip.Addr{} // in a test
 	}
 	addr := peer.Addr()
 	if len(c.limits.TrustedProxies) == 0 || !trusted(c.limits.TrustedProxies, addr) {
@@ -163,7 +164,7 @@ func (c *clients) addrOf(r *http.Request) netip.Addr {
 	for _, text := range slices.Backward(hops) {
 		hop, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil {
-			break // what lies behind it is whatever the client wrote
+			break // the rest of the header is controlled by the client
 		}
 		if addr = hop; !trusted(c.limits.TrustedProxies, addr) {
 			break
@@ -181,7 +182,7 @@ func trusted(networks []netip.Prefix, addr netip.Addr) bool {
 	return false
 }
 
-// clientAddr is the address that a client is known by. Whoever has an IPv6 address has 2^64 of them.
+// clientAddr is the address or network that identifies a client: an IPv6 user has 2^64 addresses.
 func clientAddr(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() {
@@ -194,7 +195,7 @@ func clientAddr(addr netip.Addr) netip.Addr {
 	return network.Addr()
 }
 
-// limitedListener closes the connections that a client has too many of.
+// limitedListener closes excess connections of a client.
 type limitedListener struct {
 	net.Listener
 	limits *ClientLimits
@@ -216,7 +217,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 		if err != nil || peer.Addr().IsLoopback() || trusted(l.limits.TrustedProxies, peer.Addr()) {
-			return conn, nil //nolint:nilerr // an address without a port is none of IP: it is not limited
+			return conn, nil //nolint:nilerr // not an IP address, so not limited
 		}
 		addr := clientAddr(peer.Addr())
 		if l.enter(addr) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Config is how a service listens and what it bounds. Start from DefaultConfig.
+// Config is a service's listen address and limits. Start from DefaultConfig.
 type Config struct {
 	Listen string // host:port; port 0 takes a free one
 
@@ -17,24 +17,24 @@ type Config struct {
 
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration
-	WriteTimeout      time.Duration // must exceed RequestTimeout, or answers are cut instead of refused
+	WriteTimeout      time.Duration // must exceed RequestTimeout, or responses are cut off instead of refused
 	IdleTimeout       time.Duration
-	RequestTimeout    time.Duration // for a handler
-	DrainDelay        time.Duration // between saying "not ready" and closing the port
-	DrainTimeout      time.Duration // for the requests in flight when the port closes
+	RequestTimeout    time.Duration // of a handler
+	DrainDelay        time.Duration // between becoming unready and closing the port
+	DrainTimeout      time.Duration // for requests in flight when the port is closed
 
-	MaxInFlight    int // requests at once; more are answered 503
-	MaxStreams     int // streams at once, beside them; more are answered 503
-	MaxConnections int // connections at once; more wait in the accept queue
+	MaxInFlight    int // concurrent requests; more get 503
+	MaxStreams     int // concurrent streams, in addition; more get 503
+	MaxConnections int // concurrent connections; more wait in the accept queue
 	MaxHeaderBytes int
 	MaxBodyBytes   int64
-	MaxCacheBytes  int64 // of cached responses; 0: none is
+	MaxCacheBytes  int64 // of cached responses; 0: no cache
 
-	Client ClientLimits // of what one client may have
+	Client ClientLimits // limits per client
 
-	// CursorSecret authenticates cursors and must be alike on all nodes. Empty: a key derived from the
-	// deployment's name, which is no secret. A made-up cursor then reaches nothing but another
-	// position of the same public list.
+	// CursorSecret authenticates cursors and must be the same on all nodes. If it is empty, the key is derived
+	// from the deployment's name, which is public; a forged cursor then only reaches another position of the
+	// same public list.
 	CursorSecret string
 }
 
@@ -60,7 +60,7 @@ func DefaultConfig(addr string) Config {
 
 const minCursorSecret = 16 // bytes
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	var faults []error
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {

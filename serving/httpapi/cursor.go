@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// cursors seals and opens the positions of lists. A cursor is, in base64url,
+// cursors encodes and verifies positions in lists. A cursor is, in base64url,
 //
 //	version (1 byte) ‖ sort (1) ‖ digest of the route and its filters (8) ‖ last key ‖ tag (16)
 //
-// and the tag is HMAC-SHA256, cut short, over all before it. It holds nothing secret: the tag makes sure
-// that a position comes from us and is used in the list that it belongs to.
+// where the tag is a truncated HMAC-SHA256 of everything before it. A cursor is not secret: the tag ensures
+// that it comes from us and is used with the list that it belongs to.
 type cursors struct {
 	key [sha256.Size]byte
 }
@@ -23,7 +23,7 @@ const (
 	headBytes     = 2 + digestBytes
 	tagBytes      = 16
 	maxLastKey    = 256
-	maxCursorText = 384 // characters: of the longest cursor that append makes
+	maxCursorText = 384 // length of the longest cursor
 )
 
 func newCursors(secret, deployment string) *cursors {
@@ -33,7 +33,7 @@ func newCursors(secret, deployment string) *cursors {
 	return &cursors{key: sha256.Sum256([]byte("lienstream cursor secret " + secret))}
 }
 
-// append seals the position after the item with key last.
+// append encodes the position after the item with key last.
 func (c *cursors) append(dst []byte, sort byte, scope, last []byte) []byte {
 	if len(last) > maxLastKey {
 		panic("the list key is too long for a cursor")
@@ -47,10 +47,10 @@ func (c *cursors) append(dst []byte, sort byte, scope, last []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, raw)
 }
 
-// open returns the last key that a cursor holds; false for anything that append did not make for this
+// open returns the last key in a cursor; false: it is invalid, or of another sort or scope.
 // sort and scope.
 func (c *cursors) open(text string, sort byte, scope []byte) (last []byte, ok bool) {
-	// The decoder skips line breaks, which would make many texts of one cursor.
+	// The decoder ignores line breaks, which would give one cursor many forms.
 	if len(text) > maxCursorText || strings.ContainsAny(text, "\r\n") {
 		return nil, false
 	}
@@ -77,11 +77,11 @@ func (c *cursors) appendTag(raw []byte) []byte {
 	return append(raw, mac.Sum(sum[:0])[:tagBytes]...)
 }
 
-// After is where the list goes on by the query parameter cursor, or nil. Read it last: the sort and the
-// filters read before it are what the cursor must have been made with.
+// After is the position in the query parameter cursor, or nil. Call it last: the cursor must match the sort and
+// filters that were read before.
 func (req *Request) After() []byte {
 	p := req.Query("cursor")
-	if !p.given || req.fault != nil { // a filter at fault is the first fault, not its cursor
+	if !p.given || req.fault != nil { // report an invalid filter, not its cursor
 		return nil
 	}
 	last, ok := req.api.cursors.open(p.text, req.sort, req.scope)
@@ -92,8 +92,8 @@ func (req *Request) After() []byte {
 	return last
 }
 
-// AppendNextCursor appends the JSON value of nextCursor: the position after the item with key last, or
-// null where last is nil. After must have been called before.
+// AppendNextCursor appends the JSON value of nextCursor: the position after the item with key last, or null if
+// last is nil. After must have been called before.
 func (req *Request) AppendNextCursor(dst, last []byte) []byte {
 	if last == nil {
 		return append(dst, "null"...)

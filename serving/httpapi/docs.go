@@ -9,13 +9,13 @@ import (
 	"path"
 )
 
-// The description as a page for people: Swagger UI, whose files are those of the npm package swagger-ui-dist that
-// serving/clients names.
+// The OpenAPI document as a page: Swagger UI, with the files of the npm package swagger-ui-dist in
+// serving/clients.
 
 //go:embed docs
 var docsFiles embed.FS
 
-// PagePolicy lets a page load its own files, ask its own server, and nothing else.
+// PagePolicy is a content security policy: a page may load its own files and send requests to its own server.
 const PagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -25,7 +25,7 @@ var mediaTypes = map[string]string{
 	".svg": "image/svg+xml",
 }
 
-// FileRoute serves the scripts, styles and images of a folder, one path each.
+// FileRoute serves the scripts, styles and images of a directory.
 func FileRoute(prefix string, files fs.FS) (Route, error) {
 	bodies := map[string][]byte{}
 	entries, err := fs.ReadDir(files, ".")
@@ -53,7 +53,7 @@ func FileRoute(prefix string, files fs.FS) (Route, error) {
 	}}, nil
 }
 
-// docsRoutes are the page and its files.
+// docsRoutes are the routes of the page and its files.
 func docsRoutes() ([]Route, error) {
 	files, err := fs.Sub(docsFiles, "docs")
 	if err != nil {

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Code is an error as callers see it: what went wrong, and the status that goes with it. A service has
-// codes of its own beside these.
+// Code is an error code of the API and its HTTP status. Services add their own codes.
 type Code struct {
 	Name   string // DEAL_NOT_FOUND
 	Status int    // of HTTP
 }
 
-// The codes that every service has.
+// Codes that every service has.
 var (
 	InvalidInput         = Code{"INVALID_INPUT", http.StatusBadRequest}
 	InvalidCursor        = Code{"INVALID_CURSOR", http.StatusBadRequest}
@@ -27,11 +26,11 @@ var (
 	StaleIndexer         = Code{"STALE_INDEXER", http.StatusServiceUnavailable}
 )
 
-// Error is an error that a caller may see. Every other error is answered as INTERNAL.
+// Error is an error for the client. Any other error is answered as INTERNAL.
 type Error struct {
 	Code       Code
 	Message    string
-	RetryAfter time.Duration // for 429 and 503, rounded up to seconds; at least one second is sent
+	RetryAfter time.Duration // for 429 and 503, rounded up to at least one second
 }
 
 func (e *Error) Error() string { return e.Code.Name + ": " + e.Message }
@@ -41,7 +40,7 @@ func invalid(name, format string, args ...any) *Error {
 	return &Error{Code: InvalidInput, Message: quoteName(name) + " " + fmt.Sprintf(format, args...)}
 }
 
-const maxQuotedName = 64 // bytes: what a caller made up is not sent back at any length
+const maxQuotedName = 64 // bytes: the client's text is truncated
 
 func quoteName(name string) string {
 	if len(name) > maxQuotedName {

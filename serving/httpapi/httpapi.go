@@ -1,6 +1,6 @@
-// Package httpapi is what every HTTP service of Lienstream has in common: routing on gorilla/mux, one
-// kind of error, strict parameters, authenticated cursors, limits, ETag, gzip, CORS, logs and metrics.
-// It must not know a resource of any service, nor where their answers come from.
+// Package httpapi is the common part of all HTTP services: routing with gorilla/mux, uniform errors, strict
+// parameters, authenticated cursors, limits, ETag, gzip, CORS, logs and metrics. It must not know any service's
+// resources.
 package httpapi
 
 import (
@@ -19,40 +19,41 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Handler answers a request by filling in res, or returns an *Error. It must keep neither
-// req nor res: both are used again for the next request.
+// Handler fills in res for a request, or returns an *Error. It must keep neither req nor res: both are reused.
 type Handler func(ctx context.Context, req *Request, res *Response) error
 
-// Route is an operation: a method on a path. GET answers HEAD too, and OPTIONS needs no route.
+// Route is an operation: a method on a path. GET includes HEAD, and OPTIONS needs no route.
 type Route struct {
 	Method string
 	Path   string   // a template of gorilla/mux: "/deals/{id}"
-	Query  []string // the query parameters that there are; any other is refused
+	Query  []string // the allowed query parameters
 	Handle Handler
 
-	AnyQuery bool // of a page: what links add to it (utm_source) is for others, and is passed over
+	AnyQuery bool // for pages: ignore other parameters, such as utm_source
 }
 
-// Options are what one service tells the framework about itself.
+// Options are the service-specific settings.
 type Options struct {
-	Service    string // names it in metrics, logs and cursors: "indexer"
-	Deployment string // keys the cursors where no secret is configured, so that all nodes agree
+	Service    string // in metrics, logs and cursors: "indexer"
+	Deployment string // key of the cursors if no secret is configured
 
-	// Expose names the response headers of the service that browsers may read.
+	// Expose names the response headers that browsers may read.
 	Expose []string
-	// Allow names the request headers of the service that browsers may send.
+	// Allow names the request headers that browsers may send.
 	Allow []string
-	// Admit may refuse a request that met a route, before its size and its parameters are looked at; it may set
-	// headers of the answer, whatever comes of it. Nil: all are admitted.
+	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
+	// headers in any case. Nil: all are admitted.
 	Admit func(ctx context.Context, route *Route, h http.Header) error
-	// Retryable says of each error whether asking again may help, in the field of that name. Nil: there is no such field.
+	// Retryable says for each error whether a retry may help; it is a field of the error. Nil: there is no such
+	// field.
 	Retryable func(Code) bool
-	// NoStore makes answers no-store, unless a handler says otherwise.
+	// NoStore sets Cache-Control: no-store unless a handler sets it.
 	NoStore bool
-	// Private keeps what a request holds beside its route out of the logs: it may be what nobody should have sent.
+	// Private keeps the content of requests, except the route, out of the logs: clients may send secrets by
+	// mistake.
 	Private bool
 
-	// Stamp completes the headers of an answer, after the handler and for errors too. Nil: nothing.
+	// Stamp adds headers to every response, including errors, after the handler. Nil: none.
 	Stamp func(ctx context.Context, h http.Header)
 
 	Routes     []Route
@@ -63,18 +64,18 @@ type Options struct {
 // API is an http.Handler that serves the routes of one service.
 //
 // Invariants:
-//  1. A response is written once, whole, after the handler returned: so a panic or an error can still
-//     become a 500, every body has its ETag and length, and compression is decided by the real size. A
-//     stream is the exception: its headers go out first, and what fails later ends it.
-//  2. No detail of an error that is no *Error leaves the process; it is logged beside the
-//     request ID that the caller has.
-//  3. At most MaxInFlight requests are between start and end of ServeHTTP, and at most MaxStreams
-//     streams beside them, each client with its share of both; further ones are refused without any work.
-//  4. The labels of all metrics come from the routes and the codes, never from a request.
+//  1. A response is written once, completely, after the handler returned: so a panic or an error can still
+//     become a 500, every body has its ETag and length, and compression depends on the actual size. Streams
+//     are the exception: their headers are sent first, and a later failure ends the stream.
+//  2. The details of errors other than *Error never leave the process; they are logged with the request ID
+//     that the client has.
+//  3. At most MaxInFlight requests are in ServeHTTP, plus MaxStreams streams, each client with its share of
+//     both; more are refused without any work.
+//  4. Metric labels come from routes and codes, never from a request.
 //
-// The chain is one function and not nested middleware: each layer would cost a closure, a wrapped
-// writer and often a copy of the request, and the order of the checks is a part of the contract that
-// should be read in one place.
+// The processing is one function and not nested middleware: each layer would cost a closure, a wrapped writer
+// and often a copy of the request, and the order of the checks is part of the contract and should be in one
+// place.
 type API struct {
 	cfg       Config
 	opt       Options
@@ -85,15 +86,15 @@ type API struct {
 	cache     *responseCache
 	clients   *clients
 	router    *mux.Router
-	endpoints map[string]*endpoint // by template
-	literal   map[string]*endpoint // those without a variable, by path: no need to match
-	fixed     []header             // on every response
+	endpoints map[string]*endpoint // by path template
+	literal   map[string]*endpoint // paths without variables, which need no matching
+	fixed     []header             // for every response
 	inFlight  atomic.Int64
 	streams   atomic.Int64
 	exchanges sync.Pool
 }
 
-// endpoint is a path with the operations on it.
+// endpoint is a path and its operations.
 type endpoint struct {
 	path   string
 	routes map[string]*Route // by method
@@ -105,15 +106,15 @@ type header struct {
 	value []string
 }
 
-// exchange is a request and its response, pooled together.
+// exchange is a pooled pair of request and response.
 type exchange struct {
 	req    Request
 	res    Response
-	client *client         // who asks; nil: one that is not limited
+	client *client         // the client; nil: without limits
 	cached *cachedResponse // written instead of res
 }
 
-// New builds the API of a service. Routes that contradict each other are a bug: it panics.
+// New builds the API of a service. It panics if routes contradict each other, which is a bug.
 func New(cfg Config, opt Options) *API {
 	a := &API{
 		cfg:       cfg,
@@ -129,7 +130,7 @@ func New(cfg Config, opt Options) *API {
 		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 	}
 	a.cache = newResponseCache(cfg.MaxCacheBytes, a.metrics.cacheBytes)
-	// A line for each request would cost more than many of the answers.
+	// Logging every request would cost more than many of the responses.
 	a.access = opt.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, accessLogFirst, accessLogThereafter)
 	}))
@@ -143,8 +144,8 @@ func New(cfg Config, opt Options) *API {
 }
 
 const (
-	accessLogFirst      = 10  // lines a second
-	accessLogThereafter = 500 // then every so many requests one
+	accessLogFirst      = 10  // lines per second
+	accessLogThereafter = 500 // then one in this many requests
 )
 
 func (a *API) add(route *Route) {
@@ -173,7 +174,7 @@ func (a *API) add(route *Route) {
 	e.allow = []string{strings.Join(append(allow, http.MethodOptions), ", ")}
 }
 
-// ServeHTTP answers one request: from the cache, or decide, write, observe.
+// ServeHTTP handles a request: from the cache, or with a handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	refusal := a.enter()
@@ -181,7 +182,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal == nil {
 		refusal = err
 	}
-	if cacheable(r) && refusal == nil { // a query that is spelt as we spell it needs no parsing
+	if cacheable(r) && refusal == nil { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
 			a.metrics.cacheHits.Inc()
 			a.writeCached(w, r, res, requestID(r), started)
@@ -199,7 +200,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter counts a request in, among those of all clients.
+// enter counts a request, over all clients.
 func (a *API) enter() error {
 	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
 		return &Error{Code: UpstreamUnavailable, Message: "too many requests at once, ask again shortly"}
@@ -242,10 +243,10 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 	a.record(r, x.req.ID, path, status, x.res.written, took)
 }
 
-// unmatched is the route label of a request that met no route.
+// unmatched is the route label of requests without a route.
 const unmatched = "unmatched"
 
-// answer decides the response: x.cached or x.res. It returns the template of the route that the request met.
+// answer decides the response: x.cached or x.res. It returns the path template of the route.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path string, err error) {
 	path = unmatched
 	land := func(*cachedResponse) {}
@@ -301,7 +302,7 @@ func (a *API) match(r *http.Request) (*endpoint, map[string]string) {
 	return a.endpoints[match.Route.GetName()], match.Vars
 }
 
-// fill puts a response into the cache, if its handler says for how long it is fresh.
+// fill caches a response if its handler allows that.
 func (a *API) fill(x *exchange, key cacheKey, path string) {
 	if x.res.FreshWhile == nil || x.res.Status != http.StatusOK || x.res.Stream != nil {
 		return
@@ -311,8 +312,8 @@ func (a *API) fill(x *exchange, key cacheKey, path string) {
 	a.cache.put(key, x.cached)
 }
 
-// admit holds the order of the checks before the handler's own: method, the service's admission, size, query. It
-// returns no route where the response is already decided.
+// admit makes the checks before the handler in this order: method, the service's admission, size, query. It
+// returns no route if the response is already decided.
 func (a *API) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange, e *endpoint, vars map[string]string) (*Route, error) {
 	if r.Method == http.MethodOptions {
 		x.res.preflight(e, r, a.opt.Allow)

@@ -10,10 +10,10 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// The answers that are asked for most are appended by hand: a page of 50 deals has over a thousand
-// fields, and reflection would be most of the cost of answering.
+// Frequent responses are encoded by hand: a page of 50 deals has over a thousand fields, and reflection would
+// dominate the cost.
 
-// AppendString appends s as a JSON string. What is not UTF-8 becomes U+FFFD.
+// AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
@@ -52,7 +52,7 @@ func AppendDecimal(dst []byte, n *uint256.Int) []byte {
 	if n.IsUint64() {
 		return strconv.AppendUint(dst, n.Uint64(), 10)
 	}
-	// Five pieces of 19 digits hold 2^256; the least significant piece first.
+	// Five groups of 19 digits hold 2^256, the least significant group first.
 	const (
 		pieceBase   = 10_000_000_000_000_000_000
 		pieceDigits = 19

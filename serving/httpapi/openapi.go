@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// DescriptionRoutes serves an OpenAPI document, written in YAML, at /openapi.yaml and /openapi.json, and for people at
-// /docs.
+// DescriptionRoutes serves an OpenAPI document, given as YAML, at /openapi.yaml and /openapi.json, and as a
+// page at /docs.
 func DescriptionRoutes(document []byte) ([]Route, error) {
 	var parsed map[string]any
 	if err := yaml.Unmarshal(document, &parsed); err != nil {

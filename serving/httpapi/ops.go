@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Check is a condition of readiness.
+// Check is a readiness check.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) error
@@ -21,9 +21,8 @@ type Check struct {
 
 const checkTimeout = 2 * time.Second // for all checks of one request
 
-// NewOps returns the handler of a role's own port, which no caller of a service should reach: /healthz
-// says that the process answers, /readyz that all checks hold, /metrics is for Prometheus, /debug/pprof for
-// `go tool pprof`.
+// NewOps returns the handler of the ops port, which must not be public: /healthz says that the process
+// responds, /readyz that all checks pass, /metrics is for Prometheus, /debug/pprof for `go tool pprof`.
 func NewOps(gatherer prometheus.Gatherer, checks ...Check) http.Handler {
 	router := http.NewServeMux()
 	router.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -53,10 +52,10 @@ func writeOps(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone: there is nobody to tell
+	_ = json.NewEncoder(w).Encode(body) // the client disconnected
 }
 
-// stdLogger gives net/http a place for its complaints, which callers can cause at will: debug.
+// stdLogger logs the messages of net/http at debug, because clients can cause them at will.
 func stdLogger(logger *zap.Logger) *log.Logger {
 	std, err := zap.NewStdLogAt(logger.Named("net/http"), zap.DebugLevel)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// Param is a parameter as given. Its typed getters return nil where it is absent or at fault.
+// Param is a parameter. Its typed getters return nil if it is absent or invalid.
 type Param struct {
 	req   *Request
 	name  string
@@ -35,7 +35,7 @@ func (req *Request) Path(name string) Param {
 	return Param{req: req, name: name, text: text, given: true}
 }
 
-// filter enters the canonical form of a parameter into the scope of cursors.
+// filter adds the canonical form of a parameter to the scope of cursors.
 func (p Param) filter(canonical string) {
 	p.req.scope = append(p.req.scope, '&')
 	p.req.scope = append(p.req.scope, p.name...)
@@ -45,7 +45,7 @@ func (p Param) filter(canonical string) {
 
 func (p Param) fail(format string, args ...any) { p.req.fail(invalid(p.name, format, args...)) }
 
-// Address is an address in any case; in mixed case its EIP-55 checksum must be right.
+// Address is an address; in mixed case its EIP-55 checksum must be right.
 func (p Param) Address() *common.Address {
 	if !p.given {
 		return nil
@@ -91,7 +91,7 @@ func unhex(c byte) int {
 	}
 }
 
-// canonicalDecimal: digits only, no leading zero. One number has one text, so one resource has one URL.
+// canonicalDecimal allows digits only, without leading zeros: so one resource has one URL.
 func canonicalDecimal(s string) bool {
 	if s == "" || s[0] == '0' && len(s) > 1 {
 		return false
@@ -118,7 +118,7 @@ func (p Param) Uint256() *uint256.Int {
 	return n
 }
 
-// Block is a block number. It is no filter: pages of a list may ask for different ones.
+// Block is a block number. It is not part of the cursor's scope: pages of a list may be of different blocks.
 func (p Param) Block() uint64 {
 	if !p.given {
 		return 0
@@ -146,7 +146,7 @@ func (p Param) Seconds() *uint32 {
 	return &seconds
 }
 
-// Enum is one of names, as the number of its place in them.
+// Enum is one of names, as its index.
 func Enum[T ~uint8](p Param, names []string) *T {
 	if !p.given {
 		return nil
@@ -161,8 +161,8 @@ func Enum[T ~uint8](p Param, names []string) *T {
 	return &v
 }
 
-// Sort is the query parameter sort: one of names, the first where it is absent. Cursors carry its number,
-// so the default may also be spelled out from one page to the next.
+// Sort is the query parameter sort: one of names, by default the first. Cursors contain the index, so the
+// default may also be given explicitly.
 func Sort[T ~uint8](req *Request, names []string) T {
 	p := req.Query("sort")
 	i := 0
@@ -176,16 +176,16 @@ func Sort[T ~uint8](req *Request, names []string) T {
 	return T(i)
 }
 
-// The limits of every list.
+// Limits of all lists.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200
 )
 
-// Limit is the query parameter limit. Out of range is a fault, not a clamp.
+// Limit is the query parameter limit. A value out of range is an error.
 func (req *Request) Limit() int { return req.LimitWithin(DefaultLimit, MaxLimit) }
 
-// LimitWithin is Limit of a list that has its own default and maximum.
+// LimitWithin is Limit with another default and maximum.
 func (req *Request) LimitWithin(byDefault, most int) int {
 	p := req.Query("limit")
 	if !p.given {

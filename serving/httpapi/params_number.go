@@ -7,7 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Required makes the absence of a parameter a fault.
+// Required makes a missing parameter an error.
 func (p Param) Required() Param {
 	if !p.given {
 		p.fail("is required")
@@ -15,13 +15,13 @@ func (p Param) Required() Param {
 	return p
 }
 
-// Given says whether the parameter is there.
+// Given reports whether the parameter is present.
 func (p Param) Given() bool { return p.given }
 
-// Text is the parameter as it came.
+// Text is the raw parameter.
 func (p Param) Text() string { return p.text }
 
-// Refuse makes what a handler found out about a parameter its fault.
+// Refuse makes the parameter invalid, after a check by the handler.
 func (p Param) Refuse(format string, args ...any) { p.fail(format, args...) }
 
 // Hash is 32 bytes in hex, in any case.
@@ -44,7 +44,7 @@ func (p Param) Hash() *common.Hash {
 	return &h
 }
 
-// Integer is a decimal number within bounds, with a minus where it is below zero.
+// Integer is a decimal number within bounds.
 func (p Param) Integer(lowest, highest int64) *int64 {
 	if !p.given {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Request is a request with its parameters. The typed getters of parameters never fail on the spot: the
-// first fault is kept, and Err returns it, so that a handler reads all its parameters in a row.
+// Request is a request with its parameters. The typed getters of parameters do not fail: the first error is
+// kept, and Err returns it, so that a handler can read all its parameters in a row.
 type Request struct {
 	HTTP *http.Request
 	ID   string // also in x-request-id
@@ -20,8 +20,8 @@ type Request struct {
 	query [maxQuery]queryValue // in the order of route.Query
 	fault *Error
 
-	// scope is the canonical text of the route and of every filter read so far. A cursor is good for
-	// the scope that it was made in, and for no other: a filter cannot be forgotten.
+	// scope is the canonical form of the route and of every filter read so far. A cursor is valid only for the
+	// scope that it was made with.
 	scope []byte
 	sort  byte
 }
@@ -37,7 +37,7 @@ func (req *Request) reset(a *API, r *http.Request) {
 	*req = Request{HTTP: r, ID: requestID(r), api: a, scope: req.scope[:0]}
 }
 
-// bind checks the query against the route: nothing unknown, nothing twice, nothing malformed.
+// bind checks the query against the route: no unknown, duplicate or malformed parameters.
 func (req *Request) bind(route *Route, vars map[string]string) error {
 	req.route, req.vars = route, vars
 	req.scope = append(req.scope, route.Path...)
@@ -71,7 +71,7 @@ func (req *Request) bind(route *Route, vars map[string]string) error {
 	return nil
 }
 
-// canonicalQuery spells the given parameters in one way: in the order of the route, escaped as by url.QueryEscape.
+// canonicalQuery is the canonical form of the query: in the order of the route, escaped by url.QueryEscape.
 func (req *Request) canonicalQuery() string {
 	if req.HTTP.URL.RawQuery == "" {
 		return ""
@@ -90,8 +90,8 @@ func (req *Request) canonicalQuery() string {
 	return b.String()
 }
 
-// shownName is the name of what a caller made up, as far as it may be sent back: where requests are private, only if
-// it looks like a name, and not like what was meant to stay a secret.
+// shownName is the part of an unknown parameter name that may be sent back: in a private API only if it looks
+// like a name, and not like a secret.
 func (req *Request) shownName(name string) string {
 	if req.api.opt.Private && !PlainName(name) {
 		return "query"
@@ -99,10 +99,10 @@ func (req *Request) shownName(name string) string {
 	return name
 }
 
-// PlainName says whether a text is a short identifier.
+// PlainName reports whether a text is a short identifier.
 func PlainName(name string) bool {
 	for i := range len(name) {
-		c := name[i] | 0x20 // in lower case, if it is a letter
+		c := name[i] | 0x20 // lower case, if it is a letter
 		if (c < 'a' || c > 'z') && (i == 0 || name[i] != '_' && (name[i] < '0' || name[i] > '9')) {
 			return false
 		}
@@ -112,7 +112,7 @@ func PlainName(name string) bool {
 
 const maxPlainName = 24
 
-// Declares says whether the route has the query parameter.
+// Declares reports whether the route has the query parameter.
 func (req *Request) Declares(name string) bool { return req.queryValue(name) != nil }
 
 func (req *Request) queryValue(name string) *queryValue {
@@ -124,7 +124,7 @@ func (req *Request) queryValue(name string) *queryValue {
 	return nil
 }
 
-// Err is the first fault of the parameters read so far.
+// Err is the first error of the parameters read so far.
 func (req *Request) Err() error {
 	if req.fault == nil {
 		return nil
@@ -138,9 +138,9 @@ func (req *Request) fail(err *Error) {
 	}
 }
 
-const maxRequestID = 63 // bytes: the 64 digits of a private key must not get into a log
+const maxRequestID = 63 // bytes: fewer than the 64 digits of a private key, which must not be logged
 
-// requestID takes over the caller's ID where it is fit for logs and headers, else makes one.
+// requestID is the client's request ID if it is valid, else a new one.
 func requestID(r *http.Request) string {
 	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneRequestID(given[0]) {
 		return given[0]

@@ -13,19 +13,18 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Response is what a handler fills in. The body is appended to, and written when the handler is done.
+// Response is filled in by a handler, which appends to Body. It is written after the handler returned.
 type Response struct {
 	Status int         // 200 unless set
 	Header http.Header // keys in canonical form
 	Body   []byte
 
-	// Stream, where it is set, sends the body after the headers, for as long as it likes: Body is not
-	// sent, and the answer has neither tag nor length.
+	// Stream, if set, sends the body after the headers; Body is not sent, and there is no ETag and no length.
 	Stream func(*Stream)
 
-	// FreshWhile, where it is set, lets the response answer other requests for the same path and parameters
-	// while it returns true. It is called for each of them, by many at once. The answer must depend on
-	// nothing else that a request has: neither on its headers nor on who makes it.
+	// FreshWhile, if set, allows caching: the response may answer other requests for the same path and
+	// parameters while it returns true. It is called for each of them, concurrently. The response must not
+	// depend on anything else, such as headers or the client.
 	FreshWhile func() bool
 
 	written int
@@ -33,7 +32,7 @@ type Response struct {
 
 const (
 	maxPooledBody = 1 << 20
-	minGzipBytes  = 1400 // what fits into one packet does not get there sooner by being smaller
+	minGzipBytes  = 1400 // compressing what fits into one packet saves no time
 )
 
 var (
@@ -50,7 +49,7 @@ var (
 
 func fixedHeaders(expose []string) []header {
 	return []header{
-		{"Access-Control-Allow-Origin", []string{"*"}}, // and no credentials
+		{"Access-Control-Allow-Origin", []string{"*"}}, // without credentials
 		{"Access-Control-Expose-Headers", []string{strings.Join(slices.Concat(standardShown, expose), ", ")}},
 		{"Content-Security-Policy", []string{"default-src 'none'; frame-ancestors 'none'"}},
 		{"X-Content-Type-Options", []string{"nosniff"}},
@@ -61,10 +60,10 @@ func (res *Response) reset(h http.Header) {
 	*res = Response{Status: http.StatusOK, Header: h, Body: res.Body[:0]}
 }
 
-// SetHeader sets a header whose name is in canonical form.
+// SetHeader sets a header; the name must be in canonical form.
 func (res *Response) SetHeader(name, value string) { res.Header[name] = []string{value} }
 
-// fail makes the response that of an error.
+// fail turns the response into an error.
 func (res *Response) fail(e *Error, retryable func(Code) bool) {
 	message := e.Message
 	if e.Code == Internal {
@@ -86,13 +85,13 @@ func (res *Response) fail(e *Error, retryable func(Code) bool) {
 	}
 }
 
-// RetryAfter sets the header of that name, in whole seconds, at least one.
+// RetryAfter sets that header in whole seconds, at least one.
 func (res *Response) RetryAfter(d time.Duration) {
 	seconds := (max(d, defaultRetry) + time.Second - 1) / time.Second
 	res.SetHeader("Retry-After", strconv.FormatInt(int64(seconds), 10))
 }
 
-// preflight answers OPTIONS, with what CORS asks for where it asks.
+// preflight answers OPTIONS, including CORS preflight requests.
 func (res *Response) preflight(e *endpoint, r *http.Request, allow []string) {
 	res.Status = http.StatusNoContent
 	res.Header["Allow"] = e.allow
@@ -103,7 +102,7 @@ func (res *Response) preflight(e *endpoint, r *http.Request, allow []string) {
 	}
 }
 
-// complete adds the headers that are alike in every form of the body.
+// complete adds the headers that do not depend on the encoding.
 func (res *Response) complete() {
 	if res.Status == http.StatusNoContent || res.Stream != nil {
 		return
@@ -120,18 +119,18 @@ func (res *Response) complete() {
 	}
 }
 
-// payload is a body in the forms that it may go out in.
+// payload is a body in its encodings.
 //
-// The tag is of the body before compression, and the compressed form has its own, by suffix: a strong
-// tag names bytes. That is why compression is here, on the whole body, and not in a wrapping handler
-// (handlers.CompressHandler keeps the tag of other bytes; gzhttp buffers a second time to learn the size).
-// The hash need not resist anybody: who makes two answers of one tag fools only a cache of his own. SHA-256
-// took more time than all the rest of the chain.
+// The ETag is computed from the uncompressed body, and the compressed form has its own, with a suffix: a strong
+// ETag identifies bytes. That is why compression is done here, on the whole body, and not in a wrapping handler
+// (handlers.CompressHandler keeps the ETag of other bytes; gzhttp buffers again to learn the size). The hash
+// need not be cryptographic: a collision only affects the client's own cache. SHA-256 took more time than
+// everything else.
 type payload struct {
 	plain       []byte
 	tag, length []string // header values
 
-	gzipTag    []string // nil: too short to be compressed
+	gzipTag    []string // nil: too short to compress
 	packing    sync.Once
 	packed     []byte
 	gzipLength []string
@@ -148,8 +147,8 @@ func newPayload(plain []byte) *payload {
 	return p
 }
 
-// form chooses what the request asks for. It returns the bytes that go out, with the status and the headers
-// that are theirs.
+// form chooses the encoding that the request accepts. It returns the bytes to send, and sets the status and
+// headers.
 func (p *payload) form(status int, r *http.Request, h http.Header) (int, []byte) {
 	body, tag, length := p.plain, p.tag, p.length
 	packed := p.gzipTag != nil && acceptsGzip(r.Header["Accept-Encoding"])
@@ -179,11 +178,10 @@ func (p *payload) pack() {
 
 const (
 	gzipSuffix = "-gzip"
-	tagDigits  = 16 // of 64 bits, in hex
+	tagDigits  = 16 // 64 bits in hex
 )
 
-// matches compares weakly, as If-None-Match asks, and takes either form of the body for the other: the
-// caller has it, however it travelled.
+// matches compares weakly, as If-None-Match requires, and treats both encodings as the same response.
 func matches(headers []string, tag string) bool {
 	plain := plainTag(tag)
 	for _, line := range headers {
@@ -204,7 +202,7 @@ func plainTag(tag string) string {
 	return tag
 }
 
-// acceptsGzip reads Accept-Encoding: gzip, or *, with a weight above 0.
+// acceptsGzip parses Accept-Encoding: gzip, or *, with a weight above 0.
 func acceptsGzip(headers []string) bool {
 	star := false
 	for _, line := range headers {
@@ -227,7 +225,7 @@ func acceptsGzip(headers []string) bool {
 	return star
 }
 
-// packer is a gzip writer with the buffer that it fills.
+// packer is a gzip writer with its buffer.
 type packer struct {
 	buf bytes.Buffer
 	zip *gzip.Writer
@@ -244,7 +242,7 @@ var packers = sync.Pool{New: func() any {
 func (p *packer) pack(body []byte) []byte {
 	p.buf.Reset()
 	p.zip.Reset(&p.buf)
-	_, _ = p.zip.Write(body) // a bytes.Buffer takes everything
+	_, _ = p.zip.Write(body) // bytes.Buffer does not fail
 	_ = p.zip.Close()
 	return p.buf.Bytes()
 }

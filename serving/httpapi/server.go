@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrNotServing is why a server is not ready: it is not listening yet, or drains.
+// ErrNotServing: the server is not listening yet, or is draining.
 var ErrNotServing = errors.New("not serving")
 
-// Server listens for one handler and stops without cutting an answer short.
+// Server serves a handler and drains requests when it stops.
 type Server struct {
 	cfg     Config
 	handler http.Handler
@@ -26,23 +26,22 @@ type Server struct {
 
 	serving   atomic.Bool
 	once      sync.Once
-	listening chan struct{} // closed when addr is set or never will be
+	listening chan struct{} // closed when addr is set or will never be
 	addr      string
 }
 
-// NewServer returns a server that does nothing until Run.
+// NewServer returns a server. It does nothing before Run.
 func NewServer(cfg Config, handler http.Handler, logger *zap.Logger) *Server {
 	return &Server{cfg: cfg, handler: handler, log: logger, listening: make(chan struct{})}
 }
 
-// Addr is the address that the server listens on, as host:port; it waits for Run to listen, and is empty
-// where that failed.
+// Addr is the listen address, as host:port. It waits until Run listens; it is empty if that failed.
 func (s *Server) Addr() string {
 	<-s.listening
 	return s.addr
 }
 
-// Ready is nil while requests are wanted. It is what a load balancer should ask.
+// Ready is nil while the server accepts requests. It is for load balancers.
 func (s *Server) Ready() error {
 	if !s.serving.Load() {
 		return ErrNotServing
@@ -59,7 +58,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.once.Do(func() { close(s.listening) })
 	listen := s.cfg.Listener
 	if listen == nil {
-		listen = new(net.ListenConfig).Listen //nolint:forbidigo // what nil stands for
+		listen = new(net.ListenConfig).Listen //nolint:forbidigo // the default
 	}
 	listener, err := listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
@@ -94,12 +93,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drain runs on a context of its own: it begins when that of Run is over.
+// drain uses its own context, because Run's is done.
 func (s *Server) drain(ctx context.Context, server *http.Server) {
 	s.serving.Store(false)
 	server.SetKeepAlivesEnabled(false)
 	if s.cfg.DrainDelay > 0 {
-		<-time.After(s.cfg.DrainDelay) // balancers learn that we are not ready; requests are still answered
+		<-time.After(s.cfg.DrainDelay) // load balancers notice that we are not ready; requests are still answered
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	defer cancel()

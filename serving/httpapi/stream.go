@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Stream is the connection of a response that goes on. It belongs to one goroutine.
+// Stream is the connection of a streaming response. It belongs to one goroutine.
 type Stream struct {
-	Context context.Context //nolint:containedctx // of the connection: it ends when the caller leaves
+	Context context.Context //nolint:containedctx // of the connection: done when the client disconnects
 
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -18,11 +18,11 @@ type Stream struct {
 	written int
 }
 
-// Send writes pieces, each within the write timeout, and sees that they leave: a caller that takes nothing for
-// that long is gone.
+// Send writes and flushes pieces, each within the write timeout. It fails if the client reads nothing for that
+// long.
 func (s *Stream) Send(pieces ...[]byte) error {
 	for _, piece := range pieces {
-		// A writer without deadlines is one of a test: it does not block.
+		// A writer without deadlines is one of a test and does not block.
 		_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 		n, err := s.w.Write(piece)
 		s.written += n

@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// The events of /stream. Only the one that ends a block has an ID: whoever loses the connection within a
-// block has that block again.
+// The events of /stream. Only the last event of a block has an ID: a client that loses the connection within a
+// block gets that block again.
 
 const (
 	resetEvent   = "event: reset\ndata: {\"reason\":\"the changes since then are not known: read again\"}\n\n"
@@ -24,7 +24,7 @@ func startEvent(b []byte, name string) []byte {
 
 func endEvent(b []byte) []byte { return append(b, "\n\n"...) }
 
-// appendDealEvents appends two events for each deal that changed: what it is, and whether it is listed.
+// appendDealEvents appends two events for each changed deal: its state, and whether it is listed.
 func appendDealEvents(b []byte, c *query.Changes) []byte {
 	now := c.At.Block.Timestamp
 	for i := range c.Deals {
@@ -54,7 +54,7 @@ func appendEpochEvent(b []byte, o *query.PoolOverview) []byte {
 	return endEvent(append(b, '}'))
 }
 
-// appendBlockEvent ends the events of a block.
+// appendBlockEvent appends the last event of a block.
 func (ids *eventIDs) appendBlockEvent(b []byte, at query.Moment, latest uint64) []byte {
 	b = append(b, "id: "...)
 	b = append(ids.append(b, at), '\n')
@@ -67,8 +67,8 @@ func (ids *eventIDs) appendBlockEvent(b []byte, at query.Moment, latest uint64) 
 	return endEvent(append(b, '}'))
 }
 
-// eventIDs writes moments as IDs of events and reads them back: number, hash, reverts before it, timestamp, and a
-// tag. Who made IDs up could have processors look for what never was.
+// eventIDs encodes moments as event IDs: number, hash, earlier reverts, timestamp, and a tag. The tag prevents
+// forged IDs, which would make processors search for blocks that never existed.
 type eventIDs struct{ signer *httpapi.Signer }
 
 func (ids *eventIDs) append(b []byte, m query.Moment) []byte {
@@ -82,7 +82,7 @@ func (ids *eventIDs) append(b []byte, m query.Moment) []byte {
 
 const maxEventID = 3*20 + 4 + 66 + 22
 
-// parse reads an ID back; false: append did not write it.
+// parse decodes an ID; false: it is not ours.
 func (ids *eventIDs) parse(id string) (m query.Moment, ok bool) {
 	parts := strings.Split(id[:min(len(id), maxEventID+1)], ":")
 	if len(parts) != 5 || len(parts[1]) != 2+2*len(m.Block.Hash) {

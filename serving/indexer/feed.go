@@ -13,17 +13,17 @@ import (
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
-// feed follows the market once for all callers of /stream, while there are any.
+// feed reads the market's changes once for all clients of /stream, while there are any.
 //
 //	processors ── Changes(at) ──► frames ──► subscriptions, each at its own pace
 //
 // Invariants:
-//  1. frames join: each begins where the one before it ends, the first at base. Whoever has a moment
-//     between base and at, and takes all frames that end after it, lacks nothing;
-//  2. while tenure stays, at ascends. Where what changed is not known, tenure goes up and all callers are
-//     told to begin anew;
-//  3. what is kept for callers that are behind is bounded. One that needs what is no longer kept is dropped:
-//     none holds up the feed, or another.
+//  1. frames are contiguous: each begins where the previous one ends, the first at base. A client with a
+//     moment between base and at that receives all frames ending after it has everything;
+//  2. within a tenure, at ascends. When changes are not known, tenure is increased and all clients are told to
+//     start over;
+//  3. the buffer for slow clients is bounded. A client that needs a dropped frame is disconnected, so none
+//     blocks the feed or others.
 type feed struct {
 	reader  query.Reader
 	ids     *eventIDs
@@ -31,30 +31,30 @@ type feed struct {
 	log     *zap.Logger
 
 	mu        sync.Mutex
-	moved     chan struct{} // closed when any of the below changes
+	moved     chan struct{} // closed when any of the fields below changes
 	followers int
 	closed    bool
-	known     bool // base and at mean something
+	known     bool // base and at are valid
 	tenure    uint64
 	base, at  query.Moment
 	frames    []frame
 	size      int    // bytes in frames
-	pool      []byte // the event as last sent
+	pool      []byte // the last pool event
 	epoch     []byte
-	snapshot  []byte // the events that a caller begins with: as of at
+	snapshot  []byte // the initial events of a client, as of at
 }
 
-// frame is the events of a block, or of several.
+// frame is the events of one or more blocks.
 type frame struct {
 	at   query.Moment
 	data []byte
 }
 
 const (
-	feedEvery     = 25 * time.Millisecond // looks at the head, which cost no network
+	feedEvery     = 25 * time.Millisecond // poll interval of the head, which needs no network
 	maxFrames     = 512
 	maxFrameBytes = 8 << 20
-	maxPiece      = 256 << 10 // bytes that a caller is sent at once, or a frame
+	maxPiece      = 256 << 10 // maximum bytes of a write, or of a frame
 )
 
 var (
@@ -66,7 +66,7 @@ func newFeed(reader query.Reader, ids *eventIDs, m *metrics, log *zap.Logger) *f
 	return &feed{reader: reader, ids: ids, metrics: m, log: log, moved: make(chan struct{}), tenure: 1}
 }
 
-// run follows until ctx is done, then ends all streams.
+// run follows the market until ctx is done, then ends all streams.
 func (f *feed) run(ctx context.Context) error {
 	defer f.close()
 	tick := time.NewTicker(feedEvery)
@@ -81,7 +81,7 @@ func (f *feed) run(ctx context.Context) error {
 	}
 }
 
-// step publishes what changed since the last one, if anybody listens.
+// step publishes the changes since the last step, if there are clients.
 func (f *feed) step(ctx context.Context) {
 	f.mu.Lock()
 	idle, known, at := f.followers == 0, f.known, f.at
@@ -148,8 +148,8 @@ func (f *feed) keep(next frame) {
 	}
 }
 
-// after returns what a caller lacks, and moves it there; nil: nothing, until the channel is closed. The bytes are
-// those of the frames: all callers share them.
+// after returns the events that a client lacks, and updates its position; nil: none until the channel is
+// closed. All clients share the bytes.
 func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,8 +185,8 @@ func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, 
 	return news, f.moved, nil
 }
 
-// adopt lets a caller that had a moment of this feed go on from there. False: it is none, or none that is
-// kept; moved says when that may change, where the feed knows nothing yet.
+// adopt lets a client continue from a moment of this feed. False: the moment is unknown, or no longer buffered;
+// moved says when that may change, if the feed knows nothing yet.
 func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	return f.tenure, ok, nil
 }
 
-// restart makes every caller begin anew.
+// restart makes every client start over.
 func (f *feed) restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +222,7 @@ func (f *feed) join() {
 	f.followers++
 }
 
-// leave forgets all with the last caller: the next begins with what is then.
+// leave resets the feed after the last client.
 func (f *feed) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -52,7 +52,7 @@ func writeDeals(x *Indexer, req *httpapi.Request, res *httpapi.Response, answer 
 	writePage(x, req, res, "items", answer, appendDeal)
 }
 
-// writePage answers a page of a list; now is the timestamp of its block.
+// writePage writes a page of a list; now is the timestamp of its block.
 func writePage[T any](x *Indexer, req *httpapi.Request, res *httpapi.Response, key string, answer query.Answer[query.Page[T]], item func(b []byte, v *T, now uint64) []byte) {
 	answered(x, res, &answer)
 	b := appendName(append(res.Body, '{'), key)

@@ -14,8 +14,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// health answers in one shape whether all is well or not. Only where no partition is known there is
-// nothing to say, and it is an error like any other.
+// health has the same shape whether healthy or not. Only if no partition is known it is an ordinary error.
 func (x *Indexer) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	head, err := x.reader.Head(ctx)
 	if err != nil {
@@ -37,10 +36,10 @@ func (x *Indexer) health(ctx context.Context, _ *httpapi.Request, res *httpapi.R
 	return nil
 }
 
-// latest is the chain's head; it is never behind what is indexed, though the sighting of it may be.
+// latest is the chain's head; it is never behind the indexed block, even if it was last seen earlier.
 func latest(head query.Head) uint64 { return max(head.Latest, head.Indexed.Number) }
 
-// stale says which limit of the configuration the head is beyond, or nil.
+// stale returns an error for the first exceeded limit of the configuration, or nil.
 func (x *Indexer) stale(head query.Head) error {
 	now := time.Now()
 	if head.Indexed.Hash == (common.Hash{}) {

@@ -1,5 +1,6 @@
-// Package indexer is the HTTP service of what is on the chain: the market, its token layer and its pool,
-// each answer true as of one block that its headers name, a stream of what changes, and a page to look at. It must not know where rows are kept nor how they come about.
+// Package indexer is the HTTP service of the chain's data: the market, its token layer and its pool, each
+// response as of one block that its headers name, a stream of changes, and a web page. It must not know where
+// rows are stored nor how they are computed.
 package indexer
 
 import (
@@ -27,24 +28,24 @@ import (
 //go:embed openapi.yaml
 var description []byte
 
-// Config is how the indexer serves. Start from DefaultConfig.
+// Config of the indexer. Start from DefaultConfig.
 type Config struct {
 	HTTP    httpapi.Config
 	ChainID uint64
 
-	// Beyond any of these limits /health/indexer is a 503 and the node is not ready. Answers go on, as
-	// of the block that they name.
+	// Beyond one of these limits /health/indexer is 503 and the node is not ready. Other requests are still
+	// answered, as of the block that they name.
 	MaxLagBlocks uint64        // of the lowest watermark behind the chain's head
 	MaxHeadAge   time.Duration // since the ingester last saw the chain
-	MaxBlockAge  time.Duration // since the timestamp of the indexed block; 0 where the chain may stand still or has a clock of its own
+	MaxBlockAge  time.Duration // since the timestamp of the indexed block; 0: no limit, if the chain may stand still or has its own clock
 
-	OutboxURL   string // where alerts that nobody gets can be read, for the page's link; empty: none
-	ExplorerURL string // of the chain, for the page's links: it has /tx/<hash> and /address/<address>; empty: none
+	OutboxURL   string // URL of the SMTP sink's page, for the page's link; empty: none
+	ExplorerURL string // block explorer for the page's links, with /tx/<hash> and /address/<address>; empty: none
 
-	// Where browsers reach these services, for what the page shows of a deal; empty: it shows none of it.
+	// URLs of these services for browsers, for data on the page; empty: not shown.
 	AgentURL, ValuationURL string
 
-	MaxStreamAge time.Duration // after which a stream ends; its caller comes back, perhaps to another node
+	MaxStreamAge time.Duration // after which a stream is closed; its client reconnects, perhaps to another node
 }
 
 // DefaultConfig returns the defaults.
@@ -59,7 +60,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
 	if c.ChainID == 0 {
@@ -91,13 +92,13 @@ type Indexer struct {
 	metrics *metrics
 	api     *httpapi.API
 	server  *httpapi.Server
-	chainID []string // the header's value
-	index   []byte   // the body of GET /, for programs
-	page    []byte   // and for people
-	policy  string   // of the page
+	chainID []string // value of the header
+	index   []byte   // body of GET / for programs
+	page    []byte   // body of GET / for browsers
+	policy  string   // content security policy of the page
 }
 
-// New returns the service, which listens once Run is called.
+// New returns the service. It listens in Run.
 func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Registerer) (*Indexer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration of the indexer: %w", err)
@@ -167,8 +168,8 @@ func (x *Indexer) routes() []httpapi.Route {
 	}
 }
 
-// indexed lets a handler answer once there is a block to answer as of: before that, nothing found would be no answer.
-// With minBlock it waits for that block, so that who sent a transaction reads what it did through any node.
+// indexed runs a handler once a block is indexed: before that, "not found" would be meaningless. With minBlock
+// it waits for that block, so that a client sees the effect of its transaction through any node.
 func (x *Indexer) indexed(handle httpapi.Handler) httpapi.Handler {
 	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 		if head, err := x.reader.Head(ctx); err == nil && head.Indexed.Hash == (common.Hash{}) {
@@ -185,14 +186,14 @@ func (x *Indexer) indexed(handle httpapi.Handler) httpapi.Handler {
 	}
 }
 
-// appendIndex appends what GET / answers to programs: where to go from here.
+// appendIndex appends the response of GET / for programs: links to the endpoints.
 func appendIndex(b []byte, chainID uint64, routes []httpapi.Route) []byte {
 	b = appendInteger(append(b, `{"service":"indexer"`...), "chainId", chainID)
 	b = appendList(append(b, `,"endpoints":`...), routes, func(b []byte, r *httpapi.Route) []byte { return appendName(b, r.Path) })
 	return append(b, `,"description":"/openapi.json"}`...)
 }
 
-// Run serves until ctx is done, then drains. Streams end at once: their callers come back elsewhere.
+// Run serves until ctx is done, then drains. Streams end at once: their clients reconnect elsewhere.
 func (x *Indexer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return x.server.Run(ctx) })
@@ -203,7 +204,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 // ServeHTTP serves without a port.
 func (x *Indexer) ServeHTTP(w http.ResponseWriter, r *http.Request) { x.api.ServeHTTP(w, r) }
 
-// Ready is nil while the node serves answers that are fresh enough.
+// Ready is nil while the data is fresh enough.
 func (x *Indexer) Ready(ctx context.Context) error {
 	if err := x.server.Ready(); err != nil {
 		return err
@@ -215,21 +216,21 @@ func (x *Indexer) Ready(ctx context.Context) error {
 	return x.stale(head)
 }
 
-// asOf names the block that an answer is true as of.
+// asOf sets the headers that name the answer's block.
 func asOf(h http.Header, at topics.BlockRef) {
 	h["X-Indexed-Block"] = []string{strconv.FormatUint(at.Number, 10)}
 	h["X-Indexed-Block-Hash"] = []string{at.Hash.Hex()}
 }
 
-// answered says of which block an answer is, and that it may be repeated until a later one can be had.
+// answered sets the headers for an answer, and allows caching until there is a later block.
 func answered[T any](x *Indexer, res *httpapi.Response, answer *query.Answer[T]) {
 	asOf(res.Header, answer.At)
-	at, from := answer.At, answer.From // not all of the answer, which may be large
+	at, from := answer.At, answer.From // without the answer itself, which may be large
 	res.FreshWhile = func() bool { return x.reader.Current(at, from) }
 }
 
-// stamp puts the headers of the chain on every response. One that is not read from a block (an error, the
-// description) carries the block that an answer would be true as of now, where that is known.
+// stamp sets the chain's headers on every response. A response without a block of its own (an error, the
+// description) has the current block, if known.
 func (x *Indexer) stamp(ctx context.Context, h http.Header) {
 	h["X-Chain-Id"] = x.chainID
 	if h["X-Indexed-Block"] != nil {
@@ -240,13 +241,13 @@ func (x *Indexer) stamp(ctx context.Context, h http.Header) {
 	}
 }
 
-// The codes that are the indexer's own.
+// The indexer's own codes.
 var (
 	dealNotFound  = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
 	assetNotFound = httpapi.Code{Name: "ASSET_NOT_FOUND", Status: http.StatusNotFound}
 )
 
-// readError is how a caller sees an error of the read API.
+// readError maps an error of the read API to an API error.
 func readError(what string, err error) error {
 	if errors.Is(err, query.ErrUnavailable) {
 		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "no processor can answer now, ask again shortly", RetryAfter: time.Second}

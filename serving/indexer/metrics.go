@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Where what a caller lacked came from.
+// Sources of missed changes.
 const (
 	resumedFeed       = "feed"
 	resumedProcessors = "processors"

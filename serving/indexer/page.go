@@ -13,12 +13,12 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// The page for people: GET / where a browser asks, and its files under /page/.
+// The web page: GET / for browsers, and its files under /page/.
 
 //go:embed page/*.html page/*.css page/*.js page/*.svg
 var pageFiles embed.FS
 
-// newPage is the page, told where an explorer of the chain, other services and the outbox of alerts are; empty: nowhere.
+// newPage is the page with the URLs of the explorer, other services and the outbox; empty ones are omitted.
 func newPage(cfg *Config) ([]byte, error) {
 	page, err := pageFiles.ReadFile("page/index.html")
 	if cfg.OutboxURL != "" {
@@ -34,7 +34,7 @@ func newPage(cfg *Config) ([]byte, error) {
 	return bytes.Replace(page, []byte("<html"), root, 1), err
 }
 
-// newPolicy is the page's policy: it may ask the other services too.
+// newPolicy is the page's content security policy: it also allows requests to the other services.
 func newPolicy(cfg *Config) string {
 	own := "connect-src 'self'"
 	sources := []string{own}
@@ -55,7 +55,7 @@ func pageRoute() (httpapi.Route, error) {
 	return httpapi.FileRoute("/page", files)
 }
 
-// root is the page where the caller prefers HTML, else the index of the service.
+// root is the page if the client prefers HTML, else the index.
 func (x *Indexer) root(_ context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	res.SetHeader("Vary", "Accept, Accept-Encoding")
 	if !prefersHTML(req.HTTP.Header["Accept"]) {
@@ -68,7 +68,7 @@ func (x *Indexer) root(_ context.Context, req *httpapi.Request, res *httpapi.Res
 	return nil
 }
 
-// prefersHTML reads Accept: whoever does not ask for HTML by name is a program.
+// prefersHTML parses Accept: a client that does not name HTML is a program.
 func prefersHTML(headers []string) bool {
 	var html, data float64
 	for _, line := range headers {

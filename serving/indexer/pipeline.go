@@ -8,7 +8,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// pipeline says how far each partition is and who applies it: health for a person's eyes.
+// pipeline shows how far each partition is and who applies it, for people.
 func (x *Indexer) pipeline(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	head, err := x.reader.Head(ctx)
 	if err != nil {

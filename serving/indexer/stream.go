@@ -11,8 +11,8 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// stream is the market as it changes, as server-sent events: the description says what each is. It begins
-// where Last-Event-ID says, or now; with=pipeline adds the state of the pipeline.
+// stream sends the market's changes as server-sent events, as described in the OpenAPI document. It starts at
+// Last-Event-ID, or now; with=pipeline adds the state of the pipeline.
 func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	s := &subscription{x: x, pipeline: httpapi.Enum[uint8](req.Query("with"), []string{"pipeline"}) != nil}
 	if err := req.Err(); err != nil {
@@ -36,29 +36,29 @@ func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi
 	return nil
 }
 
-// subscription is one caller of /stream. It belongs to the goroutine of its connection.
+// subscription is one client of /stream. It belongs to its connection's goroutine.
 type subscription struct {
 	x        *Indexer
 	pipeline bool
-	have     *query.Moment // what the caller has; nil: nothing
-	tenure   uint64        // of the feed, while it had that; 0: an ID of the caller's
+	have     *query.Moment // what the client has; nil: nothing
+	tenure   uint64        // tenure of the feed when it had that; 0: from the client's ID
 }
 
 func (s *subscription) set(have query.Moment, tenure uint64) { s.have, s.tenure = &have, tenure }
 
 const (
-	keepAlive     = 15 * time.Second // a comment, lest anybody in between thinks the connection dead
+	keepAlive     = 15 * time.Second // a comment, so that proxies do not close an idle connection
 	pipelineEvery = time.Second
-	resumeWait    = 5 * time.Second // for processors that are behind what the caller has
+	resumeWait    = 5 * time.Second // for processors that are behind the client
 	resumeEvery   = 50 * time.Millisecond
 )
 
-// run sends until the caller leaves, falls behind, or has been here for long enough.
+// run sends until the client disconnects, falls behind, or MaxStreamAge is over.
 func (s *subscription) run(conn *httpapi.Stream) {
 	s.x.feed.join()
 	defer s.x.feed.leave()
 	age := s.x.cfg.MaxStreamAge
-	ctx, cancel := context.WithTimeout(conn.Context, age-rand.N(age/8+1)) // not all at once
+	ctx, cancel := context.WithTimeout(conn.Context, age-rand.N(age/8+1)) // randomised, so that streams do not all end at once
 	defer cancel()
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
@@ -71,7 +71,7 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	for {
 		news, moved, err := s.next(ctx)
 		if len(news) > 0 && conn.Send(news...) != nil {
-			return // the caller is gone, or has taken nothing for long
+			return // the client disconnected, or reads nothing
 		}
 		if err != nil {
 			return
@@ -99,8 +99,8 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	}
 }
 
-// next is what the caller lacks, or nothing and a channel that says when there may be more. With an error
-// it is the last.
+// next is what the client lacks, or nothing and a channel that is closed when there may be more. With an error
+// it is the last piece.
 func (s *subscription) next(ctx context.Context) (news net.Buffers, moved <-chan struct{}, err error) {
 	feed := s.x.feed
 	if s.have != nil && s.tenure == 0 {
@@ -122,7 +122,7 @@ func (s *subscription) next(ctx context.Context) (news net.Buffers, moved <-chan
 	return news, moved, err
 }
 
-// resume asks the processors for what the feed does not have: all that changed since the caller's moment.
+// resume fetches changes that the feed does not have from the processors: everything since the client's moment.
 func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, <-chan struct{}, error) {
 	ctx, cancel := context.WithTimeout(ctx, resumeWait)
 	defer cancel()
@@ -133,7 +133,7 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, 
 		if err == nil {
 			s.x.metrics.resumed.WithLabelValues(resumedProcessors).Inc()
 			s.set(c.At, tenure)
-			head, _ := s.x.reader.Head(ctx) // of which nothing but the chain's head is taken
+			head, _ := s.x.reader.Head(ctx) // only for the chain's head
 			b := appendPoolEvent(appendDealEvents(nil, &c), &c.PoolOverview)
 			return net.Buffers{s.x.ids.appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest)}, nil, nil
 		}
@@ -145,17 +145,17 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, 
 			}
 		}
 		s.x.metrics.resumed.WithLabelValues(resumedNot).Inc()
-		s.have = nil // it begins anew, and is told so
+		s.have = nil // it starts over, and is told so
 		return net.Buffers{[]byte(resetEvent)}, nil, nil
 	}
 }
 
-// appendPipeline appends the state of the pipeline, if the caller asked for it and it is known.
+// appendPipeline appends the state of the pipeline, if requested and known.
 func (s *subscription) appendPipeline(b []byte) []byte {
 	if !s.pipeline {
 		return b
 	}
-	head, err := s.x.reader.Head(context.Background()) // without a network
+	head, err := s.x.reader.Head(context.Background()) // uses no network
 	if err != nil {
 		return b
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The answers about one wallet.
+// Responses about one wallet.
 
 func (x *Indexer) portfolio(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	wallet := req.Path("wallet").Address()
