@@ -12,19 +12,19 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// action is one of what can be prepared.
+// action is a kind of transaction that can be prepared.
 type action struct {
-	fields []string // of its body, beside action, chainId and wallet
+	fields []string // of the body, besides action, chainId and wallet
 
-	// look adds to the first round trip what the action depends on.
+	// look adds what the action depends on to the first round trip.
 	look func(p *preparation, r *reads)
-	// check holds the action to the caller's limits and to the state, in the order of the checks.
+	// check checks the caller's limits and the state, in order.
 	check func(p *preparation) error
-	// plan says what is sent.
+	// plan returns the transaction.
 	plan func(p *preparation) plan
 }
 
-// plan is the transaction of an action, before its gas.
+// plan is an action's transaction without gas.
 type plan struct {
 	to     common.Address
 	abi    *abi.ABI
@@ -44,7 +44,7 @@ func actionNames() []string {
 	}
 }
 
-// newActions are the actions by name.
+// newActions returns the actions by name.
 func newActions() map[string]*action {
 	ofDeal := []string{"dealId", "termsHash"}
 	return map[string]*action{
@@ -181,19 +181,19 @@ func spend(token common.Address, amount *big.Int) *Spend {
 	return &Spend{Token: lower(token), Amount: decimal(amount)}
 }
 
-// call is a plan that pays nothing.
+// call makes a plan without a payment.
 func (p *preparation) call(method string, ends uint64, args ...any) plan {
 	return plan{to: p.market.dep.DealVault, abi: &p.market.vault, method: method, args: args, ends: ends}
 }
 
-// payment is a plan that pays in USDG.
+// payment makes a plan with a payment in USDG.
 func (p *preparation) payment(method string, amount *big.Int, ends uint64, args ...any) plan {
 	pl := p.call(method, ends, args...)
 	pl.spend, pl.allowed, pl.approve = spend(p.market.dep.USDG, amount), p.allowance, "approveUsdg"
 	return pl
 }
 
-// pack is the calldata of a plan.
+// pack encodes the calldata of a plan.
 func (pl *plan) pack() ([]byte, error) {
 	data, err := pl.abi.Pack(pl.method, pl.args...)
 	if err != nil {
@@ -208,7 +208,7 @@ func (pl *plan) transaction(from common.Address) (chain.Call, error) {
 	return chain.Call{From: from, To: pl.to, Data: data}, err
 }
 
-// hasTerms says whether the caller names the terms of the deal.
+// hasTerms reports whether the caller passes the deal's termsHash.
 func (a *action) hasTerms() bool { return slices.Contains(a.fields, "termsHash") }
 
 func (a *action) hasDeal() bool { return slices.Contains(a.fields, "dealId") }

@@ -1,6 +1,6 @@
-// Package agent is the HTTP service for software agents: they find collateral and listings, read deals from the chain,
-// and have one transaction prepared and simulated. It must neither sign nor send, nor take a key, a destination or
-// calldata from anybody.
+// Package agent is the HTTP service for software agents: they find collateral and listings, read deals from the
+// chain, and have one transaction prepared and simulated. It must never sign or send, nor accept a key, a
+// destination or calldata.
 package agent
 
 import (
@@ -27,7 +27,7 @@ import (
 //go:embed openapi.yaml
 var description []byte
 
-// What those read who build agents.
+// Documents for developers of agents.
 var (
 	//go:embed pages/llms.txt
 	overview string
@@ -46,18 +46,18 @@ type Config struct {
 	Deployment contracts.Deployment
 	Limits     Limits
 
-	BaseURL    string // where callers reach the service, in what it says of itself
-	SupportURL string // of the support service; empty: none is named
+	BaseURL    string // public URL of the service, for its documents
+	SupportURL string // public URL of the support service; empty: none
 
-	// Beyond any of these limits an answer is refused. 0: no limit, for chains with a clock of their own.
+	// Beyond one of these limits a request is refused. 0: no limit, for chains with their own clock.
 	MaxHeadAge     time.Duration // of the chain's head: STALE_CHAIN
-	MaxLag         time.Duration // of the index behind the head, by the timestamps of blocks: STALE_INDEXER
+	MaxLag         time.Duration // of the index behind the head, by block timestamps: STALE_INDEXER
 	MaxLagBlocks   uint64        // the same in blocks
-	MaxValuation   time.Duration // age of a valuation: STALE_VALUATION
-	IdentityEvery  time.Duration // for so long the contracts are taken for what they were found to be
-	Validity       time.Duration // of a prepared transaction, if nothing ends it sooner
-	ExpiringSoon   time.Duration // a listing that ends within it is warned of
-	GasHeadroomBps uint64        // gas of a transaction beyond what the node estimates
+	MaxValuation   time.Duration // of a valuation: STALE_VALUATION
+	IdentityEvery  time.Duration // how long a successful check of the contracts is valid
+	Validity       time.Duration // of a prepared transaction, unless it expires earlier
+	ExpiringSoon   time.Duration // a listing that expires within this time causes a warning
+	GasHeadroomBps uint64        // added to the node's gas estimate
 }
 
 // DefaultConfig returns the defaults.
@@ -79,7 +79,7 @@ func DefaultConfig() Config {
 	return cfg
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate(), c.Limits.Validate()}
 	if err := c.Deployment.Validate(); err != nil {
@@ -118,12 +118,12 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Parts are what the service asks.
+// Parts are the dependencies of the service.
 type Parts struct {
 	Chain     *chain.Client
 	Index     query.Reader
 	Valuation Valuation             // nil: there is no valuation service
-	Redis     redis.UniversalClient // where limits are shared; nil: they are of this node alone
+	Redis     redis.UniversalClient // for shared limits; nil: each node has its own
 	Now       func() time.Time      // nil: time.Now
 }
 
@@ -147,7 +147,7 @@ type Agent struct {
 	server    *httpapi.Server
 }
 
-// New returns the service, which listens once Run is called.
+// New returns the service. It listens in Run.
 func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration of the agent API: %w", err)
@@ -217,13 +217,13 @@ func (a *Agent) routes() []httpapi.Route {
 // Run serves until ctx is done, then drains.
 func (a *Agent) Run(ctx context.Context) error { return a.server.Run(ctx) }
 
-// Addr is the address that the service listens on; it waits for Run.
+// Addr is the listen address; it waits for Run.
 func (a *Agent) Addr() string { return a.server.Addr() }
 
 // ServeHTTP serves without a port.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.api.ServeHTTP(w, r) }
 
-// Ready is nil while the service can answer from the chain.
+// Ready is nil while the service can read the chain.
 func (a *Agent) Ready(ctx context.Context) error {
 	if err := a.server.Ready(); err != nil {
 		return err

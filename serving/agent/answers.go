@@ -19,7 +19,7 @@ func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
 func decimal(n *big.Int) string { return n.String() }
 
-// write answers with a value in JSON.
+// write writes a value as JSON.
 func write(res *httpapi.Response, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -29,7 +29,7 @@ func write(res *httpapi.Response, v any) error {
 	return nil
 }
 
-// IndexedDeal is a deal as the index has it.
+// IndexedDeal is a deal from the index.
 type IndexedDeal struct {
 	ID              string      `json:"id"`
 	Borrower        string      `json:"borrower"`
@@ -55,7 +55,7 @@ type IndexedDeal struct {
 	BestBid         *IndexedBid `json:"bestBid"`
 }
 
-// IndexedBid is a bid as the index has it.
+// IndexedBid is a bid from the index.
 type IndexedBid struct {
 	ID        string `json:"id"`
 	DealID    string `json:"dealId"`
@@ -67,7 +67,7 @@ type IndexedBid struct {
 	TermsHash string `json:"termsHash"`
 }
 
-// indexedDeal shows a deal with what its bids come to.
+// indexedDeal converts a deal with a summary of its bids.
 func indexedDeal(found *query.DealWithBids) IndexedDeal {
 	d := &found.Deal
 	v := IndexedDeal{
@@ -96,7 +96,7 @@ func indexedBid(b *topics.Bid) IndexedBid {
 	}
 }
 
-// Asset is a token that may be collateral.
+// Asset is a token of the registry.
 type Asset struct {
 	Token             string  `json:"token"`
 	Symbol            string  `json:"symbol"`
@@ -114,7 +114,7 @@ type Asset struct {
 	Paused            *bool   `json:"paused"`
 }
 
-// asset shows an asset as of a time: no event marks the moment when an announced multiplier takes effect.
+// asset converts an asset as of a time: no event marks the moment when an announced multiplier takes effect.
 func asset(a *topics.Asset, now uint64) Asset {
 	current, pending := rules.Multipliers(a, now)
 	return Asset{

@@ -9,10 +9,10 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 )
 
-// What an action depends on, and what is checked of it, in the order of the spec: the deal, its terms, its state, the
-// caller's limits, the wallet's balance.
+// What an action depends on, and the checks in the order of the specification: the deal, its terms, its state,
+// the caller's limits, the wallet's balance.
 
-// lookToken reads a token as it stands for the wallet.
+// lookToken reads a token's state for the wallet.
 func (p *preparation) lookToken(r *reads, token common.Address) {
 	m := p.market
 	p.token = token
@@ -32,7 +32,7 @@ func asNumber(values []any) *big.Int {
 	return values[0].(*big.Int)
 }
 
-// lookAsset reads what the registry says of the token.
+// lookAsset reads the registry's entry of the token.
 func (p *preparation) lookAsset(r *reads) {
 	r.call(p.market.dep.AssetRegistry, &p.market.registry, "asset", func(v []any) error {
 		kind, least := v[2].(uint8), v[3].(*big.Int)
@@ -56,7 +56,7 @@ func (p *preparation) lookCredit(r *reads) {
 	}, p.in.Wallet, p.in.Token)
 }
 
-// checkAsset keeps the service from preparing a call of any contract that somebody names.
+// checkAsset ensures that the token is one of the registry, not any contract that a caller names.
 func (p *preparation) checkAsset() error {
 	if !p.registered || p.in.Token == p.market.dep.USDG {
 		return invalid(`"token" is not an ERC-20 that the registry knows as collateral`)
@@ -64,7 +64,7 @@ func (p *preparation) checkAsset() error {
 	return nil
 }
 
-// checkDeal is what all actions on a deal have in common.
+// checkDeal makes the checks common to all actions on a deal.
 func (p *preparation) checkDeal() error {
 	if p.deal == nil {
 		return refuse(dealNotFound, "there is no deal "+decimal(p.in.DealID))
@@ -82,7 +82,7 @@ func (p *preparation) checkState(want contracts.DealState) error {
 	return nil
 }
 
-// checkListed holds a deal to LISTED, and where it is to be funded, to a listing that is not over.
+// checkListed checks that a deal is LISTED and, if it is to be funded, not expired.
 func (p *preparation) checkListed(funding bool) error {
 	if err := p.checkState(contracts.DealListedState); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (p *preparation) checkClaim() error {
 	return nil
 }
 
-// checkBid holds a bid to the deal and to OPEN.
+// checkBid checks that a bid is OPEN and belongs to the deal.
 func (p *preparation) checkBid() error {
 	switch {
 	case p.bid == nil || p.bid.DealID.Cmp(p.in.DealID) != 0:
@@ -114,7 +114,7 @@ func (p *preparation) checkBid() error {
 	return nil
 }
 
-// checkSpend holds a payment in USDG to the caller's limit and to what the wallet has.
+// checkSpend checks a payment in USDG against the caller's limit and the wallet's balance.
 func (p *preparation) checkSpend(amount *big.Int) error {
 	if amount.Cmp(p.in.Limit) > 0 {
 		return refuse(spendLimit, fmt.Sprintf("it would cost %s raw USDG, which is above the limit", decimal(amount)))
@@ -136,7 +136,7 @@ func (p *preparation) checkCredit() error {
 	return nil
 }
 
-// checkAllowance comes last before the simulation, which would fail without it.
+// checkAllowance is the last check before the simulation, which would fail without the allowance.
 func (p *preparation) checkAllowance(pl *plan, amount *big.Int) error {
 	if pl.allowed == nil || pl.allowed.Cmp(amount) >= 0 {
 		return nil

@@ -15,12 +15,12 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// market is the contracts of the deployment, to be read and called.
+// market is the deployment's contracts and their ABIs.
 type market struct {
 	dep      contracts.Deployment
 	vault    abi.ABI
 	registry abi.ABI
-	token    abi.ABI // any ERC-20, with paused() where it has it
+	token    abi.ABI // any ERC-20, with paused() if it has that
 	errors   map[[4]byte]abi.Error
 }
 
@@ -42,14 +42,14 @@ func newMarket(dep contracts.Deployment) (*market, error) {
 	return m, nil
 }
 
-// reads are calls at one block, made in one round trip.
+// reads are calls at one block, executed in one round trip.
 type reads struct {
 	at    common.Hash
 	calls []*chain.Request
 	after []func() error
 }
 
-// call reads a view. take gets its results; an answer that is none of the contract's is *errMismatch.
+// call reads a view function and passes the results to take; an invalid result is an *errMismatch.
 func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]any) error, args ...any) {
 	r.read(to, of, method, 0, args, func(values []any, err error) error {
 		if _, refused := errors.AsType[*chain.NodeError](err); refused {
@@ -62,7 +62,7 @@ func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]
 	})
 }
 
-// probe reads a view that the contract may not have, or that may revert: then take gets nil.
+// probe reads a view function that may not exist, or may revert: then take gets nil.
 func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([]any), args ...any) {
 	r.read(to, of, method, 0, args, func(values []any, err error) error {
 		if _, refused := errors.AsType[*chain.NodeError](err); refused {
@@ -94,7 +94,7 @@ func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]a
 func (r *reads) read(to common.Address, of *abi.ABI, method string, gas uint64, args []any, then func([]any, error) error) {
 	data, err := of.Pack(method, args...)
 	if err != nil {
-		panic(fmt.Errorf("agent: pack %s: %w", method, err)) // the arguments are ours
+		panic(fmt.Errorf("agent: pack %s: %w", method, err)) // the arguments are our own
 	}
 	var result hexutil.Bytes
 	request := chain.CallAt(r.at, chain.Call{To: to, Data: data, Gas: gas}, &result)
@@ -108,7 +108,7 @@ func (r *reads) read(to common.Address, of *abi.ABI, method string, gas uint64, 
 	})
 }
 
-// code reads whether there is a contract.
+// code reads whether there is a contract at an address.
 func (r *reads) code(account common.Address, take func(bool) error) {
 	var result hexutil.Bytes
 	request := chain.CodeAt(r.at, account, &result)
@@ -121,7 +121,7 @@ func (r *reads) code(account common.Address, take func(bool) error) {
 	})
 }
 
-// balance reads the balance of the chain's own coin.
+// balance reads the ether balance.
 func (r *reads) balance(account common.Address, into *big.Int) {
 	var result hexutil.Big
 	request := chain.BalanceAt(r.at, account, &result)
@@ -132,7 +132,7 @@ func (r *reads) balance(account common.Address, into *big.Int) {
 	})
 }
 
-// run makes the round trip.
+// run executes the calls.
 func (r *reads) run(ctx context.Context, c *chain.Client) error {
 	if err := c.Batch(ctx, r.calls...); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (r *reads) run(ctx context.Context, c *chain.Client) error {
 	return errors.Join(errs...)
 }
 
-// identify reads whether the contracts are what the deployment says.
+// identify checks that the contracts are those of the deployment.
 func (m *market) identify(r *reads) {
 	r.code(m.dep.DealVault, func(has bool) error {
 		if !has {
@@ -172,7 +172,7 @@ func (m *market) identify(r *reads) {
 	}
 }
 
-// Deal is a deal as the vault has it. Amounts are raw units, times unix seconds.
+// Deal is a deal read from the vault. Amounts are raw units, times Unix seconds.
 type Deal struct {
 	ID              *big.Int
 	Borrower        common.Address
@@ -191,13 +191,13 @@ type Deal struct {
 	Price, Fee      *big.Int
 
 	Grace     uint64
-	TermsHash common.Hash // as the vault says
+	TermsHash common.Hash // computed by the vault
 }
 
 // graceEnd is the last second in which the borrower may reclaim.
 func (d *Deal) graceEnd() uint64 { return d.FundedAt + uint64(d.Term) + d.Grace }
 
-// Bid is a bid as the vault has it.
+// Bid is a bid read from the vault.
 type Bid struct {
 	ID, DealID *big.Int
 	Lender     common.Address
@@ -207,7 +207,7 @@ type Bid struct {
 	TermsHash  common.Hash
 }
 
-// The tuples, named as the ABI names them.
+// ABI tuples with the ABI's field names.
 type dealTuple struct {
 	Borrower        common.Address
 	ListedAt        *big.Int
@@ -219,7 +219,7 @@ type dealTuple struct {
 	Token           common.Address
 	ListingExpiry   *big.Int
 	FundedAt        *big.Int
-	AmountOrTokenId *big.Int //nolint:revive // named as the ABI names it
+	AmountOrTokenId *big.Int //nolint:revive // the ABI's name
 	Cap             *big.Int
 	MinPrice        *big.Int
 	Lender          common.Address
@@ -228,7 +228,7 @@ type dealTuple struct {
 }
 
 type bidTuple struct {
-	DealId    *big.Int //nolint:revive // named as the ABI names it
+	DealId    *big.Int //nolint:revive // the ABI's name
 	Lender    common.Address
 	Expiry    *big.Int
 	PlacedAt  *big.Int
@@ -237,14 +237,14 @@ type bidTuple struct {
 	TermsHash [32]byte
 }
 
-// deal reads a deal and its terms; take gets nil where there is none.
+// deal reads a deal and its terms; take gets nil if there is none.
 func (m *market) deal(r *reads, id *big.Int, take func(*Deal)) {
 	d := &Deal{ID: id}
 	r.call(m.dep.DealVault, &m.vault, "GRACE", func(v []any) error {
 		d.Grace = v[0].(*big.Int).Uint64()
 		return nil
 	})
-	r.probe(m.dep.DealVault, &m.vault, "termsHash", func(v []any) { // it reverts where there is no deal
+	r.probe(m.dep.DealVault, &m.vault, "termsHash", func(v []any) { // it reverts if there is no deal
 		if v != nil {
 			d.TermsHash = v[0].([32]byte)
 		}
@@ -268,7 +268,7 @@ func (m *market) deal(r *reads, id *big.Int, take func(*Deal)) {
 	}, id)
 }
 
-// bid reads a bid; take gets nil where there is none.
+// bid reads a bid; take gets nil if there is none.
 func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 	r.call(m.dep.DealVault, &m.vault, "bids", func(v []any) error {
 		t := abi.ConvertType(v[0], new(bidTuple)).(*bidTuple)
@@ -287,7 +287,7 @@ func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 	}, id)
 }
 
-// termsType is what the vault hashes, and in which order.
+// termsType is the type that the vault hashes.
 const termsType = "DealTerms(uint256 chainId,address vault,uint256 dealId,address borrower,uint8 kind,address token,uint256 amountOrTokenId,uint256 cap,uint256 minPrice,uint256 term,uint256 listingExpiry,uint256 feeBps,uint256 grace,address usdg)"
 
 // termsHash computes the hash of a deal's terms, as the vault's termsHash does.

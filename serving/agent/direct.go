@@ -12,9 +12,9 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// What is read from the chain alone, at one block.
+// Data read from the chain alone, at one block.
 
-// Capabilities say what can be done here and by which rules.
+// Capabilities describe the supported actions and rules.
 type Capabilities struct {
 	Deployment struct {
 		ChainID   uint64 `json:"chainId"`
@@ -33,7 +33,7 @@ type Capabilities struct {
 	Evidence       Evidence        `json:"evidence"`
 }
 
-// SettlementRules are how deals end, in sentences.
+// SettlementRules are the rules of settlement in plain language.
 type SettlementRules struct {
 	Funding   string `json:"funding"`
 	Repayment string `json:"repayment"`
@@ -86,7 +86,7 @@ func asBool(values []any) *bool {
 	return &b
 }
 
-// DirectDeal is a deal as the chain has it, with what follows from it.
+// DirectDeal is a deal read from the chain, with derived values.
 type DirectDeal struct {
 	ID              string     `json:"id"`
 	Borrower        string     `json:"borrower"`
@@ -114,18 +114,18 @@ type DirectDeal struct {
 	Evidence        Evidence   `json:"evidence"`
 }
 
-// Repayment is the gross arithmetic of a deal in raw USDG: before gas, and whatever the collateral is worth. The price is
-// what was paid, or the asking price until then.
+// Repayment is the gross arithmetic of a deal in raw USDG, without gas and the value of the collateral. The
+// price is the funded price, or the asking price before funding.
 type Repayment struct {
 	Price       string `json:"price"`
-	Fee         string `json:"fee"`         // of it the market keeps
-	Proceeds    string `json:"proceeds"`    // of it the borrower gets
-	Cap         string `json:"cap"`         // the borrower repays
+	Fee         string `json:"fee"`         // the market's share of the price
+	Proceeds    string `json:"proceeds"`    // the borrower's share of the price
+	Cap         string `json:"cap"`         // the borrower's repayment
 	GrossReturn string `json:"grossReturn"` // cap - price: the lender's, if repaid
 	CostBps     string `json:"costBps"`     // (cap - price) * 10000 / price
 }
 
-// ClaimState says whether the lender may claim in a block after the one of the evidence.
+// ClaimState says whether the lender may claim in a block after that of the evidence.
 type ClaimState struct {
 	Eligible      bool    `json:"eligible"`
 	EligibleAfter *uint64 `json:"eligibleAfter"` // a block's timestamp must exceed it; null until funded
@@ -142,7 +142,7 @@ func (a *Agent) deal(ctx context.Context, req *httpapi.Request, res *httpapi.Res
 	return write(res, v)
 }
 
-// readDeal reads the deal that the path names from the chain, at its head.
+// readDeal reads the deal in the path from the chain, at its head.
 func (a *Agent) readDeal(ctx context.Context, req *httpapi.Request) (d *Deal, head chain.Block, err error) {
 	id := req.Path("dealId").Uint256()
 	if err := req.Err(); err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// health says that the process answers, and nothing of what it needs.
+// health reports only that the process responds.
 func (a *Agent) health(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	res.Body = append(res.Body, `{"ok":true}`...)
 	return nil
 }
 
-// text answers with a page.
+// text serves a document.
 func text(media, page string) httpapi.Handler {
 	return func(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 		res.SetHeader("Content-Type", media+"; charset=utf-8")
@@ -22,7 +22,7 @@ func text(media, page string) httpapi.Handler {
 	}
 }
 
-// Discovery is what /.well-known/agent.json says. It is not an A2A agent card.
+// Discovery is the content of /.well-known/agent.json. It is not an A2A agent card.
 type Discovery struct {
 	SchemaVersion string            `json:"schemaVersion"`
 	Kind          string            `json:"kind"`
@@ -52,7 +52,7 @@ type Discovery struct {
 	Workflow     []Step   `json:"workflow"`
 }
 
-// Step is one of what an agent does, in order.
+// Step is a step of an agent's workflow.
 type Step struct {
 	Do  string `json:"do"`
 	Why string `json:"why"`

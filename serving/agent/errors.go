@@ -11,7 +11,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// The codes that are the service's own.
+// The service's own codes.
 var (
 	chainMismatch       = httpapi.Code{Name: "CHAIN_MISMATCH", Status: http.StatusBadRequest}
 	dealNotFound        = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
@@ -27,7 +27,7 @@ var (
 	deploymentMismatch  = httpapi.Code{Name: "DEPLOYMENT_MISMATCH", Status: http.StatusServiceUnavailable}
 )
 
-// retryable says whether asking again may help: a wrong deployment stays wrong.
+// retryable reports whether a retry may help: a wrong deployment stays wrong.
 func retryable(code httpapi.Code) bool {
 	return code.Status == http.StatusTooManyRequests || code.Status == http.StatusServiceUnavailable && code != deploymentMismatch
 }
@@ -38,12 +38,12 @@ func refuse(code httpapi.Code, message string) error {
 
 func invalid(message string) error { return refuse(httpapi.InvalidInput, message) }
 
-// errMismatch is why contracts are not those of the deployment. Its text is for callers.
+// errMismatch says why contracts are not those of the deployment. Its text is sent to callers.
 type errMismatch struct{ what string }
 
 func (e *errMismatch) Error() string { return e.what }
 
-// chainError is how a caller sees an error of the chain's client.
+// chainError maps an error of the chain client to an API error.
 func chainError(err error) error {
 	var (
 		other    *chain.ChainError
@@ -65,7 +65,7 @@ func chainError(err error) error {
 	return refuse(httpapi.UpstreamUnavailable, "no node of the chain responds, ask again shortly")
 }
 
-// indexError is how a caller sees an error of the read API.
+// indexError maps an error of the read API to an API error.
 func indexError(err error) error {
 	if errors.Is(err, query.ErrUnavailable) {
 		return refuse(httpapi.UpstreamUnavailable, "no indexer can answer now, ask again shortly")
@@ -73,7 +73,7 @@ func indexError(err error) error {
 	return err
 }
 
-// inputError is a fault of a parameter: the service has one code for all of them.
+// inputError is an invalid parameter: the service has one code for all of them.
 func inputError(err error) error {
 	var known *httpapi.Error
 	if errors.As(err, &known) && known.Code == httpapi.InvalidCursor {
@@ -82,7 +82,7 @@ func inputError(err error) error {
 	return err
 }
 
-// counted counts the answers of a route by code, and what they asked of the chain.
+// counted counts a route's responses by code, and their requests to nodes.
 func (a *Agent) counted(route string, handle httpapi.Handler) httpapi.Handler {
 	asked := a.metrics.requests.WithLabelValues(route)
 	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Evidence names the block that an answer is true as of.
+// Evidence names the block of an answer.
 type Evidence struct {
 	ChainID        uint64 `json:"chainId"`
 	BlockNumber    string `json:"blockNumber"`
@@ -24,7 +24,7 @@ type Evidence struct {
 	ObservedAt     int64  `json:"observedAt"`
 }
 
-// Checkpoint names the block that what comes from the index is true as of.
+// Checkpoint names the block of the indexed data in an answer.
 type Checkpoint struct {
 	IndexedBlock   string `json:"indexedBlock"`
 	BlockHash      string `json:"blockHash"`
@@ -39,7 +39,7 @@ func (a *Agent) evidence(head chain.Block) Evidence {
 	}
 }
 
-// head is the block to answer from. It does not look at its age: the deployment comes first.
+// head is the block to answer from. It does not check its age: the deployment is checked first.
 func (a *Agent) head() (chain.Block, error) {
 	head, err := a.chain.Head()
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *Agent) head() (chain.Block, error) {
 	return head, nil
 }
 
-// fresh refuses a head that is too old to act on.
+// fresh returns an error if a head is too old.
 func (a *Agent) fresh(head chain.Block) error {
 	if age := a.now().Unix() - int64(head.Timestamp); a.cfg.MaxHeadAge > 0 && age > int64(a.cfg.MaxHeadAge/time.Second) {
 		return refuse(staleChain, fmt.Sprintf("the latest block of the chain is %d s old", age))
@@ -56,13 +56,13 @@ func (a *Agent) fresh(head chain.Block) error {
 	return nil
 }
 
-// identity remembers that the contracts are those of the deployment.
+// identity remembers when the contracts were last checked.
 type identity struct {
 	mu    sync.Mutex
 	until time.Time
 }
 
-// identified checks that the contracts are those of the deployment, unless that was found not long ago.
+// identified checks that the contracts are those of the deployment, unless that was checked recently.
 func (a *Agent) identified(ctx context.Context, head chain.Block) error {
 	a.identity.mu.Lock()
 	known := a.now().Before(a.identity.until)
@@ -75,7 +75,7 @@ func (a *Agent) identified(ctx context.Context, head chain.Block) error {
 	return a.identify(r.run(ctx, a.chain))
 }
 
-// identify takes the outcome of reads that market.identify was a part of.
+// identify records the result of market.identify.
 func (a *Agent) identify(err error) error {
 	a.identity.mu.Lock()
 	defer a.identity.mu.Unlock()
@@ -87,7 +87,7 @@ func (a *Agent) identify(err error) error {
 	return nil
 }
 
-// ground is what every answer stands on: a head of the right chain with the right contracts, not too old.
+// ground is what every answer needs: a recent head of the right chain with the right contracts.
 func (a *Agent) ground(ctx context.Context) (chain.Block, error) {
 	head, err := a.head()
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *Agent) ground(ctx context.Context) (chain.Block, error) {
 	return head, a.fresh(head)
 }
 
-// checkpoint is that of an answer of the index, where it may be believed: close to the head, and on its chain.
+// checkpoint returns the checkpoint of indexed data if it is close to the head, and on the head's chain.
 func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.BlockRef) (Checkpoint, error) {
 	c := Checkpoint{IndexedBlock: strconv.FormatUint(at.Number, 10), BlockHash: at.Hash.Hex(), BlockTimestamp: at.Timestamp}
 	if head.Number > at.Number {
@@ -125,7 +125,7 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 	return c, nil
 }
 
-// canonical remembers of which blocks the chain of a head was found to be.
+// canonical caches which blocks are on the chain of a head.
 type canonical struct {
 	mu    sync.Mutex
 	head  common.Hash
@@ -134,8 +134,8 @@ type canonical struct {
 
 const maxCanonical = 1024
 
-// onChain says whether a block of the index is on the chain of the head. One that the nodes have not seen yet is, for
-// all that is known: the index may be ahead of them.
+// onChain reports whether an indexed block is on the head's chain. A block that the nodes do not have yet
+// counts as on it: the index may be ahead of them.
 func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
 	if at.Hash == head.Hash || at.Hash == head.Parent {
 		return true, nil

@@ -18,7 +18,7 @@ const (
 	maxLimit     = 100
 )
 
-// page is a part of an indexed list.
+// page is a page of an indexed list.
 type page[T any] struct {
 	Items      []T             `json:"items"`
 	NextCursor json.RawMessage `json:"nextCursor"`
@@ -26,8 +26,8 @@ type page[T any] struct {
 	Evidence   Evidence        `json:"evidence"`
 }
 
-// assets lists the stocks that may be collateral. What the registry does not allow now is left out of its page, so
-// that a page may be empty and have a cursor.
+// assets lists the stocks that may be collateral. Assets that the registry does not allow are left out, so a
+// page may be empty and still have a cursor.
 func (a *Agent) assets(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	lane := contracts.LaneStock
 	q := query.AssetsQuery{Lane: &lane, Limit: req.LimitWithin(defaultLimit, maxLimit), After: req.After()}
@@ -74,7 +74,8 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 	})
 }
 
-// terms are those that the spec of /v1/listings names. The vault has the same ones, and capabilities reads them there.
+// terms are those in the specification of /v1/listings. The vault has the same ones; capabilities reads them
+// there.
 var terms = []uint32{604_800, 1_814_400}
 
 func supported(term uint32) bool { return term == terms[0] || term == terms[1] }
@@ -93,7 +94,7 @@ func writePage[In, Out any](ctx context.Context, a *Agent, req *httpapi.Request,
 	return write(res, p)
 }
 
-// Portfolio is what a wallet has in the market.
+// Portfolio is everything that a wallet has in the market.
 type Portfolio struct {
 	Wallet     string        `json:"wallet"`
 	AsBorrower []IndexedDeal `json:"asBorrower"`
@@ -114,7 +115,7 @@ type Balance struct {
 	Kind    string `json:"kind"`
 }
 
-// Summary is over all deals of a wallet, in raw USDG.
+// Summary sums up all deals of a wallet, in raw USDG.
 type Summary struct {
 	ReceivedAlready string `json:"receivedAlready"`
 	StillAtStake    string `json:"stillAtStake"`
@@ -122,7 +123,7 @@ type Summary struct {
 	AwaitingExpiry  string `json:"awaitingExpiry"`
 }
 
-// portfolio is what a wallet has, from the index, and its credit in USDG, from the chain.
+// portfolio reads a wallet's portfolio from the index, and its USDG credit from the chain.
 func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	wallet := req.Path("wallet").Address()
 	if err := req.Err(); err != nil {

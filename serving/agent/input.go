@@ -18,7 +18,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Input is what a caller wants prepared. Only the fields of its action are set.
+// Input is a request to prepare a transaction. Only the fields of its action are set.
 type Input struct {
 	Action  string
 	ChainID uint64
@@ -36,8 +36,8 @@ type Input struct {
 	Limit         *big.Int // maxPrice or spendLimit
 }
 
-// field reads one field of a body into an input. Its error says what the field must be, and never what it was: callers
-// send by mistake what must reach neither an answer nor a log.
+// field decodes one field of a body. Its error says what the field must be, but never its value: callers may
+// send secrets by mistake, which must reach neither a response nor a log.
 type field func(raw json.RawMessage, in *Input) error
 
 // fields of all actions, by name.
@@ -65,7 +65,7 @@ var fields = map[string]field{
 	},
 }
 
-// readInput reads a body: one object with exactly the fields of its action, each once.
+// readInput decodes a body: an object with exactly the fields of its action, each once.
 func (a *Agent) readInput(req *httpapi.Request) (*Input, error) {
 	media, params, err := mime.ParseMediaType(req.HTTP.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
@@ -73,7 +73,7 @@ func (a *Agent) readInput(req *httpapi.Request) (*Input, error) {
 	}
 	body, err := io.ReadAll(req.HTTP.Body)
 	if err != nil {
-		return nil, err // too large, or the caller is gone
+		return nil, err // too large, or the client disconnected
 	}
 	return parseInput(body, a.actions)
 }
@@ -108,7 +108,7 @@ func parseInput(body []byte, actions map[string]*action) (*Input, error) {
 	return in, nil
 }
 
-// unknownField names a field that a caller made up, if it looks like a name.
+// unknownField returns an unknown field's name, if it looks like a name.
 func unknownField(name string) string {
 	if httpapi.PlainName(name) {
 		return strconv.Quote(name)
@@ -118,7 +118,7 @@ func unknownField(name string) string {
 
 const maxFields = 32
 
-// readObject reads one JSON object: names once, nothing after it.
+// readObject decodes a single JSON object without duplicate names.
 func readObject(body []byte) (map[string]json.RawMessage, error) {
 	notObject := invalid("the body must be a JSON object")
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -160,7 +160,7 @@ func readText(raw json.RawMessage, into *string) error {
 	return nil
 }
 
-// readInteger reads a JSON integer of so many bits.
+// readInteger decodes a JSON integer of at most this many bits.
 func readInteger(raw json.RawMessage, bits int, into *uint64) error {
 	n, err := strconv.ParseUint(string(raw), 10, bits)
 	if err != nil || len(raw) > 1 && raw[0] == '0' {
@@ -170,7 +170,7 @@ func readInteger(raw json.RawMessage, bits int, into *uint64) error {
 	return nil
 }
 
-// readAmount reads a decimal string of so many bits.
+// readAmount decodes a decimal string of at most this many bits.
 func readAmount(raw json.RawMessage, bits int, into **big.Int) error {
 	fault := fmt.Errorf("must be a decimal string of at most %d bits, without sign, point or leading zeros", bits)
 	var text string

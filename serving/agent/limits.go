@@ -19,13 +19,13 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Limits are capacity ceilings of all callers together, over all nodes.
+// Limits are capacity limits over all callers and all nodes.
 type Limits struct {
-	Requests int // a minute, of anything
-	Prepares int // a minute, of prepared transactions
-	Nodes    int // that share the limits while Redis is away, or where there is none
+	Requests int // per minute, of any kind
+	Prepares int // per minute, of prepared transactions
+	Nodes    int // that share the limits while Redis is unavailable or not configured
 
-	Prefix string // of the keys in Redis, alike on all nodes of a chain
+	Prefix string // of the keys in Redis, the same on all nodes of a chain
 }
 
 // DefaultLimits returns the defaults.
@@ -33,7 +33,7 @@ func DefaultLimits() Limits {
 	return Limits{Requests: 300, Prepares: 30, Nodes: 1, Prefix: "lienstream"}
 }
 
-// Validate returns every fault.
+// Validate returns all errors.
 func (l *Limits) Validate() error {
 	var faults []error
 	for _, n := range []struct {
@@ -47,7 +47,7 @@ func (l *Limits) Validate() error {
 	return errors.Join(faults...)
 }
 
-// quota names one of the limits.
+// quota is the name of a limit.
 type quota string
 
 const (
@@ -55,15 +55,15 @@ const (
 	quotaPrepares quota = "prepare"
 )
 
-// standing is what a request finds of a quota.
+// standing is the state of a quota for a request.
 type standing struct {
 	allowed    bool
 	remaining  int
-	reset      time.Duration // until the quota is whole again
-	retryAfter time.Duration // where it is not allowed
+	reset      time.Duration // until the quota is full again
+	retryAfter time.Duration // if the request is refused
 }
 
-// limiter counts requests. What cannot be counted by all is counted by this node.
+// limiter counts requests.
 type limiter interface {
 	take(ctx context.Context, q quota) standing
 }
@@ -94,7 +94,7 @@ func (l *localLimiter) take(_ context.Context, q quota) standing {
 	}
 }
 
-// sharedLimiter counts over all nodes, by GCRA in Redis. Where that cannot be asked, the node's own share counts.
+// sharedLimiter counts over all nodes, by GCRA in Redis. If Redis is unavailable, the node's own share applies.
 type sharedLimiter struct {
 	gcra   *redis_rate.Limiter
 	prefix string
@@ -104,7 +104,7 @@ type sharedLimiter struct {
 	log    *zap.Logger
 
 	mu   sync.Mutex
-	rest time.Time // until then Redis is not asked
+	rest time.Time // Redis is not used until then
 }
 
 const (
@@ -144,11 +144,11 @@ func (l *sharedLimiter) take(ctx context.Context, q quota) standing {
 	return l.local.take(ctx, q)
 }
 
-// admit holds requests to the limits. Liveness and documents count too: the ceiling is of all requests.
+// admit enforces the limits on all requests, including health checks and documents.
 func (a *Agent) admit(ctx context.Context, route *httpapi.Route, h http.Header) error {
 	quotas := []quota{quotaRequests}
 	if ctx.Value(countedKey{}) != nil {
-		quotas = nil // the call of MCP that it is a part of was counted
+		quotas = nil // the MCP call that contains it was counted
 	}
 	if route.Path == prepareRoute {
 		quotas = append(quotas, quotaPrepares)

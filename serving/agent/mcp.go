@@ -21,16 +21,16 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// The same operations as tools of MCP. A tool asks the service's own HTTP API, in this process: so schemas, codes, limits
-// and evidence are those of the API, whatever is added to it.
+// The same operations as MCP tools. A tool calls the service's own HTTP API in this process, so schemas, codes,
+// limits and evidence are those of the API.
 
 const mcpRoute = "/mcp"
 
-// tool is an operation as a tool of MCP.
+// tool is an operation as an MCP tool.
 type tool struct {
 	name, title, what string
-	path              string // a template; empty: the transaction's route, whose arguments are its body
-	input, output     string // schemas of the description; input of a GET is made from params
+	path              string // path template; empty: the prepare route, with the arguments as its body
+	input, output     string // schema names in the OpenAPI document; for a GET, input is built from params
 	params            []string
 }
 
@@ -77,7 +77,7 @@ func newMCP(ask http.Handler, within time.Duration) (http.Handler, error) {
 		})
 	}
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, // it holds nothing that a page in a browser might steal
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, // there is no state that a page in a browser could steal
 	}), nil
 }
 
@@ -163,7 +163,7 @@ func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Re
 			query.Set(name, text)
 		}
 	}
-	// A variable that is missing stays as it is, which is no ID and no address: the API says so.
+	// A missing variable stays in the path; it is no valid ID or address, and the API reports it.
 	path = strings.NewReplacer("{", "%7B", "}", "%7D").Replace(path)
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -171,8 +171,8 @@ func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Re
 	return http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
 }
 
-// segment is a text as one segment of a path. IDs and addresses have letters and digits alone; anything else becomes
-// what is neither, and cannot lead to another path.
+// segment encodes a text as a path segment. IDs and addresses are alphanumeric; anything else becomes an
+// invalid one, and cannot lead to another path.
 func segment(text string) string {
 	for _, c := range []byte(text) {
 		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
@@ -185,10 +185,10 @@ func segment(text string) string {
 	return text
 }
 
-// countedKey marks the context of a request that the limits have counted once.
+// countedKey marks the context of a request that was already counted by the limits.
 type countedKey struct{}
 
-// recorder takes an answer that stays in the process.
+// recorder records a response within the process.
 type recorder struct {
 	header http.Header
 	status int
@@ -206,7 +206,8 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// callMCP hands a request to the server of the tools. It is stateless and answers at once, so its answer is one like any.
+// callMCP passes a request to the MCP server. That is stateless and answers at once, so its response is an
+// ordinary one.
 func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	body, err := io.ReadAll(req.HTTP.Body)
 	if err != nil {
@@ -266,7 +267,7 @@ func newSchemas(document map[string]any) *schemas {
 	return s
 }
 
-// moved points the references of a schema to its own definitions.
+// moved rewrites the references of a schema to its own definitions.
 func moved(node any) any {
 	switch v := node.(type) {
 	case map[string]any:
@@ -289,7 +290,7 @@ func moved(node any) any {
 	return node
 }
 
-// rooted is an object's schema with all definitions that it may need.
+// rooted is a schema with all definitions that it may reference.
 func (s *schemas) rooted(schema map[string]any) map[string]any {
 	schema = maps.Clone(schema)
 	schema["type"], schema["$defs"] = "object", s.all

@@ -18,7 +18,7 @@ import (
 
 const prepareRoute = "/v1/transactions/prepare"
 
-// Prepared is a transaction that was not signed, with what it will do.
+// Prepared is an unsigned transaction and its effects.
 type Prepared struct {
 	Action      string      `json:"action"`
 	Transaction Transaction `json:"transaction"`
@@ -31,7 +31,7 @@ type Prepared struct {
 	Evidence    Evidence    `json:"evidence"`
 }
 
-// Transaction is what a wallet signs; the nonce and the fees are its own.
+// Transaction is what the wallet signs; the wallet adds the nonce and the fees.
 type Transaction struct {
 	ChainID uint64 `json:"chainId"`
 	From    string `json:"from"`
@@ -41,20 +41,20 @@ type Transaction struct {
 	Gas     string `json:"gas"`
 }
 
-// Decoded is the calldata in words.
+// Decoded is the decoded calldata.
 type Decoded struct {
 	Function string     `json:"function"` // its signature
 	Args     []Argument `json:"args"`
 }
 
-// Argument is one of a call. Addresses and hashes are hex, numbers decimal strings.
+// Argument is an argument of a call. Addresses and hashes are hex, numbers decimal strings.
 type Argument struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Value string `json:"value"`
 }
 
-// Terms are those of the deal that the transaction is about.
+// Terms are the terms of the transaction's deal.
 type Terms struct {
 	DealID        string `json:"dealId"`
 	TermsHash     string `json:"termsHash"`
@@ -67,20 +67,20 @@ type Terms struct {
 	State         string `json:"state"`
 }
 
-// Spend is the most that leaves the wallet beside gas.
+// Spend is the maximum that leaves the wallet, without gas.
 type Spend struct {
 	Token  string `json:"token"`
 	Amount string `json:"amount"`
 }
 
-// preparation is one request under way.
+// preparation is a request in progress.
 type preparation struct {
 	in     *Input
 	action *action
 	market *market
 	head   chain.Block
 
-	// What is read.
+	// Read from the chain:
 	deal            *Deal
 	bid             *Bid
 	token           common.Address
@@ -88,7 +88,7 @@ type preparation struct {
 	tokenPaused     bool
 	registered      bool
 	credit          *big.Int
-	coin            big.Int // of the wallet, for gas
+	coin            big.Int // the wallet's ether, for gas
 }
 
 func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -126,7 +126,7 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	return write(res, answer)
 }
 
-// look is the first round trip: everything that the checks need, at one block.
+// look is the first round trip: it reads everything that the checks need, at one block.
 func (a *Agent) look(ctx context.Context, p *preparation) error {
 	r := &reads{at: p.head.Hash}
 	a.contracts.identify(r)
@@ -138,7 +138,7 @@ func (a *Agent) look(ctx context.Context, p *preparation) error {
 	return a.fresh(p.head)
 }
 
-// finish is the second round trip: the simulation, and the answer that it allows.
+// finish is the second round trip: the simulation and the response.
 func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued) (*Prepared, error) {
 	pl := p.action.plan(p)
 	if pl.spend != nil {
@@ -187,7 +187,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	return v, nil
 }
 
-// decoded says the calldata in words.
+// decoded returns the decoded calldata.
 func (pl *plan) decoded() Decoded {
 	method := pl.abi.Methods[pl.method]
 	d := Decoded{Function: method.Sig, Args: make([]Argument, len(pl.args))}
@@ -206,16 +206,16 @@ func (pl *plan) decoded() Decoded {
 	return d
 }
 
-// unlimited is what wallets mean by an approval without a limit, and more.
+// unlimited is the lowest allowance that counts as unlimited.
 var unlimited = new(big.Int).Lsh(big.NewInt(1), 128)
 
-// Warning is what a caller should know before signing, though nothing of it is against the rules.
+// Warning is something that a caller should know before signing, although it breaks no rule.
 type Warning struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// warnings but that of the valuation, which is under way.
+// warnings returns all warnings except that of the valuation, which is in progress.
 func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) []Warning {
 	all := []Warning{}
 	warn := func(code, format string, args ...any) {
@@ -248,8 +248,8 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	return all
 }
 
-// worth asks what the collateral is worth while the rest goes on, where the caller is about to pay for it. nil comes
-// where that is not known.
+// worth fetches the collateral's valuation concurrently, if the caller is about to pay for it. It yields nil if
+// there is none.
 func (a *Agent) worth(ctx context.Context, p *preparation) <-chan *valued {
 	if a.valuation == nil || p.in.Action != "fund" && p.in.Action != "placeBid" {
 		return nil
@@ -265,7 +265,7 @@ func (a *Agent) worth(ctx context.Context, p *preparation) <-chan *valued {
 	return answer
 }
 
-// judge warns of a valuation.
+// judge returns warnings about a valuation.
 func (p *preparation) judge(v *valued) []Warning {
 	if v == nil {
 		return []Warning{{Code: "VALUATION_UNKNOWN", Message: "the collateral has no fresh reference value"}}

@@ -17,7 +17,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Simulation is what the transaction would do in the next block.
+// Simulation is the effect of the transaction in the next block.
 type Simulation struct {
 	Status    string     `json:"status"` // SUCCESS: nothing else is ever answered
 	Method    string     `json:"method"`
@@ -25,7 +25,7 @@ type Simulation struct {
 	Transfers []Transfer `json:"transfers"` // null where the node cannot tell
 }
 
-// Transfer is a movement of value.
+// Transfer is a transfer of a token or ether.
 type Transfer struct {
 	Kind            string  `json:"kind"`  // NATIVE, ERC20 or ERC721
 	Token           *string `json:"token"` // null for the chain's own coin
@@ -34,7 +34,7 @@ type Transfer struct {
 	AmountOrTokenID string  `json:"amountOrTokenId"`
 }
 
-// The ways to simulate.
+// Methods of simulation.
 const (
 	bySimulation = "eth_simulateV1"
 	byCall       = "eth_call"
@@ -43,10 +43,10 @@ const (
 type simulated struct {
 	Simulation
 
-	needed uint64 // gas that the node says it takes
+	needed uint64 // gas estimate of the node
 }
 
-// simulate runs the transaction on the head: in one round trip with eth_simulateV1, in two without.
+// simulate executes the transaction on the head: in one round trip with eth_simulateV1, in two without.
 func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call chain.Call) (*simulated, error) {
 	started, method := time.Now(), bySimulation
 	defer func() { a.metrics.simulations.WithLabelValues(method).Observe(time.Since(started).Seconds()) }()
@@ -55,7 +55,8 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 		estimate hexutil.Uint64
 		output   hexutil.Bytes
 	)
-	// Blocks may share a timestamp, so the next one's is only known to be no lower. A node wants it higher.
+	// The next block's timestamp is only known not to be lower, since blocks may share one. Nodes require a
+	// higher one.
 	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
 	err := a.chain.Batch(ctx, run, gas)
@@ -95,10 +96,10 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 	}, nil
 }
 
-// transferTopic is that of ERC-20's and ERC-721's Transfer alike: the latter indexes the token ID.
+// transferTopic is the topic of both ERC-20's and ERC-721's Transfer; the latter has an indexed token ID.
 var transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 
-// decodeTransfers reads transfers from logs.
+// decodeTransfers decodes transfers from logs.
 func decodeTransfers(logs []*types.Log) []Transfer {
 	all := []Transfer{}
 	for _, l := range logs {
@@ -126,7 +127,7 @@ func decodeTransfers(logs []*types.Log) []Transfer {
 	return all
 }
 
-// holdTo refuses a transaction that takes from the wallet what the action does not say.
+// holdTo refuses a transaction that takes more from the wallet than the action's spend.
 func (p *preparation) holdTo(pl *plan, transfers []Transfer) error {
 	wallet, taken := lower(p.in.Wallet), new(big.Int)
 	for _, t := range transfers {
@@ -203,7 +204,7 @@ func (p *preparation) reverted(err error) error {
 	return refuse(simulationFailed, message)
 }
 
-// revertTexts say what a refusal of the contracts asks for.
+// revertTexts explain the contracts' errors.
 var revertTexts = map[string]string{
 	"EnforcedPause":              "the market or a token is paused",
 	"NotBorrower":                "only the deal's borrower may",

@@ -15,9 +15,10 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Valuation is the valuation service.
+// Valuation is a client of the valuation service.
 type Valuation interface {
-	// Deal is the body of its answer for a deal. Errors: ErrUnreliable, ErrNotValued, else it cannot be asked.
+	// Deal returns the response body for a deal. Errors: ErrUnreliable, ErrNotValued; any other means
+	// unavailable.
 	Deal(ctx context.Context, id *big.Int) (json.RawMessage, error)
 }
 
@@ -27,7 +28,7 @@ var (
 	ErrNotValued  = errors.New("the valuation service does not know the deal")
 )
 
-// valued is what this service needs of a valuation.
+// valued is the needed part of a valuation.
 type valued struct {
 	DealID       string `json:"dealId"`
 	ValueUSDG    string `json:"valueUSDG"`
@@ -64,7 +65,7 @@ func (a *Agent) dealValuation(ctx context.Context, req *httpapi.Request, res *ht
 	})
 }
 
-// valueOf is a deal's valuation, where it is fresh as of a time of the chain.
+// valueOf returns a deal's valuation if it is fresh at a time of the chain.
 func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawMessage, *valued, error) {
 	if a.valuation == nil {
 		return nil, nil, refuse(httpapi.UpstreamUnavailable, "there is no valuation service")
@@ -88,14 +89,14 @@ func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawM
 	return body, &v, nil
 }
 
-// ValuationHTTP asks a valuation service over HTTP.
+// ValuationHTTP is an HTTP client of a valuation service.
 type ValuationHTTP struct {
 	base    string
 	client  *http.Client
 	timeout time.Duration
 }
 
-// NewValuationHTTP returns a client of the service at a URL. It connects to nothing yet.
+// NewValuationHTTP returns a client of the service at a URL.
 func NewValuationHTTP(base string, client *http.Client, timeout time.Duration) *ValuationHTTP {
 	return &ValuationHTTP{base: strings.TrimSuffix(base, "/"), client: client, timeout: timeout}
 }
@@ -127,7 +128,7 @@ func (v *ValuationHTTP) Deal(ctx context.Context, id *big.Int) (json.RawMessage,
 			Code string `json:"code"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(body, &failure) // what has no code is just not an answer
+	_ = json.Unmarshal(body, &failure) // without a code it is no valid response
 	switch failure.Error.Code {
 	case "PRICE_UNRELIABLE":
 		return nil, ErrUnreliable

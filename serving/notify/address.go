@@ -20,7 +20,7 @@ const (
 	hidden        = "•••"
 )
 
-// checkAddress checks the address of a channel, and returns what of it everybody may see.
+// checkAddress checks the address of a channel, and returns a mask for public display.
 func checkAddress(channel notifier.Channel, address string) (mask string, err error) {
 	for _, r := range address {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError {
@@ -37,7 +37,7 @@ func checkAddress(channel notifier.Channel, address string) (mask string, err er
 	}
 }
 
-// checkEmail takes a plain address: no name, no comment, no quoting, a domain with a dot.
+// checkEmail accepts a plain address: no name, no comment, no quoting, a domain with a dot.
 func checkEmail(address string) (string, error) {
 	parsed, err := mail.ParseAddress(address)
 	name, domain, _ := strings.Cut(address, "@")
@@ -49,7 +49,7 @@ func checkEmail(address string) (string, error) {
 	return string(first) + hidden + "@" + domain, nil
 }
 
-// checkChat takes the ID of a chat, as Telegram writes it.
+// checkChat accepts a Telegram chat ID.
 func checkChat(address string) (string, error) {
 	id, err := strconv.ParseInt(address, 10, 64)
 	if err != nil || id == 0 || strconv.FormatInt(id, 10) != address {
@@ -58,7 +58,7 @@ func checkChat(address string) (string, error) {
 	return hidden + address[max(0, len(address)-4):], nil
 }
 
-// checkPush takes what a browser's PushSubscription is as JSON.
+// checkPush accepts a browser's PushSubscription as JSON.
 func checkPush(address string) (string, error) {
 	var sub struct {
 		Endpoint       string `json:"endpoint"`
@@ -87,7 +87,7 @@ func checkPush(address string) (string, error) {
 	return endpoint.Hostname(), nil
 }
 
-// publicName says whether a host could be a public one by its name. What it resolves to is checked when it is dialled.
+// publicName reports whether a host name may be public. The resolved address is checked when connecting.
 func publicName(host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return notifier.PublicAddr(ip)
@@ -101,7 +101,7 @@ func publicName(host string) bool {
 	case "localhost", "local", "internal", "lan", "home", "corp", "arpa", "test", "invalid", "example", "onion":
 		return false
 	}
-	// A last label of digits makes a number of it, however it is spelt.
+	// A host whose last label is a number is parsed as an IP address.
 	_, err := strconv.ParseUint(host[at+1:], 0, 64)
 	return err != nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// preferences are as the interface has them: all of them are required.
+// preferences are all seven, and all are required.
 type preferences map[string]*bool
 
 type postBody struct {
@@ -34,7 +34,7 @@ type deleteBody struct {
 	Message   *string `json:"message"`
 }
 
-// required names the first field that is missing.
+// required returns an error for the first missing field.
 func required(fields ...any) error {
 	for i := 0; i < len(fields); i += 2 {
 		name, _ := fields[i].(string)
@@ -126,7 +126,7 @@ var channelNames = func() (names []string) {
 	return names
 }()
 
-// authorize checks message and signature, and returns the time that the message says.
+// authorize checks message and signature, and returns the time in the message.
 func (s *Service) authorize(ctx context.Context, wallet common.Address, channel notifier.Channel, address, message, signature string) (int64, error) {
 	unix, err := messageTime(s.cfg.Word, message, wallet, channel.String(), address)
 	if err != nil {
@@ -156,7 +156,7 @@ func (p preferences) read() (prefs notifier.Prefs, err error) {
 	return prefs, nil
 }
 
-// parseWallet takes an address in any case; in mixed case its checksum must be right.
+// parseWallet parses an address; in mixed case its checksum must be right.
 func parseWallet(text string) (common.Address, error) {
 	digits, prefixed := strings.CutPrefix(text, "0x")
 	if !prefixed || len(digits) != 2*common.AddressLength || !common.IsHexAddress(text) {
@@ -174,7 +174,7 @@ func newID() (id notifier.ID) {
 	return id
 }
 
-// written answers a write by what it came to.
+// written maps the outcome of a write to a response.
 func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err error) error {
 	if err != nil {
 		return s.unavailable(err)
@@ -190,13 +190,13 @@ func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err e
 	}
 }
 
-// unavailable is the answer where nobody can say, or nobody knows whether a write was taken.
+// unavailable is the response if the state is unavailable, or the outcome of a write unknown.
 func (s *Service) unavailable(err error) error {
 	s.log.Warn("cannot reach the notifier's state", zap.Error(err))
 	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "subscriptions cannot be reached now, ask again shortly", RetryAfter: time.Second}
 }
 
-// subscription is one as anybody may see it.
+// subscription is the public view of a subscription.
 type subscription struct {
 	Channel   string          `json:"channel"`
 	Address   string          `json:"address"`
@@ -228,7 +228,7 @@ func (s *Service) get(ctx context.Context, req *httpapi.Request, res *httpapi.Re
 	return answer(res, map[string]any{"subscriptions": shown})
 }
 
-// writePrefs keeps the order of the interface.
+// writePrefs keeps the order of the user interface.
 func writePrefs(p notifier.Prefs) json.RawMessage {
 	var b bytes.Buffer
 	for i, k := range notifier.Kinds {

@@ -1,5 +1,5 @@
-// Package notify is the HTTP service of who wants to be told of what: it checks the signatures of wallets and
-// turns what they ask for into commands. It must not deliver anything, and keeps no state of its own.
+// Package notify is the HTTP service for subscriptions to alerts: it checks wallets' signatures and turns
+// requests into commands. It must not deliver anything, and keeps no state.
 package notify
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Config is how the notifier serves. Start from DefaultConfig.
+// Config of the service. Start from DefaultConfig.
 type Config struct {
 	HTTP     httpapi.Config
 	ChainID  uint64
-	Word     string        // that messages begin with
+	Word     string        // first word of signed messages
 	MaxAge   time.Duration // of a message, since it was signed
-	MaxAhead time.Duration // that a wallet's clock may be ahead of ours
+	MaxAhead time.Duration // by which a wallet's clock may be ahead of ours
 }
 
 // DefaultConfig returns the defaults.
@@ -33,7 +33,7 @@ func DefaultConfig() Config {
 	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: "service", MaxAge: 300 * time.Second, MaxAhead: time.Minute}
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
 	if c.Word == "" || !httpapi.PlainName(c.Word) {
@@ -50,8 +50,8 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Store keeps subscriptions: a *client.Client is one. What it answers to a write comes after it was applied, and
-// is seen by whoever reads later. Its errors mean that nobody can say now.
+// Store keeps subscriptions: a *client.Client is one. A write returns after it was applied, and later reads
+// include it. Errors mean that it is unavailable.
 type Store interface {
 	Subscribe(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
 	Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error)
@@ -73,7 +73,7 @@ type Service struct {
 //go:embed openapi.yaml
 var description []byte
 
-// New returns the service, which listens once Run is called.
+// New returns the service. It listens in Run.
 func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, reg prometheus.Registerer, log *zap.Logger) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, reg promethe
 // Run serves until ctx is done.
 func (s *Service) Run(ctx context.Context) error { return s.server.Run(ctx) }
 
-// Ready says whether subscriptions can be read.
+// Ready is nil while subscriptions can be read.
 func (s *Service) Ready(ctx context.Context) error {
 	_, err := s.store.Health(ctx)
 	return err

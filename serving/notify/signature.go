@@ -21,7 +21,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// The codes of signatures.
+// The codes of signature errors.
 var (
 	InvalidSignature = httpapi.Code{Name: "INVALID_SIGNATURE", Status: 401}
 	SignatureExpired = httpapi.Code{Name: "SIGNATURE_EXPIRED", Status: 401}
@@ -34,11 +34,11 @@ func fault(code httpapi.Code, format string, args ...any) error {
 
 func invalid(field, what string) error { return fault(httpapi.InvalidInput, "%q %s", field, what) }
 
-// maxUnixDigits keep a timestamp within 64 bits.
+// maxUnixDigits keeps a timestamp within 64 bits.
 const maxUnixDigits = 18
 
-// messageTime checks that a message is exactly "<word> notify <wallet> <channel> <address> <unix>" for these, and
-// returns its time. The wallet may be spelt in lower case or with its checksum.
+// messageTime checks that a message is exactly "<word> notify <wallet> <channel> <address> <unix>" for these
+// values, and returns its time. The wallet may be in lower case or with its checksum.
 func messageTime(word, message string, wallet common.Address, channel, address string) (unix int64, err error) {
 	for _, spelling := range []string{strings.ToLower(wallet.Hex()), wallet.Hex()} {
 		rest, ok := strings.CutPrefix(message, word+" notify "+spelling+" "+channel+" "+address+" ")
@@ -54,7 +54,7 @@ func messageTime(word, message string, wallet common.Address, channel, address s
 	return 0, invalid("message", fmt.Sprintf("must be %q for this wallet, channel and address", word+" notify <wallet> <channel> <address> <unix>"))
 }
 
-// fresh refuses a message that was signed too long ago, or in the future.
+// fresh returns an error for a message signed too long ago, or in the future.
 func (s *Service) fresh(unix int64, now time.Time) error {
 	age := now.Unix() - unix
 	switch {
@@ -66,7 +66,7 @@ func (s *Service) fresh(unix int64, now time.Time) error {
 	return nil
 }
 
-// Chain is what contract wallets are asked through: a *chain.Client is one.
+// Chain is used to check signatures of contract wallets: a *chain.Client is one.
 type Chain interface {
 	Head() (chain.Block, error)
 	Batch(ctx context.Context, requests ...*chain.Request) error
@@ -77,8 +77,8 @@ const (
 	maxSignatureBytes = 8 << 10
 )
 
-// verify checks that a wallet signed a message, as EIP-191 text: by its key, or as a contract, deployed (EIP-1271)
-// or not yet (ERC-6492).
+// verify checks that a wallet signed a message as EIP-191 text: with its key, or as a contract, deployed
+// (EIP-1271) or not (ERC-6492).
 func (s *Service) verify(ctx context.Context, wallet common.Address, message string, signature []byte) error {
 	hash := common.Hash(accounts.TextHash([]byte(message)))
 	if signedByKey(wallet, hash, signature) {
@@ -95,7 +95,7 @@ func (s *Service) verify(ctx context.Context, wallet common.Address, message str
 	return nil
 }
 
-// signedByKey takes r ‖ s ‖ v, with v 27 or 28 and the lower s: any other spelling of a signature is another's.
+// signedByKey accepts r ‖ s ‖ v, with v 27 or 28 and the lower s, so that a signature has only one form.
 func signedByKey(wallet common.Address, hash common.Hash, signature []byte) bool {
 	if len(signature) != keySignatureBytes {
 		return false
@@ -110,8 +110,8 @@ func signedByKey(wallet common.Address, hash common.Hash, signature []byte) bool
 	return err == nil && crypto.PubkeyToAddress(*public) == wallet
 }
 
-// askWallet asks the wallet's contract, at the head, in one call that deploys it if it must. An error means that
-// nobody said.
+// askWallet checks the signature with the wallet's contract, at the head, in one call, which deploys the
+// contract if necessary. An error means that the result is unknown.
 func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash common.Hash, signature []byte) (bool, error) {
 	head, err := s.chain.Head()
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash com
 		return false, err
 	}
 	if _, reverted := errors.AsType[*chain.RevertError](call.Err); reverted {
-		return false, nil // what is wrapped as ERC-6492 is not what it says
+		return false, nil // it is not a valid ERC-6492 wrapper
 	}
 	if call.Err != nil {
 		return false, call.Err

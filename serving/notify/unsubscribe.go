@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// linkQuery is what a link in an alert holds: the wallet, the channel, and what authenticates both.
+// linkQuery are the query parameters of an unsubscribe link: the wallet, the channel, and a token for both.
 var linkQuery = []string{"wallet", "channel", "token"}
 
 //go:embed unsubscribe.html
@@ -24,7 +24,7 @@ var page = template.Must(template.New("unsubscribe").Parse(pageText))
 
 const maxFormBytes = 1 << 10
 
-// linked finds the subscription that a link ends; nil: it has ended, or never was.
+// linked finds the subscription of an unsubscribe link; nil: it has ended, or never existed.
 func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
@@ -47,7 +47,7 @@ func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet comm
 	return *given, nil, nil
 }
 
-// confirm shows a page whose button ends the subscription: programs that follow links must not.
+// confirm shows a page with a button that ends the subscription, since programs may follow links automatically.
 func (s *Service) confirm(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	_, sub, err := s.linked(ctx, req)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Service) confirm(ctx context.Context, req *httpapi.Request, res *httpap
 	return s.show(res, sub, sub == nil)
 }
 
-// oneClick ends the subscription, as RFC 8058 has a mail program ask, or the page.
+// oneClick ends the subscription, for mail programs (RFC 8058) and for the page.
 func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	form, err := io.ReadAll(io.LimitReader(req.HTTP.Body, maxFormBytes))
 	if err != nil || strings.TrimSpace(string(form)) != "List-Unsubscribe=One-Click" {

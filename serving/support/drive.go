@@ -18,7 +18,7 @@ type driveKey struct {
 	nonce common.Hash
 }
 
-// drive is one payment at work in this process.
+// drive is a payment that this process is settling.
 type drive struct {
 	key      driveKey
 	settling chan struct{} // holds a token while the settler has it
@@ -26,7 +26,7 @@ type drive struct {
 	moved    chan struct{} // closed once its row is moved from here, and replaced; guarded by Service.mu
 }
 
-// drive sees to it that somebody here follows a payment. It returns at once.
+// drive starts following a payment, unless it is already followed here. It returns at once.
 func (s *Service) drive(p *desk.Payment) {
 	d := &drive{
 		key:      driveKey{p.Authorization.From, p.Authorization.Nonce},
@@ -35,7 +35,7 @@ func (s *Service) drive(p *desk.Payment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drives[d.key] != nil || len(s.drives) >= s.cfg.MaxDriven {
-		return // the reconciler comes back to it
+		return // the reconciler retries
 	}
 	s.drives[d.key] = d
 	s.metrics.driven.Set(float64(len(s.drives)))
@@ -67,12 +67,12 @@ func (s *Service) busy() bool {
 	return len(s.drives) > 0
 }
 
-// startDrives follows each payment that comes, until ctx is done and all of them have ended.
+// startDrives follows each payment in the queue, until ctx is done and all of them have ended.
 func (s *Service) startDrives(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			_ = s.group.Wait() // what is in it returns nothing
+			_ = s.group.Wait() // the goroutines return no errors
 			return
 		case d := <-s.work:
 			s.group.Go(func() error {
@@ -87,7 +87,7 @@ func (s *Service) startDrives(ctx context.Context) {
 	}
 }
 
-// follow moves a payment with the chain until there is nothing left to happen to it.
+// follow advances a payment with the chain until it is final.
 func (s *Service) follow(ctx context.Context, d *drive) {
 	log := s.log.With(zap.Stringer("payer", d.key.payer), zap.Stringer("authorization", d.key.nonce))
 	for {
@@ -104,7 +104,7 @@ func (s *Service) follow(ctx context.Context, d *drive) {
 		}
 		t := time.NewTimer(again)
 		if err != nil {
-			moved = nil // what fails is not tried at every block
+			moved = nil // a failed step is not retried at every block
 		}
 		select {
 		case <-ctx.Done():
@@ -115,7 +115,7 @@ func (s *Service) follow(ctx context.Context, d *drive) {
 	}
 }
 
-// step compares a payment with the chain once. It is done once the chain has had its last word.
+// step compares a payment with the chain once. done means that it is final.
 func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done bool, err error) {
 	found, err := s.deps.Desk.Find(ctx, d.key.payer, d.key.nonce)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		if !o.Final {
 			return false, nil
 		}
-		if p.Charged() { // the block that paid it is gone, and it was cancelled instead
+		if p.Charged() { // the block with the payment was reverted, and the authorization cancelled
 			if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
 				return false, err
 			}
@@ -195,7 +195,7 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 	return nil
 }
 
-// tell moves the payment's row. That it was moved by somebody else is as good.
+// tell sends a command for the payment. It is fine if another process was faster.
 func (s *Service) tell(ctx context.Context, d *drive, cmd *desk.Command, log *zap.Logger) error {
 	_, err := s.command(ctx, d, cmd, log)
 	return err
@@ -217,7 +217,7 @@ func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log 
 
 const commandTimeout = 10 * time.Second
 
-// settle hands a payment, or a refund, to the settler, beside the loop: a facilitator answers when the chain has.
+// settle passes a payment or refund to the settler in a goroutine: a facilitator responds only after the chain.
 func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, signed *x402.Signed, kind desk.Kind, log *zap.Logger) {
 	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.cfg.Resend {
 		return
@@ -251,7 +251,7 @@ func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, sign
 	})
 }
 
-// reconcile takes up what nobody follows: payments of a process that died, or of one that had too many.
+// reconcile picks up payments that no process follows, after a crash or because a process had too many.
 func (s *Service) reconcile(ctx context.Context) {
 	for {
 		if s.checked.Load() {
@@ -265,7 +265,7 @@ func (s *Service) reconcile(ctx context.Context) {
 	}
 }
 
-// sweepLimit is how many payments are read at once.
+// sweepLimit is how many payments are read at a time.
 const sweepLimit = 256
 
 func (s *Service) sweep(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// head tells all who follow a payment that the payment chain has moved: one asks for all of them.
+// head notifies all that follow a payment about new blocks: one poll serves all of them.
 type head struct {
 	mu     sync.Mutex
 	hash   common.Hash
@@ -38,7 +38,7 @@ func (h *head) set(number uint64, hash common.Hash) {
 	}
 }
 
-// now is the last block seen, and a channel that is closed with the next.
+// now is the last block seen, and a channel that is closed at the next one.
 func (h *head) now() (uint64, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// Lane is the order of the relayer's transactions, kept by the desk: all processes with the relayer's key share it.
+// Lane assigns the relayer's nonces. The desk keeps them: all processes with the relayer's key share it.
 type Lane struct{ Desk *desk.Client }
 
 // Take implements x402.Nonces.
@@ -22,7 +22,7 @@ func (l Lane) Take(ctx context.Context, relayer common.Address, a *x402.Authoriz
 	outcome, found, err := l.Desk.Do(ctx, relayer, &desk.Command{
 		Kind: desk.TakeNonce, Nonce: a.Nonce, Lane: &desk.LaneRequest{From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
 	})
-	if found.Desk != nil { // the row says it, where what the command came to was evicted
+	if found.Desk != nil { // the row has it, if the outcome was evicted
 		if nonce, has := found.Desk.Slot(a.From, a.Nonce, mined); has {
 			return nonce, nil
 		}
@@ -91,7 +91,7 @@ func (l Lane) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.
 	}, nil
 }
 
-// refund is the payment whose return has a slot; nil: it is decided.
+// refund is the payment whose refund has the slot; nil: it is decided.
 func (l Lane) refund(ctx context.Context, slot *desk.Slot) (*desk.Payment, error) {
 	after := append(slot.To.Bytes(), make([]byte, common.HashLength)...)
 	open, _, err := l.Desk.List(ctx, l.Desk.Partition(slot.To), true, after, sweepLimit)

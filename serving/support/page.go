@@ -26,7 +26,8 @@ var pageScript []byte
 //go:embed page/page.css
 var pageStyle []byte
 
-// pagePolicy lets the page's own script and style in, and nothing else: no inline script, no image, no other host.
+// pagePolicy allows the page's own script and style, and nothing else: no inline script, no image, no other
+// host.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 var (
@@ -38,7 +39,7 @@ var (
 	sanitizer = newSanitizer()
 )
 
-// newSanitizer keeps what text needs. Links are followed by nobody on our word, and pictures are loaded from nowhere.
+// newSanitizer allows text markup. Links get nofollow, and images are removed.
 func newSanitizer() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "ul", "ol", "li")
@@ -51,7 +52,7 @@ func newSanitizer() *bluemonday.Policy {
 	return p
 }
 
-// markdown renders what somebody wrote: HTML in it is text, and what comes out is sanitized all the same.
+// markdown renders Markdown: HTML in it is shown as text, and the output is sanitized as well.
 func markdown(text string) (template.HTML, error) {
 	var out bytes.Buffer
 	if err := goldmark.Convert([]byte(text), &out); err != nil {
@@ -60,8 +61,8 @@ func markdown(text string) (template.HTML, error) {
 	return template.HTML(sanitizer.SanitizeBytes(out.Bytes())), nil
 }
 
-// page is the frame: it holds nothing of a ticket, so it needs no token. The token is in the URL's fragment, which
-// browsers send nowhere; the script sends it in the header.
+// page is the page without the ticket, so it needs no token. The token is in the URL's fragment, which browsers
+// do not send; the script sends it in the header.
 func (s *Service) page(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, map[string]string{"Header": s.ticketHeader()}); err != nil {
@@ -72,7 +73,7 @@ func (s *Service) page(_ context.Context, _ *httpapi.Request, res *httpapi.Respo
 	return nil
 }
 
-// content is the ticket as HTML, for who has its token.
+// content is the ticket as HTML, for clients with its token.
 func (s *Service) content(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	t, err := s.admitted(ctx, req)
 	if err != nil {

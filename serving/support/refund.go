@@ -17,26 +17,26 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// Float is the account that deposits are returned from. It signs, and whoever settles payments submits: so it needs no
-// gas, and its key is where a member of staff is, not in the service.
+// Float is the account that pays refunds. It only signs, and the settler of payments submits: so it needs no
+// gas, and its key is with a member of staff, not in the service.
 type Float struct {
 	Key     *ecdsa.PrivateKey
-	Ceiling *big.Int // of a day (UTC), in the asset's smallest unit
+	Ceiling *big.Int // per day (UTC), in the asset's smallest unit
 	Terms   *x402.Terms
-	Chain   x402.Reader
+	Chain   x402.ChainReader
 }
 
-// Address is the float's.
+// Address is the float's address.
 func (f *Float) Address() common.Address { return crypto.PubkeyToAddress(f.Key.PublicKey) }
 
-// refundValidity is how long the chain has to take a refund, before it is FAILED and can be signed again.
+// refundValidity is how long a refund's authorization is valid, before it is FAILED and can be signed again.
 const refundValidity = time.Hour
 
-// errCeiling is a day on which the float has given what it may.
+// errCeiling: the refund exceeds the float's daily ceiling.
 var errCeiling = errors.New("the refund exceeds the float's daily ceiling")
 
-// Refund has the float sign the return of a deposit. Once the desk has it the service sends it, whoever dies meanwhile.
-// The same deposit's refund has the same nonce each time, so the token takes one of them.
+// Refund signs the refund of a deposit with the float's key. Once the desk has it the service submits it. A
+// deposit's refunds all have the same nonce, so the token accepts only one of them.
 func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
@@ -109,11 +109,11 @@ func (f *Float) sign(ctx context.Context, p *desk.Payment) (*x402.Signed, error)
 	if err != nil {
 		return nil, fmt.Errorf("sign the refund: %w", err)
 	}
-	signature[64] += 27 // as tokens want it
+	signature[64] += 27 // as tokens expect
 	return &x402.Signed{Authorization: a, Signature: signature}, nil
 }
 
-// stepRefund compares a refund that is on its way with the chain once.
+// stepRefund compares a pending refund with the chain once.
 func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log *zap.Logger) (done bool, err error) {
 	k := p.Ticket
 	if k == nil || k.Refund != desk.RefundOut || k.Return == nil {
@@ -148,7 +148,7 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 	return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundFailed, Return: k.Return, Reason: string(reasonOf(o.State))}, log)
 }
 
-// scope is where what came of an authorization is looked for.
+// scope is where to search for the outcome of an authorization.
 func (s *Service) scope(from uint64) x402.Scope {
 	return x402.Scope{FromBlock: from, Confirmations: s.cfg.Confirmations, LogRange: s.cfg.LogRange}
 }

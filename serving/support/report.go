@@ -18,7 +18,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Report is what a reporter sends. Its texts are Markdown, kept as they are.
+// Report is a bug report. Its texts are Markdown.
 type Report struct {
 	Title          string   `json:"title"`
 	Severity       string   `json:"severity"`
@@ -33,12 +33,12 @@ type Report struct {
 	Agent          *Agent   `json:"agent,omitempty"`
 }
 
-// Contact is how the reporter is reached.
+// Contact is how to reach the reporter.
 type Contact struct {
 	Email string `json:"email"`
 }
 
-// Agent is the program that reports.
+// Agent is the reporting program.
 type Agent struct {
 	Name     string `json:"name"`
 	Operator string `json:"operator,omitempty"`
@@ -47,7 +47,7 @@ type Agent struct {
 
 var severities = []string{"CRITICAL", "HIGH", "MEDIUM", "LOW"}
 
-// The bounds of a report. Its whole is bounded by the body's 16 KiB.
+// Bounds of a report. Its total size is bounded by the body limit of 16 KiB.
 const (
 	maxLine      = 200
 	maxText      = 12_000
@@ -57,7 +57,7 @@ const (
 	maxEmail     = 254
 )
 
-// decodeReport reads a body strictly: no unknown field, no name twice, no field of another case.
+// decodeReport decodes a body strictly: no unknown or duplicate fields, and exact case.
 func decodeReport(body []byte) (*Report, error) {
 	var r Report
 	err := json.Unmarshal(body, &r, json.RejectUnknownMembers(true))
@@ -75,7 +75,7 @@ func decodeReport(body []byte) (*Report, error) {
 	return nil, invalid(name, "is unknown, given twice or of a wrong type, or the body is not a JSON object")
 }
 
-// shown is a name that the caller made up, as far as it may be sent back.
+// shown is the part of an unknown field name that may be sent back.
 func shown(name string) string {
 	for part := range strings.SplitSeq(name, ".") {
 		if !httpapi.PlainName(part) && strings.Trim(part, "0123456789") != "" {
@@ -89,7 +89,7 @@ func invalid(name, format string, args ...any) *httpapi.Error {
 	return &httpapi.Error{Code: httpapi.InvalidInput, Message: fmt.Sprintf("%q ", name) + fmt.Sprintf(format, args...)}
 }
 
-// validate is the first fault of a report, or nil.
+// validate returns the first error of a report, or nil.
 func (r *Report) validate(head uint64) error {
 	for _, f := range []struct {
 		name, text string
@@ -164,7 +164,7 @@ func checkText(name, text string, needed bool, most int, lines bool) error {
 	return nil
 }
 
-// isAddress takes an address in one case, or with a right checksum.
+// isAddress accepts an address in one case, or with a valid checksum.
 func isAddress(text string) bool {
 	digits, ok := strings.CutPrefix(text, "0x")
 	raw, err := hex.DecodeString(digits)

@@ -21,7 +21,7 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// The codes that are this service's own.
+// The service's own codes.
 var (
 	codePaymentRequired = httpapi.Code{Name: "PAYMENT_REQUIRED", Status: http.StatusPaymentRequired}
 	codeReportLimit     = httpapi.Code{Name: "REPORT_LIMIT", Status: http.StatusTooManyRequests}
@@ -30,15 +30,15 @@ var (
 	codeUnauthorized    = httpapi.Code{Name: "UNAUTHORIZED", Status: http.StatusUnauthorized}
 )
 
-// exchange is one request for a report, through its checks.
+// exchange is a POST /reports in progress.
 type exchange struct {
 	body   []byte
 	digest common.Hash
 	signed *x402.Signed
-	used   bool // the authorization is on the chain already
+	used   bool // the authorization is already used on the chain
 }
 
-// postReport holds the order of the checks. Nothing is charged before the last of them.
+// postReport makes the checks in order. Nothing is charged before the last of them.
 func (s *Service) postReport(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	outcome, err := s.report(ctx, req, res)
 	s.metrics.reports.WithLabelValues(outcome).Inc()
@@ -49,7 +49,7 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	x := &exchange{}
 	var err error
 	if x.body, err = io.ReadAll(req.HTTP.Body); err != nil {
-		return "size", err // of a body that is too large, httpapi knows the answer
+		return "size", err // httpapi writes the error of a body that is too large
 	}
 	x.digest = sha256.Sum256(x.body)
 	header := req.HTTP.Header.Get(x402.HeaderSignature)
@@ -94,7 +94,7 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	return "charged", s.await(ctx, x, res)
 }
 
-// demand answers 402, with what is to be paid and, where a payment was refused, why.
+// demand writes a 402 with the payment requirement and, if a payment was refused, the reason.
 func (s *Service) demand(res *httpapi.Response, refusal *x402.Refusal) error {
 	reason, message := "", "pay the deposit first: see the "+x402.HeaderRequired+" header"
 	if refusal != nil {
@@ -109,7 +109,7 @@ func (s *Service) demand(res *httpapi.Response, refusal *x402.Refusal) error {
 	return &httpapi.Error{Code: codePaymentRequired, Message: message}
 }
 
-// refuse tells a payment that cannot be taken from a chain that cannot be asked.
+// refuse distinguishes an invalid payment from an unavailable chain.
 func (s *Service) refuse(res *httpapi.Response, err error) error {
 	if refusal, ok := errors.AsType[*x402.Refusal](err); ok {
 		return s.demand(res, refusal)
@@ -136,7 +136,7 @@ func setHeader(res *httpapi.Response, name string, v any) error {
 	return nil
 }
 
-// authorize is every check of the payment that does not depend on what the chain has done with it.
+// authorize makes the checks of a payment that do not depend on the chain's state.
 func (s *Service) authorize(ctx context.Context, x *exchange, header string) error {
 	payment, err := x402.Decode(header)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *Service) chargedLate(ctx context.Context, payment *x402.Payment, err er
 	return signed, nil
 }
 
-// parse is the report, as far as it can be right.
+// parse decodes and validates the report.
 func (s *Service) parse(ctx context.Context, req *httpapi.Request, body []byte) (*Report, error) {
 	media, _, err := mime.ParseMediaType(req.HTTP.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
@@ -221,7 +221,7 @@ func (s *Service) unavailable() error {
 	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the support desk is unavailable now; send the same request again", RetryAfter: 2 * time.Second}
 }
 
-// affordable is whether the payment would go through. One that somebody else has submitted has gone through already.
+// affordable checks that the payment would succeed. If somebody else has submitted it, it has.
 func (s *Service) affordable(ctx context.Context, x *exchange) error {
 	err := s.token.Simulate(ctx, x.signed, s.deps.Relayer)
 	refusal, ok := errors.AsType[*x402.Refusal](err)
@@ -258,7 +258,7 @@ func (s *Service) fromBlock(ctx context.Context) (uint64, error) {
 	return number - min(number, s.cfg.LookBack), nil
 }
 
-// reserve keeps a place for the payment: from here on it is followed to its end.
+// reserve records the payment: from here on it is followed until it is final.
 func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) error {
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 	if err != nil {
 		return s.refuse(nil, err)
 	}
-	// A client that leaves changes nothing: what was sent may be applied.
+	// A client that disconnects changes nothing: the command may be applied.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
 	outcome, found, err := s.deps.Desk.Do(ctx, x.signed.From, &desk.Command{
@@ -281,7 +281,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 		},
 	})
 	if err != nil {
-		return s.unavailable() // it may be reserved: then the reconciler goes on with it, and a replay finds it
+		return s.unavailable() // it may be reserved: then the reconciler continues, and a repeated request finds it
 	}
 	switch outcome {
 	case desk.Done:
@@ -302,7 +302,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 	return fmt.Errorf("reserve: %s", outcome)
 }
 
-// await waits until the payment is decided, wherever that happens, and answers.
+// await waits until the payment is decided, by any process, and responds.
 func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response) error {
 	deadline := time.NewTimer(s.cfg.Wait)
 	defer deadline.Stop()
@@ -337,7 +337,7 @@ func (s *Service) pending() error {
 	}
 }
 
-// created answers 201: the same bytes, however often it is asked for.
+// created writes a 201 with the same bytes every time.
 func (s *Service) created(p *desk.Payment, res *httpapi.Response) error {
 	if err := setHeader(res, x402.HeaderResponse, s.terms.Settled(p.Authorization.From, p.Proof.Transaction)); err != nil {
 		return err

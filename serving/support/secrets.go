@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Keys are the service's secrets, the current one first. Older ones still open what was made with them: that is how
-// a key is changed. All nodes must have the same.
+// Keys are the service's secrets, the current one first. Older ones still decrypt, so that keys can be rotated.
+// All nodes must have the same.
 type Keys struct {
 	Token []TokenKey // of tickets' tokens
 	Text  []string   // of what people wrote
@@ -28,7 +28,7 @@ type TokenKey struct {
 
 const minKeyBytes = 32
 
-// Validate never shows a key.
+// Validate returns all errors, without the keys.
 func (k Keys) Validate() error {
 	secrets := make([]string, len(k.Token))
 	for i, key := range k.Token {
@@ -105,7 +105,7 @@ func (k Keys) Opens(id, token string, now time.Time) bool {
 
 var errSealed = errors.New("sealed text: no key decrypts it")
 
-// Seal encrypts what was written about a ticket, so that it opens for that ticket and purpose only.
+// Seal encrypts a text for a ticket and purpose.
 func (k Keys) Seal(purpose, id string, text []byte) ([]byte, error) {
 	box, err := sealer(k.Text[0])
 	if err != nil {
@@ -116,7 +116,7 @@ func (k Keys) Seal(purpose, id string, text []byte) ([]byte, error) {
 	return box.Seal(nonce, nonce, text, []byte(purpose+":"+id)), nil
 }
 
-// Open decrypts what Seal made, with whichever key it was.
+// Open decrypts a text, with any of the keys.
 func (k Keys) Open(purpose, id string, sealed []byte) ([]byte, error) {
 	for _, key := range k.Text {
 		box, err := sealer(key)

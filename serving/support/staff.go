@@ -20,14 +20,14 @@ import (
 	desk "github.com/lienstream/lienstream/processors/support"
 )
 
-// Staff is who answers reports, by the command line: what they do is in the audit under their name.
+// Staff is the command line API for answering reports; the audit log names who acted.
 type Staff struct {
 	Desk *desk.Client
 	Keys Keys
 	Name string
-	Key  *ecdsa.PrivateKey // his own: it signs what he does
+	Key  *ecdsa.PrivateKey // of the acting staff member: signs commands
 
-	Page string                                                    // of tickets, for the mail; its ID follows
+	Page string                                                    // base URL of ticket pages, for mails
 	Mail func(ctx context.Context, to, subject, text string) error // nil: no mail is sent
 }
 
@@ -35,7 +35,7 @@ const maxReply = 12_000 // bytes
 
 var errNoTicket = errors.New("there is no such ticket")
 
-// List prints every ticket, a line each.
+// List prints all tickets, one per line.
 func (s Staff) List(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TICKET\tCREATED\tSTATUS\tOUTCOME\tREFUND\tPAYER")
@@ -60,7 +60,7 @@ func (s Staff) List(ctx context.Context, out io.Writer) error {
 	return table.Flush()
 }
 
-// Show prints a ticket as its reporter sees it, and where to reach him.
+// Show prints a ticket as its reporter sees it, and the reporter's contact.
 func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 	return err
 }
 
-// Reply answers a ticket.
+// Reply replies to a ticket.
 func (s Staff) Reply(ctx context.Context, id, text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxReply {
@@ -97,7 +97,7 @@ func (s Staff) Reply(ctx context.Context, id, text string) error {
 	return nil
 }
 
-// tell writes to the reporter that there is an answer; not what it is, and nothing that opens the ticket.
+// tell notifies the reporter by email that there is a reply, without its text or the token.
 func (s Staff) tell(ctx context.Context, id string) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
@@ -111,19 +111,19 @@ func (s Staff) tell(ctx context.Context, id string) error {
 		"There is an answer to your report %q.\n\nOpen the statusUrl that you were given when you sent it, or read the ticket with its token:\n\n%s\n", t.Report.Title, s.Page+id))
 }
 
-// Decide decides a ticket. The deposit of a report that is accepted, or rejected and valid, is owed back.
+// Decide decides a ticket. The deposit is refundable if the report is accepted, or rejected and valid.
 func (s Staff) Decide(ctx context.Context, id string, verdict desk.Verdict, valid bool) error {
 	return s.do(ctx, id, &desk.Command{Kind: desk.Decide, Verdict: verdict, Valid: valid})
 }
 
-// Receipts is what a recorded refund is verified with; ethclient.Client is one.
+// Receipts reads receipts, to verify a refund; ethclient.Client is one.
 type Receipts interface {
 	TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error)
 	BlockNumber(ctx context.Context) (uint64, error)
 }
 
-// Refunded records that a transaction has returned a deposit, once its log says so and its block is deep enough. A
-// transaction returns one deposit.
+// Refunded records that a transaction has refunded a deposit, after checking its log and confirmations. A
+// transaction refunds one deposit.
 func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transaction common.Hash, confirmations uint64) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
@@ -168,7 +168,7 @@ func returns(logs []*types.Log, p *desk.Payment) bool {
 	return false
 }
 
-// unused looks through the payer's tickets, which are in one partition.
+// unused searches the payer's tickets, which are in one partition.
 func (s Staff) unused(ctx context.Context, payer common.Address, transaction common.Hash) error {
 	after := append(payer.Bytes(), make([]byte, common.HashLength)...)
 	for {
@@ -221,7 +221,7 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 	return nil
 }
 
-// command signs and sends.
+// command signs and sends a command.
 func (s Staff) command(ctx context.Context, wallet common.Address, cmd *desk.Command) (desk.Outcome, error) {
 	if s.Key == nil {
 		return "", errors.New("as-key-file: required to sign changes")

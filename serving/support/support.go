@@ -1,14 +1,14 @@
-// Package support is the HTTP service that takes bug reports against a refundable deposit: the deposit is paid by
-// x402, the report becomes a ticket, its reporter reads the answer. It must not keep anything itself, and never
-// decides by anything but the payment chain's logs whether somebody has paid.
+// Package support is the HTTP service for bug reports with a refundable deposit: the deposit is paid by x402,
+// the report becomes a ticket, and its reporter reads the reply. It must not store anything itself, and only
+// the payment chain's logs decide whether a deposit is paid.
 //
-//	reports.go    POST /reports: the checks in their order
-//	drive.go      a payment from its reservation to the chain's last word, also of one that died half way
-//	refund.go     a deposit's way back
-//	staff.go      what staff do
-//	report.go     what a report may be
-//	tickets.go    GET /tickets/{id}; page.go the page for people
-//	secrets.go    tokens and sealed texts
+//	reports.go    POST /reports: the checks in order
+//	drive.go      a payment from its reservation until it is final, also after a crash
+//	refund.go     refunds
+//	staff.go      the staff's actions
+//	report.go     the format of a report
+//	tickets.go    GET /tickets/{id}; page.go the web page
+//	secrets.go    tokens and encrypted texts
 package support
 
 import (
@@ -39,15 +39,15 @@ import (
 //go:embed openapi.yaml
 var description []byte
 
-// Config is how the service serves, and what a report costs. Start from DefaultConfig.
+// Config of the service and the price of a report. Start from DefaultConfig.
 type Config struct {
 	HTTP httpapi.Config
 
-	PublicURL string           // of this service as its callers see it: what is paid for, and where the page is
-	Payment   x402.Requirement // the deposit: asset and payTo have no default
+	PublicURL string           // public URL of the service: the resource that is paid for, and the base of page links
+	Payment   x402.Requirement // the deposit: asset and payTo are required
 	Symbol    string           // of the asset, for people
 	Decimals  int              // of the asset
-	Word      string           // the neutral word in the name of the ticket's header: x-<word>-ticket-token
+	Word      string           // word in the name of the ticket token's header: x-<word>-ticket-token
 
 	Confirmations uint64        // blocks after which the payment chain takes nothing back
 	LookBack      uint64        // blocks in which an authorization that is used already is searched for
@@ -79,7 +79,7 @@ func DefaultConfig() Config {
 	return c
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate(), c.Keys.Validate()}
 	if _, err := x402.NewTerms(c.Payment); err != nil {
@@ -105,31 +105,31 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Deps are what the service works with.
+// Deps are the dependencies of the service.
 type Deps struct {
 	Desk    *desk.Client
-	Chain   Chain // of the payments
+	Chain   Chain // the payment chain
 	Settler x402.Settler
-	// Relayer is who the transfer is simulated for; zero: anybody.
+	// Relayer is the sender of simulated transfers; zero: anybody.
 	Relayer common.Address
-	Float   common.Address // whose balance is watched; zero: none
-	// Head is the block of the market's chain that is indexed: a report is about none above it.
+	Float   common.Address // whose balance is exported as a metric; zero: none
+	// Head is the last indexed block of the market's chain: reports must not name a later one.
 	Head func(ctx context.Context) (uint64, error)
-	Now  func() time.Time // nil: the clock
+	Now  func() time.Time // nil: the system clock
 }
 
-// Chain is what the service reads of the payment chain; ethclient.Client is one.
+// Chain reads the payment chain; ethclient.Client is one.
 type Chain interface {
-	x402.Reader
+	x402.ChainReader
 	BalanceAt(ctx context.Context, account common.Address, block *big.Int) (*big.Int, error)
 }
 
 // Service is the support service.
 //
 // Invariants:
-//  1. Nothing is handed to the settler before the desk has reserved it.
-//  2. A reserved payment is followed until the chain has said its last word, by this process or another.
-//  3. Only an outcome that is certain is answered by 201 or 4xx; whatever is not is a 503.
+//  1. A payment is passed to the settler only after the desk has reserved it.
+//  2. A reserved payment is followed until it is final, by this process or another.
+//  3. Only a certain outcome is answered by 201 or 4xx; everything else is a 503.
 type Service struct {
 	cfg     Config
 	deps    Deps
@@ -144,11 +144,11 @@ type Service struct {
 	mu      sync.Mutex
 	drives  map[driveKey]*drive
 	group   errgroup.Group
-	work    chan *drive // to be followed by Run
-	checked atomic.Bool // the payment chain and its token are those of the configuration
+	work    chan *drive // payments for Run to follow
+	checked atomic.Bool // the payment chain and its token were verified
 }
 
-// New makes a service; it does nothing before Run.
+// New makes a service. It does nothing before Run.
 func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// verify ends the process where the chain or the token are not those that were promised.
+// verify returns an error, which ends the process, if the chain or the token are not the configured ones.
 func (s *Service) verify(ctx context.Context) error {
 	for {
 		err := s.token.Verify(ctx)
@@ -257,7 +257,7 @@ func (s *Service) verify(ctx context.Context) error {
 	}
 }
 
-// weighEvery is between two looks at what the relayer and the float have.
+// weighEvery is the interval of reading the relayer's and the float's balances.
 const weighEvery = 30 * time.Second
 
 func (s *Service) weigh(ctx context.Context) {
@@ -280,7 +280,7 @@ func (s *Service) weigh(ctx context.Context) {
 	}
 }
 
-// bumper is a settler that raises the fees of what waits.
+// bumper is a settler that can raise the fees of pending transactions.
 type bumper interface {
 	Bump(ctx context.Context) error
 }
@@ -294,7 +294,7 @@ func (s *Service) bump(ctx context.Context, b bumper) {
 	}
 }
 
-// sleep is false once ctx is done.
+// sleep returns false if ctx is done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// What sealed texts are of: one cannot be put in the place of another.
+// Purposes of encrypted texts: a text of one purpose does not decrypt for another.
 const (
 	purposeReport = "report"
 	purposeReply  = "reply"
@@ -49,7 +49,7 @@ type refundJSON struct {
 	Transaction *common.Hash      `json:"transaction"`
 }
 
-// ticket is what a reporter sees of a payment that is charged; without the report where none is given.
+// ticket is a charged payment as its reporter sees it; without the report if sealed is nil.
 func (s *Service) ticket(p *desk.Payment, sealed []byte) (*ticketJSON, error) {
 	k := p.Ticket
 	t := &ticketJSON{
@@ -83,7 +83,8 @@ func (s *Service) ticket(p *desk.Payment, sealed []byte) (*ticketJSON, error) {
 	return t, nil
 }
 
-// admitted is the ticket that a request names, if its token opens it. Whether there is one, nobody learns without.
+// admitted returns the ticket in the path if the token is valid. Otherwise the error does not tell whether it
+// exists.
 func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJSON, error) {
 	id := req.Path("id").Text()
 	token := req.HTTP.Header.Get(s.ticketHeader())
@@ -100,7 +101,7 @@ func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJS
 		return nil, s.unavailable()
 	case found.Payment == nil || found.Payment.Status == desk.Dead:
 		return nil, &httpapi.Error{Code: httpapi.NotFound, Message: "there is no such ticket"}
-	case !found.Payment.Charged(): // its block was reorganised away
+	case !found.Payment.Charged(): // its block was reverted
 		return nil, s.pending()
 	}
 	return s.ticket(found.Payment, found.Report)
@@ -114,7 +115,7 @@ func (s *Service) getTicket(ctx context.Context, req *httpapi.Request, res *http
 	return appendJSON(res, t)
 }
 
-// health is what a report costs and where it is paid; a 503 while it cannot be.
+// health returns the price of a report and where to pay; 503 while reports cannot be paid.
 func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	if s.Ready(ctx) != nil {
 		res.Status = 503
@@ -139,7 +140,7 @@ func appendJSON(res *httpapi.Response, v any) error {
 	return nil
 }
 
-// price is an amount in whole units of its asset, exact: "15", "0.5".
+// price formats an amount in whole units of its asset, exactly: "15", "0.5".
 func price(amount *big.Int, decimals int) string {
 	text := amount.String()
 	if len(text) <= decimals {

@@ -10,7 +10,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// sourceBody says where a price comes from.
+// sourceBody names the source of a price.
 type sourceBody struct {
 	Kind      string   `json:"kind"`
 	Pools     []string `json:"pools"`
@@ -43,7 +43,8 @@ type assetBody struct {
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// tokenOf is the token of a path: one of the registry's ERC20s, or a currency of a pool. Positions are no token.
+// tokenOf is the token in a path: an ERC-20 of the registry, or a currency of a pool. Position NFTs are not
+// tokens.
 func (s *state) tokenOf(p httpapi.Param) (common.Address, error) {
 	token := *p.Address()
 	a := s.assets[token]
@@ -58,7 +59,7 @@ func (s *state) tokenOf(p httpapi.Param) (common.Address, error) {
 	return token, nil
 }
 
-// priceText is a raw price per whole token.
+// priceText formats a raw price per whole token.
 func (s *state) priceText(token common.Address, p price) string {
 	return whole(p, s.decimals(token), s.decimals(s.cfg.Deployment.USDG)).String()
 }

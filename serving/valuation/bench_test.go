@@ -34,7 +34,7 @@ func BenchmarkAnswers(b *testing.B) {
 
 func fillFor(s *stage, deal *topics.Deal, position *topics.PositionLiquidity) error {
 	var (
-		held holding
+		held collateral
 		err  error
 	)
 	if position != nil {

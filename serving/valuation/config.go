@@ -9,7 +9,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Config is how the service values and when it refuses. Start from DefaultConfig.
+// Config of the service. Start from DefaultConfig.
 type Config struct {
 	HTTP       httpapi.Config
 	Deployment contracts.Deployment
@@ -17,35 +17,35 @@ type Config struct {
 	Reference Reference
 	Haircut   Haircut
 
-	MaxAge      time.Duration // of the state's block, by its timestamp; 0 where the chain may stand still or has a clock of its own
-	MaxLag      time.Duration // for which the state of an earlier block still answers while the next one is read
-	Poll        time.Duration // between two looks for a later block
-	IdleAfter   time.Duration // without a request after which nothing is read ahead
-	ReadTimeout time.Duration // of reading the state of a block
-	MaxTerm     time.Duration // of a suggested range
-	FeeLookback time.Duration // over which the fees of a suggested range are estimated
+	MaxAge      time.Duration // maximum age of the state's block, by its timestamp; 0: no limit, if the chain may stand still or has its own clock
+	MaxLag      time.Duration // how long an earlier block's state is used while the next one is being read
+	Poll        time.Duration // poll interval for a later block
+	IdleAfter   time.Duration // without requests for this long, states are not read in advance
+	ReadTimeout time.Duration // of reading a block's state
+	MaxTerm     time.Duration // maximum term of a suggested range
+	FeeLookback time.Duration // period for estimating the fees of a suggested range
 }
 
-// Reference says what a reference price is and when it is none.
+// Reference defines reference prices, and when they are refused.
 type Reference struct {
 	Window       time.Duration // of the time-weighted median tick
-	MinHistory   time.Duration // that a pool must have a price for
-	MaxDeviation int32         // ticks between the pool and its reference
-	MinDepth     uint64        // raw USDG that move a pool by 2 % at least, in either direction
+	MinHistory   time.Duration // minimum price history of a pool
+	MaxDeviation int32         // maximum ticks between the pool's price and its reference
+	MinDepth     uint64        // raw USDG that must be needed to move a pool's price by 2 %, in either direction
 }
 
-// Haircut says which part of a value is suggested as a cap.
+// Haircut defines which part of a value is suggested as a cap.
 type Haircut struct {
-	LaneMaxBps     [4]uint16 // by contracts.Lane; a position's is the lower of its tokens'
-	Quantile       float64   // how many deviations of the price are feared
-	Decay          float64   // of the average of squared hourly returns
-	MinHours       int       // of history, below which the deviation is at least UnknownHourly
+	LaneMaxBps     [4]uint16 // by contracts.Lane; a position has the lower of its tokens'
+	Quantile       float64   // number of standard deviations of the price to allow for
+	Decay          float64   // of the exponential average of squared hourly returns
+	MinHours       int       // minimum hours of history; with less, the deviation is at least UnknownHourly
 	UnknownHourly  float64   // standard deviation of an hour's log return
 	History        time.Duration
-	RangeDeviation float64 // half the width of a suggested range, in deviations over the term
+	RangeDeviation float64 // half the width of a suggested range, in standard deviations over the term
 }
 
-// DefaultConfig returns the defaults. The deployment has none.
+// DefaultConfig returns the defaults, without the deployment.
 func DefaultConfig() Config {
 	return Config{
 		HTTP: httpapi.DefaultConfig(":4100"),
@@ -66,7 +66,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns every fault of the configuration.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
 	if c.Deployment.ChainID == 0 {

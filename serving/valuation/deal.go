@@ -59,21 +59,21 @@ type positionBody struct {
 	FeesUSDG  string `json:"feesUSDG"`
 }
 
-// holding is what secures a deal, seen as something whose value follows one price.
-type holding interface {
-	// base is the token that the price is of, as a reference price.
+// collateral is a deal's collateral, whose value depends on one price.
+type collateral interface {
+	// base returns the token with that price, and its reference price.
 	base() *quoted
-	// value is what it is worth in raw USDG where the base has another price, rounded down.
+	// value is the value in raw USDG at a price of the base, rounded down.
 	value(at price) (*big.Int, error)
-	// atValue is the lowest price at which it is worth so much, false where there is none.
+	// atValue is the lowest price with at least this value; false: there is none.
 	atValue(want *big.Int) (price, bool, error)
-	// ends are the prices at the lower and the upper end of its range, false where it has none.
+	// ends are the prices at the lower and the upper end of its range; false: it has none.
 	ends() (bottom, top price, ok bool, err error)
-	// proceeds is what selling all of it into the pools would give.
-	proceeds(in sale) (*big.Int, error)
-	// text is a price of the base per whole token.
+	// proceeds is the result of selling all of it into the pools.
+	proceeds(in poolPrice) (*big.Int, error)
+	// text formats a price of the base per whole token.
 	text(p price) string
-	// haircut is the deviation of an hour's return and the most that is suggested.
+	// haircut is the standard deviation of an hour's return and the maximum suggested part.
 	haircut() (sigma float64, maxBps uint16)
 	pools() []*pool
 }
@@ -115,8 +115,8 @@ func (s *Service) dealValuation(ctx context.Context, req *httpapi.Request, res *
 	return s.answer(res, st, &body)
 }
 
-// fill computes what every kind of collateral has.
-func (b *dealBody) fill(st *state, deal *topics.Deal, held holding) error {
+// fill computes what all kinds of collateral have in common.
+func (b *dealBody) fill(st *state, deal *topics.Deal, held collateral) error {
 	now := held.base().price
 	value, err := held.value(now)
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *dealBody) fill(st *state, deal *topics.Deal, held holding) error {
 	}
 	b.ValueUSDG, b.PriceUSDG, b.Source = value.String(), held.text(now), st.source(held.pools())
 	safe := value
-	for _, in := range []sale{asTheyAre, atReference} { // the lower: who moves a pool up gains nothing by it
+	for _, in := range []poolPrice{asTheyAre, atReference} { // the lower one: manipulating a pool upwards gains nothing
 		sold, err := held.proceeds(in)
 		if err != nil {
 			return err
@@ -212,7 +212,7 @@ func (t *pledgedToken) haircut() (sigma float64, maxBps uint16) {
 	return sigma, t.st.maxBps(t.deal.Token)
 }
 
-func (t *pledgedToken) proceeds(in sale) (*big.Int, error) {
+func (t *pledgedToken) proceeds(in poolPrice) (*big.Int, error) {
 	amount, over := uint256.FromBig(t.amount)
 	if over {
 		return new(big.Int), nil

@@ -17,7 +17,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// factsBody is what the chain says of a token. A fact that cannot be had is null, and named in Unknown.
+// factsBody is the chain's facts about a token. An unknown fact is null, and named in Unknown.
 type factsBody struct {
 	Token           string      `json:"token"`
 	MarketCapUSDG   *string     `json:"marketCapUSDG"`
@@ -40,7 +40,7 @@ type factsBody struct {
 	At              uint64      `json:"at"`
 }
 
-// checksBody is what a token's code lets somebody do. A probe that was not made is null.
+// checksBody is what a token's code allows others to do. A check that was not made is null.
 type checksBody struct {
 	Mint      *bool `json:"mint"`
 	Pause     *bool `json:"pause"`
@@ -63,11 +63,11 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 	if err != nil {
 		return err
 	}
-	told, err := s.chain.told(ctx, st, token)
+	facts, err := s.chain.contractFacts(ctx, st, token)
 	if err != nil {
 		return s.refused(err)
 	}
-	b := factsBody{Token: lower(token), Unknown: []string{}, Source: st.source(nil), At: st.at.Timestamp, Checks: told.checks}
+	b := factsBody{Token: lower(token), Unknown: []string{}, Source: st.source(nil), At: st.at.Timestamp, Checks: facts.checks}
 	q, err := st.reference(token)
 	if err != nil {
 		r, ok := errors.AsType[*refusal](err)
@@ -76,13 +76,13 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 		}
 		b.ListingNote = "no price now: " + r.message
 	} else {
-		b.priced(st, token, q, told.supply)
+		b.priced(st, token, q, facts.supply)
 	}
 	b.judge()
 	return s.answer(res, st, &b)
 }
 
-// priced fills in what follows from the pools.
+// priced fills in the facts that follow from the pools.
 func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *big.Int) {
 	b.Source = st.source(q.pools)
 	if len(q.pools) == 0 {
@@ -124,7 +124,7 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 	}
 }
 
-// judge names what is unknown: a token of which something is is not eligible.
+// judge names the unknown facts: a token with one is not eligible.
 func (b *factsBody) judge() {
 	known := []struct {
 		name string
@@ -164,16 +164,16 @@ func (b *factsBody) judge() {
 	}
 }
 
-// told is what a token's contract itself says and is.
-type told struct {
-	supply *big.Int // nil: it does not say
+// contractFacts are the facts that the token's contract provides.
+type contractFacts struct {
+	supply *big.Int // nil: unknown
 	checks *checksBody
 }
 
-// eip1967 is the slot in which a proxy keeps what it calls.
+// eip1967 is the slot of a proxy's implementation address.
 var eip1967 = common.HexToHash("0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc")
 
-// Signatures whose presence in a token's code says that it can do so.
+// Methods whose selectors in a token's code show what it can do.
 var (
 	mintSignatures      = []string{"mint(address,uint256)", "mint(uint256)", "issue(uint256)"}
 	pauseSignatures     = []string{"pause()", "setPaused(bool)"}
@@ -183,8 +183,8 @@ var (
 	ownerSignatures = []string{"owner()", "getOwner()", "transferOwnership(address)"}
 )
 
-// told asks a token, once a block.
-func (c *chainReader) told(ctx context.Context, s *state, token common.Address) (*told, error) {
+// contractFacts reads a token's facts, once per block.
+func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.Address) (*contractFacts, error) {
 	s.mu.Lock()
 	known := s.tokens[token]
 	s.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *chainReader) told(ctx context.Context, s *state, token common.Address) 
 	if err := c.client.Batch(ctx, requests...); err != nil {
 		return nil, fmt.Errorf("ask token %s: %w", token, err)
 	}
-	t := &told{}
+	t := &contractFacts{}
 	if requests[0].Err == nil && len(supply) == 32 {
 		t.supply = new(big.Int).SetBytes(supply)
 	}
@@ -220,7 +220,7 @@ func (c *chainReader) told(ctx context.Context, s *state, token common.Address) 
 	return t, nil
 }
 
-// has says whether code compares with the selector of one of some methods: PUSH4, and the selector.
+// has reports whether code compares with a method's selector: PUSH4, followed by the selector.
 func has(code []byte, signatures []string) *bool {
 	const push4 = 0x63
 	found := slices.ContainsFunc(signatures, func(signature string) bool {

@@ -17,7 +17,7 @@ var (
 	par  = price{Num: big.NewInt(1), Den: big.NewInt(1)}
 )
 
-// fraction reduces num/den; den is above zero.
+// fraction reduces num/den; den must be positive.
 func fraction(num, den *big.Int) price {
 	gcd := new(big.Int).GCD(nil, nil, num, den)
 	return price{Num: new(big.Int).Quo(num, gcd), Den: new(big.Int).Quo(den, gcd)}
@@ -34,7 +34,7 @@ func inverse(a price) price { return price{Num: a.Den, Den: a.Num} }
 // part is n/d of a price.
 func part(a price, n, d int64) price { return times(a, fraction(big.NewInt(n), big.NewInt(d))) }
 
-// worth is an amount at a price, rounded down.
+// worth is the value of an amount at a price, rounded down.
 func worth(amount *big.Int, p price) *big.Int {
 	z := new(big.Int).Mul(amount, p.Num)
 	return z.Quo(z, p.Den)
@@ -49,19 +49,20 @@ func worthUp(amount *big.Int, p price) *big.Int {
 	return z
 }
 
-// whole makes a price of raw units one of whole tokens: of a token with `of` decimals in one with `in` decimals.
+// whole converts a price of raw units to one of whole tokens: of a token with `of` decimals in one with `in`
+// decimals.
 func whole(p price, of, in uint8) price {
 	ten := big.NewInt(10)
 	return times(p, fraction(new(big.Int).Exp(ten, big.NewInt(int64(of)), nil), new(big.Int).Exp(ten, big.NewInt(int64(in)), nil)))
 }
 
-// priceAt is the price of currency0 in currency1 at a square root of it, exact.
+// priceAt is the exact price of currency0 in currency1 for a square root price.
 func priceAt(sqrtPrice *uint256.Int) price {
 	square := sqrtPrice.ToBig()
 	return fraction(square.Mul(square, square), q192)
 }
 
-// sqrtOf is the square root of a price of currency0 in currency1, rounded down, within what a pool can have.
+// sqrtOf is the square root of a price of currency0 in currency1, rounded down, within a pool's limits.
 func sqrtOf(p price) *uint256.Int {
 	z := new(big.Int).Mul(p.Num, q192)
 	z.Sqrt(z.Quo(z, p.Den))

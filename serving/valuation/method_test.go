@@ -123,7 +123,7 @@ func (s *stage) valued(t testing.TB, token common.Address, held *topics.Position
 	t.Helper()
 	deal := &topics.Deal{Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e12), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
 	var (
-		in  holding
+		in  collateral
 		err error
 	)
 	if held != nil {

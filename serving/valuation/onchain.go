@@ -15,24 +15,24 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// errBlockGone: the node has not, or no longer, the block.
+// errBlockGone: the node does not have the block, or no longer.
 var errBlockGone = chain.ErrBlockGone
 
-// errDiffers: the node's pools are not those of the pipeline at the very same block.
+// errDiffers: the node's pools differ from the index at the same block.
 var errDiffers = errors.New("the chain and the index disagree about a pool")
 
-// chainReader reads what no event tells, at a block.
+// chainReader reads data as of a block that no event reports.
 type chainReader struct {
 	client  *chain.Client
 	cfg     *Config
 	metrics *metrics
 
 	mu   sync.Mutex
-	weth common.Address // the PositionManager's wrapped coin, once it is known
+	weth common.Address // the PositionManager's wrapped ether, once known
 	past map[pastKey]*pastGrowth
 }
 
-// Where the PoolManager keeps pools, and where in a pool: the layout of Uniswap v4's Pool.State.
+// Storage layout of Uniswap v4's PoolManager and its Pool.State.
 const (
 	poolsSlot     = 6
 	slot0         = 0
@@ -51,12 +51,12 @@ var (
 	selectorWETH     = crypto.Keccak256([]byte("WETH9()"))[:4]
 )
 
-// poolSlot is the slot of a pool's first word.
+// poolSlot is the storage slot of a pool's first word.
 func poolSlot(id common.Hash) *uint256.Int {
 	return new(uint256.Int).SetBytes(crypto.Keccak256(id[:], common.BigToHash(uint256.NewInt(poolsSlot).ToBig()).Bytes()))
 }
 
-// mapped is the slot of a mapping's value.
+// mapped is the storage slot of a mapping's value.
 func mapped(key [32]byte, slot *uint256.Int) *uint256.Int {
 	at := slot.Bytes32()
 	return new(uint256.Int).SetBytes(crypto.Keccak256(key[:], at[:]))
@@ -64,7 +64,7 @@ func mapped(key [32]byte, slot *uint256.Int) *uint256.Int {
 
 func plus(slot *uint256.Int, n uint64) *uint256.Int { return new(uint256.Int).AddUint64(slot, n) }
 
-// extsload is the call that reads words of the PoolManager.
+// extsload is the call that reads storage words of the PoolManager.
 func (c *chainReader) extsload(slots []*uint256.Int) chain.Call {
 	data := append([]byte(nil), selectorExtsload...)
 	data = append(data, word(32)...)
@@ -78,7 +78,7 @@ func (c *chainReader) extsload(slots []*uint256.Int) chain.Call {
 
 func word(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 24, 32), n) }
 
-// loaded reads the answer of extsload.
+// loaded decodes the result of extsload.
 func loaded(data []byte, n int) ([]uint256.Int, error) {
 	if len(data) != 64+32*n {
 		return nil, fmt.Errorf("extsload of %d words returned %d bytes", n, len(data))
@@ -90,8 +90,8 @@ func loaded(data []byte, n int) ([]uint256.Int, error) {
 	return words, nil
 }
 
-// complete adds what the chain knows of a state, in two calls of one round trip, and holds the pipeline's pools
-// against the chain's.
+// complete adds the chain's data to a state, in two calls of one round trip, and compares the index's pools
+// with the chain's.
 func (c *chainReader) complete(ctx context.Context, s *state) error {
 	var slots []*uint256.Int
 	for _, p := range s.pools {
@@ -123,7 +123,7 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 			return fmt.Errorf("block %d: %w", s.at.Number, err)
 		}
 	}
-	// A dollar without the method cannot be paused.
+	// A dollar token without the method cannot be paused.
 	s.usdgPaused = results[1].Err == nil && len(results[1].Data) == 32 && results[1].Data[31] != 0
 	if known == (common.Address{}) && results[2].Err == nil && len(results[2].Data) == 32 {
 		known = common.BytesToAddress(results[2].Data)
@@ -135,7 +135,7 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	return nil
 }
 
-// take reads the words of a pool.
+// take reads a pool's storage words.
 func (p *pool) take(words []uint256.Int) error {
 	var price, tick uint256.Int
 	price.Rsh(price.Lsh(&words[slot0], 96), 96)
@@ -151,14 +151,14 @@ func (p *pool) take(words []uint256.Int) error {
 	return nil
 }
 
-// feesOf is what a position has earned and not collected.
+// feesOf is a position's uncollected fees.
 type feesOf struct {
 	once sync.Once
 	owed [2]uint256.Int
 	err  error
 }
 
-// uncollected reads a position's fees, once for all who ask as of this block.
+// uncollected reads a position's fees, once per block.
 func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) ([2]uint256.Int, error) {
 	s.mu.Lock()
 	f := s.fees[*tokenID]
@@ -196,7 +196,7 @@ func (c *chainReader) readFees(ctx context.Context, s *state, p *pool, tokenID, 
 	return ammv4.FeesOwed(&inside, pair(0), liquidity), nil
 }
 
-// positionKey is Position.calculatePositionKey of a position of the PositionManager.
+// positionKey is Position.calculatePositionKey for a position of the PositionManager.
 func positionKey(manager common.Address, tokenID *uint256.Int, lower, upper int32) (key [32]byte) {
 	salt := tokenID.Bytes32()
 	packed := append([]byte(nil), manager[:]...)
@@ -207,7 +207,7 @@ func positionKey(manager common.Address, tokenID *uint256.Int, lower, upper int3
 	return key
 }
 
-// signed is a tick as a word.
+// signed encodes a tick as a word.
 func signed(tick int32) [32]byte {
 	n := uint256.NewInt(uint64(max(tick, -tick)))
 	if tick < 0 {

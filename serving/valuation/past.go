@@ -12,23 +12,23 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// pastGrowth is the fee growth of a pool as of an earlier block.
+// pastGrowth is a pool's fee growth as of an earlier block.
 type pastGrowth struct {
-	at     uint64 // the block's timestamp
+	at     uint64 // timestamp of the block
 	growth ammv4.FeeGrowth
 }
 
-// pastKey is an hour of a pool: fees are estimated from the same earlier block for an hour.
+// pastKey is a pool and an hour: fees are estimated from the same earlier block for an hour.
 type pastKey struct {
 	pool common.Hash
 	hour uint64
 }
 
-// maxPast bounds what is kept of earlier blocks.
+// maxPast bounds the cache of earlier blocks.
 const maxPast = 1024
 
-// growthBefore is the fee growth of a pool so many seconds ago, or at its beginning. Nil: the node no longer has
-// the state of then, so that nothing is known.
+// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because the node
+// no longer has that state.
 func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, seconds uint64) (*pastGrowth, error) {
 	key := pastKey{p.ID, s.at.Timestamp / hour}
 	c.mu.Lock()
@@ -43,7 +43,7 @@ func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, secon
 		want = max(want, p.Hours[0].At)
 	}
 	if want >= s.at.Timestamp {
-		return nil, nil //nolint:nilnil // a pool without a past
+		return nil, nil //nolint:nilnil // the pool has no earlier block
 	}
 	found, err := c.readGrowth(ctx, s, p, want)
 	if gone(err) {
@@ -61,7 +61,7 @@ func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, secon
 	return found, nil
 }
 
-// gone says that a node has no longer, or never had, what was asked for.
+// gone reports whether a node does not have the requested state.
 func gone(err error) bool {
 	_, refused := errors.AsType[*chain.NodeError](err)
 	return errors.Is(err, chain.ErrBlockGone) || refused
@@ -73,7 +73,7 @@ func (c *chainReader) readGrowth(ctx context.Context, s *state, p *pool, want ui
 		return nil, err
 	}
 	if b.Timestamp >= s.at.Timestamp {
-		return nil, nil //nolint:nilnil // all happened in this second
+		return nil, nil //nolint:nilnil // the pool was created in this second
 	}
 	base := poolSlot(p.ID)
 	data, err := c.client.Call(ctx, b.Hash, c.extsload([]*uint256.Int{plus(base, slotGrowth0), plus(base, slotGrowth0+1)}))
@@ -87,7 +87,7 @@ func (c *chainReader) readGrowth(ctx context.Context, s *state, p *pool, want ui
 	return &pastGrowth{at: b.Timestamp, growth: ammv4.FeeGrowth(words)}, nil
 }
 
-// blockAt is the first block with a timestamp not below a time, found by bisection.
+// blockAt finds the first block at or after a time, by bisection.
 func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain.Block, error) {
 	low, high := c.cfg.Deployment.StartBlock, s.at.Number
 	for low < high {

@@ -13,16 +13,16 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// pledgedPosition is liquidity of a range. Its base is the token that is not the dollar, or not the nearer to it; the
-// other is the leg that a shock does not move.
+// pledgedPosition is a position's liquidity in a range. Its base is the token that is not the dollar token, or
+// is farther from it; the other token's price stays fixed in scenarios.
 //
-// What is in it is computed from what its tokens are worth by their reference prices, not from where its pool stands:
-// who moves the pool moves nothing of the value.
+// Its contents are computed from the reference prices of its tokens, not from the pool's price, so that moving
+// the pool does not change the value.
 type pledgedPosition struct {
 	st    *state
 	in    *pool
 	held  *topics.PositionLiquidity
-	base0 bool // the base is currency0
+	base0 bool // currency0 is the base
 	quote *quoted
 	leg   *quoted
 }
@@ -49,7 +49,7 @@ func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPositio
 	} else {
 		p.quote, p.leg = q1, q0
 	}
-	// A pool that is far from what its tokens are worth is about to be emptied of one of them.
+	// A pool far from the reference prices is about to be arbitraged, which would change its contents.
 	fair, err := ammv4.TickAtSqrtPrice(p.rootAt(p.quote.price))
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", in.ID, err)
@@ -60,7 +60,7 @@ func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPositio
 	return p, nil
 }
 
-// rootAt is the square root of the pool's price where the base is worth so much.
+// rootAt is the square root of the pool's price for a price of the base.
 func (p *pledgedPosition) rootAt(at price) *uint256.Int {
 	inLeg := over(at, p.leg.price)
 	if !p.base0 {
@@ -69,7 +69,7 @@ func (p *pledgedPosition) rootAt(at price) *uint256.Int {
 	return sqrtOf(inLeg)
 }
 
-// baseAt is what the base is worth where the pool's price has such a root.
+// baseAt is the price of the base for a square root of the pool's price.
 func (p *pledgedPosition) baseAt(root *uint256.Int) price {
 	inLeg := priceAt(root)
 	if !p.base0 {
@@ -78,7 +78,7 @@ func (p *pledgedPosition) baseAt(root *uint256.Int) price {
 	return times(inLeg, p.leg.price)
 }
 
-// amounts is what is in the position where the pool's price has such a root.
+// amounts are the position's contents for a square root of the pool's price.
 func (p *pledgedPosition) amounts(root *uint256.Int) (of0, of1 *uint256.Int, err error) {
 	tick, err := ammv4.TickAtSqrtPrice(root)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *pledgedPosition) value(at price) (*big.Int, error) {
 	return p.worth(of0, of1, at), nil
 }
 
-// worth is what amounts of both currencies are worth, each rounded down.
+// worth is the value of amounts of both currencies, each rounded down.
 func (p *pledgedPosition) worth(of0, of1 *uint256.Int, at price) *big.Int {
 	base, leg := of1, of0
 	if p.base0 {
@@ -126,14 +126,14 @@ func (p *pledgedPosition) worth(of0, of1 *uint256.Int, at price) *big.Int {
 	return z.Add(z, worth(leg.ToBig(), p.leg.price))
 }
 
-// atValue bisects over the roots of prices: the value rises with the price of the base.
+// atValue bisects over square root prices: the value rises with the price of the base.
 func (p *pledgedPosition) atValue(want *big.Int) (price, bool, error) {
 	low, high := ammv4.MinSqrtPrice.Clone(), new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
 	enough := func(root *uint256.Int) (bool, error) {
 		value, err := p.value(p.baseAt(root))
 		return err == nil && value.Cmp(want) >= 0, err
 	}
-	// Where the base is currency1 it is worth more as the root falls.
+	// If the base is currency1 its price rises as the root falls.
 	dear, cheap := high, low
 	if !p.base0 {
 		dear, cheap = low, high
@@ -184,8 +184,8 @@ func (p *pledgedPosition) haircut() (sigma float64, maxBps uint16) {
 	return sigma, min(p.st.maxBps(p.in.Currency0), p.st.maxBps(p.in.Currency1))
 }
 
-// proceeds takes the liquidity out of its pool, then sells what came out, into pools without it.
-func (p *pledgedPosition) proceeds(in sale) (*big.Int, error) {
+// proceeds removes the liquidity from its pool, and then sells the tokens into the remaining pools.
+func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 	own, err := in(p.in)
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (p *pledgedPosition) proceeds(in sale) (*big.Int, error) {
 	return sum.Add(sum, more), nil
 }
 
-// without is the pool after a position has left it.
+// without is the pool after the position has left it.
 func (p *pool) without(held *topics.PositionLiquidity) (*pool, error) {
 	left := *p
 	left.amm.Ticks = slices.Clone(p.amm.Ticks)
@@ -236,7 +236,7 @@ func (p *pool) without(held *topics.PositionLiquidity) (*pool, error) {
 	return &left, nil
 }
 
-// positionBody is what is in a position now, with what it has earned.
+// positionBody is the position's present contents and fees.
 func (s *Service) positionBody(ctx context.Context, st *state, p *pledgedPosition) (*positionBody, error) {
 	of0, of1, err := ammv4.Amounts(&p.in.SqrtPriceX96, p.in.Tick, p.held.TickLower, p.held.TickUpper, &p.held.Liquidity)
 	if err != nil {

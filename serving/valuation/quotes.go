@@ -34,7 +34,7 @@ type payoutBody struct {
 	At             uint64    `json:"at"`
 }
 
-// amountOf is an amount that is more than nothing and that a pool can be asked for.
+// amountOf is an amount that is positive and within a pool's limits.
 func amountOf(p httpapi.Param) *uint256.Int {
 	n := p.Required().Uint256()
 	switch {
@@ -49,7 +49,7 @@ func amountOf(p httpapi.Param) *uint256.Int {
 	return nil
 }
 
-// maxAmountBits is of int128, in which pools count.
+// maxAmountBits is the size of int128, which pools use.
 const maxAmountBits = 127
 
 func slippageOf(req *httpapi.Request) int64 {
@@ -59,7 +59,7 @@ func slippageOf(req *httpapi.Request) int64 {
 	return defaultSlippageBps
 }
 
-// etherTokens are the coin itself and its wrapped form.
+// etherTokens are ether and its wrapped form.
 func (s *state) etherTokens() []common.Address {
 	if s.weth == (common.Address{}) {
 		return []common.Address{{}}
@@ -67,7 +67,7 @@ func (s *state) etherTokens() []common.Address {
 	return []common.Address{{}, s.weth}
 }
 
-// quoteError is how a caller sees why there is no quote. The amount is a parameter's.
+// quoteError maps the reason why there is no quote to an API error. amount is the parameter's name.
 func (s *Service) quoteError(err error, amount, token string) error {
 	switch {
 	case errors.Is(err, errNoRoute):
@@ -135,7 +135,7 @@ func (s *Service) quotePayout(ctx context.Context, req *httpapi.Request, res *ht
 	})
 }
 
-// tokenOrEther is the address that a parameter names, nil where it says ETH.
+// tokenOrEther is the address in a parameter; nil: ETH.
 func tokenOrEther(p httpapi.Param) *common.Address {
 	if p.Text() == ether {
 		return nil
@@ -143,7 +143,7 @@ func tokenOrEther(p httpapi.Param) *common.Address {
 	return p.Address()
 }
 
-// forms are the tokens that stand for a token: the coin has two forms.
+// forms are the addresses of a token: ether has two.
 func (s *state) forms(token *common.Address) []common.Address {
 	if token == nil {
 		return s.etherTokens()

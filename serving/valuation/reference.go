@@ -15,14 +15,15 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// medianTick is the time-weighted median of a pool's tick: one observation a second, carried forward, over the window
-// that ends with now. On a tie it is the lower one. It says, too, for how many of these seconds there is a price.
+// medianTick is the time-weighted median of a pool's tick: one observation per second, carried forward, over
+// the window that ends now. On a tie it is the lower one. It also returns for how many of these seconds there
+// is a price.
 func medianTick(seconds []query.PriceAt, now, window uint64) (tick int32, history uint64) {
 	type weight struct {
 		tick    int32
 		seconds uint64
 	}
-	begin := now + 1 - min(now+1, window) // the first second of the window
+	begin := now + 1 - min(now+1, window) // first second of the window
 	var weights []weight
 	for i, o := range seconds {
 		end := now + 1
@@ -44,7 +45,7 @@ func medianTick(seconds []query.PriceAt, now, window uint64) (tick int32, histor
 	return 0, 0
 }
 
-// depthOf is what moves a pool's price by 2 %, of each currency: the lower of what moves it up and what moves it down.
+// depthOf is the amount of each currency that moves a pool's price by 2 %: the lower one of both directions.
 func depthOf(p *ammv4.Pool) (depth [2]uint256.Int) {
 	limit := func(num, den int64) uint256.Int {
 		square := p.SqrtPriceX96.ToBig()
@@ -59,7 +60,7 @@ func depthOf(p *ammv4.Pool) (depth [2]uint256.Int) {
 		err = p.Swap(&rise, &ammv4.Swap{ExactIn: true, Amount: *all, Limit: limit(102, 100)})
 	}
 	if err != nil {
-		return depth // at the end of all prices there is none
+		return depth // at the end of the price range there is no depth
 	}
 	depth[0], depth[1] = fall.In, rise.In
 	if rise.Out.Lt(&depth[0]) {
@@ -82,7 +83,7 @@ const (
 	reasonStale     = "stale"
 )
 
-// refusal is why there is no price.
+// refusal says why there is no price.
 type refusal struct{ reason, message string }
 
 func (r *refusal) Error() string { return r.message }
@@ -105,7 +106,7 @@ const (
 	kindTwoHop = "two-hop"
 )
 
-// steady says why a pool's price means nothing now, nil where it does.
+// steady returns the reason why a pool's price is unreliable now, or nil.
 func (s *state) steady(p *pool) error {
 	r := &s.cfg.Reference
 	if deviation := abs(p.Tick - p.reference); p.history > 0 && deviation > r.MaxDeviation {
@@ -119,7 +120,7 @@ func (s *state) steady(p *pool) error {
 
 func abs(n int32) int32 { return max(n, -n) }
 
-// paused says why a token does not move now.
+// paused returns an error if a token is paused.
 func (s *state) paused(token common.Address) error {
 	if a := s.assets[token]; a != nil && a.Paused != nil && *a.Paused || token == s.cfg.Deployment.USDG && s.usdgPaused {
 		return refuse(reasonPaused, "%s is paused", token)
@@ -127,7 +128,7 @@ func (s *state) paused(token common.Address) error {
 	return nil
 }
 
-// referenceOf is the pool's own reference price of one of its currencies in the other, raw.
+// referenceOf is the pool's reference price of one currency in the other, in raw units.
 func (p *pool) referenceOf(token common.Address) (price, error) {
 	root, err := ammv4.SqrtPriceAtTick(p.reference)
 	if err != nil {
@@ -139,7 +140,7 @@ func (p *pool) referenceOf(token common.Address) (price, error) {
 	return inverse(priceAt(root)), nil
 }
 
-// other is the currency of a pool beside one.
+// other is the other currency of a pool.
 func (p *pool) other(token common.Address) (common.Address, bool) {
 	switch token {
 	case p.Currency0:
@@ -158,8 +159,8 @@ func (p *pool) depthIn(token common.Address) *big.Int {
 	return p.depth[1].ToBig()
 }
 
-// reference is what a token is worth: by its deepest pool with USDG, else by its deepest pool with a token that has
-// such a pool. Both are refused where they can be moved.
+// reference is the price of a token: in its deepest pool with USDG, else in its deepest pool with a token that
+// has such a pool. It is refused if a pool on the way is unreliable.
 func (s *state) reference(token common.Address) (*quoted, error) {
 	usdg := s.cfg.Deployment.USDG
 	if err := s.paused(usdg); err != nil {
@@ -182,7 +183,7 @@ func (s *state) reference(token common.Address) (*quoted, error) {
 	return s.twoHop(token)
 }
 
-// twoHop composes the price over the pair pool that is worth most.
+// twoHop computes the price through the deepest pair of pools.
 func (s *state) twoHop(token common.Address) (*quoted, error) {
 	usdg := s.cfg.Deployment.USDG
 	var (
@@ -199,7 +200,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		hops[hop] = true
 		second, err := s.deepest(hop, usdg, par)
 		if second == nil && err == nil {
-			continue // the hop has no pool with USDG
+			continue // the second token has no pool with USDG
 		}
 		if err == nil {
 			err = s.paused(hop)
@@ -236,8 +237,8 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 	return nil, refuse(reasonNoPool, "no allowed pool prices %s", token)
 }
 
-// deepest is the pool of a pair with most depth, valued at what a unit of the second token is worth, nil where the pair
-// has none. It is refused where it is not steady, not deep enough, or another deep one does not agree with it.
+// deepest is the deepest pool of a pair, with depth valued at the second token's price; nil: the pair has none.
+// It is refused if it is unreliable, too shallow, or if another deep pool disagrees with it.
 func (s *state) deepest(token, against common.Address, inUSDG price) (*pool, error) {
 	type candidate struct {
 		pool  *pool
@@ -250,7 +251,7 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*pool, err
 		}
 	}
 	if len(all) == 0 {
-		return nil, nil //nolint:nilnil // no pool is no error
+		return nil, nil //nolint:nilnil // a missing pool is no error
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return b.depth.Cmp(a.depth) })
 	first := all[0]
@@ -272,7 +273,7 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*pool, err
 	return first.pool, nil
 }
 
-// decimals are a token's, where the registry or the deployment knows them.
+// decimals are a token's decimals, if the registry or the deployment knows them.
 func (s *state) decimals(token common.Address) uint8 {
 	if a := s.assets[token]; a != nil {
 		return a.Decimals

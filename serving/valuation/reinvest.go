@@ -37,7 +37,7 @@ const (
 
 var reinvestRoutes = []string{"match", "zap"}
 
-// reinvestment is what the parameters of a reinvestment ask for.
+// reinvestment is the parameters of a reinvestment.
 type reinvestment struct {
 	amount       *uint256.Int
 	lower, upper int32
@@ -45,8 +45,8 @@ type reinvestment struct {
 	slippage     int64
 }
 
-// quoteReinvest says how an amount of sTKN becomes liquidity of the token layer's pool: with TKN bought beside it, or
-// by selling a part of it.
+// quoteReinvest quotes how an amount of sTKN becomes liquidity of the token layer's pool: by buying TKN for the
+// other side, or by selling a part of the sTKN.
 func (s *Service) quoteReinvest(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	r := reinvestment{amount: amountOf(req.Query("amount"))}
 	lowest, highest := req.Query("tickLower"), req.Query("tickUpper")
@@ -110,7 +110,7 @@ func (s *Service) zap(res *httpapi.Response, st *state, in *pool, r *reinvestmen
 	})
 }
 
-// match is the liquidity that the sTKN pays for where the pool stands, and what the TKN beside it costs.
+// match computes the liquidity for the sTKN at the pool's price, and the cost of the TKN that it needs.
 func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestment) error {
 	liquidity, needed, err := in.matched(r, in.Currency0 == s.cfg.Deployment.STKN)
 	if errors.Is(err, errNotTaken) {
@@ -144,7 +144,7 @@ func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestm
 	return s.answer(res, st, body)
 }
 
-// matched is the liquidity that an amount of one currency pays for, and how much of the other goes with it, rounded up.
+// matched is the liquidity for an amount of one currency, and the required amount of the other, rounded up.
 func (p *pool) matched(r *reinvestment, of0 bool) (liquidity, needed uint256.Int, err error) {
 	a, err := ammv4.SqrtPriceAtTick(r.lower)
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *pool) matched(r *reinvestment, of0 bool) (liquidity, needed uint256.Int
 	if err != nil {
 		return liquidity, needed, err
 	}
-	// The part of the range that the given currency fills, seen from the end at which it is all of it.
+	// The part of the range that the given currency fills, from the end where the liquidity is all in it.
 	at := &p.SqrtPriceX96
 	low, high := a, b
 	if of0 && at.Gt(a) {
@@ -180,5 +180,5 @@ func (p *pool) matched(r *reinvestment, of0 bool) (liquidity, needed uint256.Int
 	return liquidity, takes[0], err
 }
 
-// errNotTaken: at the pool's price the range is all of the other currency.
+// errNotTaken: at the pool's price the range takes only the other currency.
 var errNotTaken = errors.New("the range does not take the staking token at the current price")

@@ -18,20 +18,20 @@ type hop struct {
 	zeroForOne bool
 }
 
-// route is a way from one token to another, through one pool or two.
+// route is a path from one token to another through one or two pools.
 type route []hop
 
-// errNoRoute: no allowed pools lead there.
+// errNoRoute: no allowed pools connect the tokens.
 var errNoRoute = errors.New("no route")
 
-// swapped is what a route came to.
+// swapped is the result of a swap along a route.
 type swapped struct {
 	route   route
 	in, out uint256.Int
 }
 
-// routes are all ways from one of some tokens to one of some others: through one pool, or two that share a third
-// token. Pools that could be moved now are left out; where only such lead there the error says why.
+// routes are all routes between two sets of tokens: through one pool, or two pools that share a third token.
+// Pools with unreliable prices are left out; if there are no others, the error says why.
 func (s *state) routes(from, to []common.Address, except *pool) (ways []route, err error) {
 	var wrong error
 	usable := func(p *pool) bool {
@@ -80,7 +80,7 @@ func (s *state) routes(from, to []common.Address, except *pool) (ways []route, e
 	return nil, errNoRoute
 }
 
-// exactIn is what an amount buys by a route. ErrLiquidity: it is more than the pools take.
+// exactIn swaps an exact input along a route. ErrLiquidity: it exceeds the pools' liquidity.
 func (r route) exactIn(amount *uint256.Int) (*swapped, error) {
 	out := &swapped{route: r, in: *amount, out: *amount}
 	for _, h := range r {
@@ -93,7 +93,7 @@ func (r route) exactIn(amount *uint256.Int) (*swapped, error) {
 	return out, nil
 }
 
-// exactOut is what an amount costs by a route.
+// exactOut swaps for an exact output along a route.
 func (r route) exactOut(amount *uint256.Int) (*swapped, error) {
 	in := &swapped{route: r, in: *amount, out: *amount}
 	for _, h := range slices.Backward(r) {
@@ -106,7 +106,7 @@ func (r route) exactOut(amount *uint256.Int) (*swapped, error) {
 	return in, nil
 }
 
-// best is the route that gives most for an amount, or costs least. ErrLiquidity: none takes it.
+// best is the route with the highest output or the lowest input. ErrLiquidity: none has enough liquidity.
 func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
 	var found *swapped
 	var wrong error
@@ -129,13 +129,13 @@ func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
 	return found, nil
 }
 
-// sale is what a sale meets in a pool.
-type sale func(*pool) (*pool, error)
+// poolPrice selects the pool state to sell into.
+type poolPrice func(*pool) (*pool, error)
 
-// asTheyAre is where the pools stand.
+// asTheyAre uses the current pools.
 func asTheyAre(p *pool) (*pool, error) { return p, nil }
 
-// atReference is where the pools would stand at their reference prices: what somebody moved is moved back.
+// atReference uses the pools as they would be at their reference prices, so that manipulation has no effect.
 func atReference(p *pool) (*pool, error) {
 	root, err := ammv4.SqrtPriceAtTick(p.reference)
 	if err != nil {
@@ -155,8 +155,8 @@ func atReference(p *pool) (*pool, error) {
 	return &moved, nil
 }
 
-// soldFor is what selling all of an amount for USDG would give, as far as the pools take it, by the best route.
-func (s *state) soldFor(token common.Address, amount *uint256.Int, in sale) (*big.Int, error) {
+// soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows.
+func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice) (*big.Int, error) {
 	usdg := s.cfg.Deployment.USDG
 	if token == usdg {
 		return amount.ToBig(), nil
@@ -201,8 +201,7 @@ func (s *state) soldFor(token common.Address, amount *uint256.Int, in sale) (*bi
 	return most, nil
 }
 
-// spot is the product of the prices of a route's pools where they stand, of what goes in in what comes out, less
-// what the fees take.
+// spot is the product of the current prices of a route's pools, input per output, after fees.
 func (r route) spot() price {
 	p := par
 	for _, h := range r {
@@ -219,10 +218,10 @@ func (r route) spot() price {
 	return p
 }
 
-// impactBps is 10^4·(1 − out/(in·spot·(1−fee))), rounded up: none is told lower than it is.
+// impactBps is the price impact 10^4·(1 − out/(in·spot·(1−fee))), rounded up.
 func (q *swapped) impactBps() int64 {
 	fair := q.route.spot()
-	full := new(big.Int).Mul(q.in.ToBig(), fair.Num) // over fair.Den
+	full := new(big.Int).Mul(q.in.ToBig(), fair.Num) // to be divided by fair.Den
 	got := new(big.Int).Mul(q.out.ToBig(), fair.Den)
 	if full.Sign() == 0 || got.Cmp(full) >= 0 {
 		return 0
@@ -234,7 +233,7 @@ func (q *swapped) impactBps() int64 {
 
 const bpsOfAll = 10_000
 
-// routeBody says which pools a quote goes through.
+// routeBody lists the pools of a quote.
 type routeBody struct {
 	Kind string    `json:"kind"`
 	Hops []hopBody `json:"hops"`
@@ -262,12 +261,12 @@ func (r route) body() routeBody {
 	return b
 }
 
-// least is an amount less a slippage, rounded down.
+// least is an amount minus slippage, rounded down.
 func least(amount *uint256.Int, slippageBps int64) string {
 	return worth(amount.ToBig(), fraction(big.NewInt(bpsOfAll-slippageBps), big.NewInt(bpsOfAll))).String()
 }
 
-// most is an amount and a slippage, rounded up.
+// most is an amount plus slippage, rounded up.
 func most(amount *uint256.Int, slippageBps int64) *big.Int {
 	return worthUp(amount.ToBig(), fraction(big.NewInt(bpsOfAll+slippageBps), big.NewInt(bpsOfAll)))
 }

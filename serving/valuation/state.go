@@ -15,8 +15,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// state is everything that answers depend on as of one block: what the pipeline has of the pools, and what only the chain
-// tells. It does not change, apart from what is read of it on demand and kept with it.
+// state is the input of all answers as of one block: the index's pools and the chain's data. It is immutable,
+// except for data that is read on demand and cached in it.
 type state struct {
 	at         topics.BlockRef
 	taken      time.Time
@@ -28,25 +28,26 @@ type state struct {
 
 	mu     sync.Mutex
 	fees   map[uint256.Int]*feesOf // by token ID
-	tokens map[common.Address]*told
+	tokens map[common.Address]*contractFacts
 }
 
-// pool is a pool with its reference price and its depth.
+// pool is a pool with its reference price and depth.
 type pool struct {
 	query.PoolState
 	amm       ammv4.Pool
 	growth    ammv4.FeeGrowth
 	reference int32  // the time-weighted median tick
-	history   uint64 // seconds of the window for which there is a price
+	history   uint64 // seconds of the window with a price
 	depth     [2]uint256.Int
 }
 
-// keeper keeps the state of the latest block and shares it among all requests.
+// keeper keeps the latest block's state and shares it among all requests.
 //
 // Invariants:
-//  1. What is told of the chain is read at the very block, number and hash, that the pipeline's state is of.
-//  2. One read of a block is under way at most, whoever asks for it.
-//  3. A state older than the latest block answers for Config.MaxLag at most, and not where the chain fell back.
+//  1. The chain's data is read at the same block, number and hash, as the index's data.
+//  2. At most one read of a block is in progress, for all requests.
+//  3. A state older than the latest block is used for at most Config.MaxLag, and not after a reorg to a lower
+//     block.
 type keeper struct {
 	cfg     *Config
 	reader  query.Reader
@@ -59,14 +60,14 @@ type keeper struct {
 	flight *flight
 }
 
-// flight is a read under way.
+// flight is a read in progress.
 type flight struct {
 	done  chan struct{}
 	state *state
 	err   error
 }
 
-// current is the state to answer from. Its error is one that callers may see.
+// current is the state to answer from. Its error is an API error.
 func (k *keeper) current(ctx context.Context) (*state, error) {
 	k.mu.Lock()
 	now := time.Now()
@@ -83,14 +84,14 @@ func (k *keeper) current(ctx context.Context) (*state, error) {
 	return s, nil
 }
 
-// fellBack says that the chain is shorter than it was.
+// fellBack reports whether the chain is shorter than before.
 func (k *keeper) fellBack(ctx context.Context, s *state) bool {
 	head, err := k.reader.Head(ctx)
 	return err != nil || head.Indexed.Number < s.at.Number
 }
 
-// renew reads the latest block's state, or waits for who already does. The read outlives its caller: others wait
-// for it too.
+// renew reads the latest block's state, or waits for a read in progress. The read is not cancelled with its
+// caller, because others wait for it too.
 func (k *keeper) renew(ctx context.Context) (*state, error) {
 	k.mu.Lock()
 	f := k.flight
@@ -123,7 +124,8 @@ func (k *keeper) fly(ctx context.Context, f *flight) {
 	close(f.done)
 }
 
-// read reads a block. One that the node does not have is read again a little later: it is on its way there, or gone.
+// read reads a block. If the node does not have it, it is read again a little later: it may arrive, or was
+// reverted.
 func (k *keeper) read(ctx context.Context) (*state, error) {
 	for {
 		answer, err := k.reader.Exchange(ctx, query.ExchangeQuery{
@@ -149,7 +151,7 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]) (*state, error) {
 	s := &state{
 		at: answer.At, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
-		fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*told),
+		fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
 	}
 	for i := range answer.Value.Assets {
 		a := &answer.Value.Assets[i]
@@ -174,7 +176,7 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 	return s, nil
 }
 
-// run reads ahead while there are requests.
+// run reads states in advance while there are requests.
 func (k *keeper) run(ctx context.Context) error {
 	tick := time.NewTicker(k.cfg.Poll)
 	defer tick.Stop()
@@ -188,7 +190,7 @@ func (k *keeper) run(ctx context.Context) error {
 		wanted := time.Since(k.asked) < k.cfg.IdleAfter && k.flight == nil && (k.last == nil || !k.reader.Current(k.last.at, nil))
 		k.mu.Unlock()
 		if wanted {
-			_, _ = k.renew(ctx) // requests that need it learn of the error themselves
+			_, _ = k.renew(ctx) // requests get the error themselves
 		}
 		k.metrics.aged(k.age())
 	}
@@ -204,7 +206,7 @@ func (k *keeper) age() time.Duration {
 	return time.Since(k.last.taken)
 }
 
-// byID is the pool of an ID, nil where it is none of the allowed.
+// byID is the allowed pool with an ID; nil: there is none.
 func (s *state) byID(id common.Hash) *pool {
 	for _, p := range s.pools {
 		if p.ID == id {

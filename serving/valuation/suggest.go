@@ -49,7 +49,7 @@ type suggestion struct {
 	lower, upper int32
 	sigma        float64 // of an hour's log return
 	returns      int
-	stays        float64 // the expected part of the term in range
+	stays        float64 // the expected part of the term in which the price is in range
 }
 
 func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -107,7 +107,8 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 	return s.answer(res, st, body)
 }
 
-// suggest is a range of so many deviations on either side, outward to the pool's spacing.
+// suggest is a range of RangeDeviation standard deviations on both sides, rounded outward to the pool's tick
+// spacing.
 func (s *state) suggest(p *pool, term uint32) suggestion {
 	h := &s.cfg.Haircut
 	var logs []float64
@@ -121,30 +122,30 @@ func (s *state) suggest(p *pool, term uint32) suggestion {
 	widest := usable(p.TickSpacing)
 	r.lower = max(snap(float64(p.reference)-half, p.TickSpacing, math.Floor), -widest)
 	r.upper = min(snap(float64(p.reference)+half, p.TickSpacing, math.Ceil), widest)
-	if r.lower >= r.upper { // a price that never moved, on the spacing
+	if r.lower >= r.upper { // the price never moved
 		r.lower, r.upper = max(r.lower-p.TickSpacing, -widest), min(r.upper+p.TickSpacing, widest)
 	}
 	r.stays = timeInRange(float64(r.upper-r.lower) / 2 * logTick / spread)
 	return r
 }
 
-// snap rounds a tick to a multiple of the spacing, within what ticks there are.
+// snap rounds a tick to a multiple of the spacing, within the tick limits.
 func snap(tick float64, spacing int32, round func(float64) float64) int32 {
 	tick = min(max(tick, ammv4.MinTick), ammv4.MaxTick)
 	return int32(round(tick/float64(spacing))) * spacing
 }
 
-// usable is the highest tick that a range of the spacing can end at.
+// usable is the highest tick of the spacing.
 func usable(spacing int32) int32 { return ammv4.MaxTick / spacing * spacing }
 
-// widthBps is how far the upper end's price is above the lower one's, at most what 63 bits hold.
+// widthBps is how far the upper price is above the lower one, at most 2^63-1.
 func widthBps(lower, upper int32) int64 {
 	width := bpsOfAll * (math.Exp(float64(upper-lower)*logTick) - 1)
 	return int64(min(width, 1<<62))
 }
 
-// feeEstimate is what a unit of value in the range would earn over the term, in bps: what a unit of liquidity earned
-// over the lookback, for the term, for the part of it in range, by what a unit of liquidity costs.
+// feeEstimate is the fees per value in the range over the term, in bps: the fees of a unit of liquidity in the
+// lookback period, scaled to the part of the term in range, divided by the cost of a unit of liquidity.
 func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, terms float64) int64 {
 	root := func(tick int32) float64 { return math.Exp(float64(tick) * logTick / 2) }
 	s, a, b := root(p.reference), root(r.lower), root(r.upper)

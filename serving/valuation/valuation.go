@@ -1,6 +1,6 @@
-// Package valuation is the HTTP service of what collateral is worth: prices from the chain's pools alone, ranges, quotes
-// and facts, each of one block that it names, and a refusal where a pool could be moved. It must not keep
-// state of its own beyond a block's, and must never guess.
+// Package valuation is the HTTP service for values of collateral: prices from the chain's pools alone, ranges,
+// quotes and facts, each as of one block that it names, and a refusal if a pool's price may be manipulated. It
+// must not keep state beyond a block, and must never guess.
 package valuation
 
 import (
@@ -36,10 +36,10 @@ type Service struct {
 	metrics *metrics
 	api     *httpapi.API
 	server  *httpapi.Server
-	chainID []string // the header's value
+	chainID []string // value of the header
 }
 
-// New returns the service, which listens once Run is called. The client is run by whoever made it.
+// New returns the service. It listens in Run. The caller runs the chain client.
 func New(cfg Config, reader query.Reader, client *chain.Client, logger *zap.Logger, reg prometheus.Registerer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration of the valuation service: %w", err)
@@ -103,7 +103,8 @@ func (s *Service) Ready(ctx context.Context) error {
 	return s.fresh(st)
 }
 
-// state is what an answer depends on; its block is in the headers, and the answer is good until there is a later one.
+// state is the input of an answer; the headers name its block, and the response is cached until there is a
+// later one.
 func (s *Service) state(ctx context.Context, res *httpapi.Response) (*state, error) {
 	st, err := s.keeper.current(ctx)
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *Service) fresh(st *state) error {
 	return nil
 }
 
-// answer writes a body. It stands until another block can be had.
+// answer writes a body, which is cached until there is a later block.
 func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -142,7 +143,7 @@ func asOf(h http.Header, at topics.BlockRef) {
 	h["X-Indexed-Block-Hash"] = []string{at.Hash.Hex()}
 }
 
-// stamp puts the headers of the chain on every response, as the indexer does.
+// stamp sets the chain's headers on every response, as the indexer does.
 func (s *Service) stamp(ctx context.Context, h http.Header) {
 	h["X-Chain-Id"] = s.chainID
 	if h["X-Indexed-Block"] != nil {
@@ -153,16 +154,16 @@ func (s *Service) stamp(ctx context.Context, h http.Header) {
 	}
 }
 
-// The codes that are the service's own, beside priceUnreliable.
+// The service's own codes, besides priceUnreliable.
 var (
 	dealNotFound  = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
 	assetNotFound = httpapi.Code{Name: "ASSET_NOT_FOUND", Status: http.StatusNotFound}
 )
 
-// retryRefused is when to ask again for a price that was refused.
+// retryRefused is the Retry-After of a refused price.
 const retryRefused = 5 * time.Second
 
-// refused is how a caller sees that there is no price.
+// refused maps a refused price to an API error.
 func (s *Service) refused(err error) error {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		s.metrics.refusals.WithLabelValues(r.reason).Inc()
@@ -171,7 +172,7 @@ func (s *Service) refused(err error) error {
 	return upstream(err)
 }
 
-// upstream is how a caller sees that the pipeline or the chain cannot be read.
+// upstream maps an error of the index or the chain to an API error.
 func upstream(err error) error {
 	retry := func(message string) error {
 		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: message, RetryAfter: time.Second}
@@ -192,14 +193,14 @@ func upstream(err error) error {
 	return err
 }
 
-// healthBody is the answer of /health.
+// healthBody is the body of /health.
 type healthBody struct {
 	OK      bool   `json:"ok"`
 	ChainID uint64 `json:"chainId"`
 	Block   uint64 `json:"block"`
 }
 
-// health answers in one shape whether all is well or not.
+// health has the same shape whether healthy or not.
 func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	st, err := s.keeper.current(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	logTick = 9.999500033330834e-05 // ln(1.0001)
 )
 
-// hourlyTicks are the ticks at the ends of the hours of a time, carried forward; the last is that of now.
+// hourlyTicks are the ticks at the ends of the hours, carried forward; the last one is the current tick.
 func hourlyTicks(hours []query.PriceAt, now, history uint64) (ticks []int32) {
 	if len(hours) == 0 {
 		return nil
@@ -34,7 +34,7 @@ func hourlyTicks(hours []query.PriceAt, now, history uint64) (ticks []int32) {
 	return ticks
 }
 
-// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours, by the pools of its reference.
+// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours, from its reference pools.
 func (s *state) series(token common.Address, q *quoted) (sum []float64) {
 	for i, p := range q.pools {
 		ticks := hourlyTicks(p.Hours, s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
@@ -55,8 +55,8 @@ func (s *state) series(token common.Address, q *quoted) (sum []float64) {
 	return sum
 }
 
-// deviation is the standard deviation of an hour's log return, by the exponentially weighted average of their
-// squares, and how many returns there are. Where they are few it is what is feared of the unknown at least.
+// deviation is the standard deviation of an hour's log return, from the exponentially weighted average of
+// squared returns, and the number of returns. With few returns it is at least UnknownHourly.
 func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
 	var variance float64
 	for i := 1; i < len(series); i++ {
@@ -74,7 +74,7 @@ func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
 	return sigma, returns
 }
 
-// factor is the part of a value that is left after what is feared of a term, in billionths: at most what the lane
+// factor is the remaining part of a value after a haircut for a term, in billionths: at most what the lane
 // allows.
 func (h *Haircut) factor(sigma float64, term uint32, maxBps uint16) int64 {
 	left := math.Exp(-h.Quantile * sigma * math.Sqrt(float64(term)/hour))
@@ -83,13 +83,13 @@ func (h *Haircut) factor(sigma float64, term uint32, maxBps uint16) int64 {
 
 const billion = 1_000_000_000
 
-// shaved is a value less a haircut, rounded down.
+// shaved is a value after a haircut, rounded down.
 func shaved(value *big.Int, factor int64) *big.Int {
 	z := new(big.Int).Mul(value, big.NewInt(factor))
 	return z.Quo(z, big.NewInt(billion))
 }
 
-// laneOf is the lane of a token; one that the registry does not know is feared most.
+// laneOf is the lane of a token; an unknown token gets the lane with the largest haircut.
 func (s *state) laneOf(token common.Address) contracts.Lane {
 	if a := s.assets[token]; a != nil {
 		return a.Lane
@@ -100,7 +100,7 @@ func (s *state) laneOf(token common.Address) contracts.Lane {
 	return contracts.LaneMeme
 }
 
-// maxBps is the most of a token's value that is suggested; the dollar's is all.
+// maxBps is the maximum suggested part of a token's value; of the dollar token it is all.
 func (s *state) maxBps(token common.Address) uint16 {
 	if token == s.cfg.Deployment.USDG {
 		return 10_000
@@ -112,8 +112,8 @@ func (s *state) maxBps(token common.Address) uint16 {
 	return s.cfg.Haircut.LaneMaxBps[lane]
 }
 
-// timeInRange is the expected part of a time for which a Brownian motion stays within a deviations of the whole time
-// of where it began.
+// timeInRange is the expected part of a period in which a Brownian motion stays within a standard deviations
+// (of the whole period) of its start.
 func timeInRange(a float64) float64 {
 	if math.IsInf(a, 1) {
 		return 1
@@ -121,5 +121,5 @@ func timeInRange(a float64) float64 {
 	return (1+a*a)*math.Erf(a/math.Sqrt2) + a*math.Sqrt(2/math.Pi)*math.Exp(-a*a/2) - a*a
 }
 
-// pow is the factor that so many ticks are.
+// pow is the price factor of a number of ticks.
 func pow(ticks float64) float64 { return math.Exp(ticks * logTick) }

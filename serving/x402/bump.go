@@ -10,8 +10,8 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// Bump sends again what the node has lost, and what the chain waits for with a higher fee at the same nonce. It is to be
-// called every few seconds.
+// Bump resends transactions that the node has lost, and raises the fee of the one that the chain waits for, at
+// the same nonce. Call it every few seconds.
 func (r *Relayer) Bump(ctx context.Context) error {
 	mined, err := r.mined(ctx)
 	if err != nil {
@@ -32,14 +32,14 @@ func (r *Relayer) Bump(ctx context.Context) error {
 		waits = now.Sub(own.at)
 	}
 	r.mu.Unlock()
-	// The others wait for the first: a higher fee on them would buy nothing.
+	// The others wait for the first one: raising their fees would not help.
 	if waits < r.cfg.BumpAfter {
 		return errors.Join(errs...)
 	}
 	return errors.Join(append(errs, r.raise(ctx, mined))...)
 }
 
-// end is the first nonce that nothing has.
+// end is the first unused nonce.
 func (r *Relayer) end(ctx context.Context) (uint64, error) {
 	if r.cfg.Nonces != nil {
 		return r.cfg.Nonces.Next(ctx, r.from)
@@ -53,7 +53,7 @@ func (r *Relayer) end(ctx context.Context) (uint64, error) {
 	return next, nil
 }
 
-// restore sends again what the node does not know of, in order, until one that was not recorded.
+// restore resends transactions that the node does not know, in order, up to one that was not recorded.
 func (r *Relayer) restore(ctx context.Context, next uint64) error {
 	nonce, err := r.chain.PendingNonceAt(ctx, r.from)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *Relayer) restore(ctx context.Context, next uint64) error {
 	return nil
 }
 
-// at is what is known at a nonce, and how a replacement is recorded; nil: none is wanted.
+// at returns the recorded transaction at a nonce, and how to record a replacement; nil: none is wanted.
 func (r *Relayer) at(ctx context.Context, nonce uint64) (*types.Transaction, Record, error) {
 	if own := r.waiting(nonce); own != nil {
 		return own.tx, own.record, nil
@@ -87,11 +87,11 @@ func (r *Relayer) at(ctx context.Context, nonce uint64) (*types.Transaction, Rec
 	return tx, record, err
 }
 
-// raise replaces what the chain waits for. Where nothing came, or nobody wants it any more, a transfer of nothing to
-// ourselves takes its place.
+// raise replaces the transaction that the chain waits for. If there is none, or nobody needs it any more, it
+// sends an empty transfer to ourselves.
 func (r *Relayer) raise(ctx context.Context, nonce uint64) error {
 	r.mu.Lock()
-	r.since = r.cfg.Now() // whatever comes of it, it is tried again when as much time has passed
+	r.since = r.cfg.Now() // whatever the result, it is retried after the same time
 	if own := r.open[nonce]; own != nil {
 		own.at = r.since
 	}
@@ -122,7 +122,7 @@ func (r *Relayer) raise(ctx context.Context, nonce uint64) error {
 	return r.send(ctx, body, func(context.Context, Attempt) error { return nil })
 }
 
-// higher is the greater of what is suggested now and what a node takes as a replacement.
+// higher is the greater of the suggested fee and the minimum for a replacement.
 func higher(suggested, before *big.Int) *big.Int {
 	least := new(big.Int).Mul(before, big.NewInt(bumpPercent))
 	least.Div(least, big.NewInt(100)).Add(least, common.Big1)

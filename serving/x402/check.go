@@ -13,24 +13,24 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// The window in which an authorization must end, beside the requirement's own timeout.
+// Bounds of an authorization's expiry, besides the requirement's own timeout.
 const (
-	minValidity  = 30 * time.Second // else it may end before it is on the chain
-	clockSkew    = 60 * time.Second // of a client
+	minValidity  = 30 * time.Second // otherwise it may expire before it is mined
+	clockSkew    = 60 * time.Second // of a client's clock
 	signatureLen = 65
 )
 
-// magic6492 ends the signature of a wallet that is not deployed yet (ERC-6492).
+// magic6492 ends the signature of an undeployed wallet (ERC-6492).
 var magic6492 = bytes.Repeat([]byte{0x64, 0x92}, 16)
 
-// Check is every check that needs no chain, in the order of the protocol: network, the echo of our requirement,
-// payee and value, the window, the signature. What is wrong comes as a *Refusal. Where Contract is set in the
-// result, the signature is still to be checked: Token.CheckSignature.
+// Check makes every check that needs no chain, in the order of the protocol: network, the echo of our
+// requirement, payee and value, the validity window, the signature. An invalid payment is a *Refusal. If
+// Contract is set in the result, the signature must still be checked by Token.CheckSignature.
 func (t *Terms) Check(p *Payment, now time.Time) (*Signed, error) {
 	return t.check(p, func(a *Authorization) *Refusal { return t.checkWindow(a, now) })
 }
 
-// CheckAnyTime is Check without the window: for a payment that was taken while it was open.
+// CheckAnyTime is Check without the validity window: for a payment that was accepted while it was valid.
 func (t *Terms) CheckAnyTime(p *Payment) (*Signed, error) {
 	return t.check(p, func(*Authorization) *Refusal { return nil })
 }
@@ -67,7 +67,7 @@ func (t *Terms) check(p *Payment, window func(*Authorization) *Refusal) (*Signed
 	return signed, nil
 }
 
-// echoed compares what the client says it accepted with what we ask. Addresses may come in another case.
+// echoed compares the client's accepted requirement with ours. Addresses may differ in case.
 func (t *Terms) echoed(r *Requirement) bool {
 	echo := *r
 	if !strings.EqualFold(echo.Asset, t.Asset) || !strings.EqualFold(echo.PayTo, t.PayTo) {
@@ -137,7 +137,7 @@ func (t *Terms) checkWindow(a *Authorization, now time.Time) *Refusal {
 	return nil
 }
 
-// checkSignature recovers the payer. What no key can have signed may still be a contract wallet's.
+// checkSignature recovers the payer. A signature that is no key's may be a contract wallet's.
 func (t *Terms) checkSignature(s *Signed) *Refusal {
 	if bytes.HasSuffix(s.Signature, magic6492) {
 		return refuse(ReasonSignature, "undeployed wallets (ERC-6492) cannot pay")
@@ -148,7 +148,8 @@ func (t *Terms) checkSignature(s *Signed) *Refusal {
 	return nil
 }
 
-// signer is whose key signed; zero: nobody's. A key signs with low s and v of 27 or 28: the token refuses all else.
+// signer is the address that signed; zero: no key did. Like the token, it accepts only low s, and v of 27 or
+// 28.
 func (t *Terms) signer(signed *Signed) common.Address {
 	if len(signed.Signature) != signatureLen {
 		return common.Address{}
@@ -168,7 +169,7 @@ func (t *Terms) signer(signed *Signed) common.Address {
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// Payment is how a client would send s: what facilitators are sent, and what tests send.
+// Payment is the JSON form of s, for facilitators and tests.
 func (t *Terms) Payment(s *Signed, resource Resource) *Payment {
 	return &Payment{
 		X402Version: Version,

@@ -13,13 +13,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxHeaderBytes bounds what is decoded: a payment takes about 1 KiB, one of a contract wallet a little more.
+// maxHeaderBytes bounds the header: a payment takes about 1 KiB, one of a contract wallet a little more.
 const maxHeaderBytes = 12 << 10
 
-// maxSignatureBytes bounds what a contract wallet can be asked to check.
+// maxSignatureBytes bounds the signature passed to a contract wallet.
 const maxSignatureBytes = 2 << 10
 
-// wirePayment is Payment with what is checked before the rest is looked at.
+// wirePayment has the fields that are checked before the rest is decoded.
 type wirePayment struct {
 	X402Version int            `json:"x402Version"`
 	Payload     jsontext.Value `json:"payload"`
@@ -28,14 +28,14 @@ type wirePayment struct {
 	Extensions  jsontext.Value `json:"extensions"`
 }
 
-// Decode reads the value of PAYMENT-SIGNATURE: no unknown field, no name twice, nothing behind it. What is wrong
-// comes as a *Refusal.
+// Decode decodes the header PAYMENT-SIGNATURE strictly: no unknown or duplicate fields, no trailing data. An
+// invalid header is a *Refusal.
 func Decode(header string) (*Payment, error) {
 	if len(header) > maxHeaderBytes {
 		return nil, refuse(ReasonPayload, "the header exceeds %d bytes", maxHeaderBytes)
 	}
 	text, err := base64.StdEncoding.Strict().DecodeString(header)
-	if err != nil || strings.ContainsAny(header, "\r\n") { // which the decoder passes over
+	if err != nil || strings.ContainsAny(header, "\r\n") { // which the decoder ignores
 		return nil, refuse(ReasonPayload, "the header is not padded standard base64")
 	}
 	var wire wirePayment
@@ -68,7 +68,7 @@ func strictly(text []byte, v any) error {
 	return nil
 }
 
-// parseAddress takes an address in one case, or with a right EIP-55 checksum.
+// parseAddress parses an address in one case, or with a valid EIP-55 checksum.
 func parseAddress(text string) (common.Address, error) {
 	raw, err := parseHex(text, common.AddressLength, common.AddressLength)
 	if err != nil {
@@ -99,7 +99,7 @@ func parseHex(text string, least, most int) ([]byte, error) {
 
 const maxDecimalDigits = 78 // of 2^256
 
-// parseDecimal takes the one spelling that a number below 2^256 has.
+// parseDecimal parses a number below 2^256 in canonical form.
 func parseDecimal(text string) (*big.Int, error) {
 	if text == "" || len(text) > maxDecimalDigits || text[0] == '0' && text != "0" {
 		return new(big.Int), errors.New("it is not a decimal number")

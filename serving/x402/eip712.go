@@ -12,13 +12,13 @@ var (
 	transferType = crypto.Keccak256Hash([]byte("TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"))
 )
 
-// Authorization is a transfer that its payer allows anybody to submit, once (EIP-3009).
+// Authorization is a transfer that its payer allows anybody to submit once (EIP-3009).
 type Authorization struct {
 	From        common.Address
 	To          common.Address
 	Value       *big.Int
-	ValidAfter  uint64 // unix seconds, exclusive
-	ValidBefore uint64 // unix seconds, exclusive
+	ValidAfter  uint64 // Unix seconds, exclusive
+	ValidBefore uint64 // Unix seconds, exclusive
 	Nonce       common.Hash
 }
 
@@ -26,11 +26,11 @@ type Authorization struct {
 type Signed struct {
 	Authorization
 	Signature []byte
-	// Contract says that the signature is no key's: the wallet itself must be asked (EIP-1271).
+	// Contract: no key signed, so the wallet contract must check the signature (EIP-1271).
 	Contract bool
 }
 
-// DomainSeparator is the EIP-712 separator of a token.
+// DomainSeparator is the EIP-712 domain separator of a token.
 func DomainSeparator(d Domain, chainID uint64, token common.Address) common.Hash {
 	return crypto.Keccak256Hash(
 		domainType[:], crypto.Keccak256([]byte(d.Name)), crypto.Keccak256([]byte(d.Version)),
@@ -38,16 +38,16 @@ func DomainSeparator(d Domain, chainID uint64, token common.Address) common.Hash
 	)
 }
 
-// Separator is the domain separator that the token must have.
+// Separator is the token's expected domain separator.
 func (t *Terms) Separator() common.Hash { return t.separator }
 
-// Digest is what the payer of an authorization signs.
+// Digest is the hash that the payer of an authorization signs.
 func (t *Terms) Digest(a *Authorization) common.Hash {
 	message := crypto.Keccak256(append(transferType.Bytes(), a.words()...))
 	return crypto.Keccak256Hash([]byte{0x19, 0x01}, t.separator[:], message)
 }
 
-// words are the fields as the token's ABI and its EIP-712 type both have them.
+// words are the ABI-encoded fields, which both the token and EIP-712 use.
 func (a *Authorization) words() []byte {
 	out := make([]byte, 0, 6*32)
 	out = append(out, common.LeftPadBytes(a.From[:], 32)...)

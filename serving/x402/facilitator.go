@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// FacilitatorConfig says which service settles.
+// FacilitatorConfig names the service that settles.
 type FacilitatorConfig struct {
-	URL           string        // of the service; /settle is under it
-	Timeout       time.Duration // of a settlement, which waits for the chain: 90 s
-	Authorization string        // the value of that header, where the service wants one: a secret
+	URL           string        // base URL of the service, without /settle
+	Timeout       time.Duration // of a settlement, which waits for the chain; default 90 s
+	Authorization string        // value of that header; empty: none. It is a secret
 	Resource      Resource
 }
 
 const maxFacilitatorBytes = 64 << 10
 
-// Facilitator settles through somebody else's service. It is believed in nothing: that it says paid makes no
-// payment, and that it says not paid frees none.
+// Facilitator settles through an external service, which is not trusted: neither its success nor its failure
+// decides the state of a payment.
 type Facilitator struct {
 	cfg    FacilitatorConfig
 	terms  *Terms
@@ -42,7 +42,7 @@ func NewFacilitator(cfg FacilitatorConfig, terms *Terms) (*Facilitator, error) {
 	}
 	return &Facilitator{cfg: cfg, terms: terms, client: &http.Client{
 		Timeout: cfg.Timeout,
-		// A redirect would take the payment, and the secret, to another place.
+		// A redirect would send the payment and the secret elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -53,7 +53,7 @@ type settleRequest struct {
 	PaymentRequirements Requirement `json:"paymentRequirements"`
 }
 
-// Settle asks the facilitator to submit s. Nothing of ours is broadcast, so nothing is recorded.
+// Settle asks the facilitator to submit s. We send no transaction, so none is recorded.
 func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
 	payment := f.terms.Of(&s.Authorization).Payment(s, f.cfg.Resource) // a refund goes elsewhere; a price may have changed
 	body, err := json.Marshal(settleRequest{X402Version: Version, PaymentPayload: payment, PaymentRequirements: payment.Accepted})
@@ -70,7 +70,7 @@ func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
 	}
 	res, err := f.client.Do(req)
 	if err != nil {
-		if shown, ok := errors.AsType[*url.Error](err); ok { // its text has the URL, which may hold a key
+		if shown, ok := errors.AsType[*url.Error](err); ok { // its text has the URL, which may contain a key
 			err = shown.Err
 		}
 		return fmt.Errorf("%w: %w", ErrFacilitator, err)
@@ -90,7 +90,7 @@ func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
 	return nil
 }
 
-// Resume asks again: a facilitator has no attempts of ours.
+// Resume settles again: with a facilitator there are no attempts of ours.
 func (f *Facilitator) Resume(ctx context.Context, s *Signed, _ Attempt, record Record) error {
 	return f.Settle(ctx, s, record)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// State is what came of an authorization.
+// State is the outcome of an authorization.
 type State uint8
 
-// The states. Unused may still become another; Expired cannot.
+// The states. Unused may still change; Expired cannot.
 const (
 	Unused    State = iota
 	Paid            // used, and the amount went to whom it names
@@ -29,15 +29,15 @@ type Outcome struct {
 	Transaction common.Hash // that used or cancelled it
 	Block       uint64      // where it is; of one that is unused, the head
 	BlockHash   common.Hash
-	// Final: as deep below the head as was asked for. What is not may be reorganised away.
+	// Final: it has the required confirmations, so a reorg cannot change it.
 	Final bool
 }
 
-// Scope is where to look, and what is deep enough.
+// Scope says where to search, and how many confirmations are required.
 type Scope struct {
-	FromBlock     uint64 // before which the authorization was not used
-	Confirmations uint64 // blocks: 1 is a block without another on it
-	LogRange      uint64 // blocks that a node answers for at once
+	FromBlock     uint64 // before it the authorization was not used
+	Confirmations uint64 // blocks: 1 is a block without a successor
+	LogRange      uint64 // maximum block range of a log query
 }
 
 var errMoved = errors.New("the chain changed during the read")
@@ -59,7 +59,8 @@ func (t *Token) Outcome(ctx context.Context, a *Authorization, scope Scope) (Out
 	return t.search(ctx, a, head, scope)
 }
 
-// unused looks whether it can still be used: only a block that is deep enough says that it cannot.
+// unused checks whether the authorization can still be used: only a block that is deep enough proves that it
+// cannot.
 func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
 	still := Outcome{Block: head.Number.Uint64()}
 	depth := max(scope.Confirmations, 1) - 1
@@ -84,8 +85,8 @@ func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header
 	return Outcome{State: Expired, Block: deep.Number.Uint64(), BlockHash: deep.Hash(), Final: true}, nil
 }
 
-// Reverted is whether a transaction with an authorization was mined and refused, and whether that is deep enough. The
-// authorization itself can still be used: by somebody else, or once what the transfer lacked is there.
+// Reverted reports whether a transaction with an authorization was mined and reverted, and whether that is
+// final. The authorization can still be used, by another transaction.
 func (t *Token) Reverted(ctx context.Context, transaction common.Hash, scope Scope) (reverted, final bool, err error) {
 	receipt, err := t.chain.TransactionReceipt(ctx, transaction)
 	if errors.Is(err, ethereum.NotFound) {

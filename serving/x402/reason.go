@@ -7,7 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Reason is why a payment is refused, in the words of the protocol.
+// Reason is the reason of a refusal, as the protocol names it.
 type Reason string
 
 // The reasons.
@@ -42,7 +42,7 @@ func (r Reason) shown() string {
 type Refusal struct {
 	Reason Reason
 	Detail string         // for people
-	Payer  common.Address // where it is known
+	Payer  common.Address // if known
 }
 
 func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
@@ -51,7 +51,7 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// by names the payer.
+// by sets the payer.
 func (r *Refusal) by(payer common.Address) *Refusal {
 	r.Payer = payer
 	return r

@@ -15,9 +15,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Sender is what a relayer needs of the chain beside reading it; ethclient.Client is one.
+// Sender is what a relayer needs of the chain besides reading it; ethclient.Client is one.
 type Sender interface {
-	Reader
+	ChainReader
 	NonceAt(ctx context.Context, account common.Address, block *big.Int) (uint64, error)
 	PendingNonceAt(ctx context.Context, account common.Address) (uint64, error)
 	BalanceAt(ctx context.Context, account common.Address, block *big.Int) (*big.Int, error)
@@ -32,8 +32,8 @@ type RelayerConfig struct {
 	Timeout   time.Duration // of a call to the node: 10 s
 	Now       func() time.Time
 
-	Nonces        Nonces // nil: no other process has the key
-	Confirmations uint64 // blocks after which a nonce is used for good: 10; with Nonces
+	Nonces        Nonces // nil: no other process uses the key
+	Confirmations uint64 // with Nonces: confirmations after which a nonce is final; default 10
 }
 
 func (c RelayerConfig) withDefaults() RelayerConfig {
@@ -55,29 +55,29 @@ func (c RelayerConfig) withDefaults() RelayerConfig {
 	return c
 }
 
-// Nonces is one order of a relayer's transactions for all processes that have its key.
+// Nonces assigns a relayer's nonces, for all processes that use its key.
 type Nonces interface {
-	// Take gives an authorization its nonce: the one that it has, unless that is below mined, else the next. What is
-	// below deep is on the chain for good.
+	// Take returns an authorization's nonce: its present one, unless that is below mined, else the next. Nonces
+	// below deep are final.
 	Take(ctx context.Context, relayer common.Address, a *Authorization, mined, deep uint64) (uint64, error)
-	// Next is the first nonce that nothing has.
+	// Next is the first unused nonce.
 	Next(ctx context.Context, relayer common.Address) (uint64, error)
-	// Recorded is the attempt at a nonce, nil where none was recorded; and how another at the same nonce is, nil where
-	// none is wanted any more.
+	// Recorded returns the attempt at a nonce, nil if none was recorded, and how to record a replacement, nil
+	// if none is wanted.
 	Recorded(ctx context.Context, relayer common.Address, nonce uint64) (*Attempt, Record, error)
 }
 
-// Relayer submits authorizations from an account of ours that holds gas and nothing else.
+// Relayer submits authorizations from our account, which holds gas and nothing else.
 //
 // Invariants:
-//  1. An authorization has one nonce at a time, and a nonce one authorization. Without Nonces one transaction at a
-//     time is given its nonce, recorded and sent; with them, by whoever serialises them.
-//  2. Nothing leaves that was not recorded, but what fills a gap: that moves nothing.
-//  3. No nonce stays empty: what the node dropped is sent again, and one whose taker never came back is filled.
-//  4. At most maxOpen transactions wait to be mined.
+//  1. An authorization has one nonce at a time, and a nonce one authorization. Without Nonces only one
+//     transaction at a time is assigned its nonce, recorded and sent; with Nonces they serialise that.
+//  2. No transaction is sent before it is recorded, except an empty one that fills a gap.
+//  3. No nonce stays unused: transactions dropped by the node are sent again, and abandoned nonces are filled.
+//  4. At most maxOpen transactions are pending.
 //
-// Without Nonces a key belongs to one process. Two would take each other's nonces: nobody would be charged twice, since
-// an authorization is used once, but gas is lost and payments wait.
+// Without Nonces only one process may use a key. Two would use the same nonces: nobody would be charged twice,
+// since an authorization is used once, but gas would be lost and payments delayed.
 type Relayer struct {
 	cfg   RelayerConfig
 	key   *ecdsa.PrivateKey
@@ -85,12 +85,12 @@ type Relayer struct {
 	terms *Terms
 	chain Sender
 
-	alone sync.Mutex // without Nonces: held from a nonce to its broadcast
+	alone sync.Mutex // without Nonces: held from taking a nonce until its broadcast
 
 	mu    sync.Mutex
-	open  map[uint64]*sent // by nonce: sent by this process, and not known to be mined
-	first uint64           // the nonce that the chain wants,
-	since time.Time        // since when
+	open  map[uint64]*sent // by nonce: sent by this process and not known to be mined
+	first uint64           // the next nonce of the chain,
+	since time.Time        // since when it is
 }
 
 type sent struct {
@@ -101,14 +101,14 @@ type sent struct {
 
 const (
 	maxOpen     = 256
-	bumpPercent = 125 // nodes want ten percent more at least
+	bumpPercent = 125 // nodes require at least ten percent more
 	plainGas    = 21_000
 )
 
-// ErrBusy is a relayer with too many transactions that wait.
+// ErrBusy: too many transactions of the relayer are pending.
 var ErrBusy = errors.New("too many settlements are waiting to be mined")
 
-// ErrDecided is what a Record returns for a payment that came to its end meanwhile: the attempt is not sent.
+// ErrDecided is returned by a Record if the payment is already decided: the attempt is not sent.
 var ErrDecided = errors.New("the payment was already decided")
 
 // NewRelayer returns a relayer for key.
@@ -122,7 +122,7 @@ func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.Privat
 // Address is the account that pays for gas.
 func (r *Relayer) Address() common.Address { return r.from }
 
-// Balance is what the account has left, in wei.
+// Balance is the account's balance in wei.
 func (r *Relayer) Balance(ctx context.Context) (*big.Int, error) {
 	return r.chain.BalanceAt(ctx, r.from, nil)
 }
@@ -147,15 +147,15 @@ func (r *Relayer) Settle(ctx context.Context, s *Signed, record Record) error {
 	}, record)
 }
 
-// Resume takes up an attempt that another process, or this one before, recorded. One whose nonce is taken by another
-// transaction can never be mined: the payment is settled anew.
+// Resume continues an attempt that was recorded earlier, by any process. If its nonce was used by another
+// transaction it can never be mined, and the payment is settled with a new one.
 func (r *Relayer) Resume(ctx context.Context, s *Signed, a Attempt, record Record) error {
 	tx, err := r.own(a)
 	if err != nil {
 		return err
 	}
 	if tx == nil {
-		return r.Settle(ctx, s, record) // another relayer's: it may never send it
+		return r.Settle(ctx, s, record) // of another relayer, which may never send it
 	}
 	mined, err := r.mined(ctx)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *Relayer) Resume(ctx context.Context, s *Signed, a Attempt, record Recor
 	return r.broadcast(ctx, tx)
 }
 
-// own reads a recorded attempt; nil: it is another relayer's.
+// own decodes a recorded attempt; nil: it is another relayer's.
 func (r *Relayer) own(a Attempt) (*types.Transaction, error) {
 	var tx types.Transaction
 	if err := tx.UnmarshalBinary(a.Raw); err != nil {
@@ -195,7 +195,7 @@ func (r *Relayer) own(a Attempt) (*types.Transaction, error) {
 	}
 	sender, err := types.Sender(types.LatestSignerForChainID(new(big.Int).SetUint64(r.terms.ChainID)), &tx)
 	if err != nil || sender != r.from {
-		return nil, nil //nolint:nilerr // whoever signed it, it was not us
+		return nil, nil //nolint:nilerr // not signed by us
 	}
 	return &tx, nil
 }
@@ -212,7 +212,7 @@ func (r *Relayer) keep(s *sent) {
 	r.open[s.tx.Nonce()] = s
 }
 
-// nonce is that of the next transaction.
+// nonce returns the nonce for the next transaction.
 func (r *Relayer) nonce(ctx context.Context, a *Authorization) (uint64, error) {
 	mined, err := r.mined(ctx)
 	if err != nil {
@@ -233,7 +233,8 @@ func (r *Relayer) nonce(ctx context.Context, a *Authorization) (uint64, error) {
 	return r.cfg.Nonces.Take(ctx, r.from, a, mined, deep)
 }
 
-// next is the first nonce that neither the node nor we have in use. What the node no longer knows of is sent again.
+// next is the first nonce that neither the node nor we have used. Transactions that the node has lost are sent
+// again.
 func (r *Relayer) next(ctx context.Context) (uint64, error) {
 	r.mu.Lock()
 	busy := len(r.open) >= maxOpen
@@ -256,7 +257,7 @@ func (r *Relayer) next(ctx context.Context) (uint64, error) {
 	}
 }
 
-// mined forgets what is on the chain.
+// mined drops the transactions that are mined.
 func (r *Relayer) mined(ctx context.Context) (uint64, error) {
 	next, err := r.chain.NonceAt(ctx, r.from, nil)
 	if err != nil {
@@ -272,7 +273,7 @@ func (r *Relayer) mined(ctx context.Context) (uint64, error) {
 	return next, nil
 }
 
-// fees are twice the base fee and the tip that the node suggests, within the ceiling.
+// fees are twice the base fee plus the node's suggested tip, within the ceiling.
 func (r *Relayer) fees(ctx context.Context) (tip, fee *big.Int, err error) {
 	head, err := r.chain.HeaderByNumber(ctx, nil)
 	if err != nil {
@@ -311,7 +312,7 @@ func (r *Relayer) send(ctx context.Context, body *types.DynamicFeeTx, record Rec
 	r.keep(&sent{tx: tx, at: r.cfg.Now(), record: record})
 	err = r.broadcast(ctx, tx)
 	if errors.Is(err, ErrNoGas) {
-		r.forget(tx.Nonce()) // it was refused: its nonce is free, or it is sent again as it was recorded
+		r.forget(tx.Nonce()) // refused: its nonce is free, or it is sent again as recorded
 	}
 	return err
 }
@@ -322,7 +323,7 @@ func (r *Relayer) forget(nonce uint64) {
 	delete(r.open, nonce)
 }
 
-// broadcast sends tx. That the node has it, or has mined it, is as good.
+// broadcast sends tx. It is fine if the node already has it, or has mined it.
 func (r *Relayer) broadcast(ctx context.Context, tx *types.Transaction) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -330,7 +331,7 @@ func (r *Relayer) broadcast(ctx context.Context, tx *types.Transaction) error {
 	if err == nil {
 		return nil
 	}
-	text := strings.ToLower(err.Error()) // all that nodes agree on
+	text := strings.ToLower(err.Error()) // nodes agree only on the text
 	switch {
 	case strings.Contains(text, "already known"), strings.Contains(text, "nonce too low"),
 		strings.Contains(text, "already imported"), strings.Contains(text, "replacement transaction underpriced"):

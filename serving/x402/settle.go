@@ -10,15 +10,15 @@ import (
 // Attempt is a transaction that submits an authorization.
 type Attempt struct {
 	Hash  common.Hash
-	Raw   []byte // to be sent as it is, again and again
+	Raw   []byte // signed transaction, to be resent unchanged
 	Nonce uint64 // of its sender
 }
 
-// Record stores an attempt before it is broadcast. Where it fails, the attempt is not broadcast.
+// Record stores an attempt before it is broadcast. If it fails, the attempt is not broadcast.
 type Record func(ctx context.Context, a Attempt) error
 
-// Settler hands a payment to the chain. Whatever it returns, what came of the payment is for Token.Outcome to say: nil
-// is no promise that it was paid, and an error none that it was not. The same payment may be settled again.
+// Settler submits payments to the chain. Its result does not decide whether a payment is paid: only
+// Token.Outcome does. The same payment may be settled again.
 type Settler interface {
 	// Settle submits s. Attempts of our own are recorded before they leave.
 	Settle(ctx context.Context, s *Signed, record Record) error

@@ -16,8 +16,8 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Reader is what is read of the payment chain; ethclient.Client is one.
-type Reader interface {
+// ChainReader reads the payment chain; ethclient.Client is one.
+type ChainReader interface {
 	ChainID(ctx context.Context) (*big.Int, error)
 	CodeAt(ctx context.Context, account common.Address, block *big.Int) ([]byte, error)
 	CallContract(ctx context.Context, msg ethereum.CallMsg, block *big.Int) ([]byte, error)
@@ -26,7 +26,7 @@ type Reader interface {
 	TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error)
 }
 
-// The token's functions and events.
+// Selectors of the token's functions and topics of its events.
 var (
 	selTransferVRS    = selector("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)")
 	selTransferBytes  = selector("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)")
@@ -49,17 +49,17 @@ const transferGas = 200_000
 // Token is the asset of the terms on its chain, read only.
 type Token struct {
 	terms *Terms
-	chain Reader
+	chain ChainReader
 }
 
-// NewToken returns the asset of terms, read through chain.
-func NewToken(terms *Terms, chain Reader) *Token { return &Token{terms: terms, chain: chain} }
+// NewToken returns the token of terms.
+func NewToken(terms *Terms, chain ChainReader) *Token { return &Token{terms: terms, chain: chain} }
 
-// ErrWrongToken is a chain or a token that is not the one of the terms: nobody could pay, or somebody else is paid.
+// ErrWrongToken: the chain or the token does not match the terms, so that payments would fail or go elsewhere.
 var ErrWrongToken = errors.New("token does not match the payment requirement")
 
-// Verify compares the chain's ID and the token's domain separator with the terms: to be called before anything
-// else, and fatal where it is ErrWrongToken.
+// Verify compares the chain ID and the token's domain separator with the terms. Call it first; ErrWrongToken is
+// fatal.
 func (t *Token) Verify(ctx context.Context) error {
 	id, err := t.chain.ChainID(ctx)
 	if err != nil {
@@ -79,8 +79,8 @@ func (t *Token) Verify(ctx context.Context) error {
 	return nil
 }
 
-// CheckSignature asks a contract wallet whether the signature is its own (EIP-1271). Nothing is asked where a key
-// signed. A *Refusal means no; any other error, that the chain did not say.
+// CheckSignature checks a contract wallet's signature with the contract (EIP-1271). A *Refusal means that it is
+// invalid; any other error, that the result is unknown.
 func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 	if !s.Contract {
 		return nil
@@ -108,8 +108,8 @@ func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 	return nil
 }
 
-// Simulate is whether the payment would go through now: the authorization unused, the balance enough, the transfer
-// possible. A *Refusal means no; any other error, that the chain did not say.
+// Simulate checks whether the payment would succeed now: the authorization is unused, the balance sufficient,
+// the transfer possible. A *Refusal means no; any other error, that the result is unknown.
 func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) error {
 	err := t.simulate(ctx, s, from)
 	if refusal, ok := errors.AsType[*Refusal](err); !ok || refusal.Reason == ReasonNonceUsed {
@@ -152,7 +152,7 @@ func (t *Token) simulate(ctx context.Context, s *Signed, from common.Address) er
 	return nil
 }
 
-// Balance is what an account has of the asset.
+// Balance is an account's balance of the token.
 func (t *Token) Balance(ctx context.Context, account common.Address) (*big.Int, error) {
 	out, err := t.call(ctx, t.terms.Token, append(bytes.Clone(selBalance), common.LeftPadBytes(account[:], 32)...))
 	if err == nil && len(out) != 32 {
@@ -181,8 +181,8 @@ func (t *Token) call(ctx context.Context, to common.Address, input []byte) ([]by
 	return t.chain.CallContract(ctx, ethereum.CallMsg{To: &to, Data: input}, nil)
 }
 
-// Calldata is the call of the token that submits the authorization. A key's signature goes in its three parts, as
-// every version of the token takes it; a contract wallet's in one piece.
+// Calldata is the calldata that submits the authorization. A key's signature is passed in three parts, which
+// every version of the token accepts; a contract wallet's as bytes.
 func (s *Signed) Calldata() []byte {
 	if !s.Contract && len(s.Signature) == signatureLen {
 		out := append(bytes.Clone(selTransferVRS), s.words()...)
@@ -193,7 +193,7 @@ func (s *Signed) Calldata() []byte {
 	return append(out, dynamic(7, s.Signature)...)
 }
 
-// dynamic encodes bytes as the last of n arguments, behind the words of the others.
+// dynamic ABI-encodes bytes as the last of n arguments.
 func dynamic(n int64, data []byte) []byte {
 	out := append(word(big.NewInt(32*n)), word(big.NewInt(int64(len(data))))...)
 	out = append(out, data...)

@@ -1,20 +1,20 @@
-// Package x402 is the server's side of x402 v2 on EVM chains with the scheme "exact" (EIP-3009): headers, the
-// checks of a payment, and its settlement, judged by the chain's logs. It must not know what is sold, keep what
-// was paid, or import anything of ours: others can use it as it is.
+// Package x402 is the server side of x402 v2 on EVM chains with the scheme "exact" (EIP-3009): headers, the
+// checks of a payment, and its settlement, verified by the chain's logs. It must not know what is sold, store
+// payments, or import other packages of this module, so that others can use it.
 //
-//	x402.go         the wire: what the three headers hold
-//	decode.go       a client's header, strictly
+//	x402.go         the content of the three headers
+//	decode.go       decodes a client's header, strictly
 //	check.go        the checks that need no chain, in order
 //	eip712.go       the digest that a payer signs
-//	token.go        the asset on its chain: checks that need it, and what came of an authorization
-//	settle.go       how a payment is handed to the chain; facilitator.go and relayer.go are two ways
+//	token.go        checks of the token on its chain, and the outcome of an authorization
+//	settle.go       how a payment is submitted; facilitator.go and relayer.go implement it
 //
 // Non-obvious:
-//   - An authorization moves money at most once, whoever submits it and however often: the token keeps its
-//     nonce. So submitting twice is safe, and forgetting one that may still be used is not.
-//   - Anybody can submit an authorization that they have seen. Whether one is paid is decided by the token's
-//     logs alone, never by the receipt of a transaction of ours or the word of a facilitator.
-//   - After it was settled an authorization is public. Whoever serves a replay must compare more than its nonce.
+//   - An authorization moves money at most once, whoever submits it and however often: the token stores its
+//     nonce. So submitting twice is safe, but forgetting one that may still be used is not.
+//   - Anybody who has seen an authorization can submit it. Only the token's logs decide whether it is paid,
+//     never the receipt of our transaction or the word of a facilitator.
+//   - A settled authorization is public. A server that accepts replays must compare more than its nonce.
 package x402
 
 import (
@@ -32,7 +32,7 @@ import (
 // Version of the protocol.
 const Version = 2
 
-// SchemeExact is the one scheme that there is here: the amount asked for, no more and no less.
+// SchemeExact is the only supported scheme: exactly the requested amount.
 const SchemeExact = "exact"
 
 // The headers. Each holds JSON in padded standard base64.
@@ -47,13 +47,13 @@ type Requirement struct {
 	Scheme            string `json:"scheme"`
 	Network           string `json:"network"` // CAIP-2: "eip155:8453"
 	Amount            string `json:"amount"`  // of the asset's smallest unit, decimal
-	Asset             string `json:"asset"`   // the token's address
+	Asset             string `json:"asset"`   // address of the token
 	PayTo             string `json:"payTo"`
 	MaxTimeoutSeconds int64  `json:"maxTimeoutSeconds"`
 	Extra             Domain `json:"extra"`
 }
 
-// Domain is the part of the token's EIP-712 domain that a payer cannot know.
+// Domain is the part of the token's EIP-712 domain that a payer cannot derive.
 type Domain struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -82,13 +82,13 @@ type Payment struct {
 	Accepted    Requirement `json:"accepted"`
 }
 
-// Payload is a transfer that the payer authorized.
+// Payload is an authorized transfer.
 type Payload struct {
 	Authorization PayloadAuthorization `json:"authorization"`
 	Signature     string               `json:"signature"` // 0x, hex
 }
 
-// PayloadAuthorization is an EIP-3009 authorization as clients write it.
+// PayloadAuthorization is an EIP-3009 authorization in JSON.
 type PayloadAuthorization struct {
 	From        string `json:"from"`
 	To          string `json:"to"`
@@ -107,7 +107,7 @@ type Settlement struct {
 	Network     string `json:"network"`
 }
 
-// EncodeHeader renders v as the value of one of the three headers.
+// EncodeHeader encodes the value of one of the three headers.
 func EncodeHeader(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -116,7 +116,7 @@ func EncodeHeader(v any) (string, error) {
 	return base64.StdEncoding.EncodeToString(text), nil
 }
 
-// Terms are a requirement in the types that it is checked with.
+// Terms are a parsed requirement.
 type Terms struct {
 	Requirement
 	ChainID   uint64
@@ -126,7 +126,7 @@ type Terms struct {
 	separator common.Hash
 }
 
-// NewTerms checks a requirement of our own, and names every fault.
+// NewTerms parses our own requirement, and returns all errors.
 func NewTerms(r Requirement) (*Terms, error) {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -170,7 +170,7 @@ func (t *Terms) Of(a *Authorization) *Terms {
 	return &of
 }
 
-// Required is the answer to a request without a payment, or with one that was refused for a reason.
+// Required is the response to a request without a payment, or with a refused one.
 func (t *Terms) Required(resource Resource, reason string) Required {
 	if reason == "" {
 		reason = "Payment required"
@@ -183,7 +183,7 @@ func (t *Terms) Settled(payer common.Address, transaction common.Hash) Settlemen
 	return Settlement{Success: true, Payer: payer.Hex(), Transaction: transaction.Hex(), Network: t.Network}
 }
 
-// Refused is the response to a payment that was not taken.
+// Refused is the response to a refused payment.
 func (t *Terms) Refused(r *Refusal) Settlement {
 	s := Settlement{ErrorReason: r.Reason, Network: t.Network}
 	if r.Payer != (common.Address{}) {

@@ -247,7 +247,7 @@ func (p *Process) readKey(flag, file string) (*ecdsa.PrivateKey, error) {
 }
 
 // float is the account that pays refunds.
-func (s *supportService) float(p *Process, chain x402.Reader) (*support.Float, error) {
+func (s *supportService) float(p *Process, chain x402.ChainReader) (*support.Float, error) {
 	if s.floatKeyFile == "" {
 		return nil, errors.New("float-key-file: required to sign a refund; or give the transaction that refunded the deposit")
 	}
