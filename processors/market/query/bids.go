@@ -36,7 +36,7 @@ func (q *BidsQuery) Validate() error { return checkPage(q.Limit, q.After) }
 // Bids implements MarketReader.
 func (r *Router) Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]], error) {
 	from := r.partitionOf(contracts.DealEntity(&q.Deal))
-	a, err := r.Read(ctx, read.Question{Operation: opBids, Query: &q, Partitions: from})
+	a, err := r.Read(ctx, read.Request{Operation: opBids, Query: &q, Partitions: from})
 	if err != nil {
 		return Answer[Page[topics.Bid]]{}, err
 	}

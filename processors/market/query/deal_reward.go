@@ -28,7 +28,7 @@ const attempts = 5
 func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
 	partitions := slices.Clone(r.partitionOf(contracts.DealEntity(id)))
 	for range attempts {
-		a, err := r.Read(ctx, read.Question{Operation: opDealWithReward, Query: &entityQuery{id.Bytes32()}, Partitions: partitions})
+		a, err := r.Read(ctx, read.Request{Operation: opDealWithReward, Query: &entityQuery{id.Bytes32()}, Partitions: partitions})
 		if err != nil {
 			return Answer[DealWithReward]{}, err
 		}

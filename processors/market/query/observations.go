@@ -17,7 +17,7 @@ import (
 
 // Observations implements MarketReader.
 func (r *Router) Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error) {
-	a, err := r.Read(ctx, read.Question{Operation: opObservations, Query: &q, Partitions: r.partitionOf(contracts.PoolEntity(q.Pool))})
+	a, err := r.Read(ctx, read.Request{Operation: opObservations, Query: &q, Partitions: r.partitionOf(contracts.PoolEntity(q.Pool))})
 	if err != nil {
 		return Answer[[]topics.Observation]{}, err
 	}

@@ -88,8 +88,8 @@ func (q *overviewQuery) Code(c *wire.Coder) {
 
 func (q *overviewQuery) Validate() error { return nil }
 
-// guess is what the last answers turned out to need: the next one likely needs it too.
-type guess struct {
+// lastParams remembers which parameters the last answers needed: the next ones probably need the same.
+type lastParams struct {
 	epochStart atomic.Uint64
 	needs      atomic.Pointer[needs]
 }

@@ -35,7 +35,7 @@ var _ Reader = (*Router)(nil)
 // Deal implements Reader.
 func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
 	from := r.partitionOf(contracts.DealEntity(id))
-	a, err := r.Read(ctx, read.Question{Operation: opDeal, Query: &entityQuery{id.Bytes32()}, Partitions: from})
+	a, err := r.Read(ctx, read.Request{Operation: opDeal, Query: &entityQuery{id.Bytes32()}, Partitions: from})
 	if err != nil {
 		return Answer[DealWithBids]{}, err
 	}
@@ -64,7 +64,7 @@ func (r *Router) Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.
 // Balances implements Reader: fungible assets ascending by address, each followed by its NFTs.
 func (r *Router) Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error) {
 	from := r.partitionOf(contracts.AccountEntity(account))
-	a, err := r.Read(ctx, read.Question{Operation: opBalances, Query: &accountQuery{account}, Partitions: from})
+	a, err := r.Read(ctx, read.Request{Operation: opBalances, Query: &accountQuery{account}, Partitions: from})
 	if err != nil {
 		return Answer[[]topics.Balance]{}, err
 	}
