@@ -96,7 +96,7 @@ func (s *Service) dealValuation(ctx context.Context, req *httpapi.Request, res *
 	}
 	deal := &answer.Value.Deal
 	body := dealBody{DealID: deal.ID.Dec(), Lane: contracts.LaneNames[deal.Lane], At: st.at.Timestamp}
-	var held holding
+	var held collateral
 	if deal.Kind == contracts.KindPosition {
 		p, err := st.pledgedPosition(answer.Value.Position)
 		if err != nil {
