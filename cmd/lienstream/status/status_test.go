@@ -89,7 +89,7 @@ PARTITION  OWNER  STATE    BLOCK  LAG  STANDBYS
 1          b      running  120    0    a at 119, c restoring
 2          -      -        -      -    -
 
-not proved: node: it knows no receipts
+not verified: node: it knows no receipts
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
