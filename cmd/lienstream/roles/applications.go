@@ -65,11 +65,11 @@ func (r *processorsRole) checkApplications() error {
 	known := applicationNames()
 	for _, name := range r.names {
 		if !slices.Contains(known, name) {
-			errs = append(errs, fmt.Errorf("applications: %q is none of %s", name, strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("applications: %q is not one of %s", name, strings.Join(known, ", ")))
 		}
 	}
 	if len(r.names) > 0 && !slices.Contains(r.names, topics.AppMarket) {
-		errs = append(errs, fmt.Errorf("applications: %s must be among them", topics.AppMarket))
+		errs = append(errs, fmt.Errorf("applications: %s is required", topics.AppMarket))
 	}
 	return errors.Join(errs...)
 }

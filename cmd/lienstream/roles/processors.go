@@ -43,7 +43,7 @@ func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; the host name and its port by default")
 	bind(f, &r.cfg.Standbys, "standbys", "nodes besides the owner that follow a partition")
 	bind(f, &r.cfg.SessionTimeout, "session-timeout", "silence after which the partitions of a node go to others")
-	bindList(f, &r.names, "applications", "which of "+strings.Join(applicationNames(), ", ")+" to run; all that are configured by default")
+	bindList(f, &r.names, "applications", "which of "+strings.Join(applicationNames(), ", ")+" to run; default: all that are configured")
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and process the raw topic from its start")
 }
 

@@ -68,8 +68,8 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 func TestEveryFlagIsDocumented(t *testing.T) {
 	const file = "../../../docs/flags.md"
 	var b strings.Builder
-	b.WriteString("# Flags\n\nEvery command takes all of them. `--kafka-prefix` is also the variable `LIENSTREAM_KAFKA_PREFIX`, and the line\n" +
-		"`kafka-prefix` of the YAML file that `--config` names; `lienstream config` says what holds. The test of\n" +
+	b.WriteString("# Flags\n\nEvery command accepts all of them. `--kafka-prefix` can also be set by the variable `LIENSTREAM_KAFKA_PREFIX`, or by\n" +
+		"`kafka-prefix` in the YAML file of `--config`; `lienstream config` prints the effective values. The test of\n" +
 		"`cmd/lienstream/roles` writes this page.\n\n| flag | default | |\n|---|---|---|\n")
 	for _, f := range Listing() {
 		value := ""
@@ -99,13 +99,13 @@ func TestCheckNamesEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("no fault")
 	}
-	for _, want := range []string{`"weather" is none of indexer`, `"nowhere"`, "redis", "max-head-age", `"here" is not host:port`, `"everyone" is no network`, "cursor-secret-file: none"} {
+	for _, want := range []string{`"weather" is not one of indexer`, `"nowhere"`, "redis", "max-head-age", `"here" is not host:port`, `"everyone" is not a network`, "cursor-secret-file: required"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
 	}
 	_, err = command(t, "processors", "--check", "--applications=support,weather")
-	for _, want := range []string{`applications: "weather" is none of market, support, notifier`, "applications: market must be among them"} {
+	for _, want := range []string{`applications: "weather" is not one of market, support, notifier`, "applications: market is required"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
@@ -139,14 +139,14 @@ func TestCommands(t *testing.T) {
 	if public, bad := sender.VAPIDPublic(private); err != nil || bad != nil || strings.TrimSpace(rest) != "public "+public {
 		t.Errorf("notify keys: %v, %v: its public key is %q", err, bad, rest)
 	}
-	if _, err := command(t, "dance"); err == nil || !strings.Contains(err.Error(), `no command "dance"`) {
+	if _, err := command(t, "dance"); err == nil || !strings.Contains(err.Error(), `unknown command "dance"`) {
 		t.Errorf("dance: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	env := System()
 	env.Stdout, env.Stderr = new(bytes.Buffer), new(bytes.Buffer)
-	if err := Run(ctx, env, []string{"serving", "stray"}); err == nil || !strings.Contains(err.Error(), `no argument "stray"`) {
+	if err := Run(ctx, env, []string{"serving", "stray"}); err == nil || !strings.Contains(err.Error(), `unexpected argument "stray"`) {
 		t.Errorf("stray argument: %v", err)
 	}
 }
@@ -179,7 +179,7 @@ func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 		args []string
 		says string // empty: nothing of it
 	}{
-		{nil, "no token, and :42070 can be reached"},
+		{nil, "no query token, but :42070 is reachable"},
 		{[]string{"--query-addr=127.0.0.1:42070"}, ""},
 		{[]string{"--query-token-file=" + file("0123456789abcdef")}, ""},
 		{[]string{"--query-token-file=" + file("short")}, "shorter than 16 bytes"},
