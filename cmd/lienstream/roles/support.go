@@ -122,7 +122,7 @@ func (s *supportService) staff(p *Process, who *staffMember, client *desk.Client
 const deskPatience = 15 * time.Second
 
 // attend does one thing at the desk, with the keys that open what people wrote.
-func (g *program) attend(ctx context.Context, env Environment, who *person, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
+func (g *program) attend(ctx context.Context, env Environment, who *staffMember, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
 	if who.name == "" {
 		return errors.New("as: required: the audit log records who acted")
 	}
