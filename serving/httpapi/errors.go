@@ -8,7 +8,7 @@ import (
 
 // Code is an error code of the API and its HTTP status. Services add their own codes.
 type Code struct {
-	Name   string // DEAL_NOT_FOUND
+	Name   string // NOT_FOUND
 	Status int    // of HTTP
 }
 
