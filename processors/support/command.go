@@ -207,7 +207,7 @@ func (c *Command) Validate() error {
 	case FloatTake:
 		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: amounts must be positive")
 	case TakeNonce:
-		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: none, or not in order")
+		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: missing, or out of order")
 	case RefundFailed:
 		fault(c.Return == nil, "return: none")
 	case Close, Reorganised, Released, Void:

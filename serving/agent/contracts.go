@@ -261,7 +261,7 @@ func (m *market) deal(r *reads, id *big.Int, take func(*Deal)) {
 		d.AmountOrTokenID, d.Cap, d.MinPrice = t.AmountOrTokenId, t.Cap, t.MinPrice
 		d.Lender, d.Price, d.Fee = t.Lender, t.Price, t.Fee
 		if int(d.Kind) >= len(contracts.KindNames) || int(d.State) >= len(contracts.DealStateNames) || int(d.Lane) >= len(contracts.LaneNames) || d.TermsHash != m.termsHash(d) {
-			return &errMismatch{"the vault's deal is none that this service knows, or its terms hash in another way"}
+			return &errMismatch{"the vault's deal has an unknown format or an unexpected terms hash"}
 		}
 		take(d)
 		return nil
@@ -276,7 +276,7 @@ func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 		case t.Lender == (common.Address{}):
 			take(nil)
 		case int(t.State) >= len(contracts.BidStateNames):
-			return &errMismatch{"the vault's bid is none that this service knows"}
+			return &errMismatch{"the vault's bid has an unknown format"}
 		default:
 			take(&Bid{
 				ID: id, DealID: t.DealId, Lender: t.Lender, Expiry: t.Expiry.Uint64(), State: contracts.BidState(t.State),

@@ -228,7 +228,7 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	if pl.method == "approve" && p.in.Amount.Cmp(unlimited) >= 0 {
 		warn("UNLIMITED_ALLOWANCE", "it lets the vault take any amount of %s: approve what is needed", lower(p.token))
 	} else if p.allowance != nil && p.allowance.Cmp(unlimited) >= 0 {
-		warn("UNLIMITED_ALLOWANCE", "the vault may take any amount of %s: approve 0, or what is needed", lower(p.token))
+		warn("UNLIMITED_ALLOWANCE", "the vault has an unlimited allowance of %s: approve 0, or the amount that is needed", lower(p.token))
 	}
 	if p.in.Action == "reclaim" && p.in.Wallet != p.deal.Borrower {
 		warn("NOT_BORROWER", "the wallet pays, and the collateral goes to the borrower %s", lower(p.deal.Borrower))

@@ -46,7 +46,7 @@ func (k Keys) ValidateText() error { return checkKeys("text keys", k.Text) }
 
 func checkKeys(name string, keys []string) error {
 	if len(keys) == 0 {
-		return fmt.Errorf("support: %s: none", name)
+		return fmt.Errorf("support: %s: required", name)
 	}
 	var faults []error
 	for i, key := range keys {

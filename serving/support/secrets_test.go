@@ -110,7 +110,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 			t.Errorf("the %s was found nowhere: there is nothing to look through in %v", what, slices.Sorted(maps.Keys(places)))
 		}
 	}
-	for _, line := range []string{"payment moved", "payment not settled yet", "command passed over", "task"} {
+	for _, line := range []string{"payment advanced", "payment not settled yet", "skipped a command that cannot be decoded", "task"} {
 		if !bytes.Contains(places["log"], []byte(line)) {
 			t.Errorf("nobody logged %q", line)
 		}

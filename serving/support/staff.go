@@ -143,7 +143,7 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	}
 	after := receipt.BlockNumber.Uint64() > p.Proof.Block
 	if !after || receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
-		return fmt.Errorf("transaction %s does not return the deposit of ticket %s", transaction, id)
+		return fmt.Errorf("transaction %s does not refund ticket %s", transaction, id)
 	}
 	if head+1 < receipt.BlockNumber.Uint64()+confirmations {
 		return fmt.Errorf("transaction %s has fewer than %d confirmations", transaction, confirmations)

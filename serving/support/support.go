@@ -210,7 +210,7 @@ GET  /openapi.json  the description; /docs shows it
 // ticketHeader carries a ticket's token.
 func (s *Service) ticketHeader() string { return "X-" + s.cfg.Word + "-Ticket-Token" }
 
-var errUnchecked = errors.New("the payment chain was not reached yet")
+var errUnchecked = errors.New("the payment chain has not been reached yet")
 
 // Ready is nil while reports can be paid.
 func (s *Service) Ready(context.Context) error {
@@ -250,7 +250,7 @@ func (s *Service) verify(ctx context.Context) error {
 		case errors.Is(err, x402.ErrWrongToken):
 			return err
 		}
-		s.log.Warn("payment chain not reached", zap.Error(err))
+		s.log.Warn("cannot reach the payment chain", zap.Error(err))
 		if !sleep(ctx, idlePolls*s.cfg.Poll) {
 			return nil
 		}

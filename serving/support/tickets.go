@@ -89,7 +89,7 @@ func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJS
 	id := req.Path("id").Text()
 	token := req.HTTP.Header.Get(s.ticketHeader())
 	if !s.cfg.Keys.Opens(id, token, s.deps.Now()) {
-		return nil, &httpapi.Error{Code: codeUnauthorized, Message: "the " + strings.ToLower(s.ticketHeader()) + " header does not open this ticket"}
+		return nil, &httpapi.Error{Code: codeUnauthorized, Message: "the " + strings.ToLower(s.ticketHeader()) + " header is not valid for this ticket"}
 	}
 	payer, nonce, err := desk.ParseTicketID(id)
 	if err != nil {

@@ -39,12 +39,12 @@ func (*processorsRole) Help() string {
 func (*processorsRole) Memory(*Process) uint64 { return 100 << 20 }
 
 func (r *processorsRole) Flags(f *Flags) {
-	bind(f, &r.http.Listen, "query-addr", "where processors serve their read API")
-	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; the host name and its port by default")
-	bind(f, &r.cfg.Standbys, "standbys", "nodes besides the owner that follow a partition")
-	bind(f, &r.cfg.SessionTimeout, "session-timeout", "silence after which the partitions of a node go to others")
+	bind(f, &r.http.Listen, "query-addr", "listen address of the processors' read API")
+	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; default: the host name and query-addr's port")
+	bind(f, &r.cfg.Standbys, "standbys", "number of standby nodes of each partition, besides its owner")
+	bind(f, &r.cfg.SessionTimeout, "session-timeout", "time without a heartbeat after which a node's partitions are reassigned")
 	bindList(f, &r.names, "applications", "which of "+strings.Join(applicationNames(), ", ")+" to run; default: all that are configured")
-	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and process the raw topic from its start")
+	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and reprocess the raw topic from its start")
 }
 
 // config is the configuration from all flags.

@@ -29,15 +29,15 @@ func (*agentService) Name() string { return "agent" }
 func (*agentService) Configured(p *Process) bool { return p.HasChain() }
 
 func (s *agentService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "agent-addr", "where the agent API is served")
-	bind(f, &s.cfg.BaseURL, "agent-url", "where callers reach the agent API, in what it says of itself; this machine by default")
-	bind(f, &s.cfg.SupportURL, "support-url", "where callers reach the support service, in what the agent API says; the service in this process by default, if up runs it")
-	bind(f, &s.valuationURL, "valuation-url", "where the agent API asks for valuations; the service in this process by default, if there is one")
-	bind(f, &s.cfg.Limits.Requests, "agent-requests", "requests of all callers to the agent API a minute")
-	bind(f, &s.cfg.Limits.Prepares, "agent-prepares", "of them, prepared transactions")
-	bind(f, &s.cfg.Limits.Nodes, "agent-nodes", "nodes that share these limits while Redis is away")
-	bind(f, &s.cfg.MaxLag, "agent-max-lag", "how far the index may be behind the chain for an agent")
-	bind(f, &s.cfg.MaxValuation, "agent-max-valuation", "how old a valuation may be for an agent")
+	bind(f, &s.cfg.HTTP.Listen, "agent-addr", "listen address of the agent API")
+	bind(f, &s.cfg.BaseURL, "agent-url", "public URL of the agent API, for its own documents; default: this machine")
+	bind(f, &s.cfg.SupportURL, "support-url", "public URL of the support service, for the agent API's documents; default: the one in this process, if `up` runs it")
+	bind(f, &s.valuationURL, "valuation-url", "URL of the valuation service that the agent API uses; default: the one in this process, if any")
+	bind(f, &s.cfg.Limits.Requests, "agent-requests", "maximum requests per minute to the agent API, over all callers")
+	bind(f, &s.cfg.Limits.Prepares, "agent-prepares", "maximum prepared transactions per minute, over all callers")
+	bind(f, &s.cfg.Limits.Nodes, "agent-nodes", "number of nodes that share these limits while Redis is unavailable")
+	bind(f, &s.cfg.MaxLag, "agent-max-lag", "maximum lag of the index behind the chain for answers to agents")
+	bind(f, &s.cfg.MaxValuation, "agent-max-valuation", "maximum age of a valuation for answers to agents")
 }
 
 // config is the configuration from all flags. The deployment is known once the chain is.

@@ -64,14 +64,14 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.cfg.Payment.Extra.Version, "payment-token-version", "version in the payment token's EIP-712 domain")
 	bind(f, &s.cfg.Confirmations, "payment-confirmations", "confirmations after which a block of the payment chain is final")
 	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
-	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file of the Authorization header that the facilitator wants")
-	bind(f, &s.relayerKeyFile, "relayer-key-file", "file of the key that settles payments, alike on all nodes: gas on it, and nothing else")
-	bind(f, &s.floatKeyFile, "float-key-file", "file of the key that refunds are signed with, for lienstream support refund: the service does not need it")
-	bind(f, &s.floatAddress, "float-address", "account that refunds come from, for the metric of what it has")
-	bind(f, &s.floatCeiling, "float-daily-ceiling", "what the float returns a day (UTC) at most, in the token's smallest unit")
-	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file of the secrets of tickets' tokens, a line each, the current one first, alike on all nodes; behind an older one may stand until when its tokens open their tickets: 2027-01-31T00:00:00Z")
-	bind(f, &s.textKeysFile, "support-text-keys-file", "file of the secrets that seal reports and replies, a line each, the current one first, alike on all nodes")
-	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket's header: x-<word>-ticket-token")
+	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file with the Authorization header for the facilitator")
+	bind(f, &s.relayerKeyFile, "relayer-key-file", "file with the private key of the account that settles payments, the same on all nodes; it should hold gas and nothing else")
+	bind(f, &s.floatKeyFile, "float-key-file", "file with the private key that signs refunds, for `lienstream support refund` only: the service does not need it")
+	bind(f, &s.floatAddress, "float-address", "account that pays refunds, for the metric of its balance")
+	bind(f, &s.floatCeiling, "float-daily-ceiling", "maximum sum of refunds per day (UTC), in the token's smallest unit")
+	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file with the secrets that derive ticket tokens, one per line, the current one first, the same on all nodes; an older one may be followed by its expiry: 2027-01-31T00:00:00Z")
+	bind(f, &s.textKeysFile, "support-text-keys-file", "file with the secrets that encrypt reports and replies, one per line, the current one first, the same on all nodes")
+	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket token's header: x-<word>-ticket-token")
 }
 
 // embedded reports whether the payment chain is embedded, as it is with the embedded market chain. Deposits on
@@ -294,7 +294,7 @@ func (s *supportService) Banner() []string {
 		return nil
 	}
 	return []string{
-		"a bug report, paid on the embedded chain " + s.chain.HTTP() + " (the key is worth nothing elsewhere):",
+		"send a bug report, paid on the embedded chain " + s.chain.HTTP() + " (with a test key):",
 		fmt.Sprintf("PAYER_KEY=%s node serving/clients/report.mjs %s", hexutil.Encode(crypto.FromECDSA(s.chain.Key("payer"))), local(s.cfg.HTTP.Listen)),
 	}
 }

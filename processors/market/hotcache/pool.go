@@ -48,7 +48,7 @@ func encodeOverview(wm query.Watermark, before []seenBlock, v *query.PoolOvervie
 	}
 	b, err := wire.Append(b, v)
 	if err == nil && len(b) > maxPoolBytes {
-		err = fmt.Errorf("overview of %d bytes", len(b))
+		err = fmt.Errorf("pool overview has %d bytes", len(b))
 	}
 	return b, err
 }

@@ -54,7 +54,7 @@ func (p *Price) code(c *wire.Coder) {
 	c.Bytes(&den, maxPriceBytes)
 	if c.Decoding() {
 		if *p = (Price{new(big.Int).SetBytes(num), new(big.Int).SetBytes(den)}); p.Den.Sign() == 0 {
-			c.Fail("price over zero")
+			c.Fail("price has denominator zero")
 		}
 	}
 }
