@@ -50,8 +50,8 @@ const DefaultPartitions = 16
 // says another.
 const DefaultPrefix = "lienstream"
 
-// CommandRetention is how long a command is kept once it was applied: long enough for an application that was
-// stopped to go on where it was. What it came to is in the changelog.
+// CommandRetention is how long a command is kept: long enough for a stopped application to continue. The
+// results are in the changelog.
 const CommandRetention = 30 * 24 * time.Hour
 
 // MaxRecordBytes bounds a record; the undo record of the largest block is far smaller.

@@ -209,7 +209,7 @@ func (c *Command) Validate() error {
 	case TakeNonce:
 		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: missing, or out of order")
 	case RefundFailed:
-		fault(c.Return == nil, "return: none")
+		fault(c.Return == nil, "return: required")
 	case Close, Reorganised, Released, Void:
 	default:
 		fault(true, "kind: unknown")

@@ -33,9 +33,9 @@ type plan struct {
 
 	spend   *Spend // what leaves the wallet; nil: nothing
 	allowed *big.Int
-	approve string   // the action that gives the vault what it pulls
+	approve string   // the action that sets the vault's allowance
 	funds   *big.Int // the price that it funds a deal at; nil: it funds none
-	ends    uint64   // when the state that it depends on ends; 0: never
+	ends    uint64   // when the state that it depends on expires; 0: never
 }
 
 func actionNames() []string {

@@ -99,7 +99,7 @@ func guarded(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// handler asks the API for the tool.
+// handler calls the API for the tool.
 func (t *tool) handler(ask http.Handler, within time.Duration) mcp.ToolHandler {
 	return func(ctx context.Context, call *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, cancel := context.WithTimeout(context.WithValue(ctx, countedKey{}, true), within)
@@ -135,7 +135,7 @@ func refused(err error) (*mcp.CallToolResult, error) {
 	}, err
 }
 
-// request is the API's request for the arguments of a tool. What is not of it the API refuses, by name.
+// request builds the API request from a tool's arguments. The API refuses unknown ones by name.
 func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Request, error) {
 	if t.path == "" {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, prepareRoute, strings.NewReader(string(arguments)))
@@ -243,7 +243,7 @@ func checkMessage(body []byte) error {
 	}
 	var method string
 	if readText(raw, &method) != nil || len(method) > maxMethod || strings.Trim(strings.ToLower(method), "abcdefghijklmnopqrstuvwxyz_/") != "" {
-		return invalid(`"method" is none of MCP`)
+		return invalid(`"method" is not an MCP method`)
 	}
 	if method == "subscriptions/listen" {
 		return invalid("there is nothing to listen to: nothing here changes while the service runs")
@@ -253,7 +253,7 @@ func checkMessage(body []byte) error {
 
 const maxMethod = 48 // bytes
 
-// schemas are those of the description, to be used outside of it.
+// schemas are the OpenAPI document's schemas, for use outside of it.
 type schemas struct {
 	all        map[string]any
 	parameters map[string]any

@@ -167,7 +167,7 @@ func (p *preparation) holdPrice(pl *plan, logs []*types.Log) error {
 	return refuse(httpapi.UpstreamUnavailable, "what was read and what was simulated do not agree about the price")
 }
 
-// reverted is the refusal that goes with a revert.
+// reverted maps a revert to an API error.
 func (p *preparation) reverted(err error) error {
 	revert, ok := errors.AsType[*chain.RevertError](err)
 	if !ok {

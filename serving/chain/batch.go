@@ -36,8 +36,8 @@ func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
 }
 
-// Batch asks all requests of one endpoint, in one round trip where they fit into one (Config.MaxBatch). Its error
-// means that none of the answers can be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
+// Batch sends the requests to one endpoint, in one round trip if Config.MaxBatch allows. On an error no result
+// may be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
 func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
 	var err error
 	for chunk := range slices.Chunk(requests, c.cfg.MaxBatch) {

@@ -41,8 +41,8 @@ type Config struct {
 	MaxBody  int64         // bytes of a response
 	Parallel int           // concurrent requests
 
-	Poll        time.Duration // between two looks at the head
-	PollTimeout time.Duration // of one look: an endpoint that needs longer rests
+	Poll        time.Duration // poll interval of the head
+	PollTimeout time.Duration // of a poll: a slower endpoint is paused
 	MaxBehind   uint64        // blocks: an endpoint further behind most of the others has no say about the head
 	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long
 }

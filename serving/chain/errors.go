@@ -95,7 +95,7 @@ var failedTexts = []string{
 	"return data out of bounds", "outofoffset", "max call depth", "calltoodeep", "gas uint64 overflow", "vm execution error",
 }
 
-// answered turns an error that a node answered into one of ours. retry: another endpoint may do better.
+// answered classifies a node's error. retry: another endpoint may succeed.
 func answered(err rpc.Error) (retry bool, ours error) {
 	text := strings.ToLower(err.Error())
 	in := func(texts []string) bool {

@@ -114,7 +114,7 @@ func (c *Client) farBehind(number, other uint64) bool {
 	return number < other && other-number > c.cfg.MaxBehind
 }
 
-// awake are the endpoints that do not rest; all where all do.
+// awake are the endpoints that are not paused, or all if all are paused.
 func (c *Client) awake() []*endpoint {
 	now := time.Now()
 	awake := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.resting(now) })

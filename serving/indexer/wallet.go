@@ -36,7 +36,7 @@ func (x *Indexer) portfolio(ctx context.Context, req *httpapi.Request, res *http
 	return nil
 }
 
-// appendTruncated says that a list of the answer was cut short; an answer that is whole says nothing.
+// appendTruncated appends that a list was truncated; a complete response has no such field.
 func appendTruncated(b []byte, truncated bool) []byte {
 	if !truncated {
 		return b

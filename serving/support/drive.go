@@ -21,8 +21,8 @@ type driveKey struct {
 // drive is a payment that this process is settling.
 type drive struct {
 	key      driveKey
-	settling chan struct{} // holds a token while the settler has it
-	handed   time.Time     // to the settler, last
+	settling chan struct{} // holds a token while the settler works on it
+	handed   time.Time     // when it was last passed to the settler
 	moved    chan struct{} // closed once its row is moved from here, and replaced; guarded by Service.mu
 }
 
@@ -167,8 +167,8 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 // errAsset is a payment in a token that is not the configured one any more: what came of it is on another contract.
 var errAsset = errors.New("the payment is in another token than --payment-asset")
 
-// stepUnused hands a payment to the settler, unless the chain has refused it: then it is only watched, as it may still
-// be charged, and its wallet may have another.
+// stepUnused passes a payment to the settler, unless the chain has refused it: then it is only watched, because
+// it may still be charged, and its wallet may make another payment.
 func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, log *zap.Logger) error {
 	if p.Status == desk.Freed {
 		return nil

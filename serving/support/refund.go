@@ -131,7 +131,7 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 		return false, err
 	case o.State == x402.Unused:
 		if k.RefundAttempt != nil {
-			// What the chain refused is not sent again and again: it ends with its validity.
+			// A reverted refund is not sent again: it ends with its validity.
 			if reverted, _, err := s.token.Reverted(ctx, k.RefundAttempt.Hash, scope); err != nil || reverted {
 				return false, err
 			}

@@ -248,7 +248,7 @@ func (s *Service) recent(ctx context.Context, a *x402.Authorization) (x402.Outco
 	return s.token.Outcome(ctx, a, s.scope(from))
 }
 
-// fromBlock is where the search for an authorization begins.
+// fromBlock is where the search for an authorization starts.
 func (s *Service) fromBlock(ctx context.Context) (uint64, error) {
 	header, err := s.deps.Chain.HeaderByNumber(ctx, nil)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // All nodes must have the same.
 type Keys struct {
 	Token []TokenKey // of tickets' tokens
-	Text  []string   // of what people wrote
+	Text  []string   // for user texts
 }
 
 // TokenKey is a secret of tickets' tokens.
@@ -82,7 +82,7 @@ func ParseTokenKeys(text string) ([]TokenKey, error) {
 	return keys, nil
 }
 
-// Ticket is the token that opens a ticket. It is kept nowhere: who knows the key can make it again.
+// Ticket is a ticket's token. It is not stored, but derived from the key.
 func (k Keys) Ticket(id string) string { return ticketToken(k.Token[0].Secret, id) }
 
 func ticketToken(key, id string) string {
@@ -93,7 +93,7 @@ func ticketToken(key, id string) string {
 
 // Opens compares a token with every key's, each in constant time and none spared, whether it still counts or not.
 func (k Keys) Opens(id, token string, now time.Time) bool {
-	given := sha256.Sum256([]byte(token)) // of one length, whatever was given
+	given := sha256.Sum256([]byte(token)) // hashed to a fixed length
 	ok := false
 	for _, key := range k.Token {
 		want := sha256.Sum256([]byte(ticketToken(key.Secret, id)))

@@ -49,15 +49,15 @@ type Config struct {
 	Decimals  int              // of the asset
 	Word      string           // word in the name of the ticket token's header: x-<word>-ticket-token
 
-	Confirmations uint64        // blocks after which the payment chain takes nothing back
-	LookBack      uint64        // blocks in which an authorization that is used already is searched for
-	LogRange      uint64        // blocks that the payment node searches at once
+	Confirmations uint64        // confirmations after which a block of the payment chain is final
+	LookBack      uint64        // blocks to search for an authorization that is already used
+	LogRange      uint64        // maximum block range of a log query
 	Poll          time.Duration // between two looks at the payment chain's head while a payment is followed; else 20 times that
-	Wait          time.Duration // of a request for its payment, before it is told to come again
-	Resend        time.Duration // after which a payment that is not on the chain is handed over again
-	ResumeAfter   time.Duration // for which nobody has moved a payment, before the reconciler does
-	Reconcile     time.Duration // between two looks for such payments
-	MaxDriven     int           // payments at work in this process
+	Wait          time.Duration // how long a request waits for its payment before the client is told to retry
+	Resend        time.Duration // after which a payment that is not on the chain is submitted again
+	ResumeAfter   time.Duration // without progress, after which the reconciler takes over a payment
+	Reconcile     time.Duration // interval of the reconciler
+	MaxDriven     int           // payments that this process settles at a time
 
 	Keys Keys // secrets
 }
@@ -207,7 +207,7 @@ GET  /openapi.json  the description; /docs shows it
 	return nil
 }
 
-// ticketHeader carries a ticket's token.
+// ticketHeader is the header of a ticket's token.
 func (s *Service) ticketHeader() string { return "X-" + s.cfg.Word + "-Ticket-Token" }
 
 var errUnchecked = errors.New("the payment chain has not been reached yet")

@@ -91,7 +91,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready is nil while the service can value: the pipeline and the chain agree on a block that is fresh enough.
+// Ready is nil while the service can value: the index and the chain agree on a recent block.
 func (s *Service) Ready(ctx context.Context) error {
 	if err := s.server.Ready(); err != nil {
 		return err

@@ -18,15 +18,15 @@ type State uint8
 const (
 	Unused    State = iota
 	Paid            // used, and the amount went to whom it names
-	Cancelled       // by its payer: it moves nothing any more
+	Cancelled       // by its payer: it can no longer be used
 	Elsewhere       // used, and whom it names did not get the amount: another of the same nonce was used
-	Expired         // its end has passed at a block that is deep enough, unused
+	Expired         // it expired unused, at a block that is deep enough
 )
 
-// Outcome is what the chain's logs say of an authorization.
+// Outcome is the state of an authorization in the chain's logs.
 type Outcome struct {
 	State       State
-	Transaction common.Hash // that used or cancelled it
+	Transaction common.Hash // the transaction that used or cancelled it
 	Block       uint64      // where it is; of one that is unused, the head
 	BlockHash   common.Hash
 	// Final: it has the required confirmations, so a reorg cannot change it.

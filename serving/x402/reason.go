@@ -38,7 +38,7 @@ func (r Reason) shown() string {
 	return string(r)
 }
 
-// Refusal is a payment that was not taken: nothing is charged, and another may be sent.
+// Refusal is a refused payment: nothing is charged, and the client may send another.
 type Refusal struct {
 	Reason Reason
 	Detail string         // for people

@@ -27,9 +27,9 @@ type Sender interface {
 
 // RelayerConfig bounds what a relayer spends.
 type RelayerConfig struct {
-	MaxFeeGas *big.Int      // wei a gas at most; nil: 50 gwei
-	BumpAfter time.Duration // that a transaction waits before it is sent with a higher fee: 10 s
-	Timeout   time.Duration // of a call to the node: 10 s
+	MaxFeeGas *big.Int      // maximum wei per gas; nil: 50 gwei
+	BumpAfter time.Duration // after which a pending transaction's fee is raised; default 10 s
+	Timeout   time.Duration // of a call to the node; default 10 s
 	Now       func() time.Time
 
 	Nonces        Nonces // nil: no other process uses the key

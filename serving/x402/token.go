@@ -46,7 +46,7 @@ func selector(signature string) []byte { return crypto.Keccak256([]byte(signatur
 // that is asked about it, and the relayer.
 const transferGas = 200_000
 
-// Token is the asset of the terms on its chain, read only.
+// Token reads the payment token on its chain.
 type Token struct {
 	terms *Terms
 	chain ChainReader

@@ -45,7 +45,7 @@ func (a *Admin) call(ctx context.Context, f func(context.Context) error) error {
 	return supervise(ctx, f)
 }
 
-// settings are those that a topic of so many replicas must have.
+// settings are the required settings of a topic with this many replicas.
 func settings(t topics.Topic, replicas int) map[string]string {
 	c := t.Configs()
 	// One replica may be down without blocking writes, and no acknowledged record is lost.

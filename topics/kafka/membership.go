@@ -19,7 +19,7 @@ const DefaultSessionTimeout = 10 * time.Second
 
 // MembershipOptions tune a Membership.
 type MembershipOptions struct {
-	Instance       string        // group.instance.id: a member that comes back under it keeps its partitions
+	Instance       string        // group.instance.id: a returning member keeps its partitions
 	SessionTimeout time.Duration // after which a silent member's partitions go to others; DefaultSessionTimeout
 	Registerer     prometheus.Registerer
 

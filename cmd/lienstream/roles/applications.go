@@ -74,7 +74,7 @@ func (r *processorsRole) checkApplications() error {
 	return errors.Join(errs...)
 }
 
-// startApplications runs the command applications, and says what they answer.
+// startApplications starts the command applications, and returns their read APIs.
 func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]read.Served, error) {
 	var all []read.Served
 	for _, app := range commandApplications() {

@@ -95,7 +95,7 @@ func (s *supportService) config(p *Process) (support.Config, error) {
 		}
 	}
 	if s.embedded(p) {
-		// The embedded payment chain forgets all it was paid; the next run's tickets are others.
+		// The embedded payment chain starts from scratch, so old tickets need not be readable.
 		c.Keys = support.Keys{Token: []support.TokenKey{{Secret: rand.Text() + rand.Text()}}, Text: []string{rand.Text() + rand.Text()}}
 	}
 	if s.tokenKeysFile != "" {

@@ -94,7 +94,7 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// local is where a person at this machine finds an address that something listens on.
+// local is the URL of a listen address, as seen from this machine.
 func local(addr string) string {
 	_, port, _ := net.SplitHostPort(addr) // who listens there says what is wrong with it
 	return "http://localhost:" + port
@@ -124,7 +124,7 @@ func (r *upRole) introduce(p *Process) error {
 	return nil
 }
 
-// sink takes alerts by email on the embedded chain, where no flag names a server.
+// sink starts the SMTP sink for email alerts, if the chain is embedded and no flag names a server.
 func (r *upRole) sink(ctx context.Context, p *Process) error {
 	n := &p.notify
 	if !p.EmbeddedChain() || n.smtp != "" {

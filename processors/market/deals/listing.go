@@ -29,8 +29,7 @@ const (
 // SortNames is how callers name the orders. It is read-only.
 var SortNames = []string{"newest", "expiry", "cap", "cost"}
 
-// ListingKey is a deal's position in that order: ascending bytes are the order of the list. It ends in
-// Key(deal).
+// ListingKey is a deal's position in an order: bytewise order is the order of the list. It ends with Key(deal).
 func ListingKey(sort Sort, d *topics.Deal) []byte {
 	return appendListingKey(make([]byte, 0, 2*idBytes), sort, d)
 }

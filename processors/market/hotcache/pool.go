@@ -26,7 +26,7 @@ const (
 	poolOrderBytes = 32
 	poolHeadBytes  = poolOrderBytes + common.HashLength + 8 + 1
 	barrierBytes   = 8 + common.HashLength
-	poolAncestors  = 32      // some seconds of blocks that a reader may be behind
+	poolAncestors  = 32      // a reader may be some seconds of blocks behind
 	maxPoolBytes   = 8 << 10 // the overview is below 4 KiB, the ancestors 1.3
 )
 

@@ -31,7 +31,7 @@ func tickEntityKey(key []byte) []byte {
 	return strconv.AppendInt(append(hexKey(key[:common.HashLength]), ':'), int64(TickOf(key)), 10)
 }
 
-// DecodeTick reads a row of Ticks.
+// DecodeTick decodes a row of Ticks.
 func DecodeTick(row []byte) (t topics.Tick, err error) {
 	err = t.UnmarshalBinary(row)
 	return t, err

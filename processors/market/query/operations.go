@@ -201,7 +201,7 @@ func (m *market) code(c *wire.Coder) {
 	c.Fixed(m.USDG[:])
 }
 
-// positionsQuery asks for a page of a wallet's positions, and for what is in those that are named.
+// positionsQuery asks for a page of a wallet's positions, and for the contents of the given ones.
 type positionsQuery struct {
 	PositionsQuery
 	Manager common.Address

@@ -22,20 +22,20 @@ import (
 // latestBurns is the number of burns in an overview.
 const latestBurns = 20
 
-// Rewards is what streams to a wallet.
+// Rewards are the drips of a wallet.
 type Rewards struct {
 	Drips         []Drip      // the newest, ascending by ID
 	ClaimableNow  uint256.Int // of all drips
-	StillDripping uint256.Int // total less unlocked, of all drips
+	StillDripping uint256.Int // total minus unlocked, of all drips
 	Truncated     bool        // there are more than MaxPortfolio drips
 	PoolOverview
 }
 
-// PoolOverview is the token layer at a glance. Without the token layer it is zero.
+// PoolOverview is the state of the token layer. Without the token layer it is zero.
 type PoolOverview struct {
 	Pool                   *PoolSummary  // nil: not initialised
 	Epoch                  *topics.Epoch // the newest, whether or not it is over; nil: none was opened
-	BurnedThisWeek         *uint256.Int  // wei of sTKN since Epoch started; nil where there is no Epoch
+	BurnedThisWeek         *uint256.Int  // wei of sTKN since Epoch started; nil if Epoch is nil
 	Burns                  []topics.Burn // the latest, the newest first, latestBurns at the most
 	EmissionsRatePerSecond *uint256.Int  // wei of sTKN, 0 once the period is over; nil: never notified
 	Floor                  *Floor        // nil: no seed position
@@ -46,7 +46,7 @@ type PoolSummary struct {
 	topics.Pool
 	PriceSTKNinTKN Price
 	TotalWeight    uint256.Int // of all stakes
-	DepthTKN       uint256.Int // wei of TKN that leave the pool until the price of sTKN has fallen by 2 %
+	DepthTKN       uint256.Int // wei of TKN that a sale takes out of the pool until the price of sTKN has fallen by 2 %
 }
 
 // Floor is the lowest price of sTKN at which a seed position still has liquidity.
@@ -73,11 +73,11 @@ func (v *PoolOverview) Code(c *wire.Coder) {
 	})
 }
 
-// overviewQuery asks for the token layer and, where there is a wallet, for its drips.
+// overviewQuery asks for the token layer and, with a wallet, for its drips.
 type overviewQuery struct {
 	Market     market
 	Wallet     *portfolioQuery
-	EpochStart uint64 // burns are summed up from there on
+	EpochStart uint64 // burns are summed up from then on
 }
 
 func (q *overviewQuery) Code(c *wire.Coder) {
