@@ -165,7 +165,7 @@ func TestEdgesOfNumbers(t *testing.T) {
 	if codes["INTERNAL"] > 0 {
 		t.Errorf("%d errors of our own", codes["INTERNAL"])
 	}
-	limitless := w.prepared(body{"action": "approveUsdg", "chainId": 4663, "wallet": w.actors[2].Hex(), "amount": power(256, 1).String()})
+	limitless := w.prepared(body{"action": "approveUsdg", "chainId": 4663, "wallet": endless.Hex(), "amount": power(256, 1).String()})
 	if len(limitless.Warnings) == 0 || limitless.Warnings[0].Code != "UNLIMITED_ALLOWANCE" {
 		t.Errorf("an approval without limit is prepared with %+v", limitless.Warnings)
 	}
