@@ -142,6 +142,7 @@ type Agent struct {
 	actions   map[string]*action
 	identity  identity
 	canonical canonical
+	kept      kept
 	mcp       http.Handler
 	api       *httpapi.API
 	server    *httpapi.Server

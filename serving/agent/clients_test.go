@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -91,6 +92,32 @@ func TestRoundTrips(t *testing.T) {
 		if n := asked(func() { w.prepared(fund) }); n > 3 {
 			t.Errorf("without eth_simulateV1 it takes %d round trips", n)
 		}
+	}
+}
+
+// TestABlockIsReadOnce: what was read of a block is kept until there is another.
+func TestABlockIsReadOnce(t *testing.T) {
+	w, _, _ := listed(t)
+	for _, target := range []string{"/v1/capabilities", "/v1/deals/1", "/v1/portfolio/" + w.actors[0].Hex()} {
+		for range 3 {
+			before := w.nodeRequests()
+			for range 5 {
+				if res := w.Get(t, target); res.Status != 200 {
+					t.Fatalf("%s: %s", target, res.Body)
+				}
+			}
+			if n := w.nodeRequests() - before; n != 1 {
+				t.Errorf("%s at one block asks the chain %d times", target, n)
+			}
+			if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1, nil); err != nil {
+				t.Fatal(err)
+			}
+			w.sync()
+		}
+	}
+	w.call(w.actors[0], w.dep.DealVault, "DealVault", "cancel", big.NewInt(1))
+	if d := get[DirectDeal](w, "/v1/deals/1"); d.State != "CANCELLED" {
+		t.Errorf("after another block the deal is still %s", d.State)
 	}
 }
 

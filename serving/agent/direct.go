@@ -58,17 +58,17 @@ func (a *Agent) capabilities(ctx context.Context, _ *httpapi.Request, res *httpa
 		return err
 	}
 	m, dep := a.contracts, &a.contracts.dep
-	v := Capabilities{Settlement: settlementRules, Actions: actionNames()}
-	v.Deployment.ChainID, v.Deployment.DealVault, v.Deployment.Registry, v.Deployment.USDG = dep.ChainID, lower(dep.DealVault), lower(dep.AssetRegistry), lower(dep.USDG)
-	r := &reads{at: head.Hash}
-	m.identify(r)
-	r.call(dep.DealVault, &m.vault, "supportedTerms", func(x []any) error { v.SupportedTerms = x[0].([]uint32); return nil })
-	r.call(dep.DealVault, &m.vault, "GRACE", func(x []any) error { v.Grace = x[0].(*big.Int).Uint64(); return nil })
-	r.call(dep.DealVault, &m.vault, "paused", func(x []any) error { v.Paused = x[0].(bool); return nil })
-	r.call(dep.DealVault, &m.vault, "feeBps", func(x []any) error { v.FeeBps = x[0].(uint16); return nil })
-	r.call(dep.USDG, &m.token, "decimals", func(x []any) error { v.USDGDecimals = x[0].(uint8); return nil })
-	r.probe(dep.USDG, &m.token, "paused", func(x []any) { v.USDGPaused = asBool(x) })
-	if err := a.identify(r.run(ctx, a.chain)); err != nil {
+	v, err := readAt(ctx, a, head, "capabilities", func(r *reads, v *Capabilities) {
+		v.Settlement, v.Actions = settlementRules, actionNames()
+		v.Deployment.ChainID, v.Deployment.DealVault, v.Deployment.Registry, v.Deployment.USDG = dep.ChainID, lower(dep.DealVault), lower(dep.AssetRegistry), lower(dep.USDG)
+		r.call(dep.DealVault, &m.vault, "supportedTerms", func(x []any) error { v.SupportedTerms = x[0].([]uint32); return nil })
+		r.call(dep.DealVault, &m.vault, "GRACE", func(x []any) error { v.Grace = x[0].(*big.Int).Uint64(); return nil })
+		r.call(dep.DealVault, &m.vault, "paused", func(x []any) error { v.Paused = x[0].(bool); return nil })
+		r.call(dep.DealVault, &m.vault, "feeBps", func(x []any) error { v.FeeBps = x[0].(uint16); return nil })
+		r.call(dep.USDG, &m.token, "decimals", func(x []any) error { v.USDGDecimals = x[0].(uint8); return nil })
+		r.probe(dep.USDG, &m.token, "paused", func(x []any) { v.USDGPaused = asBool(x) })
+	})
+	if err != nil {
 		return err
 	}
 	if err := a.fresh(head); err != nil {
@@ -151,10 +151,9 @@ func (a *Agent) readDeal(ctx context.Context, req *httpapi.Request) (d *Deal, he
 	if head, err = a.head(); err != nil {
 		return nil, head, err
 	}
-	r := &reads{at: head.Hash}
-	a.contracts.identify(r)
-	a.contracts.deal(r, id.ToBig(), func(found *Deal) { d = found })
-	if err := a.identify(r.run(ctx, a.chain)); err != nil {
+	if d, err = readAt(ctx, a, head, "deal "+id.Dec(), func(r *reads, d **Deal) {
+		a.contracts.deal(r, id.ToBig(), func(found *Deal) { *d = found })
+	}); err != nil {
 		return nil, head, err
 	}
 	if err := a.fresh(head); err != nil {

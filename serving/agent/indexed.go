@@ -133,14 +133,13 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 	if err != nil {
 		return err
 	}
-	var credit *big.Int
-	r := &reads{at: head.Hash}
-	a.contracts.identify(r)
-	r.call(a.contracts.dep.DealVault, &a.contracts.vault, "credits", func(v []any) error {
-		credit = v[0].(*big.Int)
-		return nil
-	}, *wallet, a.contracts.dep.USDG)
-	if err := a.identify(r.run(ctx, a.chain)); err != nil {
+	credit, err := readAt(ctx, a, head, "credit "+wallet.Hex(), func(r *reads, credit **big.Int) {
+		r.call(a.contracts.dep.DealVault, &a.contracts.vault, "credits", func(v []any) error {
+			*credit = v[0].(*big.Int)
+			return nil
+		}, *wallet, a.contracts.dep.USDG)
+	})
+	if err != nil {
 		return err
 	}
 	if err := a.fresh(head); err != nil {
