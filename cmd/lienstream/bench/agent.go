@@ -69,7 +69,7 @@ func (b *bench) agent(ctx context.Context, w *world) error {
 		b.add(name+", p99", "ms", quantile(all.latencies, 0.99), 0, goal{most: route.p99})
 		b.add(name+", requests to the chain", "an answer", (askedNow-asked)/max(answersNow-answers, 1), 0, goal{most: route.rounds})
 	}
-	return p.stop()
+	return nil
 }
 
 // listing is what a request is made of.
