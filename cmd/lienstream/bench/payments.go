@@ -72,7 +72,7 @@ func (b *bench) payments(ctx context.Context, w *world) (err error) {
 	if err := until(ctx, p.process, t.priced); err != nil {
 		return err
 	}
-	unpaid, err := press(ctx, addr, []request{{path: "/reports", body: string(bugReport), or: http.StatusPaymentRequired}}, turns*turn)
+	unpaid, err := press(ctx, addr, []request{{path: "/reports", body: string(bugReport), or: []int{http.StatusPaymentRequired}}}, turns*turn)
 	if err != nil {
 		return err
 	}
