@@ -6,13 +6,16 @@ import (
 	"math/big"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -151,6 +154,31 @@ func TestARequestWaits(t *testing.T) {
 	if took := time.Since(began); got.code() != "PAYMENT_PENDING" || took < w.cfg.Wait {
 		t.Errorf("%d %s after %s, it is to wait for %s", got.status, got.body, took, w.cfg.Wait)
 	}
+}
+
+// moving is a desk that cannot be read for a while.
+type moving struct {
+	desk.Reads
+	left atomic.Int64
+}
+
+func (m *moving) Find(ctx context.Context, partition int32, wallet common.Address, nonce common.Hash) (desk.Found, error) {
+	if m.left.Add(-1) >= 0 {
+		return desk.Found{}, read.ErrUnavailable
+	}
+	return m.Reads.Find(ctx, partition, wallet, nonce)
+}
+
+// Who pays while the desk moves to another node waits for it: his client does not ask again by itself.
+func TestTheDeskMovesMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	reads := &moving{Reads: desk.Routed{Router: w.router}}
+	deps := w.deps(w.relayer("relayer"))
+	deps.Desk = desk.NewClient(w.producer, reads, w.cat)
+	s := w.start(deps)
+	reads.left.Store(5)
+	s.post(w.header(w.pay(w.chain.Key("payer"), "moves")), body("Moves")).created(t)
 }
 
 // behind is a node that has not seen the last blocks.

@@ -136,6 +136,14 @@ func newWorldOf(t testing.TB, c settings) *world {
 	w.terms, err = x402.NewTerms(w.cfg.Payment)
 	check(t, err)
 	w.fund(chain.Address("payer"), 1_000_000_000)
+	polltest.Until(t, "the desk answers", func() bool {
+		for partition := range w.cat.Partitions {
+			if _, _, err := w.client().List(ctx, partition, true, nil, 1); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	return w
 }
 

@@ -30,7 +30,6 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
-	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 var errKilled = errors.New("killed")
@@ -338,15 +337,10 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	second := w.start(w.mortal(newKiller(1<<40), w.relays))
 	defer second.stop()
 	again := second.post(payment, report)
-	for tries := 0; again.status == http.StatusServiceUnavailable && tries < 30; tries++ {
+	for tries := 0; (again.status == http.StatusServiceUnavailable || again.err != nil) && tries < 30; tries++ {
 		again = second.post(payment, report)
 	}
-	var p *desk.Payment
-	polltest.Until(t, fmt.Sprintf("the payment of schedule %d is decided", number), func() bool {
-		found, err := w.client().Find(t.Context(), payer, signed.Nonce)
-		p = found.Payment
-		return err == nil && (p == nil || p.Status == desk.Final || p.Status == desk.Dead)
-	})
+	p := w.decided(signed, number)
 	charges, ticket := w.charges(payer), p != nil && p.Ticket != nil
 	// Who is charged without us ever having taken the request is charged by himself: it is his to ask once more.
 	if charges == 1 && !ticket && p == nil {
@@ -363,12 +357,28 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 		return append(came, "charged")
 	}
 	if again.status != http.StatusPaymentRequired {
-		t.Fatalf("schedule %d: not charged, and answered %d %s", number, again.status, again.body)
+		t.Fatalf("schedule %d: not charged, and answered %d %s %v", number, again.status, again.body, again.err)
 	}
 	if p == nil {
 		return append(came, "never reserved")
 	}
 	return append(came, "void")
+}
+
+// decided waits until the chain has had its last word on a payment, however slow its blocks come; nil: nobody has it.
+func (w *world) decided(signed *x402.Signed, number int) *desk.Payment {
+	w.t.Helper()
+	for {
+		now := w.clock()
+		found, err := w.client().Find(w.t.Context(), signed.From, signed.Nonce)
+		if p := found.Payment; err == nil && (p == nil || p.Status == desk.Final || p.Status == desk.Dead) {
+			return p
+		}
+		if now.Unix() > int64(signed.ValidBefore)+600 {
+			w.t.Fatalf("schedule %d: its authorization ended 600 s ago by the chain, and it is %+v: %v", number, found.Payment, err)
+		}
+		<-time.After(w.blockTime)
+	}
 }
 
 // interfere is what others do meanwhile. It says whether the block that had the payment is gone.

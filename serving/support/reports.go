@@ -62,7 +62,7 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err := s.authorize(ctx, x, header); err != nil {
 		return "payment", s.refuse(res, err)
 	}
-	found, err := s.deps.Desk.Find(ctx, x.signed.From, x.signed.Nonce)
+	found, err := s.find(ctx, x.signed)
 	if err != nil {
 		return "desk", s.unavailable()
 	}
@@ -92,6 +92,18 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 		return "reservation", err
 	}
 	return "charged", s.await(ctx, x, res)
+}
+
+// find is patient: the desk may just be moving to another node, and who pays does not ask again by himself.
+func (s *Service) find(ctx context.Context, signed *x402.Signed) (desk.Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	for {
+		found, err := s.deps.Desk.Find(ctx, signed.From, signed.Nonce)
+		if err == nil || !sleep(ctx, s.cfg.Poll) {
+			return found, err
+		}
+	}
 }
 
 // demand writes a 402 with the payment requirement and, if a payment was refused, the reason.
