@@ -108,17 +108,17 @@ func (s *Service) find(ctx context.Context, signed *x402.Signed) (desk.Found, er
 
 // demand writes a 402 with the payment requirement and, if a payment was refused, the reason.
 func (s *Service) demand(res *httpapi.Response, refusal *x402.Refusal) error {
-	reason, message := "", "pay the deposit first: see the "+x402.HeaderRequired+" header"
-	if refusal != nil {
-		reason, message = string(refusal.Reason), "the payment was refused, and nothing was charged: "+refusal.Error()
-		if err := setHeader(res, x402.HeaderResponse, s.terms.Refused(refusal)); err != nil {
-			return err
-		}
+	if refusal == nil {
+		res.SetHeader(http.CanonicalHeaderKey(x402.HeaderRequired), s.price)
+		return &httpapi.Error{Code: codePaymentRequired, Message: "pay the deposit first: see the " + x402.HeaderRequired + " header"}
 	}
-	if err := setHeader(res, x402.HeaderRequired, s.terms.Required(s.resource(), reason)); err != nil {
+	if err := setHeader(res, x402.HeaderResponse, s.terms.Refused(refusal)); err != nil {
 		return err
 	}
-	return &httpapi.Error{Code: codePaymentRequired, Message: message}
+	if err := setHeader(res, x402.HeaderRequired, s.terms.Required(s.resource(), string(refusal.Reason))); err != nil {
+		return err
+	}
+	return &httpapi.Error{Code: codePaymentRequired, Message: "the payment was refused, and nothing was charged: " + refusal.Error()}
 }
 
 // refuse distinguishes an invalid payment from an unavailable chain.

@@ -134,6 +134,7 @@ type Service struct {
 	cfg     Config
 	deps    Deps
 	terms   *x402.Terms
+	price   string // the header that asks for a payment
 	token   *x402.Token
 	log     *zap.Logger
 	metrics *metrics
@@ -163,6 +164,9 @@ func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Se
 	s := &Service{
 		cfg: cfg, deps: deps, terms: terms, token: x402.NewToken(terms, deps.Chain), log: log.Named("support"), metrics: newMetrics(reg),
 		head: newHead(), drives: map[driveKey]*drive{}, work: make(chan *drive, cfg.MaxDriven),
+	}
+	if s.price, err = x402.EncodeHeader(terms.Required(s.resource(), "")); err != nil {
+		return nil, err
 	}
 	described, err := httpapi.DescriptionRoutes(description)
 	if err != nil {
