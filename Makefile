@@ -15,7 +15,7 @@ NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast race soak payments manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak days payments manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -58,6 +58,9 @@ contracts-check: $(NPM)
 
 soak: deps ## a hundred kills at random and outages of a minute; LIENSTREAM_SEED repeats a run
 	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode' ./cmd/lienstream/system
+
+days: deps ## what `make run` takes of memory and disk, at speed: BLOCKS=80000, some twenty minutes
+	LIENSTREAM_BLOCKS=$(or $(BLOCKS),80000) go test -count=1 -timeout 120m -v -run '^TestDays$$' ./cmd/lienstream/system
 
 payments: deps ## what is charged has a ticket, under 1,000 random kills and lies on kfake and 100 on Apache Kafka: LIENSTREAM_SEED
 	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
