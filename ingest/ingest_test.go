@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/lienstream/lienstream/ingest"
@@ -97,8 +98,13 @@ type running struct {
 
 func run(t *testing.T, cfg ingest.Config) *running {
 	t.Helper()
+	return runLogging(t, cfg, zaptest.NewLogger(t))
+}
+
+func runLogging(t *testing.T, cfg ingest.Config, log *zap.Logger) *running {
+	t.Helper()
 	reg := prometheus.NewRegistry()
-	in, err := ingest.New(cfg, reg, zaptest.NewLogger(t))
+	in, err := ingest.New(cfg, reg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,6 +79,12 @@ var lies = []struct {
 		}
 		return false
 	}},
+	{"null receipts", "gone", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockReceipts" {
+			resp.Result = json.RawMessage("null")
+		}
+		return false
+	}},
 
 	{"forges the bloom filter", "header_hash", false, ofHeader(func(h map[string]any, _ string) { h["logsBloom"] = "0x" + strings.Repeat("0", 512) })},
 	{"forges the bloom filter of heads", "header_hash", false, ofHeader(func(h map[string]any, tag string) {

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/big"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
+	ethrpc "github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics"
@@ -170,7 +172,7 @@ func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deploy
 			t.Fatalf("barrier %+v is not the chain's block %d of time %d", ref, h.Number, h.Time)
 		}
 	}
-	want := canonical(t, client, d, head.Number.Uint64())
+	want := canonical(t, client, d, head)
 	for i := range min(len(want), len(got)) {
 		if err := sameLog(want[i], got[i]); err != nil {
 			t.Fatalf("log %d: %v", i, err)
@@ -190,33 +192,67 @@ func sameLog(a, b *topics.Log) error {
 	return nil
 }
 
-// canonical asks the node, by way of another client than the ingester's, for all that the topic should
-// hold.
-func canonical(t *testing.T, client *ethclient.Client, d contracts.Deployment, to uint64) []*topics.Log {
+// told is what a block's own receipts say, for the blocks after it.
+type told struct {
+	parent common.Hash
+	logs   []*topics.Log
+}
+
+var toldBlocks sync.Map // block hash → told
+
+// canonical asks the node, by way of another client than the ingester's, for the receipts of every block, and keeps what
+// the topic should hold by rules of its own: no filter of the ingester's, or of the node's, has a say in it.
+func canonical(t *testing.T, client *ethclient.Client, d contracts.Deployment, head *types.Header) []*topics.Log {
 	t.Helper()
-	seen := map[[2]uint64]bool{}
-	var all []*topics.Log
-	for _, q := range []ethereum.FilterQuery{
-		{Addresses: contracts.NewDecoder(d).Addresses()},
-		{Topics: [][]common.Hash{contracts.TokenTopics()}},
-	} {
-		q.FromBlock, q.ToBlock = new(big.Int).SetUint64(d.StartBlock), new(big.Int).SetUint64(to)
-		logs, err := client.FilterLogs(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
+	var blocks [][]*topics.Log
+	hash := head.Hash()
+	for number := head.Number.Uint64(); number >= d.StartBlock; number-- {
+		block, known := toldBlocks.Load(hash)
+		if !known {
+			block = tell(t, client, hash)
+			toldBlocks.Store(hash, block)
 		}
-		for _, l := range logs {
-			if id := [2]uint64{l.BlockNumber, uint64(l.Index)}; !seen[id] {
-				seen[id] = true
-				all = append(all, &topics.Log{
-					Block: topics.BlockRef{Number: l.BlockNumber, Hash: l.BlockHash}, TxHash: l.TxHash, TxIndex: uint32(l.TxIndex),
-					LogIndex: uint32(l.Index), Address: l.Address, Topics: l.Topics, Data: l.Data,
-				})
-			}
+		blocks = append(blocks, block.(told).logs)
+		hash = block.(told).parent
+	}
+	slices.Reverse(blocks)
+	return wanted(d, slices.Concat(blocks...))
+}
+
+func tell(t *testing.T, client *ethclient.Client, hash common.Hash) told {
+	t.Helper()
+	header, err := client.HeaderByHash(t.Context(), hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipts, err := client.BlockReceipts(t.Context(), ethrpc.BlockNumberOrHashWithHash(hash, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := told{parent: header.ParentHash}
+	for _, receipt := range receipts {
+		for _, l := range receipt.Logs {
+			block.logs = append(block.logs, &topics.Log{
+				Block: topics.BlockRef{Number: l.BlockNumber, Hash: l.BlockHash}, TxHash: l.TxHash, TxIndex: uint32(l.TxIndex),
+				LogIndex: uint32(l.Index), Address: l.Address, Topics: l.Topics, Data: l.Data,
+			})
 		}
 	}
-	slices.SortFunc(all, func(a, b *topics.Log) int {
-		return cmp.Or(cmp.Compare(a.Block.Number, b.Block.Number), cmp.Compare(a.LogIndex, b.LogIndex))
+	return block
+}
+
+// wanted are the logs of the market's contracts, and of anybody what tokens announce.
+func wanted(d contracts.Deployment, logs []*topics.Log) []*topics.Log {
+	ours := map[common.Address]bool{
+		d.DealVault: true, d.AssetRegistry: true, d.PoolManager: true, d.PositionManager: true,
+		d.EpochController: true, d.RewardDistributor: true, d.LiquidityStaking: true, d.Burner: true,
+	}
+	delete(ours, common.Address{}) // of what the deployment lacks
+	anybodys := map[common.Hash]bool{}
+	for _, signature := range []string{"UIMultiplierUpdated(uint256,uint256,uint256)", "Paused(address)", "Unpaused(address)"} {
+		anybodys[crypto.Keccak256Hash([]byte(signature))] = true
+	}
+	return slices.DeleteFunc(logs, func(l *topics.Log) bool {
+		return !ours[l.Address] && (len(l.Topics) == 0 || !anybodys[l.Topics[0]])
 	})
-	return all
 }

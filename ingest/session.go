@@ -39,6 +39,9 @@ type session struct {
 	known     bool // finalized is valid
 	askedAt   time.Time
 	shortAt   time.Time // since when the chain ends below the published blocks; zero: it does not
+	unproved  bool      // blocks wait for an endpoint that can prove them
+	useless   int       // consecutive fetches without a usable response
+	hold      time.Time // no fetch starts before
 }
 
 // fetch is a running fetch.
@@ -102,14 +105,19 @@ func (in *Ingester) session(ctx context.Context) error {
 	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
 	p.unproved = func() []string { return in.status.get().Unproved }
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		lacks := in.client.Survey(ctx)
-		in.status.update(func(st *Status) { st.Unproved = lacks })
-		return nil
-	})
+	s.survey(ctx, g)
 	g.Go(func() error { return s.publishAll(ctx, p) })
 	g.Go(func() error { return s.loop(ctx, g) })
 	return g.Wait()
+}
+
+// survey finds out what the endpoints cannot prove.
+func (s *session) survey(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error {
+		lacks := s.in.client.Survey(ctx)
+		s.in.status.update(func(st *Status) { st.Unproved = lacks })
+		return nil
+	})
 }
 
 // loop handles all events; see the diagram of Run.
@@ -148,8 +156,8 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			ask.Reset(s.pollAfter())
 		case <-front:
 			var again bool
-			if again, err = s.fetched(); again {
-				ask.Reset(retryAfter)
+			if again, err = s.fetched(ctx, g); again {
+				ask.Reset(s.holdBack())
 			}
 		case j := <-s.committed:
 			s.done(j)
@@ -166,7 +174,8 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 
 const (
 	firstRange = 64                    // blocks, while the density of logs is unknown
-	retryAfter = 20 * time.Millisecond // pause before polling the head again after an unusable response
+	retryAfter = 20 * time.Millisecond // pause after an unusable response; it doubles with each consecutive one
+	maxHold    = 2 * time.Second       // longest pause: an endpoint gets at most some 60 requests per block
 	followLag  = 32                    // distance from the head, in blocks, at which backfill ends
 )
 
@@ -259,6 +268,9 @@ func (s *session) announce(h follow.Header) error {
 // fetchMore starts fetches. It bounds their number, and stops while more verified records than one transaction
 // takes wait for the publisher.
 func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
+	if time.Now().Before(s.hold) {
+		return nil
+	}
 	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < s.in.cfg.BatchRecords {
 		f, ok := s.m.Next(s.size)
 		if !ok {
@@ -304,20 +316,32 @@ func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (
 }
 
 // fetched processes the oldest fetch, which is done. again means that the head must be polled again.
-func (s *session) fetched() (again bool, err error) {
+func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, err error) {
 	f := s.queue[0]
 	s.queue = s.queue[1:]
 	f.cancel()
 	if f.err != nil {
-		if !errors.Is(f.err, rpc.ErrGone) {
+		switch {
+		case errors.Is(f.err, rpc.ErrGone):
+			s.in.metrics.gone.Inc()
+			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
+		case errors.Is(f.err, rpc.ErrNoProof):
+			if !s.unproved {
+				s.in.log.Error("waiting for an endpoint that proves", zap.Stringer("fetch", f), zap.Error(f.err))
+			}
+			s.unproved = true
+		default:
 			return false, f.err
 		}
-		s.in.metrics.gone.Inc()
-		s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 		s.in.client.Forget()
 		s.m.Distrust()
 		s.drop()
 		return true, nil
+	}
+	s.useless = 0
+	if s.unproved {
+		s.unproved = false
+		s.survey(ctx, g)
 	}
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {
@@ -334,6 +358,14 @@ func (s *session) fetched() (again bool, err error) {
 	}
 	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })
 	return false, nil
+}
+
+// holdBack pauses fetching after an unusable response, exponentially longer with each consecutive one.
+func (s *session) holdBack() time.Duration {
+	d := min(retryAfter<<min(s.useless, 10), maxHold)
+	s.useless++
+	s.hold = time.Now().Add(d)
+	return d
 }
 
 // resize adjusts the size of the next ranges to RangeLogs.

@@ -39,9 +39,25 @@ func TestSparseHistory(t *testing.T) {
 		}
 		return nil
 	})
-	told := ""
+	told := w.unproved(t, w.kafka, w.topic)
+	if !strings.Contains(told, "--rpc-proof=sparse") {
+		t.Errorf("the topic says that what is not proved is %q", told)
+	}
+	if got := in.Status().Records; got != blocks/every {
+		t.Errorf("%d logs are in the topic, the chain has %d", got, blocks/every)
+	}
+	t.Logf("%d blocks: %d requests, %d calls, %d KB", blocks, node.Requests.Load(), node.Calls.Load(), node.Bytes.Load()>>10)
+	// A header for each block with a log, two for each range, and all of the last 128 blocks.
+	if calls := node.Calls.Load(); calls > blocks/every*3 {
+		t.Errorf("%d calls for %d blocks of which %d have logs", calls, blocks, blocks/every)
+	}
+}
+
+// unproved waits until the topic says what is not proved, as `lienstream status` reports it.
+func (w *world) unproved(t *testing.T, cfg kafka.Config, topic string) (told string) {
+	t.Helper()
 	polltest.Until(t, "the topic says what is not proved", func() bool {
-		err := kafka.ReadBack(t.Context(), w.kafka, w.topic, 0, 0, func(r *kafka.Record) bool {
+		err := kafka.ReadBack(t.Context(), cfg, topic, 0, 0, func(r *kafka.Record) bool {
 			for _, h := range r.Headers {
 				if h.Key == topics.UnprovedHeader {
 					told = string(h.Value)
@@ -54,17 +70,7 @@ func TestSparseHistory(t *testing.T) {
 		}
 		return told != ""
 	})
-	if !strings.Contains(told, "--rpc-proof=sparse") {
-		t.Errorf("the topic says that what is not proved is %q", told)
-	}
-	if got := in.Status().Records; got != blocks/every {
-		t.Errorf("%d logs are in the topic, the chain has %d", got, blocks/every)
-	}
-	t.Logf("%d blocks: %d requests, %d calls, %d KB", blocks, node.Requests.Load(), node.Calls.Load(), node.Bytes.Load()>>10)
-	// A header for each block with a log, two for each range, and all of the last 128 blocks.
-	if calls := node.Calls.Load(); calls > blocks/every*3 {
-		t.Errorf("%d calls for %d blocks of which %d have logs", calls, blocks, blocks/every)
-	}
+	return told
 }
 
 var sparseDeployment = contracts.Deployment{

@@ -109,7 +109,7 @@ func (s *Status) Write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var head uint64
 	if s.Ingest == nil {
-		_, _ = fmt.Fprintln(table, "ingest: the raw topic has no barrier yet")
+		_, _ = fmt.Fprintln(table, "ingest: the raw topic has no barrier yet; the ingester's log says what it waits for")
 	} else {
 		head = max(s.Ingest.Head, s.Ingest.Block.Number)
 		_, _ = fmt.Fprintln(table, "INGEST\tHEAD\tPUBLISHED\tFINALIZED\tAGE")

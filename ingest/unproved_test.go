@@ -1,0 +1,75 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// TestNoReceipts: a node that does not know eth_getBlockReceipts can prove no log. That is said in the log, in a metric,
+// in the ingester's status and in the topic, which `lienstream status` reads; and nothing comes in from it, until it can.
+func TestNoReceipts(t *testing.T) {
+	w := lyingWorld(t)
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	cfg, topic := w.lyingConfig(t, "receipts", rpc.Endpoint{URL: node.URL, Name: "node"})
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	was := in.Status().Published
+
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockReceipts" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method eth_getBlockReceipts does not exist/is not available"}`)
+		}
+		return false
+	})
+	w.step(t, 5)
+	core, logged := observer.New(zapcore.WarnLevel)
+	in = runLogging(t, cfg, zap.New(core))
+	told := w.unproved(t, cfg.Kafka, topic)
+	for where, lacks := range map[string]string{"topic": told, "status": strings.Join(in.Status().Unproved, "\n")} {
+		if !strings.Contains(lacks, "node: prove the logs of a block: ") || !strings.Contains(lacks, "eth_getBlockReceipts") {
+			t.Errorf("the %s says that what is not proved is %q", where, lacks)
+		}
+	}
+	if logged.FilterMessage("endpoint proves nothing").Len() == 0 {
+		t.Error("the log does not say it")
+	}
+	if n, known := gauge(t, in.reg, "lienstream_ingest_rpc_endpoint_proves"); !known || n != 0 {
+		t.Errorf("the metric is %v, known: %t", n, known)
+	}
+	if now := in.Status().Published; now != was {
+		t.Errorf("block %d came in unproved after %d", now.Number, was.Number)
+	}
+
+	node.Tells(nil)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	polltest.Until(t, "nothing is unproved any more", func() bool { return len(in.Status().Unproved) == 0 })
+}
+
+// gauge reads the only series of a gauge.
+func gauge(t *testing.T, reg *prometheus.Registry, name string) (value float64, known bool) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name && len(f.GetMetric()) == 1 {
+			return f.GetMetric()[0].GetGauge().GetValue(), true
+		}
+	}
+	return 0, false
+}
