@@ -27,6 +27,7 @@ func actions(m *Market) []action {
 		{"withdraw", 10, (*turn).withdraw},
 		{"withdraw position", 5, (*turn).withdrawNFT},
 		{"mistake", 1, (*turn).mistake},
+		{"imitate", 1, (*turn).imitate},
 		{"swap", 10, (*turn).swap},
 		{"mint position", 5, (*turn).mintPosition},
 		{"decrease position", 1, (*turn).decreasePosition},
@@ -138,7 +139,7 @@ func (t *turn) cancel() (call, bool) {
 func (t *turn) reclaim() (call, bool) {
 	d, borrower, ok := t.ownDeal(func(d *deal) bool {
 		late := t.now >= d.fundedAt+uint64(d.Term)*3/5
-		return d.funded() && t.now <= d.graceEnd && d.DealID.Uint64()%4 != 3 && (late || t.oneIn(12))
+		return d.funded() && t.usable(t.market.usdg.address) && t.now <= d.graceEnd && d.DealID.Uint64()%4 != 3 && (late || t.oneIn(12))
 	})
 	if !ok {
 		return call{}, false
@@ -161,7 +162,7 @@ func (t *turn) claim() (call, bool) {
 // offered picks a deal that a lender may take.
 func (t *turn) offered() (*deal, account, bool) {
 	d := pick(t, t.model.deals, func(d *deal) bool { return d.open(t.now) && !t.taken[dealThing(d.DealID)] })
-	if d == nil || !t.trading() {
+	if d == nil || !t.trading() || !t.usable(t.market.usdg.address) {
 		return nil, account{}, false
 	}
 	lender, ok := t.someone(d.Borrower)
@@ -182,9 +183,14 @@ func (t *turn) bid() (call, bool) {
 	if !ok || len(t.model.bids) >= 3*t.cfg.MaxDeals {
 		return call{}, false
 	}
+	return t.offer(d, lender), true
+}
+
+// offer is a bid somewhat below the cap.
+func (t *turn) offer(d *deal, lender account) call {
 	price := new(big.Int).Mul(d.Cap.ToBig(), big.NewInt(t.between(80, 100)))
 	price.Div(price, big.NewInt(100))
-	return t.market.vault.call(lender, "bid", d.DealID.ToBig(), price, bigTime(t.after(6*time.Hour, 4*day)), d.TermsHash), true
+	return t.market.vault.call(lender, "bid", d.DealID.ToBig(), price, bigTime(t.after(6*time.Hour, 4*day)), d.TermsHash)
 }
 
 func (t *turn) acceptBid() (call, bool) {
@@ -199,6 +205,7 @@ func (t *turn) acceptBid() (call, bool) {
 	if b == nil || !t.trading() || !t.take(dealThing(b.DealID)) || !t.take(bidThing(b.BidID)) {
 		return call{}, false
 	}
+	t.accepted = *b
 	borrower, _ := t.actor(t.model.deal(&b.DealID).Borrower)
 	return t.market.vault.call(borrower, "acceptBid", b.BidID.ToBig()), true
 }

@@ -86,7 +86,7 @@ func (t *turn) notifyCreatorFees() (call, bool) {
 
 func (t *turn) burn() (call, bool) {
 	burner, ok := t.someone()
-	if !ok {
+	if !ok || !t.usable(t.market.usdg.address) {
 		return call{}, false
 	}
 	return t.market.burner.call(burner, "burn", t.market.usdg.worth(t.between(10, 2_000)), new(big.Int), new(big.Int)), true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
@@ -24,12 +25,17 @@ const (
 type account struct {
 	name    string
 	key     *ecdsa.PrivateKey
-	address common.Address
+	signer  common.Address // the key's
+	address common.Address // who contracts see: the signer, or a wallet of the signer's that is a contract
 }
 
 func newAccount(seed uint64, name string) account {
-	return account{name: name, key: actorKey(seed, name), address: actorAddress(seed, name)}
+	address := actorAddress(seed, name)
+	return account{name: name, key: actorKey(seed, name), signer: address, address: address}
 }
+
+// wallet says whether the account is a contract, which its signer tells what to call.
+func (a account) wallet() bool { return a.address != a.signer }
 
 // call is a transaction before it has a nonce. A nil to creates a contract.
 type call struct {
@@ -42,6 +48,9 @@ type call struct {
 }
 
 func (c call) sign(chainID *big.Int, nonce uint64) (*types.Transaction, error) {
+	if c.from.wallet() && c.to != nil && *c.to != c.from.address {
+		c = execute(c)
+	}
 	tx, err := types.SignNewTx(c.from.key, types.LatestSignerForChainID(chainID), &types.DynamicFeeTx{
 		ChainID: chainID, Nonce: nonce,
 		GasTipCap: big.NewInt(params.GWei), GasFeeCap: big.NewInt(10 * params.GWei),
@@ -77,6 +86,28 @@ func create(from account, name string, artifact contracts.Artifact, args ...any)
 	}
 	code := append(slices.Clip(artifact.Bytecode), packed...)
 	return call{from: from, gas: createGas, data: code, label: "create " + name}
+}
+
+// walletCall is Wallet.Call.
+type walletCall struct {
+	To   common.Address
+	Data []byte
+}
+
+// execute has the wallet of an account make its calls, all of them or none, in one transaction.
+func execute(calls ...call) call {
+	from := calls[0].from
+	inner := make([]walletCall, len(calls))
+	var gas uint64
+	var labels []string
+	for i, c := range calls {
+		inner[i] = walletCall{*c.to, c.data}
+		gas += c.gas
+		labels = append(labels, c.label)
+	}
+	all := own("Wallet", from.address).call(from, "execute", inner)
+	all.gas, all.label = gas, strings.Join(labels, ", ")
+	return all
 }
 
 // transfer sends ether.

@@ -19,7 +19,7 @@ type MarketConfig struct {
 	// NodeModules is where npm installed Uniswap v4: contracts/node_modules, below the working directory.
 	NodeModules string
 	Seed        uint64 // that of the chain: it decides the actors' keys
-	Actors      int    // how many borrow, lend, trade and stake: 12
+	Actors      int    // how many borrow, lend, trade and stake: 12. One in three is a contract
 	// NoTokenLayer leaves out epochs, rewards, staking and the burner, as on a chain that has none yet.
 	NoTokenLayer bool
 }
@@ -60,6 +60,7 @@ type Market struct {
 	byAddress map[common.Address]account // the actors
 
 	vault, registry, manager, positions, permit2, router callee
+	stranger                                             callee // a contract of nobody's, which imitates the market's logs
 	epochs, rewards, staking, burner                     callee // zero addresses without the token layer
 
 	usdg, weth, tkn, stkn token
@@ -93,9 +94,7 @@ func Deploy(ctx context.Context, backend Backend, cfg MarketConfig) (*Market, er
 		market: &Market{backend: backend, admin: newAccount(cfg.Seed, deployerName), byAddress: make(map[common.Address]account)},
 	}
 	for i := range cfg.Actors {
-		actor := newAccount(cfg.Seed, fmt.Sprintf("actor %d", i))
-		d.market.actors = append(d.market.actors, actor)
-		d.market.byAddress[actor.address] = actor
+		d.market.actors = append(d.market.actors, newAccount(cfg.Seed, fmt.Sprintf("actor %d", i)))
 	}
 	return d.run(!cfg.NoTokenLayer)
 }
@@ -124,6 +123,7 @@ func (d *deployment) run(tokenLayer bool) (*Market, error) {
 	m.head = &Block{Number: start.Number.Uint64(), Hash: start.Hash(), Timestamp: start.Time}
 
 	d.sendEther()
+	d.deployWallets()
 	d.deployTokens()
 	d.deployUniswap()
 	d.describePools(tokenLayer)
@@ -201,8 +201,8 @@ func (d *deployment) createHook(name string, args ...any) callee {
 // queue takes a transaction and returns its nonce.
 func (d *deployment) queue(c call) uint64 {
 	d.calls = append(d.calls, c)
-	nonce := d.nonces[c.from.address]
-	d.nonces[c.from.address]++
+	nonce := d.nonces[c.from.signer]
+	d.nonces[c.from.signer]++
 	if len(d.calls) >= deployBlockTxs {
 		d.flush()
 	}
@@ -233,15 +233,15 @@ func (d *deployment) flush() {
 func (d *deployment) mine(calls []call) (*Block, error) {
 	pending := make(map[common.Address]uint64, len(d.nonces))
 	for _, c := range calls {
-		pending[c.from.address]++
+		pending[c.from.signer]++
 	}
 	txs := make([]*types.Transaction, len(calls))
 	for i, c := range calls {
-		tx, err := c.sign(d.chainID, d.nonces[c.from.address]-pending[c.from.address])
+		tx, err := c.sign(d.chainID, d.nonces[c.from.signer]-pending[c.from.signer])
 		if err != nil {
 			return nil, err
 		}
-		pending[c.from.address]--
+		pending[c.from.signer]--
 		txs[i] = tx
 	}
 	block, err := d.backend.Mine(d.ctx, d.market.head.Timestamp+deployBlockSeconds, txs)
@@ -256,8 +256,24 @@ func (d *deployment) mine(calls []call) (*Block, error) {
 	return block, nil
 }
 
+// accountFrozen is what the dollar says of an account, which the market does not listen to.
+type accountFrozen struct {
+	contracts.Unknown
+	account common.Address
+	frozen  bool
+}
+
 // event is what a log means.
 func (m *Market) event(log *types.Log) contracts.Event {
+	if log.Address == m.usdg.address && len(log.Topics) == 2 {
+		usdg := compiled("USDG").ABI
+		switch log.Topics[0] {
+		case usdg.Events["FreezeAddress"].ID, usdg.Events["UnfreezeAddress"].ID:
+			return &accountFrozen{
+				account: common.BytesToAddress(log.Topics[1][:]), frozen: log.Topics[0] == usdg.Events["FreezeAddress"].ID,
+			}
+		}
+	}
 	return m.decoder.Decode(log.Address, log.Topics, log.Data)
 }
 

@@ -35,9 +35,21 @@ var maxUint = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(
 // who has nothing yet.
 func (d *deployment) sendEther() {
 	for _, actor := range d.market.actors {
-		d.queue(transfer(d.market.admin, actor.address, new(big.Int).Mul(big.NewInt(actorEther), big.NewInt(params.Ether))))
+		d.queue(transfer(d.market.admin, actor.signer, new(big.Int).Mul(big.NewInt(actorEther), big.NewInt(params.Ether))))
 	}
 	d.flush()
+}
+
+// deployWallets makes one in three actors a contract.
+func (d *deployment) deployWallets() {
+	m := d.market
+	for i := range m.actors {
+		if i%3 == 2 {
+			m.actors[i].address = d.createOwn("Wallet", m.actors[i].signer).address
+		}
+		m.byAddress[m.actors[i].address] = m.actors[i]
+	}
+	m.stranger = d.createOwn("Scribe")
 }
 
 func (d *deployment) deployTokens() {

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 
+	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/params"
@@ -33,6 +35,11 @@ func actorKey(seed uint64, name string) *ecdsa.PrivateKey {
 
 func actorAddress(seed uint64, name string) common.Address {
 	return crypto.PubkeyToAddress(actorKey(seed, name).PublicKey)
+}
+
+// sortedEvents are an ABI's events by name.
+func sortedEvents(a abi.ABI) []abi.Event {
+	return slices.SortedFunc(maps.Values(a.Events), func(a, b abi.Event) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func sortedAddresses[V any](m map[common.Address]V) []common.Address {

@@ -30,6 +30,7 @@ type model struct {
 	drips     []drip     // not claimed to the end
 
 	paused  map[common.Address]bool // tokens, and the vault
+	frozen  map[common.Address]bool // accounts, by the dollar
 	assets  map[common.Address]contracts.AssetSet
 	openRaw map[common.Address]uint256.Int
 	ticks   map[common.Hash]int32 // of the pools
@@ -103,6 +104,7 @@ func newModel() *model {
 	return &model{
 		nonces:  make(map[common.Address]uint64),
 		paused:  make(map[common.Address]bool),
+		frozen:  make(map[common.Address]bool),
 		assets:  make(map[common.Address]contracts.AssetSet),
 		openRaw: make(map[common.Address]uint256.Int),
 		ticks:   make(map[common.Hash]int32),
@@ -119,6 +121,7 @@ func (m *model) clone() *model {
 	c.positions = slices.Clone(m.positions)
 	c.drips = slices.Clone(m.drips)
 	c.paused = maps.Clone(m.paused)
+	c.frozen = maps.Clone(m.frozen)
 	c.assets = maps.Clone(m.assets)
 	c.openRaw = maps.Clone(m.openRaw)
 	c.ticks = maps.Clone(m.ticks)

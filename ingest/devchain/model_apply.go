@@ -33,6 +33,8 @@ func (m *model) apply(event contracts.Event) {
 		m.paused[e.Token] = true
 	case *contracts.TokenUnpaused:
 		delete(m.paused, e.Token)
+	case *accountFrozen:
+		m.frozen[e.account] = e.frozen
 	case *contracts.VaultPaused:
 		m.paused[e.Vault] = true
 	case *contracts.VaultUnpaused:

@@ -20,7 +20,7 @@ const (
 
 // ownerCalls are what the owner of the contracts does in this block.
 func (t *turn) ownerCalls() []call {
-	if t.absent(t.market.admin.address) {
+	if t.absent(t.market.admin.signer) {
 		return nil
 	}
 	calls := append(t.splits(), t.pauses()...)
@@ -76,10 +76,10 @@ func (t *turn) splits() []call {
 	return []call{own("StockToken", stock.address).call(t.market.admin, "setUIMultiplier", multiplier, bigTime(at))}
 }
 
-// pauses stops a stock or the vault for a few blocks.
+// pauses stops a stock, the dollar or the vault for a few blocks.
 func (t *turn) pauses() []call {
 	var calls []call
-	pausable := []callee{t.market.vault}
+	pausable := []callee{t.market.vault, own("USDG", t.market.usdg.address)}
 	for _, stock := range t.market.stocks {
 		pausable = append(pausable, own("StockToken", stock.address))
 	}
@@ -90,6 +90,20 @@ func (t *turn) pauses() []call {
 		case !paused && t.oneIn(160):
 			calls = append(calls, c.call(t.market.admin, "pause"))
 			t.shut[c.address] = true
+		}
+	}
+	return append(calls, t.freezes(pausable[1])...)
+}
+
+// freezes keeps an actor from its dollars for a few blocks; what it tries meanwhile reverts.
+func (t *turn) freezes(usdg callee) []call {
+	var calls []call
+	for _, actor := range t.market.actors {
+		switch frozen := t.model.frozen[actor.address]; {
+		case frozen && t.oneIn(6):
+			calls = append(calls, usdg.call(t.market.admin, "unfreeze", actor.address))
+		case !frozen && t.oneIn(100*len(t.market.actors)):
+			calls = append(calls, usdg.call(t.market.admin, "freeze", actor.address))
 		}
 	}
 	return calls
@@ -130,7 +144,7 @@ func (t *turn) fees() []call {
 	if t.oneIn(100) {
 		calls = append(calls, m.vault.call(m.admin, "setFee", uint16(t.between(feeBps/2, 2*feeBps)), m.burner.address))
 	}
-	if t.oneIn(60) {
+	if t.oneIn(60) && t.usable(m.usdg.address) {
 		i, ok := t.model.findCredit(m.burner.address, m.usdg.address, false, nil)
 		if ok {
 			calls = append(calls,

@@ -69,7 +69,7 @@ func (s *Scenario) Rewind(ctx context.Context, depth uint64) error {
 func (s *Scenario) chooseReplay(dropped []played) {
 	s.replay, s.faithful = dropped, make(map[common.Address]bool)
 	for _, a := range append([]account{s.market.admin}, s.market.actors...) {
-		s.faithful[a.address] = s.random.IntN(2) == 0
+		s.faithful[a.signer] = s.random.IntN(2) == 0
 	}
 }
 

@@ -17,6 +17,9 @@ type ScenarioConfig struct {
 	// TxsPerBlock is how many transactions the actors aim at in a block: 5. At 250 a block has about 500
 	// logs of the market; give such a market more actors too.
 	TxsPerBlock int
+	// CalmAfter is after how many blocks the actors do a fifth of that, since deals that have ended are kept for good by
+	// whoever indexes them: never.
+	CalmAfter uint64
 	// TimePerBlock is by how much the timestamp advances on average: 30 minutes, so that at two blocks a
 	// second a term of 7 days is over within 3 minutes. Each block takes between half and one and a half of it.
 	TimePerBlock time.Duration

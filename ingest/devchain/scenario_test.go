@@ -12,6 +12,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
+	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -105,11 +106,34 @@ func TestScenarioDoesEverything(t *testing.T) {
 			m := deploy(t, newChain(t, Config{Seed: seed}), MarketConfig{Seed: seed})
 			s := newScenario(t, m, ScenarioConfig{Seed: seed, TimePerBlock: 3 * time.Hour})
 			seen := map[string]int{"PoolInitialized": 1} // by the deployment alone
-			for range 350 {
-				for _, log := range steps(t, s, 1).Logs() {
-					event := m.decoder.Decode(log.Address, log.Topics, log.Data)
+			for range 500 {
+				block := steps(t, s, 1)
+				funded := make(map[uint256.Int]bool)
+				for _, transaction := range s.recent[len(s.recent)-1].sent {
+					if strings.Contains(transaction.label, ", ") {
+						seen["multicall"]++
+					}
+				}
+				for _, log := range block.Logs() {
+					if log.Address == m.stranger.address {
+						seen["imitation"]++
+					}
+					event := m.event(log)
 					seen[event.Name()]++
 					switch e := event.(type) {
+					case *accountFrozen:
+						seen[fmt.Sprint("frozen ", e.frozen)]++
+					case *contracts.TokenPaused:
+						seen[fmt.Sprint("dollar paused ", e.Token == m.usdg.address)]++
+					case *contracts.DealFunded:
+						funded[e.DealID] = true
+					case *contracts.DealReclaimed:
+						if funded[e.DealID] {
+							seen["funded and reclaimed in a block"]++
+						}
+						if m.byAddress[e.Borrower].wallet() {
+							seen["a contract borrows"]++
+						}
 					case *contracts.DealListed:
 						seen[fmt.Sprint("lane ", e.Lane)]++
 					case *contracts.Credited:
@@ -125,6 +149,8 @@ func TestScenarioDoesEverything(t *testing.T) {
 				}
 			}
 			for _, what := range []string{
+				"multicall", "imitation", "frozen true", "frozen false", "dollar paused true", "dollar paused false",
+				"funded and reclaimed in a block", "a contract borrows",
 				"lane 0", "lane 1", "lane 2", "lane 3", "exhausted true", "exhausted false",
 				"reason 0 of 0", "reason 1 of 0", "reason 2 of 0", "reason 3 of 1", "reason 3 of 2", "reason 4 of 1", "reason 4 of 2", "reason 5 of 0",
 			} {

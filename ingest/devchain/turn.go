@@ -18,9 +18,13 @@ type turn struct {
 	random *rand.Rand
 	cfg    ScenarioConfig
 	now    uint64
-	absent func(common.Address) bool // may send nothing new in this block
+	absent func(common.Address) bool // signers who may send nothing new in this block
 	taken  map[thing]bool
 	shut   map[common.Address]bool // tokens and the vault, by the owner, in this block
+	only   *common.Address         // nil: anybody may act
+	calm   bool                    // little happens
+
+	accepted bid // by the last acceptBid
 }
 
 // thing is what only one transaction of a block may act upon.
@@ -63,20 +67,24 @@ func (s *Scenario) plan(block *played) error {
 		market: s.market, model: s.model, random: s.random, cfg: s.cfg, now: block.timestamp,
 		taken:  make(map[thing]bool),
 		shut:   make(map[common.Address]bool),
+		calm:   s.cfg.CalmAfter > 0 && s.head.Number >= s.cfg.CalmAfter,
 		absent: func(a common.Address) bool { return len(s.replay) > 0 && s.faithful[a] },
 	}
 	calls := t.ownerCalls()
 	for range t.appetite() {
 		if c, ok := t.choose(s.actions); ok {
-			calls = append(calls, c)
+			calls = append(calls, t.multicall(c, s.actions))
 		}
+	}
+	if !t.calm && t.oneIn(8) || t.oneIn(50) {
+		calls = append(calls, t.errand()...)
 	}
 	nonces := make(map[common.Address]uint64)
 	for _, transaction := range block.sent {
 		nonces[transaction.sender]++
 	}
 	for _, c := range calls {
-		sender := c.from.address
+		sender := c.from.signer
 		tx, err := c.sign(s.market.backend.Traits().ChainID, s.model.nonces[sender]+nonces[sender])
 		if err != nil {
 			return err
@@ -93,6 +101,9 @@ func (t *turn) appetite() int {
 		return 0
 	}
 	n := t.cfg.TxsPerBlock
+	if t.calm {
+		n = (n + 4) / 5
+	}
 	return n/2 + t.random.IntN(n+1)
 }
 
@@ -131,13 +142,17 @@ func (t *turn) after(low, high time.Duration) uint64 {
 // actor is the actor with this address, if there is one and it may act.
 func (t *turn) actor(address common.Address) (account, bool) {
 	a, ok := t.market.byAddress[address]
-	return a, ok && !t.absent(address)
+	return a, ok && t.mayAct(a)
+}
+
+func (t *turn) mayAct(a account) bool {
+	return !t.absent(a.signer) && (t.only == nil || a.address == *t.only)
 }
 
 // someone is an actor who is not one of these.
 func (t *turn) someone(but ...common.Address) (account, bool) {
 	a := pick(t, t.market.actors, func(a *account) bool {
-		return !slices.Contains(but, a.address) && !t.absent(a.address)
+		return !slices.Contains(but, a.address) && t.mayAct(*a)
 	})
 	if a == nil {
 		return account{}, false
