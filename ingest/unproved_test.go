@@ -44,7 +44,7 @@ func TestNoReceipts(t *testing.T) {
 			t.Errorf("the %s says that what is not proved is %q", where, lacks)
 		}
 	}
-	if logged.FilterMessage("endpoint proves nothing").Len() == 0 {
+	if logged.FilterMessage("endpoint cannot prove headers or logs").Len() == 0 {
 		t.Error("the log does not say it")
 	}
 	if n, known := gauge(t, in.reg, "lienstream_ingest_rpc_endpoint_proves"); !known || n != 0 {

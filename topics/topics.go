@@ -78,6 +78,7 @@ type Topic struct {
 	Compacted  bool
 	Tombstones time.Duration // how long a compacted topic keeps tombstones
 	Retention  time.Duration // how long any other topic keeps a record; 0: forever
+	MaxBytes   int64         // how much any other topic keeps of a partition; 0: all
 	Schemas    []*Schema     // of the values; none: a private format
 }
 
@@ -96,6 +97,10 @@ func (t Topic) Configs() map[string]string {
 		"max.message.bytes": strconv.Itoa(MaxRecordBytes),
 
 		"segment.index.bytes": strconv.Itoa(segmentIndexBytes),
+	}
+	if t.MaxBytes > 0 {
+		c["retention.bytes"] = strconv.FormatInt(t.MaxBytes, 10)
+		c["segment.bytes"] = strconv.FormatInt(t.MaxBytes/4, 10) // a segment goes as a whole
 	}
 	if t.Retention > 0 {
 		c["retention.ms"] = strconv.FormatInt(t.Retention.Milliseconds(), 10)
@@ -139,6 +144,9 @@ type Catalogue struct {
 	Prefix     string
 	ChainID    uint64
 	Partitions int32 // of the raw topic and the topics derived from it; a change requires a rebuild
+	// MaxBytes limits each partition of the topics that are not compacted, for an embedded chain, which starts from
+	// scratch with every run. 0: unlimited
+	MaxBytes int64
 }
 
 // Topics lists the catalogue.
@@ -157,6 +165,9 @@ func (c Catalogue) complete(t Topic) Topic {
 	}
 	if t.Compacted && t.Tombstones == 0 {
 		t.Tombstones = 24 * time.Hour
+	}
+	if !t.Compacted {
+		t.MaxBytes = c.MaxBytes
 	}
 	return t
 }

@@ -31,10 +31,14 @@ import (
 // closeTimeout bounds Close: go-ethereum waits for requests in flight, and a program that ends does not.
 const closeTimeout = 5 * time.Second
 
+// nodeName is that of go-ethereum's folder.
+const nodeName = "lienstream"
+
 // What a chain on disk may use.
 const (
 	scratchCacheMiB = 64
 	scratchFiles    = 256
+	dirtyCacheMiB   = 32 // nodes of states that may still go; what is over it is written
 )
 
 // Errors of a rewind.
@@ -49,8 +53,8 @@ var (
 //
 // It keeps the state of every block, since readers call contracts at past blocks. In memory that is about
 // 60 KiB for a block of the default scenario (13 KiB a transaction): 0.4 GiB an hour at two blocks a
-// second, without bound. Whoever runs a chain for hours sets Config.Scratch: the heap then stays at some
-// 15 MiB, and the same data takes 40 KiB a block on disk.
+// second, without bound. Whoever runs a chain for days sets Config.Scratch and Config.Prune: the heap then stays
+// small, and a block takes some 4 KiB on disk instead of 40.
 //
 // Invariants:
 //
@@ -83,8 +87,11 @@ func New(cfg Config) (*Chain, error) {
 	cfg = cfg.withDefaults()
 	var dir string // "": in memory
 	if cfg.Scratch != "" {
-		var err error
-		if dir, err = os.MkdirTemp(cfg.Scratch, "lienstream-devchain-"); err != nil {
+		err := sweep(cfg.Scratch)
+		if err == nil {
+			dir, err = os.MkdirTemp(cfg.Scratch, scratchPrefix)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("create the chain's directory: %w", err)
 		}
 	}
@@ -111,7 +118,7 @@ func New(cfg Config) (*Chain, error) {
 func nodeConfig(cfg Config, dir string) *node.Config {
 	modules := []string{"eth", "net", "web3", "debug", "txpool"}
 	nc := node.DefaultConfig
-	nc.Name = "lienstream"
+	nc.Name = nodeName
 	nc.DataDir = dir
 	nc.IPCPath = "" // JSON-RPC over TCP alone
 	nc.P2P = p2p.Config{NoDiscovery: true, NoDial: true}
@@ -140,10 +147,13 @@ func ethConfig(cfg Config) *ethconfig.Config {
 	ec.SyncMode = ethconfig.FullSync
 	ec.TxPool.NoLocals = true
 	ec.LogNoHistory = true // search logs by walking blocks: an index of a young chain costs more than it saves
-	// Every state is kept, so that eth_call works at every block; only the hash scheme can do that.
-	ec.NoPruning, ec.StateScheme = true, rawdb.HashScheme
+	// Only the hash scheme can keep every state, so that eth_call works at every block.
+	ec.NoPruning, ec.StateScheme = !cfg.Prune, rawdb.HashScheme
 	// In memory, caches in front of the database would only hold things twice.
 	ec.TrieCleanCache, ec.TrieDirtyCache, ec.SnapshotCache = 0, 0, 0
+	if cfg.Prune {
+		ec.TrieDirtyCache = dirtyCacheMiB
+	}
 	if cfg.Scratch != "" {
 		ec.TrieCleanCache, ec.DatabaseCache, ec.DatabaseHandles = scratchCacheMiB, scratchCacheMiB, scratchFiles
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/state"
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -27,6 +28,9 @@ type Config struct {
 	// Scratch is a folder to keep the chain's data in, instead of in memory. It goes into a folder of its
 	// own there, which Close removes: a chain always begins at its genesis block.
 	Scratch string
+	// Prune keeps the state of the last 128 blocks only, more than can be dropped. A call as of an older one is an error
+	// that says so. Blocks, receipts and logs are kept for good.
+	Prune bool
 	// Alloc is put into block 0 besides the deployer's money.
 	Alloc types.GenesisAlloc
 }
@@ -70,6 +74,9 @@ func (c Config) Validate() error {
 	}
 	if c.GasLimit < 30_000_000 {
 		faults = append(faults, fmt.Errorf("gasLimit %d: less than 30000000, too little to deploy the contracts", c.GasLimit))
+	}
+	if c.Prune && c.SafeBlocks >= state.TriesInMemory {
+		faults = append(faults, fmt.Errorf("safeBlocks %d: pruned, the chain has no more than %d to drop", c.SafeBlocks, state.TriesInMemory-1))
 	}
 	if c.SafeBlocks > c.FinalizedBlocks {
 		faults = append(faults, fmt.Errorf("safeBlocks %d: more than finalizedBlocks %d", c.SafeBlocks, c.FinalizedBlocks))

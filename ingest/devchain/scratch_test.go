@@ -1,11 +1,17 @@
 package devchain
 
 import (
+	"math/big"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// A chain on disk is the same chain, and leaves nothing behind.
+// A chain on disk is the same chain, with or without the states of old blocks, and leaves nothing behind.
 func TestScratch(t *testing.T) {
 	scratch := t.TempDir()
 	run := func(cfg Config) string {
@@ -24,10 +30,72 @@ func TestScratch(t *testing.T) {
 		return head.Hash.Hex()
 	}
 	memory := run(Config{})
-	if disk := run(Config{Scratch: scratch}); disk != memory {
-		t.Errorf("head %s on disk, %s in memory", disk, memory)
+	for _, cfg := range []Config{{Scratch: scratch}, {Scratch: scratch, Prune: true}, {Prune: true}} {
+		if head := run(cfg); head != memory {
+			t.Errorf("head %s with %+v, %s in memory", head, cfg, memory)
+		}
 	}
 	if entries, err := os.ReadDir(scratch); err != nil || len(entries) != 0 {
 		t.Errorf("%d entries left behind: %v", len(entries), err)
+	}
+}
+
+// Pruned, contracts answer as of the last 128 blocks, also after reorgs, and say so below; the receipts are there.
+func TestPrune(t *testing.T) {
+	const kept, blocks = 128, 300
+	c := newChain(t, Config{Scratch: t.TempDir(), Prune: true})
+	m := deploy(t, c, MarketConfig{})
+	first := m.head.Number
+	s := newScenario(t, m, ScenarioConfig{TxsPerBlock: 1, Reorgs: true})
+	deals := make(map[uint64]string)
+	ask := func(number uint64) (string, error) {
+		data, err := m.vault.abi.Pack("nextDealId")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := c.Client().CallContract(t.Context(), ethereum.CallMsg{To: &m.vault.address, Data: data}, new(big.Int).SetUint64(number))
+		return string(answer), err
+	}
+	var head uint64
+	for head < first+blocks {
+		head = steps(t, s, 1).Number
+		for number := max(first, head-min(head, 65)); number <= head; number++ { // what a reorg may have dropped
+			var err error
+			if deals[number], err = ask(number); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for number := head - kept + 1; number <= head; number++ {
+		if answer, err := ask(number); err != nil || answer != deals[number] {
+			t.Fatalf("block %d of %d: %x, %v, want %x", number, head, answer, err, deals[number])
+		}
+	}
+	if _, err := ask(first + 1); err == nil || !strings.Contains(err.Error(), "not available") {
+		t.Errorf("a block whose state is gone: %v", err)
+	}
+	receipts, err := c.Client().BlockReceipts(t.Context(), rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(first)))
+	if err != nil || len(receipts) == 0 {
+		t.Errorf("block %d has %d receipts: %v", first, len(receipts), err)
+	}
+}
+
+// What a killed process left goes when the next chain begins; what another one uses stays.
+func TestSweep(t *testing.T) {
+	scratch := t.TempDir()
+	killed := filepath.Join(scratch, scratchPrefix+"1")
+	if err := os.MkdirAll(filepath.Join(killed, nodeName), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(killed, nodeName, "LOCK"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := newChain(t, Config{Scratch: scratch})
+	newChain(t, Config{Scratch: scratch})
+	if _, err := os.Stat(killed); !os.IsNotExist(err) {
+		t.Errorf("the folder of a killed chain is there: %v", err)
+	}
+	if _, err := os.Stat(other.dir); err != nil {
+		t.Errorf("the folder of a chain that runs: %v", err)
 	}
 }

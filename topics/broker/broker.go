@@ -3,13 +3,16 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -24,6 +27,9 @@ type Config struct {
 	// Nodes is the number of brokers of the cluster; default 1.
 	Nodes int
 
+	// Scratch is for a log of this run alone: it is deleted at the start and at the end.
+	Scratch bool
+
 	// Listen opens a broker's port; nil: the machine's loopback.
 	Listen func(network, addr string) (net.Listener, error)
 }
@@ -37,6 +43,7 @@ type Config struct {
 type Broker struct {
 	cluster *kfake.Cluster
 	dir     string
+	scratch bool
 	lock    *os.File
 	fresh   bool
 	saved   *saveErrors
@@ -85,7 +92,7 @@ func Settings() map[string]string {
 
 // Open starts a broker.
 func Open(cfg Config) (*Broker, error) {
-	b := &Broker{dir: cfg.Dir, fresh: true, saved: &saveErrors{}}
+	b := &Broker{dir: cfg.Dir, scratch: cfg.Scratch, fresh: true, saved: &saveErrors{}}
 	opts := []kfake.Opt{
 		kfake.NumBrokers(max(cfg.Nodes, 1)),
 		kfake.ClusterID("lienstream"),
@@ -128,10 +135,10 @@ func (b *Broker) claim() error {
 	}
 	b.lock = lock
 	logs, dirty := filepath.Join(b.dir, logDir), filepath.Join(b.dir, dirtyFile)
-	if _, err := os.Stat(dirty); err == nil {
+	if _, err := os.Stat(dirty); err == nil || b.scratch {
 		if err := os.RemoveAll(logs); err != nil {
 			b.release()
-			return fmt.Errorf("delete the log of a broker that was killed: %w", err)
+			return fmt.Errorf("delete the log of a former broker: %w", err)
 		}
 	}
 	entries, err := os.ReadDir(logs)
@@ -160,6 +167,65 @@ func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
 // derived from it must be deleted too.
 func (b *Broker) Fresh() bool { return b.fresh }
 
+// Bounds of Run.
+const (
+	cleanEvery   = time.Minute
+	compactBytes = 128 << 20 // a smaller log is not compacted
+)
+
+// Run keeps the log on disk small until ctx is done. The broker answers no request while it compacts, and a restore that
+// a compaction overtakes starts again.
+func (b *Broker) Run(ctx context.Context) error {
+	tick := time.NewTicker(cleanEvery)
+	defer tick.Stop()
+	for left := int64(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		var err error
+		if left, err = b.clean(max(left, compactBytes/2)); err != nil {
+			return err
+		}
+	}
+}
+
+// clean applies retention, and compacts once the log is twice as large as after the last compaction: then compactions
+// write no more than producers do. It returns the size after the last compaction.
+func (b *Broker) clean(left int64) (int64, error) {
+	b.cluster.ApplyRetention()
+	size, err := b.size()
+	if err != nil || size < 2*left {
+		return left, err
+	}
+	b.cluster.Compact()
+	return b.size()
+}
+
+// size is the size of the log on disk, in bytes.
+func (b *Broker) size() (bytes int64, err error) {
+	err = filepath.WalkDir(filepath.Join(b.dir, logDir), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return ignoreMissing(err)
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return ignoreMissing(err)
+	})
+	return bytes, err
+}
+
+// ignoreMissing: segments are deleted while they are counted.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // Move makes another node lead a partition.
 func (b *Broker) Move(topic string, partition, node int32) error {
 	return b.cluster.MoveTopicPartition(topic, partition, node)
@@ -172,8 +238,16 @@ func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
 // and the next Open deletes it.
 func (b *Broker) Close() error {
 	b.close.Do(func() {
+		logs := filepath.Join(b.dir, logDir)
+		if b.scratch {
+			_ = os.RemoveAll(logs) // else the cluster syncs every partition for those who come after
+		}
 		b.cluster.Close()
-		if b.dir != "" {
+		switch {
+		case b.dir == "":
+		case b.scratch:
+			b.err = errors.Join(os.RemoveAll(logs), os.Remove(filepath.Join(b.dir, dirtyFile)))
+		default:
 			if b.err = b.saved.err(); b.err == nil {
 				b.err = os.Remove(filepath.Join(b.dir, dirtyFile))
 			}

@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -86,4 +88,95 @@ func TestSecondBrokerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, dir)
+}
+
+// A scratch log goes with its run, however that ended.
+func TestScratchIsOfOneRun(t *testing.T) {
+	dir := t.TempDir()
+	scratch := func() *Broker {
+		b, err := Open(Config{Dir: dir, Scratch: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b
+	}
+	b := scratch()
+	if err := b.cluster.CreateTopic("t", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, b.Addrs(), "gone")
+	b.cluster.Close() // as if the process had died
+	b.release()
+	b.dir = ""
+	b = scratch()
+	if !b.Fresh() || b.cluster.PartitionInfo("t", 0) != nil {
+		t.Error("the log of another run is there")
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, logDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the log is left behind: %v", err)
+	}
+}
+
+// What is written for ever takes no more than topics must keep, twice, and readers at the end notice nothing.
+func TestLogStaysSmall(t *testing.T) {
+	b, err := Open(Config{Dir: t.TempDir(), Scratch: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	const keep = 256 << 10
+	for name, configs := range map[string]map[string]string{
+		"kept":      {"retention.bytes": strconv.Itoa(keep), "segment.bytes": strconv.Itoa(keep / 4)},
+		"compacted": {"cleanup.policy": "compact", "segment.bytes": strconv.Itoa(keep / 4)},
+	} {
+		if err := b.cluster.CreateTopic(name, 1, configs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ConsumeTopics("kept", "compacted"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	left, sum, read := int64(keep), 0, 0
+	for round := range 40 {
+		value := make([]byte, 32<<10)
+		value[0] = byte(round)
+		for _, topic := range []string{"kept", "compacted"} {
+			if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte{byte(round % 2)}, Value: value}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			sum += len(value)
+		}
+		for read < 2*(round+1) {
+			fetches := cl.PollFetches(t.Context())
+			if err := fetches.Err(); err != nil {
+				t.Fatal(err)
+			}
+			read += fetches.NumRecords()
+		}
+		if left, err = b.clean(left); err != nil {
+			t.Fatal(err)
+		}
+		size, err := b.size()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size > 4*keep {
+			t.Fatalf("after %d bytes the log has %d", sum, size)
+		}
+	}
+	if b.cluster.PartitionInfo("kept", 0).LogStartOffset == 0 || b.cluster.PartitionInfo("compacted", 0).LogStartOffset == 0 {
+		t.Error("nothing was dropped")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Run(ctx); err != nil {
+		t.Error(err)
+	}
 }

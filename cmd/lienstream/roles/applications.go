@@ -116,7 +116,7 @@ func (p *Process) Application(ctx context.Context, name string) (*read.Router, e
 	}
 	cfg := read.Config{Application: name, Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Token: token}
 	cfg.Owners = func() (read.Feed, error) {
-		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, 0, kafka.ReaderOptions{})
+		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, kafka.Start, kafka.ReaderOptions{})
 	}
 	if node := p.applications[name]; node != nil {
 		cfg.Local, cfg.Instance = node, p.Instance

@@ -22,6 +22,9 @@ type chainRole struct {
 	reorgs    bool
 }
 
+// calmAfter is after how many blocks little happens on the embedded chain, so that weeks of it fit on a disk.
+const calmAfter = 10_000
+
 func newChainRole() *chainRole {
 	return &chainRole{
 		addr: net.JoinHostPort(devchain.DefaultHost, strconv.Itoa(devchain.DefaultPort)),
@@ -80,7 +83,10 @@ func (r *chainRole) start(ctx context.Context, p *Process, file string) ([]strin
 	if err := p.FS.MkdirAll(p.DataDir, 0o750); err != nil {
 		return nil, err
 	}
-	chain, err := devchain.New(devchain.Config{ChainID: p.ChainID, Host: host, Port: port, Seed: r.seed, Scratch: p.DataDir})
+	chain, err := devchain.New(devchain.Config{
+		ChainID: p.ChainID, Host: host, Port: port, Seed: r.seed, Scratch: p.DataDir,
+		Prune: p.up, // else whoever starts to follow it later asks about its first blocks
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +107,7 @@ func (r *chainRole) start(ctx context.Context, p *Process, file string) ([]strin
 	}
 	scenario, err := devchain.NewScenario(market, devchain.ScenarioConfig{
 		Seed: r.seed, Rate: float64(time.Second) / float64(r.blockTime), Reorgs: r.reorgs, Logger: p.Log, Registerer: p.Reg,
+		CalmAfter: calmAfter,
 	})
 	if err != nil {
 		return nil, err

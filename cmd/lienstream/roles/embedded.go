@@ -17,10 +17,13 @@ type embedded struct {
 	history string // continues from stored state, or starts from scratch
 }
 
+// embeddedTopicBytes is the retention of each partition that is not compacted, for an embedded chain: it may run for
+// weeks, and its history is deleted at the end anyway.
+const embeddedTopicBytes = 512 << 10
+
 // embed starts a server for each that no flag names, and returns the addresses of all.
 func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) {
 	e := embedded{servers: p.Servers, history: "continues with the state in " + p.DataDir}
-	kafkaDir := filepath.Join(p.DataDir, "kafka")
 	// State derived from an embedded server that starts from scratch must be deleted too.
 	forget := func() error { return p.FS.RemoveAll(stateDir(p)) }
 	if len(e.servers.RPC) == 0 {
@@ -30,7 +33,7 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 			return e, err
 		}
 		e.names = append(e.names, "an EVM chain with the market deployed, "+e.servers.RPC[1])
-		e.history, kafkaDir = "starts from scratch: the embedded chain is in memory only", ""
+		e.history = "starts from scratch: the embedded chain is new"
 		if err := forget(); err != nil {
 			return e, err
 		}
@@ -39,15 +42,23 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 		}
 	}
 	if len(e.servers.Brokers) == 0 {
-		b, err := broker.Open(broker.Config{Dir: kafkaDir})
+		cfg := broker.Config{Dir: filepath.Join(p.DataDir, "kafka")}
+		if p.EmbeddedChain() {
+			cfg = broker.Config{Dir: filepath.Join(p.DataDir, "kafka-scratch"), Scratch: true}
+			p.topicBytes = embeddedTopicBytes
+		}
+		b, err := broker.Open(cfg)
 		if err != nil {
 			return e, err
 		}
 		p.Closing(b.Close)
+		if cfg.Scratch {
+			p.Group.Go(func() error { return b.Run(ctx) })
+		}
 		e.servers.Brokers = b.Addrs()
 		e.names = append(e.names, "a Kafka broker, "+b.Addrs()[0])
-		if b.Fresh() && kafkaDir != "" {
-			e.history = "starts from scratch: the embedded broker found no cleanly closed log in " + kafkaDir
+		if b.Fresh() && !cfg.Scratch {
+			e.history = "starts from scratch: the embedded broker found no cleanly closed log in " + cfg.Dir
 			if err := forget(); err != nil {
 				return e, err
 			}

@@ -44,6 +44,8 @@ type Process struct {
 	node    *processorNode // see Node
 	sink    *mailSink      // nil: alerts are sent by real email
 
+	topicBytes int64 // retention of a partition that is not compacted; 0: unlimited
+
 	valuations   string                 // URL of the valuation service in this process; empty: none
 	applications map[string]read.Source // command applications in this process, see Application
 
@@ -192,7 +194,7 @@ func (p *Process) Router(ctx context.Context) (*query.Router, error) {
 	}
 	cfg := query.Config{Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Dial: p.Dial, Token: token}
 	cfg.Owners = func() (query.Feed, error) {
-		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, 0, kafka.ReaderOptions{})
+		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, kafka.Start, kafka.ReaderOptions{})
 	}
 	if p.node != nil {
 		cfg.Local, cfg.Instance = p.node, p.Instance

@@ -276,7 +276,7 @@ func (s *supportService) startChain(ctx context.Context, p *Process) (*ethclient
 	if err != nil {
 		return nil, fmt.Errorf("payment-chain-addr: %w", err)
 	}
-	if s.chain, err = paychain.New(paychain.Config{Port: int(number), Seed: paySeed}); err != nil {
+	if s.chain, err = paychain.New(paychain.Config{Port: int(number), Seed: paySeed, Scratch: p.DataDir}); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"payer", "float"} {

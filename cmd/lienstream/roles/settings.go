@@ -123,7 +123,7 @@ func (p *Process) Kafka() kafka.Config {
 
 // Catalogue is the catalogue of topics.
 func (p *Process) Catalogue() topics.Catalogue {
-	return topics.Catalogue{Prefix: p.Servers.Prefix, ChainID: p.ChainID, Partitions: p.partitions}
+	return topics.Catalogue{Prefix: p.Servers.Prefix, ChainID: p.ChainID, Partitions: p.partitions, MaxBytes: p.topicBytes}
 }
 
 // RPC is how to connect to the chain's nodes.

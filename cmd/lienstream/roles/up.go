@@ -33,10 +33,14 @@ func (*upRole) Help() string {
 
 func (*upRole) Flags(*Flags) {} // it has the flags of the others
 
-// Memory: the embedded broker keeps its log in memory, so it is not bounded.
+// Memory: a backfill beside an embedded broker allocates gigabytes, so it is not bounded. The embedded chain sets the
+// pace itself.
 func (*upRole) Memory(p *Process) uint64 {
-	if len(p.Servers.Brokers) > 0 {
+	switch {
+	case len(p.Servers.Brokers) > 0:
 		return 210 << 20
+	case len(p.Servers.RPC) == 0:
+		return 400 << 20
 	}
 	return 0
 }

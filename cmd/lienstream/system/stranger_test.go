@@ -74,7 +74,7 @@ func TestFirstMinutes(t *testing.T) {
 			})
 		}
 		everyURL(t, agent, support)
-		if out := p.output(); !strings.Contains(out, "starts from scratch: the embedded chain is in memory only") {
+		if out := p.output(); !strings.Contains(out, "starts from scratch: the embedded chain is new") {
 			t.Fatalf("the banner does not say that it starts from scratch:\n%s", out)
 		}
 		if run == 1 { // an epoch of the chain's time later, and once its block is safe

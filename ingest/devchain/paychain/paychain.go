@@ -34,6 +34,7 @@ type Config struct {
 	Port     int           // of its JSON-RPC; 0 is any free one
 	Interval time.Duration // between blocks that Run makes: 1 s, as timestamps are whole seconds
 	Seed     uint64        // of the accounts' keys
+	Scratch  string        // folder to keep its data in, as devchain.Config has it
 	Now      func() time.Time
 }
 
@@ -66,6 +67,7 @@ func New(cfg Config) (*Chain, error) {
 	}
 	chain, err := devchain.New(devchain.Config{
 		ChainID: ChainID, Port: cfg.Port, Seed: cfg.Seed, GenesisTime: uint64(cfg.Now().Unix()) - blocksBack, GasLimit: 60_000_000, Alloc: alloc,
+		Scratch: cfg.Scratch, Prune: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the payment chain: %w", err)
