@@ -41,6 +41,7 @@ type Node struct {
 	history  *kafka.History  // looks up single records
 	replicas []*replica
 	notifier read.Notifier
+	stands   stands
 
 	input, changelog string
 	entities         map[string]string
@@ -133,7 +134,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease, notifier: &n.notifier, version: n.version,
+			partition: p, lease: cfg.Lease, notifier: &n.notifier, stands: &n.stands, version: n.version,
 			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
 		})
 	}

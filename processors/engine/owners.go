@@ -130,15 +130,24 @@ func (l *liveness) succeeded(self string, partition int32, incarnation int64) bo
 	return o.Instance != "" && o.Instance != self && o.Incarnation >= incarnation && o.State == topics.StateRunning
 }
 
-// role is what this node should be to a partition. A node that can be read stays as a standby until the new
-// owner serves the partition, because the new owner may have to restore it first.
+// silent says that not even what this instance tells comes back: nothing is known of the others either.
+func (l *liveness) silent(self string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.seen[self]) >= aliveFor
+}
+
+// role is what this node should be to a partition. One that can be read here stays, as a standby, until
+// another owner serves it: whoever takes over may have to restore it first, and meanwhile there may be
+// nobody else to read from. It stays, too, while the owners topic is silent: where its broker is away all nodes
+// seem dead, and a standby may be further than an owner that cannot commit.
 func (n *Node) role(r *replica, owned map[int32]bool) topics.Role {
 	if owned[r.partition] {
 		return topics.RoleOwner
 	}
 	m, readable := r.watermark()
 	if n.live.standby(n.cfg.Instance, r.partition, n.cfg.Standbys) ||
-		readable && !n.live.succeeded(n.cfg.Instance, r.partition, m.Incarnation) {
+		readable && (n.live.silent(n.cfg.Instance) || !n.live.succeeded(n.cfg.Instance, r.partition, m.Incarnation)) {
 		return topics.RoleStandby
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,21 +19,27 @@ import (
 // enough.
 const ringBlocks = 256
 
-// replica is a partition on this node: its store and the views of its last barriers. It outlives the task that
-// writes it, so a restarted task or a standby that takes over continues from it, and reads continue meanwhile.
+// toldBlocks is how many barriers a holder tells of: by them readers find one that all partitions can be read at.
+const toldBlocks = 16
+
+// replica is a partition on this node: its store and the views of its last barriers. It outlives the task
+// that writes it: a task that starts again, or a standby that takes over, goes on where it was, and reads
+// go on meanwhile.
 //
 // Invariants:
-//  1. a view in the ring is the complete state at a Commit barrier;
-//  2. mark is the watermark of the newest view;
-//  3. the store is open while the ring has a view of it;
-//  4. notifier is called before a change of the mark becomes visible.
+//  1. a view in the ring is the state at a Commit barrier, whole;
+//  2. mark is that of the newest view;
+//  3. the store is open while the ring holds a view of it;
+//  4. moves tells of a mark that moves, comes or goes, before anybody can see it;
+//  5. at the tip, views that readers stand on stay until they do no longer.
 type replica struct {
 	partition int32
 	dir       string
 	lease     time.Duration
 	version   uint32         // of the application
 	notifier  *read.Notifier // of the node
-	leaving   atomic.Bool    // the owner continues until it is fenced, and does not restart
+	stands    *stands        // of the node
+	leaving   atomic.Bool    // the owner goes on until it is fenced, and does not start again
 
 	// Used only by the goroutine that holds the replica:
 	store   *state.Store
@@ -63,7 +70,9 @@ type barrier struct {
 
 func (b *barrier) view() state.View { return read.At(b.snap.View(b.at), b.reverts) }
 
-// publish adds a view. It takes over a reference to snap; nil: the state is the same as in the last view.
+func (b *barrier) point() read.Point { return read.Point{Reverts: b.reverts, Number: b.at.Number} }
+
+// publish adds a view. It takes over a hold on snap; nil: nothing has changed since the last one.
 func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,23 +82,52 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
 	}
-	r.mark, r.moved = m, time.Now()
 	if n > 0 && same(r.ring[n-1].at, m.At) {
 		r.ring[n-1].snap.Release()
 		r.ring[n-1] = barrier{m.At, m.Reverts, snap}
+	} else {
+		r.shorten(&m)
+		r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
+	}
+	m.Kept = r.told()
+	r.mark, r.moved = m, time.Now()
+}
+
+// shorten drops the oldest views, before one more is added. The lock is held.
+func (r *replica) shorten(m *read.Watermark) {
+	keep, stood := ringBlocks, r.stands.on()
+	if m.At.Number+tipBlocks < m.Latest {
+		keep, stood = tipBlocks, nil // a backfill: what it holds it holds on disk
+	}
+	excess := len(r.ring) - keep + 1
+	if excess <= 0 {
 		return
 	}
-	keep := ringBlocks
-	if m.At.Number+tipBlocks < m.Latest {
-		keep = tipBlocks
-	}
-	if excess := n - keep + 1; excess > 0 {
-		for _, b := range r.ring[:excess] {
+	left := r.ring[:0]
+	for i, b := range r.ring {
+		if i < excess && !slices.Contains(stood, b.point()) {
 			b.snap.Release()
+		} else {
+			left = append(left, b)
 		}
-		r.ring = append(r.ring[:0], r.ring[excess:]...)
 	}
-	r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
+	clear(r.ring[len(left):])
+	r.ring = left
+}
+
+// told are the last barriers that there are views of, and those that readers stand on. The lock is held.
+func (r *replica) told() []read.Point {
+	last := max(0, len(r.ring)-toldBlocks)
+	told := make([]read.Point, 0, toldBlocks+maxStands)
+	for _, at := range r.stands.on() {
+		if slices.ContainsFunc(r.ring[:last], func(b barrier) bool { return b.point() == at }) {
+			told = append(told, at)
+		}
+	}
+	for _, b := range r.ring[last:] {
+		told = append(told, b.point())
+	}
+	return told
 }
 
 // replace makes the newest view read the same state from another snapshot. It takes over a reference to snap.

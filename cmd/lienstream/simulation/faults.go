@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -110,8 +109,6 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 	if r.busy[f.host] {
 		return
 	}
-	r.torn = r.torn || strings.HasPrefix(kind.name, "brokers") && len(f.brokers) < brokers ||
-		strings.HasSuffix(kind.name, "partition") && strings.HasPrefix(f.other, "kafka")
 	r.busy[f.host] = true
 	r.result.faults[kind.name]++
 	r.story.tell("FAULT", kind.name, f.host, "other="+f.other, fmt.Sprint(f.brokers), f.lasts.String())

@@ -19,21 +19,26 @@ const (
 	outageWithin = time.Second      // for which a question may be refused, or wait, where one thing is broken
 )
 
-// readFrom is a client of a serving node. Half of its questions name the newest block that any client has seen.
+// readFrom is a client of a serving node. Half of its questions name the newest block that any client has seen. What is
+// refused it asks again, until it is answered.
 func (r *run) readFrom(ctx context.Context, host string, rng *rand.Rand, every time.Duration) {
+	path, answered := "", true
 	for ctx.Err() == nil {
-		path := r.oracle.paths[rng.IntN(len(r.oracle.paths))]
-		r.rmu.Lock()
-		atLeast := r.newest[classOf(path)] * uint64(rng.IntN(2))
-		r.rmu.Unlock()
-		r.ask(ctx, host, path, atLeast)
+		var atLeast uint64
+		if answered {
+			path = r.oracle.paths[rng.IntN(len(r.oracle.paths))]
+			r.rmu.Lock()
+			atLeast = r.newest[classOf(path)] * uint64(rng.IntN(2))
+			r.rmu.Unlock()
+		}
+		answered = r.ask(ctx, host, path, atLeast) || atLeast > 0
 		time.Sleep(time.Duration(rng.Int64N(int64(every))))
 	}
 }
 
-// ask judges an answer: it is what one node says as of that block, which exists, no older than what this
-// process showed before, nor than the block that was asked for (0: none), whoever showed that.
-func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
+// ask judges an answer: it is what one node says as of that block, which exists, no older than the block that was asked
+// for, whoever showed that, or, where none was (0), than what this process showed before.
+func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answered bool) {
 	class := host + classOf(path)
 	r.rmu.Lock()
 	before, asked := r.shown[class], time.Since(r.began)
@@ -53,7 +58,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
 	if r.result.requests++; !ok {
 		r.result.errors++
 		r.rmu.Unlock()
-		return
+		return false
 	}
 	r.rmu.Unlock()
 	now := common.HexToHash(a.hash)
@@ -62,21 +67,21 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
 		if a.status == http.StatusOK && now != (common.Hash{}) { // zero: before the first block
 			r.found("block that never was", "GET %s of %s: as of block %s %s", question, host, a.number, a.hash)
 		}
-		return
+		return true
 	}
 	at := b.header.Number.Uint64()
 	if at < atLeast {
 		r.found("older block than asked for", "GET %s of %s: %d as of block %d", question, host, a.status, at)
 	}
 	// What a process forgets when it ends, only a client can remember: by naming a block.
-	if last := r.chain.rec.blocks[before.block]; last != nil && same && before.life == life && r.chain.isCanonical(before.block) && r.chain.isCanonical(now) {
+	if last := r.chain.rec.blocks[before.block]; last != nil && same && before.life == life && atLeast == 0 && r.chain.isCanonical(before.block) && r.chain.isCanonical(now) {
 		if at < last.header.Number.Uint64() {
 			r.found("older block after newer", "GET %s of %s: %d as of block %d after %s as of %d",
 				question, host, a.status, at, before.what, last.header.Number)
 		}
 	}
 	r.rmu.Lock()
-	if same {
+	if same && atLeast == 0 { // what is shown to who names a block beyond the others' does not count for those
 		r.shown[class] = sighting{now, life, fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))}
 	}
 	if r.chain.isCanonical(now) {
@@ -91,6 +96,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) {
 	case a.status == http.StatusOK && want.body != a.body:
 		r.found("other answer: "+endpointOf(path), "GET %s of %s at block %s: %s", path, host, a.number, difference(want.body, a.body))
 	}
+	return true
 }
 
 // outage measures for how long a question was refused, or waited, by a serving node that nothing happened to
@@ -106,7 +112,10 @@ func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 	case !ok:
 		r.refused[class] = since
 	default:
-		r.result.outage = max(r.result.outage, time.Since(since))
+		if took := time.Since(since); took > r.result.outage {
+			r.result.outage = took
+			r.result.refused = fmt.Sprintf("%s from %v on", class, since.Sub(r.began).Round(time.Millisecond))
+		}
 		delete(r.refused, class)
 	}
 }
@@ -123,8 +132,7 @@ func endpointOf(path string) string {
 	return "/" + strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '?' })[0]
 }
 
-// classOf is what questions share that read the same partitions: between them, time must not go back. Lists
-// read all.
+// classOf is what questions share between which time must not go back.
 func classOf(path string) string {
 	if strings.Contains(path, "limit=200") {
 		return "lists"

@@ -36,6 +36,7 @@ type result struct {
 	took             time.Duration // virtual
 	healed           time.Duration // from the last healing until all nodes answer as of the head
 	outage           time.Duration // longest that a question was refused by a node that nothing happened to
+	refused          string        // which that was
 	trace            uint64        // two runs that differ in it were not the same
 }
 
@@ -50,7 +51,6 @@ type run struct {
 	shown   map[string]sighting  // by serving node and class of question: what it has last answered as of
 	newest  map[string]uint64    // by class of question: the highest block that any node answered as of
 	busy    map[string]bool      // hosts that something happens to
-	torn    bool                 // a part of Kafka was away from somebody
 	healed  map[string]time.Time // by host: when it was healed last
 	refused map[string]time.Time // since when a question is
 }
@@ -136,8 +136,8 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		}
 	}
 	r.result.healed = time.Since(healed)
-	if opt.alone && !r.torn && r.result.outage > outageWithin {
-		r.found("a read fails for long", "%v, though what one node holds another held", r.result.outage)
+	if opt.alone && r.result.outage > outageWithin {
+		r.found("a read fails for long", "%v, %s, though what one node holds another held", r.result.outage, r.result.refused)
 	}
 	stop()
 	readers.Wait()

@@ -25,14 +25,15 @@ const reopenWait = time.Second
 //
 //	follow: owners topic ──► nodes ◄── watch: a goroutine per node polls its watermarks
 //	forget: drops silent nodes ──┘
+//	keep: tells this process which moment it must be read at
 func (r *Router) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.keep(ctx) })
 	if r.cfg.Owners == nil {
-		<-ctx.Done()
-		return ctx.Err()
+		return g.Wait()
 	}
 	client := newClient(r.cfg.Dial)
 	defer client.CloseIdleConnections()
-	g, ctx := errgroup.WithContext(ctx)
 	watch := func(addr string) *node {
 		own, stop := context.WithCancel(ctx)
 		h := &node{asker: &remote{addr: addr, client: client, timeout: r.cfg.Timeout, token: r.cfg.Token}, stop: stop}
@@ -101,7 +102,8 @@ func (r *Router) watch(ctx context.Context, h *node) {
 	for {
 		began := time.Now()
 		soon, cancel := context.WithTimeout(ctx, wait+silence)
-		a, err := h.ask(soon, &nodeRequest{Application: r.cfg.Application, Operation: watermarks, query: &watch{Seen: seen, Wait: wait}})
+		at, _ := r.asOf()
+		a, err := h.ask(soon, &nodeRequest{Application: r.cfg.Application, Operation: watermarks, query: &watch{Seen: seen, Wait: wait, Keep: at.Point()}})
 		cancel()
 		if ctx.Err() != nil {
 			return
@@ -120,6 +122,23 @@ func (r *Router) watch(ctx context.Context, h *node) {
 		}
 		if pause(ctx, rest-time.Since(began)) != nil {
 			return
+		}
+	}
+}
+
+// keep has this process keep views of what is read, as watch has others.
+func (r *Router) keep(ctx context.Context) error {
+	k, ok := r.cfg.Local.(Keeper)
+	tick := time.NewTicker(watchWait)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if at, stands := r.asOf(); ok && stands {
+				k.Keep(at.Point())
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -34,12 +35,14 @@ func (n *Notifier) Notify() {
 	}
 }
 
-// frontier is how far each partition is: the furthest that a holder reported or an answer showed. Every request
-// needs it, so it is kept until something changes.
+// frontier is how far each partition is: the furthest that a holder told, or that an answer showed; and how far
+// they all are. It is asked for with every request, so it is kept until something moves.
 type frontier struct {
 	marks        []Watermark // ascending by partition; zero where there is no holder
 	known        bool        // all partitions have a holder
 	lowest       Watermark
+	common       Moment // as of which all reads are answered, if it stands
+	stands       bool
 	here, beyond <-chan struct{}
 	taken        time.Time
 }
@@ -67,26 +70,193 @@ func (n *nodes) frontier() *frontier {
 	if n.local != nil {
 		t.here = n.local.Moved()
 	}
-	t.marks, t.known = n.watermarks()
+	held := n.held()
 	n.mu.Lock()
+	defer n.mu.Unlock()
+	t.marks, t.known = n.furthest(held)
+	if n.shared {
+		n.advance(t.marks, held)
+		t.common, t.stands = n.common, n.stands
+	}
 	for p := range t.marks {
 		if t.marks[p].Moment().Before(n.floor[p]) {
 			t.marks[p].At, t.marks[p].Reverts = n.floor[p].Block, n.floor[p].Reverts
 		}
 	}
-	n.mu.Unlock()
 	if t.known {
 		t.lowest = lowestOf(t.marks)
+	}
+	if t.stands {
+		t.lowest.At, t.lowest.Reverts = t.common.Block, t.common.Reverts
 	}
 	n.last.Store(t)
 	return t
 }
 
-// Current reports whether an answer from these partitions (nil: all) is still the latest: their lowest
-// watermark is at the given block. It uses no network, and no lock while nothing changes, so it can be called
-// for every request.
+const (
+	// maxStandstill is how long partitions that stand still keep the others back. It is an owner's lease, too.
+	maxStandstill = 5 * time.Minute
+	// maxBehind is the same where none is at the tip: in a backfill they leave out other blocks each, and share few.
+	maxBehind = 10 * time.Second
+	// maxTried is how many moments are tried: partitions are a few blocks apart, or share none.
+	maxTried = 16
+	// tipBlocks is how far behind the chain's head the tip is.
+	tipBlocks = 64
+)
+
+// advance moves the common moment on: to the latest one that every partition which anybody holds can be read at. It is
+// called with the lock held.
+//
+// Invariants:
+//  1. it never goes back, nor lies before anything that was shown;
+//  2. it stands while every partition can be read at it, or will be: those that are beyond it keep views of it, and
+//     those that are not will come to it. Where somebody has lost it, or it was overtaken long ago, it does not: then each
+//     read is as of what its own partitions share, until there is a moment again that all do.
+func (n *nodes) advance(best []Watermark, held []*Watermark) {
+	shown := n.shownLast()
+	var after []Moment // moments that a partition is at, and that may be common; the latest first
+	for i := range best {
+		m := best[i].Moment()
+		beyond := m != (Moment{}) && (n.common == (Moment{}) || n.common.Before(m))
+		if beyond && len(after) < maxTried && !slices.Contains(after, m) {
+			after = append(after, m)
+		}
+	}
+	slices.SortFunc(after, func(a, b Moment) int {
+		if a.Before(b) {
+			return 1
+		}
+		return -1
+	})
+	for _, m := range after {
+		if !m.Before(shown) && n.all(best, held, m, (*Watermark).has) {
+			n.common, n.stands, n.overtaken = m, true, time.Time{}
+			return
+		}
+	}
+	switch {
+	case len(after) == 0:
+		n.overtaken = time.Time{}
+	case n.overtaken.IsZero():
+		n.overtaken = n.now()
+	}
+	n.stands = n.common != (Moment{}) && !n.common.Before(shown) &&
+		(n.overtaken.IsZero() || n.now().Sub(n.overtaken) < patienceWith(best)) &&
+		n.all(best, held, n.common, func(w *Watermark, m Moment) bool {
+			return w.has(m) || w.Kept == nil || best[w.Partition].Moment().Before(m)
+		})
+}
+
+// patienceWith is how long to wait for a moment that partitions share.
+func patienceWith(best []Watermark) time.Duration {
+	var first, latest uint64
+	for i := range best {
+		first, latest = max(first, best[i].At.Number), max(latest, best[i].Latest)
+	}
+	if first+tipBlocks < latest {
+		return maxBehind
+	}
+	return maxStandstill
+}
+
+// all says whether something holds of a holder of every partition that there is a holder of.
+func (n *nodes) all(best []Watermark, held []*Watermark, m Moment, of func(*Watermark, Moment) bool) bool {
+	for p := range best {
+		if best[p].Role == "" {
+			continue // nobody holds it: reads of others go on without it
+		}
+		found := false
+		n.eachHolder(int32(p), held, func(w *Watermark) { found = found || of(w, m) })
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// eachHolder calls fn for what the holders of the newest incarnation of a partition say of it. The lock is held.
+func (n *nodes) eachHolder(p int32, held []*Watermark, fn func(*Watermark)) {
+	if w := held[p]; w != nil && w.Incarnation >= n.newest[p] {
+		fn(w)
+	}
+	for _, h := range n.others {
+		if w, ok := h.marks[p]; ok && w.Incarnation >= n.newest[p] {
+			fn(&w)
+		}
+	}
+}
+
+// held is what this process holds, by partition; nil: not here.
+func (n *nodes) held() []*Watermark {
+	held := make([]*Watermark, len(n.newest))
+	if n.local == nil {
+		return held
+	}
+	for _, w := range n.local.Watermarks() {
+		if w.Partition >= 0 && int(w.Partition) < len(held) {
+			held[w.Partition] = &w
+		}
+	}
+	return held
+}
+
+// shownLast is the latest moment that any partition was shown as of. The lock is held.
+func (n *nodes) shownLast() (last Moment) {
+	for _, m := range n.floor {
+		if last.Before(m) {
+			last = m
+		}
+	}
+	return last
+}
+
+// watermarks is the furthest of the newest incarnation for each partition, ascending by partition. False:
+// one has no holder.
+func (n *nodes) watermarks() ([]Watermark, bool) {
+	held := n.held()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.furthest(held)
+}
+
+// furthest is watermarks with the lock held.
+func (n *nodes) furthest(held []*Watermark) ([]Watermark, bool) {
+	for _, w := range held { // what other nodes hold was claimed when they told
+		if w != nil {
+			n.claim(*w)
+		}
+	}
+	best := make([]Watermark, len(n.newest))
+	all := true
+	for p := range best {
+		known := false
+		n.eachHolder(int32(p), held, func(w *Watermark) {
+			if !known || best[p].before(w) {
+				best[p], known = *w, true
+			}
+		})
+		all = all && known
+	}
+	return best, all
+}
+
+// asOf is what an unpinned read is to be as of: false where each read goes by its own partitions.
+func (r *Router) asOf() (Moment, bool) {
+	t := r.nodes.frontier()
+	if !t.stands {
+		return Moment{}, false
+	}
+	return t.common, true
+}
+
+// Current says whether an answer that was read from these partitions (nil: all) is still the latest that can
+// be had: it is as of the frontier, or of their lowest watermark where there is none. It costs no network, nor a
+// lock while nothing moves: it is for every request.
 func (r *Router) Current(at topics.BlockRef, from []int32) bool {
 	t := r.nodes.frontier()
+	if t.stands {
+		return t.common.Block.Number == at.Number && t.common.Block.Hash == at.Hash
+	}
 	if !t.known {
 		return false
 	}

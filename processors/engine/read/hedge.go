@@ -15,9 +15,9 @@ const (
 	maxHedges = 16
 )
 
-// hedged runs a round, and a second one beside it if nodes are slow to respond. The first answer wins.
+// hedged is a round, and a second one beside it where nodes keep the first waiting. The first answer is taken.
 func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
-	calls, ok := r.nodes.assign(req.Partitions, tried)
+	calls, ok := r.nodes.assign(req.Partitions, req.frontier, tried)
 	if !ok {
 		return nil, ErrUnavailable
 	}
@@ -49,7 +49,7 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 				return o.response, o.err
 			}
 		case <-late.C:
-			others, avoided, ok := r.nodes.instead(calls, req.Partitions, tried)
+			others, avoided, ok := r.nodes.instead(calls, req, tried)
 			if !ok || !r.hedges.TryAcquire(1) {
 				continue
 			}
@@ -63,8 +63,8 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 	}
 }
 
-// instead assigns partitions to other nodes than those that have not responded yet. False: there are none.
-func (n *nodes) instead(calls []call, partitions []int32, tried tries) ([]call, tries, bool) {
+// instead assigns partitions to others than the nodes that have not answered yet. False: there are none.
+func (n *nodes) instead(calls []call, req *nodeRequest, tried tries) ([]call, tries, bool) {
 	avoided := maps.Clone(tried)
 	var slow []*node
 	for _, c := range calls {
@@ -75,7 +75,7 @@ func (n *nodes) instead(calls []call, partitions []int32, tried tries) ([]call, 
 			}
 		}
 	}
-	others, ok := n.assign(partitions, avoided)
+	others, ok := n.assign(req.Partitions, req.frontier, avoided)
 	if !ok || len(slow) == 0 || slices.ContainsFunc(others, func(c call) bool { return slices.Contains(slow, c.node) }) {
 		return nil, nil, false
 	}

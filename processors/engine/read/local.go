@@ -54,7 +54,9 @@ func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 		if i < 0 {
 			return nil, &lackingError{p, fmt.Errorf("partition %d is not on this node: %w", p, ErrUnavailable)}
 		}
-		marks = append(marks, held[i])
+		mark := held[i]
+		mark.Kept = nil // who reads does not ask for it
+		marks = append(marks, mark)
 	}
 
 	views := make([]state.View, 0, len(r.Partitions))
@@ -87,6 +89,9 @@ func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 
 // watch returns the watermarks once they differ from those that the client has, or after the wait time.
 func (l local) watch(ctx context.Context, w *watch) []Watermark {
+	if k, ok := l.source.(Keeper); ok && w.Keep != (Point{}) {
+		k.Keep(w.Keep)
+	}
 	timeout := time.NewTimer(w.Wait)
 	defer timeout.Stop()
 	for {

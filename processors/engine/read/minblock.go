@@ -26,14 +26,33 @@ func MinBlock(ctx context.Context) uint64 {
 	return number
 }
 
-// await waits until holders of all of the partitions are at a block. False: they are not.
-func (r *Router) await(ctx context.Context, partitions []int32, number uint64, wait time.Duration) bool {
-	timeout := time.NewTimer(wait)
+// asideWait is how long a read waits for the frontier to come to a block that its own partitions have reached.
+const asideWait = 250 * time.Millisecond
+
+// whereabouts is where a block is that a read must not be before.
+type whereabouts int
+
+const (
+	isNowhere whereabouts = iota // a second has not been enough
+	isHere                       // behind the frontier, or what stands for it
+	isAside                      // the partitions of the read have it, others do not
+)
+
+// await waits until a block can be read as of. Where others keep the frontier back, partitions that have the block may
+// answer all the same: for the caller alone.
+func (r *Router) await(ctx context.Context, partitions []int32, number uint64) whereabouts {
+	timeout := time.NewTimer(minBlockWait)
 	defer timeout.Stop()
+	var since time.Time // when the partitions of the read had it
 	for {
 		f := r.nodes.frontier()
-		if f.reached(partitions, number) {
-			return true
+		switch reached := f.reached(partitions, number); {
+		case f.stands && f.common.Block.Number >= number, !f.stands && reached:
+			return isHere
+		case reached && since.IsZero():
+			since = time.Now()
+		case reached && time.Since(since) >= asideWait:
+			return isAside
 		}
 		age := time.NewTimer(frontierAge)
 		select {
@@ -42,10 +61,10 @@ func (r *Router) await(ctx context.Context, partitions []int32, number uint64, w
 		case <-age.C: // an expired holder sends no notification
 		case <-timeout.C:
 			age.Stop()
-			return r.nodes.frontier().reached(partitions, number)
+			return isNowhere
 		case <-ctx.Done():
 			age.Stop()
-			return false
+			return isNowhere
 		}
 		age.Stop()
 	}

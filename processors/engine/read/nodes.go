@@ -37,7 +37,8 @@ type node struct {
 //  1. newest[p] is the newest incarnation that anybody claimed for p: an older one is neither asked nor
 //     accepted.
 //  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
-//  3. notifier is called before a change of other nodes, newest or floor becomes visible.
+//  3. moves tells of what changes in others, newest and floor: before anybody can see it. What common is follows
+//     from those, and from the time.
 type nodes struct {
 	notifier Notifier
 	last     atomic.Pointer[frontier]
@@ -48,6 +49,11 @@ type nodes struct {
 	newest   []int64
 	floor    []Moment
 	now      func() time.Time
+
+	shared    bool      // partitions have their blocks in common
+	common    Moment    // see advance
+	stands    bool      // it does
+	overtaken time.Time // since when a partition is beyond it; zero: none is
 }
 
 func newNodes(partitions int32, source Source, app Application) *nodes {
@@ -87,9 +93,9 @@ func (t tries) failed(c call, err error) {
 	}
 }
 
-// assign distributes partitions over their holders, preferring nodes that have not failed in this read, then
-// nodes that have not failed lately, then owners, then this process. False: a partition has no holder.
-func (n *nodes) assign(partitions []int32, tried tries) ([]call, bool) {
+// assign spreads partitions over their holders: who has not failed in this read, then who has come to the moment of
+// the read and has not failed lately, then owners, then this process. False: somebody is missing.
+func (n *nodes) assign(partitions []int32, at Moment, tried tries) ([]call, bool) {
 	var held []Watermark
 	if n.local != nil {
 		held = n.local.Watermarks()
@@ -106,7 +112,7 @@ func (n *nodes) assign(partitions []int32, tried tries) ([]call, bool) {
 			if w.Incarnation < n.newest[p] {
 				return
 			}
-			if r := n.rank(h, w, tried); best == nil || r < rank {
+			if r := n.rank(h, &w, at, tried); best == nil || r < rank {
 				best, rank = h, r
 			}
 		}
@@ -136,8 +142,11 @@ func (n *nodes) assign(partitions []int32, tried tries) ([]call, bool) {
 }
 
 // rank is lower for a better holder.
-func (n *nodes) rank(h *node, w Watermark, tried tries) int {
-	rank := tried[try{h, w.Partition}] * 8
+func (n *nodes) rank(h *node, w *Watermark, at Moment, tried tries) int {
+	rank := tried[try{h, w.Partition}] * 16
+	if w.Moment().Before(at) {
+		rank += 8
+	}
 	if h.instance != "" {
 		rank++
 		if now := n.now(); now.Sub(h.failed) < failedFor || now.Sub(h.slow) < failedFor {
@@ -279,42 +288,9 @@ func (n *nodes) failedNow(h *node) {
 	h.failed = n.now()
 }
 
-// watermarks are the furthest ones of the newest incarnation of each partition, ascending by partition. False:
-// a partition has no holder.
-func (n *nodes) watermarks() ([]Watermark, bool) {
-	var held []Watermark
-	if n.local != nil {
-		held = n.local.Watermarks()
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	best := make([]Watermark, len(n.newest))
-	known := make([]bool, len(n.newest))
-	for _, w := range held { // other nodes' claims were recorded when they reported
-		n.claim(w)
-	}
-	offer := func(w Watermark) {
-		if w.Partition < 0 || int(w.Partition) >= len(best) || w.Incarnation < n.newest[w.Partition] {
-			return
-		}
-		if !known[w.Partition] || best[w.Partition].before(&w) {
-			best[w.Partition], known[w.Partition] = w, true
-		}
-	}
-	for _, w := range held {
-		offer(w)
-	}
-	for _, h := range n.others {
-		for _, w := range h.marks {
-			offer(w)
-		}
-	}
-	return best, !slices.Contains(known, false)
-}
-
-// announced applies a record of the owners topic. It returns the node if it is new. A partition beyond the last
-// stands for the node itself: it is watched even while it holds nothing, so that what it takes over is known
-// within an interval.
+// announced takes over a record of the owners topic. It returns the node if it was not known before. A
+// partition beyond the last stands for the node itself: whether or not it holds anything yet, it is
+// watched, and what it takes over is known within an interval.
 func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *node) (fresh *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -348,7 +324,11 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 		Latest: o.Latest, ObservedAt: o.ObservedAt, Reverts: o.Reverts,
 	}
 	n.claim(w)
-	if old, ok := h.marks[w.Partition]; !ok || old.Incarnation < w.Incarnation || old.Incarnation == w.Incarnation && old.before(&w) {
+	switch old, ok := h.marks[w.Partition]; {
+	case !ok || old.Incarnation < w.Incarnation:
+		h.marks[w.Partition] = w
+	case old.Incarnation == w.Incarnation && old.before(&w):
+		w.Kept = old.Kept // it says more of itself soon
 		h.marks[w.Partition] = w
 	}
 	return fresh

@@ -23,7 +23,7 @@ type Request struct {
 	Operation  *Operation
 	Query      Query
 	Partitions []int32          // ascending; nil: all
-	At         *topics.BlockRef // number and hash; nil: the latest block that all of them have
+	At         *topics.BlockRef // number and hash; nil: the frontier, or the latest that all of them have
 	Limit      int              // of the items of all nodes together; 0: none
 }
 
@@ -53,13 +53,20 @@ func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 
 	patience, atLeast := r.cfg.Patience, MinBlock(ctx)
 	if q.At == nil && atLeast > 0 {
-		if patience = max(patience, minBlockWait); !r.await(ctx, partitions, atLeast, minBlockWait) && ctx.Err() == nil {
+		patience = max(patience, minBlockWait)
+		at := r.await(ctx, partitions, atLeast)
+		if at == isNowhere && ctx.Err() == nil {
 			return nil, fmt.Errorf("read %s: block %d: %w", op.name, atLeast, ErrStale)
 		}
+		req.aside = at == isAside
 	}
 	tried := tries{} // failed nodes are tried last
 	wait := firstWait
 	for range maxRounds {
+		if q.At == nil && !req.aside {
+			req.frontier, req.Pinned = r.asOf()
+			req.At = req.frontier.Block
+		}
 		if a, err = r.hedged(ctx, req, q.Limit, atLeast, tried); err == nil {
 			return a, nil
 		}
@@ -77,7 +84,8 @@ func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 	return nil, fmt.Errorf("read %s: %w", op.name, err)
 }
 
-// round asks each holder once, at its latest block, and then those that are ahead again at the lowest block.
+// round asks each holder once. Where the read is not as of a certain block that is its latest one, and those ahead of
+// the others are asked again at the lowest.
 func (r *Router) round(ctx context.Context, calls []call, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
 	r.metrics.rounds.Inc()
 	floor := r.nodes.floorOf(req.Partitions)
@@ -103,13 +111,17 @@ func (r *Router) round(ctx context.Context, calls []call, req *nodeRequest, limi
 		}
 	}
 	a := joined(latest, limit)
+	if req.frontier != (Moment{}) {
+		a.Moment = req.frontier
+	}
 	switch {
-	case req.Pinned:
+	case req.Pinned && req.frontier == (Moment{}): // the caller's
 	case a.Before(floor):
 		r.metrics.refused.WithLabelValues(refusedBehind).Inc()
 		return nil, fmt.Errorf("answer is as of block %d, but block %d was already shown: %w", a.Block.Number, floor.Block.Number, ErrUnavailable)
 	case a.Block.Number < atLeast:
 		return nil, ErrStale
+	case req.aside:
 	default:
 		r.nodes.shown(a.Moment, req.Partitions)
 	}
@@ -166,7 +178,8 @@ func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, 
 	}
 	a, err := c.node.ask(waiting, &own)
 	if err != nil {
-		if ctx.Err() == nil && c.remote() && !req.Pinned {
+		// Who lacks a view of a certain block may answer for the next.
+		if _, lacking := errors.AsType[*lackingError](err); ctx.Err() == nil && c.remote() && (!req.Pinned || req.frontier != (Moment{}) && !lacking) {
 			r.nodes.failedNow(c.node)
 		}
 		r.metrics.refused.WithLabelValues(refusedFailed).Inc()

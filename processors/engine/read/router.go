@@ -18,13 +18,14 @@ import (
 type Config struct {
 	Application string // name of the application to read
 	Partitions  int32
-	Local       Source               // the partitions of this process, called directly; nil: none
-	Instance    string               // name of this process in the owners topic, where its own records are ignored
-	Owners      func() (Feed, error) // opens the owners topic at its start; nil: there are no other nodes
-	Timeout     time.Duration        // of a call to another node; default 1 s
-	Patience    time.Duration        // of a read while holders change or disagree; default 500 ms
-	Interval    time.Duration        // after which silent nodes are polled again; default 50 ms
-	Token       string               // token of other nodes' read API; empty: none
+	Shared      bool                 // all partitions have the same blocks, those of a chain; else each has its own, as those of commands do
+	Local       Source               // the partitions of this process, asked by a direct call; nil: none
+	Instance    string               // this process in the owners topic: what it says there is passed over
+	Owners      func() (Feed, error) // opens the owners topic at its start; nil: there is nobody else
+	Timeout     time.Duration        // of a call to another node. 1 s
+	Patience    time.Duration        // of a read while holders move or disagree. 500 ms
+	Interval    time.Duration        // until a node that did not tell its watermarks is asked again. 50 ms
+	Token       string               // that other nodes ask for; empty: none
 	Registerer  prometheus.Registerer
 	Logger      *zap.Logger
 
@@ -72,11 +73,14 @@ func (c *Config) Validate() error {
 // Router reads an application from the nodes that hold its partitions, this process among them.
 //
 // Invariants:
-//  1. An answer is as of one block, number and hash, on every partition that it spans.
-//  2. No part of an answer is from an incarnation older than the newest known.
-//  3. An answer is never as of an earlier block, by reverts and number, than an answer of any of its
-//     partitions that was returned before the request. Only a request that names a block gets an older one.
-//  4. Rounds, waits and remote calls are bounded.
+//  1. An answer is true as of one block, number and hash, on every partition that it spans.
+//  2. No part of an answer comes from an older incarnation than the router knows of.
+//  3. An answer is never as of an earlier block than one that was given, of any of its partitions, before it
+//     was asked for: by reverts and number, whoever owns them. Only who names a block gets an older one, or, with
+//     minBlock, a later one that does not count for others.
+//  4. Where partitions share blocks, reads of any of them are as of the same one, the frontier: what one of them has
+//     beyond it is shown once all have it. So no answer keeps a later one, of other partitions, from being given.
+//  5. A read ends: rounds, waits and remote calls are all bounded.
 type Router struct {
 	cfg     Config
 	nodes   *nodes
@@ -92,6 +96,7 @@ func NewRouter(cfg Config) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{cfg: cfg, nodes: newNodes(cfg.Partitions, cfg.Local, Application{Name: cfg.Application}), hedges: semaphore.NewWeighted(maxHedges), metrics: newMetrics(cfg.Registerer, cfg.Application)}
+	r.nodes.shared = cfg.Shared
 	for p := range cfg.Partitions {
 		r.all = append(r.all, p)
 	}
@@ -108,9 +113,9 @@ func (r *Router) Watermarks() ([]Watermark, error) {
 	return marks, nil
 }
 
-// Lowest is the watermark that is least far: all partitions can answer as of its block, or could until
-// recently. It is never before a block that was shown. It uses no network. ErrUnavailable: a partition has no
-// holder.
+// Lowest is the watermark that is least far, without a network: all partitions can answer as of its
+// block, or could until lately. It is the frontier where there is one, and never before what was shown.
+// ErrUnavailable: a partition has no holder.
 func (r *Router) Lowest() (Watermark, error) {
 	f := r.nodes.frontier()
 	if !f.known {
@@ -130,6 +135,9 @@ func (r *Router) Head(context.Context) (Head, error) {
 		return Head{}, err
 	}
 	h := Head{Indexed: lowestOf(marks).At, ObservedAt: marks[0].ObservedAt}
+	if at, ok := r.asOf(); ok {
+		h.Indexed = at.Block
+	}
 	for _, w := range marks {
 		h.Latest = max(h.Latest, w.Latest)
 		if w.ObservedAt.Before(h.ObservedAt) {

@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -16,7 +17,16 @@ type Watermark struct {
 	At          topics.BlockRef
 	Latest      uint64    // the chain's head as the ingester saw it
 	ObservedAt  time.Time // when the ingester saw it
-	Reverts     uint64    // blocks ever reverted: the same on all partitions at the same block
+	Reverts     uint64    // blocks ever reverted: alike on all partitions at the same block
+
+	// Kept are moments that the holder has views of: its own, the last ones before it, and what it was asked to keep.
+	// Nil: it did not tell.
+	Kept []Point
+}
+
+// has says whether the holder said that it can answer as of a moment.
+func (w *Watermark) has(m Moment) bool {
+	return w.Moment().Point() == m.Point() || slices.Contains(w.Kept, m.Point())
 }
 
 // Moment is the point in the history that all partitions share.
@@ -33,7 +43,13 @@ type Moment struct {
 	Reverts uint64 // blocks reverted before it
 }
 
-// Before reports whether m is earlier than n.
+// Point is a Moment by number alone.
+type Point struct{ Reverts, Number uint64 }
+
+// Point is the moment without its block's hash and time.
+func (m Moment) Point() Point { return Point{m.Reverts, m.Block.Number} }
+
+// Before says that m is an earlier point than n.
 func (m Moment) Before(n Moment) bool {
 	return m.Reverts < n.Reverts || m.Reverts == n.Reverts && m.Block.Number < n.Block.Number
 }
@@ -65,4 +81,10 @@ type Source interface {
 	// Moved returns a channel that is closed when a watermark changes, comes or goes, before Watermarks or View
 	// show the change.
 	Moved() <-chan struct{}
+}
+
+// Keeper is a Source that keeps a view for longer where it is asked to: readers answer as of it, and ask again
+// while they do.
+type Keeper interface {
+	Keep(at Point)
 }

@@ -19,10 +19,11 @@ const (
 	maxNameBytes    = 64
 	maxPartitions   = 4096
 	maxWatch        = 10 * time.Second
+	maxKept         = 64
 )
 
-// layout is the first byte of every message. Builds with another layout refuse it.
-const layout = 1
+// layout is the first byte of every message: another build's may be another.
+const layout = 2
 
 // nodeRequest asks a node for what its partitions of an application hold.
 type nodeRequest struct {
@@ -33,8 +34,11 @@ type nodeRequest struct {
 	At          topics.BlockRef // number and hash
 	Payload     []byte          // the encoded query
 
-	op    *Operation // set in this process
-	query Query
+	// Here:
+	op       *Operation
+	query    Query
+	frontier Moment // At is its block; zero: it is the caller's
+	aside    bool   // the answer is only for who named a block beyond the frontier
 }
 
 // Code implements wire.Value.
@@ -63,12 +67,14 @@ func (r *nodeRequest) validate() error {
 type watch struct {
 	Seen uint64 // digest of the client's watermarks
 	Wait time.Duration
+	Keep Point // the moment that the caller answers as of; zero: none
 }
 
 // Code implements wire.Value.
 func (w *watch) Code(c *wire.Coder) {
 	c.Uint64(&w.Seen)
 	c.Int64((*int64)(&w.Wait))
+	codePoint(c, &w.Keep)
 }
 
 // Validate implements Query.
@@ -97,7 +103,7 @@ type Item struct {
 // Minimum encoded sizes.
 const (
 	itemBytes = 3
-	markBytes = 1 + 1 + 1 + 1 + common.HashLength + 1 + 1 + 1 + 1 + 1
+	markBytes = 1 + 1 + 1 + 1 + common.HashLength + 1 + 1 + 1 + 1 + 1 + 1
 )
 
 // Code implements wire.Value.
@@ -130,6 +136,12 @@ func (w *Watermark) code(c *wire.Coder) {
 		w.ObservedAt = time.Unix(seconds, int64(nanos)).UTC()
 	}
 	c.Uint64(&w.Reverts)
+	wire.Slice(c, &w.Kept, maxKept, 2, func(p *Point) { codePoint(c, p) })
+}
+
+func codePoint(c *wire.Coder, p *Point) {
+	c.Uint64(&p.Reverts)
+	c.Uint64(&p.Number)
 }
 
 func codeLayout(c *wire.Coder) {

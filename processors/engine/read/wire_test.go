@@ -26,7 +26,7 @@ func someAnswer() *Response {
 		Watermarks: []Watermark{
 			{
 				Partition: 3, Role: topics.RoleOwner, Incarnation: 5, At: topics.BlockRef{Number: 8}, Latest: 9,
-				ObservedAt: time.Unix(10, 11).UTC(), Reverts: 2,
+				ObservedAt: time.Unix(10, 11).UTC(), Reverts: 2, Kept: []Point{{1, 7}, {2, 8}},
 			},
 			{Role: topics.RoleStandby, Incarnation: -1, ObservedAt: time.Time{}},
 		},

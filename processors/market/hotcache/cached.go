@@ -46,8 +46,13 @@ func (o *CachedReader) Pool(ctx context.Context) (query.Answer[query.PoolOvervie
 		func() (query.Answer[query.PoolOverview], error) { return o.Router.Pool(ctx) })
 }
 
-// throughCache answers from the cache as of the lowest watermark, and on a miss from the processors.
-func throughCache[A any](ctx context.Context, o *CachedReader, misses *prometheus.CounterVec, cached func(query.Watermark) (A, error), asked func() (A, error)) (A, error) {
+// throughCache answers from the cache as of the block that all reads are as of, and from the processors where that
+// misses. An answer as of another block, which Redis has a moment longer or sooner, would make the next one go back, or
+// keep it from being given.
+func throughCache[T any](
+	ctx context.Context, o *CachedReader, misses *prometheus.CounterVec,
+	cached func(query.Watermark) (query.Answer[T], error), asked func() (query.Answer[T], error),
+) (query.Answer[T], error) {
 	wm, err := o.Lowest()
 	if err != nil {
 		misses.WithLabelValues(string(MissUnknown)).Inc()
@@ -58,6 +63,10 @@ func throughCache[A any](ctx context.Context, o *CachedReader, misses *prometheu
 	}
 	answer, err := cached(wm)
 	if miss := Miss(""); errors.As(err, &miss) {
+		return asked()
+	}
+	if err == nil && answer.At.Hash != wm.At.Hash {
+		misses.WithLabelValues(string(MissStale)).Inc()
 		return asked()
 	}
 	if err == nil {

@@ -172,6 +172,7 @@ func (n *node) advance(t testing.TB, partition int32, steps int) {
 		p.views = p.views[1:]
 	}
 	p.mark.At, p.mark.Latest, p.mark.ObservedAt = at, at.Number, time.Unix(int64(at.Timestamp), 0)
+	p.mark.Kept = append(slices.Clone(p.mark.Kept[max(0, len(p.mark.Kept)-keptViews+1):]), p.mark.Moment().Point())
 	n.Notify()
 	n.mu.Unlock()
 	if n.observer != nil {

@@ -29,7 +29,7 @@ const (
 	MissCold    Miss = "cold"    // a partition is not built
 	MissTorn    Miss = "torn"    // the partitions are not at one block
 	MissCorrupt Miss = "corrupt" // keys were lost; what was left is gone now
-	MissStale   Miss = "stale"   // its block was overtaken too long ago
+	MissStale   Miss = "stale"   // its block was overtaken too long ago, or is another than that of other reads
 	MissForeign Miss = "foreign" // its block is not one that the processors know
 	MissScan    Miss = "scan"    // the filter skips too many listings
 	MissTime    Miss = "time"    // a listing has many bids, and one of them expired after they were summed up

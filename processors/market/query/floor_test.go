@@ -8,38 +8,105 @@ import (
 
 	"github.com/holiman/uint256"
 
-	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// An answer that comes to span one more partition is as of that partition's block: where that is before what
-// was shown, there is none until it has caught up.
-func TestASpanningReadDoesNotGoBack(t *testing.T) {
+// Where a partition stands still all others are read at its last block, however far they are: a newer answer of one of
+// them would keep those that span it from being given. Who names a newer block gets it, for itself alone.
+func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
+	for _, where := range []string{"local", "remote"} {
+		t.Run(where, func(t *testing.T) {
+			n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
+			n.land(t, partitions, block(1), listing(1))
+			var r *query.Router
+			if where == "remote" {
+				r = remoteRouter(t, partitions, map[string]*holder{"a": serve(t, n)})
+			} else {
+				r = runRouter(t, query.Config{Partitions: partitions, Local: n, Patience: 20 * time.Millisecond})
+			}
+			readAt := func(want topics.BlockRef) {
+				t.Helper()
+				d, err := r.Deal(t.Context(), uint256.NewInt(1))
+				if err != nil || d.At != want || !r.Current(d.At, d.From) {
+					t.Errorf("the deal is as of %v, %v, want block %d", d.At, err, want.Number)
+				}
+				page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1})
+				if err != nil || page.At != want || !r.Current(page.At, nil) {
+					t.Errorf("listings are as of %v, %v, want block %d", page.At, err, want.Number)
+				}
+				head, err := r.Head(t.Context())
+				if err != nil || head.Indexed != want {
+					t.Errorf("indexed is %v, %v, want block %d", head.Indexed, err, want.Number)
+				}
+			}
+			polltest.Until(t, "all partitions are at the block", func() bool {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return n.stands.Number == 1 // so that what is read is known to be kept
+			})
+			still := (owned + 1) % partitions
+			const ahead = 3 * keptViews
+			for number := uint64(2); number <= ahead; number++ {
+				n.advance(t, owned, block(number)) // the partition of deal 1
+				if number%50 == 0 {
+					readAt(block(1))
+				}
+			}
+			for p := range n.parts {
+				if p != owned && p != still {
+					n.advance(t, p, block(ahead))
+				}
+			}
+			readAt(block(1))
+
+			named := read.WithMinBlock(t.Context(), ahead)
+			if d, err := r.Deal(named, uint256.NewInt(1)); err != nil || d.At != block(ahead) {
+				t.Errorf("for who names block %d the deal is as of %v, %v", ahead, d.At, err)
+			}
+			if page, err := r.Listings(named, query.ListingsQuery{Limit: 1}); !errors.Is(err, query.ErrStale) {
+				t.Errorf("for who names block %d listings are as of %v, %v", ahead, page.At, err)
+			}
+			readAt(block(1))
+
+			n.advance(t, still, block(ahead-1)) // which the others have left out
+			readAt(block(1))
+			n.advance(t, still, block(ahead))
+			polltest.Until(t, "all partitions are at the block", func() bool { w, err := r.Lowest(); return err == nil && w.At == block(ahead) })
+			readAt(block(ahead))
+		})
+	}
+}
+
+// Where nobody has a view any more of the block that all were read at, each read is as of what its own partitions
+// share; and it does not go back once they have a block in common again.
+func TestReadsGoOnWithoutABlockInCommon(t *testing.T) {
 	n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
 	n.land(t, partitions, block(1), listing(1))
-	r, err := query.NewRouter(query.Config{Partitions: partitions, Local: n, Patience: 20 * time.Millisecond}, contracts.Deployment{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.advance(t, owned, block(2)) // the partition of deal 1 is ahead of the others
+	r := localRouter(t, n, partitions) // it does not run: nobody is asked to keep anything
 	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1}); err != nil || page.At != block(1) {
-		t.Fatalf("before: as of %v, %v", page.At, err)
+		t.Fatalf("listings are as of %v, %v", page.At, err)
 	}
-	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(2) {
-		t.Fatalf("the deal is as of %v, %v", d.At, err)
+	const ahead = 2 * keptViews
+	for number := uint64(2); number <= ahead; number++ {
+		n.advance(t, owned, block(number))
+	}
+	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(ahead) || !r.Current(d.At, d.From) {
+		t.Errorf("the deal is as of %v, %v, want block %d", d.At, err, ahead)
 	}
 	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1}); !errors.Is(err, query.ErrUnavailable) {
-		t.Errorf("after an answer as of block 2 one as of %v, %v", page.At, err)
+		t.Errorf("listings are as of %v, %v", page.At, err)
 	}
 	for _, p := range span(partitions) {
 		if p != owned {
-			n.advance(t, p, block(2))
+			n.advance(t, p, block(ahead-1)) // kept by all, and before what was shown
+			n.advance(t, p, block(ahead))
 		}
 	}
-	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1}); err != nil || page.At != block(2) {
-		t.Errorf("once they have caught up: as of %v, %v", page.At, err)
+	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1}); err != nil || page.At != block(ahead) {
+		t.Errorf("listings are as of %v, %v, want block %d", page.At, err, ahead)
 	}
 }
 

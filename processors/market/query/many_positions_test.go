@@ -8,6 +8,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // However many positions are collateral, /stats adds all of them up: as many times what is in one, on one node and on
@@ -39,6 +40,7 @@ func TestStatsOfAnyNumberOfPositions(t *testing.T) {
 		}
 		a, err := one.Stats(t.Context())
 		of := must(t, a, err)
+		polltest.Until(t, "all partitions are at the block", func() bool { w, err := three.Lowest(); return err == nil && w.At == block(number) })
 		b, err := three.Stats(t.Context())
 		if diff := cmp.Diff(of.TVL, must(t, b, err).TVL); diff != "" {
 			t.Errorf("three nodes have another TVL than one:\n%s", diff)

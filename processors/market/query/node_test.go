@@ -36,12 +36,23 @@ var (
 // keptViews is as many blocks as an engine's task keeps.
 const keptViews = 64
 
+// toldViews is as many of them as it tells of.
+const toldViews = 16
+
 // node is a Source whose partitions move when a test says so, each on a store of its own.
 type node struct {
 	read.Notifier
 
-	mu    sync.Mutex
-	parts map[int32]*part
+	mu     sync.Mutex
+	parts  map[int32]*part
+	stands read.Point // what a reader answers as of
+}
+
+// Keep implements read.Keeper.
+func (n *node) Keep(at read.Point) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stands = at
 }
 
 type part struct {
@@ -51,9 +62,12 @@ type part struct {
 }
 
 type held struct {
-	at   topics.BlockRef
-	snap *state.Snapshot
+	at      topics.BlockRef
+	reverts uint64
+	snap    *state.Snapshot
 }
+
+func (h *held) point() read.Point { return read.Point{Reverts: h.reverts, Number: h.at.Number} }
 
 func newNode(t testing.TB, role topics.Role, incarnation int64, partitions ...int32) *node {
 	n := &node{parts: map[int32]*part{}}
@@ -107,10 +121,14 @@ func (n *node) advance(t testing.TB, partition int32, at topics.BlockRef, events
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer n.Notify()
-	p.views = append(p.views, held{at, snap})
+	p.views = append(p.views, held{at, p.mark.Reverts, snap})
 	if len(p.views) > keptViews {
-		p.views[0].snap.Release()
-		p.views = p.views[1:]
+		i := 0
+		if p.views[0].point() == n.stands {
+			i = 1
+		}
+		p.views[i].snap.Release()
+		p.views = slices.Delete(p.views, i, i+1)
 	}
 	p.mark.At, p.mark.Latest, p.mark.ObservedAt = at, at.Number+1, time.Unix(int64(at.Timestamp), 0)
 }
@@ -148,7 +166,15 @@ func (n *node) Watermarks() []query.Watermark {
 	defer n.mu.Unlock()
 	marks := make([]query.Watermark, 0, len(n.parts))
 	for _, p := range n.parts {
-		marks = append(marks, p.mark)
+		mark := p.mark
+		mark.Kept = nil
+		for _, v := range p.views[max(0, len(p.views)-toldViews):] {
+			mark.Kept = append(mark.Kept, v.point())
+		}
+		if slices.ContainsFunc(p.views, func(v held) bool { return v.point() == n.stands }) {
+			mark.Kept = append(mark.Kept, n.stands)
+		}
+		marks = append(marks, mark)
 	}
 	return marks
 }

@@ -3,6 +3,7 @@ package query_test
 import (
 	"bytes"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -181,6 +182,9 @@ func walk(t *rapid.T, m *market, l list, here, there query.Reader, head *topics.
 		a, err := l.read(here, after, limit)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for h, err := there.Head(t.Context()); err != nil || h.Indexed != *head; h, err = there.Head(t.Context()) {
+			runtime.Gosched() // it is told of a block a moment later
 		}
 		remote, err := l.read(there, after, limit)
 		if err != nil {

@@ -106,10 +106,15 @@ func remoteRouter(t testing.TB, partitions int32, holders map[string]*holder) *q
 
 func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
 	topic := make(owners, 64)
-	r, err := query.NewRouter(query.Config{
+	return runRouter(t, query.Config{
 		Partitions: partitions, Instance: "me", Timeout: 10 * time.Second, Interval: time.Millisecond, Patience: 200 * time.Millisecond,
 		Owners: func() (query.Feed, error) { return topic, nil },
-	}, deployment)
+	}), topic
+}
+
+// runRouter runs a router until the test ends.
+func runRouter(t testing.TB, cfg query.Config) *query.Router {
+	r, err := query.NewRouter(cfg, deployment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,7 @@ func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
 			t.Error(err)
 		}
 	})
-	return r, topic
+	return r
 }
 
 // serveMarket serves the market of a node to the routers of others.
