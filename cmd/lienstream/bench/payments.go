@@ -31,7 +31,7 @@ const (
 	paidOver    = 25 * time.Second // one after another, beginning anywhere within a block
 )
 
-// till is a payment chain and a pipeline whose deposits are paid on it.
+// till is a payment chain and a support service that is paid on it.
 type till struct {
 	chain *paychain.Chain
 	terms *x402.Terms

@@ -1,4 +1,4 @@
-// Package memory bounds what a process takes of the machine's memory. It must not know what the memory is for.
+// Package memory limits the memory of a process. It must not know what the memory is used for.
 package memory
 
 import (
@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	gcPercent = 300 // let the heap grow to four times of what lives
+	gcPercent = 300 // let the heap grow to four times the live heap
 	lookEvery = 250 * time.Millisecond
 )
 
-// Bound tells the collector what GOGC and GOMEMLIMIT do not: to let the heap grow well above what lives, but
-// not above least bytes while less than two thirds of that live; 0: as it likes. It moves the limit with what
-// lives until ctx is done: one that stood still would have the collector run for ever where more lives.
+// Bound does what GOGC and GOMEMLIMIT cannot: it lets the heap grow well above the live heap, but not
+// above least bytes while less than two thirds of that are live; 0: no limit. It adjusts the limit to the
+// live heap until ctx is done: with a fixed limit below the live heap the collector would never stop.
 func Bound(ctx context.Context, least uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -38,5 +38,5 @@ func Bound(ctx context.Context, least uint64) {
 	}
 }
 
-// limit leaves half as much for garbage as what lives.
+// limit allows half the size of the live heap for garbage.
 func limit(least, live uint64) int64 { return int64(max(least, live/2*3)) }

@@ -19,7 +19,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
-// recording is a chain that was once lived through: its blocks, and how its head moved. go-ethereum does not
+// recording is a recorded chain: its blocks, and how its head moved. go-ethereum does not
 // run in a bubble, so it runs before, once for thousands of runs.
 type recording struct {
 	deployment contracts.Deployment

@@ -19,7 +19,7 @@ type conn struct {
 func (c *conn) LocalAddr() net.Addr              { return c.local }
 func (c *conn) RemoteAddr() net.Addr             { return c.remote }
 func (c *conn) SetDeadline(t time.Time) error    { return c.SetReadDeadline(t) }
-func (c *conn) SetWriteDeadline(time.Time) error { return nil } // a write never waits
+func (c *conn) SetWriteDeadline(time.Time) error { return nil } // a write never blocks
 
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.net.mu.Lock()
@@ -39,7 +39,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// stream is one direction of a connection. The network's lock guards it.
+// stream is one direction of a connection, guarded by the network's mutex.
 type stream struct {
 	net      *network
 	from, to string
@@ -47,7 +47,7 @@ type stream struct {
 	chunks   []chunk
 	until    time.Time // of reads
 	err      error     // of reads and writes from now on
-	ended    bool      // by the writer: what is under way still arrives
+	ended    bool      // by the writer: data in flight still arrives
 	wake     chan struct{}
 }
 
@@ -111,7 +111,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// take reads what has arrived; where nothing has, it says what to wait for.
+// take reads data that has arrived; if there is none, it returns what to wait for.
 func (s *stream) take(b []byte) (n int, wait time.Duration, held <-chan struct{}, err error) {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()

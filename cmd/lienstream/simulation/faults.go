@@ -13,7 +13,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// faultKind is something that breaks. It blocks until it is healed.
+// faultKind is a kind of fault. It blocks until the fault is healed.
 type faultKind struct {
 	name   string
 	weight int
@@ -29,7 +29,7 @@ type fault struct {
 	seed        uint64
 }
 
-// longest is how long a fault lasts at the most.
+// longest is the maximum duration of a fault.
 const longest = 20 * time.Second
 
 // kinds are all faults. A switch is the weight.
@@ -77,7 +77,7 @@ func kinds() []faultKind {
 // warmAfter is how long after a healing every partition is held by an owner and a standby again.
 const warmAfter = 15 * time.Second
 
-// quiet says that nothing is broken, nor was until lately.
+// quiet reports whether there is no fault, and was none recently.
 func (r *run) quiet() bool {
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
@@ -89,7 +89,7 @@ func (r *run) quiet() bool {
 	return true
 }
 
-// fault breaks something, and has it healed after a while.
+// fault starts a fault, and heals it after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
 	f.brokers = names("kafka", brokers)

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// network connects hosts. What a host sends arrives in order, after a latency; what it sends into a partition
-// arrives when that heals, as TCP would have it.
+// network connects hosts. Data arrives in order, after a latency; data sent during a network partition
+// arrives when that heals, as with TCP.
 //
-// Every wait is on a channel or a timer, so that a bubble of testing/synctest knows when all is idle. Latencies
-// come from a generator of each connection's own: a shared one would be drawn from in the order of the scheduler.
+// Every wait is on a channel or a timer, so that testing/synctest can tell when all goroutines are idle. Each
+// connection has its own generator of latencies, since a shared one would depend on the scheduler's order.
 type network struct {
 	seed    uint64
-	latency time.Duration // at the most, one way
+	latency time.Duration // maximum, one way
 
 	mu        sync.Mutex
-	trace     uint64 // a sum over what was ever sent: when, from where to where, how much
+	trace     uint64 // checksum of everything ever sent: time, sender, receiver, length
 	listeners map[string]*listener
 	opened    map[string]int // connections, ever
 	conns     map[*conn]struct{}
 	down      map[string]bool          // hosts that are cut off for good
 	blocked   map[[2]string]bool       // pairs of hosts, one way
 	healed    chan struct{}            // closed when something was healed
-	delays    map[string]time.Duration // of all that goes from or to a host, at the most, besides the latency
+	delays    map[string]time.Duration // maximum additional delay of everything from or to a host
 }
 
 func newNetwork(seed uint64, latency time.Duration) *network {
@@ -41,7 +41,7 @@ func newNetwork(seed uint64, latency time.Duration) *network {
 
 func refused(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: syscall.ECONNREFUSED} }
 
-// dialer is how the processes of a host reach others.
+// dialer returns the dial function of a host.
 func (n *network) dialer(host string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {
 		to, _, err := net.SplitHostPort(addr)
@@ -108,7 +108,7 @@ func (n *network) listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// cut resets all connections of a host and ends its listeners; nobody reaches it or is reached until up.
+// cut resets all connections of a host and closes its listeners; it is unreachable until up.
 func (n *network) cut(host string) {
 	n.reset(host)
 	n.mu.Lock()
@@ -140,7 +140,7 @@ func (n *network) reset(host string) {
 	}
 }
 
-// block holds up what from sends to to, or lets it through again.
+// block delays everything that from sends to to, or delivers it again.
 func (n *network) block(from, to string, held bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,7 +153,7 @@ func (n *network) block(from, to string, held bool) {
 	n.healed = make(chan struct{})
 }
 
-// slow delays all that goes from or to a host by up to so much; 0: no more.
+// slow delays everything from or to a host by up to this much; 0: not at all.
 func (n *network) slow(host string, by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// oracle is what one node answers that nothing ever happens to. All other runs are held against it.
+// oracle has the answers of a node without faults. All other runs are compared with it.
 type oracle struct {
 	paths   []string
 	answers map[string]map[string]reply  // by the block's hash and the path

@@ -29,7 +29,7 @@ const (
 	partitions = 4
 	brokers    = 3
 	prefix     = "sim"
-	latency    = 2 * time.Millisecond // at the most, one way
+	latency    = 2 * time.Millisecond // maximum, one way
 	restart    = time.Second          // until a process that ended by itself is started again
 	stopWithin = 10 * time.Second     // of a process that is told to
 )

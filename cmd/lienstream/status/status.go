@@ -1,5 +1,5 @@
-// Package status tells a person how the pipeline stands: how far the ingester is, and who holds each
-// partition and how far. It reads topics alone, so it works wherever the brokers can be reached. It must
+// Package status reports the state of the pipeline: how far the ingester is, and who holds each
+// partition and how far it is. It only reads topics, so it works wherever the brokers are reachable. It must
 // not ask a node.
 package status
 
@@ -18,26 +18,26 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Status is what the topics tell.
+// Status is the state of the pipeline, as read from the topics.
 type Status struct {
 	Now        time.Time
 	Ingest     *topics.BlockEnd // the last barrier; nil: there is none
 	IngestAt   time.Time        // when it was written
-	Unproved   []string         // what the ingester believes, since no endpoint can prove it
+	Unproved   []string         // what the ingester cannot verify, for lack of an endpoint
 	Partitions []Partition      // ascending, all of them
 }
 
-// Partition is who holds one.
+// Partition is who holds a partition.
 type Partition struct {
 	ID       int32
-	Owner    *topics.Owner // nil: nobody tells that it is the owner
+	Owner    *topics.Owner // nil: there is none
 	Standbys []topics.Owner
 }
 
-// recent is how old what a node told may be: it tells every second what it holds.
+// recent is the maximum age of an announcement; nodes announce every second.
 const recent = 10 * time.Second
 
-// Read reads the ends of the two topics that tell.
+// Read reads the ends of the raw topic and the owners topic.
 func Read(ctx context.Context, cfg kafka.Config, cat topics.Catalogue) (*Status, error) {
 	s := &Status{Now: time.Now()}
 	err := kafka.ReadBack(ctx, cfg, cat.Raw(), 0, 0, func(r *kafka.Record) bool {
@@ -79,8 +79,8 @@ func Read(ctx context.Context, cfg kafka.Config, cat topics.Catalogue) (*Status,
 	return s, nil
 }
 
-// assign sorts what nodes of the market told by partition. Of two that call themselves owners the later incarnation is;
-// the other does not know yet.
+// assign sorts the market's announcements by partition. Of two announced owners the later incarnation is the owner;
+// the other has not noticed yet.
 func assign(told []topics.Owner, partitions int32) []Partition {
 	all := make([]Partition, partitions)
 	for p := range all {
@@ -88,7 +88,7 @@ func assign(told []topics.Owner, partitions int32) []Partition {
 	}
 	for _, o := range told {
 		if o.Application != topics.AppMarket || o.Partition < 0 || o.Partition >= partitions {
-			continue // of another application, or the record by which a node tells of itself
+			continue // of another application, or the node's record of itself
 		}
 		p := &all[o.Partition]
 		switch {
@@ -104,7 +104,7 @@ func assign(told []topics.Owner, partitions int32) []Partition {
 	return all
 }
 
-// Write writes it as a table.
+// Write prints the status as a table.
 func (s *Status) Write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var head uint64
