@@ -87,7 +87,7 @@ func (t *turn) pauses() []call {
 		switch paused := t.model.paused[c.address]; {
 		case paused && t.oneIn(4):
 			calls = append(calls, c.call(t.market.admin, "unpause"))
-		case !paused && t.oneIn(160):
+		case !paused && t.oneIn(80):
 			calls = append(calls, c.call(t.market.admin, "pause"))
 			t.shut[c.address] = true
 		}
