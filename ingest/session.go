@@ -324,6 +324,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		switch {
 		case errors.Is(f.err, rpc.ErrGone):
 			s.in.metrics.gone.Inc()
+			if f.Kind == follow.Range || f.Kind == follow.Sparse {
+				s.useless = 0 // history: another attempt may fetch many blocks
+			}
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 		case errors.Is(f.err, rpc.ErrNoProof):
 			if !s.unproved {
