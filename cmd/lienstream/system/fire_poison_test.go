@@ -209,7 +209,7 @@ func (f *fleet) poisonRaw(t *testing.T, forger *forger) {
 	f.serves(t)
 	polltest.Within(t, 30*time.Second, func() error {
 		if n := a.count(t, counter) - before; n != float64(written) {
-			return fmt.Errorf("%v records were counted as unknown, %d its end says", n, written)
+			return fmt.Errorf("%v records were counted as unknown, %d were written", n, written)
 		}
 		return nil
 	})
@@ -223,7 +223,7 @@ func (f *fleet) poisonRaw(t *testing.T, forger *forger) {
 		}
 	}
 	if kept != written {
-		t.Errorf("%d records without a meaning are in the raw topic, %d its end says", kept, written)
+		t.Errorf("%d records without a meaning are in the raw topic, %d were written", kept, written)
 	}
 }
 
