@@ -198,12 +198,6 @@ func (c Catalogue) Raw() string { return c.mustName(KindRaw, Logs) }
 // Ent is the name of an entity's topic.
 func (c Catalogue) Ent(entity string) string { return c.mustName(KindEntity, entity) }
 
-// Evt is the name of a family's topic at the head.
-func (c Catalogue) Evt(family string) string { return c.mustName(KindEvent, family) }
-
-// EvtFinal is the name of a family's topic of final events.
-func (c Catalogue) EvtFinal(family string) string { return c.mustName(KindEvent, family+final) }
-
 // Changelog is the name of an application's changelog.
 func (c Catalogue) Changelog(app string) string { return c.mustName(KindChangelog, app) }
 

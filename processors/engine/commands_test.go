@@ -122,7 +122,7 @@ func (u *users) invariant(n *runningNode) {
 		if !maps.Equal(got, u.rows[p]) {
 			u.e.t.Fatalf("partition %d: %d rows, want %d", p, len(got), len(u.rows[p]))
 		}
-		for _, topic := range []string{u.e.cat.Evt(topics.FamilyDeals), u.e.cat.EvtFinal(topics.FamilyDeals)} {
+		for _, topic := range []string{u.e.eventTopic(topics.FamilyDeals), u.e.eventTopic(topics.FamilyDeals + ".final")} {
 			settles(u.e.t, topic, u.events[p], func() (keys []string) {
 				for _, r := range u.e.readAll(topic, p) {
 					keys = append(keys, string(r.Key))

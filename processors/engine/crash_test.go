@@ -358,7 +358,7 @@ func testAhead(t *testing.T, e *env) {
 	polltest.Until(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
 	e.invariantState(c, a, follower)
 	for p := range e.cat.Partitions {
-		for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
+		for _, r := range e.readAll(e.eventTopic(topics.FamilyDeals), p) {
 			if bytes.HasPrefix(r.Key, fmt.Appendf(nil, "%x:", ahead.Hash[:8])) {
 				t.Fatalf("partition %d: event %s was committed", p, r.Key)
 			}

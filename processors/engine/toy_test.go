@@ -368,10 +368,20 @@ func (e *env) invariantTopics(c *chain) {
 	}
 }
 
+// eventTopic is the name of a topic of events.
+func (e *env) eventTopic(entity string) string {
+	e.t.Helper()
+	topic, ok := e.cat.Find(topics.KindEvent, entity)
+	if !ok {
+		e.t.Fatalf("no topic of the events %q", entity)
+	}
+	return topic.Name()
+}
+
 // head is the events of a partition that were not taken back.
 func (e *env) head(p int32) (head []string) {
 	e.t.Helper()
-	for _, r := range e.readAll(e.cat.Evt(topics.FamilyDeals), p) {
+	for _, r := range e.readAll(e.eventTopic(topics.FamilyDeals), p) {
 		if r.Value[len(r.Value)-1] == 0 {
 			if slices.Contains(head, string(r.Key)) {
 				e.t.Fatalf("partition %d: event %s twice", p, r.Key)
@@ -391,7 +401,7 @@ func (e *env) invariantFinal(c *chain, upTo uint64) {
 	e.t.Helper()
 	for p := range e.cat.Partitions {
 		settles(e.t, fmt.Sprintf("partition %d: final events", p), c.events(p, upTo), func() (got []string) {
-			for _, r := range e.readAll(e.cat.EvtFinal(topics.FamilyDeals), p) {
+			for _, r := range e.readAll(e.eventTopic(topics.FamilyDeals+".final"), p) {
 				got = append(got, string(r.Key))
 			}
 			return got

@@ -285,9 +285,13 @@ func (c *chain) funded(d *deal) *topics.Log {
 // alerts are the IDs in evt.alert for a wallet's channel, in order.
 func (c *chain) alerts() (ids []common.Hash) {
 	c.t.Helper()
+	topic, ok := c.cat.Find(topics.KindEvent, topics.FamilyAlert)
+	if !ok {
+		c.t.Fatal("no topic of alerts")
+	}
 	for p := range c.cat.Partitions {
 		var part []common.Hash
-		check(c.t, kafka.ReadBack(c.t.Context(), c.cfg, c.cat.Evt(topics.FamilyAlert), p, 0, func(r *kafka.Record) bool {
+		check(c.t, kafka.ReadBack(c.t.Context(), c.cfg, topic.Name(), p, 0, func(r *kafka.Record) bool {
 			part = append(part, common.Hash(r.Key))
 			return true
 		}))

@@ -98,13 +98,3 @@ func (c *Client) Calls(ctx context.Context, at common.Hash, calls []Call) ([]Res
 	}
 	return results, nil
 }
-
-// HasCode reports whether there is a contract at an address as of a block.
-func (c *Client) HasCode(ctx context.Context, at common.Hash, account common.Address) (bool, error) {
-	var code hexutil.Bytes
-	r := CodeAt(at, account, &code)
-	if err := c.Batch(ctx, r); err != nil {
-		return false, err
-	}
-	return len(code) > 0, r.Err
-}

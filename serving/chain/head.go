@@ -196,11 +196,6 @@ func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Blo
 	return c.block(ctx, "eth_getBlockByNumber", number)
 }
 
-// BlockByHash returns a block; it may have been reorganised away.
-func (c *Client) BlockByHash(ctx context.Context, hash common.Hash) (Block, error) {
-	return c.block(ctx, "eth_getBlockByHash", hash)
-}
-
 func (c *Client) block(ctx context.Context, method string, which any) (Block, error) {
 	var answer rpcBlock
 	r := Request{Method: method, Params: []any{which, false}, Result: &answer}

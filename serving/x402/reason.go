@@ -27,7 +27,6 @@ const (
 	ReasonSimulation          Reason = "invalid_exact_evm_transaction_simulation_failed"
 	ReasonTransaction         Reason = "invalid_exact_evm_transaction_failed"
 	ReasonTransfer            Reason = "invalid_exact_evm_transfer_event_mismatch"
-	ReasonPending             Reason = "settlement_pending"
 )
 
 // shown is a reason that somebody else gave, as far as it looks like one of the protocol: it may repeat what it was sent.

@@ -126,7 +126,7 @@ func TestTermsOfAnAuthorization(t *testing.T) {
 func TestAReasonIsShownAsFarAsItIsOne(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[Reason]string{
-		ReasonPending: string(ReasonPending), ReasonVersion: string(ReasonVersion), "insufficient_funds": "insufficient_funds",
+		ReasonNonceUsed: string(ReasonNonceUsed), ReasonVersion: string(ReasonVersion), "insufficient_funds": "insufficient_funds",
 		"bad key sk-1234": "not of the protocol", "Bearer": "not of the protocol", "": "",
 	} {
 		if got := reason.shown(); got != want {

@@ -19,7 +19,7 @@ import (
 // TransactorOptions tune a Transactor. The zero value works.
 type TransactorOptions struct {
 	Linger      time.Duration // maximum delay of records before they are sent; Commit ends it; default 100 ms
-	Timeout     time.Duration // of Init, Commit and Abort, and the broker's transaction timeout; default 10 s
+	Timeout     time.Duration // of Init and Commit, and the broker's transaction timeout; default 10 s
 	MaxBuffered int           // records, above which Produce blocks
 	Registerer  prometheus.Registerer
 	Logger      *zap.Logger
@@ -30,7 +30,7 @@ type TransactorOptions struct {
 //
 // Invariants:
 //  1. a transaction commits only if all its records were acknowledged;
-//  2. after an error of Commit or Abort it is dead and commits nothing any more; the outcome of the last
+//  2. after an error of Commit it is dead and commits nothing any more; the outcome of the last
 //     transaction must be read from the topic, never guessed;
 //  3. every call is bounded by its timeout; after a failed Commit it may take takenTimeout more to find out
 //     why.
@@ -211,26 +211,6 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused b
 }
 
 const takenTimeout = 2 * time.Second
-
-// Abort drops the open transaction. After an error the Transactor is dead; the next holder's Init or the
-// broker's timeout aborts the transaction.
-func (t *Transactor) Abort(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	err := supervise(ctx, func(ctx context.Context) error {
-		if err := t.cl.AbortBufferedRecords(ctx); err != nil {
-			return err
-		}
-		return t.cl.EndTransaction(ctx, kgo.TryAbort)
-	})
-	if err != nil {
-		return t.die(fmt.Errorf("abort: %w", classify(err)))
-	}
-	t.mu.Lock()
-	t.err = nil
-	t.mu.Unlock()
-	return nil
-}
 
 // Kill cuts every connection, as if the process had died, and fails a waiting call. It is safe for concurrent
 // use.

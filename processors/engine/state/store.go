@@ -191,9 +191,6 @@ func (s *Store) flush() error {
 // Meta is the meta of the last commit; nil in a new store.
 func (s *Store) Meta() ([]byte, error) { return get(s.db, keyMeta) }
 
-// DiskBytes is the size of the store on disk.
-func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
-
 func (s *Store) table(id byte) (*Table, error) {
 	if t := s.tables[id]; t != nil {
 		return t, nil
