@@ -86,7 +86,7 @@ func TestTwoApplicationsShareACluster(t *testing.T) {
 		var served []read.Served
 		for name, app := range apps {
 			own := cfg
-			own.AppName = name
+			own.AppName, own.Dir = name, "/"+name
 			n, err := New(own, app)
 			check(t, err)
 			nodes[name] = append(nodes[name], e.run(n))

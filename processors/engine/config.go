@@ -20,10 +20,10 @@ import (
 type Config struct {
 	Kafka     kafka.Config
 	Catalogue topics.Catalogue
-	AppName   string // application name in the changelog topic: topics.AppMarket
+	AppName   string // of the application, in the names of its topics, groups and transactions
 	Instance  string // unique name of this node, stable over restarts; default: the host name
 	Addr      string // host:port of this node's read API, for other nodes; empty: none
-	Dir       string // directory of the state
+	Dir       string // directory of the state, of this application alone
 	Standbys  int    // nodes that follow a partition's changelog besides its owner
 
 	// HeadCommands publishes the commands for other applications together with their block, and retracts them
@@ -58,10 +58,10 @@ type Config struct {
 	crash func(partition int32, point string) bool
 }
 
-// DefaultConfig lacks the brokers, the catalogue, the instance and the directory.
+// DefaultConfig lacks the brokers, the catalogue, the application, the instance and the directory.
 func DefaultConfig() Config {
 	return Config{
-		AppName: topics.AppMarket, Standbys: 1,
+		Standbys:       1,
 		CommitRecords:  20_000,
 		CommitInterval: 100 * time.Millisecond,
 		CommitBytes:    24 << 20,
@@ -80,7 +80,6 @@ func (c Config) withDefaults() Config {
 	if c.Instance == "" {
 		c.Instance, _ = os.Hostname() // Validate reports an empty name
 	}
-	c.AppName = cmp.Or(c.AppName, d.AppName)
 	c.CommitRecords = cmp.Or(c.CommitRecords, d.CommitRecords)
 	c.CommitInterval = cmp.Or(c.CommitInterval, d.CommitInterval)
 	c.CommitBytes = cmp.Or(c.CommitBytes, d.CommitBytes)
@@ -114,6 +113,7 @@ func (c Config) Validate() error {
 		}
 	}
 	fault(c.Instance == "", "instance: required, as the host has no name")
+	fault(c.AppName == "", "application: required")
 	fault(c.Dir == "", "dir: required")
 	fault(c.Catalogue.Partitions <= 0, "partitions: %d", c.Catalogue.Partitions)
 	fault(c.Standbys < 0, "standbys: %d", c.Standbys)

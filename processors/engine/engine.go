@@ -69,7 +69,7 @@ type CommandApp interface {
 // Command is a record of a command topic. At is the position of the first view that includes it.
 type Command struct {
 	At    topics.BlockRef
-	Key   []byte // its hash selects the partition: a wallet; empty if the command is for the whole partition
+	Key   []byte // its hash selects the partition; empty if the command is for the whole partition
 	Value []byte
 	Time  time.Time // the broker's timestamp of the record
 }

@@ -95,9 +95,6 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	if cfg.AppName != topics.AppMarket { // the market's state keeps the directory that it had before there were other applications
-		cfg.Dir = cfg.FS.PathJoin(cfg.Dir, cfg.AppName)
-	}
 	n := &Node{
 		cfg: cfg, tables: tables, observer: observer, metrics: newMetrics(cfg.Registerer, cfg.AppName),
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),

@@ -231,7 +231,7 @@ func (e *env) config(instance string, fs vfs.FS) Config {
 		logger = zaptest.NewLogger(e.t, zaptest.Level(zap.InfoLevel))
 	}
 	return Config{
-		Kafka: e.kafka, Catalogue: e.cat, Instance: instance, Dir: "/" + instance, FS: fs, Logger: logger,
+		Kafka: e.kafka, Catalogue: e.cat, AppName: topics.AppMarket, Instance: instance, Dir: "/" + instance, FS: fs, Logger: logger,
 		SessionTimeout: 6 * time.Second, CommitTimeout: 3 * time.Second, Registerer: prometheus.NewRegistry(),
 	}
 }

@@ -82,8 +82,8 @@ func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]r
 		if !chosen || app.runs != nil && !app.runs(p) {
 			continue
 		}
-		cfg := r.config(p)
-		cfg.AppName, cfg.CacheBytes, cfg.Rebuild = app.reads.Name, commandCacheBytes, false
+		cfg := r.config(p, app.reads.Name)
+		cfg.CacheBytes, cfg.Rebuild = commandCacheBytes, false
 		made, err := app.make(p, p.Log.Named(app.reads.Name))
 		if err != nil {
 			return nil, err

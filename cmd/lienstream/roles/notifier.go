@@ -162,8 +162,8 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	if err != nil {
 		return err
 	}
-	cfg := r.config(p)
-	cfg.AppName, cfg.CacheBytes, cfg.HeadCommands = topics.AppFacts, commandCacheBytes, true
+	cfg := r.config(p, topics.AppFacts)
+	cfg.CacheBytes, cfg.HeadCommands = commandCacheBytes, true
 	source, err := engine.New(cfg, facts.New(contracts.NewDecoder(dep), p.partitions, facts.Policy(p.notify.policy)))
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/lienstream/lienstream/processors/market/hotcache"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -47,20 +48,29 @@ func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and reprocess the raw topic from its start")
 }
 
-// config is the configuration from all flags.
-func (r *processorsRole) config(p *Process) engine.Config {
+// config is the configuration of an application's node from all flags.
+func (r *processorsRole) config(p *Process, app string) engine.Config {
 	c := r.cfg
-	c.Kafka, c.Catalogue, c.Instance, c.Dir = p.Kafka(), p.Catalogue(), p.Instance, stateDir(p)
+	c.Kafka, c.Catalogue, c.AppName, c.Instance, c.Dir = p.Kafka(), p.Catalogue(), app, p.Instance, applicationDir(p, app)
 	c.Registerer, c.Logger, c.FS = p.Reg, p.Log, p.FS
 	return c
 }
 
+// stateDir is the directory of the state of all applications.
 func stateDir(p *Process) string { return filepath.Join(p.DataDir, "state") }
+
+// applicationDir is the directory of an application's state. The market's is where it was before there were others.
+func applicationDir(p *Process, app string) string {
+	if app == topics.AppMarket {
+		return stateDir(p)
+	}
+	return filepath.Join(stateDir(p), app)
+}
 
 func (r *processorsRole) Check(p *Process) error {
 	_, err := p.Deployment()
 	_, staffErr := p.supportStaff()
-	return errors.Join(p.checkServers(false), err, staffErr, r.checkApplications(), r.config(p).Validate(), r.http.Validate(), r.checkToken(p), p.notify.check(p))
+	return errors.Join(p.checkServers(false), err, staffErr, r.checkApplications(), r.config(p, topics.AppMarket).Validate(), r.http.Validate(), r.checkToken(p), p.notify.check(p))
 }
 
 // checkToken returns an error if the read API must not be served with these flags.
@@ -115,7 +125,7 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 		observers = append(observers, writer)
 		p.Group.Go(func() error { return writer.Run(ctx) })
 	}
-	if p.node.Node, err = engine.New(r.config(p), market.New(contracts.NewDecoder(dep), p.Reg, p.Log), observers...); err != nil {
+	if p.node.Node, err = engine.New(r.config(p, topics.AppMarket), market.New(contracts.NewDecoder(dep), p.Reg, p.Log), observers...); err != nil {
 		return err
 	}
 	if p.Servers.Redis != "" {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // command runs a command line on the machine and returns what it printed.
@@ -198,6 +199,20 @@ func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 		_, err := command(t, "up", "--check", "--data-dir="+dir, "--query-addr="+addr)
 		if refused := err != nil && strings.Contains(err.Error(), "query-addr"); refused == ok {
 			t.Errorf("up at %s: %v", addr, err)
+		}
+	}
+}
+
+// The market's state stays where it was before there were other applications.
+func TestEachApplicationHasItsOwnState(t *testing.T) {
+	p := &Process{Settings: &Settings{}}
+	p.DataDir = "data"
+	for app, want := range map[string]string{
+		topics.AppMarket: "data/state", topics.AppSupport: "data/state/support",
+		topics.AppNotifier: "data/state/notifier", topics.AppFacts: "data/state/" + topics.AppFacts,
+	} {
+		if got := applicationDir(p, app); got != filepath.FromSlash(want) {
+			t.Errorf("state of %s in %s, want %s", app, got, want)
 		}
 	}
 }

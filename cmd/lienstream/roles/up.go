@@ -14,6 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -59,7 +60,7 @@ func (r *upRole) Check(p *Process) error {
 	} else if c, err := r.ingest.config(p); err != nil {
 		errs = append(errs, err)
 	} else if len(p.Servers.Brokers) > 0 {
-		errs = append(errs, c.Validate(), r.processors.config(p).Validate())
+		errs = append(errs, c.Validate(), r.processors.config(p, topics.AppMarket).Validate())
 	}
 	return errors.Join(errs...)
 }
