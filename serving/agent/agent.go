@@ -37,9 +37,6 @@ var (
 	quickstart string
 )
 
-// defaultAddr is where the service listens, and callers on this machine find it.
-const defaultAddr = ":4300"
-
 // Config is how the service serves. Start from DefaultConfig.
 type Config struct {
 	HTTP       httpapi.Config
@@ -60,12 +57,11 @@ type Config struct {
 	GasHeadroomBps uint64        // added to the node's gas estimate
 }
 
-// DefaultConfig returns the defaults.
+// DefaultConfig returns the defaults, without the deployment and the base URL.
 func DefaultConfig() Config {
-	cfg := Config{
-		HTTP:           httpapi.DefaultConfig(defaultAddr),
+	return Config{
+		HTTP:           httpapi.DefaultConfig(":4300"),
 		Limits:         DefaultLimits(),
-		BaseURL:        "http://localhost" + defaultAddr,
 		MaxHeadAge:     query.DefaultMaxHeadAge,
 		MaxLag:         30 * time.Second,
 		MaxLagBlocks:   query.DefaultMaxLagBlocks,
@@ -75,8 +71,6 @@ func DefaultConfig() Config {
 		ExpiringSoon:   time.Hour,
 		GasHeadroomBps: 2_000,
 	}
-	cfg.HTTP.MaxBodyBytes = 16 << 10
-	return cfg
 }
 
 // Validate returns all errors of the configuration.

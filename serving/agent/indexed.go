@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/big"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
@@ -55,7 +57,7 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 		Term: req.Query("term").Seconds(), Asset: req.Query("asset").Address(),
 	}
 	if err := req.Err(); err == nil && q.Term != nil && !supported(*q.Term) {
-		return invalid(`"term" must be 604800 or 1814400`)
+		return invalid(fmt.Sprintf(`"term" must be %d or %d`, rules.ShortTerm, rules.LongTerm))
 	}
 	q.Limit, q.After = req.LimitWithin(defaultLimit, maxLimit), req.After()
 	if err := req.Err(); err != nil {
@@ -76,7 +78,7 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 
 // terms are those in the specification of /v1/listings. The vault has the same ones; capabilities reads them
 // there.
-var terms = []uint32{604_800, 1_814_400}
+var terms = []uint32{rules.ShortTerm, rules.LongTerm}
 
 func supported(term uint32) bool { return term == terms[0] || term == terms[1] }
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // Limits are capacity limits over all callers and all nodes.
@@ -30,7 +31,7 @@ type Limits struct {
 
 // DefaultLimits returns the defaults.
 func DefaultLimits() Limits {
-	return Limits{Requests: 300, Prepares: 30, Nodes: 1, Prefix: "lienstream"}
+	return Limits{Requests: 300, Prepares: 30, Nodes: 1, Prefix: topics.DefaultPrefix}
 }
 
 // Validate returns all errors.

@@ -104,7 +104,7 @@ func (w *world) service(changes ...change) *Agent {
 	w.t.Helper()
 	cfg := DefaultConfig()
 	cfg.HTTP.Listen, cfg.HTTP.CursorSecret = "127.0.0.1:0", "a secret of the tests"
-	cfg.Deployment = w.dep
+	cfg.Deployment, cfg.BaseURL = w.dep, "http://agent.example"
 	cfg.Limits = Limits{Requests: 1_000_000, Prepares: 1_000_000, Nodes: 1}
 	cfg.MaxLag = 0 // blocks of the scenario are hours apart
 	parts := Parts{Chain: w.chain, Index: w.index.reader(w.dep)}

@@ -38,6 +38,9 @@ type Config struct {
 	CursorSecret string
 }
 
+// DefaultWord is the default of the word that names a service in headers and signed messages.
+const DefaultWord = "service"
+
 // DefaultConfig returns the defaults, listening on addr.
 func DefaultConfig(addr string) Config {
 	return Config{

@@ -30,7 +30,7 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: "service", MaxAge: 300 * time.Second, MaxAhead: time.Minute}
+	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute}
 }
 
 // Validate returns all errors of the configuration.

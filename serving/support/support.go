@@ -70,7 +70,7 @@ func DefaultConfig() Config {
 			Scheme: x402.SchemeExact, Network: "eip155:8453", Amount: "15000000", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 			MaxTimeoutSeconds: 120, Extra: x402.Domain{Name: "USD Coin", Version: "2"},
 		},
-		Symbol: "USDC", Decimals: 6, Word: "service",
+		Symbol: "USDC", Decimals: 6, Word: httpapi.DefaultWord,
 		Confirmations: 10, LookBack: 2000, LogRange: 1000,
 		Poll: 50 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
 		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024,

@@ -88,7 +88,7 @@ func (w *world) agent(ours *httptest.Server) *agent.Agent {
 		w.t.Fatal(err)
 	}
 	cfg := agent.DefaultConfig()
-	cfg.HTTP.Listen, cfg.Deployment = "127.0.0.1:0", w.dep
+	cfg.HTTP.Listen, cfg.Deployment, cfg.BaseURL = "127.0.0.1:0", w.dep, "http://agent.example"
 	cfg.Limits.Requests, cfg.Limits.Prepares = 1e6, 1e6
 	cfg.MaxLag, cfg.MaxHeadAge, cfg.MaxValuation = 0, 0, 0
 	service, err := agent.New(cfg, agent.Parts{

@@ -19,9 +19,7 @@ type agentService struct {
 }
 
 func newAgentService() *agentService {
-	s := &agentService{cfg: agent.DefaultConfig()}
-	s.cfg.BaseURL = "" // see config
-	return s
+	return &agentService{cfg: agent.DefaultConfig()}
 }
 
 func (*agentService) Name() string { return "agent" }

@@ -19,14 +19,12 @@ const (
 	Histograms // number of histograms
 )
 
-const day = 24 * 60 * 60
-
 // Numbers calls fn for each number of a funded deal.
 func Numbers(d *topics.Deal, fn func(Histogram, uint256.Int)) {
 	switch d.Term {
-	case 7 * day:
+	case rules.ShortTerm:
 		fn(HistogramCost7, rules.CostBps(&d.Cap, &d.Funding.Price))
-	case 21 * day:
+	case rules.LongTerm:
 		fn(HistogramCost21, rules.CostBps(&d.Cap, &d.Funding.Price))
 	}
 	fn(HistogramTimeToFund, *uint256.NewInt(d.Funding.FundedAt - min(d.Funding.FundedAt, d.ListedAt)))

@@ -12,6 +12,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/family"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -23,9 +24,6 @@ const (
 	OverBudget   = "reservations or releases exceed the budget"
 	OtherRelease = "epoch closed with a different sum of releases"
 )
-
-// shortTerm is the term of deals that use DealBudget7; others use DealBudget21.
-const shortTerm = 7 * 24 * 60 * 60
 
 // Epochs has a row, topics.Epoch, for each epoch under Key, the newest first. The table's ID is part of every
 // key on disk: never reuse it.
@@ -94,7 +92,7 @@ func opened(w state.Writer, e *contracts.EpochOpened) (string, error) {
 
 func reserve(w state.Writer, n, term uint32, after *uint256.Int) (string, error) {
 	return change(w, n, func(row *topics.Epoch) string {
-		if term == shortTerm {
+		if term == rules.ShortTerm {
 			row.Reserved7 = *after
 			return over(after, &row.DealBudget7)
 		}
