@@ -15,7 +15,7 @@ NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast race soak days payments manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak days payments manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -66,13 +66,25 @@ payments: deps ## what is charged has a ticket, under 1,000 random kills and lie
 	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
 	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/apache' ./serving/support
 
+# Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
+EXACT ?= 1
+SIMULATE = $(if $(EXACT),GOEXPERIMENT=norandomizedheapbase64 )go test -c $(if $(EXACT),-overlay $(GOBIN)/overlay/overlay.json )-o bin/simulate ./cmd/lienstream/simulation
+
 simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SEED= RUNS= STORY=1; a process a core
-	go test -c -o bin/simulate ./cmd/lienstream/simulation
+	$(if $(EXACT),@cmd/lienstream/simulation/overlay.sh $(GOBIN)/overlay)
+	$(SIMULATE)
 	@cd cmd/lienstream/simulation && seed=$${SEED:-$$(date +%s000)}; failed=0; pids=; \
 	for core in $$(seq $(if $(or $(RUNS),$(STORY)),1,$$(nproc))); do \
 	  GOMAXPROCS=1 GOGC=400 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' \
 	    -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+
+simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=1, each in a process of its own
+	@cmd/lienstream/simulation/overlay.sh $(GOBIN)/overlay
+	$(SIMULATE)
+	@cd cmd/lienstream/simulation && for i in $$(seq $(or $(TIMES),50)); do \
+	  GOMAXPROCS=1 GOGC=400 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.runs 1 -sim.seed $(or $(SEED),1) | grep -o 'trace [0-9a-f]*'; \
+	done | sort | uniq -c | tee /dev/stderr | awk 'END { exit NR != 1 }'
 
 judge: $(NPM) ## whether the simulation finds faults that are put into the code: ONLY=name SECONDS_EACH=120
 	cmd/lienstream/simulation/judge.sh
@@ -103,7 +115,7 @@ microbench: deps ## every benchmark of a package
 	go test -run '^$$' -bench . -benchmem ./...
 
 deps: $(NPM) $(CLIENTS) $(JARS) $(SCHEMATHESIS) ## what the tests need: npm packages, Apache Kafka's jars, redis-server, Java, Chromium, jq, schemathesis
-	@.ci/deps java redis chromium jq
+	@.ci/deps java redis chromium jq patch
 
 clean: ## remove what was built, downloaded or stored here
 	rm -rf bin data .tools contracts/node_modules docker/kafka/libs

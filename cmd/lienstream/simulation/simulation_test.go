@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 )
@@ -82,11 +85,13 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	}
 	var res result
 	inBubble(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, seed)
 		var err error
 		if res, err = simulate(t.Context(), rec, o, seed, opt, tell); err != nil {
 			t.Fatal(err)
 		}
 	})
+	t.Logf("seed %d: trace %x", seed, res.trace)
 	y.runs++
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
 	y.events += res.events
@@ -170,4 +175,24 @@ func TestKeptSeeds(t *testing.T) {
 		y.runSeed(t, seed)
 	}
 	y.report(t)
+}
+
+// TestMutantsApply holds the faults of `make judge` against the code that they change.
+func TestMutantsApply(t *testing.T) {
+	mutants, err := filepath.Glob("testdata/mutants/*.patch")
+	if err != nil || len(mutants) == 0 {
+		t.Fatal("no mutants", err)
+	}
+	for _, m := range mutants {
+		in, err := os.Open(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "patch", "--dry-run", "--batch", "-p1", "-d", "../../..")
+		cmd.Stdin = in
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", m, err, out)
+		}
+		_ = in.Close()
+	}
 }
