@@ -75,6 +75,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	// What is no command of ours, but has what somebody wrote.
 	_, err = w.producer.Send(t.Context(), &kafka.Record{Topic: w.cat.Commands(topics.AppSupport), Partition: 0, Key: signed.From[:], Value: []byte("{")})
 	check(t, err)
+	polltest.Until(t, "it is skipped", func() bool { return bytes.Contains(w.gathered(), []byte(`kind="malformed"`)) })
 	s.stop()
 
 	places := map[string][]byte{"log": []byte(logged.String()), "metrics": w.gathered()}
