@@ -11,9 +11,9 @@ func (t *execution) reserve() (Outcome, error) {
 		return "", err
 	}
 	switch {
-	case before != nil && before.Status != Dead && (before.BodyDigest != r.BodyDigest || !before.Authorization.sameAs(&r.Authorization)):
+	case before != nil && before.Status != StatusVoid && (before.BodyDigest != r.BodyDigest || !before.Authorization.sameAs(&r.Authorization)):
 		return Conflict, nil // another of the same nonce may end later: the one that is followed is the one that was sent
-	case before != nil && before.Status != Freed && before.Status != Dead:
+	case before != nil && before.Status != StatusReleased && before.Status != StatusVoid:
 		return Exists, nil
 	}
 	day := DayOf(t.at)
@@ -27,7 +27,7 @@ func (t *execution) reserve() (Outcome, error) {
 	t.desk.Day, t.desk.Nonce = day, t.cmd.Nonce
 	t.w.Put(reports, paymentKey(t.key, t.cmd.Nonce), r.Report)
 	return Done, t.save(&Payment{
-		Status: Held, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
+		Status: StatusReserved, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
 		Day: day, ReservedAt: t.at.Unix(),
 	})
 }
@@ -42,11 +42,11 @@ func (t *execution) free(day string) (bool, error) {
 		return err == nil, err
 	}
 	switch holder.Status {
-	case Freed, Dead:
+	case StatusReleased, StatusVoid:
 		return true, nil
-	case Held, Outer:
+	case StatusReserved, StatusSent:
 		return false, nil
-	case Landed, Final:
+	case StatusPaid, StatusFinal:
 	}
 	return t.desk.Day != day, nil
 }
@@ -60,32 +60,32 @@ func (t *execution) settle() (Outcome, error) {
 	if p == nil {
 		return Unknown, nil
 	}
-	if p.Status == Dead || p.Status == Final {
+	if p.Status == StatusVoid || p.Status == StatusFinal {
 		return Refused, nil
 	}
 	switch t.cmd.Kind {
 	case Sent:
-		if p.Charged() || p.Status == Freed {
+		if p.Charged() || p.Status == StatusReleased {
 			return Refused, nil
 		}
-		p.Status, p.Attempt, p.Reason = Outer, t.cmd.Attempt, ""
+		p.Status, p.Attempt, p.Reason = StatusSent, t.cmd.Attempt, ""
 	case Paid:
 		t.paid(p)
 	case Reorganised:
-		if p.Status != Landed {
+		if p.Status != StatusPaid {
 			return Refused, nil
 		}
-		p.Status, p.Proof = Outer, nil // the ticket is kept, and hidden until the payment is on the chain again
+		p.Status, p.Proof = StatusSent, nil // the ticket is kept, and hidden until the payment is on the chain again
 	case Released:
 		if p.Charged() {
 			return Refused, nil
 		}
-		p.Status, p.Reason = Freed, t.cmd.Reason
+		p.Status, p.Reason = StatusReleased, t.cmd.Reason
 	case Void:
 		if p.Charged() {
 			return Refused, nil
 		}
-		p.Status, p.Reason, p.Ticket = Dead, t.cmd.Reason, nil
+		p.Status, p.Reason, p.Ticket = StatusVoid, t.cmd.Reason, nil
 		t.w.Delete(reports, paymentKey(t.key, t.cmd.Nonce)) // it was not paid for
 	default:
 	}
@@ -94,12 +94,12 @@ func (t *execution) settle() (Outcome, error) {
 
 // paid opens the ticket, even of a payment that was released and then charged after all.
 func (t *execution) paid(p *Payment) {
-	p.Status, p.Proof, p.Reason = Landed, t.cmd.Proof, ""
+	p.Status, p.Proof, p.Reason = StatusPaid, t.cmd.Proof, ""
 	if t.cmd.Proof.Final {
-		p.Status = Final
+		p.Status = StatusFinal
 	}
 	if p.Ticket == nil {
 		at := t.at.Unix()
-		p.Ticket = &Ticket{Status: TicketOpen, Verdict: Pending, Refund: RefundNone, CreatedAt: at, UpdatedAt: at}
+		p.Ticket = &Ticket{Status: TicketOpen, Verdict: Pending, Refund: RefundStatusNone, CreatedAt: at, UpdatedAt: at}
 	}
 }

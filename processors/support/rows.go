@@ -27,14 +27,14 @@ var (
 // Status is the status of a payment.
 type Status string
 
-// The statuses. Final and Dead never change.
+// The statuses. StatusFinal never changes, and StatusVoid only when the payment is reserved anew.
 const (
-	Held   Status = "reserved" // nothing of ours has left
-	Outer  Status = "sent"     // submitted to the chain, or to the facilitator
-	Landed Status = "paid"     // on the chain; a reorg may revert it
-	Final  Status = "final"    // final on the chain
-	Freed  Status = "released" // the chain refused it; it can still be charged by somebody
-	Dead   Status = "void"     // it can never be charged
+	StatusReserved Status = "reserved" // nothing of ours has left
+	StatusSent     Status = "sent"     // submitted to the chain, or to the facilitator
+	StatusPaid     Status = "paid"     // on the chain; a reorg may revert it
+	StatusFinal    Status = "final"    // final on the chain
+	StatusReleased Status = "released" // the chain refused it; it can still be charged by somebody
+	StatusVoid     Status = "void"     // it can never be charged
 )
 
 // RefundStatus is the status of a refund.
@@ -42,12 +42,12 @@ type RefundStatus string
 
 // The statuses of a refund.
 const (
-	RefundNone RefundStatus = "NONE"
-	RefundOwed RefundStatus = "OWED"
-	RefundOut  RefundStatus = "SENT"
-	RefundDone RefundStatus = "CONFIRMED"
-	RefundLost RefundStatus = "FAILED" // it is owed still
-	RefundKept RefundStatus = "KEPT"
+	RefundStatusNone      RefundStatus = "NONE"
+	RefundStatusOwed      RefundStatus = "OWED"
+	RefundStatusSent      RefundStatus = "SENT"
+	RefundStatusConfirmed RefundStatus = "CONFIRMED"
+	RefundStatusFailed    RefundStatus = "FAILED" // it is owed still
+	RefundStatusKept      RefundStatus = "KEPT"
 )
 
 // TicketStatus says whose turn it is.
@@ -105,11 +105,11 @@ type Note struct {
 
 // Undecided reports whether a payment, or its refund, is not final on the chain.
 func (p *Payment) Undecided() bool {
-	return p.Status != Final && p.Status != Dead || p.Ticket != nil && p.Ticket.Refund == RefundOut
+	return p.Status != StatusFinal && p.Status != StatusVoid || p.Ticket != nil && p.Ticket.Refund == RefundStatusSent
 }
 
 // Charged reports whether there is a ticket to show.
-func (p *Payment) Charged() bool { return p.Status == Landed || p.Status == Final }
+func (p *Payment) Charged() bool { return p.Status == StatusPaid || p.Status == StatusFinal }
 
 // ID is the ticket's ID. It identifies the payment, and does not open the ticket.
 func (p *Payment) ID() string { return TicketID(p.Authorization.From, p.Authorization.Nonce) }

@@ -32,13 +32,13 @@ func (t *execution) staff() (Outcome, error) {
 			k.Status = TicketAnswered
 		}
 	case Decide:
-		if k.Refund == RefundOut || k.Refund == RefundDone {
+		if k.Refund == RefundStatusSent || k.Refund == RefundStatusConfirmed {
 			return Refused, nil // the ticket is gone
 		}
 		k.Verdict, k.Status = t.cmd.Verdict, TicketClosed
-		k.Refund = RefundKept
+		k.Refund = RefundStatusKept
 		if t.cmd.Verdict == Accepted || t.cmd.Verdict == Rejected && t.cmd.Valid {
-			k.Refund = RefundOwed
+			k.Refund = RefundStatusOwed
 		}
 	case Close:
 		k.Status = TicketClosed
@@ -48,17 +48,17 @@ func (t *execution) staff() (Outcome, error) {
 		}
 	case RefundConfirmed:
 		// Staff may record a refund sent by hand; a refund signed by the float is confirmed only by the chain.
-		byHand := t.cmd.By != "" && (k.Refund == RefundOwed || k.Refund == RefundLost)
-		if !byHand && (t.cmd.By != "" || k.Refund != RefundOut) {
+		byHand := t.cmd.By != "" && (k.Refund == RefundStatusOwed || k.Refund == RefundStatusFailed)
+		if !byHand && (t.cmd.By != "" || k.Refund != RefundStatusSent) {
 			return Refused, nil
 		}
-		k.Refund, k.RefundProof = RefundDone, t.cmd.Proof
+		k.Refund, k.RefundProof = RefundStatusConfirmed, t.cmd.Proof
 	case RefundFailed:
 		// One that was signed since may be on its way.
-		if k.Refund != RefundOut || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
+		if k.Refund != RefundStatusSent || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
 			return Refused, nil
 		}
-		k.Refund, k.Return, k.RefundAttempt = RefundLost, nil, nil
+		k.Refund, k.Return, k.RefundAttempt = RefundStatusFailed, nil, nil
 	default:
 		return Malformed, nil
 	}
@@ -71,19 +71,19 @@ func (t *execution) staff() (Outcome, error) {
 func (t *execution) refundSent(p *Payment) Outcome {
 	k, signed := p.Ticket, t.cmd.Return
 	if signed == nil {
-		if k.Refund != RefundOut {
+		if k.Refund != RefundStatusSent {
 			return Refused
 		}
 		k.RefundAttempt = t.cmd.Attempt
 		return Done
 	}
-	if p.Status != Final || k.Refund != RefundOwed && k.Refund != RefundLost {
+	if p.Status != StatusFinal || k.Refund != RefundStatusOwed && k.Refund != RefundStatusFailed {
 		return Refused
 	}
 	if signed.To != t.key || signed.Nonce != RefundNonce(t.key, t.cmd.Nonce) || bigOf(signed.Value).Cmp(bigOf(p.Authorization.Value)) != 0 {
 		return Malformed
 	}
-	k.Refund, k.Return, k.ReturnedAt, k.RefundAttempt, k.RefundProof = RefundOut, signed, t.at.Unix(), nil, nil
+	k.Refund, k.Return, k.ReturnedAt, k.RefundAttempt, k.RefundProof = RefundStatusSent, signed, t.at.Unix(), nil, nil
 	return Done
 }
 

@@ -214,7 +214,7 @@ func TestTheWayOfADeposit(t *testing.T) {
 	w.want(wallet, Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}, Done)
 	w.want(wallet, refund(1), Refused)
 	w.want(wallet, Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{}}, Refused)
-	if k := w.payment(1).Ticket; k.Refund != RefundDone || k.Verdict != Accepted {
+	if k := w.payment(1).Ticket; k.Refund != RefundStatusConfirmed || k.Verdict != Accepted {
 		t.Errorf("%+v", k)
 	}
 }
@@ -355,9 +355,9 @@ func aTicketStays(t fatal, tickets map[byte]bool, n byte, p *Payment) {
 	switch {
 	case p != nil && p.Charged() && p.Ticket == nil:
 		t.Fatalf("%d is charged and has no ticket", n)
-	case p != nil && p.Ticket != nil && p.Status == Held:
+	case p != nil && p.Ticket != nil && p.Status == StatusReserved:
 		t.Fatalf("%d has a ticket and was never charged", n)
-	case tickets[n] && (p == nil || p.Ticket == nil) && p.Status == Final:
+	case tickets[n] && (p == nil || p.Ticket == nil) && p.Status == StatusFinal:
 		t.Fatalf("the ticket of %d is gone", n)
 	}
 	tickets[n] = p != nil && p.Ticket != nil
@@ -366,10 +366,10 @@ func aTicketStays(t fatal, tickets map[byte]bool, n byte, p *Payment) {
 // wordsAreKept: what is final or void is so for good; a new reservation begins anew only what is void.
 func wordsAreKept(t fatal, before, after *Payment) {
 	t.Helper()
-	if before != nil && before.Status == Final && after.Status != Final {
+	if before != nil && before.Status == StatusFinal && after.Status != StatusFinal {
 		t.Fatalf("final became %s", after.Status)
 	}
-	if before != nil && before.Status == Dead && after.Status != Dead && after.Status != Held {
+	if before != nil && before.Status == StatusVoid && after.Status != StatusVoid && after.Status != StatusReserved {
 		t.Fatalf("void became %s", after.Status)
 	}
 }
@@ -393,7 +393,7 @@ func oneUndecided(t fatal, w *world) {
 	t.Helper()
 	held := 0
 	for n := byte(1); n <= 4; n++ {
-		if p := w.payment(n); p != nil && p.Status == Held {
+		if p := w.payment(n); p != nil && p.Status == StatusReserved {
 			held++
 		}
 	}

@@ -240,7 +240,7 @@ func TestADeepReorganisationIsNotRefunded(t *testing.T) {
 	if err := staff.Refund(t.Context(), id, w.float()); !errors.Is(err, errNotCharged) {
 		t.Errorf("returned what is not there: %v", err)
 	}
-	if k := w.ticketOf(id).Ticket; k.Refund != desk.RefundOwed || w.transfers(w.chain.Address("float"), payer) != 0 {
+	if k := w.ticketOf(id).Ticket; k.Refund != desk.RefundStatusOwed || w.transfers(w.chain.Address("float"), payer) != 0 {
 		t.Errorf("the refund is %s", k.Refund)
 	}
 }

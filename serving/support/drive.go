@@ -123,9 +123,9 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 	}
 	p := found.Payment
 	switch {
-	case p == nil || p.Status == desk.Dead:
+	case p == nil || p.Status == desk.StatusVoid:
 		return true, nil
-	case p.Status == desk.Final:
+	case p.Status == desk.StatusFinal:
 		return s.stepRefund(ctx, d, p, log)
 	}
 	if p.Asset != s.terms.Token {
@@ -170,7 +170,7 @@ var errAsset = errors.New("the payment is in another token than --payment-asset"
 // stepUnused passes a payment to the settler, unless the chain has refused it: then it is only watched, because
 // it may still be charged, and its wallet may make another payment.
 func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, log *zap.Logger) error {
-	if p.Status == desk.Freed {
+	if p.Status == desk.StatusReleased {
 		return nil
 	}
 	if p.Charged() {
@@ -286,13 +286,13 @@ func (s *Service) sweep(ctx context.Context) error {
 			}
 			for _, p := range found {
 				undecided++
-				if p.Status == desk.Held || p.Status == desk.Outer {
+				if p.Status == desk.StatusReserved || p.Status == desk.StatusSent {
 					oldest = max(oldest, now.Sub(time.Unix(p.ReservedAt, 0)))
 				}
-				if p.Status == desk.Final {
+				if p.Status == desk.StatusFinal {
 					refunds = max(refunds, now.Sub(time.Unix(p.Ticket.ReturnedAt, 0)))
 				}
-				if p.Status == desk.Final || now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter {
+				if p.Status == desk.StatusFinal || now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter {
 					s.drive(p)
 				}
 			}

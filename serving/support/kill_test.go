@@ -371,7 +371,7 @@ func (w *world) decided(signed *x402.Signed, number int) *desk.Payment {
 	for {
 		now := w.clock()
 		found, err := w.client().Find(w.t.Context(), signed.From, signed.Nonce)
-		if p := found.Payment; err == nil && (p == nil || p.Status == desk.Final || p.Status == desk.Dead) {
+		if p := found.Payment; err == nil && (p == nil || p.Status == desk.StatusFinal || p.Status == desk.StatusVoid) {
 			return p
 		}
 		if now.Unix() > int64(signed.ValidBefore)+600 {

@@ -60,7 +60,7 @@ func (l Lane) Recorded(ctx context.Context, relayer common.Address, nonce uint64
 		return nil, nil, err
 	}
 	if p := found.Payment; p != nil {
-		wanted := p.Status == desk.Held || p.Status == desk.Outer
+		wanted := p.Status == desk.StatusReserved || p.Status == desk.StatusSent
 		return l.attempt(p, p.Attempt, nonce, desk.Sent, wanted)
 	}
 	p, err := l.refund(ctx, slot)

@@ -43,10 +43,10 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 		return err
 	}
 	p := found.Payment
-	if refund := p.Ticket.Refund; refund != desk.RefundOwed && refund != desk.RefundLost {
-		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundOwed, desk.RefundLost)
+	if refund := p.Ticket.Refund; refund != desk.RefundStatusOwed && refund != desk.RefundStatusFailed {
+		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundStatusOwed, desk.RefundStatusFailed)
 	}
-	if p.Status != desk.Final {
+	if p.Status != desk.StatusFinal {
 		return fmt.Errorf("the payment of ticket %s is not final yet", id)
 	}
 	if p.Asset != f.Terms.Token {
@@ -116,7 +116,7 @@ func (f *Float) sign(ctx context.Context, p *desk.Payment) (*x402.Signed, error)
 // stepRefund compares a pending refund with the chain once.
 func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log *zap.Logger) (done bool, err error) {
 	k := p.Ticket
-	if k == nil || k.Refund != desk.RefundOut || k.Return == nil {
+	if k == nil || k.Refund != desk.RefundStatusSent || k.Return == nil {
 		return true, nil
 	}
 	signed := signedOf(k.Return)

@@ -34,7 +34,7 @@ func (w *world) owed(s *service, staff Staff, name string) (id string, payer com
 	w.fund(payer, deposit)
 	id, _ = s.post(w.header(w.pay(key, name)), body(name)).created(w.t)
 	check(w.t, staff.Decide(w.t.Context(), id, desk.Accepted, false))
-	polltest.Until(w.t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.Final })
+	polltest.Until(w.t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
 	return id, payer
 }
 
@@ -76,7 +76,7 @@ func TestRefundsThroughKills(t *testing.T) {
 		first := w.start(w.mortal(k2, w.relays))
 		if died != nil {
 			err := staff.Refund(t.Context(), id, w.float())
-			if refund := w.ticketOf(id).Ticket.Refund; err != nil && refund != desk.RefundOut && refund != desk.RefundDone {
+			if refund := w.ticketOf(id).Ticket.Refund; err != nil && refund != desk.RefundStatusSent && refund != desk.RefundStatusConfirmed {
 				t.Fatalf("refund %d: it died of %v, and again: %v; the refund is %s", i, died, err, refund)
 			}
 		}
@@ -89,7 +89,7 @@ func TestRefundsThroughKills(t *testing.T) {
 		}
 		first.stop()
 		second := w.start(w.deps(w.relayer("relayer")))
-		polltest.Until(t, fmt.Sprintf("refund %d is confirmed", i), func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundDone })
+		polltest.Until(t, fmt.Sprintf("refund %d is confirmed", i), func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundStatusConfirmed })
 		if n := w.transfers(w.chain.Address("float"), payer); n != 1 || w.balance(payer) != deposit {
 			t.Errorf("refund %d: sent %d times, the payer has %d", i, n, w.balance(payer))
 		}
@@ -138,7 +138,7 @@ func TestTheFloatHasACeiling(t *testing.T) {
 	polltest.Until(t, "two refunds are confirmed", func() bool {
 		n := 0
 		for _, id := range ids {
-			if w.ticketOf(id).Ticket.Refund == desk.RefundDone {
+			if w.ticketOf(id).Ticket.Refund == desk.RefundStatusConfirmed {
 				n++
 			}
 		}

@@ -67,11 +67,11 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 		return "desk", s.unavailable()
 	}
 	before := found.Payment
-	if before != nil && before.Status == desk.Dead {
+	if before != nil && before.Status == desk.StatusVoid {
 		before = nil
 	}
 	// The same request was right when it was taken: it is not judged again, as by a head that is lower now.
-	if before != nil && before.BodyDigest == x.digest && before.Status != desk.Freed {
+	if before != nil && before.BodyDigest == x.digest && before.Status != desk.StatusReleased {
 		return "replay", s.await(ctx, x, res)
 	}
 	report, err := s.parse(ctx, req, x.body)
@@ -178,7 +178,7 @@ func (s *Service) taken(ctx context.Context, signed *x402.Signed) (*x402.Signed,
 		return nil, s.unavailable()
 	}
 	p := found.Payment
-	if p == nil || p.Status == desk.Dead || !bytes.Equal(p.Authorization.Signature, signed.Signature) {
+	if p == nil || p.Status == desk.StatusVoid || !bytes.Equal(p.Authorization.Signature, signed.Signature) {
 		return nil, nil
 	}
 	return signedOf(&p.Authorization), nil
@@ -328,7 +328,7 @@ func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response)
 				return conflict()
 			case p.Charged():
 				return s.created(p, res)
-			case p.Status == desk.Dead, p.Status == desk.Freed && !x.used:
+			case p.Status == desk.StatusVoid, p.Status == desk.StatusReleased && !x.used:
 				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged", Payer: x.signed.From})
 			}
 		}

@@ -36,10 +36,10 @@ func TestTheRunbook(t *testing.T) {
 	for _, err := range []error{x402.ErrNoGas, x402.ErrFeeCeiling, x402.ErrFacilitator, x402.ErrBusy, x402.ErrDecided, desk.ErrUnavailable, errors.New("node")} {
 		entry(`kind="` + settleError(err) + `"`)
 	}
-	for _, status := range []desk.Status{desk.Held, desk.Outer, desk.Landed, desk.Final, desk.Freed, desk.Dead} {
+	for _, status := range []desk.Status{desk.StatusReserved, desk.StatusSent, desk.StatusPaid, desk.StatusFinal, desk.StatusReleased, desk.StatusVoid} {
 		entry("`" + string(status) + "`")
 	}
-	for _, status := range []desk.RefundStatus{desk.RefundOwed, desk.RefundLost} {
+	for _, status := range []desk.RefundStatus{desk.RefundStatusOwed, desk.RefundStatusFailed} {
 		entry("`" + string(status) + "`")
 	}
 	for _, err := range []error{errAsset, errNotCharged, errCeiling, errSealed, x402.ErrWrongToken} {

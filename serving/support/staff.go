@@ -130,8 +130,8 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 		return err
 	}
 	p := found.Payment
-	if refund := p.Ticket.Refund; refund != desk.RefundOwed && refund != desk.RefundLost {
-		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundOwed, desk.RefundLost)
+	if refund := p.Ticket.Refund; refund != desk.RefundStatusOwed && refund != desk.RefundStatusFailed {
+		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundStatusOwed, desk.RefundStatusFailed)
 	}
 	receipt, err := chain.TransactionReceipt(ctx, transaction)
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJS
 	switch {
 	case err != nil:
 		return nil, s.unavailable()
-	case found.Payment == nil || found.Payment.Status == desk.Dead:
+	case found.Payment == nil || found.Payment.Status == desk.StatusVoid:
 		return nil, &httpapi.Error{Code: httpapi.NotFound, Message: "there is no such ticket"}
 	case !found.Payment.Charged(): // its block was reverted
 		return nil, s.pending()

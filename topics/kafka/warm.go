@@ -81,14 +81,14 @@ type memberState struct {
 	follows bool
 }
 
-const atHandVersion = 1
+const memberStateVersion = 1
 
 func (h memberState) encode() []byte {
 	follows := byte(0)
 	if h.follows {
 		follows = 1
 	}
-	b := []byte{atHandVersion, follows}
+	b := []byte{memberStateVersion, follows}
 	for _, p := range slices.Sorted(maps.Keys(h.held)) {
 		b = binary.AppendUvarint(b, uint64(uint32(p)))
 		b = binary.AppendUvarint(b, h.held[p])
@@ -97,7 +97,7 @@ func (h memberState) encode() []byte {
 }
 
 func decodeMemberState(b []byte) (h memberState, err error) {
-	if len(b) < 2 || b[0] != atHandVersion || b[1] > 1 {
+	if len(b) < 2 || b[0] != memberStateVersion || b[1] > 1 {
 		return h, fmt.Errorf("member metadata: unknown version, %d bytes", len(b))
 	}
 	h.held, h.follows = map[int32]uint64{}, b[1] == 1

@@ -81,9 +81,9 @@ func TestShareOut(t *testing.T) {
 	})
 }
 
-func FuzzAtHand(f *testing.F) {
+func FuzzMemberState(f *testing.F) {
 	f.Add(memberState{held: map[int32]uint64{3: 9, 70000: 1 << 60}, follows: true}.encode())
-	f.Add([]byte{atHandVersion, 0, 0xff})
+	f.Add([]byte{memberStateVersion, 0, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeMemberState(b)
 		if err != nil {
