@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/topics"

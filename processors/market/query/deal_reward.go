@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/deals"
@@ -28,7 +27,7 @@ const attempts = 5
 func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
 	partitions := slices.Clone(r.partitionOf(contracts.DealEntity(id)))
 	for range attempts {
-		a, err := r.Read(ctx, read.Request{Operation: opDealWithReward, Query: &entityQuery{id.Bytes32()}, Partitions: partitions})
+		a, err := r.Read(ctx, read.Request{Operation: opDealWithReward, Query: &dealQuery{id.Bytes32()}, Partitions: partitions})
 		if err != nil {
 			return Answer[DealWithReward]{}, err
 		}
@@ -76,7 +75,7 @@ func decodeRewarded(a *read.Response) (*DealWithReward, error) {
 	return &d, nil
 }
 
-func readDealWithReward(ctx context.Context, views *read.Views, q *entityQuery) ([]read.Item, error) {
+func readDealWithReward(ctx context.Context, views *read.Views, q *dealQuery) ([]read.Item, error) {
 	var c collector
 	id := new(uint256.Int).SetBytes32(q.ID[:])
 	found, err := readDeal(ctx, views, q)

@@ -80,7 +80,7 @@ func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange
 // as of the same block.
 func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error) {
 	none := Answer[Collateral]{At: at}
-	a, err := r.Read(ctx, read.Request{Operation: opDeal, Query: &entityQuery{deal.Bytes32()}, Partitions: r.partitionOf(contracts.DealEntity(deal)), At: &at})
+	a, err := r.Read(ctx, read.Request{Operation: opDeal, Query: &dealQuery{deal.Bytes32()}, Partitions: r.partitionOf(contracts.DealEntity(deal)), At: &at})
 	if err != nil {
 		return none, err
 	}

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/stats"
 )

@@ -73,11 +73,11 @@ func codeAddress(c *wire.Coder, a **common.Address) {
 	wire.Optional(c, a, func(a *common.Address) { c.Fixed(a[:]) })
 }
 
-// entityQuery asks for a deal.
-type entityQuery struct{ ID common.Hash }
+// dealQuery asks for a deal.
+type dealQuery struct{ ID common.Hash }
 
-func (q *entityQuery) Code(c *wire.Coder) { c.Fixed(q.ID[:]) }
-func (q *entityQuery) Validate() error    { return nil }
+func (q *dealQuery) Code(c *wire.Coder) { c.Fixed(q.ID[:]) }
+func (q *dealQuery) Validate() error    { return nil }
 
 // accountQuery asks for an account.
 type accountQuery struct{ Account common.Address }

@@ -5,12 +5,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/balances"
@@ -21,7 +20,7 @@ import (
 // The reads, as pure functions over views that are all of one block.
 
 // readDeal finds a deal with its newest bids. No item: there is none.
-func readDeal(_ context.Context, views *read.Views, q *entityQuery) ([]read.Item, error) {
+func readDeal(_ context.Context, views *read.Views, q *dealQuery) ([]read.Item, error) {
 	key := deals.Key(new(uint256.Int).SetBytes32(q.ID[:]))
 	for _, v := range views.Of {
 		row, err := v.Get(deals.Deals, key)

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/liquidity"

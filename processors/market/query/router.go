@@ -35,7 +35,7 @@ var _ Reader = (*Router)(nil)
 // Deal implements Reader.
 func (r *Router) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
 	from := r.partitionOf(contracts.DealEntity(id))
-	a, err := r.Read(ctx, read.Request{Operation: opDeal, Query: &entityQuery{id.Bytes32()}, Partitions: from})
+	a, err := r.Read(ctx, read.Request{Operation: opDeal, Query: &dealQuery{id.Bytes32()}, Partitions: from})
 	if err != nil {
 		return Answer[DealWithBids]{}, err
 	}

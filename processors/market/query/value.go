@@ -7,13 +7,12 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/lienstream/lienstream/processors/engine/read"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/stats"
 	"github.com/lienstream/lienstream/topics"
