@@ -32,8 +32,8 @@ func (s *agentService) Flags(f *Flags) {
 	bind(f, &s.cfg.SupportURL, "support-url", "public URL of the support service, for the agent API's documents; default: the one in this process, if `up` runs it")
 	bind(f, &s.valuationURL, "valuation-url", "URL of the valuation service that the agent API uses; default: the one in this process, if any")
 	bind(f, &s.cfg.Limits.Requests, "agent-requests", "maximum requests per minute to the agent API, over all callers")
-	bind(f, &s.cfg.Limits.Prepares, "agent-prepares", "maximum prepared transactions per minute, over all callers")
-	bind(f, &s.cfg.Limits.Nodes, "agent-nodes", "number of nodes that share these limits while Redis is unavailable")
+	bind(f, &s.cfg.Limits.Prepares, "agent-prepares", "maximum transactions per minute that the agent API prepares, over all callers")
+	bind(f, &s.cfg.Limits.Nodes, "agent-nodes", "number of nodes that share agent-requests and agent-prepares while Redis is unavailable")
 	bind(f, &s.cfg.MaxLag, "agent-max-lag", "maximum lag of the index behind the chain for answers to agents")
 	bind(f, &s.cfg.MaxValuation, "agent-max-valuation", "maximum age of a valuation for answers to agents")
 }

@@ -27,9 +27,9 @@ func (s *indexerService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "indexer-addr", "listen address of the indexer")
 	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "lag behind the head, in blocks, from which the indexer is unhealthy")
 	bind(f, &s.cfg.MaxStreamAge, "stream-max-age", "how long a /stream lasts before its caller is to come back, perhaps to another node")
-	bind(f, &s.cfg.ExplorerURL, "explorer-url", "block explorer that the page links to, with /tx/ and /address/; default: none")
-	bind(f, &s.cfg.AgentURL, "page-agent-url", "URL of the agent API for browsers, for previews on the page; default: the one in this process with the embedded chain, else none")
-	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "URL of the valuation service for browsers, for values on the page; default: the one in this process with the embedded chain, else none")
+	bind(f, &s.cfg.ExplorerURL, "explorer-url", "block explorer that the indexer's page links to, with /tx/ and /address/; default: none")
+	bind(f, &s.cfg.AgentURL, "page-agent-url", "URL at which browsers reach the agent API, for previews of transactions on the indexer's page; default: the one in this process with the embedded chain, else none")
+	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "URL at which browsers reach the valuation service, for values on the indexer's page; default: the one in this process with the embedded chain, else none")
 }
 
 // config is the configuration from all flags.

@@ -69,7 +69,7 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.floatKeyFile, "float-key-file", "file with the private key that signs refunds, for `lienstream support refund` only: the service does not need it")
 	bind(f, &s.floatAddress, "float-address", "account that pays refunds, for the metric of its balance")
 	bind(f, &s.floatCeiling, "float-daily-ceiling", "maximum sum of refunds per day (UTC), in the token's smallest unit")
-	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file with the secrets that derive ticket tokens, one per line, the current one first, the same on all nodes; an older one may be followed by its expiry: 2027-01-31T00:00:00Z")
+	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file with the secrets that the support service derives ticket tokens from, one per line, the current one first, the same on all nodes; a former secret may be followed by the time when it expires, such as 2027-01-31T00:00:00Z")
 	bind(f, &s.textKeysFile, "support-text-keys-file", "file with the secrets that encrypt reports and replies, one per line, the current one first, the same on all nodes")
 	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket token's header: x-<word>-ticket-token")
 }
@@ -93,8 +93,6 @@ func (s *supportService) config(p *Process) (support.Config, error) {
 		if c.PublicURL == "" {
 			c.PublicURL = local(c.HTTP.Listen)
 		}
-	}
-	if s.embedded(p) {
 		// The embedded payment chain starts from scratch, so old tickets need not be readable.
 		c.Keys = support.Keys{Token: []support.TokenKey{{Secret: rand.Text() + rand.Text()}}, Text: []string{rand.Text() + rand.Text()}}
 	}

@@ -67,7 +67,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.MaxHeadAge, "max-head-age", "age of the chain's head from which a node is unhealthy")
 	bind(f, &s.CursorSecretFile, "cursor-secret-file", "file with the secret that authenticates pagination cursors; the same on all nodes")
 
-	bind(f, &s.queryTokenFile, "query-token-file", "file with the token of the processors' read API, the same on all nodes; without it the API listens on loopback only")
+	bind(f, &s.queryTokenFile, "query-token-file", "file with the token of the processors' read API, the same on all nodes; required unless query-addr is on loopback; without it `up` listens there")
 	bind(f, &s.drainDelay, "drain-delay", "how long a service keeps serving after a stop signal, so that load balancers can take it out")
 	bindList(f, &s.trustedProxies, "trusted-proxies", "networks of trusted proxies, such as 10.0.0.0/8, whose X-Forwarded-For names the client")
 
