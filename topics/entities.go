@@ -26,7 +26,7 @@ type Deal struct {
 	MinPrice        uint256.Int
 	Term            uint32 `doc:"seconds"`
 	FeeBps          uint16
-	ListingExpiry   uint64 `doc:"0: open-ended"` // 0: open-ended
+	ListingExpiry   uint64 `doc:"0: open-ended"`
 	ListedAt        uint64
 	TermsHash       common.Hash // of the current terms
 	TxListed        common.Hash

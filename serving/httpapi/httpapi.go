@@ -25,7 +25,7 @@ type Handler func(ctx context.Context, req *Request, res *Response) error
 // Route is an operation: a method on a path. GET includes HEAD, and OPTIONS needs no route.
 type Route struct {
 	Method string
-	Path   string   // a template of gorilla/mux: "/deals/{id}"
+	Path   string   // a template of gorilla/mux: "/items/{id}"
 	Query  []string // the allowed query parameters
 	Handle Handler
 
@@ -34,7 +34,7 @@ type Route struct {
 
 // Options are the service-specific settings.
 type Options struct {
-	Service    string // in metrics, logs and cursors: "indexer"
+	Service    string // a short plain name, in metrics, logs and cursors
 	Deployment string // key of the cursors if no secret is configured
 
 	// Expose names the response headers that browsers may read.

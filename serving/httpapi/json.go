@@ -10,7 +10,7 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// Frequent responses are encoded by hand: a page of 50 deals has over a thousand fields, and reflection would
+// Frequent responses are encoded by hand: a page of a list may have over a thousand fields, and reflection would
 // dominate the cost.
 
 // AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.

@@ -10,7 +10,7 @@ import (
 // another purpose: alike on all nodes where the secret is.
 type Signer struct{ key [sha256.Size]byte }
 
-// NewSigner returns the signer for a purpose, such as "indexer/stream".
+// NewSigner returns the signer for a purpose, such as "service/operation".
 func NewSigner(secret, purpose string) *Signer {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte("lienstream " + purpose))

@@ -170,8 +170,8 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	}
 	p.Ready("notifier facts", func(context.Context) error { return source.Ready(p.MaxHeadAge) })
 	p.Group.Go(func() error { return source.Run(ctx) })
-	lines, err := p.lines()
-	if err != nil || len(lines) == 0 {
+	channels, err := p.channels()
+	if err != nil || len(channels) == 0 {
 		return err // without a channel, alerts are published and stay in the outbox
 	}
 	keys, err := p.NotifyKeys()
@@ -184,7 +184,7 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	}
 	c := sender.DefaultConfig()
 	c.Catalogue = p.Catalogue()
-	send, err := sender.New(c, node, producer, keys, lines, p.Reg, p.Log)
+	send, err := sender.New(c, node, producer, keys, channels, p.Reg, p.Log)
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 )
 
-// lines returns the configured channels, each with its rate.
-func (p *Process) lines() (map[notifier.Channel]*sender.Line, error) {
+// channels returns the configured channels, each with its rate.
+func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 	n := &p.notify
-	lines := map[notifier.Channel]*sender.Line{}
+	channels := map[notifier.Channel]*sender.Line{}
 	add := func(name notifier.Channel, channel sender.Channel, perSecond float64) {
-		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/10)))}
+		channels[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/10)))}
 	}
 	keys, err := p.NotifyKeys()
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Process) lines() (map[notifier.Channel]*sender.Line, error) {
 		}
 		add(notifier.Push, push, n.pushPerSecond)
 	}
-	return lines, nil
+	return channels, nil
 }
 
 func (s *notifySettings) links() sender.Links { return sender.Links{App: s.app, Notify: s.url} }
