@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestSparseHistory(t *testing.T) {
 	})
 	polltest.Within(t, time.Minute, func() error {
 		if s := in.Status(); s.Published.Number < blocks {
-			return fmt.Errorf("at block %d of %d: %v", s.Published.Number, blocks, s.Err)
+			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)
 		}
 		return nil
 	})

@@ -78,7 +78,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	polltest.Until(t, "it is skipped", func() bool { return bytes.Contains(w.gathered(), []byte(`kind="malformed"`)) })
 	s.stop()
 
-	places := map[string][]byte{"log": []byte(logged.String()), "metrics": w.gathered()}
+	places := map[string][]byte{"log": logged.Bytes(), "metrics": w.gathered()}
 	for topic, all := range brokertest.Everything(t, brokers) {
 		places["topic "+topic] = all
 	}

@@ -154,11 +154,11 @@ func (h *harness) gather(t *testing.T) map[string]float64 {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			line := strings.TrimSuffix(name, "_total")
+			line := []string{strings.TrimSuffix(name, "_total")}
 			for _, l := range m.GetLabel() {
-				line += " " + strconv.Quote(l.GetValue())
+				line = append(line, strconv.Quote(l.GetValue()))
 			}
-			counts[line] = m.GetCounter().GetValue()
+			counts[strings.Join(line, " ")] = m.GetCounter().GetValue()
 		}
 	}
 	return counts

@@ -89,7 +89,7 @@ func openBids(t *testing.T, v state.View) string {
 		}
 		return true
 	})
-	var out string
+	var out strings.Builder
 	for _, at := range order {
 		ids, err := deals.OpenBids(v, []byte(at.deal), at.hash)
 		if err != nil {
@@ -97,13 +97,13 @@ func openBids(t *testing.T, v state.View) string {
 		}
 		slices.SortFunc(ids, func(a, b uint256.Int) int { return a.Cmp(&b) })
 		for _, id := range ids {
-			out += fmt.Sprintf(" %s/%s", deals.ID([]byte(at.deal)).Dec(), id.Dec())
+			fmt.Fprintf(&out, " %s/%s", deals.ID([]byte(at.deal)).Dec(), id.Dec())
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	return out.String()
 }
 
 func (h *harness) stats(t *testing.T) string {
