@@ -155,17 +155,21 @@ func fieldsOf(s *ast.StructType, structs map[string]*ast.StructType) ([]field, e
 	return all, nil
 }
 
+// marketRows is the Go file for the tests of the market, from the folder of topics.
+var marketRows = filepath.Join("..", "processors", "market", "markettest", "rows_gen.go")
+
 // generateEntities writes the schemas of the ent topics, their lines of the catalogue and the codecs of rows
-// and messages, and lists the entities for the tests.
+// and messages, and lists the entities for the tests here and in the market.
 func generateEntities(all []entity) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	var names, schemas, lines, code, tested bytes.Buffer
+	var names, schemas, lines, code, tested, rows bytes.Buffer
 	for _, e := range all {
 		files["schemas/ent_"+e.snake()+".avsc"] = e.avsc()
 		fmt.Fprintf(&names, "Entity%s = %q\n", e.name, e.snake())
 		fmt.Fprintf(&schemas, "Schema%s = &Schema{ID: %d, Name: \"ent_%s\"}\n", e.name, e.id, e.snake())
 		fmt.Fprintf(&lines, "{Kind: KindEntity, Entity: Entity%s, Version: 1, Key: %q, Compacted: true, Schemas: []*Schema{Schema%s}},\n", e.name, e.key, e.name)
 		fmt.Fprintf(&tested, "entityRowOf(Append%s),\n", e.name)
+		fmt.Fprintf(&rows, "topics.Entity%s: new(topics.%s),\n", e.name, e.name)
 		e.writeMessage(&code)
 		e.writeRow(&code)
 		e.writeRead(&code)
@@ -173,12 +177,18 @@ func generateEntities(all []entity) (map[string][]byte, error) {
 	var body bytes.Buffer
 	fmt.Fprintf(&body, "// The entities.\nconst (\n%s)\n\nvar (\n%s)\n\nvar entityTopics = []Topic{\n%s}\n%s", &names, &schemas, &lines, &code)
 	var err error
-	if files["entities_gen.go"], err = source("import \"github.com/lienstream/lienstream/contracts\"\n", &body); err != nil {
+	if files["entities_gen.go"], err = source("topics", "import \"github.com/lienstream/lienstream/contracts\"\n", &body); err != nil {
 		return nil, err
 	}
 	body.Reset()
 	fmt.Fprintf(&body, "var entityRows = []entityRow{\n%s}\n", &tested)
-	files["entities_gen_test.go"], err = source("", &body)
+	if files["entities_gen_test.go"], err = source("topics", "", &body); err != nil {
+		return nil, err
+	}
+	body.Reset()
+	fmt.Fprintf(&body, "// newRows returns an empty row of each entity.\nfunc newRows() map[string]encoding.BinaryUnmarshaler {\n"+
+		"return map[string]encoding.BinaryUnmarshaler{\n%s}\n}\n", &rows)
+	files[marketRows], err = source("markettest", "import (\n\"encoding\"\n\n\"github.com/lienstream/lienstream/topics\"\n)\n", &body)
 	return files, err
 }
 

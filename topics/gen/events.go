@@ -40,7 +40,7 @@ func generateEvents() (map[string][]byte, error) {
 		"func appendEventFields(b []byte, event contracts.Event) ([]byte, bool) {\nswitch e := event.(type) {\n%s}\nreturn b, false\n}\n\n", &code)
 	fmt.Fprintf(&body, "// familyOf is the family of an event and its schema, none where no evt topic takes the event.\n"+
 		"func familyOf(event contracts.Event) (string, *Schema) {\nswitch event.(type) {\n%s}\nreturn \"\", nil\n}\n", &familyOf)
-	src, err := source("import \"github.com/lienstream/lienstream/contracts\"\n", &body)
+	src, err := source("topics", "import \"github.com/lienstream/lienstream/contracts\"\n", &body)
 	files["events_gen.go"] = src
 	return files, err
 }

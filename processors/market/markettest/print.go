@@ -15,14 +15,6 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
-	"github.com/lienstream/lienstream/processors/market/assets"
-	"github.com/lienstream/lienstream/processors/market/balances"
-	"github.com/lienstream/lienstream/processors/market/burns"
-	"github.com/lienstream/lienstream/processors/market/deals"
-	"github.com/lienstream/lienstream/processors/market/drips"
-	"github.com/lienstream/lienstream/processors/market/epochs"
-	"github.com/lienstream/lienstream/processors/market/liquidity"
-	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -38,13 +30,10 @@ func printRow(out *strings.Builder, r state.Row) error {
 	if r.Same {
 		return nil
 	}
-	row := map[*state.Table]interface{ UnmarshalBinary([]byte) error }{
-		deals.Deals: &topics.Deal{}, deals.Bids: &topics.Bid{}, deals.Rewards: &topics.Reward{},
-		balances.Balances: &topics.Balance{}, assets.Assets: &topics.Asset{},
-		drips.Drips: &topics.Drip{}, epochs.Epochs: &topics.Epoch{}, burns.Burns: &topics.Burn{}, prices.Seconds: &topics.Observation{},
-		liquidity.Pools: &topics.Pool{}, liquidity.Positions: &topics.Position{}, liquidity.PositionLiquidities: &topics.PositionLiquidity{},
-		liquidity.Stakings: &topics.Staking{}, liquidity.Stakes: &topics.Stake{}, liquidity.Ticks: &topics.Tick{},
-	}[r.Table]
+	row, known := newRows()[r.Table.Entity.Name]
+	if !known {
+		return fmt.Errorf("%s is no entity", r.Table.Entity.Name)
+	}
 	if err := row.UnmarshalBinary(r.Value); err != nil {
 		return err
 	}
