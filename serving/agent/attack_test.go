@@ -96,6 +96,7 @@ func TestContractWallet(t *testing.T) {
 		t.Errorf("the deal is %s", d.State)
 	}
 	// Anybody may repay a deal. Who is not its borrower should know who gets the collateral.
+	w.call(w.actors[1], w.dep.USDG, "USDG", "transfer", owner, big.NewInt(1_100_000))
 	w.sent(w.prepared(body{"action": "approveUsdg", "chainId": 4663, "wallet": owner.Hex(), "amount": "1100000"}))
 	w.head()
 	reclaim := body{"action": "reclaim", "chainId": 4663, "wallet": owner.Hex(), "dealId": "1", "termsHash": fund["termsHash"], "spendLimit": "1100000"}
