@@ -265,10 +265,10 @@ func (w *world) move(rng *rand.Rand, d *Deal, bid *Bid) string {
 	vault := w.dep.DealVault
 	listed := d.State == contracts.DealListedState && w.keys[d.Borrower] != nil
 	switch n := rng.IntN(7); {
-	case n == 0 && !w.read(vault, "DealVault", "paused")[0].(bool): // the scenario's owner pauses it too
+	case n == 0 && !w.read(vault, "DealVault", "paused")[0].(bool): // the scenario's owner pauses too
 		w.call(w.admin, vault, "DealVault", "pause")
 		return "pause"
-	case n == 1:
+	case n == 1 && !w.read(w.dep.USDG, "USDG", "paused")[0].(bool):
 		w.call(w.admin, w.dep.USDG, "USDG", "pause")
 		return "pause of the dollar"
 	case n == 2 && listed:

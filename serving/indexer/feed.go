@@ -193,14 +193,15 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	if !f.known && !f.closed {
 		return 0, false, f.moved
 	}
-	same := func(m query.Moment) bool {
-		return m.Reverts == s.have.Reverts && m.Block.Number == s.have.Block.Number && m.Block.Hash == s.have.Block.Hash
-	}
-	ok = same(f.base)
+	ok = sameMoment(f.base, *s.have)
 	for i := range f.frames {
-		ok = ok || same(f.frames[i].at)
+		ok = ok || sameMoment(f.frames[i].at, *s.have)
 	}
 	return f.tenure, ok, nil
+}
+
+func sameMoment(a, b query.Moment) bool {
+	return a.Reverts == b.Reverts && a.Block.Number == b.Block.Number && a.Block.Hash == b.Block.Hash
 }
 
 // restart makes every client start over.

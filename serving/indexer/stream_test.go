@@ -289,6 +289,18 @@ func TestStreamTellsAllThatThereIs(t *testing.T) {
 	if n := testutil.ToFloat64(x.metrics.resumed.WithLabelValues(resumedProcessors)); n != before+1 {
 		t.Errorf("%v went on from the processors, before %v", n, before)
 	}
+	// Who was told of a block by another node, before this one's feed had it, is not told of it again.
+	c, err := x.reader.Changes(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.feed.mu.Lock()
+	tenure := x.feed.tenure
+	x.feed.mu.Unlock()
+	news, moved, err := (&subscription{x: x, have: &c.At}).resume(t.Context(), tenure)
+	if err != nil || len(news) > 0 || moved == nil {
+		t.Errorf("told again of block %d: %q %v", c.At.Block.Number, news, err)
+	}
 }
 
 func TestStreamOfWhatIsNotKnown(t *testing.T) {

@@ -257,7 +257,7 @@ func TestAnEarlierTransferIsNoRefund(t *testing.T) {
 	staff := w.staff()
 	check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
 	err = staff.Refunded(t.Context(), id, w.chain.Client(), earlier.TxHash, 1)
-	if err == nil || !strings.Contains(err.Error(), "does not return") {
+	if err == nil || !strings.Contains(err.Error(), "does not refund") {
 		t.Errorf("a transfer from before the deposit was taken for its return: %v", err)
 	}
 }
