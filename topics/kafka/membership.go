@@ -87,15 +87,18 @@ func (m *Membership) Assignments() <-chan []int32 { return m.out }
 // group rejects the member for good.
 func (m *Membership) Run(ctx context.Context) error {
 	defer m.Close()
+	tick := time.NewTicker(errorsEvery)
+	defer tick.Stop()
 	for {
-		fetches := m.cl.PollRecords(ctx, 1) // the topic has no records: this waits for errors
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return m.leave(context.WithoutCancel(ctx))
-		}
-		if fetches.IsClientClosed() {
+		case <-m.cl.Context().Done():
 			return ErrKilled
+		case <-tick.C:
 		}
-		for _, e := range fetches.Errors() {
+		var now context.Context // nil: take what is there, and do not wait
+		for _, e := range m.cl.PollRecords(now, 1).Errors() {
 			if _, lost := errors.AsType[*kgo.ErrGroupSession](e.Err); !lost {
 				return fmt.Errorf("group %s: %w", m.group, classify(e.Err))
 			}
@@ -103,6 +106,10 @@ func (m *Membership) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// errorsEvery is how often the group's errors are looked for. A poll that waits for them wakes up while the client ends
+// a session, and both want its lock: a simulation in virtual time then stands still.
+const errorsEvery = 500 * time.Millisecond
 
 // Rejoin triggers a rebalance, because the member now has state of more partitions.
 func (m *Membership) Rejoin() { m.cl.ForceRebalance() }
