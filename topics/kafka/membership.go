@@ -97,8 +97,8 @@ func (m *Membership) Run(ctx context.Context) error {
 			return ErrKilled
 		case <-tick.C:
 		}
-		var now context.Context // nil: take what is there, and do not wait
-		for _, e := range m.cl.PollRecords(now, 1).Errors() {
+		var now context.Context                               // nil: take what is there, and do not wait
+		for _, e := range m.cl.PollRecords(now, 1).Errors() { //nolint:contextcheck // it does not wait
 			if _, lost := errors.AsType[*kgo.ErrGroupSession](e.Err); !lost {
 				return fmt.Errorf("group %s: %w", m.group, classify(e.Err))
 			}
