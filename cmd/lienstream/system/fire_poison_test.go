@@ -249,7 +249,8 @@ func (f *fleet) poisonChangelog(t *testing.T, forger *forger) {
 		t.Error("the log does not tell what stopped the tasks, and what to do")
 	}
 	f.tells(t, "partition %d is stopped on a: ", cure, 3, 5)
-	if res, err := f.api.get(t.Context(), "/deals?limit=200"); err != nil || res.Status != http.StatusServiceUnavailable {
+	// A question that nobody has asked yet: what was answered as of this block stays true.
+	if res, err := f.api.get(t.Context(), "/deals?limit=197"); err != nil || res.Status != http.StatusServiceUnavailable {
 		t.Errorf("without two partitions: %d as of %s, %v", res.Status, res.Number, err)
 	}
 	a.stops(t, 2) // still: they have not begun anew meanwhile
@@ -257,6 +258,7 @@ func (f *fleet) poisonChangelog(t *testing.T, forger *forger) {
 	forger.keeps(torn)
 	a.interrupt(t)
 	f.restart("a", "--rebuild")
+	f.w.mine(t.Context(), t, 1) // what is answered as of it, only the rebuilt partitions can tell
 	f.serves(t)
 	f.restart("a") // and what was rebuilt is what is restored
 }
