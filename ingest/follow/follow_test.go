@@ -226,6 +226,7 @@ func TestStories(t *testing.T) {
 					if !ok {
 						fmt.Fprintf(&out, "gone\n")
 						m.Distrust()
+						publish(false)
 						break
 					}
 					unlinked, err := m.Fetched(f, blocks)

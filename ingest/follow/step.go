@@ -246,11 +246,16 @@ type Limits struct {
 }
 
 // Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip; reverts
-// do not wait once the first block of the new chain is there.
+// do not wait once the first block of the new chain is there. In a backfill, blocks wait until they are final:
+// who reads them from the topic then need not be able to revert them.
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
+	hold := m.backfills() && len(m.pending) == 0 && m.backlog < 2*limit.Records
 	for ; n < len(m.ready); n++ {
 		b := &m.ready[n]
+		if hold && b.Number > m.finalized {
+			break
+		}
 		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) {
 			break // only the last block may be empty
 		}
@@ -274,6 +279,11 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	}
 	m.barriers = dropBelow(m.barriers, m.finalized)
 	return batch, true
+}
+
+// backfills reports whether more than a window of blocks that the chain calls final is still to be fetched.
+func (m *Machine) backfills() bool {
+	return m.haveHead && m.tip.Number+m.cfg.Window < m.target
 }
 
 // bytes estimates the block's size in the topic.

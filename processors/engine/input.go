@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -84,6 +85,29 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 		return nil, false, a.revert(raw, rec.Offset)
 	}
 	return nil, false, fmt.Errorf("%w: %T", ErrBroken, raw)
+}
+
+// foresee raises the floor to what the barriers among the next records call final. The ingester calls a block
+// final only once many blocks follow it, so in a backfill a block's records come long before that barrier. A
+// block that is known to be final when it is applied needs no undo record, and a rebuild does not encode its
+// events again. Blocks that a record reverts, and later ones, are not final yet.
+func (a *applier) foresee(records []*kafka.Record) {
+	if len(records) == 0 || records[0].Offset <= a.now.Rebuild.KeepUntil {
+		return
+	}
+	final, reverted := uint64(0), uint64(math.MaxUint64)
+	for _, rec := range records {
+		if len(rec.Key) > 0 {
+			continue
+		}
+		switch raw, _ := a.raw.Decode(rec.Value); raw := raw.(type) {
+		case *topics.BlockEnd:
+			final = max(final, raw.Finalized)
+		case *topics.BlockRevert:
+			reverted = min(reverted, raw.Block.Number)
+		}
+	}
+	a.now.Floor = max(a.now.Floor, min(final, max(reverted, 1)-1))
 }
 
 // apply passes a record to the application.

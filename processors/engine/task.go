@@ -206,6 +206,9 @@ func (t *task) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		if t.commands == nil {
+			t.foresee(records)
+		}
 		for _, rec := range records {
 			if err := t.step(ctx, rec); err != nil {
 				return fmt.Errorf("input offset %d: %w", rec.Offset, err)
