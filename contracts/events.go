@@ -43,6 +43,12 @@ const (
 	LanePosition
 )
 
+// The terms of deals, in seconds. Each has its own budget in an epoch.
+const (
+	ShortTerm = 7 * 24 * 60 * 60
+	LongTerm  = 21 * 24 * 60 * 60
+)
+
 const (
 	DealListedState DealState = iota
 	DealFundedState

@@ -12,6 +12,9 @@ type BlockRef struct {
 	Timestamp uint64 // unix seconds; several blocks may share one
 }
 
+// Same reports whether both are the same block: by number and hash.
+func (b BlockRef) Same(c BlockRef) bool { return b.Number == c.Number && b.Hash == c.Hash }
+
 // UnprovedHeader is a header of the last barrier of each transaction, in partition 0: what the ingester cannot
 // verify, one line each.
 const UnprovedHeader = "unproved"

@@ -219,7 +219,7 @@ func testTakeover(t *testing.T, e *env) {
 		at := 0
 		for _, n := range nodes {
 			for _, w := range n.Watermarks() {
-				if same(w.At, c.head()) {
+				if w.At.Same(c.head()) {
 					at++
 				}
 			}
@@ -301,7 +301,7 @@ func (e *env) committed(c *chain, owner *runningNode) {
 		polltest.Until(e.t, "everything is committed", func() bool {
 			_, done, _, err := owner.lastLife(e.t.Context(), p)
 			check(e.t, err)
-			return same(done.At, c.head())
+			return done.At.Same(c.head())
 		})
 	}
 }

@@ -118,7 +118,7 @@ func TestTakeoversAreWarm(t *testing.T) {
 		held := map[int32]string{}
 		for name, n := range nodes {
 			for _, w := range n.Watermarks() {
-				if w.Role == role && same(w.At, c.head()) {
+				if w.Role == role && w.At.Same(c.head()) {
 					held[w.Partition] = name
 				}
 			}

@@ -142,7 +142,7 @@ func (a *applier) begin(block topics.BlockRef, offset int64) {
 
 // blockEnd ends a block. A repeated barrier is a heartbeat of the ingester on an idle chain.
 func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, err error) {
-	if same(b.Block, a.now.At) {
+	if b.Block.Same(a.now.At) {
 		if a.inBlock {
 			return true, fmt.Errorf("%w: second end of block %d within block %d", ErrBroken, b.Block.Number, a.block.Number)
 		}
@@ -153,7 +153,7 @@ func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, e
 	switch at := a.now.At; {
 	case at != (topics.BlockRef{}) && b.Block.Number <= at.Number:
 		return false, fmt.Errorf("%w: end of block %d after the end of block %d", ErrBroken, b.Block.Number, at.Number)
-	case b.Linked && !same(b.Previous, at):
+	case b.Linked && !b.Previous.Same(at):
 		return false, missing(b, at)
 	case at != (topics.BlockRef{}) && b.Block.Number == at.Number+1 && b.Parent != at.Hash:
 		return false, fmt.Errorf("%w: parent of block %d is %s, but block %d is %s", ErrBroken, b.Block.Number, b.Parent, at.Number, at.Hash)
@@ -213,7 +213,7 @@ func (a *applier) revert(b *topics.BlockRevert, offset int64) error {
 	switch {
 	case a.inBlock:
 		return fmt.Errorf("%w: revert of block %d within block %d", ErrBroken, b.Block.Number, a.block.Number)
-	case !same(b.Block, a.now.At):
+	case !b.Block.Same(a.now.At):
 		return fmt.Errorf("%w: revert of block %d (%s), but the last block is %d (%s)", ErrBroken, b.Block.Number, b.Block.Hash, a.now.At.Number, a.now.At.Hash)
 	case b.Head.Number >= b.Block.Number && b.Head.Hash != (common.Hash{}):
 		return fmt.Errorf("%w: revert of block %d to block %d", ErrBroken, b.Block.Number, b.Head.Number)

@@ -83,7 +83,7 @@ func TestUnknownRecord(t *testing.T) {
 	foreign()
 	c.send(0, nil, &topics.BlockEnd{Block: one, Records: 1, Head: 1, Commit: true})
 	c.commit()
-	polltest.Until(t, "block 1", func() bool { w := n.Watermarks(); return len(w) == 1 && same(w[0].At, one) })
+	polltest.Until(t, "block 1", func() bool { w := n.Watermarks(); return len(w) == 1 && w[0].At.Same(one) })
 	if got := total(t, n.cfg.Registerer, "lienstream_processors_unknown_records_total", ""); got != 6 {
 		t.Fatalf("%v unknown records counted", got)
 	}

@@ -82,20 +82,21 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
 	}
-	if n > 0 && same(r.ring[n-1].at, m.At) {
+	stood := r.stands.on()
+	if n > 0 && r.ring[n-1].at.Same(m.At) {
 		r.ring[n-1].snap.Release()
 		r.ring[n-1] = barrier{m.At, m.Reverts, snap}
 	} else {
-		r.shorten(&m)
+		r.shorten(&m, stood)
 		r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
 	}
-	m.Kept = r.told()
+	m.Kept = r.told(stood)
 	r.mark, r.moved = m, time.Now()
 }
 
-// shorten drops the oldest views, before one more is added. The lock is held.
-func (r *replica) shorten(m *read.Watermark) {
-	keep, stood := ringBlocks, r.stands.on()
+// shorten drops the oldest views but those that readers stand on, before one more is added. The lock is held.
+func (r *replica) shorten(m *read.Watermark, stood []read.Point) {
+	keep := ringBlocks
 	if m.At.Number+tipBlocks < m.Latest {
 		keep, stood = tipBlocks, nil // a backfill: what it holds it holds on disk
 	}
@@ -116,10 +117,10 @@ func (r *replica) shorten(m *read.Watermark) {
 }
 
 // told are the last barriers that there are views of, and those that readers stand on. The lock is held.
-func (r *replica) told() []read.Point {
+func (r *replica) told(stood []read.Point) []read.Point {
 	last := max(0, len(r.ring)-toldBlocks)
 	told := make([]read.Point, 0, toldBlocks+maxStands)
-	for _, at := range r.stands.on() {
+	for _, at := range stood {
 		if slices.ContainsFunc(r.ring[:last], func(b barrier) bool { return b.point() == at }) {
 			told = append(told, at)
 		}
@@ -166,8 +167,6 @@ func (r *replica) observe(head uint64, at time.Time) {
 	r.mark.Latest, r.mark.ObservedAt, r.moved = head, at, time.Now()
 }
 
-func same(a, b topics.BlockRef) bool { return a.Number == b.Number && a.Hash == b.Hash }
-
 // view opens a view of the latest barrier, or of one by number and hash.
 func (r *replica) view(at *topics.BlockRef) (state.View, error) {
 	r.mu.RLock()
@@ -180,7 +179,7 @@ func (r *replica) view(at *topics.BlockRef) (state.View, error) {
 		return r.ring[n-1].view(), nil
 	}
 	for i := n - 1; i >= 0; i-- {
-		if same(r.ring[i].at, *at) {
+		if r.ring[i].at.Same(*at) {
 			return r.ring[i].view(), nil
 		}
 	}

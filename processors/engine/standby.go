@@ -317,7 +317,7 @@ func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) er
 			if len(rec.Key) == 0 {
 				switch raw, _ := decoder.Decode(rec.Value); raw := raw.(type) {
 				case *topics.BlockEnd:
-					if b = raw; b.Linked && !same(b.Block, at) && !same(b.Previous, at) {
+					if b = raw; b.Linked && !b.Block.Same(at) && !b.Previous.Same(at) {
 						return missing(b, at) // it would be published, although its owner stops here
 					}
 					at = b.Block

@@ -59,7 +59,7 @@ func TestTrial(t *testing.T) {
 			}
 			f.look()
 			w, _ := r.watermark()
-			if got := same(w.At, ref(2, 0)); got != tc.shows {
+			if got := w.At.Same(ref(2, 0)); got != tc.shows {
 				t.Fatalf("shows block %d", w.At.Number)
 			}
 			if !tc.shows {

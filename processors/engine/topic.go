@@ -45,7 +45,7 @@ func (n *Node) moved(ctx context.Context, partition int32, former progress) (pro
 	err = n.history.ReadBack(ctx, n.input, partition, 0, func(r *kafka.Record) bool {
 		raw, _ := topics.DecodeRaw(r.Value)
 		end, ok := raw.(*topics.BlockEnd)
-		if !ok || !same(end.Block, former.At) {
+		if !ok || !end.Block.Same(former.At) {
 			return true
 		}
 		now.Input = r.Offset + 1

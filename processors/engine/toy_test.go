@@ -274,7 +274,7 @@ func (e *env) caughtUp(c *chain, nodes ...*runningNode) {
 		for _, n := range nodes {
 			check(e.t, n.Stopped())
 			for _, w := range n.Watermarks() {
-				if same(w.At, c.head()) && w.Role == topics.RoleOwner {
+				if w.At.Same(c.head()) && w.Role == topics.RoleOwner {
 					at[w.Partition] = true
 				}
 			}
@@ -289,7 +289,7 @@ func (e *env) at(c *chain, n *runningNode, role topics.Role) func() bool {
 	return func() bool {
 		marks := n.Watermarks()
 		for _, w := range marks {
-			if !same(w.At, head) || w.Role != role || w.Reverts != reverts {
+			if !w.At.Same(head) || w.Role != role || w.Reverts != reverts {
 				return false
 			}
 		}

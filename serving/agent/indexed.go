@@ -8,7 +8,6 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
@@ -57,7 +56,7 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 		Term: req.Query("term").Seconds(), Asset: req.Query("asset").Address(),
 	}
 	if err := req.Err(); err == nil && q.Term != nil && !supported(*q.Term) {
-		return invalid(fmt.Sprintf(`"term" must be %d or %d`, rules.ShortTerm, rules.LongTerm))
+		return invalid(fmt.Sprintf(`"term" must be %d or %d`, contracts.ShortTerm, contracts.LongTerm))
 	}
 	q.Limit, q.After = req.LimitWithin(defaultLimit, maxLimit), req.After()
 	if err := req.Err(); err != nil {
@@ -78,7 +77,7 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 
 // terms are those in the specification of /v1/listings. The vault has the same ones; capabilities reads them
 // there.
-var terms = []uint32{rules.ShortTerm, rules.LongTerm}
+var terms = []uint32{contracts.ShortTerm, contracts.LongTerm}
 
 func supported(term uint32) bool { return term == terms[0] || term == terms[1] }
 

@@ -90,7 +90,7 @@ func (f *feed) step(ctx context.Context) {
 		return
 	}
 	head, err := f.reader.Head(ctx)
-	if err != nil || known && head.Indexed.Number == at.Block.Number && head.Indexed.Hash == at.Block.Hash {
+	if err != nil || known && head.Indexed.Same(at.Block) {
 		return
 	}
 	since := &at
@@ -193,15 +193,11 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	if !f.known && !f.closed {
 		return 0, false, f.moved
 	}
-	ok = sameMoment(f.base, *s.have)
+	ok = f.base.Same(*s.have)
 	for i := range f.frames {
-		ok = ok || sameMoment(f.frames[i].at, *s.have)
+		ok = ok || f.frames[i].at.Same(*s.have)
 	}
 	return f.tenure, ok, nil
-}
-
-func sameMoment(a, b query.Moment) bool {
-	return a.Reverts == b.Reverts && a.Block.Number == b.Block.Number && a.Block.Hash == b.Block.Hash
 }
 
 // restart makes every client start over.

@@ -132,7 +132,7 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, 
 		c, err := s.x.reader.Changes(ctx, s.have)
 		if err == nil {
 			s.x.metrics.resumed.WithLabelValues(resumedProcessors).Inc()
-			seen := sameMoment(c.At, *s.have) // on another node; the feed of this one has not come so far
+			seen := c.At.Same(*s.have) // on another node; the feed of this one has not come so far
 			s.set(c.At, tenure)
 			if seen {
 				return s.x.feed.after(s)

@@ -255,7 +255,7 @@ func (r *Router) asOf() (Moment, bool) {
 func (r *Router) Current(at topics.BlockRef, from []int32) bool {
 	t := r.nodes.frontier()
 	if t.stands {
-		return t.common.Block.Number == at.Number && t.common.Block.Hash == at.Hash
+		return t.common.Block.Same(at)
 	}
 	if !t.known {
 		return false
@@ -269,7 +269,7 @@ func (r *Router) Current(at topics.BlockRef, from []int32) bool {
 			}
 		}
 	}
-	return lowest.At.Number == at.Number && lowest.At.Hash == at.Hash
+	return lowest.At.Same(at)
 }
 
 func lowestOf(marks []Watermark) Watermark {

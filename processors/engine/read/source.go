@@ -49,6 +49,9 @@ type Point struct{ Reverts, Number uint64 }
 // Point is the moment without its block's hash and time.
 func (m Moment) Point() Point { return Point{m.Reverts, m.Block.Number} }
 
+// Same reports whether both are the same block after as many reverts.
+func (m Moment) Same(n Moment) bool { return m.Reverts == n.Reverts && m.Block.Same(n.Block) }
+
 // Before says that m is an earlier point than n.
 func (m Moment) Before(n Moment) bool {
 	return m.Reverts < n.Reverts || m.Reverts == n.Reverts && m.Block.Number < n.Block.Number

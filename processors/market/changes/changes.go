@@ -71,7 +71,7 @@ func (p *partition) rewind(at query.Moment) bool {
 		}
 	}
 	p.entries = p.entries[:i+1]
-	return same(p.entries[i].at, at)
+	return p.entries[i].at.Same(at)
 }
 
 // Applied records the changed deals.
@@ -83,7 +83,7 @@ func (l *Log) Applied(p engine.Partition, view state.View, changes []engine.Chan
 		return
 	}
 	at := query.Moment{Block: view.At(), Reverts: p.Reverts}
-	if len(changes) == 0 && same(own.entries[len(own.entries)-1].at, at) {
+	if len(changes) == 0 && own.entries[len(own.entries)-1].at.Same(at) {
 		return
 	}
 	if len(changes) > maxKeys { // far behind the head: there are no followers
@@ -150,13 +150,9 @@ func (l *Log) ChangedSince(id int32, since *query.Moment, upTo topics.BlockRef) 
 		begin--
 	}
 	from := own.entries[begin].at
-	changed.Exact = same(from, *since)
+	changed.Exact = from.Same(*since)
 	if !changed.Exact && !from.Before(*since) {
 		return query.Changed{}, query.ErrMomentUnknown // the block is of another branch of the chain
 	}
 	return changed, nil
-}
-
-func same(a, b query.Moment) bool {
-	return a.Reverts == b.Reverts && a.Block.Number == b.Block.Number && a.Block.Hash == b.Block.Hash
 }

@@ -3,6 +3,7 @@ package deals
 import (
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -22,9 +23,9 @@ const (
 // Numbers calls fn for each number of a funded deal.
 func Numbers(d *topics.Deal, fn func(Histogram, uint256.Int)) {
 	switch d.Term {
-	case rules.ShortTerm:
+	case contracts.ShortTerm:
 		fn(HistogramCost7, rules.CostBps(&d.Cap, &d.Funding.Price))
-	case rules.LongTerm:
+	case contracts.LongTerm:
 		fn(HistogramCost21, rules.CostBps(&d.Cap, &d.Funding.Price))
 	}
 	fn(HistogramTimeToFund, *uint256.NewInt(d.Funding.FundedAt - min(d.Funding.FundedAt, d.ListedAt)))

@@ -12,7 +12,6 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/family"
-	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -92,7 +91,7 @@ func opened(w state.Writer, e *contracts.EpochOpened) (string, error) {
 
 func reserve(w state.Writer, n, term uint32, after *uint256.Int) (string, error) {
 	return change(w, n, func(row *topics.Epoch) string {
-		if term == rules.ShortTerm {
+		if term == contracts.ShortTerm {
 			row.Reserved7 = *after
 			return over(after, &row.DealBudget7)
 		}

@@ -10,12 +10,6 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The terms of deals, in seconds. Each has its own budget in an epoch.
-const (
-	ShortTerm = 7 * 24 * 60 * 60
-	LongTerm  = 21 * 24 * 60 * 60
-)
-
 // OnTerms says that a bid is open and on the deal's current terms: its borrower could accept it, were it not
 // expired.
 func OnTerms(d *topics.Deal, b *topics.Bid) bool {

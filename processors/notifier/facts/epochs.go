@@ -12,12 +12,6 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// The terms, each with its own budget.
-const (
-	shortTerm = 7 * 24 * 3600
-	longTerm  = 21 * 24 * 3600
-)
-
 // epoch is a row.
 type epoch struct {
 	News notifier.News             `json:"news"` // as it was told when it opened
@@ -47,9 +41,9 @@ func (a *App) reserved(w state.Writer, at uint64, e *contracts.EpochReserved) er
 	if err := json.Unmarshal(stored, &row); err != nil {
 		return fmt.Errorf("row of epoch %d: %w", e.N, err)
 	}
-	term, budget := uint32(longTerm), row.News.Budget21
-	if e.Term == shortTerm {
-		term, budget = shortTerm, row.News.Budget7
+	term, budget := uint32(contracts.LongTerm), row.News.Budget21
+	if e.Term == contracts.ShortTerm {
+		term, budget = contracts.ShortTerm, row.News.Budget7
 	}
 	stage := reached(&e.ReservedAfter, budget)
 	if stage <= row.Told[term] {
