@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/lienstream/lienstream/processors/notifier"
@@ -23,8 +24,8 @@ const (
 // checkAddress checks the address of a channel, and returns a mask for public display.
 func checkAddress(channel notifier.Channel, address string) (mask string, err error) {
 	for _, r := range address {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return "", invalid("address", "must not contain control characters")
+		if !unicode.IsPrint(r) || r == utf8.RuneError { // separators of lines and what turns the text around too
+			return "", invalid("address", "must contain printable characters only")
 		}
 	}
 	switch channel {

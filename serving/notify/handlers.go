@@ -69,16 +69,26 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err != nil {
 		return err
 	}
-	unix, err := s.authorize(ctx, wallet, channel, *body.Address, *body.Message, *body.Signature)
+	signed, err := readMessage(s.cfg.Word, *body.Message, wallet, channel.String())
 	if err != nil {
 		return err
 	}
+	if signed.address != *body.Address {
+		return anotherMessage(s.cfg.Word)
+	}
+	if err := s.authorize(ctx, wallet, *body.Message, *body.Signature, signed.unix); err != nil {
+		return err
+	}
+	if err := s.turns.begin(wallet); err != nil {
+		return err
+	}
+	defer s.turns.end(wallet)
 	sealed, err := s.keys.Seal(wallet, channel, *body.Address)
 	if err != nil {
 		return err
 	}
 	outcome, err := s.store.Subscribe(ctx, &notifier.Subscribe{
-		ID: newID(), Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: unix,
+		ID: newID(), Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: signed.unix,
 	})
 	return s.written(res, outcome, err)
 }
@@ -97,6 +107,10 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err := required("signature", body.Signature, "message", body.Message); err != nil {
 		return err
 	}
+	signed, err := readMessage(s.cfg.Word, *body.Message, wallet, channel.String())
+	if err != nil {
+		return err
+	}
 	all, err := s.store.Subscriptions(ctx, wallet)
 	if err != nil {
 		return s.unavailable(err)
@@ -105,15 +119,22 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		if sub.Channel != channel || !sub.Active() {
 			continue
 		}
+		// The signature comes before the address: only the wallet may learn whether it is the stored one.
+		if err := s.authorize(ctx, wallet, *body.Message, *body.Signature, signed.unix); err != nil {
+			return err
+		}
 		address, err := s.keys.Open(wallet, channel, sub.Sealed)
 		if err != nil {
 			return err
 		}
-		unix, err := s.authorize(ctx, wallet, channel, address, *body.Message, *body.Signature)
-		if err != nil {
+		if signed.address != address {
+			return anotherMessage(s.cfg.Word)
+		}
+		if err := s.turns.begin(wallet); err != nil {
 			return err
 		}
-		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: channel, Unix: unix})
+		defer s.turns.end(wallet)
+		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: channel, Unix: signed.unix})
 		return s.written(res, outcome, err)
 	}
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
@@ -126,20 +147,16 @@ var channelNames = func() (names []string) {
 	return names
 }()
 
-// authorize checks message and signature, and returns the time in the message.
-func (s *Service) authorize(ctx context.Context, wallet common.Address, channel notifier.Channel, address, message, signature string) (int64, error) {
-	unix, err := messageTime(s.cfg.Word, message, wallet, channel.String(), address)
-	if err != nil {
-		return 0, err
-	}
+// authorize checks that a message is fresh, and signed by the wallet.
+func (s *Service) authorize(ctx context.Context, wallet common.Address, message, signature string, unix int64) error {
 	raw, err := hexutil.Decode(signature)
 	if err != nil || len(raw) == 0 || len(raw) > maxSignatureBytes {
-		return 0, invalid("signature", "must be 0x and hex digits")
+		return invalid("signature", "must be 0x and hex digits")
 	}
 	if err := s.fresh(unix, time.Now()); err != nil {
-		return 0, err
+		return err
 	}
-	return unix, s.verify(ctx, wallet, message, raw)
+	return s.verify(ctx, wallet, message, raw)
 }
 
 func (p preferences) read() (prefs notifier.Prefs, err error) {

@@ -65,6 +65,7 @@ type Service struct {
 	store  Store
 	chain  Chain
 	keys   *notifier.Keys
+	turns  *turns
 	log    *zap.Logger
 	server *httpapi.Server
 	api    *httpapi.API
@@ -82,7 +83,7 @@ func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, reg promethe
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, log: log.Named("notify")}
+	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, turns: newTurns(), log: log.Named("notify")}
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
 		Routes: append([]httpapi.Route{

@@ -37,21 +37,33 @@ func invalid(field, what string) error { return fault(httpapi.InvalidInput, "%q 
 // maxUnixDigits keeps a timestamp within 64 bits.
 const maxUnixDigits = 18
 
-// messageTime checks that a message is exactly "<word> notify <wallet> <channel> <address> <unix>" for these
-// values, and returns its time. The wallet may be in lower case or with its checksum.
-func messageTime(word, message string, wallet common.Address, channel, address string) (unix int64, err error) {
+// signedMessage is what a message says about its wallet and channel.
+type signedMessage struct {
+	address string
+	unix    int64
+}
+
+// readMessage reads "<word> notify <wallet> <channel> <address> <unix>" of a wallet and channel. The wallet may be in
+// lower case or with its checksum.
+func readMessage(word, message string, wallet common.Address, channel string) (m signedMessage, err error) {
 	for _, spelling := range []string{strings.ToLower(wallet.Hex()), wallet.Hex()} {
-		rest, ok := strings.CutPrefix(message, word+" notify "+spelling+" "+channel+" "+address+" ")
-		if !ok {
+		rest, ok := strings.CutPrefix(message, word+" notify "+spelling+" "+channel+" ")
+		at := strings.LastIndexByte(rest, ' ')
+		if !ok || at < 0 {
 			continue
 		}
-		unix, err := strconv.ParseInt(rest, 10, 64)
-		if err != nil || unix <= 0 || len(rest) > maxUnixDigits || strconv.FormatInt(unix, 10) != rest {
-			return 0, invalid("message", "must end with a time in Unix seconds")
+		unix, err := strconv.ParseInt(rest[at+1:], 10, 64)
+		if err != nil || unix <= 0 || len(rest)-at-1 > maxUnixDigits || strconv.FormatInt(unix, 10) != rest[at+1:] {
+			return m, invalid("message", "must end with a time in Unix seconds")
 		}
-		return unix, nil
+		return signedMessage{rest[:at], unix}, nil
 	}
-	return 0, invalid("message", fmt.Sprintf("must be %q for this wallet, channel and address", word+" notify <wallet> <channel> <address> <unix>"))
+	return m, anotherMessage(word)
+}
+
+// anotherMessage is the error for a message about something else than the request.
+func anotherMessage(word string) error {
+	return invalid("message", fmt.Sprintf("must be %q for this wallet, channel and address", word+" notify <wallet> <channel> <address> <unix>"))
 }
 
 // fresh returns an error for a message signed too long ago, or in the future.
