@@ -31,6 +31,9 @@ func appendShort(b []byte, v *uint256.Int) []byte {
 	return append(append(b, byte(n)), word[len(word)-n:]...)
 }
 
+// minEntryBytes is less than what an entry takes: a time, an ID and a price.
+const minEntryBytes = 10
+
 var errNode = errors.New("malformed node")
 
 func decodeBidNode(b []byte) (n *bidNode, next uint32, err error) {
@@ -40,6 +43,7 @@ func decodeBidNode(b []byte) (n *bidNode, next uint32, err error) {
 	in := shortInput{b: b[1:]}
 	n = &bidNode{inner: b[0] == kindInner}
 	next = in.number()
+	n.entries = make([]bidEntry, 0, len(in.b)/minEntryBytes+1) // one more may be inserted
 	for len(in.b) > 0 && !in.bad {
 		e := bidEntry{key: bidKey{in.varint(), in.word()}, price: in.word(), count: 1}
 		if e.best = e.key.id; n.inner {
