@@ -40,7 +40,7 @@ const (
 	Done      Outcome = "done"
 	Exists    Outcome = "exists"    // the same payment exists
 	Conflict  Outcome = "conflict"  // the same nonce, for something else
-	Limited   Outcome = "limited"   // the wallet has its payment for the day, or an undecided one
+	Limited   Outcome = "limited"   // the wallet has its payment for the day, an undecided one, or too many that failed
 	Unknown   Outcome = "unknown"   // no such payment
 	Refused   Outcome = "refused"   // not in this state
 	Malformed Outcome = "malformed" // it lacks what its kind needs

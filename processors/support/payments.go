@@ -17,11 +17,11 @@ func (t *execution) reserve() (Outcome, error) {
 		return Exists, nil
 	}
 	day := DayOf(t.at)
-	free, err := t.free(day)
+	holder, err := t.payment(t.desk.Nonce)
 	if err != nil {
 		return "", err
 	}
-	if !free {
+	if !t.desk.Free(t.cmd.Nonce, day, holder) {
 		return Limited, nil
 	}
 	t.desk.Day, t.desk.Nonce = day, t.cmd.Nonce
@@ -30,25 +30,6 @@ func (t *execution) reserve() (Outcome, error) {
 		Status: StatusReserved, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
 		Day: day, ReservedAt: t.at.Unix(),
 	})
-}
-
-// free reports whether the wallet may make another payment: it has none today, and no undecided one.
-func (t *execution) free(day string) (bool, error) {
-	if t.desk.Nonce == t.cmd.Nonce || t.desk.Day == "" {
-		return true, nil
-	}
-	holder, err := t.payment(t.desk.Nonce)
-	if err != nil || holder == nil {
-		return err == nil, err
-	}
-	switch holder.Status {
-	case StatusReleased, StatusVoid:
-		return true, nil
-	case StatusReserved, StatusSent:
-		return false, nil
-	case StatusPaid, StatusFinal:
-	}
-	return t.desk.Day != day, nil
 }
 
 // settle updates a payment's status from the chain.
@@ -79,6 +60,9 @@ func (t *execution) settle() (Outcome, error) {
 	case Released:
 		if p.Charged() {
 			return Refused, nil
+		}
+		if p.Status != StatusReleased {
+			t.desk.refuse(DayOf(t.at))
 		}
 		p.Status, p.Reason = StatusReleased, t.cmd.Reason
 	case Void:

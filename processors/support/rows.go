@@ -151,6 +151,9 @@ type Desk struct {
 	Nonce    common.Hash `json:"nonce"`         // its nonce; zero: no payment counts
 	Outcomes []outcome   `json:"outcomes,omitempty"`
 
+	RefusedDay string `json:"refusedDay,omitempty"` // when the chain last refused a payment of the wallet
+	Refused    int    `json:"refused,omitempty"`    // and how many of that day: each has cost the relayer gas
+
 	// If the wallet is the float:
 	FloatDay string                  `json:"floatDay,omitempty"`
 	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
@@ -204,6 +207,37 @@ func DecodeDesk(row []byte) (*Desk, error) {
 		return nil, fmt.Errorf("row of a desk: %w", err)
 	}
 	return &d, nil
+}
+
+// MaxRefused is how many payments of a wallet may fail on the chain a day (UTC): its owner decides whether they do, and
+// the relayer pays for the gas.
+const MaxRefused = 3
+
+// Free reports whether the wallet may make another payment on a day. It has to have none of that day and none that is
+// undecided, and the chain must not have refused too many. The holder is the payment with the desk's nonce; nil: none.
+func (d *Desk) Free(nonce common.Hash, day string, holder *Payment) bool {
+	switch {
+	case d.RefusedDay == day && d.Refused >= MaxRefused:
+		return false
+	case holder == nil || d.Nonce == nonce:
+		return true
+	}
+	switch holder.Status {
+	case StatusReleased, StatusVoid:
+		return true
+	case StatusReserved, StatusSent:
+		return false
+	case StatusPaid, StatusFinal:
+	}
+	return d.Day != day
+}
+
+// refuse counts a payment that the chain refused.
+func (d *Desk) refuse(day string) {
+	if d.RefusedDay != day {
+		d.RefusedDay, d.Refused = day, 0
+	}
+	d.Refused++
 }
 
 func (d *Desk) outcome(id string) (Outcome, bool) {

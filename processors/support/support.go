@@ -32,7 +32,8 @@ import (
 // App implements engine.CommandApp.
 //
 // Invariants:
-//  1. A wallet has at most one payment per day (UTC) that is not void, and at most one that is undecided.
+//  1. A wallet has at most one payment per day (UTC) that is not void, and at most one that is undecided; and none
+//     once the chain has refused MaxRefused of that day.
 //  2. A payment that may still be charged is in the table of open payments, whatever command led to that.
 //  3. A ticket exists from the paid command on, never before, and forever.
 //  4. The same commands result in the same rows: a replay affects nothing else but metrics and the log.

@@ -174,6 +174,26 @@ func TestTheDay(t *testing.T) {
 	}
 }
 
+// A wallet whose payments the chain refuses has a few tries a day, whatever their nonces.
+func TestRefusedPayments(t *testing.T) {
+	w := newWorld(t)
+	released := func(nonce byte) Command {
+		return Command{Kind: Released, Nonce: common.Hash{nonce}, Reason: "reverted"}
+	}
+	for n := range byte(MaxRefused) {
+		w.want(wallet, reservation(n, 1), Done)
+		w.want(wallet, released(n), Done)
+		w.want(wallet, released(n), Done) // another node says it too
+	}
+	w.want(wallet, reservation(9, 1), Limited)
+	w.want(wallet, reservation(0, 1), Limited) // nor one of those again
+	w.want(wallet, paid(0, true), Done)        // charged all the same
+	w.at = w.at.Add(12 * time.Hour)            // the next day
+	w.want(wallet, reservation(9, 1), Done)
+	w.want(wallet, released(9), Done)
+	w.want(wallet, reservation(10, 1), Done)
+}
+
 // A ticket begins with the charge and stays; its deposit is owed, sent and returned once.
 func TestTheWayOfADeposit(t *testing.T) {
 	w := newWorld(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 )
@@ -35,6 +36,14 @@ const maxQuery = 8 // query parameters of a route
 
 func (req *Request) reset(a *API, r *http.Request) {
 	*req = Request{HTTP: r, ID: requestID(r), api: a, scope: req.scope[:0]}
+}
+
+// Client is who asks, as ClientLimits tells clients apart. It is not valid for one without limits.
+func (req *Request) Client() netip.Addr {
+	if addr := req.api.clients.addrOf(req.HTTP); !addr.IsLoopback() {
+		return addr
+	}
+	return netip.Addr{}
 }
 
 // bind checks the query against the route: no unknown, duplicate or malformed parameters.

@@ -316,9 +316,18 @@ func (a answer) reason(t testing.TB) x402.Reason {
 
 func (x *service) post(payment string, body []byte) answer {
 	x.t.Helper()
+	return x.postFrom("", payment, body)
+}
+
+// postFrom is post as a client would whom a proxy names.
+func (x *service) postFrom(client, payment string, body []byte) answer {
+	x.t.Helper()
 	req, err := http.NewRequestWithContext(x.t.Context(), http.MethodPost, x.url+"/reports", bytes.NewReader(body))
 	check(x.t, err)
 	req.Header.Set("Content-Type", "application/json")
+	if client != "" {
+		req.Header.Set("X-Forwarded-For", client)
+	}
 	if payment != "" {
 		req.Header.Set(x402.HeaderSignature, payment)
 	}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ var (
 
 // exchange is a POST /reports in progress.
 type exchange struct {
+	client netip.Addr // not valid: it has no limits
+	asks   bool       // it was counted that the payment chain is asked
 	body   []byte
 	digest common.Hash
 	signed *x402.Signed
@@ -46,7 +49,7 @@ func (s *Service) postReport(ctx context.Context, req *httpapi.Request, res *htt
 }
 
 func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi.Response) (string, error) {
-	x := &exchange{}
+	x := &exchange{client: req.Client()}
 	var err error
 	if x.body, err = io.ReadAll(req.HTTP.Body); err != nil {
 		return "size", err // httpapi writes the error of a body that is too large
@@ -62,7 +65,7 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err := s.authorize(ctx, x, header); err != nil {
 		return "payment", s.refuse(res, err)
 	}
-	found, err := s.find(ctx, x.signed)
+	found, err := s.find(ctx, x.signed.From, x.signed.Nonce)
 	if err != nil {
 		return "desk", s.unavailable()
 	}
@@ -81,25 +84,72 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	if before != nil && before.BodyDigest != x.digest {
 		return "replay", conflict()
 	}
+	return s.accept(ctx, x, report, found, res)
+}
+
+// accept takes the payment of a report that is right, unless it is limited or would fail.
+func (s *Service) accept(ctx context.Context, x *exchange, report *Report, found desk.Found, res *httpapi.Response) (string, error) {
+	released := found.Payment != nil && found.Payment.Status == desk.StatusReleased
+	if !released { // what was released may have been charged all the same, whatever the wallet did since
+		if err := s.unlimited(ctx, x, found.Desk); err != nil {
+			return "limited", err
+		}
+	}
+	if err := s.mayCheck(x); err != nil {
+		return "limited", err
+	}
 	if err := s.affordable(ctx, x); err != nil {
 		return "balance", s.refuse(res, err)
 	}
-	if before != nil && x.used { // released, and somebody submitted it all the same
-		s.drive(before)
+	if released && x.used {
+		s.drive(found.Payment)
 		return "replay", s.await(ctx, x, res)
 	}
+	if err := s.maySubmit(x); err != nil {
+		return "limited", err
+	}
 	if err := s.reserve(ctx, x, report); err != nil {
+		s.submitted(x)
 		return "reservation", err
 	}
-	return "charged", s.await(ctx, x, res)
+	err := s.await(ctx, x, res)
+	if err == nil {
+		s.submitted(x)
+	}
+	return "charged", err
+}
+
+// unlimited refuses a wallet that the desk would: before the chain is asked, and before a report is written for nothing.
+func (s *Service) unlimited(ctx context.Context, x *exchange, d *desk.Desk) error {
+	var holder *desk.Payment
+	if d.Day != "" && d.Nonce != x.signed.Nonce {
+		found, err := s.find(ctx, x.signed.From, d.Nonce)
+		if err != nil {
+			return s.unavailable()
+		}
+		holder = found.Payment
+	}
+	if !d.Free(x.signed.Nonce, desk.DayOf(s.deps.Now()), holder) {
+		return s.limited()
+	}
+	return nil
+}
+
+func (s *Service) limited() error {
+	now := s.deps.Now().UTC()
+	return &httpapi.Error{
+		Code:       codeReportLimit,
+		Message:    fmt.Sprintf("one report is accepted per paying wallet per day (UTC), and none once %d payments of it failed on the chain", desk.MaxRefused),
+		RetryAfter: now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now),
+	}
 }
 
 // find is patient: the desk may just be moving to another node, and who pays does not ask again by himself.
-func (s *Service) find(ctx context.Context, signed *x402.Signed) (desk.Found, error) {
+func (s *Service) find(ctx context.Context, payer common.Address, nonce common.Hash) (desk.Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	for {
-		found, err := s.deps.Desk.Find(ctx, signed.From, signed.Nonce)
+		found, err := s.deps.Desk.Find(ctx, payer, nonce)
 		if err == nil || !sleep(ctx, s.cfg.Poll) {
 			return found, err
 		}
@@ -154,21 +204,30 @@ func (s *Service) authorize(ctx context.Context, x *exchange, header string) err
 	if err != nil {
 		return err
 	}
-	if x.signed, err = s.terms.Check(payment, s.deps.Now()); err == nil {
-		return s.token.CheckSignature(ctx, x.signed)
+	signed, refusal := s.terms.Check(payment, s.deps.Now())
+	if refusal == nil && !signed.Contract {
+		x.signed = signed
+		return nil
 	}
 	// What is refused today may have been taken before, or charged: the same request gets its answer.
-	signed, parseErr := payment.Signed()
-	if parseErr != nil {
+	spelt, err := payment.Signed()
+	if err != nil {
+		return refusal
+	}
+	if x.signed, err = s.taken(ctx, spelt); x.signed != nil || err != nil {
 		return err
 	}
-	if x.signed, parseErr = s.taken(ctx, signed); x.signed != nil || parseErr != nil {
-		return parseErr
+	if refusal == nil { // no key signed it: perhaps a contract wallet did
+		if err := s.mayAsk(x); err != nil {
+			return err
+		}
+		x.signed = signed
+		return s.token.CheckSignature(ctx, signed)
 	}
-	if x.signed, parseErr = s.chargedLate(ctx, payment, err); x.signed != nil || parseErr != nil {
-		return parseErr
+	if x.signed, err = s.chargedLate(ctx, x, payment, refusal); x.signed != nil || err != nil {
+		return err
 	}
-	return err
+	return refusal
 }
 
 // taken is an authorization that the desk has, signature and all, whatever is asked for today; nil: it has not.
@@ -189,7 +248,7 @@ const lateLimit = time.Hour
 
 // chargedLate is an authorization that ended before the desk had it, and that somebody had charged by then; nil: it is
 // not one.
-func (s *Service) chargedLate(ctx context.Context, payment *x402.Payment, err error) (*x402.Signed, error) {
+func (s *Service) chargedLate(ctx context.Context, x *exchange, payment *x402.Payment, err error) (*x402.Signed, error) {
 	refusal, ok := errors.AsType[*x402.Refusal](err)
 	if !ok || refusal.Reason != x402.ReasonValidBefore {
 		return nil, nil
@@ -197,6 +256,9 @@ func (s *Service) chargedLate(ctx context.Context, payment *x402.Payment, err er
 	signed, err := s.terms.CheckAnyTime(payment)
 	if err != nil || s.deps.Now().Sub(time.Unix(int64(min(signed.ValidBefore, math.MaxInt64)), 0)) > lateLimit {
 		return nil, refusal
+	}
+	if err := s.mayAsk(x); err != nil {
+		return nil, err
 	}
 	if err := s.token.CheckSignature(ctx, signed); err != nil {
 		return nil, err
@@ -304,11 +366,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 	case desk.Conflict:
 		return conflict()
 	case desk.Limited:
-		now := s.deps.Now().UTC()
-		return &httpapi.Error{
-			Code: codeReportLimit, Message: "one report is accepted per paying wallet per day (UTC)",
-			RetryAfter: now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now),
-		}
+		return s.limited()
 	case desk.Unknown, desk.Refused, desk.Malformed, desk.Stranger:
 	}
 	return fmt.Errorf("reserve: %s", outcome)
@@ -318,7 +376,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response) error {
 	deadline := time.NewTimer(s.cfg.Wait)
 	defer deadline.Stop()
-	key := driveKey{x.signed.From, x.signed.Nonce}
+	key, waits := driveKey{x.signed.From, x.signed.Nonce}, false
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) { // it may be another process that moves it
 		moved := s.moved(key)
 		found, err := s.deps.Desk.Find(ctx, key.payer, key.nonce)
@@ -331,6 +389,12 @@ func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response)
 			case p.Status == desk.StatusVoid, p.Status == desk.StatusReleased && !x.used:
 				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged", Payer: x.signed.From})
 			}
+		}
+		if !waits {
+			if waits = s.enter(key); !waits {
+				return s.pending()
+			}
+			defer s.leave(key)
 		}
 		select {
 		case <-moved:

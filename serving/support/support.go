@@ -7,6 +7,7 @@
 //	refund.go     refunds
 //	staff.go      the staff's actions
 //	report.go     the format of a report
+//	limits.go     what who has not paid may cost
 //	tickets.go    GET /tickets/{id}; page.go the web page
 //	secrets.go    tokens and encrypted texts
 package support
@@ -58,6 +59,7 @@ type Config struct {
 	ResumeAfter   time.Duration // without progress, after which the reconciler takes over a payment
 	Reconcile     time.Duration // interval of the reconciler
 	MaxDriven     int           // payments that this process settles at a time
+	Limits        Limits        // of who has not paid
 
 	Keys Keys // secrets
 }
@@ -73,7 +75,7 @@ func DefaultConfig() Config {
 		Symbol: "USDC", Decimals: 6, Word: httpapi.DefaultWord,
 		Confirmations: 10, LookBack: 2000, LogRange: 1000,
 		Poll: 50 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
-		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024,
+		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024, Limits: DefaultLimits(),
 	}
 	c.HTTP.RequestTimeout, c.HTTP.WriteTimeout = 55*time.Second, 60*time.Second
 	return c
@@ -81,7 +83,7 @@ func DefaultConfig() Config {
 
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
-	faults := []error{c.HTTP.Validate(), c.Keys.Validate()}
+	faults := []error{c.HTTP.Validate(), c.Keys.Validate(), c.Limits.validate()}
 	if _, err := x402.NewTerms(c.Payment); err != nil {
 		faults = append(faults, err)
 	}
@@ -144,8 +146,11 @@ type Service struct {
 	head    *head
 	mu      sync.Mutex
 	drives  map[driveKey]*drive
+	waiting map[driveKey]int // requests that wait for a payment,
+	waits   int              // and for all of them; guarded by mu
 	group   errgroup.Group
 	work    chan *drive // payments for Run to follow
+	budgets budgets
 	checked atomic.Bool // the payment chain and its token were verified
 }
 
@@ -163,7 +168,7 @@ func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Se
 	}
 	s := &Service{
 		cfg: cfg, deps: deps, terms: terms, token: x402.NewToken(terms, deps.Chain), log: log.Named("support"), metrics: newMetrics(reg),
-		head: newHead(), drives: map[driveKey]*drive{}, work: make(chan *drive, cfg.MaxDriven),
+		head: newHead(), drives: map[driveKey]*drive{}, waiting: map[driveKey]int{}, budgets: newBudgets(cfg.Limits), work: make(chan *drive, cfg.MaxDriven),
 	}
 	if s.price, err = x402.EncodeHeader(terms.Required(s.resource(), "")); err != nil {
 		return nil, err

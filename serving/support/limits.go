@@ -1,0 +1,180 @@
+package support
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// Limits bound what one who has not paid costs: questions to the payment chain's node, and the relayer's gas. A client
+// is told apart as httpapi.ClientLimits does.
+type Limits struct {
+	Checks      Budget // requests of a client for which the payment chain is asked
+	PayerChecks Budget // and of a payer whose signature is verified
+	Unpaid      Budget // payments of a client that were submitted, and were not charged while it waited
+
+	Waiting int // requests that wait for one payment; more are told to come again at once
+}
+
+// Budget is how often something may be done at once, and after how long each comes back.
+type Budget struct {
+	Burst int
+	Every time.Duration
+}
+
+// DefaultLimits let a hundred payers behind one address pay at once.
+func DefaultLimits() Limits {
+	return Limits{
+		Checks: Budget{256, time.Second}, PayerChecks: Budget{16, 10 * time.Second}, Unpaid: Budget{128, 10 * time.Minute}, Waiting: 8,
+	}
+}
+
+func (l *Limits) validate() error {
+	var faults []error
+	for _, b := range []struct {
+		name string
+		of   Budget
+	}{{"checks of a client", l.Checks}, {"checks of a payer", l.PayerChecks}, {"unpaid payments of a client", l.Unpaid}} {
+		if b.of.Burst <= 0 || b.of.Every <= 0 {
+			faults = append(faults, fmt.Errorf("support: %s: %d, each after %s: both must be positive", b.name, b.of.Burst, b.of.Every))
+		}
+	}
+	if l.Waiting <= 0 {
+		faults = append(faults, fmt.Errorf("support: requests that wait for one payment: %d is not positive", l.Waiting))
+	}
+	return errors.Join(faults...)
+}
+
+// budgets are the limits' budgets of this process.
+type budgets struct {
+	checks, unpaid *budget[netip.Addr]
+	payerChecks    *budget[common.Address]
+}
+
+func newBudgets(l Limits) budgets {
+	return budgets{checks: newBudget[netip.Addr](l.Checks), unpaid: newBudget[netip.Addr](l.Unpaid), payerChecks: newBudget[common.Address](l.PayerChecks)}
+}
+
+// maxSpenders bounds a budget's memory. Beyond it, new ones share what is left.
+const maxSpenders = 1 << 16
+
+// budget is a Budget for each of many.
+type budget[K comparable] struct {
+	Budget
+	mu   sync.Mutex
+	full map[K]time.Time // when all that each has spent is back
+}
+
+func newBudget[K comparable](b Budget) *budget[K] {
+	return &budget[K]{Budget: b, full: map[K]time.Time{}}
+}
+
+// spend takes one, or returns how long it is until there is one.
+func (b *budget[K]) spend(key K, now time.Time) (wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key = b.admit(key, now)
+	full := b.full[key]
+	if full.Before(now) {
+		full = now
+	}
+	if wait = full.Sub(now) - time.Duration(b.Burst-1)*b.Every; wait > 0 {
+		return wait
+	}
+	b.full[key] = full.Add(b.Every)
+	return 0
+}
+
+// giveBack undoes a spend.
+func (b *budget[K]) giveBack(key K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if full, known := b.full[key]; known {
+		b.full[key] = full.Add(-b.Every)
+	}
+}
+
+// admit is the key to count under: the zero key for those who come once there are too many.
+func (b *budget[K]) admit(key K, now time.Time) K {
+	if _, known := b.full[key]; known || len(b.full) < maxSpenders {
+		return key
+	}
+	for k, full := range b.full {
+		if !full.After(now) {
+			delete(b.full, k)
+		}
+	}
+	if len(b.full) >= maxSpenders {
+		var others K
+		return others
+	}
+	return key
+}
+
+func rateLimited(wait time.Duration, message string) error {
+	return &httpapi.Error{Code: httpapi.RateLimited, Message: message, RetryAfter: wait}
+}
+
+// mayAsk counts a request for which the payment chain is asked, once.
+func (s *Service) mayAsk(x *exchange) error {
+	if x.asks || !x.client.IsValid() {
+		return nil
+	}
+	if wait := s.budgets.checks.spend(x.client, s.deps.Now()); wait > 0 {
+		return rateLimited(wait, "too many payments of this client were looked up")
+	}
+	x.asks = true
+	return nil
+}
+
+// mayCheck counts a request of a payer who has signed: of nobody else, or anybody could lock him out.
+func (s *Service) mayCheck(x *exchange) error {
+	if wait := s.budgets.payerChecks.spend(x.signed.From, s.deps.Now()); wait > 0 {
+		return rateLimited(wait, "too many payments of this wallet were looked up")
+	}
+	return s.mayAsk(x)
+}
+
+// maySubmit counts a payment that the relayer pays gas for. One that is charged is given back, by submitted.
+func (s *Service) maySubmit(x *exchange) error {
+	if x.used || !x.client.IsValid() {
+		return nil
+	}
+	if wait := s.budgets.unpaid.spend(x.client, s.deps.Now()); wait > 0 {
+		return rateLimited(wait, "too many payments of this client could not be charged")
+	}
+	return nil
+}
+
+func (s *Service) submitted(x *exchange) {
+	if !x.used && x.client.IsValid() {
+		s.budgets.unpaid.giveBack(x.client)
+	}
+}
+
+// enter counts a request that waits for a payment. Those that wait leave half of the service to those who ask.
+func (s *Service) enter(key driveKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[key] >= s.cfg.Limits.Waiting || s.waits >= (s.cfg.HTTP.MaxInFlight+1)/2 {
+		return false
+	}
+	s.waiting[key]++
+	s.waits++
+	return true
+}
+
+func (s *Service) leave(key driveKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits--
+	if s.waiting[key]--; s.waiting[key] == 0 {
+		delete(s.waiting, key)
+	}
+}
