@@ -36,6 +36,7 @@ type plan struct {
 	approve string   // the action that sets the vault's allowance
 	funds   *big.Int // the price that it funds a deal at; nil: it funds none
 	ends    uint64   // when the state that it depends on expires; 0: never
+	rests   uint64   // when that began which it names by its number alone; 0: it names its terms, or is the caller's own
 }
 
 func actionNames() []string {
@@ -117,7 +118,11 @@ func newActions() map[string]*action {
 				}
 				return p.checkSpend(p.deal.Cap)
 			},
-			plan: func(p *preparation) plan { return p.payment("reclaim", p.deal.Cap, p.deal.graceEnd(), p.in.DealID) },
+			plan: func(p *preparation) plan {
+				pl := p.payment("reclaim", p.deal.Cap, p.deal.graceEnd(), p.in.DealID)
+				pl.rests = p.deal.FundedAt
+				return pl
+			},
 		},
 		"placeBid": {
 			fields: append(ofDeal, "price", "expiry", "spendLimit"),
@@ -129,11 +134,7 @@ func newActions() map[string]*action {
 				return p.checkSpend(p.in.Price)
 			},
 			plan: func(p *preparation) plan {
-				ends := p.in.Expiry
-				if e := p.deal.ListingExpiry; e != 0 {
-					ends = min(ends, e)
-				}
-				return p.payment("bid", p.in.Price, ends, p.in.DealID, p.in.Price, seconds(p.in.Expiry), [32]byte(p.in.TermsHash))
+				return p.payment("bid", p.in.Price, p.untilListingEnds(p.in.Expiry), p.in.DealID, p.in.Price, seconds(p.in.Expiry), [32]byte(p.in.TermsHash))
 			},
 		},
 		"withdrawBid": {
@@ -161,8 +162,8 @@ func newActions() map[string]*action {
 				return nil
 			},
 			plan: func(p *preparation) plan {
-				pl := p.call("acceptBid", p.bid.Expiry, p.in.BidID)
-				pl.funds = p.bid.Price
+				pl := p.call("acceptBid", p.untilListingEnds(p.bid.Expiry), p.in.BidID)
+				pl.funds, pl.rests = p.bid.Price, p.bid.PlacedAt
 				return pl
 			},
 		},
@@ -179,6 +180,14 @@ func seconds(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
 
 func spend(token common.Address, amount *big.Int) *Spend {
 	return &Spend{Token: lower(token), Amount: decimal(amount)}
+}
+
+// untilListingEnds is a time, or the end of the deal's listing where that is earlier.
+func (p *preparation) untilListingEnds(t uint64) uint64 {
+	if e := p.deal.ListingExpiry; e != 0 {
+		return min(t, e)
+	}
+	return t
 }
 
 // call makes a plan without a payment.

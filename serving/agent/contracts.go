@@ -202,6 +202,7 @@ type Bid struct {
 	ID, DealID *big.Int
 	Lender     common.Address
 	Expiry     uint64
+	PlacedAt   uint64
 	State      contracts.BidState
 	Price      *big.Int
 	TermsHash  common.Hash
@@ -279,8 +280,8 @@ func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 			return &errMismatch{"the vault's bid has an unknown format"}
 		default:
 			take(&Bid{
-				ID: id, DealID: t.DealId, Lender: t.Lender, Expiry: t.Expiry.Uint64(), State: contracts.BidState(t.State),
-				Price: t.Price, TermsHash: t.TermsHash,
+				ID: id, DealID: t.DealId, Lender: t.Lender, Expiry: t.Expiry.Uint64(), PlacedAt: t.PlacedAt.Uint64(),
+				State: contracts.BidState(t.State), Price: t.Price, TermsHash: t.TermsHash,
 			})
 		}
 		return nil

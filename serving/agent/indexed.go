@@ -104,6 +104,7 @@ type Portfolio struct {
 	Balances   []Balance     `json:"balances"`
 	Summary    Summary       `json:"summary"`
 	USDGCredit string        `json:"usdgCredit"` // as the vault has it at the block of the evidence
+	Truncated  bool          `json:"truncated"`  // a list has more than query.MaxPortfolio
 	Checkpoint Checkpoint    `json:"checkpoint"`
 	Evidence   Evidence      `json:"evidence"`
 }
@@ -169,7 +170,7 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 			ReceivedAlready: p.Summary.ReceivedAlready.Dec(), StillAtStake: p.Summary.StillAtStake.Dec(),
 			PaidOut: p.Summary.PaidOut.Dec(), AwaitingExpiry: p.Summary.AwaitingExpiry.Dec(),
 		},
-		USDGCredit: decimal(credit), Checkpoint: checkpoint, Evidence: a.evidence(head),
+		USDGCredit: decimal(credit), Truncated: p.Truncated, Checkpoint: checkpoint, Evidence: a.evidence(head),
 	}
 	for i := range p.Bids {
 		v.Bids[i] = indexedBid(&p.Bids[i])

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"math/big"
 	"mime"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,9 +75,17 @@ func (a *Agent) readInput(req *httpapi.Request) (*Input, error) {
 	}
 	body, err := io.ReadAll(req.HTTP.Body)
 	if err != nil {
-		return nil, err // too large, or the client disconnected
+		return nil, brokenBody(err)
 	}
 	return parseInput(body, a.actions)
+}
+
+// brokenBody maps an error of reading a body: it is too large, it took too long, or it is not what its headers say.
+func brokenBody(err error) error {
+	if _, large := errors.AsType[*http.MaxBytesError](err); large || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return invalid("the body ends early or is malformed")
 }
 
 func parseInput(body []byte, actions map[string]*action) (*Input, error) {

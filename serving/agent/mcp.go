@@ -211,7 +211,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	body, err := io.ReadAll(req.HTTP.Body)
 	if err != nil {
-		return err // too large, or the caller is gone
+		return brokenBody(err)
 	}
 	if err := checkMessage(body); err != nil {
 		return err

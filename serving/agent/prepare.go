@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"time"
 
@@ -138,7 +139,7 @@ func (a *Agent) look(ctx context.Context, p *preparation) error {
 	return a.fresh(p.head)
 }
 
-// finish is the second round trip: the simulation and the response.
+// finish is the second round trip, the simulation with what is read again beside it, and the response.
 func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued) (*Prepared, error) {
 	pl := p.action.plan(p)
 	if pl.spend != nil {
@@ -154,7 +155,13 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	if err != nil {
 		return nil, err
 	}
+	again := a.second(ctx, p)
 	done, err := a.simulate(ctx, p, &pl, call)
+	if again != nil {
+		if differ := <-again; differ != nil {
+			return nil, differ
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +213,9 @@ func (pl *plan) decoded() Decoded {
 	return d
 }
 
+// ofListings are the actions that an expired listing refuses.
+var ofListings = []string{"fund", "placeBid", "acceptBid"}
+
 // unlimited is the lowest allowance that counts as unlimited.
 var unlimited = new(big.Int).Lsh(big.NewInt(1), 128)
 
@@ -222,7 +232,7 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 		all = append(all, Warning{Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 	soon := p.head.Timestamp + uint64(a.cfg.ExpiringSoon/time.Second)
-	if d := p.deal; d != nil && pl.spend != nil && p.in.Action != "reclaim" && d.ListingExpiry != 0 && d.ListingExpiry <= soon {
+	if d := p.deal; d != nil && slices.Contains(ofListings, p.in.Action) && d.ListingExpiry != 0 && d.ListingExpiry <= soon {
 		warn("LISTING_EXPIRES_SOON", "the listing ends at %d", d.ListingExpiry)
 	}
 	if pl.method == "approve" && p.in.Amount.Cmp(unlimited) >= 0 {
@@ -232,6 +242,9 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	}
 	if p.in.Action == "reclaim" && p.in.Wallet != p.deal.Borrower {
 		warn("NOT_BORROWER", "the wallet pays, and the collateral goes to the borrower %s", lower(p.deal.Borrower))
+	}
+	if final := pl.rests + uint64(a.cfg.FinalAfter/time.Second); pl.rests != 0 && a.cfg.FinalAfter > 0 && p.head.Timestamp < final {
+		warn("NOT_FINAL", "what it names by its number is of %d: if the chain takes that back, the number may become another's; final at %d", pl.rests, final)
 	}
 	if p.tokenPaused {
 		warn("TOKEN_PAUSED", "the token %s is paused and cannot be transferred now", lower(p.token))

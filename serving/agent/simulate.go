@@ -127,18 +127,24 @@ func decodeTransfers(logs []*types.Log) []Transfer {
 	return all
 }
 
-// holdTo refuses a transaction that takes more from the wallet than the action's spend.
+// holdTo refuses a transaction that takes more from the wallet than the action's spend, takes it elsewhere than to the
+// vault, or brings the wallet anything but its credit: a node may invent what nobody pays.
 func (p *preparation) holdTo(pl *plan, transfers []Transfer) error {
-	wallet, taken := lower(p.in.Wallet), new(big.Int)
+	wallet, vault, taken, brought := lower(p.in.Wallet), lower(p.market.dep.DealVault), new(big.Int), new(big.Int)
 	for _, t := range transfers {
-		if t.From != wallet {
-			continue
-		}
 		amount, ok := new(big.Int).SetString(t.AmountOrTokenID, 10)
-		if !ok || t.Kind != "ERC20" || pl.spend == nil || *t.Token != pl.spend.Token {
-			return refuse(simulationFailed, "the simulation takes assets from the wallet that are not part of the action")
+		ok = ok && t.Kind == "ERC20"
+		switch {
+		case t.From == wallet:
+			if !ok || pl.spend == nil || *t.Token != pl.spend.Token || t.To != vault {
+				return refuse(simulationFailed, "the simulation takes assets from the wallet that are not part of the action")
+			}
+			taken.Add(taken, amount)
+		case t.To == wallet:
+			if !ok || p.credit == nil || *t.Token != lower(p.in.Token) || t.From != vault || brought.Add(brought, amount).Cmp(p.credit) > 0 {
+				return refuse(simulationFailed, "the simulation brings the wallet assets that are not part of the action")
+			}
 		}
-		taken.Add(taken, amount)
 	}
 	if pl.spend != nil && decimal(taken) != pl.spend.Amount {
 		return refuse(simulationFailed, fmt.Sprintf("the simulation takes %s from the wallet instead of %s", decimal(taken), pl.spend.Amount))

@@ -36,6 +36,16 @@ func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
 }
 
+// Beside is a context whose first batch is asked of another endpoint than the last one under ctx, whatever is asked under
+// ctx meanwhile.
+func Beside(ctx context.Context) context.Context {
+	before := new(atomic.Pointer[endpoint])
+	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
+		before.Store(last.Load())
+	}
+	return context.WithValue(ctx, apartKey{}, before)
+}
+
 // Batch sends the requests to one endpoint, in one round trip if Config.MaxBatch allows. On an error no result
 // may be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
 func (c *Client) Batch(ctx context.Context, requests ...*Request) error {

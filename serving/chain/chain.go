@@ -171,6 +171,9 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 // ChainID is the client's chain.
 func (c *Client) ChainID() uint64 { return c.cfg.ChainID }
 
+// Endpoints is how many endpoints there are.
+func (c *Client) Endpoints() int { return len(c.endpoints) }
+
 // Run follows the head until ctx is done, then closes the connections.
 func (c *Client) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Poll)

@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -85,6 +86,9 @@ func (s *Simulations) UnmarshalJSON(data []byte) error {
 				revert.Data = call.Error.Data
 			}
 			s.Calls[i].Err, s.Calls[i].Logs = revert, nil
+		}
+		if slices.Contains(call.Logs, nil) {
+			return errMalformed
 		}
 	}
 	return nil

@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
+)
+
+// over is the world as a service sees it that asks these nodes.
+func (w *world) over(urls ...string) *world {
+	w.t.Helper()
+	client := w.client(urls...)
+	if _, err := client.Refresh(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return &world{t: w.t, Client: apitest.NewClient(w.t, w.service(func(_ *Config, p *Parts) { p.Chain = client }), description)}
+}
+
+// says replaces words in whatever a node answers, after another lie.
+func says(first rpctest.Lie, pairs ...string) rpctest.Lie {
+	return func(w http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if first != nil {
+			first(w, r, req, resp)
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			resp.Result = bytes.ReplaceAll(resp.Result, []byte(pairs[i]), []byte(pairs[i+1]))
+		}
+		return false
+	}
+}
+
+func word(n int64) string { return fmt.Sprintf("%064x", n) }
+
+// TestALieOfOneOfTwoThatBothCannotSimulate: where no node has eth_simulateV1, or only the one that lies, what a
+// transaction costs or brings is still what two nodes say.
+func TestALieOfOneOfTwoThatBothCannotSimulate(t *testing.T) {
+	w, deal, fund := listed(t)
+	borrower := w.actors[0]
+	if r := w.sent(w.prepared(body{
+		"action": "placeBid", "chainId": 4663, "wallet": fund["wallet"], "dealId": "1", "termsHash": deal.TermsHash, "price": "900001",
+		"expiry": deal.ListedAt + 1000, "spendLimit": "900001",
+	})); r.Status != types.ReceiptStatusSuccessful {
+		t.Fatal("the bid reverted")
+	}
+	w.head()
+	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	honest.Tells(noSimulation)
+	accept := body{
+		"action": "acceptBid", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "bidId": "1", "termsHash": deal.TermsHash, "minPrice": "1000000",
+	}
+	for name, lie := range map[string]rpctest.Lie{
+		"nobody can":        says(noSimulation, word(900_001), word(1_000_001)),
+		"only the liar can": says(nil, word(900_001), word(1_000_001)),
+	} {
+		liar.Tells(lie)
+		for range 2 { // what a node lacks is known the second time
+			w.over(liar.URL, honest.URL).refused("UPSTREAM_UNAVAILABLE", accept)
+		}
+		t.Log(name)
+	}
+
+	// The same of what a borrower repays: one says less than the vault takes, on terms that hash to what it says.
+	w.sent(w.prepared(fund))
+	head := w.head()
+	var d *Deal
+	r := &reads{at: head.Hash}
+	w.agent.contracts.deal(r, big.NewInt(1), func(found *Deal) { d = found })
+	if err := r.run(t.Context(), w.chain); err != nil {
+		t.Fatal(err)
+	}
+	truth := d.TermsHash
+	d.Cap = big.NewInt(1_000_002)
+	lied := w.agent.contracts.termsHash(d)
+	w.call(borrower, w.dep.USDG, "USDG", "approve", w.dep.DealVault, big.NewInt(5_000_000))
+	reclaim := body{
+		"action": "reclaim", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "termsHash": lied.Hex(), "spendLimit": "1000002",
+	}
+	bare := func(h common.Hash) string { return h.Hex()[2:] }
+	for name, lie := range map[string]rpctest.Lie{
+		"nobody can":        says(noSimulation, word(1_100_000), word(1_000_002), bare(truth), bare(lied)),
+		"only the liar can": says(nil, word(1_100_000), word(1_000_002), bare(truth), bare(lied)),
+	} {
+		liar.Tells(lie)
+		w.over(liar.URL, honest.URL).refused("UPSTREAM_UNAVAILABLE", reclaim)
+		t.Log(name)
+	}
+}
+
+// TestTransfersThatDoNotHappen: a node that adds to a simulation what the action cannot bring is not believed.
+func TestTransfersThatDoNotHappen(t *testing.T) {
+	w, _, fund := listed(t)
+	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	topic := func(a common.Address) common.Hash { return common.BytesToHash(a[:]) }
+	gift := &types.Log{
+		Address: w.dep.USDG, Topics: []common.Hash{transferTopic, topic(w.dep.DealVault), topic(w.actors[1])},
+		Data: common.FromHex(word(1_000_000_000_000)),
+	}
+	tell := func(change func(logs []any) []any) rpctest.Lie {
+		return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			var blocks []map[string]any
+			if req.Method != "eth_simulateV1" || json.Unmarshal(resp.Result, &blocks) != nil {
+				return false
+			}
+			call := blocks[0]["calls"].([]any)[0].(map[string]any)
+			call["logs"] = change(call["logs"].([]any))
+			resp.Say(blocks)
+			return false
+		}
+	}
+	liar.Tells(tell(func(logs []any) []any { return append(logs, gift) }))
+	w.over(honest.URL, liar.URL).refused("SIMULATION_FAILED", fund)
+	liar.Tells(tell(func(logs []any) []any {
+		for _, l := range logs {
+			if m := l.(map[string]any); m["topics"].([]any)[0] == transferTopic.Hex() {
+				m["topics"].([]any)[2] = topic(common.Address{0xbb})
+			}
+		}
+		return logs
+	}))
+	w.over(honest.URL, liar.URL).refused("SIMULATION_FAILED", fund)
+	liar.Tells(tell(func(logs []any) []any { return append(logs, nil) }))
+	w.over(liar.URL).refused("UPSTREAM_UNAVAILABLE", fund)
+}
+
+// TestABlockThatIsReorganisedBeforeSending: a bid's number may become that of another bid. Whoever accepts a young one
+// is told.
+func TestABlockThatIsReorganisedBeforeSending(t *testing.T) {
+	w, deal, _ := listed(t)
+	borrower, lender := w.actors[0], w.actors[1]
+	bid := body{
+		"action": "placeBid", "chainId": 4663, "wallet": lender.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "price": "1000000",
+		"expiry": deal.ListedAt + 1000, "spendLimit": "1000000",
+	}
+	low := w.prepared(bid.with("price", "1"))
+	w.sent(w.prepared(bid))
+	w.head()
+	accept := w.prepared(body{
+		"action": "acceptBid", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "bidId": "1", "termsHash": deal.TermsHash, "minPrice": "1000000",
+	})
+	if err := w.node.Rewind(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	w.sent(low)
+	w.head()
+	if r := w.sent(accept); r.Status != types.ReceiptStatusSuccessful {
+		t.Fatal("the other bid was not accepted")
+	}
+	w.head()
+	if d := get[DirectDeal](w, "/v1/deals/1"); *d.Price != "1" {
+		t.Errorf("the deal is funded at %s", *d.Price)
+	}
+	if codes := codesOf(accept); codes != "NOT_FINAL" {
+		t.Errorf("who accepted it was warned of %s", codes)
+	}
+	if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1800, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.head()
+	w.call(borrower, w.dep.USDG, "USDG", "approve", w.dep.DealVault, big.NewInt(1_100_000))
+	old := w.prepared(body{
+		"action": "reclaim", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "spendLimit": "1100000",
+	})
+	if codes := codesOf(old); codes != "" {
+		t.Errorf("what is half an hour old is warned of: %s", codes)
+	}
+}
+
+func codesOf(p Prepared) string {
+	var all []string
+	for _, warning := range p.Warnings {
+		all = append(all, warning.Code)
+	}
+	return strings.Join(all, " ")
+}
+
+// TestListingThatEndsBeforeTheBid: what accepts a bid is good no longer than the listing.
+func TestListingThatEndsBeforeTheBid(t *testing.T) {
+	w, deal, fund := listed(t)
+	ends := deal.ListedAt + 30
+	w.call(w.actors[0], w.dep.DealVault, "DealVault", "updateTerms", big.NewInt(1), big.NewInt(1_100_000), big.NewInt(1_000_000), uint32(604_800), new(big.Int).SetUint64(ends))
+	deal = get[DirectDeal](w, "/v1/deals/1")
+	w.sent(w.prepared(body{
+		"action": "placeBid", "chainId": 4663, "wallet": fund["wallet"], "dealId": "1", "termsHash": deal.TermsHash, "price": "1",
+		"expiry": deal.ListedAt + 1000, "spendLimit": "1",
+	}))
+	w.head()
+	p := w.prepared(body{
+		"action": "acceptBid", "chainId": 4663, "wallet": w.actors[0].Hex(), "dealId": "1", "bidId": "1", "termsHash": deal.TermsHash, "minPrice": "1",
+	})
+	if p.ExpiresAt > ends {
+		t.Errorf("it expires at %d, the listing at %d", p.ExpiresAt, ends)
+	}
+	if codes := codesOf(p); codes != "LISTING_EXPIRES_SOON NOT_FINAL" {
+		t.Errorf("warnings: %s", codes)
+	}
+}
+
+// TestAPortfolioThatIsNotWhole: of more than a thousand bids the newest thousand are shown, and it is said.
+func TestAPortfolioThatIsNotWhole(t *testing.T) {
+	w, deal, fund := listed(t)
+	vault, err := contracts.ABI("DealVault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := vault.Pack("bid", big.NewInt(1), big.NewInt(1), new(big.Int).SetUint64(deal.ListedAt+100_000), [32]byte(common.HexToHash(deal.TermsHash)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/v1/portfolio/" + fund["wallet"].(string)
+	bids := 0
+	place := func(n int) Portfolio {
+		t.Helper()
+		nonce, err := w.node.Client().NonceAt(t.Context(), w.actors[1], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var txs []*types.Transaction
+		for i := range uint64(n) {
+			tx, err := types.SignNewTx(w.keys[w.actors[1]], types.LatestSignerForChainID(big.NewInt(4663)), &types.DynamicFeeTx{
+				ChainID: big.NewInt(4663), Nonce: nonce + i, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(1e11), Gas: 300_000, To: &w.dep.DealVault, Data: data,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			txs = append(txs, tx)
+		}
+		if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1, txs); err != nil {
+			t.Fatal(err)
+		}
+		w.sync()
+		bids += n
+		return get[Portfolio](w, path)
+	}
+	for bids < 1000 {
+		if p := place(50); len(p.Bids) != bids || p.Truncated {
+			t.Fatalf("%d of %d bids, truncated %t", len(p.Bids), bids, p.Truncated)
+		}
+	}
+	if p := place(1); len(p.Bids) != 1000 || !p.Truncated {
+		t.Errorf("%d of %d bids, truncated %t", len(p.Bids), bids, p.Truncated)
+	}
+}
