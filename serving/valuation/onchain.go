@@ -123,6 +123,9 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 			return fmt.Errorf("block %d: %w", s.at.Number, err)
 		}
 	}
+	if _, refused := errors.AsType[*chain.NodeError](results[1].Err); refused {
+		return fmt.Errorf("ask whether the dollar token is paused at block %d: %w: %w", s.at.Number, chain.ErrUnavailable, results[1].Err)
+	}
 	// A dollar token without the method cannot be paused.
 	s.usdgPaused = results[1].Err == nil && len(results[1].Data) == 32 && results[1].Data[31] != 0
 	if known == (common.Address{}) && results[2].Err == nil && len(results[2].Data) == 32 {

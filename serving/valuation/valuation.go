@@ -37,6 +37,7 @@ type Service struct {
 	api     *httpapi.API
 	server  *httpapi.Server
 	chainID []string // value of the header
+	now     func() time.Time
 }
 
 // New returns the service. It listens in Run. The caller runs the chain client.
@@ -49,7 +50,7 @@ func New(cfg Config, reader query.Reader, client *chain.Client, logger *zap.Logg
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, reader: reader, metrics: newMetrics(reg),
+		cfg: cfg, reader: reader, metrics: newMetrics(reg), now: time.Now,
 		chainID: []string{strconv.FormatUint(cfg.Deployment.ChainID, 10)},
 	}
 	s.chain = &chainReader{client: client, cfg: &s.cfg, metrics: s.metrics}
@@ -119,14 +120,14 @@ func (s *Service) state(ctx context.Context, res *httpapi.Response) (*state, err
 
 func (s *Service) fresh(st *state) error {
 	if s.cfg.MaxAge > 0 {
-		if age := time.Now().Unix() - int64(st.at.Timestamp); age > int64(s.cfg.MaxAge/time.Second) {
+		if age := s.now().Unix() - int64(st.at.Timestamp); age > int64(s.cfg.MaxAge/time.Second) {
 			return refuse(reasonStale, "the state is of block %d, which is %d s old", st.at.Number, age)
 		}
 	}
 	return nil
 }
 
-// answer writes a body, which is cached until there is a later block.
+// answer writes a body, which is cached until there is a later block, or its own is too old.
 func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
 	}
 	res.Body = append(res.Body, raw...)
 	at := st.at
-	res.FreshWhile = func() bool { return s.reader.Current(at, nil) }
+	res.FreshWhile = func() bool { return s.fresh(st) == nil && s.reader.Current(at, nil) }
 	return nil
 }
 
