@@ -3,6 +3,7 @@ package support
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
@@ -179,6 +180,41 @@ func TestTheDeskMovesMeanwhile(t *testing.T) {
 	s := w.start(deps)
 	reads.left.Store(5)
 	s.post(w.header(w.pay(w.chain.Key("payer"), "moves")), body("Moves")).created(t)
+}
+
+// A wallet's day, and the payments of it that failed, outlive the processes that counted them.
+func TestTheDayOutlivesTheDesk(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter = time.Millisecond
+	hostile := w.deploy(ambush)
+	w.fund(hostile, deposit)
+	w.mine()
+	payment := w.header(w.pay(w.chain.Key("payer"), "first"))
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, token := s.post(payment, body("First")).created(t)
+	for i := range desk.MaxRefused {
+		if got := s.post(w.ambushed(hostile, fmt.Sprint(i)), body("Ambush")); got.reason(t) != x402.ReasonTransaction {
+			t.Fatalf("payment %d: %d %s", i, got.status, got.body)
+		}
+	}
+	s.stop()
+	w.closeDesk()
+	w.openDesk("b")
+
+	s = w.start(w.deps(w.relayer("relayer")))
+	for name, second := range map[string]string{
+		"a second report of the day": w.header(w.pay(w.chain.Key("payer"), "second")), "a payment that would fail": w.ambushed(hostile, "more"),
+	} {
+		if got := s.post(second, body("Second")); got.code() != "REPORT_LIMIT" {
+			t.Errorf("%s, at another desk: %d %s", name, got.status, got.body)
+		}
+	}
+	if again, same := s.post(payment, body("First")).created(t); again != id || same != token {
+		t.Errorf("the first again: ticket %s, want %s", again, id)
+	}
+	if n := w.charges(w.chain.Address("payer")); n != 1 {
+		t.Errorf("charged %d times", n)
+	}
 }
 
 // behind is a node that has not seen the last blocks.

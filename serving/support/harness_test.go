@@ -55,6 +55,7 @@ type world struct {
 	log      *zap.Logger
 	metrics  []prometheus.Gatherer // of all processes
 
+	closeDesk func() // ends the process that holds the desk
 	blockTime time.Duration
 	highest   uint64 // block that a reorganisation ever found
 }
@@ -89,10 +90,6 @@ func newWorldOf(t testing.TB, c settings) *world {
 		yesterday := time.Now().Add(-24 * time.Hour)
 		c.now = func() time.Time { return yesterday }
 	}
-	log := c.log
-	if log == nil {
-		log = zap.NewNop()
-	}
 	prefix := cmp.Or(c.prefix, "t")
 	chain, err := paychain.New(paychain.Config{Now: c.now})
 	check(t, err)
@@ -106,26 +103,9 @@ func newWorldOf(t testing.TB, c settings) *world {
 	check(t, admin.Apply(t.Context(), w.cat.Topics()))
 	admin.Close()
 
-	node, err := engine.NewCommands(engine.Config{
-		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
-		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
-	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, w.registry(), log))
-	check(t, err)
-	w.router, err = read.NewRouter(read.Config{
-		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: "a",
-		Registerer: w.registry(), Logger: log,
-	})
-	check(t, err)
 	w.producer, err = kafka.NewProducer(w.kafka, "support", kafka.ProducerOptions{})
 	check(t, err)
 	t.Cleanup(w.producer.Close)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	for _, run := range []func(context.Context) error{node.Run, w.router.Run} {
-		running.Go(func() { _ = run(ctx) })
-	}
-	t.Cleanup(func() { cancel(); running.Wait() })
-
 	w.cfg = DefaultConfig()
 	w.cfg.HTTP.Listen, w.cfg.HTTP.CursorSecret = "127.0.0.1:0", "a secret of tests, long enough"
 	w.cfg.PublicURL = "https://support.example"
@@ -136,7 +116,35 @@ func newWorldOf(t testing.TB, c settings) *world {
 	w.terms, err = x402.NewTerms(w.cfg.Payment)
 	check(t, err)
 	w.fund(chain.Address("payer"), 1_000_000_000)
-	polltest.Until(t, "the desk answers", func() bool {
+	w.openDesk("a")
+	return w
+}
+
+// openDesk starts a process that holds the desk, and waits until it answers. It has nothing but what is in Kafka.
+func (w *world) openDesk(instance string) {
+	w.t.Helper()
+	log := w.log
+	if log == nil {
+		log = zap.NewNop()
+	}
+	node, err := engine.NewCommands(engine.Config{
+		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: instance, Dir: "/" + instance, FS: vfs.NewMem(),
+		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
+	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, w.registry(), log))
+	check(w.t, err)
+	w.router, err = read.NewRouter(read.Config{
+		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: instance,
+		Registerer: w.registry(), Logger: log,
+	})
+	check(w.t, err)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context) error{node.Run, w.router.Run} {
+		running.Go(func() { _ = run(ctx) })
+	}
+	w.closeDesk = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.t.Cleanup(w.closeDesk)
+	polltest.Until(w.t, "the desk answers", func() bool {
 		for partition := range w.cat.Partitions {
 			if _, _, err := w.client().List(ctx, partition, true, nil, 1); err != nil {
 				return false
@@ -144,7 +152,6 @@ func newWorldOf(t testing.TB, c settings) *world {
 		}
 		return true
 	})
-	return w
 }
 
 func (w *world) fund(to common.Address, amount int64) {
