@@ -28,6 +28,8 @@ const (
 	RefundSent      Kind = "refund-sent"      // the float signed a refund, or a transaction with it is about to be sent
 	RefundConfirmed Kind = "refund-confirmed" // the chain says so
 	RefundFailed    Kind = "refund-failed"    // the signed refund can no longer be executed
+	RefundByHand    Kind = "refund-by-hand"   // a member of staff will send it, from elsewhere: the float no longer may
+	RefundNotSent   Kind = "refund-not-sent"  // and has not, nor will
 	FloatTake       Kind = "float-take"       // of the float: an amount within the day's ceiling
 	TakeNonce       Kind = "take-nonce"       // of the relayer: the nonce of its next transaction
 )
@@ -210,7 +212,7 @@ func (c *Command) Validate() error {
 		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: missing, or out of order")
 	case RefundFailed:
 		fault(c.Return == nil, "return: required")
-	case Close, Reorganised, Released, Void:
+	case Close, Reorganised, Released, Void, RefundByHand, RefundNotSent:
 	default:
 		fault(true, "kind: unknown")
 	}

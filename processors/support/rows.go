@@ -83,6 +83,7 @@ type Ticket struct {
 	Replies       []Note         `json:"replies,omitempty"`
 	Refund        RefundStatus   `json:"refund"`
 	Return        *Authorization `json:"return,omitempty"` // the refund, signed by the float
+	ByHand        string         `json:"byHand,omitempty"` // or who sends it by hand
 	ReturnedAt    int64          `json:"returnedAt,omitempty"`
 	RefundAttempt *Attempt       `json:"refundAttempt,omitempty"`
 	RefundProof   *Proof         `json:"refundProof,omitempty"`
@@ -103,9 +104,9 @@ type Note struct {
 	Sealed []byte `json:"sealed"`
 }
 
-// Undecided reports whether a payment, or its refund, is not final on the chain.
+// Undecided reports whether a payment, or its refund by the float, is not final on the chain.
 func (p *Payment) Undecided() bool {
-	return p.Status != StatusFinal && p.Status != StatusVoid || p.Ticket != nil && p.Ticket.Refund == RefundStatusSent
+	return p.Status != StatusFinal && p.Status != StatusVoid || p.Ticket != nil && p.Ticket.Refund == RefundStatusSent && p.Ticket.Return != nil
 }
 
 // Charged reports whether there is a ticket to show.

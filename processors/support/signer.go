@@ -36,7 +36,7 @@ func ParseStaff(text string) (Staff, error) {
 // byStaff reports whether only staff may send this command.
 func (c *Command) byStaff() bool {
 	switch c.Kind {
-	case Reply, Decide, Close, FloatTake:
+	case Reply, Decide, Close, FloatTake, RefundByHand, RefundNotSent:
 		return true
 	case RefundSent:
 		return c.Return != nil

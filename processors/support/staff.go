@@ -46,19 +46,10 @@ func (t *execution) staff() (Outcome, error) {
 		if o := t.refundSent(p); o != Done {
 			return o, nil
 		}
-	case RefundConfirmed:
-		// Staff may record a refund sent by hand; a refund signed by the float is confirmed only by the chain.
-		byHand := t.cmd.By != "" && (k.Refund == RefundStatusOwed || k.Refund == RefundStatusFailed)
-		if !byHand && (t.cmd.By != "" || k.Refund != RefundStatusSent) {
+	case RefundConfirmed, RefundFailed, RefundByHand, RefundNotSent:
+		if !t.refund(p) {
 			return Refused, nil
 		}
-		k.Refund, k.RefundProof = RefundStatusConfirmed, t.cmd.Proof
-	case RefundFailed:
-		// One that was signed since may be on its way.
-		if k.Refund != RefundStatusSent || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
-			return Refused, nil
-		}
-		k.Refund, k.Return, k.RefundAttempt = RefundStatusFailed, nil, nil
 	default:
 		return Malformed, nil
 	}
@@ -66,18 +57,52 @@ func (t *execution) staff() (Outcome, error) {
 	return Done, t.save(p)
 }
 
+// refund applies what became of a refund. One who sends it by hand takes it on first, and so nobody else sends it.
+func (t *execution) refund(p *Payment) bool {
+	k := p.Ticket
+	byHand := k.Refund == RefundStatusSent && k.ByHand != ""
+	switch t.cmd.Kind {
+	case RefundByHand:
+		if !owed(p) {
+			return false
+		}
+		k.Refund, k.ByHand, k.ReturnedAt = RefundStatusSent, t.cmd.By, t.at.Unix()
+	case RefundNotSent:
+		if !byHand {
+			return false
+		}
+		k.Refund, k.ByHand = RefundStatusOwed, ""
+	case RefundConfirmed: // staff say it of what was sent by hand, and the chain of the float's
+		if k.Refund != RefundStatusSent || byHand != (t.cmd.By != "") {
+			return false
+		}
+		k.Refund, k.RefundProof = RefundStatusConfirmed, t.cmd.Proof
+	default: // RefundFailed; one that was signed since may be on its way
+		if k.Refund != RefundStatusSent || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
+			return false
+		}
+		k.Refund, k.Return, k.RefundAttempt = RefundStatusFailed, nil, nil
+	}
+	return true
+}
+
+// owed says whether a refund may be sent: a reorganisation cannot take the payment back, and nobody else sends it.
+func owed(p *Payment) bool {
+	return p.Status == StatusFinal && (p.Ticket.Refund == RefundStatusOwed || p.Ticket.Refund == RefundStatusFailed)
+}
+
 // refundSent records the float's signed refund, once, and then each transaction with it. A payment that a reorg
 // may still revert is not refunded.
 func (t *execution) refundSent(p *Payment) Outcome {
 	k, signed := p.Ticket, t.cmd.Return
 	if signed == nil {
-		if k.Refund != RefundStatusSent {
+		if k.Refund != RefundStatusSent || k.Return == nil {
 			return Refused
 		}
 		k.RefundAttempt = t.cmd.Attempt
 		return Done
 	}
-	if p.Status != StatusFinal || k.Refund != RefundStatusOwed && k.Refund != RefundStatusFailed {
+	if !owed(p) {
 		return Refused
 	}
 	if signed.To != t.key || signed.Nonce != RefundNonce(t.key, t.cmd.Nonce) || bigOf(signed.Value).Cmp(bigOf(p.Authorization.Value)) != 0 {

@@ -116,7 +116,7 @@ func (t *execution) apply() (Outcome, error) {
 		return t.reserve()
 	case Sent, Paid, Reorganised, Released, Void:
 		return t.settle()
-	case Reply, Decide, Close, RefundSent, RefundConfirmed, RefundFailed:
+	case Reply, Decide, Close, RefundSent, RefundConfirmed, RefundFailed, RefundByHand, RefundNotSent:
 		return t.staff()
 	case FloatTake:
 		return t.floatTake()

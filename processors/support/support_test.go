@@ -239,6 +239,51 @@ func TestTheWayOfADeposit(t *testing.T) {
 	}
 }
 
+// Who sends a refund by hand takes it on first: then the float does not, nor anybody else, until he gives it up.
+func TestARefundByHand(t *testing.T) {
+	w := newWorld(t)
+	kind := func(k Kind) Command { return Command{Kind: k, Nonce: common.Hash{1}} }
+	recorded := Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}
+	signed := func() Command {
+		c := recorded
+		c.ID = NewID()
+		if err := c.Sign(wallet, "ada", w.ada); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, false), Done)
+	w.want(wallet, decide(1, Accepted), Done)
+	w.want(wallet, kind(RefundByHand), Refused) // a reorganisation may take the payment back
+	w.want(wallet, paid(1, true), Done)
+	w.want(wallet, kind(RefundNotSent), Refused)
+	if c := signed(); w.send(wallet, &c) != Refused {
+		t.Error("recorded, and nobody had taken it on")
+	}
+	w.want(wallet, kind(RefundByHand), Done)
+	w.want(wallet, kind(RefundByHand), Refused)
+	w.want(wallet, refund(1), Refused)
+	w.want(wallet, decide(1, Rejected), Refused)
+	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
+	w.want(wallet, refundFailed(1), Refused)
+	w.want(wallet, recorded, Refused) // the chain says nothing of it
+	if p := w.payment(1); p.Ticket.ByHand != "ada" || p.Ticket.Refund != RefundStatusSent || p.Undecided() {
+		t.Errorf("%+v", p.Ticket)
+	}
+	w.want(wallet, kind(RefundNotSent), Done)
+	w.want(wallet, refund(1), Done)
+	w.want(wallet, kind(RefundByHand), Refused)
+	w.want(wallet, kind(RefundNotSent), Refused)
+	w.want(wallet, refundFailed(1), Done)
+	w.want(wallet, kind(RefundByHand), Done)
+	if c := signed(); w.send(wallet, &c) != Done {
+		t.Error("not recorded")
+	}
+	w.want(wallet, kind(RefundNotSent), Refused)
+	w.want(wallet, refund(1), Refused)
+}
+
 // What staff do is signed by their own key; the audit says whose, and nothing that anybody wrote.
 func TestStaffSign(t *testing.T) {
 	w := newWorld(t)
@@ -348,17 +393,17 @@ func TestAnyCommands(t *testing.T) {
 				{Kind: Released, Nonce: common.Hash{n}},
 				{Kind: Void, Nonce: common.Hash{n}},
 				{Kind: RefundConfirmed, Nonce: common.Hash{n}, Proof: &Proof{Final: true}},
-				refundFailed(n),
+				refundFailed(n), {Kind: RefundByHand, Nonce: common.Hash{n}}, {Kind: RefundNotSent, Nonce: common.Hash{n}},
 			}).Draw(t, "command")
 			before := w.payment(n)
 			outcome := w.do(wallet, c)
 			after := w.payment(n)
 			aTicketStays(t, tickets, n, after)
 			wordsAreKept(t, before, after)
-			if c.Kind == RefundSent && outcome == Done {
+			if (c.Kind == RefundSent || c.Kind == RefundByHand) && outcome == Done {
 				sent[n]++
 			}
-			if c.Kind == RefundFailed && outcome == Done {
+			if (c.Kind == RefundFailed || c.Kind == RefundNotSent) && outcome == Done {
 				sent[n]--
 			}
 			if sent[n] > 1 {

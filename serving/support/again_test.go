@@ -97,26 +97,33 @@ func TestChargedBeforeItWasTaken(t *testing.T) {
 	}
 }
 
+// reserved has the desk take a payment that no service follows.
+func (w *world) reserved(a *x402.Signed, report []byte) {
+	w.t.Helper()
+	outcome, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: desk.Reserve, Nonce: a.Nonce, Reservation: &desk.Reservation{
+		Authorization: authorizationOf(a), Asset: w.terms.Token, BodyDigest: digestOf(report), Report: w.sealed(a, report),
+	}})
+	if err != nil || outcome != desk.Done {
+		w.t.Fatalf("reserve: %s %v", outcome, err)
+	}
+}
+
+// released is reserved, and then the chain refuses it.
+func (w *world) released(a *x402.Signed, report []byte) {
+	w.t.Helper()
+	w.reserved(a, report)
+	_, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: desk.Released, Nonce: a.Nonce})
+	check(w.t, err)
+}
+
 // A released payment that somebody has charged all the same is a ticket, though another has the wallet's day by now.
 func TestReleasedAndChargedAllTheSame(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
 	payer := w.chain.Key("payer")
 	first, second := w.pay(payer, "first"), w.pay(payer, "second")
-	client := w.client()
-	reserve := func(a *x402.Signed, report []byte) {
-		t.Helper()
-		outcome, _, err := client.Do(t.Context(), a.From, &desk.Command{Kind: desk.Reserve, Nonce: a.Nonce, Reservation: &desk.Reservation{
-			Authorization: authorizationOf(a), Asset: w.terms.Token, BodyDigest: digestOf(report), Report: w.sealed(a, report),
-		}})
-		if err != nil || outcome != desk.Done {
-			t.Fatalf("reserve: %s %v", outcome, err)
-		}
-	}
-	reserve(first, body("First"))
-	_, _, err := client.Do(t.Context(), first.From, &desk.Command{Kind: desk.Released, Nonce: first.Nonce})
-	check(t, err)
-	reserve(second, body("Second"))
+	w.released(first, body("First"))
+	w.reserved(second, body("Second"))
 	w.submit(first.Calldata())
 	polltest.Until(t, "somebody has submitted it", func() bool { return w.charges(first.From) == 1 })
 	w.cfg.Reconcile = time.Hour
@@ -292,6 +299,8 @@ func TestAnEarlierTransferIsNoRefund(t *testing.T) {
 	id, _ := s.post(w.header(w.pay(w.chain.Key("payer"), "earlier")), body("Earlier")).created(t)
 	staff := w.staff()
 	check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
+	polltest.Until(t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
+	check(t, staff.ByHand(t.Context(), id, true))
 	err = staff.Refunded(t.Context(), id, w.chain.Client(), earlier.TxHash, 1)
 	if err == nil || !strings.Contains(err.Error(), "does not refund") {
 		t.Errorf("a transfer from before the deposit was taken for its return: %v", err)

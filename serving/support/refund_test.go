@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,6 +98,61 @@ func TestRefundsThroughKills(t *testing.T) {
 			t.Errorf("refund %d: sent again once it was confirmed", i)
 		}
 		second.stop()
+	}
+}
+
+// While one sends a refund by hand another does not send it from the float; and what refunded a ticket refunds no other.
+func TestOneOfStaffReturnsADeposit(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	w.fund(w.chain.Address("float"), 10*deposit)
+	s := w.start(w.deps(w.relayer("relayer")))
+	ann, bob := w.staff(), w.staff()
+	id, payer := w.owed(s, ann, "By hand")
+	check(t, ann.ByHand(t.Context(), id, true))
+	if err := bob.Refund(t.Context(), id, w.float()); err == nil {
+		t.Error("the float signed what is sent by hand")
+	}
+	if err := bob.ByHand(t.Context(), id, true); err == nil {
+		t.Error("two send it by hand")
+	}
+	check(t, ann.ByHand(t.Context(), id, false))
+	check(t, bob.Refund(t.Context(), id, w.float()))
+	if err := ann.ByHand(t.Context(), id, true); err == nil {
+		t.Error("sent by hand what the float has signed")
+	}
+	polltest.Until(t, "the refund is confirmed", func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundStatusConfirmed })
+	if n := w.transfers(w.chain.Address("float"), payer); n != 1 {
+		t.Errorf("returned %d times", n)
+	}
+}
+
+// The float's transaction for a ticket is no refund of another, though nobody has recorded it yet.
+func TestARefundIsOfOneTicket(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter = time.Millisecond
+	w.mine()
+	w.fund(w.chain.Address("float"), 10*deposit)
+	staff := w.staff()
+	first, second := w.pay(w.chain.Key("payer"), "first"), w.pay(w.chain.Key("payer"), "second")
+	w.released(first, body("First"))
+	s := w.start(w.deps(w.relayer("relayer")))
+	ids := [2]string{desk.TicketID(first.From, first.Nonce)}
+	ids[1], _ = s.post(w.header(second), body("Second")).created(t)
+	w.submit(first.Calldata()) // two tickets of one wallet on one day
+	for _, id := range ids {
+		polltest.Until(t, "it is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
+		check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
+	}
+	s.stop()
+	check(t, staff.Refund(t.Context(), ids[0], w.float()))
+	check(t, staff.ByHand(t.Context(), ids[1], true))
+	w.submit(signedOf(w.ticketOf(ids[0]).Ticket.Return).Calldata())
+	float := w.chain.Address("float")
+	polltest.Until(t, "somebody has submitted it", func() bool { return w.transfers(float, first.From) == 1 })
+	transaction := w.transferLogs(float, first.From)[0].TxHash
+	if err := staff.Refunded(t.Context(), ids[1], w.chain.Client(), transaction, 1); err == nil || !strings.Contains(err.Error(), ids[0]) {
+		t.Errorf("the refund of another was recorded: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -122,7 +123,16 @@ type Receipts interface {
 	BlockNumber(ctx context.Context) (uint64, error)
 }
 
-// Refunded records that a transaction has refunded a deposit, after checking its log and confirmations. A
+// ByHand takes it on to send a refund by hand, or says that it was not sent. Meanwhile the float sends none.
+func (s Staff) ByHand(ctx context.Context, id string, sends bool) error {
+	kind := desk.RefundByHand
+	if !sends {
+		kind = desk.RefundNotSent
+	}
+	return s.do(ctx, id, &desk.Command{Kind: kind})
+}
+
+// Refunded records that a transaction has refunded a deposit by hand, after checking its log and confirmations. A
 // transaction refunds one deposit.
 func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transaction common.Hash, confirmations uint64) error {
 	found, err := s.find(ctx, id)
@@ -130,8 +140,8 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 		return err
 	}
 	p := found.Payment
-	if refund := p.Ticket.Refund; refund != desk.RefundStatusOwed && refund != desk.RefundStatusFailed {
-		return fmt.Errorf("the refund of ticket %s is %s, neither %s nor %s", id, refund, desk.RefundStatusOwed, desk.RefundStatusFailed)
+	if refund := p.Ticket.Refund; refund != desk.RefundStatusSent || p.Ticket.ByHand == "" {
+		return fmt.Errorf("the refund of ticket %s is %s, and nobody sends it by hand: refund %s by-hand says so, before it is sent", id, refund, id)
 	}
 	receipt, err := chain.TransactionReceipt(ctx, transaction)
 	if err != nil {
@@ -148,7 +158,7 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	if head+1 < receipt.BlockNumber.Uint64()+confirmations {
 		return fmt.Errorf("transaction %s has fewer than %d confirmations", transaction, confirmations)
 	}
-	if err := s.unused(ctx, p.Authorization.From, transaction); err != nil {
+	if err := s.unused(ctx, p, receipt); err != nil {
 		return err
 	}
 	return s.do(ctx, id, &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
@@ -168,8 +178,10 @@ func returns(logs []*types.Log, p *desk.Payment) bool {
 	return false
 }
 
-// unused searches the payer's tickets, which are in one partition.
-func (s Staff) unused(ctx context.Context, payer common.Address, transaction common.Hash) error {
+// unused searches the payer's other tickets, which are in one partition: the transaction must have refunded none of them,
+// nor carry the float's refund of one.
+func (s Staff) unused(ctx context.Context, of *desk.Payment, receipt *types.Receipt) error {
+	payer := of.Authorization.From
 	after := append(payer.Bytes(), make([]byte, common.HashLength)...)
 	for {
 		found, next, err := s.Desk.List(ctx, s.Desk.Partition(payer), false, after, sweepLimit)
@@ -180,8 +192,9 @@ func (s Staff) unused(ctx context.Context, payer common.Address, transaction com
 			if p.Authorization.From != payer {
 				return nil
 			}
-			if p.Ticket != nil && p.Ticket.RefundProof != nil && p.Ticket.RefundProof.Transaction == transaction {
-				return fmt.Errorf("transaction %s already refunded ticket %s", transaction, p.ID())
+			recorded := p.Ticket != nil && p.Ticket.RefundProof != nil && p.Ticket.RefundProof.Transaction == receipt.TxHash
+			if recorded || p.ID() != of.ID() && usesNonce(receipt.Logs, p.Asset, desk.RefundNonce(payer, p.Authorization.Nonce)) {
+				return fmt.Errorf("transaction %s refunds ticket %s", receipt.TxHash, p.ID())
 			}
 		}
 		if next == nil || bytes.Compare(next[:common.AddressLength], payer[:]) > 0 {
@@ -189,6 +202,14 @@ func (s Staff) unused(ctx context.Context, payer common.Address, transaction com
 		}
 		after = next
 	}
+}
+
+var usedTopic = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
+
+func usesNonce(logs []*types.Log, asset common.Address, nonce common.Hash) bool {
+	return slices.ContainsFunc(logs, func(l *types.Log) bool {
+		return l.Address == asset && len(l.Topics) == 3 && l.Topics[0] == usedTopic && l.Topics[2] == nonce
+	})
 }
 
 func (s Staff) find(ctx context.Context, id string) (desk.Found, error) {

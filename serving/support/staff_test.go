@@ -75,6 +75,8 @@ func TestStaff(t *testing.T) {
 		t.Errorf("the page: %d %s", page.status, page.body)
 	}
 
+	polltest.Until(t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
+	check(t, staff.ByHand(ctx, id, true))
 	receipts := w.chain.Client()
 	w.fund(w.chain.Address("float"), 3*deposit)
 	wrong, err := w.chain.Call(ctx, "float", "transfer", payer, big.NewInt(1))

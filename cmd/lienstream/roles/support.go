@@ -58,8 +58,12 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			verdict, valid := strings.CutSuffix(args[1], "-valid")
 			return staff.Decide(ctx, args[0], desk.Verdict(strings.ToUpper(verdict)), valid)
 		})
-	add("refund", "<ticket> [<transaction>]", "refund a deposit from the float, or record and verify a transaction that refunded it", 1, 2,
+	add("refund", "<ticket> [by-hand|not-sent|<transaction>]",
+		"refund a deposit from the float; or take it on to send it by hand, give that up, or record and verify the transaction that sent it", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
+			if len(args) == 2 && (args[1] == "by-hand" || args[1] == "not-sent") {
+				return staff.ByHand(ctx, args[0], args[1] == "by-hand")
+			}
 			chain, err := p.dialPayments(ctx, s.rpc, s.cfg.Payment.Network)
 			if err != nil {
 				return err
@@ -73,7 +77,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			}
 			hash, err := hexutil.Decode(args[1])
 			if err != nil || len(hash) != common.HashLength {
-				return errors.New("the transaction hash is not 32 bytes in hex")
+				return errors.New("neither by-hand nor not-sent nor a transaction hash, 32 bytes in hex")
 			}
 			return staff.Refunded(ctx, args[0], chain, common.Hash(hash), s.cfg.Confirmations)
 		})
