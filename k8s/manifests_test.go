@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -151,6 +152,9 @@ func TestManifests(t *testing.T) {
 		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "notify": p.port("notify-addr"), "agent": p.port("agent-addr"), "support": p.port("support-addr")},
 		"processors": {"ops": p.port("ops-addr"), "query": p.port("query-addr")},
 		"topics":     {},
+	}
+	if share := fmt.Sprintf("--agent-nodes=%d", *serving.Spec.Replicas); !slices.Contains(serving.Spec.Template.Spec.Containers[0].Args, share) {
+		t.Errorf("serving has %v, not %s", serving.Spec.Template.Spec.Containers[0].Args, share)
 	}
 	for name, pod := range pods {
 		hardened(t, name, pod.Spec)
