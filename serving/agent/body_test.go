@@ -19,21 +19,9 @@ func TestABodyThatIsBroken(t *testing.T) {
 			"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
 			"Content-Length: 100\r\n\r\n{",
 		} {
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
+			if status := sendRaw(t, server.Listener.Addr().String(), path, rest); status != http.StatusBadRequest {
+				t.Errorf("%s %q: %d", path, rest, status)
 			}
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%s", path, rest)
-			_ = conn.(*net.TCPConn).CloseWrite()
-			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Log(path, rest, err)
-				continue
-			}
-			if resp.StatusCode != http.StatusBadRequest {
-				t.Errorf("%s %q: %d", path, rest, resp.StatusCode)
-			}
-			_ = conn.Close()
 		}
 	}
 	for _, l := range w.logs.All() {
@@ -41,4 +29,26 @@ func TestABodyThatIsBroken(t *testing.T) {
 			t.Errorf("logged: %v", l.ContextMap())
 		}
 	}
+}
+
+// sendRaw posts the rest of a request, headers and body, and sends no more. It returns the status.
+func sendRaw(t *testing.T, addr, path, rest string) int {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%s", path, rest); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -249,5 +250,69 @@ func TestAPortfolioThatIsNotWhole(t *testing.T) {
 	}
 	if p := place(1); len(p.Bids) != 1000 || !p.Truncated {
 		t.Errorf("%d of %d bids, truncated %t", len(p.Bids), bids, p.Truncated)
+	}
+}
+
+// TestReadyAlthoughNodesDisagree: a service that has begun stays there to say what is wrong. One that has not is not sent
+// requests.
+func TestReadyAlthoughNodesDisagree(t *testing.T) {
+	w, _, fund := listed(t)
+	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	fork := says(nil, w.head().Hash.Hex(), common.Hash{1}.Hex())
+	client := w.client(liar.URL, honest.URL)
+	run := func() *Agent {
+		t.Helper()
+		a := w.service(func(_ *Config, p *Parts) { p.Chain = client })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		if a.Addr() == "" {
+			t.Fatal("it does not listen")
+		}
+		return a
+	}
+	see := func(lie rpctest.Lie) {
+		t.Helper()
+		liar.Tells(lie)
+		if _, err := client.Refresh(t.Context()); (err != nil) != (lie != nil) {
+			t.Fatal(err)
+		}
+	}
+	see(fork)
+	a := run()
+	if a.Ready(t.Context()) == nil {
+		t.Error("ready before there is a head")
+	}
+	see(nil)
+	if err := a.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	see(fork)
+	if err := a.Ready(t.Context()); err != nil {
+		t.Errorf("not there to answer: %v", err)
+	}
+	(&world{t: t, Client: apitest.NewClient(t, a, description)}).refused("UPSTREAM_UNAVAILABLE", fund)
+}
+
+// TestRoundTripsOverTwoNodes: what is read again is asked for beside the simulation.
+func TestRoundTripsOverTwoNodes(t *testing.T) {
+	w, deal, fund := listed(t)
+	one, two := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	v := w.over(one.URL, two.URL)
+	v.reg = w.reg
+	for want, b := range map[uint64]body{
+		3: fund.with("termsHash", deal.TermsHash), 2: {"action": "approveUsdg", "chainId": 4663, "wallet": fund["wallet"], "amount": "1"},
+	} {
+		before := v.nodeRequests()
+		v.prepared(b)
+		if n := v.nodeRequests() - before; n != want {
+			t.Errorf("%s asks the chain %d times, want %d", b["action"], n, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package valuation
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -53,5 +54,32 @@ func TestANodeThatDoesNotSayWhetherTheDollarIsPaused(t *testing.T) {
 	w.service.chain.client = client
 	if status, body := w.ask("/assets/" + w.dep.TKN.Hex() + "/value"); status != 503 || !bytes.Contains(body, []byte("UPSTREAM_UNAVAILABLE")) {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestReadyAlthoughTheChainIsAway: a service that has begun stays there to say what is wrong.
+func TestReadyAlthoughTheChainIsAway(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.service.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	if w.service.server.Addr() == "" {
+		t.Fatal("it does not listen")
+	}
+	if err := w.service.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.play(1)
+	if err := w.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.service.Ready(t.Context()); err != nil {
+		t.Errorf("not there to answer: %v", err)
 	}
 }
