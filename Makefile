@@ -15,7 +15,7 @@ NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast race soak days payments manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -65,6 +65,9 @@ days: deps ## what `make run` takes of memory and disk, at speed: BLOCKS=80000, 
 payments: deps ## what is charged has a ticket, under 1,000 random kills and lies on kfake and 100 on Apache Kafka: LIENSTREAM_SEED
 	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
 	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/apache' ./serving/support
+
+alerts: deps ## each alert arrives, once if nobody is killed while sending it, through 50 kills: LIENSTREAM_SEED
+	LIENSTREAM_KILLS=50 go test -count=1 -timeout 60m -v -run '^TestKills$$' ./processors/notifier
 
 # Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
 EXACT ?= 1

@@ -70,7 +70,8 @@ type ticked struct {
 	last int64
 }
 
-func newChain(t *testing.T, unsafe int) *chain {
+// newTopics is the raw topic alone.
+func newTopics(t *testing.T, unsafe int) *chain {
 	c := &chain{t: t, unsafe: unsafe, cfg: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}, head: topics.BlockRef{Timestamp: genesis}}
 	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	admin, err := kafka.NewAdmin(c.cfg)
@@ -81,18 +82,28 @@ func newChain(t *testing.T, unsafe int) *chain {
 	check(t, err)
 	t.Cleanup(c.tx.Close)
 	check(t, c.tx.Init(t.Context()))
+	return c
+}
 
-	conf := engine.Config{
-		Kafka: c.cfg, Catalogue: c.cat, Instance: "a", FS: vfs.NewMem(), SessionTimeout: 6 * time.Second, Logger: zap.NewNop(),
-	}
+// newNodes are the facts and the notifier as a process runs them.
+func newNodes(conf engine.Config) (source, node *engine.Node, err error) {
 	telling := conf
-	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, "/facts", prometheus.NewRegistry()
+	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, conf.Dir+"/facts", prometheus.NewRegistry()
 	telling.HeadCommands = true
 	decoder := contracts.NewDecoder(contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller})
-	source, err := engine.New(telling, facts.New(decoder, c.cat.Partitions, facts.Safe))
-	check(t, err)
-	conf.AppName, conf.Dir, conf.Registerer = topics.AppNotifier, "/notifier", prometheus.NewRegistry()
-	node, err := engine.NewCommands(conf, notifier.New(c.cat.Partitions, prometheus.NewRegistry()))
+	if source, err = engine.New(telling, facts.New(decoder, conf.Catalogue.Partitions, facts.Safe)); err != nil {
+		return nil, nil, err
+	}
+	conf.AppName, conf.Dir, conf.Registerer = topics.AppNotifier, conf.Dir+"/notifier", prometheus.NewRegistry()
+	node, err = engine.NewCommands(conf, notifier.New(conf.Catalogue.Partitions, prometheus.NewRegistry()))
+	return source, node, err
+}
+
+func newChain(t *testing.T, unsafe int) *chain {
+	c := newTopics(t, unsafe)
+	source, node, err := newNodes(engine.Config{
+		Kafka: c.cfg, Catalogue: c.cat, Instance: "a", FS: vfs.NewMem(), SessionTimeout: 6 * time.Second, Logger: zap.NewNop(),
+	})
 	check(t, err)
 	c.node = node
 	ctx, cancel := context.WithCancel(context.Background())

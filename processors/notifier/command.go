@@ -146,12 +146,23 @@ const (
 	Gone         // give up all alerts to this address
 )
 
+// Claim is the right to attempt an alert: whoever holds it is the only one to send, for as long as an attempt may take.
+type Claim struct {
+	Wallet  common.Address `json:"wallet"`
+	Row     []byte         `json:"row"` // of the outbox
+	Attempt int            `json:"attempt"`
+	FiredAt uint64         `json:"firedAt"`
+	By      string         `json:"by"`             // unique
+	Over    string         `json:"over,omitempty"` // the claim that has lapsed; empty: there was none
+}
+
 // Report is the report of an attempt to deliver an alert.
 type Report struct {
 	Wallet  common.Address `json:"wallet"`
 	Row     []byte         `json:"row"` // of the outbox
 	Attempt int            `json:"attempt"`
-	FiredAt uint64         `json:"firedAt"` // of the alert: another one may be in its row by now
+	FiredAt uint64         `json:"firedAt"`      // of the alert: another one may be in its row by now
+	By      string         `json:"by,omitempty"` // the attempt's claim
 	Result  Result         `json:"result"`
 	Next    int64          `json:"next,omitempty"` // unix milliseconds
 	Reason  string         `json:"reason,omitempty"`
@@ -164,6 +175,7 @@ type Command struct {
 	Fact        *Fact        `json:"fact,omitempty"`
 	News        *News        `json:"news,omitempty"`
 	Tick        *Tick        `json:"tick,omitempty"`
+	Claim       *Claim       `json:"claim,omitempty"`
 	Report      *Report      `json:"report,omitempty"`
 
 	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte

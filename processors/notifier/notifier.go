@@ -59,6 +59,8 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	case cmd.Tick != nil && cmd.Removed: // time does not go back: what has become due stays due
 	case cmd.Tick != nil:
 		err = a.tick(w, c.Time, cmd.Tick)
+	case cmd.Claim != nil:
+		err = claim(w, cmd.Claim)
 	case cmd.Report != nil:
 		err = report(w, c.Time, cmd.Report)
 	default:

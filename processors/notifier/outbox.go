@@ -40,6 +40,7 @@ type Alert struct {
 	Attempt int    `json:"attempt,omitempty"`
 	Next    int64  `json:"next"` // attempt: unix milliseconds
 	Reason  string `json:"reason,omitempty"`
+	By      string `json:"by,omitempty"` // the claim of the attempt that may be running
 }
 
 // Address is the key of an alert: recipient, channel, subject and stage.
@@ -180,7 +181,23 @@ func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
 	return count(w, -len(rows), 0, time.Time{})
 }
 
-// report applies the report of an attempt. It is ignored if the alert is gone, or was tried again since.
+// claim gives an attempt to the first who asks for it, or to the first who has seen the former claim lapse.
+func claim(w state.Writer, c *Claim) error {
+	to, ok := ParseRow(c.Row)
+	if !ok || to.Wallet != c.Wallet {
+		return nil
+	}
+	var a Alert
+	err := getRow(w, outbox, c.Row, &a)
+	if err != nil || a.Next == 0 || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Over {
+		return err
+	}
+	a.By = c.By
+	return putRow(w, outbox, c.Row, &a)
+}
+
+// report applies the report of an attempt. It is ignored if the alert is gone, or was tried again since; but what was
+// sent was sent, however late that is known.
 func report(w state.Writer, at time.Time, r *Report) error {
 	to, ok := ParseRow(r.Row)
 	if !ok || to.Wallet != r.Wallet {
@@ -191,10 +208,13 @@ func report(w state.Writer, at time.Time, r *Report) error {
 		return err
 	}
 	var a Alert
-	if err := getRow(w, outbox, r.Row, &a); err != nil || a.Attempt != r.Attempt || a.FiredAt != r.FiredAt {
+	if err := getRow(w, outbox, r.Row, &a); err != nil || a.FiredAt != r.FiredAt {
 		return err
 	}
-	a.Reason = r.Reason
+	if r.Result != Sent && (a.Attempt != r.Attempt || a.By != r.By) {
+		return nil
+	}
+	a.Reason, a.By = r.Reason, ""
 	switch r.Result {
 	case Sent:
 		w.Delete(outbox, r.Row)

@@ -2,10 +2,10 @@ package sender
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
+	mathrand "math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,57 +22,106 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	case <-ctx.Done():
 		return false
 	}
-	if line.Rate.Wait(ctx) != nil || !s.still(ctx, d) {
+	if line.Rate.Wait(ctx) != nil {
 		return false
 	}
-	err := s.send(ctx, line.Channel, d)
+	ends := time.Now().Add(s.cfg.Timeout) // before anybody could see the claim
+	if !s.claim(ctx, d, ends) {
+		return false
+	}
+	err := s.send(ctx, line.Channel, d, ends)
 	if ctx.Err() != nil && err != nil {
-		return false // unknown: another node tries again
+		return false // unknown: another node tries again, once the claim has lapsed
 	}
 	report := s.outcome(d, err)
 	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
 	return s.report(context.WithoutCancel(ctx), report)
 }
 
-// still reports whether the alert must still be sent, by this node.
-func (s *Sender) still(ctx context.Context, d *due) bool {
+// Pauses between looks for the outcome of a claim.
+const (
+	firstClaimLook = 2 * time.Millisecond
+	lastClaimLook  = 20 * time.Millisecond
+)
+
+// claim makes the attempt this node's. It reports whether the alert is to be sent now: it may have been cancelled, or be
+// another node's, since for a while two nodes may each take themselves for the owner.
+func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
+	ctx, cancel := context.WithDeadline(ctx, ends)
+	defer cancel()
+	d.claim = rand.Text()
+	cmd := notifier.Command{Claim: &notifier.Claim{
+		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Over: d.alert.By,
+	}}
+	rec, err := cmd.Record(s.cfg.Catalogue, d.to.Wallet)
+	if err == nil {
+		_, err = s.producer.Send(ctx, rec)
+	}
+	if err != nil {
+		s.log.Warn("cannot claim an attempt", zap.Error(err))
+		return false
+	}
+	for look := firstClaimLook; ; look = min(2*look, lastClaimLook) {
+		if settled, ours := s.claimed(ctx, d); settled {
+			return ours
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// claimed reports whether the claim has been decided, and if so, whether the attempt is ours.
+func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	view, err := s.source.View(ctx, d.partition, nil)
 	if err != nil {
-		return false
+		return false, false
 	}
 	defer view.Close()
 	alert, sub, found, err := notifier.Pending(view, d.row)
-	if err != nil || !found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt {
-		return false
+	if err != nil {
+		return false, false
+	}
+	if !found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt {
+		return true, false
 	}
 	d.sub = sub // its address may have changed
-	return true
+	return alert.By != d.alert.By, alert.By == d.claim
 }
 
-func (s *Sender) send(ctx context.Context, channel Channel, d *due) error {
+// stopping is how long a stop waits for running attempts, so that nothing is sent again for it.
+const stopping = 5 * time.Second
+
+func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Time) error {
 	address, err := s.keys.Open(d.to.Wallet, d.to.Channel, d.sub.Sealed)
 	if err != nil {
 		return &Failure{Reason: err.Error()}
 	}
 	event := d.alert.Event(d.to)
 	id := event.ID()
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), ends)
 	defer cancel()
-	return channel.Send(ctx, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(stopping):
+			cancel()
+		case <-sending.Done():
+		}
+	})()
+	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
 
 // outcome makes the report of an attempt. Its reason must not contain the address, which servers like to quote.
 func (s *Sender) outcome(d *due, err error) *notifier.Report {
-	r := &notifier.Report{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, Result: notifier.Sent}
+	r := &notifier.Report{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Result: notifier.Sent}
 	if err == nil {
 		return r
 	}
-	refusal := &Failure{Reason: "the server could not be reached"}
-	if network, timeout := errors.AsType[net.Error](err); timeout && network.Timeout() {
-		refusal.Reason = "the server did not respond in time"
-	}
+	refusal := &Failure{Reason: "the channel does not say why"}
 	errors.As(err, &refusal)
 	r.Reason = refusal.Reason
 	switch {
@@ -82,7 +131,7 @@ func (s *Sender) outcome(d *due, err error) *notifier.Report {
 		r.Result = notifier.Dead
 	default:
 		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
-		wait = wait/2 + rand.N(wait/2+1)
+		wait = wait/2 + mathrand.N(wait/2+1)
 		r.Result, r.Next = notifier.Retry, time.Now().Add(max(wait, min(refusal.After, maxAfter))).UnixMilli()
 	}
 	return r

@@ -91,7 +91,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	}
 	client, err := mail.NewClient(e.cfg.Host, options...)
 	if err != nil {
-		return err
+		return &Failure{Reason: "the SMTP settings are not valid"}
 	}
 	return refusedMail(client.DialAndSendWithContext(ctx, msg))
 }
@@ -101,7 +101,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 func refusedMail(err error) error {
 	var refused *mail.SendError
 	if !errors.As(err, &refused) || refused.ErrorCode() <= 0 {
-		return err
+		return unreached(err)
 	}
 	f := &Failure{Reason: fmt.Sprintf("the mail server responded with %d", refused.ErrorCode())}
 	f.Gone = refused.ErrorCode() >= 500 && refused.ErrorCode() < 600 && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)

@@ -28,8 +28,9 @@ type PushConfig struct {
 	Private string // VAPID key, made by `lienstream notify keys`
 	Contact string // email address or https URL for push services to contact us
 
-	AllowLoopback bool        // allow endpoints on this machine, at any port: for tests
-	TLS           *tls.Config // nil: the system's roots are trusted
+	AllowLoopback bool          // allow endpoints on this machine, at any port: for tests
+	TLS           *tls.Config   // nil: the system's roots are trusted
+	Resolver      *net.Resolver // nil: the system's
 
 	Links Links
 }
@@ -63,7 +64,7 @@ func NewPush(cfg PushConfig) (*Push, error) {
 		return nil, errors.New("push: a contact is required")
 	}
 	p := &Push{cfg: cfg, public: public}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: p.guard} //nolint:forbidigo // the guard checks the resolved address
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: p.guard, Resolver: cfg.Resolver} //nolint:forbidigo // the guard checks the resolved address
 	p.client = newHTTPClient(&http.Transport{DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true})
 	return p, nil
 }
@@ -125,7 +126,7 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		return &Failure{Reason: "the push endpoint is not on a public host", Dead: true}
 	}
 	if err != nil {
-		return err
+		return unreached(err)
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)) // so that the connection can be reused
 	_ = res.Body.Close()

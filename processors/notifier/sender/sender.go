@@ -5,11 +5,14 @@ package sender
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,7 +77,7 @@ type Message struct {
 	CreatedAt int64 // of the subscription
 }
 
-// Channel delivers messages. It returns nil, a *Failure, or another error, after which the attempt is repeated.
+// Channel delivers messages. It returns nil or a *Failure. Without Dead and Gone the attempt is repeated.
 type Channel interface {
 	Send(ctx context.Context, m *Message) error
 }
@@ -88,6 +91,31 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string { return f.Reason }
+
+// unreached is the failure of an exchange without a response that says more. Its error is not repeated: it may have the
+// address, the token in a URL, or what the server said.
+func unreached(err error) error {
+	if err == nil {
+		return nil
+	}
+	f := &Failure{Reason: "the server could not be reached"}
+	var (
+		timeout net.Error
+		name    *net.DNSError
+		cert    *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &name) && !name.Timeout():
+		f.Reason = "the server's name could not be resolved"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		f.Reason = "the server did not respond in time"
+	case errors.As(err, &cert):
+		f.Reason = "the server's certificate is not valid"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		f.Reason = "the server refuses connections"
+	}
+	return f
+}
 
 // Source is the node of the notifier.
 type Source interface {
@@ -105,9 +133,11 @@ type Line struct {
 //
 // Invariants:
 //  1. Each alert has at most one running attempt, which lasts until the node has applied its result.
-//  2. The result of an attempt is written before the next attempt of the same alert: if a node dies in
+//  2. Of all nodes only the one whose claim was applied attempts an alert, and its attempt ends within Timeout of
+//     writing the claim. Others take over what was claimed, and not reported, for longer than that.
+//  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
-//  3. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
+//  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
 type Sender struct {
 	cfg      Config
 	source   Source
@@ -123,6 +153,14 @@ type Sender struct {
 	mu    sync.Mutex
 	busy  map[string]*running // by row key
 	hosts map[string]int      // queued or running attempts, of channels with many hosts
+
+	claims map[int32]map[string]claimed // by partition and row: who has the attempt; only Run uses it
+}
+
+// claimed is a claim, and since when we know of it.
+type claimed struct {
+	by    string
+	since time.Time
 }
 
 // New makes a sender. It does nothing before Run. Channels without a line are left to other nodes.
@@ -132,7 +170,7 @@ func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Key
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
-		busy: map[string]*running{}, hosts: map[string]int{},
+		busy: map[string]*running{}, hosts: map[string]int{}, claims: map[int32]map[string]claimed{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
 	}
 	for channel := range lines {
@@ -174,6 +212,7 @@ type due struct {
 	alert     notifier.Alert
 	sub       notifier.Subscription
 	host      string // of a channel with many hosts
+	claim     string
 }
 
 // look starts attempts of all due alerts in a partition, as far as there is room.
@@ -192,6 +231,8 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 		return err
 	}
 	s.metrics.oldest.WithLabelValues(fmt.Sprint(partition)).Set(oldest.Seconds())
+	known := s.claims[partition]
+	s.claims[partition] = map[string]claimed{}
 	for _, row := range rows {
 		to, ok := notifier.ParseRow(row)
 		if !ok {
@@ -209,7 +250,7 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 		if to.Channel == notifier.Push {
 			d.host = d.sub.Mask // the mask of a push subscription is its host
 		}
-		if !found || !s.begin(&d) {
+		if !found || !s.lapsed(partition, &d, known[string(row)], now) || !s.begin(&d) {
 			continue
 		}
 		select {
@@ -224,6 +265,19 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 		})
 	}
 	return nil
+}
+
+// lapsed reports whether nobody else can be sending the alert. The time is since we know of the claim: it was written
+// before that, and clocks are not compared.
+func (s *Sender) lapsed(partition int32, d *due, known claimed, now time.Time) bool {
+	if d.alert.By == "" {
+		return true
+	}
+	if known.by != d.alert.By {
+		known = claimed{d.alert.By, now}
+	}
+	s.claims[partition][string(d.row)] = known
+	return now.Sub(known.since) > s.cfg.Timeout+s.cfg.Timeout/10 // clocks run at different rates
 }
 
 // maxLook bounds the rows read in a poll.

@@ -106,5 +106,5 @@ func refusedChat(err error) error {
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound):
 		return &Failure{Reason: "Telegram rejects the bot's token"}
 	}
-	return err
+	return unreached(err)
 }

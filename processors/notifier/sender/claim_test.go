@@ -1,0 +1,95 @@
+package sender_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// What another node may be sending is left to it: until it reports, or its attempt must have ended. What it reports
+// later counts only if it was sent.
+func TestClaims(t *testing.T) {
+	api := newService()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(1 << 20); err != nil {
+			t.Error(err)
+		}
+		chat := r.FormValue("chat_id")
+		if answer := api.next(chat); answer != nil {
+			answer(w, r)
+			return
+		}
+		api.take(chat, r.FormValue("text"))
+		_, _ = io.WriteString(w, `{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"private"}}}`)
+	}))
+	t.Cleanup(server.Close)
+	conf := impatient()
+	h := newHouse(t, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: server.URL, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
+	})
+	lost, reported, late := common.Address{1}, common.Address{2}, common.Address{3}
+	row := func(wallet common.Address) []byte {
+		return notifier.Address{Wallet: wallet, Channel: notifier.Telegram, Subject: uint256.NewInt(7).Bytes32(), Stage: notifier.Before6}.Row()
+	}
+	report := func(wallet common.Address, result notifier.Result) {
+		h.send(wallet, notifier.Command{Report: &notifier.Report{
+			Wallet: wallet, Row: row(wallet), FiredAt: genesis + hour, By: "another", Result: result, Next: time.Now().Add(time.Hour).UnixMilli(),
+		}})
+	}
+	claim := func(wallet common.Address, by, over string) {
+		h.send(wallet, notifier.Command{Claim: &notifier.Claim{Wallet: wallet, Row: row(wallet), FiredAt: genesis + hour, By: by, Over: over}})
+	}
+	for i, wallet := range []common.Address{lost, reported, late} {
+		h.subscribe(wallet, notifier.Telegram, []string{"101", "102", "103"}[i], "m")
+	}
+	api.answers["103"] = []func(http.ResponseWriter, *http.Request){hangs}
+	h.fire(lost, reported, late)
+	began := time.Now() // before it is due
+	for _, wallet := range []common.Address{lost, reported, late} {
+		claim(wallet, "another", "")
+		claim(wallet, "a second", "")           // comes too late
+		claim(wallet, "a third", "what is not") // takes over nothing
+	}
+	report(reported, notifier.Sent)
+	polltest.Until(t, "the claim of another has lapsed", func() bool { return api.count("103") > 0 })
+	claim(late, "another", "") // while we send it
+	report(late, notifier.Retry)
+	h.settled(3)
+	if n := api.count("102"); n != 0 {
+		t.Errorf("what another has sent was sent %d times more", n)
+	}
+	if n := api.count("101"); n != 1 {
+		t.Errorf("what another has left was sent %d times", n)
+	}
+	if n := api.count("103"); n != 2 { // it hung once
+		t.Errorf("what another reports too late was sent %d times", n)
+	}
+	if at := api.first("101"); at.Sub(began) < notifier.SettleTime+conf.Timeout {
+		t.Errorf("it was taken over after %s", at.Sub(began))
+	}
+}
+
+// count is how often a customer was asked for.
+func (s *service) count(who string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.came[who])
+}
+
+// first is when a customer was first asked for.
+func (s *service) first(who string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.came[who][0]
+}
