@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"encoding/json"
@@ -53,6 +54,17 @@ type house struct {
 	services []*notify.Service
 	wallet   *ecdsa.PrivateKey
 	now      int64
+	log      *zap.Logger
+	metrics  []prometheus.Gatherer
+	mu       sync.Mutex
+	answers  bytes.Buffer // all of them
+}
+
+// registry is a registry of one part.
+func (h *house) registry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	h.metrics = append(h.metrics, reg)
+	return reg
 }
 
 // factory is the deterministic deployer that most chains have: its input is a salt and creation code.
@@ -67,7 +79,11 @@ var factory = struct {
 const keyText = "1:" + "0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20"
 
 func newHouse(t *testing.T, kind string) *house {
-	h := &house{t: t, cfg: kafka.Config{Brokers: brokertest.Start(t, kind), Prefix: "n"}, now: time.Now().Unix() - 250}
+	return newHouseOn(t, brokertest.Start(t, kind), zap.NewNop())
+}
+
+func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
+	h := &house{t: t, cfg: kafka.Config{Brokers: brokers, Prefix: "n"}, now: time.Now().Unix() - 250, log: log}
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	admin, err := kafka.NewAdmin(h.cfg)
 	check(t, err)
@@ -75,8 +91,8 @@ func newHouse(t *testing.T, kind string) *house {
 	check(t, admin.Apply(t.Context(), h.cat.Topics()))
 	h.node, err = engine.NewCommands(engine.Config{
 		Kafka: h.cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
-		SessionTimeout: 6 * time.Second, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
-	}, notifier.New(h.cat.Partitions, prometheus.NewRegistry()))
+		SessionTimeout: 6 * time.Second, Registerer: h.registry(), Logger: h.log,
+	}, notifier.New(h.cat.Partitions, h.registry()))
 	check(t, err)
 	h.run(h.node.Run)
 
@@ -85,7 +101,7 @@ func newHouse(t *testing.T, kind string) *house {
 	t.Cleanup(h.stopChain)
 	cc := chain.DefaultConfig()
 	cc.ChainID, cc.Endpoints, cc.Timeout = devchain.DefaultChainID, []string{h.chain.HTTP()}, 10*time.Second
-	client, err := chain.New(cc, nil, zap.NewNop(), prometheus.NewRegistry())
+	client, err := chain.New(cc, nil, h.log, h.registry())
 	check(t, err)
 	_, err = client.Refresh(t.Context())
 	check(t, err)
@@ -99,7 +115,7 @@ func newHouse(t *testing.T, kind string) *house {
 		router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: h.cat.Partitions, Local: h.node})
 		check(t, err)
 		h.client = notifier.NewClient(h.cat, producer, router)
-		s, err := notify.New(notify.DefaultConfig(), h.client, client, keys, prometheus.NewRegistry(), zap.NewNop())
+		s, err := notify.New(notify.DefaultConfig(), h.client, client, keys, h.registry(), h.log)
 		check(t, err)
 		h.services = append(h.services, s)
 	}
@@ -167,6 +183,10 @@ func (h *house) do(node int, method, path, body string) string {
 	}
 	res := httptest.NewRecorder()
 	h.services[node].ServeHTTP(res, req)
+	h.mu.Lock()
+	_ = res.Result().Header.Write(&h.answers)
+	h.answers.Write(res.Body.Bytes())
+	h.mu.Unlock()
 	var failed struct {
 		Error struct{ Code, Message string }
 	}

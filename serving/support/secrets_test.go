@@ -3,13 +3,11 @@ package support
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
@@ -27,6 +24,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/leaktest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -94,16 +92,16 @@ func TestNothingSecretLeaks(t *testing.T) {
 	}
 	found := map[string]bool{}
 	for place, text := range places {
-		all := spellings(text)
+		all := leaktest.Spell(text)
 		for what, secret := range secrets {
-			if bytes.Contains(all, lowerCase([]byte(secret))) {
+			if all.Has([]byte(secret)) {
 				t.Errorf("%s has %s", place, what)
 			}
 		}
 		// And it would be found: what is in plain text, what is in hex and what is in base64.
 		reply := w.ticketOf(id).Ticket.Replies[0].Sealed
 		for what, known := range map[string][]byte{"ticket": []byte(id), "signature": signed.Signature, "sealed reply": reply} {
-			found[what] = found[what] || bytes.Contains(all, lowerCase(known))
+			found[what] = found[what] || all.Has(known)
 		}
 	}
 	for _, what := range []string{"ticket", "signature", "sealed reply"} {
@@ -126,55 +124,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 // gathered is all metrics of all processes, as Prometheus reads them.
 func (w *world) gathered() []byte {
 	w.t.Helper()
-	var out bytes.Buffer
-	for _, reg := range w.metrics {
-		families, err := reg.Gather()
-		check(w.t, err)
-		for _, f := range families {
-			_, err := expfmt.MetricFamilyToText(&out, f)
-			check(w.t, err)
-		}
-	}
-	return out.Bytes()
-}
-
-var (
-	base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}`)
-	hexRun    = regexp.MustCompile(`[0-9A-Fa-f]{8,}`)
-)
-
-// spellings is a text, in lower case, and what comes of all that could be base64 or hex in it, wherever that begins.
-func spellings(text []byte) []byte {
-	all := lowerCase(text)
-	for _, run := range base64Run.FindAllString(string(text), -1) {
-		run = strings.NewReplacer("-", "+", "_", "/").Replace(run)
-		for from := range 4 {
-			part := run[from:]
-			if len(part)%4 == 1 {
-				part = part[:len(part)-1]
-			}
-			raw, _ := base64.RawStdEncoding.DecodeString(part)
-			all = append(append(all, 0), lowerCase(raw)...)
-		}
-	}
-	for _, run := range hexRun.FindAllString(string(text), -1) {
-		for from := range 2 {
-			raw, _ := hex.DecodeString(run[from : len(run)-(len(run)-from)%2])
-			all = append(append(all, 0), lowerCase(raw)...)
-		}
-	}
-	return all
-}
-
-// lowerCase is of letters of ASCII only: what is no text keeps its bytes.
-func lowerCase(text []byte) []byte {
-	out := bytes.Clone(text)
-	for i, c := range out {
-		if 'A' <= c && c <= 'Z' {
-			out[i] = c + 'a' - 'A'
-		}
-	}
-	return out
+	return leaktest.Gathered(w.t, w.metrics...)
 }
 
 // The token of a ticket opens that ticket only, also under a key that is no longer the first.
