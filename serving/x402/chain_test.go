@@ -402,9 +402,29 @@ func TestRelayer(t *testing.T) {
 	if got := w.paid(t); got != 45_000_000 {
 		t.Errorf("%d was paid, want 45000000", got)
 	}
-	// Its nonce is taken: resuming it again settles anew, which the token refuses.
-	if err := heir.Resume(ctx, third, attempts[3], record); err != nil {
+	// It was mined: nothing is sent again, and neither for one that the token refused.
+	broke, err := crypto.GenerateKey()
+	if err != nil {
 		t.Fatal(err)
+	}
+	refused := w.payment(t, broke, 10_000)
+	if err := heir.Settle(ctx, refused, record); err != nil {
+		t.Fatal(err)
+	}
+	w.mine(t, 1)
+	before := nonceOf(t, w, "relayer")
+	for s, a := range map[*Signed]Attempt{third: attempts[3], refused: attempts[4]} {
+		if err := heir.Resume(ctx, s, a, record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.mine(t, 1)
+	if got := nonceOf(t, w, "relayer"); got != before || len(attempts) != 5 {
+		t.Errorf("%d transactions were sent for what was mined", got-before)
+	}
+	// Another transaction took its nonce: it is settled anew, which the token refuses.
+	if err := heir.Resume(ctx, first, attempts[0], record); err != nil || len(attempts) != 6 {
+		t.Fatalf("%d attempts: %v", len(attempts), err)
 	}
 	w.mine(t, 1)
 	if got := w.paid(t); got != 45_000_000 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -162,6 +163,9 @@ func (r *Relayer) Resume(ctx context.Context, s *Signed, a Attempt, record Recor
 		return err
 	}
 	if tx.Nonce() < mined {
+		if _, err := r.chain.TransactionReceipt(ctx, tx.Hash()); !errors.Is(err, ethereum.NotFound) {
+			return err // it was mined: its logs decide, and another would only burn gas
+		}
 		return r.Settle(ctx, s, record)
 	}
 	other := r.waiting(tx.Nonce())
