@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strings"
 
@@ -41,7 +42,7 @@ func (*processorsRole) Memory(*Process) uint64 { return 100 << 20 }
 
 func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.http.Listen, "query-addr", "listen address of the processors' read API")
-	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; default: the host name and query-addr's port")
+	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; default: query-addr on loopback, else the host name and query-addr's port")
 	bind(f, &r.cfg.Standbys, "standbys", "number of standby nodes of each partition, besides its owner")
 	bind(f, &r.cfg.SessionTimeout, "session-timeout", "time without a heartbeat after which a node's partitions are reassigned")
 	bindList(f, &r.names, "applications", "which of "+strings.Join(applicationNames(), ", ")+" to run; default: all that are configured")
@@ -89,18 +90,21 @@ func (r *processorsRole) Start(ctx context.Context, p *Process) error {
 	if err := kafka.CheckCatalogue(ctx, p.Kafka(), p.Catalogue()); err != nil {
 		return err
 	}
-	if r.cfg.Addr == "" {
-		host, err := p.Hostname()
-		if err != nil {
-			return fmt.Errorf("advertise: %w", err)
-		}
-		_, port, err := net.SplitHostPort(r.http.Listen)
-		if err != nil {
-			return fmt.Errorf("query-addr: %w", err)
-		}
-		r.cfg.Addr = net.JoinHostPort(host, port)
-	}
 	return r.start(ctx, p)
+}
+
+// advertised is where others reach query-addr: under the host's name, unless it listens on loopback alone.
+func (r *processorsRole) advertised(p *Process) (string, error) {
+	host, port, err := net.SplitHostPort(r.http.Listen)
+	if err != nil {
+		return "", fmt.Errorf("query-addr: %w", err)
+	}
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		if host, err = p.Hostname(); err != nil {
+			return "", fmt.Errorf("advertise: %w", err)
+		}
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
 // processorNode is this process's node and its log of recent changes.
@@ -111,6 +115,12 @@ type processorNode struct {
 
 // start is Start after the topics were checked.
 func (r *processorsRole) start(ctx context.Context, p *Process) error {
+	if r.cfg.Addr == "" {
+		var err error
+		if r.cfg.Addr, err = r.advertised(p); err != nil {
+			return err
+		}
+	}
 	dep, err := p.Deployment()
 	if err != nil {
 		return err
