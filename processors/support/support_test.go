@@ -393,7 +393,9 @@ func TestAnyCommands(t *testing.T) {
 				{Kind: Released, Nonce: common.Hash{n}},
 				{Kind: Void, Nonce: common.Hash{n}},
 				{Kind: RefundConfirmed, Nonce: common.Hash{n}, Proof: &Proof{Final: true}},
-				refundFailed(n), {Kind: RefundByHand, Nonce: common.Hash{n}}, {Kind: RefundNotSent, Nonce: common.Hash{n}},
+				refundFailed(n),
+				{Kind: RefundByHand, Nonce: common.Hash{n}},
+				{Kind: RefundNotSent, Nonce: common.Hash{n}},
 			}).Draw(t, "command")
 			before := w.payment(n)
 			outcome := w.do(wallet, c)

@@ -261,8 +261,16 @@ func TestWhatIsSpentComesBack(t *testing.T) {
 		after time.Duration
 		want  time.Duration
 	}{
-		{"a", 0, 0}, {"a", 0, 0}, {"a", 0, time.Second}, {"b", 0, 0}, {"a", 400 * time.Millisecond, 600 * time.Millisecond},
-		{"a", time.Second, 0}, {"a", time.Second, time.Second}, {"a", time.Hour, 0}, {"a", time.Hour, 0}, {"a", time.Hour, time.Second},
+		{"a", 0, 0},
+		{"a", 0, 0},
+		{"a", 0, time.Second},
+		{"b", 0, 0},
+		{"a", 400 * time.Millisecond, 600 * time.Millisecond},
+		{"a", time.Second, 0},
+		{"a", time.Second, time.Second},
+		{"a", time.Hour, 0},
+		{"a", time.Hour, 0},
+		{"a", time.Hour, time.Second},
 	} {
 		if got := b.spend(c.key, now.Add(c.after)); got != c.want {
 			t.Errorf("%d: %s waits %s, want %s", i, c.key, got, c.want)
