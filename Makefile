@@ -57,7 +57,8 @@ contracts-check: $(NPM)
 	cd contracts && node build.mjs --check
 
 soak: deps ## a hundred kills at random and outages of a minute; LIENSTREAM_SEED repeats a run
-	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode' ./cmd/lienstream/system
+	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode|TestBrokerLost' ./cmd/lienstream/system
+	LIENSTREAM_SOAK=1 go test -count=1 -run TestApacheCluster ./topics/broker/brokertest
 
 days: deps ## what `make run` takes of memory and disk, at speed: BLOCKS=80000, some twenty minutes
 	LIENSTREAM_BLOCKS=$(or $(BLOCKS),80000) go test -count=1 -timeout 120m -v -run '^TestDays$$' ./cmd/lienstream/system

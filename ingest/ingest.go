@@ -104,10 +104,11 @@ func (in *Ingester) Kill() {
 	}
 }
 
-// Bounds of the pause between two sessions.
+// Bounds of the pause between two sessions. While a broker is away several may fail, and the next one should begin soon
+// after the other brokers can do without it.
 const (
 	minWait = 100 * time.Millisecond
-	maxWait = 10 * time.Second
+	maxWait = time.Second
 )
 
 func (in *Ingester) run(ctx context.Context) error {

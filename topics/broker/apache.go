@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ type ApacheConfig struct {
 
 	Listeners []Listener        // besides the one of Addrs
 	Settings  map[string]string // broker settings, overriding ours
+
+	ID          int      // of the node; 1
+	Controllers []string // of the cluster: host:port of the nodes 1, 2, …; none: this node is alone
 }
 
 // Listener is a further address of a broker, for clients that connect through a proxy.
@@ -55,9 +59,7 @@ var ErrNoKafka = errors.New("apache kafka is not installed: it needs java and `m
 
 // StartApache formats the directory if necessary, starts the broker and waits until it responds or ctx is done.
 func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
-	if cfg.HeapMB == 0 {
-		cfg.HeapMB = 512
-	}
+	cfg.HeapMB, cfg.ID = cmp.Or(cfg.HeapMB, 512), cmp.Or(cfg.ID, 1)
 	jars, err := filepath.Glob(filepath.Join(cfg.LibsDir, "kafka_*.jar"))
 	if err != nil || len(jars) == 0 {
 		return nil, fmt.Errorf("%w: no jars in %q", ErrNoKafka, cfg.LibsDir)
@@ -69,17 +71,21 @@ func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Port != 0 {
-		ports[0] = cfg.Port
+	cfg.Port = cmp.Or(cfg.Port, ports[0])
+	if len(cfg.Controllers) == 0 {
+		cfg.Controllers = []string{loopback(ports[1])}
 	}
-	a := &Apache{cfg: cfg, addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	if cfg.ID < 1 || cfg.ID > len(cfg.Controllers) {
+		return nil, fmt.Errorf("node ID %d is not one of the %d controllers", cfg.ID, len(cfg.Controllers))
+	}
+	a := &Apache{cfg: cfg, addr: loopback(cfg.Port)}
 	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, err
 	}
 	if a.logs, err = os.OpenFile(filepath.Join(cfg.Dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(a.properties(), []byte(a.settings(ports[0], ports[1])), 0o600); err != nil {
+	if err := os.WriteFile(a.properties(), []byte(a.settings()), 0o600); err != nil {
 		return nil, err
 	}
 	if err := a.format(ctx); err != nil {
@@ -93,9 +99,14 @@ func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
 
 func (a *Apache) properties() string { return filepath.Join(a.cfg.Dir, "server.properties") }
 
-// settings are those of a single node. The short backoff is not only for tests: without it a commit that
-// follows another one waits 20 ms.
-func (a *Apache) settings(port, controller int) string {
+// settings are those of a node. The short backoff is not only for tests: without it a commit that follows
+// another one waits 20 ms.
+func (a *Apache) settings() string {
+	var voters []string
+	for i, addr := range a.cfg.Controllers {
+		voters = append(voters, fmt.Sprintf("%d@%s", i+1, addr))
+	}
+	replicas := min(len(voters), 3)
 	var listen, advertise, protocols, further strings.Builder
 	for i, l := range a.cfg.Listeners {
 		fmt.Fprintf(&listen, ",L%d://%s", i, l.Addr)
@@ -107,18 +118,18 @@ func (a *Apache) settings(port, controller int) string {
 	}
 	return strings.Join([]string{
 		"process.roles=broker,controller",
-		"node.id=1",
-		fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", controller),
-		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d%s", port, controller, &listen),
-		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d%s", port, &advertise),
+		fmt.Sprintf("node.id=%d", a.cfg.ID),
+		"controller.quorum.voters=" + strings.Join(voters, ","),
+		fmt.Sprintf("listeners=PLAINTEXT://%s,CONTROLLER://%s%s", a.addr, a.cfg.Controllers[a.cfg.ID-1], &listen),
+		fmt.Sprintf("advertised.listeners=PLAINTEXT://%s%s", a.addr, &advertise),
 		fmt.Sprintf("listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT%s", &protocols),
 		"controller.listener.names=CONTROLLER",
 		"log.dirs=" + filepath.Join(a.cfg.Dir, logDir),
 		"auto.create.topics.enable=false",
-		"offsets.topic.replication.factor=1",
+		fmt.Sprintf("offsets.topic.replication.factor=%d", replicas),
 		"offsets.topic.num.partitions=4",
-		"transaction.state.log.replication.factor=1",
-		"transaction.state.log.min.isr=1",
+		fmt.Sprintf("transaction.state.log.replication.factor=%d", replicas),
+		fmt.Sprintf("transaction.state.log.min.isr=%d", max(1, replicas-1)),
 		"transaction.state.log.num.partitions=8",
 		"group.initial.rebalance.delay.ms=0",
 		"group.min.session.timeout.ms=500",
@@ -170,7 +181,7 @@ func (a *Apache) start(ctx context.Context) error {
 	a.mu.Unlock()
 	if err := a.wait(ctx, gone); err != nil {
 		a.Kill()
-		return fmt.Errorf("kafka did not start, see its log %s: %w", a.logs.Name(), err)
+		return fmt.Errorf("kafka did not start: %w; its log ends with:\n%s", err, a.lastLines())
 	}
 	return nil
 }
@@ -194,7 +205,7 @@ func (a *Apache) wait(ctx context.Context, gone <-chan struct{}) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := answers(ctx, kadm.NewClient(client))
+		err := a.answers(ctx, kadm.NewClient(client))
 		if err == nil {
 			return nil
 		}
@@ -206,16 +217,29 @@ func (a *Apache) wait(ctx context.Context, gone <-chan struct{}) error {
 	}
 }
 
-// answers asks once which brokers there are.
-func answers(ctx context.Context, admin *kadm.Client) error {
+// answers asks once whether the broker is one of the cluster's.
+func (a *Apache) answers(ctx context.Context, admin *kadm.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	found, err := admin.BrokerMetadata(ctx)
-	if err == nil && len(found.Brokers) == 0 {
-		err = errors.New("no broker is registered")
+	if err == nil && !slices.Contains(found.Brokers.NodeIDs(), int32(a.cfg.ID)) {
+		err = fmt.Errorf("broker %d is not registered", a.cfg.ID)
 	}
 	return err
 }
+
+// lastLines are the end of the process's output.
+func (a *Apache) lastLines() string {
+	const most = 2000
+	all, err := os.ReadFile(a.logs.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(all[max(0, len(all)-most):])
+}
+
+// ID is the node's.
+func (a *Apache) ID() int32 { return int32(a.cfg.ID) }
 
 // Addrs are the addresses to connect to. A restart keeps them.
 func (a *Apache) Addrs() []string { return []string{a.addr} }
@@ -253,6 +277,8 @@ func (a *Apache) signal(s syscall.Signal) <-chan struct{} {
 	_ = a.cmd.Process.Signal(s) // the process may have ended: gone says so
 	return a.gone
 }
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // freePorts are ports on loopback that were free a moment ago.
 func freePorts(n int) ([]int, error) {

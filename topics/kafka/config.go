@@ -155,7 +155,8 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 		kgo.ClientID(c.ClientID),
 		kgo.Dialer(d.dial),
 		kgo.RetryTimeout(c.Timeout),
-		kgo.RequestTimeoutOverhead(c.Timeout),
+		kgo.RequestTimeoutOverhead(min(c.Timeout, silentTimeout)),
+		kgo.ProduceRequestTimeout(min(c.Timeout, replicateTimeout)),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.DisableClientMetrics(), // these are metrics for brokers; ours are in /metrics
 		kgo.WithLogger(&untilKilled{kzap.New(c.Logger.Named("kgo"), kzap.Level(kgo.LogLevelWarn)), d}),
@@ -176,6 +177,13 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 	}
 	return cl, d, nil
 }
+
+// silentTimeout is how long a broker may be silent beyond what the request itself lets it wait. After that its
+// connection is given up, and the request is sent again, to whoever leads or coordinates by then.
+const silentTimeout = 2 * time.Second
+
+// replicateTimeout is how long a leader may wait for its followers before it says so and is asked again.
+const replicateTimeout = time.Second
 
 // metadataMinAge is the minimum interval of metadata requests of a client.
 const metadataMinAge = 100 * time.Millisecond

@@ -24,7 +24,7 @@ type dialer struct {
 	dead  bool
 }
 
-const dialTimeout = 5 * time.Second
+const dialTimeout = 2 * time.Second
 
 // Dial opens a connection, as net.Dialer.DialContext does.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -58,8 +58,10 @@ func TestABugReportOfTheFirstMinutes(t *testing.T) {
 	}
 	staff := func(verb string, args ...string) string {
 		t.Helper()
-		s := start(t, verb, append([]string{"support", verb, "--as=ada", "--as-key-file=" + file("ada", strings.Repeat("1", 64)),
-			"--support-text-keys-file=" + textKeys, "--payment-rpc=http://" + payments, "--kafka=" + kafka[1]}, args...)...)
+		s := start(t, verb, append([]string{
+			"support", verb, "--as=ada", "--as-key-file=" + file("ada", strings.Repeat("1", 64)),
+			"--support-text-keys-file=" + textKeys, "--payment-rpc=http://" + payments, "--kafka=" + kafka[1],
+		}, args...)...)
 		<-s.done
 		if s.err != nil {
 			t.Fatalf("support %s: %v\n%s", verb, s.err, s.output())

@@ -61,25 +61,35 @@ func Apache(t testing.TB, listeners ...broker.Listener) *broker.Apache {
 // ApacheWith is Apache with settings; where its files lie is not one of them.
 func ApacheWith(t testing.TB, cfg broker.ApacheConfig) *broker.Apache {
 	t.Helper()
+	var a *broker.Apache
+	installed(t, func(ctx context.Context, libs string) (err error) {
+		cfg.LibsDir, cfg.Dir = libs, t.TempDir()
+		a, err = broker.StartApache(ctx, cfg)
+		return err
+	})
+	t.Cleanup(a.Kill)
+	return a
+}
+
+// installed starts something of Apache Kafka, and skips the test where that is not installed.
+func installed(t testing.TB, start func(ctx context.Context, libs string) error) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("apache kafka: not with -short")
 	}
-	var err error
-	if cfg.LibsDir, err = libsDir(); err != nil {
+	libs, err := libsDir()
+	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Dir = t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	a, err := broker.StartApache(ctx, cfg)
+	err = start(ctx, libs)
 	if errors.Is(err, broker.ErrNoKafka) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.Kill)
-	return a
 }
 
 // Delete deletes a topic, as a person might.
