@@ -235,6 +235,8 @@ func (e *endpoint) well() {
 const (
 	minRest = 50 * time.Millisecond
 	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
+
+	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
 )
 
 // failed records an error and pauses the endpoint accordingly. It logs the first error of a series; callers
@@ -256,6 +258,10 @@ func (e *endpoint) failed(err error) {
 	switch c {
 	case classGone:
 		d = minRest // it probably just lags
+	case classLie:
+		if len(e.client.endpoints) == 1 {
+			d = min(d, aloneRest) // its next response may be right
+		}
 	case classOther:
 		e.proved = false // the node may have been replaced
 	case classRate:

@@ -61,17 +61,17 @@ func Header(req Message, resp *Message) (header map[string]any, tag string) {
 	return header, tag
 }
 
-// Sometimes tells the lie in the answers to half of the requests, by chance.
+// Sometimes tells the lie in the answers to half of the requests, by chance: in all answers to a batch, or in none.
 func Sometimes(tell Lie) Lie {
 	var mu sync.Mutex
-	var last *http.Request
-	var now bool
+	chosen := map[*http.Request]bool{} // requests are answered side by side
 	return func(w http.ResponseWriter, r *http.Request, req Message, resp *Message) bool {
 		mu.Lock()
-		if r != last {
-			last, now = r, rand.IntN(2) == 0
+		telling, known := chosen[r]
+		if !known {
+			telling = rand.IntN(2) == 0
+			chosen[r] = telling
 		}
-		telling := now
 		mu.Unlock()
 		return telling && tell(w, r, req, resp)
 	}
