@@ -19,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/serving/x402"
 )
 
 // Staff is the command line API for answering reports; the audit log names who acted.
@@ -166,11 +167,9 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	}})
 }
 
-var transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
-
 func returns(logs []*types.Log, p *desk.Payment) bool {
 	for _, l := range logs {
-		if l.Address == p.Asset && len(l.Topics) == 3 && l.Topics[0] == transferTopic &&
+		if l.Address == p.Asset && len(l.Topics) == 3 && l.Topics[0] == x402.TopicTransfer &&
 			l.Topics[2] == common.BytesToHash(p.Authorization.From[:]) && new(big.Int).SetBytes(l.Data).Cmp(p.Authorization.Value.ToInt()) == 0 {
 			return true
 		}
@@ -204,11 +203,9 @@ func (s Staff) unused(ctx context.Context, of *desk.Payment, receipt *types.Rece
 	}
 }
 
-var usedTopic = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
-
 func usesNonce(logs []*types.Log, asset common.Address, nonce common.Hash) bool {
 	return slices.ContainsFunc(logs, func(l *types.Log) bool {
-		return l.Address == asset && len(l.Topics) == 3 && l.Topics[0] == usedTopic && l.Topics[2] == nonce
+		return l.Address == asset && len(l.Topics) == 3 && l.Topics[0] == x402.TopicUsed && l.Topics[2] == nonce
 	})
 }
 

@@ -115,7 +115,7 @@ func (t *Token) PaidBy(ctx context.Context, a *Authorization, transaction common
 		return false, fmt.Errorf("read the receipt of %s: %w", transaction, err)
 	}
 	for i, use := range receipt.Logs[:max(len(receipt.Logs)-1, 0)] {
-		if t.concerns(use, a) && use.Topics[0] == topicUsed && t.pays(receipt.Logs[i+1], use, a) {
+		if t.concerns(use, a) && use.Topics[0] == TopicUsed && t.pays(receipt.Logs[i+1], use, a) {
 			return true, nil
 		}
 	}
@@ -129,7 +129,7 @@ func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header
 		from := max(scope.FromBlock, to-min(to, span-1))
 		logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
 			FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{t.terms.Token},
-			Topics: [][]common.Hash{{topicUsed, topicCanceled}, {addressTopic(a.From)}, {a.Nonce}},
+			Topics: [][]common.Hash{{TopicUsed, topicCanceled}, {addressTopic(a.From)}, {a.Nonce}},
 		})
 		if err != nil {
 			return Outcome{}, fmt.Errorf("search blocks %d to %d for authorization %s: %w", from, to, a.Nonce, err)
@@ -164,7 +164,7 @@ func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header
 // concerns does not rely on the node's filter.
 func (t *Token) concerns(l *types.Log, a *Authorization) bool {
 	return !l.Removed && l.Address == t.terms.Token && len(l.Topics) == 3 &&
-		(l.Topics[0] == topicUsed || l.Topics[0] == topicCanceled) && l.Topics[1] == addressTopic(a.From) && l.Topics[2] == a.Nonce
+		(l.Topics[0] == TopicUsed || l.Topics[0] == topicCanceled) && l.Topics[1] == addressTopic(a.From) && l.Topics[2] == a.Nonce
 }
 
 // judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction.
@@ -178,7 +178,7 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 	}
 	logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
 		BlockHash: &l.BlockHash, Addresses: []common.Address{t.terms.Token},
-		Topics: [][]common.Hash{{topicTransfer}, {addressTopic(a.From)}, {addressTopic(a.To)}},
+		Topics: [][]common.Hash{{TopicTransfer}, {addressTopic(a.From)}, {addressTopic(a.To)}},
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("read the transfers of block %s: %w", l.BlockHash, err)
@@ -194,7 +194,7 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 
 func (t *Token) pays(transfer, use *types.Log, a *Authorization) bool {
 	return transfer.Address == t.terms.Token && transfer.TxHash == use.TxHash && transfer.Index == use.Index+1 &&
-		len(transfer.Topics) == 3 && transfer.Topics[0] == topicTransfer &&
+		len(transfer.Topics) == 3 && transfer.Topics[0] == TopicTransfer &&
 		transfer.Topics[1] == addressTopic(a.From) && transfer.Topics[2] == addressTopic(a.To) &&
 		new(big.Int).SetBytes(transfer.Data).Cmp(a.Value) == 0
 }

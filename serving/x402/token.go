@@ -35,9 +35,9 @@ var (
 	selSeparator      = selector("DOMAIN_SEPARATOR()")
 	selValidSignature = selector("isValidSignature(bytes32,bytes)")
 
-	topicUsed     = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
+	TopicUsed     = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
 	topicCanceled = crypto.Keccak256Hash([]byte("AuthorizationCanceled(address,bytes32)"))
-	topicTransfer = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+	TopicTransfer = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 )
 
 func selector(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }
