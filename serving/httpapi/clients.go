@@ -199,13 +199,11 @@ func clientAddr(addr netip.Addr) netip.Addr {
 type limitedListener struct {
 	net.Listener
 	limits *ClientLimits
-
-	mu   sync.Mutex
-	open map[netip.Addr]int
+	open   *Slots[netip.Addr]
 }
 
 func limitListener(l net.Listener, limits *ClientLimits) *limitedListener {
-	return &limitedListener{Listener: l, limits: limits, open: map[netip.Addr]int{}}
+	return &limitedListener{Listener: l, limits: limits, open: NewSlots[netip.Addr](limits.MaxConnections, 0)}
 }
 
 // Accept returns the next connection that is within the limits.
@@ -220,28 +218,10 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return conn, nil //nolint:nilerr // not an IP address, so not limited
 		}
 		addr := clientAddr(peer.Addr())
-		if l.enter(addr) {
-			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(addr) })}, nil
+		if l.open.Take(addr) {
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { l.open.Release(addr) })}, nil
 		}
 		_ = conn.Close()
-	}
-}
-
-func (l *limitedListener) enter(addr netip.Addr) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[addr] >= l.limits.MaxConnections {
-		return false
-	}
-	l.open[addr]++
-	return true
-}
-
-func (l *limitedListener) leave(addr netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[addr]--; l.open[addr] == 0 {
-		delete(l.open, addr)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -79,10 +80,10 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err := s.authorize(ctx, wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 		return err
 	}
-	if err := s.turns.begin(wallet); err != nil {
-		return err
+	if !s.turns.Take(wallet) {
+		return tooManyWrites()
 	}
-	defer s.turns.end(wallet)
+	defer s.turns.Release(wallet)
 	sealed, err := s.keys.Seal(wallet, channel, *body.Address)
 	if err != nil {
 		return err
@@ -130,14 +131,22 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		if signed.address != address {
 			return anotherMessage(s.cfg.Word)
 		}
-		if err := s.turns.begin(wallet); err != nil {
-			return err
+		if !s.turns.Take(wallet) {
+			return tooManyWrites()
 		}
-		defer s.turns.end(wallet)
+		defer s.turns.Release(wallet)
 		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: channel, Unix: signed.unix})
 		return s.written(res, outcome, err)
 	}
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
+}
+
+// maxWrites bounds the changes of a wallet that wait at once. The state keeps the outcomes of a wallet's last 32
+// commands, so with more on a few nodes one could be evicted before its writer has read it.
+const maxWrites = 8
+
+func tooManyWrites() error {
+	return &httpapi.Error{Code: httpapi.RateLimited, Message: fmt.Sprintf("at most %d changes of a wallet at once", maxWrites), RetryAfter: time.Second}
 }
 
 var channelNames = func() (names []string) {

@@ -65,7 +65,7 @@ type Service struct {
 	store  Store
 	chain  Chain
 	keys   *notifier.Keys
-	turns  *turns
+	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
 	log    *zap.Logger
 	server *httpapi.Server
 	api    *httpapi.API
@@ -83,7 +83,7 @@ func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, reg promethe
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, turns: newTurns(), log: log.Named("notify")}
+	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, turns: httpapi.NewSlots[common.Address](maxWrites, 0), log: log.Named("notify")}
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
 		Routes: append([]httpapi.Route{

@@ -72,10 +72,10 @@ func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response)
 			}
 		}
 		if !waits {
-			if waits = s.enter(key); !waits {
+			if waits = s.waiting.Take(key); !waits {
 				return s.pending()
 			}
-			defer s.leave(key)
+			defer s.waiting.Release(key)
 		}
 		select {
 		case <-moved:

@@ -157,24 +157,3 @@ func (s *Service) submitted(x *exchange) {
 		s.budgets.unpaid.giveBack(x.client)
 	}
 }
-
-// enter counts a request that waits for a payment. Those that wait leave half of the service to those who ask.
-func (s *Service) enter(key driveKey) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting[key] >= s.cfg.Limits.Waiting || s.waits >= (s.cfg.HTTP.MaxInFlight+1)/2 {
-		return false
-	}
-	s.waiting[key]++
-	s.waits++
-	return true
-}
-
-func (s *Service) leave(key driveKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waits--
-	if s.waiting[key]--; s.waiting[key] == 0 {
-		delete(s.waiting, key)
-	}
-}

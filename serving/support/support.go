@@ -146,8 +146,7 @@ type Service struct {
 	head    *head
 	mu      sync.Mutex
 	drives  map[driveKey]*drive
-	waiting map[driveKey]int // requests that wait for a payment,
-	waits   int              // and for all of them; guarded by mu
+	waiting *httpapi.Slots[driveKey] // requests that wait for a payment: they leave half of the service to those who ask
 	group   errgroup.Group
 	work    chan *drive // payments for Run to follow
 	budgets budgets
@@ -168,7 +167,7 @@ func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Se
 	}
 	s := &Service{
 		cfg: cfg, deps: deps, terms: terms, token: x402.NewToken(terms, deps.Chain), log: log.Named("support"), metrics: newMetrics(reg),
-		head: newHead(), drives: map[driveKey]*drive{}, waiting: map[driveKey]int{}, budgets: newBudgets(cfg.Limits), work: make(chan *drive, cfg.MaxDriven),
+		head: newHead(), drives: map[driveKey]*drive{}, waiting: httpapi.NewSlots[driveKey](cfg.Limits.Waiting, (cfg.HTTP.MaxInFlight+1)/2), budgets: newBudgets(cfg.Limits), work: make(chan *drive, cfg.MaxDriven),
 	}
 	if s.price, err = x402.EncodeHeader(terms.Required(s.resource(), "")); err != nil {
 		return nil, err
