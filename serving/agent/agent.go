@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -141,7 +140,6 @@ type Agent struct {
 	identity  identity
 	canonical canonical
 	kept      kept
-	ready     atomic.Bool
 	mcp       http.Handler
 	api       *httpapi.API
 	server    *httpapi.Server
@@ -223,20 +221,13 @@ func (a *Agent) Addr() string { return a.server.Addr() }
 // ServeHTTP serves without a port.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.api.ServeHTTP(w, r) }
 
-// Ready is nil while the service accepts requests and has been able to read the chain once. It must not follow the chain
-// from then on: all nodes read the same one, and other services of their processes would be withdrawn with them. The
-// answers say what is wrong.
+// Ready is nil while the service accepts requests and has been able to read the chain once.
 func (a *Agent) Ready(ctx context.Context) error {
-	if err := a.server.Ready(); err != nil || a.ready.Load() {
-		return err
-	}
-	head, err := a.head()
-	if err != nil {
-		return err
-	}
-	if err := a.identified(ctx, head); err != nil {
-		return err
-	}
-	a.ready.Store(true)
-	return nil
+	return a.server.ReadyOnce(func() error {
+		head, err := a.head()
+		if err != nil {
+			return err
+		}
+		return a.identified(ctx, head)
+	})
 }

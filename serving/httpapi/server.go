@@ -25,6 +25,7 @@ type Server struct {
 	log     *zap.Logger
 
 	serving   atomic.Bool
+	checked   atomic.Bool // see ReadyOnce
 	once      sync.Once
 	listening chan struct{} // closed when addr is set or will never be
 	addr      string
@@ -46,6 +47,20 @@ func (s *Server) Ready() error {
 	if !s.serving.Load() {
 		return ErrNotServing
 	}
+	return nil
+}
+
+// ReadyOnce is Ready once check has succeeded, which is not asked again. It is for a check of something that all nodes
+// share: if they followed it, all of them would be withdrawn together, with the other services of their processes. The
+// answers say what is wrong.
+func (s *Server) ReadyOnce(check func() error) error {
+	if err := s.Ready(); err != nil || s.checked.Load() {
+		return err
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	s.checked.Store(true)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +38,6 @@ type Service struct {
 	server  *httpapi.Server
 	chainID []string // value of the header
 	now     func() time.Time
-	ready   atomic.Bool
 }
 
 // New returns the service. It listens in Run. The caller runs the chain client.
@@ -95,21 +93,15 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Ready is nil while the service accepts requests and has been able to value once: the index and the chain agreed on a
-// recent block. It must not follow them from then on: all nodes read the same, and other services of their processes
-// would be withdrawn with them. The answers say what is wrong.
+// recent block.
 func (s *Service) Ready(ctx context.Context) error {
-	if err := s.server.Ready(); err != nil || s.ready.Load() {
-		return err
-	}
-	st, err := s.keeper.current(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.fresh(st); err != nil {
-		return err
-	}
-	s.ready.Store(true)
-	return nil
+	return s.server.ReadyOnce(func() error {
+		st, err := s.keeper.current(ctx)
+		if err != nil {
+			return err
+		}
+		return s.fresh(st)
+	})
 }
 
 // state is the input of an answer; the headers name its block, and the response is cached until there is a
