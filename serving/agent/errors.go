@@ -102,9 +102,6 @@ func codeName(err error) string {
 	if known, ok := errors.AsType[*httpapi.Error](err); ok {
 		return known.Code.Name
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return httpapi.BodyTooLarge.Name
-	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return httpapi.UpstreamUnavailable.Name
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"math/big"
 	"mime"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,19 +71,11 @@ func (a *Agent) readInput(req *httpapi.Request) (*Input, error) {
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, invalid("the body must be application/json")
 	}
-	body, err := io.ReadAll(req.HTTP.Body)
+	body, err := req.Body()
 	if err != nil {
-		return nil, brokenBody(err)
+		return nil, err
 	}
 	return parseInput(body, a.actions)
-}
-
-// brokenBody maps an error of reading a body: it is too large, it took too long, or it is not what its headers say.
-func brokenBody(err error) error {
-	if _, large := errors.AsType[*http.MaxBytesError](err); large || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	return invalid("the body ends early or is malformed")
 }
 
 func parseInput(body []byte, actions map[string]*action) (*Input, error) {

@@ -209,9 +209,9 @@ func (r *recorder) Write(b []byte) (int, error) {
 // callMCP passes a request to the MCP server. That is stateless and answers at once, so its response is an
 // ordinary one.
 func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	body, err := io.ReadAll(req.HTTP.Body)
+	body, err := req.Body()
 	if err != nil {
-		return brokenBody(err)
+		return err
 	}
 	if err := checkMessage(body); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,6 +9,21 @@ import (
 	"net/http"
 	"strings"
 )
+
+// Body reads the body.
+func (req *Request) Body() ([]byte, error) {
+	body, err := io.ReadAll(req.HTTP.Body)
+	if err == nil {
+		return body, nil
+	}
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, bodyTooLarge(large.Limit)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	return nil, invalid("body", "ends early or is malformed")
+}
 
 // JSON decodes the body, a single JSON object without unknown fields, into v.
 func (req *Request) JSON(v any) error {

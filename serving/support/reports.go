@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"mime"
 	"net/http"
@@ -50,8 +49,8 @@ func (s *Service) postReport(ctx context.Context, req *httpapi.Request, res *htt
 func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi.Response) (string, error) {
 	x := &exchange{client: req.Client()}
 	var err error
-	if x.body, err = io.ReadAll(req.HTTP.Body); err != nil {
-		return "size", err // httpapi writes the error of a body that is too large
+	if x.body, err = req.Body(); err != nil {
+		return "size", err
 	}
 	x.digest = sha256.Sum256(x.body)
 	header := req.HTTP.Header.Get(x402.HeaderSignature)
