@@ -105,6 +105,11 @@ func (c Config) follow() follow.Config {
 	return f
 }
 
+// limits bound a transaction.
+func (c Config) limits() follow.Limits {
+	return follow.Limits{Records: c.BatchRecords, Bytes: c.BatchBytes}
+}
+
 // Validate reports all errors.
 func (c Config) Validate() error {
 	errs := []error{c.Deployment.Validate(), c.Kafka.Validate(), c.rpc().Validate()}

@@ -60,7 +60,7 @@ func (s *session) publishMore() {
 	if !s.idle {
 		return
 	}
-	b, ok := s.m.Publish(follow.Limits{Records: s.in.cfg.BatchRecords, Bytes: s.in.cfg.BatchBytes}, s.mark)
+	b, ok := s.m.Publish(s.in.cfg.limits(), s.mark)
 	s.mark = false
 	if ok {
 		b.Safe = s.safe

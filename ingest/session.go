@@ -265,13 +265,12 @@ func (s *session) announce(h follow.Header) error {
 	return nil
 }
 
-// fetchMore starts fetches. It bounds their number, and stops while more verified records than two transactions
-// take wait: for the publisher, or to become final.
+// fetchMore starts fetches. It bounds their number, and stops while too many verified records wait.
 func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	if time.Now().Before(s.hold) {
 		return nil
 	}
-	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < 2*s.in.cfg.BatchRecords {
+	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < s.in.cfg.limits().Backlog() {
 		f, ok := s.m.Next(s.size)
 		if !ok {
 			return nil

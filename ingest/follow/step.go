@@ -245,12 +245,15 @@ type Limits struct {
 	Bytes   int
 }
 
+// Backlog is how many verified records may wait: for the publisher, or to become final.
+func (l Limits) Backlog() int { return 2 * l.Records }
+
 // Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip; reverts
 // do not wait once the first block of the new chain is there. In a backfill, blocks wait until they are final:
 // who reads them from the topic then need not be able to revert them.
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
-	hold := m.backfills() && len(m.pending) == 0 && m.backlog < 2*limit.Records
+	hold := m.backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
 	for ; n < len(m.ready); n++ {
 		b := &m.ready[n]
 		if hold && b.Number > m.finalized {
