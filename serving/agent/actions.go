@@ -14,7 +14,8 @@ import (
 
 // action is a kind of transaction that can be prepared.
 type action struct {
-	fields []string // of the body, besides action, chainId and wallet
+	fields    []string // of the body, besides action, chainId and wallet
+	ofListing bool     // an expired listing refuses it
 
 	// look adds what the action depends on to the first round trip.
 	look func(p *preparation, r *reads)
@@ -83,8 +84,8 @@ func newActions() map[string]*action {
 			},
 		},
 		"fund": {
-			fields: append(ofDeal, "maxPrice"),
-			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			fields: append(ofDeal, "maxPrice"), ofListing: true,
+			look: func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
 			check: func(p *preparation) error {
 				if err := p.checkListed(true); err != nil {
 					return err
@@ -125,8 +126,8 @@ func newActions() map[string]*action {
 			},
 		},
 		"placeBid": {
-			fields: append(ofDeal, "price", "expiry", "spendLimit"),
-			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			fields: append(ofDeal, "price", "expiry", "spendLimit"), ofListing: true,
+			look: func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
 			check: func(p *preparation) error {
 				if err := p.checkListed(true); err != nil {
 					return err
@@ -144,8 +145,8 @@ func newActions() map[string]*action {
 			plan:   func(p *preparation) plan { return p.call("withdrawBid", 0, p.in.BidID) },
 		},
 		"acceptBid": {
-			fields: []string{"dealId", "bidId", "termsHash", "minPrice"},
-			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
+			fields: []string{"dealId", "bidId", "termsHash", "minPrice"}, ofListing: true,
+			look: func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
 			check: func(p *preparation) error {
 				if p.bid != nil && p.bid.DealID.Cmp(p.in.DealID) == 0 && p.bid.TermsHash != p.deal.TermsHash {
 					return refuse(termsChanged, "the bid was made on other terms than the deal has now")

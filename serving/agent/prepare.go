@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 	"strconv"
 	"time"
 
@@ -213,9 +212,6 @@ func (pl *plan) decoded() Decoded {
 	return d
 }
 
-// ofListings are the actions that an expired listing refuses.
-var ofListings = []string{"fund", "placeBid", "acceptBid"}
-
 // unlimited is the lowest allowance that counts as unlimited.
 var unlimited = new(big.Int).Lsh(big.NewInt(1), 128)
 
@@ -232,7 +228,7 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 		all = append(all, Warning{Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 	soon := p.head.Timestamp + uint64(a.cfg.ExpiringSoon/time.Second)
-	if d := p.deal; d != nil && slices.Contains(ofListings, p.in.Action) && d.ListingExpiry != 0 && d.ListingExpiry <= soon {
+	if d := p.deal; d != nil && p.action.ofListing && d.ListingExpiry != 0 && d.ListingExpiry <= soon {
 		warn("LISTING_EXPIRES_SOON", "the listing ends at %d", d.ListingExpiry)
 	}
 	if pl.method == "approve" && p.in.Amount.Cmp(unlimited) >= 0 {
