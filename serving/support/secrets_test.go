@@ -90,22 +90,11 @@ func TestNothingSecretLeaks(t *testing.T) {
 	for _, name := range []string{"relayer", "no gas", "ada", "payer", "float"} {
 		secrets["the key of "+name] = string(crypto.FromECDSA(w.chain.Key(name)))
 	}
-	found := map[string]bool{}
-	for place, text := range places {
-		all := leaktest.Spell(text)
-		for what, secret := range secrets {
-			if all.Has([]byte(secret)) {
-				t.Errorf("%s has %s", place, what)
-			}
-		}
-		// And it would be found: what is in plain text, what is in hex and what is in base64.
-		reply := w.ticketOf(id).Ticket.Replies[0].Sealed
-		for what, known := range map[string][]byte{"ticket": []byte(id), "signature": signed.Signature, "sealed reply": reply} {
-			found[what] = found[what] || all.Has(known)
-		}
-	}
-	for _, what := range []string{"ticket", "signature", "sealed reply"} {
-		if !found[what] {
+	// And it would be found: what is in plain text, what is in hex and what is in base64.
+	known := map[string][]byte{"ticket": []byte(id), "signature": signed.Signature, "sealed reply": w.ticketOf(id).Ticket.Replies[0].Sealed}
+	found := leaktest.Search(t, places, secrets, known)
+	for what := range known {
+		if len(found[what]) == 0 {
 			t.Errorf("the %s was found nowhere: there is nothing to look through in %v", what, slices.Sorted(maps.Keys(places)))
 		}
 	}

@@ -48,6 +48,27 @@ func Spell(text []byte) Spellings {
 // Has reports whether something is in the text, in any spelling and in letters of either case.
 func (s Spellings) Has(what []byte) bool { return bytes.Contains(s, lowerCase(what)) }
 
+// Search looks through what was gathered at some places. Every secret that is there fails the test. It returns the places
+// of each text that is known to be somewhere: without one, there was nothing to look through.
+func Search(t testing.TB, places map[string][]byte, secrets map[string]string, known map[string][]byte) (found map[string][]string) {
+	t.Helper()
+	found = map[string][]string{}
+	for place, text := range places {
+		all := Spell(text)
+		for what, secret := range secrets {
+			if all.Has([]byte(secret)) {
+				t.Errorf("%s has %s", place, what)
+			}
+		}
+		for what, is := range known {
+			if all.Has(is) {
+				found[what] = append(found[what], place)
+			}
+		}
+	}
+	return found
+}
+
 // lowerCase is of letters of ASCII only: what is no text keeps its bytes.
 func lowerCase(text []byte) []byte {
 	out := bytes.Clone(text)
