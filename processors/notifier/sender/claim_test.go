@@ -1,9 +1,7 @@
 package sender_test
 
 import (
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -19,22 +17,10 @@ import (
 // later counts only if it was sent.
 func TestClaims(t *testing.T) {
 	api := newService()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := r.ParseMultipartForm(1 << 20); err != nil {
-			t.Error(err)
-		}
-		chat := r.FormValue("chat_id")
-		if answer := api.next(chat); answer != nil {
-			answer(w, r)
-			return
-		}
-		api.take(chat, r.FormValue("text"))
-		_, _ = io.WriteString(w, `{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"private"}}}`)
-	}))
-	t.Cleanup(server.Close)
+	url := telegramAPI(t, api)
 	conf := impatient()
 	h := newHouse(t, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: server.URL, Links: links}, keys)
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
 		check(t, err)
 		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
 	})

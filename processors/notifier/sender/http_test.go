@@ -121,9 +121,8 @@ func impatient() sender.Config {
 
 const botToken = "12345:secret-of-the-bot"
 
-// The Bot API gets each alert, through whatever it answers first; who blocked the bot is told no more.
-func TestTelegram(t *testing.T) {
-	api := newService()
+// telegramAPI serves Telegram's Bot API to our bot, and returns its URL.
+func telegramAPI(t *testing.T, api *service) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/bot"+botToken+"/sendMessage" {
 			t.Errorf("asked for %s", r.URL.Path)
@@ -140,6 +139,13 @@ func TestTelegram(t *testing.T) {
 		_, _ = io.WriteString(w, `{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"private"}}}`)
 	}))
 	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// The Bot API gets each alert, through whatever it answers first; who blocked the bot is told no more.
+func TestTelegram(t *testing.T) {
+	api := newService()
+	url := telegramAPI(t, api)
 	refusal := func(code int, more string) func(http.ResponseWriter, *http.Request) {
 		return says(code, fmt.Sprintf(`{"ok":false,"error_code":%d,"description":"no, chat 42"%s}`, code, more))
 	}
@@ -157,7 +163,7 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}, lost: true},
 	}
 	h := newHouse(t, impatient(), func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: server.URL, Links: links}, keys)
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
 		check(t, err)
 		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
 	})
