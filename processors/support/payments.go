@@ -26,10 +26,14 @@ func (t *execution) reserve() (Outcome, error) {
 	}
 	t.desk.Day, t.desk.Nonce = day, t.cmd.Nonce
 	t.w.Put(reports, paymentKey(t.key, t.cmd.Nonce), r.Report)
-	return Done, t.save(&Payment{
+	p := &Payment{
 		Status: StatusReserved, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
 		Day: day, ReservedAt: t.at.Unix(),
-	})
+	}
+	if before != nil { // it was paid once, and reorganised away: its ticket comes back with it, replies and all
+		p.Ticket = before.Ticket
+	}
+	return Done, t.save(p)
 }
 
 // settle updates a payment's status from the chain.

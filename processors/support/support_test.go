@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -239,6 +240,38 @@ func TestTheWayOfADeposit(t *testing.T) {
 	}
 }
 
+// A ticket whose payment a reorganisation took back, and the chain then refused, comes back with its replies once it is
+// paid all the same; once the payment is void nothing does.
+func TestATicketOutlivesAReorganisation(t *testing.T) {
+	w := newWorld(t)
+	kind := func(k Kind) Command { return Command{Kind: k, Nonce: common.Hash{1}} }
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, false), Done)
+	w.want(wallet, Command{Kind: Reply, Nonce: common.Hash{1}, Sealed: []byte("a reply")}, Done)
+	w.want(wallet, decide(1, Accepted), Done)
+	before := *w.payment(1).Ticket
+	w.want(wallet, kind(Reorganised), Done)
+	w.want(wallet, kind(Released), Done)
+	w.at = w.at.Add(time.Minute)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, Command{Kind: Reply, Nonce: common.Hash{1}, Sealed: []byte("hidden")}, Unknown)
+	w.want(wallet, paid(1, true), Done)
+	if after := w.payment(1).Ticket; !reflect.DeepEqual(*after, before) {
+		t.Errorf("the ticket was %+v and is %+v", before, *after)
+	}
+
+	w.at = w.at.Add(24 * time.Hour)
+	w.want(wallet, reservation(2, 1), Done)
+	w.want(wallet, paid(2, false), Done)
+	for _, k := range []Kind{Reorganised, Void} {
+		w.want(wallet, Command{Kind: k, Nonce: common.Hash{2}}, Done)
+	}
+	w.want(wallet, reservation(2, 1), Done)
+	if k := w.payment(2).Ticket; k != nil {
+		t.Errorf("void, and reserved with the ticket %+v", k)
+	}
+}
+
 // Who sends a refund by hand takes it on first: then the float does not, nor anybody else, until he gives it up.
 func TestARefundByHand(t *testing.T) {
 	w := newWorld(t)
@@ -422,10 +455,10 @@ func aTicketStays(t fatal, tickets map[byte]bool, n byte, p *Payment) {
 	switch {
 	case p != nil && p.Charged() && p.Ticket == nil:
 		t.Fatalf("%d is charged and has no ticket", n)
-	case p != nil && p.Ticket != nil && p.Status == StatusReserved:
+	case p != nil && p.Ticket != nil && p.Status == StatusReserved && !tickets[n]:
 		t.Fatalf("%d has a ticket and was never charged", n)
-	case tickets[n] && (p == nil || p.Ticket == nil) && p.Status == StatusFinal:
-		t.Fatalf("the ticket of %d is gone", n)
+	case tickets[n] && p.Ticket == nil && p.Status != StatusVoid:
+		t.Fatalf("the ticket of %d is gone, and it is %s", n, p.Status)
 	}
 	tickets[n] = p != nil && p.Ticket != nil
 }

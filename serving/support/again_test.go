@@ -2,6 +2,7 @@ package support
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -128,6 +129,40 @@ func TestReleasedAndChargedAllTheSame(t *testing.T) {
 	polltest.Until(t, "somebody has submitted it", func() bool { return w.charges(first.From) == 1 })
 	w.cfg.Reconcile = time.Hour
 	w.start(w.deps(w.relayer("relayer"))).post(w.header(first), body("First")).created(t)
+}
+
+// A ticket whose payment a reorganisation took back and the chain then refused has its replies again once the same
+// request is paid.
+func TestATicketComesBackWithItsReplies(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter, w.cfg.Confirmations = time.Millisecond, 1000
+	w.mine()
+	signed, payer := w.pay(w.chain.Key("payer"), "back"), w.chain.Address("payer")
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, token := s.post(w.header(signed), body("Back")).created(t)
+	check(t, w.staff().Reply(t.Context(), id, "Thank you."))
+	w.stopMining()
+	s.stop()
+	head, err := w.chain.Client().BlockNumber(t.Context())
+	check(t, err)
+	check(t, w.chain.Rewind(t.Context(), head-w.ticketOf(id).Proof.Block+1))
+	_, err = w.chain.Call(t.Context(), "payer", "transfer", w.chain.Address("owner"), big.NewInt(w.balance(payer)))
+	check(t, err)
+
+	w.cfg.Confirmations = 3
+	w.mine()
+	s = w.start(w.deps(w.relayer("relayer")))
+	polltest.Until(t, "the chain has refused it", func() bool { return w.ticketOf(id).Status == desk.StatusReleased })
+	w.fund(payer, deposit)
+	if again, same := s.post(w.header(signed), body("Back")).created(t); again != id || same != token {
+		t.Errorf("ticket %s, want %s", again, id)
+	}
+	var ticket struct{ Replies []struct{ Body string } }
+	got := s.ticket(id, token)
+	check(t, json.Unmarshal(got.body, &ticket))
+	if len(ticket.Replies) != 1 || ticket.Replies[0].Body != "Thank you." || w.charges(payer) != 1 {
+		t.Errorf("charged %d times: %s", w.charges(payer), got.body)
+	}
 }
 
 // A report that was paid for is not judged again: the market's head may be lower now, or unknown.
