@@ -41,7 +41,7 @@ type Outcome string
 const (
 	Done      Outcome = "done"
 	Exists    Outcome = "exists"    // the same payment exists
-	Conflict  Outcome = "conflict"  // the same nonce, for something else
+	Conflict  Outcome = "conflict"  // the same nonce or transaction, for something else
 	Limited   Outcome = "limited"   // the wallet has its payment for the day, an undecided one, or too many that failed
 	Unknown   Outcome = "unknown"   // no such payment
 	Refused   Outcome = "refused"   // not in this state

@@ -22,6 +22,7 @@ var (
 	reports  = &state.Table{ID: 2, Name: "reports"}  // wallet and nonce: sealed, written once
 	open     = &state.Table{ID: 3, Name: "open"}     // wallet and nonce of undecided payments
 	desks    = &state.Table{ID: 4, Name: "desks"}    // wallet
+	refunds  = &state.Table{ID: 5, Name: "refunds"}  // wallet and transaction, of the payment's nonce that it refunded
 )
 
 // Status is the status of a payment.
@@ -90,6 +91,9 @@ type Ticket struct {
 	CreatedAt     int64          `json:"createdAt"`
 	UpdatedAt     int64          `json:"updatedAt"`
 }
+
+// sentByHand says whether a member of staff has taken it on to send the refund.
+func (k *Ticket) sentByHand() bool { return k.Refund == RefundStatusSent && k.ByHand != "" }
 
 // RefundNonce is the nonce of the authorization that refunds a deposit. The token accepts it once, so a refund
 // that is signed or submitted twice is paid once.

@@ -1,7 +1,9 @@
 package support
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -46,7 +48,11 @@ func (t *execution) staff() (Outcome, error) {
 		if o := t.refundSent(p); o != Done {
 			return o, nil
 		}
-	case RefundConfirmed, RefundFailed, RefundByHand, RefundNotSent:
+	case RefundConfirmed:
+		if o, err := t.refundConfirmed(p); o != Done {
+			return o, err
+		}
+	case RefundFailed, RefundByHand, RefundNotSent:
 		if !t.refund(p) {
 			return Refused, nil
 		}
@@ -60,7 +66,6 @@ func (t *execution) staff() (Outcome, error) {
 // refund applies what became of a refund. One who sends it by hand takes it on first, and so nobody else sends it.
 func (t *execution) refund(p *Payment) bool {
 	k := p.Ticket
-	byHand := k.Refund == RefundStatusSent && k.ByHand != ""
 	switch t.cmd.Kind {
 	case RefundByHand:
 		if !owed(p) {
@@ -68,15 +73,10 @@ func (t *execution) refund(p *Payment) bool {
 		}
 		k.Refund, k.ByHand, k.ReturnedAt = RefundStatusSent, t.cmd.By, t.at.Unix()
 	case RefundNotSent:
-		if !byHand {
+		if !k.sentByHand() {
 			return false
 		}
 		k.Refund, k.ByHand = RefundStatusOwed, ""
-	case RefundConfirmed: // staff say it of what was sent by hand, and the chain of the float's
-		if k.Refund != RefundStatusSent || byHand != (t.cmd.By != "") {
-			return false
-		}
-		k.Refund, k.RefundProof = RefundStatusConfirmed, t.cmd.Proof
 	default: // RefundFailed; one that was signed since may be on its way
 		if k.Refund != RefundStatusSent || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
 			return false
@@ -84,6 +84,28 @@ func (t *execution) refund(p *Payment) bool {
 		k.Refund, k.Return, k.RefundAttempt = RefundStatusFailed, nil, nil
 	}
 	return true
+}
+
+// refundConfirmed applies that a refund is on the chain: staff say it of what was sent by hand, and the chain of the
+// float's. By hand a transaction refunds one payment of a wallet, however many of staff record it at once.
+func (t *execution) refundConfirmed(p *Payment) (Outcome, error) {
+	k := p.Ticket
+	if k.Refund != RefundStatusSent || k.sentByHand() != (t.cmd.By != "") {
+		return Refused, nil
+	}
+	key, nonce := paymentKey(t.key, t.cmd.Proof.Transaction), p.Authorization.Nonce
+	of, err := t.w.Get(refunds, key)
+	if err != nil {
+		return "", fmt.Errorf("read refund: %w", err)
+	}
+	switch {
+	case of == nil:
+		t.w.Put(refunds, key, nonce[:])
+	case t.cmd.By != "" && !bytes.Equal(of, nonce[:]):
+		return Conflict, nil
+	}
+	k.Refund, k.RefundProof = RefundStatusConfirmed, t.cmd.Proof
+	return Done, nil
 }
 
 // owed says whether a refund may be sent: a reorganisation cannot take the payment back, and nobody else sends it.

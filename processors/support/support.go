@@ -36,7 +36,8 @@ import (
 //     once the chain has refused MaxRefused of that day.
 //  2. A payment that may still be charged is in the table of open payments, whatever command led to that.
 //  3. A ticket exists from the paid command on, never before, and forever.
-//  4. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
+//  4. No transaction is recorded by hand as the refund of two payments.
+//  5. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
 	staff    Staff
 	commands *prometheus.CounterVec
@@ -53,7 +54,7 @@ func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
 }
 
 // Tables lists every table.
-func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks} }
+func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks, refunds} }
 
 // ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {

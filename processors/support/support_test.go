@@ -317,6 +317,44 @@ func TestARefundByHand(t *testing.T) {
 	w.want(wallet, refund(1), Refused)
 }
 
+// By hand a transaction refunds one payment. The float's refunds are what the chain says, though somebody put two of them
+// into one transaction.
+func TestATransactionRefundsOnePayment(t *testing.T) {
+	w := newWorld(t)
+	confirmed := func(nonce, transaction byte, byHand bool, want Outcome) {
+		t.Helper()
+		c := Command{ID: NewID(), Kind: RefundConfirmed, Nonce: common.Hash{nonce}, Proof: &Proof{Transaction: common.Hash{transaction}, Final: true}}
+		if byHand {
+			if err := c.Sign(wallet, "ada", w.ada); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.send(wallet, &c); got != want {
+			t.Errorf("transaction %d for payment %d: %s, want %s", transaction, nonce, got, want)
+		}
+	}
+	for n := byte(1); n <= 5; n++ {
+		w.want(wallet, reservation(n, 1), Done)
+		w.want(wallet, paid(n, true), Done)
+		w.want(wallet, decide(n, Accepted), Done)
+		w.at = w.at.Add(24 * time.Hour)
+	}
+	for n := byte(1); n <= 3; n++ {
+		w.want(wallet, Command{Kind: RefundByHand, Nonce: common.Hash{n}}, Done)
+	}
+	confirmed(1, 7, true, Done)
+	confirmed(2, 7, true, Conflict)
+	if k := w.payment(2).Ticket; k.Refund != RefundStatusSent {
+		t.Errorf("the second is %s", k.Refund)
+	}
+	confirmed(2, 8, true, Done)
+	for n := byte(4); n <= 5; n++ {
+		w.want(wallet, refund(n), Done)
+		confirmed(n, 9, false, Done)
+	}
+	confirmed(3, 9, true, Conflict)
+}
+
 // What staff do is signed by their own key; the audit says whose, and nothing that anybody wrote.
 func TestStaffSign(t *testing.T) {
 	w := newWorld(t)

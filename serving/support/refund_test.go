@@ -127,32 +127,82 @@ func TestOneOfStaffReturnsADeposit(t *testing.T) {
 	}
 }
 
-// The float's transaction for a ticket is no refund of another, though nobody has recorded it yet.
-func TestARefundIsOfOneTicket(t *testing.T) {
-	w := newWorld(t)
+// twoOwed are two tickets of one wallet whose deposits are owed back; no service runs.
+func (w *world) twoOwed(staff Staff) (ids [2]string, payer common.Address) {
+	w.t.Helper()
 	w.cfg.ResumeAfter = time.Millisecond
 	w.mine()
 	w.fund(w.chain.Address("float"), 10*deposit)
-	staff := w.staff()
 	first, second := w.pay(w.chain.Key("payer"), "first"), w.pay(w.chain.Key("payer"), "second")
-	w.released(first, body("First"))
+	w.released(first, body("First")) // and so the day is free for the second
 	s := w.start(w.deps(w.relayer("relayer")))
-	ids := [2]string{desk.TicketID(first.From, first.Nonce)}
-	ids[1], _ = s.post(w.header(second), body("Second")).created(t)
-	w.submit(first.Calldata()) // two tickets of one wallet on one day
+	ids[0] = desk.TicketID(first.From, first.Nonce)
+	ids[1], _ = s.post(w.header(second), body("Second")).created(w.t)
+	w.submit(first.Calldata())
 	for _, id := range ids {
-		polltest.Until(t, "it is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
-		check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
+		polltest.Until(w.t, "it is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
+		check(w.t, staff.Decide(w.t.Context(), id, desk.Accepted, false))
 	}
 	s.stop()
+	return ids, first.From
+}
+
+// The float's transaction for a ticket is no refund of another, though nobody has recorded it yet.
+func TestARefundIsOfOneTicket(t *testing.T) {
+	w := newWorld(t)
+	staff := w.staff()
+	ids, payer := w.twoOwed(staff)
 	check(t, staff.Refund(t.Context(), ids[0], w.float()))
 	check(t, staff.ByHand(t.Context(), ids[1], true))
 	w.submit(signedOf(w.ticketOf(ids[0]).Ticket.Return).Calldata())
 	float := w.chain.Address("float")
-	polltest.Until(t, "somebody has submitted it", func() bool { return w.transfers(float, first.From) == 1 })
-	transaction := w.transferLogs(float, first.From)[0].TxHash
+	polltest.Until(t, "somebody has submitted it", func() bool { return w.transfers(float, payer) == 1 })
+	transaction := w.transferLogs(float, payer)[0].TxHash
 	if err := staff.Refunded(t.Context(), ids[1], w.chain.Client(), transaction, 1); err == nil || !strings.Contains(err.Error(), ids[0]) {
 		t.Errorf("the refund of another was recorded: %v", err)
+	}
+}
+
+// together has two list tickets at the same time: each sees what was there before either has written.
+type together struct {
+	desk.Reads
+	both *sync.WaitGroup
+}
+
+func (r together) List(ctx context.Context, partition int32, undecided bool, after []byte, limit int) ([]*desk.Payment, []byte, error) {
+	found, next, err := r.Reads.List(ctx, partition, undecided, after, limit)
+	r.both.Done()
+	r.both.Wait()
+	return found, next, err
+}
+
+// Two of staff who record one transaction at once, each for another ticket, record it for one of them.
+func TestTwoRecordOneTransaction(t *testing.T) {
+	w := newWorld(t)
+	staff := w.staff()
+	ids, payer := w.twoOwed(staff)
+	for _, id := range ids {
+		check(t, staff.ByHand(t.Context(), id, true))
+	}
+	sent, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit))
+	check(t, err)
+	var both, ended sync.WaitGroup
+	both.Add(len(ids))
+	var errs [2]error
+	for i, id := range ids {
+		one := staff
+		one.Desk = desk.NewClient(w.producer, together{desk.Routed{Router: w.router}, &both}, w.cat)
+		ended.Go(func() { errs[i] = one.Refunded(t.Context(), id, w.chain.Client(), sent.TxHash, 1) })
+	}
+	ended.Wait()
+	confirmed := 0
+	for _, id := range ids {
+		if w.ticketOf(id).Ticket.Refund == desk.RefundStatusConfirmed {
+			confirmed++
+		}
+	}
+	if err := errors.Join(errs[:]...); confirmed != 1 || err == nil || !strings.Contains(err.Error(), "another ticket") {
+		t.Errorf("one transaction was recorded as the refund of %d tickets: %v", confirmed, err)
 	}
 }
 

@@ -178,7 +178,7 @@ func returns(logs []*types.Log, p *desk.Payment) bool {
 }
 
 // unused searches the payer's other tickets, which are in one partition: the transaction must have refunded none of them,
-// nor carry the float's refund of one.
+// nor carry the float's refund of one. What two record at once the desk decides.
 func (s Staff) unused(ctx context.Context, of *desk.Payment, receipt *types.Receipt) error {
 	payer := of.Authorization.From
 	after := append(payer.Bytes(), make([]byte, common.HashLength)...)
@@ -233,6 +233,8 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 		return err
 	case outcome == desk.Unknown:
 		return errNoTicket
+	case outcome == desk.Conflict:
+		return fmt.Errorf("transaction %s refunds another ticket of this wallet", cmd.Proof.Transaction)
 	case outcome != desk.Done:
 		return fmt.Errorf("%s of ticket %s: %s", cmd.Kind, id, outcome)
 	}
