@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"math/big"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -29,19 +32,10 @@ func (v worth) Deal(context.Context, *big.Int) (json.RawMessage, error) {
 
 // TestFromDiscoveryToAVerifiedResult is what an agent does with nothing but the URL: it lists, is funded, and reads.
 func TestFromDiscoveryToAVerifiedResult(t *testing.T) {
-	w := newWorld(t, newNode(t, 1), 1, 30, func(cfg *Config, _ *Parts) { cfg.BaseURL = "http://agent.example" })
+	w := newWorld(t, newNode(t, 1), 1, 30)
 	found := get[Discovery](w, "/.well-known/agent.json")
 	if found.ChainID != 4663 || found.Contracts["dealVault"] != lower(w.dep.DealVault) {
 		t.Errorf("discovery: %+v", found)
-	}
-	for _, u := range []string{found.OpenAPI, found.BaseURL + "/health"} {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res := w.Get(t, parsed.Path); res.Status != http.StatusOK {
-			t.Errorf("%s answers %d", u, res.Status)
-		}
 	}
 	can := get[Capabilities](w, "/v1/capabilities")
 	if can.Deployment.DealVault != lower(w.dep.DealVault) || len(can.SupportedTerms) != 2 || can.USDGDecimals != 6 || can.Paused || can.Grace == 0 {
@@ -127,6 +121,56 @@ func TestFromDiscoveryToAVerifiedResult(t *testing.T) {
 	}
 	if r := w.sent(w.prepared(body{"action": "withdrawCredit", "chainId": chainID, "wallet": borrower.Hex(), "token": w.dep.USDG.Hex()})); r.Status != types.ReceiptStatusSuccessful {
 		t.Error("the withdrawal reverted")
+	}
+}
+
+// TestEveryURLAnswers: each URL that the discovery document names answers, wherever in it that stands. The support service
+// is another one; it is asked with the others in the test of the whole program.
+func TestEveryURLAnswers(t *testing.T) {
+	var served http.Handler
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { served.ServeHTTP(rw, r) }))
+	defer server.Close()
+	const support = "https://support.example"
+	w := newWorld(t, newNode(t, 1), 1, 0, func(cfg *Config, _ *Parts) { cfg.BaseURL, cfg.SupportURL = server.URL+"/", support })
+	served = w.agent
+	res := w.Get(t, "/.well-known/agent.json")
+	var found Discovery
+	res.Decode(t, &found)
+	if found.BaseURL != server.URL || found.MCP == nil || found.Support == nil || *found.Support != support {
+		t.Errorf("it is at %s, its tools at %v, support at %v", found.BaseURL, found.MCP, found.Support)
+	}
+	named := regexp.MustCompile(`https?://[^"]+`).FindAllString(string(res.Body), -1)
+	if len(named) != 4 {
+		t.Fatalf("it names %v", named)
+	}
+	for _, u := range named {
+		method, content := http.MethodGet, ""
+		switch u {
+		case support:
+			continue
+		case *found.MCP:
+			method, content = http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, u, strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s %s answers %d", method, u, answer.StatusCode)
+		}
+	}
+	for _, step := range found.Workflow {
+		method, path, ok := strings.Cut(step.Do, " ")
+		if ok && strings.HasPrefix(path, "/") && !slices.ContainsFunc(w.agent.routes(), func(r httpapi.Route) bool { return r.Method == method && r.Path == path }) {
+			t.Errorf("the step %q is of no route", step.Do)
+		}
 	}
 }
 

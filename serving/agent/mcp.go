@@ -110,12 +110,35 @@ func (t *tool) handler(ask http.Handler, within time.Duration) mcp.ToolHandler {
 		}
 		w := newRecorder()
 		ask.ServeHTTP(w, r)
+		if w.status != http.StatusOK {
+			return failed(w.body, w.header)
+		}
 		return &mcp.CallToolResult{
-			Content:           []mcp.Content{&mcp.TextContent{Text: string(w.body)}},
-			StructuredContent: json.RawMessage(w.body),
-			IsError:           w.status != http.StatusOK,
+			Content: []mcp.Content{&mcp.TextContent{Text: string(w.body)}}, StructuredContent: json.RawMessage(w.body),
 		}, nil
 	}
+}
+
+// errorHeaders are what an error of the API says in its headers, which a tool has not.
+var errorHeaders = []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id"}
+
+// failed is the answer of a tool to which the API gave an error: its body, and what its headers said.
+func failed(body []byte, from http.Header) (*mcp.CallToolResult, error) {
+	fault := map[string]any{}
+	if err := json.Unmarshal(body, &fault); err != nil {
+		return nil, err
+	}
+	headers := map[string]string{}
+	for _, name := range errorHeaders {
+		if value := from.Get(name); value != "" {
+			headers[name] = value
+		}
+	}
+	fault["headers"] = headers
+	content, err := json.Marshal(fault)
+	return &mcp.CallToolResult{
+		Content: []mcp.Content{&mcp.TextContent{Text: string(content)}}, StructuredContent: json.RawMessage(content), IsError: true,
+	}, err
 }
 
 // refused is the answer of a tool that did not come to ask the API.
@@ -130,9 +153,10 @@ func refused(err error) (*mcp.CallToolResult, error) {
 		Retryable bool   `json:"retryable"`
 	}{known.Code.Name, known.Message, retryable(known.Code)}
 	body, err := json.Marshal(map[string]any{"error": fault})
-	return &mcp.CallToolResult{
-		Content: []mcp.Content{&mcp.TextContent{Text: string(body)}}, StructuredContent: json.RawMessage(body), IsError: true,
-	}, err
+	if err != nil {
+		return nil, err
+	}
+	return failed(body, http.Header{})
 }
 
 // request builds the API request from a tool's arguments. The API refuses unknown ones by name.
@@ -299,7 +323,14 @@ func (s *schemas) rooted(schema map[string]any) map[string]any {
 
 func (s *schemas) output(name string) map[string]any {
 	ref := func(name string) any { return map[string]any{"$ref": "#/$defs/" + name} }
-	return s.rooted(map[string]any{"anyOf": []any{ref(name), ref("Error")}})
+	fault := map[string]any{"allOf": []any{ref("Error"), map[string]any{
+		"properties": map[string]any{"headers": map[string]any{
+			"type": "object", "additionalProperties": map[string]any{"type": "string"},
+			"description": "What the API says in headers: " + strings.Join(errorHeaders, ", ") + ".",
+		}},
+		"required": []any{"headers"},
+	}}}
+	return s.rooted(map[string]any{"anyOf": []any{ref(name), fault}})
 }
 
 func (s *schemas) input(t *tool) (map[string]any, error) {

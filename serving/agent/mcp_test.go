@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -106,7 +107,8 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestToolsHaveTheSameLimits: a call counts once, and a preparation for its own quota too.
+// TestToolsHaveTheSameLimits: a call counts once, and a preparation for its own quota too. What an error says in its
+// headers, when to ask again above all, a tool says in its content.
 func TestToolsHaveTheSameLimits(t *testing.T) {
 	w, _, fund := listed(t)
 	w.agent = w.service(func(cfg *Config, _ *Parts) { cfg.Limits = Limits{Requests: 100, Prepares: 1, Nodes: 1} })
@@ -116,11 +118,33 @@ func TestToolsHaveTheSameLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var v struct{ Error struct{ Code string } }
+		var v struct {
+			Error   struct{ Code string }
+			Headers map[string]string
+		}
 		remarshal(t, res.StructuredContent, &v)
 		if v.Error.Code != code {
 			t.Errorf("preparation %d: %+v", i, res.StructuredContent)
 		}
+		if code == "" {
+			continue
+		}
+		wait, err := strconv.Atoi(v.Headers["Retry-After"])
+		if err != nil || wait < 1 || wait > 60 {
+			t.Errorf("a tool at its limit says to wait for %q s", v.Headers["Retry-After"])
+		}
+		if v.Headers["RateLimit"] == "" || v.Headers["RateLimit-Policy"] != w.agent.policy || v.Headers["X-Request-Id"] == "" {
+			t.Errorf("a tool at its limit says %v", v.Headers)
+		}
+	}
+	w.agent = w.service(func(_ *Config, p *Parts) { p.Chain = w.client("http://127.0.0.1:1") })
+	res, err := w.session().CallTool(t.Context(), &mcp.CallToolParams{Name: "get_capabilities"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct{ Headers map[string]string }
+	if remarshal(t, res.StructuredContent, &v); !res.IsError || v.Headers["Retry-After"] == "" {
+		t.Errorf("without a node a tool says %v", v.Headers)
 	}
 }
 
