@@ -13,6 +13,7 @@ import (
 type Call struct {
 	From  common.Address // zero: no particular sender
 	To    common.Address
+	New   bool // creates a contract, and To is ignored
 	Data  []byte
 	Value *big.Int // nil: 0
 	Gas   uint64   // 0: the node's limit
@@ -20,14 +21,17 @@ type Call struct {
 
 type callArgs struct {
 	From  *common.Address `json:"from,omitempty"`
-	To    common.Address  `json:"to"`
+	To    *common.Address `json:"to,omitempty"`
 	Input hexutil.Bytes   `json:"input"`
 	Value *hexutil.Big    `json:"value,omitempty"`
 	Gas   *hexutil.Uint64 `json:"gas,omitempty"`
 }
 
 func (c Call) args() callArgs {
-	args := callArgs{To: c.To, Input: c.Data, Value: (*hexutil.Big)(c.Value)}
+	args := callArgs{Input: c.Data, Value: (*hexutil.Big)(c.Value)}
+	if !c.New {
+		args.To = &c.To
+	}
 	if c.From != (common.Address{}) {
 		args.From = &c.From
 	}

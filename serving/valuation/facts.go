@@ -63,11 +63,7 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 	if err != nil {
 		return err
 	}
-	facts, err := s.chain.contractFacts(ctx, st, token)
-	if err != nil {
-		return s.refused(err)
-	}
-	b := factsBody{Token: lower(token), Unknown: []string{}, Source: st.source(nil), At: st.at.Timestamp, Checks: facts.checks}
+	b := factsBody{Token: lower(token), Unknown: []string{}, Source: st.source(nil), At: st.at.Timestamp}
 	q, err := st.reference(token)
 	if err != nil {
 		r, ok := errors.AsType[*refusal](err)
@@ -75,19 +71,24 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 			return s.refused(err)
 		}
 		b.ListingNote = "no price now: " + r.message
-	} else {
-		b.priced(st, token, q, facts.supply)
+		q = &quoted{}
 	}
+	facts, err := s.chain.contractFacts(ctx, st, token, q.pools)
+	if err != nil {
+		return s.refused(err)
+	}
+	b.Checks = facts.checks
+	b.priced(st, token, q, facts.supply)
 	b.judge()
 	return s.answer(res, st, &b)
 }
 
 // priced fills in the facts that follow from the pools.
 func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *big.Int) {
-	b.Source = st.source(q.pools)
 	if len(q.pools) == 0 {
 		return
 	}
+	b.Source = st.source(q.pools)
 	first := q.pools[0]
 	pool := first.ID.Hex()
 	against, _ := first.other(token)
@@ -183,8 +184,9 @@ var (
 	ownerSignatures = []string{"owner()", "getOwner()", "transferOwnership(address)"}
 )
 
-// contractFacts reads a token's facts, once per block.
-func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.Address) (*contractFacts, error) {
+// contractFacts reads a token's facts, once per block. It is bought and sold again in the first of the pools that price
+// it.
+func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.Address, pools []*pool) (*contractFacts, error) {
 	s.mu.Lock()
 	known := s.tokens[token]
 	s.mu.Unlock()
@@ -212,6 +214,12 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 		t.checks = &checksBody{
 			Mint: has(code, mintSignatures), Pause: has(code, pauseSignatures), Blacklist: has(code, blacklistSignatures),
 			Owner: has(code, ownerSignatures), Proxy: &proxy,
+		}
+	}
+	if t.checks != nil && len(pools) > 0 {
+		var err error
+		if t.checks.Sellable, err = c.sellable(ctx, s, token, pools[0]); err != nil {
+			return nil, err
 		}
 	}
 	s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 type quoteParams struct {
-	PoolKey     key
+	PoolKey     poolKey
 	ZeroForOne  bool
 	ExactAmount *big.Int
 	HookData    []byte

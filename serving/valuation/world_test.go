@@ -297,17 +297,6 @@ func (w *world) call(name string, to common.Address, method string, args ...any)
 	return values, nil
 }
 
-// key is the PoolKey of a pool.
-type key struct {
-	Currency0, Currency1 common.Address
-	Fee, TickSpacing     *big.Int
-	Hooks                common.Address
-}
-
-func keyOf(p *pool) key {
-	return key{p.Currency0, p.Currency1, new(big.Int).SetUint64(uint64(p.Fee)), big.NewInt(int64(p.TickSpacing)), p.Hooks}
-}
-
 // newService is the service without a chain or a pipeline.
 func newService(t *testing.T) *Service {
 	t.Helper()

@@ -1,0 +1,134 @@
+package valuation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// buyer is the account that buys and sells in a simulation. Nobody has its key, so it was never used.
+var buyer = common.BytesToAddress(crypto.Keccak256([]byte("lienstream: buys and sells in simulations")))
+
+const (
+	saleOfDepth = 100  // a sale is of this part of what moves the price by 2 %
+	saleKeepBps = 9000 // what must come back of the price, after the pool's fees, or else the token kept it
+)
+
+// Calls of a sale's simulation, in order.
+const (
+	saleCreate = iota
+	saleFund
+	saleAllow
+	saleBuy
+	saleApprove
+	saleSell
+	saleCalls
+)
+
+// poolKey is Uniswap's PoolKey, with the fields in ABI order.
+type poolKey struct {
+	Currency0, Currency1 common.Address
+	Fee, TickSpacing     *big.Int
+	Hooks                common.Address
+}
+
+func keyOf(p *pool) poolKey {
+	return poolKey{p.Currency0, p.Currency1, new(big.Int).SetUint64(uint64(p.Fee)), big.NewInt(int64(p.TickSpacing)), p.Hooks}
+}
+
+// sale is a token bought and sold again in a pool, in a simulation of the next block. The pool's other currency is
+// taken from the PoolManager, which holds that of all pools.
+type sale struct {
+	token, against common.Address
+	pool           *pool
+	amount         *big.Int // paid for the token
+}
+
+// sellable reports whether an amount of a token that is bought in a pool can be sold there again, for nearly what was
+// paid. Nil: unknown, because the node cannot simulate it.
+func (c *chainReader) sellable(ctx context.Context, s *state, token common.Address, p *pool) (*bool, error) {
+	against, _ := p.other(token)
+	sold := sale{token: token, against: against, pool: p, amount: new(big.Int).Quo(p.depthIn(against), big.NewInt(saleOfDepth))}
+	if sold.amount.Sign() == 0 {
+		return nil, nil //nolint:nilnil // too little to tell
+	}
+	calls, err := sold.calls(c.cfg.Deployment.PoolManager)
+	if err != nil {
+		return nil, err
+	}
+	results, err := c.client.Simulate(ctx, s.at.Hash, s.at.Timestamp+1, calls)
+	if _, refused := errors.AsType[*chain.NodeError](err); refused || errors.Is(err, chain.ErrUnsupported) {
+		return nil, nil //nolint:nilnil // the node cannot tell
+	}
+	if err != nil {
+		return nil, fmt.Errorf("buy and sell token %s: %w", token, err)
+	}
+	return sold.judge(results), nil
+}
+
+// calls creates the probe and pays the buyer, who then buys, approves and sells.
+func (s *sale) calls(manager common.Address) ([]chain.Call, error) {
+	probe, err := contracts.ABI("SaleProbe")
+	if err != nil {
+		return nil, err
+	}
+	code, err := contracts.Bytecode("SaleProbe")
+	if err != nil {
+		return nil, err
+	}
+	swap := func(zeroForOne bool) []byte {
+		data, packErr := probe.Pack("swap", keyOf(s.pool), zeroForOne)
+		err = errors.Join(err, packErr)
+		return data
+	}
+	at := crypto.CreateAddress(buyer, 0)
+	all := make([]chain.Call, saleCalls)
+	all[saleCreate] = chain.Call{From: buyer, New: true, Data: append(code, common.LeftPadBytes(manager[:], 32)...)}
+	all[saleBuy] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency1)}
+	all[saleSell] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency0)}
+	all[saleApprove] = chain.Call{From: buyer, To: s.token, Data: approve(at)}
+	if s.against == (common.Address{}) {
+		all[saleFund] = chain.Call{From: manager, To: buyer, Value: s.amount}
+		all[saleAllow] = chain.Call{From: buyer, To: buyer}
+		all[saleBuy].Value = s.amount
+	} else {
+		all[saleFund] = chain.Call{From: manager, To: s.against, Data: erc20("transfer(address,uint256)", buyer, s.amount)}
+		all[saleAllow] = chain.Call{From: buyer, To: s.against, Data: approve(at)}
+	}
+	return all, err
+}
+
+// approve allows all that an account ever has.
+func approve(spender common.Address) []byte {
+	return erc20("approve(address,uint256)", spender, new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)))
+}
+
+// erc20 packs a method of an account and an amount.
+func erc20(signature string, account common.Address, amount *big.Int) []byte {
+	data := append(crypto.Keccak256([]byte(signature))[:4:4], common.LeftPadBytes(account[:], 32)...)
+	return append(data, common.BigToHash(amount).Bytes()...)
+}
+
+// judge says what the simulation shows. What fails before the buyer has the money does not speak of the token.
+func (s *sale) judge(results []chain.Simulation) *bool {
+	for i, r := range results {
+		if r.Err != nil {
+			if i < saleBuy {
+				return nil
+			}
+			return new(false)
+		}
+	}
+	got := new(big.Int).SetBytes(results[saleSell].Data)
+	left := big.NewInt(int64(1_000_000 - s.pool.amm.LPFee))
+	want := new(big.Int).Mul(s.amount, new(big.Int).Mul(left, left))
+	want.Mul(want, big.NewInt(saleKeepBps))
+	return new(got.Mul(got, big.NewInt(1_000_000*1_000_000*bpsOfAll)).Cmp(want) >= 0)
+}
