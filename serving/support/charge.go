@@ -23,16 +23,12 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 	if err != nil {
 		return err
 	}
-	from, err := s.fromBlock(ctx)
-	if err != nil {
-		return s.refuse(nil, err)
-	}
 	// A client that disconnects changes nothing: the command may be applied.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
 	outcome, found, err := s.deps.Desk.Do(ctx, x.signed.From, &desk.Command{
 		Kind: desk.Reserve, Nonce: x.signed.Nonce, Reservation: &desk.Reservation{
-			Authorization: authorizationOf(x.signed), Asset: s.terms.Token, BodyDigest: x.digest, FromBlock: from, Report: sealed,
+			Authorization: authorizationOf(x.signed), Asset: s.terms.Token, BodyDigest: x.digest, FromBlock: s.fromBlock(), Report: sealed,
 		},
 	})
 	if err != nil {

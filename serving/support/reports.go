@@ -241,9 +241,6 @@ func (s *Service) taken(ctx context.Context, signed *x402.Signed) (*x402.Signed,
 	return signedOf(&p.Authorization), nil
 }
 
-// lateLimit is for how long the chain is asked about an authorization that has ended.
-const lateLimit = time.Hour
-
 // chargedLate is an authorization that ended before the desk had it, and that somebody had charged by then; nil: it is
 // not one.
 func (s *Service) chargedLate(ctx context.Context, x *exchange, payment *x402.Payment, err error) (*x402.Signed, error) {
@@ -313,19 +310,5 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 
 // recent is what came of an authorization lately.
 func (s *Service) recent(ctx context.Context, a *x402.Authorization) (x402.Outcome, error) {
-	from, err := s.fromBlock(ctx)
-	if err != nil {
-		return x402.Outcome{}, err
-	}
-	return s.token.Outcome(ctx, a, s.scope(from))
-}
-
-// fromBlock is where the search for an authorization starts.
-func (s *Service) fromBlock(ctx context.Context) (uint64, error) {
-	header, err := s.deps.Chain.HeaderByNumber(ctx, nil)
-	if err != nil {
-		return 0, fmt.Errorf("read the payment chain's head: %w", err)
-	}
-	number := header.Number.Uint64()
-	return number - min(number, s.cfg.LookBack), nil
+	return s.token.Outcome(ctx, a, s.scope(s.fromBlock()))
 }

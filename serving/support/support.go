@@ -3,6 +3,7 @@
 // the payment chain's logs decide whether a deposit is paid.
 //
 //	reports.go    POST /reports: the checks in order
+//	lookback.go   how far back the payment chain is searched
 //	drive.go      a payment from its reservation until it is final, also after a crash
 //	refund.go     refunds
 //	staff.go      the staff's actions
@@ -51,7 +52,6 @@ type Config struct {
 	Word      string           // word in the name of the ticket token's header: x-<word>-ticket-token
 
 	Confirmations uint64        // confirmations after which a block of the payment chain is final
-	LookBack      uint64        // blocks to search for an authorization that is already used
 	LogRange      uint64        // maximum block range of a log query
 	Poll          time.Duration // between two looks at the payment chain's head while a payment is followed; else 20 times that
 	Wait          time.Duration // how long a request waits for its payment before the client is told to retry
@@ -73,7 +73,7 @@ func DefaultConfig() Config {
 			MaxTimeoutSeconds: 120, Extra: x402.Domain{Name: "USD Coin", Version: "2"},
 		},
 		Symbol: "USDC", Decimals: 6, Word: httpapi.DefaultWord,
-		Confirmations: 10, LookBack: 2000, LogRange: 1000,
+		Confirmations: 10, LogRange: 1000,
 		Poll: 50 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
 		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024, Limits: DefaultLimits(),
 	}
@@ -151,6 +151,8 @@ type Service struct {
 	work    chan *drive // payments for Run to follow
 	budgets budgets
 	checked atomic.Bool // the payment chain and its token were verified
+
+	searchFrom atomic.Uint64 // block of the payment chain where a search starts; once checked
 }
 
 // New makes a service. It does nothing before Run.
@@ -240,6 +242,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { s.startDrives(ctx); return nil })
 	group.Go(func() error { s.watch(ctx); return nil })
 	group.Go(func() error { s.reconcile(ctx); return nil })
+	group.Go(func() error { s.keepFrom(ctx); return nil })
 	group.Go(func() error { s.weigh(ctx); return nil })
 	if b, ok := s.deps.Settler.(bumper); ok {
 		group.Go(func() error { s.bump(ctx, b); return nil })
@@ -251,6 +254,9 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) verify(ctx context.Context) error {
 	for {
 		err := s.token.Verify(ctx)
+		if err == nil {
+			err = s.findFrom(ctx)
+		}
 		switch {
 		case err == nil:
 			s.checked.Store(true)
