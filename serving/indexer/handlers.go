@@ -7,7 +7,6 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
-	"github.com/lienstream/lienstream/topics"
 )
 
 func (x *Indexer) listings(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -84,25 +83,6 @@ func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.R
 		b = append(b, "null"...)
 	}
 	res.Body = append(appendTruncated(b, answer.Value.Truncated), '}')
-	return nil
-}
-
-func (x *Indexer) bids(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	id := req.Path("id").Uint256()
-	q := query.BidsQuery{Limit: req.Limit(), After: req.After()}
-	if err := req.Err(); err != nil {
-		return err
-	}
-	q.Deal = *id
-	answer, err := x.reader.Bids(ctx, q)
-	if errors.Is(err, query.ErrNotFound) {
-		asOf(res.Header, answer.At)
-		return &httpapi.Error{Code: dealNotFound, Message: "there is no deal " + id.Dec()}
-	}
-	if err != nil {
-		return readError("bids of deal "+id.Dec(), err)
-	}
-	writePage(x, req, res, "bids", answer, func(b []byte, bid *topics.Bid, _ uint64) []byte { return appendBid(b, bid) })
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (x *Indexer) rewards(ctx context.Context, req *httpapi.Request, res *httpap
 	b = appendNullableEpoch(append(b, `,"epoch":`...), r.Epoch)
 	b = appendNullablePool(append(b, `,"pool":`...), r.Pool)
 	b = appendField(b, "burnedThisWeek", r.BurnedThisWeek)
-	res.Body = append(appendTruncated(b, r.Truncated), '}')
+	res.Body = append(appendTruncated(b, r.MoreDrips), '}')
 	return nil
 }
 
@@ -65,7 +65,7 @@ func appendReward(b []byte, r *query.Reward) []byte {
 	b = appendInteger(b, "epoch", r.Epoch)
 	b = appendBool(b, "budgetExhausted", r.BudgetExhausted)
 	b = appendList(append(b, `,"drips":`...), r.Drips, appendDrip)
-	return append(b, '}')
+	return append(appendTruncated(b, r.Truncated), '}')
 }
 
 // dripSources are the texts of contracts.DripSource, in the order of its numbers.
@@ -173,7 +173,7 @@ func appendPoolOverview(b []byte, o *query.PoolOverview) []byte {
 	} else {
 		b = append(b, "null"...)
 	}
-	return append(b, '}')
+	return append(appendTruncated(b, o.Truncated), '}')
 }
 
 // appendBudget appends a budget, what of it is taken under that name, and the rest.

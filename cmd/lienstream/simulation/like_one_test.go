@@ -114,7 +114,7 @@ func (s *system) walk(t *testing.T, host string, e *entities) map[string]reply {
 		if strings.Contains(list, "?") {
 			joint = "&"
 		}
-		if strings.HasPrefix(list, "/portfolio") || strings.HasPrefix(list, "/rewards") || strings.Count(list, "/") == 2 && strings.HasPrefix(list, "/deals/") {
+		if one := regexp.MustCompile("^/(deals|portfolio|rewards)/[^/]+$"); one.MatchString(list) {
 			paths = append(paths, list)
 		} else {
 			paths = append(paths, list+joint+perPage)

@@ -59,12 +59,12 @@ var sortsOfListings = []string{"newest", "expiry", "cap", "cost"}
 
 // paths are questions about everything, an answer each.
 func (e *entities) paths() []string {
-	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/epochs?limit=100", "/stats"}
+	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/burns?limit=200", "/epochs?limit=100", "/stats"}
 	for _, sort := range sortsOfListings {
 		all = append(all, "/listings?limit=200&sort="+sort)
 	}
 	for _, id := range e.deals {
-		all = append(all, "/deals/"+id, "/deals/"+id+"/bids?limit=100")
+		all = append(all, "/deals/"+id, "/deals/"+id+"/bids?limit=100", "/deals/"+id+"/drips?limit=100")
 	}
 	for _, w := range e.wallets {
 		all = append(all, "/portfolio/"+w, "/rewards/"+w, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?limit=200&wallet="+w)
@@ -79,8 +79,8 @@ func (e *entities) paths() []string {
 func (e *entities) lists() []string {
 	const nobody = "0x00000000000000000000000000000000000dea1d"
 	all := []string{
-		"/deals", "/assets", "/epochs", "/deals/0", "/deals/0/bids", "/deals/999999", "/portfolio/" + nobody, "/rewards/" + nobody,
-		"/positions/" + nobody, "/wallet/" + nobody + "/positions", "/assets/" + nobody + "/deals", "/deals?wallet=" + nobody,
+		"/deals", "/assets", "/epochs", "/burns", "/deals/0", "/deals/0/bids", "/deals/0/drips", "/deals/999999", "/portfolio/" + nobody, "/rewards/" + nobody,
+		"/portfolio/" + nobody + "/bids", "/portfolio/" + nobody + "/balances", "/rewards/" + nobody + "/drips", "/positions/" + nobody, "/wallet/" + nobody + "/positions", "/assets/" + nobody + "/deals", "/deals?wallet=" + nobody,
 	}
 	for _, sort := range sortsOfListings {
 		all = append(all, "/listings?sort="+sort, "/listings?term=604800&sort="+sort)
@@ -95,10 +95,11 @@ func (e *entities) lists() []string {
 		all = append(all, "/deals?state="+state)
 	}
 	for _, id := range e.deals {
-		all = append(all, "/deals/"+id+"/bids")
+		all = append(all, "/deals/"+id+"/bids", "/deals/"+id+"/drips")
 	}
 	for _, w := range e.wallets {
-		all = append(all, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?wallet="+w, "/deals?state=FUNDED&wallet="+w)
+		all = append(all, "/positions/"+w, "/wallet/"+w+"/positions", "/deals?wallet="+w, "/deals?state=FUNDED&wallet="+w,
+			"/portfolio/"+w+"/bids", "/portfolio/"+w+"/balances", "/rewards/"+w+"/drips")
 	}
 	for _, token := range e.tokens {
 		all = append(all, "/assets/"+token+"/deals")

@@ -35,9 +35,9 @@ func (v *boundedView) Scan(t *state.Table, prefix, after []byte, fn func(key, ro
 }
 
 // ScanBack implements state.View.
-func (v *boundedView) ScanBack(t *state.Table, prefix []byte, fn func(key, row []byte) bool) error {
+func (v *boundedView) ScanBack(t *state.Table, prefix, before []byte, fn func(key, row []byte) bool) error {
 	over, visit := v.until(fn)
-	if err := v.View.ScanBack(t, prefix, visit); err != nil {
+	if err := v.View.ScanBack(t, prefix, before, visit); err != nil {
 		return err
 	}
 	return over()

@@ -20,7 +20,7 @@ func (e *endless) Scan(_ *state.Table, _, _ []byte, fn func(key, row []byte) boo
 	return nil
 }
 
-func (e *endless) ScanBack(_ *state.Table, _ []byte, fn func(key, row []byte) bool) error {
+func (e *endless) ScanBack(_ *state.Table, _, _ []byte, fn func(key, row []byte) bool) error {
 	return e.Scan(nil, nil, nil, fn)
 }
 
@@ -32,7 +32,7 @@ func (e *endless) ScanIndex(_ byte, prefix, after []byte, fn func(entry, value [
 func TestScansEndWithTheirContext(t *testing.T) {
 	for name, scan := range map[string]func(v state.View, fn func(_, _ []byte) bool) error{
 		"rows":  func(v state.View, fn func(_, _ []byte) bool) error { return v.Scan(nil, nil, nil, fn) },
-		"back":  func(v state.View, fn func(_, _ []byte) bool) error { return v.ScanBack(nil, nil, fn) },
+		"back":  func(v state.View, fn func(_, _ []byte) bool) error { return v.ScanBack(nil, nil, nil, fn) },
 		"index": func(v state.View, fn func(_, _ []byte) bool) error { return v.ScanIndex(0, nil, nil, fn) },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -58,8 +58,9 @@ type Writer interface {
 // View is an immutable view of one partition as of the block At. Close releases it.
 type View interface {
 	Reader
-	// ScanBack calls fn for every row whose key starts with prefix, descending, until fn returns false.
-	ScanBack(t *Table, prefix []byte, fn func(key, row []byte) bool) error
+	// ScanBack calls fn for every row whose key starts with prefix and is below before, descending, until fn
+	// returns false. Nil: from the last one on.
+	ScanBack(t *Table, prefix, before []byte, fn func(key, row []byte) bool) error
 	At() topics.BlockRef
 	Close()
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -128,22 +129,28 @@ func (v *view) Get(t *Table, key []byte) ([]byte, error) {
 }
 
 func (v *view) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
-	return v.scan([headBytes]byte{spaceRow, t.ID}, prefix, after, walk, fn)
+	lower, upper := bounds([headBytes]byte{spaceRow, t.ID}, prefix, after)
+	return v.scan(lower, upper, walk, fn)
 }
 
-func (v *view) ScanBack(t *Table, prefix []byte, fn func(key, row []byte) bool) error {
-	return v.scan([headBytes]byte{spaceRow, t.ID}, prefix, nil, walkBack, fn)
+func (v *view) ScanBack(t *Table, prefix, before []byte, fn func(key, row []byte) bool) error {
+	head := [headBytes]byte{spaceRow, t.ID}
+	lower, upper := bounds(head, prefix, nil)
+	if before = append(head[:], before...); len(before) > len(head) && bytes.Compare(before, upper) < 0 {
+		upper = before
+	}
+	return v.scan(lower, upper, walkBack, fn)
 }
 
 func (v *view) ScanIndex(index byte, prefix, after []byte, fn func(entry, value []byte) bool) error {
-	return v.scan([headBytes]byte{spaceIndex, index}, prefix, after, walk, fn)
+	lower, upper := bounds([headBytes]byte{spaceIndex, index}, prefix, after)
+	return v.scan(lower, upper, walk, fn)
 }
 
 // visitor iterates over the entries within the iterator's bounds.
 type visitor func(it *pebble.Iterator, fn func(key, value []byte) bool) error
 
-func (v *view) scan(head [headBytes]byte, prefix, after []byte, walk visitor, fn func(key, value []byte) bool) (err error) {
-	lower, upper := bounds(head, prefix, after)
+func (v *view) scan(lower, upper []byte, walk visitor, fn func(key, value []byte) bool) (err error) {
 	it := v.idle.Swap(nil)
 	if it != nil {
 		it.SetBounds(lower, upper)

@@ -25,9 +25,9 @@ const (
 	ClaimedOver  = "claim exceeds the drip's total"
 )
 
-// IndexDeal: the deal's ID, then the drip's key. The IDs of tables and indexes are part of every key on disk:
-// never reuse one.
-const IndexDeal byte = 0x17
+// IndexDeal: the deal's ID, the drip's ID descending, then the account. The IDs of tables and indexes are part of
+// every key on disk: never reuse one. 0x17 was the same by account.
+const IndexDeal byte = 0x21
 
 // Drips has a row, topics.Drip, for each drip under Key.
 var Drips = &state.Table{
@@ -39,6 +39,24 @@ var Drips = &state.Table{
 func Key(account common.Address, id *uint256.Int) []byte {
 	raw := id.Bytes32()
 	return append(append(make([]byte, 0, common.AddressLength+len(raw)), account[:]...), raw[:]...)
+}
+
+// ID decodes a drip's ID from its key.
+func ID(key []byte) *uint256.Int { return new(uint256.Int).SetBytes(key[common.AddressLength:]) }
+
+// PlaceBytes is the length of a place.
+const PlaceBytes = 32 + common.AddressLength
+
+// Place is the place of a drip in lists that have the newest first: its ID descending, then the account.
+func Place(key []byte) []byte {
+	raw := new(uint256.Int).Not(ID(key)).Bytes32()
+	return append(append(make([]byte, 0, PlaceBytes), raw[:]...), key[:common.AddressLength]...)
+}
+
+// KeyAt is the key of the drip at a place.
+func KeyAt(place []byte) []byte {
+	id := new(uint256.Int).SetBytes(place[:32])
+	return Key(common.BytesToAddress(place[32:]), id.Not(id))
 }
 
 // DealPrefix is the prefix of a deal's drips in IndexDeal.
@@ -131,10 +149,10 @@ func index(key, row []byte, to *state.IndexEntries) {
 		panic("drips: cannot decode a stored row: " + err.Error())
 	}
 	if d.Source == contracts.DripDeal {
-		to.Put(IndexDeal, nil, DealPrefix(&d.DealID), key)
+		to.Put(IndexDeal, nil, DealPrefix(&d.DealID), Place(key))
 	}
 }
 
 func entityKey(key []byte) []byte {
-	return []byte(new(uint256.Int).SetBytes(key[common.AddressLength:]).Dec())
+	return []byte(ID(key).Dec())
 }

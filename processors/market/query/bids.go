@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"slices"
 
 	"github.com/holiman/uint256"
 
@@ -14,15 +13,15 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// BidsQuery asks for all bids ever made on a deal, in any state, ascending by ID.
-type BidsQuery struct {
+// DealListQuery asks for a list of a deal: its bids, its drips.
+type DealListQuery struct {
 	Deal  uint256.Int
 	After []byte
 	Limit int
 }
 
 // Code implements wire.Value.
-func (q *BidsQuery) Code(c *wire.Coder) {
+func (q *DealListQuery) Code(c *wire.Coder) {
 	id := q.Deal.Bytes32()
 	if c.Fixed(id[:]); c.Decoding() {
 		q.Deal.SetBytes32(id[:])
@@ -31,10 +30,10 @@ func (q *BidsQuery) Code(c *wire.Coder) {
 }
 
 // Validate implements read.Query.
-func (q *BidsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+func (q *DealListQuery) Validate() error { return checkPage(q.Limit, q.After) }
 
 // Bids implements MarketReader.
-func (r *Router) Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]], error) {
+func (r *Router) Bids(ctx context.Context, q DealListQuery) (Answer[Page[topics.Bid]], error) {
 	from := r.partitionOf(contracts.DealEntity(&q.Deal))
 	a, err := r.Read(ctx, read.Request{Operation: opBids, Query: &q, Partitions: from})
 	if err != nil {
@@ -48,12 +47,9 @@ func (r *Router) Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]
 }
 
 // readBids lists the bids of a deal, after an item without a key if the deal exists.
-func readBids(_ context.Context, views *read.Views, q *BidsQuery) ([]read.Item, error) {
+func readBids(_ context.Context, views *read.Views, q *DealListQuery) ([]read.Item, error) {
 	prefix := deals.Key(&q.Deal)
-	after := q.After
-	if after != nil {
-		after = slices.Concat(prefix, after)
-	}
+	after := behind(prefix, q.After)
 	for _, v := range views.Of {
 		row, err := v.Get(deals.Deals, prefix)
 		if err != nil {

@@ -28,7 +28,7 @@ func TestBidsOfADealComeInPages(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 7, bids, query.MaxLimit} {
 			next := uint64(1)
-			for q := (query.BidsQuery{Deal: word(1), Limit: limit}); ; {
+			for q := (query.DealListQuery{Deal: word(1), Limit: limit}); ; {
 				page, err := r.Bids(t.Context(), q)
 				if err != nil {
 					t.Fatal(err)
@@ -47,11 +47,11 @@ func TestBidsOfADealComeInPages(t *testing.T) {
 				t.Errorf("%s, %d a page: %d bids", name, limit, next-1)
 			}
 		}
-		if a, err := r.Bids(t.Context(), query.BidsQuery{Deal: word(4), Limit: 1}); !errors.Is(err, query.ErrNotFound) || a.At != block(1) {
+		if a, err := r.Bids(t.Context(), query.DealListQuery{Deal: word(4), Limit: 1}); !errors.Is(err, query.ErrNotFound) || a.At != block(1) {
 			t.Errorf("%s: no such deal: %v as of %v", name, err, a.At)
 		}
 		for _, limit := range []int{-1, 0, query.MaxLimit + 1} {
-			if _, err := r.Bids(t.Context(), query.BidsQuery{Deal: word(1), Limit: limit}); err == nil || errors.Is(err, query.ErrUnavailable) {
+			if _, err := r.Bids(t.Context(), query.DealListQuery{Deal: word(1), Limit: limit}); err == nil || errors.Is(err, query.ErrUnavailable) {
 				t.Errorf("%s: limit %d: %v", name, limit, err)
 			}
 		}

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/deals"
-	"github.com/lienstream/lienstream/processors/market/drips"
 	"github.com/lienstream/lienstream/processors/market/epochs"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -68,7 +66,11 @@ func decodeRewarded(a *read.Response) (*DealWithReward, error) {
 		return &d, err
 	}
 	d.Reward = &Reward{Reward: *row}
-	if d.Reward.Drips, err = dripsAt(split[sectionDrip], a.Block.Timestamp); err != nil {
+	newest := split[sectionDrip]
+	if d.Reward.Truncated = len(newest) > MaxDrips; d.Reward.Truncated {
+		newest = newest[:MaxDrips]
+	}
+	if d.Reward.Drips, err = dripsAt(newest, a.Block.Timestamp); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(d.Reward.Drips, func(a, b Drip) int { return a.ID.Cmp(&b.ID) })
@@ -98,25 +100,11 @@ func readDealWithReward(ctx context.Context, views *read.Views, q *dealQuery) ([
 	if !granted {
 		return c.sorted(), nil
 	}
-	for _, v := range views.Of {
-		var keys [][]byte
-		prefix := drips.DealPrefix(id)
-		err = v.ScanIndex(drips.IndexDeal, prefix, nil, func(entry, _ []byte) bool {
-			keys = append(keys, bytes.Clone(entry[len(prefix):]))
-			return true
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, key := range keys {
-			row, err := v.Get(drips.Drips, key)
-			if err != nil {
-				return nil, err
-			}
-			c.add(sectionDrip, key, row)
-		}
+	all, err := dealDrips(views.Of, id, nil, MaxDrips+1)
+	for _, it := range all {
+		c.add(sectionDrip, it.Key, it.Row)
 	}
-	return c.sorted(), nil
+	return c.sorted(), err
 }
 
 // AssetDeals implements MarketReader.
@@ -140,10 +128,7 @@ func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page
 // the token.
 func readAssetDeals(_ context.Context, views *read.Views, q *AssetDealsQuery) ([]read.Item, error) {
 	prefix := deals.AssetPrefix(q.Token)
-	var after []byte
-	if q.After != nil {
-		after = slices.Concat(prefix, q.After)
-	}
+	after := behind(prefix, q.After)
 	found, err := lowest(views.Of, q.Limit+1, func(v state.View, visit visitor) error {
 		return v.ScanIndex(deals.IndexFundedAsset, prefix, after, func(entry, _ []byte) bool {
 			return visit(entry[len(prefix):], nil, true)

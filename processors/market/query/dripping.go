@@ -2,8 +2,8 @@ package query
 
 import (
 	"github.com/holiman/uint256"
-	"github.com/lienstream/lienstream/processors/engine/read"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/drips"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -16,13 +16,17 @@ func dripsAt(items []read.Item, now uint64) ([]Drip, error) {
 	}
 	all := make([]Drip, len(rows))
 	for i, row := range rows {
-		d := Drip{Drip: row, UnlockedNow: drips.Unlocked(&row, now), ClaimableNow: drips.Claimable(&row, now)}
-		for _, p := range drips.Curve(&row) {
-			d.Curve = append(d.Curve, CurvePoint{p.T, p.Unlocked})
-		}
-		all[i] = d
+		all[i] = dripAt(row, now)
 	}
 	return all, nil
+}
+
+func dripAt(row topics.Drip, now uint64) Drip {
+	d := Drip{Drip: row, UnlockedNow: drips.Unlocked(&row, now), ClaimableNow: drips.Claimable(&row, now)}
+	for _, p := range drips.Curve(&row) {
+		d.Curve = append(d.Curve, CurvePoint{p.T, p.Unlocked})
+	}
+	return d
 }
 
 // dripSums sums up all drips of an account at a time.

@@ -47,7 +47,7 @@ func withBids(v state.View, key []byte, parts [][]byte) ([][]byte, error) {
 		parts = [][]byte{make([]byte, sumBytes)}
 	}
 	first := len(parts)
-	err := v.ScanBack(deals.Bids, key, func(_, row []byte) bool {
+	err := v.ScanBack(deals.Bids, key, nil, func(_, row []byte) bool {
 		if len(parts)-first == MaxBids {
 			parts[0][sumBytes-1] |= sumTruncated
 			return false

@@ -40,12 +40,7 @@ func (q *openPositionsQuery) Validate() error {
 
 // readOpenPositions lists positions, each with its deal, ascending.
 func readOpenPositions(_ context.Context, views *read.Views, q *openPositionsQuery) ([]read.Item, error) {
-	found, err := lowestOpen(views.Of, q.After, q.Limit)
-	items := make([]read.Item, len(found))
-	for i, p := range found {
-		items[i] = p.Item
-	}
-	return items, err
+	return items(lowestOpen(views.Of, q.After, q.Limit))
 }
 
 func lowestOpen(views []state.View, after []byte, limit int) ([]position, error) {

@@ -17,12 +17,22 @@ type MarketReader interface {
 	// DealWithReward returns a deal and the reward of its parties. With ErrNotFound, At is set.
 	DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error)
 	// Bids lists the bids on a deal, ascending by ID. ErrNotFound, with At set: there is no such deal.
-	Bids(ctx context.Context, q BidsQuery) (Answer[Page[topics.Bid]], error)
+	Bids(ctx context.Context, q DealListQuery) (Answer[Page[topics.Bid]], error)
+	// DealDrips lists the drips of a deal, the newest ID first. ErrNotFound, with At set: there is no such deal.
+	DealDrips(ctx context.Context, q DealListQuery) (Answer[Page[Drip]], error)
 	// AssetDeals lists all deals ever funded on a token, the last funded first. ErrNotFound, with At set: the
 	// registry never set the token.
 	AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error)
 	// Portfolio returns everything that a wallet has in the market. It may be empty.
 	Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error)
+	// WalletBids lists the bids that a wallet made, in any state, the newest ID first.
+	WalletBids(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Bid]], error)
+	// WalletBalances lists what a wallet can withdraw: ascending by asset, each followed by its NFTs.
+	WalletBalances(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Balance]], error)
+	// WalletDrips lists a wallet's drips, the newest ID first.
+	WalletDrips(ctx context.Context, q WalletListQuery) (Answer[Page[Drip]], error)
+	// Burns lists the burns, the newest first.
+	Burns(ctx context.Context, q BurnsQuery) (Answer[Page[topics.Burn]], error)
 	// Rewards returns a wallet's drips, with the epoch and the pool that they come from.
 	Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error)
 	// Pool returns the sTKN/TKN pool with the epoch and the burns.
@@ -45,10 +55,14 @@ type DealWithReward struct {
 	Reward *Reward // nil: none was ever granted
 }
 
-// Reward is a grant with its drips, ascending by ID; a share of zero has no drip.
+// MaxDrips bounds the drips of a Reward. DealDrips lists all.
+const MaxDrips = 200
+
+// Reward is a grant with its drips; a share of zero has no drip.
 type Reward struct {
-	topics.Reward // Granted is the total, LenderAmount and BorrowerAmount are the shares
-	Drips         []Drip
+	topics.Reward        // Granted is the total, LenderAmount and BorrowerAmount are the shares
+	Drips         []Drip // ascending by ID: the newest
+	Truncated     bool   // there are more than MaxDrips
 }
 
 // Drip is a drip as of the timestamp of the answer's block.
@@ -74,8 +88,8 @@ type AssetDealsQuery struct {
 	Limit int
 }
 
-// MaxPortfolio bounds each list of a Portfolio and the drips of Rewards to the newest ones. Deals lists all,
-// and the sums include all.
+// MaxPortfolio bounds each list of a Portfolio and the drips of Rewards to the newest ones, and the balances to
+// the first. Deals, WalletBids, WalletBalances and WalletDrips list all, and the sums include all.
 const MaxPortfolio = 1000
 
 // Portfolio is everything that a wallet has in the market.

@@ -34,6 +34,11 @@ var (
 	opBids           = read.NewOperation("bids", readBids)
 	opOpenPositions  = read.NewOperation("open positions", readOpenPositions)
 	opAmounts        = read.NewOperation("amounts", readAmounts)
+	opWalletBids     = read.NewOperation("wallet bids", readWalletBids)
+	opWalletBalances = read.NewOperation("wallet balances", readWalletBalances)
+	opWalletDrips    = read.NewOperation("wallet drips", readWalletDrips)
+	opDealDrips      = read.NewOperation("deal drips", readDealDrips)
+	opBurns          = read.NewOperation("burns", readBurns)
 )
 
 // Application is the market's read API.
@@ -41,6 +46,7 @@ func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: []*read.Operation{
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
 		opOverview, opEpochs, opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
+		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opBurns,
 	}}
 }
 

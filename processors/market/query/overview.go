@@ -27,7 +27,7 @@ type Rewards struct {
 	Drips         []Drip      // the newest, ascending by ID
 	ClaimableNow  uint256.Int // of all drips
 	StillDripping uint256.Int // total minus unlocked, of all drips
-	Truncated     bool        // there are more than MaxPortfolio drips
+	MoreDrips     bool        // there are more than MaxPortfolio drips
 	PoolOverview
 }
 
@@ -37,6 +37,7 @@ type PoolOverview struct {
 	Epoch                  *topics.Epoch // the newest, whether or not it is over; nil: none was opened
 	BurnedThisWeek         *uint256.Int  // wei of sTKN since Epoch started; nil if Epoch is nil
 	Burns                  []topics.Burn // the latest, the newest first, latestBurns at the most
+	Truncated              bool          // there are more burns
 	EmissionsRatePerSecond *uint256.Int  // wei of sTKN, 0 once the period is over; nil: never notified
 	Floor                  *Floor        // nil: no seed position
 }
@@ -71,6 +72,7 @@ func (v *PoolOverview) Code(c *wire.Coder) {
 		c.Int32(&f.Tick)
 		f.PriceSTKNinTKN.code(c)
 	})
+	c.Bool(&v.Truncated)
 }
 
 // overviewQuery asks for the token layer and, with a wallet, for its drips.
@@ -135,7 +137,7 @@ func decodeOverview(a *read.Response, q *overviewQuery) (v Rewards, err error) {
 	if err != nil {
 		return v, err
 	}
-	if v.Drips, err = dripsAt(clipNewest(split[sectionDrip], &v.Truncated), a.Block.Timestamp); err != nil {
+	if v.Drips, err = dripsAt(clipNewest(split[sectionDrip], &v.MoreDrips), a.Block.Timestamp); err != nil {
 		return v, err
 	}
 	var sums dripSums
@@ -149,7 +151,11 @@ func decodeOverview(a *read.Response, q *overviewQuery) (v Rewards, err error) {
 	if v.Epoch, err = decodeFirst[topics.Epoch](split[sectionEpoch]); err != nil {
 		return v, err
 	}
-	if v.Burns, err = decodeAll[topics.Burn](split[sectionBurn][:min(len(split[sectionBurn]), latestBurns)]); err != nil {
+	latest := split[sectionBurn]
+	if v.Truncated = len(latest) > latestBurns; v.Truncated {
+		latest = latest[:latestBurns]
+	}
+	if v.Burns, err = decodeAll[topics.Burn](latest); err != nil {
 		return v, err
 	}
 	if v.Epoch != nil {
@@ -271,7 +277,7 @@ func addEpochAndBurns(c *collector, v state.View, since uint64) error {
 		return err
 	}
 	var all, before []byte
-	left := latestBurns
+	left := latestBurns + 1 // one more tells that there are more
 	err = v.Scan(burns.Burns, nil, nil, func(key, row []byte) bool {
 		if all == nil {
 			all = append(all, row...)

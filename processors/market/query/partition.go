@@ -123,14 +123,7 @@ func readAssets(_ context.Context, views *read.Views, q *AssetsQuery) ([]read.It
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	items := make([]read.Item, len(found))
-	for i, p := range found {
-		items[i] = p.Item
-	}
-	return items, nil
+	return items(found, err)
 }
 
 func readBalances(_ context.Context, views *read.Views, q *accountQuery) (items []read.Item, err error) {
@@ -205,12 +198,7 @@ func withRows(found []position) ([]read.Item, error) {
 
 // readRows lists a table in the order of its keys.
 func readRows(views []state.View, table *state.Table, after []byte, limit int) ([]read.Item, error) {
-	found, err := lowest(views, limit, func(v state.View, visit visitor) error {
+	return items(lowest(views, limit, func(v state.View, visit visitor) error {
 		return v.Scan(table, nil, after, func(key, row []byte) bool { return visit(key, row, true) })
-	})
-	items := make([]read.Item, len(found))
-	for i, p := range found {
-		items[i] = p.Item
-	}
-	return items, err
+	}))
 }

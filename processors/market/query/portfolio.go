@@ -169,7 +169,7 @@ func addBids(c *collector, v state.View, lender common.Address) error {
 		return err
 	}
 	for _, entry := range entries {
-		row, err := v.Get(deals.Bids, deals.BidKey(deals.ID(entry), deals.ID(entry[:common.HashLength])))
+		row, err := bidAt(v, entry)
 		if err != nil {
 			return err
 		}

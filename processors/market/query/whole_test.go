@@ -96,8 +96,8 @@ func TestSumsAreOverAllAndListsSayWhereTheyEnd(t *testing.T) {
 		}
 		b, err := m.router.Portfolio(t.Context(), address(2))
 		p := must(t, b, err)
-		if r.Truncated != truncated || p.Truncated != truncated {
-			t.Errorf("of %d drips: truncated %t and %t", n, r.Truncated, p.Truncated)
+		if r.MoreDrips != truncated || p.Truncated != truncated {
+			t.Errorf("of %d drips: truncated %t and %t", n, r.MoreDrips, p.Truncated)
 		}
 		for _, list := range [][]query.Drip{r.Drips, p.Drips} {
 			if len(list) != query.MaxPortfolio || list[0].ID != word(first) || list[len(list)-1].ID != word(n) {
