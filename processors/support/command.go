@@ -67,7 +67,7 @@ type Command struct {
 	Verdict     Verdict        `json:"verdict,omitempty"`
 	Valid       bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
 	Float       *FloatAmount   `json:"float,omitempty"`
-	Lane        *LaneRequest   `json:"lane,omitempty"`
+	Take        *NonceRequest  `json:"take,omitempty"`
 }
 
 // Authorization is the EIP-3009 authorization of a payment.
@@ -114,8 +114,8 @@ type FloatAmount struct {
 	Ceiling *hexutil.Big   `json:"ceiling"` // of a day
 }
 
-// LaneRequest asks for a nonce of the relayer, for the authorization with the command's nonce.
-type LaneRequest struct {
+// NonceRequest asks for a nonce of the relayer, for the authorization with the command's nonce.
+type NonceRequest struct {
 	From  common.Address `json:"from"` // of the authorization
 	To    common.Address `json:"to"`
 	Mined uint64         `json:"mined"` // the relayer's nonce on the chain
@@ -209,7 +209,7 @@ func (c *Command) Validate() error {
 	case FloatTake:
 		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: amounts must be positive")
 	case TakeNonce:
-		fault(c.Lane == nil || c.Lane.Deep > c.Lane.Mined || c.Lane.Mined > maxNonce, "lane: missing, or out of order")
+		fault(c.Take == nil || c.Take.Deep > c.Take.Mined || c.Take.Mined > maxNonce, "take: missing, or out of order")
 	case RefundFailed:
 		fault(c.Return == nil, "return: required")
 	case Close, Reorganised, Released, Void, RefundByHand, RefundNotSent:

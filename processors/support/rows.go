@@ -164,8 +164,8 @@ type Desk struct {
 	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
 
 	// If it is a relayer:
-	NextNonce uint64 `json:"nextNonce,omitempty"`
-	Lane      []Slot `json:"lane,omitempty"` // in the order of their nonces
+	NextNonce  uint64 `json:"nextNonce,omitempty"`
+	NonceQueue []Slot `json:"nonceQueue,omitempty"` // those that are not final, in order
 }
 
 // Slot is a nonce of the relayer and the authorization that has it.
@@ -178,7 +178,7 @@ type Slot struct {
 
 // Slot returns the nonce of an authorization, unless it is below mined.
 func (d *Desk) Slot(from common.Address, authorization common.Hash, mined uint64) (nonce uint64, found bool) {
-	for _, s := range d.Lane {
+	for _, s := range d.NonceQueue {
 		if s.From == from && s.Authorization == authorization && s.Nonce >= mined {
 			return s.Nonce, true
 		}

@@ -2,12 +2,12 @@
 // replies, and refunds. It must not talk to a chain or a client, and must depend on nothing but the given
 // command and state.
 //
-//	command.go    the commands
-//	rows.go       the state
-//	payments.go   the life cycle of a payment
-//	staff.go      replies, decisions, refunds
-//	signer.go     staff signatures
-//	lane.go       the relayer's nonces
+//	command.go      the commands
+//	rows.go         the state
+//	payments.go     the life cycle of a payment
+//	staff.go        replies, decisions, refunds
+//	signer.go       staff signatures
+//	nonce_queue.go  the relayer's nonces
 //
 // Non-obvious:
 //   - A payment is reserved before anybody can charge it, and dropped only when the chain can no longer charge
@@ -55,6 +55,10 @@ func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
 
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks, refunds} }
+
+// Version implements engine.Versioned. 1: refunds by their transactions, and the relayer's nonces under their name. What
+// is there of before is continued: of the relayer's last transactions some are sent once more, which nobody pays for.
+func (*App) Version() (version, since uint32) { return 1, 0 }
 
 // ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {

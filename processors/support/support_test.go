@@ -414,11 +414,11 @@ func TestTheFloatsDay(t *testing.T) {
 }
 
 // An authorization has one nonce until the chain is beyond it, and no two have the same.
-func TestTheLane(t *testing.T) {
+func TestTheNonceQueue(t *testing.T) {
 	w := newWorld(t)
 	relayer := common.Address{3}
 	take := func(authorization byte, mined, deep uint64) Command {
-		return Command{Kind: TakeNonce, Nonce: common.Hash{authorization}, Lane: &LaneRequest{From: wallet, To: float, Mined: mined, Deep: deep}}
+		return Command{Kind: TakeNonce, Nonce: common.Hash{authorization}, Take: &NonceRequest{From: wallet, To: float, Mined: mined, Deep: deep}}
 	}
 	slot := func(authorization byte, mined, want uint64) {
 		t.Helper()
@@ -440,7 +440,7 @@ func TestTheLane(t *testing.T) {
 	slot(1, 7, 7) // a reorganisation would give it back
 	w.want(relayer, take(3, 20, 20), Done)
 	slot(3, 20, 20)
-	for i := range maxLane - 1 {
+	for i := range maxQueued - 1 {
 		w.want(relayer, take(byte(100+i%100), uint64(21+i), 20), Done)
 	}
 	w.want(relayer, take(99, 1000, 20), Limited)
@@ -542,7 +542,7 @@ func oneUndecided(t fatal, w *world) {
 
 // A command that decodes is valid and encodes to the same; no bytes bring the decoder down.
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Lane: &LaneRequest{}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}} {
+	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Take: &NonceRequest{}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}} {
 		c.ID = "1"
 		value, err := EncodeCommand(&c)
 		if err != nil {

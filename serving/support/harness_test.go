@@ -198,7 +198,7 @@ func (w *world) relayer(name string) *x402.Relayer {
 
 func (w *world) relayerOn(chain x402.Sender, client *desk.Client, name string) *x402.Relayer {
 	return x402.NewRelayer(x402.RelayerConfig{
-		BumpAfter: time.Second, Nonces: Lane{Desk: client}, Confirmations: w.cfg.Confirmations,
+		BumpAfter: time.Second, Nonces: NonceQueue{Desk: client}, Confirmations: w.cfg.Confirmations,
 	}, w.terms, chain, w.chain.Key(name))
 }
 

@@ -72,7 +72,7 @@ func TestAGapIsFilled(t *testing.T) {
 	w.mine()
 	relayer := w.chain.Address("relayer")
 	lost := w.pay(w.chain.Key("stranger"), "lost")
-	if nonce, err := (Lane{Desk: w.client()}).Take(t.Context(), relayer, &lost.Authorization, 0, 0); err != nil || nonce != 0 {
+	if nonce, err := (NonceQueue{Desk: w.client()}).Take(t.Context(), relayer, &lost.Authorization, 0, 0); err != nil || nonce != 0 {
 		t.Fatalf("nonce %d, %v", nonce, err)
 	}
 	s := w.start(w.deps(w.relayer("relayer")))

@@ -62,7 +62,7 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.cfg.Payment.Amount, "payment-amount", "amount of a deposit, in the token's smallest unit")
 	bind(f, &s.cfg.Payment.Extra.Name, "payment-token-name", "name in the payment token's EIP-712 domain")
 	bind(f, &s.cfg.Payment.Extra.Version, "payment-token-version", "version in the payment token's EIP-712 domain")
-	bind(f, &s.cfg.Confirmations, "payment-confirmations", "confirmations after which a block of the payment chain is final")
+	bind(f, &s.cfg.Confirmations, "payment-confirmations", "confirmations after which a block of the payment chain is final; a relayer settles at most 256 payments in their time")
 	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
 	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file with the Authorization header for the facilitator")
 	bind(f, &s.relayerKeyFile, "relayer-key-file", "file with the private key of the account that settles payments, the same on all nodes; it should hold gas and nothing else")
@@ -227,7 +227,7 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 			return nil, common.Address{}, err
 		}
 	}
-	r := x402.NewRelayer(x402.RelayerConfig{Nonces: support.Lane{Desk: desk}, Confirmations: c.Confirmations}, terms, client, key)
+	r := x402.NewRelayer(x402.RelayerConfig{Nonces: support.NonceQueue{Desk: desk}, Confirmations: c.Confirmations}, terms, client, key)
 	return r, r.Address(), nil
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// Lane assigns the relayer's nonces. The desk keeps them: all processes with the relayer's key share it.
-type Lane struct{ Desk *desk.Client }
+// NonceQueue assigns the relayer's nonces. The desk keeps them: all processes with the relayer's key share it.
+type NonceQueue struct{ Desk *desk.Client }
 
 // Take implements x402.Nonces.
-func (l Lane) Take(ctx context.Context, relayer common.Address, a *x402.Authorization, mined, deep uint64) (uint64, error) {
+func (q NonceQueue) Take(ctx context.Context, relayer common.Address, a *x402.Authorization, mined, deep uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	outcome, found, err := l.Desk.Do(ctx, relayer, &desk.Command{
-		Kind: desk.TakeNonce, Nonce: a.Nonce, Lane: &desk.LaneRequest{From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
+	outcome, found, err := q.Desk.Do(ctx, relayer, &desk.Command{
+		Kind: desk.TakeNonce, Nonce: a.Nonce, Take: &desk.NonceRequest{From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
 	})
 	if found.Desk != nil { // the row has it, if the outcome was evicted
 		if nonce, has := found.Desk.Slot(a.From, a.Nonce, mined); has {
@@ -37,8 +37,8 @@ func (l Lane) Take(ctx context.Context, relayer common.Address, a *x402.Authoriz
 }
 
 // Next implements x402.Nonces.
-func (l Lane) Next(ctx context.Context, relayer common.Address) (uint64, error) {
-	found, err := l.Desk.Find(ctx, relayer, common.Hash{})
+func (q NonceQueue) Next(ctx context.Context, relayer common.Address) (uint64, error) {
+	found, err := q.Desk.Find(ctx, relayer, common.Hash{})
 	if err != nil {
 		return 0, err
 	}
@@ -46,31 +46,31 @@ func (l Lane) Next(ctx context.Context, relayer common.Address) (uint64, error) 
 }
 
 // Recorded implements x402.Nonces.
-func (l Lane) Recorded(ctx context.Context, relayer common.Address, nonce uint64) (*x402.Attempt, x402.Record, error) {
-	found, err := l.Desk.Find(ctx, relayer, common.Hash{})
+func (q NonceQueue) Recorded(ctx context.Context, relayer common.Address, nonce uint64) (*x402.Attempt, x402.Record, error) {
+	found, err := q.Desk.Find(ctx, relayer, common.Hash{})
 	if err != nil {
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(found.Desk.Lane, func(s desk.Slot) bool { return s.Nonce == nonce })
+	i := slices.IndexFunc(found.Desk.NonceQueue, func(s desk.Slot) bool { return s.Nonce == nonce })
 	if i < 0 {
 		return nil, nil, nil
 	}
-	slot := &found.Desk.Lane[i]
-	if found, err = l.Desk.Find(ctx, slot.From, slot.Authorization); err != nil {
+	slot := &found.Desk.NonceQueue[i]
+	if found, err = q.Desk.Find(ctx, slot.From, slot.Authorization); err != nil {
 		return nil, nil, err
 	}
 	if p := found.Payment; p != nil {
 		wanted := p.Status == desk.StatusReserved || p.Status == desk.StatusSent
-		return l.attempt(p, p.Attempt, nonce, desk.Sent, wanted)
+		return q.attempt(p, p.Attempt, nonce, desk.Sent, wanted)
 	}
-	p, err := l.refund(ctx, slot)
+	p, err := q.refund(ctx, slot)
 	if err != nil || p == nil {
 		return nil, nil, err
 	}
-	return l.attempt(p, p.Ticket.RefundAttempt, nonce, desk.RefundSent, true)
+	return q.attempt(p, p.Ticket.RefundAttempt, nonce, desk.RefundSent, true)
 }
 
-func (l Lane) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.Kind, wanted bool) (*x402.Attempt, x402.Record, error) {
+func (q NonceQueue) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.Kind, wanted bool) (*x402.Attempt, x402.Record, error) {
 	if a == nil || a.Nonce != nonce {
 		return nil, nil, nil
 	}
@@ -81,7 +81,7 @@ func (l Lane) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.
 	return attempt, func(ctx context.Context, a x402.Attempt) error {
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
-		outcome, _, err := l.Desk.Do(ctx, p.Authorization.From, &desk.Command{
+		outcome, _, err := q.Desk.Do(ctx, p.Authorization.From, &desk.Command{
 			Kind: kind, Nonce: p.Authorization.Nonce, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce},
 		})
 		if err == nil && outcome != desk.Done {
@@ -92,9 +92,9 @@ func (l Lane) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.
 }
 
 // refund is the payment whose refund has the slot; nil: it is decided.
-func (l Lane) refund(ctx context.Context, slot *desk.Slot) (*desk.Payment, error) {
+func (q NonceQueue) refund(ctx context.Context, slot *desk.Slot) (*desk.Payment, error) {
 	after := append(slot.To.Bytes(), make([]byte, common.HashLength)...)
-	open, _, err := l.Desk.List(ctx, l.Desk.Partition(slot.To), true, after, sweepLimit)
+	open, _, err := q.Desk.List(ctx, q.Desk.Partition(slot.To), true, after, sweepLimit)
 	if err != nil {
 		return nil, err
 	}
