@@ -118,9 +118,9 @@ func TestReclaimPaidByAnother(t *testing.T) {
 	id := m.list(t)
 	m.fund(t, id)
 	m.must(t, owner, m.USDG, "freeze", alice)
-	m.refused(t, "AddressFrozen(", alice, m.DealVault, "reclaim", id)
+	m.refused(t, "AddressFrozen(", alice, m.DealVault, "reclaim", id, m.terms(t, id))
 	before := m.number(t, m.USDG, "balanceOf", carol)
-	m.must(t, carol, m.DealVault, "reclaim", id)
+	m.must(t, carol, m.DealVault, "reclaim", id, m.terms(t, id))
 	if paid := before.Sub(before, m.number(t, m.USDG, "balanceOf", carol)).Uint64(); paid != 1100 {
 		t.Errorf("carol paid %d", paid)
 	}

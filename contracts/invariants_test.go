@@ -160,7 +160,7 @@ func (w *walk) update(t *rapid.T) {
 func (w *walk) on(method string, state DealState) func(*rapid.T) {
 	return func(t *rapid.T) {
 		id := w.dealIn(t, state)
-		w.try(method, w.party(t, w.deal(w.t, id)), w.DealVault, method, id)
+		w.try(method, w.party(t, w.deal(w.t, id)), w.DealVault, method, id, w.currentTerms(id))
 	}
 }
 
@@ -190,7 +190,7 @@ func (w *walk) onBid(method string) func(*rapid.T) {
 		b := viewInto[bidTuple](w.t, w.evm, w.DealVault, "bids", id)
 		d := w.deal(w.t, b.DealId.Uint64())
 		who := oneOf(w, t, "party", []common.Address{b.Lender, d.Borrower})
-		w.try(method, who, w.DealVault, method, id)
+		w.try(method, who, w.DealVault, method, id, b.TermsHash, b.Price)
 	}
 }
 

@@ -355,6 +355,13 @@ func (m *market) terms(t testing.TB, id uint64) common.Hash {
 	return common.Hash(m.view(t, m.DealVault, "termsHash", id).([32]byte))
 }
 
+// bidding is what names a bid: its number, the terms that it was made on, and its price.
+func (m *market) bidding(t testing.TB, id uint64) []any {
+	t.Helper()
+	b := viewInto[bidTuple](t, m.evm, m.DealVault, "bids", id)
+	return []any{id, b.TermsHash, b.Price}
+}
+
 // list lists 100 AAPL of alice's, for 7 days, cap 1100, asking 1000, open-ended.
 func (m *market) list(t testing.TB) uint64 {
 	t.Helper()

@@ -25,7 +25,7 @@ func TestPositionAsCollateral(t *testing.T) {
 	m.refused(t, "WRONG_FROM", bob, m.DealVault, "list", terms...) // it is the vault's now
 	m.fund(t, 1)
 	m.now += term7 + grace + 1
-	emitted(t, m.must(t, bob, m.DealVault, "claim", 1),
+	emitted(t, m.must(t, bob, m.DealVault, "claim", 1, m.terms(t, 1)),
 		&DealClaimed{DealID: u256(1), Lender: bob, Borrower: alice, At: m.now},
 		&Credited{Account: bob, Asset: m.PositionManager, DealID: u256(1), Kind: BalanceNFT, AmountOrTokenID: id, Reason: CreditCollateralClaim},
 		&OpenRawChanged{Token: m.PositionManager})
@@ -78,7 +78,7 @@ func TestPositionRefusals(t *testing.T) {
 		tokenID := m.mint(t, alice, m.wethPool, -600, 600, 5_000)
 		m.must(t, alice, m.DealVault, "list", KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0)
 		m.must(t, owner, m.AssetRegistry, "setPool", m.wethPool.id(t), false, 1, 1)
-		m.must(t, alice, m.DealVault, "cancel", 1)
+		m.must(t, alice, m.DealVault, "cancel", 1, m.terms(t, 1))
 	})
 }
 
@@ -102,7 +102,7 @@ func TestSetAsset(t *testing.T) {
 	if got := fmt.Sprint(values); got != "[false 0 0 1 2 3 100]" {
 		t.Errorf("asset %s", got)
 	}
-	m.must(t, alice, m.DealVault, "cancel", id)
+	m.must(t, alice, m.DealVault, "cancel", id, m.terms(t, id))
 
 	events := m.must(t, owner, m.AssetRegistry, "setAsset", m.PositionManager, limits{true, KindPosition, LanePosition, big.NewInt(1), big.NewInt(1), big.NewInt(3)})
 	if set := events[0].(*AssetSet); set.Decimals != 0 || set.Symbol != "UNI-V4-POSM" || set.Kind != KindPosition {

@@ -149,7 +149,7 @@ func TestRewards(t *testing.T) {
 
 	// Half way, the borrower buys back: half of each drip returns to the budget.
 	m.now = start + week/2
-	events = m.must(t, alice, m.DealVault, "reclaim", id)
+	events = m.must(t, alice, m.DealVault, "reclaim", id, m.terms(t, id))
 	emitted(t, rewards(events),
 		&DripCut{Account: bob, DripID: u256(1), At: m.now, TotalAfter: u256(30), Returned: u256(30)},
 		&DripCut{Account: alice, DripID: u256(2), At: m.now, TotalAfter: u256(20), Returned: u256(20)},
@@ -175,7 +175,7 @@ func TestRewardReturnedLate(t *testing.T) {
 	m.fund(t, 1) // 200 of 21 days, from epoch 1
 	m.now += week
 	m.must(t, owner, m.EpochController, "openEpoch", 0, 0, 0, 0)
-	events := m.must(t, alice, m.DealVault, "reclaim", 1) // a third of the term: 2/3 of 120 and of 80
+	events := m.must(t, alice, m.DealVault, "reclaim", 1, m.terms(t, 1)) // a third of the term: 2/3 of 120 and of 80
 	got := rewards(events)
 	emitted(t, got[len(got)-1:], &EpochReturned{N: 1, Term: term21, Amount: u256(134), ReservedAfter: u256(66)})
 	m.now += week
@@ -204,7 +204,7 @@ func TestBudgetExhausted(t *testing.T) {
 		&EpochReserved{N: 1, Term: term7, ReservedAfter: u256(5_000), BudgetExhausted: true},
 		&RewardReserved{DealID: u256(3), N: 1, Term: term7, Wanted: u256(100), BudgetExhausted: true})
 	m.now += term7 / 2
-	emitted(t, rewards(m.must(t, alice, m.DealVault, "reclaim", id))) // nothing was granted, nothing returns
+	emitted(t, rewards(m.must(t, alice, m.DealVault, "reclaim", id, m.terms(t, id)))) // nothing was granted, nothing returns
 }
 
 // TestNoRewards: outside an epoch, before its rates and after a deal's term the token layer is silent.
@@ -224,8 +224,8 @@ func TestNoRewards(t *testing.T) {
 		t.Errorf("with no share for the lender: %+v", granted)
 	}
 	m.now += week
-	emitted(t, fundNew())                                            // the epoch is over
-	emitted(t, rewards(m.must(t, alice, m.DealVault, "reclaim", 3))) // at its term a deal has earned it all
+	emitted(t, fundNew())                                                           // the epoch is over
+	emitted(t, rewards(m.must(t, alice, m.DealVault, "reclaim", 3, m.terms(t, 3)))) // at its term a deal has earned it all
 }
 
 func TestDistributorRefusals(t *testing.T) {

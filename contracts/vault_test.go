@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/holiman/uint256"
 )
 
 func TestListUpdateCancel(t *testing.T) {
@@ -36,7 +34,7 @@ func TestListUpdateCancel(t *testing.T) {
 		t.Errorf("deal %+v", d)
 	}
 
-	events = m.must(t, alice, m.DealVault, "cancel", 1)
+	events = m.must(t, alice, m.DealVault, "cancel", 1, m.terms(t, 1))
 	emitted(t, events,
 		&DealCancelled{DealID: u256(1), Borrower: alice, At: m.now},
 		&Credited{Account: alice, Asset: m.stock, DealID: u256(1), Kind: BalanceERC20, AmountOrTokenID: u256(100), Reason: CreditCollateralReturn},
@@ -62,7 +60,7 @@ func TestFundReclaim(t *testing.T) {
 		&Credited{Account: fees, Asset: m.USDG, DealID: u256(1), AmountOrTokenID: u256(5), Reason: CreditFee})
 
 	m.now += term7 + grace // the last second
-	events = m.must(t, alice, m.DealVault, "reclaim", id)
+	events = m.must(t, alice, m.DealVault, "reclaim", id, m.terms(t, id))
 	emitted(t, events,
 		&DealReclaimed{DealID: u256(1), Borrower: alice, Lender: bob, Repaid: u256(1100), At: m.now},
 		&Credited{Account: bob, Asset: m.USDG, DealID: u256(1), AmountOrTokenID: u256(1100), Reason: CreditRepayment},
@@ -78,10 +76,10 @@ func TestClaim(t *testing.T) {
 	m.fund(t, id)
 	end := m.now + term7 + grace
 	m.now = end
-	m.refused(t, fmt.Sprintf("GraceNotOver(%d)", end), bob, m.DealVault, "claim", id)
+	m.refused(t, fmt.Sprintf("GraceNotOver(%d)", end), bob, m.DealVault, "claim", id, m.terms(t, id))
 	m.now++
-	m.refused(t, fmt.Sprintf("GraceOver(%d)", end), alice, m.DealVault, "reclaim", id)
-	emitted(t, m.must(t, bob, m.DealVault, "claim", id),
+	m.refused(t, fmt.Sprintf("GraceOver(%d)", end), alice, m.DealVault, "reclaim", id, m.terms(t, id))
+	emitted(t, m.must(t, bob, m.DealVault, "claim", id, m.terms(t, id)),
 		&DealClaimed{DealID: u256(1), Lender: bob, Borrower: alice, At: m.now},
 		&Credited{Account: bob, Asset: m.stock, DealID: u256(1), Kind: BalanceERC20, AmountOrTokenID: u256(100), Reason: CreditCollateralClaim},
 		&OpenRawChanged{Token: m.stock})
@@ -95,10 +93,10 @@ func TestBids(t *testing.T) {
 		&BidPlaced{DealID: u256(1), BidID: u256(1), Lender: carol, Price: u256(1050), Expiry: m.now + day, PlacedAt: m.now, TermsHash: hash})
 	emitted(t, m.must(t, bob, m.DealVault, "bid", id, 1100, m.now+1, hash), // the cap itself
 		&BidPlaced{DealID: u256(1), BidID: u256(2), Lender: bob, Price: u256(1100), Expiry: m.now + 1, PlacedAt: m.now, TermsHash: hash})
-	emitted(t, m.must(t, bob, m.DealVault, "withdrawBid", 2),
+	emitted(t, m.must(t, bob, m.DealVault, "withdrawBid", m.bidding(t, 2)...),
 		&BidWithdrawn{DealID: u256(1), BidID: u256(2), Lender: bob, Price: u256(1100), At: m.now},
 		&Credited{Account: bob, Asset: m.USDG, DealID: u256(1), AmountOrTokenID: u256(1100), Reason: CreditBidRefund})
-	emitted(t, m.must(t, alice, m.DealVault, "acceptBid", 1),
+	emitted(t, m.must(t, alice, m.DealVault, "acceptBid", m.bidding(t, 1)...),
 		&BidAccepted{DealID: u256(1), BidID: u256(1), Lender: carol, Price: u256(1050), At: m.now},
 		&DealFunded{
 			DealID: u256(1), Lender: carol, BidID: u256(1), Price: u256(1050), Fee: u256(5), Proceeds: u256(1045), FundedAt: m.now,
@@ -121,7 +119,7 @@ func TestVaultRefusals(t *testing.T) {
 	m.fund(t, 2) //
 	m.list(t)    // deal 3: cancelled, with bid 2 still open
 	m.bid(t, 3)  //
-	m.must(t, alice, v, "cancel", 3)
+	m.must(t, alice, v, "cancel", 3, m.terms(t, 3))
 	m.must(t, alice, v, "list", KindERC20, m.stock, 10, 1100, 1000, term7, m.now+10) // deal 4: soon expired, with bid 3
 	m.bid(t, 4)
 	m.list(t) // deal 5: its terms are edited after bid 4
@@ -163,10 +161,12 @@ func TestVaultRefusals(t *testing.T) {
 		{"cap below the price", 0, alice, "updateTerms", []any{1, 1, 2, term7, 0}, "AmountOutOfRange()"},
 		{"past expiry", 0, alice, "updateTerms", []any{1, 1100, 1000, term7, m.now}, "ListingExpired(1)"},
 
-		{"no such deal", 0, alice, "cancel", []any{9}, "DealNotFound(9)"},
-		{"another's", 0, bob, "cancel", []any{1}, "NotBorrower()"},
-		{"funded", 0, alice, "cancel", []any{2}, "NotFundable(2, 1)"},
-		{"twice", 0, alice, "cancel", []any{3}, "NotFundable(3, 4)"},
+		{"no such deal", 0, alice, "cancel", []any{9, hash}, "DealNotFound(9)"},
+		{"another's", 0, bob, "cancel", []any{1, m.terms(t, 1)}, "NotBorrower()"},
+		{"funded", 0, alice, "cancel", []any{2, m.terms(t, 2)}, "NotFundable(2, 1)"},
+		{"twice", 0, alice, "cancel", []any{3, m.terms(t, 3)}, "NotFundable(3, 4)"},
+
+		{"other terms", 0, alice, "cancel", []any{1, old}, "TermsChanged("},
 
 		{"no such deal", 0, bob, "fund", []any{9, hash}, "DealNotFound(9)"},
 		{"other terms", 0, bob, "fund", []any{5, old}, fmt.Sprintf("TermsChanged(%s, %s)", old, m.terms(t, 5))},
@@ -186,24 +186,30 @@ func TestVaultRefusals(t *testing.T) {
 		{"expires now", 0, bob, "bid", []any{1, 1000, m.now, hash}, "BidExpired(5)"},
 		{"no money", 0, fees, "bid", []any{1, 1000, m.now + day, hash}, "ERC20InsufficientAllowance"},
 
-		{"bid 0", 0, carol, "withdrawBid", []any{0}, "BidNotOpen(0)"},
-		{"no such bid", 0, carol, "withdrawBid", []any{9}, "BidNotOpen(9)"},
-		{"another's", 0, bob, "withdrawBid", []any{1}, "NotLender()"},
+		{"bid 0", 0, carol, "withdrawBid", []any{0, hash, 1050}, "BidNotOpen(0)"},
+		{"no such bid", 0, carol, "withdrawBid", []any{9, hash, 1050}, "BidNotOpen(9)"},
+		{"other terms", 0, carol, "withdrawBid", []any{1, old, 1050}, "TermsChanged("},
+		{"another price", 0, carol, "withdrawBid", []any{1, hash, 1051}, "PriceChanged(1051, 1050)"},
+		{"another's", 0, bob, "withdrawBid", m.bidding(t, 1), "NotLender()"},
 
-		{"bid 0", 0, alice, "acceptBid", []any{0}, "BidNotOpen(0)"},
-		{"another's deal", 0, bob, "acceptBid", []any{1}, "NotBorrower()"},
-		{"expired", day, alice, "acceptBid", []any{1}, "BidExpired(1)"},
-		{"of a cancelled deal", 0, alice, "acceptBid", []any{2}, "NotFundable(3, 4)"},
-		{"of an expired listing", 11, alice, "acceptBid", []any{3}, "ListingExpired(4)"},
-		{"on former terms", 0, alice, "acceptBid", []any{4}, "TermsChanged("},
+		{"bid 0", 0, alice, "acceptBid", []any{0, hash, 1050}, "BidNotOpen(0)"},
+		{"other terms", 0, alice, "acceptBid", []any{1, old, 1050}, "TermsChanged("},
+		{"another price", 0, alice, "acceptBid", []any{1, hash, 1051}, "PriceChanged(1051, 1050)"},
+		{"another's deal", 0, bob, "acceptBid", m.bidding(t, 1), "NotBorrower()"},
+		{"expired", day, alice, "acceptBid", m.bidding(t, 1), "BidExpired(1)"},
+		{"of a cancelled deal", 0, alice, "acceptBid", m.bidding(t, 2), "NotFundable(3, 4)"},
+		{"of an expired listing", 11, alice, "acceptBid", m.bidding(t, 3), "ListingExpired(4)"},
+		{"on former terms", 0, alice, "acceptBid", m.bidding(t, 4), "TermsChanged("},
 
-		{"no such deal", 0, alice, "reclaim", []any{9}, "DealNotFound(9)"},
-		{"not funded", 0, alice, "reclaim", []any{1}, "NotFundable(1, 0)"},
+		{"no such deal", 0, alice, "reclaim", []any{9, hash}, "DealNotFound(9)"},
+		{"other terms", 0, alice, "reclaim", []any{2, old}, "TermsChanged("},
+		{"not funded", 0, alice, "reclaim", []any{1, m.terms(t, 1)}, "NotFundable(1, 0)"},
 
-		{"no such deal", 0, bob, "claim", []any{9}, "DealNotFound(9)"},
-		{"another's", term7 + grace + 1, carol, "claim", []any{2}, "NotLender()"},
-		{"not funded", 0, bob, "claim", []any{1}, "NotFundable(1, 0)"},
-		{"too early", term7, bob, "claim", []any{2}, "GraceNotOver("},
+		{"no such deal", 0, bob, "claim", []any{9, hash}, "DealNotFound(9)"},
+		{"other terms", term7 + grace + 1, bob, "claim", []any{2, old}, "TermsChanged("},
+		{"another's", term7 + grace + 1, carol, "claim", []any{2, m.terms(t, 2)}, "NotLender()"},
+		{"not funded", 0, bob, "claim", []any{1, m.terms(t, 1)}, "NotFundable(1, 0)"},
+		{"too early", term7, bob, "claim", []any{2, m.terms(t, 2)}, "GraceNotOver("},
 
 		{"nothing", 0, carol, "withdraw", []any{m.USDG, carol}, "NothingToWithdraw()"},
 		{"to nobody", 0, alice, "withdraw", []any{m.USDG, common.Address{}}, "InvalidRecipient("},
@@ -242,14 +248,14 @@ func TestPause(t *testing.T) {
 	m.refused(t, paused, alice, v, "list", KindERC20, m.stock, 100, 1100, 1000, term7, 0)
 	m.refused(t, paused, bob, v, "fund", 1, m.terms(t, 1))
 	m.refused(t, paused, bob, v, "bid", 1, 1000, m.now+day, m.terms(t, 1))
-	m.refused(t, paused, alice, v, "acceptBid", 1)
+	m.refused(t, paused, alice, v, "acceptBid", m.bidding(t, 1)...)
 
 	m.must(t, alice, v, "updateTerms", 1, 1200, 1000, term7, 0)
-	m.must(t, carol, v, "withdrawBid", 1)
-	m.must(t, alice, v, "cancel", 1)
-	m.must(t, alice, v, "reclaim", 2)
+	m.must(t, carol, v, "withdrawBid", m.bidding(t, 1)...)
+	m.must(t, alice, v, "cancel", 1, m.terms(t, 1))
+	m.must(t, alice, v, "reclaim", 2, m.terms(t, 2))
 	m.now += term7 + grace + 1
-	m.must(t, bob, v, "claim", 3)
+	m.must(t, bob, v, "claim", 3, m.terms(t, 3))
 	m.must(t, alice, v, "withdraw", m.stock, alice)
 	m.must(t, bob, v, "withdraw", m.stock, bob)
 	m.must(t, bob, v, "withdraw", m.USDG, bob)
@@ -278,7 +284,7 @@ func TestFrozenCredit(t *testing.T) {
 	id := m.list(t)
 	m.fund(t, id)
 	m.must(t, owner, m.USDG, "freeze", bob)
-	m.must(t, alice, m.DealVault, "reclaim", id)
+	m.must(t, alice, m.DealVault, "reclaim", id, m.terms(t, id))
 	m.refused(t, "AddressFrozen("+bob.Hex()+")", bob, m.DealVault, "withdraw", m.USDG, bob)
 	m.must(t, alice, m.DealVault, "withdraw", m.USDG, alice)
 	if got := m.credit(t, bob, m.USDG); got != 1100 {
@@ -304,11 +310,11 @@ func TestReentrancy(t *testing.T) {
 	m.must(t, owner, evil, "mint", alice, 100)
 	m.must(t, alice, evil, "approve", m.DealVault, 100)
 	m.must(t, alice, m.DealVault, "list", KindERC20, evil, 100, 1100, 1000, term7, 0)
-	m.must(t, alice, m.DealVault, "cancel", 1)
+	m.must(t, alice, m.DealVault, "cancel", 1, m.terms(t, 1))
 	m.must(t, alice, m.weth, "transfer", evil, 50)
 	m.must(t, evil, m.weth, "approve", m.DealVault, 50)
 	m.must(t, evil, m.DealVault, "list", KindERC20, m.weth, 50, 1100, 1000, term7, 0)
-	m.must(t, evil, m.DealVault, "cancel", 2)
+	m.must(t, evil, m.DealVault, "cancel", 2, m.terms(t, 2))
 
 	payload, err := mustArtifact(t, "DealVault").ABI.Pack("withdraw", m.weth, evil)
 	if err != nil {
@@ -348,19 +354,11 @@ func mustArtifact(t testing.TB, name string) Artifact {
 func TestTermsHash(t *testing.T) {
 	m := newMarket(t)
 	id := m.list(t)
-	typehash := crypto.Keccak256Hash([]byte("DealTerms(uint256 chainId,address vault,uint256 dealId,address borrower,uint8 kind,address token,uint256 amountOrTokenId,uint256 cap,uint256 minPrice,uint256 term,uint256 listingExpiry,uint256 feeBps,uint256 grace,address usdg)"))
-	packed := typehash[:]
-	for _, n := range []any{testChainID, m.DealVault, 1, alice, 0, m.stock, 100, 1100, 1000, term7, 0, feeBps, grace, m.USDG} {
-		word := common.Hash{}
-		switch n := n.(type) {
-		case int:
-			word = uint256.NewInt(uint64(n)).Bytes32()
-		case common.Address:
-			copy(word[12:], n[:])
-		}
-		packed = append(packed, word[:]...)
+	terms := Terms{
+		DealID: u256(1), Borrower: alice, Token: m.stock, AmountOrTokenID: u256(100), Cap: u256(1100), MinPrice: u256(1000), Term: term7,
+		FeeBps: feeBps, Grace: grace,
 	}
-	if want := crypto.Keccak256Hash(packed); m.terms(t, id) != want {
+	if want := terms.Hash(&Deployment{ChainID: testChainID, DealVault: m.DealVault, USDG: m.USDG}); m.terms(t, id) != want {
 		t.Errorf("terms hash %s, want %s", m.terms(t, id), want)
 	}
 }
@@ -414,9 +412,9 @@ func TestRewardHookFaults(t *testing.T) {
 			m.gas = 3_000_000
 			m.fund(t, m.list(t))
 			m.fund(t, m.list(t))
-			m.must(t, alice, m.DealVault, "reclaim", 1)
+			m.must(t, alice, m.DealVault, "reclaim", 1, m.terms(t, 1))
 			m.now += term7 + grace + 1
-			m.must(t, bob, m.DealVault, "claim", 2)
+			m.must(t, bob, m.DealVault, "claim", 2, m.terms(t, 2))
 		})
 	}
 }

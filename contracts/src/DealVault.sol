@@ -23,6 +23,9 @@ import {IRegistryHook, IRewardHook} from "./IVaultHooks.sol";
 ///     the NFT credit of one account.
 ///  3. Nothing that a token, the reward hook or the owner does keeps a deal from ending: settlement only
 ///     books credits, and pausing stops list, fund, bid and accept alone.
+///  4. Whoever acts on a deal or a bid says which he means, not only its number: where the block that it was made in is
+///     reorganised away, its number becomes another's. So all but the editing of one's own terms name the terms' hash,
+///     and what is about a bid its price as well.
 contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
@@ -102,7 +105,7 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
         return _bids[id];
     }
 
-    /// What a lender agrees to: a funding names this hash, so terms edited in the meantime refuse it.
+    /// What a party agrees to: whoever acts on a deal names this hash, so terms edited in the meantime refuse it.
     function termsHash(uint256 id) public view returns (bytes32) {
         Deal storage d = _deal(id);
         return keccak256(
@@ -164,15 +167,20 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
         emit DealTermsUpdated(id, cap, minPrice, term, listingExpiry, termsHash(id));
     }
 
-    function cancel(uint256 id) external nonReentrant {
+    function cancel(uint256 id, bytes32 expectedTerms) external nonReentrant {
         Deal storage d = _ownListing(id);
+        _checkTermsHash(id, expectedTerms);
         d.state = DealState.CANCELLED;
         emit DealCancelled(id, d.borrower, uint40(block.timestamp));
         _release(id, d, d.borrower, CreditReason.COLLATERAL_RETURN);
     }
 
-    function acceptBid(uint256 bidId) external nonReentrant whenNotPaused {
-        Bid storage b = _openBid(bidId);
+    function acceptBid(uint256 bidId, bytes32 expectedTerms, uint128 expectedPrice)
+        external
+        nonReentrant
+        whenNotPaused
+    {
+        Bid storage b = _openBid(bidId, expectedTerms, expectedPrice);
         Deal storage d = _deal(b.dealId);
         if (msg.sender != d.borrower) revert NotBorrower();
         _checkTermsHash(b.dealId, b.termsHash);
@@ -184,8 +192,9 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
     }
 
     /// Anybody may pay: the collateral is the borrower's all the same, whose account may be frozen.
-    function reclaim(uint256 id) external nonReentrant {
+    function reclaim(uint256 id, bytes32 expectedTerms) external nonReentrant {
         Deal storage d = _deal(id);
+        _checkTermsHash(id, expectedTerms);
         if (d.state != DealState.FUNDED) revert NotFundable(id, d.state);
         uint40 graceEnd = d.fundedAt + d.term + GRACE;
         if (block.timestamp > graceEnd) revert GraceOver(graceEnd);
@@ -235,16 +244,17 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
         emit BidPlaced(id, bidId, msg.sender, price, expiry, uint40(block.timestamp), expectedTerms);
     }
 
-    function withdrawBid(uint256 bidId) external nonReentrant {
-        Bid storage b = _openBid(bidId);
+    function withdrawBid(uint256 bidId, bytes32 expectedTerms, uint128 expectedPrice) external nonReentrant {
+        Bid storage b = _openBid(bidId, expectedTerms, expectedPrice);
         if (msg.sender != b.lender) revert NotLender();
         b.state = BidState.WITHDRAWN;
         emit BidWithdrawn(b.dealId, bidId, b.lender, b.price, uint40(block.timestamp));
         _credit(b.lender, usdg, b.dealId, BalanceKind.USDG, b.price, CreditReason.BID_REFUND);
     }
 
-    function claim(uint256 id) external nonReentrant {
+    function claim(uint256 id, bytes32 expectedTerms) external nonReentrant {
         Deal storage d = _deal(id);
+        _checkTermsHash(id, expectedTerms);
         if (d.state != DealState.FUNDED) revert NotFundable(id, d.state);
         if (msg.sender != d.lender) revert NotLender();
         uint40 graceEnd = d.fundedAt + d.term + GRACE;
@@ -287,9 +297,15 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
         if (d.state != DealState.LISTED) revert NotFundable(id, d.state);
     }
 
-    function _openBid(uint256 bidId) internal view returns (Bid storage b) {
+    function _openBid(uint256 bidId, bytes32 expectedTerms, uint128 expectedPrice)
+        internal
+        view
+        returns (Bid storage b)
+    {
         b = _bids[bidId];
         if (b.lender == address(0) || b.state != BidState.OPEN) revert BidNotOpen(bidId);
+        if (b.termsHash != expectedTerms) revert TermsChanged(expectedTerms, b.termsHash);
+        if (b.price != expectedPrice) revert PriceChanged(expectedPrice, b.price);
     }
 
     function _checkTerms(uint256 id, uint128 cap, uint128 minPrice, uint32 term, uint40 listingExpiry) internal view {

@@ -47,6 +47,7 @@ interface IDealVault {
 
     error DealNotFound(uint256 dealId);
     error TermsChanged(bytes32 expected, bytes32 actual);
+    error PriceChanged(uint128 expected, uint128 actual);
     error NotFundable(uint256 dealId, DealState state);
     error ListingExpired(uint256 dealId);
     error BidNotOpen(uint256 bidId);
@@ -79,13 +80,13 @@ interface IDealVault {
 
     function list(Kind kind, address token, uint256 amountOrTokenId, uint128 cap, uint128 minPrice, uint32 term, uint40 listingExpiry) external returns (uint256 id);
     function updateTerms(uint256 id, uint128 cap, uint128 minPrice, uint32 term, uint40 listingExpiry) external;
-    function cancel(uint256 id) external;
+    function cancel(uint256 id, bytes32 expectedTerms) external;
     function fund(uint256 id, bytes32 expectedTerms) external;
     function bid(uint256 id, uint128 price, uint40 expiry, bytes32 expectedTerms) external returns (uint256 bidId);
-    function withdrawBid(uint256 bidId) external;
-    function acceptBid(uint256 bidId) external;
-    function reclaim(uint256 id) external;
-    function claim(uint256 id) external;
+    function withdrawBid(uint256 bidId, bytes32 expectedTerms, uint128 expectedPrice) external;
+    function acceptBid(uint256 bidId, bytes32 expectedTerms, uint128 expectedPrice) external;
+    function reclaim(uint256 id, bytes32 expectedTerms) external;
+    function claim(uint256 id, bytes32 expectedTerms) external;
     function withdraw(address asset, address to) external;
     function withdrawNFT(address asset, uint256 tokenId, address to) external;
 }

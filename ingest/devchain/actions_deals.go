@@ -132,7 +132,7 @@ func (t *turn) cancel() (call, bool) {
 	if !ok {
 		return call{}, false
 	}
-	return t.market.vault.call(borrower, "cancel", d.DealID.ToBig()), true
+	return t.market.vault.call(borrower, "cancel", d.DealID.ToBig(), d.TermsHash), true
 }
 
 // reclaim happens late in the term, seldom early; the borrower of every fourth deal walks away.
@@ -144,7 +144,7 @@ func (t *turn) reclaim() (call, bool) {
 	if !ok {
 		return call{}, false
 	}
-	return t.market.vault.call(borrower, "reclaim", d.DealID.ToBig()), true
+	return t.market.vault.call(borrower, "reclaim", d.DealID.ToBig(), d.TermsHash), true
 }
 
 func (t *turn) claim() (call, bool) {
@@ -156,7 +156,7 @@ func (t *turn) claim() (call, bool) {
 		return call{}, false
 	}
 	lender, _ := t.actor(d.lender)
-	return t.market.vault.call(lender, "claim", d.DealID.ToBig()), true
+	return t.market.vault.call(lender, "claim", d.DealID.ToBig(), d.TermsHash), true
 }
 
 // offered picks a deal that a lender may take.
@@ -207,7 +207,7 @@ func (t *turn) acceptBid() (call, bool) {
 	}
 	t.accepted = *b
 	borrower, _ := t.actor(t.model.deal(&b.DealID).Borrower)
-	return t.market.vault.call(borrower, "acceptBid", b.BidID.ToBig()), true
+	return t.market.vault.call(borrower, "acceptBid", b.BidID.ToBig(), b.TermsHash, b.Price.ToBig()), true
 }
 
 // withdrawBid is mostly of a bid that can no longer be accepted.
@@ -222,7 +222,7 @@ func (t *turn) withdrawBid() (call, bool) {
 		return call{}, false
 	}
 	lender, _ := t.actor(b.Lender)
-	return t.market.vault.call(lender, "withdrawBid", b.BidID.ToBig()), true
+	return t.market.vault.call(lender, "withdrawBid", b.BidID.ToBig(), b.TermsHash, b.Price.ToBig()), true
 }
 
 func (t *turn) withdraw() (call, bool) {

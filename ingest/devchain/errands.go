@@ -2,6 +2,11 @@ package devchain
 
 import (
 	"math/big"
+	"time"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
 )
 
 // errand is several transactions that act upon one thing in one block, by whom they concern, in the order that they
@@ -29,7 +34,7 @@ func (t *turn) fundAndReclaim() []call {
 	return []call{
 		t.offer(d, rival), t.offer(d, lender),
 		t.market.vault.call(lender, "fund", id, d.TermsHash),
-		t.market.vault.call(borrower, "reclaim", id),
+		t.market.vault.call(borrower, "reclaim", id, d.TermsHash),
 	}
 }
 
@@ -45,7 +50,7 @@ func (t *turn) outbidAndReclaim() []call {
 	if !found {
 		return []call{accept}
 	}
-	return []call{t.offer(d, rival), accept, t.market.vault.call(accept.from, "reclaim", b.DealID.ToBig())}
+	return []call{t.offer(d, rival), accept, t.market.vault.call(accept.from, "reclaim", b.DealID.ToBig(), d.TermsHash)}
 }
 
 // editAndCancel changes a listing twice before it is taken away, with an offer on terms that never come again.
@@ -60,11 +65,17 @@ func (t *turn) editAndCancel() []call {
 	}
 	id := d.DealID.ToBig()
 	calls := []call{t.offer(d, lender)}
+	var ask terms
 	for range 2 {
-		ask := t.askFor(t.between(500, 50_000))
+		ask = t.askFor(t.between(500, 50_000))
 		calls = append(calls, t.market.vault.call(borrower, "updateTerms", id, ask.cap, ask.minPrice, ask.term, ask.expiry))
 	}
-	return append(calls, t.market.vault.call(borrower, "cancel", id))
+	last := contracts.Terms{
+		DealID: d.DealID, Borrower: d.Borrower, Kind: d.Kind, Token: d.Token, AmountOrTokenID: d.AmountOrTokenID,
+		Cap: *uint256.MustFromBig(ask.cap), MinPrice: *uint256.MustFromBig(ask.minPrice), Term: ask.term, ListingExpiry: ask.expiry.Uint64(),
+		FeeBps: d.FeeBps, Grace: uint64(grace / time.Second),
+	}
+	return append(calls, t.market.vault.call(borrower, "cancel", id, last.Hash(&t.market.Deployment)))
 }
 
 // checkpointAndUnstake takes a staked position through all that can happen to it.

@@ -37,7 +37,6 @@ type plan struct {
 	approve string   // the action that sets the vault's allowance
 	funds   *big.Int // the price that it funds a deal at; nil: it funds none
 	ends    uint64   // when the state that it depends on expires; 0: never
-	rests   uint64   // when that began which it names by its number alone; 0: it names its terms, or is the caller's own
 }
 
 func actionNames() []string {
@@ -102,13 +101,13 @@ func newActions() map[string]*action {
 			fields: ofDeal,
 			look:   (*preparation).lookDeal,
 			check:  func(p *preparation) error { return p.checkListed(false) },
-			plan:   func(p *preparation) plan { return p.call("cancel", 0, p.in.DealID) },
+			plan:   func(p *preparation) plan { return p.onDeal("cancel", 0) },
 		},
 		"claim": {
 			fields: ofDeal,
 			look:   (*preparation).lookDeal,
 			check:  (*preparation).checkClaim,
-			plan:   func(p *preparation) plan { return p.call("claim", 0, p.in.DealID) },
+			plan:   func(p *preparation) plan { return p.onDeal("claim", 0) },
 		},
 		"reclaim": {
 			fields: append(ofDeal, "spendLimit"),
@@ -120,9 +119,7 @@ func newActions() map[string]*action {
 				return p.checkSpend(p.deal.Cap)
 			},
 			plan: func(p *preparation) plan {
-				pl := p.payment("reclaim", p.deal.Cap, p.deal.graceEnd(), p.in.DealID)
-				pl.rests = p.deal.FundedAt
-				return pl
+				return p.payment("reclaim", p.deal.Cap, p.deal.graceEnd(), p.in.DealID, [32]byte(p.in.TermsHash))
 			},
 		},
 		"placeBid": {
@@ -142,7 +139,7 @@ func newActions() map[string]*action {
 			fields: []string{"dealId", "bidId"},
 			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
 			check:  (*preparation).checkBid,
-			plan:   func(p *preparation) plan { return p.call("withdrawBid", 0, p.in.BidID) },
+			plan:   func(p *preparation) plan { return p.onBid("withdrawBid", p.bid.TermsHash, 0) },
 		},
 		"acceptBid": {
 			fields: []string{"dealId", "bidId", "termsHash", "minPrice"}, ofListing: true,
@@ -163,8 +160,8 @@ func newActions() map[string]*action {
 				return nil
 			},
 			plan: func(p *preparation) plan {
-				pl := p.call("acceptBid", p.untilListingEnds(p.bid.Expiry), p.in.BidID)
-				pl.funds, pl.rests = p.bid.Price, p.bid.PlacedAt
+				pl := p.onBid("acceptBid", p.in.TermsHash, p.untilListingEnds(p.bid.Expiry))
+				pl.funds = p.bid.Price
 				return pl
 			},
 		},
@@ -194,6 +191,16 @@ func (p *preparation) untilListingEnds(t uint64) uint64 {
 // call makes a plan without a payment.
 func (p *preparation) call(method string, ends uint64, args ...any) plan {
 	return plan{to: p.market.dep.DealVault, abi: &p.market.vault, method: method, args: args, ends: ends}
+}
+
+// onDeal makes a plan that names the deal and its terms: the number alone may become another deal's.
+func (p *preparation) onDeal(method string, ends uint64) plan {
+	return p.call(method, ends, p.in.DealID, [32]byte(p.in.TermsHash))
+}
+
+// onBid makes a plan that names the bid, what terms it was made on, and its price.
+func (p *preparation) onBid(method string, terms common.Hash, ends uint64) plan {
+	return p.call(method, ends, p.in.BidID, [32]byte(terms), p.bid.Price)
 }
 
 // payment makes a plan with a payment in USDG.

@@ -54,7 +54,6 @@ type Config struct {
 	IdentityEvery  time.Duration // how long a successful check of the contracts is valid
 	Validity       time.Duration // of a prepared transaction, unless it expires earlier
 	ExpiringSoon   time.Duration // a listing that expires within this time causes a warning
-	FinalAfter     time.Duration // how long the chain may take back what it did: younger bids and fundings cause a warning
 	GasHeadroomBps uint64        // added to the node's gas estimate
 }
 
@@ -70,7 +69,6 @@ func DefaultConfig() Config {
 		IdentityEvery:  10 * time.Second,
 		Validity:       time.Minute,
 		ExpiringSoon:   time.Hour,
-		FinalAfter:     30 * time.Minute,
 		GasHeadroomBps: 2_000,
 	}
 }
@@ -103,7 +101,6 @@ func (c *Config) Validate() error {
 		{"interval of contract checks", c.IdentityEvery, true},
 		{"validity of a transaction", c.Validity, false},
 		{"time before a listing's end", c.ExpiringSoon, true},
-		{"time until a block is final", c.FinalAfter, true},
 	} {
 		if d.d < 0 || d.d == 0 && !d.zero {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
@@ -97,7 +99,7 @@ func TestRoundTrips(t *testing.T) {
 
 // TestABlockIsReadOnce: what was read of a block is kept until there is another.
 func TestABlockIsReadOnce(t *testing.T) {
-	w, _, _ := listed(t)
+	w, deal, _ := listed(t)
 	for _, target := range []string{"/v1/capabilities", "/v1/deals/1", "/v1/portfolio/" + w.actors[0].Hex()} {
 		for range 3 {
 			before := w.nodeRequests()
@@ -115,7 +117,7 @@ func TestABlockIsReadOnce(t *testing.T) {
 			w.sync()
 		}
 	}
-	w.call(w.actors[0], w.dep.DealVault, "DealVault", "cancel", big.NewInt(1))
+	w.call(w.actors[0], w.dep.DealVault, "DealVault", "cancel", big.NewInt(1), common.HexToHash(deal.TermsHash))
 	if d := get[DirectDeal](w, "/v1/deals/1"); d.State != "CANCELLED" {
 		t.Errorf("after another block the deal is still %s", d.State)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/chain"
@@ -288,17 +288,12 @@ func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 	}, id)
 }
 
-// termsType is the type that the vault hashes.
-const termsType = "DealTerms(uint256 chainId,address vault,uint256 dealId,address borrower,uint8 kind,address token,uint256 amountOrTokenId,uint256 cap,uint256 minPrice,uint256 term,uint256 listingExpiry,uint256 feeBps,uint256 grace,address usdg)"
-
 // termsHash computes the hash of a deal's terms, as the vault's termsHash does.
 func (m *market) termsHash(d *Deal) common.Hash {
-	word := func(n uint64) []byte { return common.BigToHash(new(big.Int).SetUint64(n)).Bytes() }
-	number := func(n *big.Int) []byte { return common.BigToHash(n).Bytes() }
-	address := func(a common.Address) []byte { return common.BytesToHash(a[:]).Bytes() }
-	return crypto.Keccak256Hash(
-		crypto.Keccak256([]byte(termsType)), word(m.dep.ChainID), address(m.dep.DealVault), number(d.ID), address(d.Borrower),
-		word(uint64(d.Kind)), address(d.Token), number(d.AmountOrTokenID), number(d.Cap), number(d.MinPrice),
-		word(uint64(d.Term)), word(d.ListingExpiry), word(uint64(d.FeeBps)), word(d.Grace), address(m.dep.USDG),
-	)
+	number := func(n *big.Int) uint256.Int { return *uint256.MustFromBig(n) } // the contract's numbers have at most 256 bits
+	terms := contracts.Terms{
+		DealID: number(d.ID), Borrower: d.Borrower, Kind: d.Kind, Token: d.Token, AmountOrTokenID: number(d.AmountOrTokenID),
+		Cap: number(d.Cap), MinPrice: number(d.MinPrice), Term: d.Term, ListingExpiry: d.ListingExpiry, FeeBps: d.FeeBps, Grace: d.Grace,
+	}
+	return terms.Hash(&m.dep)
 }

@@ -134,46 +134,88 @@ func TestTransfersThatDoNotHappen(t *testing.T) {
 	w.over(liar.URL).refused("UPSTREAM_UNAVAILABLE", fund)
 }
 
-// TestABlockThatIsReorganisedBeforeSending: a bid's number may become that of another bid. Whoever accepts a young one
-// is told.
+// TestABlockThatIsReorganisedBeforeSending: the number of a bid or of a deal becomes that of another. What was prepared
+// about the first reverts.
 func TestABlockThatIsReorganisedBeforeSending(t *testing.T) {
 	w, deal, _ := listed(t)
 	borrower, lender := w.actors[0], w.actors[1]
-	bid := body{
-		"action": "placeBid", "chainId": 4663, "wallet": lender.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "price": "1000000",
-		"expiry": deal.ListedAt + 1000, "spendLimit": "1000000",
+	of := func(wallet common.Address, action, dealID, terms string, more ...any) body {
+		b := body{"action": action, "chainId": 4663, "wallet": wallet.Hex(), "dealId": dealID, "termsHash": terms}
+		return b.with(more...)
 	}
+	base := w.head().Number
+	rewind := func() {
+		t.Helper()
+		if err := w.node.Rewind(t.Context(), w.head().Number-base); err != nil {
+			t.Fatal(err)
+		}
+		w.sync()
+	}
+	done := func(p Prepared) {
+		t.Helper()
+		if r := w.sent(p); r.Status != types.ReceiptStatusSuccessful {
+			t.Fatalf("%s reverts", p.Action)
+		}
+		w.sync()
+	}
+	reverts := func(p Prepared) {
+		t.Helper()
+		if r := w.sent(p); r.Status == types.ReceiptStatusSuccessful {
+			t.Errorf("%s is of another bid or deal, and the chain does it", p.Action)
+		}
+		w.sync()
+	}
+
+	bid := of(lender, "placeBid", "1", deal.TermsHash, "price", "1000000", "expiry", deal.ListedAt+1000, "spendLimit", "1000000")
 	low := w.prepared(bid.with("price", "1"))
-	w.sent(w.prepared(bid))
-	w.head()
-	accept := w.prepared(body{
-		"action": "acceptBid", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "bidId": "1", "termsHash": deal.TermsHash, "minPrice": "1000000",
-	})
-	if err := w.node.Rewind(t.Context(), 1); err != nil {
-		t.Fatal(err)
+	done(w.prepared(bid))
+	accept := w.prepared(of(borrower, "acceptBid", "1", deal.TermsHash, "bidId", "1", "minPrice", "1000000"))
+	withdraw := w.prepared(of(lender, "withdrawBid", "1", deal.TermsHash, "bidId", "1", "termsHash", nil))
+	rewind()
+	done(low)
+	reverts(accept)
+	reverts(withdraw)
+	if d := get[DirectDeal](w, "/v1/deals/1"); d.State != "LISTED" {
+		t.Errorf("the deal is %s at %s", d.State, *d.Price)
 	}
-	w.sent(low)
-	w.head()
-	if r := w.sent(accept); r.Status != types.ReceiptStatusSuccessful {
-		t.Fatal("the other bid was not accepted")
+
+	rewind()
+	w.call(borrower, addressOf(deal.Token), "USDG", "approve", w.dep.DealVault, new(big.Int).Lsh(big.NewInt(1), 100))
+	w.call(borrower, w.dep.USDG, "USDG", "approve", w.dep.DealVault, big.NewInt(10_000_000))
+	base = w.head().Number
+	list := body{
+		"action": "list", "chainId": 4663, "wallet": borrower.Hex(), "token": deal.Token, "amount": deal.AmountOrTokenID, "cap": "1200000",
+		"term": deal.Term, "listingExpiry": 0, "minPrice": "1000000",
 	}
-	w.head()
-	if d := get[DirectDeal](w, "/v1/deals/1"); *d.Price != "1" {
-		t.Errorf("the deal is funded at %s", *d.Price)
+	one, other := w.prepared(list), w.prepared(list.with("cap", "1300000"))
+	fund := func() (terms string) {
+		t.Helper()
+		terms = get[DirectDeal](w, "/v1/deals/2").TermsHash
+		done(w.prepared(of(lender, "fund", "2", terms, "maxPrice", "1000000")))
+		return terms
 	}
-	if codes := codesOf(accept); codes != "NOT_FINAL" {
-		t.Errorf("who accepted it was warned of %s", codes)
+	late := func() {
+		t.Helper()
+		if _, err := w.node.Mine(t.Context(), *get[DirectDeal](w, "/v1/deals/2").GraceEnd+1, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.sync()
 	}
-	if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1800, nil); err != nil {
-		t.Fatal(err)
-	}
-	w.head()
-	w.call(borrower, w.dep.USDG, "USDG", "approve", w.dep.DealVault, big.NewInt(1_100_000))
-	old := w.prepared(body{
-		"action": "reclaim", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "spendLimit": "1100000",
-	})
-	if codes := codesOf(old); codes != "" {
-		t.Errorf("what is half an hour old is warned of: %s", codes)
+	done(one)
+	cancel := w.prepared(of(borrower, "cancel", "2", get[DirectDeal](w, "/v1/deals/2").TermsHash))
+	terms := fund()
+	reclaim := w.prepared(of(borrower, "reclaim", "2", terms, "spendLimit", "1200000"))
+	late()
+	claim := w.prepared(of(lender, "claim", "2", terms))
+	rewind()
+	done(other)
+	reverts(cancel)
+	fund()
+	reverts(reclaim)
+	late()
+	reverts(claim)
+	if d := get[DirectDeal](w, "/v1/deals/2"); d.State != "FUNDED" || d.Cap != "1300000" {
+		t.Errorf("the deal is %s with a cap of %s", d.State, d.Cap)
 	}
 }
 
@@ -202,7 +244,7 @@ func TestListingThatEndsBeforeTheBid(t *testing.T) {
 	if p.ExpiresAt > ends {
 		t.Errorf("it expires at %d, the listing at %d", p.ExpiresAt, ends)
 	}
-	if codes := codesOf(p); codes != "LISTING_EXPIRES_SOON NOT_FINAL" {
+	if codes := codesOf(p); codes != "LISTING_EXPIRES_SOON" {
 		t.Errorf("warnings: %s", codes)
 	}
 }

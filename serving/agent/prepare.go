@@ -239,9 +239,6 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	if p.in.Action == "reclaim" && p.in.Wallet != p.deal.Borrower {
 		warn("NOT_BORROWER", "the wallet pays, and the collateral goes to the borrower %s", lower(p.deal.Borrower))
 	}
-	if final := pl.rests + uint64(a.cfg.FinalAfter/time.Second); pl.rests != 0 && a.cfg.FinalAfter > 0 && p.head.Timestamp < final {
-		warn("NOT_FINAL", "what it names by its number is of %d: if the chain takes that back, the number may become another's; final at %d", pl.rests, final)
-	}
 	if p.tokenPaused {
 		warn("TOKEN_PAUSED", "the token %s is paused and cannot be transferred now", lower(p.token))
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// The vault asks for no terms where a deal is repaid or a bid accepted: what that costs or brings is only what a node said
-// of it. A simulation shows it where another node makes one, which not every node can.
+// What a deal costs or a bid brings is what a node said of it. The vault refuses a transaction that names other terms or
+// another price, but a caller should not come to sign one. A simulation shows the lie where another node makes one, which
+// not every node can.
 
 // second reads the deal and the bid once more, of another node than look did, and says whether both agree. It goes on
 // beside the simulation. Nil: there is no other node, or nothing to read.
