@@ -39,6 +39,12 @@ const (
 	hasLog = 1<<iota - 1
 )
 
+// reset empties it for other logs, which overwrite those of before.
+func (d *logDecoder) reset() {
+	clear(d.logs) // they may hold slabs that are full
+	d.logs, d.topics, d.data = d.logs[:0], d.topics[:0], d.data[:0]
+}
+
 // decode appends the array at s to d.logs.
 func (d *logDecoder) decode(s *scanner) error {
 	if !s.take('[') {

@@ -223,6 +223,18 @@ func appendLength(b []byte, kind byte, n int) []byte {
 	return append(append(b, kind+55+byte(8-at)), be[at:]...)
 }
 
+// lengthBytes is the size of what appendLength appends.
+func lengthBytes(n int) int {
+	if n < 56 {
+		return 1
+	}
+	size := 1
+	for ; n > 0; n >>= 8 {
+		size++
+	}
+	return size
+}
+
 func appendZeros(b []byte, n int) []byte {
 	return append(appendLength(b, 0x80, n), make([]byte, n)...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -34,60 +35,89 @@ const (
 // ErrNoProof: no endpoint supports eth_getBlockReceipts.
 var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs cannot be verified: add one that does, or trust the endpoints with --rpc-proof=off")
 
-// proved fetches the wanted logs of blocks from their receipts. If the receipts do not match the header's root,
-// the response is a lie, so no log can be omitted, added or changed. Only transaction hashes are not covered by
-// the root.
+// proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
-	var all []topics.Log
-	for len(headers) > 0 {
-		var part []follow.Header
-		var logs []topics.Log
-		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) (err error) {
-			part = headers[:min(len(headers), e.client.cfg.ReceiptsBatch)]
-			logs, err = e.receipts(ctx, part)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("verify blocks %d-%d: %w", headers[0].Number, headers[len(headers)-1].Number, err)
-		}
-		c.metrics.proved.Add(float64(len(part)))
-		all = append(all, logs...)
-		headers = headers[len(part):]
+	blocks := make([][]topics.Log, len(headers))
+	err := c.eachProved(ctx, headers, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	return slices.Concat(blocks...), nil
 }
 
-// receipts fetches the receipts of blocks in one request, and returns the wanted logs.
-func (e *endpoint) receipts(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
-	answers := make([]receipts, len(headers))
+// copyLogs copies logs, so that they hold nothing else in memory.
+func copyLogs(logs []topics.Log) []topics.Log {
+	hashes, bytes := 0, 0
+	for i := range logs {
+		hashes += len(logs[i].Topics)
+		bytes += len(logs[i].Data)
+	}
+	all, words, data := slices.Clone(logs), make([]common.Hash, 0, hashes), make([]byte, 0, bytes)
+	for i := range all {
+		l := &all[i]
+		words, data = append(words, l.Topics...), append(data, l.Data...)
+		l.Topics = words[len(words)-len(l.Topics) : len(words) : len(words)]
+		l.Data = data[len(data)-len(l.Data) : len(data) : len(data)]
+	}
+	return all
+}
+
+// eachProved calls use with the wanted logs of each block, from its receipts. If the receipts do not match the
+// header's root, the response is a lie, so no log can be omitted, added or changed. Only transaction hashes are not
+// covered by the root. The logs must not be kept. The order is the endpoint's, and a block may come again.
+func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use func(i int, logs []topics.Log)) error {
+	for from := 0; from < len(headers); {
+		var part []follow.Header
+		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) error {
+			part = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)]
+			return e.receipts(ctx, part, func(i int, logs []topics.Log) { use(from+i, logs) })
+		})
+		if err != nil {
+			return fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[len(headers)-1].Number, err)
+		}
+		c.metrics.proved.Add(float64(len(part)))
+		from += len(part)
+	}
+	return nil
+}
+
+// receipts fetches the receipts of blocks in one request: see eachProved.
+func (e *endpoint) receipts(ctx context.Context, headers []follow.Header, use func(i int, logs []topics.Log)) error {
+	r := newReceipts()
+	defer releaseReceipts(r)
 	calls := make([]call, len(headers))
+	n := 0
 	for i := range headers {
+		h := &headers[i]
 		calls[i] = call{
-			method: "eth_getBlockReceipts", params: append(appendHex([]byte{'['}, headers[i].Hash[:]), ']'),
-			result: answers[i].decode,
+			method: "eth_getBlockReceipts", params: append(appendHex([]byte{'['}, h.Hash[:]), ']'),
+			result: func(s *scanner) error {
+				r.reset()
+				if err := r.decode(s); err != nil {
+					return err
+				}
+				logs, err := r.of(h)
+				if err != nil {
+					return err
+				}
+				wanted := logs[:0]
+				for k := range logs {
+					if _, byAddress, byTopic := e.client.filter.wanted(&logs[k], h); byAddress || byTopic {
+						wanted = append(wanted, logs[k])
+					}
+				}
+				n += len(wanted)
+				use(i, wanted)
+				return nil
+			},
 		}
 	}
 	err := e.do(ctx, calls)
 	e.noReceipts.Store(err != nil && classify(err) == classMethod)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e.client.metrics.logs.Add(float64(n))
 	}
-	var all []topics.Log
-	for i := range answers {
-		logs, err := answers[i].of(&headers[i])
-		if err != nil {
-			return nil, err
-		}
-		for k := range logs {
-			if _, byAddress, byTopic := e.client.filter.wanted(&logs[k], &headers[i]); byAddress || byTopic {
-				l := logs[k] // a copy, since most logs in the slabs are not ours
-				l.Topics, l.Data = slices.Clone(l.Topics), slices.Clone(l.Data)
-				all = append(all, l)
-			}
-		}
-	}
-	e.client.metrics.logs.Add(float64(len(all)))
-	return all, nil
+	return err
 }
 
 // of returns the block's logs after checking them against the header.
@@ -160,7 +190,7 @@ func (e *endpoint) survey(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prove a header: %w", err)
 	}
-	if _, err := e.receipts(ctx, []follow.Header{h}); err != nil {
+	if err := e.receipts(ctx, []follow.Header{h}, func(int, []topics.Log) {}); err != nil {
 		return fmt.Errorf("prove the logs of a block: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -13,7 +14,7 @@ import (
 )
 
 // receipts decodes the result of eth_getBlockReceipts: a block's logs, and the data that its receipts root is
-// computed from. It implements types.DerivableList. The zero value is ready for use.
+// computed from. It implements types.DerivableList. The zero value is ready for use, and reset makes it so again.
 //
 // A receipt of any type is hashed as its type byte and the list of status, gas, bloom filter and logs, so
 // unknown types such as Arbitrum's work too. Only OP's deposits add fields to the list.
@@ -23,6 +24,42 @@ type receipts struct {
 	ends    []int // in encoded
 	hashes  []common.Hash
 	upTo    []int // number of logs up to the end of each receipt
+
+	items, list []byte // of one receipt
+}
+
+// decoders are reusable, because the receipts of a block take megabytes: see bodies.
+var decoders = make(chan *receipts, 4)
+
+func newReceipts() *receipts {
+	select {
+	case r := <-decoders:
+		return r
+	default:
+		return new(receipts)
+	}
+}
+
+func releaseReceipts(r *receipts) {
+	if r.bytes() > maxKept {
+		return
+	}
+	select {
+	case decoders <- r:
+	default:
+	}
+}
+
+// bytes is the memory that it holds.
+func (r *receipts) bytes() int {
+	return cap(r.encoded) + cap(r.items) + cap(r.list) + cap(r.logs.data) +
+		cap(r.logs.logs)*int(unsafe.Sizeof(topics.Log{})) + cap(r.logs.topics)*common.HashLength
+}
+
+// reset makes it ready for another block. What it returned is overwritten.
+func (r *receipts) reset() {
+	r.logs.reset()
+	r.encoded, r.ends, r.hashes, r.upTo = r.encoded[:0], r.ends[:0], r.hashes[:0], r.upTo[:0]
 }
 
 // depositType is OP's deposit, whose receipts have had a nonce and a version since Canyon.
@@ -142,7 +179,7 @@ func (r *receipts) encode(v *receipt, logs []topics.Log) error {
 			return errors.Join(errHex, err)
 		}
 	}
-	var items []byte
+	items, list := r.items[:0], r.list[:0]
 	if v.status != nil {
 		items, err = appendNumber(items, v.status)
 	} else {
@@ -154,7 +191,6 @@ func (r *receipts) encode(v *receipt, logs []topics.Log) error {
 	if err == nil {
 		items, err = appendDigits(items, v.bloom, types.BloomByteLength)
 	}
-	var list []byte
 	for i := range logs {
 		list = appendLog(list, &logs[i])
 	}
@@ -168,6 +204,7 @@ func (r *receipts) encode(v *receipt, logs []topics.Log) error {
 		r.encoded = append(r.encoded, byte(kind))
 	}
 	r.encoded = append(appendLength(r.encoded, 0xc0, len(items)), items...)
+	r.items, r.list = items, list
 	return err
 }
 
@@ -176,9 +213,9 @@ func appendLog(b []byte, l *topics.Log) []byte {
 	hashes := len(l.Topics) * (1 + common.HashLength)
 	data := len(l.Data)
 	if data != 1 || l.Data[0] >= 0x80 {
-		data += len(appendLength(nil, 0x80, data))
+		data += lengthBytes(data)
 	}
-	b = appendLength(b, 0xc0, 1+common.AddressLength+len(appendLength(nil, 0xc0, hashes))+hashes+data)
+	b = appendLength(b, 0xc0, 1+common.AddressLength+lengthBytes(hashes)+hashes+data)
 	b = appendBytes(b, l.Address[:])
 	b = appendLength(b, 0xc0, hashes)
 	for i := range l.Topics {
