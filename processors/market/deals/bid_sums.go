@@ -41,7 +41,7 @@ type BidSum struct {
 
 // SumBids sums up the open bids of a deal on these terms at a time.
 func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error) {
-	t := bidTree{r: r, prefix: treePrefix(deal, terms)}
+	t := bidTree{r: r, key: treeKey(deal, terms)}
 	s := BidSum{Until: math.MaxUint64}
 	var best *bidEntry
 	for number, root := uint32(0), true; ; root = false {
@@ -83,7 +83,7 @@ func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error)
 
 // OpenBids returns the IDs of the open bids of a deal on these terms, by expiry.
 func OpenBids(r rows, deal []byte, terms common.Hash) ([]uint256.Int, error) {
-	t := bidTree{r: r, prefix: treePrefix(deal, terms)}
+	t := bidTree{r: r, key: treeKey(deal, terms)}
 	var ids []uint256.Int
 	var walk func(number uint32) error
 	walk = func(number uint32) error {
@@ -107,10 +107,12 @@ type rows interface {
 	Get(t *state.Table, key []byte) ([]byte, error)
 }
 
-func treePrefix(deal []byte, terms common.Hash) []byte { return slices.Concat(deal, terms[:]) }
+func treeKey(deal []byte, terms common.Hash) []byte {
+	return slices.Concat(deal, terms[:], make([]byte, numberBytes))
+}
 
 func treeOf(w state.Writer, b *topics.Bid) *bidTree {
-	return &bidTree{r: w, w: w, prefix: treePrefix(Key(&b.DealID), b.TermsHash)}
+	return &bidTree{r: w, w: w, key: treeKey(Key(&b.DealID), b.TermsHash)}
 }
 
 // addBid adds an open bid.
@@ -153,11 +155,13 @@ func removeBid(w state.Writer, b *topics.Bid) error {
 
 // bidTree is the tree of a deal and terms.
 type bidTree struct {
-	r      rows
-	w      state.Writer
-	prefix []byte
-	next   uint32 // number of the next node
+	r    rows
+	w    state.Writer
+	key  []byte // of a node: the deal's, the terms, the node's number
+	next uint32 // number of the next node
 }
+
+const numberBytes = 4
 
 type bidNode struct {
 	inner   bool
@@ -284,13 +288,15 @@ func (t *bidTree) remove(n *bidNode, k *bidKey) (found bool, err error) {
 	return true, nil
 }
 
-func (t *bidTree) key(number uint32) []byte {
-	return binary.BigEndian.AppendUint32(slices.Clone(t.prefix), number)
+// of is the key of a node, valid until the next call.
+func (t *bidTree) of(number uint32) []byte {
+	binary.BigEndian.PutUint32(t.key[len(t.key)-numberBytes:], number)
+	return t.key
 }
 
 // load reads a node; a missing root is an empty leaf.
 func (t *bidTree) load(number uint32) (*bidNode, error) {
-	row, err := t.r.Get(bidSums, t.key(number))
+	row, err := t.r.Get(bidSums, t.of(number))
 	if err == nil && row == nil && number == 0 {
 		t.next = 1
 		return &bidNode{}, nil
@@ -303,7 +309,7 @@ func (t *bidTree) load(number uint32) (*bidNode, error) {
 		}
 	}
 	if err != nil {
-		return &bidNode{}, fmt.Errorf("bid sums of deal %s: %w", ID(t.prefix[:idBytes]).Dec(), err)
+		return &bidNode{}, fmt.Errorf("bid sums of deal %s: %w", ID(t.key[:idBytes]).Dec(), err)
 	}
 	return n, nil
 }
@@ -311,10 +317,10 @@ func (t *bidTree) load(number uint32) (*bidNode, error) {
 // put writes a node, or deletes an empty one. The root has the number of the next node, so it is written last.
 func (t *bidTree) put(number uint32, n *bidNode) {
 	if len(n.entries) == 0 {
-		t.w.Delete(bidSums, t.key(number))
+		t.w.Delete(bidSums, t.of(number))
 		return
 	}
-	t.w.Put(bidSums, t.key(number), n.append(make([]byte, 0, 32*len(n.entries)), t.next))
+	t.w.Put(bidSums, t.of(number), n.append(make([]byte, 0, 32*len(n.entries)), t.next))
 }
 
 // A node is its kind, the number of the next node, and its entries: numbers as varints, words as a length and
