@@ -11,7 +11,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Indexes for sums and medians: they are derived from the deals and need no rows.
+// Indexes for sums: they are derived from the deals and need no rows.
 
 // WalletEntry is the value in IndexWallet: a deal as seen by one of its parties. Amounts are raw USDG, of 128
 // bits as in the contract; Price and Fee are 0 until the deal is funded.
@@ -86,8 +86,4 @@ func indexFunded(key []byte, d *topics.Deal, to *state.IndexEntries) {
 	)
 	to.Put(IndexFundedAsset, nil, AssetPrefix(d.Token), at, key)
 	to.Put(IndexFundedAt, appendAmounts(amounts[:0], &f.Price, &f.Fee), at, key)
-	Numbers(d, func(h Histogram, number uint256.Int) {
-		raw := number.Bytes32()
-		to.Put(IndexNumber, nil, BucketPrefix(h, Bucket(&number)), raw[:], key)
-	})
 }

@@ -36,8 +36,7 @@ const (
 	IndexOpenPosition byte = 0x1a
 	// IndexFundedAt: fundedAt descending, then Key(deal). The value is price and fee.
 	IndexFundedAt byte = 0x1f
-	// IndexNumber: a histogram, the bucket of the deal's number in it, the number, then Key(deal).
-	IndexNumber byte = 0x20
+	// 0x20 was the index of the numbers in histograms.
 )
 
 // Deals has a row, topics.Deal, for each deal under Key(id): ascending keys are descending IDs.

@@ -136,21 +136,9 @@ func (h *harness) stats(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for h, name := range []string{"cost of 7 days", "cost of 21 days", "time to fund"} {
-		histogram := deals.Histogram(h)
-		row, err := stats.ReadBuckets(v, histogram)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !stats.Buckets(row, func(bucket [2]byte, n uint64) {
-			fmt.Fprintf(&out, "%s, bucket %v: %d =", name, bucket, n)
-			err = v.ScanIndex(deals.IndexNumber, deals.BucketPrefix(histogram, bucket), nil, func(entry, _ []byte) bool {
-				fmt.Fprintf(&out, " %s", deals.NumberOf(entry).Dec())
-				return true
-			})
-			out.WriteByte('\n')
-		}) || err != nil {
-			t.Fatal(err)
-		}
+		fmt.Fprintf(&out, "%s:", name)
+		numbers(t, v, []byte{byte(h)}, &out)
+		out.WriteByte('\n')
 	}
 	for _, wallet := range []string{"0xb0", "0x1e"} {
 		fmt.Fprintf(&out, "wallet %s:", wallet)
@@ -167,6 +155,29 @@ func (h *harness) stats(t *testing.T) string {
 		out.WriteByte('\n')
 	}
 	return out.String()
+}
+
+// numbers prints the numbers below a node of a histogram, each as often as it is counted.
+func numbers(t *testing.T, v state.View, node []byte, out *strings.Builder) uint64 {
+	t.Helper()
+	row, err := stats.ReadCounts(v, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum uint64
+	if !stats.Counts(node, row, func(branch []byte, n uint64) {
+		sum += n
+		if path := slices.Concat(node, branch); !stats.Whole(path) {
+			if below := numbers(t, v, path, out); below != n {
+				t.Errorf("node %x counts %d, its branch %d", path, below, n)
+			}
+		} else {
+			fmt.Fprint(out, strings.Repeat(" "+stats.NumberAt(path).Dec(), int(n)))
+		}
+	}) {
+		t.Fatalf("node %x is malformed: %x", node, row)
+	}
+	return sum
 }
 
 func (h *harness) pools(t *testing.T) string {

@@ -2,153 +2,228 @@ package query
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/engine/wire"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/stats"
+	"github.com/lienstream/lienstream/topics"
 )
 
-// histogramSet is the histograms of all partitions, merged: a count for each bucket, and the numbers of the
-// requested buckets.
-type histogramSet [deals.Histograms]histogram
+// A median is found from the root of its histogram on: the branches' counts of all partitions say in which of them it
+// is. An answer has the nodes that the last medians needed; what is missing is read as of the same block.
 
-type histogram struct {
-	total   uint64
-	buckets []bucketCount // ascending
+// maxNodes is how many nodes may be asked for: those above two numbers of each histogram.
+const maxNodes = 2 * int(deals.Histograms) * stats.MaxPathBytes
+
+// countsQuery asks for nodes of the histograms.
+type countsQuery struct{ Nodes [][]byte }
+
+func (q *countsQuery) Code(c *wire.Coder) {
+	wire.Slice(c, &q.Nodes, maxNodes, 1, func(node *[]byte) { c.Bytes(node, stats.MaxPathBytes) })
 }
 
-type bucketCount struct {
-	bucket  [2]byte
-	n       uint64
-	numbers []uint256.Int // ascending
+func (q *countsQuery) Validate() error {
+	if len(q.Nodes) > maxNodes {
+		return fmt.Errorf("nodes: %d", len(q.Nodes))
+	}
+	for _, node := range q.Nodes {
+		if !stats.IsNode(node) {
+			return fmt.Errorf("nodes: %x is none", node)
+		}
+	}
+	return nil
 }
 
-// decodeHistograms adds up the partitions' counts; items are sorted, so those of a bucket are adjacent.
-func decodeHistograms(split *[sections][]read.Item) (*histogramSet, error) {
-	var set histogramSet
-	for _, it := range split[sectionCoarse] {
-		if len(it.Key) != 1 || it.Key[0] >= byte(deals.Histograms) {
-			return nil, read.ErrMalformed
-		}
-		h := &set[it.Key[0]]
-		if !stats.Buckets(it.Row, func(b [2]byte, n uint64) { h.buckets = append(h.buckets, bucketCount{bucket: b, n: n}) }) {
-			return nil, read.ErrMalformed
+func readCounts(_ context.Context, views *read.Views, q *countsQuery) ([]read.Item, error) {
+	var c collector
+	for _, v := range views.Of {
+		if err := addCounts(&c, v, q.Nodes); err != nil {
+			return nil, err
 		}
 	}
-	for h := range set {
-		set[h].sum()
-	}
-	for _, it := range split[sectionFine] {
-		if len(it.Key) != 1+2 || it.Key[0] >= byte(deals.Histograms) {
-			return nil, read.ErrMalformed
-		}
-		into := set[it.Key[0]].find([2]byte(it.Key[1:]))
-		if into == nil || len(it.Row)%32 != 0 {
-			return nil, read.ErrMalformed
-		}
-		for row := it.Row; len(row) > 0; row = row[32:] {
-			into.numbers = append(into.numbers, *new(uint256.Int).SetBytes32(row))
-		}
-	}
-	for h := range set {
-		for i := range set[h].buckets {
-			slices.SortFunc(set[h].buckets[i].numbers, func(a, b uint256.Int) int { return a.Cmp(&b) })
-		}
-	}
-	return &set, nil
+	return c.sorted(), nil
 }
 
-// sum merges the partitions' counts of each bucket.
-func (h *histogram) sum() {
-	slices.SortFunc(h.buckets, func(a, b bucketCount) int { return bytes.Compare(a.bucket[:], b.bucket[:]) })
-	merged := h.buckets[:0]
-	for _, b := range h.buckets {
-		h.total += b.n
-		if last := len(merged) - 1; last >= 0 && merged[last].bucket == b.bucket {
-			merged[last].n += b.n
+func addCounts(c *collector, v state.View, nodes [][]byte) error {
+	for _, node := range nodes {
+		row, err := stats.ReadCounts(v, node)
+		if err != nil {
+			return err
+		}
+		c.add(sectionCounts, node, row)
+	}
+	return nil
+}
+
+// roots are the paths of the histograms' roots.
+func roots() (all [][]byte) {
+	for h := range deals.Histograms {
+		all = append(all, []byte{byte(h)})
+	}
+	return all
+}
+
+// histogramSet has nodes of the histograms, added up over all partitions.
+type histogramSet map[string][]branchCount
+
+type branchCount struct {
+	branch string
+	n      uint64
+}
+
+// ask makes the set of nodes that are asked for: one that no partition has is empty.
+func ask(nodes [][]byte) histogramSet {
+	set := histogramSet{}
+	for _, node := range nodes {
+		set[string(node)] = nil
+	}
+	return set
+}
+
+// add adds the partitions' counts. Items are sorted, so those of a node are adjacent.
+func (set histogramSet) add(items []read.Item) error {
+	for _, it := range items {
+		known, asked := set[string(it.Key)]
+		if !asked || !stats.Counts(it.Key, it.Row, func(branch []byte, n uint64) {
+			known = append(known, branchCount{string(branch), n})
+		}) {
+			return read.ErrMalformed
+		}
+		set[string(it.Key)] = known
+	}
+	for node, all := range set {
+		slices.SortFunc(all, func(a, b branchCount) int { return bytes.Compare([]byte(a.branch), []byte(b.branch)) })
+		merged := all[:0]
+		for _, b := range all {
+			if last := len(merged) - 1; last >= 0 && merged[last].branch == b.branch {
+				merged[last].n += b.n
+			} else {
+				merged = append(merged, b)
+			}
+		}
+		set[node] = merged
+	}
+	return nil
+}
+
+// find finds the number with a rank, from 0. Nil: the node at the end of the path has to be asked for.
+func (set histogramSet) find(h deals.Histogram, rank uint64) (number *uint256.Int, path []byte, err error) {
+	path = []byte{byte(h)}
+	for !stats.Whole(path) {
+		all, asked := set[string(path)]
+		if !asked {
+			return nil, path, nil
+		}
+		in := slices.IndexFunc(all, func(b branchCount) bool {
+			if rank < b.n {
+				return true
+			}
+			rank -= b.n
+			return false
+		})
+		if in < 0 {
+			return nil, nil, fmt.Errorf("node %x counts less than its branch: %w", path, read.ErrMalformed)
+		}
+		path = append(path, all[in].branch...)
+	}
+	return stats.NumberAt(path), path, nil
+}
+
+// median is the number in the middle, or the mean of the two, rounded down. Nil: there is none, or nodes are
+// missing.
+func (set histogramSet) median(h deals.Histogram) (m *uint256.Int, missing [][]byte, err error) {
+	var total uint64
+	for _, b := range set[string([]byte{byte(h)})] {
+		total += b.n
+	}
+	if total == 0 {
+		return nil, nil, nil
+	}
+	var middle [2]*uint256.Int
+	for i, rank := range []uint64{(total - 1) / 2, total / 2} {
+		number, path, err := set.find(h, rank)
+		if err != nil {
+			return nil, nil, err
+		}
+		if middle[i] = number; number == nil && !slices.ContainsFunc(missing, func(p []byte) bool { return bytes.Equal(p, path) }) {
+			missing = append(missing, path)
+		}
+	}
+	if missing != nil {
+		return nil, missing, nil
+	}
+	// (low+high)/2 without overflow.
+	half := new(uint256.Int).Sub(middle[1], middle[0])
+	return half.Add(half.Rsh(half, 1), middle[0]), nil, nil
+}
+
+// medians are those of the set, or the nodes that are missing.
+func (set histogramSet) medians() (m Medians, missing [][]byte, err error) {
+	for h, to := range map[deals.Histogram]**uint256.Int{
+		deals.HistogramCost7: &m.CostBps7d, deals.HistogramCost21: &m.CostBps21d, deals.HistogramTimeToFund: &m.TimeToFundSeconds,
+	} {
+		var more [][]byte
+		if *to, more, err = set.median(h); err != nil {
+			return m, nil, err
+		}
+		missing = append(missing, more...)
+	}
+	return m, missing, nil
+}
+
+// mediansOf are the medians as of the block of a set, level by level. needed are the nodes that it took.
+func (r *Router) mediansOf(ctx context.Context, at topics.BlockRef, set histogramSet) (m Medians, needed [][]byte, err error) {
+	for range stats.MaxPathBytes {
+		m, missing, err := set.medians()
+		if err != nil {
+			return m, nil, err
+		}
+		if missing == nil {
+			return m, set.needed(), nil
+		}
+		a, err := r.Read(ctx, read.Request{Operation: opCounts, Query: &countsQuery{missing}, At: &at})
+		if err != nil {
+			return m, nil, err
+		}
+		split, err := inSections(a.Items)
+		if err != nil {
+			return m, nil, err
+		}
+		more := ask(missing)
+		if err := more.add(split[sectionCounts]); err != nil {
+			return m, nil, err
+		}
+		maps.Copy(set, more)
+	}
+	return m, nil, fmt.Errorf("a histogram is deeper than its numbers: %w", read.ErrMalformed)
+}
+
+// needed are the nodes that the medians took, but the roots.
+func (set histogramSet) needed() (all [][]byte) {
+	for h := range deals.Histograms {
+		var total uint64
+		for _, b := range set[string([]byte{byte(h)})] {
+			total += b.n
+		}
+		if total == 0 {
 			continue
 		}
-		merged = append(merged, b)
-	}
-	h.buckets = merged
-}
-
-func (h *histogram) find(b [2]byte) *bucketCount {
-	i := slices.IndexFunc(h.buckets, func(c bucketCount) bool { return c.bucket == b })
-	if i < 0 {
-		return nil
-	}
-	return &h.buckets[i]
-}
-
-// middles are the ranks of the median: one or two, from 0.
-func (h *histogram) middles() []uint64 {
-	switch {
-	case h.total == 0:
-		return nil
-	case h.total%2 == 1:
-		return []uint64{h.total / 2}
-	}
-	return []uint64{h.total/2 - 1, h.total / 2}
-}
-
-// holds finds the bucket of a rank, and the rank within the bucket.
-func (h *histogram) holds(rank uint64) (*bucketCount, uint64) {
-	for i := range h.buckets {
-		b := &h.buckets[i]
-		if rank < b.n {
-			return b, rank
-		}
-		rank -= b.n
-	}
-	return nil, 0
-}
-
-// needed returns the buckets of the medians.
-func (set *histogramSet) needed() (all []bucket) {
-	for h := range set {
-		for _, rank := range set[h].middles() {
-			if b, _ := set[h].holds(rank); b != nil {
-				if need := (bucket{deals.Histogram(h), b.bucket}); !slices.Contains(all, need) {
-					all = append(all, need)
+		for _, rank := range []uint64{(total - 1) / 2, total / 2} {
+			_, path, err := set.find(h, rank)
+			for end := len(path) - 1; err == nil && end > 2; end-- {
+				if node := path[:end]; !slices.ContainsFunc(all, func(p []byte) bool { return bytes.Equal(p, node) }) {
+					all = append(all, node)
 				}
 			}
 		}
 	}
 	return all
-}
-
-func (set *histogramSet) medians() Medians {
-	return Medians{
-		CostBps7d:         set[deals.HistogramCost7].median(),
-		CostBps21d:        set[deals.HistogramCost21].median(),
-		TimeToFundSeconds: set[deals.HistogramTimeToFund].median(),
-	}
-}
-
-// median is the number in the middle, or the mean of the two, rounded down. Nil: there is none.
-func (h *histogram) median() *uint256.Int {
-	ranks := h.middles()
-	if len(ranks) == 0 {
-		return nil
-	}
-	low, high := h.number(ranks[0]), h.number(ranks[len(ranks)-1])
-	// (low+high)/2 without overflow.
-	half := new(uint256.Int).Sub(high, low)
-	return half.Add(half.Rsh(half, 1), low)
-}
-
-// number is the number with a rank.
-func (h *histogram) number(rank uint64) *uint256.Int {
-	b, rank := h.holds(rank)
-	if b == nil {
-		return new(uint256.Int)
-	}
-	if rank >= uint64(len(b.numbers)) {
-		return new(uint256.Int)
-	}
-	return &b.numbers[rank]
 }

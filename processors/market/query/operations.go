@@ -38,6 +38,7 @@ var (
 	opWalletBalances = read.NewOperation("wallet balances", readWalletBalances)
 	opWalletDrips    = read.NewOperation("wallet drips", readWalletDrips)
 	opDealDrips      = read.NewOperation("deal drips", readDealDrips)
+	opCounts         = read.NewOperation("counts", readCounts)
 	opBurns          = read.NewOperation("burns", readBurns)
 )
 
@@ -46,7 +47,7 @@ func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: []*read.Operation{
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
 		opOverview, opEpochs, opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
-		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opBurns,
+		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opBurns,
 	}}
 }
 
@@ -54,7 +55,6 @@ func Application() read.Application {
 const (
 	maxAfterBytes = 256
 	maxKeys       = 64 << 10
-	maxBuckets    = 64
 
 	// MaxLimit bounds a page.
 	MaxLimit = 1000
@@ -230,27 +230,24 @@ func (q *positionsQuery) Validate() error {
 
 // statsQuery asks for the whole market, and for details that an earlier answer has shown to be needed.
 type statsQuery struct {
-	Market  market
-	Keys    []common.Hash // token IDs of positions
-	Places  []int32       // for each key the partition of its pool, if known
-	Buckets []bucket      // of histograms
+	Market market
+	Keys   []common.Hash // token IDs of positions
+	Places []int32       // for each key the partition of its pool, if known
+	Counts countsQuery   // of histograms, beside their roots
 }
 
 func (q *statsQuery) Code(c *wire.Coder) {
 	q.Market.code(c)
 	codeHashes(c, &q.Keys)
 	wire.Slice(c, &q.Places, maxKeys, 1, c.Int32)
-	wire.Slice(c, &q.Buckets, maxBuckets, 3, func(b *bucket) {
-		c.Uint8((*uint8)(&b.Histogram))
-		c.Fixed(b.Bucket[:])
-	})
+	q.Counts.Code(c)
 }
 
 func (q *statsQuery) Validate() error {
-	if len(q.Keys) > maxKeys || len(q.Buckets) > maxBuckets || len(q.Places) != len(q.Keys) {
-		return fmt.Errorf("keys: %d in %d groups, and %d buckets", len(q.Keys), len(q.Places), len(q.Buckets))
+	if len(q.Keys) > maxKeys || len(q.Places) != len(q.Keys) {
+		return fmt.Errorf("keys: %d in %d groups", len(q.Keys), len(q.Places))
 	}
-	return nil
+	return q.Counts.Validate()
 }
 
 // exchangeQuery asks for the tradable pools, including the token layer's.

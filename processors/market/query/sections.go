@@ -9,7 +9,6 @@ import (
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/wire"
-	"github.com/lienstream/lienstream/processors/market/deals"
 )
 
 // An answer with many parts is rows in sections: the first byte of an item's key is the section. Each partition
@@ -36,20 +35,13 @@ const (
 	sectionFlowDay
 	sectionFlowWeek
 	sectionCollateral
-	sectionCoarse
-	sectionFine
+	sectionCounts // of a histogram's node
 	sectionOpenPosition
 	sectionHour   // of the price of a pool
 	sectionSecond // of it, too
 
 	sections // number of sections
 )
-
-// bucket is a part of a histogram.
-type bucket struct {
-	Histogram deals.Histogram
-	Bucket    [2]byte
-}
 
 // collector collects the items of an answer by section.
 type collector struct{ items []read.Item }

@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
-	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/epochs"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/processors/market/stats"
@@ -20,28 +20,25 @@ import (
 )
 
 // needs is what an answer about the whole market requires and only an answer can tell: which positions are
-// collateral, and which buckets the medians are in.
+// collateral, and which nodes of the histograms lead to the medians.
 type needs struct {
 	positions []common.Hash // ascending
 	places    []int32       // the partitions of their pools; anywhere: unknown
-	buckets   []bucket
+	nodes     [][]byte
 }
 
 // anywhere stands for a position that every partition is asked for.
 const anywhere = -1
 
 // lacks returns what a request with n should have contained, or nil if it was complete.
-func (n *needs) lacks(open []common.Hash, buckets []bucket, place func(common.Hash) int32) *needs {
-	m := &needs{positions: open, places: make([]int32, len(open)), buckets: buckets}
+func (n *needs) lacks(open []common.Hash, place func(common.Hash) int32) *needs {
+	m := &needs{positions: open, places: make([]int32, len(open)), nodes: n.nodes}
 	complete := true
 	for i, p := range open {
 		m.places[i] = place(p)
 		at, asked := slices.BinarySearchFunc(n.positions, p, common.Hash.Cmp)
 		// A position that was requested everywhere and not found does not exist.
 		complete = complete && asked && (m.places[i] != anywhere || n.places[at] == anywhere)
-	}
-	for _, b := range buckets {
-		complete = complete && slices.Contains(n.buckets, b)
 	}
 	if complete {
 		return nil
@@ -57,7 +54,7 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 		n = new(needs)
 	}
 	for range attempts {
-		q := &statsQuery{Market: r.market, Keys: n.positions, Places: n.places, Buckets: n.buckets}
+		q := &statsQuery{Market: r.market, Keys: n.positions, Places: n.places, Counts: countsQuery{n.nodes}}
 		a, err := r.Read(ctx, read.Request{Operation: opStats, Query: q})
 		if err != nil {
 			return Answer[Stats]{}, err
@@ -66,40 +63,65 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
-		h, err := decodeHistograms(&split)
+		lacking, many, err := r.lacking(n, &split)
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
-		contents, err := liquidityOf(split[sectionLiquidity])
-		if err != nil {
-			return Answer[Stats]{}, err
-		}
-		many := len(split[sectionOpenPosition]) > maxOpenPositions
-		if many {
-			split[sectionOpenPosition] = nil
-		}
-		lacking := n.lacks(openPositions(split[sectionOpenPosition]), h.needed(), func(id common.Hash) int32 {
-			if p := contents[id]; p != nil {
-				return r.poolPartition(p.PoolID)
-			}
-			return anywhere
-		})
 		if lacking != nil {
 			n = lacking
 			r.last.needs.Store(n)
 			continue
 		}
-		if many {
-			more, err := r.amountsOf(ctx, a.Block)
-			if err != nil {
-				return Answer[Stats]{}, err
-			}
-			split[sectionCollateral] = append(split[sectionCollateral], more...)
+		s, nodes, err := r.statsAt(ctx, a.Block, n, &split, many)
+		if errors.Is(err, ErrUnavailable) {
+			continue // the block was left behind
 		}
-		s, err := decodeStats(a.Block, &split, h, &r.market)
-		return Answer[Stats]{At: a.Block, Value: s}, err
+		if err != nil {
+			return Answer[Stats]{}, err
+		}
+		r.last.needs.Store(&needs{positions: n.positions, places: n.places, nodes: nodes})
+		return Answer[Stats]{At: a.Block, Value: s}, nil
 	}
 	return Answer[Stats]{}, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
+}
+
+// lacking is what a request with n should have asked for, too; nil: nothing. Many: there are more positions than a
+// request may have.
+func (r *Router) lacking(n *needs, split *[sections][]read.Item) (lacking *needs, many bool, err error) {
+	contents, err := liquidityOf(split[sectionLiquidity])
+	if err != nil {
+		return nil, false, err
+	}
+	if many = len(split[sectionOpenPosition]) > maxOpenPositions; many {
+		split[sectionOpenPosition] = nil
+	}
+	return n.lacks(openPositions(split[sectionOpenPosition]), func(id common.Hash) int32 {
+		if p := contents[id]; p != nil {
+			return r.poolPartition(p.PoolID)
+		}
+		return anywhere
+	}), many, nil
+}
+
+// statsAt completes an answer by what has to be read as of its block. nodes are those that the medians took.
+func (r *Router) statsAt(ctx context.Context, at topics.BlockRef, n *needs, split *[sections][]read.Item, many bool) (s Stats, nodes [][]byte, err error) {
+	set := ask(slices.Concat(roots(), n.nodes))
+	if err := set.add(split[sectionCounts]); err != nil {
+		return s, nil, err
+	}
+	medians, nodes, err := r.mediansOf(ctx, at, set)
+	if err != nil {
+		return s, nil, err
+	}
+	if many {
+		more, err := r.amountsOf(ctx, at)
+		if err != nil {
+			return s, nil, err
+		}
+		split[sectionCollateral] = append(split[sectionCollateral], more...)
+	}
+	s, err = decodeStats(at, split, medians, &r.market)
+	return s, nodes, err
 }
 
 func openPositions(items []read.Item) []common.Hash {
@@ -110,7 +132,7 @@ func openPositions(items []read.Item) []common.Hash {
 	return slices.Compact(ids) // ascending, as items are
 }
 
-func decodeStats(at topics.BlockRef, split *[sections][]read.Item, h *histogramSet, m *market) (s Stats, err error) {
+func decodeStats(at topics.BlockRef, split *[sections][]read.Item, medians Medians, m *market) (s Stats, err error) {
 	var totals [3]stats.Flow // all, a day ago, a week ago
 	for _, it := range split[sectionTotals] {
 		t, err := stats.Decode[stats.Totals](it.Row)
@@ -135,7 +157,7 @@ func decodeStats(at topics.BlockRef, split *[sections][]read.Item, h *histogramS
 	}
 	s.Volume = windows(&totals[0].Volume, &totals[1].Volume, &totals[2].Volume)
 	s.Fees = windows(&totals[0].Fees, &totals[1].Fees, &totals[2].Fees)
-	s.Medians = h.medians()
+	s.Medians = medians
 
 	epoch, err := decodeFirst[topics.Epoch](split[sectionEpoch])
 	if err != nil {
@@ -213,29 +235,9 @@ func addSums(c *collector, v state.View, _ *statsQuery) error {
 	return stats.ScanCollateral(v, c.addAll(sectionCollateral))
 }
 
-// addHistograms adds the counts of buckets, and the numbers in the requested buckets, in the form of counts.
+// addHistograms adds the roots of the histograms, and the requested nodes.
 func addHistograms(c *collector, v state.View, q *statsQuery) error {
-	for h := range deals.Histograms {
-		row, err := stats.ReadBuckets(v, h)
-		if err != nil {
-			return err
-		}
-		c.add(sectionCoarse, []byte{byte(h)}, row)
-	}
-	for _, b := range q.Buckets {
-		var numbers []byte
-		prefix := deals.BucketPrefix(b.Histogram, b.Bucket)
-		err := v.ScanIndex(deals.IndexNumber, prefix, nil, func(entry, _ []byte) bool {
-			raw := deals.NumberOf(entry).Bytes32()
-			numbers = append(numbers, raw[:]...)
-			return true
-		})
-		if err != nil {
-			return err
-		}
-		c.add(sectionFine, prefix, numbers)
-	}
-	return nil
+	return addCounts(c, v, slices.Concat(roots(), q.Counts.Nodes))
 }
 
 // keysIn are the positions requested from a partition.

@@ -6,8 +6,8 @@
 //  1. Totals counts every deal once, by state; its sums are over all deals ever funded.
 //  2. Collateral is the sum of the raw amounts of the ERC20 deals in LISTED or FUNDED.
 //  3. The newest row of Flows equals the sums of Totals; each other row has the sums at the end of its hour.
-//  4. The buckets of a histogram count every deal ever funded once (a cost only in the histogram of its term),
-//     like deals.IndexNumber.
+//  4. A histogram counts every deal ever funded once (a cost only in the histogram of its term). A branch's count
+//     is the sum of the counts of the node there.
 package stats
 
 import (
@@ -59,7 +59,7 @@ func funded(w state.Writer, t *Totals, d *topics.Deal) (err error) {
 	put(w, flows, flowKey(f.FundedAt), &t.Flow)
 	deals.Numbers(d, func(h deals.Histogram, number uint256.Int) {
 		if err == nil {
-			err = count(w, h, deals.Bucket(&number))
+			err = count(w, h, &number)
 		}
 	})
 	return err
