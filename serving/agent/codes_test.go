@@ -239,10 +239,10 @@ func TestInput(t *testing.T) {
 
 func TestRoutes(t *testing.T) {
 	w := newWorld(t, newNode(t, 6), 6, 0, func(cfg *Config, _ *Parts) {
-		cfg.Limits = Limits{Requests: 5, Prepares: 1, Nodes: 1}
+		cfg.Limits = Limits{Requests: 25, Prepares: 1, Nodes: 1}
 	})
 	w.isError("NOT_FOUND", w.Get(t, "/v2/deals"))
-	if res := w.Get(t, "/health"); res.Status != 200 || string(res.Body) != `{"ok":true}` || res.Header.Get("RateLimit") != `"api";r=4;t=12` {
+	if res := w.Get(t, "/health"); res.Status != 200 || string(res.Body) != `{"ok":true}` || res.Header.Get("RateLimit") != `"api";r=4;t=3` {
 		t.Errorf("health: %d %s %v", res.Status, res.Body, res.Header)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/health", http.NoBody)
@@ -258,7 +258,7 @@ func TestRoutes(t *testing.T) {
 	// The rate comes before the size.
 	res := w.post(strings.Repeat("x", 20<<10))
 	w.isError("RATE_LIMITED", res)
-	if res.Header.Get("Retry-After") == "" || !strings.Contains(res.Header.Get("RateLimit"), `"prepare";r=0;`) || res.Header.Get("RateLimit-Policy") != `"api";q=5;w=60, "prepare";q=1;w=60` {
+	if res.Header.Get("Retry-After") == "" || !strings.Contains(res.Header.Get("RateLimit"), `"prepare";r=0;`) || res.Header.Get("RateLimit-Policy") != `"api";q=25;w=60;burst=5, "prepare";q=1;w=60;burst=1` {
 		t.Errorf("too many: %v", res.Header)
 	}
 	for range 2 {

@@ -87,7 +87,7 @@ func (a *Agent) discovery(_ context.Context, _ *httpapi.Request, res *httpapi.Re
 	tools := base + mcpRoute
 	v.MCP = &tools
 	v.Auth.Type = "none"
-	v.RateLimits.RequestsPerMinute, v.RateLimits.PreparesPerMinute, v.RateLimits.Scope = a.cfg.Limits.Requests, a.cfg.Limits.Prepares, "all callers together"
+	v.RateLimits.RequestsPerMinute, v.RateLimits.PreparesPerMinute, v.RateLimits.Scope = a.cfg.Limits.Requests, a.cfg.Limits.Prepares, "all callers together, in any minute; a fifth may come at once"
 	if a.cfg.SupportURL != "" {
 		v.Support = &a.cfg.SupportURL
 	}

@@ -21,6 +21,10 @@ import (
 )
 
 // Limits are capacity limits over all callers and all nodes.
+//
+// Invariant: no minute, whenever it begins, has more requests than its limit. GCRA allows as many at once as its burst,
+// and more at its rate while they wait; so what may come at once is taken off the rate (pace). Where Redis goes or comes
+// back, a minute may have what both the nodes' shares and the shared limit allow.
 type Limits struct {
 	Requests int // per minute, of any kind
 	Prepares int // per minute, of prepared transactions
@@ -48,6 +52,16 @@ func (l *Limits) Validate() error {
 	return errors.Join(faults...)
 }
 
+// burstShare is the part of a limit that may come at once: enough for an agent that begins, and four fifths of the limit
+// are left to whoever asks evenly.
+const burstShare = 5
+
+// pace splits a limit of a minute into what may come at once and what follows in a minute.
+func pace(perMinute int) (burst, rate int) {
+	burst = max(1, perMinute/burstShare)
+	return burst, perMinute - burst + 1 // the one that ends a full minute is of the next
+}
+
 // quota is the name of a limit.
 type quota string
 
@@ -72,18 +86,19 @@ type limiter interface {
 // localLimiter is this node's share of the limits.
 type localLimiter struct {
 	quotas map[quota]*rate.Limiter
+	now    func() time.Time
 }
 
 func newLocalLimiter(l Limits) *localLimiter {
 	share := func(perMinute int) *rate.Limiter {
-		n := max(1, perMinute/l.Nodes)
-		return rate.NewLimiter(rate.Limit(float64(n)/60), n)
+		burst, follow := pace(max(1, perMinute/l.Nodes))
+		return rate.NewLimiter(rate.Limit(float64(follow)/60), burst)
 	}
-	return &localLimiter{map[quota]*rate.Limiter{quotaRequests: share(l.Requests), quotaPrepares: share(l.Prepares)}}
+	return &localLimiter{map[quota]*rate.Limiter{quotaRequests: share(l.Requests), quotaPrepares: share(l.Prepares)}, time.Now}
 }
 
 func (l *localLimiter) take(_ context.Context, q quota) standing {
-	bucket, now := l.quotas[q], time.Now()
+	bucket, now := l.quotas[q], l.now()
 	allowed := bucket.AllowN(now, 1)
 	tokens := bucket.TokensAt(now)
 	seconds := func(tokens float64) time.Duration {
@@ -114,9 +129,13 @@ const (
 )
 
 func newSharedLimiter(client redis.UniversalClient, l Limits, chainID uint64, away prometheus.Counter, log *zap.Logger) *sharedLimiter {
+	share := func(perMinute int) redis_rate.Limit {
+		burst, follow := pace(perMinute)
+		return redis_rate.Limit{Rate: follow, Burst: burst, Period: time.Minute}
+	}
 	return &sharedLimiter{
 		gcra: redis_rate.NewLimiter(client), prefix: fmt.Sprintf("%s.%d.agent.", l.Prefix, chainID),
-		limits: map[quota]redis_rate.Limit{quotaRequests: redis_rate.PerMinute(l.Requests), quotaPrepares: redis_rate.PerMinute(l.Prepares)},
+		limits: map[quota]redis_rate.Limit{quotaRequests: share(l.Requests), quotaPrepares: share(l.Prepares)},
 		local:  newLocalLimiter(l), away: away, log: log,
 	}
 }
@@ -168,7 +187,11 @@ func (a *Agent) admit(ctx context.Context, route *httpapi.Route, h http.Header) 
 	return nil
 }
 
-// policy is the value of RateLimit-Policy.
+// policy is the value of RateLimit-Policy. What may come at once is a parameter of our own.
 func (l *Limits) policy() string {
-	return fmt.Sprintf(`"%s";q=%d;w=60, "%s";q=%d;w=60`, quotaRequests, l.Requests, quotaPrepares, l.Prepares)
+	of := func(q quota, perMinute int) string {
+		burst, _ := pace(perMinute)
+		return fmt.Sprintf(`"%s";q=%d;w=60;burst=%d`, q, perMinute, burst)
+	}
+	return of(quotaRequests, l.Requests) + ", " + of(quotaPrepares, l.Prepares)
 }

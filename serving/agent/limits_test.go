@@ -12,10 +12,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestLimitsAreOfAllNodes: two nodes share 20 requests; while Redis is away each has its half, and none waits for it.
+// TestLimitsAreOfAllNodes: two nodes share what may come at once of 100 requests; while Redis is away each has
+// its half, and none waits for it.
 func TestLimitsAreOfAllNodes(t *testing.T) {
 	server := miniredis.RunT(t)
-	limits := Limits{Requests: 20, Prepares: 2, Nodes: 2, Prefix: "test"}
+	limits := Limits{Requests: 100, Prepares: 10, Nodes: 2, Prefix: "test"}
 	away := prometheus.NewCounter(prometheus.CounterOpts{Name: "away_total", Help: "."})
 	node := func() *sharedLimiter {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
@@ -57,6 +58,53 @@ func TestLimitsAreOfAllNodes(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(away); n != 100 {
 		t.Errorf("%v of 100 requests were counted by the node alone", n)
+	}
+}
+
+// TestNoMinuteHasMore: whoever asks as often as he can gets the limit in his first minute, and in no minute more,
+// whenever it begins; nor does it starve who goes on.
+func TestNoMinuteHasMore(t *testing.T) {
+	limits := Limits{Requests: 300, Prepares: 30, Nodes: 1, Prefix: "test"}
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	local := newLocalLimiter(limits)
+	began := time.Unix(2_000_000_000, 0)
+	for name, c := range map[string]struct {
+		limiter limiter
+		at      func(time.Time)
+	}{
+		"shared": {
+			newSharedLimiter(client, limits, 4663, prometheus.NewCounter(prometheus.CounterOpts{Name: "away_total", Help: "."}), zap.NewNop()),
+			server.SetTime,
+		},
+		"local": {local, func(now time.Time) { local.now = func() time.Time { return now } }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for q, most := range map[quota]int{quotaRequests: 300, quotaPrepares: 30} {
+				var taken []time.Time
+				for now := began; now.Before(began.Add(4 * time.Minute)); now = now.Add(40 * time.Millisecond) {
+					c.at(now)
+					for c.limiter.take(t.Context(), q).allowed {
+						taken = append(taken, now)
+					}
+				}
+				for from, first := range taken {
+					end := from
+					for end < len(taken) && taken[end].Sub(first) < time.Minute {
+						end++
+					}
+					if n := end - from; n > most {
+						t.Fatalf("%s: the minute from %s on has %d", q, first.Sub(began), n)
+					} else if from == 0 && n != most {
+						t.Errorf("%s: the first minute has %d of %d", q, n, most)
+					}
+				}
+				if least := 4 * most * (burstShare - 1) / burstShare; len(taken) < least {
+					t.Errorf("%s: four minutes have %d, want at least %d", q, len(taken), least)
+				}
+			}
+		})
 	}
 }
 

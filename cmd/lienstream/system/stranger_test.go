@@ -111,21 +111,28 @@ func everyURL(t *testing.T, agent, support string) {
 	}
 	ask := func(method, url, content string) []byte {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Accept", "application/json, text/event-stream")
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil || res.StatusCode != http.StatusOK || len(text) == 0 {
-			t.Errorf("%s %s: %d %s %v", method, url, res.StatusCode, text, err)
-		}
+		var text []byte
+		polltest.Within(t, 20*time.Second, func() error { // the limits are of all who ask
+			req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(content))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			text, err = io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusTooManyRequests {
+				return fmt.Errorf("%s %s: %d", method, url, res.StatusCode)
+			}
+			if err != nil || res.StatusCode != http.StatusOK || len(text) == 0 {
+				t.Errorf("%s %s: %d %s %v", method, url, res.StatusCode, text, err)
+			}
+			return nil
+		})
 		return text
 	}
 	text := ask(http.MethodGet, "http://"+agent+"/.well-known/agent.json", "")
