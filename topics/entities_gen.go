@@ -690,6 +690,7 @@ func (r *Pool) AppendBinary(b []byte) ([]byte, error) {
 		b = appendWord(b, &g.MinLiquidity)
 		b = appendWord(b, &g.MaxLiquidity)
 	}
+	b = appendVarint(b, r.InitializedAt)
 	return b, nil
 }
 
@@ -717,6 +718,7 @@ func (r *Pool) UnmarshalBinary(data []byte) error {
 			MaxLiquidity: in.word(),
 		}
 	}
+	r.InitializedAt = in.varint()
 	return in.closeRow("pool")
 }
 

@@ -23,6 +23,8 @@ type Pool struct {
 	Tick         int32       // may be one below the tick of the price
 	Liquidity    uint256.Int `doc:"in range"` // in range
 	Limits       *PoolLimits // nil: the registry never set the pool
+
+	InitializedAt uint64 `avro:"-"` // 0 until initialised
 }
 
 // PoolLimits is what the registry says of a pool: whether its positions may be listed, and which.

@@ -59,8 +59,8 @@ func (a *App) Tables() []*state.Table { return a.families.Tables() }
 
 // Version implements engine.Versioned. Version 1 sums bids up: what was made before has no sums. Version 2
 // publishes ticks, in rows of another form. Version 3 lists a deal's drips by age, and counts the numbers of
-// medians in trees.
-func (a *App) Version() (version, since uint32) { return 3, 3 }
+// medians in trees. Version 4 knows when a pool was initialised, and what is traded in it.
+func (a *App) Version() (version, since uint32) { return 4, 4 }
 
 // Apply applies a *topics.Log or a *topics.Probe.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {

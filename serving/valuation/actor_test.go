@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"fmt"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
@@ -12,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
@@ -161,6 +163,29 @@ func (a *actor) mint(p *pool, lower, upper int32, liquidity, most0, most1 *big.I
 	settled := pack(t, abiTypes(t, "address", "address"), p.Currency0, p.Currency1)
 	unlock := pack(t, abiTypes(t, "bytes", "bytes[]"), []byte{actionMint, actionSettlePair}, [][]byte{minted, settled})
 	return a.call(a.w.dep.PositionManager, a.w.uniswap["PositionManager"].ABI, "modifyLiquidities", unlock, big.NewInt(1<<40))
+}
+
+// swapRouter makes a router of Uniswap's own for tests.
+func (a *actor) swapRouter() (common.Address, *types.Transaction) {
+	a.w.t.Helper()
+	artifact := a.w.uniswap["PoolSwapTest"]
+	at := crypto.CreateAddress(a.address, a.nonce)
+	return at, a.send(nil, nil, append(slices.Clip(artifact.Bytecode), common.LeftPadBytes(a.w.dep.PoolManager[:], 32)...))
+}
+
+// swap sells exactly amount of one side of a pool, until the price reaches a tick.
+func (a *actor) swap(router common.Address, p *pool, zeroForOne bool, amount *big.Int, until int32) *types.Transaction {
+	a.w.t.Helper()
+	limit, err := ammv4.SqrtPriceAtTick(until)
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	type params struct {
+		ZeroForOne                         bool
+		AmountSpecified, SqrtPriceLimitX96 *big.Int
+	}
+	type settings struct{ TakeClaims, SettleUsingBurn bool }
+	return a.call(router, a.w.uniswap["PoolSwapTest"].ABI, "swap", keyOf(p), params{zeroForOne, new(big.Int).Neg(amount), limit.ToBig()}, settings{}, []byte{})
 }
 
 // approve lets the PositionManager and a router take all of a token.

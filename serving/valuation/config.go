@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
@@ -16,6 +18,7 @@ type Config struct {
 
 	Reference Reference
 	Haircut   Haircut
+	Lockers   []string // addresses that never give a position back, besides the one that burns
 
 	MaxAge      time.Duration // maximum age of the state's block, by its timestamp; 0: no limit, if the chain may stand still or has its own clock
 	MaxLag      time.Duration // how long an earlier block's state is used while the next one is being read
@@ -98,6 +101,11 @@ func (c *Config) Validate() error {
 	for lane, bps := range c.Haircut.LaneMaxBps {
 		if bps == 0 || bps > 10_000 {
 			faults = append(faults, fmt.Errorf("haircut of lane %d: %d bps", lane, bps))
+		}
+	}
+	for _, locker := range c.Lockers {
+		if !common.IsHexAddress(locker) {
+			faults = append(faults, fmt.Errorf("locker: %q is not an address", locker))
 		}
 	}
 	h := &c.Haircut

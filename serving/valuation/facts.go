@@ -79,6 +79,9 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 	}
 	b.Checks = facts.checks
 	b.priced(st, token, q, facts.supply)
+	if b.LockedBps, err = s.lockedBps(ctx, st, q.pools); err != nil {
+		return s.refused(err)
+	}
 	b.judge()
 	return s.answer(res, st, &b)
 }
@@ -102,8 +105,15 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 		}
 		inUSDG = over(q.price, own)
 	}
-	depth := worth(first.depthIn(against), inUSDG).String()
-	b.DepthUSDG = &depth
+	b.DepthUSDG = new(worth(first.depthIn(against), inUSDG).String())
+	traded := first.Volume24h[0]
+	if against == first.Currency1 {
+		traded = first.Volume24h[1]
+	}
+	b.Volume24hUSDG = new(worth(traded.ToBig(), inUSDG).String())
+	if first.InitializedAt > 0 && first.InitializedAt <= st.at.Timestamp {
+		b.AgeSeconds = new(st.at.Timestamp - first.InitializedAt)
+	}
 	if supply != nil {
 		now := worth(supply, q.price).String()
 		b.MarketCapUSDG = &now

@@ -2,9 +2,12 @@ package valuation
 
 import (
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
@@ -19,11 +22,11 @@ type registered struct {
 
 // listMeme creates a meme token that keeps a part of what is sold, opens its pool against USDG with liquidity at a price
 // of one to one, and has the registry allow both.
-func (w *world) listMeme(by *actor) (token common.Address, id common.Hash) {
+func (w *world) listMeme(by *actor, router common.Address) (token common.Address, p *pool) {
 	w.t.Helper()
 	much := new(big.Int).Lsh(big.NewInt(1), 100)
 	token, created := by.create("TrapToken", by.address, w.dep.PoolManager, much)
-	p := &pool{}
+	p = &pool{}
 	p.Currency0, p.Currency1, p.Fee, p.TickSpacing = w.dep.USDG, token, 3000, 60
 	if token.Cmp(w.dep.USDG) < 0 {
 		p.Currency0, p.Currency1 = token, w.dep.USDG
@@ -34,16 +37,16 @@ func (w *world) listMeme(by *actor) (token common.Address, id common.Hash) {
 	}
 	registry := own(w.t, "AssetRegistry")
 	w.mine(60, created, by.call(w.dep.PoolManager, w.uniswap["PoolManager"].ABI, "initialize", keyOf(p), at.ToBig()))
-	id = idOf(w.t, p)
-	txs := append(by.approve(token, by.address),
+	p.ID = idOf(w.t, p)
+	txs := append(by.approve(token, router),
 		by.call(w.dep.AssetRegistry, registry, "setAsset", token, registered{
 			Allowed: true, Lane: uint8(contracts.LaneMeme), MinAmount: big.NewInt(1), MaxDealRaw: much, MaxOpenRaw: much,
 		}),
-		by.call(w.dep.AssetRegistry, registry, "setPool", id, true, big.NewInt(1), much),
+		by.call(w.dep.AssetRegistry, registry, "setPool", p.ID, true, big.NewInt(1), much),
 		by.mint(p, -887_220, 887_220, big.NewInt(1e13), much, much))
 	w.mine(60, txs...)
 	w.mine(1800)
-	return token, id
+	return token, p
 }
 
 // TestBoughtAndSold: a token is sellable while what was bought can be sold again for nearly its price, by the real
@@ -51,7 +54,7 @@ func (w *world) listMeme(by *actor) (token common.Address, id common.Hash) {
 func TestBoughtAndSold(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()
-	token, _ := w.listMeme(by)
+	token, _ := w.listMeme(by, by.address)
 	for _, test := range []struct {
 		keptBps int64
 		want    bool
@@ -63,4 +66,92 @@ func TestBoughtAndSold(t *testing.T) {
 			t.Errorf("a token that keeps %d bps of what is sold: %+v", test.keptBps, b.Checks)
 		}
 	}
+}
+
+// TestFactsOfTheChain: what is said of a meme token, after a swap and a burnt position, is what happened on the chain.
+func TestFactsOfTheChain(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	router, created := by.swapRouter()
+	w.mine(1, append([]*types.Transaction{created}, by.approve(w.dep.USDG, router)...)...)
+	token, p := w.listMeme(by, router)
+	opened := w.at.Timestamp - 60 - 1800
+	buys := p.Currency0 == w.dep.USDG
+	top := int32(150)
+	if buys {
+		top = -150
+	}
+	all := big.NewInt(1e12)
+	swapped := w.mine(600, by.swap(router, p, buys, all, top))
+	traded := uint256.NewInt(0)
+	for _, l := range swapped.Logs() {
+		if e, ok := w.decoder.Decode(l.Address, l.Topics, l.Data).(*contracts.Swapped); ok {
+			if traded.Abs(&e.Amount0); p.Currency1 == w.dep.USDG {
+				traded.Abs(&e.Amount1)
+			}
+		}
+	}
+	w.mine(3600) // an hour ends at the higher price
+	w.mine(60, by.swap(router, p, !buys, all, 0))
+	w.mine(7200)
+	read := func() (b factsBody) {
+		w.get("/assets/"+token.Hex()+"/facts", &b)
+		return b
+	}
+	b := read()
+	if want := w.at.Timestamp - opened; b.AgeSeconds == nil || *b.AgeSeconds != want {
+		t.Errorf("initialised %d s ago, said to be %v", want, b.AgeSeconds)
+	}
+	if *b.Pool != p.ID.Hex() || *b.Pair != lower(w.dep.USDG) {
+		t.Errorf("pool %s of %s, want %s", *b.Pool, *b.Pair, p.ID)
+	}
+	st := w.state()
+	if want := worth(new(big.Int).Lsh(big.NewInt(1), 100), priceOf(t, st, token)).String(); *b.MarketCapUSDG != want || *b.MedianCap7dUSDG == "" {
+		t.Errorf("market cap %s, want %s", *b.MarketCapUSDG, want)
+	}
+	// It rose by 150 ticks and fell again, by one more where the price came to its tick from above: 1 - 1.0001^-150 = 1.48 %.
+	if fell := *b.Drawdown7dBps; fell != 148 && fell != 149 {
+		t.Errorf("drawdown %d bps", fell)
+	}
+	if sum, _ := new(big.Int).SetString(*b.Volume24hUSDG, 10); sum == nil || sum.Cmp(traded.ToBig()) <= 0 || sum.Cmp(new(big.Int).Mul(traded.ToBig(), big.NewInt(3))) >= 0 {
+		t.Errorf("volume %s after two swaps of some %s", *b.Volume24hUSDG, traded)
+	}
+	if *b.LockedBps != 0 {
+		t.Errorf("%d bps locked of a pool whose every position has an owner", *b.LockedBps)
+	}
+	if b.Eligible || !slices.Contains(b.Unknown, "holders") {
+		t.Errorf("eligible %t although %v are unknown", b.Eligible, b.Unknown)
+	}
+
+	// A third of the liquidity is burnt; a position out of range adds nothing.
+	positions := w.uniswap["PositionManager"].ABI
+	burn := func(lower, upper int32) {
+		next, err := w.call("PositionManager", w.dep.PositionManager, "nextTokenId")
+		if err != nil {
+			t.Fatal(err)
+		}
+		much := new(big.Int).Lsh(big.NewInt(1), 100)
+		w.mine(60, by.mint(p, lower, upper, big.NewInt(5e12), much, much),
+			by.call(w.dep.PositionManager, positions, "transferFrom", by.address, burner, next[0]))
+	}
+	burn(-600, 600)
+	burn(6000, 12_000)
+	if b := read(); *b.LockedBps != 3333 {
+		t.Errorf("%d bps locked of which a third is burnt", *b.LockedBps)
+	}
+	w.mine(24 * 3600)
+	w.mine(60)
+	if b := read(); *b.Volume24hUSDG != "0" {
+		t.Errorf("volume %s a day later", *b.Volume24hUSDG)
+	}
+}
+
+// priceOf is the reference price of a token.
+func priceOf(t *testing.T, st *state, token common.Address) price {
+	t.Helper()
+	q, err := st.reference(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.price
 }

@@ -75,7 +75,7 @@ func initialized(w state.Writer, e *contracts.PoolInitialized) (string, error) {
 	}
 	p = topics.Pool{
 		ID: e.PoolID, Initialized: true, Currency0: e.Currency0, Currency1: e.Currency1, Fee: e.Fee, TickSpacing: e.TickSpacing,
-		Hooks: e.Hooks, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick, Limits: p.Limits,
+		Hooks: e.Hooks, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick, Limits: p.Limits, InitializedAt: w.Block().Timestamp,
 	}
 	return "", put(w, Pools, p.ID[:], &p)
 }

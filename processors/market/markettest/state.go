@@ -231,6 +231,15 @@ func (h *harness) pools(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	err = v.Scan(prices.Volumes, nil, nil, func(key, row []byte) bool {
+		var sum prices.Volume
+		decoded(t, 0, sum.UnmarshalBinary(row))
+		fmt.Fprintf(&out, "volume: pool %s in the hour from %d %s and %s\n", pool(key), prices.At(key), sum[0].Dec(), sum[1].Dec())
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return out.String()
 }
 

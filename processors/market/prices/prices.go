@@ -1,5 +1,5 @@
-// Package prices keeps the price history of each pool: an observation for each second in which the price moved,
-// and one for each hour. It must depend on nothing but the given state and event: no clock, no chain, no other
+// Package prices keeps the history of each pool: an observation for each second in which the price moved, and one for
+// each hour; and what was traded in each hour. It must depend on nothing but the given state and event: no clock, no chain, no other
 // family.
 package prices
 
@@ -36,12 +36,18 @@ var Seconds = &state.Table{
 // are kept forever.
 var Hours = &state.Table{ID: 16, Name: "price hours"}
 
+// Volumes has what was traded in each hour, a Volume, under Key of the hour's first second. They are kept forever.
+var Volumes = &state.Table{ID: 22, Name: "volumes"}
+
 const keyBytes = common.HashLength + 8
 
 // Key is the key of an observation, prefixed by the pool.
 func Key(pool common.Hash, at uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, keyBytes), pool[:]...), ^at)
 }
+
+// At is the second in a key.
+func At(key []byte) uint64 { return ^binary.BigEndian.Uint64(key[common.HashLength:]) }
 
 // Before is a position after all observations later than a time; the next one is the observation valid at that
 // time.
@@ -58,7 +64,7 @@ func Before(pool common.Hash, at uint64) []byte {
 
 // Family describes this family.
 var Family = family.Family{
-	Name: "prices", Tables: []*state.Table{Seconds, Hours}, Apply: apply,
+	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes}, Apply: apply,
 	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
 }
 
@@ -66,7 +72,9 @@ var Family = family.Family{
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
-		err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
+		if err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick); err == nil {
+			err = trade(w, e)
+		}
 	case *contracts.PoolInitialized:
 		err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
 	}
@@ -118,5 +126,5 @@ const rowBytes = 1 + common.HashLength + 10 + 33 + 5
 
 // entityKey is "0x<pool>:<second>".
 func entityKey(key []byte) []byte {
-	return fmt.Appendf(nil, "0x%x:%d", key[:common.HashLength], ^binary.BigEndian.Uint64(key[common.HashLength:]))
+	return fmt.Appendf(nil, "0x%x:%d", key[:common.HashLength], At(key))
 }

@@ -31,6 +31,9 @@ type ExchangeReader interface {
 	// ErrNotFound: no such deal at that block. ErrUnavailable: also if the block is no longer kept, or was
 	// reverted.
 	Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error)
+	// Held returns what the positions of some owners have in a pool, as of a block as in Collateral. ErrTooMany: they
+	// have more than MaxHeld positions, in whatever pools.
+	Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error)
 }
 
 // ExchangeQuery sets how far back prices go, in seconds before the answer's block.
@@ -52,6 +55,8 @@ type PoolState struct {
 	Ticks   []ammv4.Tick // ascending
 	Seconds []PriceAt    // ascending; the first is the price at the start of the period, if there was one
 	Hours   []PriceAt    // ascending: the last of each hour in which the price moved, and the price before them
+
+	Volume24h prices.Volume // of the current hour and the 23 before it
 }
 
 // PriceAt is the tick of a pool from a second on.
@@ -135,6 +140,9 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 				return nil, err
 			}
 			if err := addPrices(&c, v, sectionHour, prices.Hours, id, now, q.Hours); err != nil {
+				return nil, err
+			}
+			if err := addVolume(&c, v, id, now); err != nil {
 				return nil, err
 			}
 		}
@@ -241,6 +249,12 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 		}
 		p := places[common.Hash(it.Key[:common.HashLength])]
 		p.Ticks = append(p.Ticks, tick)
+	}
+	for _, it := range split[sectionVolume] {
+		p := places[common.BytesToHash(it.Key)]
+		if p == nil || p.Volume24h.UnmarshalBinary(it.Row) != nil {
+			return x, read.ErrMalformed
+		}
 	}
 	for i := range x.Pools {
 		p := &x.Pools[i]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
@@ -23,7 +24,9 @@ func TestExchange(t *testing.T) {
 		initialize(t, thinPool, usdg, stock, 0), hooked, allow(hooked.PoolID))
 	began := m.time
 	swap := func(tick int32) *contracts.Swapped {
-		return &contracts.Swapped{PoolID: tknPool, SqrtPriceX96: at(t, tick), Tick: tick, Liquidity: word(1500)}
+		return &contracts.Swapped{
+			PoolID: tknPool, SqrtPriceX96: at(t, tick), Tick: tick, Liquidity: word(1500), Amount0: word(10), Amount1: *new(uint256.Int).Neg(uint256.NewInt(9)),
+		}
 	}
 	m.mine(t, 3600, swap(110))
 	m.mine(t, 600, swap(120), swap(130))
@@ -73,6 +76,22 @@ func TestExchange(t *testing.T) {
 	}
 	if hours := p.Hours; len(hours) < 2 || hours[0].At != began || hours[len(hours)-1].Tick != 150 {
 		t.Errorf("hours %v", hours)
+	}
+	if p.Volume24h != (prices.Volume{word(50), word(45)}) {
+		t.Errorf("traded %v in five swaps of 10 and 9", p.Volume24h)
+	}
+	m.mine(t, 23*3600, swap(150))
+	want := uint64(0)
+	for _, at := range []uint64{began + 3600, began + 4200, began + 4200, began + 4200, began + 4260, m.time} {
+		if at-at%3600+24*3600 > m.time { // its hour began less than a day ago
+			want += 10
+		}
+	}
+	if v := read(60, 0).Pools[1].Volume24h; v[0] != word(want) {
+		t.Errorf("traded %v, want %d", v, want)
+	}
+	if m.mine(t, 24*3600); read(60, 0).Pools[1].Volume24h != (prices.Volume{}) {
+		t.Error("traded within a day in which nobody did")
 	}
 	if len(x.Pools[0].Ticks) != 0 || len(x.Pools[0].Seconds) != 1 || x.Pools[0].Seconds[0].Tick != 7 {
 		t.Errorf("a pool that never moved: %+v", x.Pools[0])

@@ -39,6 +39,7 @@ const (
 	sectionOpenPosition
 	sectionHour   // of the price of a pool
 	sectionSecond // of it, too
+	sectionVolume // of a pool
 
 	sections // number of sections
 )

@@ -1,0 +1,71 @@
+package prices
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// Volume is how much of each currency was traded, in raw units: what was paid or received, with fees.
+type Volume [2]uint256.Int
+
+const amountBytes = 32
+
+var errVolume = errors.New("a volume has another size")
+
+// AppendBinary appends the row. The error is always nil.
+func (v *Volume) AppendBinary(b []byte) ([]byte, error) {
+	for i := range v {
+		raw := v[i].Bytes32()
+		b = append(b, raw[:]...)
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads a row.
+func (v *Volume) UnmarshalBinary(data []byte) error {
+	if len(data) != len(v)*amountBytes {
+		return fmt.Errorf("%w: %d bytes", errVolume, len(data))
+	}
+	for i := range v {
+		v[i].SetBytes(data[i*amountBytes : (i+1)*amountBytes])
+	}
+	return nil
+}
+
+// Add adds a volume. At 2^128 raw units a swap, no number of swaps exceeds 256 bits.
+func (v *Volume) Add(more *Volume) {
+	for i := range v {
+		v[i].Add(&v[i], &more[i])
+	}
+}
+
+// trade adds a swap to its hour.
+func trade(w state.Writer, e *contracts.Swapped) error {
+	at := w.Block().Timestamp
+	key := Key(e.PoolID, at-at%Hour)
+	former, err := w.Get(Volumes, key)
+	if err != nil {
+		return err
+	}
+	var sum Volume
+	if former != nil {
+		if err := sum.UnmarshalBinary(former); err != nil {
+			return fmt.Errorf("%s %x: %w", Volumes.Name, key, err)
+		}
+	}
+	var swap Volume
+	swap[0].Abs(&e.Amount0)
+	swap[1].Abs(&e.Amount1)
+	sum.Add(&swap)
+	row, err := sum.AppendBinary(make([]byte, 0, len(sum)*amountBytes))
+	if err != nil {
+		return err
+	}
+	w.Put(Volumes, key, row)
+	return nil
+}

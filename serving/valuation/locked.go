@@ -1,0 +1,45 @@
+package valuation
+
+import (
+	"context"
+	"errors"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+// burner is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
+var burner = common.HexToAddress("0x000000000000000000000000000000000000dEaD")
+
+// lockedBps is the part of a pool's liquidity at its reference price that nobody can take out. Nil: unknown, because
+// there is no such liquidity, or the lockers have more positions than can be read.
+func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int64, error) {
+	if len(pools) == 0 {
+		return nil, nil //nolint:nilnil // no pool, no fact
+	}
+	owners := []common.Address{burner}
+	for _, locker := range s.cfg.Lockers {
+		owners = append(owners, common.HexToAddress(locker))
+	}
+	answer, err := s.reader.Held(ctx, st.at, pools[0].ID, owners)
+	if errors.Is(err, query.ErrTooMany) {
+		return nil, nil //nolint:nilnil // the fact cannot be had
+	}
+	if err != nil {
+		return nil, err
+	}
+	fair, err := atReference(pools[0])
+	if err != nil || fair.Liquidity.IsZero() {
+		return nil, err
+	}
+	locked := new(big.Int)
+	for i := range answer.Value {
+		if p := &answer.Value[i]; p.TickLower <= fair.Tick && fair.Tick < p.TickUpper {
+			locked.Add(locked, p.Liquidity.ToBig())
+		}
+	}
+	locked.Mul(locked, big.NewInt(bpsOfAll))
+	return new(min(locked.Quo(locked, fair.Liquidity.ToBig()).Int64(), bpsOfAll)), nil
+}
