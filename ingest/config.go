@@ -22,7 +22,7 @@ const (
 	FinalityWindow Finality = "window"
 )
 
-// Config of an Ingester. Deployment, Kafka and RPC.Endpoints are required; the rest has defaults.
+// Config of an Ingester.
 type Config struct {
 	Deployment contracts.Deployment
 	Kafka      kafka.Config
@@ -31,7 +31,7 @@ type Config struct {
 
 	Finality    Finality
 	ReorgWindow uint64 // newest blocks that may be reverted, whatever the chain calls final
-	Ranges      int    // ranges fetched concurrently in backfill
+	Ranges      int    // ranges fetched concurrently in backfill, per endpoint
 	RangeBlocks uint64 // maximum blocks of a range
 	// SparseBlocks is the maximum size of a range without its empty blocks: see RPC.Proof.
 	SparseBlocks uint64
@@ -57,33 +57,15 @@ type Config struct {
 	TakeoverAfter time.Duration // after which the active ingester counts as gone; several heartbeats
 }
 
-// WithDefaults fills in zero fields.
-func (c Config) WithDefaults() Config {
-	or(&c.Partitions, topics.DefaultPartitions)
-	or(&c.ReorgWindow, 128)
-	or(&c.Ranges, 4*max(1, len(c.RPC.Endpoints)))
-	or(&c.RangeBlocks, 2000)
-	or(&c.SparseBlocks, 40_000)
-	or(&c.RangeLogs, 1250)
-	or(&c.BatchRecords, 10_000)
-	or(&c.BatchBytes, 16<<20)
-	or(&c.PollInterval, 100*time.Millisecond)
-	or(&c.PollBackup, time.Second)
-	or(&c.FinalizedEvery, 2*time.Second)
-	or(&c.MarkEvery, 200*time.Millisecond)
-	or(&c.Heartbeat, 2*time.Second)
-	or(&c.Finality, FinalityTag)
-	or(&c.ShortPatience, 30*time.Second)
-	or(&c.ProbeTimeout, 5*time.Second)
-	or(&c.ReadyAge, 15*time.Second)
-	or(&c.TakeoverAfter, 3*c.Heartbeat)
-	return c
-}
-
-func or[T comparable](v *T, fallback T) {
-	var zero T
-	if *v == zero {
-		*v = fallback
+// DefaultConfig has everything but the deployment, the brokers and the endpoints.
+func DefaultConfig() Config {
+	return Config{
+		Kafka: kafka.DefaultConfig(), Partitions: topics.DefaultPartitions, RPC: rpc.DefaultConfig(),
+		Finality: FinalityTag, ReorgWindow: 128,
+		Ranges: 4, RangeBlocks: 2000, SparseBlocks: 40_000, RangeLogs: 1250, BatchRecords: 10_000, BatchBytes: 16 << 20,
+		PollInterval: 100 * time.Millisecond, PollBackup: time.Second, FinalizedEvery: 2 * time.Second,
+		MarkEvery: 200 * time.Millisecond, Heartbeat: 2 * time.Second, TakeoverAfter: 6 * time.Second,
+		ShortPatience: 30 * time.Second, ProbeTimeout: 5 * time.Second, ReadyAge: 15 * time.Second,
 	}
 }
 
@@ -118,7 +100,10 @@ func (c Config) Validate() error {
 		value int64
 	}{
 		{"partitions", int64(c.Partitions)},
+		{"reorg window", int64(c.ReorgWindow)},
 		{"ranges", int64(c.Ranges)},
+		{"range blocks", int64(c.RangeBlocks)},
+		{"sparse blocks", int64(c.SparseBlocks)},
 		{"range logs", int64(c.RangeLogs)},
 		{"batch records", int64(c.BatchRecords)},
 		{"batch bytes", int64(c.BatchBytes)},

@@ -50,7 +50,6 @@ type Ingester struct {
 
 // New makes an ingester. It opens no connection.
 func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Ingester, error) {
-	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}

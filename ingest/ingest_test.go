@@ -80,12 +80,10 @@ func (w *world) step(t *testing.T, blocks int) {
 }
 
 func (w *world) config() ingest.Config {
-	return ingest.Config{
-		Deployment: w.market.Deployment,
-		Kafka:      w.kafka,
-		Partitions: partitions,
-		RPC:        rpc.Config{Endpoints: []rpc.Endpoint{{URL: w.chain.HTTP(), WS: w.chain.WS(), Name: "node"}}},
-	}
+	cfg := ingest.DefaultConfig()
+	cfg.Deployment, cfg.Kafka, cfg.Partitions = w.market.Deployment, w.kafka, partitions
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: w.chain.HTTP(), WS: w.chain.WS(), Name: "node"}}
+	return cfg
 }
 
 // running is an ingester under way.

@@ -270,7 +270,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	if time.Now().Before(s.hold) {
 		return nil
 	}
-	for len(s.queue) < s.in.cfg.Ranges && s.m.Backlog() < s.in.cfg.limits().Backlog() {
+	for len(s.queue) < s.in.cfg.Ranges*len(s.in.cfg.RPC.Endpoints) && s.m.Backlog() < s.in.cfg.limits().Backlog() {
 		f, ok := s.m.Next(s.size)
 		if !ok {
 			return nil

@@ -30,10 +30,10 @@ func TestSparseHistory(t *testing.T) {
 	w.topic = w.provision(t, w.kafka)
 	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, every, sparseLog())
 	t.Cleanup(node.Close)
-	in := run(t, ingest.Config{
-		Deployment: sparseDeployment, Kafka: w.kafka, Partitions: partitions,
-		RPC: rpc.Config{Endpoints: []rpc.Endpoint{{URL: node.URL, Name: "node"}}, Proof: rpc.ProofSparse},
-	})
+	cfg := ingest.DefaultConfig()
+	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
+	cfg.RPC.Endpoints, cfg.RPC.Proof = []rpc.Endpoint{{URL: node.URL, Name: "node"}}, rpc.ProofSparse
+	in := run(t, cfg)
 	polltest.Within(t, time.Minute, func() error {
 		if s := in.Status(); s.Published.Number < blocks {
 			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)

@@ -71,7 +71,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		default:
 			agreed++
 		}
-		if agreed >= c.cfg.Confirm {
+		if agreed >= c.cfg.confirm() {
 			return got.logs, nil
 		}
 		former, formerBy = got, by

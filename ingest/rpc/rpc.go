@@ -55,8 +55,10 @@ type Config struct {
 	MaxRange    uint64        // maximum blocks of one eth_getLogs
 	HeaderBatch int           // maximum headers of a batch
 	Parallel    int           // maximum concurrent requests per endpoint
-	Confirm     int           // number of responses that must agree on the logs of a range, from different endpoints if there are several
 	Proof       Proof         // which logs are verified
+	// Confirm is the number of responses that must agree on the logs of an unverified range, from different endpoints
+	// if there are several. 0: 1, and 2 with ProofSparse and several endpoints.
+	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
 	NoBloom       bool // the chain's headers have no usable bloom filters
@@ -64,36 +66,23 @@ type Config struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 }
 
-// WithDefaults fills in zero fields.
-func (c Config) WithDefaults() Config {
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
+// DefaultConfig has everything but the chain: its ID, endpoints, addresses and topics.
+func DefaultConfig() Config {
+	return Config{
+		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, HeaderBatch: 100, ReceiptsBatch: 8,
+		Parallel: 8, Proof: ProofTip,
 	}
-	if c.MaxBody == 0 {
-		c.MaxBody = 64 << 20
+}
+
+// confirm is the number of responses that must agree.
+func (c Config) confirm() int {
+	switch {
+	case c.Confirm > 0:
+		return c.Confirm
+	case c.Proof == ProofSparse:
+		return min(2, len(c.Endpoints)) // nothing else detects that logs of history are omitted
 	}
-	if c.MaxRange == 0 {
-		c.MaxRange = 10_000
-	}
-	if c.HeaderBatch == 0 {
-		c.HeaderBatch = 100
-	}
-	if c.Parallel == 0 {
-		c.Parallel = 8
-	}
-	if c.Confirm == 0 && c.Proof == ProofSparse {
-		c.Confirm = min(2, len(c.Endpoints))
-	}
-	if c.Confirm == 0 {
-		c.Confirm = 1
-	}
-	if c.Proof == "" {
-		c.Proof = ProofTip
-	}
-	if c.ReceiptsBatch == 0 {
-		c.ReceiptsBatch = 8
-	}
-	return c
+	return 1
 }
 
 // Validate reports all errors.
@@ -121,10 +110,13 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("endpoint %d: rate %g is negative", i, e.Rate))
 		}
 	}
-	if c.Timeout < 0 || c.MaxBody < 0 || c.HeaderBatch < 0 || c.Parallel < 0 || c.Confirm < 0 {
-		errs = append(errs, errors.New("timeout, body limit, batch, parallel and confirm must not be negative"))
+	if c.Timeout < 1 || c.MaxBody < 1 || c.MaxRange < 1 || c.HeaderBatch < 1 || c.ReceiptsBatch < 1 || c.Parallel < 1 {
+		errs = append(errs, errors.New("timeout, body limit, range, batches and parallel must be positive"))
 	}
-	if !slices.Contains([]Proof{"", ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
+	if c.Confirm < 0 {
+		errs = append(errs, errors.New("confirm must not be negative"))
+	}
+	if !slices.Contains([]Proof{ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
 		errs = append(errs, fmt.Errorf("proof %q is not tip, all, sparse or off", c.Proof))
 	}
 	return errors.Join(errs...)
@@ -159,7 +151,6 @@ func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Client, error
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
-	cfg = cfg.WithDefaults()
 	c := &Client{
 		cfg: cfg, log: log, metrics: newMetrics(reg),
 		heads: make(chan follow.Header, 1),

@@ -50,7 +50,7 @@ func newSettings() *Settings {
 	return &Settings{
 		logLevel: "auto", logFormat: "auto", ops: ":9464", DataDir: "data",
 		ChainID: contracts.DefaultChainID, MaxHeadAge: indexer.DefaultConfig().MaxHeadAge,
-		notify: newNotifySettings(), kafka: kafka.DefaultConfig(), partitions: topics.DefaultPartitions, rpc: rpc.Config{}.WithDefaults(),
+		notify: newNotifySettings(), kafka: kafka.DefaultConfig(), partitions: topics.DefaultPartitions, rpc: rpc.DefaultConfig(),
 	}
 }
 
