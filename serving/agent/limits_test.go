@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
 
 // TestLimitsAreOfAllNodes: two nodes share what may come at once of 100 requests; while Redis is away each has
@@ -58,6 +62,28 @@ func TestLimitsAreOfAllNodes(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(away); n != 100 {
 		t.Errorf("%v of 100 requests were counted by the node alone", n)
+	}
+}
+
+// TestEveryRouteIsLimited: nothing that is answered goes by the limits, not even what the last request was about.
+func TestEveryRouteIsLimited(t *testing.T) {
+	w, _, fund := listed(t)
+	for _, route := range w.agent.routes() {
+		target := strings.NewReplacer("{dealId}", "1", "{wallet}", lower(w.actors[0]), "{file}", "x").Replace(route.Path)
+		w.Client = apitest.NewClient(t, w.service(func(cfg *Config, _ *Parts) { cfg.Limits = Limits{Requests: 1, Prepares: 1, Nodes: 1} }), description)
+		ask := func() *apitest.Response {
+			if route.Path == mcpRoute {
+				return w.message(oneCall)
+			}
+			if route.Method == http.MethodPost {
+				return w.post(fund)
+			}
+			return w.Get(t, target)
+		}
+		if res := ask(); res.Status == http.StatusTooManyRequests {
+			t.Errorf("%s: the first is refused", target)
+		}
+		w.isError("RATE_LIMITED", ask())
 	}
 }
 

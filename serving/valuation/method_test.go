@@ -398,3 +398,36 @@ func TestVolatility(t *testing.T) {
 		t.Errorf("the lane's most: %d billionths", got)
 	}
 }
+
+// TestValueAtARoot: the short way to a position's value at a square root of the price is the long one.
+func TestValueAtARoot(t *testing.T) {
+	s := newStage(t)
+	rapid.Check(t, func(t *rapid.T) {
+		lower := rapid.Int32Range(-2000, 1999).Draw(t, "lower")
+		held := &topics.PositionLiquidity{
+			PoolID: common.Hash{byte(rapid.IntRange(1, 3).Draw(t, "pool"))}, TickLower: lower * 60,
+			TickUpper: rapid.Int32Range(lower+1, 2000).Draw(t, "upper") * 60, Liquidity: *uint256.NewInt(rapid.Uint64().Draw(t, "liquidity")),
+		}
+		p, err := s.pledgedPosition(held)
+		if err != nil {
+			t.Skip(err)
+		}
+		root, err := ammv4.SqrtPriceAtTick(rapid.Int32Range(ammv4.MinTick, ammv4.MaxTick-1).Draw(t, "tick"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root.AddUint64(root, rapid.Uint64Range(0, 1<<20).Draw(t, "beyond"))
+		at := valueAt{pledgedPosition: p}
+		short, err := at.of(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long, err := p.value(p.baseAt(root))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if short.Cmp(long) != 0 {
+			t.Errorf("at %s it is %s, and %s", root, short, long)
+		}
+	})
+}

@@ -126,11 +126,42 @@ func (p *pledgedPosition) worth(of0, of1 *uint256.Int, at price) *big.Int {
 	return z.Add(z, worth(leg.ToBig(), p.leg.price))
 }
 
+// valueAt is value(baseAt(root)), for many roots. The square root of that price is root itself, and the price needs no
+// lowest terms, whose reduction would take nearly all of the time.
+type valueAt struct {
+	*pledgedPosition
+
+	value, other, square, den big.Int
+}
+
+// of returns the value, until the next call.
+func (v *valueAt) of(root *uint256.Int) (*big.Int, error) {
+	of0, of1, err := v.amounts(root)
+	if err != nil {
+		return nil, err
+	}
+	into := func(n *uint256.Int, b *big.Int) *big.Int { n.IntoBig(&b); return b }
+	base, leg := of1, of0
+	num, den := q192, into(root, &v.square)
+	den.Mul(den, den)
+	if v.base0 {
+		base, leg = of0, of1
+		num, den = den, num
+	}
+	in := &v.leg.price
+	z := into(base, &v.value)
+	z.Mul(z, num).Mul(z, in.Num)
+	z.Quo(z, v.den.Mul(den, in.Den))
+	rest := into(leg, &v.other)
+	return z.Add(z, rest.Quo(rest.Mul(rest, in.Num), in.Den)), nil
+}
+
 // atValue bisects over square root prices: the value rises with the price of the base.
 func (p *pledgedPosition) atValue(want *big.Int) (price, bool, error) {
 	low, high := ammv4.MinSqrtPrice.Clone(), new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
+	at := valueAt{pledgedPosition: p}
 	enough := func(root *uint256.Int) (bool, error) {
-		value, err := p.value(p.baseAt(root))
+		value, err := at.of(root)
 		return err == nil && value.Cmp(want) >= 0, err
 	}
 	// If the base is currency1 its price rises as the root falls.
@@ -141,27 +172,48 @@ func (p *pledgedPosition) atValue(want *big.Int) (price, bool, error) {
 	if ok, err := enough(dear); err != nil || !ok {
 		return price{}, false, err
 	}
-	one := uint256.NewInt(1)
-	for {
-		gap := new(uint256.Int).Sub(high, low)
-		if !gap.Gt(one) {
-			break
-		}
-		middle := gap.Add(low, gap.Rsh(gap, 1))
-		ok, err := enough(middle)
-		if err != nil {
-			return price{}, false, err
-		}
-		if ok == p.base0 {
-			high.Set(middle)
-		} else {
-			low.Set(middle)
-		}
-	}
 	if ok, err := enough(cheap); err != nil || ok {
 		return p.baseAt(cheap), ok, err
 	}
+	if err := p.narrow(low, high, enough); err != nil {
+		return price{}, false, err
+	}
 	return p.baseAt(dear), true, nil
+}
+
+// narrow moves low and high, at one of which it is enough, towards each other until they are neighbours. The ends of the
+// position's range come first: most prices are within.
+func (p *pledgedPosition) narrow(low, high *uint256.Int, enough func(*uint256.Int) (bool, error)) error {
+	at := func(root *uint256.Int) error {
+		ok, err := enough(root)
+		if err != nil {
+			return err
+		}
+		if ok == p.base0 {
+			high.Set(root)
+		} else {
+			low.Set(root)
+		}
+		return nil
+	}
+	for _, tick := range []int32{p.held.TickLower, p.held.TickUpper} {
+		end, err := ammv4.SqrtPriceAtTick(tick)
+		if err != nil {
+			return err
+		}
+		if low.Lt(end) && end.Lt(high) {
+			if err := at(end); err != nil {
+				return err
+			}
+		}
+	}
+	one, middle := uint256.NewInt(1), new(uint256.Int)
+	for middle.Sub(high, low).Gt(one) {
+		if err := at(middle.Add(low, middle.Rsh(middle, 1))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *pledgedPosition) ends() (bottom, top price, ok bool, err error) {
