@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -85,6 +86,18 @@ func (p program) port(flag string) string {
 	return p.flags[flag][strings.LastIndex(p.flags[flag], ":")+1:]
 }
 
+// services are the ports of a serving node: the ops port, and those of all services, by their flags' names. They
+// listen on all addresses, as only the read API does besides.
+func (p program) services() map[string]string {
+	ports := map[string]string{}
+	for flag, listen := range p.flags {
+		if name, ok := strings.CutSuffix(flag, "-addr"); ok && strings.HasPrefix(listen, ":") && name != "query" {
+			ports[name] = p.port(flag)
+		}
+	}
+	return ports
+}
+
 // objects decodes every object of the base, strictly: a field that the API has not is an error.
 func objects(t *testing.T) map[string]any {
 	t.Helper()
@@ -149,7 +162,7 @@ func TestManifests(t *testing.T) {
 	}
 	ports := map[string]map[string]string{
 		"ingest":     {"ops": p.port("ops-addr")},
-		"serving":    {"ops": p.port("ops-addr"), "http": p.port("indexer-addr"), "valuation": p.port("valuation-addr"), "notify": p.port("notify-addr"), "agent": p.port("agent-addr"), "support": p.port("support-addr")},
+		"serving":    p.services(),
 		"processors": {"ops": p.port("ops-addr"), "query": p.port("query-addr")},
 		"topics":     {},
 	}
@@ -184,6 +197,9 @@ func TestManifests(t *testing.T) {
 	}
 	for _, name := range []string{"processors", "serving"} {
 		service := all["Service/"+name].(*corev1.Service)
+		if name == "serving" && len(service.Spec.Ports) != len(ports[name])-1 {
+			t.Errorf("service %s has %d ports, the program %v without ops", name, len(service.Spec.Ports), ports[name])
+		}
 		for _, port := range service.Spec.Ports {
 			if ports[name][port.TargetPort.String()] != itoa(port.Port) {
 				t.Errorf("service %s: port %d to %s", name, port.Port, port.TargetPort.String())
@@ -279,9 +295,11 @@ func policed(t *testing.T, name string, object any, ports map[string]string) {
 	if !ok || policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"] != name || !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 		t.Fatalf("%s has no policy of who may connect", name)
 	}
+	closed := maps.Clone(ports)
 	for _, rule := range policy.Spec.Ingress {
 		for _, port := range rule.Ports {
 			opened := port.Port.String()
+			delete(closed, opened)
 			if ports[opened] == "" {
 				t.Errorf("policy %s opens %s, which is no port", name, opened)
 			}
@@ -289,6 +307,9 @@ func policed(t *testing.T, name string, object any, ports map[string]string) {
 				t.Errorf("policy %s opens %s to everybody", name, opened)
 			}
 		}
+	}
+	if len(closed) > 0 {
+		t.Errorf("policy %s opens %v to nobody", name, closed)
 	}
 }
 
