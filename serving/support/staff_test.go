@@ -202,7 +202,7 @@ func TestTheReferenceClientPays(t *testing.T) {
 	w.mine()
 	s := w.start(w.deps(w.relayer("relayer")))
 	run := func(most string) (out []byte, err error) {
-		command := exec.CommandContext(t.Context(), "node", "report.mjs", s.url)
+		command := exec.CommandContext(t.Context(), "node", "report/report.mjs", s.url)
 		command.Dir = "../clients"
 		command.Env = append(os.Environ(), "PAYER_KEY="+hexutil.Encode(crypto.FromECDSA(w.chain.Key("payer"))), "MAX_PAYMENT="+most)
 		return command.CombinedOutput()

@@ -257,7 +257,9 @@ func (s *supportService) float(p *Process, chain x402.ChainReader) (*support.Flo
 	if !ok || ceiling.Sign() <= 0 {
 		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive integer", s.floatCeiling)
 	}
-	terms, err := x402.NewTerms(s.cfg.Payment)
+	requirement := s.cfg.Payment
+	requirement.PayTo = crypto.PubkeyToAddress(key.PublicKey).Hex() // of no use: a refund goes to who has paid
+	terms, err := x402.NewTerms(requirement)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +294,7 @@ func (s *supportService) Banner() []string {
 		return nil
 	}
 	return []string{
-		"send a bug report, paid on the embedded chain " + s.chain.HTTP() + " (with a test key):",
-		fmt.Sprintf("PAYER_KEY=%s node serving/clients/report.mjs %s", hexutil.Encode(crypto.FromECDSA(s.chain.Key("payer"))), local(s.cfg.HTTP.Listen)),
+		"send a bug report, paid on the embedded chain " + s.chain.HTTP() + " (with a test key; the first time takes some 20 s):",
+		fmt.Sprintf("PAYER_KEY=%s npx --yes --install-links ./serving/clients/report %s", hexutil.Encode(crypto.FromECDSA(s.chain.Key("payer"))), local(s.cfg.HTTP.Listen)),
 	}
 }

@@ -1,6 +1,7 @@
+#!/usr/bin/env node
 // Sends a bug report and pays its deposit with the reference client of x402.
 //
-//   PAYER_KEY=0x… node report.mjs http://localhost:4400 [report.json]
+//   PAYER_KEY=0x… npx --yes --install-links ./serving/clients/report http://localhost:4400 [report.json]
 //
 // It prints what the service answers as JSON: {"status", "payment", "body"}.
 import { readFile } from "node:fs/promises";
@@ -11,7 +12,7 @@ import { privateKeyToAccount } from "viem/accounts";
 const [base, file] = process.argv.slice(2);
 const key = process.env.PAYER_KEY;
 if (!base || !key) {
-  console.error("usage: PAYER_KEY=0x… node report.mjs <the service's URL> [report.json]");
+  console.error("usage: PAYER_KEY=0x… npx --yes --install-links ./serving/clients/report <the service's URL> [report.json]");
   process.exit(2);
 }
 
