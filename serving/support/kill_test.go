@@ -30,6 +30,7 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 var errKilled = errors.New("killed")
@@ -174,17 +175,20 @@ func (w *world) charges(payer common.Address) int { return w.transfers(payer, w.
 
 func (w *world) transfers(from, to common.Address) int { return len(w.transferLogs(from, to)) }
 
-func (w *world) transferLogs(from, to common.Address) []types.Log {
+// transferLogs asks again while the node has none: it may lack a block for the moment that its head moves.
+func (w *world) transferLogs(from, to common.Address) (logs []types.Log) {
 	w.t.Helper()
-	logs, err := w.chain.Client().FilterLogs(w.t.Context(), ethereum.FilterQuery{
-		FromBlock: new(big.Int), Addresses: []common.Address{w.chain.Token()},
-		Topics: [][]common.Hash{
-			{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))},
-			{common.BytesToHash(from[:])},
-			{common.BytesToHash(to[:])},
-		},
+	polltest.Within(w.t, time.Minute, func() (err error) {
+		logs, err = w.chain.Client().FilterLogs(w.t.Context(), ethereum.FilterQuery{
+			FromBlock: new(big.Int), Addresses: []common.Address{w.chain.Token()},
+			Topics: [][]common.Hash{
+				{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))},
+				{common.BytesToHash(from[:])},
+				{common.BytesToHash(to[:])},
+			},
+		})
+		return err
 	})
-	check(w.t, err)
 	return logs
 }
 
