@@ -113,6 +113,9 @@ func (s *supportService) staff(p *Process, who *staffMember, client *desk.Client
 		}
 	}
 	if p.notify.smtp != "" {
+		if s.cfg.PublicURL == "" {
+			return support.Staff{}, errors.New("support-public-url: required with smtp: letters to reporters link to it")
+		}
 		email, err := p.email(nil)
 		if err != nil {
 			return support.Staff{}, err

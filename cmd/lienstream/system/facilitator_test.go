@@ -1,0 +1,122 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/lienstream/lienstream/ingest/devchain/paychain"
+	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// facilitator settles for others, as the protocol has it: by a relayer of its own.
+type facilitator struct {
+	chain *ethclient.Client
+	key   string // that it asks for
+
+	mu      sync.Mutex
+	settled []string // to whom
+}
+
+func (f *facilitator) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		X402Version         int              `json:"x402Version"`
+		PaymentPayload      x402.Payment     `json:"paymentPayload"`
+		PaymentRequirements x402.Requirement `json:"paymentRequirements"`
+	}
+	if r.Method != http.MethodPost || r.URL.Path != "/v2/settle" || r.Header.Get("Authorization") != f.key {
+		http.Error(rw, "who is it?", http.StatusUnauthorized)
+		return
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer, err := f.settle(r.Context(), &asked.PaymentPayload, asked.PaymentRequirements)
+	if err != nil {
+		answer = x402.Settlement{ErrorReason: x402.ReasonTransaction, Network: asked.PaymentRequirements.Network}
+	}
+	_ = json.NewEncoder(rw).Encode(answer)
+}
+
+func (f *facilitator) settle(ctx context.Context, payment *x402.Payment, requirement x402.Requirement) (x402.Settlement, error) {
+	terms, err := x402.NewTerms(requirement)
+	if err != nil {
+		return x402.Settlement{}, err
+	}
+	signed, err := terms.CheckAnyTime(payment)
+	if err != nil {
+		return x402.Settlement{}, err
+	}
+	relayer := x402.NewRelayer(x402.RelayerConfig{}, terms, f.chain, paychain.Key(0, "relayer"))
+	if err := relayer.Settle(ctx, signed, func(context.Context, x402.Attempt) error { return nil }); err != nil {
+		return x402.Settlement{}, err
+	}
+	f.mu.Lock()
+	f.settled = append(f.settled, requirement.PayTo)
+	f.mu.Unlock()
+	token := x402.NewToken(terms, f.chain)
+	for {
+		o, err := token.Outcome(ctx, &signed.Authorization, x402.Scope{Confirmations: 1, LogRange: 1000})
+		if err == nil && o.State == x402.Paid {
+			return terms.Settled(signed.From, o.Transaction), nil
+		}
+		select {
+		case <-ctx.Done():
+			return x402.Settlement{}, context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (f *facilitator) all() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string{}, f.settled...)
+}
+
+// TestAFacilitatorSettles pays a report, and returns its deposit, by a facilitator that flags name, on a chain of its own.
+func TestAFacilitatorSettles(t *testing.T) {
+	chain, err := paychain.New(paychain.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = chain.Run(ctx) }) // it closes it
+	t.Cleanup(func() { cancel(); running.Wait() })
+	payer, float, payee := chain.Address("payer"), chain.Address("float"), chain.Address("payee")
+	for _, name := range []string{"payer", "float"} {
+		if err := chain.Fund(ctx, chain.Address(name), paychain.Dollars(15)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &facilitator{chain: chain.Client(), key: "Bearer a key of the facilitator"}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	dir := &office{t: t, dir: t.TempDir()}
+	o := openOffice(t, chain.HTTP(), "--payment-rpc="+chain.HTTP(), "--payment-to="+payee.Hex(), "--payment-confirmations=3",
+		"--facilitator="+server.URL+"/v2", "--facilitator-key-file="+dir.file("key", f.key), "--support-public-url=https://support.example",
+		"--support-token-keys-file="+dir.file("tokens", "token-key-of-tests,-of-thirty-two-bytes"))
+	id, token := o.send(fmt.Sprintf("PAYER_KEY=%s node serving/clients/report/report.mjs %s", hexutil.Encode(crypto.FromECDSA(chain.Key("payer"))), o.support))
+	if got := f.all(); len(got) != 1 || got[0] != payee.Hex() || o.transfers(payer, payee) != 1 {
+		t.Errorf("settled %v, charged %d times", got, o.transfers(payer, payee))
+	}
+	o.must("decide", id, "accepted")
+	from := o.float(chain.Key("float"))
+	polltest.Until(t, "the payment is final", func() bool { _, err := o.staff("refund", from, id); return err == nil })
+	polltest.Until(t, "the deposit is back", func() bool { return o.refund(id, token) == "CONFIRMED" })
+	if got := f.all(); len(got) != 2 || got[1] != payer.Hex() || o.transfers(float, payer) != 1 {
+		t.Errorf("settled %v, returned %d times", got, o.transfers(float, payer))
+	}
+}
