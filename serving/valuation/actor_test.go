@@ -15,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/serving/chain"
 )
 
 // actor is an account of the chain with money: the deployer of the market, whose key everybody can derive.
@@ -116,8 +117,11 @@ func (w *world) permit2() common.Address {
 
 // Actions of the PositionManager.
 const (
-	actionMint       = 0x02
-	actionSettlePair = 0x0d
+	actionMint           = 0x02
+	actionMintFromDeltas = 0x05
+	actionSettle         = 0x0b
+	actionSettlePair     = 0x0d
+	actionClose          = 0x12
 )
 
 // abiTypes are ABI types by name; "key" is a PoolKey.
@@ -173,7 +177,7 @@ func (a *actor) swapRouter() (common.Address, *types.Transaction) {
 	return at, a.send(nil, nil, append(slices.Clip(artifact.Bytecode), common.LeftPadBytes(a.w.dep.PoolManager[:], 32)...))
 }
 
-// swap sells exactly amount of one side of a pool, until the price reaches a tick.
+// swap sells exactly amount of one side of a pool, or buys it where it is negative, until the price reaches a tick.
 func (a *actor) swap(router common.Address, p *pool, zeroForOne bool, amount *big.Int, until int32) *types.Transaction {
 	a.w.t.Helper()
 	limit, err := ammv4.SqrtPriceAtTick(until)
@@ -186,6 +190,42 @@ func (a *actor) swap(router common.Address, p *pool, zeroForOne bool, amount *bi
 	}
 	type settings struct{ TakeClaims, SettleUsingBurn bool }
 	return a.call(router, a.w.uniswap["PoolSwapTest"].ABI, "swap", keyOf(p), params{zeroForOne, new(big.Int).Neg(amount), limit.ToBig()}, settings{}, []byte{})
+}
+
+// deposit takes a position for all of two amounts, and gets back what it did not take.
+func (a *actor) deposit(p *pool, lower, upper int32, amount0, amount1 *big.Int) *types.Transaction {
+	a.w.t.Helper()
+	t, most := a.w.t, new(big.Int).Lsh(big.NewInt(1), 120)
+	settle, closing := abiTypes(t, "address", "uint256", "bool"), abiTypes(t, "address")
+	steps := [][]byte{
+		pack(t, settle, p.Currency0, amount0, true), pack(t, settle, p.Currency1, amount1, true),
+		pack(t, abiTypes(t, "key", "int24", "int24", "uint128", "uint128", "address", "bytes"),
+			keyOf(p), big.NewInt(int64(lower)), big.NewInt(int64(upper)), most, most, a.address, []byte{}),
+		pack(t, closing, p.Currency0), pack(t, closing, p.Currency1),
+	}
+	actions := []byte{actionSettle, actionSettle, actionMintFromDeltas, actionClose, actionClose}
+	if amount1.Sign() == 0 { // to settle nothing is to settle all that is owed
+		actions, steps = slices.Delete(actions, 1, 2), slices.Delete(steps, 1, 2)
+	}
+	if amount0.Sign() == 0 {
+		actions, steps = actions[1:], steps[1:]
+	}
+	unlock := pack(t, abiTypes(t, "bytes", "bytes[]"), actions, steps)
+	return a.call(a.w.dep.PositionManager, a.w.uniswap["PositionManager"].ABI, "modifyLiquidities", unlock, big.NewInt(1<<40))
+}
+
+// balance is what the actor has of a token.
+func (a *actor) balance(token common.Address) *big.Int {
+	a.w.t.Helper()
+	data, err := own(a.w.t, "TKN").Pack("balanceOf", a.address)
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	answer, err := a.w.client.Call(a.w.t.Context(), a.w.at.Hash, chain.Call{To: token, Data: data})
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	return new(big.Int).SetBytes(answer)
 }
 
 // approve lets the PositionManager and a router take all of a token.
