@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
@@ -184,6 +185,12 @@ func (a *actor) swap(router common.Address, p *pool, zeroForOne bool, amount *bi
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
+	return a.swapTo(router, p, zeroForOne, amount, limit)
+}
+
+// swapTo is swap until a price.
+func (a *actor) swapTo(router common.Address, p *pool, zeroForOne bool, amount *big.Int, limit *uint256.Int) *types.Transaction {
+	a.w.t.Helper()
 	type params struct {
 		ZeroForOne                         bool
 		AmountSpecified, SqrtPriceLimitX96 *big.Int
