@@ -26,6 +26,7 @@ var (
 	verbose = common.HexToAddress("0xe000000000000000000000000000000000000002") // answers 4.7 MB
 	broken  = common.HexToAddress("0xe000000000000000000000000000000000000003") // an invalid opcode
 	taker   = common.HexToAddress("0xe000000000000000000000000000000000000004") // a token of whose transfers nothing arrives
+	mute    = common.HexToAddress("0xe000000000000000000000000000000000000006") // a token that reverts when asked who has how much
 	wallet  = common.HexToAddress("0xe000000000000000000000000000000000000005") // calls the account that its input begins with
 )
 
@@ -37,6 +38,7 @@ func withCode() types.GenesisAlloc {
 		broken:  "fe",
 		// It answers 1 to whoever gives an argument: a balance, an allowance, a transfer that went well. Its name is empty.
 		taker: "36600414600f5760015f5260205ff35b60205f5260605ff3",
+		mute:  "5f3560e01c6370a082311460265736600414601d5760015f5260205ff35b60205f5260605ff35b5f5ffd",
 		// call(address(input[0:20]), input[20:]), and a revert where that reverts.
 		wallet: "601436038060145f375f5f915f5f5f3560601c5af115601a57005b5f5ffd",
 	} {
@@ -56,19 +58,21 @@ func TestHostileContracts(t *testing.T) {
 	}
 	w.prepared(fund)
 
-	// One that the registry takes for a stock, and that keeps what is transferred.
+	// Ones that the registry takes for a stock: one keeps what is transferred, one does not say who has how much of it.
 	one := big.NewInt(1)
-	w.call(w.admin, w.dep.AssetRegistry, "AssetRegistry", "setAsset", taker, struct {
-		Allowed                           bool
-		Kind, Lane                        uint8
-		MinAmount, MaxDealRaw, MaxOpenRaw *big.Int
-	}{true, uint8(contracts.KindERC20), uint8(contracts.LaneStock), one, one, one})
-	message := w.refused("SIMULATION_FAILED", body{
-		"action": "list", "chainId": 4663, "wallet": fund["wallet"], "token": taker.Hex(), "amount": "1", "cap": "2", "minPrice": "1",
-		"term": 604_800, "listingExpiry": 0,
-	})
-	if !strings.Contains(message, "FeeOnTransfer") {
-		t.Errorf("a token that keeps what is transferred: %s", message)
+	for token, want := range map[common.Address]string{taker: "FeeOnTransfer", mute: "does not say what the wallet has"} {
+		w.call(w.admin, w.dep.AssetRegistry, "AssetRegistry", "setAsset", token, struct {
+			Allowed                           bool
+			Kind, Lane                        uint8
+			MinAmount, MaxDealRaw, MaxOpenRaw *big.Int
+		}{true, uint8(contracts.KindERC20), uint8(contracts.LaneStock), one, one, one})
+		message := w.refused("SIMULATION_FAILED", body{
+			"action": "list", "chainId": 4663, "wallet": fund["wallet"], "token": token.Hex(), "amount": "1", "cap": "2", "minPrice": "1",
+			"term": 604_800, "listingExpiry": 0,
+		})
+		if !strings.Contains(message, want) {
+			t.Errorf("%s: %s, want %s", token, message, want)
+		}
 	}
 }
 
@@ -210,7 +214,7 @@ func TestALieOfOneOfTwo(t *testing.T) {
 
 // TestANodeThatWillNotAnswer: a call that the node refuses says nothing of the contracts, nor of what a wallet has.
 func TestANodeThatWillNotAnswer(t *testing.T) {
-	w, _, fund := listed(t)
+	w, deal, fund := listed(t)
 	moody := rpctest.NewLiar(t, w.node.HTTP(), 0)
 	client := w.client(moody.URL)
 	if _, err := client.Refresh(t.Context()); err != nil {
@@ -226,6 +230,18 @@ func TestANodeThatWillNotAnswer(t *testing.T) {
 		})
 		w.refused("UPSTREAM_UNAVAILABLE", fund)
 	}
+	// What it refuses to say of a stock is not that the wallet has nothing.
+	stock := common.HexToAddress(deal.Token)
+	moody.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_call" && bytes.Contains(bytes.ToLower(req.Params[0]), []byte(lower(stock))) {
+			resp.Result, resp.Error = nil, []byte(`{"code":-32000,"message":"the backend is not ready"}`)
+		}
+		return false
+	})
+	w.refused("UPSTREAM_UNAVAILABLE", body{
+		"action": "list", "chainId": 4663, "wallet": w.actors[0].Hex(), "token": deal.Token, "amount": deal.AmountOrTokenID, "cap": "2",
+		"minPrice": "1", "term": 604_800, "listingExpiry": 0,
+	})
 	// The block is reorganised away after it was read.
 	moody.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if req.Method == "eth_simulateV1" {

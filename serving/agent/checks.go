@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/serving/chain"
 )
 
 // What an action depends on, and the checks in the order of the specification: the deal, its terms, its state,
@@ -16,20 +18,38 @@ import (
 func (p *preparation) lookToken(r *reads, token common.Address) {
 	m := p.market
 	p.token = token
-	ask := r.ask
 	if token == m.dep.USDG {
-		ask = r.probe
+		number := func(into **big.Int) func([]any) error {
+			return func(v []any) error { *into = v[0].(*big.Int); return nil }
+		}
+		r.call(token, &m.token, "balanceOf", number(&p.held), p.in.Wallet)
+		r.call(token, &m.token, "allowance", number(&p.allowance), p.in.Wallet, m.dep.DealVault)
+		r.probe(token, &m.token, "paused", func(v []any) { p.tokenPaused = v != nil && v[0].(bool) })
+		return
 	}
-	ask(token, &m.token, "balanceOf", func(v []any) { p.held = asNumber(v) }, p.in.Wallet)
-	ask(token, &m.token, "allowance", func(v []any) { p.allowance = asNumber(v) }, p.in.Wallet, m.dep.DealVault)
-	ask(token, &m.token, "paused", func(v []any) { p.tokenPaused = v != nil && v[0].(bool) })
+	number := func(into **big.Int) func([]any, error) {
+		return func(v []any, err error) {
+			if err != nil {
+				p.silent = err
+				return
+			}
+			*into = v[0].(*big.Int)
+		}
+	}
+	r.ask(token, &m.token, "balanceOf", number(&p.held), p.in.Wallet)
+	r.ask(token, &m.token, "allowance", number(&p.allowance), p.in.Wallet, m.dep.DealVault)
+	r.ask(token, &m.token, "paused", func(v []any, err error) { p.tokenPaused = err == nil && v[0].(bool) })
 }
 
-func asNumber(values []any) *big.Int {
-	if values == nil {
-		return new(big.Int)
+// heard refuses where the token did not say what the wallet has, or lets the vault take: that is not nothing.
+func (p *preparation) heard() error {
+	if p.silent == nil {
+		return nil
 	}
-	return values[0].(*big.Int)
+	if _, refused := errors.AsType[*chain.NodeError](p.silent); refused {
+		return chainError(p.silent)
+	}
+	return refuse(simulationFailed, fmt.Sprintf("the token %s does not say what the wallet has of it", lower(p.token)))
 }
 
 // lookAsset reads the registry's entry of the token.
@@ -123,6 +143,9 @@ func (p *preparation) checkSpend(amount *big.Int) error {
 }
 
 func (p *preparation) checkBalance(amount *big.Int) error {
+	if err := p.heard(); err != nil {
+		return err
+	}
 	if p.held.Cmp(amount) < 0 {
 		return refuse(insufficientBalance, fmt.Sprintf("the wallet has %s of the required %s raw units of %s", decimal(p.held), decimal(amount), lower(p.token)))
 	}

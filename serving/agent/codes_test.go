@@ -153,6 +153,8 @@ func TestInput(t *testing.T) {
 		"a mnemonic":             fund.with("mnemonic", mnemonic),
 		"a mnemonic for an ID":   fund.with("dealId", mnemonic),
 		"a mnemonic as a name":   fund.with(mnemonic, 1),
+		"a password as a name":   fund.with("hunter2", 1),
+		"a word twice":           strings.Replace(text(fund), "{", `{"hunter2":1,"hunter2":1,`, 1),
 		"a destination":          fund.with("to", "0x0000000000000000000000000000000000000001"),
 		"calldata":               fund.with("data", "0x00"),
 		"a value":                fund.with("value", "1"),
@@ -190,7 +192,7 @@ func TestInput(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			res := w.post(b)
 			w.isError("INVALID_INPUT", res)
-			for _, secret := range []string{key, mnemonic, "legal winner"} {
+			for _, secret := range []string{key, mnemonic, "legal winner", "hunter2"} {
 				if strings.Contains(string(res.Body), secret) {
 					t.Errorf("the answer repeats it: %s", res.Body)
 				}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/big"
 	"mime"
 	"slices"
@@ -37,7 +36,7 @@ type Input struct {
 }
 
 // field decodes one field of a body. Its error says what the field must be, but never its value: callers may
-// send secrets by mistake, which must reach neither a response nor a log.
+// send secrets by mistake, which must reach neither a response nor a log. Nor does the name of a field that there is not.
 type field func(raw json.RawMessage, in *Input) error
 
 // fields of all actions, by name.
@@ -88,9 +87,9 @@ func parseInput(body []byte, actions map[string]*action) (*Input, error) {
 		return nil, invalid(`"action" must be one of ` + strings.Join(actionNames(), ", "))
 	}
 	want := append([]string{"action", "chainId", "wallet"}, actions[in.Action].fields...)
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+	for name := range given {
 		if !slices.Contains(want, name) {
-			return nil, invalid(unknownField(name) + " is not a field of the action " + in.Action)
+			return nil, invalid("there is a field that the action " + in.Action + " has not: it has " + strings.Join(want, ", "))
 		}
 	}
 	for _, name := range want {
@@ -106,14 +105,6 @@ func parseInput(body []byte, actions map[string]*action) (*Input, error) {
 		return nil, invalid(`"wallet" must not be the zero address`)
 	}
 	return in, nil
-}
-
-// unknownField returns an unknown field's name, if it looks like a name.
-func unknownField(name string) string {
-	if httpapi.PlainName(name) {
-		return strconv.Quote(name)
-	}
-	return "one of the fields"
 }
 
 const maxFields = 32
@@ -137,7 +128,10 @@ func readObject(body []byte) (map[string]json.RawMessage, error) {
 			return nil, notObject
 		}
 		if _, twice := given[name]; twice {
-			return nil, invalid(unknownField(name) + " is given twice")
+			if fields[name] == nil {
+				return nil, invalid("a field is given twice")
+			}
+			return nil, invalid(strconv.Quote(name) + " is given twice")
 		}
 		given[name] = value
 		if len(given) > maxFields {

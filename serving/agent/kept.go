@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
 // kept is what was read of the chain at its head, for as long as that is the head: a block does not change, and many ask
@@ -41,6 +44,7 @@ func (k *kept) put(head common.Hash, what string, v any) {
 }
 
 // readAt reads something at the head, where it was not read yet, and whether the contracts are those of the deployment.
+// Where there is another node, it must say the same.
 // ask adds to the reads what is wanted; nobody may change what it finds.
 func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string, ask func(r *reads, into *T)) (T, error) {
 	if v, ok := a.kept.get(head.Hash, what); ok {
@@ -55,12 +59,20 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 		// Whoever began may leave, and the others wait.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.HTTP.RequestTimeout)
 		defer cancel()
-		var into T
+		ctx = chain.Apart(ctx)
+		var into, again T
 		r := &reads{at: head.Hash}
 		a.contracts.identify(r)
 		ask(r, &into)
 		if err := a.identify(r.run(ctx, a.chain)); err != nil {
 			return nil, err
+		}
+		if a.chain.Endpoints() > 1 {
+			r = &reads{at: head.Hash}
+			ask(r, &again)
+			if err := differs(r.run(ctx, a.chain), into, again); err != nil {
+				return nil, err
+			}
 		}
 		a.kept.put(head.Hash, what, into)
 		return into, nil
@@ -75,4 +87,24 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 		}
 		return f.Val.(T), nil
 	}
+}
+
+// differs says whether another node, read with an outcome, said something else.
+func differs(outcome error, one, other any) error {
+	if _, wrong := errors.AsType[*errMismatch](outcome); outcome != nil && !wrong {
+		return chainError(outcome)
+	}
+	if outcome != nil || inText(one) != inText(other) {
+		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about what was asked")
+	}
+	return nil
+}
+
+// inText is everything that was read.
+func inText(read any) string {
+	text, err := json.Marshal(read)
+	if err != nil {
+		panic(err) // it is made of numbers
+	}
+	return string(text)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -342,19 +343,106 @@ func TestReadyAlthoughNodesDisagree(t *testing.T) {
 	(&world{t: t, Client: apitest.NewClient(t, a, description)}).refused("UPSTREAM_UNAVAILABLE", fund)
 }
 
-// TestRoundTripsOverTwoNodes: what is read again is asked for beside the simulation.
+// TestRoundTripsOverTwoNodes: what is read again, and the gas of both, is asked for beside the simulation.
 func TestRoundTripsOverTwoNodes(t *testing.T) {
 	w, deal, fund := listed(t)
 	one, two := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
 	v := w.over(one.URL, two.URL)
 	v.reg = w.reg
-	for want, b := range map[uint64]body{
-		3: fund.with("termsHash", deal.TermsHash), 2: {"action": "approveUsdg", "chainId": 4663, "wallet": fund["wallet"], "amount": "1"},
+	for action, b := range map[string]body{
+		"fund": fund.with("termsHash", deal.TermsHash), "approveUsdg": {"action": "approveUsdg", "chainId": 4663, "wallet": fund["wallet"], "amount": "1"},
 	} {
 		before := v.nodeRequests()
 		v.prepared(b)
-		if n := v.nodeRequests() - before; n != want {
-			t.Errorf("%s asks the chain %d times, want %d", b["action"], n, want)
+		if n := v.nodeRequests() - before; n != 4 {
+			t.Errorf("%s asks the chain %d times", action, n)
+		}
+	}
+}
+
+// answers is a lie about a view of the vault.
+func (w *world) answers(method, answer string) rpctest.Lie {
+	selector := []byte(common.Bytes2Hex(w.agent.contracts.vault.Methods[method].ID))
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_call" && bytes.Contains(req.Params[0], selector) {
+			resp.Say("0x" + answer)
+		}
+		return false
+	}
+}
+
+// TestALieInARead: what one of two nodes says of a deal, of the market or of a credit is not handed on.
+func TestALieInARead(t *testing.T) {
+	w, _, _ := listed(t)
+	var d *Deal
+	r := &reads{at: w.head().Hash}
+	w.agent.contracts.deal(r, big.NewInt(1), func(found *Deal) { d = found })
+	if err := r.run(t.Context(), w.chain); err != nil {
+		t.Fatal(err)
+	}
+	truth := d.TermsHash
+	d.Cap = big.NewInt(9_100_000)
+	lied := w.agent.contracts.termsHash(d)
+	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	wallet := w.actors[0].Hex()
+	for target, lie := range map[string]rpctest.Lie{
+		"/v1/deals/1":             says(nil, word(1_100_000), word(9_100_000), truth.Hex()[2:], lied.Hex()[2:]),
+		"/v1/deals/1/valuation":   says(nil, word(1_100_000), word(9_100_000), truth.Hex()[2:], lied.Hex()[2:]),
+		"/v1/capabilities":        w.answers("paused", word(1)),
+		"/v1/portfolio/" + wallet: w.answers("credits", word(1_000_000_000)),
+	} {
+		for _, urls := range [][]string{{liar.URL, honest.URL}, {honest.URL, liar.URL}} {
+			liar.Tells(lie)
+			v := w.over(urls...)
+			if message := v.isError("UPSTREAM_UNAVAILABLE", v.Get(t, target)); !strings.Contains(message, "disagree") {
+				t.Errorf("%s: %s", target, message)
+			}
+			liar.Tells(nil)
+			if res := v.Get(t, target); target != "/v1/deals/1/valuation" && res.Status != http.StatusOK {
+				t.Errorf("%s without a lie: %s", target, res.Body)
+			}
+		}
+	}
+	// Where the other does not respond, one is enough.
+	if res := w.over(honest.URL, "http://127.0.0.1:1").Get(t, "/v1/deals/1"); res.Status != http.StatusOK {
+		t.Errorf("with one node of two: %s", res.Body)
+	}
+}
+
+// TestALieAboutGas: what one of two nodes says that a transaction takes reserves none of the wallet's coin, and lets
+// none run out of gas.
+func TestALieAboutGas(t *testing.T) {
+	w, _, fund := listed(t)
+	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	times := func(num, den uint64) rpctest.Lie {
+		return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			switch req.Method {
+			case "eth_estimateGas":
+				var said hexutil.Uint64
+				if err := json.Unmarshal(resp.Result, &said); err != nil {
+					t.Error(err)
+				}
+				resp.Say(hexutil.Uint64(uint64(said) * num / den))
+			case "eth_simulateV1":
+				var blocks []map[string]any
+				if err := json.Unmarshal(resp.Result, &blocks); err != nil {
+					t.Error(err)
+				}
+				blocks[0]["calls"].([]any)[0].(map[string]any)["gasUsed"] = "0x1"
+				resp.Say(blocks)
+			}
+			return false
+		}
+	}
+	truth := w.prepared(fund).Transaction.Gas
+	for _, urls := range [][]string{{liar.URL, honest.URL}, {honest.URL, liar.URL}} {
+		for _, ratio := range [][2]uint64{{10, 1}, {1, 10}} {
+			liar.Tells(times(ratio[0], ratio[1]))
+			w.over(urls...).refused("UPSTREAM_UNAVAILABLE", fund)
+		}
+		liar.Tells(times(4, 5)) // as another kind of node may estimate
+		if got := w.over(urls...).prepared(fund).Transaction.Gas; got != truth {
+			t.Errorf("of two estimates it takes %s, want %s", got, truth)
 		}
 	}
 }

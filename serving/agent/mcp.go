@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ type tool struct {
 	path              string // path template; empty: the prepare route, with the arguments as its body
 	input, output     string // schema names in the OpenAPI document; for a GET, input is built from params
 	params            []string
+	names             []string // of the arguments, from the input's schema
 }
 
 var tools = []tool{
@@ -62,6 +64,8 @@ func newMCP(ask http.Handler, within time.Duration) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
+		properties, _ := input["properties"].(map[string]any)
+		t.names = slices.Sorted(maps.Keys(properties))
 		server.AddTool(&mcp.Tool{
 			Name: t.name, Title: t.title, Description: t.what, InputSchema: input, OutputSchema: schemas.output(t.output),
 			Annotations: &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed},
@@ -159,7 +163,7 @@ func refused(err error) (*mcp.CallToolResult, error) {
 	return failed(body, http.Header{})
 }
 
-// request builds the API request from a tool's arguments. The API refuses unknown ones by name.
+// request builds the API request from a tool's arguments.
 func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Request, error) {
 	if t.path == "" {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, prepareRoute, strings.NewReader(string(arguments)))
@@ -176,7 +180,10 @@ func (t *tool) request(ctx context.Context, arguments json.RawMessage) (*http.Re
 		}
 	}
 	path, query := t.path, url.Values{}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+	for name := range given {
+		if !slices.Contains(t.names, name) { // its name is not repeated: it may be a secret
+			return nil, invalid("there is an argument that the tool has not: it has " + cmp.Or(strings.Join(t.names, ", "), "none"))
+		}
 		var text string
 		if json.Unmarshal(given[name], &text) != nil {
 			text = string(given[name])

@@ -3,8 +3,10 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -64,6 +66,13 @@ func TestTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	remarshal(t, res.StructuredContent, &said)
+	for _, tool := range listing.Tools {
+		if more := maps.Clone(res.StructuredContent.(map[string]any)); tool.Name == "get_deal" {
+			if more["more"] = 1; validate(&tool.OutputSchema, more) == nil {
+				t.Error("the schema of a deal lets a field through that it has not")
+			}
+		}
+	}
 	want := get[DirectDeal](w, "/v1/deals/1")
 	said.Evidence.ObservedAt = want.Evidence.ObservedAt
 	if a, b := marshal(t, said), marshal(t, want); !bytes.Equal(a, b) {
@@ -79,6 +88,7 @@ func TestTools(t *testing.T) {
 		{"get_deal", map[string]any{"dealId": "99"}, "DEAL_NOT_FOUND"},
 		{"get_deal", map[string]any{}, "INVALID_INPUT"},
 		{"get_deal", map[string]any{"dealId": "1", "privateKey": "x"}, "INVALID_INPUT"},
+		{"get_deal", map[string]any{"dealId": "1", "hunter2": "x"}, "INVALID_INPUT"},
 		{"get_deal", map[string]any{"dealId": "1/valuation"}, "INVALID_INPUT"},
 		{"list_listings", map[string]any{"limit": 101}, "INVALID_INPUT"},
 		{"get_portfolio", map[string]any{"wallet": "../deals/1"}, "INVALID_INPUT"},
@@ -89,9 +99,11 @@ func TestTools(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s %v: %v", c.tool, c.args, err)
 		}
-		var v struct{ Error struct{ Code string } }
+		var v struct {
+			Error struct{ Code, Message string }
+		}
 		remarshal(t, res.StructuredContent, &v)
-		if !res.IsError || v.Error.Code != c.code {
+		if !res.IsError || v.Error.Code != c.code || strings.Contains(v.Error.Message, "hunter2") {
 			t.Errorf("%s %v: %+v, want %s", c.tool, c.args, res.StructuredContent, c.code)
 		}
 	}

@@ -85,6 +85,7 @@ type preparation struct {
 	bid             *Bid
 	token           common.Address
 	held, allowance *big.Int
+	silent          error // why the token does not say them
 	tokenPaused     bool
 	registered      bool
 	credit          *big.Int
@@ -154,11 +155,15 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	if err != nil {
 		return nil, err
 	}
-	again := a.second(ctx, p)
+	again := a.second(ctx, p, call)
 	done, err := a.simulate(ctx, p, &pl, call)
 	if again != nil {
-		if differ := <-again; differ != nil {
-			return nil, differ
+		other := <-again
+		if other.err != nil {
+			return nil, other.err
+		}
+		if err == nil {
+			err = done.agrees(other.gas)
 		}
 	}
 	if err != nil {

@@ -46,6 +46,16 @@ func Beside(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, before)
 }
 
+type againKey struct{}
+
+// Again is a context whose first batch is asked of the same endpoint as the last one under ctx, where that can be asked.
+func Again(ctx context.Context) context.Context {
+	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
+		ctx = context.WithValue(ctx, againKey{}, last.Load())
+	}
+	return Apart(ctx)
+}
+
 // Batch sends the requests to one endpoint, in one round trip if Config.MaxBatch allows. On an error no result
 // may be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
 func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
@@ -72,7 +82,8 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	if before == nil {
 		before = new(atomic.Pointer[endpoint])
 	}
-	endpoints := c.order(requests, before.Load())
+	again, _ := ctx.Value(againKey{}).(*endpoint)
+	endpoints := c.order(requests, before.Load(), again)
 	for attempt := range c.cfg.Attempts {
 		if attempt > 0 && attempt%len(endpoints) == 0 {
 			if err := pause(ctx, 20*time.Millisecond<<(attempt/len(endpoints))); err != nil {
@@ -137,8 +148,8 @@ func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) e
 }
 
 // order is the endpoints as they should be asked: those that have the methods first, then those that do not rest, then
-// those that are not the one before, then as configured.
-func (c *Client) order(requests []*Request, before *endpoint) []*endpoint {
+// the one to be asked again, and those that are not the one before, then as configured.
+func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
 	rank := func(e *endpoint) (n int) {
 		if slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method) }) {
@@ -147,7 +158,7 @@ func (c *Client) order(requests []*Request, before *endpoint) []*endpoint {
 		if e.resting(now) {
 			n += 2
 		}
-		if e == before {
+		if e == before || before == nil && again != nil && e != again {
 			n++
 		}
 		return n
