@@ -130,6 +130,7 @@ func (in *Ingester) run(ctx context.Context) error {
 			continue
 		case errors.Is(err, kafka.ErrFenced):
 			return fmt.Errorf("another ingester runs on topic %s; stop one of them, or run both with --ingest-standby: %w", in.topic, err)
+		case in.cfg.Rewind && errors.Is(err, follow.ErrDeepReorg): // the next session reverts what was final
 		case final(err) && !in.alone(err):
 			return err
 		}
@@ -155,7 +156,7 @@ func (in *Ingester) alone(err error) bool {
 // final reports whether an error would come back after every restart.
 func final(err error) bool {
 	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort) ||
-		errors.Is(err, ErrTorn) || errors.Is(err, ErrOtherFilter) || errors.Is(err, topics.ErrLaterSchema)
+		errors.Is(err, ErrTorn) || errors.Is(err, ErrUnrelated) || errors.Is(err, ErrOtherFilter) || errors.Is(err, topics.ErrLaterSchema)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

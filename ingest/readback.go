@@ -32,21 +32,23 @@ func (in *Ingester) readBack(ctx context.Context) (published, error) {
 		return published{}, err
 	}
 	defer history.Close()
-	back := walk{whole: in.cfg.Rewind}
-	if err := in.readRaw(ctx, history, 0, back.take); err != nil {
-		return published{}, err
-	}
-	stands, err := back.result()
+	var stands published
+	err = in.barriers(ctx, history, 0, func(b *topics.BlockEnd) (bool, error) {
+		if stands.barriers == nil {
+			stands.last = *b
+		}
+		stands.barriers = append(stands.barriers, b.Block)
+		return b.Block.Number > stands.last.Finalized, nil
+	})
 	if err != nil {
 		return published{}, err
 	}
+	slices.Reverse(stands.barriers)
 	for partition := int32(1); partition < in.cfg.Partitions; partition++ {
 		var last topics.BlockEnd
-		err := in.readRaw(ctx, history, partition, func(raw topics.Raw) bool {
-			if end, ok := raw.(*topics.BlockEnd); ok {
-				last = *end
-			}
-			return last == topics.BlockEnd{}
+		err := in.barriers(ctx, history, partition, func(b *topics.BlockEnd) (bool, error) {
+			last = *b
+			return false, nil
 		})
 		if err != nil {
 			return published{}, err
@@ -57,6 +59,28 @@ func (in *Ingester) readBack(ctx context.Context) (published, error) {
 		}
 	}
 	return stands, in.checkFilter(ctx, history, stands.last.Block)
+}
+
+// barriers passes the barriers of a partition that are in force to take, each once, newest first, until it returns
+// false. It holds none of them, however many there are.
+func (in *Ingester) barriers(ctx context.Context, history *kafka.History, partition int32, take func(*topics.BlockEnd) (bool, error)) error {
+	var (
+		w   walk
+		bad error
+	)
+	err := in.readRaw(ctx, history, partition, func(raw topics.Raw) bool {
+		b, err := w.take(raw)
+		more := err == nil
+		if more && b != nil {
+			more, err = take(b)
+		}
+		bad = err
+		return more
+	})
+	if bad != nil {
+		return bad
+	}
+	return err
 }
 
 // readRaw passes the records of a partition to take, from the last one backwards, until it returns false.
@@ -82,63 +106,38 @@ func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partiti
 	return nil
 }
 
-// walk processes the records of a partition from the last one backwards.
+// walk processes the records of a partition from the last one backwards, and finds the barriers in force. A barrier
+// may have been reverted, published again and repeated as a heartbeat.
 //
-// A barrier may have been reverted, published again and repeated as a heartbeat. So walk collects records until
-// it finds a final barrier that no revert covers; result then replays them forward.
+// A revert names the barrier that was the last one after it. So between the newest record of that barrier and the
+// revert nothing is in force: had it been reverted since, it could not have been the last one.
 type walk struct {
-	whole   bool         // include final barriers
-	seen    []topics.Raw // barriers and reverts, newest first
-	last    *topics.BlockEnd
-	pending map[common.Hash]int // reverts whose barrier was not found yet
-	met     common.Hash         // the last barrier found, whose repetitions may follow
+	until topics.BlockRef  // the barrier below what reverts took back; no hash: nothing is skipped
+	found *topics.BlockEnd // the last barrier in force that was found, which may be repeated
 }
 
-// take processes a record and reports whether to continue.
-func (w *walk) take(raw topics.Raw) bool {
+// take returns the barrier if it is one in force and was not found before.
+func (w *walk) take(raw topics.Raw) (*topics.BlockEnd, error) {
 	switch r := raw.(type) {
 	case *topics.BlockRevert:
-		w.seen = append(w.seen, r)
-		if w.pending == nil {
-			w.pending = map[common.Hash]int{}
+		if w.until.Hash == (common.Hash{}) {
+			w.until = r.Head
 		}
-		w.pending[r.Block.Hash]++
-		w.met = common.Hash{}
 	case *topics.BlockEnd:
-		if r.Block.Hash == w.met {
-			return true
+		if w.until.Hash != (common.Hash{}) && r.Block != w.until {
+			return nil, nil //nolint:nilnil // not in force
 		}
-		w.seen = append(w.seen, r)
-		w.met = r.Block.Hash
-		if w.pending[r.Block.Hash] > 0 {
-			w.pending[r.Block.Hash]--
-			return true
+		w.until = topics.BlockRef{}
+		above := w.found
+		if above != nil && above.Block == r.Block {
+			return nil, nil //nolint:nilnil // a repetition
 		}
-		if w.last == nil {
-			w.last = r
+		w.found = r
+		if above != nil && above.Linked && above.Previous != r.Block {
+			return nil, fmt.Errorf("%w: block %d %s follows block %d %s, and in the topic block %d %s", ErrTorn,
+				above.Block.Number, above.Block.Hash, above.Previous.Number, above.Previous.Hash, r.Block.Number, r.Block.Hash)
 		}
-		return w.whole || r.Block.Number > w.last.Finalized
+		return r, nil
 	}
-	return true
-}
-
-// result replays the collected records.
-func (w *walk) result() (published, error) {
-	var p published
-	for _, raw := range slices.Backward(w.seen) {
-		switch r := raw.(type) {
-		case *topics.BlockEnd:
-			p.barriers = append(p.barriers, r.Block)
-		case *topics.BlockRevert:
-			n := len(p.barriers)
-			if n == 0 || p.barriers[n-1] != r.Block {
-				return published{}, fmt.Errorf("revert of block %d %s does not take back the barrier before it", r.Block.Number, r.Block.Hash)
-			}
-			p.barriers = p.barriers[:n-1]
-		}
-	}
-	if w.last != nil {
-		p.last = *w.last
-	}
-	return p, nil
+	return nil, nil //nolint:nilnil // not a barrier
 }

@@ -28,6 +28,8 @@ type replay struct {
 	finalized uint64
 	commit    bool // the last barrier ended a transaction
 	reverts   int
+	deep      int  // of them, of final blocks
+	rewound   bool // since the last barrier
 }
 
 type replayed struct {
@@ -45,10 +47,10 @@ func (r *replay) top() *replayed {
 func (r *replay) take(raw topics.Raw) error {
 	switch raw := raw.(type) {
 	case *topics.BlockEnd:
-		if raw.Finalized < r.finalized {
+		if raw.Finalized < r.finalized && !r.rewound {
 			return fmt.Errorf("finalized fell from %d to %d", r.finalized, raw.Finalized)
 		}
-		r.finalized = raw.Finalized
+		r.finalized, r.rewound = raw.Finalized, false
 		r.commit = raw.Commit
 		if int(raw.Records) != len(r.pending) {
 			return fmt.Errorf("barrier %d says %d records, there are %d", raw.Block.Number, raw.Records, len(r.pending))
@@ -73,7 +75,7 @@ func (r *replay) take(raw topics.Raw) error {
 			return fmt.Errorf("revert of %d inside a block", raw.Block.Number)
 		}
 		if raw.Block.Number <= r.finalized {
-			return fmt.Errorf("revert of %d, finalized is %d", raw.Block.Number, r.finalized)
+			r.deep, r.rewound = r.deep+1, true
 		}
 		if r.top().end.Block != raw.Block {
 			return fmt.Errorf("revert of %d %s, last barrier is %d", raw.Block.Number, raw.Block.Hash, r.top().end.Block.Number)
@@ -132,6 +134,16 @@ func readUntil(ctx context.Context, cfg kafka.Config, topic string, partition in
 // the same barriers everywhere, and exactly the canonical chain's logs.
 func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deployment, client *ethclient.Client) (reverts int) {
 	t.Helper()
+	reverts, deep := checkRewound(t, cfg, topic, d, client)
+	if deep > 0 {
+		t.Errorf("%d final blocks were reverted", deep)
+	}
+	return reverts
+}
+
+// checkRewound is checkTopic where final blocks may have been reverted.
+func checkRewound(t *testing.T, cfg kafka.Config, topic string, d contracts.Deployment, client *ethclient.Client) (reverts, deep int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	head, err := client.HeaderByNumber(ctx, nil)
@@ -155,7 +167,7 @@ func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deploy
 			}
 		}
 		if partition == 0 {
-			barriers, reverts = refs, r.reverts
+			barriers, reverts, deep = refs, r.reverts, r.deep
 		} else if !slices.Equal(refs, barriers) || r.reverts != reverts {
 			t.Fatalf("partition %d has other barriers than partition 0", partition)
 		}
@@ -181,7 +193,7 @@ func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deploy
 	if len(want) != len(got) {
 		t.Fatalf("chain has %d logs, topic %d", len(want), len(got))
 	}
-	return reverts
+	return reverts, deep
 }
 
 func sameLog(a, b *topics.Log) error {

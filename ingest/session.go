@@ -82,17 +82,18 @@ func (in *Ingester) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if in.cfg.Rewind {
+		if stands, err = in.rewind(ctx, tx, stands); err != nil {
+			return err
+		}
+	}
 	if err := in.loadTokens(ctx, stands.last.Block); err != nil {
 		return err
-	}
-	final := stands.last.Finalized
-	if in.cfg.Rewind {
-		final = 0
 	}
 	now := time.Now()
 	s := &session{
 		in:   in,
-		m:    follow.New(in.cfg.follow(), stands.barriers, final),
+		m:    follow.New(in.cfg.follow(), stands.barriers, stands.last.Finalized),
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1),
 	}

@@ -46,7 +46,7 @@ func ReadBack(ctx context.Context, cfg Config, topic string, partition int32, n 
 // ReadBack calls fn with the committed records of a partition from the last one backwards, until fn returns
 // false, n records were passed or the partition has no more. n <= 0: no limit.
 //
-// It fetches windows of offsets that double in size. A window may have only transaction markers, aborted
+// It fetches windows of offsets that double in size up to a bound. A window may have only transaction markers, aborted
 // records or offsets removed by compaction. So it uses raw fetch requests, whose responses tell how far they
 // reach; a consumer would wait for a record that never comes.
 func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n int, fn func(*Record) bool) error {
@@ -60,7 +60,7 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 		return fmt.Errorf("read back %s/%d: %w", topic, partition, err)
 	}
 	given := 0
-	for end, window := b.end, int64(firstWindow); end > b.start; window *= 2 {
+	for end, window := b.end, int64(firstWindow); end > b.start; window = min(2*window, lastWindow) {
 		from := max(b.start, end-window)
 		var records []*Record
 		for at := from; at < end; {
@@ -85,7 +85,11 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 	return nil
 }
 
-const firstWindow = 64 // offsets
+// Windows of offsets: the first and the largest, which is held in memory.
+const (
+	firstWindow = 64
+	lastWindow  = 8192
+)
 
 // TopicID distinguishes topics that had the same name one after the other.
 type TopicID [16]byte

@@ -1,0 +1,206 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// ErrUnrelated: no barrier of the raw topic is on the chain.
+var ErrUnrelated = errors.New("no block of the raw topic is on the chain: use another --kafka-prefix, or endpoints of the chain that was ingested")
+
+const (
+	// maxRungs bounds the barriers that a search for the last common block holds.
+	maxRungs = 1024
+	// maxReverts bounds the reverts of a transaction.
+	maxReverts = 1024
+	// contradictions is how often in a row the chain must have another block before it is believed.
+	contradictions = 3
+)
+
+// rewind reverts the barriers that the chain no longer has where some of them were final, which the machine never
+// does. Memory is bounded, however many they are: the topic is read back several times, first to find the last
+// common block, then to publish the reverts, a transaction for every maxReverts of them.
+func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, stands published) (published, error) {
+	if stands.last.Block.Hash == (common.Hash{}) {
+		return stands, nil
+	}
+	history, err := kafka.NewHistory(in.cfg.Kafka)
+	if err != nil {
+		return stands, err
+	}
+	defer history.Close()
+	back := func(take func(*topics.BlockEnd) (bool, error)) error { return in.barriers(ctx, history, 0, take) }
+	head, err := in.client.Head(ctx, stands.last.Block.Number)
+	if err != nil {
+		return stands, err
+	}
+	search := search{back: back, onChain: in.onChain, head: head.Number}
+	common, err := search.run(ctx)
+	if err != nil || common == nil || common.Number >= stands.last.Finalized {
+		return stands, err // what is not final the machine reverts
+	}
+	in.log.Warn("reverting blocks that were final", zap.Uint64("from", stands.last.Block.Number), zap.Uint64("to", common.Number))
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
+	n := 0
+	err = reverts(back, *common, func(all []follow.Revert) error {
+		n += len(all)
+		in.metrics.reverts.Add(float64(len(all)))
+		return p.publish(ctx, &follow.Batch{Reverts: all})
+	})
+	if err != nil {
+		return stands, err
+	}
+	in.log.Warn("reverted", zap.Int("barriers", n), zap.Uint64("block", common.Number))
+	return in.readBack(ctx)
+}
+
+// onChain asks for the block of a number until it is the given one, or another one several times.
+func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error) {
+	for range contradictions {
+		headers, err := in.client.Headers(ctx, b.Number, b.Number)
+		if err != nil {
+			return false, err
+		}
+		if headers[0].Hash == b.Hash {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// reverts passes the reverts of all barriers above a block, newest first, to publish. The slice is used again.
+func reverts(back func(func(*topics.BlockEnd) (bool, error)) error, to topics.BlockRef, publish func([]follow.Revert) error) error {
+	all := make([]follow.Revert, 0, maxReverts)
+	var above *topics.BlockRef
+	err := back(func(b *topics.BlockEnd) (bool, error) {
+		if above != nil {
+			all = append(all, follow.Revert{Block: *above, Head: b.Block})
+		}
+		if above = &b.Block; b.Block == to || len(all) == maxReverts {
+			if err := publish(all); err != nil {
+				return false, err
+			}
+			all = all[:0]
+		}
+		return b.Block != to, nil
+	})
+	if err != nil {
+		return fmt.Errorf("revert to block %d: %w", to.Number, err)
+	}
+	return nil
+}
+
+// search finds the newest barrier that is on the chain: all below it are, and none above.
+type search struct {
+	back    func(func(*topics.BlockEnd) (bool, error)) error
+	onChain func(context.Context, topics.BlockRef) (bool, error)
+	head    uint64 // blocks above it are not asked for
+}
+
+// run returns nil where the newest barrier up to the head is on the chain.
+func (s *search) run(ctx context.Context) (*topics.BlockRef, error) {
+	var off common.Hash // the lowest barrier known to be off the chain
+	for {
+		l, err := s.descend(ctx, &off)
+		if err != nil {
+			return nil, err
+		}
+		if off == (common.Hash{}) {
+			return nil, nil //nolint:nilnil // nothing to be found
+		}
+		var failed error
+		at := sort.Search(len(l.rungs)-1, func(i int) bool { // the last one is on the chain
+			on := false
+			if failed == nil {
+				on, failed = s.onChain(ctx, l.rungs[i])
+			}
+			return on
+		})
+		switch {
+		case failed != nil:
+			return nil, failed
+		case at == 0 || l.every == 1:
+			return &l.rungs[at], nil
+		}
+		off = l.rungs[at-1].Hash
+	}
+}
+
+// descend walks down from the barrier off, or from the top, with steps that double, to one that is on the chain.
+// off becomes the last one that is not. The ladder has barriers from the one below off on, down to the one on the
+// chain.
+func (s *search) descend(ctx context.Context, off *common.Hash) (l ladder, err error) {
+	var (
+		from    = *off
+		last    topics.BlockRef
+		step    = 1
+		left    = 1 // barriers until the chain is asked again
+		settled bool
+	)
+	l.every = 1
+	ask := func(b topics.BlockRef) (on bool, err error) {
+		if on, err = s.onChain(ctx, b); err != nil || on {
+			return on, err
+		}
+		*off, l, last = b.Hash, ladder{every: 1}, topics.BlockRef{}
+		return false, nil
+	}
+	err = s.back(func(b *topics.BlockEnd) (bool, error) {
+		if from != (common.Hash{}) || b.Block.Number > s.head {
+			if b.Block.Hash == from {
+				from = common.Hash{}
+			}
+			return true, nil
+		}
+		l.add(b.Block)
+		last = b.Block
+		if left--; left > 0 {
+			return true, nil
+		}
+		step *= 2
+		left = step
+		settled, err = ask(b.Block)
+		return !settled, err
+	})
+	if err == nil && !settled && last != (topics.BlockRef{}) { // the topic's first barrier was not asked for
+		settled, err = ask(last)
+	}
+	if err == nil && !settled {
+		err = ErrUnrelated
+	}
+	if err == nil && l.rungs[len(l.rungs)-1] != last {
+		l.rungs = append(l.rungs, last)
+	}
+	return l, err
+}
+
+// ladder holds every so manyth barrier, newest first: as many as it may.
+type ladder struct {
+	rungs []topics.BlockRef
+	every int
+	n     int
+}
+
+func (l *ladder) add(b topics.BlockRef) {
+	if l.n%l.every == 0 {
+		l.rungs = append(l.rungs, b)
+	}
+	l.n++
+	if len(l.rungs) < maxRungs {
+		return
+	}
+	for i := range maxRungs / 2 {
+		l.rungs[i] = l.rungs[2*i]
+	}
+	l.rungs = l.rungs[:maxRungs/2]
+	l.every *= 2
+}
