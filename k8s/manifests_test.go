@@ -28,6 +28,7 @@ import (
 	"github.com/lienstream/lienstream/cmd/lienstream/roles"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/processors/support"
 )
 
 // program is what the binary says of its commands and flags.
@@ -214,6 +215,42 @@ func TestManifests(t *testing.T) {
 	for name, pod := range map[string]corev1.PodSpec{"processors": processors.Spec.Template.Spec, "serving": serving.Spec.Template.Spec} {
 		notifies(t, name, pod, config)
 	}
+	takesReports(t, &serving.Spec.Template.Spec, &processors.Spec.Template.Spec, config, all)
+}
+
+// takesReports: the files of the support service are where the pods that read them have them mounted, and who may answer
+// is a list that the processors have.
+func takesReports(t *testing.T, serving, processors *corev1.PodSpec, config map[string]string, all map[string]any) {
+	t.Helper()
+	for flag, pod := range map[string]*corev1.PodSpec{
+		"SUPPORT_TOKEN_KEYS_FILE": serving, "SUPPORT_TEXT_KEYS_FILE": serving, "RELAYER_KEY_FILE": serving, "SUPPORT_STAFF_FILE": processors,
+	} {
+		file := config["LIENSTREAM_"+flag]
+		i := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.ReadOnly && filepath.Dir(file) == m.MountPath
+		})
+		if i < 0 {
+			t.Errorf("%s: %q is mounted nowhere: %v", flag, file, pod.Containers[0].VolumeMounts)
+			continue
+		}
+		named := pod.Containers[0].VolumeMounts[i].Name
+		v := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == named })]
+		switch {
+		case v.Secret != nil:
+			if v.Secret.SecretName != "lienstream-support" || v.Secret.Optional == nil || !*v.Secret.Optional {
+				t.Errorf("%s comes from %v", flag, v.Secret)
+			}
+		default:
+			list, ok := all["ConfigMap/"+v.ConfigMap.Name].(*corev1.ConfigMap)
+			if !ok {
+				t.Fatalf("%s comes from %s, which is not there", flag, v.ConfigMap.Name)
+			}
+			text, ok := list.Data[filepath.Base(file)]
+			if staff, err := support.ParseStaff(text); !ok || err != nil || staff == nil || len(staff) > 0 {
+				t.Errorf("the staff of the base are %q: %v %v", text, staff, err)
+			}
+		}
+	}
 }
 
 // notifies: the secrets that the configuration names files of are where the pod has them mounted.
@@ -362,8 +399,8 @@ func headless(t *testing.T, p program, set *appsv1.StatefulSet, service *corev1.
 	if want := "$(LIENSTREAM_INSTANCE)." + service.Name + ":" + p.port("query-addr"); env["LIENSTREAM_ADVERTISE"] != want {
 		t.Errorf("advertises %s, it is reached at %s", env["LIENSTREAM_ADVERTISE"], want)
 	}
-	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts // the others are of secrets
-	if len(mounts) != 3 || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
+	mounts := set.Spec.Template.Spec.Containers[0].VolumeMounts // the others are read only
+	if len(mounts) == 0 || slices.ContainsFunc(mounts[1:], func(m corev1.VolumeMount) bool { return !m.ReadOnly }) || mounts[0].MountPath != env["LIENSTREAM_DATA_DIR"] || mounts[0].Name != set.Spec.VolumeClaimTemplates[0].Name {
 		t.Errorf("data goes to %s, mounted is %v", env["LIENSTREAM_DATA_DIR"], mounts)
 	}
 }
@@ -396,6 +433,19 @@ func TestCompose(t *testing.T) {
 		}
 		if !s.ReadOnly {
 			t.Errorf("%s may write to its root", name)
+		}
+	}
+	for name, wants := range map[string][]string{
+		"processors-0": {"SUPPORT_STAFF_FILE"}, "processors-1": {"SUPPORT_STAFF_FILE"},
+		"serving": {
+			"PAYMENT_RPC", "PAYMENT_TO", "SUPPORT_PUBLIC_URL", "SUPPORT_TOKEN_KEYS_FILE", "SUPPORT_TEXT_KEYS_FILE", "RELAYER_KEY_FILE",
+			"FACILITATOR", "FACILITATOR_KEY_FILE", "FLOAT_ADDRESS",
+		},
+	} {
+		for _, flag := range wants {
+			if _, ok := file.Services[name].Environment["LIENSTREAM_"+flag]; !ok {
+				t.Errorf("%s cannot be told %s", name, flag)
+			}
 		}
 	}
 	if at := file.Services["processors-0"].Environment["LIENSTREAM_ADVERTISE"]; at != "processors-0:"+p.port("query-addr") {

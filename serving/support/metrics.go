@@ -12,8 +12,8 @@ type metrics struct {
 	undecided    prometheus.Gauge
 	oldest       prometheus.Gauge
 	oldestRefund prometheus.Gauge
-	float        prometheus.Gauge
-	gas          prometheus.Gauge
+	float        *prometheus.GaugeVec // none where there is no such account
+	gas          *prometheus.GaugeVec
 	head         prometheus.Gauge
 }
 
@@ -28,6 +28,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(g)
 		return g
 	}
+	balance := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lienstream_support_" + name, Help: help}, []string{"account"})
+		reg.MustRegister(g)
+		return g
+	}
 	return &metrics{
 		reports:      counter("reports_total", "Requests to /reports, by result.", "outcome"),
 		payments:     counter("payments_total", "State changes of payments, by new state.", "to"),
@@ -38,8 +43,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		undecided:    gauge("payments_undecided", "Payments that are not final on the chain."),
 		oldest:       gauge("oldest_unpaid_seconds", "Age of the oldest reserved payment that is neither paid nor void."),
 		oldestRefund: gauge("oldest_refund_seconds", "Age of the oldest signed refund that is not final on the chain."),
-		float:        gauge("float_units", "Balance of the float in the deposit asset's smallest unit; 0 if no float is watched."),
-		gas:          gauge("relayer_gas_ether", "Gas balance of the relayer."),
+		float:        balance("float_units", "Balance of the float in the deposit asset's smallest unit."),
+		gas:          balance("relayer_gas_ether", "Gas balance of the relayer."),
 		head:         gauge("payment_chain_head", "Head of the payment chain as last seen."),
 	}
 }

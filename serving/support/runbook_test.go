@@ -1,17 +1,21 @@
 package support
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // The runbook has an entry for every state that a payment or a refund may be stuck in and for every way in which settling
@@ -51,6 +55,8 @@ func TestTheRunbook(t *testing.T) {
 	m.reports.WithLabelValues("x")
 	m.payments.WithLabelValues("x")
 	m.settleErrors.WithLabelValues("x")
+	m.float.WithLabelValues("x")
+	m.gas.WithLabelValues("x")
 	families, err := reg.Gather()
 	check(t, err)
 	known := map[string]bool{}
@@ -63,5 +69,24 @@ func TestTheRunbook(t *testing.T) {
 		if !known[name] {
 			t.Errorf("there is no metric %s", name)
 		}
+	}
+}
+
+// The balances that alerts ask for are those of accounts that there are: an empty float is seen, and none is where a
+// facilitator pays for the gas.
+func TestBalancesAreWatched(t *testing.T) {
+	w := newWorld(t)
+	w.start(w.deps(w.relayer("relayer")))
+	for _, name := range []string{"lienstream_support_float_units{", "lienstream_support_relayer_gas_ether{"} {
+		if bytes.Contains(w.gathered(), []byte(name)) {
+			t.Errorf("no such account, and there is %s", name)
+		}
+	}
+	deps := w.deps(w.relayer("no gas"))
+	deps.Float, deps.Relayer = w.chain.Address("another"), w.chain.Address("no gas")
+	w.start(deps)
+	for name, account := range map[string]common.Address{"float_units": deps.Float, "relayer_gas_ether": deps.Relayer} {
+		line := fmt.Sprintf("lienstream_support_%s{account=%q} 0\n", name, account.Hex())
+		polltest.Until(t, line, func() bool { return bytes.Contains(w.gathered(), []byte(line)) })
 	}
 }

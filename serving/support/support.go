@@ -279,13 +279,13 @@ func (s *Service) weigh(ctx context.Context) {
 		if s.deps.Relayer != (common.Address{}) {
 			if wei, err := s.deps.Chain.BalanceAt(ctx, s.deps.Relayer, nil); err == nil {
 				ether, _ := new(big.Float).Quo(new(big.Float).SetInt(wei), big.NewFloat(params.Ether)).Float64()
-				s.metrics.gas.Set(ether)
+				s.metrics.gas.WithLabelValues(s.deps.Relayer.Hex()).Set(ether)
 			}
 		}
 		if s.deps.Float != (common.Address{}) {
 			if units, err := s.token.Balance(ctx, s.deps.Float); err == nil {
 				have, _ := new(big.Float).SetInt(units).Float64()
-				s.metrics.float.Set(have)
+				s.metrics.float.WithLabelValues(s.deps.Float.Hex()).Set(have)
 			}
 		}
 		if !sleep(ctx, weighEvery) {
