@@ -100,23 +100,29 @@ func (w *world) agent(ours *httptest.Server) *agent.Agent {
 	return service
 }
 
-// TestPageShowsValueAndTransaction: a deal's drawer on the indexer's page, over the three services on one chain.
-func TestPageShowsValueAndTransaction(t *testing.T) {
-	ctx := apitest.Browser(t)
-	w := newWorld(t)
+// page is the URL of the indexer's page over the three services on one chain.
+func (w *world) page() string {
+	w.t.Helper()
 	ours := httptest.NewServer(w.service)
-	defer ours.Close()
+	w.t.Cleanup(ours.Close)
 	prepares := httptest.NewServer(w.agent(ours))
-	defer prepares.Close()
+	w.t.Cleanup(prepares.Close)
 	cfg := indexer.DefaultConfig()
 	cfg.HTTP.Listen, cfg.ChainID, cfg.AgentURL, cfg.ValuationURL = "127.0.0.1:0", w.dep.ChainID, prepares.URL, ours.URL
 	page, err := indexer.New(cfg, w.reader, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	server := httptest.NewServer(page)
-	defer server.Close()
+	w.t.Cleanup(server.Close)
+	return server.URL
+}
 
+// TestPageShowsValueAndTransaction: a deal's drawer has its value, and the transaction that would fund it.
+func TestPageShowsValueAndTransaction(t *testing.T) {
+	ctx := apitest.Browser(t)
+	w := newWorld(t)
+	page := w.page()
 	lane := contracts.LaneStock
 	listings, err := w.reader.Listings(t.Context(), query.ListingsQuery{Lane: &lane, Limit: 100})
 	if err != nil || len(listings.Value.Items) == 0 {
@@ -126,7 +132,7 @@ func TestPageShowsValueAndTransaction(t *testing.T) {
 	var value struct{ SuggestedCap string }
 	w.get("/deals/"+deal.ID.Dec()+"/valuation", &value)
 	const submit = `document.querySelector(".prepare form").requestSubmit()`
-	apitest.Drive(t, ctx, "its value", chromedp.Navigate(server.URL+"/#/deal/"+deal.ID.Dec()),
+	apitest.Drive(t, ctx, "its value", chromedp.Navigate(page+"/#/deal/"+deal.ID.Dec()),
 		apitest.Until(`document.querySelector(".worth .chart svg") !== null && document.querySelector(".worth").textContent.includes("is suggested")`),
 		apitest.Until(`document.querySelector(".worth").textContent.includes("Cap") && document.querySelectorAll(".worth .legend").length === 2`))
 	// Its own borrower may not fund it; a wallet without a dollar cannot.

@@ -76,6 +76,8 @@ func (s *Service) routes() []httpapi.Route {
 		get("/deals/{id}/valuation", s.dealValuation),
 		get("/assets/{token}/value", s.assetValue),
 		get("/assets/{token}/facts", s.assetFacts),
+		get("/assets/{token}/prices", s.assetPrices),
+		get("/pools/{pool}/liquidity", s.poolLiquidity),
 		get("/range/suggest", s.rangeSuggest, "pool", "term"),
 		get("/quote/reinvest", s.quoteReinvest, "amount", "tickLower", "tickUpper", "route", "payAsset", "slippageBps"),
 		get("/quote/entry", s.quoteEntry, "eth"),

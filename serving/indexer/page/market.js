@@ -3,6 +3,7 @@ import { get } from "./live.js";
 import { usdg, percent, costBps, days, when, count } from "./format.js";
 import { collateral, laneTag, tile, fault } from "./parts.js";
 import { dealView } from "./deal.js";
+import { assetView } from "./asset.js";
 
 // The listings with filter and sort, kept in order as the chain moves; beside them the deal that is chosen.
 
@@ -38,7 +39,7 @@ export function marketView(app, dealID) {
   const filters = h("form.filters", { "aria-label": "Filter and sort", onsubmit: (e) => e.preventDefault() },
     h("fieldset.lanes", null, h("legend", null, "Lane"), laneRadio("", "All"), lanes.map((l) => laneRadio(l, l[0] + l.slice(1).toLowerCase()))),
     pick("term", { "": "Any", ...terms }, "Term"),
-    h("label.pick", null, h("span", null, "Asset"), h("select", { name: "asset", onchange: (e) => { chosen.asset = e.target.value; load(); } },
+    h("label.pick", null, h("span", null, "Asset"), h("select", { name: "asset", onchange: (e) => { chosen.asset = e.target.value; load(); if (!dealID) beside(); } },
       h("option", { value: "" }, "Any"), byText.map((a) => h("option", { value: a.token, selected: chosen.asset === a.token }, a.symbol || a.token)))),
     pick("sort", sorts, "Order"));
 
@@ -129,11 +130,18 @@ export function marketView(app, dealID) {
   }
 
   let deal = null;
+  // beside shows the deal that is chosen, else the asset that is.
+  function beside() {
+    const asset = assets.get(chosen.asset);
+    node.classList.toggle("has-asset", !deal && Boolean(asset));
+    fill(side, deal ? deal.node : asset ? assetView(asset, app.signal) : h("p.empty", null, "Choose a deal to see its terms, bids and rewards, or an asset to see its price."));
+  }
+
   function open(id) {
     dealID = id;
     deal?.close();
     deal = id ? dealView(app, id) : null;
-    fill(side, deal ? deal.node : h("p.empty", null, "Choose a deal to see its terms, bids and rewards."));
+    beside();
     node.classList.toggle("has-deal", Boolean(id));
     for (const tr of body.children) tr.toggleAttribute("aria-current", false);
     if (id) body.querySelector(`[data-key="${CSS.escape(id)}"]`)?.setAttribute("aria-current", "true");

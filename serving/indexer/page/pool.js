@@ -3,13 +3,14 @@ import { get } from "./live.js";
 import { usdg, wei, price, when, date, span, count, short } from "./format.js";
 import { table, tile, fault, section, wallet, tx } from "./parts.js";
 import { line, bar } from "./chart.js";
+import { rangeView } from "./asset.js";
 
 // The pool, the epoch and its budgets, and where the market's value is.
 export function poolView(app) {
   const { live, assets } = app;
-  const tiles = h("div.tiles"), charts = h("div.columns"), rest = h("div.columns");
-  const node = h("div.pool", null, h("header.head", null, h("h1", null, "Pool and epoch")), tiles, charts, rest);
-  let due = 0, drawn = null;
+  const tiles = h("div.tiles"), charts = h("div.columns"), range = h("div"), rest = h("div.columns");
+  const node = h("div.pool", null, h("header.head", null, h("h1", null, "Pool and epoch")), tiles, charts, range, rest);
+  let due = 0, drawn = null, suggested = null;
   const hour = (t) => new Date(t * 1000).toISOString().slice(5, 16).replace("T", " ");
 
   async function load() {
@@ -23,6 +24,11 @@ export function poolView(app) {
 
   function draw({ pool, epoch, burnedThisWeek, burns, emissionsRatePerSecond, budgets, floor }) {
     const now = live.now;
+    if (pool && suggested !== pool.poolId) { // once: a range of a week does not change by the block
+      suggested = pool.poolId;
+      const view = rangeView(pool.poolId, app.signal);
+      if (view) fill(range, section("Liquidity", view));
+    }
     fill(tiles,
       tile("sTKN", pool ? price(pool.priceSTKNinTKN) : "—", "TKN", floor ? `floor ${price(floor.priceSTKNinTKN)}` : "no floor"),
       tile("Depth to −2 %", pool ? wei(pool.depthTKN) : "—", "TKN", pool ? `fee ${(pool.fee / 10_000).toFixed(2)} %` : null),

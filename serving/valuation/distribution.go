@@ -1,0 +1,67 @@
+package valuation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// maxSegments bounds a distribution: those nearest to the price, as many above as below.
+const maxSegments = 256
+
+type distributionBody struct {
+	PoolID        string        `json:"poolId"`
+	Tick          int32         `json:"tick"`
+	ReferenceTick int32         `json:"referenceTick"`
+	Segments      []segmentBody `json:"segments"`
+	AsOfBlock     uint64        `json:"asOfBlock"`
+	At            uint64        `json:"at"`
+}
+
+// segmentBody is the liquidity between two ticks, in which it is the same.
+type segmentBody struct {
+	TickLower int32  `json:"tickLower"`
+	TickUpper int32  `json:"tickUpper"`
+	Liquidity string `json:"liquidity"`
+}
+
+// poolLiquidity is how a pool's liquidity lies around its price.
+func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	param := req.Path("pool")
+	id := param.Hash()
+	if err := req.Err(); err != nil {
+		return err
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	p := st.byID(*id)
+	if p == nil {
+		return &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is not an allowed pool`}
+	}
+	return s.answer(res, st, &distributionBody{
+		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference, Segments: distribution(p.Ticks, p.Tick),
+		AsOfBlock: st.at.Number, At: st.at.Timestamp,
+	})
+}
+
+// distribution sums ticks up to segments around a tick.
+func distribution(ticks []ammv4.Tick, around int32) []segmentBody {
+	segments := []segmentBody{}
+	var liquidity uint256.Int
+	for i := range ticks[:max(len(ticks)-1, 0)] {
+		liquidity.Add(&liquidity, &ticks[i].Net)
+		segments = append(segments, segmentBody{ticks[i].Index, ticks[i+1].Index, liquidity.Dec()})
+	}
+	middle := slices.IndexFunc(segments, func(b segmentBody) bool { return around < b.TickUpper })
+	if middle < 0 {
+		middle = len(segments)
+	}
+	first := max(middle-maxSegments/2, 0)
+	return segments[first:min(first+maxSegments, len(segments))]
+}

@@ -1,0 +1,51 @@
+package valuation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+type pricesBody struct {
+	Token  string      `json:"token"`
+	Prices []pointBody `json:"prices"`
+	Source sourceBody  `json:"source"`
+	At     uint64      `json:"at"`
+}
+
+type pointBody struct {
+	At        uint64 `json:"at"`
+	PriceUSDG string `json:"priceUSDG"`
+}
+
+// assetPrices is the price of a token at the ends of hours; the last is now.
+func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	param := req.Path("token")
+	if param.Address(); req.Err() != nil {
+		return req.Err()
+	}
+	st, err := s.state(ctx, res)
+	if err != nil {
+		return err
+	}
+	token, err := st.tokenOf(param)
+	if err != nil {
+		return err
+	}
+	q, err := st.reference(token)
+	if err != nil {
+		return s.refused(err)
+	}
+	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools), At: st.at.Timestamp}
+	series := st.series(token, q)
+	for i, sum := range series {
+		root, err := ammv4.SqrtPriceAtTick(int32(sum))
+		if err != nil {
+			return fmt.Errorf("price of %s: %w", token, err)
+		}
+		b.Prices = append(b.Prices, pointBody{st.at.Timestamp - uint64(len(series)-1-i)*hour, st.priceText(token, priceAt(root))})
+	}
+	return s.answer(res, st, &b)
+}
