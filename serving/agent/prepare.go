@@ -100,7 +100,7 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	if in.ChainID != a.cfg.Deployment.ChainID {
 		return refuse(chainMismatch, fmt.Sprintf("this service is for chain %d", a.cfg.Deployment.ChainID))
 	}
-	ctx = chain.Apart(ctx) // so that one node simulates what another said
+	ctx = chain.Apart(ctx) // so that another node can be asked for a second opinion
 	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
 	if p.head, err = a.head(); err != nil {
 		return err

@@ -11,40 +11,30 @@ import (
 )
 
 // What a deal costs or a bid brings is what a node said of it. The vault refuses a transaction that names other terms or
-// another price, but a caller should not come to sign one. A simulation shows the lie where another node makes one, which
-// not every node can.
+// another price, but a caller should not come to sign one. So where there are two nodes, one reads and simulates, and
+// another reads again and estimates the gas, for which it runs the transaction too.
 
-// opinion is what is said beside the simulation.
+// opinion is what another node says.
 type opinion struct {
-	gas [2]*chain.Request // estimates of two nodes, each into a *hexutil.Uint64
-	err error             // another node does not agree about the deal or the bid, or does not respond
+	gas *chain.Request // its estimate, into a *hexutil.Uint64
+	err error          // it does not agree about the deal or the bid, or does not respond
 }
 
-// second asks another node than look did for the deal and the bid once more, and both for the gas: whichever simulates, one
-// of them is another. It goes on beside the simulation. Nil: there is no other node.
+// second asks another node than look did, beside the simulation. Nil: there is no other node.
 func (a *Agent) second(ctx context.Context, p *preparation, call chain.Call) <-chan opinion {
 	if a.chain.Endpoints() < 2 {
 		return nil
 	}
 	answer := make(chan opinion, 1)
-	other, same := chain.Beside(ctx), chain.Again(ctx) // before the simulation asks
-	gas := [2]*chain.Request{}
-	for i := range gas {
-		gas[i] = chain.EstimateAt(p.head.Hash, call, new(hexutil.Uint64))
-	}
-	begun := make(chan error, 1)
-	go func() { begun <- a.chain.Batch(same, gas[1]) }()
+	ctx = chain.Beside(ctx) // before the simulation asks
 	go func() {
 		defer func() {
 			if v := recover(); v != nil { // it would end the process: this is a goroutine of its own
 				answer <- opinion{err: fmt.Errorf("read the deal again: %v", v)}
 			}
 		}()
-		err := a.agrees(other, p, gas[0])
-		if alone := <-begun; err == nil && alone != nil {
-			err = chainError(alone)
-		}
-		answer <- opinion{gas, err}
+		gas := chain.EstimateAt(p.head.Hash, call, new(hexutil.Uint64))
+		answer <- opinion{gas, a.agrees(ctx, p, gas)}
 	}()
 	return answer
 }
@@ -66,17 +56,14 @@ func (a *Agent) agrees(ctx context.Context, p *preparation, gas *chain.Request) 
 // maxGasRatio is how far estimates of two nodes may be apart, which do not all estimate alike.
 const maxGasRatio = 2
 
-// agrees takes the highest of the nodes' estimates, and refuses where one of them cannot be right: too much would be
+// agrees takes the higher of two nodes' estimates, and refuses where one of them cannot be right: too much would be
 // reserved of the wallet's coin, or too little be paid for a transaction that then reverts.
-func (s *simulated) agrees(others [2]*chain.Request) error {
-	low, high := s.needed, s.needed
-	for _, other := range others {
-		if other.Err != nil {
-			return refuse(httpapi.UpstreamUnavailable, "another node of the chain does not say what gas it takes")
-		}
-		said := uint64(*other.Result.(*hexutil.Uint64))
-		low, high = min(low, said), max(high, said)
+func (s *simulated) agrees(other *chain.Request) error {
+	if other.Err != nil {
+		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about what the transaction does")
 	}
+	said := uint64(*other.Result.(*hexutil.Uint64))
+	low, high := min(s.needed, said), max(s.needed, said)
 	if high/maxGasRatio > low {
 		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about the gas")
 	}

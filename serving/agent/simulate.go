@@ -59,13 +59,13 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 	// higher one.
 	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
-	err := a.chain.Batch(ctx, run, gas)
+	err := a.chain.Batch(chain.Again(ctx), run, gas) // another node gives a second opinion
 	var transfers []Transfer
 	used := uint64(0)
 	if errors.Is(err, chain.ErrUnsupported) || err == nil && errors.Is(run.Err, chain.ErrUnsupported) {
 		method = byCall
 		plain := chain.CallAt(p.head.Hash, call, &output)
-		if err = a.chain.Batch(ctx, plain, gas); err == nil && plain.Err != nil {
+		if err = a.chain.Batch(chain.Again(ctx), plain, gas); err == nil && plain.Err != nil {
 			return nil, p.reverted(plain.Err)
 		}
 		used = uint64(estimate)
