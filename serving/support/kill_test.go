@@ -173,14 +173,15 @@ func (w *world) facilitator(lie string, submits bool) *httptest.Server {
 // charges counts the payer's transfers to the payee, by the chain's logs alone.
 func (w *world) charges(payer common.Address) int { return w.transfers(payer, w.terms.Payee) }
 
-func (w *world) transfers(from, to common.Address) int { return len(w.transferLogs(from, to)) }
+func (w *world) transfers(from, to common.Address) int { return len(w.transferLogs(from, to, 0)) }
 
-// transferLogs asks again while the node has none: it may lack a block for the moment that its head moves.
-func (w *world) transferLogs(from, to common.Address) (logs []types.Log) {
+// transferLogs are those since a block. It asks again while the node fails: it may lack a block for the moment that its
+// head moves.
+func (w *world) transferLogs(from, to common.Address, since uint64) (logs []types.Log) {
 	w.t.Helper()
 	polltest.Within(w.t, time.Minute, func() (err error) {
 		logs, err = w.chain.Client().FilterLogs(w.t.Context(), ethereum.FilterQuery{
-			FromBlock: new(big.Int), Addresses: []common.Address{w.chain.Token()},
+			FromBlock: new(big.Int).SetUint64(since), Addresses: []common.Address{w.chain.Token()},
 			Topics: [][]common.Hash{
 				{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))},
 				{common.BytesToHash(from[:])},
@@ -275,6 +276,8 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	w.fund(payer, deposit)
 	signed := w.pay(key, strconv.Itoa(number), func(a *x402.Authorization) { a.ValidBefore = uint64(w.clock().Unix()) + 45 + uint64(rng.IntN(60)) })
 	payment, report := w.header(signed), body(fmt.Sprintf("Report %d", number))
+	since, err := w.chain.Client().BlockNumber(t.Context())
+	check(t, err)
 
 	settles, interferes := settlers[rng.IntN(len(settlers))], interferences[rng.IntN(len(interferences))]
 	came = append(came, settles, interferes)
@@ -316,7 +319,7 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 		wg.Go(func() { node.post(payment, report) })
 	}
 	reorganised := false
-	wg.Go(func() { reorganised = w.interfere(interferes, key, signed) })
+	wg.Go(func() { reorganised = w.interfere(interferes, key, signed, since) })
 	over, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for i, k := range killers {
@@ -386,7 +389,7 @@ func (w *world) decided(signed *x402.Signed, number int) *desk.Payment {
 }
 
 // interfere is what others do meanwhile. It says whether the block that had the payment is gone.
-func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed) bool {
+func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed, since uint64) bool {
 	switch kind {
 	case "a stranger submits first":
 		w.submit(s.Calldata())
@@ -402,7 +405,7 @@ func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed) bo
 		w.reorganise(func(head uint64) uint64 { return head - 1 })
 	case "the payment's block is reorganised":
 		for range 300 {
-			if logs := w.transferLogs(s.From, w.terms.Payee); len(logs) > 0 {
+			if logs := w.transferLogs(s.From, w.terms.Payee, since); len(logs) > 0 {
 				return w.reorganise(func(uint64) uint64 { return logs[0].BlockNumber })
 			}
 			<-time.After(2 * time.Millisecond)

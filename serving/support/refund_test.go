@@ -157,7 +157,7 @@ func TestARefundIsOfOneTicket(t *testing.T) {
 	w.submit(signedOf(w.ticketOf(ids[0]).Ticket.Return).Calldata())
 	float := w.chain.Address("float")
 	polltest.Until(t, "somebody has submitted it", func() bool { return w.transfers(float, payer) == 1 })
-	transaction := w.transferLogs(float, payer)[0].TxHash
+	transaction := w.transferLogs(float, payer, 0)[0].TxHash
 	if err := staff.Refunded(t.Context(), ids[1], w.chain.Client(), transaction, 1); err == nil || !strings.Contains(err.Error(), ids[0]) {
 		t.Errorf("the refund of another was recorded: %v", err)
 	}
