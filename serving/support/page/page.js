@@ -2,6 +2,7 @@
 "use strict";
 const main = document.getElementById("ticket");
 const every = 30_000;
+let next = 0;
 
 function say(text) {
   const p = document.createElement("p");
@@ -10,6 +11,7 @@ function say(text) {
 }
 
 async function load() {
+  clearTimeout(next); // of another address of this page
   const token = location.hash.slice(1);
   if (token === "") return say("The address of this page lacks its end, behind the “#”: it is the ticket's token.");
   try {
@@ -27,7 +29,7 @@ async function load() {
   } catch {
     say("The ticket cannot be read now. This page tries again.");
   }
-  setTimeout(load, every);
+  next = setTimeout(load, every);
 }
 addEventListener("hashchange", load);
 load();
