@@ -158,6 +158,7 @@ func (a *API) newCachedResponse(key cacheKey, route string, res *Response) *cach
 		payload: newPayload(bytes.Clone(res.Body)), fresh: res.FreshWhile, route: route,
 		size:     int64(cacheOverhead + 2*len(res.Body) + len(key.path) + len(key.query)),
 		requests: a.metrics.requests.WithLabelValues(route, http.MethodGet, "200"), seconds: a.metrics.seconds.WithLabelValues(route),
+		header: make([]header, 0, len(res.Header)),
 	}
 	for name, value := range res.Header {
 		cached.header = append(cached.header, header{name, value})

@@ -177,7 +177,7 @@ func (x *Indexer) routes() []httpapi.Route {
 // it waits for that block, so that a client sees the effect of its transaction through any node.
 func (x *Indexer) indexed(handle httpapi.Handler) httpapi.Handler {
 	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-		if head, err := x.reader.Head(ctx); err == nil && head.Indexed.Hash == (common.Hash{}) {
+		if x.reader.Empty() {
 			return &httpapi.Error{Code: httpapi.StaleIndexer, Message: "no block is indexed yet, ask again shortly", RetryAfter: time.Second}
 		}
 		if req.Declares("minBlock") {

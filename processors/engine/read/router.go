@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
@@ -127,6 +128,13 @@ func (r *Router) Lowest() (Watermark, error) {
 // Shown records that an answer about all partitions was found by other means than Read: no later answer will be
 // as of an earlier moment.
 func (r *Router) Shown(at Moment) { r.nodes.shown(at, r.all) }
+
+// Empty reports whether no block is indexed yet, as far as is known. It uses no network, and no lock while nothing
+// changes.
+func (r *Router) Empty() bool {
+	t := r.nodes.frontier()
+	return t.known && t.lowest.At.Hash == (common.Hash{})
+}
 
 // Head is how far all partitions are. It uses no network.
 func (r *Router) Head(context.Context) (Head, error) {

@@ -13,11 +13,12 @@ import (
 )
 
 // Snapshot is the store as of a commit, which may still be pending. Barriers without changes share one; it is
-// reference-counted.
+// reference-counted. One scan after the other uses the same iterator: a new one costs more than most scans.
 type Snapshot struct {
 	store *Store
 	from  source
 	refs  atomic.Int32
+	idle  atomic.Pointer[pebble.Iterator]
 }
 
 // source is what a Snapshot reads.
@@ -94,6 +95,9 @@ func (n *Snapshot) Release() {
 	if n.refs.Add(-1) > 0 {
 		return
 	}
+	if it := n.idle.Swap(nil); it != nil {
+		_ = it.Close() // a scan has already returned its error
+	}
 	if err := n.from.Close(); err != nil {
 		n.store.logger.Error("close snapshot")
 	}
@@ -105,23 +109,16 @@ func (n *Snapshot) View(at topics.BlockRef) View {
 	return &view{at: at, snap: n.Retain()}
 }
 
-// view reuses its iterator between scans: a new one costs more than most scans.
 type view struct {
 	at    topics.BlockRef
 	snap  *Snapshot
-	idle  atomic.Pointer[pebble.Iterator]
 	close sync.Once
 }
 
 func (v *view) At() topics.BlockRef { return v.at }
 
 func (v *view) Close() {
-	v.close.Do(func() {
-		if it := v.idle.Swap(nil); it != nil {
-			_ = it.Close() // a scan has already returned its error
-		}
-		v.snap.Release()
-	})
+	v.close.Do(v.snap.Release)
 }
 
 func (v *view) Get(t *Table, key []byte) ([]byte, error) {
@@ -151,13 +148,13 @@ func (v *view) ScanIndex(index byte, prefix, after []byte, fn func(entry, value 
 type visitor func(it *pebble.Iterator, fn func(key, value []byte) bool) error
 
 func (v *view) scan(lower, upper []byte, walk visitor, fn func(key, value []byte) bool) (err error) {
-	it := v.idle.Swap(nil)
+	it := v.snap.idle.Swap(nil)
 	if it != nil {
 		it.SetBounds(lower, upper)
 	} else if it, err = v.snap.from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper}); err != nil {
 		return wrap("scan", err)
 	}
-	if err := walk(it, fn); err != nil || !v.idle.CompareAndSwap(nil, it) {
+	if err := walk(it, fn); err != nil || !v.snap.idle.CompareAndSwap(nil, it) {
 		return ended(it, err)
 	}
 	return nil

@@ -84,6 +84,8 @@ type Reader interface {
 	ChangeReader
 
 	Head(ctx context.Context) (Head, error)
+	// Empty reports whether no block is indexed yet. It can be called for every request, as Current can.
+	Empty() bool
 	// Current reports whether an answer from these partitions is still the latest. It uses no network, and no
 	// lock while nothing changes, so it can be called for every request.
 	Current(at topics.BlockRef, from []int32) bool
