@@ -256,6 +256,13 @@ func (a *Apache) Stop(ctx context.Context) error {
 	}
 }
 
+// PID is the process's ID.
+func (a *Apache) PID() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cmd.Process.Pid
+}
+
 // Kill kills the process.
 func (a *Apache) Kill() { <-a.signal(syscall.SIGKILL) }
 

@@ -229,31 +229,14 @@ func (b *bench) blocks(ctx context.Context, every time.Duration, logs int) error
 		case <-tick.C:
 		}
 		// What was begun is ended: the chain must know its nonce.
-		if err := b.chain.block(context.WithoutCancel(ctx), logs); err != nil {
+		mine := func(ctx context.Context) error { return b.chain.block(ctx, logs) }
+		if logs == 0 {
+			mine = func(ctx context.Context) error { return b.chain.mine(ctx, 1) }
+		}
+		if err := mine(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 	}
-}
-
-// idle measures the processor time at the tip: ten blocks a second, 20 logs each.
-func (b *bench) idle(ctx context.Context, w *world, p *pipeline) error {
-	const span = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, span)
-	defer cancel()
-	before, err := p.cpu()
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := b.blocks(ctx, 100*time.Millisecond, 20); err != nil {
-		return err
-	}
-	after, err := p.cpu()
-	if err != nil {
-		return err
-	}
-	b.add("processor at the tip, 10 blocks/s of 20 logs, "+w.kind, "cores", float64(after-before)/float64(time.Since(began)), 0, goal{most: 0.25})
-	return nil
 }
 
 // restart kills the pipeline and measures until it answers again, from the start of the process on.

@@ -42,6 +42,7 @@ type request struct {
 	path string
 	body string // posted as JSON; empty: a GET
 	or   []int  // statuses that are as good as 200
+	from string // the client, as a proxy names it; empty: there is no proxy
 }
 
 // gets are requests for paths.
@@ -61,7 +62,11 @@ func (c *conn) get(path string) (status int, body []byte, err error) {
 // ask is get for any request.
 func (c *conn) ask(r request) (status int, body []byte, err error) {
 	if r.body == "" {
-		c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", r.path, c.host)
+		c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n", r.path, c.host)
+		if r.from != "" {
+			c.out = fmt.Appendf(c.out, "X-Forwarded-For: %s\r\n", r.from)
+		}
+		c.out = append(c.out, "\r\n"...)
 	} else {
 		c.out = fmt.Appendf(c.out[:0], "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 			r.path, c.host, len(r.body), r.body)

@@ -88,8 +88,10 @@ func (p *process) status(field string) (int64, error) {
 const clockTick = 10 * time.Millisecond
 
 // cpu is the processor time that it has used.
-func (p *process) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
+
+func cpuOf(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}

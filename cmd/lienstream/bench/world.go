@@ -21,6 +21,7 @@ type world struct {
 	chain   *chain
 	kind    string // embedded or real
 	servers []string
+	kafka   *broker.Apache // nil: embedded
 	closers []func()
 	runs    int
 }
@@ -37,6 +38,7 @@ func newWorld(ctx context.Context, cfg config, c *chain, kind string) (*world, e
 	if err != nil {
 		return nil, err
 	}
+	w.kafka = kafka
 	w.closers = append(w.closers, kafka.Kill)
 	url, err := w.startRedis(ctx)
 	if err != nil {

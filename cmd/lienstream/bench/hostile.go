@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A hostile client asks for what costs most, as fast as it is answered, over as many connections as all others have.
+const (
+	honestEvery = 10 * time.Millisecond // of each of the others
+	hostileTurn = 2 * time.Second
+)
+
+// hostile measures by how much one hostile client slows 16 honest ones down. All come through a proxy that the service
+// trusts, in turns with the hostile one and without.
+func (b *bench) hostile(ctx context.Context, w *world, p *pipeline) error {
+	if err := p.stop(); err != nil {
+		return err
+	}
+	if err := p.start(append(b.chain.flags(false), "--trusted-proxies=127.0.0.0/8")...); err != nil {
+		return err
+	}
+	if _, err := p.ready(ctx); err != nil {
+		return err
+	}
+	var alone, beside []float64
+	var asked int
+	for range turns {
+		for _, attacked := range []bool{false, true} {
+			latencies, n, err := b.honest(ctx, p.addr, attacked)
+			if err != nil {
+				return err
+			}
+			asked += n
+			if attacked {
+				beside = append(beside, latencies...)
+			} else {
+				alone = append(alone, latencies...)
+			}
+		}
+	}
+	quiet, loud := quantile(alone, 0.99), quantile(beside, 0.99)
+	b.note("16 honest clients: %d requests alone, %d beside a hostile one that made %d", len(alone), len(beside), asked)
+	b.add("p99 of 16 honest clients, "+w.kind, "ms", quiet, 0, goal{})
+	b.add("the same beside a hostile client, "+w.kind, "ms", loud, 0, goal{})
+	b.add("by which a hostile client multiplies it, "+w.kind, "times", loud/quiet, 0, goal{most: 1.5})
+	return nil
+}
+
+// honest is what 16 clients, each with an address of its own, wait for deals at random. asked is how much the hostile
+// one asked meanwhile.
+func (b *bench) honest(ctx context.Context, addr string, attacked bool) (latencies []float64, asked int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, hostileTurn)
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	var each [connections][]float64
+	var hostile [connections]int
+	for i := range connections {
+		g.Go(func() (err error) {
+			each[i], err = b.pace(gctx, addr, i)
+			return err
+		})
+		if attacked {
+			g.Go(func() (err error) {
+				hostile[i], err = b.attack(gctx, addr, i)
+				return err
+			})
+		}
+	}
+	err = g.Wait()
+	for i := range connections {
+		latencies = append(latencies, each[i]...)
+		asked += hostile[i]
+	}
+	return latencies, asked, err
+}
+
+// pace asks for a deal at random at every tick.
+func (b *bench) pace(ctx context.Context, addr string, client int) (latencies []float64, err error) {
+	c, err := dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	r := rand.New(rand.NewPCG(b.seed, uint64(client)))
+	tick := time.NewTicker(honestEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return latencies, nil
+		case <-tick.C:
+		}
+		ask := request{path: fmt.Sprintf("/deals/%d", 1+r.Uint64N(b.chain.market.deals)), from: fmt.Sprintf("10.0.0.%d", 1+client)}
+		began := time.Now()
+		status, body, err := c.ask(ask)
+		if err != nil {
+			return nil, err
+		}
+		if status != 200 {
+			return nil, fmt.Errorf("%s of an honest client: %d %s", ask.path, status, body)
+		}
+		latencies = append(latencies, float64(time.Since(began))/float64(time.Millisecond))
+	}
+}
+
+// attack asks for portfolios, lists by the rarest filters and deals that nobody asked for, without a pause.
+func (b *bench) attack(ctx context.Context, addr string, conn int) (asked int, err error) {
+	c, err := dial(ctx, addr)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = c.Close() }()
+	r := rand.New(rand.NewPCG(b.seed, uint64(1000+conn)))
+	for ; ctx.Err() == nil; asked++ {
+		paths := [...]string{
+			fmt.Sprintf("/portfolio/%s", b.chain.market.accounts[r.IntN(len(b.chain.market.accounts))]),
+			fmt.Sprintf("/listings?sort=cost&limit=%d&term=604800&lane=POSITION", 1+r.IntN(200)),
+			fmt.Sprintf("/deals?state=CLAIMED&limit=%d", 1+r.IntN(200)),
+			fmt.Sprintf("/deals/%d", 1+r.Uint64N(b.chain.market.deals)),
+		}
+		if _, _, err := c.ask(request{path: paths[r.IntN(len(paths))], from: "10.9.9.9"}); err != nil {
+			return asked, err
+		}
+	}
+	return asked, nil
+}
