@@ -30,6 +30,8 @@ type chainReader struct {
 	mu   sync.Mutex
 	weth common.Address // the PositionManager's wrapped ether, once known
 	past map[pastKey]*pastGrowth
+
+	asked map[uint256.Int]askedPosition // by token ID
 }
 
 // Storage layout of Uniswap v4's PoolManager and its Pool.State.
@@ -41,7 +43,6 @@ const (
 	slotTicks     = 4
 	slotPositions = 6
 	wordsOfPool   = 4
-	wordsOfFees   = 2 + 2*2
 )
 
 // Selectors of the calls.
@@ -91,7 +92,7 @@ func loaded(data []byte, n int) ([]uint256.Int, error) {
 }
 
 // complete adds the chain's data to a state, in two calls of one round trip, and compares the index's pools
-// with the chain's.
+// with the chain's. What positions have earned is among it, of those that were asked for lately.
 func (c *chainReader) complete(ctx context.Context, s *state) error {
 	var slots []*uint256.Int
 	for _, p := range s.pools {
@@ -99,6 +100,10 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 		for i := range uint64(wordsOfPool) {
 			slots = append(slots, plus(base, i))
 		}
+	}
+	asked := c.askedLately(s)
+	for _, a := range asked {
+		slots = append(slots, c.feeSlots(&a)...)
 	}
 	calls := []chain.Call{c.extsload(slots), {To: c.cfg.Deployment.USDG, Data: selectorPaused}}
 	c.mu.Lock()
@@ -122,6 +127,9 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 		if err := p.take(words[wordsOfPool*i : wordsOfPool*(i+1)]); err != nil {
 			return fmt.Errorf("block %d: %w", s.at.Number, err)
 		}
+	}
+	for i, a := range asked {
+		s.ahead[a.tokenID] = words[wordsOfPool*len(s.pools)+wordsOfFees*i:][:wordsOfFees]
 	}
 	if _, refused := errors.AsType[*chain.NodeError](results[1].Err); refused {
 		return fmt.Errorf("ask whether the dollar token is paused at block %d: %w: %w", s.at.Number, chain.ErrUnavailable, results[1].Err)
@@ -152,69 +160,4 @@ func (p *pool) take(words []uint256.Int) error {
 	p.amm.ProtocolFee, p.amm.LPFee = uint32(fees&0xffffff), uint32(fees>>24&0xffffff)
 	p.growth = ammv4.FeeGrowth{words[slotGrowth0], words[slotGrowth0+1]}
 	return nil
-}
-
-// feesOf is a position's uncollected fees.
-type feesOf struct {
-	once sync.Once
-	owed [2]uint256.Int
-	err  error
-}
-
-// uncollected reads a position's fees, once per block.
-func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) ([2]uint256.Int, error) {
-	s.mu.Lock()
-	f := s.fees[*tokenID]
-	if f == nil {
-		f = &feesOf{}
-		s.fees[*tokenID] = f
-	}
-	s.mu.Unlock()
-	f.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
-		defer cancel()
-		f.owed, f.err = c.readFees(ctx, s, p, tokenID, liquidity, lower, upper)
-	})
-	return f.owed, f.err
-}
-
-func (c *chainReader) readFees(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) (owed [2]uint256.Int, err error) {
-	base := poolSlot(p.ID)
-	position := mapped(positionKey(c.cfg.Deployment.PositionManager, tokenID, lower, upper), plus(base, slotPositions))
-	slots := []*uint256.Int{plus(position, 1), plus(position, 2)}
-	for _, tick := range []int32{lower, upper} {
-		info := mapped(signed(tick), plus(base, slotTicks))
-		slots = append(slots, plus(info, 1), plus(info, 2))
-	}
-	data, err := c.client.Call(ctx, s.at.Hash, c.extsload(slots))
-	if err != nil {
-		return owed, fmt.Errorf("read the fees of position %s: %w", tokenID.Dec(), err)
-	}
-	words, err := loaded(data, wordsOfFees)
-	if err != nil {
-		return owed, err
-	}
-	pair := func(i int) *ammv4.FeeGrowth { return (*ammv4.FeeGrowth)(words[i : i+2]) }
-	inside := ammv4.FeeGrowthInside(p.Tick, lower, upper, &p.growth, pair(2), pair(4))
-	return ammv4.FeesOwed(&inside, pair(0), liquidity), nil
-}
-
-// positionKey is Position.calculatePositionKey for a position of the PositionManager.
-func positionKey(manager common.Address, tokenID *uint256.Int, lower, upper int32) (key [32]byte) {
-	salt := tokenID.Bytes32()
-	packed := append([]byte(nil), manager[:]...)
-	for _, tick := range []int32{lower, upper} {
-		packed = append(packed, byte(tick>>16), byte(tick>>8), byte(tick))
-	}
-	copy(key[:], crypto.Keccak256(append(packed, salt[:]...)))
-	return key
-}
-
-// signed encodes a tick as a word.
-func signed(tick int32) [32]byte {
-	n := uint256.NewInt(uint64(max(tick, -tick)))
-	if tick < 0 {
-		n.Neg(n)
-	}
-	return n.Bytes32()
 }

@@ -25,6 +25,7 @@ type state struct {
 	assets     map[common.Address]*topics.Asset
 	usdgPaused bool
 	weth       common.Address
+	ahead      map[uint256.Int][]uint256.Int // what positions' fees follow from, read with the pools, by token ID
 
 	mu     sync.Mutex
 	fees   map[uint256.Int]*feesOf // by token ID
@@ -151,7 +152,7 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]) (*state, error) {
 	s := &state{
 		at: answer.At, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
-		fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
+		ahead: make(map[uint256.Int][]uint256.Int), fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
 	}
 	for i := range answer.Value.Assets {
 		a := &answer.Value.Assets[i]

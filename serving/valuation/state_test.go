@@ -1,8 +1,10 @@
 package valuation
 
 import (
+	"encoding/json"
 	"math/big"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -131,5 +133,61 @@ func TestChainAway(t *testing.T) {
 	w.service.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "GET", "/quote/entry?eth=1000000000", nil))
 	if recorder.Code != 503 || recorder.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", recorder.Code, recorder.Header(), recorder.Body)
+	}
+}
+
+// TestFeesAreReadAhead: who asks for a position again, in a later block, waits for no read of the chain, and is told what
+// one would have read.
+func TestFeesAreReadAhead(t *testing.T) {
+	w := newWorld(t)
+	waits := func() float64 { return testutil.ToFloat64(w.service.metrics.fees) }
+	var pledged []string
+	for id := range 200 {
+		answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(uint64(id)))
+		target := "/deals/" + strconv.Itoa(id) + "/valuation"
+		if err == nil && answer.Value.Deal.Kind == contracts.KindPosition {
+			if status, _ := w.ask(target); status == 200 {
+				pledged = append(pledged, target)
+			}
+		}
+	}
+	first := waits()
+	if first == 0 || len(pledged) < 3 {
+		t.Fatalf("%v reads of %d positions", first, len(pledged))
+	}
+	for range 3 {
+		w.play(1)
+		st := w.state()
+		for _, target := range pledged {
+			status, raw := w.ask(target)
+			if status != 200 {
+				continue // a pool that the actors pushed too far, or another state of the deal
+			}
+			var b dealBody
+			if err := json.Unmarshal(raw, &b); err != nil {
+				t.Fatal(err)
+			}
+			tokenID, err := uint256.FromDecimal(b.Position.TokenID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, a := st.byID(common.HexToHash(b.Position.PoolID)), askedPosition{tokenID: *tokenID}
+			a.pool, a.lower, a.upper = p.ID, b.Position.TickLower, b.Position.TickUpper
+			if now := waits(); now != first {
+				t.Fatalf("%s waited for the chain", target)
+			}
+			words, err := w.service.chain.readFees(t.Context(), st, &a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first = waits()
+			liquidity, err := uint256.FromDecimal(b.Position.Liquidity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := owed(p, words, liquidity, a.lower, a.upper); b.Position.Fees0 != want[0].Dec() || b.Position.Fees1 != want[1].Dec() {
+				t.Errorf("%s: fees %s and %s, the chain says %s and %s", target, b.Position.Fees0, b.Position.Fees1, want[0].Dec(), want[1].Dec())
+			}
+		}
 	}
 }

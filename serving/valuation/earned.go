@@ -1,0 +1,135 @@
+package valuation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+)
+
+// maxAsked bounds the positions whose fees are read ahead of requests.
+const maxAsked = 256
+
+// wordsOfFees are the storage words that a position's fees follow from.
+const wordsOfFees = 2 + 2*2
+
+// askedPosition is a position that a request asked for. No event tells what it has earned, so it is read with the pools
+// of each block for as long as it is asked for: then no request waits for the chain.
+type askedPosition struct {
+	tokenID      uint256.Int
+	pool         common.Hash
+	lower, upper int32
+	at           time.Time
+}
+
+// feesOf is a position's uncollected fees.
+type feesOf struct {
+	once sync.Once
+	owed [2]uint256.Int
+	err  error
+}
+
+// note remembers a position that was asked for, while there is room.
+func (c *chainReader) note(a askedPosition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == nil {
+		c.asked = make(map[uint256.Int]askedPosition)
+	}
+	if _, known := c.asked[a.tokenID]; known || len(c.asked) < maxAsked {
+		c.asked[a.tokenID] = a
+	}
+}
+
+// askedLately are the positions in a state's pools that were asked for lately. The others are forgotten.
+func (c *chainReader) askedLately(s *state) (all []askedPosition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, a := range c.asked {
+		if time.Since(a.at) > c.cfg.IdleAfter || s.byID(a.pool) == nil {
+			delete(c.asked, id)
+		} else {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// uncollected is a position's fees, read once per block, and ahead of the request where it was asked for before.
+func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) ([2]uint256.Int, error) {
+	a := askedPosition{tokenID: *tokenID, pool: p.ID, lower: lower, upper: upper, at: time.Now()}
+	c.note(a)
+	s.mu.Lock()
+	f := s.fees[*tokenID]
+	if f == nil {
+		f = &feesOf{}
+		s.fees[*tokenID] = f
+	}
+	s.mu.Unlock()
+	f.once.Do(func() {
+		words := s.ahead[*tokenID]
+		if words == nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
+			defer cancel()
+			words, f.err = c.readFees(ctx, s, &a)
+		}
+		if f.err == nil {
+			f.owed = owed(p, words, liquidity, lower, upper)
+		}
+	})
+	return f.owed, f.err
+}
+
+func (c *chainReader) readFees(ctx context.Context, s *state, a *askedPosition) ([]uint256.Int, error) {
+	c.metrics.fees.Inc()
+	data, err := c.client.Call(ctx, s.at.Hash, c.extsload(c.feeSlots(a)))
+	if err != nil {
+		return nil, fmt.Errorf("read the fees of position %s: %w", a.tokenID.Dec(), err)
+	}
+	return loaded(data, wordsOfFees)
+}
+
+// feeSlots are the slots of the words that a position's fees follow from.
+func (c *chainReader) feeSlots(a *askedPosition) []*uint256.Int {
+	base := poolSlot(a.pool)
+	position := mapped(positionKey(c.cfg.Deployment.PositionManager, &a.tokenID, a.lower, a.upper), plus(base, slotPositions))
+	slots := []*uint256.Int{plus(position, 1), plus(position, 2)}
+	for _, tick := range []int32{a.lower, a.upper} {
+		info := mapped(signed(tick), plus(base, slotTicks))
+		slots = append(slots, plus(info, 1), plus(info, 2))
+	}
+	return slots
+}
+
+// owed computes a position's fees from its words.
+func owed(p *pool, words []uint256.Int, liquidity *uint256.Int, lower, upper int32) [2]uint256.Int {
+	pair := func(i int) *ammv4.FeeGrowth { return (*ammv4.FeeGrowth)(words[i : i+2]) }
+	inside := ammv4.FeeGrowthInside(p.Tick, lower, upper, &p.growth, pair(2), pair(4))
+	return ammv4.FeesOwed(&inside, pair(0), liquidity)
+}
+
+// positionKey is Position.calculatePositionKey for a position of the PositionManager.
+func positionKey(manager common.Address, tokenID *uint256.Int, lower, upper int32) (key [32]byte) {
+	salt := tokenID.Bytes32()
+	packed := append([]byte(nil), manager[:]...)
+	for _, tick := range []int32{lower, upper} {
+		packed = append(packed, byte(tick>>16), byte(tick>>8), byte(tick))
+	}
+	copy(key[:], crypto.Keccak256(append(packed, salt[:]...)))
+	return key
+}
+
+// signed encodes a tick as a word.
+func signed(tick int32) [32]byte {
+	n := uint256.NewInt(uint64(max(tick, -tick)))
+	if tick < 0 {
+		n.Neg(n)
+	}
+	return n.Bytes32()
+}
