@@ -9,6 +9,7 @@
 //	payments.go   what a paid report takes, and what asking for its price does
 //	sparse.go     a long chain of which few blocks have a log
 //	agent.go      the agent API on the embedded chain
+//	valuation.go  the valuation service on the embedded chain
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
 //	hostile.go    what one client can do to others
 //	report.go     the table, and its JSON
@@ -73,7 +74,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, payments, roles; all by default")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, roles; all by default")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
@@ -178,6 +179,12 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			}
 			return b.agent(ctx, w)
 		}},
+		{"valuation", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.valuation(ctx, w)
+		}},
 		{"payments", func() error {
 			if err := p.stop(); err != nil {
 				return err
@@ -199,7 +206,7 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
 			continue
 		}
-		if w.kind == real && s.name == "agent" { // its chain is the embedded one
+		if w.kind == real && (s.name == "agent" || s.name == "valuation") { // its chain is the embedded one
 			continue
 		}
 		if err := s.take(); err != nil {
