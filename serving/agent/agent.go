@@ -137,6 +137,7 @@ type Agent struct {
 	identity  identity
 	canonical canonical
 	kept      kept
+	pages     pages
 	mcp       http.Handler
 	api       *httpapi.API
 	server    *httpapi.Server

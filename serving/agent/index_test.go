@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"math/big"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	ethereum "github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -166,5 +169,47 @@ func (x *index) catchUp(node devchain.Backend) {
 			x.t.Fatal(err)
 		}
 		x.feed(topics.BlockRef{Number: n, Hash: hash, Timestamp: header.Time}, logs)
+	}
+}
+
+// TestAPageIsMadeOnce: of one block of the chain and of the index a page is made once, with the evidence of each answer.
+// Another request, block or index gets its own.
+func TestAPageIsMadeOnce(t *testing.T) {
+	w := newWorld(t, newNode(t, 12), 12, 20)
+	now := w.agent.now()
+	w.agent.now = func() time.Time { return now }
+	for _, target := range []string{"/v1/assets?limit=1", "/v1/listings?limit=2", "/v1/portfolio/" + w.actors[0].Hex()} {
+		first := get[page[json.RawMessage]](w, target)
+		now = now.Add(time.Second)
+		again := get[page[json.RawMessage]](w, target)
+		if again.Evidence.ObservedAt != first.Evidence.ObservedAt+1 {
+			t.Errorf("%s: observed at %d, and a second later at %d", target, first.Evidence.ObservedAt, again.Evidence.ObservedAt)
+		}
+		again.Evidence.ObservedAt--
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Errorf("%s: %s", target, diff)
+		}
+		if n := len(w.agent.pages.found); n != 1 {
+			t.Errorf("%s: %d pages are kept", target, n)
+		}
+		if res := w.Get(t, "/v1/listings?limit=1"); res.Status != http.StatusOK || len(w.agent.pages.found) != 2 {
+			t.Errorf("another request: %d, %d pages are kept", res.Status, len(w.agent.pages.found))
+		}
+		w.steps(1)
+		head := w.head() // the index is behind
+		if p := get[page[json.RawMessage]](w, target); p.Evidence.BlockHash != head.Hash.Hex() || p.Checkpoint.BlockHash != first.Checkpoint.BlockHash {
+			t.Errorf("%s: at another head it says %+v, %+v", target, p.Evidence, p.Checkpoint)
+		}
+		w.index.catchUp(w.node)
+		if p := get[page[json.RawMessage]](w, target); p.Checkpoint.BlockHash != head.Hash.Hex() {
+			t.Errorf("%s: of another block of the index it says %+v", target, p.Checkpoint)
+		}
+		w.steps(1)
+		w.sync()
+	}
+	w.agent.pages.put("large", w.head().Hash, indexedBody{body: make([]byte, maxPages)})
+	w.agent.pages.put("small", w.head().Hash, indexedBody{body: make([]byte, 1)})
+	if n := w.agent.pages.bytes; n > maxPages || len(w.agent.pages.found) != 1 {
+		t.Errorf("%d pages of %d bytes", len(w.agent.pages.found), n)
 	}
 }

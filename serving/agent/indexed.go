@@ -39,6 +39,9 @@ func (a *Agent) assets(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err != nil {
 		return err
 	}
+	if same, err := a.writeSame(req, res, head); same {
+		return err
+	}
 	answer, err := a.index.Assets(ctx, q)
 	if err != nil {
 		return indexError(err)
@@ -66,6 +69,9 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err != nil {
 		return err
 	}
+	if same, err := a.writeSame(req, res, head); same {
+		return err
+	}
 	answer, err := a.index.Listings(ctx, q)
 	if err != nil {
 		return indexError(err)
@@ -86,13 +92,13 @@ func writePage[In, Out any](ctx context.Context, a *Agent, req *httpapi.Request,
 	if err != nil {
 		return err
 	}
-	p := page[Out]{Items: []Out{}, NextCursor: req.AppendNextCursor(nil, next), Checkpoint: checkpoint, Evidence: a.evidence(head)}
+	p := page[Out]{Items: []Out{}, NextCursor: req.AppendNextCursor(nil, next), Checkpoint: checkpoint}
 	for i := range items {
 		if v, ok := show(&items[i]); ok {
 			p.Items = append(p.Items, v)
 		}
 	}
-	return write(res, p)
+	return a.writeIndexed(req, res, head, at, p)
 }
 
 // Portfolio is everything that a wallet has in the market.
@@ -147,6 +153,9 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 	if err := a.fresh(head); err != nil {
 		return err
 	}
+	if same, err := a.writeSame(req, res, head); same {
+		return err
+	}
 	answer, err := a.index.Portfolio(ctx, *wallet)
 	if err != nil {
 		return indexError(err)
@@ -170,7 +179,7 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 			ReceivedAlready: p.Summary.ReceivedAlready.Dec(), StillAtStake: p.Summary.StillAtStake.Dec(),
 			PaidOut: p.Summary.PaidOut.Dec(), AwaitingExpiry: p.Summary.AwaitingExpiry.Dec(),
 		},
-		USDGCredit: decimal(credit), Truncated: p.Truncated, Checkpoint: checkpoint, Evidence: a.evidence(head),
+		USDGCredit: decimal(credit), Truncated: p.Truncated, Checkpoint: checkpoint,
 	}
 	for i := range p.Bids {
 		v.Bids[i] = indexedBid(&p.Bids[i])
@@ -178,5 +187,5 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 	for i, b := range p.Balances {
 		v.Balances[i] = Balance{Account: lower(b.Account), Asset: lower(b.Asset), Amount: b.Amount.Dec(), Kind: contracts.BalanceKindNames[b.Kind]}
 	}
-	return write(res, v)
+	return a.writeIndexed(req, res, head, answer.At, v)
 }
