@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -201,16 +202,30 @@ func TestTheReferenceClientPays(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
 	s := w.start(w.deps(w.relayer("relayer")))
-	run := func(most string) (out []byte, err error) {
-		command := exec.CommandContext(t.Context(), "node", "report/report.mjs", s.url)
+	run := func(payer, most string, report ...string) (out []byte, err error) {
+		command := exec.CommandContext(t.Context(), "node", append([]string{"report/report.mjs", s.url}, report...)...)
 		command.Dir = "../clients"
-		command.Env = append(os.Environ(), "PAYER_KEY="+hexutil.Encode(crypto.FromECDSA(w.chain.Key("payer"))), "MAX_PAYMENT="+most)
+		command.Env = append(os.Environ(), "PAYER_KEY="+hexutil.Encode(crypto.FromECDSA(w.chain.Key(payer))), "MAX_PAYMENT="+most)
 		return command.CombinedOutput()
 	}
-	if out, err := run("$14"); err == nil || w.paid() != 0 {
+	if out, err := run("payer", "$14"); err == nil || w.paid() != 0 {
 		t.Fatalf("paid more than its controls allow: %s", out)
 	}
-	out, err := run("$15")
+	wrong := filepath.Join(t.TempDir(), "wrong.json")
+	check(t, os.WriteFile(wrong, bytes.Replace(body("Wrong"), []byte("HIGH"), []byte("HUGE"), 1), 0o600))
+	for name, c := range map[string]struct {
+		payer  string
+		report []string
+		want   string
+	}{
+		"a report that is none": {"payer", []string{wrong}, `"status": 400`},
+		"an empty wallet":       {"another", nil, `"status": 402`},
+	} {
+		if out, err := run(c.payer, "$15", c.report...); err != nil || !strings.Contains(string(out), c.want) || w.paid() != 0 {
+			t.Errorf("%s: %s; the payee has %d: %v", name, out, w.paid(), err)
+		}
+	}
+	out, err := run("payer", "$15")
 	check(t, err)
 	var got struct {
 		Status  int

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -85,8 +86,32 @@ func (f *facilitator) all() []string {
 	return append([]string{}, f.settled...)
 }
 
-// TestAFacilitatorSettles pays a report, and returns its deposit, by a facilitator that flags name, on a chain of its own.
-func TestAFacilitatorSettles(t *testing.T) {
+// TestPaymentChain pays a report, and returns its deposit, on a chain that flags name: by a facilitator and by a relayer.
+func TestPaymentChain(t *testing.T) {
+	dir := &office{t: t, dir: t.TempDir()}
+	t.Run("facilitator", func(t *testing.T) {
+		f := &facilitator{key: "Bearer a key of the facilitator"}
+		server := httptest.NewServer(f)
+		t.Cleanup(server.Close)
+		payAndReturn(t, func(chain *paychain.Chain) { f.chain = chain.Client() }, "--facilitator="+server.URL+"/v2", "--facilitator-key-file="+dir.file("facilitator", f.key))
+		want := []string{paychain.Address(0, "payee").Hex(), paychain.Address(0, "payer").Hex()}
+		if got := f.all(); !slices.Equal(got, want) {
+			t.Errorf("the facilitator has paid %v, want %v", got, want)
+		}
+	})
+	t.Run("relayer", func(t *testing.T) {
+		var sent *ethclient.Client
+		key := dir.file("relayer", hexutil.Encode(crypto.FromECDSA(paychain.Key(0, "relayer"))))
+		payAndReturn(t, func(chain *paychain.Chain) { sent = chain.Client() }, "--relayer-key-file="+key)
+		if nonce, err := sent.NonceAt(t.Context(), paychain.Address(0, "relayer"), nil); err != nil || nonce != 2 {
+			t.Errorf("the relayer has sent %d transactions, want 2: %v", nonce, err)
+		}
+	})
+}
+
+// payAndReturn pays a report on a chain of its own, and returns the deposit.
+func payAndReturn(t *testing.T, began func(*paychain.Chain), settler ...string) {
+	t.Helper()
 	chain, err := paychain.New(paychain.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -101,22 +126,21 @@ func TestAFacilitatorSettles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := &facilitator{chain: chain.Client(), key: "Bearer a key of the facilitator"}
-	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
+	began(chain)
 	dir := &office{t: t, dir: t.TempDir()}
-	o := openOffice(t, chain.HTTP(), "--payment-rpc="+chain.HTTP(), "--payment-to="+payee.Hex(), "--payment-confirmations=3",
-		"--facilitator="+server.URL+"/v2", "--facilitator-key-file="+dir.file("key", f.key), "--support-public-url=https://support.example",
-		"--support-token-keys-file="+dir.file("tokens", "token-key-of-tests,-of-thirty-two-bytes"))
+	o := openOffice(t, chain.HTTP(), append([]string{
+		"--payment-rpc=" + chain.HTTP(), "--payment-to=" + payee.Hex(), "--payment-confirmations=3", "--support-public-url=https://support.example",
+		"--support-token-keys-file=" + dir.file("tokens", "token-key-of-tests,-of-thirty-two-bytes"),
+	}, settler...)...)
 	id, token := o.send(fmt.Sprintf("PAYER_KEY=%s node serving/clients/report/report.mjs %s", hexutil.Encode(crypto.FromECDSA(chain.Key("payer"))), o.support))
-	if got := f.all(); len(got) != 1 || got[0] != payee.Hex() || o.transfers(payer, payee) != 1 {
-		t.Errorf("settled %v, charged %d times", got, o.transfers(payer, payee))
+	if n := o.transfers(payer, payee); n != 1 {
+		t.Errorf("charged %d times", n)
 	}
 	o.must("decide", id, "accepted")
 	from := o.float(chain.Key("float"))
 	polltest.Until(t, "the payment is final", func() bool { _, err := o.staff("refund", from, id); return err == nil })
 	polltest.Until(t, "the deposit is back", func() bool { return o.refund(id, token) == "CONFIRMED" })
-	if got := f.all(); len(got) != 2 || got[1] != payer.Hex() || o.transfers(float, payer) != 1 {
-		t.Errorf("settled %v, returned %d times", got, o.transfers(float, payer))
+	if n := o.transfers(float, payer); n != 1 {
+		t.Errorf("returned %d times", n)
 	}
 }
