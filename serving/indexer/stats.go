@@ -52,6 +52,10 @@ func appendStats(b []byte, s *query.Stats, now uint64) []byte {
 		b = appendPrice(append(b, `,"priceUSDGPerSTKN":`...), p.PriceUSDGPerSTKN)
 		return append(b, '}')
 	})
+	b = appendList(append(b, `,"volumeHistory":`...), s.VolumeHistory, func(b []byte, h *query.HourOfVolume) []byte {
+		b = appendField(appendInteger(append(b, '{'), "t", h.T), "volume", &h.Volume)
+		return append(appendField(b, "fees", &h.Fees), '}')
+	})
 	return append(appendInteger(b, "asOf", now), '}')
 }
 

@@ -172,6 +172,14 @@ type Stats struct {
 	Medians      Medians
 	Emissions    Emissions
 	PriceHistory []PricePoint // ascending, hourly, for the last 7 days as far as the pool had a price
+
+	VolumeHistory []HourOfVolume // ascending, of the last 7 days; the last hour is not over
+}
+
+// HourOfVolume is what was funded in an hour, in raw USDG.
+type HourOfVolume struct {
+	T            uint64      // when it began
+	Volume, Fees uint256.Int // as in Windows
 }
 
 // TVL is the collateral of LISTED and FUNDED deals at the latest pool prices. A position counts with the tokens

@@ -34,6 +34,7 @@ const (
 	sectionTotals
 	sectionFlowDay
 	sectionFlowWeek
+	sectionFlowHour
 	sectionCollateral
 	sectionCounts // of a histogram's node
 	sectionOpenPosition

@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/epochs"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/stats"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -158,6 +160,9 @@ func decodeStats(at topics.BlockRef, split *[sections][]read.Item, medians Media
 	s.Volume = windows(&totals[0].Volume, &totals[1].Volume, &totals[2].Volume)
 	s.Fees = windows(&totals[0].Fees, &totals[1].Fees, &totals[2].Fees)
 	s.Medians = medians
+	if s.VolumeHistory, err = volumeHistory(split[sectionFlowHour], at.Timestamp); err != nil {
+		return s, err
+	}
 
 	epoch, err := decodeFirst[topics.Epoch](split[sectionEpoch])
 	if err != nil {
@@ -186,6 +191,31 @@ func decodeStats(at topics.BlockRef, split *[sections][]read.Item, medians Media
 func addFlow(to, f *stats.Flow) {
 	to.Volume.Add(&to.Volume, &f.Volume)
 	to.Fees.Add(&to.Fees, &f.Fees)
+}
+
+// volumeHistory is what was funded in each hour of a week, and in the current one so far.
+func volumeHistory(items []read.Item, now uint64) ([]HourOfVolume, error) {
+	sums := map[uint64]*stats.Flow{}
+	for _, it := range items {
+		f, err := stats.Decode[stats.Flow](it.Row)
+		if err != nil || len(it.Key) != 8 {
+			return nil, errors.Join(err, read.ErrMalformed)
+		}
+		n := binary.BigEndian.Uint64(it.Key)
+		if sums[n] == nil {
+			sums[n] = new(stats.Flow)
+		}
+		addFlow(sums[n], &f)
+	}
+	var all []HourOfVolume
+	for start := historyStart(now); start <= now; start += prices.Hour {
+		h := HourOfVolume{T: start}
+		if f := sums[start/prices.Hour]; f != nil {
+			h.Volume, h.Fees = f.Volume, f.Fees
+		}
+		all = append(all, h)
+	}
+	return all, nil
 }
 
 func windows(all, dayAgo, weekAgo *uint256.Int) (w Windows) {
@@ -231,6 +261,12 @@ func addSums(c *collector, v state.View, _ *statsQuery) error {
 			return err
 		}
 		c.add(section, nil, row)
+	}
+	err = stats.ScanHours(v, historyStart(now), func(n uint64, added []byte) {
+		c.add(sectionFlowHour, binary.BigEndian.AppendUint64(nil, n), added)
+	})
+	if err != nil {
+		return err
 	}
 	return stats.ScanCollateral(v, c.addAll(sectionCollateral))
 }

@@ -225,6 +225,16 @@ func (l *ledger) expect(t testing.TB, now uint64) (s query.Stats) {
 			break
 		}
 	}
+	for hour := (now - 7*86_400) / 3600; hour <= now/3600; hour++ {
+		h := query.HourOfVolume{T: hour * 3600}
+		for _, d := range l.deals {
+			if f := d.Funding; f != nil && f.FundedAt/3600 == hour {
+				h.Volume.Add(&h.Volume, &f.Price)
+				h.Fees.Add(&h.Fees, &f.Fee)
+			}
+		}
+		s.VolumeHistory = append(s.VolumeHistory, h)
+	}
 	return s
 }
 

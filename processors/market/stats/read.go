@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -44,6 +45,42 @@ func ReadFlow(v state.Reader, at uint64) ([]byte, error) {
 		return nil, fmt.Errorf("flow by %d: %w", at, err)
 	}
 	return sums.append(nil), nil
+}
+
+// ScanHours calls fn for each hour of funded deals from one on, the newest first, with what was added in it.
+func ScanHours(v state.Reader, from uint64, fn func(n uint64, added []byte)) error {
+	var (
+		newer Flow   // at the end of that hour
+		n     uint64 // its number
+		known bool
+		bad   error
+	)
+	tell := func(before *Flow) {
+		if known {
+			sub(&newer.Volume, &before.Volume)
+			sub(&newer.Fees, &before.Fees)
+			fn(n, newer.append(nil))
+		}
+	}
+	err := v.Scan(flows, nil, nil, func(key, row []byte) bool {
+		var sums Flow
+		if !sums.decode(row) || len(key) != 8 {
+			bad = errLength
+			return false
+		}
+		tell(&sums)
+		n, newer = ^binary.BigEndian.Uint64(key), sums
+		known = n >= from/hour
+		return known
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return fmt.Errorf("hours of funded deals: %w", err)
+	}
+	tell(new(Flow)) // the first hour of all
+	return nil
 }
 
 // ScanCollateral calls fn for the collateral of each lane and token.
