@@ -22,7 +22,8 @@ var uniswapFiles = map[string]string{
 	"PositionManager": "PositionManager.sol/PositionManager.json",
 	"StateView":       "StateView.sol/StateView.json",
 	"V4Quoter":        "V4Quoter.sol/V4Quoter.json",
-	"PoolSwapTest":    "PoolSwapTest.sol/PoolSwapTest.default.json", // Uniswap's own router for tests
+	"PoolSwapTest":    "PoolSwapTest.sol/PoolSwapTest.default.json", // Uniswap's own routers for tests
+	"PoolDonateTest":  "PoolDonateTest.sol/PoolDonateTest.json",
 	"Permit2":         "IAllowanceTransfer.sol/IAllowanceTransfer.default.json",
 }
 
@@ -30,7 +31,8 @@ var uniswapFiles = map[string]string{
 // nodeModules as `npm ci` in this folder leaves it. Their licence forbids production use and so their bytecode
 // is never part of this repository: they serve development chains and tests.
 //
-// The map's keys are PoolManager, PositionManager, StateView, V4Quoter, PoolSwapTest and Permit2.
+// The map's keys are PoolManager, PositionManager, StateView, V4Quoter, PoolSwapTest, PoolDonateTest and
+// Permit2.
 func UniswapArtifacts(nodeModules string) (map[string]Artifact, error) {
 	periphery := filepath.Join(nodeModules, "@uniswap", "v4-periphery")
 	all := make(map[string]Artifact, len(uniswapFiles))

@@ -118,10 +118,13 @@ func (w *world) permit2() common.Address {
 
 // Actions of the PositionManager.
 const (
+	actionDecrease       = 0x01
 	actionMint           = 0x02
+	actionBurn           = 0x03
 	actionMintFromDeltas = 0x05
 	actionSettle         = 0x0b
 	actionSettlePair     = 0x0d
+	actionTakePair       = 0x11
 	actionClose          = 0x12
 )
 
@@ -172,8 +175,12 @@ func (a *actor) mint(p *pool, lower, upper int32, liquidity, most0, most1 *big.I
 
 // swapRouter makes a router of Uniswap's own for tests.
 func (a *actor) swapRouter() (common.Address, *types.Transaction) {
+	return a.createRouter("PoolSwapTest")
+}
+
+func (a *actor) createRouter(name string) (common.Address, *types.Transaction) {
 	a.w.t.Helper()
-	artifact := a.w.uniswap["PoolSwapTest"]
+	artifact := a.w.uniswap[name]
 	at := crypto.CreateAddress(a.address, a.nonce)
 	return at, a.send(nil, nil, append(slices.Clip(artifact.Bytecode), common.LeftPadBytes(a.w.dep.PoolManager[:], 32)...))
 }
@@ -197,6 +204,21 @@ func (a *actor) swapTo(router common.Address, p *pool, zeroForOne bool, amount *
 	}
 	type settings struct{ TakeClaims, SettleUsingBurn bool }
 	return a.call(router, a.w.uniswap["PoolSwapTest"].ABI, "swap", keyOf(p), params{zeroForOne, new(big.Int).Neg(amount), limit.ToBig()}, settings{}, []byte{})
+}
+
+// withdraw takes liquidity out of a position, nil is all that is left, and ends the position.
+func (a *actor) withdraw(p *pool, tokenID *big.Int, liquidity *big.Int) *types.Transaction {
+	a.w.t.Helper()
+	t, none := a.w.t, new(big.Int)
+	action := byte(actionBurn)
+	step := pack(t, abiTypes(t, "uint256", "uint128", "uint128", "bytes"), tokenID, none, none, []byte{})
+	if liquidity != nil {
+		action = actionDecrease
+		step = pack(t, abiTypes(t, "uint256", "uint256", "uint128", "uint128", "bytes"), tokenID, liquidity, none, none, []byte{})
+	}
+	taken := pack(t, abiTypes(t, "address", "address", "address"), p.Currency0, p.Currency1, a.address)
+	unlock := pack(t, abiTypes(t, "bytes", "bytes[]"), []byte{action, actionTakePair}, [][]byte{step, taken})
+	return a.call(a.w.dep.PositionManager, a.w.uniswap["PositionManager"].ABI, "modifyLiquidities", unlock, big.NewInt(1<<40))
 }
 
 // deposit takes a position for all of two amounts, and gets back what it did not take.
