@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,12 +44,26 @@ func TestTermsChangeWhileAPaymentIsUndecided(t *testing.T) {
 	if n := w.charges(w.chain.Address("payer")); n != 1 {
 		t.Errorf("charged %d times", n)
 	}
-	if got := after.ticket(id, token); got.status != http.StatusOK {
-		t.Errorf("its ticket: %d %s", got.status, got.body)
-	}
 	// Who was not taken before pays what is asked for now.
 	if got := after.post(w.header(w.pay(w.chain.Key("stranger"), "old price")), body("Terms")); got.status != http.StatusPaymentRequired {
 		t.Errorf("the old price, now: %d %s", got.status, got.body)
+	}
+	if got := after.ticket(id, token); got.status != http.StatusOK {
+		t.Errorf("its ticket: %d %s", got.status, got.body)
+	}
+	if page := after.get("/t/"+id+"/content", token); !strings.Contains(string(page.body), "<p>15 USDC, paid") {
+		t.Errorf("its page: %s", page.body)
+	}
+	after.stop()
+	w.cfg.Payment.Asset = w.chain.Address("another").Hex()
+	another, err := New(w.cfg, w.deps(w.relayer("relayer")), w.registry(), zap.NewNop())
+	check(t, err)
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/t/"+id+"/content", http.NoBody)
+	req.Header.Set("x-service-ticket-token", token)
+	page := httptest.NewRecorder()
+	another.api.ServeHTTP(page, req)
+	if !strings.Contains(page.Body.String(), "<p>15000000 of "+strings.ToLower(w.chain.Token().Hex())) {
+		t.Errorf("its page, once another token is asked for: %d %s", page.Code, page.Body)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"math/big"
+	"strings"
 	"time"
 
 	"github.com/microcosm-cc/bluemonday"
@@ -80,14 +82,22 @@ func (s *Service) content(ctx context.Context, req *httpapi.Request, res *httpap
 		return err
 	}
 	var out bytes.Buffer
-	if err := ticketTemplate.Execute(&out, map[string]any{
-		"T": t, "Amount": price(s.terms.Value, s.cfg.Decimals), "Symbol": s.cfg.Symbol,
-	}); err != nil {
+	if err := ticketTemplate.Execute(&out, map[string]any{"T": t, "Deposit": s.shownDeposit(&t.Deposit)}); err != nil {
 		return fmt.Errorf("render ticket: %w", err)
 	}
 	res.Body = append(res.Body, out.Bytes()...)
 	pageHeaders(res, "text/html; charset=utf-8")
 	return nil
+}
+
+// shownDeposit is what was paid then, whatever a report costs now: of a token that is not the configured one any more, in
+// its smallest unit.
+func (s *Service) shownDeposit(d *depositJSON) string {
+	units, ok := new(big.Int).SetString(d.Amount, 10)
+	if !ok || d.Asset != strings.ToLower(s.terms.Token.Hex()) {
+		return d.Amount + " of " + d.Asset
+	}
+	return price(units, s.cfg.Decimals) + " " + s.cfg.Symbol
 }
 
 func (s *Service) script(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
