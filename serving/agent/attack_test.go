@@ -27,11 +27,13 @@ var (
 	broken  = common.HexToAddress("0xe000000000000000000000000000000000000003") // an invalid opcode
 	taker   = common.HexToAddress("0xe000000000000000000000000000000000000004") // a token of whose transfers nothing arrives
 	mute    = common.HexToAddress("0xe000000000000000000000000000000000000006") // a token that reverts when asked who has how much
+	lavish  = common.HexToAddress("0xe000000000000000000000000000000000000007") // a token that moves ether and an NFT when it is transferred
 	wallet  = common.HexToAddress("0xe000000000000000000000000000000000000005") // calls the account that its input begins with
 )
 
 func withCode() types.GenesisAlloc {
 	alloc := types.GenesisAlloc{}
+	event := transferTopic.Hex()[2:]
 	for at, code := range map[common.Address]string{
 		endless: "5b5f56",
 		verbose: "624800005ff3",
@@ -39,10 +41,15 @@ func withCode() types.GenesisAlloc {
 		// It answers 1 to whoever gives an argument: a balance, an allowance, a transfer that went well. Its name is empty.
 		taker: "36600414600f5760015f5260205ff35b60205f5260605ff3",
 		mute:  "5f3560e01c6370a082311460265736600414601d5760015f5260205ff35b60205f5260605ff35b5f5ffd",
+		// Its name is empty. balanceOf and allowance: 1000 more than were transferred. transferFrom: it counts, logs Transfer(from, to, amount) and
+		// Transfer(0xaa, 0xbb, 7) of an NFT, and sends 1 wei to 0xcc.
+		lavish: "36600414609557" + "5f3560e01c6323b872dd146021575f546103e8015f5260205ff3" +
+			"5b604435805f54015f555f52602435600435" + "7f" + event + "60205fa3" +
+			"600760bb60aa7f" + event + "5f5fa4" + "5f5f5f5f600160cc5af150" + "60015f5260205ff3" + "5b60205f5260605ff3",
 		// call(address(input[0:20]), input[20:]), and a revert where that reverts.
 		wallet: "601436038060145f375f5f915f5f5f3560601c5af115601a57005b5f5ffd",
 	} {
-		alloc[at] = types.Account{Balance: new(big.Int), Code: common.FromHex(code)}
+		alloc[at] = types.Account{Balance: big.NewInt(1e18), Code: common.FromHex(code)}
 	}
 	return alloc
 }
@@ -73,6 +80,38 @@ func TestHostileContracts(t *testing.T) {
 		if !strings.Contains(message, want) {
 			t.Errorf("%s: %s, want %s", token, message, want)
 		}
+	}
+}
+
+// TestTransfersOfEveryKind: no action moves ether or an NFT, but what a collateral does when it is transferred is shown
+// too, and happens.
+func TestTransfersOfEveryKind(t *testing.T) {
+	w, _, fund := listedOn(t, newNodeWith(t, 5, withCode()))
+	one := big.NewInt(1)
+	w.call(w.admin, w.dep.AssetRegistry, "AssetRegistry", "setAsset", lavish, struct {
+		Allowed                           bool
+		Kind, Lane                        uint8
+		MinAmount, MaxDealRaw, MaxOpenRaw *big.Int
+	}{true, uint8(contracts.KindERC20), uint8(contracts.LaneStock), one, one, one})
+	p := w.prepared(body{
+		"action": "list", "chainId": 4663, "wallet": fund["wallet"], "token": lavish.Hex(), "amount": "1", "cap": "2", "minPrice": "1",
+		"term": 604_800, "listingExpiry": 0,
+	})
+	token, low := lower(lavish), func(n int64) string { return lower(common.BigToAddress(big.NewInt(n))) }
+	want := []Transfer{
+		{Kind: "ERC20", Token: &token, From: p.Transaction.From, To: lower(w.dep.DealVault), AmountOrTokenID: "1"},
+		{Kind: "ERC721", Token: &token, From: low(0xaa), To: low(0xbb), AmountOrTokenID: "7"},
+		{Kind: "NATIVE", From: token, To: low(0xcc), AmountOrTokenID: "1"},
+	}
+	if diff := cmp.Diff(want, p.Simulation.Transfers); diff != "" {
+		t.Errorf("transfers (-want +said):\n%s", diff)
+	}
+	receipt := w.sent(p)
+	if diff := cmp.Diff(want[:2], decodeTransfers(receipt.Logs)); diff != "" || receipt.Status != types.ReceiptStatusSuccessful {
+		t.Errorf("transfers (-said +done), status %d:\n%s", receipt.Status, diff)
+	}
+	if held, err := w.node.Client().BalanceAt(t.Context(), common.HexToAddress(low(0xcc)), nil); err != nil || held.Cmp(one) != 0 {
+		t.Errorf("the ether has not moved: %v, %v", held, err)
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -407,6 +409,32 @@ func TestWarnings(t *testing.T) {
 	w.call(w.admin, w.dep.USDG, "USDG", "unpause")
 	if got := codes(approve.with("wallet", "0xdead000000000000000000000000000000000001")); got != "GAS_UNPAID" {
 		t.Errorf("a wallet without a coin: %s", got)
+	}
+}
+
+// TestGasHasHeadroom: a transaction gets more gas than the node takes it to need, but no more than a block has.
+func TestGasHasHeadroom(t *testing.T) {
+	w, _, fund := listed(t)
+	gas := func(bps uint64) uint64 {
+		t.Helper()
+		v := &world{t: t, Client: apitest.NewClient(t, w.service(func(cfg *Config, _ *Parts) { cfg.GasHeadroomBps = bps }), description)}
+		n, err := strconv.ParseUint(v.prepared(fund).Transaction.Gas, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	bare := gas(0)
+	if got, want := gas(DefaultConfig().GasHeadroomBps), bare+bare/5; got != want {
+		t.Errorf("of %d it gets %d, want %d", bare, got, want)
+	}
+	p := w.prepared(fund)
+	p.Transaction.Gas = strconv.FormatUint(bare-bare/20, 10)
+	if got, most := gas(100_000), w.head().GasLimit; got > most || got < min(most, 10*bare) {
+		t.Errorf("it gets %d, and a block has %d", got, most)
+	}
+	if r := w.sent(p); r.Status == types.ReceiptStatusSuccessful {
+		t.Error("with less than the estimate it succeeds: the estimate is no measure")
 	}
 }
 

@@ -58,7 +58,7 @@ func (a *Agent) capabilities(ctx context.Context, _ *httpapi.Request, res *httpa
 		return err
 	}
 	m, dep := a.contracts, &a.contracts.dep
-	v, err := readAt(ctx, a, head, "capabilities", func(r *reads, v *Capabilities) {
+	v, err := readAt(ctx, a, head, readCapabilities, func(r *reads, v *Capabilities) {
 		v.Settlement, v.Actions = settlementRules, actionNames()
 		v.Deployment.ChainID, v.Deployment.DealVault, v.Deployment.Registry, v.Deployment.USDG = dep.ChainID, lower(dep.DealVault), lower(dep.AssetRegistry), lower(dep.USDG)
 		r.call(dep.DealVault, &m.vault, "supportedTerms", func(x []any) error { v.SupportedTerms = x[0].([]uint32); return nil })

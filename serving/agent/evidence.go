@@ -62,12 +62,16 @@ type identity struct {
 	until time.Time
 }
 
+// known reports whether the contracts were found to be those of the deployment recently.
+func (a *Agent) known() bool {
+	a.identity.mu.Lock()
+	defer a.identity.mu.Unlock()
+	return a.now().Before(a.identity.until)
+}
+
 // identified checks that the contracts are those of the deployment, unless that was checked recently.
 func (a *Agent) identified(ctx context.Context, head chain.Block) error {
-	a.identity.mu.Lock()
-	known := a.now().Before(a.identity.until)
-	a.identity.mu.Unlock()
-	if known {
+	if a.known() {
 		return nil
 	}
 	r := &reads{at: head.Hash}

@@ -43,7 +43,11 @@ func (k *kept) put(head common.Hash, what string, v any) {
 	k.found[what] = v
 }
 
-// readAt reads something at the head, where it was not read yet, and whether the contracts are those of the deployment.
+// readCapabilities is what always says anew whether the contracts are those of the deployment.
+const readCapabilities = "capabilities"
+
+// readAt reads something at the head, where it was not read yet, and unless it is known whether the contracts are those of
+// the deployment.
 // Where there is another node, it must say the same.
 // ask adds to the reads what is wanted; nobody may change what it finds.
 func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string, ask func(r *reads, into *T)) (T, error) {
@@ -62,9 +66,16 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 		ctx = chain.Apart(ctx)
 		var into, again T
 		r := &reads{at: head.Hash}
-		a.contracts.identify(r)
+		known := what != readCapabilities && a.known()
+		if !known {
+			a.contracts.identify(r)
+		}
 		ask(r, &into)
-		if err := a.identify(r.run(ctx, a.chain)); err != nil {
+		err = r.run(ctx, a.chain)
+		if err != nil || !known {
+			err = a.identify(err)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if a.chain.Endpoints() > 1 {
