@@ -21,6 +21,7 @@ import (
 // commandApplications.
 type commandApplication struct {
 	reads read.Application
+	feeds string // the application of the raw topic that runs beside it and writes commands to it; empty: none
 	make  func(p *Process, log *zap.Logger) (engine.CommandApp, error)
 	runs  func(p *Process) bool                                                             // nil: always
 	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error // starts what belongs to the application; nil: nothing
@@ -37,6 +38,7 @@ func commandApplications() []commandApplication {
 		},
 		{
 			reads: notifier.Application(),
+			feeds: topics.AppFacts,
 			make: func(p *Process, _ *zap.Logger) (engine.CommandApp, error) {
 				return notifier.New(p.partitions, p.Reg), nil
 			},
@@ -74,12 +76,32 @@ func (r *processorsRole) checkApplications() error {
 	return errors.Join(errs...)
 }
 
+// chosen reports whether a command application is to run.
+func (r *processorsRole) chosen(p *Process, app commandApplication) bool {
+	named := len(r.names) == 0 || slices.Contains(r.names, app.reads.Name)
+	return named && (app.runs == nil || app.runs(p))
+}
+
+// applications are the names of all applications that processors with these flags run.
+func (r *processorsRole) applications(p *Process) []string {
+	names := []string{topics.AppMarket}
+	for _, app := range commandApplications() {
+		if !r.chosen(p, app) {
+			continue
+		}
+		names = append(names, app.reads.Name)
+		if app.feeds != "" {
+			names = append(names, app.feeds)
+		}
+	}
+	return names
+}
+
 // startApplications starts the command applications, and returns their read APIs.
 func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]read.Served, error) {
 	var all []read.Served
 	for _, app := range commandApplications() {
-		chosen := len(r.names) == 0 || slices.Contains(r.names, app.reads.Name)
-		if !chosen || app.runs != nil && !app.runs(p) {
+		if !r.chosen(p, app) {
 			continue
 		}
 		cfg := r.config(p, app.reads.Name)

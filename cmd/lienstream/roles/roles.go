@@ -26,16 +26,18 @@ type Role interface {
 
 // program is a set of roles, each with the defaults of its packages, and their shared settings.
 type program struct {
-	settings *Settings
-	roles    []Role
+	settings   *Settings
+	processors *processorsRole // one of the roles
+	roles      []Role
 }
 
 func newProgram() *program {
 	chain, ingest, processors := newChainRole(), newIngestRole(), newProcessorsRole()
 	serving := newServingRole(services()...)
 	return &program{
-		settings: newSettings(),
-		roles:    []Role{&upRole{chain, ingest, processors, serving}, chain, ingest, processors, serving},
+		settings:   newSettings(),
+		processors: processors,
+		roles:      []Role{&upRole{chain, ingest, processors, serving}, chain, ingest, processors, serving},
 	}
 }
 

@@ -216,3 +216,28 @@ func TestEachApplicationHasItsOwnState(t *testing.T) {
 		}
 	}
 }
+
+// `lienstream status` is told which applications must have owners by the flags that processors run them by.
+func TestApplicationsByFlags(t *testing.T) {
+	market, support := topics.AppMarket, topics.AppSupport
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"", []string{market, support}},
+		{"--applications=market", []string{market}},
+		{"--notify-keys-file=keys", []string{market, support, topics.AppNotifier, topics.AppFacts}},
+		{"--notify-keys-file=keys --applications=market,support", []string{market, support}},
+	} {
+		g := newProgram()
+		if err := g.flags().set.Parse(strings.Fields(c.args)); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.processors.applications(g.asking(System())); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, want %v", c.args, got, c.want)
+		}
+	}
+	if _, err := command(t, "status", "--applications=weather"); err == nil || !strings.Contains(err.Error(), `"weather" is not one of`) {
+		t.Errorf("status of an unknown application: %v", err)
+	}
+}

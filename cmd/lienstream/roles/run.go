@@ -44,7 +44,7 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 		add(r.Name(), r.Help(), func(ctx context.Context) error { return g.run(ctx, env, r) })
 	}
 	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f), g.notifyCommand(env, f))
-	add("status", "show the ingester's progress and who holds each partition", func(ctx context.Context) error { return g.status(ctx, env) })
+	add("status", "show how far the ingester is, and of each application who holds each partition and how far", func(ctx context.Context) error { return g.status(ctx, env) })
 	add("config", "print every flag's effective value and its source; secrets are masked", func(context.Context) error { return f.write(env.Stdout) })
 	add("version", "print the build", func(context.Context) error { return version(env.Stdout) })
 	return root

@@ -3,6 +3,7 @@ package status_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +56,8 @@ func TestTable(t *testing.T) {
 	}
 
 	var empty bytes.Buffer
-	if err := status.Print(t.Context(), cfg, cat, &empty); !errors.Is(err, status.ErrUnowned) {
+	if err := status.Print(t.Context(), cfg, cat, []string{topics.AppMarket, topics.AppNotifier}, &empty); !errors.Is(err, status.ErrUnowned) ||
+		!strings.Contains(err.Error(), "market 0, market 1, market 2, notifier 0, notifier 1, notifier 2") {
 		t.Errorf("nobody owns anything: %v\n%s", err, empty.String())
 	}
 	last := end(100)
@@ -71,8 +73,12 @@ func TestTable(t *testing.T) {
 		holds(topics.Owner{Partition: 1, Instance: "a", Role: topics.RoleStandby, At: at(119), State: run}),
 		holds(topics.Owner{Partition: 2, Instance: "a", Role: topics.RoleOwner, At: at(1), State: run}),
 		&kafka.Record{Topic: cat.OwnersTopic(), Key: topics.Owner{Partition: 2, Instance: "a"}.Key()}, // it left
+		holds(topics.Owner{Application: topics.AppSupport, Partition: 0, Instance: "b", Role: topics.RoleOwner, At: at(17), State: run}),
+		holds(topics.Owner{Application: topics.AppSupport, Partition: 0, Instance: "a", Role: topics.RoleStandby, At: at(16), State: run}),
+		holds(topics.Owner{Application: topics.AppSupport, Partition: 2, Instance: "a", Role: topics.RoleOwner, State: topics.StateStopped, Fault: "a bad command"}),
+		holds(topics.Owner{Application: topics.AppFacts, Partition: 1, Instance: "a", Role: topics.RoleOwner, At: at(115), State: run}),
 	)
-	s, err := status.Read(t.Context(), cfg, cat)
+	s, err := status.Read(t.Context(), cfg, cat, []string{topics.AppMarket, topics.AppSupport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +90,33 @@ func TestTable(t *testing.T) {
 	want := `INGEST  HEAD  PUBLISHED  FINALIZED  AGE
         120   100        7          250ms
 
+application market
 PARTITION  OWNER  STATE    BLOCK  LAG  STANDBYS
 0          a      running  110    10   -
 1          b      running  120    0    a at 119, c restoring
 2          -      -        -      -    -
 
+application support
+PARTITION  OWNER  STATE    COMMAND  STANDBYS
+0          b      running  17       a at 16
+1          -      -        -        -
+2          a      stopped  0        -
+
+application facts
+PARTITION  OWNER  STATE    BLOCK  LAG  STANDBYS
+0          -      -        -      -    -
+1          a      running  115    5    -
+2          -      -        -      -    -
+
 not verified: node: it knows no receipts
+
+support partition 2 is stopped on a: a bad command
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	const without = ": market 2, support 1, facts 0, facts 2"
+	if err := status.Print(t.Context(), cfg, cat, []string{topics.AppMarket, topics.AppSupport}, new(bytes.Buffer)); !errors.Is(err, status.ErrUnowned) || !strings.HasSuffix(err.Error(), without) {
+		t.Errorf("%v, want%s", err, without)
 	}
 }

@@ -119,11 +119,15 @@ func TestTwoOfEach(t *testing.T) {
 	t.Run("status", func(t *testing.T) {
 		f.balanced(t, "a", "b")
 		polltest.Within(t, 30*time.Second, func() error { // a node tells every second what it holds
-			table := run(t, append([]string{"status", "--log-level=error"}, w.servers...)...)
+			table, err := try(t, append([]string{"status", "--log-level=error"}, w.servers...)...)
+			if err != nil {
+				return fmt.Errorf("%w\n%s", err, table)
+			}
 			for _, line := range []string{
 				`(?m)^INGEST +HEAD +PUBLISHED +FINALIZED +AGE$`,
 				`(?m)^0 +[ab] +running +\d+ +\d+ +[ab] at \d+$`,
 				`(?m)^15 +[ab] +running +\d+ +\d+ +[ab] at \d+$`,
+				`(?m)^application support\nPARTITION +OWNER +STATE +COMMAND +STANDBYS\n0 +[ab] +running +\d+ +[ab] at \d+$`,
 			} {
 				if !regexp.MustCompile(line).MatchString(table) {
 					return fmt.Errorf("status has no line %s:\n%s", line, table)
