@@ -15,7 +15,7 @@ NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast race soak days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -56,9 +56,13 @@ contracts: $(NPM) ## rebuild the contracts' ABI and bytecode, contracts/out
 contracts-check: $(NPM)
 	cd contracts && node build.mjs --check
 
-soak: deps ## a hundred kills at random and outages of a minute; LIENSTREAM_SEED repeats a run
+soak: deps ## a hundred kills at random, outages of a minute, a fleet for 15 minutes; LIENSTREAM_SEED repeats a run
 	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode|TestBrokerLost' ./cmd/lienstream/system
 	LIENSTREAM_SOAK=1 go test -count=1 -run TestApacheCluster ./topics/broker/brokertest
+	LIENSTREAM_SOAK_FOR=15m go test -count=1 -timeout 60m -v -run '^TestSoak$$' ./cmd/lienstream/system
+
+soak-short: deps ## two minutes of the soak's fleet: three brokers, three processor nodes, two ingesters, two serving nodes
+	LIENSTREAM_SOAK_FOR=2m go test -count=1 -timeout 20m -v -run '^TestSoak$$' ./cmd/lienstream/system
 
 days: deps ## what `make run` takes of memory and disk, at speed: BLOCKS=80000, some twenty minutes
 	LIENSTREAM_BLOCKS=$(or $(BLOCKS),80000) go test -count=1 -timeout 120m -v -run '^TestDays$$' ./cmd/lienstream/system

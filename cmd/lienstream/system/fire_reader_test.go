@@ -20,15 +20,16 @@ type reader struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu      sync.Mutex
-	reads   int
-	failed  int
-	longest time.Duration // from the first time that an answer was asked for, whether that failed or hung, until it came
-	stalled time.Duration // for which the machine let nobody run who had nothing to wait for
-	last    string        // what the last failed read said
-	lowest  uint64        // block of the answers since mark
-	kept    map[string]map[string]object
-	order   []string
+	mu        sync.Mutex
+	reads     int
+	failed    int
+	backwards int           // answers as of a block before that of the one before them
+	longest   time.Duration // from the first time that an answer was asked for, whether that failed or hung, until it came
+	stalled   time.Duration // for which the machine let nobody run who had nothing to wait for
+	last      string        // what the last failed read said
+	lowest    uint64        // block of the answers since mark
+	kept      map[string]map[string]object
+	order     []string
 }
 
 // keptBlocks bounds what a reader keeps: whole answers, as of so many blocks.
@@ -68,6 +69,7 @@ func (r *reader) watchMachine(ctx context.Context) {
 
 func (r *reader) loop(ctx context.Context, path string) {
 	since := time.Now() // when the answer that is still to come was first asked for
+	var last uint64
 	waited := func() { r.longest = max(r.longest, time.Since(since)) }
 	defer func() {
 		r.mu.Lock()
@@ -84,7 +86,11 @@ func (r *reader) loop(ctx context.Context, path string) {
 		r.reads++
 		if good {
 			waited()
-			r.keep(path, res)
+			number := r.keep(path, res)
+			if number < last {
+				r.backwards++
+			}
+			last = number
 		} else {
 			r.failed++
 			r.last = fmt.Sprintf("%s: %d %v %v", path, res.Status, res.Body, err)
@@ -123,8 +129,7 @@ func (r *reader) sees(t *testing.T, blocks uint64) {
 }
 
 // keep keeps an answer; of many, a random few.
-func (r *reader) keep(path string, res answer) {
-	var number uint64
+func (r *reader) keep(path string, res answer) (number uint64) {
 	_, _ = fmt.Sscan(res.Number, &number)
 	r.lowest = min(r.lowest, number)
 	if r.kept[res.Block] == nil {
@@ -138,6 +143,7 @@ func (r *reader) keep(path string, res answer) {
 		r.order = append(r.order, res.Block)
 	}
 	r.kept[res.Block][path] = res.Body
+	return number
 }
 
 // mark begins to note the lowest block anew.
