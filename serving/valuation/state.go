@@ -19,6 +19,7 @@ import (
 // except for data that is read on demand and cached in it.
 type state struct {
 	at         topics.BlockRef
+	reverts    uint64 // blocks that were ever reverted before it, at most: more now, and it may be no longer canonical
 	taken      time.Time
 	cfg        *Config
 	pools      []*pool // ascending by ID
@@ -47,8 +48,7 @@ type pool struct {
 // Invariants:
 //  1. The chain's data is read at the same block, number and hash, as the index's data.
 //  2. At most one read of a block is in progress, for all requests.
-//  3. A state older than the latest block is used for at most Config.MaxLag, and not after a reorg to a lower
-//     block.
+//  3. A state older than the latest block is used for at most Config.MaxLag, and not after a reorg.
 type keeper struct {
 	cfg     *Config
 	reader  query.Reader
@@ -85,10 +85,10 @@ func (k *keeper) current(ctx context.Context) (*state, error) {
 	return s, nil
 }
 
-// fellBack reports whether the chain is shorter than before.
+// fellBack reports whether blocks were reverted since a state was read: its own may be among them.
 func (k *keeper) fellBack(ctx context.Context, s *state) bool {
 	head, err := k.reader.Head(ctx)
-	return err != nil || head.Indexed.Number < s.at.Number
+	return err != nil || head.Reverts != s.reverts || head.Indexed.Number < s.at.Number
 }
 
 // renew reads the latest block's state, or waits for a read in progress. The read is not cancelled with its
@@ -129,6 +129,10 @@ func (k *keeper) fly(ctx context.Context, f *flight) {
 // reverted.
 func (k *keeper) read(ctx context.Context) (*state, error) {
 	for {
+		head, err := k.reader.Head(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the head: %w", err)
+		}
 		answer, err := k.reader.Exchange(ctx, query.ExchangeQuery{
 			Seconds: uint64(k.cfg.Reference.Window / time.Second), Hours: uint64(k.cfg.Haircut.History / time.Second),
 		})
@@ -136,8 +140,12 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 			return nil, fmt.Errorf("read the pools: %w", err)
 		}
 		s, err := k.build(ctx, &answer)
-		if err == nil || !errors.Is(err, errBlockGone) {
-			return s, err
+		if err == nil {
+			s.reverts = head.Reverts
+			return s, nil
+		}
+		if !errors.Is(err, errBlockGone) {
+			return nil, err
 		}
 		wait := time.NewTimer(k.cfg.Poll)
 		select {

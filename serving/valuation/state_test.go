@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -188,6 +189,46 @@ func TestFeesAreReadAhead(t *testing.T) {
 			if want := owed(p, words, liquidity, a.lower, a.upper); b.Position.Fees0 != want[0].Dec() || b.Position.Fees1 != want[1].Dec() {
 				t.Errorf("%s: fees %s and %s, the chain says %s and %s", target, b.Position.Fees0, b.Position.Fees1, want[0].Dec(), want[1].Dec())
 			}
+		}
+	}
+}
+
+// TestNoAnswerOfARevertedBlock: though an earlier block's state may be used for a while, none is of a block that a reorg
+// took away, whatever the new chain's height.
+func TestNoAnswerOfARevertedBlock(t *testing.T) {
+	w := newWorld(t)
+	w.mine(1800)
+	w.service.cfg.MaxLag = time.Hour
+	of := func() (uint64, common.Hash) {
+		recorder := httptest.NewRecorder()
+		w.service.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "GET", "/assets/"+w.dep.USDG.Hex()+"/value", nil))
+		if recorder.Code != 200 {
+			t.Fatalf("%d %s", recorder.Code, recorder.Body)
+		}
+		number, err := strconv.ParseUint(recorder.Header().Get("X-Indexed-Block"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return number, common.HexToHash(recorder.Header().Get("X-Indexed-Block-Hash"))
+	}
+	for _, longer := range []int{0, 1, 3} { // the new chain is as high as the old one, or higher
+		stale := w.at.Number
+		of()
+		w.mine(1)
+		if number, _ := of(); number != stale {
+			t.Fatalf("answers of block %d, that of %d may be used for an hour", number, stale)
+		}
+		if err := w.node.Rewind(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 + longer {
+			if _, err := w.node.Mine(t.Context(), w.at.Timestamp+uint64(10+i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.sync()
+		if number, hash := of(); w.blocks[number].Hash != hash {
+			t.Errorf("%d blocks longer: an answer of block %d, which a reorg took away", longer, number)
 		}
 	}
 }

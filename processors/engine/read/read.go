@@ -45,6 +45,7 @@ type Page[T any] struct {
 // Head is the chain's head as the processors know it, and how far they are.
 type Head struct {
 	Indexed    topics.BlockRef // what is read is as of it: the frontier, or the lowest watermark of all partitions
+	Reverts    uint64          // blocks that were ever reverted before Indexed
 	Latest     uint64          // the chain's head as the ingester last saw it
 	ObservedAt time.Time       // when the ingester last saw the chain (the lowest of all partitions)
 }

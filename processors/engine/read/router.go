@@ -142,9 +142,10 @@ func (r *Router) Head(context.Context) (Head, error) {
 	if err != nil {
 		return Head{}, err
 	}
-	h := Head{Indexed: lowestOf(marks).At, ObservedAt: marks[0].ObservedAt}
+	lowest := lowestOf(marks)
+	h := Head{Indexed: lowest.At, Reverts: lowest.Reverts, ObservedAt: marks[0].ObservedAt}
 	if at, ok := r.asOf(); ok {
-		h.Indexed = at.Block
+		h.Indexed, h.Reverts = at.Block, at.Reverts
 	}
 	for _, w := range marks {
 		h.Latest = max(h.Latest, w.Latest)
