@@ -1,6 +1,8 @@
 package contracts
 
 import (
+	"sync"
+
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -86,13 +88,20 @@ func (d *Decoder) Decode(address common.Address, topics []common.Hash, data []by
 	if len(data) != head && (!spec.strings || len(data) < head) {
 		return unknown(address, ReasonData)
 	}
-	w := words{topics: topics[1:], data: data, tail: head}
-	event := spec.read(&w, address)
-	if w.spoiled || w.tail != len(data) {
+	w := readers.Get().(*words) //nolint:errcheck // it holds nothing else
+	*w = words{topics: topics[1:], data: data, tail: head}
+	event := spec.read(w, address)
+	ok = !w.spoiled && w.tail == len(data)
+	*w = words{}
+	readers.Put(w)
+	if !ok {
 		return unknown(address, ReasonData)
 	}
 	return event
 }
+
+// readers are kept, because each log needs one.
+var readers = sync.Pool{New: func() any { return new(words) }}
 
 func unknown(address common.Address, reason string) Event {
 	return &Unknown{Address: address, Reason: reason}

@@ -33,7 +33,7 @@ type publisher struct {
 	counts  []uint32 // records of the current block, per partition
 	records []*kafka.Record
 	used    int
-	slab    topics.Slab // keys and values
+	scratch topics.Scratch // keys and values
 }
 
 func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, last topics.BlockEnd) *publisher {
@@ -42,10 +42,9 @@ func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder 
 
 // publish writes a batch as one transaction.
 func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
-	if err := p.tx.Begin(); err != nil {
+	if err := p.begin(); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	p.used = 0
 	for i := range b.Reverts {
 		value := p.encode(&topics.BlockRevert{Block: b.Reverts[i].Block, Head: b.Reverts[i].Head})
 		for partition := range p.partitions {
@@ -61,15 +60,21 @@ func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
 
 // repeat writes the last barrier again: a heartbeat on an idle chain.
 func (p *publisher) repeat(ctx context.Context, head, finalized uint64) error {
-	if err := p.tx.Begin(); err != nil {
+	if err := p.begin(); err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	p.used = 0
 	clear(p.counts)
 	end := p.last
 	end.Head, end.Finalized = max(head, end.Head), max(finalized, end.Finalized)
 	p.barrier(ctx, end, true)
 	return p.commit(ctx)
+}
+
+// begin begins a transaction. The memory of the one before is free: it was acknowledged.
+func (p *publisher) begin() error {
+	p.used = 0
+	p.scratch.Reset()
+	return p.tx.Begin()
 }
 
 func (p *publisher) commit(ctx context.Context) error {
@@ -83,7 +88,7 @@ func (p *publisher) commit(ctx context.Context) error {
 func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Batch, commit bool) {
 	clear(p.counts)
 	for _, item := range b.Logs {
-		key := p.slab.Keep(p.entity(item).AppendKey(p.slab.Next()))
+		key := p.scratch.Keep(p.entity(item).AppendKey(p.scratch.Next()))
 		partition := topics.Partition(key, p.partitions)
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
@@ -128,7 +133,7 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 }
 
 func (p *publisher) encode(r topics.Raw) []byte {
-	return p.slab.Keep(topics.AppendRaw(p.slab.Next(), r))
+	return p.scratch.Keep(topics.AppendRaw(p.scratch.Next(), r))
 }
 
 // produce adds a record to the transaction. The records belong to the client until the commit, and are then

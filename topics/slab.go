@@ -28,3 +28,39 @@ func (s *Slab) Keep(piece []byte) []byte {
 
 // Copy keeps a copy of b.
 func (s *Slab) Copy(b []byte) []byte { return s.Keep(append(s.Next(), b...)) }
+
+// Scratch is a Slab whose blocks are used again. The zero value is ready for use.
+type Scratch struct {
+	slab   Slab
+	blocks [][]byte // at most scratchBytes
+	used   int
+}
+
+const scratchBytes = 4 << 20
+
+// Next is Slab.Next.
+func (s *Scratch) Next() []byte {
+	if cap(s.slab.free) >= slabRest {
+		return s.slab.free
+	}
+	if s.used < len(s.blocks) {
+		s.slab.free = s.blocks[s.used]
+		s.used++
+		return s.slab.free
+	}
+	b := s.slab.Next()
+	if len(s.blocks) < scratchBytes/slabBytes {
+		s.blocks = append(s.blocks, b)
+		s.used++
+	}
+	return b
+}
+
+// Keep is Slab.Keep.
+func (s *Scratch) Keep(piece []byte) []byte { return s.slab.Keep(piece) }
+
+// Copy is Slab.Copy.
+func (s *Scratch) Copy(b []byte) []byte { return s.Keep(append(s.Next(), b...)) }
+
+// Reset makes all memory free again. What it has given out must not be used any more.
+func (s *Scratch) Reset() { s.slab.free, s.used = nil, 0 }

@@ -11,11 +11,19 @@ import (
 // Whatever sizes pieces have, and whether they are kept or not, none is written over by a later one, and
 // none can be appended to at the cost of another.
 func TestSlabPiecesStayAsTheyAre(t *testing.T) {
+	var used Scratch // the same in all draws
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			s    Slab
+			s interface {
+				Next() []byte
+				Keep(b []byte) []byte
+			} = new(Slab)
 			kept [][]byte
 		)
+		if rapid.Bool().Draw(t, "again") {
+			used.Reset()
+			s = &used
+		}
 		for i := range rapid.IntRange(1, 200).Draw(t, "pieces") {
 			n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*slabBytes)).Draw(t, "bytes")
 			piece := append(s.Next(), bytes.Repeat([]byte{byte(i)}, n)...)
@@ -38,6 +46,19 @@ func TestSlabPiecesStayAsTheyAre(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestScratchAllocatesOnce(t *testing.T) {
+	var s Scratch
+	piece := make([]byte, 1000)
+	if n := testing.AllocsPerRun(10, func() {
+		s.Reset()
+		for range scratchBytes / len(piece) / 2 {
+			s.Copy(piece)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func TestRawDecoderReadsOneAfterTheOther(t *testing.T) {

@@ -27,6 +27,7 @@ type Overlay struct {
 	store   *Store
 	tables  [256]*layer
 	dirty   []*row // in the order of the first write: a repeated commit is the same
+	spare   []row  // allocated at once, because there are many
 	blocks  []*block
 	applied int // number of blocks ever begun
 	reverts []Event
@@ -114,6 +115,9 @@ func (o *Overlay) Emit(family string, key, value []byte) {
 		return
 	}
 	b := o.blocks[len(o.blocks)-1]
+	if b.events == nil {
+		b.events = make([]Event, 0, 8)
+	}
 	b.events = append(b.events, Event{family, o.store.slab.Copy(key), o.store.slab.Copy(value)})
 	o.bytes += len(key) + len(value) + rowOverheadBytes
 }
@@ -154,7 +158,11 @@ func (o *Overlay) layer(t *Table) *layer {
 func (o *Overlay) row(l *layer, key []byte, read bool) (*row, error) {
 	r := l.rows[string(key)]
 	if r == nil {
-		r = &row{layer: l, key: string(key)}
+		if len(o.spare) == 0 {
+			o.spare = make([]row, min(max(8, len(l.rows)), 64))
+		}
+		r, o.spare = &o.spare[0], o.spare[1:]
+		r.layer, r.key = l, string(key)
 		l.rows[r.key] = r
 		o.bytes += len(key) + rowOverheadBytes
 	}

@@ -108,16 +108,18 @@ type rows interface {
 }
 
 func treeKey(deal []byte, terms common.Hash) []byte {
-	return slices.Concat(deal, terms[:], make([]byte, numberBytes))
+	key := make([]byte, len(deal)+len(terms)+numberBytes)
+	copy(key[copy(key, deal):], terms[:])
+	return key
 }
 
-func treeOf(w state.Writer, b *topics.Bid) *bidTree {
-	return &bidTree{r: w, w: w, key: treeKey(Key(&b.DealID), b.TermsHash)}
+func treeOf(w state.Writer, deal []byte, terms common.Hash) bidTree {
+	return bidTree{r: w, w: w, key: treeKey(deal, terms)}
 }
 
-// addBid adds an open bid.
-func addBid(w state.Writer, b *topics.Bid) error {
-	t := treeOf(w, b)
+// addBid adds an open bid to the deal with a key.
+func addBid(w state.Writer, deal []byte, b *topics.Bid) error {
+	t := treeOf(w, deal, b.TermsHash)
 	root, err := t.load(0)
 	if err != nil {
 		return err
@@ -135,9 +137,9 @@ func addBid(w state.Writer, b *topics.Bid) error {
 	return nil
 }
 
-// removeBid removes a bid.
-func removeBid(w state.Writer, b *topics.Bid) error {
-	t := treeOf(w, b)
+// removeBid removes a bid of the deal with a key.
+func removeBid(w state.Writer, deal []byte, b *topics.Bid) error {
+	t := treeOf(w, deal, b.TermsHash)
 	root, err := t.load(0)
 	if err != nil {
 		return err

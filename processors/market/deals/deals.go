@@ -149,7 +149,7 @@ func placed(w state.Writer, tx common.Hash, e *contracts.BidPlaced) (string, err
 		ID: e.BidID, DealID: e.DealID, Lender: e.Lender, Price: e.Price, Expiry: e.Expiry,
 		PlacedAt: e.PlacedAt, State: contracts.BidOpen, TermsHash: e.TermsHash, Tx: tx,
 	}
-	if err := errors.Join(putBid(w, bidKey, &b), addBid(w, &b)); err != nil {
+	if err := errors.Join(putBid(w, bidKey, &b), addBid(w, key, &b)); err != nil {
 		return "", err
 	}
 	d.OpenBids++
@@ -171,11 +171,10 @@ func closeBid(w state.Writer, dealID, bidID *uint256.Int, to contracts.BidState)
 		return BidNotOpen, nil
 	}
 	b.State = to
-	if err := errors.Join(putBid(w, bidKey, &b), removeBid(w, &b)); err != nil {
+	key := Key(dealID)
+	if err := errors.Join(putBid(w, bidKey, &b), removeBid(w, key, &b)); err != nil {
 		return "", err
 	}
-
-	key := Key(dealID)
 	var d topics.Deal
 	if found, err := getDeal(w, key, &d); err != nil || !found {
 		return NoDeal, err

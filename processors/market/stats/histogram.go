@@ -128,9 +128,11 @@ func raise(row, branch []byte) ([]byte, error) {
 	if at < len(row) && bytes.Equal(row[at:][:len(branch)], branch) {
 		row = bytes.Clone(row)
 	} else {
-		entry := make([]byte, size)
-		copy(entry, branch)
-		row = slices.Concat(row[:at], entry, row[at:])
+		more := make([]byte, len(row)+size)
+		copy(more, row[:at])
+		copy(more[at:], branch)
+		copy(more[at+size:], row[at:])
+		row = more
 	}
 	of := row[at+len(branch):]
 	binary.BigEndian.PutUint64(of, binary.BigEndian.Uint64(of)+1)

@@ -11,6 +11,9 @@ var errLength = errors.New("row has the wrong length")
 
 const wordBytes = 32
 
+// maxRowBytes is the length of the longest row, Totals.
+const maxRowBytes = 5*8 + 2*wordBytes
+
 // Flow is sums over all deals ever funded, in raw USDG.
 type Flow struct {
 	Volume uint256.Int // prices

@@ -105,4 +105,6 @@ func get(w state.Writer, t *state.Table, key []byte, r row) error {
 	return nil
 }
 
-func put(w state.Writer, t *state.Table, key []byte, r row) { w.Put(t, key, r.append(nil)) }
+func put(w state.Writer, t *state.Table, key []byte, r row) {
+	w.Put(t, key, r.append(make([]byte, 0, maxRowBytes)))
+}
