@@ -32,7 +32,8 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.tx.Begin(); err != nil {
 		return err
 	}
-	changes, prog, err := t.produce(ctx)
+	out := t.n.outboxes.take()
+	changes, prog, err := t.produce(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -60,6 +61,7 @@ func (t *task) commit(ctx context.Context) error {
 		return errCrash
 	}
 	t.store.Progress, t.store.Changelog, t.store.WrittenMs = t.ready, prog.Offset+1, started.UnixMilli()
+	t.n.outboxes.release(out)
 	if err := t.r.write(func() error { return t.r.store.Commit(t.overlay, t.store.encode()) }); err != nil {
 		return err
 	}
@@ -83,31 +85,22 @@ func (t *task) applied(changes []Change) func(Partition, state.View) {
 	return func(p Partition, v state.View) { t.n.observer.Applied(p, v, changes) }
 }
 
-// recordSlab is how many records are allocated at a time.
-const recordSlab = 32
-
 // flushBytes is how much of a commit is sent at a time; at the tip a commit is smaller. The client encodes it
 // into one request, whose buffer grows and is dropped again.
 const flushBytes = 384 << 10
 
 // produce adds all records of the commit to the open transaction. Progress is its last record in the changelog.
-func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Record, err error) {
-	var (
-		slab   []kafka.Record
-		unsent int
-	)
+func (t *task) produce(ctx context.Context, out *outbox) (changes []Change, prog *kafka.Record, err error) {
+	unsent := 0
 	sendTo := func(partition int32, topic string, key, value []byte) *kafka.Record {
+		r := out.record(topic, partition, key, value)
+		t.tx.Produce(ctx, r)
 		if unsent += len(key) + len(value); unsent >= flushBytes {
-			t.tx.Flush(ctx)
+			if t.tx.Flush(ctx) {
+				out.reset()
+			}
 			unsent = 0
 		}
-		if len(slab) == 0 {
-			slab = make([]kafka.Record, recordSlab)
-		}
-		r := &slab[0]
-		slab = slab[1:]
-		r.Topic, r.Partition, r.Key, r.Value = topic, partition, key, value
-		t.tx.Produce(ctx, r)
 		return r
 	}
 	send := func(topic string, key, value []byte) *kafka.Record { return sendTo(t.r.partition, topic, key, value) }
@@ -126,7 +119,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 	}
 	// Undo and final events go first: the producer may overwrite the start of a value that it is given.
 	err = t.overlay.Settle(t.store.Progress.Floor, t.ready.Floor, func(e state.Event) {
-		event(n.events[e.Family].final, e.Family, e.Key, t.slab.Copy(e.Value))
+		event(n.events[e.Family].final, e.Family, e.Key, out.values.Copy(e.Value))
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("settle blocks %d-%d: %w", t.store.Progress.Floor, t.ready.Floor, err)
@@ -137,10 +130,10 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 			var value []byte
 			if row.Value != nil {
 				var err error
-				if value, err = e.Encode(t.slab.Next(), row.Value, t.ready.At); err != nil {
+				if value, err = e.Encode(out.values.Next(), row.Value, t.ready.At); err != nil {
 					return fmt.Errorf("%w: encode %s: %w", ErrApp, e.Name, err)
 				}
-				value = t.slab.Keep(value)
+				value = out.values.Keep(value)
 			}
 			send(n.entities[e.Name], e.Key(row.Key), value)
 		}
@@ -162,7 +155,7 @@ func (t *task) produce(ctx context.Context) (changes []Change, prog *kafka.Recor
 	t.overlay.Entries(func(key, value []byte) {
 		entries++
 		if value != nil {
-			value = t.slab.Keep(seal(t.slab.Next(), key, t.store.Epoch, value))
+			value = out.values.Keep(seal(out.values.Next(), key, t.store.Epoch, value))
 		}
 		send(n.changelog, key, value)
 	})

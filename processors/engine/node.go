@@ -56,6 +56,8 @@ type Node struct {
 	far   atomic.Int32  // number of tasks far behind the head
 	turn  chan struct{} // semaphore of the tasks far behind that commit
 	loads *turns        // limits the partitions that are loaded into empty stores
+
+	outboxes outboxes
 }
 
 // eventTopics are the topics of a family; one of them is empty if the family publishes only final events, or
@@ -100,7 +102,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		left: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
-		turn: make(chan struct{}, committers), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
+		turn: make(chan struct{}, committers), outboxes: newOutboxes(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {
 		n.version, n.since = v.Version()

@@ -43,8 +43,6 @@ type task struct {
 	moved   time.Time // when the watermark first moved without a commit; zero: it has not
 	since   time.Time // time of the last commit
 
-	slab topics.Slab // memory for produced values
-
 	// Until it has caught up, an owner is not visible if the partition can be read elsewhere: the raw topic
 	// offset to pass, and when to stop waiting; zero: it is visible.
 	catchUpUntil time.Time

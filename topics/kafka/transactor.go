@@ -129,16 +129,18 @@ func (t *Transactor) Produce(ctx context.Context, r *Record) {
 }
 
 // Flush sends the buffered records and waits for their acknowledgement, as Commit does; calling it before
-// bounds what is sent at once. An error is kept for Commit; after one Flush does nothing.
-func (t *Transactor) Flush(ctx context.Context) {
+// bounds what is sent at once. An error is kept for Commit; after one Flush does nothing. If it succeeds, the records
+// are the caller's again.
+func (t *Transactor) Flush(ctx context.Context) (ok bool) {
 	if t.failure() != nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	if err := supervise(ctx, t.cl.Flush); err != nil {
 		t.fail(fmt.Errorf("flush: %w", classify(err)))
 	}
+	return t.failure() == nil
 }
 
 func (t *Transactor) acknowledged(r *Record, err error) {
