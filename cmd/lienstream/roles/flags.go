@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"slices"
@@ -25,11 +26,18 @@ func newFlags() *Flags { return &Flags{set: ff.NewFlagSet("lienstream")} }
 
 // bind registers a flag. Its default is the current value of its target.
 func bind[T ffval.ValueType](f *Flags, to *T, name, usage string) {
-	config := ff.FlagConfig{LongName: name, Usage: usage, Value: ffval.NewValueDefault(to, *to)}
+	config := ff.FlagConfig{LongName: name, Usage: usage, Value: ffval.NewValueDefault(to, *to), Placeholder: placeholder(*to)}
 	if b, ok := any(*to).(bool); ok && !b {
-		config.NoDefault = true
+		config.NoDefault, config.NoPlaceholder = true, true
 	}
 	f.add(config)
+}
+
+// placeholder is the type of a flag's value, such as DURATION, which --help shows. The flag library would take the first
+// words of the usage that are in backquotes, which are commands.
+func placeholder(value any) string {
+	name := fmt.Sprintf("%T", value)
+	return strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
 }
 
 // bindList registers a flag with comma-separated values.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/peterbourgon/ff/v4"
+
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -90,6 +92,36 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 	}
 	if string(text) != b.String() {
 		t.Error("docs/flags.md is not what the program has: LIENSTREAM_REWRITE=1 go test ./cmd/lienstream/roles")
+	}
+}
+
+// --help names what a flag's value is, not words of its text.
+func TestHelpNamesTypesOfValues(t *testing.T) {
+	var each func(c *ff.Command)
+	each = func(c *ff.Command) {
+		if c.Flags == nil {
+			c.Flags = ff.NewFlagSet(c.Name) // its subcommands have flags
+		}
+		if err := c.Flags.WalkFlags(func(f ff.Flag) error {
+			if p := f.GetPlaceholder(); strings.ContainsFunc(p, func(r rune) bool { return r < '0' || r > 'Z' }) {
+				name, _ := f.GetLongName()
+				t.Errorf("%s: --%s %s", c.Name, name, p)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		for _, sub := range c.Subcommands {
+			each(sub)
+		}
+	}
+	g := newProgram()
+	flags := g.flags()
+	each(g.commands(Environment{}, flags))
+	for name, want := range map[string]string{"log-level": "STRING", "drain-delay": "DURATION", "standbys": "INT", "rpc": "LIST", "check": ""} {
+		if f, _ := flags.set.GetFlag(name); f.GetPlaceholder() != want {
+			t.Errorf("--%s %s, want %s", name, f.GetPlaceholder(), want)
+		}
 	}
 }
 
