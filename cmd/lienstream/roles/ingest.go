@@ -37,8 +37,8 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different endpoints if there are several; 0: 1, or 2 with --rpc-proof=sparse and several endpoints")
 }
 
-// config is the configuration from all flags.
-func (r *ingestRole) config(p *Process) (ingest.Config, error) {
+// config is the configuration from all flags, but for the deployment.
+func (r *ingestRole) config(p *Process) ingest.Config {
 	c, to := r.cfg, p.RPC()
 	c.RPC.Endpoints, c.RPC.Timeout, c.RPC.ChainID, c.RPC.Dial = to.Endpoints, to.Timeout, to.ChainID, to.Dial
 	c.RPC.Endpoints = slices.Clone(c.RPC.Endpoints)
@@ -46,17 +46,14 @@ func (r *ingestRole) config(p *Process) (ingest.Config, error) {
 		c.RPC.Endpoints[i].Rate = r.rate
 	}
 	c.Kafka, c.Partitions = p.Kafka(), p.partitions
-	var err error
-	c.Deployment, err = p.Deployment()
-	return c, err
+	return c
 }
 
 func (r *ingestRole) Check(p *Process) error {
-	c, err := r.config(p)
-	if err != nil {
-		return errors.Join(p.checkServers(true), err)
-	}
-	return errors.Join(p.checkServers(false), c.Validate())
+	c := r.config(p)
+	var err error
+	c.Deployment, err = p.checkedDeployment()
+	return errors.Join(p.checkServers(true), err, c.Validate())
 }
 
 func (r *ingestRole) Start(ctx context.Context, p *Process) error {
@@ -68,8 +65,9 @@ func (r *ingestRole) Start(ctx context.Context, p *Process) error {
 
 // start is Start after the topics were checked.
 func (r *ingestRole) start(ctx context.Context, p *Process) error {
-	c, err := r.config(p)
-	if err != nil {
+	c := r.config(p)
+	var err error
+	if c.Deployment, err = p.Deployment(); err != nil {
 		return err
 	}
 	if r.ingester, err = ingest.New(c, p.Reg, p.Log); err != nil {

@@ -72,7 +72,7 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 	}
 	p := &Process{Environment: env, Settings: s, Servers: s.servers(), Log: log, Reg: prometheus.NewRegistry()}
 	p.Reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := r.Check(p); err != nil || s.check {
+	if err := distinct(r.Check(p)); err != nil || s.check {
 		return err
 	}
 	if !env.Shared {

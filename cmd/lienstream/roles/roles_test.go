@@ -159,6 +159,37 @@ func TestCheckNamesEveryFault(t *testing.T) {
 	}
 }
 
+// What is wrong with one flag hides nothing that is wrong with another, and is said once.
+func TestCheckGoesOnWithoutADeployment(t *testing.T) {
+	none := "--deployment=" + filepath.Join(t.TempDir(), "none.json")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("sixteen or more bytes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want []string // a part of each line
+	}{
+		{"ingest --kafka=a:1 --rpc=http://x --rpc-proof=bogus --finality=maybe --rpc-rate=-1", []string{"none.json", "bogus", "maybe", "rate"}},
+		{"up --rpc=http://x --finality=maybe --agent-url=nowhere --standbys=-1", []string{"none.json", "maybe", "nowhere", "standbys"}},
+		{"serving --services=agent,valuation --kafka=a:1 --rpc=http://x --agent-url=nowhere --valuation-addr=there --cursor-secret-file=" + secret, []string{"none.json", "nowhere", "there"}},
+	} {
+		_, err := command(t, append(strings.Fields(c.args), "--check", none)...)
+		if err == nil {
+			t.Errorf("%s: no fault", c.args)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: nothing of %s", c.args, want)
+			}
+		}
+		if lines := strings.Split(err.Error(), "\n"); len(lines) != len(c.want) {
+			t.Errorf("%s: %d lines, want %d:\n%v", c.args, len(lines), len(c.want), err)
+		}
+	}
+}
+
 func TestCommands(t *testing.T) {
 	want := []string{"up", "chain", "ingest", "processors", "serving", "topics", "support", "notify", "status", "config", "version"}
 	if got := Commands(); !slices.Equal(got, want) {

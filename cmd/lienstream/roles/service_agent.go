@@ -56,10 +56,8 @@ func (s *agentService) Check(p *Process) error {
 	if p.EmbeddedChain() {
 		return errors.Join(append(errs, c.Limits.Validate(), c.HTTP.Validate())...)
 	}
-	if c.Deployment, err = p.Deployment(); err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	return errors.Join(append(errs, c.Validate())...)
+	c.Deployment, err = p.checkedDeployment()
+	return errors.Join(append(errs, err, c.Validate())...)
 }
 
 // valuationTimeout bounds a request to the valuation service.

@@ -47,8 +47,9 @@ func (s *valuationService) Check(p *Process) error {
 	errs := []error{err, p.CheckChain()}
 	if p.EmbeddedChain() {
 		c.Deployment = contracts.Deployment{ChainID: p.ChainID}
-	} else if c.Deployment, err = p.Deployment(); err != nil {
-		return errors.Join(append(errs, err)...)
+	} else {
+		c.Deployment, err = p.checkedDeployment()
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, c.Validate())...)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/processors/market/hotcache"
@@ -151,6 +153,38 @@ func (p *Process) Deployment() (contracts.Deployment, error) {
 		return d, fmt.Errorf("%s: chainId is %d, --chain-id is %d", file, d.ChainID, p.ChainID)
 	}
 	return d, nil
+}
+
+// checkedDeployment is the deployment for a Check. One that cannot be read is replaced by one without faults, so that
+// the Check reports all other faults too.
+func (p *Process) checkedDeployment() (contracts.Deployment, error) {
+	d, err := p.Deployment()
+	if err != nil {
+		d = contracts.Deployment{
+			ChainID: p.ChainID, DealVault: common.Address{1}, AssetRegistry: common.Address{2}, USDG: common.Address{3},
+			PoolManager: common.Address{4}, PositionManager: common.Address{5}, StateView: common.Address{6}, V4Quoter: common.Address{7},
+		}
+	}
+	return d, err
+}
+
+// distinct flattens joined errors and drops those that say the same: several parts may check one flag.
+func distinct(err error) error {
+	seen := map[string]bool{}
+	var all []error
+	var walk func(error)
+	walk = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+			for _, e := range joined.Unwrap() {
+				walk(e)
+			}
+		} else if err != nil && !seen[err.Error()] {
+			seen[err.Error()] = true
+			all = append(all, err)
+		}
+	}
+	walk(err)
+	return errors.Join(all...)
 }
 
 // hotcache is how to connect to Redis.

@@ -55,14 +55,18 @@ func (r *upRole) Check(p *Process) error {
 		r.processors.http.Listen = "127.0.0.1" + addr // only this process reads here
 	}
 	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p)}
-	if len(p.Servers.RPC) == 0 {
-		errs = append(errs, r.chain.Check(p))
-	} else if c, err := r.ingest.config(p); err != nil {
-		errs = append(errs, err)
-	} else if len(p.Servers.Brokers) > 0 {
-		errs = append(errs, c.Validate(), r.processors.config(p, topics.AppMarket).Validate())
+	ingest, market := r.ingest.config(p), r.processors.config(p, topics.AppMarket)
+	if len(p.Servers.Brokers) == 0 {
+		ingest.Kafka.Brokers = []string{"embedded:9092"} // they are known once it has started
+		market.Kafka.Brokers = ingest.Kafka.Brokers
 	}
-	return errors.Join(errs...)
+	errs = append(errs, market.Validate())
+	if len(p.Servers.RPC) == 0 {
+		return errors.Join(append(errs, r.chain.Check(p))...)
+	}
+	var err error
+	ingest.Deployment, err = p.checkedDeployment()
+	return errors.Join(append(errs, err, ingest.Validate())...)
 }
 
 func (r *upRole) Start(ctx context.Context, p *Process) error {
