@@ -50,7 +50,7 @@ func DefaultConfig(addr string) Config {
 		WriteTimeout:      15 * time.Second,
 		IdleTimeout:       75 * time.Second,
 		RequestTimeout:    5 * time.Second,
-		DrainTimeout:      4 * time.Second,
+		DrainTimeout:      2 * time.Second, // a process must end within 5 s, and closes its connections to Kafka after its ports
 		MaxInFlight:       1024,
 		MaxStreams:        1024,
 		MaxConnections:    8192,

@@ -26,9 +26,6 @@ import (
 // stopTimeout is the total time of a stop after the drain delay. Ctrl-C must end the process within 5 s.
 const stopTimeout = 4500 * time.Millisecond
 
-// drainTimeout is the part of it for requests in flight.
-const drainTimeout = 2 * time.Second
-
 // Process is one run of a role: its configuration and what its parts share.
 type Process struct {
 	Environment
@@ -130,7 +127,7 @@ func (p *Process) Closing(f func() error) { p.closers = append(p.closers, f) }
 // HTTP completes the configuration of a service's port: cursors, trusted proxies and draining.
 func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {
 	c.Listener = p.Listen
-	c.DrainDelay, c.DrainTimeout, c.CursorSecret = p.drainDelay, drainTimeout, p.cursorSecret
+	c.DrainDelay, c.CursorSecret = p.drainDelay, p.cursorSecret
 	for _, text := range p.trustedProxies {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {

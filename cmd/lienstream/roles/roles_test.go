@@ -13,6 +13,7 @@ import (
 	"github.com/peterbourgon/ff/v4"
 
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -262,6 +263,18 @@ func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 		_, err := command(t, "up", "--check", "--data-dir="+dir, "--query-addr="+addr)
 		if refused := err != nil && strings.Contains(err.Error(), "query-addr"); refused == ok {
 			t.Errorf("up at %s: %v", addr, err)
+		}
+	}
+}
+
+// Requests in flight get at most half of the time of a stop at any port: what they use is closed after them.
+func TestDrainingLeavesTimeToStop(t *testing.T) {
+	for name, c := range map[string]httpapi.Config{
+		"ops": httpapi.DefaultConfig(":0"), "processors": newProcessorsRole().http, "indexer": newIndexerService(newAgentService(), newValuationService()).cfg.HTTP,
+		"valuation": newValuationService().cfg.HTTP, "agent": newAgentService().cfg.HTTP, "support": newSupportService().cfg.HTTP, "notifier": newNotifyService().cfg.HTTP,
+	} {
+		if c.DrainTimeout > stopTimeout/2 {
+			t.Errorf("%s drains for %s of %s", name, c.DrainTimeout, stopTimeout)
 		}
 	}
 }
