@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -18,7 +19,7 @@ import (
 // At the tip, where each block is a commit, a block is close to the chain's head and has just been written.
 // Reading old records again is a backfill, even if they were at the tip when they were written.
 const (
-	tipBlocks = 64
+	tipBlocks = read.TipBlocks
 	tipAge    = 2 * time.Second
 )
 

@@ -73,7 +73,7 @@ func DefaultConfig() Config {
 			MaxTimeoutSeconds: 120, Extra: x402.Domain{Name: "USD Coin", Version: "2"},
 		},
 		Symbol: "USDC", Decimals: 6, Word: httpapi.DefaultWord,
-		Confirmations: 10, LogRange: 1000,
+		Confirmations: x402.DefaultConfirmations, LogRange: 1000,
 		Poll: 50 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
 		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024, Limits: DefaultLimits(),
 	}

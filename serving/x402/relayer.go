@@ -26,6 +26,9 @@ type Sender interface {
 	SendTransaction(ctx context.Context, tx *types.Transaction) error
 }
 
+// DefaultConfirmations are those after which a block counts as final.
+const DefaultConfirmations = 10
+
 // RelayerConfig bounds what a relayer spends.
 type RelayerConfig struct {
 	MaxFeeGas *big.Int      // maximum wei per gas; nil: 50 gwei
@@ -34,7 +37,7 @@ type RelayerConfig struct {
 	Now       func() time.Time
 
 	Nonces        Nonces // nil: no other process uses the key
-	Confirmations uint64 // with Nonces: confirmations after which a nonce is final; default 10
+	Confirmations uint64 // with Nonces: confirmations after which a nonce is final; default DefaultConfirmations
 }
 
 func (c RelayerConfig) withDefaults() RelayerConfig {
@@ -48,7 +51,7 @@ func (c RelayerConfig) withDefaults() RelayerConfig {
 		c.Timeout = 10 * time.Second
 	}
 	if c.Confirmations == 0 {
-		c.Confirmations = 10
+		c.Confirmations = DefaultConfirmations
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -100,8 +100,8 @@ const (
 	maxBehind = 10 * time.Second
 	// maxTried is how many moments are tried: partitions are a few blocks apart, or share none.
 	maxTried = 16
-	// tipBlocks is how far behind the chain's head the tip is.
-	tipBlocks = 64
+	// TipBlocks is how far behind the chain's head the tip is, here and for the tasks.
+	TipBlocks = 64
 )
 
 // advance moves the common moment on: to the latest one that every partition which anybody holds can be read at. It is
@@ -153,7 +153,7 @@ func patienceWith(best []Watermark) time.Duration {
 	for i := range best {
 		first, latest = max(first, best[i].At.Number), max(latest, best[i].Latest)
 	}
-	if first+tipBlocks < latest {
+	if first+TipBlocks < latest {
 		return maxBehind
 	}
 	return maxStandstill
