@@ -110,10 +110,7 @@ func (p *Process) start(ctx context.Context, r Role) error {
 		p.Group.Go(func() error { return err }) // ends what was already started
 	}
 	err = p.Group.Wait()
-	for _, closer := range slices.Backward(p.closers) {
-		err = errors.Join(err, closer())
-	}
-	return err
+	return errors.Join(err, p.close())
 }
 
 // Ready adds a check to /readyz.
@@ -123,6 +120,15 @@ func (p *Process) Ready(name string, check func(context.Context) error) {
 
 // Closing registers f to be called after the group has ended.
 func (p *Process) Closing(f func() error) { p.closers = append(p.closers, f) }
+
+// close closes what was opened, in reverse order.
+func (p *Process) close() error {
+	var errs []error
+	for _, closer := range slices.Backward(p.closers) {
+		errs = append(errs, closer())
+	}
+	return errors.Join(errs...)
+}
 
 // HTTP completes the configuration of a service's port: cursors, trusted proxies and draining.
 func (p *Process) HTTP(c httpapi.Config) (httpapi.Config, error) {

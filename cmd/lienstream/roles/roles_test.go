@@ -279,6 +279,18 @@ func TestDrainingLeavesTimeToStop(t *testing.T) {
 	}
 }
 
+// What was opened last may use what was opened before it. An error of one keeps none open.
+func TestClosesInReverseOrder(t *testing.T) {
+	var closed []int
+	p := &Process{}
+	for i := range 3 {
+		p.Closing(func() error { closed = append(closed, i); return fmt.Errorf("closing %d", i) })
+	}
+	if err := p.close(); err == nil || !slices.Equal(closed, []int{2, 1, 0}) {
+		t.Errorf("closed %v: %v", closed, err)
+	}
+}
+
 // The market's state stays where it was before there were other applications.
 func TestEachApplicationHasItsOwnState(t *testing.T) {
 	p := &Process{Settings: &Settings{}}

@@ -196,7 +196,7 @@ func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	producer, err := kafka.NewProducer(p.Kafka(), "support", kafka.ProducerOptions{})
+	producer, err := kafka.NewProducer(p.Kafka(), topics.AppSupport, kafka.ProducerOptions{})
 	if err != nil {
 		return nil, err
 	}

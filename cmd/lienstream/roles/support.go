@@ -160,9 +160,7 @@ func (g *program) attend(ctx context.Context, env Environment, who *staffMember,
 	defer func() {
 		cancel()
 		_ = p.Group.Wait() // it was told to stop
-		for _, closer := range p.closers {
-			err = errors.Join(err, closer())
-		}
+		err = errors.Join(err, p.close())
 	}()
 	client, err := p.supportDesk(ctx)
 	if err != nil {
