@@ -61,7 +61,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.check, "check", "validate the configuration and exit")
 	bind(f, &s.logLevel, "log-level", "debug, info, warn, error or auto (info; warn for `up` on a terminal)")
 	bind(f, &s.logFormat, "log-format", "json, console or auto (console on a terminal, else json)")
-	bind(f, &s.ops, "ops-addr", "listen address of /metrics, /healthz, /readyz and /debug/pprof")
+	bind(f, &s.ops, "ops-addr", "listen address of /metrics, /healthz, /readyz, /debug/pprof, /schema-registry (unless --schema-registry names another) and /outbox (emails of an embedded chain, which are not sent)")
 	bind(f, &s.ChainID, "chain-id", "chain ID")
 	bind(f, &s.DataDir, "data-dir", "directory of the state")
 	bind(f, &s.deployment, "deployment", "deployment file; default: contracts/deployments/<chain ID>.json")
