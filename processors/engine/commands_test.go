@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -184,5 +185,20 @@ func TestCommandsHaveNoRebuild(t *testing.T) {
 	cfg.Rebuild = true
 	if _, err := NewCommands(cfg, toyCommands{}); err == nil || !strings.Contains(err.Error(), "rebuild") {
 		t.Fatalf("a rebuild of commands: %v", err)
+	}
+}
+
+// What stopped an application of commands is never to be mended by a rebuild, which it refuses.
+func TestRemedies(t *testing.T) {
+	for _, err := range []error{ErrBroken, ErrOlder, ErrUnusable, &ErrRebuild{}} {
+		if text := (&Node{commands: toyCommands{}}).remedied(err).Error(); strings.Contains(text, "--rebuild") || !strings.Contains(text, "restore its topics") {
+			t.Errorf("commands: %s", text)
+		}
+		if text := (&Node{}).remedied(err).Error(); !strings.Contains(text, "`lienstream processors --rebuild`") {
+			t.Error(text)
+		}
+	}
+	if err := (&Node{}).remedied(ErrApp); !errors.Is(err, ErrApp) || err.Error() != ErrApp.Error() {
+		t.Error(err)
 	}
 }

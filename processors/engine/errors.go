@@ -19,18 +19,17 @@ var (
 // ErrBroken: a topic violates an invariant (an incomplete block, a gap, a revert of a block that is not the
 // last) or is not the topic that the state was built from. The task stops, because any further result would be
 // wrong.
-var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was built from: " +
-	"rebuild with `lienstream processors --rebuild`; if that fails too, ingest again under another --kafka-prefix")
+var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was built from")
 
 // ErrApp: the application refused a record. The task stops.
 var ErrApp = errors.New("application error")
 
 // ErrOlder: the state was made by an older version of the application that this one cannot continue.
-var ErrOlder = errors.New("the state was built by a version of the application that this build cannot continue: rebuild with `lienstream processors --rebuild`")
+var ErrOlder = errors.New("the state was built by a version of the application that this build cannot continue")
 
 // ErrUnusable: a task failed on its state, its changelog or its position in the raw topic, and failed again
 // after its state was wiped and restored. The task stops.
-var ErrUnusable = errors.New("state cannot be restored: rebuild with `lienstream processors --rebuild`")
+var ErrUnusable = errors.New("state cannot be restored")
 
 // ErrRebuild: a final block is reverted, whose undo records are gone. The task stops until the state is
 // rebuilt.
@@ -40,10 +39,25 @@ type ErrRebuild struct {
 	Floor     uint64          // the last block that cannot be reverted
 }
 
-// Error names the block, the floor and the remedy.
+// Error names the block and the floor.
 func (e *ErrRebuild) Error() string {
-	return fmt.Sprintf("partition %d: revert of block %d (%s), but blocks up to %d are final and have no undo records: rebuild with `lienstream processors --rebuild`",
+	return fmt.Sprintf("partition %d: revert of block %d (%s), but blocks up to %d are final and have no undo records",
 		e.Partition, e.Block.Number, e.Block.Hash, e.Floor)
+}
+
+// remedied adds to the error of a task that stopped what an operator can do about it.
+func (n *Node) remedied(err error) error {
+	_, deep := errors.AsType[*ErrRebuild](err)
+	broken := errors.Is(err, ErrBroken)
+	switch {
+	case !deep && !broken && !errors.Is(err, ErrOlder) && !errors.Is(err, ErrUnusable):
+		return err
+	case n.commands != nil:
+		return fmt.Errorf("%w: restore its topics, or run the former build; commands expire, so it cannot be rebuilt from them", err)
+	case broken:
+		return fmt.Errorf("%w: rebuild with `lienstream processors --rebuild`; if that fails too, ingest again under another --kafka-prefix", err)
+	}
+	return fmt.Errorf("%w: rebuild with `lienstream processors --rebuild`", err)
 }
 
 // stops reports whether an error needs an operator: a restart would fail in the same way.

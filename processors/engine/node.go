@@ -317,6 +317,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
 			continue
 		}
 		if stops(err) {
+			err = n.remedied(err)
 			n.logger.Error("task stopped", partitionField(r.partition), zap.Error(err))
 			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(1)
 			r.setState(topics.StateStopped, err)
