@@ -59,7 +59,7 @@ func (f *Flags) noteGiven(args []string) {
 	}
 }
 
-// secret marks a flag whose value may contain a key or a password.
+// secret marks a flag whose value may contain a key or a password even if it is no URL.
 func (f *Flags) secret(name string) { f.secrets = append(f.secrets, name) }
 
 func (f *Flags) add(config ff.FlagConfig) {
@@ -103,9 +103,7 @@ func (f *Flags) listing() []Flag {
 		case flag.IsSet():
 			is.Source = "file"
 		}
-		if slices.Contains(f.secrets, name) {
-			is.Value = masked(is.Value)
-		}
+		is.Value = masked(is.Value, slices.Contains(f.secrets, name))
 		all = append(all, is)
 	}
 	return all
@@ -116,17 +114,20 @@ func variable(flag string) string {
 	return variablePrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// masked keeps the scheme and the host of each URL of a list: paths and users may be secrets.
-func masked(value string) string {
-	if value == "" {
-		return ""
+// masked keeps the scheme and the host of each URL of a list, whatever flag it is of: users, paths and queries may be
+// secrets. Of a secret list it masks all else too.
+func masked(value string, secret bool) string {
+	if value == "" || !secret && !strings.Contains(value, "://") {
+		return value
 	}
 	var all []string
 	for v := range strings.SplitSeq(value, ",") {
 		u, err := url.Parse(strings.TrimSpace(v))
 		switch {
 		case err != nil || u.Host == "":
-			v = "***"
+			if secret || err != nil {
+				v = "***"
+			}
 		case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
 			v = u.Scheme + "://" + u.Host + "/***"
 		}

@@ -35,7 +35,8 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 	t.Setenv("LIENSTREAM_STANDBYS", "2")
 	t.Setenv("LIENSTREAM_SESSION_TIMEOUT", "8s")
 	out, err := command(t, "config", "--config", file, "--session-timeout=9s", "--rpc=https://node.example/v3/key-of-mine,wss://u:pass@other.example",
-		"--redis=redis://:password@cache.example:6379")
+		"--redis=redis://:password@cache.example:6379", "--facilitator=https://user:pass@pay.example/x?key=key-of-mine",
+		"--telegram-url=https://telegram.example/bot:key-of-mine")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +53,8 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 		"chain-id":        "4663 default",
 		"rpc":             "https://node.example/***,wss://other.example/*** flag --rpc",
 		"redis":           "redis://cache.example:6379/*** flag --redis",
+		"facilitator":     "https://pay.example/*** flag --facilitator",
+		"telegram-url":    "https://telegram.example/*** flag --telegram-url",
 		"kafka":           "- default",
 	} {
 		if got := strings.Join(rows[flag], " "); got != want {
