@@ -88,7 +88,7 @@ func (d *Decoder) Decode(address common.Address, topics []common.Hash, data []by
 	if len(data) != head && (!spec.strings || len(data) < head) {
 		return unknown(address, ReasonData)
 	}
-	w := readers.Get().(*words) //nolint:errcheck // it holds nothing else
+	w := readers.Get().(*words)
 	*w = words{topics: topics[1:], data: data, tail: head}
 	event := spec.read(w, address)
 	ok = !w.spoiled && w.tail == len(data)
