@@ -11,7 +11,8 @@ import (
 )
 
 // agent measures the agent API over the embedded chain, which goes on by ten blocks a second in the same process: what
-// it answers at 16 connections, and how often it asks the chain for one answer.
+// it answers at 16 connections, and how often it asks the chain for one answer. The limits are counted in Redis: a
+// request costs the embedded one more than all else of a read together.
 func (b *bench) agent(ctx context.Context, w *world) error {
 	addr := address()
 	p, err := w.freshOn([]string{"--chain-addr=" + address(), "--block-time=100ms", "--services=indexer,agent", "--agent-addr=" + addr, "--agent-requests=100000000", "--agent-prepares=100000000"})
@@ -64,7 +65,7 @@ func (b *bench) agent(ctx context.Context, w *world) error {
 		if err != nil {
 			return err
 		}
-		name := "agent API, " + route.path
+		name := "agent API, " + w.kind + ", " + route.path
 		b.add(name, "answers/s", all.rate(), 0, goal{})
 		b.add(name+", p99", "ms", quantile(all.latencies, 0.99), 0, goal{most: route.p99})
 		b.add(name+", requests to the chain", "an answer", (askedNow-asked)/max(answersNow-answers, 1), 0, goal{most: route.rounds})

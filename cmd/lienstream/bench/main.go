@@ -206,7 +206,7 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
 			continue
 		}
-		if w.kind == real && (s.name == "agent" || s.name == "valuation") { // its chain is the embedded one
+		if w.kind == real && s.name == "valuation" { // its chain is the embedded one, and nothing else counts
 			continue
 		}
 		if err := s.take(); err != nil {
