@@ -78,7 +78,7 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 		if err != nil {
 			return nil, err
 		}
-		if a.chain.Endpoints() > 1 {
+		if a.chain.Nodes() > 1 {
 			r = &reads{at: head.Hash}
 			ask(r, &again)
 			if err := differs(r.run(ctx, a.chain), into, again); err != nil {

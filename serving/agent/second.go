@@ -22,7 +22,7 @@ type opinion struct {
 
 // second asks another node than look did, beside the simulation. Nil: there is no other node.
 func (a *Agent) second(ctx context.Context, p *preparation, call chain.Call) <-chan opinion {
-	if a.chain.Endpoints() < 2 {
+	if a.chain.Nodes() < 2 {
 		return nil
 	}
 	answer := make(chan opinion, 1)

@@ -148,7 +148,7 @@ func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) e
 }
 
 // order is the endpoints as they should be asked: those that have the methods first, then those that do not rest, then
-// the one to be asked again, and those that are not the one before, then as configured.
+// the one to be asked again, and those of another node than the one before, then as configured.
 func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
 	rank := func(e *endpoint) (n int) {
@@ -158,7 +158,7 @@ func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint
 		if e.resting(now) {
 			n += 2
 		}
-		if e == before || before == nil && again != nil && e != again {
+		if before != nil && e.host == before.host || before == nil && again != nil && e != again {
 			n++
 		}
 		return n

@@ -163,7 +163,9 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 			name = fmt.Sprintf("%s#%d", u.Host, i)
 		}
 		names[name] = true
-		c.endpoints = append(c.endpoints, newEndpoint(c, name, raw, strings.HasPrefix(u.Scheme, "ws"), dial))
+		e := newEndpoint(c, name, raw, strings.HasPrefix(u.Scheme, "ws"), dial)
+		e.host = u.Host
+		c.endpoints = append(c.endpoints, e)
 	}
 	return c, nil
 }
@@ -171,8 +173,14 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 // ChainID is the client's chain.
 func (c *Client) ChainID() uint64 { return c.cfg.ChainID }
 
-// Endpoints is how many endpoints there are.
-func (c *Client) Endpoints() int { return len(c.endpoints) }
+// Nodes is how many nodes the endpoints are of. A node's HTTP and WebSocket, at one host and port, tell no more than one.
+func (c *Client) Nodes() int {
+	hosts := map[string]bool{}
+	for _, e := range c.endpoints {
+		hosts[e.host] = true
+	}
+	return len(hosts)
+}
 
 // Run follows the head until ctx is done, then closes the connections.
 func (c *Client) Run(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -467,4 +468,29 @@ func FuzzSimulations(f *testing.F) {
 			t.Errorf("%d results of one call", len(done))
 		}
 	})
+}
+
+// A node's HTTP and WebSocket are one opinion: what is asked apart is asked of another node.
+func TestEndpointsOfANodeAreOne(t *testing.T) {
+	node, other := newNode(t), newNode(t)
+	_, log := quiet()
+	if c := newClient(t, prometheus.NewRegistry(), log, nil, node.WS(), node.HTTP()); c.Nodes() != 1 {
+		t.Errorf("%d nodes", c.Nodes())
+	}
+	mine(t, other, 1) // so it tells another head
+	c := newClient(t, prometheus.NewRegistry(), log, nil, node.WS(), node.HTTP(), other.HTTP())
+	if c.Nodes() != 2 {
+		t.Errorf("%d nodes", c.Nodes())
+	}
+	ctx, heads := chain.Apart(t.Context()), []uint64{}
+	for range 4 {
+		b, err := c.BlockByNumber(ctx, rpc.LatestBlockNumber)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heads = append(heads, b.Number)
+	}
+	if !slices.Equal(heads, []uint64{0, 1, 0, 1}) {
+		t.Errorf("heads %v", heads)
+	}
 }

@@ -20,7 +20,8 @@ import (
 // endpoint is a node and its state.
 type endpoint struct {
 	client *Client
-	name   string // the host: the rest of the URL may be secret
+	name   string // the host, and a number where it has several: the rest of the URL may be secret
+	host   string // with the port
 	dial   func(context.Context) (*rpc.Client, error)
 	http   *http.Client
 
