@@ -64,16 +64,20 @@ func (s *state) priceText(token common.Address, p price) string {
 	return whole(p, s.decimals(token), s.decimals(s.cfg.Deployment.USDG)).String()
 }
 
-func (s *Service) assetValue(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+// token is the state that answers, and the token of the path.
+func (s *Service) token(ctx context.Context, req *httpapi.Request, res *httpapi.Response) (st *state, token common.Address, err error) {
 	param := req.Path("token")
 	if param.Address(); req.Err() != nil {
-		return req.Err()
+		return nil, token, req.Err()
 	}
-	st, err := s.state(ctx, res)
-	if err != nil {
-		return err
+	if st, err = s.state(ctx, res); err == nil {
+		token, err = st.tokenOf(param)
 	}
-	token, err := st.tokenOf(param)
+	return st, token, err
+}
+
+func (s *Service) assetValue(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	st, token, err := s.token(ctx, req, res)
 	if err != nil {
 		return err
 	}

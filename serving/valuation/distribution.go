@@ -40,9 +40,9 @@ func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *
 	if err != nil {
 		return err
 	}
-	p := st.byID(*id)
-	if p == nil {
-		return &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is not an allowed pool`}
+	p, err := st.allowedPool(*id)
+	if err != nil {
+		return err
 	}
 	return s.answer(res, st, &distributionBody{
 		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference, Segments: distribution(p.Ticks, p.Tick),

@@ -51,15 +51,7 @@ type checksBody struct {
 }
 
 func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	param := req.Path("token")
-	if param.Address(); req.Err() != nil {
-		return req.Err()
-	}
-	st, err := s.state(ctx, res)
-	if err != nil {
-		return err
-	}
-	token, err := st.tokenOf(param)
+	st, token, err := s.token(ctx, req, res)
 	if err != nil {
 		return err
 	}

@@ -22,15 +22,7 @@ type pointBody struct {
 
 // assetPrices is the price of a token at the ends of hours; the last is now.
 func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	param := req.Path("token")
-	if param.Address(); req.Err() != nil {
-		return req.Err()
-	}
-	st, err := s.state(ctx, res)
-	if err != nil {
-		return err
-	}
-	token, err := st.tokenOf(param)
+	st, token, err := s.token(ctx, req, res)
 	if err != nil {
 		return err
 	}

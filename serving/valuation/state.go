@@ -12,6 +12,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -223,4 +224,12 @@ func (s *state) byID(id common.Hash) *pool {
 		}
 	}
 	return nil
+}
+
+// allowedPool is byID, or the error that answers who named another.
+func (s *state) allowedPool(id common.Hash) (*pool, error) {
+	if p := s.byID(id); p != nil {
+		return p, nil
+	}
+	return nil, &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is not an allowed pool`}
 }

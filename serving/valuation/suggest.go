@@ -66,9 +66,9 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 	if err != nil {
 		return err
 	}
-	p := st.byID(*id)
-	if p == nil {
-		return &httpapi.Error{Code: httpapi.NotFound, Message: `"pool" is not an allowed pool`}
+	p, err := st.allowedPool(*id)
+	if err != nil {
+		return err
 	}
 	for _, token := range []common.Address{p.Currency0, p.Currency1} {
 		if err := st.paused(token); err != nil {
