@@ -30,10 +30,8 @@ type publisher struct {
 	unproved   func() []string // what the endpoints cannot prove
 	last       topics.BlockEnd // the last barrier in force; no hash: none
 
-	counts  []uint32 // records of the current block, per partition
-	records []*kafka.Record
-	used    int
-	scratch topics.Scratch // keys and values
+	counts []uint32 // records of the current block, per partition
+	out    kafka.Outbox
 }
 
 func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, last topics.BlockEnd) *publisher {
@@ -72,8 +70,7 @@ func (p *publisher) repeat(ctx context.Context, head, finalized uint64) error {
 
 // begin begins a transaction. The memory of the one before is free: it was acknowledged.
 func (p *publisher) begin() error {
-	p.used = 0
-	p.scratch.Reset()
+	p.out.Reset()
 	return p.tx.Begin()
 }
 
@@ -88,7 +85,7 @@ func (p *publisher) commit(ctx context.Context) error {
 func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Batch, commit bool) {
 	clear(p.counts)
 	for _, item := range b.Logs {
-		key := p.scratch.Keep(p.entity(item).AppendKey(p.scratch.Next()))
+		key := p.out.Values.Keep(p.entity(item).AppendKey(p.out.Values.Next()))
 		partition := topics.Partition(key, p.partitions)
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
@@ -133,17 +130,13 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 }
 
 func (p *publisher) encode(r topics.Raw) []byte {
-	return p.scratch.Keep(topics.AppendRaw(p.scratch.Next(), r))
+	return p.out.Values.Keep(topics.AppendRaw(p.out.Values.Next(), r))
 }
 
 // produce adds a record to the transaction. The records belong to the client until the commit, and are then
 // reused. A zero timestamp becomes the current time: retention is by ingestion time.
 func (p *publisher) produce(ctx context.Context, partition int32, key, value []byte, headers ...kafka.Header) {
-	if p.used == len(p.records) {
-		p.records = append(p.records, new(kafka.Record))
-	}
-	r := p.records[p.used]
-	p.used++
-	*r = kafka.Record{Topic: p.topic, Partition: partition, Key: key, Value: value, Headers: headers}
+	r := p.out.Record()
+	r.Topic, r.Partition, r.Key, r.Value, r.Headers = p.topic, partition, key, value, headers
 	p.tx.Produce(ctx, r)
 }

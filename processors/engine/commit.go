@@ -90,14 +90,15 @@ func (t *task) applied(changes []Change) func(Partition, state.View) {
 const flushBytes = 384 << 10
 
 // produce adds all records of the commit to the open transaction. Progress is its last record in the changelog.
-func (t *task) produce(ctx context.Context, out *outbox) (changes []Change, prog *kafka.Record, err error) {
+func (t *task) produce(ctx context.Context, out *kafka.Outbox) (changes []Change, prog *kafka.Record, err error) {
 	unsent := 0
 	sendTo := func(partition int32, topic string, key, value []byte) *kafka.Record {
-		r := out.record(topic, partition, key, value)
+		r := out.Record()
+		r.Topic, r.Partition, r.Key, r.Value = topic, partition, key, value
 		t.tx.Produce(ctx, r)
 		if unsent += len(key) + len(value); unsent >= flushBytes {
 			if t.tx.Flush(ctx) {
-				out.reset()
+				out.Reset()
 			}
 			unsent = 0
 		}
@@ -119,7 +120,7 @@ func (t *task) produce(ctx context.Context, out *outbox) (changes []Change, prog
 	}
 	// Undo and final events go first: the producer may overwrite the start of a value that it is given.
 	err = t.overlay.Settle(t.store.Progress.Floor, t.ready.Floor, func(e state.Event) {
-		event(n.events[e.Family].final, e.Family, e.Key, out.values.Copy(e.Value))
+		event(n.events[e.Family].final, e.Family, e.Key, out.Values.Copy(e.Value))
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("settle blocks %d-%d: %w", t.store.Progress.Floor, t.ready.Floor, err)
@@ -130,10 +131,10 @@ func (t *task) produce(ctx context.Context, out *outbox) (changes []Change, prog
 			var value []byte
 			if row.Value != nil {
 				var err error
-				if value, err = e.Encode(out.values.Next(), row.Value, t.ready.At); err != nil {
+				if value, err = e.Encode(out.Values.Next(), row.Value, t.ready.At); err != nil {
 					return fmt.Errorf("%w: encode %s: %w", ErrApp, e.Name, err)
 				}
-				value = out.values.Keep(value)
+				value = out.Values.Keep(value)
 			}
 			send(n.entities[e.Name], e.Key(row.Key), value)
 		}
@@ -155,7 +156,7 @@ func (t *task) produce(ctx context.Context, out *outbox) (changes []Change, prog
 	t.overlay.Entries(func(key, value []byte) {
 		entries++
 		if value != nil {
-			value = out.values.Keep(seal(out.values.Next(), key, t.store.Epoch, value))
+			value = out.Values.Keep(seal(out.Values.Next(), key, t.store.Epoch, value))
 		}
 		send(n.changelog, key, value)
 	})
