@@ -137,7 +137,6 @@ type Agent struct {
 	identity  identity
 	canonical canonical
 	kept      kept
-	pages     pages
 	mcp       http.Handler
 	api       *httpapi.API
 	server    *httpapi.Server
@@ -174,6 +173,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Expose:     []string{"RateLimit", "RateLimit-Policy"},
 		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id"}, // what clients of MCP in a browser send
 		Admit:      a.admit,
+		Answered:   func(err error) { a.metrics.answers.WithLabelValues(codeName(err)).Inc() },
 		Retryable:  retryable,
 		NoStore:    true,
 		Private:    true,

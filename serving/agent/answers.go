@@ -11,6 +11,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/processors/market/rules"
+	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -27,6 +28,24 @@ func write(res *httpapi.Response, v any) error {
 	}
 	res.Body = append(res.Body, body...)
 	return nil
+}
+
+// writeDirect writes an answer from the chain at its head. It answers the same request again for as long as that is the
+// head, within the second of its evidence.
+func (a *Agent) writeDirect(res *httpapi.Response, head chain.Block, evidence Evidence, v any) error {
+	res.FreshWhile = func() bool {
+		now, err := a.head()
+		return err == nil && now.Hash == head.Hash && a.now().Unix() == evidence.ObservedAt && a.known()
+	}
+	return write(res, v)
+}
+
+// writeIndexed writes an answer from the index too, for as long as that stays where it was.
+func (a *Agent) writeIndexed(res *httpapi.Response, head chain.Block, at topics.BlockRef, evidence Evidence, v any) error {
+	err := a.writeDirect(res, head, evidence, v)
+	same := res.FreshWhile
+	res.FreshWhile = func() bool { return same() && a.index.Current(at, nil) }
+	return err
 }
 
 // IndexedDeal is a deal from the index.

@@ -75,7 +75,7 @@ func (a *Agent) capabilities(ctx context.Context, _ *httpapi.Request, res *httpa
 		return err
 	}
 	v.Evidence = a.evidence(head)
-	return write(res, v)
+	return a.writeDirect(res, head, v.Evidence, v)
 }
 
 func asBool(values []any) *bool {
@@ -139,7 +139,7 @@ func (a *Agent) deal(ctx context.Context, req *httpapi.Request, res *httpapi.Res
 	}
 	v := directDeal(d, head.Timestamp)
 	v.Evidence = a.evidence(head)
-	return write(res, v)
+	return a.writeDirect(res, head, v.Evidence, v)
 }
 
 // readDeal reads the deal in the path from the chain, at its head.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -129,46 +130,47 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 	return c, nil
 }
 
-// canonical caches which blocks are on the chain of a head.
+// canonical remembers which blocks are on the chain of a head.
 type canonical struct {
 	mu    sync.Mutex
 	head  common.Hash
 	known map[common.Hash]bool
+	under singleflight.Group
 }
 
 const maxCanonical = 1024
 
-// onChain reports whether an indexed block is on the head's chain. A block that the nodes do not have yet
-// counts as on it: the index may be ahead of them.
-func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
-	if at.Hash == head.Hash || at.Hash == head.Parent {
-		return true, nil
-	}
-	c := &a.canonical
-	c.mu.Lock()
-	if c.head != head.Hash || len(c.known) > maxCanonical {
-		c.head, c.known = head.Hash, map[common.Hash]bool{}
-	}
-	known := c.known[at.Hash]
-	c.mu.Unlock()
-	if known {
-		return true, nil
-	}
-	block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(at.Number))
-	switch {
-	case errors.Is(err, chain.ErrBlockGone) && at.Number > head.Number:
-		return true, nil
-	case errors.Is(err, chain.ErrBlockGone):
-		return false, nil
-	case err != nil:
-		return false, err
-	case block.Hash != at.Hash:
-		return false, nil
-	}
+func (c *canonical) has(head, block common.Hash) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.head == head.Hash {
-		c.known[at.Hash] = true
+	return c.head == head && c.known[block]
+}
+
+func (c *canonical) add(head, block common.Hash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head != head || len(c.known) >= maxCanonical {
+		c.head, c.known = head, map[common.Hash]bool{}
 	}
-	return true, nil
+	c.known[block] = true
+}
+
+// onChain reports whether an indexed block is on the head's chain. A block that the nodes do not have yet
+// counts as on it: the index may be ahead of them. Whoever asks while another does waits for that.
+func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
+	if at.Hash == head.Hash || at.Hash == head.Parent || a.canonical.has(head.Hash, at.Hash) {
+		return true, nil
+	}
+	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.canonical.under, head.Hash.Hex()+at.Hash.Hex(), func(ctx context.Context) (bool, error) {
+		block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(at.Number))
+		switch {
+		case errors.Is(err, chain.ErrBlockGone):
+			return at.Number > head.Number, nil
+		case err != nil:
+			return false, err
+		case block.Hash == at.Hash:
+			a.canonical.add(head.Hash, at.Hash)
+		}
+		return block.Hash == at.Hash, nil
+	})
 }

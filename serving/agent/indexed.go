@@ -39,9 +39,6 @@ func (a *Agent) assets(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err != nil {
 		return err
 	}
-	if same, err := a.writeSame(req, res, head); same {
-		return err
-	}
 	answer, err := a.index.Assets(ctx, q)
 	if err != nil {
 		return indexError(err)
@@ -67,9 +64,6 @@ func (a *Agent) listings(ctx context.Context, req *httpapi.Request, res *httpapi
 	}
 	head, err := a.ground(ctx)
 	if err != nil {
-		return err
-	}
-	if same, err := a.writeSame(req, res, head); same {
 		return err
 	}
 	answer, err := a.index.Listings(ctx, q)
@@ -98,7 +92,8 @@ func writePage[In, Out any](ctx context.Context, a *Agent, req *httpapi.Request,
 			p.Items = append(p.Items, v)
 		}
 	}
-	return a.writeIndexed(req, res, head, at, p)
+	p.Evidence = a.evidence(head)
+	return a.writeIndexed(res, head, at, p.Evidence, p)
 }
 
 // Portfolio is everything that a wallet has in the market.
@@ -153,9 +148,6 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 	if err := a.fresh(head); err != nil {
 		return err
 	}
-	if same, err := a.writeSame(req, res, head); same {
-		return err
-	}
 	answer, err := a.index.Portfolio(ctx, *wallet)
 	if err != nil {
 		return indexError(err)
@@ -179,7 +171,7 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 			ReceivedAlready: p.Summary.ReceivedAlready.Dec(), StillAtStake: p.Summary.StillAtStake.Dec(),
 			PaidOut: p.Summary.PaidOut.Dec(), AwaitingExpiry: p.Summary.AwaitingExpiry.Dec(),
 		},
-		USDGCredit: decimal(credit), Truncated: p.Truncated, Checkpoint: checkpoint,
+		USDGCredit: decimal(credit), Truncated: p.Truncated, Checkpoint: checkpoint, Evidence: a.evidence(head),
 	}
 	for i := range p.Bids {
 		v.Bids[i] = indexedBid(&p.Bids[i])
@@ -187,5 +179,5 @@ func (a *Agent) portfolio(ctx context.Context, req *httpapi.Request, res *httpap
 	for i, b := range p.Balances {
 		v.Balances[i] = Balance{Account: lower(b.Account), Asset: lower(b.Asset), Amount: b.Amount.Dec(), Kind: contracts.BalanceKindNames[b.Kind]}
 	}
-	return a.writeIndexed(req, res, head, answer.At, v)
+	return a.writeIndexed(res, head, answer.At, v.Evidence, v)
 }

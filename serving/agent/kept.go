@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/singleflight"
@@ -54,17 +55,8 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 	if v, ok := a.kept.get(head.Hash, what); ok {
 		return v.(T), nil
 	}
-	found := a.kept.under.DoChan(head.Hash.Hex()+what, func() (v any, err error) {
-		defer func() {
-			if p := recover(); p != nil { // it would end the process: this is a goroutine of its own
-				err = fmt.Errorf("read %s: %v", what, p)
-			}
-		}()
-		// Whoever began may leave, and the others wait.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.HTTP.RequestTimeout)
-		defer cancel()
+	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (into T, err error) {
 		ctx = chain.Apart(ctx)
-		var into, again T
 		r := &reads{at: head.Hash}
 		known := what != readCapabilities && a.known()
 		if !known {
@@ -76,17 +68,32 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 			err = a.identify(err)
 		}
 		if err != nil {
-			return nil, err
+			return into, err
 		}
 		if a.chain.Nodes() > 1 {
+			var again T
 			r = &reads{at: head.Hash}
 			ask(r, &again)
 			if err := differs(r.run(ctx, a.chain), into, again); err != nil {
-				return nil, err
+				return into, err
 			}
 		}
 		a.kept.put(head.Hash, what, into)
 		return into, nil
+	})
+}
+
+// shared asks once for all who ask for the same at a time. Whoever began may leave, and the others wait.
+func shared[T any](ctx context.Context, timeout time.Duration, group *singleflight.Group, what string, ask func(context.Context) (T, error)) (T, error) {
+	found := group.DoChan(what, func() (v any, err error) {
+		defer func() {
+			if p := recover(); p != nil { // it would end the process: this is a goroutine of its own
+				err = fmt.Errorf("read %s: %v", what, p)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		return ask(ctx)
 	})
 	var none T
 	select {

@@ -180,7 +180,6 @@ func (a *Agent) admit(ctx context.Context, route *httpapi.Route, h http.Header) 
 		left = append(left, fmt.Sprintf(`"%s";r=%d;t=%d`, q, found.remaining, int(math.Ceil(found.reset.Seconds()))))
 		h["Ratelimit"] = []string{strings.Join(left, ", ")}
 		if !found.allowed {
-			a.metrics.answers.WithLabelValues(httpapi.RateLimited.Name).Inc()
 			return &httpapi.Error{Code: httpapi.RateLimited, Message: "the limit shared by all callers is reached", RetryAfter: found.retryAfter}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,7 +154,8 @@ const cacheOverhead = 2 << 10
 
 // newCachedResponse copies the body, which is pooled. The size of its compressed form is counted in advance, at
 // the maximum.
-func (a *API) newCachedResponse(key cacheKey, route string, res *Response) *cachedResponse {
+func (a *API) newCachedResponse(key cacheKey, route string, x *exchange) *cachedResponse {
+	res := &x.res
 	cached := &cachedResponse{
 		payload: newPayload(bytes.Clone(res.Body)), fresh: res.FreshWhile, route: route,
 		size:     int64(cacheOverhead + 2*len(res.Body) + len(key.path) + len(key.query)),
@@ -161,7 +163,9 @@ func (a *API) newCachedResponse(key cacheKey, route string, res *Response) *cach
 		header: make([]header, 0, len(res.Header)),
 	}
 	for name, value := range res.Header {
-		cached.header = append(cached.header, header{name, value})
+		if !slices.Contains(x.own, name) {
+			cached.header = append(cached.header, header{name, value})
+		}
 	}
 	return cached
 }

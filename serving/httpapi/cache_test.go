@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 )
 
 // while is an answer that is true as long as it says, and counts how often it was asked for.
@@ -60,6 +62,41 @@ func TestCachedResponsesAreLikeOthers(t *testing.T) {
 		if asked.Load() != 2 || others.Load() < int64(requests)/3 {
 			t.Errorf("the handlers were asked %d and %d times in %d requests", asked.Load(), others.Load(), requests)
 		}
+	}
+}
+
+// Who admits requests is asked for each, also where the answer is kept, and what it says stands in that answer alone.
+func TestCachedAnswersAreAdmitted(t *testing.T) {
+	var asked, admitted, answered atomic.Int64
+	a := New(DefaultConfig("127.0.0.1:0"), Options{
+		Service: "test", Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
+		Routes: []Route{get("/a", while(always, &asked, func() string { return "{}" }))},
+		Admit: func(_ context.Context, _ *Route, h http.Header) error {
+			n := admitted.Add(1)
+			h["Ratelimit"] = []string{fmt.Sprint("r=", 3-n)}
+			if n > 3 {
+				return &Error{Code: RateLimited, RetryAfter: time.Second}
+			}
+			return nil
+		},
+		Answered: func(err error) {
+			if err == nil {
+				answered.Add(1)
+			}
+		},
+	})
+	for i := range int64(4) {
+		res := do(a, http.MethodGet, "/a", "")
+		want := http.StatusOK
+		if i == 3 {
+			want = http.StatusTooManyRequests
+		}
+		if res.Code != want || res.Header().Get("Ratelimit") != fmt.Sprint("r=", 2-i) || res.Header().Get("X-Indexed-Block") == "" && want == http.StatusOK {
+			t.Errorf("request %d: %d %v", i, res.Code, res.Header())
+		}
+	}
+	if asked.Load() != 1 || answered.Load() != 3 {
+		t.Errorf("%d answers were made, %d given", asked.Load(), answered.Load())
 	}
 }
 

@@ -44,6 +44,8 @@ type Options struct {
 	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
 	// headers in any case. Nil: all are admitted.
 	Admit func(ctx context.Context, route *Route, h http.Header) error
+	// Answered is told of each answer, also of one from the cache; err is nil for a success. Nil: nobody is told.
+	Answered func(err error)
 	// Retryable says for each error whether a retry may help; it is a field of the error. Nil: there is no such
 	// field.
 	Retryable func(Code) bool
@@ -112,6 +114,7 @@ type exchange struct {
 	res    Response
 	client *client         // the client; nil: without limits
 	cached *cachedResponse // written instead of res
+	own    []string        // names of headers that only this request's response has
 }
 
 // New builds the API of a service. It panics if routes contradict each other, which is a bug.
@@ -182,7 +185,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal == nil {
 		refusal = err
 	}
-	if cacheable(r) && refusal == nil { // a canonical query needs no parsing
+	if cacheable(r) && refusal == nil && a.opt.Admit == nil { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
 			a.metrics.cacheHits.Inc()
 			a.writeCached(w, r, res, requestID(r), started)
@@ -193,7 +196,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := a.exchanges.Get().(*exchange)
 	x.req.reset(a, r)
 	x.res.reset(w.Header())
-	x.client, x.cached = from, nil
+	x.client, x.cached, x.own = from, nil, x.own[:0]
 	a.serve(w, r, x, refusal, started)
 	if cap(x.res.Body) <= maxPooledBody {
 		a.exchanges.Put(x)
@@ -223,6 +226,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 	if x.cached != nil {
 		a.writeCached(w, r, x.cached, x.req.ID, started)
 		a.leave(x.client)
+		a.answered(nil)
 		return
 	}
 	streams := err == nil && x.res.Stream != nil && r.Method != http.MethodHead
@@ -235,6 +239,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 	if streams && err == nil {
 		a.stream(w, r, x)
 	}
+	a.answered(err)
 	status := x.res.Status
 	if err != nil && r.Context().Err() != nil {
 		status = statusClientGone
@@ -291,6 +296,12 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 	return path, err
 }
 
+func (a *API) answered(err error) {
+	if a.opt.Answered != nil {
+		a.opt.Answered(err)
+	}
+}
+
 func (a *API) match(r *http.Request) (*endpoint, map[string]string) {
 	if e := a.literal[r.URL.Path]; e != nil {
 		return e, nil
@@ -308,7 +319,7 @@ func (a *API) fill(x *exchange, key cacheKey, path string) {
 		return
 	}
 	a.complete(&x.res)
-	x.cached = a.newCachedResponse(key, path, &x.res)
+	x.cached = a.newCachedResponse(key, path, x)
 	a.cache.put(key, x.cached)
 }
 
@@ -325,7 +336,11 @@ func (a *API) admit(ctx context.Context, w http.ResponseWriter, r *http.Request,
 		return nil, &Error{Code: MethodNotAllowed, Message: "the methods of this path are " + e.allow[0]}
 	}
 	if a.opt.Admit != nil {
-		if err := a.opt.Admit(ctx, route, x.res.Header); err != nil {
+		err := a.opt.Admit(ctx, route, x.res.Header)
+		for name := range x.res.Header {
+			x.own = append(x.own, name)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
