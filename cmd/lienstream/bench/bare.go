@@ -15,6 +15,7 @@ import (
 
 // answer is what the bare handler writes for a path.
 type answer struct {
+	Status int         `json:"status"`
 	Header http.Header `json:"header"`
 	Body   []byte      `json:"body"`
 }
@@ -26,22 +27,22 @@ type bareHandler struct {
 	cmd  *exec.Cmd
 }
 
-// startBare asks the service for every path once and starts a handler that repeats the answers.
-func startBare(ctx context.Context, cfg config, service string, paths []string) (*bareHandler, error) {
-	answers := make(map[string]answer, len(paths))
-	for _, path := range paths {
-		if _, known := answers[path]; known {
+// startBare asks the service for everything once and starts a handler that repeats the answers.
+func startBare(ctx context.Context, cfg config, service string, requests []request) (*bareHandler, error) {
+	answers := make(map[string]answer, len(requests))
+	for _, r := range requests {
+		if _, known := answers[r.path]; known {
 			continue
 		}
-		body, header, status, err := fetch(ctx, "http://"+service+path)
+		body, header, status, err := exchange(ctx, "http://"+service+r.path, r.body)
 		if err != nil {
 			return nil, err
 		}
-		if status != http.StatusOK {
-			return nil, fmt.Errorf("%s: %d %s", path, status, body)
+		if !r.takes(status) {
+			return nil, fmt.Errorf("%s: %d %s", r.path, status, body)
 		}
 		header.Del("Date") // net/http writes its own
-		answers[path] = answer{header, body}
+		answers[r.path] = answer{status, header, body}
 	}
 	b, err := json.Marshal(answers)
 	if err != nil {
@@ -63,7 +64,7 @@ func startBare(ctx context.Context, cfg config, service string, paths []string) 
 		return nil, err
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; {
-		if _, _, _, err = fetch(ctx, "http://"+h.addr+paths[0]); err == nil {
+		if _, _, _, err = fetch(ctx, "http://"+h.addr+requests[0].path); err == nil {
 			return h, nil
 		}
 		if time.Now().After(deadline) {
@@ -91,6 +92,7 @@ func serveBare(file, addr string) error {
 	server := &http.Server{Addr: addr, ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := answers[r.URL.RequestURI()]
 		maps.Copy(w.Header(), a.Header)
+		w.WriteHeader(a.Status)
 		_, _ = w.Write(a.Body) // the client is gone
 	})}
 	return server.ListenAndServe()

@@ -157,7 +157,7 @@ func (b *bench) reads(ctx context.Context, w *world, p *pipeline) error {
 		{"/portfolio/:wallet", []string{fmt.Sprintf("/portfolio/%s", b.chain.market.accounts[0])}, 0, 10},
 		{"/stats", []string{"/stats"}, 0, 10},
 	} {
-		bare, err := startBare(ctx, b.config, p.addr, route.paths)
+		bare, err := startBare(ctx, b.config, p.addr, gets(route.paths))
 		if err != nil {
 			return err
 		}

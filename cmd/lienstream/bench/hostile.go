@@ -57,55 +57,30 @@ func (b *bench) honest(ctx context.Context, addr string, attacked bool) (latenci
 	ctx, cancel := context.WithTimeout(ctx, hostileTurn)
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
-	var each [connections][]float64
 	var hostile [connections]int
-	for i := range connections {
-		g.Go(func() (err error) {
-			each[i], err = b.pace(gctx, addr, i)
-			return err
-		})
-		if attacked {
+	if attacked {
+		for i := range connections {
 			g.Go(func() (err error) {
 				hostile[i], err = b.attack(gctx, addr, i)
 				return err
 			})
 		}
 	}
+	g.Go(func() (err error) {
+		var random [connections]*rand.Rand
+		for i := range random {
+			random[i] = rand.New(rand.NewPCG(b.seed, uint64(i)))
+		}
+		latencies, err = steady(gctx, addr, honestEvery, func(conn int) request {
+			return request{path: fmt.Sprintf("/deals/%d", 1+random[conn].Uint64N(b.chain.market.deals)), from: fmt.Sprintf("10.0.0.%d", 1+conn)}
+		})
+		return err
+	})
 	err = g.Wait()
-	for i := range connections {
-		latencies = append(latencies, each[i]...)
-		asked += hostile[i]
+	for _, n := range hostile {
+		asked += n
 	}
 	return latencies, asked, err
-}
-
-// pace asks for a deal at random at every tick.
-func (b *bench) pace(ctx context.Context, addr string, client int) (latencies []float64, err error) {
-	c, err := dial(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
-	r := rand.New(rand.NewPCG(b.seed, uint64(client)))
-	tick := time.NewTicker(honestEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return latencies, nil
-		case <-tick.C:
-		}
-		ask := request{path: fmt.Sprintf("/deals/%d", 1+r.Uint64N(b.chain.market.deals)), from: fmt.Sprintf("10.0.0.%d", 1+client)}
-		began := time.Now()
-		status, body, err := c.ask(ask)
-		if err != nil {
-			return nil, err
-		}
-		if status != 200 {
-			return nil, fmt.Errorf("%s of an honest client: %d %s", ask.path, status, body)
-		}
-		latencies = append(latencies, float64(time.Since(began))/float64(time.Millisecond))
-	}
 }
 
 // attack asks for portfolios, lists by the rarest filters and deals that nobody asked for, without a pause.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -43,6 +44,10 @@ type request struct {
 	body string // posted as JSON; empty: a GET
 	or   []int  // statuses that are as good as 200
 	from string // the client, as a proxy names it; empty: there is no proxy
+}
+
+func (r *request) takes(status int) bool {
+	return status == http.StatusOK || slices.Contains(r.or, status)
 }
 
 // gets are requests for paths.
@@ -127,6 +132,43 @@ func (l *load) merge(o load) {
 
 const connections = 16
 
+// steady makes a request at every tick over each of 16 connections, until ctx ends. It returns the latencies.
+func steady(ctx context.Context, addr string, every time.Duration, next func(conn int) request) ([]float64, error) {
+	var each [connections][]float64
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range connections {
+		g.Go(func() error {
+			c, err := dial(ctx, addr)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			pause(ctx, every*time.Duration(i)/connections) // not all at once
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-tick.C:
+				}
+				r := next(i)
+				began := time.Now()
+				status, body, err := c.ask(r)
+				if err != nil {
+					return err
+				}
+				if !r.takes(status) {
+					return fmt.Errorf("%s: %d %s", r.path, status, body)
+				}
+				each[i] = append(each[i], float64(time.Since(began))/float64(time.Millisecond))
+			}
+		})
+	}
+	err := g.Wait()
+	return slices.Concat(each[:]...), err
+}
+
 // press makes requests in turn over 16 connections, each with one under way at all times. They begin apart from each
 // other: what one was answered should not be what the next one finds in a cache.
 func press(ctx context.Context, addr string, requests []request, d time.Duration) (load, error) {
@@ -149,7 +191,7 @@ func press(ctx context.Context, addr string, requests []request, d time.Duration
 				if err != nil {
 					return err
 				}
-				if status != 200 && !slices.Contains(r.or, status) {
+				if !r.takes(status) {
 					return fmt.Errorf("%s: %d %s", r.path, status, body)
 				}
 				all[i] = append(all[i], float64(time.Since(at))/float64(time.Millisecond))

@@ -27,7 +27,8 @@ import (
 
 const (
 	payers      = 100
-	paymentTime = time.Second      // between blocks of the payment chain: timestamps are whole seconds
+	paymentTime = time.Second // between blocks of the payment chain: timestamps are whole seconds
+	unpaidEvery = 10 * time.Millisecond
 	paidOver    = 25 * time.Second // one after another, beginning anywhere within a block
 )
 
@@ -72,12 +73,9 @@ func (b *bench) payments(ctx context.Context, w *world) (err error) {
 	if err := until(ctx, p.process, t.priced); err != nil {
 		return err
 	}
-	unpaid, err := press(ctx, addr, []request{{path: "/reports", body: string(bugReport), or: []int{http.StatusPaymentRequired}}}, turns*turn)
-	if err != nil {
+	if err := b.unpaid(ctx, w, addr); err != nil {
 		return err
 	}
-	b.note("a report without a payment: %s a second, p50 %.2f ms", format(unpaid.rate()), quantile(unpaid.latencies, 0.5))
-	b.add("POST /reports without a payment, p99, "+w.kind, "ms", quantile(unpaid.latencies, 0.99), 0, goal{most: 2})
 
 	random := rand.New(rand.NewPCG(b.seed, 3))
 	took, err := t.all(ctx, func(int) time.Duration { return time.Duration(random.Int64N(int64(paidOver))) })
@@ -104,6 +102,39 @@ func (b *bench) payments(ctx context.Context, w *world) (err error) {
 	b.add(fmt.Sprintf("%d payers at once, the last 201, %s", payers, w.kind), "ms", quantile(took, 1), 0, goal{})
 	// A gap is filled with a transaction of its own, so that they are as many as the payments where there was none.
 	b.add(fmt.Sprintf("%d payers at once, transactions of the relayer, %s", payers, w.kind), "", float64(after-before), 0, goal{least: payers, most: payers})
+	return nil
+}
+
+// unpaid measures what asking for the price takes: at a steady rate, and without a pause, in turns with the bare handler.
+// There it is two processes that share the cores which decides on the slowest.
+func (b *bench) unpaid(ctx context.Context, w *world, addr string) error {
+	report := request{path: "/reports", body: string(bugReport), or: []int{http.StatusPaymentRequired}}
+	bare, err := startBare(ctx, b.config, addr, []request{report})
+	if err != nil {
+		return err
+	}
+	defer bare.close()
+	turned, cancel := context.WithTimeout(ctx, turns*turn)
+	defer cancel()
+	latencies, err := steady(turned, addr, unpaidEvery, func(int) request { return report })
+	if err != nil {
+		return err
+	}
+	name := "POST /reports without a payment"
+	b.add(name+", 16 connections of 100 a second, p99, "+w.kind, "ms", quantile(latencies, 0.99), 0, goal{most: 2})
+	var us, them load
+	for range turns {
+		for to, l := range map[string]*load{addr: &us, bare.addr: &them} {
+			part, err := press(ctx, to, []request{report}, turn)
+			if err != nil {
+				return err
+			}
+			l.merge(part)
+		}
+	}
+	name += ", 16 connections without a pause, " + w.kind
+	b.add(name, "requests/s", us.rate(), them.rate(), goal{ratio: 0.5})
+	b.add(name+", p99", "ms", quantile(us.latencies, 0.99), quantile(them.latencies, 0.99), goal{})
 	return nil
 }
 

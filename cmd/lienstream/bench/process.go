@@ -139,9 +139,21 @@ func until(ctx context.Context, p *process, check func(context.Context) error) e
 var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 
 func fetch(ctx context.Context, url string) (body []byte, header http.Header, status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	return exchange(ctx, url, "")
+}
+
+// exchange posts JSON, or is fetch where there is none.
+func exchange(ctx context.Context, url, posted string) (body []byte, header http.Header, status int, err error) {
+	method := http.MethodGet
+	if posted != "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(posted))
 	if err != nil {
 		return nil, nil, 0, err
+	}
+	if posted != "" {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := client.Do(req)
 	if err != nil {

@@ -73,7 +73,7 @@ func answered(ctx context.Context, indexer, list, addr string, path func(valued)
 
 // valued measures paths of the service.
 func (b *bench) valued(ctx context.Context, p *pipeline, addr, name string, paths []string) error {
-	bare, err := startBare(ctx, b.config, addr, paths)
+	bare, err := startBare(ctx, b.config, addr, gets(paths))
 	if err != nil {
 		return err
 	}
