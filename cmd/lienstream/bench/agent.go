@@ -54,7 +54,7 @@ func (b *bench) agent(ctx context.Context, w *world) error {
 			for i, d := range deals {
 				requests[i] = route.of(d)
 			}
-			part, err := press(ctx, addr, requests, turn)
+			part, err := press(ctx, addr, requests)
 			if err != nil {
 				return err
 			}

@@ -207,7 +207,7 @@ func (b *bench) press(ctx context.Context, ours, bare string, paths []string, bu
 			if i%2 == 1 {
 				to, l = bare, &them
 			}
-			part, err := press(ctx, to, gets(paths), turn)
+			part, err := press(ctx, to, gets(paths))
 			if err != nil {
 				return err
 			}

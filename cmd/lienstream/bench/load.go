@@ -169,9 +169,9 @@ func steady(ctx context.Context, addr string, every time.Duration, next func(con
 	return slices.Concat(each[:]...), err
 }
 
-// press makes requests in turn over 16 connections, each with one under way at all times. They begin apart from each
+// press makes requests, for a turn, one after another over 16 connections, each with one under way at all times. They begin apart from each
 // other: what one was answered should not be what the next one finds in a cache.
-func press(ctx context.Context, addr string, requests []request, d time.Duration) (load, error) {
+func press(ctx context.Context, addr string, requests []request) (load, error) {
 	all := make([][]float64, connections)
 	g, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
@@ -184,7 +184,7 @@ func press(ctx context.Context, addr string, requests []request, d time.Duration
 			defer func() { _ = c.Close() }()
 			for n := i * max(len(requests)/connections, 1); ; n++ {
 				at, r := time.Now(), requests[n%len(requests)]
-				if at.Sub(began) >= d {
+				if at.Sub(began) >= turn {
 					return nil
 				}
 				status, body, err := c.ask(r)

@@ -125,7 +125,7 @@ func (b *bench) unpaid(ctx context.Context, w *world, addr string) error {
 	var us, them load
 	for range turns {
 		for to, l := range map[string]*load{addr: &us, bare.addr: &them} {
-			part, err := press(ctx, to, []request{report}, turn)
+			part, err := press(ctx, to, []request{report})
 			if err != nil {
 				return err
 			}

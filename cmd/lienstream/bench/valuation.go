@@ -82,7 +82,7 @@ func (b *bench) valued(ctx context.Context, p *pipeline, addr, name string, path
 	for i := range requests {
 		requests[i].or = []int{http.StatusServiceUnavailable} // a token that is paused meanwhile
 	}
-	if _, err := press(ctx, addr, requests, turn); err != nil { // warm
+	if _, err := press(ctx, addr, requests); err != nil { // warm
 		return err
 	}
 	readsBefore, refusedBefore, err := waits(ctx, p.ops)
@@ -91,12 +91,12 @@ func (b *bench) valued(ctx context.Context, p *pipeline, addr, name string, path
 	}
 	var us, them load
 	for range turns {
-		part, err := press(ctx, addr, requests, turn)
+		part, err := press(ctx, addr, requests)
 		if err != nil {
 			return err
 		}
 		us.merge(part)
-		if part, err = press(ctx, bare.addr, gets(paths), turn); err != nil {
+		if part, err = press(ctx, bare.addr, gets(paths)); err != nil {
 			return err
 		}
 		them.merge(part)
