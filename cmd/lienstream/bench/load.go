@@ -169,8 +169,8 @@ func steady(ctx context.Context, addr string, every time.Duration, next func(con
 	return slices.Concat(each[:]...), err
 }
 
-// press makes requests, for a turn, one after another over 16 connections, each with one under way at all times. They begin apart from each
-// other: what one was answered should not be what the next one finds in a cache.
+// press makes requests one after another, for a turn, over 16 connections, each with one under way at all times. They
+// begin apart from each other: what one was answered should not be what the next one finds in a cache.
 func press(ctx context.Context, addr string, requests []request) (load, error) {
 	all := make([][]float64, connections)
 	g, ctx := errgroup.WithContext(ctx)
