@@ -197,8 +197,11 @@ func (w *walk) onBid(method string) func(*rapid.T) {
 func (w *walk) withdraw(t *rapid.T) {
 	asset := oneOf(w, t, "asset", []common.Address{w.USDG, w.USDG, w.stock, w.weth})
 	to := oneOf(w, t, "to", []common.Address{alice, bob, w.DealVault})
+	part := big.NewInt(rapid.Int64Range(1, 110).Draw(t, "percent"))
 	for _, who := range append(w.people, fees) {
-		w.try("withdraw", who, w.DealVault, "withdraw", asset, to)
+		credit := w.number(w.t, w.DealVault, "credits", who, asset)
+		amount := new(big.Int).Quo(new(big.Int).Mul(credit, part), big.NewInt(100))
+		w.try("withdraw", who, w.DealVault, "withdraw", asset, to, amount)
 		w.try("withdrawFees", who, w.LiquidityStaking, "withdrawFees", who)
 	}
 }

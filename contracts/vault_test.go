@@ -39,8 +39,11 @@ func TestListUpdateCancel(t *testing.T) {
 		&DealCancelled{DealID: u256(1), Borrower: alice, At: m.now},
 		&Credited{Account: alice, Asset: m.stock, DealID: u256(1), Kind: BalanceERC20, AmountOrTokenID: u256(100), Reason: CreditCollateralReturn},
 		&OpenRawChanged{Token: m.stock})
-	events = m.must(t, alice, m.DealVault, "withdraw", m.stock, bob)
-	emitted(t, events, &Withdrawn{Account: alice, Asset: m.stock, To: bob, Kind: BalanceERC20, AmountOrTokenID: u256(100)})
+	events = m.must(t, alice, m.DealVault, "withdraw", m.stock, bob, 30)
+	emitted(t, events, &Withdrawn{Account: alice, Asset: m.stock, To: bob, Kind: BalanceERC20, AmountOrTokenID: u256(30)})
+	m.refused(t, "NothingToWithdraw()", alice, m.DealVault, "withdraw", m.stock, bob, 71)
+	events = m.must(t, alice, m.DealVault, "withdraw", m.stock, bob, 70)
+	emitted(t, events, &Withdrawn{Account: alice, Asset: m.stock, To: bob, Kind: BalanceERC20, AmountOrTokenID: u256(70)})
 	if held := m.number(t, m.stock, "balanceOf", m.DealVault).Uint64(); held != 0 {
 		t.Errorf("the vault still holds %d", held)
 	}
@@ -66,7 +69,7 @@ func TestFundReclaim(t *testing.T) {
 		&Credited{Account: bob, Asset: m.USDG, DealID: u256(1), AmountOrTokenID: u256(1100), Reason: CreditRepayment},
 		&Credited{Account: alice, Asset: m.stock, DealID: u256(1), Kind: BalanceERC20, AmountOrTokenID: u256(100), Reason: CreditCollateralReturn},
 		&OpenRawChanged{Token: m.stock})
-	emitted(t, m.must(t, bob, m.DealVault, "withdraw", m.USDG, bob),
+	emitted(t, m.must(t, bob, m.DealVault, "withdraw", m.USDG, bob, 1100),
 		&Withdrawn{Account: bob, Asset: m.USDG, To: bob, AmountOrTokenID: u256(1100)})
 }
 
@@ -211,9 +214,10 @@ func TestVaultRefusals(t *testing.T) {
 		{"not funded", 0, bob, "claim", []any{1, m.terms(t, 1)}, "NotFundable(1, 0)"},
 		{"too early", term7, bob, "claim", []any{2, m.terms(t, 2)}, "GraceNotOver("},
 
-		{"nothing", 0, carol, "withdraw", []any{m.USDG, carol}, "NothingToWithdraw()"},
-		{"to nobody", 0, alice, "withdraw", []any{m.USDG, common.Address{}}, "InvalidRecipient("},
-		{"to the vault", 0, alice, "withdraw", []any{m.USDG, v}, "InvalidRecipient("},
+		{"nothing", 0, carol, "withdraw", []any{m.USDG, carol, 1}, "NothingToWithdraw()"},
+		{"of nothing", 0, alice, "withdraw", []any{m.USDG, alice, 0}, "NothingToWithdraw()"},
+		{"to nobody", 0, alice, "withdraw", []any{m.USDG, common.Address{}, 1}, "InvalidRecipient("},
+		{"to the vault", 0, alice, "withdraw", []any{m.USDG, v, 1}, "InvalidRecipient("},
 		{"nothing", 0, alice, "withdrawNFT", []any{m.PositionManager, 1, alice}, "NothingToWithdraw()"},
 
 		{"not the owner", 0, alice, "pause", nil, "OwnableUnauthorizedAccount("},
@@ -256,9 +260,9 @@ func TestPause(t *testing.T) {
 	m.must(t, alice, v, "reclaim", 2, m.terms(t, 2))
 	m.now += term7 + grace + 1
 	m.must(t, bob, v, "claim", 3, m.terms(t, 3))
-	m.must(t, alice, v, "withdraw", m.stock, alice)
-	m.must(t, bob, v, "withdraw", m.stock, bob)
-	m.must(t, bob, v, "withdraw", m.USDG, bob)
+	m.must(t, alice, v, "withdraw", m.stock, alice, m.credit(t, alice, m.stock))
+	m.must(t, bob, v, "withdraw", m.stock, bob, m.credit(t, bob, m.stock))
+	m.must(t, bob, v, "withdraw", m.USDG, bob, m.credit(t, bob, m.USDG))
 
 	m.must(t, owner, v, "unpause")
 	m.list(t)
@@ -285,13 +289,13 @@ func TestFrozenCredit(t *testing.T) {
 	m.fund(t, id)
 	m.must(t, owner, m.USDG, "freeze", bob)
 	m.must(t, alice, m.DealVault, "reclaim", id, m.terms(t, id))
-	m.refused(t, "AddressFrozen("+bob.Hex()+")", bob, m.DealVault, "withdraw", m.USDG, bob)
-	m.must(t, alice, m.DealVault, "withdraw", m.USDG, alice)
+	m.refused(t, "AddressFrozen("+bob.Hex()+")", bob, m.DealVault, "withdraw", m.USDG, bob, 1100)
+	m.must(t, alice, m.DealVault, "withdraw", m.USDG, alice, m.credit(t, alice, m.USDG))
 	if got := m.credit(t, bob, m.USDG); got != 1100 {
 		t.Errorf("bob is owed %d", got)
 	}
 	m.must(t, owner, m.USDG, "unfreeze", bob)
-	m.must(t, bob, m.DealVault, "withdraw", m.USDG, bob)
+	m.must(t, bob, m.DealVault, "withdraw", m.USDG, bob, 1100)
 }
 
 // TestFeeOnTransfer: a token that moves less than it says is not collateral. The code answers 1 to everything.
@@ -316,15 +320,15 @@ func TestReentrancy(t *testing.T) {
 	m.must(t, evil, m.DealVault, "list", KindERC20, m.weth, 50, 1100, 1000, term7, 0)
 	m.must(t, evil, m.DealVault, "cancel", 2, m.terms(t, 2))
 
-	payload, err := mustArtifact(t, "DealVault").ABI.Pack("withdraw", m.weth, evil)
+	payload, err := mustArtifact(t, "DealVault").ABI.Pack("withdraw", m.weth, evil, big.NewInt(50))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.setCode(evil, callAndReturnSuccess(m.DealVault, payload))
-	if _, _, err := m.fork().call(t, evil, m.DealVault, "withdraw", m.weth, evil); err != nil {
+	if _, _, err := m.fork().call(t, evil, m.DealVault, "withdraw", m.weth, evil, 50); err != nil {
 		t.Fatalf("the call would fail on its own: %v", err)
 	}
-	m.refused(t, "SafeERC20FailedOperation("+evil.Hex()+")", alice, m.DealVault, "withdraw", evil, alice)
+	m.refused(t, "SafeERC20FailedOperation("+evil.Hex()+")", alice, m.DealVault, "withdraw", evil, alice, 100)
 }
 
 // callAndReturnSuccess is code that calls a contract and returns whether that went through.

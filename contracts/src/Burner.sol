@@ -50,7 +50,7 @@ contract Burner is IBurner, IUnlockCallback, Ownable2Step {
 
     /// Draws the fees that the vault owes this contract.
     function collect() external {
-        vault.withdraw(address(usdg), address(this));
+        vault.withdraw(address(usdg), address(this), vault.credits(address(this), address(usdg)));
     }
 
     /// Burns the caller's USDG. The minimums are what protects it from being traded against.

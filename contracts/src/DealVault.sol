@@ -267,11 +267,12 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
 
     // Credits: pulled by their owner, so that a frozen account or a paused token holds up nobody else.
 
-    function withdraw(address asset, address to) external nonReentrant {
-        uint256 amount = credits[msg.sender][asset];
-        if (amount == 0) revert NothingToWithdraw();
+    /// Pays out exactly the amount: a credit that has grown meanwhile keeps the rest.
+    function withdraw(address asset, address to, uint256 amount) external nonReentrant {
+        uint256 credit = credits[msg.sender][asset];
+        if (amount == 0 || amount > credit) revert NothingToWithdraw();
         _checkRecipient(to);
-        delete credits[msg.sender][asset];
+        credits[msg.sender][asset] = credit - amount;
         emit Withdrawn(msg.sender, asset, to, asset == usdg ? BalanceKind.USDG : BalanceKind.ERC20, amount);
         IERC20(asset).safeTransfer(to, amount);
     }

@@ -87,7 +87,7 @@ interface IDealVault {
     function acceptBid(uint256 bidId, bytes32 expectedTerms, uint128 expectedPrice) external;
     function reclaim(uint256 id, bytes32 expectedTerms) external;
     function claim(uint256 id, bytes32 expectedTerms) external;
-    function withdraw(address asset, address to) external;
+    function withdraw(address asset, address to, uint256 amount) external;
     function withdrawNFT(address asset, uint256 tokenId, address to) external;
 }
 

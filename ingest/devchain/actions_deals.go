@@ -234,7 +234,11 @@ func (t *turn) withdraw() (call, bool) {
 		return call{}, false
 	}
 	a, _ := t.actor(c.account)
-	return t.market.vault.call(a, "withdraw", c.asset, t.recipient(a)), true
+	amount := c.value.ToBig()
+	if half := new(big.Int).Rsh(amount, 1); half.Sign() > 0 && t.oneIn(4) {
+		amount = half
+	}
+	return t.market.vault.call(a, "withdraw", c.asset, t.recipient(a), amount), true
 }
 
 func (t *turn) withdrawNFT() (call, bool) {

@@ -211,8 +211,14 @@ func (m *model) addCredit(e *contracts.Credited) {
 }
 
 func (m *model) removeCredit(e *contracts.Withdrawn) {
-	i, ok := m.findCredit(e.Account, e.Asset, e.Kind == contracts.BalanceNFT, &e.AmountOrTokenID)
-	if ok {
-		m.credits = slices.Delete(m.credits, i, i+1)
+	nft := e.Kind == contracts.BalanceNFT
+	i, ok := m.findCredit(e.Account, e.Asset, nft, &e.AmountOrTokenID)
+	if !ok {
+		return
 	}
+	if c := &m.credits[i]; !nft && c.value.Gt(&e.AmountOrTokenID) {
+		c.value.Sub(&c.value, &e.AmountOrTokenID)
+		return
+	}
+	m.credits = slices.Delete(m.credits, i, i+1)
 }

@@ -169,7 +169,7 @@ func newActions() map[string]*action {
 			fields: []string{"token"},
 			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookCredit(r) },
 			check:  (*preparation).checkCredit,
-			plan:   func(p *preparation) plan { return p.call("withdraw", 0, p.in.Token, p.in.Wallet) },
+			plan:   func(p *preparation) plan { return p.call("withdraw", 0, p.in.Token, p.in.Wallet, p.credit) },
 		},
 	}
 }

@@ -19,7 +19,6 @@ const (
 	CreditedTwice     = "NFT credited twice"
 	CreditOverflow    = "credit exceeds 256 bits"
 	NothingToWithdraw = "withdrawal without a credit"
-	WithdrawnInPart   = "withdrawal of an NFT credit is partial"
 	WithdrawnBeyond   = "withdrawal exceeds the credit"
 )
 
@@ -83,8 +82,7 @@ func credited(w state.Writer, e *contracts.Credited) (violation string, err erro
 	return "", put(w, key, &b)
 }
 
-// withdrawn mirrors the contract, which always pays out the whole credit. If the event has another amount than
-// the state, the difference stays, but at least zero.
+// withdrawn leaves what the account did not withdraw, at least zero.
 func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err error) {
 	key := Key(e.Account, e.Asset)
 	if e.Kind == contracts.BalanceNFT {
@@ -103,7 +101,7 @@ func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err er
 		return WithdrawnBeyond, nil
 	}
 	b.Amount.Sub(&b.Amount, &e.AmountOrTokenID)
-	return WithdrawnInPart, put(w, key, &b)
+	return "", put(w, key, &b)
 }
 
 func get(w state.Writer, key []byte, b *topics.Balance) (bool, error) {
