@@ -142,35 +142,36 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 
 // routes are the endpoints of the service.
 func (x *Indexer) routes() []httpapi.Route {
-	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: handle, Query: query}
-	}
-	read := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-		return get(path, x.indexed(handle), append(query, "minBlock")...)
-	}
-	return []httpapi.Route{
-		read("/listings", x.listings, "lane", "term", "asset", "sort", "limit", "cursor"),
-		read("/deals", x.deals, "wallet", "state", "limit", "cursor"),
-		read("/deals/{id}", x.deal),
-		read("/portfolio/{wallet}", x.portfolio),
-		read("/rewards/{wallet}", x.rewards),
-		read("/positions/{wallet}", x.stakes, "limit", "cursor"),
-		read("/wallet/{address}/positions", x.positions, "limit", "cursor"),
-		read("/assets", x.assets, "lane", "limit", "cursor"),
-		read("/deals/{id}/bids", x.bids, "limit", "cursor"),
-		read("/assets/{token}/deals", x.assetDeals, "limit", "cursor"),
-		read("/deals/{id}/drips", x.dealDrips, "limit", "cursor"),
-		read("/portfolio/{wallet}/bids", x.walletBids, "limit", "cursor"),
-		read("/portfolio/{wallet}/balances", x.walletBalances, "limit", "cursor"),
-		read("/rewards/{wallet}/drips", x.walletDrips, "limit", "cursor"),
-		read("/pool", x.pool),
-		read("/burns", x.burns, "limit", "cursor"),
-		read("/epochs", x.epochs, "limit", "cursor"),
-		read("/stats", x.stats),
+	return slices.Concat([]httpapi.Route{
+		x.read("/listings", x.listings, "lane", "term", "asset", "sort", "limit", "cursor"),
+		x.read("/deals", x.deals, "wallet", "state", "limit", "cursor"),
+		x.read("/deals/{id}", x.deal),
+		x.read("/portfolio/{wallet}", x.portfolio),
+		x.read("/rewards/{wallet}", x.rewards),
+		x.read("/positions/{wallet}", x.stakes, "limit", "cursor"),
+		x.read("/wallet/{address}/positions", x.positions, "limit", "cursor"),
+		x.read("/assets", x.assets, "lane", "limit", "cursor"),
+		x.read("/deals/{id}/bids", x.bids, "limit", "cursor"),
+		x.read("/assets/{token}/deals", x.assetDeals, "limit", "cursor"),
+		x.read("/deals/{id}/drips", x.dealDrips, "limit", "cursor"),
+		x.read("/portfolio/{wallet}/bids", x.walletBids, "limit", "cursor"),
+		x.read("/portfolio/{wallet}/balances", x.walletBalances, "limit", "cursor"),
+		x.read("/rewards/{wallet}/drips", x.walletDrips, "limit", "cursor"),
+	}, x.tokenLayerRoutes(), []httpapi.Route{
+		x.read("/stats", x.stats),
 		get("/stream", x.indexed(x.stream), "with"),
 		get("/pipeline", x.pipeline),
 		get("/health/indexer", x.health),
-	}
+	})
+}
+
+func get(path string, handle httpapi.Handler, query ...string) httpapi.Route {
+	return httpapi.Route{Method: http.MethodGet, Path: path, Handle: handle, Query: query}
+}
+
+// read is a route that reads the index.
+func (x *Indexer) read(path string, handle httpapi.Handler, query ...string) httpapi.Route {
+	return get(path, x.indexed(handle), append(query, "minBlock")...)
 }
 
 // indexed runs a handler once a block is indexed: before that, "not found" would be meaningless. With minBlock

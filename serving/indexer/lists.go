@@ -6,7 +6,6 @@ import (
 
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
-	"github.com/lienstream/lienstream/topics"
 )
 
 // The lists of which other answers have only a part.
@@ -73,15 +72,18 @@ func writeOfWallet[T any](
 	return nil
 }
 
-func (x *Indexer) burns(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	q := query.BurnsQuery{Limit: req.Limit(), After: req.After()}
-	if err := req.Err(); err != nil {
-		return err
-	}
-	answer, err := x.reader.Burns(ctx, q)
-	if err != nil {
-		return readError("burns", err)
-	}
-	writePage(x, req, res, "burns", answer, func(b []byte, v *topics.Burn, _ uint64) []byte { return appendBurn(b, v) })
-	return nil
+// list is a route that answers with the pages of a list, under its name.
+func list[T any](x *Indexer, name string, of query.List[T], item func([]byte, *T) []byte) httpapi.Route {
+	return x.read("/"+name, func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+		q := query.PageQuery{Limit: req.Limit(), After: req.After()}
+		if err := req.Err(); err != nil {
+			return err
+		}
+		answer, err := of.Page(ctx, x.reader, q)
+		if err != nil {
+			return readError(name, err)
+		}
+		writePage(x, req, res, name, answer, func(b []byte, v *T, _ uint64) []byte { return item(b, v) })
+		return nil
+	}, "limit", "cursor")
 }

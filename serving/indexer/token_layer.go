@@ -14,17 +14,12 @@ import (
 
 // The answers about the token layer: epochs, rewards, the pool of sTKN and TKN, burns.
 
-func (x *Indexer) epochs(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	q := query.EpochsQuery{Limit: req.Limit(), After: req.After()}
-	if err := req.Err(); err != nil {
-		return err
+func (x *Indexer) tokenLayerRoutes() []httpapi.Route {
+	return []httpapi.Route{
+		x.read("/pool", x.pool),
+		list(x, "burns", query.Burns, appendBurn),
+		list(x, "epochs", query.Epochs, appendEpoch),
 	}
-	answer, err := x.reader.Epochs(ctx, q)
-	if err != nil {
-		return readError("epochs", err)
-	}
-	writePage(x, req, res, "epochs", answer, func(b []byte, e *topics.Epoch, _ uint64) []byte { return appendEpoch(b, e) })
-	return nil
 }
 
 func (x *Indexer) pool(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {

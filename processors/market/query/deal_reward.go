@@ -12,7 +12,6 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/deals"
-	"github.com/lienstream/lienstream/processors/market/epochs"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -151,13 +150,4 @@ func readAssetDeals(_ context.Context, views *read.Views, q *AssetDealsQuery) ([
 		}
 	}
 	return items, nil
-}
-
-// Epochs implements MarketReader.
-func (r *Router) Epochs(ctx context.Context, q EpochsQuery) (Answer[Page[topics.Epoch]], error) {
-	return readPage(ctx, r, opEpochs, &q, q.Limit, decodeRow[topics.Epoch])
-}
-
-func readEpochs(_ context.Context, views *read.Views, q *EpochsQuery) ([]read.Item, error) {
-	return readRows(views.Of, epochs.Epochs, q.After, q.Limit+1)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/engine/wire"
 	"github.com/lienstream/lienstream/processors/market/balances"
-	"github.com/lienstream/lienstream/processors/market/burns"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/drips"
 	"github.com/lienstream/lienstream/topics"
@@ -37,17 +36,34 @@ func (q *WalletListQuery) Code(c *wire.Coder) {
 // Validate implements read.Query.
 func (q *WalletListQuery) Validate() error { return checkPage(q.Limit, q.After) }
 
-// BurnsQuery asks for burns.
-type BurnsQuery struct {
+// PageQuery asks for a page of a List.
+type PageQuery struct {
 	After []byte
 	Limit int
 }
 
 // Code implements wire.Value.
-func (q *BurnsQuery) Code(c *wire.Coder) { codePage(c, &q.After, &q.Limit) }
+func (q *PageQuery) Code(c *wire.Coder) { codePage(c, &q.After, &q.Limit) }
 
 // Validate implements read.Query.
-func (q *BurnsQuery) Validate() error { return checkPage(q.Limit, q.After) }
+func (q *PageQuery) Validate() error { return checkPage(q.Limit, q.After) }
+
+// List is a table of entities that is read page by page, in the order of its keys. One line declares it.
+type List[T any] struct {
+	op     *read.Operation
+	decode func(read.Item) (T, error)
+}
+
+func newList[T any, P row[T]](name string, table *state.Table) List[T] {
+	return List[T]{decode: decodeRow[T, P], op: read.NewOperation(name, func(_ context.Context, views *read.Views, q *PageQuery) ([]read.Item, error) {
+		return readRows(views.Of, table, q.After, q.Limit+1)
+	})}
+}
+
+// Page reads a page.
+func (l List[T]) Page(ctx context.Context, r Reader, q PageQuery) (Answer[Page[T]], error) {
+	return readPage(ctx, r, l.op, &q, q.Limit, l.decode)
+}
 
 // WalletBids implements MarketReader.
 func (r *Router) WalletBids(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Bid]], error) {
@@ -130,15 +146,6 @@ func dealDrips(views []state.View, deal *uint256.Int, after []byte, limit int) (
 	return newest(views, drips.IndexDeal, drips.DealPrefix(deal), after, limit, func(v state.View, place []byte) ([]byte, error) {
 		return v.Get(drips.Drips, drips.KeyAt(place))
 	})
-}
-
-// Burns implements MarketReader.
-func (r *Router) Burns(ctx context.Context, q BurnsQuery) (Answer[Page[topics.Burn]], error) {
-	return readPage(ctx, r, opBurns, &q, q.Limit, decodeRow[topics.Burn])
-}
-
-func readBurns(_ context.Context, views *read.Views, q *BurnsQuery) ([]read.Item, error) {
-	return readRows(views.Of, burns.Burns, q.After, q.Limit+1)
 }
 
 // homePage reads a page of a list that is in the partition of its account.

@@ -74,7 +74,7 @@ func TestWhatIsTruncatedIsPaged(t *testing.T) {
 		p, err := r.Pool(t.Context())
 		pool := must(t, p, err)
 		continues(t, name+", burns", ids(pool.Burns, burn), pool.Truncated, burns, func(ctx context.Context, after []byte, limit int) ([]uint256.Int, []byte, error) {
-			return paged(burn)(r.Burns(ctx, query.BurnsQuery{After: after, Limit: limit}))
+			return paged(burn)(query.Burns.Page(ctx, r, query.PageQuery{After: after, Limit: limit}))
 		})
 		if a, err := r.DealDrips(t.Context(), query.DealListQuery{Deal: word(8), Limit: 1}); !errors.Is(err, query.ErrNotFound) || a.At.Number != m.number {
 			t.Errorf("%s: drips of no deal: %v as of %v", name, err, a.At)

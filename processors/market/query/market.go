@@ -31,14 +31,10 @@ type MarketReader interface {
 	WalletBalances(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Balance]], error)
 	// WalletDrips lists a wallet's drips, the newest ID first.
 	WalletDrips(ctx context.Context, q WalletListQuery) (Answer[Page[Drip]], error)
-	// Burns lists the burns, the newest first.
-	Burns(ctx context.Context, q BurnsQuery) (Answer[Page[topics.Burn]], error)
 	// Rewards returns a wallet's drips, with the epoch and the pool that they come from.
 	Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error)
-	// Pool returns the sTKN/TKN pool with the epoch and the burns.
+	// Pool returns the sTKN/TKN pool with the latest of what happened in it.
 	Pool(ctx context.Context) (Answer[PoolOverview], error)
-	// Epochs lists the epochs, the newest first.
-	Epochs(ctx context.Context, q EpochsQuery) (Answer[Page[topics.Epoch]], error)
 	// Stakes lists the positions that a wallet has staked, ascending by token ID.
 	Stakes(ctx context.Context, q StakesQuery) (Answer[Page[Stake]], error)
 	// Positions lists the positions that a wallet holds in the PositionManager, ascending by token ID.
@@ -109,12 +105,6 @@ type Summary struct {
 	StillAtStake    uint256.Int // cap, as borrower, of deals in FUNDED
 	PaidOut         uint256.Int // price, as lender, of all deals ever funded
 	AwaitingExpiry  uint256.Int // cap, as lender, of deals in FUNDED
-}
-
-// EpochsQuery asks for epochs, the newest first.
-type EpochsQuery struct {
-	After []byte
-	Limit int
 }
 
 // StakesQuery asks for the positions that a wallet has staked.

@@ -123,7 +123,7 @@ func TestWithoutTheTokenLayer(t *testing.T) {
 	if v := must(t, rewards, err); len(v.Drips) > 0 || v.Epoch != nil || v.Pool != nil {
 		t.Error(v)
 	}
-	epochs, err := m.router.Epochs(ctx, query.EpochsQuery{Limit: 50})
+	epochs, err := query.Epochs.Page(ctx, m.router, query.PageQuery{Limit: 50})
 	if v := must(t, epochs, err); len(v.Items) > 0 || v.Next != nil {
 		t.Error(v)
 	}
@@ -206,12 +206,12 @@ func TestPoolOverview(t *testing.T) {
 	if v.Epoch.N != 3 || *v.BurnedThisWeek != word(0) || !v.EmissionsRatePerSecond.IsZero() {
 		t.Errorf("epoch %d, burned %s, rate %s", v.Epoch.N, v.BurnedThisWeek, v.EmissionsRatePerSecond)
 	}
-	page, err := m.router.Epochs(t.Context(), query.EpochsQuery{Limit: 2})
+	page, err := query.Epochs.Page(t.Context(), m.router, query.PageQuery{Limit: 2})
 	p := must(t, page, err)
 	if len(p.Items) != 2 || p.Items[0].N != 3 || p.Items[1].N != 2 || p.Next == nil {
 		t.Fatalf("%+v", p)
 	}
-	page, err = m.router.Epochs(t.Context(), query.EpochsQuery{Limit: 2, After: p.Next})
+	page, err = query.Epochs.Page(t.Context(), m.router, query.PageQuery{Limit: 2, After: p.Next})
 	if p = must(t, page, err); len(p.Items) != 1 || p.Items[0].N != 1 || p.Next != nil {
 		t.Errorf("%+v", p)
 	}

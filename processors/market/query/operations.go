@@ -12,7 +12,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The operations of the market: each with its query type and the function that computes it on a node.
+// The operations of the market, but those of the overview: each with its query type and the function that computes
+// it on a node.
 var (
 	opDeal           = read.NewOperation("deal", readDeal)
 	opListings       = read.NewOperation("listings", readListings)
@@ -23,8 +24,6 @@ var (
 	opDealWithReward = read.NewOperation("deal with reward", readDealWithReward)
 	opAssetDeals     = read.NewOperation("asset deals", readAssetDeals)
 	opPortfolio      = read.NewOperation("portfolio", readPortfolio)
-	opOverview       = read.NewOperation("overview", readOverview)
-	opEpochs         = read.NewOperation("epochs", readEpochs)
 	opStakes         = read.NewOperation("stakes", readStakes)
 	opPositions      = read.NewOperation("positions", readPositions)
 	opStats          = read.NewOperation("stats", readStats)
@@ -39,16 +38,15 @@ var (
 	opWalletDrips    = read.NewOperation("wallet drips", readWalletDrips)
 	opDealDrips      = read.NewOperation("deal drips", readDealDrips)
 	opCounts         = read.NewOperation("counts", readCounts)
-	opBurns          = read.NewOperation("burns", readBurns)
 )
 
 // Application is the market's read API.
 func Application() read.Application {
-	return read.Application{Name: topics.AppMarket, Operations: []*read.Operation{
+	return read.Application{Name: topics.AppMarket, Operations: append(overviewOperations(),
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
-		opOverview, opEpochs, opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
-		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opBurns,
-	}}
+		opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
+		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts,
+	)}
 }
 
 // Bounds of the queries.
@@ -135,12 +133,6 @@ func (q *AssetDealsQuery) Code(c *wire.Coder) {
 
 // Validate implements read.Query.
 func (q *AssetDealsQuery) Validate() error { return checkPage(q.Limit, q.After) }
-
-// Code implements wire.Value.
-func (q *EpochsQuery) Code(c *wire.Coder) { codePage(c, &q.After, &q.Limit) }
-
-// Validate implements read.Query.
-func (q *EpochsQuery) Validate() error { return checkPage(q.Limit, q.After) }
 
 // Code implements wire.Value.
 func (q *StakesQuery) Code(c *wire.Coder) {

@@ -19,6 +19,18 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
+// The lists of the token layer, the newest first.
+var (
+	Epochs = newList[topics.Epoch]("epochs", epochs.Epochs)
+	Burns  = newList[topics.Burn]("burns", burns.Burns)
+)
+
+var opOverview = read.NewOperation("overview", readOverview)
+
+func overviewOperations() []*read.Operation {
+	return []*read.Operation{opOverview, Epochs.op, Burns.op}
+}
+
 // latestBurns is the number of burns in an overview.
 const latestBurns = 20
 

@@ -10,6 +10,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -76,9 +77,15 @@ type AssetsQuery struct {
 	Limit int
 }
 
+// operationReader reads an operation of Application. Those of a List need no method of their own.
+type operationReader interface {
+	Read(ctx context.Context, q read.Request) (*read.Response, error)
+}
+
 // Reader is the read API for the serving nodes. Every answer is as of one block on every partition that it
 // spans. Errors: ErrNotFound, ErrUnavailable, those of ctx.
 type Reader interface {
+	operationReader
 	MarketReader
 	ExchangeReader
 	ChangeReader

@@ -86,7 +86,7 @@ func (r *Router) poolPartition(id common.Hash) int32 {
 }
 
 // readPage requests one item more than the page: it tells whether the list continues.
-func readPage[T any](ctx context.Context, r *Router, op *read.Operation, q read.Query, limit int, decode func(read.Item) (T, error)) (Answer[Page[T]], error) {
+func readPage[T any](ctx context.Context, r operationReader, op *read.Operation, q read.Query, limit int, decode func(read.Item) (T, error)) (Answer[Page[T]], error) {
 	a, err := r.Read(ctx, read.Request{Operation: op, Query: q, Limit: limit + 1})
 	if err != nil {
 		return Answer[Page[T]]{}, err
