@@ -46,6 +46,7 @@ lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, import
 	go mod tidy -diff
 	$(LINT) run ./...
 	@.ci/dead $(DEADCODE)
+	@.ci/family >/dev/null || { .ci/family; exit 1; }
 
 fmt: $(FUMPT) ## format the Go sources
 	$(FUMPT) -w $$(git ls-files '*.go')

@@ -76,7 +76,7 @@ func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([
 	})
 }
 
-// strangerGas is what a call of a contract that somebody names may burn: several times what a token behind a proxy needs,
+// strangerGas is what a call of a contract that somebody names may use: several times what a token behind a proxy needs,
 // and too little for an answer that no node would send, or that takes it seconds.
 const strangerGas = 500_000
 

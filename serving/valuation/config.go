@@ -18,7 +18,7 @@ type Config struct {
 
 	Reference Reference
 	Haircut   Haircut
-	Lockers   []string // addresses that never give a position back, besides the one that burns
+	Lockers   []string // addresses that never give a position back, besides deadAddress
 
 	MaxAge      time.Duration // maximum age of the state's block, by its timestamp; 0: no limit, if the chain may stand still or has its own clock
 	MaxLag      time.Duration // how long an earlier block's state is used while the next one is being read

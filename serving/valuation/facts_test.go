@@ -132,7 +132,7 @@ func TestFactsOfTheChain(t *testing.T) {
 		}
 		much := new(big.Int).Lsh(big.NewInt(1), 100)
 		w.mine(60, by.mint(p, lower, upper, big.NewInt(5e12), much, much),
-			by.call(w.dep.PositionManager, positions, "transferFrom", by.address, burner, next[0]))
+			by.call(w.dep.PositionManager, positions, "transferFrom", by.address, deadAddress, next[0]))
 	}
 	burn(-600, 600)
 	burn(6000, 12_000)

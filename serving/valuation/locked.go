@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
-// burner is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
-var burner = common.HexToAddress("0x000000000000000000000000000000000000dEaD")
+// deadAddress is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
+var deadAddress = common.HexToAddress("0x000000000000000000000000000000000000dEaD")
 
 // lockedBps is the part of a pool's liquidity at its reference price that nobody can take out. Nil: unknown, because
 // there is no such liquidity, or the lockers have more positions than can be read.
@@ -19,7 +19,7 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 	if len(pools) == 0 {
 		return nil, nil //nolint:nilnil // no pool, no fact
 	}
-	owners := []common.Address{burner}
+	owners := []common.Address{deadAddress}
 	for _, locker := range s.cfg.Lockers {
 		owners = append(owners, common.HexToAddress(locker))
 	}

@@ -167,7 +167,7 @@ func (r *Relayer) Resume(ctx context.Context, s *Signed, a Attempt, record Recor
 	}
 	if tx.Nonce() < mined {
 		if _, err := r.chain.TransactionReceipt(ctx, tx.Hash()); !errors.Is(err, ethereum.NotFound) {
-			return err // it was mined: its logs decide, and another would only burn gas
+			return err // it was mined: its logs decide, and another would only cost gas
 		}
 		return r.Settle(ctx, s, record)
 	}

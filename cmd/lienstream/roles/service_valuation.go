@@ -28,7 +28,7 @@ func (s *valuationService) Flags(f *Flags) {
 	bind(f, &r.MinHistory, "valuation-min-history", "minimum price history of a pool")
 	bind(f, &r.MaxDeviation, "valuation-max-deviation", "deviation from the reference price, in ticks, from which a pool's price is refused")
 	bind(f, &r.MinDepth, "valuation-min-depth", "minimum depth of a pool: raw USDG that moves its price by 2 %")
-	bindList(f, &c.Lockers, "valuation-lockers", "addresses whose positions count as locked, besides the one that burns")
+	bindList(f, &c.Lockers, "valuation-lockers", "addresses whose positions count as locked, besides 0x…dEaD")
 }
 
 // config is the configuration from all flags. The deployment is known once the chain is.

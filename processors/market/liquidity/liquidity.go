@@ -152,7 +152,7 @@ func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, err
 	return "", put(w, PositionLiquidities, e.Salt[:], &p)
 }
 
-// transferred updates the owner of a position. A position sent to zero is burned; its range remains in the
+// transferred updates the owner of a position. A position sent to zero is gone; its range remains in the
 // pool's partition, which does not get this event.
 func transferred(w state.Writer, e *contracts.PositionTransferred) (string, error) {
 	key := e.TokenID.Bytes32()
