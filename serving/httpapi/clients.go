@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -20,6 +22,7 @@ type ClientLimits struct {
 	MaxConnections int     // more are closed without a response, unless they come from a trusted proxy
 	MaxInFlight    int     // concurrent requests
 	MaxStreams     int     // concurrent streams
+	MaxReads       int     // GETs whose handlers run at once; others wait in turn
 	Rate           float64 // requests per second; 0: no limit
 	Burst          int     // additional requests at once
 
@@ -32,7 +35,7 @@ func (l *ClientLimits) validate() (faults []error) {
 	for _, n := range []struct {
 		name string
 		n    int
-	}{{"connections", l.MaxConnections}, {"requests in flight", l.MaxInFlight}, {"streams", l.MaxStreams}} {
+	}{{"connections", l.MaxConnections}, {"requests in flight", l.MaxInFlight}, {"streams", l.MaxStreams}, {"reads at once", l.MaxReads}} {
 		if n.n <= 0 {
 			faults = append(faults, fmt.Errorf("limit of %s per client: %d is not positive", n.name, n.n))
 		}
@@ -61,6 +64,8 @@ const maxClients = 1 << 16
 type client struct {
 	inFlight, streams int
 	bucket            *rate.Limiter // nil: no limit
+
+	reads *semaphore.Weighted // not guarded
 }
 
 func newClients(limits ClientLimits) *clients {
@@ -70,7 +75,7 @@ func newClients(limits ClientLimits) *clients {
 }
 
 func (c *clients) newClient() *client {
-	cl := &client{}
+	cl := &client{reads: semaphore.NewWeighted(int64(c.limits.MaxReads))}
 	if c.limits.Rate > 0 {
 		cl.bucket = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
 	}
@@ -117,6 +122,24 @@ func (c *clients) admit(addr netip.Addr) *client {
 	cl := c.newClient()
 	c.known[addr] = cl
 	return cl
+}
+
+// read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores to the
+// others. After a nil error cl.done must be called.
+func (cl *client) read(ctx context.Context) error {
+	if cl == nil {
+		return nil
+	}
+	if err := cl.reads.Acquire(ctx, 1); err != nil {
+		return &Error{Code: RateLimited, Message: "the reads before this one took too long", RetryAfter: time.Second}
+	}
+	return nil
+}
+
+func (cl *client) done() {
+	if cl != nil {
+		cl.reads.Release(1)
+	}
 }
 
 func (c *clients) leave(cl *client) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +79,7 @@ func TestClientBehindProxies(t *testing.T) {
 // One client that holds all it may leaves others what they need.
 func TestInFlightIsOfEachClient(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	a, _, _ := newAPI(t, func(c *Config) { c.Client.MaxInFlight = 2 }, get("/", func(context.Context, *Request, *Response) error {
+	a, _, _ := newAPI(t, func(c *Config) { c.Client.MaxInFlight, c.Client.MaxReads = 2, 2 }, get("/", func(context.Context, *Request, *Response) error {
 		entered <- struct{}{}
 		<-leave
 		return nil
@@ -174,4 +175,45 @@ func TestConnectionsAreOfEachClient(t *testing.T) {
 	if got := accept().RemoteAddr().String(); got != "192.0.2.1:3" {
 		t.Errorf("accepted %s", got)
 	}
+}
+
+// What one client asks for is computed in turn: others do not wait for it, and who waits too long is told so.
+func TestReadsOfAClientWaitTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under, most, leave := atomic.Int64{}, atomic.Int64{}, make(chan struct{})
+		a, _, _ := newAPI(t, func(c *Config) { c.Client.MaxReads = 1 }, get("/", func(context.Context, *Request, *Response) error {
+			most.Store(max(most.Load(), under.Add(1)))
+			<-leave
+			under.Add(-1)
+			return nil
+		}))
+		statuses := make(chan int, 8)
+		ask := func(remote string) { statuses <- from(a, remote).Code }
+		for range 3 {
+			go ask("192.0.2.1:1")
+		}
+		synctest.Wait()
+		if n := under.Load(); n != 1 {
+			t.Fatalf("%d reads of one client are computed", n)
+		}
+		go ask("192.0.2.2:1")
+		synctest.Wait()
+		if n := under.Load(); n != 2 {
+			t.Fatalf("another client waits: %d are computed", n)
+		}
+		leave <- struct{}{}
+		leave <- struct{}{}
+		synctest.Wait()
+		<-time.After(a.cfg.RequestTimeout) // the one that computes goes on, the one that waits does not
+		close(leave)
+		synctest.Wait()
+		close(statuses)
+		count := map[int]int{}
+		for status := range statuses {
+			count[status]++
+		}
+		if count[http.StatusOK] != 3 || count[http.StatusTooManyRequests] != 1 || most.Load() != 2 {
+			t.Errorf("%v, %d at once", count, most.Load())
+		}
+	})
 }

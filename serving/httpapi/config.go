@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"time"
 )
 
@@ -57,7 +58,7 @@ func DefaultConfig(addr string) Config {
 		MaxHeaderBytes:    16 << 10,
 		MaxBodyBytes:      16 << 10,
 		MaxCacheBytes:     16 << 20,
-		Client:            ClientLimits{MaxConnections: 512, MaxInFlight: 128, MaxStreams: 32, Rate: 2000, Burst: 4000},
+		Client:            ClientLimits{MaxConnections: 512, MaxInFlight: 128, MaxStreams: 32, MaxReads: max(1, runtime.GOMAXPROCS(0)/2), Rate: 2000, Burst: 4000},
 	}
 }
 

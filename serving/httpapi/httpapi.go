@@ -278,6 +278,10 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		route, err = a.admit(ctx, w, r, x, e, vars)
 	}
 	if route != nil && cacheable(r) {
+		if err := x.client.read(ctx); err != nil {
+			return path, err
+		}
+		defer x.client.done()
 		key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
 		if x.cached, land = a.cache.join(ctx, key); x.cached != nil {
 			a.metrics.cacheHits.Inc()

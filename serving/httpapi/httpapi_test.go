@@ -24,6 +24,7 @@ import (
 func newAPI(t testing.TB, change func(*Config), routes ...Route) (*API, *prometheus.Registry, *observer.ObservedLogs) {
 	t.Helper()
 	cfg := DefaultConfig("127.0.0.1:0")
+	cfg.Client.MaxReads = 64 // all requests of a test are one client's
 	if change != nil {
 		change(&cfg)
 	}
