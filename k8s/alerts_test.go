@@ -1,0 +1,87 @@
+package k8s
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/serving/support"
+)
+
+// metrics are the names of what the parts with alerts register.
+func metrics(t *testing.T) map[string]bool {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	notifier.New(1, reg)
+	sends := sender.DefaultConfig()
+	sends.Catalogue.Partitions = 1
+	if _, err := sender.New(sends, nil, nil, nil, nil, reg, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	reports := support.DefaultConfig()
+	reports.HTTP.CursorSecret, reports.PublicURL = strings.Repeat("cursor", 6), "https://support.example"
+	reports.Payment.PayTo = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
+	reports.Keys = support.Keys{Token: []support.TokenKey{{Secret: strings.Repeat("token", 8)}}, Text: []string{strings.Repeat("text", 8)}}
+	if _, err := support.New(reports, support.Deps{}, reg, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	described := make(chan *prometheus.Desc, 1000)
+	reg.Describe(described)
+	close(described)
+	names, name := map[string]bool{}, regexp.MustCompile(`fqName: "([a-z_]+)"`)
+	for d := range described {
+		names[name.FindStringSubmatch(d.String())[1]] = true
+	}
+	return names
+}
+
+// TestAlertRules: each rule asks for metrics that the program registers, and docs/operations.md says what to do.
+func TestAlertRules(t *testing.T) {
+	registered, guide, named := metrics(t), read(t, "../docs/operations.md"), regexp.MustCompile(`lienstream_[a-z_]+`)
+	rules := 0
+	for name, text := range objects(t)["ConfigMap/lienstream-alerts"].(*corev1.ConfigMap).Data {
+		var file struct {
+			Groups []struct {
+				Name  string
+				Rules []struct {
+					Alert, Expr, For    string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+		strict := yaml.NewDecoder(strings.NewReader(text))
+		strict.KnownFields(true)
+		if err := strict.Decode(&file); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, g := range file.Groups {
+			rules += len(g.Rules)
+			for _, r := range g.Rules {
+				asked := named.FindAllString(r.Expr, -1)
+				if r.Alert == "" || len(asked) == 0 || r.Annotations["summary"] == "" || r.Labels["severity"] == "" {
+					t.Errorf("%s: rule %+v says too little", name, r)
+				}
+				told := strings.Contains(guide, "`"+r.Alert+"`")
+				for _, metric := range asked {
+					if !registered[metric] {
+						t.Errorf("%s: there is no metric %s", r.Alert, metric)
+					}
+					told = told || strings.Contains(guide, "`"+metric)
+				}
+				if !told {
+					t.Errorf("docs/operations.md has neither %s nor its metrics %v", r.Alert, asked)
+				}
+			}
+		}
+	}
+	if rules < 12 {
+		t.Errorf("%d rules", rules)
+	}
+}
