@@ -56,18 +56,20 @@ type Command struct {
 	Kind  Kind        `json:"kind"`
 	Nonce common.Hash `json:"nonce"` // of the payment
 
-	Reservation *Reservation   `json:"reservation,omitempty"`
-	Attempt     *Attempt       `json:"attempt,omitempty"`
-	Return      *Authorization `json:"return,omitempty"` // of the float: a refund, or which of them failed
-	Proof       *Proof         `json:"proof,omitempty"`
-	Reason      string         `json:"reason,omitempty"`    // a code of ours, never free text
-	By          string         `json:"by,omitempty"`        // staff member
-	Signature   hexutil.Bytes  `json:"signature,omitempty"` // and that it was him
-	Sealed      []byte         `json:"sealed,omitempty"`    // an encrypted reply
-	Verdict     Verdict        `json:"verdict,omitempty"`
-	Valid       bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
-	Float       *FloatAmount   `json:"float,omitempty"`
-	Take        *NonceRequest  `json:"take,omitempty"`
+	Reservation   *Reservation   `json:"reservation,omitempty"`
+	Attempt       *Attempt       `json:"attempt,omitempty"`       // to be sent, or which of them the chain refused
+	Authorization *Authorization `json:"authorization,omitempty"` // which of the payment's nonce is void
+	ByPayer       bool           `json:"byPayer,omitempty"`       // and its payer did that: what we sent of it cost gas
+	Return        *Authorization `json:"return,omitempty"`        // of the float: a refund, or which of them failed
+	Proof         *Proof         `json:"proof,omitempty"`
+	Reason        string         `json:"reason,omitempty"`    // a code of ours, never free text
+	By            string         `json:"by,omitempty"`        // staff member
+	Signature     hexutil.Bytes  `json:"signature,omitempty"` // and that it was him
+	Sealed        []byte         `json:"sealed,omitempty"`    // an encrypted reply
+	Verdict       Verdict        `json:"verdict,omitempty"`
+	Valid         bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
+	Float         *FloatAmount   `json:"float,omitempty"`
+	Take          *NonceRequest  `json:"take,omitempty"`
 }
 
 // Authorization is the EIP-3009 authorization of a payment.
@@ -183,6 +185,9 @@ func (c *Command) Validate() error {
 	fault(len(c.Reason) > maxReasonBytes, "reason: %d bytes", len(c.Reason))
 	fault(len(c.Sealed) > maxSealedBytes, "sealed: %d bytes", len(c.Sealed))
 	fault(c.Attempt != nil && len(c.Attempt.Raw) > maxRawBytes, "raw: too long")
+	if c.Authorization != nil {
+		c.Authorization.validate(fault)
+	}
 	switch c.Kind {
 	case Reserve:
 		r := c.Reservation
@@ -219,9 +224,9 @@ func (c *Command) Validate() error {
 	return errors.Join(faults...)
 }
 
-// sameAs says whether both authorize the same. One key signs the same in many ways.
+// sameAs says whether both authorize the same; nil: b is none. One key signs the same in many ways.
 func (a *Authorization) sameAs(b *Authorization) bool {
-	return a.From == b.From && a.To == b.To && bigOf(a.Value).Cmp(bigOf(b.Value)) == 0 &&
+	return b != nil && a.From == b.From && a.To == b.To && bigOf(a.Value).Cmp(bigOf(b.Value)) == 0 &&
 		a.ValidAfter == b.ValidAfter && a.ValidBefore == b.ValidBefore && a.Nonce == b.Nonce
 }
 

@@ -62,16 +62,19 @@ func (t *execution) settle() (Outcome, error) {
 		}
 		p.Status, p.Proof = StatusSent, nil // the ticket is kept, and hidden until the payment is on the chain again
 	case Released:
-		if p.Charged() {
-			return Refused, nil
+		if p.Charged() || !p.Attempt.is(t.cmd.Attempt) {
+			return Refused, nil // somebody slow may say it of an attempt before, while this one is on its way
 		}
 		if p.Status != StatusReleased {
 			t.desk.refuse(DayOf(t.at))
 		}
 		p.Status, p.Reason = StatusReleased, t.cmd.Reason
 	case Void:
-		if p.Charged() {
-			return Refused, nil
+		if p.Charged() || !p.Authorization.sameAs(t.cmd.Authorization) {
+			return Refused, nil // or of an authorization before, of the same nonce
+		}
+		if t.cmd.ByPayer && p.Attempt != nil && p.Status == StatusSent {
+			t.desk.refuse(DayOf(t.at))
 		}
 		p.Status, p.Reason, p.Ticket = StatusVoid, t.cmd.Reason, nil
 		t.w.Delete(reports, paymentKey(t.key, t.cmd.Nonce)) // it was not paid for

@@ -77,6 +77,9 @@ type Payment struct {
 	Ticket        *Ticket        `json:"ticket,omitempty"`
 }
 
+// is says whether b is this attempt.
+func (a *Attempt) is(b *Attempt) bool { return a != nil && b != nil && a.Hash == b.Hash }
+
 // Ticket is the ticket of a payment.
 type Ticket struct {
 	Status        TicketStatus   `json:"status"`

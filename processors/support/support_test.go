@@ -128,6 +128,19 @@ func paid(nonce byte, final bool) Command {
 	return Command{Kind: Paid, Nonce: common.Hash{nonce}, Proof: &Proof{Transaction: common.Hash{nonce, 1}, Final: final}}
 }
 
+// sent is a transaction with a payment; released is that the chain refused it, and void that nobody can charge it.
+func sent(nonce, attempt byte) Command {
+	return Command{Kind: Sent, Nonce: common.Hash{nonce}, Attempt: &Attempt{Hash: common.Hash{attempt}}}
+}
+
+func released(nonce, attempt byte) Command {
+	return Command{Kind: Released, Nonce: common.Hash{nonce}, Attempt: &Attempt{Hash: common.Hash{attempt}}, Reason: "reverted"}
+}
+
+func void(nonce byte) Command {
+	return Command{Kind: Void, Nonce: common.Hash{nonce}, Authorization: &reservation(nonce, 1).Reservation.Authorization}
+}
+
 func refund(nonce byte) Command {
 	return Command{Kind: RefundSent, Nonce: common.Hash{nonce}, Return: &Authorization{
 		From: float, To: wallet, Value: amountOf(15), Nonce: RefundNonce(wallet, common.Hash{nonce}), Signature: []byte{1},
@@ -158,11 +171,12 @@ func TestTheDay(t *testing.T) {
 	w.want(wallet, paid(1, false), Done)
 	w.want(wallet, reservation(2, 1), Done)
 	w.want(wallet, reservation(3, 1), Limited)
-	w.want(wallet, Command{Kind: Released, Nonce: common.Hash{2}, Reason: "reverted"}, Done)
+	w.want(wallet, sent(2, 1), Done)
+	w.want(wallet, released(2, 1), Done)
 	w.want(wallet, reservation(3, 1), Done)
 	w.want(wallet, reservation(2, 1), Limited)
-	w.want(wallet, Command{Kind: Sent, Nonce: common.Hash{2}, Attempt: &Attempt{}}, Refused) // released: nobody sends it
-	w.want(wallet, Command{Kind: Void, Nonce: common.Hash{3}}, Done)
+	w.want(wallet, sent(2, 2), Refused) // released: nobody sends it
+	w.want(wallet, void(3), Done)
 	w.want(wallet, reservation(4, 1), Done)
 	w.want(wallet, paid(2, true), Done) // charged all the same
 	if k := w.payment(2).Ticket; k == nil {
@@ -178,21 +192,83 @@ func TestTheDay(t *testing.T) {
 // A wallet whose payments the chain refuses has a few tries a day, whatever their nonces.
 func TestRefusedPayments(t *testing.T) {
 	w := newWorld(t)
-	released := func(nonce byte) Command {
-		return Command{Kind: Released, Nonce: common.Hash{nonce}, Reason: "reverted"}
+	refused := func(n byte) {
+		t.Helper()
+		w.want(wallet, reservation(n, 1), Done)
+		w.want(wallet, sent(n, 1), Done)
+		w.want(wallet, released(n, 1), Done)
 	}
 	for n := range byte(MaxRefused) {
-		w.want(wallet, reservation(n, 1), Done)
-		w.want(wallet, released(n), Done)
-		w.want(wallet, released(n), Done) // another node says it too
+		refused(n)
+		w.want(wallet, released(n, 1), Done) // another node says it too
 	}
 	w.want(wallet, reservation(9, 1), Limited)
 	w.want(wallet, reservation(0, 1), Limited) // nor one of those again
 	w.want(wallet, paid(0, true), Done)        // charged all the same
 	w.at = w.at.Add(12 * time.Hour)            // the next day
-	w.want(wallet, reservation(9, 1), Done)
-	w.want(wallet, released(9), Done)
+	refused(9)
 	w.want(wallet, reservation(10, 1), Done)
+}
+
+// Who cancels what was sent, or uses its nonce for something else, has a few tries as well: the relayer pays for each.
+func TestCancelledPayments(t *testing.T) {
+	w := newWorld(t)
+	cancelled := func(n byte) Command {
+		c := void(n)
+		c.ByPayer = true
+		return c
+	}
+	w.want(wallet, reservation(20, 1), Done)
+	w.want(wallet, cancelled(20), Done) // nothing was sent
+	w.want(wallet, reservation(21, 1), Done)
+	w.want(wallet, sent(21, 1), Done)
+	w.want(wallet, void(21), Done) // it ended unused
+	for n := range byte(MaxRefused) {
+		w.want(wallet, reservation(n, 1), Done)
+		w.want(wallet, sent(n, 1), Done)
+		w.want(wallet, cancelled(n), Done)
+	}
+	w.want(wallet, reservation(9, 1), Limited)
+	w.at = w.at.Add(12 * time.Hour) // the next day
+	w.want(wallet, reservation(9, 1), Done)
+	w.want(wallet, sent(9, 1), Done)
+	w.want(wallet, released(9, 1), Done)
+	w.want(wallet, cancelled(9), Done) // counted once
+	for n := range byte(MaxRefused) - 1 {
+		w.want(wallet, reservation(30+n, 1), Done)
+		w.want(wallet, sent(30+n, 1), Done)
+		w.want(wallet, cancelled(30+n), Done)
+	}
+	w.want(wallet, reservation(40, 1), Limited)
+}
+
+// What somebody slow says of an attempt, or of an authorization, is of no other: not of the next one of the same nonce.
+func TestWhatIsSaidLate(t *testing.T) {
+	w := newWorld(t)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, released(1, 1), Refused) // nothing was sent
+	w.want(wallet, sent(1, 1), Done)
+	w.want(wallet, sent(1, 2), Done) // the same nonce, a higher fee
+	w.want(wallet, released(1, 1), Refused)
+	w.want(wallet, Command{Kind: Released, Nonce: common.Hash{1}}, Refused) // of none
+	w.want(wallet, released(1, 2), Done)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, released(1, 2), Refused)
+	w.want(wallet, sent(1, 3), Done)
+	w.want(wallet, released(1, 2), Refused)
+	if p := w.payment(1); p.Status != StatusSent {
+		t.Errorf("it is %s", p.Status)
+	}
+
+	w.want(wallet, void(1), Done)
+	longer := reservation(1, 1)
+	longer.Reservation.Authorization.ValidBefore = 7
+	w.want(wallet, longer, Done)
+	w.want(wallet, void(1), Refused)
+	w.want(wallet, Command{Kind: Void, Nonce: common.Hash{1}}, Refused)
+	if p := w.payment(1); p.Status != StatusReserved {
+		t.Errorf("it is %s", p.Status)
+	}
 }
 
 // A ticket begins with the charge and stays; its deposit is owed, sent and returned once.
@@ -251,7 +327,8 @@ func TestATicketOutlivesAReorganisation(t *testing.T) {
 	w.want(wallet, decide(1, Accepted), Done)
 	before := *w.payment(1).Ticket
 	w.want(wallet, kind(Reorganised), Done)
-	w.want(wallet, kind(Released), Done)
+	w.want(wallet, sent(1, 1), Done)
+	w.want(wallet, released(1, 1), Done)
 	w.at = w.at.Add(time.Minute)
 	w.want(wallet, reservation(1, 1), Done)
 	w.want(wallet, Command{Kind: Reply, Nonce: common.Hash{1}, Sealed: []byte("hidden")}, Unknown)
@@ -263,9 +340,8 @@ func TestATicketOutlivesAReorganisation(t *testing.T) {
 	w.at = w.at.Add(24 * time.Hour)
 	w.want(wallet, reservation(2, 1), Done)
 	w.want(wallet, paid(2, false), Done)
-	for _, k := range []Kind{Reorganised, Void} {
-		w.want(wallet, Command{Kind: k, Nonce: common.Hash{2}}, Done)
-	}
+	w.want(wallet, Command{Kind: Reorganised, Nonce: common.Hash{2}}, Done)
+	w.want(wallet, void(2), Done)
 	w.want(wallet, reservation(2, 1), Done)
 	if k := w.payment(2).Ticket; k != nil {
 		t.Errorf("void, and reserved with the ticket %+v", k)
@@ -453,16 +529,14 @@ func TestAnyCommands(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, done := openDesk(t)
 		defer done()
-		tickets, sent := map[byte]bool{}, map[byte]int{}
+		tickets, onItsWay := map[byte]bool{}, map[byte]int{}
 		for range rapid.IntRange(1, 60).Draw(t, "commands") {
 			w.at = w.at.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "hours")) * time.Hour)
 			n := rapid.ByteRange(1, 4).Draw(t, "nonce")
 			c := rapid.SampledFrom([]Command{
 				reservation(n, 1), reservation(n, 2), paid(n, false), paid(n, true), refund(n), decide(n, Accepted), decide(n, Rejected),
-				{Kind: Sent, Nonce: common.Hash{n}, Attempt: &Attempt{}},
+				sent(n, 1), sent(n, 2), released(n, 1), released(n, 2), void(n),
 				{Kind: Reorganised, Nonce: common.Hash{n}},
-				{Kind: Released, Nonce: common.Hash{n}},
-				{Kind: Void, Nonce: common.Hash{n}},
 				{Kind: RefundConfirmed, Nonce: common.Hash{n}, Proof: &Proof{Final: true}},
 				refundFailed(n),
 				{Kind: RefundByHand, Nonce: common.Hash{n}},
@@ -474,13 +548,13 @@ func TestAnyCommands(t *testing.T) {
 			aTicketStays(t, tickets, n, after)
 			wordsAreKept(t, before, after)
 			if (c.Kind == RefundSent || c.Kind == RefundByHand) && outcome == Done {
-				sent[n]++
+				onItsWay[n]++
 			}
 			if (c.Kind == RefundFailed || c.Kind == RefundNotSent) && outcome == Done {
-				sent[n]--
+				onItsWay[n]--
 			}
-			if sent[n] > 1 {
-				t.Fatalf("the deposit of %d is on its way %d times", n, sent[n])
+			if onItsWay[n] > 1 {
+				t.Fatalf("the deposit of %d is on its way %d times", n, onItsWay[n])
 			}
 			undecidedOnesAreOpen(t, w)
 			oneUndecided(t, w)

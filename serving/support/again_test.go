@@ -128,8 +128,13 @@ func (w *world) reserved(a *x402.Signed, report []byte) {
 func (w *world) released(a *x402.Signed, report []byte) {
 	w.t.Helper()
 	w.reserved(a, report)
-	_, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: desk.Released, Nonce: a.Nonce})
-	check(w.t, err)
+	attempt := &desk.Attempt{Hash: common.Hash{1}}
+	for _, kind := range []desk.Kind{desk.Sent, desk.Released} {
+		outcome, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: kind, Nonce: a.Nonce, Attempt: attempt})
+		if err != nil || outcome != desk.Done {
+			w.t.Fatalf("%s: %s %v", kind, outcome, err)
+		}
+	}
 }
 
 // A released payment that somebody has charged all the same is a ticket, though another has the wallet's day by now.

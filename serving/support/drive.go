@@ -154,7 +154,9 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 				return false, err
 			}
 		}
-		return true, s.tell(ctx, d, &desk.Command{Kind: desk.Void, Reason: string(reasonOf(o.State))}, log)
+		return true, s.tell(ctx, d, &desk.Command{
+			Kind: desk.Void, Reason: string(reasonOf(o.State)), Authorization: &p.Authorization, ByPayer: o.State != x402.Expired,
+		}, log)
 	case x402.Unused:
 		if p.Charged() && o.Block < p.Proof.Block {
 			return false, nil // asked a node that is behind the one that said paid
@@ -180,13 +182,15 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 		d.handed = time.Time{}
 	}
 	if p.Attempt != nil {
-		reverted, final, err := s.token.Reverted(ctx, p.Attempt.Hash, s.scope(p.FromBlock))
+		reverted, final, err := s.token.Reverted(ctx, &signed.Authorization, p.Attempt.Hash, s.scope(p.FromBlock))
 		switch {
 		case err != nil:
 			s.metrics.chainErrors.Inc()
 			return err
 		case final:
-			return s.tell(ctx, d, &desk.Command{Kind: desk.Released, Reason: string(x402.ReasonTransaction)}, log)
+			return s.tell(ctx, d, &desk.Command{
+				Kind: desk.Released, Reason: string(x402.ReasonTransaction), Attempt: &desk.Attempt{Hash: p.Attempt.Hash, Nonce: p.Attempt.Nonce},
+			}, log)
 		case reverted:
 			return nil
 		}

@@ -132,7 +132,7 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 	case o.State == x402.Unused:
 		if k.RefundAttempt != nil {
 			// A reverted refund is not sent again: it ends with its validity.
-			if reverted, _, err := s.token.Reverted(ctx, k.RefundAttempt.Hash, scope); err != nil || reverted {
+			if reverted, _, err := s.token.Reverted(ctx, &signed.Authorization, k.RefundAttempt.Hash, scope); err != nil || reverted {
 				return false, err
 			}
 		}

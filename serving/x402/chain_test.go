@@ -21,6 +21,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/lienstream/lienstream/ingest/devchain/paychain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // world is a payment chain with a payer.
@@ -455,9 +456,9 @@ func TestRelayerWithoutGas(t *testing.T) {
 	if _, err := w.Mine(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
-	if err := relayer.Settle(t.Context(), s, nothingRecorded); err != nil {
-		t.Fatal(err)
-	}
+	polltest.Within(t, time.Minute, func() error { // the node's pool learns of a block after the chain
+		return relayer.Settle(t.Context(), s, nothingRecorded)
+	})
 	w.mine(t, 1)
 	w.outcome(t, s, Paid, false)
 

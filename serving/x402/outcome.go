@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
@@ -86,8 +87,8 @@ func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header
 }
 
 // Reverted reports whether a transaction with an authorization was mined and reverted, and whether that is
-// final. The authorization can still be used, by another transaction.
-func (t *Token) Reverted(ctx context.Context, transaction common.Hash, scope Scope) (reverted, final bool, err error) {
+// final: then the authorization was not used, and can still be, by another transaction.
+func (t *Token) Reverted(ctx context.Context, a *Authorization, transaction common.Hash, scope Scope) (reverted, final bool, err error) {
 	receipt, err := t.chain.TransactionReceipt(ctx, transaction)
 	if errors.Is(err, ethereum.NotFound) {
 		return false, false, nil
@@ -102,7 +103,15 @@ func (t *Token) Reverted(ctx context.Context, transaction common.Hash, scope Sco
 	if err != nil {
 		return false, false, fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	return true, head.Number.Uint64()+1 >= receipt.BlockNumber.Uint64()+max(scope.Confirmations, 1), nil
+	if head.Number.Uint64()+1 < receipt.BlockNumber.Uint64()+max(scope.Confirmations, 1) {
+		return true, false, nil
+	}
+	// Who found it unused may have asked a node that was behind: it may have reverted because it was paid before.
+	used, err := t.used(ctx, a, head.Number)
+	if err == nil && used {
+		err = fmt.Errorf("transaction %s with authorization %s: %w", transaction, a.Nonce, errMoved)
+	}
+	return true, err == nil, err
 }
 
 // PaidBy is whether a transaction paid an authorization, and is on the chain.
@@ -167,7 +176,8 @@ func (t *Token) concerns(l *types.Log, a *Authorization) bool {
 		(l.Topics[0] == TopicUsed || l.Topics[0] == topicCanceled) && l.Topics[1] == addressTopic(a.From) && l.Topics[2] == a.Nonce
 }
 
-// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction.
+// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction. Both
+// are asked for at once, as a node that lacks the block answers nothing: without the use that is no answer.
 func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head *types.Header, scope Scope) (Outcome, error) {
 	o := Outcome{
 		State: Cancelled, Transaction: l.TxHash, Block: l.BlockNumber, BlockHash: l.BlockHash,
@@ -178,16 +188,19 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 	}
 	logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
 		BlockHash: &l.BlockHash, Addresses: []common.Address{t.terms.Token},
-		Topics: [][]common.Hash{{TopicTransfer}, {addressTopic(a.From)}, {addressTopic(a.To)}},
+		Topics: [][]common.Hash{{TopicUsed, TopicTransfer}, {addressTopic(a.From)}, {a.Nonce, addressTopic(a.To)}},
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("read the transfers of block %s: %w", l.BlockHash, err)
 	}
+	if !slices.ContainsFunc(logs, func(seen types.Log) bool {
+		return t.concerns(&seen, a) && seen.Topics[0] == TopicUsed && seen.TxHash == l.TxHash && seen.Index == l.Index
+	}) {
+		return Outcome{}, fmt.Errorf("read the transfers of block %s: the use of authorization %s is missing: %w", l.BlockHash, a.Nonce, errMoved)
+	}
 	o.State = Elsewhere
-	for i := range logs {
-		if t.pays(&logs[i], l, a) {
-			o.State = Paid
-		}
+	if slices.ContainsFunc(logs, func(transfer types.Log) bool { return t.pays(&transfer, l, a) }) {
+		o.State = Paid
 	}
 	return o, nil
 }

@@ -1,0 +1,228 @@
+package support
+
+import (
+	"context"
+	"math/big"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	desk "github.com/lienstream/lienstream/processors/support"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// waits is until the relayer has n transactions, mined or not.
+func (w *world) waits(n uint64) {
+	w.t.Helper()
+	polltest.Until(w.t, "the transaction waits", func() bool {
+		got, err := w.chain.Client().PendingNonceAt(w.t.Context(), w.chain.Address("relayer"))
+		check(w.t, err)
+		return got == n
+	})
+}
+
+// mines makes n blocks.
+func (w *world) mines(n uint64) {
+	w.t.Helper()
+	for range n {
+		_, err := w.chain.Mine(w.t.Context())
+		check(w.t, err)
+	}
+}
+
+// slow is a node whose answer about a reverted transaction takes long, once.
+type slow struct {
+	*ethclient.Client
+	held  chan struct{} // closed when it has the answer
+	gate  chan struct{} // and gives it
+	once  sync.Once
+	after atomic.Int64 // calls since
+}
+
+func (s *slow) TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error) {
+	r, err := s.Client.TransactionReceipt(ctx, hash)
+	if err == nil && r.Status == types.ReceiptStatusFailed {
+		s.once.Do(func() { close(s.held); <-s.gate })
+	}
+	return r, err
+}
+
+func (s *slow) CallContract(ctx context.Context, msg ethereum.CallMsg, block *big.Int) ([]byte, error) {
+	s.after.Add(1)
+	return s.Client.CallContract(ctx, msg, block)
+}
+
+// Two nodes follow a payment whose first transaction was reverted. One says so, the client sends the same request again, and
+// its second transaction is on its way: what the slower node says of the first one is not about that.
+func TestALateReleaseIsNotOfTheNextAttempt(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeAfter = time.Millisecond
+	payer, owner := w.chain.Address("payer"), w.chain.Address("owner")
+	chain := &draining{Sender: w.chain.Client(), drain: func() {
+		_, err := w.chain.Call(t.Context(), "payer", "transfer", owner, big.NewInt(w.balance(payer)))
+		check(t, err)
+	}}
+	late := &slow{Client: w.chain.Client(), held: make(chan struct{}), gate: make(chan struct{})}
+	a := w.start(w.deps(w.relayerOn(chain, w.client(), "relayer")))
+	signed := w.pay(w.chain.Key("payer"), "twice")
+	id := desk.TicketID(payer, signed.Nonce)
+	answers := make(chan answer, 2)
+	post := func() { answers <- a.post(w.header(signed), body("Twice")) }
+	row := func() *desk.Payment {
+		found, err := w.client().Find(t.Context(), payer, signed.Nonce)
+		check(t, err)
+		return found.Payment
+	}
+	go post()
+	w.waits(1)
+	first := row().Attempt.Hash
+	deps := w.deps(w.relayerOn(chain, w.client(), "relayer"))
+	deps.Chain = late
+	w.start(deps) // the second node, which has it from the reconciler
+	polltest.Until(t, "the second node follows it", func() bool { return late.after.Load() > 1 })
+	w.mines(1)
+	<-late.held // it has the receipt, and is slow
+	w.mines(w.cfg.Confirmations)
+	if got := <-answers; got.status != http.StatusPaymentRequired {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	w.fund(payer, 2*deposit)
+	go post()
+	polltest.Until(t, "it is sent again", func() bool { p := row(); return p.Status == desk.StatusSent && p.Attempt.Hash != first })
+	w.waits(2)
+	before := late.after.Load()
+	close(late.gate)
+	polltest.Until(t, "the second node has said what it knows", func() bool { return late.after.Load() > before+1 })
+	status := row().Status
+	w.mine()
+	got := <-answers
+	polltest.Until(t, "it is charged", func() bool { return w.charges(payer) == 1 && w.ticketOf(id).Charged() })
+	if got.status == http.StatusPaymentRequired {
+		t.Errorf("charged, and answered 402 (the row was %s): %s", status, got.body)
+	}
+}
+
+// twoBackends is a node that answers from two backends: the state from one that is some blocks behind, receipts from one that is
+// not, as a provider's address does.
+type twoBackends struct {
+	*ethclient.Client
+	mu    sync.Mutex
+	old   *types.Header // head of the one that is behind; nil: it is not
+	fresh bool          // the next head is the other's
+}
+
+func (b *twoBackends) HeaderByNumber(ctx context.Context, number *big.Int) (*types.Header, error) {
+	b.mu.Lock()
+	old, fresh := b.old, b.fresh
+	b.fresh = false
+	b.mu.Unlock()
+	if number == nil && old != nil && !fresh {
+		return old, nil
+	}
+	return b.Client.HeaderByNumber(ctx, number)
+}
+
+func (b *twoBackends) TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error) {
+	r, err := b.Client.TransactionReceipt(ctx, hash)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fresh = err == nil && r.Status == types.ReceiptStatusFailed
+	return r, err
+}
+
+// A stranger submits the payment first, so ours reverts. A node that is behind says unused, another that ours is reverted and
+// deep: who was charged is not answered 402.
+func TestRevertedBecauseItIsPaid(t *testing.T) {
+	w := newWorld(t)
+	payer := w.chain.Address("payer")
+	node := &twoBackends{Client: w.chain.Client()}
+	signed := w.pay(w.chain.Key("payer"), "first")
+	chain := &draining{Sender: w.chain.Client(), drain: func() {
+		head, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+		check(t, err)
+		node.mu.Lock()
+		node.old = head
+		node.mu.Unlock()
+		w.submit(signed.Calldata())
+		_, err = w.chain.Mine(t.Context())
+		check(t, err)
+		w.mine()
+	}}
+	deps := w.deps(w.relayerOn(chain, w.client(), "relayer"))
+	deps.Chain = node
+	w.cfg.Resend = 20 * time.Millisecond
+	s := w.start(deps)
+	timer := time.AfterFunc(5*time.Second, func() { node.mu.Lock(); node.old = nil; node.mu.Unlock() }) // it catches up
+	defer timer.Stop()
+	got := s.post(w.header(signed), body("First"))
+	if n := w.charges(payer); n != 1 || got.status != http.StatusCreated {
+		t.Errorf("charged %d times, answered %d %s", n, got.status, got.body)
+	}
+}
+
+// hollow is a node that answers a search of one block with nothing, once, as a backend does that does not have the block.
+type hollow struct {
+	*ethclient.Client
+	once atomic.Bool
+	all  atomic.Bool // not once
+}
+
+func (h *hollow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	if q.BlockHash != nil && (h.all.Load() || h.once.CompareAndSwap(true, false)) {
+		return nil, nil
+	}
+	return h.Client.FilterLogs(ctx, q)
+}
+
+// A ticket that was answered 201 outlives one empty answer of a node: that the use is there and its transfer is not, in the
+// same block, is no proof that it was not paid.
+func TestOneEmptyAnswerDestroysNoTicket(t *testing.T) {
+	w := newWorld(t)
+	payer := w.chain.Address("payer")
+	node := &hollow{Client: w.chain.Client()}
+	deps := w.deps(w.relayer("relayer"))
+	deps.Chain = node
+	s := w.start(deps)
+	signed := w.pay(w.chain.Key("payer"), "hollow")
+	answers := make(chan answer, 1)
+	go func() { answers <- s.post(w.header(signed), body("Hollow")) }()
+	w.waits(1)
+	w.mines(1)
+	id, token := (<-answers).created(t)
+	w.mines(w.cfg.Confirmations - 2)
+	polltest.Until(t, "it is paid, and not final", func() bool { return w.ticketOf(id).Status == desk.StatusPaid })
+	node.once.Store(true)
+	w.mines(2)
+	polltest.Until(t, "it is decided", func() bool { return w.ticketOf(id).Status != desk.StatusPaid && !node.once.Load() })
+	if got := s.ticket(id, token); got.status != http.StatusOK || w.charges(payer) != 1 {
+		t.Errorf("charged %d times, the row is %s, and the ticket answers %d %s", w.charges(payer), w.ticketOf(id).Status, got.status, got.body)
+	}
+}
+
+// Nor is it a refund that FAILED: it is on the chain, and who is told that it is owed still sends it again, from another float
+// or by hand.
+func TestAnEmptyAnswerIsNoFailedRefund(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	node := &hollow{Client: w.chain.Client()}
+	deps := w.deps(w.relayer("relayer"))
+	deps.Chain = node
+	s := w.start(deps)
+	staff, f := w.staff(), w.float()
+	id, payer := w.owed(s, staff, "hollow refund")
+	w.fund(f.Address(), deposit)
+	node.all.Store(true)
+	time.AfterFunc(2*time.Second, func() { node.all.Store(false) })
+	check(t, staff.Refund(t.Context(), id, f))
+	polltest.Until(t, "it is decided", func() bool { return w.ticketOf(id).Ticket.Refund != desk.RefundStatusSent })
+	if status := w.ticketOf(id).Ticket.Refund; status != desk.RefundStatusConfirmed {
+		t.Errorf("the deposit went back %d times, and the refund is %s; by hand it goes again: %v", w.transfers(f.Address(), payer), status, staff.ByHand(t.Context(), id, true))
+	}
+}
