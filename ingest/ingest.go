@@ -49,12 +49,12 @@ type Ingester struct {
 }
 
 // New makes an ingester. It opens no connection.
-func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Ingester, error) {
+func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Ingester, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
 	log = log.With(zap.Uint64("chain", cfg.Deployment.ChainID))
-	client, err := rpc.New(cfg.rpc(), reg, log)
+	client, err := rpc.New(cfg.rpc(), log, reg)
 	if err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}

@@ -102,7 +102,7 @@ func run(t *testing.T, cfg ingest.Config) *running {
 func runLogging(t *testing.T, cfg ingest.Config, log *zap.Logger) *running {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	in, err := ingest.New(cfg, reg, log)
+	in, err := ingest.New(cfg, log, reg)
 	if err != nil {
 		t.Fatal(err)
 	}

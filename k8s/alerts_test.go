@@ -22,14 +22,14 @@ func metrics(t *testing.T) map[string]bool {
 	notifier.New(1, reg)
 	sends := sender.DefaultConfig()
 	sends.Catalogue.Partitions = 1
-	if _, err := sender.New(sends, nil, nil, nil, nil, reg, zap.NewNop()); err != nil {
+	if _, err := sender.New(sends, nil, nil, nil, nil, zap.NewNop(), reg); err != nil {
 		t.Fatal(err)
 	}
 	reports := support.DefaultConfig()
 	reports.HTTP.CursorSecret, reports.PublicURL = strings.Repeat("cursor", 6), "https://support.example"
 	reports.Payment.PayTo = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	reports.Keys = support.Keys{Token: []support.TokenKey{{Secret: strings.Repeat("token", 8)}}, Text: []string{strings.Repeat("text", 8)}}
-	if _, err := support.New(reports, support.Deps{}, reg, zap.NewNop()); err != nil {
+	if _, err := support.New(reports, support.Deps{}, zap.NewNop(), reg); err != nil {
 		t.Fatal(err)
 	}
 	described := make(chan *prometheus.Desc, 1000)

@@ -147,7 +147,7 @@ type Client struct {
 }
 
 // New makes a client. It opens no connection.
-func New(cfg Config, reg prometheus.Registerer, log *zap.Logger) (*Client, error) {
+func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("rpc: %w", err)
 	}

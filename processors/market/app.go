@@ -50,7 +50,7 @@ func Families(d contracts.Deployment) *family.Set {
 }
 
 // New makes the application for the decoder's contracts.
-func New(decoder *contracts.Decoder, registerer prometheus.Registerer, logger *zap.Logger) *App {
+func New(decoder *contracts.Decoder, logger *zap.Logger, registerer prometheus.Registerer) *App {
 	return &App{decoder: decoder, families: Families(decoder.Deployment()), metrics: newMetrics(registerer), logger: logger}
 }
 

@@ -67,7 +67,7 @@ func TestWhatFamiliesApplyIsPublished(t *testing.T) {
 }
 
 func TestTheEnginesRecordsAreNoneOfTheApplications(t *testing.T) {
-	app := market.New(contracts.NewDecoder(markettest.Deployment), nil, zap.NewNop())
+	app := market.New(contracts.NewDecoder(markettest.Deployment), zap.NewNop(), nil)
 	for _, rec := range []topics.Raw{&topics.BlockEnd{}, &topics.BlockRevert{}} {
 		if err := app.Apply(nil, rec); err == nil {
 			t.Errorf("%T applied", rec)

@@ -105,7 +105,7 @@ func BenchmarkApply(b *testing.B) {
 	for i, log := range logs {
 		of[i] = topics.Partition(decoder.Decode(log.Address, log.Topics, log.Data).Entity().Key(), partitions)
 	}
-	app := market.New(decoder, nil, zap.NewNop())
+	app := market.New(decoder, zap.NewNop(), nil)
 	for b.Loop() {
 		stores := make([]*state.Store, partitions)
 		overlays := make([]*state.Overlay, partitions)

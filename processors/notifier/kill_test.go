@@ -130,7 +130,7 @@ func (s *start) run(ctx context.Context) error {
 	for name, channel := range map[notifier.Channel]sender.Channel{notifier.Email: email, notifier.Telegram: telegram, notifier.Push: push} {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(100, 10)}
 	}
-	send, err := sender.New(c, node, producer, keys, lines, prometheus.NewRegistry(), logger)
+	send, err := sender.New(c, node, producer, keys, lines, logger, prometheus.NewRegistry())
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type App struct {
 }
 
 // New makes the application. All nodes must have the same staff.
-func New(staff Staff, reg prometheus.Registerer, log *zap.Logger) *App {
+func New(staff Staff, log *zap.Logger, reg prometheus.Registerer) *App {
 	a := &App{staff: staff, log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and result.",
 	}, []string{"kind", "outcome"})}

@@ -68,7 +68,7 @@ func mine(t *testing.T, node *devchain.Chain, blocks int) *devchain.Block {
 	return last
 }
 
-func newClient(t *testing.T, reg prometheus.Registerer, log *zap.Logger, change func(*chain.Config), urls ...string) *chain.Client {
+func newClient(t *testing.T, log *zap.Logger, reg prometheus.Registerer, change func(*chain.Config), urls ...string) *chain.Client {
 	t.Helper()
 	cfg := chain.DefaultConfig()
 	cfg.ChainID, cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = devchain.DefaultChainID, urls, 300*time.Millisecond, 300*time.Millisecond
@@ -103,7 +103,7 @@ func TestCallsArePinnedToABlock(t *testing.T) {
 	_, log := quiet()
 	for name, url := range map[string]string{"http": node.HTTP(), "ws": node.WS()} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, prometheus.NewRegistry(), log, nil, url)
+			c := newClient(t, log, prometheus.NewRegistry(), nil, url)
 			var blocks []chain.Block
 			for range 3 {
 				mine(t, node, 1)
@@ -156,7 +156,7 @@ func TestALargeBatchIsSeveralRequests(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 1)
 	reg := prometheus.NewRegistry()
-	c := newClient(t, reg, zap.NewNop(), func(cfg *chain.Config) { cfg.MaxBatch = 3 }, node.HTTP())
+	c := newClient(t, zap.NewNop(), reg, func(cfg *chain.Config) { cfg.MaxBatch = 3 }, node.HTTP())
 	head := refresh(t, c)
 	results, err := c.Calls(t.Context(), head.Hash, make([]chain.Call, 10))
 	if err != nil || len(results) != 10 {
@@ -177,7 +177,7 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 	mine(t, node, 5)
 	reg, log := quiet()
 	one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
-	c := newClient(t, reg, log, func(cfg *chain.Config) { cfg.MaxBehind, cfg.MaxStill = 3, 20*time.Millisecond }, one.URL, two.URL)
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxBehind, cfg.MaxStill = 3, 20*time.Millisecond }, one.URL, two.URL)
 	if _, err := c.Head(); !errors.Is(err, chain.ErrUnavailable) {
 		t.Errorf("before the first look: %v", err)
 	}
@@ -240,7 +240,7 @@ func TestNobodyIsSilencedByOneClaim(t *testing.T) {
 		for range honest {
 			urls = append(urls, rpctest.NewLiar(t, node.HTTP(), 0).URL)
 		}
-		c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), func(cfg *chain.Config) { cfg.MaxStill = time.Hour }, urls...)
+		c := newClient(t, zap.NewNop(), prometheus.NewRegistry(), func(cfg *chain.Config) { cfg.MaxStill = time.Hour }, urls...)
 		if head := refresh(t, c); head.Number != 5 || head.Hash == (common.Hash{9}) {
 			t.Errorf("with %d honest beside it the liar's head is believed: %d", honest, head.Number)
 		}
@@ -255,7 +255,7 @@ func TestNobodyIsSilencedByOneClaim(t *testing.T) {
 			}
 			return false
 		})
-		c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), nil, liar.URL)
+		c := newClient(t, zap.NewNop(), prometheus.NewRegistry(), nil, liar.URL)
 		if head, err := c.Refresh(t.Context()); err == nil {
 			t.Errorf("a block whose %s is %s is believed: %+v", name, value, head)
 		}
@@ -267,7 +267,7 @@ func TestFailureOfACall(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 1)
 	liar := rpctest.NewLiar(t, node.HTTP(), 0)
-	c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), nil, liar.URL)
+	c := newClient(t, zap.NewNop(), prometheus.NewRegistry(), nil, liar.URL)
 	head := refresh(t, c)
 	for said, answer := range map[string]bool{
 		`{"code":-32000,"message":"out of gas"}`:                  true,
@@ -341,11 +341,11 @@ func TestAnEndpointThatFailsIsPassedOver(t *testing.T) {
 			core, logs := observer.New(zap.InfoLevel)
 			reg := prometheus.NewRegistry()
 			small := func(cfg *chain.Config) { cfg.MaxBody = 64 << 10 }
-			c := newClient(t, reg, zap.New(core), small, liar.URL+"/secret-key", node.HTTP())
+			c := newClient(t, zap.New(core), reg, small, liar.URL+"/secret-key", node.HTTP())
 			head := refresh(t, c)
 			liar.Tells(lie)
 			if name == "another chain" { // it is proved already: a failure makes it prove itself again
-				c = newClient(t, prometheus.NewRegistry(), zap.New(core), small, liar.URL+"/secret-key", node.HTTP())
+				c = newClient(t, zap.New(core), prometheus.NewRegistry(), small, liar.URL+"/secret-key", node.HTTP())
 			}
 			if _, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering}); err != nil {
 				t.Errorf("with an honest endpoint beside it: %v", err)
@@ -354,7 +354,7 @@ func TestAnEndpointThatFailsIsPassedOver(t *testing.T) {
 				t.Error("no head")
 			}
 
-			alone := newClient(t, prometheus.NewRegistry(), zap.New(core), small, liar.URL+"/secret-key")
+			alone := newClient(t, zap.New(core), prometheus.NewRegistry(), small, liar.URL+"/secret-key")
 			_, err := alone.Call(t.Context(), head.Hash, chain.Call{To: numbering})
 			_, wrong := errors.AsType[*chain.ChainError](err)
 			if wrong != (name == "another chain") || !wrong && !errors.Is(err, chain.ErrUnavailable) {
@@ -394,7 +394,7 @@ func TestSimulation(t *testing.T) {
 		{From: rich, To: reverting},
 	}
 	reg, log := quiet()
-	both := newClient(t, reg, log, nil, liar.URL, honest)
+	both := newClient(t, log, reg, nil, liar.URL, honest)
 	head := refresh(t, both)
 	for range 2 { // the second time the one that has the method is asked first
 		done, err := both.Simulate(t.Context(), head.Hash, head.Timestamp+1, calls)
@@ -408,7 +408,7 @@ func TestSimulation(t *testing.T) {
 			t.Errorf("a revert: %+v", done[1])
 		}
 	}
-	alone := newClient(t, prometheus.NewRegistry(), log, nil, liar.URL)
+	alone := newClient(t, log, prometheus.NewRegistry(), nil, liar.URL)
 	if _, err := alone.Simulate(t.Context(), head.Hash, head.Timestamp+1, calls); !errors.Is(err, chain.ErrUnsupported) {
 		t.Errorf("where no endpoint has the method: %v", err)
 	}
@@ -417,7 +417,7 @@ func TestSimulation(t *testing.T) {
 func TestRunFollowsTheHead(t *testing.T) {
 	node := newNode(t)
 	reg, log := quiet()
-	c := newClient(t, reg, log, func(cfg *chain.Config) { cfg.Poll = 5 * time.Millisecond }, node.WS())
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.Poll = 5 * time.Millisecond }, node.WS())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -462,7 +462,7 @@ func FuzzSimulations(f *testing.F) {
 			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":` + string(req.ID) + `,"result":` + string(result) + `}`))
 		}))
 		defer server.Close()
-		c := newClient(t, prometheus.NewRegistry(), zap.NewNop(), func(cfg *chain.Config) { cfg.Attempts = 1 }, server.URL)
+		c := newClient(t, zap.NewNop(), prometheus.NewRegistry(), func(cfg *chain.Config) { cfg.Attempts = 1 }, server.URL)
 		done, err := c.Simulate(t.Context(), common.Hash{1}, 1, []chain.Call{{To: rich}})
 		if err == nil && len(done) != 1 {
 			t.Errorf("%d results of one call", len(done))
@@ -474,11 +474,11 @@ func FuzzSimulations(f *testing.F) {
 func TestEndpointsOfANodeAreOne(t *testing.T) {
 	node, other := newNode(t), newNode(t)
 	_, log := quiet()
-	if c := newClient(t, prometheus.NewRegistry(), log, nil, node.WS(), node.HTTP()); c.Nodes() != 1 {
+	if c := newClient(t, log, prometheus.NewRegistry(), nil, node.WS(), node.HTTP()); c.Nodes() != 1 {
 		t.Errorf("%d nodes", c.Nodes())
 	}
 	mine(t, other, 1) // so it tells another head
-	c := newClient(t, prometheus.NewRegistry(), log, nil, node.WS(), node.HTTP(), other.HTTP())
+	c := newClient(t, log, prometheus.NewRegistry(), nil, node.WS(), node.HTTP(), other.HTTP())
 	if c.Nodes() != 2 {
 		t.Errorf("%d nodes", c.Nodes())
 	}

@@ -75,7 +75,7 @@ type Service struct {
 var description []byte
 
 // New returns the service. It listens in Run.
-func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, reg prometheus.Registerer, log *zap.Logger) (*Service, error) {
+func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, log *zap.Logger, reg prometheus.Registerer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 		router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: h.cat.Partitions, Local: h.node})
 		check(t, err)
 		h.client = notifier.NewClient(h.cat, producer, router)
-		s, err := notify.New(notify.DefaultConfig(), h.client, client, keys, h.registry(), h.log)
+		s, err := notify.New(notify.DefaultConfig(), h.client, client, keys, h.log, h.registry())
 		check(t, err)
 		h.services = append(h.services, s)
 	}

@@ -293,7 +293,7 @@ func (c *canaries) send() {
 	} {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}
 	}
-	out, err := sender.New(conf, h.node, producer, c.keys, lines, h.registry(), h.log)
+	out, err := sender.New(conf, h.node, producer, c.keys, lines, h.log, h.registry())
 	check(h.t, err)
 	h.run(func(ctx context.Context) error { return out.Run(ctx) })
 	command := func(wallet common.Address, cmd notifier.Command) {

@@ -130,7 +130,7 @@ func (w *world) openDesk(instance string) {
 	node, err := engine.NewCommands(engine.Config{
 		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: instance, Dir: "/" + instance, FS: vfs.NewMem(),
 		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
-	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, w.registry(), log))
+	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, log, w.registry()))
 	check(w.t, err)
 	w.router, err = read.NewRouter(read.Config{
 		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: instance,
@@ -220,7 +220,7 @@ func (w *world) start(deps Deps) *service {
 	default:
 		log = zap.NewNop()
 	}
-	s, err := New(w.cfg, deps, w.registry(), log)
+	s, err := New(w.cfg, deps, log, w.registry())
 	check(w.t, err)
 	return w.run(s)
 }

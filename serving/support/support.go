@@ -156,7 +156,7 @@ type Service struct {
 }
 
 // New makes a service. It does nothing before Run.
-func New(cfg Config, deps Deps, reg prometheus.Registerer, log *zap.Logger) (*Service, error) {
+func New(cfg Config, deps Deps, log *zap.Logger, reg prometheus.Registerer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.dep = w.market.Deployment
 	w.decoder = contracts.NewDecoder(w.dep)
-	w.app = marketapp.New(w.decoder, prometheus.NewRegistry(), zap.NewNop())
+	w.app = marketapp.New(w.decoder, zap.NewNop(), prometheus.NewRegistry())
 	cache := enginestate.NewCache(8<<20, 1)
 	t.Cleanup(cache.Close)
 	for range partitions {

@@ -33,7 +33,7 @@ func commandApplications() []commandApplication {
 			reads: support.Application(),
 			make: func(p *Process, log *zap.Logger) (engine.CommandApp, error) {
 				staff, err := p.supportStaff()
-				return support.New(staff, p.Reg, log), err
+				return support.New(staff, log, p.Reg), err
 			},
 		},
 		{

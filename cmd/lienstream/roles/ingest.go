@@ -70,7 +70,7 @@ func (r *ingestRole) start(ctx context.Context, p *Process) error {
 	if c.Deployment, err = p.Deployment(); err != nil {
 		return err
 	}
-	if r.ingester, err = ingest.New(c, p.Reg, p.Log); err != nil {
+	if r.ingester, err = ingest.New(c, p.Log, p.Reg); err != nil {
 		return err
 	}
 	p.Ready(r.Name(), func(context.Context) error { return r.ingester.Ready() })

@@ -184,7 +184,7 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	}
 	c := sender.DefaultConfig()
 	c.Catalogue = p.Catalogue()
-	send, err := sender.New(c, node, producer, keys, channels, p.Reg, p.Log)
+	send, err := sender.New(c, node, producer, keys, channels, p.Log, p.Reg)
 	if err != nil {
 		return err
 	}

@@ -222,7 +222,7 @@ func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	}
 	p.reader = router
 	if p.Servers.Redis != "" {
-		cache, err := hotcache.NewReader(p.hotcache(), p.Reg, p.Log)
+		cache, err := hotcache.NewReader(p.hotcache(), p.Log, p.Reg)
 		if err != nil {
 			return nil, err
 		}

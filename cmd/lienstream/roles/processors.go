@@ -128,14 +128,14 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	p.node = &processorNode{Log: changes.New()} // the writer reads from the node that it observes
 	observers := []engine.Observer{p.node.Log}
 	if p.Servers.Redis != "" {
-		writer, err := hotcache.NewWriter(p.hotcache(), p.node, p.Reg, p.Log)
+		writer, err := hotcache.NewWriter(p.hotcache(), p.node, p.Log, p.Reg)
 		if err != nil {
 			return err
 		}
 		observers = append(observers, writer)
 		p.Group.Go(func() error { return writer.Run(ctx) })
 	}
-	if p.node.Node, err = engine.New(r.config(p, topics.AppMarket), market.New(contracts.NewDecoder(dep), p.Reg, p.Log), observers...); err != nil {
+	if p.node.Node, err = engine.New(r.config(p, topics.AppMarket), market.New(contracts.NewDecoder(dep), p.Log, p.Reg), observers...); err != nil {
 		return err
 	}
 	if p.Servers.Redis != "" {
@@ -166,7 +166,7 @@ func (p *Process) startPoolWriter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	writer, err := hotcache.NewPoolWriter(p.hotcache(), router, p.node, p.Reg, p.Log)
+	writer, err := hotcache.NewPoolWriter(p.hotcache(), router, p.node, p.Log, p.Reg)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *notifyService) Start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	service, err := notify.New(c, client, chain, keys, p.Reg, p.Log)
+	service, err := notify.New(c, client, chain, keys, p.Log, p.Reg)
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 		return max(head.Latest, head.Indexed.Number), err
 	}
 	deps.Float = common.HexToAddress(s.floatAddress)
-	service, err := support.New(c, deps, p.Reg, p.Log)
+	service, err := support.New(c, deps, p.Log, p.Reg)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func newRouter(t testing.TB, n *node) *query.Router {
 
 func newTestPoolWriter(t testing.TB, cfg Config, n *node) *PoolWriter {
 	t.Helper()
-	w, err := NewPoolWriter(cfg, newRouter(t, n), n, prometheus.NewRegistry(), zap.NewNop())
+	w, err := NewPoolWriter(cfg, newRouter(t, n), n, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ type PoolWriter struct {
 }
 
 // NewPoolWriter makes a writer. Run connects.
-func NewPoolWriter(cfg Config, source PoolSource, holder WatermarkSource, registerer prometheus.Registerer, log *zap.Logger) (*PoolWriter, error) {
+func NewPoolWriter(cfg Config, source PoolSource, holder WatermarkSource, log *zap.Logger, registerer prometheus.Registerer) (*PoolWriter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

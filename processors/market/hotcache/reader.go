@@ -55,7 +55,7 @@ type Reader struct {
 }
 
 // NewReader makes a reader. It connects on the first read.
-func NewReader(cfg Config, registerer prometheus.Registerer, log *zap.Logger) (*Reader, error) {
+func NewReader(cfg Config, log *zap.Logger, registerer prometheus.Registerer) (*Reader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

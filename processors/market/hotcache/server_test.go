@@ -122,7 +122,7 @@ func admin(t testing.TB, url string) *redis.Client {
 
 func newTestWriter(t testing.TB, cfg Config, source Source) *Writer {
 	t.Helper()
-	w, err := NewWriter(cfg, source, prometheus.NewRegistry(), zap.NewNop())
+	w, err := NewWriter(cfg, source, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func newTestWriter(t testing.TB, cfg Config, source Source) *Writer {
 
 func newTestReader(t testing.TB, cfg Config) *Reader {
 	t.Helper()
-	r, err := NewReader(cfg, prometheus.NewRegistry(), zap.NewNop())
+	r, err := NewReader(cfg, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ type written struct {
 }
 
 // NewWriter makes a writer. Run connects.
-func NewWriter(cfg Config, source Source, registerer prometheus.Registerer, log *zap.Logger) (*Writer, error) {
+func NewWriter(cfg Config, source Source, log *zap.Logger, registerer prometheus.Registerer) (*Writer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ var emitters = []struct {
 
 func newHarness(t *testing.T) *harness {
 	h := &harness{registry: prometheus.NewRegistry(), time: 1_000}
-	h.app = market.New(contracts.NewDecoder(Deployment), h.registry, zap.NewNop())
+	h.app = market.New(contracts.NewDecoder(Deployment), zap.NewNop(), h.registry)
 	var err error
 	h.store, err = state.Open(state.Options{Dir: "state", Tables: h.app.Tables(), FS: vfs.NewMem()})
 	if err != nil {
@@ -149,7 +149,7 @@ func (h *harness) apply(t *testing.T, app *market.App, o *state.Overlay, at topi
 func (h *harness) applyAndRevert(t *testing.T, at topics.BlockRef, lines []string) {
 	o := h.store.NewOverlay()
 	o.Begin(at, true)
-	h.apply(t, market.New(contracts.NewDecoder(Deployment), nil, zap.NewNop()), o, at, lines)
+	h.apply(t, market.New(contracts.NewDecoder(Deployment), zap.NewNop(), nil), o, at, lines)
 	if err := o.Revert(at, false); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) ma
 	for name, channel := range channels(h.keys) {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}
 	}
-	out, err := sender.New(conf, node, h.producer, h.keys, lines, prometheus.NewRegistry(), zap.NewNop())
+	out, err := sender.New(conf, node, h.producer, h.keys, lines, zap.NewNop(), prometheus.NewRegistry())
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

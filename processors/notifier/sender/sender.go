@@ -164,7 +164,7 @@ type claimed struct {
 }
 
 // New makes a sender. It does nothing before Run. Channels without a line are left to other nodes.
-func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, reg prometheus.Registerer, log *zap.Logger) (*Sender, error) {
+func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, log *zap.Logger, reg prometheus.Registerer) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
