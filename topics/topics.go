@@ -105,6 +105,9 @@ func (t Topic) Configs() map[string]string {
 	if t.Retention > 0 {
 		c["retention.ms"] = strconv.FormatInt(t.Retention.Milliseconds(), 10)
 	}
+	if t.Kind == KindCommand {
+		c["message.timestamp.type"] = "LogAppendTime" // applications go by the broker's clock, not by that of whoever asks
+	}
 	if t.Compacted {
 		c["cleanup.policy"] = "compact"
 		c["delete.retention.ms"] = strconv.FormatInt(t.Tombstones.Milliseconds(), 10)

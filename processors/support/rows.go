@@ -153,7 +153,8 @@ func DecodePayment(row []byte) (*Payment, error) {
 	return &p, nil
 }
 
-// Desk is the state of a wallet besides its payments.
+// Desk is the state of a wallet besides its payments. Its days do not go back: a new one begins once a command is of a
+// later one, and a broker whose clock is behind the last one's begins none.
 type Desk struct {
 	Day      string      `json:"day,omitempty"` // of its last payment
 	Nonce    common.Hash `json:"nonce"`         // its nonce; zero: no payment counts
@@ -225,7 +226,7 @@ const MaxRefused = 3
 // undecided, and the chain must not have refused too many. The holder is the payment with the desk's nonce; nil: none.
 func (d *Desk) Free(nonce common.Hash, day string, holder *Payment) bool {
 	switch {
-	case d.RefusedDay == day && d.Refused >= MaxRefused:
+	case d.RefusedDay >= day && d.Refused >= MaxRefused:
 		return false
 	case holder == nil || d.Nonce == nonce:
 		return true
@@ -237,12 +238,12 @@ func (d *Desk) Free(nonce common.Hash, day string, holder *Payment) bool {
 		return false
 	case StatusPaid, StatusFinal:
 	}
-	return d.Day != day
+	return d.Day < day
 }
 
 // refuse counts a payment that the chain refused.
 func (d *Desk) refuse(day string) {
-	if d.RefusedDay != day {
+	if d.RefusedDay < day {
 		d.RefusedDay, d.Refused = day, 0
 	}
 	d.Refused++

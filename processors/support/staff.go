@@ -137,7 +137,7 @@ func (t *execution) refundSent(p *Payment) Outcome {
 // floatTake takes an amount from the float's daily ceiling, once per ticket, and refuses to exceed it.
 func (t *execution) floatTake() (Outcome, error) {
 	f, d := t.cmd.Float, t.desk
-	if day := DayOf(t.at); d.FloatDay != day {
+	if day := DayOf(t.at); d.FloatDay < day {
 		d.FloatDay, d.Taken = day, nil
 	}
 	ticket := TicketID(f.Payer, t.cmd.Nonce)

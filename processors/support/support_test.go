@@ -189,6 +189,39 @@ func TestTheDay(t *testing.T) {
 	}
 }
 
+// A day does not go back, whose clock ever says so: around midnight a wallet has no second payment of a day, nor more
+// tries, and the float does not give its ceiling twice.
+func TestTheDayDoesNotGoBack(t *testing.T) {
+	w := newWorld(t)
+	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	before, after := midnight.Add(-time.Second/2), midnight.Add(time.Second/2)
+	w.at = after
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, true), Done)
+	w.at = before
+	w.want(wallet, reservation(2, 1), Limited)
+	w.at = after
+	w.want(wallet, reservation(3, 1), Limited)
+
+	take := func(nonce byte, amount int64) Command {
+		return Command{Kind: FloatTake, Nonce: common.Hash{nonce}, Float: &FloatAmount{Payer: wallet, Amount: amountOf(amount), Ceiling: amountOf(40)}}
+	}
+	w.want(float, take(1, 40), Done)
+	w.at = before
+	w.want(float, take(2, 1), Limited)
+	w.at = after
+	w.want(float, take(3, 1), Limited)
+
+	d := &Desk{}
+	for range MaxRefused {
+		d.refuse("2026-03-02")
+	}
+	d.refuse("2026-03-01")
+	if d.Free(common.Hash{1}, "2026-03-01", nil) || d.Free(common.Hash{1}, "2026-03-02", nil) || !d.Free(common.Hash{1}, "2026-03-03", nil) {
+		t.Errorf("%+v", d)
+	}
+}
+
 // A wallet whose payments the chain refuses has a few tries a day, whatever their nonces.
 func TestRefusedPayments(t *testing.T) {
 	w := newWorld(t)

@@ -84,6 +84,9 @@ func TestPromises(t *testing.T) {
 		apache := brokertest.Apache(t)
 		keepPromises(t, apache.Addrs())
 		t.Run("FrozenBrokerHoldsNoCommit", func(t *testing.T) { frozenBrokerHoldsNoCommit(t, apache) })
+		t.Run("CommandsHaveTheBrokersTime", func(t *testing.T) { // kfake keeps that of the producer
+			commandsHaveTheBrokersTime(t, newTestBroker(t, apache.Addrs(), "CommandsHaveTheBrokersTime"))
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,6 +53,48 @@ func sentIsThere(t *testing.T, b *testBroker) {
 	_, err = p.Send(t.Context(), &kafka.Record{Topic: topic, Value: make([]byte, topics.MaxRecordBytes+1)})
 	if !errors.Is(err, kafka.ErrRefused) {
 		t.Fatalf("a record that is too large: %v", err)
+	}
+}
+
+// The time of a command is the broker's, whatever its sender's clock says.
+func commandsHaveTheBrokersTime(t *testing.T, b *testBroker) {
+	p, err := kafka.NewProducer(b.cfg, "p", kafka.ProducerOptions{Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	topic := b.cat.Commands(topics.AppSupport)
+	began := time.Now()
+	if _, err := p.Send(t.Context(), &kafka.Record{Topic: topic, Value: []byte("v"), Timestamp: began.Add(30 * time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	var times []time.Time
+	if err := kafka.ReadBack(t.Context(), b.cfg, topic, 0, 0, func(r *kafka.Record) bool {
+		times = append(times, r.Timestamp)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := kafka.NewReader(b.cfg, topic, 0, kafka.Start, kafka.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for len(times) < 2 {
+		records, err := r.Poll(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range records {
+			times = append(times, rec.Timestamp)
+		}
+	}
+	for _, at := range times {
+		if apart := at.Sub(began).Abs(); apart > 10*time.Minute {
+			t.Errorf("a command has the time %s, which is %s from now", at, apart)
+		}
 	}
 }
 
