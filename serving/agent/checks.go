@@ -1,14 +1,12 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/serving/chain"
 )
 
 // What an action depends on, and the checks in the order of the specification: the deal, its terms, its state,
@@ -46,7 +44,7 @@ func (p *preparation) heard() error {
 	if p.silent == nil {
 		return nil
 	}
-	if _, refused := errors.AsType[*chain.NodeError](p.silent); refused {
+	if unanswered(p.silent) {
 		return chainError(p.silent)
 	}
 	return refuse(simulationFailed, fmt.Sprintf("the token %s does not say what the wallet has of it", lower(p.token)))

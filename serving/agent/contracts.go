@@ -52,7 +52,7 @@ type reads struct {
 // call reads a view function and passes the results to take; an invalid result is an *errMismatch.
 func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]any) error, args ...any) {
 	r.read(to, of, method, 0, args, func(values []any, err error) error {
-		if _, refused := errors.AsType[*chain.NodeError](err); refused {
+		if unanswered(err) {
 			return err
 		}
 		if err != nil {
@@ -62,10 +62,16 @@ func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]
 	})
 }
 
+// unanswered reports whether it is the node that does not answer a call, and not the contract.
+func unanswered(err error) bool {
+	_, refused := errors.AsType[*chain.NodeError](err)
+	return refused || errors.Is(err, chain.ErrUnsupported)
+}
+
 // probe reads a view function that may not exist, or may revert: then take gets nil.
 func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([]any), args ...any) {
 	r.read(to, of, method, 0, args, func(values []any, err error) error {
-		if _, refused := errors.AsType[*chain.NodeError](err); refused {
+		if unanswered(err) {
 			return err
 		}
 		if err != nil {

@@ -49,8 +49,11 @@ func chainError(err error) error {
 		other    *chain.ChainError
 		differ   *chain.DisagreementError
 		mismatch *errMismatch
+		known    *httpapi.Error
 	)
 	switch {
+	case errors.As(err, &known):
+		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &mismatch):

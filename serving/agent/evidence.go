@@ -75,20 +75,26 @@ func (a *Agent) identified(ctx context.Context, head chain.Block) error {
 	if a.known() {
 		return nil
 	}
-	r := &reads{at: head.Hash}
-	a.contracts.identify(r)
-	return a.identify(r.run(ctx, a.chain))
+	_, err := readTwice(ctx, a, head, true, func(*reads, *struct{}) {})
+	return a.identify(err)
 }
 
-// identify records the result of market.identify.
+// identify records the result of market.identify, as all nodes that were asked said it. Only an answer voids what was
+// known, and neither a node that is away nor a caller who hung up.
 func (a *Agent) identify(err error) error {
+	_, mismatch := errors.AsType[*errMismatch](err)
+	_, other := errors.AsType[*chain.ChainError](err)
 	a.identity.mu.Lock()
 	defer a.identity.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == nil:
+		a.identity.until = a.now().Add(a.cfg.IdentityEvery)
+	case mismatch || other:
 		a.identity.until = time.Time{}
+	}
+	if err != nil {
 		return chainError(err)
 	}
-	a.identity.until = a.now().Add(a.cfg.IdentityEvery)
 	return nil
 }
 

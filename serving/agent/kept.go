@@ -47,40 +47,45 @@ func (k *kept) put(head common.Hash, what string, v any) {
 // readCapabilities is what always says anew whether the contracts are those of the deployment.
 const readCapabilities = "capabilities"
 
-// readAt reads something at the head, where it was not read yet, and unless it is known whether the contracts are those of
-// the deployment.
-// Where there is another node, it must say the same.
+// readAt reads something at the head, unless it was read already while the contracts are known to be those of the
+// deployment; what was read before they were found to be others is asked again. Where there is another node, it must say
+// the same.
 // ask adds to the reads what is wanted; nobody may change what it finds.
 func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string, ask func(r *reads, into *T)) (T, error) {
-	if v, ok := a.kept.get(head.Hash, what); ok {
+	if v, ok := a.kept.get(head.Hash, what); ok && a.known() {
 		return v.(T), nil
 	}
-	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (into T, err error) {
-		ctx = chain.Apart(ctx)
-		r := &reads{at: head.Hash}
+	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (T, error) {
 		known := what != readCapabilities && a.known()
-		if !known {
-			a.contracts.identify(r)
-		}
-		ask(r, &into)
-		err = r.run(ctx, a.chain)
+		into, err := readTwice(ctx, a, head, !known, ask)
 		if err != nil || !known {
 			err = a.identify(err)
 		}
-		if err != nil {
-			return into, err
+		if err == nil {
+			a.kept.put(head.Hash, what, into)
 		}
-		if a.chain.Nodes() > 1 {
-			var again T
-			r = &reads{at: head.Hash}
-			ask(r, &again)
-			if err := differs(r.run(ctx, a.chain), into, again); err != nil {
-				return into, err
-			}
-		}
-		a.kept.put(head.Hash, what, into)
-		return into, nil
+		return into, err
 	})
+}
+
+// readTwice reads something at the head, with the identity of the contracts or without, and again of another node where
+// there is one.
+func readTwice[T any](ctx context.Context, a *Agent, head chain.Block, identify bool, ask func(r *reads, into *T)) (T, error) {
+	ctx = chain.Apart(ctx)
+	once := func() (into T, err error) {
+		r := &reads{at: head.Hash}
+		if identify {
+			a.contracts.identify(r)
+		}
+		ask(r, &into)
+		return into, r.run(ctx, a.chain)
+	}
+	into, err := once()
+	if err == nil && a.chain.Nodes() > 1 {
+		again, outcome := once()
+		err = differs(outcome, into, again)
+	}
+	return into, err
 }
 
 // shared asks once for all who ask for the same at a time. Whoever began may leave, and the others wait.

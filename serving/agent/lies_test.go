@@ -16,6 +16,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
 
@@ -26,7 +27,14 @@ func (w *world) over(urls ...string) *world {
 	if _, err := client.Refresh(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	return &world{t: w.t, Client: apitest.NewClient(w.t, w.service(func(_ *Config, p *Parts) { p.Chain = client }), description)}
+	return w.seeing(client)
+}
+
+// seeing is the world as a service sees it that has such a client of the chain.
+func (w *world) seeing(client *chain.Client) *world {
+	w.t.Helper()
+	a := w.service(func(_ *Config, p *Parts) { p.Chain = client })
+	return &world{t: w.t, agent: a, Client: apitest.NewClient(w.t, a, description)}
 }
 
 // says replaces words in whatever a node answers, after another lie.
@@ -362,7 +370,17 @@ func TestRoundTripsOverTwoNodes(t *testing.T) {
 
 // answers is a lie about a view of the vault.
 func (w *world) answers(method, answer string) rpctest.Lie {
-	selector := []byte(common.Bytes2Hex(w.agent.contracts.vault.Methods[method].ID))
+	return w.answersOf("DealVault", method, answer)
+}
+
+// answersOf is a lie about a view of a kind of contract.
+func (w *world) answersOf(contract, method, answer string) rpctest.Lie {
+	w.t.Helper()
+	of, err := contracts.ABI(contract)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	selector := []byte(common.Bytes2Hex(of.Methods[method].ID))
 	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if req.Method == "eth_call" && bytes.Contains(req.Params[0], selector) {
 			resp.Say("0x" + answer)

@@ -133,8 +133,8 @@ func (a *Agent) look(ctx context.Context, p *preparation) error {
 	a.contracts.identify(r)
 	r.balance(p.in.Wallet, &p.coin)
 	p.action.look(p, r)
-	if err := a.identify(r.run(ctx, a.chain)); err != nil {
-		return err
+	if err := r.run(ctx, a.chain); err != nil {
+		return a.identify(err) // what one node finds well is not known yet
 	}
 	return a.fresh(p.head)
 }
@@ -169,9 +169,9 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	if err != nil {
 		return nil, err
 	}
-	gas := done.needed + done.needed*a.cfg.GasHeadroomBps/10_000
-	if limit := p.head.GasLimit; limit > 0 {
-		gas = min(gas, limit)
+	gas, err := done.withHeadroom(a.cfg.GasHeadroomBps, p.head.GasLimit)
+	if err != nil {
+		return nil, err
 	}
 	v := &Prepared{
 		Action: p.in.Action,

@@ -177,8 +177,8 @@ func (p *preparation) holdPrice(pl *plan, logs []*types.Log) error {
 func (p *preparation) reverted(err error) error {
 	revert, ok := errors.AsType[*chain.RevertError](err)
 	if !ok {
-		if _, refused := errors.AsType[*chain.NodeError](err); refused {
-			return refuse(simulationFailed, "the node refuses to simulate the transaction")
+		if refused, said := errors.AsType[*chain.NodeError](err); said && refused.OfTransaction() {
+			return refuse(simulationFailed, "the node refuses the transaction: the wallet cannot pay its gas, or it takes more than a block has")
 		}
 		return chainError(err)
 	}

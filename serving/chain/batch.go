@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -31,7 +32,8 @@ func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
 type apartKey struct{}
 
 // Apart is a context under which each batch is asked of another endpoint than the one before it, where there is one that
-// can be asked: so that what one said another may contradict.
+// can be asked: so that what one said another may contradict. One that agreed on the head and does not have the block
+// contradicts as well. Where no other responds, or none supports the methods, the same one is asked again.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
 }
@@ -75,79 +77,134 @@ func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
 	return err
 }
 
-// ask tries endpoints one after the other until one responds.
+// ask tries endpoints one after the other until one responds. One that refuses is as one that does not respond, but for
+// its reason, which is the result where no other has a better one.
 func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	var last error
+	var refusal *response
 	before, _ := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint])
 	if before == nil {
 		before = new(atomic.Pointer[endpoint])
 	}
 	again, _ := ctx.Value(againKey{}).(*endpoint)
-	endpoints := c.order(requests, before.Load(), again)
+	first, contradicted := before.Load(), false
+	endpoints := c.order(requests, first, again)
 	for attempt := range c.cfg.Attempts {
+		e := endpoints[attempt%len(endpoints)]
+		if contradicted && e.host == first.host || refusal != nil && attempt >= len(endpoints) {
+			continue // it would be asked for an opinion on itself, or for the same once more
+		}
 		if attempt > 0 && attempt%len(endpoints) == 0 {
 			if err := pause(ctx, 20*time.Millisecond<<(attempt/len(endpoints))); err != nil {
 				return err
 			}
 		}
-		e := endpoints[attempt%len(endpoints)]
-		err := c.askOne(ctx, e, requests)
-		if err == nil {
-			before.Store(e)
-			return nil
+		said, err := c.askOnce(ctx, e, requests)
+		refused := err == nil && said.refused
+		if err == nil && !refused {
+			if err = said.take(requests); err == nil {
+				before.Store(e)
+				return nil
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if refused {
+			refusal = said
+		}
+		other := first != nil && e.host != first.host
+		contradicted = contradicted || other && (refused || errors.Is(err, ErrBlockGone) && e.standing() == agrees)
 		last = worse(last, err)
+	}
+	if refusal != nil {
+		before.Store(refusal.from)
+		return refusal.take(requests)
 	}
 	return last
 }
 
-// askOne sends the requests to one endpoint and classifies its errors.
+// response is what an endpoint answered to requests.
+type response struct {
+	from    *endpoint
+	calls   []rpc.BatchElem // with results that are not decoded yet
+	errs    []error         // nil, *RevertError, *NodeError or ErrUnsupported
+	refused bool            // for a reason that another endpoint may not have
+}
+
+// take makes a response that of the requests.
+func (r *response) take(requests []*Request) error {
+	for i, request := range requests {
+		if request.Err = r.errs[i]; request.Err != nil {
+			continue
+		}
+		if err := json.Unmarshal(*r.calls[i].Result.(*json.RawMessage), request.Result); err != nil {
+			err = fmt.Errorf("%s: %w", request.Method, err)
+			r.from.failed(err)
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	r.from.succeeded()
+	return nil
+}
+
+// askOne sends the requests to one endpoint, whatever it refuses.
 func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) error {
+	said, err := c.askOnce(ctx, e, requests)
+	if err != nil {
+		return err
+	}
+	return said.take(requests)
+}
+
+// askOnce sends the requests to one endpoint and classifies its errors.
+func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) (*response, error) {
 	if n, ok := ctx.Value(countKey{}).(*atomic.Int64); ok {
 		n.Add(1)
 	}
 	calls := make([]rpc.BatchElem, len(requests))
 	for i, r := range requests {
-		calls[i] = rpc.BatchElem{Method: r.Method, Args: r.Params, Result: r.Result}
+		calls[i] = rpc.BatchElem{Method: r.Method, Args: r.Params, Result: new(json.RawMessage)}
 	}
 	if err := e.send(ctx, calls); err != nil {
 		e.failed(err)
 		if _, ok := errors.AsType[*ChainError](err); ok {
-			return err
+			return nil, err
 		}
 		if said, ok := errors.AsType[rpc.Error](err); ok { // from the chain ID check, or for the whole batch
 			_, ours := answered(said)
-			return fmt.Errorf("%w: %w", ErrUnavailable, ours)
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, ours)
 		}
-		return fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
 	}
+	all := &response{from: e, calls: calls, errs: make([]error, len(calls))}
 	for i, r := range requests {
-		r.Err = nil
 		said, ok := errors.AsType[rpc.Error](calls[i].Error)
 		if !ok {
 			continue
 		}
 		retry, ours := answered(said)
+		_, refused := errors.AsType[*NodeError](ours)
 		switch {
 		case errors.Is(ours, ErrUnsupported):
 			e.hasNot(r.Method)
 			if slices.ContainsFunc(c.endpoints, func(other *endpoint) bool { return other.has(r.Method) }) {
-				return ours
+				return nil, ours
 			}
-			r.Err = ours
+		case errors.Is(ours, errThrottled):
+			e.throttled()
+			return nil, ours
+		case refused:
+			all.refused = all.refused || retry
 		case retry:
-			return ours
-		default:
-			r.Err = ours
+			return nil, ours
 		}
+		all.errs[i] = ours
 	}
-	return nil
+	return all, nil
 }
 
-// order is the endpoints as they should be asked: those that have the methods first, then those that do not rest, then
+// order is the endpoints as they should be asked, without those that are outvoted: those that have the methods first, then those that do not rest, then
 // the one to be asked again, and those of another node than the one before, then as configured.
 func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
@@ -163,7 +220,10 @@ func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint
 		}
 		return n
 	}
-	ordered := slices.Clone(c.endpoints)
+	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.standing() == outvoted })
+	if len(ordered) == 0 {
+		ordered = slices.Clone(c.endpoints)
+	}
 	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return rank(a) - rank(b) })
 	return ordered
 }

@@ -1,15 +1,15 @@
 // Package chain reads the chain for serving nodes: several endpoints behind one client, every call pinned to a
-// block by its hash, and a head that all live endpoints agree on. It must not sign, send, or follow logs, and
+// block by its hash, and a head that all live endpoints agree on, or most of three and more. It must not sign, send, or follow logs, and
 // knows no contract.
 //
 // Errors tell the caller what to do:
 //
 //	ErrUnavailable        no endpoint responds: retry shortly
-//	*DisagreementError    endpoints have different blocks: retry shortly, and do not act before
+//	*DisagreementError    endpoints have different blocks or headers: retry shortly, and do not act before
 //	ErrBlockGone          the block was reorganised away, or its state pruned: restart from the head
 //	*ChainError           every endpoint that responds is on another chain: wrong configuration
 //	*RevertError          the call reverted: a valid result
-//	*NodeError            the node refused the call for a reason that it states
+//	*NodeError            every node that was asked refused the call, for a reason that the last one states
 //	ErrUnsupported        no endpoint supports the method
 package chain
 
@@ -44,7 +44,7 @@ type Config struct {
 	Poll        time.Duration // poll interval of the head
 	PollTimeout time.Duration // of a poll: a slower endpoint is paused
 	MaxBehind   uint64        // blocks: an endpoint further behind most of the others has no say about the head
-	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long
+	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long; nor does a head stay for longer that is not confirmed
 }
 
 // DefaultConfig returns the defaults. The chain and its endpoints have none.
@@ -112,8 +112,9 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Invariants:
 //  1. No endpoint is asked for anything before it proved its chain ID, nor while it rests after a failure (unless all
 //     rest: then they are tried all the same).
-//  2. Head is a block of which every live endpoint that has a say (haveSay) said the same hash: so a call that is pinned
-//     to it may be answered by any of them.
+//  2. Head is a block of which every live node that has a say (haveSay) said the same header, or of three nodes and more
+//     most of them; the others are asked for nothing. So a call that is pinned to it may be answered by any that is asked.
+//  3. What is asked apart (Apart) is not answered by the node of before where another that agreed on the head responds.
 type Client struct {
 	cfg       Config
 	log       *zap.Logger
@@ -123,7 +124,8 @@ type Client struct {
 
 	mu      sync.Mutex
 	head    Block
-	headErr error // why there is no trusted head
+	headErr error     // why there is no trusted head
+	settled time.Time // when the head was last agreed on
 	round   sync.Mutex
 }
 

@@ -34,6 +34,7 @@ type endpoint struct {
 	closed   bool
 	latest   uint64    // its latest block
 	since    time.Time // when that was first seen
+	stands   standing
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
@@ -186,9 +187,6 @@ func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
 			return fmt.Errorf("%s: %w", calls[i].Method, err) // malformed or missing
 		}
 	}
-	e.mu.Lock()
-	e.failures = 0
-	e.mu.Unlock()
 	return nil
 }
 
@@ -202,6 +200,8 @@ func saidByNode(err error) bool {
 const (
 	minRest = 100 * time.Millisecond
 	maxRest = 10 * time.Second
+
+	throttleRest = time.Second // providers count requests by the second
 )
 
 // failed pauses the endpoint after a failed request. It logs the first failure of a series.
@@ -241,6 +241,29 @@ func (e *endpoint) stoodStill(latest uint64, now time.Time) time.Duration {
 		e.latest, e.since = latest, now
 	}
 	return now.Sub(e.since)
+}
+
+// succeeded ends a series of failures.
+func (e *endpoint) succeeded() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failures = 0
+}
+
+// throttled pauses the endpoint, which responds but has been asked too often.
+func (e *endpoint) throttled() {
+	e.client.metrics.failures.WithLabelValues(e.name).Inc()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if rest := time.Now().Add(throttleRest + rand.N(throttleRest/4)); rest.After(e.rest) {
+		e.rest = rest
+	}
+}
+
+func (e *endpoint) standing() standing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stands
 }
 
 func (e *endpoint) resting(now time.Time) bool {

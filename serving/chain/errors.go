@@ -21,13 +21,16 @@ var (
 	errMalformed = errors.New("the node's response is malformed")
 )
 
-// DisagreementError: endpoints have different blocks at the same height.
+// DisagreementError: endpoints have different blocks at the same height, or different headers of one block.
 type DisagreementError struct {
 	Number uint64
-	Hashes []common.Hash // in the order of the endpoints, without duplicates
+	Hashes []common.Hash // in the order of the endpoints, without duplicates; a single one: its headers differ
 }
 
 func (e *DisagreementError) Error() string {
+	if len(e.Hashes) == 1 {
+		return fmt.Sprintf("endpoints disagree about the header of block %d %s", e.Number, e.Hashes[0])
+	}
 	return fmt.Sprintf("endpoints disagree about block %d: %s and %s", e.Number, e.Hashes[0], e.Hashes[1])
 }
 
@@ -69,6 +72,12 @@ type NodeError struct {
 	Message string
 }
 
+// OfTransaction reports whether the node refuses the transaction itself, and not for a reason of its own: another node
+// says the same.
+func (e *NodeError) OfTransaction() bool {
+	return slices.Contains(transactionCodes, e.Code) || mentions(strings.ToLower(e.Message), transactionTexts)
+}
+
 func (e *NodeError) Error() string { return fmt.Sprintf("node: %s (%d)", e.Message, e.Code) }
 
 // Relevant error codes of JSON-RPC and EIP-1474.
@@ -77,6 +86,8 @@ const (
 	codeUnsupported    = -32004
 	codeResourceAbsent = -32001
 	codeRateLimited    = -32005
+	codeTooMany        = 429    // Alchemy
+	codeThrottled      = -32007 // QuickNode
 	codeInternal       = -32603
 	codeReverted       = 3
 )
@@ -95,26 +106,48 @@ var failedTexts = []string{
 	"return data out of bounds", "outofoffset", "max call depth", "calltoodeep", "gas uint64 overflow", "vm execution error",
 }
 
+// throttleCodes and throttleTexts are how providers say that they were asked too often.
+var (
+	throttleCodes = []int{codeRateLimited, codeTooMany, codeThrottled}
+	throttleTexts = []string{"too many", "request limit", "rate limit", "requests per second", "throttled"}
+)
+
+// transactionCodes and transactionTexts are what a node refuses a transaction for before it runs it: eth_simulateV1's
+// codes for its gas, its funds and its sender, and the texts of geth, Nitro, anvil and reth.
+var (
+	transactionCodes = []int{-38013, -38014, -38015, -38024, -38025}
+	transactionTexts = []string{
+		"insufficient funds", "gas required exceeds allowance", "intrinsic gas too low", "exceeds block gas limit",
+		"sender not an eoa", "max initcode size exceeded",
+	}
+)
+
+func mentions(text string, texts []string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
+}
+
+// errThrottled: the endpoint was asked too often. Another may be asked, and this one again after a while.
+var errThrottled = fmt.Errorf("%w: too many requests", ErrUnavailable)
+
 // answered classifies a node's error. retry: another endpoint may succeed.
 func answered(err rpc.Error) (retry bool, ours error) {
 	text := strings.ToLower(err.Error())
-	in := func(texts []string) bool {
-		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
-	}
+	in := func(texts []string) bool { return mentions(text, texts) }
 	data, hasData := revertData(err)
 	switch code := err.ErrorCode(); {
 	case code == codeReverted, hasData && strings.Contains(text, "revert"), strings.HasPrefix(text, "execution reverted"):
 		return false, &RevertError{Data: data}
 	case in(failedTexts):
 		return false, &RevertError{}
+	case slices.Contains(throttleCodes, code), !in(transactionTexts) && (in(throttleTexts) || code == codeInternal && strings.Contains(text, "limit")):
+		return true, errThrottled
 	case code == codeMethodMissing, code == codeUnsupported, strings.Contains(text, "method") && strings.Contains(text, "not "):
 		return true, ErrUnsupported
-	case code == codeRateLimited, code == codeInternal && strings.Contains(text, "limit"):
-		return true, fmt.Errorf("%w: too many requests", ErrUnavailable)
 	case code == codeResourceAbsent, in(goneTexts):
 		return true, ErrBlockGone
 	default:
-		return false, &NodeError{Code: code, Message: clip(err.Error())}
+		refused := &NodeError{Code: code, Message: clip(err.Error())}
+		return !refused.OfTransaction(), refused
 	}
 }
 

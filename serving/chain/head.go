@@ -26,8 +26,8 @@ func (c *Client) Head() (Block, error) {
 // Refresh polls the head now and returns it as Head does.
 //
 // All endpoints are asked for their latest block at once. The head is the lowest of these blocks, not counting
-// endpoints that do not answer or have no say; each of the others is asked for its block of that height, and all hashes
-// must be equal.
+// endpoints that do not answer or have no say; each of the others is asked for its block of that height, and they must
+// be equal (settle). Where one does not say it, the head stays what it was, for Config.MaxStill at most.
 func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	c.round.Lock()
 	defer c.round.Unlock()
@@ -37,6 +37,12 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if errors.Is(err, errUnconfirmed) {
+		c.metrics.unconfirmed.Inc()
+		if c.headErr == nil && time.Since(c.settled) < c.cfg.MaxStill {
+			return c.head, nil
+		}
+	}
 	if err != nil && c.headErr == nil {
 		c.log.Warn("no head can be used", zap.Error(err))
 	}
@@ -47,6 +53,7 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 		block.SeenAt = c.head.SeenAt
 	}
 	if err == nil {
+		c.settled = time.Now()
 		c.metrics.head.Set(float64(block.Number))
 	}
 	c.head, c.headErr = block, err
@@ -60,33 +67,7 @@ func (c *Client) look(ctx context.Context) (Block, error) {
 	if len(latest) == 0 {
 		return Block{}, err
 	}
-	latest = c.haveSay(latest)
-	number := latest[0].block.Number
-	for _, s := range latest {
-		number = min(number, s.block.Number)
-	}
-	// Those that are ahead are asked for their block at that height.
-	var at []sighting
-	var further []*endpoint
-	for _, s := range latest {
-		if s.block.Number == number {
-			at = append(at, s)
-		} else {
-			further = append(further, s.from)
-		}
-	}
-	said, _ := c.tell(ctx, further, hexutil.EncodeUint64(number))
-	at = append(at, said...)
-	hashes := []common.Hash{at[0].block.Hash}
-	for _, s := range at[1:] {
-		if !slices.Contains(hashes, s.block.Hash) {
-			hashes = append(hashes, s.block.Hash)
-		}
-	}
-	if len(hashes) > 1 {
-		return Block{}, &DisagreementError{Number: number, Hashes: hashes}
-	}
-	return at[0].block, nil
+	return c.settle(ctx, c.haveSay(latest))
 }
 
 // haveSay leaves out who is far behind most of the others, or far behind anybody and has stood still for long. A height

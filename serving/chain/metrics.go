@@ -14,6 +14,7 @@ type metrics struct {
 	seconds       *prometheus.HistogramVec
 	failures      *prometheus.CounterVec
 	disagreements prometheus.Counter
+	unconfirmed   prometheus.Counter
 	head          prometheus.Gauge
 }
 
@@ -39,11 +40,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"endpoint"}),
 		disagreements: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_disagreements_total",
-			Help: "Head polls in which endpoints had different blocks at one height.",
+			Help: "Head polls in which endpoints had different blocks at one height, and no majority had the same.",
+		}),
+		unconfirmed: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_chain_unconfirmed_total",
+			Help: "Head polls in which an endpoint did not say which block it has at the height of another's latest.",
 		}),
 		head: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_head_block",
-			Help: "Number of the newest block that all live endpoints agree on.",
+			Help: "Number of the newest block that the live endpoints agree on.",
 		}),
 	}
 }

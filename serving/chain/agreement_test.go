@@ -1,0 +1,283 @@
+package chain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/serving/chain"
+)
+
+// forged is a node whose blocks are changed.
+func forged(change func(block map[string]any)) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if block, _ := rpctest.Header(req, resp); block != nil {
+			change(block)
+			resp.Say(block)
+		}
+		return false
+	}
+}
+
+// forgedBelow is a node that is some blocks behind, on a chain of its own.
+func forgedBelow(blocks uint64) rpctest.Lie {
+	return forged(func(block map[string]any) {
+		n, _ := hexutil.DecodeUint64(block["number"].(string))
+		block["number"], block["hash"] = hexutil.EncodeUint64(n-blocks), common.Hash{0xbb}.Hex()
+	})
+}
+
+// refuses is a node that answers some calls with an error.
+func refuses(fault string, which func(req rpctest.Message) bool) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if which(req) {
+			resp.Result, resp.Error = nil, json.RawMessage(fault)
+		}
+		return false
+	}
+}
+
+func isCall(req rpctest.Message) bool { return req.Method == "eth_call" }
+
+// TestHeadersMustAgree: a hash says nothing of what one node alone says of the block.
+func TestHeadersMustAgree(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 10)
+	for field, value := range map[string]string{
+		"timestamp": "0xffffffff", "gasLimit": "0xc350", "baseFeePerGas": "0x1", "parentHash": common.Hash{1}.Hex(),
+	} {
+		for _, first := range []bool{true, false} {
+			liar, honest := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+			liar.Tells(forged(func(block map[string]any) { block[field] = value }))
+			urls := []string{honest.URL, liar.URL}
+			if first {
+				urls = []string{liar.URL, honest.URL}
+			}
+			reg, log := quiet()
+			head, err := newClient(t, log, reg, nil, urls...).Refresh(t.Context())
+			if _, ok := errors.AsType[*chain.DisagreementError](err); !ok {
+				t.Errorf("%s of one of two, liar first %t: %+v, %v", field, first, head, err)
+			} else if err.Error() == "" {
+				t.Error("it does not say so")
+			}
+		}
+	}
+}
+
+// TestAHeadIsConfirmed: an endpoint that tells its latest block, and no other, is live. What it does not confirm is no
+// head, and the last one stays for a while.
+func TestAHeadIsConfirmed(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 10)
+	reg := prometheus.NewRegistry()
+	liar, honest := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	c := newClient(t, zap.NewNop(), reg, func(cfg *chain.Config) { cfg.MaxStill = 200 * time.Millisecond }, liar.URL, honest.URL)
+	silent := refuses(`{"code":-32000,"message":"the backend is not ready"}`, func(req rpctest.Message) bool {
+		return req.Method == "eth_getBlockByNumber" && string(req.Params[0]) != `"latest"`
+	})
+	honest.Tells(silent)
+	liar.Tells(forgedBelow(1))
+	if head, err := c.Refresh(t.Context()); !errors.Is(err, chain.ErrUnavailable) {
+		t.Errorf("what one of two says is the head: %+v, %v", head, err)
+	}
+	liar.Tells(nil)
+	honest.Tells(nil)
+	agreed := refresh(t, c)
+	honest.Tells(silent)
+	liar.Tells(forgedBelow(1))
+	if head := refresh(t, c); head.Hash != agreed.Hash {
+		t.Errorf("the head is %d %s", head.Number, head.Hash)
+	}
+	if n := testutil.ToFloat64(counter(t, reg, "lienstream_chain_unconfirmed_total")); n != 2 {
+		t.Errorf("%v polls are counted", n)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err := c.Refresh(t.Context()); errors.Is(err, chain.ErrUnavailable) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a head that nobody confirms stays for ever")
+		}
+	}
+}
+
+// counter is what a registry has under a name, as a collector.
+func counter(t *testing.T, reg *prometheus.Registry, name string) prometheus.Collector {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name})
+	for _, f := range families {
+		if f.GetName() == name {
+			c.Add(f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	return c
+}
+
+// TestOneOfThreeIsOutvoted: most nodes decide what a block is, and who says otherwise is asked for nothing until it
+// agrees again.
+func TestOneOfThreeIsOutvoted(t *testing.T) {
+	node := newNode(t)
+	block := mine(t, node, 10)
+	for name, lie := range map[string]rpctest.Lie{
+		"another block":       forgedBelow(0),
+		"another block below": forgedBelow(1),
+		"another header":      forged(func(block map[string]any) { block["timestamp"] = "0x1" }),
+	} {
+		reg, log := quiet()
+		liar := rpctest.NewLiar(t, node.HTTP(), 0)
+		one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+		c := newClient(t, log, reg, nil, liar.URL, one.URL, two.URL)
+		liar.Tells(lie)
+		head := refresh(t, c)
+		if head.Hash != block.Hash || head.Timestamp != genesisTime+10 {
+			t.Errorf("%s: the head is %+v", name, head)
+		}
+		var asked atomic.Int64
+		liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+			if isCall(req) {
+				asked.Add(1)
+			}
+			return false
+		})
+		for _, ctx := range []context.Context{t.Context(), chain.Apart(t.Context())} {
+			for range 3 {
+				if _, err := c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if asked.Load() > 0 {
+			t.Errorf("%s: who is outvoted is asked", name)
+		}
+		refresh(t, c)
+		if _, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering}); err != nil || asked.Load() == 0 {
+			t.Errorf("%s: who agrees again is not asked: %v", name, err)
+		}
+		// Two lies of three, each another: nobody has a majority.
+		liar.Tells(forgedBelow(1))
+		one.Tells(forged(func(block map[string]any) { block["hash"] = common.Hash{0xcc}.Hex() }))
+		if _, err := c.Refresh(t.Context()); err == nil {
+			t.Errorf("%s: three blocks, and one is the head", name)
+		}
+	}
+}
+
+// TestANodeHasOneVote: the endpoints of a node do not outvote another.
+func TestANodeHasOneVote(t *testing.T) {
+	node, other := newNode(t), newNode(t)
+	mine(t, node, 5)
+	mine(t, other, 4)
+	block, err := other.Mine(t.Context(), genesisTime+50, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, log := quiet()
+	c := newClient(t, log, reg, nil, node.HTTP(), node.WS(), other.HTTP())
+	head, err := c.Refresh(t.Context())
+	if _, ok := errors.AsType[*chain.DisagreementError](err); !ok {
+		t.Errorf("two nodes, block %s of one: %+v, %v", block.Hash, head, err)
+	}
+}
+
+// TestSecondOpinions: who agreed on the head and does not have the block, or refuses, is not passed over for the node
+// that is to be checked. Who does not respond is.
+func TestSecondOpinions(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 3)
+	for fault, fallsBack := range map[string]bool{
+		`{"code":-32000,"message":"hash is not currently canonical"}`: false,
+		`{"code":-32603,"message":"internal error"}`:                  false,
+		`{"code":429,"message":"Too Many Requests"}`:                  true,
+	} {
+		for _, at := range []uint64{3, 1} { // with a say, and without
+			one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+			reg, log := quiet()
+			c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxBehind, cfg.MaxStill = 1, time.Nanosecond }, one.URL, two.URL)
+			two.Tells(stuckAt(t, node, at))
+			refresh(t, c)
+			head := refresh(t, c)
+			if head.Number != 3 {
+				t.Fatalf("head %d", head.Number)
+			}
+			two.Tells(refuses(fault, isCall))
+			ctx := chain.Apart(t.Context())
+			if _, err := c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := c.Call(ctx, head.Hash, chain.Call{To: numbering})
+			_, refused := errors.AsType[*chain.NodeError](err)
+			gone := errors.Is(err, chain.ErrBlockGone)
+			if want := fallsBack || at == 1 && !refused; (err == nil) != want {
+				t.Errorf("%s at %d: %v (gone %t)", fault, at, err, gone)
+			}
+		}
+	}
+}
+
+// TestARefusalIsTakenElsewhere: another endpoint may do what one refuses; and who was asked too often is let be.
+func TestARefusalIsTakenElsewhere(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	for fault, rests := range map[string]bool{
+		`{"code":429,"message":"Too Many Requests"}`:                   true,
+		`{"code":-32007,"message":"100/second request limit reached"}`: true,
+		`{"code":-32005,"message":"limit exceeded"}`:                   true,
+		`{"code":-32000,"message":"too many concurrent requests"}`:     true,
+		`{"code":-32603,"message":"internal error"}`:                   false,
+		`{"code":-32000,"message":"the backend is not ready"}`:         false,
+		`{"code":-32000,"message":"execution aborted (timeout = 5s)"}`: false,
+	} {
+		moody, ready := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+		var asked atomic.Int64
+		refuse := refuses(fault, isCall)
+		moody.Tells(func(w http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if isCall(req) {
+				asked.Add(1)
+			}
+			return refuse(w, r, req, resp)
+		})
+		reg, log := quiet()
+		c := newClient(t, log, reg, nil, moody.URL, ready.URL)
+		head := refresh(t, c)
+		for range 2 {
+			results, err := c.Calls(t.Context(), head.Hash, []chain.Call{{To: numbering}, {To: reverting}})
+			if err != nil || results[0].Err != nil || len(results[0].Data) == 0 {
+				t.Errorf("%s: %+v, %v", fault, results, err)
+			}
+		}
+		if got := asked.Load() == 2; got != rests {
+			t.Errorf("%s: it was asked for %d calls", fault, asked.Load())
+		}
+	}
+	// What is refused because of the transaction is refused by all.
+	strict, other := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	strict.Tells(refuses(`{"code":-32000,"message":"gas required exceeds allowance (21000)"}`, isCall))
+	reg, log := quiet()
+	c := newClient(t, log, reg, nil, strict.URL, other.URL)
+	_, err := c.Call(t.Context(), refresh(t, c).Hash, chain.Call{To: numbering})
+	if refused, ok := errors.AsType[*chain.NodeError](err); !ok || !refused.OfTransaction() {
+		t.Errorf("a refusal of the transaction: %v", err)
+	}
+	// Where the other does not respond, the refusal is what is known.
+	strict.Tells(refuses(`{"code":-32603,"message":"internal error"}`, isCall))
+	c = newClient(t, log, prometheus.NewRegistry(), nil, strict.URL, "http://127.0.0.1:1")
+	_, err = c.Call(t.Context(), refresh(t, c).Hash, chain.Call{To: numbering})
+	if refused, ok := errors.AsType[*chain.NodeError](err); !ok || refused.OfTransaction() {
+		t.Errorf("beside an endpoint that is away: %v", err)
+	}
+}
