@@ -97,12 +97,12 @@ func TestTwoApplicationsShareACluster(t *testing.T) {
 		t.Cleanup(func() { check(t, server.Close()) })
 	}
 	ask := func(name string) func(key common.Address) (*read.Response, error) {
-		r, err := read.NewRouter(read.Config{
-			Application: name, Partitions: e.cat.Partitions, Timeout: 5 * time.Second,
-			Owners: func() (read.Feed, error) {
-				return kafka.NewReader(e.kafka, e.cat.OwnersTopic(), 0, 0, kafka.ReaderOptions{})
-			},
-		})
+		routing := read.DefaultConfig()
+		routing.Application, routing.Partitions, routing.Timeout = name, e.cat.Partitions, 5*time.Second
+		routing.Owners = func() (read.Feed, error) {
+			return kafka.NewReader(e.kafka, e.cat.OwnersTopic(), 0, 0, kafka.ReaderOptions{})
+		}
+		r, err := read.NewRouter(routing)
 		check(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)

@@ -120,7 +120,9 @@ func newChain(t *testing.T, unsafe int) *chain {
 	producer, err := kafka.NewProducer(c.cfg, "users", kafka.ProducerOptions{})
 	check(t, err)
 	t.Cleanup(producer.Close)
-	router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: c.cat.Partitions, Local: node})
+	routing := read.DefaultConfig()
+	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, c.cat.Partitions, node
+	router, err := read.NewRouter(routing)
 	check(t, err)
 	c.client = notifier.NewClient(c.cat, producer, router)
 	c.came = make([]ticked, c.cat.Partitions)

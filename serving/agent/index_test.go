@@ -140,9 +140,10 @@ func (x *index) leaves(gone bool) {
 
 func (x *index) reader(dep contracts.Deployment) query.Reader {
 	x.t.Helper()
-	router, err := query.NewRouter(query.Config{
-		Partitions: partitions, Local: x, Instance: "here", Patience: time.Millisecond, Registerer: prometheus.NewRegistry(),
-	}, dep)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local, routing.Instance, routing.Patience = partitions, x, "here", time.Millisecond
+	routing.Registerer = prometheus.NewRegistry()
+	router, err := query.NewRouter(routing, dep)
 	if err != nil {
 		x.t.Fatal(err)
 	}

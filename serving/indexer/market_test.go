@@ -221,9 +221,10 @@ func (m *market) serve() *apitest.Client {
 
 func (m *market) router() *query.Router {
 	m.t.Helper()
-	router, err := query.NewRouter(query.Config{
-		Partitions: partitions, Local: m, Instance: "here", Patience: time.Millisecond, Registerer: prometheus.NewRegistry(),
-	}, m.dep)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local, routing.Instance, routing.Patience = partitions, m, "here", time.Millisecond
+	routing.Registerer = prometheus.NewRegistry()
+	router, err := query.NewRouter(routing, m.dep)
 	if err != nil {
 		m.t.Fatal(err)
 	}

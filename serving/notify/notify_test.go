@@ -112,7 +112,9 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 		producer, err := kafka.NewProducer(h.cfg, fmt.Sprintf("notify-%d", i), kafka.ProducerOptions{})
 		check(t, err)
 		t.Cleanup(producer.Close)
-		router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: h.cat.Partitions, Local: h.node})
+		routing := read.DefaultConfig()
+		routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, h.cat.Partitions, h.node
+		router, err := read.NewRouter(routing)
 		check(t, err)
 		h.client = notifier.NewClient(h.cat, producer, router)
 		s, err := notify.New(notify.DefaultConfig(), h.client, client, keys, h.log, h.registry())

@@ -132,10 +132,10 @@ func (w *world) openDesk(instance string) {
 		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
 	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, log, w.registry()))
 	check(w.t, err)
-	w.router, err = read.NewRouter(read.Config{
-		Application: topics.AppSupport, Partitions: w.cat.Partitions, Local: node, Instance: instance,
-		Registerer: w.registry(), Logger: log,
-	})
+	routing := read.DefaultConfig()
+	routing.Application, routing.Partitions, routing.Local, routing.Instance = topics.AppSupport, w.cat.Partitions, node, instance
+	routing.Registerer, routing.Logger = w.registry(), log
+	w.router, err = read.NewRouter(routing)
 	check(w.t, err)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var running sync.WaitGroup
@@ -197,9 +197,9 @@ func (w *world) relayer(name string) *x402.Relayer {
 }
 
 func (w *world) relayerOn(chain x402.Sender, client *desk.Client, name string) *x402.Relayer {
-	return x402.NewRelayer(x402.RelayerConfig{
-		BumpAfter: time.Second, Nonces: NonceQueue{Desk: client}, Confirmations: w.cfg.Confirmations,
-	}, w.terms, chain, w.chain.Key(name))
+	relaying := x402.DefaultRelayerConfig()
+	relaying.BumpAfter, relaying.Nonces, relaying.Confirmations = time.Second, NonceQueue{Desk: client}, w.cfg.Confirmations
+	return x402.NewRelayer(relaying, w.terms, chain, w.chain.Key(name))
 }
 
 // deps are those of a service whose clock is the payment chain's, which mines faster than seconds pass.

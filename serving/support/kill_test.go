@@ -295,7 +295,9 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 		server := w.facilitator(lie, rng.IntN(2) == 0)
 		defer server.Close()
 		settler = func(x402.Sender, *desk.Client) x402.Settler {
-			f, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: server.URL, Timeout: 2 * time.Second}, w.terms)
+			settling := x402.DefaultFacilitatorConfig()
+			settling.URL, settling.Timeout = server.URL, 2*time.Second
+			f, err := x402.NewFacilitator(settling, w.terms)
 			check(t, err)
 			return f
 		}

@@ -43,9 +43,12 @@ func TestNothingSecretLeaks(t *testing.T) {
 		_, _ = fmt.Fprintf(rw, `{"success":false,"errorReason":%q}`, r.Header.Get("Authorization"))
 	}))
 	defer facilitator.Close()
-	refuses, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: facilitator.URL + "/" + urlKey, Authorization: facilitatorKey}, w.terms)
+	settling := x402.DefaultFacilitatorConfig()
+	settling.URL, settling.Authorization = facilitator.URL+"/"+urlKey, facilitatorKey
+	refuses, err := x402.NewFacilitator(settling, w.terms)
 	check(t, err)
-	away, err := x402.NewFacilitator(x402.FacilitatorConfig{URL: "http://user:" + urlKey + "@127.0.0.1:1/" + urlKey, Authorization: facilitatorKey}, w.terms)
+	settling.URL, settling.Authorization = "http://user:"+urlKey+"@127.0.0.1:1/"+urlKey, facilitatorKey
+	away, err := x402.NewFacilitator(settling, w.terms)
 	check(t, err)
 	signed := w.pay(w.chain.Key("payer"), "secret")
 	payment := w.header(signed)

@@ -108,9 +108,10 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) serve() {
-	router, err := query.NewRouter(query.Config{
-		Partitions: partitions, Local: w, Instance: "here", Patience: 50 * time.Millisecond, Registerer: prometheus.NewRegistry(),
-	}, w.dep)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local, routing.Instance, routing.Patience = partitions, w, "here", 50*time.Millisecond
+	routing.Registerer = prometheus.NewRegistry()
+	router, err := query.NewRouter(routing, w.dep)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -251,7 +251,7 @@ func TestContractWalletPays(t *testing.T) {
 	if err := w.token.CheckSignature(ctx, &forged); reasonOf(err) != ReasonSignature {
 		t.Errorf("forged: %v", err)
 	}
-	relayer := NewRelayer(RelayerConfig{}, w.terms, w.Client(), w.Key("relayer"))
+	relayer := NewRelayer(DefaultRelayerConfig(), w.terms, w.Client(), w.Key("relayer"))
 	if err := relayer.Settle(ctx, s, nothingRecorded); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,8 @@ func TestRelayer(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	now := time.Unix(1_700_000_000, 0)
-	cfg := RelayerConfig{BumpAfter: 10 * time.Second, MaxFeeGas: big.NewInt(20 * params.GWei), Now: func() time.Time { return now }}
+	cfg := DefaultRelayerConfig()
+	cfg.BumpAfter, cfg.MaxFeeGas, cfg.Now = 10*time.Second, big.NewInt(20*params.GWei), func() time.Time { return now }
 	relayer := NewRelayer(cfg, w.terms, w.Client(), w.Key("relayer"))
 
 	// What is not recorded does not leave, and its nonce is free again.
@@ -440,7 +441,7 @@ func TestRelayerWithoutGas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relayer := NewRelayer(RelayerConfig{}, w.terms, w.Client(), key)
+	relayer := NewRelayer(DefaultRelayerConfig(), w.terms, w.Client(), key)
 	s := w.payment(t, w.payer, 1000)
 	if err := relayer.Settle(t.Context(), s, nothingRecorded); !errors.Is(err, ErrNoGas) {
 		t.Fatalf("%v, want %v", err, ErrNoGas)
@@ -462,7 +463,9 @@ func TestRelayerWithoutGas(t *testing.T) {
 	w.mine(t, 1)
 	w.outcome(t, s, Paid, false)
 
-	dear := NewRelayer(RelayerConfig{MaxFeeGas: big.NewInt(1)}, w.terms, w.Client(), w.Key("relayer"))
+	relaying := DefaultRelayerConfig()
+	relaying.MaxFeeGas = big.NewInt(1)
+	dear := NewRelayer(relaying, w.terms, w.Client(), w.Key("relayer"))
 	if err := dear.Settle(t.Context(), w.payment(t, w.payer, 1000), nothingRecorded); !errors.Is(err, ErrFeeCeiling) {
 		t.Errorf("%v, want %v", err, ErrFeeCeiling)
 	}
@@ -501,7 +504,9 @@ func TestFacilitator(t *testing.T) {
 		answer(rw, r)
 	}))
 	defer server.Close()
-	f, err := NewFacilitator(FacilitatorConfig{URL: server.URL + "/base/", Authorization: "Bearer key"}, w.terms)
+	settling := DefaultFacilitatorConfig()
+	settling.URL, settling.Authorization = server.URL+"/base/", "Bearer key"
+	f, err := NewFacilitator(settling, w.terms)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,14 @@ import (
 // FacilitatorConfig names the service that settles.
 type FacilitatorConfig struct {
 	URL           string        // base URL of the service, without /settle
-	Timeout       time.Duration // of a settlement, which waits for the chain; default 90 s
+	Timeout       time.Duration // of a settlement, which waits for the chain
 	Authorization string        // value of that header; empty: none. It is a secret
 	Resource      Resource
+}
+
+// DefaultFacilitatorConfig lacks the service and the resource.
+func DefaultFacilitatorConfig() FacilitatorConfig {
+	return FacilitatorConfig{Timeout: 90 * time.Second}
 }
 
 const maxFacilitatorBytes = 64 << 10
@@ -36,9 +41,6 @@ func NewFacilitator(cfg FacilitatorConfig, terms *Terms) (*Facilitator, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
 		return nil, fmt.Errorf("facilitator: %q is not an http or https URL", cfg.URL)
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 90 * time.Second
 	}
 	return &Facilitator{cfg: cfg, terms: terms, client: &http.Client{
 		Timeout: cfg.Timeout,

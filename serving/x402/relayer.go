@@ -31,32 +31,21 @@ const DefaultConfirmations = 10
 
 // RelayerConfig bounds what a relayer spends.
 type RelayerConfig struct {
-	MaxFeeGas *big.Int      // maximum wei per gas; nil: 50 gwei
-	BumpAfter time.Duration // after which a pending transaction's fee is raised; default 10 s
-	Timeout   time.Duration // of a call to the node; default 10 s
+	MaxFeeGas *big.Int      // maximum wei per gas
+	BumpAfter time.Duration // after which a pending transaction's fee is raised
+	Timeout   time.Duration // of a call to the node
 	Now       func() time.Time
 
 	Nonces        Nonces // nil: no other process uses the key
-	Confirmations uint64 // with Nonces: confirmations after which a nonce is final; default DefaultConfirmations
+	Confirmations uint64 // with Nonces: confirmations after which a nonce is final
 }
 
-func (c RelayerConfig) withDefaults() RelayerConfig {
-	if c.MaxFeeGas == nil {
-		c.MaxFeeGas = big.NewInt(50_000_000_000)
+// DefaultRelayerConfig pays at most 50 gwei.
+func DefaultRelayerConfig() RelayerConfig {
+	return RelayerConfig{
+		MaxFeeGas: big.NewInt(50_000_000_000), BumpAfter: 10 * time.Second, Timeout: 10 * time.Second, Now: time.Now,
+		Confirmations: DefaultConfirmations,
 	}
-	if c.BumpAfter == 0 {
-		c.BumpAfter = 10 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.Confirmations == 0 {
-		c.Confirmations = DefaultConfirmations
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	return c
 }
 
 // Nonces assigns a relayer's nonces, for all processes that use its key.
@@ -118,7 +107,7 @@ var ErrDecided = errors.New("the payment was already decided")
 // NewRelayer returns a relayer for key.
 func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.PrivateKey) *Relayer {
 	return &Relayer{
-		cfg: cfg.withDefaults(), key: key, from: crypto.PubkeyToAddress(key.PublicKey), terms: terms, chain: chain,
+		cfg: cfg, key: key, from: crypto.PubkeyToAddress(key.PublicKey), terms: terms, chain: chain,
 		open: make(map[uint64]*sent),
 	}
 }

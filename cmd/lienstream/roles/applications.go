@@ -136,7 +136,8 @@ func (p *Process) Application(ctx context.Context, name string) (*read.Router, e
 	if err != nil {
 		return nil, err
 	}
-	cfg := read.Config{Application: name, Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Token: token}
+	cfg := read.DefaultConfig()
+	cfg.Application, cfg.Partitions, cfg.Registerer, cfg.Logger, cfg.Token = name, p.partitions, p.Reg, p.Log, token
 	cfg.Owners = func() (read.Feed, error) {
 		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, kafka.Start, kafka.ReaderOptions{})
 	}

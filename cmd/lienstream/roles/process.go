@@ -195,7 +195,8 @@ func (p *Process) Router(ctx context.Context) (*query.Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := query.Config{Partitions: p.partitions, Registerer: p.Reg, Logger: p.Log, Dial: p.Dial, Token: token}
+	cfg := query.DefaultConfig()
+	cfg.Partitions, cfg.Registerer, cfg.Logger, cfg.Dial, cfg.Token = p.partitions, p.Reg, p.Log, p.Dial, token
 	cfg.Owners = func() (query.Feed, error) {
 		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, kafka.Start, kafka.ReaderOptions{})
 	}

@@ -207,9 +207,9 @@ func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
 // settler submits payments to the chain.
 func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms, client *ethclient.Client, desk *desk.Client) (x402.Settler, common.Address, error) {
 	if s.facilitator != "" {
-		cfg := x402.FacilitatorConfig{URL: s.facilitator, Resource: x402.Resource{
-			URL: strings.TrimSuffix(c.PublicURL, "/") + "/reports", MimeType: "application/json",
-		}}
+		cfg := x402.DefaultFacilitatorConfig()
+		cfg.URL = s.facilitator
+		cfg.Resource = x402.Resource{URL: strings.TrimSuffix(c.PublicURL, "/") + "/reports", MimeType: "application/json"}
 		if s.facilitatorKeyFile != "" {
 			text, err := p.readFile(s.facilitatorKeyFile)
 			if err != nil {
@@ -227,7 +227,9 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 			return nil, common.Address{}, err
 		}
 	}
-	r := x402.NewRelayer(x402.RelayerConfig{Nonces: support.NonceQueue{Desk: desk}, Confirmations: c.Confirmations}, terms, client, key)
+	relaying := x402.DefaultRelayerConfig()
+	relaying.Nonces, relaying.Confirmations = support.NonceQueue{Desk: desk}, c.Confirmations
+	r := x402.NewRelayer(relaying, terms, client, key)
 	return r, r.Address(), nil
 }
 

@@ -23,9 +23,9 @@ type Config struct {
 	Local       Source               // the partitions of this process, asked by a direct call; nil: none
 	Instance    string               // this process in the owners topic: what it says there is passed over
 	Owners      func() (Feed, error) // opens the owners topic at its start; nil: there is nobody else
-	Timeout     time.Duration        // of a call to another node. 1 s
-	Patience    time.Duration        // of a read while holders move or disagree. 500 ms
-	Interval    time.Duration        // until a node that did not tell its watermarks is asked again. 50 ms
+	Timeout     time.Duration        // of a call to another node
+	Patience    time.Duration        // of a read while holders move or disagree
+	Interval    time.Duration        // until a node that did not tell its watermarks is asked again
 	Token       string               // that other nodes ask for; empty: none
 	Registerer  prometheus.Registerer
 	Logger      *zap.Logger
@@ -33,19 +33,9 @@ type Config struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // to other nodes; nil: the machine's network
 }
 
-func (c *Config) setDefaults() {
-	if c.Timeout == 0 {
-		c.Timeout = time.Second
-	}
-	if c.Patience == 0 {
-		c.Patience = 500 * time.Millisecond
-	}
-	if c.Interval == 0 {
-		c.Interval = 50 * time.Millisecond
-	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
+// DefaultConfig lacks the application, its partitions, and who holds them.
+func DefaultConfig() Config {
+	return Config{Timeout: time.Second, Patience: 500 * time.Millisecond, Interval: 50 * time.Millisecond, Logger: zap.NewNop()}
 }
 
 // Validate reports all errors at once.
@@ -64,8 +54,8 @@ func (c *Config) Validate() error {
 		name string
 		d    time.Duration
 	}{{"timeout", c.Timeout}, {"patience", c.Patience}, {"interval", c.Interval}} {
-		if d.d < 0 {
-			faults = append(faults, fmt.Errorf("%s: %s is negative", d.name, d.d))
+		if d.d <= 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
 	}
 	return errors.Join(faults...)
@@ -92,7 +82,6 @@ type Router struct {
 
 // NewRouter makes a router. Run finds other nodes.
 func NewRouter(cfg Config) (*Router, error) {
-	cfg.setDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

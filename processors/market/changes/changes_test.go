@@ -230,7 +230,9 @@ func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 		}()
 		n.snaps, n.ats = append(n.snaps, store.Snapshot()), append(n.ats, query.Moment{Block: block(1, 0)})
 		n.Opened(engine.Partition{}, fakeView{at: block(1, 0)})
-		router, err := query.NewRouter(query.Config{Partitions: 1, Local: n, Registerer: prometheus.NewRegistry()}, contracts.Deployment{})
+		routing := query.DefaultConfig()
+		routing.Partitions, routing.Local, routing.Registerer = 1, n, prometheus.NewRegistry()
+		router, err := query.NewRouter(routing, contracts.Deployment{})
 		if err != nil {
 			t.Fatal(err)
 		}

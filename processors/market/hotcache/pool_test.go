@@ -34,7 +34,9 @@ var alike = cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *big.Int) 
 
 func newRouter(t testing.TB, n *node) *query.Router {
 	t.Helper()
-	r, err := query.NewRouter(query.Config{Partitions: int32(len(n.parts)), Local: n, Patience: 10 * time.Millisecond}, tokenLayer)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local, routing.Patience = int32(len(n.parts)), n, 10*time.Millisecond
+	r, err := query.NewRouter(routing, tokenLayer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,9 @@ func TestSamePagesAsProcessors(t *testing.T) {
 	if err := s.w.flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	router, err := query.NewRouter(query.Config{Partitions: cfg.Partitions, Local: n}, contracts.Deployment{})
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local = cfg.Partitions, n
+	router, err := query.NewRouter(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,9 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 			if where == "remote" {
 				r = remoteRouter(t, partitions, map[string]*holder{"a": serve(t, n)})
 			} else {
-				r = runRouter(t, query.Config{Partitions: partitions, Local: n, Patience: 20 * time.Millisecond})
+				routing := query.DefaultConfig()
+				routing.Partitions, routing.Local, routing.Patience = partitions, n, 20*time.Millisecond
+				r = runRouter(t, routing)
 			}
 			readAt := func(want topics.BlockRef) {
 				t.Helper()

@@ -28,7 +28,9 @@ func TestStatsOfAnyNumberOfPositions(t *testing.T) {
 	for _, share := range [][]int32{span(partitions), {0}, {1, 2}, {3}} {
 		nodes = append(nodes, newNode(t, topics.RoleOwner, 1, share...))
 	}
-	one, err := query.NewRouter(query.Config{Partitions: partitions, Local: nodes[0]}, deployment)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local = partitions, nodes[0]
+	one, err := query.NewRouter(routing, deployment)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,9 @@ type marketNode struct {
 
 func newMarketNode(t testing.TB, d contracts.Deployment) *marketNode {
 	n := newNode(t, topics.RoleOwner, 1, span(marketPartitions)...)
-	r, err := query.NewRouter(query.Config{Partitions: marketPartitions, Local: n}, d)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local = marketPartitions, n
+	r, err := query.NewRouter(routing, d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,9 @@ func mean(all []*big.Int) *big.Int {
 func TestMediansReadNoMoreForMoreDeals(t *testing.T) {
 	m := newMarketNode(t, deployment)
 	counted := &counting{node: m.node}
-	router, err := query.NewRouter(query.Config{Partitions: marketPartitions, Local: counted}, deployment)
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local = marketPartitions, counted
+	router, err := query.NewRouter(routing, deployment)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ type Router struct {
 // NewRouter makes a router of the market. The deployment names the token layer's pool and tokens, and the
 // contract of positions; zero: there are none. Run finds other nodes.
 func NewRouter(cfg Config, deployment contracts.Deployment) (*Router, error) {
-	cfg.Application, cfg.Shared = topics.AppMarket, true
 	nodes, err := read.NewRouter(cfg)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,9 @@ func (c *cleanup) Fatal(args ...any)                 { panic(args) }
 func (c *cleanup) Fatalf(format string, args ...any) { panic(append([]any{format}, args...)) }
 
 func localRouter(t testing.TB, n *node, partitions int32) *query.Router {
-	r, err := query.NewRouter(query.Config{Partitions: partitions, Local: n}, contracts.Deployment{})
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local = partitions, n
+	r, err := query.NewRouter(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,10 +108,10 @@ func remoteRouter(t testing.TB, partitions int32, holders map[string]*holder) *q
 
 func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
 	topic := make(owners, 64)
-	return runRouter(t, query.Config{
-		Partitions: partitions, Instance: "me", Timeout: 10 * time.Second, Interval: time.Millisecond, Patience: 200 * time.Millisecond,
-		Owners: func() (query.Feed, error) { return topic, nil },
-	}), topic
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Instance, routing.Timeout, routing.Interval = partitions, "me", 10*time.Second, time.Millisecond
+	routing.Patience, routing.Owners = 200*time.Millisecond, func() (query.Feed, error) { return topic, nil }
+	return runRouter(t, routing), topic
 }
 
 // runRouter runs a router until the test ends.
@@ -353,10 +355,10 @@ func unevenly(t *testing.T, nodes []*node) func() {
 func mixedRouter(t *testing.T, here *node, there *holder) *query.Router {
 	topic := make(owners, 64)
 	there.announce(t, topic, "b")
-	r, err := query.NewRouter(query.Config{
-		Partitions: partitions, Local: here, Instance: "me", Interval: time.Millisecond,
-		Owners: func() (query.Feed, error) { return topic, nil },
-	}, contracts.Deployment{})
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local, routing.Instance, routing.Interval = partitions, here, "me", time.Millisecond
+	routing.Owners = func() (query.Feed, error) { return topic, nil }
+	r, err := query.NewRouter(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,8 +479,10 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 }
 
 func TestConfigReportsEveryFault(t *testing.T) {
-	_, err := query.NewRouter(query.Config{Timeout: -1, Patience: -1}, contracts.Deployment{})
-	for _, want := range []string{"partitions", "owners", "timeout", "patience"} {
+	routing := query.DefaultConfig()
+	routing.Application, routing.Timeout, routing.Patience = "", -1, -1
+	_, err := query.NewRouter(routing, contracts.Deployment{})
+	for _, want := range []string{"application", "partitions", "owners", "timeout", "patience"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}

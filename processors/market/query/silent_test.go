@@ -59,10 +59,10 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool) {
 		h.node.land(t, partitions, block(1), listing(1))
 	}
 	topic := make(owners, 64)
-	r, err := query.NewRouter(query.Config{
-		Partitions: partitions, Instance: "me", Timeout: time.Minute, Interval: time.Millisecond,
-		Owners: func() (query.Feed, error) { return topic, nil },
-	}, contracts.Deployment{})
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Instance, routing.Timeout, routing.Interval = partitions, "me", time.Minute, time.Millisecond
+	routing.Owners = func() (query.Feed, error) { return topic, nil }
+	r, err := query.NewRouter(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}

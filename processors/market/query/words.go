@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // Types of the engine's read API that the market's API uses, so that its callers need not import the engine.
@@ -19,6 +20,13 @@ type (
 	Feed          = read.Feed
 	Source        = read.Source
 )
+
+// DefaultConfig is that of a router of the market. It lacks the partitions, and who holds them.
+func DefaultConfig() Config {
+	c := read.DefaultConfig()
+	c.Application, c.Shared = topics.AppMarket, true
+	return c
+}
 
 // How far a node may be behind the chain and count as healthy, where nothing says otherwise.
 const (

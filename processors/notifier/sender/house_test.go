@@ -63,7 +63,9 @@ func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) ma
 	h.producer, err = kafka.NewProducer(cfg, "p", kafka.ProducerOptions{})
 	check(t, err)
 	t.Cleanup(h.producer.Close)
-	router, err := read.NewRouter(read.Config{Application: topics.AppNotifier, Partitions: 1, Local: node})
+	routing := read.DefaultConfig()
+	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, 1, node
+	router, err := read.NewRouter(routing)
 	check(t, err)
 	h.client = notifier.NewClient(h.cat, h.producer, router)
 	h.keys, err = notifier.ParseKeys("1:" + strings.Repeat("11", 32))
