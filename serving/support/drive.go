@@ -258,10 +258,8 @@ func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, sign
 // reconcile picks up payments that no process follows, after a crash or because a process had too many.
 func (s *Service) reconcile(ctx context.Context) {
 	for {
-		if s.checked.Load() {
-			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-				s.log.Warn("cannot read undecided payments", zap.Error(err))
-			}
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot read undecided payments", zap.Error(err))
 		}
 		if !sleep(ctx, s.cfg.Reconcile) {
 			return
@@ -272,43 +270,59 @@ func (s *Service) reconcile(ctx context.Context) {
 // sweepLimit is how many payments are read at a time.
 const sweepLimit = 256
 
+// sweep reads all undecided payments. What it has counted is shown only once it has read all of them: what a desk that is
+// away does not say is not 0.
 func (s *Service) sweep(ctx context.Context) error {
-	var (
-		errs      []error
-		oldest    time.Duration
-		refunds   time.Duration
-		undecided int
-	)
-	now := s.deps.Now()
+	var errs []error
+	all := undecided{now: s.deps.Now()}
 	for partition := range s.deps.Desk.Partitions() {
-		var after []byte
-		for {
-			found, next, err := s.deps.Desk.List(ctx, partition, true, after, sweepLimit)
-			if err != nil {
-				errs = append(errs, err)
-				break
-			}
-			for _, p := range found {
-				undecided++
-				if p.Status == desk.StatusReserved || p.Status == desk.StatusSent {
-					oldest = max(oldest, now.Sub(time.Unix(p.ReservedAt, 0)))
-				}
-				if p.Status == desk.StatusFinal {
-					refunds = max(refunds, now.Sub(time.Unix(p.Ticket.ReturnedAt, 0)))
-				}
-				if p.Status == desk.StatusFinal || now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter {
-					s.drive(p)
-				}
-			}
-			if after = next; next == nil {
-				break
+		errs = append(errs, s.sweepPartition(ctx, partition, &all))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	s.metrics.undecided.Set(float64(all.count))
+	s.metrics.oldest.Set(all.oldest.Seconds())
+	s.metrics.oldestRefund.Set(all.oldestRefund.Seconds())
+	s.metrics.deskRead.Set(float64(s.deps.Now().Unix()))
+	return nil
+}
+
+func (s *Service) sweepPartition(ctx context.Context, partition int32, all *undecided) error {
+	for after := []byte(nil); ; {
+		found, next, err := s.deps.Desk.List(ctx, partition, true, after, sweepLimit)
+		if err != nil {
+			return err
+		}
+		for _, p := range found {
+			all.add(p)
+			late := p.Status == desk.StatusFinal || all.now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter
+			if late && s.checked.Load() {
+				s.drive(p)
 			}
 		}
+		if after = next; next == nil {
+			return nil
+		}
 	}
-	s.metrics.undecided.Set(float64(undecided))
-	s.metrics.oldest.Set(oldest.Seconds())
-	s.metrics.oldestRefund.Set(refunds.Seconds())
-	return errors.Join(errs...)
+}
+
+// undecided counts the payments and refunds that are not final, and how old they are.
+type undecided struct {
+	now                  time.Time
+	count                int
+	oldest, oldestRefund time.Duration
+}
+
+func (u *undecided) add(p *desk.Payment) {
+	u.count++
+	switch p.Status {
+	case desk.StatusReserved, desk.StatusSent:
+		u.oldest = max(u.oldest, u.now.Sub(time.Unix(p.ReservedAt, 0)))
+	case desk.StatusFinal:
+		u.oldestRefund = max(u.oldestRefund, u.now.Sub(time.Unix(p.Ticket.ReturnedAt, 0)))
+	case desk.StatusPaid, desk.StatusReleased, desk.StatusVoid:
+	}
 }
 
 func signedOf(a *desk.Authorization) *x402.Signed {

@@ -56,6 +56,7 @@ func (s *Service) watch(ctx context.Context) {
 		case err == nil:
 			s.head.set(header.Number.Uint64(), header.Hash())
 			s.metrics.head.Set(float64(header.Number.Uint64()))
+			s.metrics.headRead.Set(float64(s.deps.Now().Unix()))
 		case ctx.Err() == nil:
 			s.metrics.chainErrors.Inc()
 			s.log.Warn("cannot read the payment chain's head", zap.Error(err))

@@ -15,6 +15,8 @@ type metrics struct {
 	float        *prometheus.GaugeVec // none where there is no such account
 	gas          *prometheus.GaugeVec
 	head         prometheus.Gauge
+	headRead     prometheus.Gauge
+	deskRead     prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -46,5 +48,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		float:        balance("float_units", "Balance of the float in the deposit asset's smallest unit."),
 		gas:          balance("relayer_gas_ether", "Gas balance of the relayer."),
 		head:         gauge("payment_chain_head", "Head of the payment chain as last seen."),
+		headRead:     gauge("payment_chain_read_timestamp_seconds", "When the payment chain's head was last read."),
+		deskRead:     gauge("desk_read_timestamp_seconds", "When all undecided payments were last read."),
 	}
 }

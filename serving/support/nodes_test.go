@@ -226,3 +226,28 @@ func TestAnEmptyAnswerIsNoFailedRefund(t *testing.T) {
 		t.Errorf("the deposit went back %d times, and the refund is %s; by hand it goes again: %v", w.transfers(f.Address(), payer), status, staff.ByHand(t.Context(), id, true))
 	}
 }
+
+// empty is a node that does not have the token yet: it answers nothing, with success.
+type empty struct {
+	Chain
+	asked atomic.Int64
+}
+
+func (e *empty) CallContract(ctx context.Context, msg ethereum.CallMsg, block *big.Int) ([]byte, error) {
+	if e.asked.Add(1) <= 2 {
+		return nil, nil
+	}
+	return e.Chain.CallContract(ctx, msg, block)
+}
+
+// A payment node that still syncs is waited for, and does not end the process and with it all services of the node.
+func TestANodeThatSyncsIsWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	deps := w.deps(w.relayer("relayer"))
+	node := &empty{Chain: w.chain.Client()}
+	deps.Chain = node
+	w.start(deps) // fails if it ends
+	if n := node.asked.Load(); n < 3 {
+		t.Errorf("it was ready after %d questions", n)
+	}
+}

@@ -2,16 +2,22 @@ package support
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
@@ -88,5 +94,72 @@ func TestBalancesAreWatched(t *testing.T) {
 	for name, account := range map[string]common.Address{"float_units": deps.Float, "relayer_gas_ether": deps.Relayer} {
 		line := fmt.Sprintf("lienstream_support_%s{account=%q} 0\n", name, account.Hex())
 		polltest.Until(t, line, func() bool { return bytes.Contains(w.gathered(), []byte(line)) })
+	}
+}
+
+// gauge is the highest value of a gauge of all processes.
+func (w *world) gauge(name string) (highest float64) {
+	w.t.Helper()
+	for line := range strings.Lines(string(w.gathered())) {
+		if text, ok := strings.CutPrefix(line, "lienstream_support_"+name+" "); ok {
+			var value float64
+			_, err := fmt.Sscan(text, &value)
+			check(w.t, err)
+			highest = max(highest, value)
+		}
+	}
+	return highest
+}
+
+// away is a payment chain that cannot be read.
+type away struct{ Chain }
+
+var errAway = errors.New("away")
+
+func (away) ChainID(context.Context) (*big.Int, error) { return nil, errAway }
+
+func (away) HeaderByNumber(context.Context, *big.Int) (*types.Header, error) { return nil, errAway }
+
+// A node that starts while the payment chain is away still says how old the oldest payment is, and when it last read
+// either of those that it needs.
+func TestTheOldestPaymentIsSeenWhileTheChainIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.reserved(w.pay(w.chain.Key("payer"), "old"), body("Old"))
+	deps := w.deps(w.relayer("relayer"))
+	deps.Chain = away{w.chain.Client()}
+	deps.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	s, err := New(w.cfg, deps, zap.NewNop(), w.registry())
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	defer func() { cancel(); check(t, <-done) }()
+	polltest.Until(t, "the age is seen", func() bool { return w.gauge("oldest_unpaid_seconds") > 300 })
+	polltest.Until(t, "the desk was read", func() bool { return w.gauge("desk_read_timestamp_seconds") > 0 })
+	if at := w.gauge("payment_chain_read_timestamp_seconds"); at != 0 {
+		t.Errorf("the payment chain was read at %v", at)
+	}
+}
+
+// While the desk is away nobody knows how old the oldest payment is: it is not 0, and when the desk was read stands still.
+func TestTheOldestPaymentIsSeenWhileTheDeskIsAway(t *testing.T) {
+	w := newWorld(t)
+	deps := w.deps(w.relayer("relayer"))
+	var ahead atomic.Int64 // seconds
+	deps.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load()) * time.Second) }
+	w.cfg.Wait = 50 * time.Millisecond
+	s := w.start(deps)
+	s.post(w.header(w.pay(w.chain.Key("payer"), "old")), body("Old")) // no block is mined
+	ahead.Store(3600)
+	polltest.Until(t, "the age is seen", func() bool { return w.gauge("oldest_unpaid_seconds") > 300 })
+	w.closeDesk()
+	if err := s.sweep(t.Context()); err == nil {
+		t.Fatal("read from a desk that is away")
+	}
+	at := w.gauge("desk_read_timestamp_seconds")
+	ahead.Store(7200)
+	if err := s.sweep(t.Context()); err == nil || w.gauge("oldest_unpaid_seconds") <= 300 || w.gauge("desk_read_timestamp_seconds") != at {
+		t.Errorf("%v; the oldest is of %v s, and the desk was read at %v, not %v", err,
+			w.gauge("oldest_unpaid_seconds"), w.gauge("desk_read_timestamp_seconds"), at)
 	}
 }

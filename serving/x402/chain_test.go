@@ -128,6 +128,11 @@ func TestVerifyToken(t *testing.T) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
+	r := w.terms.Requirement
+	r.Asset = w.Address("owner").Hex() // where a node that still syncs has no token, it is not another
+	if err := NewToken(newTerms(t, r), w.Client()).Verify(t.Context()); err == nil || errors.Is(err, ErrWrongToken) {
+		t.Errorf("no token: %v", err)
+	}
 }
 
 func TestSimulate(t *testing.T) {

@@ -69,6 +69,9 @@ func (t *Token) Verify(ctx context.Context) error {
 		return fmt.Errorf("%w: the payment node is on chain %s, the network is %s", ErrWrongToken, id, t.terms.Network)
 	}
 	separator, err := t.call(ctx, t.terms.Token, selSeparator)
+	if err == nil && len(separator) != common.HashLength { // a node that still syncs has no token yet
+		err = fmt.Errorf("%s answers %d bytes", t.terms.Token, len(separator))
+	}
 	if err != nil {
 		return fmt.Errorf("read the token's domain separator: %w", err)
 	}
