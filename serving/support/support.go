@@ -51,6 +51,8 @@ type Config struct {
 	Decimals  int              // of the asset
 	Word      string           // word in the name of the ticket token's header: x-<word>-ticket-token
 
+	FloatCeiling string // maximum sum of refunds per day (UTC), in the asset's smallest unit
+
 	Confirmations uint64        // confirmations after which a block of the payment chain is final
 	LogRange      uint64        // maximum block range of a log query
 	Poll          time.Duration // between two looks at the payment chain's head while a payment is followed; else 20 times that
@@ -72,7 +74,7 @@ func DefaultConfig() Config {
 			Scheme: x402.SchemeExact, Network: "eip155:8453", Amount: "15000000", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 			MaxTimeoutSeconds: 120, Extra: x402.Domain{Name: "USD Coin", Version: "2"},
 		},
-		Symbol: "USDC", Decimals: 6, Word: httpapi.DefaultWord,
+		Symbol: "USDC", Decimals: 6, Word: httpapi.DefaultWord, FloatCeiling: "150000000",
 		Confirmations: x402.DefaultConfirmations, LogRange: 1000,
 		Poll: 50 * time.Millisecond, Wait: 45 * time.Second, Resend: 30 * time.Second,
 		ResumeAfter: 20 * time.Second, Reconcile: 5 * time.Second, MaxDriven: 1024, Limits: DefaultLimits(),

@@ -31,22 +31,20 @@ type notifySettings struct {
 	smtpPasswordFile string
 	smtpPlain        bool
 	from             string
-	perSecond        float64
 
 	telegramTokenFile string
 	telegramURL       string
-	telegramPerSecond float64
 
-	vapidFile     string
-	pushContact   string
-	pushPerSecond float64
+	vapidFile   string
+	pushContact string
 
+	rates  sender.Rates
 	app    string
 	policy string
 }
 
 func newNotifySettings() notifySettings {
-	return notifySettings{perSecond: 10, telegramPerSecond: 30, pushPerSecond: 100, policy: string(facts.Safe)}
+	return notifySettings{rates: sender.DefaultRates(), policy: string(facts.DefaultPolicy)}
 }
 
 func (s *notifySettings) flags(f *Flags) {
@@ -58,13 +56,13 @@ func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.smtpPasswordFile, "smtp-password-file", "file with the SMTP password")
 	bind(f, &s.smtpPlain, "smtp-plain", "send without TLS; only for an SMTP server on this machine")
 	bind(f, &s.from, "smtp-from", "sender address of email alerts")
-	bind(f, &s.perSecond, "smtp-rate", "maximum emails per second")
+	bind(f, &s.rates.Email, "smtp-rate", "maximum emails per second")
 	bind(f, &s.telegramTokenFile, "telegram-token-file", "file with the token of the Telegram bot that sends alerts; without it they stay in the outbox")
 	bind(f, &s.telegramURL, "telegram-url", "URL of the Bot API, if not Telegram's own")
-	bind(f, &s.telegramPerSecond, "telegram-rate", "maximum Telegram messages per second")
+	bind(f, &s.rates.Telegram, "telegram-rate", "maximum Telegram messages per second")
 	bind(f, &s.vapidFile, "vapid-file", "file with the VAPID key for Web Push, made by `lienstream notify keys`; without it push alerts stay in the outbox")
 	bind(f, &s.pushContact, "push-contact", "email address or https URL that push services can use to contact the operator")
-	bind(f, &s.pushPerSecond, "push-rate", "maximum Web Push messages per second")
+	bind(f, &s.rates.Push, "push-rate", "maximum Web Push messages per second")
 	bind(f, &s.policy, "notify-confirmation", "block tag whose timestamp decides what is due: latest (which may be reverted), safe or finalized")
 }
 
@@ -89,7 +87,7 @@ func (s *notifySettings) check(p *Process) error {
 	for _, rate := range []struct {
 		flag string
 		per  float64
-	}{{"smtp-rate", s.perSecond}, {"telegram-rate", s.telegramPerSecond}, {"push-rate", s.pushPerSecond}} {
+	}{{"smtp-rate", s.rates.Email}, {"telegram-rate", s.rates.Telegram}, {"push-rate", s.rates.Push}} {
 		if rate.per <= 0 {
 			errs = append(errs, fmt.Errorf("%s: %v is not positive", rate.flag, rate.per))
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/SherClockHolmes/webpush-go"
 	"github.com/peterbourgon/ff/v4"
-	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
@@ -19,9 +18,6 @@ import (
 func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 	n := &p.notify
 	channels := map[notifier.Channel]*sender.Line{}
-	add := func(name notifier.Channel, channel sender.Channel, perSecond float64) {
-		channels[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/10)))}
-	}
 	keys, err := p.NotifyKeys()
 	if err != nil {
 		return nil, err
@@ -31,7 +27,7 @@ func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 		if err != nil {
 			return nil, err
 		}
-		add(notifier.Email, email, n.perSecond)
+		channels[notifier.Email] = sender.NewLine(email, n.rates.Email)
 	}
 	if n.telegramTokenFile != "" {
 		token, err := p.secretOf("telegram-token-file", n.telegramTokenFile)
@@ -42,7 +38,7 @@ func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 		if err != nil {
 			return nil, err
 		}
-		add(notifier.Telegram, telegram, n.telegramPerSecond)
+		channels[notifier.Telegram] = sender.NewLine(telegram, n.rates.Telegram)
 	}
 	if n.vapidFile != "" {
 		text, err := p.secretOf("vapid-file", n.vapidFile)
@@ -54,7 +50,7 @@ func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 		if err != nil {
 			return nil, err
 		}
-		add(notifier.Push, push, n.pushPerSecond)
+		channels[notifier.Push] = sender.NewLine(push, n.rates.Push)
 	}
 	return channels, nil
 }

@@ -35,7 +35,6 @@ type supportService struct {
 	relayerKeyFile     string
 	floatKeyFile       string
 	floatAddress       string
-	floatCeiling       string
 	tokenKeysFile      string
 	textKeysFile       string
 
@@ -43,7 +42,7 @@ type supportService struct {
 }
 
 func newSupportService() *supportService {
-	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: "127.0.0.1:8546", floatCeiling: "150000000"}
+	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: paychain.DefaultAddr}
 }
 
 func (*supportService) Name() string { return "support" }
@@ -68,7 +67,7 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.relayerKeyFile, "relayer-key-file", "file with the private key of the account that settles payments, the same on all nodes; it should hold gas and nothing else")
 	bind(f, &s.floatKeyFile, "float-key-file", "file with the private key that signs refunds, for `lienstream support refund` only: the service does not need it")
 	bind(f, &s.floatAddress, "float-address", "account that pays refunds, for the metric of its balance")
-	bind(f, &s.floatCeiling, "float-daily-ceiling", "maximum sum of refunds per day (UTC), in the token's smallest unit")
+	bind(f, &s.cfg.FloatCeiling, "float-daily-ceiling", "maximum sum of refunds per day (UTC), in the token's smallest unit")
 	bind(f, &s.tokenKeysFile, "support-token-keys-file", "file with the secrets that the support service derives ticket tokens from, one per line, the current one first, the same on all nodes; a former secret may be followed by the time when it expires, such as 2027-01-31T00:00:00Z")
 	bind(f, &s.textKeysFile, "support-text-keys-file", "file with the secrets that encrypt reports and replies, one per line, the current one first, the same on all nodes")
 	bind(f, &s.cfg.Word, "support-word", "word in the name of the ticket token's header: x-<word>-ticket-token")
@@ -255,9 +254,9 @@ func (s *supportService) float(p *Process, chain x402.ChainReader) (*support.Flo
 	if err != nil {
 		return nil, err
 	}
-	ceiling, ok := new(big.Int).SetString(s.floatCeiling, 10)
+	ceiling, ok := new(big.Int).SetString(s.cfg.FloatCeiling, 10)
 	if !ok || ceiling.Sign() <= 0 {
-		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive integer", s.floatCeiling)
+		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive integer", s.cfg.FloatCeiling)
 	}
 	requirement := s.cfg.Payment
 	requirement.PayTo = crypto.PubkeyToAddress(key.PublicKey).Hex() // of no use: a refund goes to who has paid

@@ -23,6 +23,9 @@ import (
 // ChainID is that of the network that it stands for.
 const ChainID = 8453
 
+// DefaultAddr is where its JSON-RPC listens, beside that of the embedded market chain.
+const DefaultAddr = "127.0.0.1:8546"
+
 // What the dollar signs its transfers as.
 const (
 	TokenName    = "USD Coin"

@@ -36,6 +36,9 @@ const (
 	Finalized Policy = "finalized"
 )
 
+// DefaultPolicy is that of an operator who names none.
+const DefaultPolicy = Safe
+
 // Policies are all of them.
 var Policies = []Policy{Latest, Safe, Finalized}
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -121,12 +120,6 @@ func unreached(err error) error {
 type Source interface {
 	read.Source
 	Stopped() error
-}
-
-// Line is a channel with its rate limit.
-type Line struct {
-	Channel Channel
-	Rate    *rate.Limiter
 }
 
 // Sender delivers the outboxes of the partitions that this node owns.
