@@ -134,7 +134,7 @@ func (s *supportService) Check(p *Process) error {
 		}
 		return errors.Join(errs...)
 	}
-	if _, err := checkPaymentNodes(s.rpc); err != nil {
+	if _, err := support.CheckNodes(s.rpc); err != nil {
 		errs = append(errs, err)
 	}
 	switch {
@@ -157,7 +157,7 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 		if client, err = s.startChain(ctx, p); err != nil {
 			return err
 		}
-	} else if client, err = p.dialPayments(ctx, s.rpc, c.Payment.Network); err != nil {
+	} else if client, err = s.dial(ctx, p); err != nil {
 		return err
 	}
 	deps.Chain = client
@@ -187,6 +187,15 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 	p.Ready(s.Name(), service.Ready)
 	p.Group.Go(func() error { return service.Run(ctx) })
 	return nil
+}
+
+// dial connects to the nodes of a payment chain that is not embedded.
+func (s *supportService) dial(ctx context.Context, p *Process) (*ethclient.Client, error) {
+	client, err := support.DialNodes(ctx, s.rpc, s.cfg.Payment.Network, p.Dial)
+	if err == nil {
+		p.Closing(func() error { client.Close(); return nil })
+	}
+	return client, err
 }
 
 // supportDesk returns a client of the support application.

@@ -64,7 +64,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			if len(args) == 2 && (args[1] == "by-hand" || args[1] == "not-sent") {
 				return staff.ByHand(ctx, args[0], args[1] == "by-hand")
 			}
-			chain, err := p.dialPayments(ctx, s.rpc, s.cfg.Payment.Network)
+			chain, err := s.dial(ctx, p)
 			if err != nil {
 				return err
 			}

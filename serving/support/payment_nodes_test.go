@@ -1,4 +1,4 @@
-package roles
+package support
 
 import (
 	"fmt"
@@ -40,8 +40,7 @@ func TestPaymentNodes(t *testing.T) {
 	}
 	never := func() bool { return false }
 	first, other, second := node(8453, 1, nil, down.Load), node(1, 2, &strangers, never), node(8453, 3, nil, never)
-	p := &Process{}
-	client, err := p.dialPayments(t.Context(), []string{first.URL, other.URL, second.URL}, "eip155:8453")
+	client, err := DialNodes(t.Context(), []string{first.URL, other.URL, second.URL}, "eip155:8453", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +61,7 @@ func TestPaymentNodes(t *testing.T) {
 	if _, err := client.BlockNumber(t.Context()); err == nil || strings.Contains(err.Error(), strings.TrimPrefix(first.URL, "http://")) {
 		t.Errorf("no node answers: %v", err)
 	}
-	if _, err := p.dialPayments(t.Context(), []string{"ws://secret.example"}, "eip155:8453"); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := DialNodes(t.Context(), []string{"ws://secret.example"}, "eip155:8453", nil); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a wrong endpoint: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package roles
+package support
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -104,8 +105,8 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 	return res, nil
 }
 
-// checkPaymentNodes parses the endpoints. Its errors do not contain them.
-func checkPaymentNodes(endpoints []string) (parsed []*url.URL, err error) {
+// CheckNodes parses the endpoints. Its errors do not contain them.
+func CheckNodes(endpoints []string) (parsed []*url.URL, err error) {
 	for i, text := range endpoints {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -119,13 +120,17 @@ func checkPaymentNodes(endpoints []string) (parsed []*url.URL, err error) {
 	return parsed, nil
 }
 
-func (p *Process) dialPayments(ctx context.Context, endpoints []string, network string) (*ethclient.Client, error) {
-	parsed, err := checkPaymentNodes(endpoints)
+// DialFunc connects to a node.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// DialNodes returns a client of the payment chain, whose ID the network is. Its errors contain no endpoint.
+func DialNodes(ctx context.Context, endpoints []string, network string, dial DialFunc) (*ethclient.Client, error) {
+	parsed, err := CheckNodes(endpoints)
 	if err != nil {
 		return nil, err
 	}
 	nodes := &paymentNodes{endpoints: parsed, proven: make([]bool, len(parsed)), client: &http.Client{
-		Transport: &http.Transport{DialContext: p.Dial, MaxIdleConnsPerHost: 64},
+		Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64},
 	}}
 	if _, err := fmt.Sscanf(strings.TrimPrefix(network, "eip155:"), "%d", &nodes.chainID); err != nil {
 		return nil, fmt.Errorf("payment-network: %q is not eip155:<chain ID>", network)
@@ -134,6 +139,5 @@ func (p *Process) dialPayments(ctx context.Context, endpoints []string, network 
 	if err != nil {
 		return nil, errors.New("payment-rpc: no endpoint can be used") // the error's text may have an URL, which may hold a key
 	}
-	p.Closing(func() error { client.Close(); return nil })
 	return ethclient.NewClient(client), nil
 }
