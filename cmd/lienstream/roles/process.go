@@ -18,6 +18,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/hotcache"
 	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -39,7 +40,7 @@ type Process struct {
 	checks  []httpapi.Check
 	closers []func() error // called in reverse order after the group has ended
 	node    *processorNode // see Node
-	sink    *mailSink      // nil: alerts are sent by real email
+	sink    *mailsink.Sink // nil: alerts are sent by real email
 
 	topicBytes int64 // retention of a partition that is not compacted; 0: unlimited
 

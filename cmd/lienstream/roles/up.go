@@ -14,6 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -139,11 +140,13 @@ func (r *upRole) sink(ctx context.Context, p *Process) error {
 	if !p.EmbeddedChain() || n.smtp != "" {
 		return nil
 	}
-	p.sink = new(mailSink)
-	var err error
-	if n.smtp, err = p.sink.start(ctx, p); err != nil {
-		return err
+	listener, err := p.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("mail sink: %w", err)
 	}
+	p.Closing(func() error { _ = listener.Close(); return nil }) // it may be closed
+	p.sink, n.smtp = new(mailsink.Sink), listener.Addr().String()
+	p.Group.Go(func() error { return p.sink.Serve(ctx, listener) })
 	n.smtpPlain = true
 	if n.from == "" {
 		n.from = "alerts@lienstream.localhost"

@@ -1,4 +1,6 @@
-package roles
+// Package mailsink is the embedded SMTP server: it keeps the mails that it receives in memory, to be viewed in a
+// browser. It must not deliver any.
+package mailsink
 
 import (
 	"context"
@@ -26,9 +28,8 @@ const (
 	maxMailBytes = 1 << 20 // maximum size of a mail
 )
 
-// mailSink is an SMTP server that keeps received mails in memory, to be viewed in a browser, and delivers none.
-// It is the embedded default for a developer.
-type mailSink struct {
+// Sink is the server, and the handler of its page.
+type Sink struct {
 	mu    sync.Mutex
 	taken []receivedMail
 }
@@ -36,37 +37,24 @@ type mailSink struct {
 // receivedMail is a mail as it is displayed.
 type receivedMail struct{ At, To, Subject, Text string }
 
-// start listens on this machine only.
-func (s *mailSink) start(ctx context.Context, p *Process) (addr string, err error) {
-	listener, err := p.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("mail sink: %w", err)
-	}
+// Serve accepts mails until the context ends.
+func (s *Sink) Serve(ctx context.Context, listener net.Listener) error {
 	server := smtp.NewServer(s)
 	server.Domain, server.MaxMessageBytes, server.MaxRecipients = "localhost", maxMailBytes, 1
 	server.ReadTimeout, server.WriteTimeout = 10*time.Second, 10*time.Second
-	p.Closing(func() error {
-		if err := server.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	})
-	p.Group.Go(func() error {
-		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Close returns nothing of use
-		defer stop()
-		if err := server.Serve(listener); !errors.Is(err, smtp.ErrServerClosed) && ctx.Err() == nil {
-			return fmt.Errorf("mail sink: %w", err)
-		}
-		return nil
-	})
-	return listener.Addr().String(), nil
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Close returns nothing of use
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, smtp.ErrServerClosed) && ctx.Err() == nil {
+		return fmt.Errorf("mail sink: %w", err)
+	}
+	return nil
 }
 
 // NewSession implements smtp.Backend.
-func (s *mailSink) NewSession(*smtp.Conn) (smtp.Session, error) { return &sinkSession{sink: s}, nil }
+func (s *Sink) NewSession(*smtp.Conn) (smtp.Session, error) { return &sinkSession{sink: s}, nil }
 
 type sinkSession struct {
-	sink *mailSink
+	sink *Sink
 	to   string
 }
 
@@ -126,7 +114,7 @@ var outboxText string
 var outboxPage = template.Must(template.New("outbox").Parse(outboxText))
 
 // ServeHTTP shows the received mails, the newest first.
-func (s *mailSink) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (s *Sink) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	taken := slices.Clone(s.taken)
 	s.mu.Unlock()
