@@ -75,6 +75,12 @@ func (d *Decoder) Decode(address common.Address, topics []common.Hash, data []by
 	if len(topics) == 0 {
 		return unknown(address, ReasonAnonymous)
 	}
+	if !ours && topics[0] == transferredHash {
+		if e := decode(&transferred, address, topics, data); e != nil {
+			return e
+		}
+		return &TransferMalformed{Token: address}
+	}
 	spec, ok := events[topics[0]]
 	switch {
 	case !ok && ours:
@@ -84,18 +90,26 @@ func (d *Decoder) Decode(address common.Address, topics []common.Hash, data []by
 	case len(topics) != spec.topics:
 		return unknown(address, ReasonTopics)
 	}
+	if e := decode(&spec, address, topics, data); e != nil {
+		return e
+	}
+	return unknown(address, ReasonData)
+}
+
+// decode reads an event; nil: the log is not one to the last bit.
+func decode(spec *eventSpec, address common.Address, topics []common.Hash, data []byte) Event {
 	head := spec.words * wordBytes
-	if len(data) != head && (!spec.strings || len(data) < head) {
-		return unknown(address, ReasonData)
+	if len(topics) != spec.topics || len(data) != head && (!spec.strings || len(data) < head) {
+		return nil
 	}
 	w := readers.Get().(*words)
 	*w = words{topics: topics[1:], data: data, tail: head}
 	event := spec.read(w, address)
-	ok = !w.spoiled && w.tail == len(data)
+	ok := !w.spoiled && w.tail == len(data)
 	*w = words{}
 	readers.Put(w)
 	if !ok {
-		return unknown(address, ReasonData)
+		return nil
 	}
 	return event
 }

@@ -400,7 +400,6 @@ func TestDecodeUnknown(t *testing.T) {
 		{"foreign address", "DealListed", func(l *types.Log) { l.Address[3]++ }, ReasonForeign},
 		{"another contract of ours", "DealListed", func(l *types.Log) { l.Address = d.AssetRegistry }, ReasonSignature},
 		{"a pause of the registry", "Paused", func(l *types.Log) { l.Address = d.AssetRegistry }, ReasonSignature},
-		{"an ERC20's transfer", "Transfer", func(l *types.Log) { l.Address = d.USDG }, ReasonForeign},
 		{"no topics", "DealListed", func(l *types.Log) { l.Topics = nil }, ReasonAnonymous},
 		{"signature", "DealListed", func(l *types.Log) { l.Topics[0][0]++ }, ReasonSignature},
 		{"a topic too few", "DealListed", func(l *types.Log) { l.Topics = l.Topics[:3] }, ReasonTopics},
@@ -575,5 +574,35 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("every event", run(mixed))
 	for _, name := range []string{"DealListed", "Credited", "Swap", "AssetSet"} {
 		b.Run(fmt.Sprint(name), run([]types.Log{logs[name]}))
+	}
+}
+
+// Any contract may emit a log with the topic of Transfer: what is none of an ERC-20's says so, and of which token.
+func TestDecodeTransfer(t *testing.T) {
+	token, from, to := common.Address{1}, common.Address{2}, common.Address{3}
+	word := func(a common.Address) common.Hash { return common.BytesToHash(a[:]) }
+	amount := uint256.NewInt(7).Bytes32()
+	whole := []common.Hash{TransferTopic(), word(from), word(to)}
+	dirty := word(to)
+	dirty[0] = 1
+	decoder := NewDecoder(testDeployment())
+	want := &TokenTransferred{Token: token, From: from, To: to, Amount: *uint256.NewInt(7)}
+	if diff := cmp.Diff(Event(want), decoder.Decode(token, whole, amount[:])); diff != "" {
+		t.Error(diff)
+	}
+	for name, l := range map[string]struct {
+		topics []common.Hash
+		data   []byte
+	}{
+		"nothing indexed":      {whole[:1], append(append(whole[1].Bytes(), whole[2][:]...), amount[:]...)},
+		"a token ID":           {append(slices.Clone(whole), amount), nil},
+		"no data":              {whole, nil},
+		"a byte short":         {whole, amount[1:]},
+		"a word long":          {whole, make([]byte, 64)},
+		"an address too large": {[]common.Hash{TransferTopic(), word(from), dirty}, amount[:]},
+	} {
+		if diff := cmp.Diff(Event(&TransferMalformed{Token: token}), decoder.Decode(token, l.topics, l.data)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }

@@ -294,6 +294,9 @@ func (m *market) events(t testing.TB, logs []*types.Log) []Event {
 			}
 			continue
 		}
+		if _, of := event.(*TokenTransferred); of {
+			continue // any token's, and none of ours
+		}
 		events = append(events, event)
 	}
 	return events

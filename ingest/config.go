@@ -87,6 +87,16 @@ func (c Config) follow() follow.Config {
 	return f
 }
 
+// rangeSize is the size of the next range after one of so many blocks with so many records.
+func (c *Config) rangeSize(size, blocks uint64, records int) uint64 {
+	want := 2 * size
+	if records > 0 {
+		want = uint64(c.RangeLogs) * blocks / uint64(records)
+	}
+	want = min(max(want, size/2), 2*size)
+	return min(max(want, 1), max(c.RangeBlocks, c.SparseBlocks))
+}
+
 // limits bound a transaction.
 func (c Config) limits() follow.Limits {
 	return follow.Limits{Records: c.BatchRecords, Bytes: c.BatchBytes}

@@ -7,6 +7,8 @@
 //	session.go   one run until an error: passes responses to follow and executes its commands with rpc
 //	probe.go     reads token multipliers and pauses, which no event reports
 //	tokens.go    which tokens to probe, and when to probe them again
+//	join.go      which meme tokens are followed, and from which block on
+//	ledger.go    a token's history → who holds how much of it
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to continue
 //	mark.go      the filter that the topic was filled with
@@ -34,18 +36,21 @@ import (
 
 // Ingester ingests one chain.
 type Ingester struct {
-	cfg       Config
-	log       *zap.Logger
-	reg       prometheus.Registerer
-	metrics   *metrics
-	client    *rpc.Client
-	decoder   *contracts.Decoder
-	needProbe map[common.Hash]bool
-	tokens    tokens
-	topic     string
-	txID      string
-	status    board
-	tx        atomic.Pointer[kafka.Transactor] // of the current session
+	cfg         Config
+	log         *zap.Logger
+	reg         prometheus.Registerer
+	metrics     *metrics
+	client      *rpc.Client
+	decoder     *contracts.Decoder
+	needProbe   map[common.Hash]bool
+	assetSet    common.Hash
+	ours        map[common.Address]bool // contracts of the deployment whose logs are all wanted
+	tokenTopics map[common.Hash]bool    // wanted of any address
+	tokens      tokens
+	topic       string
+	txID        string
+	status      board
+	tx          atomic.Pointer[kafka.Transactor] // of the current session
 }
 
 // New makes an ingester. It opens no connection.
@@ -62,9 +67,16 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Ingester, err
 	in := &Ingester{
 		cfg: cfg, log: log, reg: reg, client: client,
 		decoder:   contracts.NewDecoder(cfg.Deployment),
-		needProbe: needProbe(),
-		topic:     catalogue.Raw(),
-		txID:      fmt.Sprintf("%s.%d.ingest", cfg.Kafka.Prefix, cfg.Deployment.ChainID),
+		needProbe: needProbe(), assetSet: assetSet(),
+		ours: map[common.Address]bool{}, tokenTopics: map[common.Hash]bool{},
+		topic: catalogue.Raw(),
+		txID:  fmt.Sprintf("%s.%d.ingest", cfg.Kafka.Prefix, cfg.Deployment.ChainID),
+	}
+	for _, a := range in.decoder.Addresses() {
+		in.ours[a] = true
+	}
+	for _, t := range contracts.TokenTopics() {
+		in.tokenTopics[t] = true
 	}
 	in.metrics = newMetrics(reg, &in.status)
 	return in, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/ingest/follow"
@@ -12,6 +13,7 @@ import (
 // job is a transaction to write: a batch or a repeated barrier.
 type job struct {
 	batch           *follow.Batch
+	followed        map[common.Address]uint64 // as of the batch's last block
 	head, finalized uint64
 }
 
@@ -39,7 +41,7 @@ func (s *session) publishAll(ctx context.Context, p *publisher) error {
 		began := time.Now()
 		var err error
 		if j.batch != nil {
-			err = p.publish(write, j.batch)
+			err = p.follow(j.followed).publish(write, j.batch)
 		} else {
 			err = p.repeat(write, j.head, j.finalized)
 		}
@@ -64,7 +66,7 @@ func (s *session) publishMore() {
 	s.mark = false
 	if ok {
 		b.Safe = s.safe
-		s.give(job{batch: &b, head: b.Head, finalized: b.Finalized})
+		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), head: b.Head, finalized: b.Finalized})
 	}
 }
 

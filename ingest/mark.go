@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -24,15 +25,17 @@ var ErrOtherFilter = errors.New("the raw topic belongs to another deployment: cr
 const markHeader = "filter"
 
 const (
-	markVersion = 1
+	markBefore  = 1 // it named no followed tokens
+	markVersion = 2
 	markBytes   = 4 // prefix of an address or a topic: enough to distinguish those of a deployment
 )
 
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
 	start     uint64
-	addresses [][markBytes]byte // sorted
-	topics    [][markBytes]byte // sorted
+	addresses [][markBytes]byte         // sorted
+	topics    [][markBytes]byte         // sorted
+	followed  map[common.Address]uint64 // tokens, and the blocks that they joined with
 }
 
 func markOf(d contracts.Deployment) mark {
@@ -58,13 +61,22 @@ func (m mark) encode() []byte {
 			b = append(b, entry[:]...)
 		}
 	}
+	if m.followed == nil {
+		b[0] = markBefore
+		return b
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(len(m.followed))) // at most maxFollowed
+	for _, token := range slices.SortedFunc(maps.Keys(m.followed), common.Address.Cmp) {
+		b = binary.BigEndian.AppendUint64(append(b, token[:]...), m.followed[token])
+	}
 	return b
 }
 
 func decodeMark(b []byte) (m mark, err error) {
-	if len(b) < 9 || b[0] != markVersion {
+	if len(b) < 9 || b[0] != markBefore && b[0] != markVersion {
 		return m, errors.New("unknown version of the filter header")
 	}
+	before := b[0] == markBefore
 	m.start = binary.BigEndian.Uint64(b[1:])
 	b = b[9:]
 	for _, list := range []*[][markBytes]byte{&m.addresses, &m.topics} {
@@ -78,17 +90,32 @@ func decodeMark(b []byte) (m mark, err error) {
 			b = b[markBytes:]
 		}
 	}
-	if len(b) > 0 {
-		return m, errors.New("filter header has trailing bytes")
+	if before && len(b) == 0 {
+		return m, nil
+	}
+	const entry = common.AddressLength + 8
+	if len(b) < 2 || len(b) != 2+entry*int(binary.BigEndian.Uint16(b)) {
+		return m, errors.New("filter header does not end with the followed tokens")
+	}
+	m.followed = map[common.Address]uint64{}
+	last := []byte(nil)
+	for b = b[2:]; len(b) > 0; b = b[entry:] {
+		token := b[:common.AddressLength]
+		if bytes.Compare(token, last) <= 0 && last != nil {
+			return m, errors.New("followed tokens of the filter header are not in order")
+		}
+		last = token
+		m.followed[common.Address(token)] = binary.BigEndian.Uint64(b[common.AddressLength:])
 	}
 	return m, nil
 }
 
-// checkFilter compares the deployment with the topic's filter. Added contracts are allowed if they did not
-// exist when the topic ends, and so have no history to miss.
-func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) error {
+// checkFilter compares the deployment with the topic's filter, and returns the tokens that are followed as of the last
+// barrier. Added contracts are allowed if they did not exist when the topic ends, and so have no history to miss.
+func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]uint64, error) {
+	followed := map[common.Address]uint64{}
 	if last.Hash == (common.Hash{}) {
-		return nil // the topic is empty
+		return followed, nil // the topic is empty
 	}
 	var value []byte
 	err := history.ReadBack(ctx, in.topic, 0, 0, func(r *kafka.Record) bool {
@@ -102,24 +129,33 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		return err != nil || !barrier
 	})
 	if err != nil {
-		return fmt.Errorf("read the filter header of %s: %w", in.topic, err)
+		return nil, fmt.Errorf("read the filter header of %s: %w", in.topic, err)
 	}
 	if value == nil {
 		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
-		return nil
+		return followed, nil
 	}
 	was, err := decodeMark(value)
 	if err != nil {
-		return fmt.Errorf("decode the filter header of %s: %w", in.topic, err)
+		return nil, fmt.Errorf("decode the filter header of %s: %w", in.topic, err)
 	}
 	is := markOf(in.cfg.Deployment)
 	switch {
 	case was.start != is.start:
-		return fmt.Errorf("%w: the topic starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
+		return nil, fmt.Errorf("%w: the topic starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
 	case !slices.Equal(was.topics, is.topics):
-		return fmt.Errorf("%w: the topic was filtered by other token events", ErrOtherFilter)
+		return nil, fmt.Errorf("%w: the topic was filtered by other token events", ErrOtherFilter)
 	}
-	return in.checkAdded(ctx, was, last)
+	if was.followed == nil {
+		in.log.Warn("the topic was begun before the holders of meme tokens were followed: those of tokens registered until now stay unknown, a new topic has them",
+			zap.String("topic", in.topic), zap.Uint64("block", last.Number))
+	}
+	for token, since := range was.followed {
+		if since <= last.Number { // the header may be of a barrier that was reverted
+			followed[token] = since
+		}
+	}
+	return followed, in.checkAdded(ctx, was, last)
 }
 
 func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {

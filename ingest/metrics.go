@@ -20,6 +20,7 @@ type metrics struct {
 	unlinked    prometheus.Counter
 	gone        prometheus.Counter
 	unknown     prometheus.Counter
+	joined      prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, b *board) *metrics {
@@ -56,6 +57,7 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		probesBlind: counter("probes_blind_total", "Probes without an answer: their fields are empty, and the token is probed again later."),
 		unlinked:    counter("unlinked_total", "Responses that did not link to the verified chain, because of a reorg or a faulty node."),
 		gone:        counter("gone_total", "Fetches that no endpoint could answer, because the blocks were reorged out or do not exist yet."),
+		joined:      counter("tokens_joined_total", "Meme tokens whose history was read, after which their transfers are followed."),
 		unknown:     counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
 	}
 }

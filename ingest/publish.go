@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/topics"
@@ -34,8 +36,17 @@ type publisher struct {
 	out    kafka.Outbox
 }
 
-func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, last topics.BlockEnd) *publisher {
-	return &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, mark: []kafka.Header{{Key: markHeader, Value: markOf(decoder.Deployment()).encode()}}, last: last, counts: make([]uint32, partitions)}
+func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, stands published) *publisher {
+	p := &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, last: stands.last, counts: make([]uint32, partitions)}
+	return p.follow(stands.followed)
+}
+
+// follow says which tokens are followed as of the next barriers.
+func (p *publisher) follow(since map[common.Address]uint64) *publisher {
+	m := markOf(p.decoder.Deployment())
+	m.followed = since
+	p.mark = []kafka.Header{{Key: markHeader, Value: m.encode()}}
+	return p
 }
 
 // publish writes a batch as one transaction.
@@ -99,6 +110,8 @@ func (p *publisher) entity(item follow.Item) contracts.Entity {
 	case *topics.Log:
 		return p.decoder.Decode(r.Address, r.Topics, r.Data).Entity()
 	case *topics.Probe:
+		return contracts.TokenEntity(r.Token)
+	case *topics.Ledger:
 		return contracts.TokenEntity(r.Token)
 	}
 	panic(fmt.Sprintf("ingest: unexpected %T in a block", item)) // follow.Item is sealed

@@ -17,7 +17,8 @@ import (
 // first.
 type published struct {
 	barriers []topics.BlockRef
-	last     topics.BlockEnd // the newest barrier; no hash: the topic is empty
+	last     topics.BlockEnd           // the newest barrier; no hash: the topic is empty
+	followed map[common.Address]uint64 // the tokens that are followed as of it, and since which block
 }
 
 // ErrTorn: partitions of the raw topic end at different blocks. Transactions span all partitions, so brokers
@@ -58,7 +59,8 @@ func (in *Ingester) readBack(ctx context.Context) (published, error) {
 				partition, last.Block.Number, last.Block.Hash, stands.last.Block.Number, stands.last.Block.Hash)
 		}
 	}
-	return stands, in.checkFilter(ctx, history, stands.last.Block)
+	stands.followed, err = in.checkFilter(ctx, history, stands.last.Block)
+	return stands, err
 }
 
 // barriers passes the barriers of a partition that are in force to take, each once, newest first, until it returns

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -97,6 +99,8 @@ func refOf(r topics.Raw) topics.BlockRef {
 		return r.Block
 	case *topics.Probe:
 		return r.Block
+	case *topics.Ledger:
+		return r.Block
 	}
 	return topics.BlockRef{}
 }
@@ -151,6 +155,7 @@ func checkRewound(t *testing.T, cfg kafka.Config, topic string, d contracts.Depl
 		t.Fatal(err)
 	}
 	var got []*topics.Log
+	var ledgers []*topics.Ledger
 	var barriers []topics.BlockRef
 	for partition := range int32(partitions) {
 		r, err := readUntil(ctx, cfg, topic, partition, head.Hash())
@@ -161,8 +166,11 @@ func checkRewound(t *testing.T, cfg kafka.Config, topic string, d contracts.Depl
 		for _, b := range r.blocks {
 			refs = append(refs, b.end.Block)
 			for _, raw := range b.records {
-				if l, ok := raw.(*topics.Log); ok {
-					got = append(got, l)
+				switch r := raw.(type) {
+				case *topics.Log:
+					got = append(got, r)
+				case *topics.Ledger:
+					ledgers = append(ledgers, r)
 				}
 			}
 		}
@@ -184,7 +192,8 @@ func checkRewound(t *testing.T, cfg kafka.Config, topic string, d contracts.Depl
 			t.Fatalf("barrier %+v is not the chain's block %d of time %d", ref, h.Number, h.Time)
 		}
 	}
-	want := canonical(t, client, d, head)
+	want, joins := canonical(t, client, d, head)
+	checkLedgers(t, client, joins, ledgers)
 	for i := range min(len(want), len(got)) {
 		if err := sameLog(want[i], got[i]); err != nil {
 			t.Fatalf("log %d: %v", i, err)
@@ -214,7 +223,7 @@ var toldBlocks sync.Map // block hash → told
 
 // canonical asks the node, by way of another client than the ingester's, for the receipts of every block, and keeps what
 // the topic should hold by rules of its own: no filter of the ingester's, or of the node's, has a say in it.
-func canonical(t *testing.T, client *ethclient.Client, d contracts.Deployment, head *types.Header) []*topics.Log {
+func canonical(t *testing.T, client *ethclient.Client, d contracts.Deployment, head *types.Header) (logs []*topics.Log, joins map[common.Address]uint64) {
 	t.Helper()
 	var blocks [][]*topics.Log
 	hash := head.Hash()
@@ -253,18 +262,80 @@ func tell(t *testing.T, client *ethclient.Client, hash common.Hash) told {
 	return block
 }
 
-// wanted are the logs of the market's contracts, and of anybody what tokens announce.
-func wanted(d contracts.Deployment, logs []*topics.Log) []*topics.Log {
+// wanted are the logs of the market's contracts, of anybody what tokens announce, and the transfers of meme tokens after
+// the block in which the registry first allowed them.
+func wanted(d contracts.Deployment, logs []*topics.Log) (_ []*topics.Log, joins map[common.Address]uint64) {
 	ours := map[common.Address]bool{
 		d.DealVault: true, d.AssetRegistry: true, d.PoolManager: true, d.PositionManager: true,
 		d.EpochController: true, d.RewardDistributor: true, d.LiquidityStaking: true, d.Burner: true,
 	}
 	delete(ours, common.Address{}) // of what the deployment lacks
+	hash := func(signature string) common.Hash { return crypto.Keccak256Hash([]byte(signature)) }
 	anybodys := map[common.Hash]bool{}
 	for _, signature := range []string{"UIMultiplierUpdated(uint256,uint256,uint256)", "Paused(address)", "Unpaused(address)"} {
-		anybodys[crypto.Keccak256Hash([]byte(signature))] = true
+		anybodys[hash(signature)] = true
 	}
+	set := hash("AssetSet(address,uint8,uint8,bool,uint8,uint256,uint256,uint256,string,string)")
+	joins = map[common.Address]uint64{}
 	return slices.DeleteFunc(logs, func(l *topics.Log) bool {
-		return !ours[l.Address] && (len(l.Topics) == 0 || !anybodys[l.Topics[0]])
-	})
+		if len(l.Topics) == 0 {
+			return !ours[l.Address]
+		}
+		const meme = 2
+		if l.Address == d.AssetRegistry && l.Topics[0] == set && l.Topics[2][31] == meme && l.Data[31] == 0 && l.Data[63] == 1 {
+			if token := common.Address(l.Topics[1][12:]); joins[token] == 0 {
+				joins[token] = l.Block.Number
+			}
+		}
+		since := joins[l.Address]
+		return !ours[l.Address] && !anybodys[l.Topics[0]] &&
+			(since == 0 || l.Block.Number <= since || l.Topics[0] != hash("Transfer(address,address,uint256)"))
+	}), joins
+}
+
+// checkLedgers holds the ledger of each meme token against the transfers that the node has of it, from the first on.
+func checkLedgers(t *testing.T, client *ethclient.Client, joins map[common.Address]uint64, ledgers []*topics.Ledger) {
+	t.Helper()
+	for _, l := range ledgers {
+		if joins[l.Token] != l.Block.Number || l.Fault != "" || l.Part != 0 || l.Parts != 1 {
+			t.Errorf("part %d of %d of a ledger of %s in block %d, want one in block %d (%s)", l.Part, l.Parts, l.Token, l.Block.Number, joins[l.Token], l.Fault)
+		}
+		delete(joins, l.Token)
+		logs, err := client.FilterLogs(t.Context(), ethereum.FilterQuery{
+			ToBlock: new(big.Int).SetUint64(l.Block.Number), Addresses: []common.Address{l.Token},
+			Topics: [][]common.Hash{{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(logs) == 0 && l.First != (common.Hash{}) || len(logs) > 0 && logs[0].TxHash != l.First {
+			t.Errorf("the first of %d transfers of %s is not in transaction %s", len(logs), l.Token, l.First)
+		}
+		held := map[common.Hash]*big.Int{{}: new(big.Int)}
+		for _, log := range logs {
+			amount := new(big.Int).SetBytes(log.Data)
+			for i, sign := range []int64{-1, 1} {
+				if held[log.Topics[1+i]] == nil {
+					held[log.Topics[1+i]] = new(big.Int)
+				}
+				held[log.Topics[1+i]].Add(held[log.Topics[1+i]], new(big.Int).Mul(amount, big.NewInt(sign)))
+			}
+		}
+		delete(held, common.Hash{})
+		for _, s := range l.Shares {
+			of := common.BytesToHash(s.Account[:])
+			if held[of] == nil || held[of].Cmp(s.Amount.ToBig()) != 0 {
+				t.Errorf("%s holds %s of %s, the chain says %s", s.Account, s.Amount.Dec(), l.Token, held[of])
+			}
+			delete(held, of)
+		}
+		for account, amount := range held {
+			if amount.Sign() != 0 {
+				t.Errorf("%s holds %s of %s, which the ledger lacks", account, amount, l.Token)
+			}
+		}
+	}
+	for token, block := range joins {
+		t.Errorf("no ledger of %s in block %d", token, block)
+	}
 }

@@ -49,7 +49,7 @@ func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, stands pub
 		return stands, err // what is not final the machine reverts
 	}
 	in.log.Warn("reverting blocks that were final", zap.Uint64("from", stands.last.Block.Number), zap.Uint64("to", common.Number))
-	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands)
 	n := 0
 	err = reverts(back, *common, func(all []follow.Revert) error {
 		n += len(all)

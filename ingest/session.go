@@ -42,6 +42,7 @@ type session struct {
 	unproved  bool      // blocks wait for an endpoint that can prove them
 	useless   int       // consecutive fetches without a usable response
 	hold      time.Time // no fetch starts before
+	follows   *followed
 }
 
 // fetch is a running fetch.
@@ -52,6 +53,7 @@ type fetch struct {
 	done   chan struct{}
 	known  chan struct{} // closed when the tokens that its blocks register are known
 	cancel context.CancelFunc
+	joins  []common.Address // tokens that join with the last block, whose ledgers are read then; nil: none
 }
 
 // poll is the result of polling the head.
@@ -95,7 +97,7 @@ func (in *Ingester) session(ctx context.Context) error {
 		in:   in,
 		m:    follow.New(in.cfg.follow(), stands.barriers, stands.last.Finalized),
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
-		size: firstRange, polls: make(chan poll, 1),
+		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed),
 	}
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
@@ -103,7 +105,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	})
 	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),
 		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
-	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands.last)
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands)
 	p.unproved = func() []string { return in.status.get().Unproved }
 	g, ctx := errgroup.WithContext(ctx)
 	s.survey(ctx, g)
@@ -282,12 +284,12 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 		if n := len(s.queue); n > 0 {
 			before = s.queue[n-1].known
 		}
-		settled := s.m.Settled()
+		settled, client := s.m.Settled(), s.follows.client
 		tip := f.Kind != follow.Headers && f.To+followLag >= s.m.Head()
 		s.queue = append(s.queue, u)
 		g.Go(func() error {
 			defer close(u.done)
-			if u.blocks, u.err = s.in.fetch(ctx, f, settled); u.err == nil {
+			if u.blocks, u.err = s.in.fetch(ctx, client, f, settled); u.err == nil {
 				u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
 			}
 			return nil
@@ -297,20 +299,20 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 }
 
 // fetch executes one command. Blocks above settled may still change.
-func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (blocks []follow.Block, err error) {
+func (in *Ingester) fetch(ctx context.Context, client *rpc.Client, f follow.Fetch, settled uint64) (blocks []follow.Block, err error) {
 	switch f.Kind {
 	case follow.Headers:
-		headers, err := in.client.Headers(ctx, f.From, f.To)
+		headers, err := client.Headers(ctx, f.From, f.To)
 		for _, h := range headers {
 			blocks = append(blocks, follow.Block{Header: h})
 		}
 		return blocks, err
 	case follow.Logs:
-		blocks, err = in.client.Logs(ctx, f.Headers)
+		blocks, err = client.Logs(ctx, f.Headers)
 	case follow.Range:
-		blocks, err = in.client.Blocks(ctx, f.From, f.To, settled)
+		blocks, err = client.Blocks(ctx, f.From, f.To, settled)
 	case follow.Sparse:
-		blocks, err = in.client.Sparse(ctx, f.From, f.To)
+		blocks, err = client.Sparse(ctx, f.From, f.To)
 	}
 	return blocks, err
 }
@@ -318,8 +320,11 @@ func (in *Ingester) fetch(ctx context.Context, f follow.Fetch, settled uint64) (
 // fetched processes the oldest fetch, which is done. again means that the head must be polled again.
 func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, err error) {
 	f := s.queue[0]
-	s.queue = s.queue[1:]
 	f.cancel()
+	if f.err == nil && s.reads(ctx, g, f) {
+		return false, nil
+	}
+	s.queue = s.queue[1:]
 	if f.err != nil {
 		switch {
 		case errors.Is(f.err, rpc.ErrGone):
@@ -346,6 +351,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		s.unproved = false
 		s.survey(ctx, g)
 	}
+	for i := range f.blocks {
+		f.blocks[i].Logs = s.in.published(&f.blocks[i], s.follows)
+	}
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {
 		return false, fmt.Errorf("follow: %w", err)
@@ -359,6 +367,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)
 	}
+	s.joined(f)
 	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })
 	return false, nil
 }
@@ -377,12 +386,7 @@ func (s *session) resize(f *fetch) {
 	for i := range f.blocks {
 		records += len(f.blocks[i].Logs)
 	}
-	want := 2 * s.size
-	if records > 0 {
-		want = uint64(s.in.cfg.RangeLogs) * (f.To - f.From + 1) / uint64(records)
-	}
-	want = min(max(want, s.size/2), 2*s.size)
-	s.size = min(max(want, 1), max(s.in.cfg.RangeBlocks, s.in.cfg.SparseBlocks))
+	s.size = s.in.cfg.rangeSize(s.size, f.To-f.From+1, records)
 }
 
 // drop cancels the running fetches, whose responses the machine would ignore.

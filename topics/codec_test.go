@@ -27,8 +27,11 @@ var (
 	genRef = rapid.Custom(func(t *rapid.T) BlockRef {
 		return BlockRef{Number: rapid.Uint64().Draw(t, "number"), Hash: genHash.Draw(t, "hash"), Timestamp: rapid.Uint64().Draw(t, "timestamp")}
 	})
+	genShare = rapid.Custom(func(t *rapid.T) Share {
+		return Share{Account: genAddress.Draw(t, "account"), Amount: genWord.Draw(t, "amount")}
+	})
 	genRaw = rapid.Custom(func(t *rapid.T) Raw {
-		switch rapid.IntRange(0, 5).Draw(t, "record") {
+		switch rapid.IntRange(0, 6).Draw(t, "record") {
 		case 0:
 			return &Log{
 				Block: genRef.Draw(t, "block"), TxHash: genHash.Draw(t, "tx"), TxIndex: rapid.Uint32().Draw(t, "index"),
@@ -50,6 +53,12 @@ var (
 			return &BlockEnd{Block: genRef.Draw(t, "block"), Commit: true, Previous: genRef.Draw(t, "previous"), Linked: true}
 		case 4:
 			return &BlockEnd{Block: genRef.Draw(t, "block"), Previous: genRef.Draw(t, "previous"), Linked: true, Safe: rapid.Uint64Min(1).Draw(t, "safe")}
+		case 5:
+			return &Ledger{
+				Block: genRef.Draw(t, "block"), Token: genAddress.Draw(t, "token"), Part: rapid.Uint32().Draw(t, "part"),
+				Parts: rapid.Uint32().Draw(t, "parts"), First: genHash.Draw(t, "first"), Fault: rapid.String().Draw(t, "fault"),
+				Shares: rapid.SliceOfN(genShare, 1, 5).Draw(t, "shares"),
+			}
 		default:
 			return &BlockRevert{Block: genRef.Draw(t, "block"), Head: genRef.Draw(t, "head")}
 		}

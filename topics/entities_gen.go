@@ -21,6 +21,8 @@ const (
 	EntityStaking           = "staking"
 	EntityStake             = "stake"
 	EntityTick              = "tick"
+	EntityHolding           = "holding"
+	EntityHolders           = "holders"
 )
 
 var (
@@ -39,6 +41,8 @@ var (
 	SchemaStaking           = &Schema{ID: 38, Name: "ent_staking"}
 	SchemaStake             = &Schema{ID: 39, Name: "ent_stake"}
 	SchemaTick              = &Schema{ID: 40, Name: "ent_tick"}
+	SchemaHolding           = &Schema{ID: 41, Name: "ent_holding"}
+	SchemaHolders           = &Schema{ID: 42, Name: "ent_holders"}
 )
 
 var entityTopics = []Topic{
@@ -57,6 +61,8 @@ var entityTopics = []Topic{
 	{Kind: KindEntity, Entity: EntityStaking, Version: 1, Key: "pool ID", Compacted: true, Schemas: []*Schema{SchemaStaking}},
 	{Kind: KindEntity, Entity: EntityStake, Version: 1, Key: "pool ID and token ID", Compacted: true, Schemas: []*Schema{SchemaStake}},
 	{Kind: KindEntity, Entity: EntityTick, Version: 1, Key: "pool ID and tick", Compacted: true, Schemas: []*Schema{SchemaTick}},
+	{Kind: KindEntity, Entity: EntityHolding, Version: 1, Key: "token and account", Compacted: true, Schemas: []*Schema{SchemaHolding}},
+	{Kind: KindEntity, Entity: EntityHolders, Version: 1, Key: "token", Compacted: true, Schemas: []*Schema{SchemaHolders}},
 }
 
 // AppendDeal appends the message of a row.
@@ -1011,4 +1017,93 @@ func (r *Tick) UnmarshalBinary(data []byte) error {
 	r.Gross = in.word()
 	r.Net = in.word()
 	return in.closeRow("tick")
+}
+
+// AppendHolding appends the message of a row.
+func AppendHolding(b []byte, r *Holding, at BlockRef) []byte {
+	b = AppendHeader(b, SchemaHolding)
+	b = append(b, r.Token[:]...)
+	b = append(b, r.Account[:]...)
+	b = appendDecimal(b, &r.Amount)
+	return appendRef(b, &at)
+}
+
+// EncodeHolding appends the message of an encoded row.
+func EncodeHolding(b, row []byte, at BlockRef) ([]byte, error) {
+	var r Holding
+	if err := r.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return AppendHolding(b, &r, at), nil
+}
+
+// AppendBinary appends the row. The error is always nil.
+func (r *Holding) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, rowVersion)
+	b = append(b, r.Token[:]...)
+	b = append(b, r.Account[:]...)
+	b = appendWord(b, &r.Amount)
+	return b, nil
+}
+
+// UnmarshalBinary reads a row. Nothing of it aliases data.
+func (r *Holding) UnmarshalBinary(data []byte) error {
+	in, err := openRow("holding", data)
+	if err != nil {
+		return err
+	}
+	*r = Holding{}
+	r.Token = in.address()
+	r.Account = in.address()
+	r.Amount = in.word()
+	return in.closeRow("holding")
+}
+
+// AppendHolders appends the message of a row.
+func AppendHolders(b []byte, r *Holders, at BlockRef) []byte {
+	b = AppendHeader(b, SchemaHolders)
+	b = append(b, r.Token[:]...)
+	b = appendUint(b, r.Count)
+	b = appendDecimal(b, &r.Supply)
+	b = appendOptHash(b, r.First)
+	b = appendUint(b, r.Since)
+	b = appendBool(b, r.Faulted)
+	return appendRef(b, &at)
+}
+
+// EncodeHolders appends the message of an encoded row.
+func EncodeHolders(b, row []byte, at BlockRef) ([]byte, error) {
+	var r Holders
+	if err := r.UnmarshalBinary(row); err != nil {
+		return nil, err
+	}
+	return AppendHolders(b, &r, at), nil
+}
+
+// AppendBinary appends the row. The error is always nil.
+func (r *Holders) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, rowVersion)
+	b = append(b, r.Token[:]...)
+	b = appendVarint(b, r.Count)
+	b = appendWord(b, &r.Supply)
+	b = append(b, r.First[:]...)
+	b = appendVarint(b, r.Since)
+	b = appendBool(b, r.Faulted)
+	return b, nil
+}
+
+// UnmarshalBinary reads a row. Nothing of it aliases data.
+func (r *Holders) UnmarshalBinary(data []byte) error {
+	in, err := openRow("holders", data)
+	if err != nil {
+		return err
+	}
+	*r = Holders{}
+	r.Token = in.address()
+	r.Count = in.varint()
+	r.Supply = in.word()
+	r.First = in.hash()
+	r.Since = in.varint()
+	r.Faulted = in.bool()
+	return in.closeRow("holders")
 }

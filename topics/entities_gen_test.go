@@ -18,4 +18,6 @@ var entityRows = []entityRow{
 	entityRowOf(AppendStaking),
 	entityRowOf(AppendStake),
 	entityRowOf(AppendTick),
+	entityRowOf(AppendHolding),
+	entityRowOf(AppendHolders),
 }

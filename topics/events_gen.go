@@ -12,6 +12,7 @@ const (
 	FamilyLiquidity = "liquidity"
 	FamilyEpochs    = "epochs"
 	FamilyBurns     = "burns"
+	FamilyHolders   = "holders"
 )
 
 var (
@@ -21,6 +22,7 @@ var (
 	SchemaLiquidityEvent = &Schema{ID: 23, Name: "evt_liquidity"}
 	SchemaEpochEvent     = &Schema{ID: 24, Name: "evt_epochs"}
 	SchemaBurnEvent      = &Schema{ID: 25, Name: "evt_burns"}
+	SchemaHolderEvent    = &Schema{ID: 27, Name: "evt_holders"}
 )
 
 var eventTopics = []Topic{
@@ -36,6 +38,8 @@ var eventTopics = []Topic{
 	{Kind: KindEvent, Entity: FamilyEpochs + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaEpochEvent}},
 	{Kind: KindEvent, Entity: FamilyBurns, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
 	{Kind: KindEvent, Entity: FamilyBurns + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaBurnEvent}},
+	{Kind: KindEvent, Entity: FamilyHolders, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaHolderEvent}},
+	{Kind: KindEvent, Entity: FamilyHolders + final, Version: 1, Key: eventKey, Schemas: []*Schema{SchemaHolderEvent}},
 }
 
 // appendEventFields appends the columns of an event's family: those of the event, and null for the others.
@@ -663,6 +667,21 @@ func appendEventFields(b []byte, event contracts.Event) ([]byte, bool) {
 		b = append(b, unionSome)
 		b = appendUint(b, e.At)
 		return b, true
+	case *contracts.TokenTransferred:
+		b = append(b, unionSome)
+		b = append(b, e.Token[:]...)
+		b = append(b, unionSome)
+		b = append(b, e.From[:]...)
+		b = append(b, unionSome)
+		b = append(b, e.To[:]...)
+		b = append(b, unionSome)
+		b = appendDecimal(b, &e.Amount)
+		return b, true
+	case *contracts.TransferMalformed:
+		b = append(b, unionSome)
+		b = append(b, e.Token[:]...)
+		b = append(b, nulls[:3]...)
+		return b, true
 	}
 	return b, false
 }
@@ -682,6 +701,8 @@ func familyOf(event contracts.Event) (string, *Schema) {
 		return FamilyEpochs, SchemaEpochEvent
 	case *contracts.Burned:
 		return FamilyBurns, SchemaBurnEvent
+	case *contracts.TokenTransferred, *contracts.TransferMalformed:
+		return FamilyHolders, SchemaHolderEvent
 	}
 	return "", nil
 }

@@ -36,6 +36,8 @@ func AppendRaw(b []byte, r Raw) []byte {
 		b = appendOptDecimal(b, r.NewUIMultiplier)
 		b = appendOptUint(b, r.EffectiveAt)
 		return appendOptBool(b, r.Paused)
+	case *Ledger:
+		return appendLedger(b, r)
 	case *BlockEnd:
 		schema := SchemaBlockEnd
 		switch {
@@ -92,6 +94,8 @@ func (d *RawDecoder) Decode(value []byte) (Raw, error) {
 			Block: in.ref(), LogIndex: in.uint32(), Token: in.address(),
 			UIMultiplier: in.optDecimal(), NewUIMultiplier: in.optDecimal(), EffectiveAt: in.optUint(), Paused: in.optBool(),
 		}
+	case SchemaLedger.ID:
+		raw = in.ledger()
 	case SchemaBlockEnd.ID, SchemaLinkedEnd.ID, SchemaSafeEnd.ID:
 		d.end = BlockEnd{
 			Block: in.ref(), Parent: in.hash(), Records: in.uint32(),
@@ -135,4 +139,41 @@ func (d *RawDecoder) readLog(in *input) *Log {
 	}
 	d.log.Data = in.bytes()
 	return &d.log
+}
+
+func appendLedger(b []byte, l *Ledger) []byte {
+	b = appendRef(AppendHeader(b, SchemaLedger), &l.Block)
+	b = append(b, l.Token[:]...)
+	b = appendUint(appendUint(b, uint64(l.Part)), uint64(l.Parts))
+	b = appendString(appendOptHash(b, l.First), l.Fault)
+	if len(l.Shares) > 0 {
+		b = appendLong(b, int64(len(l.Shares)))
+		for i := range l.Shares {
+			b = append(b, l.Shares[i].Account[:]...)
+			b = appendDecimal(b, &l.Shares[i].Amount)
+		}
+	}
+	return append(b, 0) // ends the array
+}
+
+func (in *input) ledger() *Ledger {
+	l := &Ledger{Block: in.ref(), Token: in.address(), Part: in.uint32(), Parts: in.uint32()}
+	if in.some() {
+		l.First = in.hash()
+	}
+	l.Fault = string(in.bytes())
+	n := in.long()
+	if n == 0 {
+		return l
+	}
+	if n < 0 || n > MaxShares {
+		in.bad = true
+		return l
+	}
+	l.Shares = make([]Share, n)
+	for i := range l.Shares {
+		l.Shares[i] = Share{Account: in.address(), Amount: *in.decimal()}
+	}
+	in.bad = in.bad || in.long() != 0
+	return l
 }

@@ -19,7 +19,7 @@ func (b BlockRef) Same(c BlockRef) bool { return b.Number == c.Number && b.Hash 
 // verify, one line each.
 const UnprovedHeader = "unproved"
 
-// Raw is a record of the raw topic: *Log, *Probe, *BlockEnd or *BlockRevert.
+// Raw is a record of the raw topic: *Log, *Probe, *Ledger, *BlockEnd or *BlockRevert.
 type Raw interface{ isRaw() }
 
 // Log is a raw log as the chain emitted it.
@@ -44,6 +44,28 @@ type Probe struct {
 	EffectiveAt     *uint64
 	Paused          *bool // paused() or oraclePaused()
 }
+
+// Ledger is a part of who holds how much of a token at the end of a block, summed up by the ingester from every
+// Transfer of the token since its creation. From the next block on the raw topic has the token's Transfer logs; earlier
+// ones are not in it. The parts follow each other in the same block and partition.
+type Ledger struct {
+	Block  BlockRef
+	Token  common.Address
+	Part   uint32 // from 0 on
+	Parts  uint32
+	First  common.Hash // the transaction of the first Transfer; zero: there was none
+	Fault  string      // why the token's balances cannot be had; empty: they can
+	Shares []Share     // none is zero; ascending by account over all parts
+}
+
+// Share is what an account holds of a token, in raw units.
+type Share struct {
+	Account common.Address
+	Amount  uint256.Int
+}
+
+// MaxShares is the maximum number of shares in a Ledger, which bounds the size of its record.
+const MaxShares = 8192
 
 // BlockEnd is a barrier: it is written to every partition after the block's records there. Empty blocks have no
 // barrier of their own, so numbers may skip. A repeated barrier is a heartbeat of the ingester on an idle
@@ -71,5 +93,6 @@ type BlockRevert struct {
 
 func (*Log) isRaw()         {}
 func (*Probe) isRaw()       {}
+func (*Ledger) isRaw()      {}
 func (*BlockEnd) isRaw()    {}
 func (*BlockRevert) isRaw() {}

@@ -21,9 +21,10 @@ var (
 	SchemaBlockRevert = &Schema{ID: 4, Name: "raw_block_revert"}
 	SchemaLinkedEnd   = &Schema{ID: 5, Name: "raw_block_end_linked"}
 	SchemaSafeEnd     = &Schema{ID: 6, Name: "raw_block_end_safe"}
+	SchemaLedger      = &Schema{ID: 7, Name: "raw_ledger"}
 	SchemaAlert       = &Schema{ID: 26, Name: "evt_alert"}
 
-	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd, SchemaSafeEnd}
+	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd, SchemaSafeEnd, SchemaLedger}
 
 	schemas = schemasOf(table)
 )

@@ -31,7 +31,7 @@ type Block struct {
 	Logs []Item
 }
 
-// Item is a *topics.Log or a *topics.Probe.
+// Item is a *topics.Log, a *topics.Probe or a *topics.Ledger.
 type Item = topics.Raw
 
 var (
@@ -215,6 +215,9 @@ func (m *Machine) Distrust() {
 	m.haveHead = false
 	m.restart()
 }
+
+// Refetch forgets all outstanding fetches, because what they ask for is no longer what is wanted.
+func (m *Machine) Refetch() { m.restart() }
 
 func (m *Machine) restart() {
 	m.epoch++

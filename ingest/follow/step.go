@@ -291,12 +291,15 @@ func (m *Machine) backfills() bool {
 
 // bytes estimates the block's size in the topic.
 func (b *Block) bytes() int {
-	const perItem = 200
+	const perItem, perShare = 200, 40
 	n := perItem
 	for _, item := range b.Logs {
 		n += perItem
-		if l, ok := item.(*topics.Log); ok {
-			n += len(l.Data)
+		switch r := item.(type) {
+		case *topics.Log:
+			n += len(r.Data)
+		case *topics.Ledger:
+			n += perShare * len(r.Shares)
 		}
 	}
 	return n

@@ -200,7 +200,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 	for {
 		span := uint64(e.limits.span.now())
 		last = min(to, first+span-1)
-		asked, most := int(last-first+1), e.limits.addresses.now()
+		asked, most := int(last-first+1), e.limits.addresses.of(len(f.listed))
 		logs, err = e.logs(ctx, f.byNumber(first, last, most))
 		if err == nil {
 			e.limits.span.granted(asked)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -109,4 +110,38 @@ func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []com
 		return nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
 	return all, nil
+}
+
+// Created returns the block in which a contract was created, or an earlier one where no endpoint has the state of that
+// time: nodes that do not keep all states keep the latest.
+func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint64) (uint64, error) {
+	low, high := uint64(0), upTo // the contract exists at high
+	for low < high {
+		middle := low + (high-low)/2
+		exists, err := c.exists(ctx, contract, middle)
+		switch {
+		case errors.Is(err, ErrNoState):
+			return low, nil
+		case err != nil:
+			return 0, fmt.Errorf("find the creation of %s: %w", contract, err)
+		case exists:
+			high = middle
+		default:
+			low = middle + 1
+		}
+	}
+	return low, nil
+}
+
+// exists reports whether there is code at an address as of a block, on the chain that the endpoint has now.
+func (c *Client) exists(ctx context.Context, contract common.Address, block uint64) (exists bool, err error) {
+	p := append(appendQuantity(append(appendHex([]byte{'['}, contract[:]), ','), block), ']')
+	err = c.try(ctx, choice{block: block}, func(ctx context.Context, e *endpoint) error {
+		return e.do(ctx, []call{{method: "eth_getCode", params: p, result: func(s *scanner) error {
+			code, err := s.digits()
+			exists = len(code) > 0
+			return err
+		}}})
+	})
+	return exists, err
 }

@@ -37,6 +37,16 @@ func (l *limit) now() int {
 	return l.size
 }
 
+// of is the maximum of so many: all of them while no size was refused, however many they become.
+func (l *limit) of(all int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal == 0 {
+		return max(all, l.size)
+	}
+	return l.size
+}
+
 // refused records that size n was refused.
 func (l *limit) refused(n int) {
 	l.mu.Lock()

@@ -70,7 +70,7 @@ func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use fu
 		var part []follow.Header
 		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) error {
 			part = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)]
-			return e.receipts(ctx, part, func(i int, logs []topics.Log) { use(from+i, logs) })
+			return e.receipts(ctx, &c.filter, part, func(i int, logs []topics.Log) { use(from+i, logs) })
 		})
 		if err != nil {
 			return fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[len(headers)-1].Number, err)
@@ -82,7 +82,7 @@ func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use fu
 }
 
 // receipts fetches the receipts of blocks in one request: see eachProved.
-func (e *endpoint) receipts(ctx context.Context, headers []follow.Header, use func(i int, logs []topics.Log)) error {
+func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, use func(i int, logs []topics.Log)) error {
 	r := newReceipts()
 	defer releaseReceipts(r)
 	calls := make([]call, len(headers))
@@ -102,7 +102,7 @@ func (e *endpoint) receipts(ctx context.Context, headers []follow.Header, use fu
 				}
 				wanted := logs[:0]
 				for k := range logs {
-					if _, byAddress, byTopic := e.client.filter.wanted(&logs[k], h); byAddress || byTopic {
+					if _, byAddress, byTopic := f.wanted(&logs[k], h); byAddress || byTopic {
 						wanted = append(wanted, logs[k])
 					}
 				}
@@ -190,7 +190,7 @@ func (e *endpoint) survey(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prove a header: %w", err)
 	}
-	if err := e.receipts(ctx, []follow.Header{h}, func(int, []topics.Log) {}); err != nil {
+	if err := e.receipts(ctx, &e.client.filter, []follow.Header{h}, func(int, []topics.Log) {}); err != nil {
 		return fmt.Errorf("prove the logs of a block: %w", err)
 	}
 	return nil

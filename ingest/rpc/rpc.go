@@ -134,8 +134,15 @@ func validURL(raw string, schemes ...string) error {
 	return fmt.Errorf("scheme %q is not one of %s", u.Scheme, strings.Join(schemes, ", "))
 }
 
-// Client fetches from the endpoints.
+// Client fetches from the endpoints the logs that its filter wants.
 type Client struct {
+	*nodes
+
+	filter filter
+}
+
+// nodes are the endpoints and what is known of them. Clients with other filters share them.
+type nodes struct {
 	cfg       Config
 	log       *zap.Logger
 	metrics   *metrics
@@ -143,7 +150,6 @@ type Client struct {
 	heads     chan follow.Header
 	live      atomic.Int32  // subscriptions
 	highest   atomic.Uint64 // the highest confirmed head
-	filter    filter
 }
 
 // New makes a client. It opens no connection.
@@ -152,14 +158,23 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, log: log, metrics: newMetrics(reg),
-		heads: make(chan follow.Header, 1),
+		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan follow.Header, 1)},
+		filter: newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom),
 	}
-	c.filter = newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom)
 	for i, e := range cfg.Endpoints {
 		c.endpoints = append(c.endpoints, newEndpoint(c, e, i))
 	}
 	return c, nil
+}
+
+// And returns a client that also wants all logs of more contracts.
+func (c *Client) And(contracts []common.Address) *Client {
+	return &Client{nodes: c.nodes, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, c.cfg.NoBloom)}
+}
+
+// Only returns a client that wants all logs of one contract, and no others.
+func (c *Client) Only(contract common.Address) *Client {
+	return &Client{nodes: c.nodes, filter: newFilter([]common.Address{contract}, nil, c.cfg.NoBloom)}
 }
 
 // Heads yields announced heads, only the newest one. They are hints: a block may come twice, or never.

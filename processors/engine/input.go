@@ -79,6 +79,8 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 		return nil, false, a.apply(raw, raw.Block, rec.Offset)
 	case *topics.Probe:
 		return nil, false, a.apply(raw, raw.Block, rec.Offset)
+	case *topics.Ledger:
+		return nil, false, a.apply(raw, raw.Block, rec.Offset)
 	case *topics.BlockEnd:
 		again, err = a.blockEnd(raw, rec.Timestamp)
 		return raw, again, err

@@ -20,6 +20,7 @@ import (
 	"github.com/lienstream/lienstream/processors/market/drips"
 	"github.com/lienstream/lienstream/processors/market/epochs"
 	"github.com/lienstream/lienstream/processors/market/family"
+	"github.com/lienstream/lienstream/processors/market/holders"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/stats"
@@ -45,7 +46,7 @@ type App struct {
 func Families(d contracts.Deployment) *family.Set {
 	return family.NewSet(
 		deals.Family(stats.Apply), balances.Family, assets.Family, drips.Family, epochs.Family, burns.Family,
-		liquidity.Family(d.PositionManager), prices.Family, stats.Family,
+		liquidity.Family(d.PositionManager), prices.Family, holders.Family, stats.Family,
 	)
 }
 
@@ -59,10 +60,11 @@ func (a *App) Tables() []*state.Table { return a.families.Tables() }
 
 // Version implements engine.Versioned. Version 1 sums bids up: what was made before has no sums. Version 2
 // publishes ticks, in rows of another form. Version 3 lists a deal's drips by age, and counts the numbers of
-// medians in trees. Version 4 knows when a pool was initialised, and what is traded in it.
-func (a *App) Version() (version, since uint32) { return 4, 4 }
+// medians in trees. Version 4 knows when a pool was initialised, and what is traded in it. Version 5
+// knows who holds meme tokens.
+func (a *App) Version() (version, since uint32) { return 5, 5 }
 
-// Apply applies a *topics.Log or a *topics.Probe.
+// Apply applies a *topics.Log, a *topics.Probe or a *topics.Ledger.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	switch r := rec.(type) {
 	case *topics.Log:
@@ -72,6 +74,11 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 		a.metrics.probes.Inc()
 		if err := assets.ApplyProbe(w, r); err != nil {
 			return fmt.Errorf("apply probe of %s: %w", r.Token, err)
+		}
+		return nil
+	case *topics.Ledger:
+		if err := holders.ApplyLedger(w, r); err != nil {
+			return fmt.Errorf("apply ledger of %s: %w", r.Token, err)
 		}
 		return nil
 	default:

@@ -74,6 +74,9 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 	if b.LockedBps, err = s.lockedBps(ctx, st, q.pools); err != nil {
 		return s.refused(err)
 	}
+	if err = s.held(ctx, st, token, facts.supply, &b); err != nil {
+		return s.refused(err)
+	}
 	b.judge()
 	return s.answer(res, st, &b)
 }

@@ -1,6 +1,7 @@
 package valuation
 
 import (
+	"maps"
 	"math/big"
 	"slices"
 	"testing"
@@ -119,8 +120,8 @@ func TestFactsOfTheChain(t *testing.T) {
 	if *b.LockedBps != 0 {
 		t.Errorf("%d bps locked of a pool whose every position has an owner", *b.LockedBps)
 	}
-	if b.Eligible || !slices.Contains(b.Unknown, "holders") {
-		t.Errorf("eligible %t although %v are unknown", b.Eligible, b.Unknown)
+	if !b.Eligible || len(b.Unknown) > 0 || b.ListingNote != "all checks passed" {
+		t.Errorf("eligible %t although all is known but %v and nothing is bad: %s", b.Eligible, b.Unknown, b.ListingNote)
 	}
 
 	// A third of the liquidity is burnt; a position out of range adds nothing.
@@ -143,6 +144,80 @@ func TestFactsOfTheChain(t *testing.T) {
 	w.mine(60)
 	if b := read(); *b.Volume24hUSDG != "0" {
 		t.Errorf("volume %s a day later", *b.Volume24hUSDG)
+	}
+}
+
+// TestHolders: who holds a meme token is what its transfers on the chain come to, from before it was listed, after it, and
+// through a reorg; and nothing is known where they are not what the token's contract says.
+func TestHolders(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	token, _ := w.listMeme(by, by.address)
+	give := func(to common.Address, amount int64) *types.Transaction {
+		return by.call(token, own(t, "TrapToken"), "transfer", to, new(big.Int).Lsh(big.NewInt(amount), 90))
+	}
+	check := func() {
+		t.Helper()
+		held, _ := w.balances(w.at.Number, token)
+		supply, mine := new(big.Int).Lsh(big.NewInt(1), 100), new(big.Int)
+		if held[by.address] != nil {
+			mine.Set(held[by.address])
+		}
+		count := uint64(len(held))
+		delete(held, w.dep.PoolManager)
+		delete(held, deadAddress)
+		amounts := slices.SortedFunc(maps.Values(held), func(a, b *big.Int) int { return b.Cmp(a) })
+		top := new(big.Int)
+		for _, amount := range amounts[:min(10, len(amounts))] {
+			top.Add(top, amount)
+		}
+		bps := func(part *big.Int) int64 {
+			return new(big.Int).Div(new(big.Int).Mul(part, big.NewInt(10_000)), supply).Int64()
+		}
+		var b factsBody
+		w.get("/assets/"+token.Hex()+"/facts", &b)
+		if b.Holders == nil || b.TopTenBps == nil || b.CreatorBps == nil {
+			t.Fatalf("unknown: %v", b.Unknown)
+		}
+		if *b.Holders != count || *b.TopTenBps != bps(top) || *b.CreatorBps != bps(mine) {
+			t.Errorf("%d holders, ten have %d bps, the creator %d; the chain says %d, %d, %d", *b.Holders, *b.TopTenBps, *b.CreatorBps, count, bps(top), bps(mine))
+		}
+	}
+	check()
+	var txs []*types.Transaction
+	for i := range int64(14) {
+		txs = append(txs, give(common.Address{0x99, byte(i)}, 1+i))
+	}
+	w.mine(60, append(txs, give(deadAddress, 100))...)
+	check()
+	w.mine(60, give(common.Address{0x99}, 200), give(by.address, 1), give(common.Address{0x98}, 0))
+	check()
+	err := w.node.Rewind(t.Context(), 2) // to before the transfers
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(3) {
+		if _, err := w.node.Mine(t.Context(), w.at.Timestamp+10+i, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.sync()
+	check()
+	if by.nonce, err = w.node.Client().NonceAt(t.Context(), by.address, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.mine(1, give(common.Address{0x99}, 1))
+	check()
+
+	// A mint that the token's supply does not know of.
+	var b factsBody
+	w.besides = append(w.besides, types.Log{
+		Address: token, Topics: []common.Hash{contracts.TransferTopic(), {}, {31: 1}}, Data: common.LeftPadBytes([]byte{1}, 32),
+	})
+	w.mine(1)
+	w.get("/assets/"+token.Hex()+"/facts", &b)
+	if b.Holders != nil || b.Eligible || !slices.Contains(b.Unknown, "topTenBps") {
+		t.Errorf("%v holders known of a token whose supply is not the sum of its transfers", b.Holders)
 	}
 }
 

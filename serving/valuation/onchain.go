@@ -32,6 +32,8 @@ type chainReader struct {
 	past map[pastKey]*pastGrowth
 
 	asked map[uint256.Int]askedPosition // by token ID
+
+	creations map[common.Address]creation // by token
 }
 
 // Storage layout of Uniswap v4's PoolManager and its Pool.State.

@@ -18,19 +18,27 @@ import (
 func TestPageShowsAssetsAndRange(t *testing.T) {
 	ctx := apitest.Browser(t)
 	w := newWorld(t)
-	w.mine(1800)
+	by := w.deployer()
+	eligible, _ := w.listMeme(by, by.address)
 	page := w.page()
 	var facts factsBody
 	w.get("/assets/"+w.dep.TKN.Hex()+"/facts", &facts)
 	choose := func(token string) chromedp.Action {
 		return chromedp.Evaluate(`{ const s = document.querySelector('select[name="asset"]'); s.value = "`+token+`"; s.dispatchEvent(new Event("change")); }`, nil)
 	}
+	if facts.Holders == nil || *facts.Holders == 0 || facts.Eligible {
+		t.Fatalf("%+v", facts)
+	}
 	const side = `document.querySelector(".side")`
 	apitest.Drive(t, ctx, "a meme token", chromedp.Navigate(page+"/#/"), chromedp.WaitReady(`select[name="asset"] option:nth-child(2)`, chromedp.ByQuery),
 		choose(lower(w.dep.TKN)), apitest.Until(side+`.querySelector('[aria-label="Price"] .chart svg') !== null`),
 		apitest.Until(side+`.querySelector("[data-eligible=false]") !== null && `+side+`.textContent.includes(`+strconv.Quote(facts.ListingNote)+`)`),
 		apitest.Until(`[...`+side+`.querySelectorAll("dt")].find(d => d.textContent === "Can be sold again").nextSibling.textContent === "yes"`),
-		apitest.Until(`[...`+side+`.querySelectorAll("dt")].find(d => d.textContent === "Holders").nextSibling.textContent === "unknown"`))
+		apitest.Until(`[...`+side+`.querySelectorAll("dt")].find(d => d.textContent === "Holders").nextSibling.textContent === "`+strconv.FormatUint(*facts.Holders, 10)+`"`))
+	w.get("/assets/"+eligible.Hex()+"/facts", &facts)
+	apitest.Drive(t, ctx, "an eligible one", choose(lower(eligible)),
+		apitest.Until(side+`.querySelector("[data-eligible=true]") !== null && `+side+`.textContent.includes(`+strconv.Quote(facts.ListingNote)+`)`),
+		apitest.Until(`![...`+side+`.querySelectorAll("dd")].some(d => d.textContent === "unknown")`))
 	var stock string
 	for token, a := range w.state().assets {
 		if strings.HasPrefix(a.Symbol, "ACME") {

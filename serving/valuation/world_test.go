@@ -3,6 +3,7 @@ package valuation
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math/big"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -45,6 +47,8 @@ type world struct {
 	app      *marketapp.App
 	stores   []*enginestate.Store
 	uniswap  map[string]contracts.Artifact
+
+	besides []types.Log // in the next block, for the pipeline alone
 
 	mu      sync.Mutex
 	blocks  []topics.BlockRef // canonical, from the genesis on
@@ -194,6 +198,8 @@ func (w *world) land(gone []topics.BlockRef, at topics.BlockRef, logs []types.Lo
 		}
 		overlays[p].Begin(at, true)
 	}
+	var joined []common.Address // as the ingester has it, see ingest/join.go
+	logs, w.besides = append(logs, w.besides...), nil
 	for _, l := range logs {
 		event := w.decoder.Decode(l.Address, l.Topics, l.Data)
 		if _, unknown := event.(*contracts.Unknown); unknown {
@@ -203,6 +209,15 @@ func (w *world) land(gone []topics.BlockRef, at topics.BlockRef, logs []types.Lo
 			Block: at, TxHash: l.TxHash, TxIndex: uint32(l.TxIndex), LogIndex: uint32(l.Index), Address: l.Address, Topics: l.Topics, Data: l.Data,
 		}
 		if err := w.app.Apply(overlays[topics.Partition(event.Entity().Key(), partitions)], record); err != nil {
+			w.t.Fatal(err)
+		}
+		if set, ok := event.(*contracts.AssetSet); ok && set.Lane == contracts.LaneMeme {
+			joined = append(joined, set.Token)
+		}
+	}
+	for _, token := range joined {
+		l := w.ledger(at, token)
+		if err := w.app.Apply(overlays[topics.Partition(contracts.TokenEntity(token).Key(), partitions)], l); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -220,6 +235,43 @@ func (w *world) land(gone []topics.BlockRef, at topics.BlockRef, logs []types.Lo
 		}
 		w.snaps[p][at.Hash] = store.Snapshot()
 	}
+}
+
+// balances are what the accounts hold of a token as of a block, by its transfers up to then, and the first of them.
+func (w *world) balances(number uint64, token common.Address) (held map[common.Address]*big.Int, first common.Hash) {
+	w.t.Helper()
+	logs, err := w.node.Client().FilterLogs(w.t.Context(), ethereum.FilterQuery{
+		ToBlock: new(big.Int).SetUint64(number), Addresses: []common.Address{token}, Topics: [][]common.Hash{{contracts.TransferTopic()}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	held = map[common.Address]*big.Int{}
+	for i, l := range logs {
+		if i == 0 {
+			first = l.TxHash
+		}
+		amount := new(big.Int).SetBytes(l.Data)
+		for k, add := range []func(*big.Int, *big.Int, *big.Int) *big.Int{(*big.Int).Sub, (*big.Int).Add} {
+			account := common.BytesToAddress(l.Topics[1+k][:])
+			if held[account] == nil {
+				held[account] = new(big.Int)
+			}
+			add(held[account], held[account], amount)
+		}
+	}
+	delete(held, common.Address{})
+	maps.DeleteFunc(held, func(_ common.Address, amount *big.Int) bool { return amount.Sign() == 0 })
+	return held, first
+}
+
+func (w *world) ledger(at topics.BlockRef, token common.Address) *topics.Ledger {
+	held, first := w.balances(at.Number, token)
+	l := &topics.Ledger{Block: at, Token: token, Parts: 1, First: first}
+	for account, amount := range held {
+		l.Shares = append(l.Shares, topics.Share{Account: account, Amount: *uint256.MustFromBig(amount)})
+	}
+	return l
 }
 
 // View implements query.Source. Every block's state is kept.

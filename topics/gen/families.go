@@ -83,4 +83,8 @@ var families = []family{
 		id: 25, name: "burns", record: "BurnEvent", doc: "A burn.",
 		events: []any{contracts.Burned{}},
 	},
+	{
+		id: 27, name: "holders", record: "HolderEvent", doc: "A transfer of a meme token.",
+		events: []any{contracts.TokenTransferred{}, contracts.TransferMalformed{}},
+	},
 }

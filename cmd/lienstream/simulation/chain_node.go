@@ -150,6 +150,8 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 		if reply.Result = answer; !ok {
 			reply.Result, reply.Error = nil, &rpcError{3, "execution reverted"}
 		}
+	case "eth_getCode": // it keeps no states but those of the recorded calls
+		reply.Result, reply.Error = nil, &rpcError{-32000, "missing trie node"}
 	default:
 		reply.Result, reply.Error = nil, &rpcError{-32601, "the method " + q.Method + " does not exist"}
 	}

@@ -56,6 +56,8 @@ func parse(t *testing.T, line string) topics.Raw {
 	switch fields[0] {
 	case "probe":
 		return parseProbe(values)
+	case "ledger":
+		return parseLedger(t, values)
 	case "raw":
 		return &topics.Log{
 			Address: common.HexToAddress(values["address"]), Topics: []common.Hash{crypto.Keccak256Hash([]byte(values["signature"]))},
@@ -133,6 +135,19 @@ func parseValue(t *testing.T, typ abi.Type, text string) any {
 		}
 		return number
 	}
+}
+
+// parseLedger reads a ledger whose shares are "account:amount", separated by commas.
+func parseLedger(t *testing.T, values map[string]string) *topics.Ledger {
+	l := &topics.Ledger{Token: common.HexToAddress(values["token"]), First: common.HexToHash(values["first"]), Parts: 1, Fault: values["fault"]}
+	for _, share := range strings.FieldsFunc(values["shares"], func(r rune) bool { return r == ',' }) {
+		account, amount, ok := strings.Cut(share, ":")
+		if !ok {
+			t.Fatalf("%q is no account:amount", share)
+		}
+		l.Shares = append(l.Shares, topics.Share{Account: common.HexToAddress(account), Amount: *uint256.MustFromDecimal(amount)})
+	}
+	return l
 }
 
 func parseProbe(values map[string]string) *topics.Probe {

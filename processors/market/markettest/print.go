@@ -113,7 +113,7 @@ func printEvent(out *strings.Builder, e state.Event) {
 }
 
 func eventNames() []string {
-	names := []string{"TokenPaused", "TokenUnpaused"} // Paused(address) is the name of many
+	names := []string{"TokenPaused", "TokenUnpaused", "TokenTransferred", "TransferMalformed"} // their names are those of many
 	for _, emitter := range emitters {
 		contract := ABI(emitter.abi)
 		names = slices.AppendSeq(names, maps.Keys(contract.Events))

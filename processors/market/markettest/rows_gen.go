@@ -26,5 +26,7 @@ func newRows() map[string]encoding.BinaryUnmarshaler {
 		topics.EntityStaking:           new(topics.Staking),
 		topics.EntityStake:             new(topics.Stake),
 		topics.EntityTick:              new(topics.Tick),
+		topics.EntityHolding:           new(topics.Holding),
+		topics.EntityHolders:           new(topics.Holders),
 	}
 }

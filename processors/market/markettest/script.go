@@ -24,11 +24,12 @@ import (
 // Run runs the scripts in the folder testdata/scripts. They are read as:
 //
 //	block     a line is a log: [emitter.]Event, then its parameters, by their names in Solidity, those that
-//	          are not zero. "probe" is a Probe, "raw" a log as bytes, "at" sets the block's time. Printed: the
+//	          are not zero. "probe" is a Probe, "ledger" a Ledger, "raw" a log as bytes, "at" sets the block's time. Printed: the
 //	          rows that the block changes, the events that it publishes, and what it counts as unknown or
 //	          broken. Every block is first applied and reverted, which must leave nothing.
 //	lists     the IDs in every index of deals.
 //	stats     the sums, counts and histograms of deals.
+//	holders   the holders of each token, the greatest first.
 //	pools     the ticks, the allowed pools, the owners' positions and stakes, the seeds and the hours' prices.
 func Run(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -41,6 +42,8 @@ func Run(t *testing.T) {
 				return h.lists(t)
 			case "stats":
 				return h.stats(t)
+			case "holders":
+				return h.holders(t)
 			case "pools":
 				return h.pools(t)
 			default:
@@ -81,6 +84,7 @@ var emitters = []struct {
 	{"manager", "PoolManager", Deployment.PoolManager},
 	{"positions", "PositionManager", Deployment.PositionManager},
 	{"aapl", "StockToken", common.HexToAddress("0x5707c")},
+	{"meme", "TKN", common.HexToAddress("0x3e3e")},
 	{"stranger", "StockToken", common.HexToAddress("0xbad")},
 }
 
@@ -137,6 +141,8 @@ func (h *harness) apply(t *testing.T, app *market.App, o *state.Overlay, at topi
 		case *topics.Log:
 			r.Block, r.LogIndex, r.TxHash = at, uint32(i), common.BigToHash(big.NewInt(int64(h.number)))
 		case *topics.Probe:
+			r.Block = at
+		case *topics.Ledger:
 			r.Block = at
 		}
 		if err := app.Apply(o, rec); err != nil {

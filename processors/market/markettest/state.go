@@ -13,6 +13,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/holders"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/stats"
@@ -235,6 +236,20 @@ func (h *harness) pools(t *testing.T) string {
 		var sum prices.Volume
 		decoded(t, 0, sum.UnmarshalBinary(row))
 		fmt.Fprintf(&out, "volume: pool %s in the hour from %d %s and %s\n", pool(key), prices.At(key), sum[0].Dec(), sum[1].Dec())
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func (h *harness) holders(t *testing.T) string {
+	var out strings.Builder
+	err := h.view(t).ScanIndex(holders.IndexAmount, nil, nil, func(_, row []byte) bool {
+		var held topics.Holding
+		decoded(t, 0, held.UnmarshalBinary(row))
+		fmt.Fprintf(&out, "%s: %s has %s\n", short(held.Token.Hex()), short(held.Account.Hex()), held.Amount.Dec())
 		return true
 	})
 	if err != nil {

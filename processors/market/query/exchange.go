@@ -34,6 +34,8 @@ type ExchangeReader interface {
 	// Held returns what the positions of some owners have in a pool, as of a block as in Collateral. ErrTooMany: they
 	// have more than MaxHeld positions, in whatever pools.
 	Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error)
+	// HoldersOf returns who holds a meme token, as of a block as in Collateral. ErrNotFound: nothing is known of it.
+	HoldersOf(ctx context.Context, at topics.BlockRef, q HoldersQuery) (Answer[TokenHolders], error)
 }
 
 // ExchangeQuery sets how far back prices go, in seconds before the answer's block.

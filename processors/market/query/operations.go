@@ -38,6 +38,7 @@ var (
 	opWalletDrips    = read.NewOperation("wallet drips", readWalletDrips)
 	opDealDrips      = read.NewOperation("deal drips", readDealDrips)
 	opCounts         = read.NewOperation("counts", readCounts)
+	opHolders        = read.NewOperation("holders", readHolders)
 )
 
 // Application is the market's read API.
@@ -45,7 +46,7 @@ func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: append(overviewOperations(),
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
 		opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
-		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts,
+		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opHolders,
 	)}
 }
 

@@ -38,9 +38,12 @@ const (
 	sectionCollateral
 	sectionCounts // of a histogram's node
 	sectionOpenPosition
-	sectionHour   // of the price of a pool
-	sectionSecond // of it, too
-	sectionVolume // of a pool
+	sectionHour    // of the price of a pool
+	sectionSecond  // of it, too
+	sectionVolume  // of a pool
+	sectionHolders // of a token
+	sectionLargest // holdings of it
+	sectionHolding // of an account
 
 	sections // number of sections
 )

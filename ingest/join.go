@@ -1,0 +1,176 @@
+package ingest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// followed are the meme tokens whose Transfer logs are published, and since when.
+//
+// Invariants:
+//
+//  1. A token joins with the first block in which the registry allows it as a meme token. The last records of that
+//     block are the token's ledger as of it, and from the next block on the topic has the token's Transfer logs.
+//     Which tokens, blocks and logs these are depends on the chain alone.
+//  2. Every transaction names in a header the tokens that have joined up to its last barrier. So a session knows them
+//     from the topic, whoever wrote it, and a reorg below the block of a token undoes both together.
+//  3. The blocks after a token's were fetched with a filter that has it: the fetches under way when it joins are
+//     dropped. A filter that has more does no harm, since what nobody follows is not published.
+//  4. A token that leaves the registry is followed on: it may come back.
+type followed struct {
+	since  map[common.Address]uint64 // the block that a token joined with
+	client *rpc.Client               // its filter has all of them, and more after a reorg
+	asked  map[common.Address]bool   // by the client
+}
+
+// maxFollowed bounds the tokens that are followed: each transaction names them.
+const maxFollowed = 1000
+
+func (in *Ingester) follow(since map[common.Address]uint64) *followed {
+	f := &followed{since: since, client: in.client, asked: map[common.Address]bool{}}
+	for token := range since {
+		f.asked[token] = true
+	}
+	f.filter(in.client)
+	return f
+}
+
+// filter makes the client anew.
+func (f *followed) filter(base *rpc.Client) {
+	if len(f.asked) == 0 {
+		return
+	}
+	all := make([]common.Address, 0, len(f.asked))
+	for token := range f.asked {
+		all = append(all, token)
+	}
+	slices.SortFunc(all, common.Address.Cmp)
+	f.client = base.And(all)
+}
+
+// join adds tokens that join with a block.
+func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64) {
+	for _, token := range tokens {
+		f.since[token] = block
+		f.asked[token] = true
+	}
+	f.filter(base)
+}
+
+// back forgets the tokens that joined with a block or a later one, because it is about to be replaced.
+func (f *followed) back(block uint64) {
+	for token, since := range f.since {
+		if since >= block {
+			delete(f.since, token)
+		}
+	}
+}
+
+// upTo are the tokens that had joined at the end of a block.
+func (f *followed) upTo(block uint64) map[common.Address]uint64 {
+	all := make(map[common.Address]uint64, len(f.since))
+	for token, since := range f.since {
+		if since <= block {
+			all[token] = since
+		}
+	}
+	return all
+}
+
+// joining returns the tokens that join with a block.
+func (in *Ingester) joining(b *follow.Block, f *followed) (tokens []common.Address) {
+	for _, item := range b.Logs {
+		l, ok := item.(*topics.Log)
+		if !ok || len(l.Topics) == 0 || l.Topics[0] != in.assetSet {
+			continue
+		}
+		e, ok := in.decoder.Decode(l.Address, l.Topics, l.Data).(*contracts.AssetSet)
+		if !ok || !e.Allowed || e.Kind != contracts.KindERC20 || e.Lane != contracts.LaneMeme || in.ours[e.Token] {
+			continue
+		}
+		if _, known := f.since[e.Token]; known || slices.Contains(tokens, e.Token) {
+			continue
+		}
+		if len(f.since)+len(tokens) >= maxFollowed {
+			in.log.Error("a meme token is not followed, so its holders stay unknown: there are too many", zap.Stringer("token", e.Token))
+			continue
+		}
+		tokens = append(tokens, e.Token)
+	}
+	return tokens
+}
+
+// published are the items of a block that belong in the topic: all but logs of followed tokens that are no transfers, or
+// were fetched before the token joined.
+func (in *Ingester) published(b *follow.Block, f *followed) []follow.Item {
+	return slices.DeleteFunc(b.Logs, func(item follow.Item) bool {
+		l, ok := item.(*topics.Log)
+		if !ok || !f.asked[l.Address] || in.ours[l.Address] || len(l.Topics) > 0 && in.tokenTopics[l.Topics[0]] {
+			return false
+		}
+		since, follows := f.since[l.Address]
+		return !follows || since >= b.Number || len(l.Topics) == 0 || l.Topics[0] != contracts.TransferTopic()
+	})
+}
+
+// reads begins to read the ledgers of the tokens that join with the fetched blocks, if there are any and they are not
+// read yet. The fetch is done again then; only its blocks up to the first with a token that joins are left.
+func (s *session) reads(ctx context.Context, g *errgroup.Group, f *fetch) bool {
+	if f.Kind == follow.Headers || f.joins != nil || len(f.blocks) == 0 || f.blocks[0].Parent != s.m.Tip().Hash {
+		return false
+	}
+	s.follows.back(f.blocks[0].Number)
+	for i := range f.blocks {
+		b := &f.blocks[i]
+		if f.joins = s.in.joining(b, s.follows); f.joins == nil {
+			continue
+		}
+		f.blocks = f.blocks[:i+1]
+		s.readLedgers(ctx, g, f, b)
+		return true
+	}
+	return false
+}
+
+// readLedgers appends to a block the ledgers of the tokens that join with it.
+func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, b *follow.Block) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.done = make(chan struct{})
+	settled := s.m.Settled()
+	s.in.log.Info("meme tokens join: reading their history", zap.Stringers("tokens", f.joins), zap.Uint64("block", b.Number))
+	g.Go(func() error {
+		defer close(f.done)
+		for _, token := range f.joins {
+			parts, err := s.in.ledger(ctx, token, b.BlockRef, settled)
+			if err != nil {
+				f.err = err
+				return nil
+			}
+			b.Logs = slices.Clip(b.Logs)
+			for _, part := range parts {
+				b.Logs = append(b.Logs, part)
+			}
+			s.in.metrics.joined.Inc()
+		}
+		return nil
+	})
+}
+
+// joined makes the next fetches ask for the tokens that joined with the last block.
+func (s *session) joined(f *fetch) {
+	if f.joins == nil || s.m.Tip() != f.blocks[len(f.blocks)-1].BlockRef {
+		return
+	}
+	s.drop()
+	s.m.Refetch()
+	s.follows.join(s.in.client, f.joins, s.m.Tip().Number)
+}

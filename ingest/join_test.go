@@ -1,0 +1,281 @@
+package ingest_test
+
+import (
+	"crypto/ecdsa"
+	"encoding/binary"
+	"fmt"
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// owner is who deployed the market of a world whose actors play no more.
+type owner struct {
+	*world
+
+	t     *testing.T
+	key   *ecdsa.PrivateKey
+	nonce uint64
+}
+
+func newOwner(t *testing.T, w *world, seed uint64) *owner {
+	t.Helper()
+	key, err := crypto.ToECDSA(crypto.Keccak256(fmt.Appendf(nil, "lienstream devchain %d %s %d", seed, "deployer", 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &owner{world: w, t: t, key: key}
+	o.again()
+	return o
+}
+
+func (o *owner) address() common.Address { return crypto.PubkeyToAddress(o.key.PublicKey) }
+
+// again takes over the nonce of the chain as it is now.
+func (o *owner) again() {
+	o.t.Helper()
+	var err error
+	if o.nonce, err = o.chain.Client().NonceAt(o.t.Context(), o.address(), nil); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// mine mines a block with these transactions, each to a contract, or to none with a new one's code.
+func (o *owner) mine(txs ...*types.DynamicFeeTx) {
+	o.t.Helper()
+	id := new(big.Int).SetUint64(o.market.Deployment.ChainID)
+	var signed []*types.Transaction
+	for _, tx := range txs {
+		tx.ChainID, tx.Nonce, tx.GasTipCap, tx.GasFeeCap, tx.Gas = id, o.nonce, big.NewInt(1e9), big.NewInt(1e12), 6_000_000
+		o.nonce++
+		s, err := types.SignNewTx(o.key, types.LatestSignerForChainID(id), tx)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		signed = append(signed, s)
+	}
+	head, err := o.chain.Client().HeaderByNumber(o.t.Context(), nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	block, err := o.chain.Mine(o.t.Context(), head.Time+1, signed)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for i, r := range block.Receipts {
+		if r.Status != types.ReceiptStatusSuccessful {
+			o.t.Fatalf("transaction %d of block %d failed", i, block.Number)
+		}
+	}
+}
+
+// create returns where a contract will be if this is the next transaction.
+func (o *owner) create(name string, args ...any) (common.Address, *types.DynamicFeeTx) {
+	o.t.Helper()
+	code, err := contracts.Bytecode(name)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return crypto.CreateAddress(o.address(), o.nonce), &types.DynamicFeeTx{Data: append(code, o.pack(name, "", args...)...)}
+}
+
+func (o *owner) pack(name, method string, args ...any) []byte {
+	o.t.Helper()
+	contract, err := contracts.ABI(name)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	data, err := contract.Pack(method, args...)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return data
+}
+
+func (o *owner) call(to common.Address, name, method string, args ...any) *types.DynamicFeeTx {
+	o.t.Helper()
+	return &types.DynamicFeeTx{To: &to, Data: o.pack(name, method, args...)}
+}
+
+func (o *owner) give(token common.Address, to byte, amount int64) *types.DynamicFeeTx {
+	return o.call(token, "TKN", "transfer", common.Address{to}, big.NewInt(amount))
+}
+
+type limits struct {
+	Allowed                           bool
+	Kind, Lane                        uint8
+	MinAmount, MaxDealRaw, MaxOpenRaw *big.Int
+}
+
+func (o *owner) set(token common.Address, allowed bool, lane contracts.Lane) *types.DynamicFeeTx {
+	one := big.NewInt(1)
+	return o.call(o.market.Deployment.AssetRegistry, "AssetRegistry", "setAsset", token, limits{allowed, 0, uint8(lane), one, one, one})
+}
+
+func (o *owner) rewind(depth uint64) {
+	o.t.Helper()
+	if err := o.chain.Rewind(o.t.Context(), depth); err != nil {
+		o.t.Fatal(err)
+	}
+	o.again()
+}
+
+// TestTokenJoins: a token that the registry allows when it has a history is followed from then on, and its ledger is what
+// the chain says, whether the ingester sees it join at the tip, in a backfill or after a restart, and through reorgs that
+// take the block away, move it and bring it again. checkTopic knows which tokens join where.
+func TestTokenJoins(t *testing.T) {
+	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofAll, rpc.ProofSparse, rpc.ProofOff} {
+		t.Run(string(proof), func(t *testing.T) { joins(t, proof) })
+	}
+}
+
+func joins(t *testing.T, proof rpc.Proof) {
+	t.Helper()
+	const seed = 5
+	w := newWorld(t, "kfake", seed, devchain.ScenarioConfig{})
+	w.step(t, 10)
+	o := newOwner(t, w, seed)
+	cfg := w.config()
+	cfg.RPC.Proof = proof
+	in := run(t, cfg)
+	check := func() {
+		t.Helper()
+		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	}
+	restart := func() {
+		t.Helper()
+		if err := in.stop(); err != nil {
+			t.Fatal(err)
+		}
+		in = run(t, cfg)
+	}
+	meme, created := o.create("TKN", o.address())
+	o.mine(created, o.call(meme, "TKN", "mint", o.address(), big.NewInt(1_000)))
+	for i := range byte(100) {
+		o.mine(o.give(meme, 1+i%3, 1+int64(i%5)))
+	}
+	o.mine(o.set(meme, true, contracts.LaneStock)) // not yet
+	check()
+
+	// It joins at the tip, between transfers of one block, and is followed.
+	o.mine(o.give(meme, 1, 1), o.set(meme, true, contracts.LaneMeme), o.give(meme, 2, 1), o.set(meme, true, contracts.LaneMeme))
+	o.mine(o.give(meme, 3, 1), o.call(meme, "TKN", "approve", common.Address{9}, big.NewInt(1)))
+	check()
+	// It leaves, and comes again: nothing changes.
+	o.mine(o.set(meme, false, contracts.LaneMeme), o.give(meme, 1, 1))
+	o.mine(o.set(meme, true, contracts.LaneMeme), o.give(meme, 1, 1))
+	check()
+
+	// The block is reorged away, and the token joins later in the new chain, once with a restart in between.
+	for _, restarts := range []bool{false, true} {
+		o.rewind(4)
+		o.mine(o.give(meme, 4, 7))
+		if restarts {
+			restart()
+		}
+		for range 4 { // a chain is believed once it is the longer one
+			o.mine(o.give(meme, 4, 7))
+		}
+		check()
+		o.mine(o.give(meme, 5, 7))
+		o.mine(o.set(meme, true, contracts.LaneMeme))
+		o.mine(o.give(meme, 5, 7))
+		in.Kill()
+		o.mine(o.give(meme, 6, 7))
+		check()
+	}
+
+	// While nobody ingests, one token is taken away with its block, two join, and one of them has no transfer.
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	o.rewind(4)
+	other, created := o.create("TKN", o.address())
+	o.mine(created, o.give(meme, 1, 1))
+	o.mine(o.set(meme, true, contracts.LaneMeme), o.set(other, true, contracts.LaneMeme), o.give(meme, 1, 1))
+	o.mine(o.call(other, "TKN", "mint", o.address(), big.NewInt(5)), o.give(meme, 1, 1))
+	in = run(t, cfg)
+	check()
+	// From scratch the topic is the same.
+	cfg.Kafka.Prefix = "again"
+	topic := w.provision(t, cfg.Kafka)
+	run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+}
+
+// TestHostileTokenJoins: whatever logs a token's contract writes, before it joins and after it, they neither stop the
+// ingester nor make up holders.
+func TestHostileTokenJoins(t *testing.T) {
+	const seed = 6
+	transfer := func(topicsOf int, data []byte, accounts ...byte) []byte {
+		b := append([]byte{byte(topicsOf)}, contracts.TransferTopic().Bytes()...)
+		for _, a := range accounts {
+			b = append(b, common.LeftPadBytes([]byte{a}, 32)...)
+		}
+		return append(binary.BigEndian.AppendUint16(b, uint16(len(data))), data...)
+	}
+	most := make([]byte, 32)
+	for i := range most {
+		most[i] = 0xff
+	}
+	one := common.LeftPadBytes([]byte{1}, 32)
+	logs := map[string][]byte{
+		"malformed transfer":                     transfer(1, one),
+		"transfer exceeds what the sender holds": transfer(3, one, 1, 2),
+		"minted beyond 256 bits":                 append(transfer(3, most, 0, 1), transfer(3, one, 0, 2)...),
+		"":                                       append(transfer(3, most, 0, 1), transfer(3, most, 1, 1)...),
+	}
+	for fault, data := range logs {
+		t.Run(fault, func(t *testing.T) {
+			w := newWorld(t, "kfake", seed, devchain.ScenarioConfig{})
+			w.step(t, 5)
+			o := newOwner(t, w, seed)
+			in := run(t, w.config())
+			token, created := o.create("Forger")
+			o.mine(created)
+			o.mine(&types.DynamicFeeTx{To: &token, Data: data})
+			o.mine(o.set(token, true, contracts.LaneMeme))
+			for _, more := range logs {
+				o.mine(&types.DynamicFeeTx{To: &token, Data: more})
+			}
+			l := w.ledgerOf(t, token)
+			if l.Fault != fault || fault != "" && len(l.Shares) > 0 || fault == "" && len(l.Shares) != 1 {
+				t.Errorf("fault %q, want %q, and %d shares", l.Fault, fault, len(l.Shares))
+			}
+			if err := in.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// ledgerOf waits for the topic to be at the head, and returns the ledger of a token.
+func (w *world) ledgerOf(t *testing.T, token common.Address) *topics.Ledger {
+	t.Helper()
+	head, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	partition := topics.Partition(contracts.TokenEntity(token).Key(), partitions)
+	r, err := readUntil(t.Context(), w.kafka, w.topic, partition, head.Hash())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range r.blocks {
+		for _, raw := range b.records {
+			if l, ok := raw.(*topics.Ledger); ok && l.Token == token {
+				return l
+			}
+		}
+	}
+	t.Fatalf("no ledger of %s", token)
+	return nil
+}

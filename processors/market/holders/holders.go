@@ -1,0 +1,196 @@
+// Package holders knows who holds how much of each meme token of the registry: from the ledger that the ingester sums up
+// of the token's history, and from each transfer after it. It must depend on nothing but the given state and record: no
+// clock, no chain, no other family.
+package holders
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Invariants that a transfer may violate: the token's contract can emit any log. From then on nothing is said of the
+// token's holders. The caller counts violations.
+const (
+	Malformed  = "malformed transfer"
+	BelowZero  = "transfer exceeds what the sender holds"
+	BeyondWord = "minted beyond 256 bits"
+)
+
+// IndexAmount: the token, the amount descending, then the account. The IDs of tables and indexes are part of every key
+// on disk: never reuse one.
+const IndexAmount byte = 0x22
+
+// Holdings has a row, topics.Holding, for each account that holds a token that is followed, under HoldingKey.
+var Holdings = &state.Table{
+	ID: 23, Name: "holdings", Index: index,
+	Entity: &state.EntityTopic{Name: topics.EntityHolding, Key: holdingEntityKey, Encode: topics.EncodeHolding},
+}
+
+// Tokens has a row, topics.Holders, for each token that is followed, under its address.
+//
+// Invariants, unless the row is Faulted:
+//  1. Count is the number of the token's rows in Holdings, none of which is zero, and Supply is their sum;
+//  2. a transfer of a token without a row changes nothing, because the ledger to come includes it.
+var Tokens = &state.Table{
+	ID: 24, Name: "holders",
+	Entity: &state.EntityTopic{Name: topics.EntityHolders, Key: tokenEntityKey, Encode: topics.EncodeHolders},
+}
+
+// HoldingKey is the key of what an account holds of a token.
+func HoldingKey(token, account common.Address) []byte {
+	return append(append(make([]byte, 0, 2*common.AddressLength), token[:]...), account[:]...)
+}
+
+// Family describes this family.
+var Family = family.Family{
+	Name: "holders", Tables: []*state.Table{Holdings, Tokens}, Apply: apply,
+	Events: []contracts.Event{&contracts.TokenTransferred{}, &contracts.TransferMalformed{}},
+}
+
+// ApplyLedger applies a part of a ledger. A token that is followed already keeps its rows: they say the same.
+func ApplyLedger(w state.Writer, l *topics.Ledger) error {
+	t := topics.Holders{Token: l.Token, First: l.First, Since: l.Block.Number, Faulted: l.Fault != ""}
+	found, err := get(w, Tokens, l.Token[:], &t)
+	if err != nil || found && (t.Faulted || t.Since != l.Block.Number) {
+		return err
+	}
+	for i := range l.Shares {
+		s := &l.Shares[i]
+		if _, over := t.Supply.AddOverflow(&t.Supply, &s.Amount); over {
+			t.Faulted = true
+			break
+		}
+		t.Count++
+		h := topics.Holding{Token: l.Token, Account: s.Account, Amount: s.Amount}
+		if err := put(w, Holdings, HoldingKey(l.Token, s.Account), &h); err != nil {
+			return err
+		}
+	}
+	return put(w, Tokens, l.Token[:], &t)
+}
+
+// apply applies an event, and returns the invariant that it violates, if any.
+func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
+	token := common.Address{}
+	e, whole := event.(*contracts.TokenTransferred)
+	if whole {
+		token = e.Token
+	} else if m, ok := event.(*contracts.TransferMalformed); ok {
+		token = m.Token
+	}
+	var t topics.Holders
+	found, err := get(w, Tokens, token[:], &t)
+	switch {
+	case err != nil:
+		return "", err
+	case !found:
+		return "", family.ErrForeign
+	case t.Faulted:
+		return "", nil
+	case !whole:
+		violation = Malformed
+	default:
+		if t.First == (common.Hash{}) {
+			t.First = meta.Tx
+		}
+		if violation, err = move(w, &t, e); err != nil {
+			return "", err
+		}
+	}
+	if violation != "" {
+		t.Faulted = true
+	}
+	return violation, put(w, Tokens, token[:], &t)
+}
+
+// move moves an amount from one account to another. The zero address holds nothing: it mints and burns.
+func move(w state.Writer, t *topics.Holders, e *contracts.TokenTransferred) (violation string, err error) {
+	if e.Amount.IsZero() {
+		return "", nil
+	}
+	if e.From == (common.Address{}) {
+		if _, over := t.Supply.AddOverflow(&t.Supply, &e.Amount); over {
+			return BeyondWord, nil
+		}
+	} else {
+		h := topics.Holding{Token: e.Token, Account: e.From}
+		if _, err := get(w, Holdings, HoldingKey(e.Token, e.From), &h); err != nil {
+			return "", err
+		}
+		if h.Amount.Lt(&e.Amount) {
+			return BelowZero, nil
+		}
+		if h.Amount.Sub(&h.Amount, &e.Amount).IsZero() {
+			t.Count--
+			w.Delete(Holdings, HoldingKey(e.Token, e.From))
+		} else if err := put(w, Holdings, HoldingKey(e.Token, e.From), &h); err != nil {
+			return "", err
+		}
+	}
+	if e.To == (common.Address{}) {
+		t.Supply.Sub(&t.Supply, &e.Amount)
+		return "", nil
+	}
+	h := topics.Holding{Token: e.Token, Account: e.To}
+	found, err := get(w, Holdings, HoldingKey(e.Token, e.To), &h)
+	if err != nil {
+		return "", err
+	}
+	if !found {
+		t.Count++
+	}
+	h.Amount.Add(&h.Amount, &e.Amount) // at most Supply
+	return "", put(w, Holdings, HoldingKey(e.Token, e.To), &h)
+}
+
+type row interface {
+	AppendBinary([]byte) ([]byte, error)
+	UnmarshalBinary([]byte) error
+}
+
+// get reads a row into r; without one r keeps its value.
+func get(w state.Writer, table *state.Table, key []byte, r row) (bool, error) {
+	data, err := w.Get(table, key)
+	if err != nil || data == nil {
+		return false, err
+	}
+	if err := r.UnmarshalBinary(data); err != nil {
+		return true, fmt.Errorf("%s %x: %w", table.Name, key, err)
+	}
+	return true, nil
+}
+
+// rowBytes holds any row: addresses, a hash, numbers with their lengths.
+const rowBytes = 128
+
+func put(w state.Writer, table *state.Table, key []byte, r row) error {
+	data, err := r.AppendBinary(make([]byte, 0, rowBytes))
+	if err != nil {
+		return err
+	}
+	w.Put(table, key, data)
+	return nil
+}
+
+func index(key, data []byte, to *state.IndexEntries) {
+	var h topics.Holding
+	if err := h.UnmarshalBinary(data); err != nil {
+		panic("holders: cannot decode a stored row: " + err.Error())
+	}
+	descending := new(uint256.Int).Not(&h.Amount).Bytes32()
+	to.Put(IndexAmount, data, key[:common.AddressLength], descending[:], key[common.AddressLength:])
+}
+
+// holdingEntityKey is "0x<token>:0x<account>".
+func holdingEntityKey(key []byte) []byte {
+	return fmt.Appendf(nil, "0x%x:0x%x", key[:common.AddressLength], key[common.AddressLength:])
+}
+
+func tokenEntityKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }
