@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -218,6 +219,40 @@ func TestHolders(t *testing.T) {
 	w.get("/assets/"+token.Hex()+"/facts", &b)
 	if b.Holders != nil || b.Eligible || !slices.Contains(b.Unknown, "topTenBps") {
 		t.Errorf("%v holders known of a token whose supply is not the sum of its transfers", b.Holders)
+	}
+}
+
+// TestFactsOfAMillionHolders: what is said of a token's holders takes no longer because there are many.
+func TestFactsOfAMillionHolders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it applies a million balances")
+	}
+	w := newWorld(t)
+	w.crowd = 500_000 // of each of the two who have some
+	by := w.deployer()
+	began := time.Now()
+	token, _ := w.listMeme(by, by.address)
+	t.Logf("listed in %s", time.Since(began).Round(time.Millisecond))
+	var b factsBody
+	w.get("/assets/"+token.Hex()+"/facts", &b)
+	if b.Holders == nil || *b.Holders < 1_000_000 || b.TopTenBps == nil || b.CreatorBps == nil {
+		t.Fatalf("%v are unknown", b.Unknown)
+	}
+	st := w.state()
+	supply := new(big.Int).Lsh(big.NewInt(1), 100)
+	var took []time.Duration
+	for range 101 {
+		began := time.Now()
+		var again factsBody
+		if err := w.service.held(t.Context(), st, token, supply, &again); err != nil || *again.TopTenBps != *b.TopTenBps {
+			t.Fatal(err, again.TopTenBps)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	t.Logf("%d holders: median %s, slowest %s", *b.Holders, took[50], took[100])
+	if took[50] > 10*time.Millisecond {
+		t.Errorf("the median of 101 answers is %s", took[50])
 	}
 }
 

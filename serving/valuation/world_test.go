@@ -49,6 +49,7 @@ type world struct {
 	uniswap  map[string]contracts.Artifact
 
 	besides []types.Log // in the next block, for the pipeline alone
+	crowd   int         // a ledger has so many holders, who share what the first has
 
 	mu      sync.Mutex
 	blocks  []topics.BlockRef // canonical, from the genesis on
@@ -216,9 +217,10 @@ func (w *world) land(gone []topics.BlockRef, at topics.BlockRef, logs []types.Lo
 		}
 	}
 	for _, token := range joined {
-		l := w.ledger(at, token)
-		if err := w.app.Apply(overlays[topics.Partition(contracts.TokenEntity(token).Key(), partitions)], l); err != nil {
-			w.t.Fatal(err)
+		for _, l := range w.ledger(at, token) {
+			if err := w.app.Apply(overlays[topics.Partition(contracts.TokenEntity(token).Key(), partitions)], l); err != nil {
+				w.t.Fatal(err)
+			}
 		}
 	}
 	w.mu.Lock()
@@ -265,13 +267,28 @@ func (w *world) balances(number uint64, token common.Address) (held map[common.A
 	return held, first
 }
 
-func (w *world) ledger(at topics.BlockRef, token common.Address) *topics.Ledger {
+// ledger is that of a token as of a block, in parts.
+func (w *world) ledger(at topics.BlockRef, token common.Address) (parts []*topics.Ledger) {
 	held, first := w.balances(at.Number, token)
-	l := &topics.Ledger{Block: at, Token: token, Parts: 1, First: first}
+	var all []topics.Share
 	for account, amount := range held {
-		l.Shares = append(l.Shares, topics.Share{Account: account, Amount: *uint256.MustFromBig(amount)})
+		for i := range w.crowd {
+			some := new(big.Int).Div(amount, big.NewInt(int64(1+i)*1000))
+			amount = new(big.Int).Sub(amount, some)
+			all = append(all, topics.Share{Account: common.BigToAddress(big.NewInt(int64(1e9 + i))), Amount: *uint256.MustFromBig(some)})
+		}
+		all = append(all, topics.Share{Account: account, Amount: *uint256.MustFromBig(amount)})
 	}
-	return l
+	if len(all) == 0 {
+		return []*topics.Ledger{{Block: at, Token: token, Parts: 1, First: first}}
+	}
+	for some := range slices.Chunk(all, topics.MaxShares) {
+		parts = append(parts, &topics.Ledger{Block: at, Token: token, Part: uint32(len(parts)), First: first, Shares: some})
+	}
+	for _, part := range parts {
+		part.Parts = uint32(len(parts))
+	}
+	return parts
 }
 
 // View implements query.Source. Every block's state is kept.
