@@ -136,6 +136,7 @@ func (w *walk) terms(t *rapid.T) []any {
 func (w *walk) list(t *rapid.T) {
 	token := oneOf(w, t, "token", []common.Address{w.stock, w.stock, w.weth, w.weth, w.TKN})
 	args := append([]any{KindERC20, token, rapid.Uint64Range(5, 1_050).Draw(t, "amount")}, w.terms(t)...)
+	args = append(args, w.view(w.t, w.DealVault, "feeBps"))
 	w.try("list", w.person(t), w.DealVault, "list", args...)
 }
 
@@ -148,6 +149,7 @@ func (w *walk) listPosition(t *rapid.T) {
 	id := w.mint(w.t, who, key, -600, 600, rapid.Uint64Range(900, 5_000).Draw(t, "liquidity"))
 	w.minted = append(w.minted, id)
 	args := append([]any{KindPosition, w.PositionManager, id}, w.terms(t)...)
+	args = append(args, w.view(w.t, w.DealVault, "feeBps"))
 	w.try("list position", who, w.DealVault, "list", args...)
 }
 

@@ -369,7 +369,7 @@ func (m *market) bidding(t testing.TB, id uint64) []any {
 func (m *market) list(t testing.TB) uint64 {
 	t.Helper()
 	id := m.number(t, m.DealVault, "nextDealId").Uint64()
-	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term7, 0)
+	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term7, 0, m.view(t, m.DealVault, "feeBps"))
 	return id
 }
 

@@ -13,7 +13,7 @@ func TestPositionAsCollateral(t *testing.T) {
 	m := newMarket(t)
 	tokenID := m.mint(t, alice, m.wethPool, -600, 600, 5_000)
 	id := *uint256From(tokenID)
-	terms := []any{KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0}
+	terms := []any{KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0, feeBps}
 	events := m.must(t, alice, m.DealVault, "list", terms...)
 	emitted(t, events,
 		&PositionTransferred{From: alice, To: m.DealVault, TokenID: id},
@@ -65,7 +65,7 @@ func TestPositionRefusals(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m := m.fork()
 			tokenID := m.mint(t, alice, test.key, -600, 600, test.liquidity)
-			args := []any{KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0}
+			args := []any{KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0, feeBps}
 			if test.want == "" {
 				m.must(t, alice, m.DealVault, "list", args...)
 				return
@@ -76,7 +76,7 @@ func TestPositionRefusals(t *testing.T) {
 	t.Run("disallowed while open", func(t *testing.T) {
 		m := m.fork()
 		tokenID := m.mint(t, alice, m.wethPool, -600, 600, 5_000)
-		m.must(t, alice, m.DealVault, "list", KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0)
+		m.must(t, alice, m.DealVault, "list", KindPosition, m.PositionManager, tokenID, 1100, 1000, term7, 0, feeBps)
 		m.must(t, owner, m.AssetRegistry, "setPool", m.wethPool.id(t), false, 1, 1)
 		m.must(t, alice, m.DealVault, "cancel", 1, m.terms(t, 1))
 	})
@@ -90,11 +90,11 @@ func TestSetAsset(t *testing.T) {
 		MinAmount: u256(5), MaxDealRaw: u256(100), MaxOpenRaw: u256(150), Symbol: "AAPL", TokenName: "Apple",
 	})
 	id := m.list(t)
-	m.refused(t, "AmountOutOfRange()", alice, m.DealVault, "list", KindERC20, m.stock, 51, 1100, 1000, term7, 0)
+	m.refused(t, "AmountOutOfRange()", alice, m.DealVault, "list", KindERC20, m.stock, 51, 1100, 1000, term7, 0, feeBps)
 
 	// Neither lower limits nor a ban touch what is open.
 	m.must(t, owner, m.AssetRegistry, "setAsset", m.stock, limits{false, KindERC20, LaneStock, big.NewInt(1), big.NewInt(2), big.NewInt(3)})
-	m.refused(t, "AssetNotAllowed(", alice, m.DealVault, "list", KindERC20, m.stock, 2, 1100, 1000, term7, 0)
+	m.refused(t, "AssetNotAllowed(", alice, m.DealVault, "list", KindERC20, m.stock, 2, 1100, 1000, term7, 0, feeBps)
 	values, _, err := m.call(t, alice, m.AssetRegistry, "asset", m.stock)
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func TestRewards(t *testing.T) {
 func TestRewardReturnedLate(t *testing.T) {
 	m := newMarket(t)
 	m.openEpoch(t)
-	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term21, 0)
+	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term21, 0, feeBps)
 	m.fund(t, 1) // 200 of 21 days, from epoch 1
 	m.now += week
 	m.must(t, owner, m.EpochController, "openEpoch", 0, 0, 0, 0)
@@ -188,7 +188,7 @@ func TestRewardReturnedLate(t *testing.T) {
 func TestBudgetExhausted(t *testing.T) {
 	m := newMarket(t)
 	m.openEpoch(t)
-	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 90_000, 49_500, term7, 0)
+	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 90_000, 49_500, term7, 0, feeBps)
 	m.fund(t, 1) // 4950 of 5000
 	id := m.list(t)
 	events := rewards(m.must(t, bob, m.DealVault, "fund", id, m.terms(t, id))) // 100 wanted

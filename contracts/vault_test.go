@@ -11,7 +11,7 @@ import (
 
 func TestListUpdateCancel(t *testing.T) {
 	m := newMarket(t)
-	events := m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term7, m.now+day)
+	events := m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term7, m.now+day, feeBps)
 	emitted(t, events,
 		&OpenRawChanged{Token: m.stock, OpenRaw: u256(100)},
 		&DealListed{
@@ -123,7 +123,7 @@ func TestVaultRefusals(t *testing.T) {
 	m.list(t)    // deal 3: cancelled, with bid 2 still open
 	m.bid(t, 3)  //
 	m.must(t, alice, v, "cancel", 3, m.terms(t, 3))
-	m.must(t, alice, v, "list", KindERC20, m.stock, 10, 1100, 1000, term7, m.now+10) // deal 4: soon expired, with bid 3
+	m.must(t, alice, v, "list", KindERC20, m.stock, 10, 1100, 1000, term7, m.now+10, feeBps) // deal 4: soon expired, with bid 3
 	m.bid(t, 4)
 	m.list(t) // deal 5: its terms are edited after bid 4
 	m.bid(t, 5)
@@ -132,7 +132,7 @@ func TestVaultRefusals(t *testing.T) {
 	hash := m.terms(t, 1)
 
 	list := func(change func([]any)) []any {
-		args := []any{KindERC20, m.stock, 100, 1100, 1000, term7, 0}
+		args := []any{KindERC20, m.stock, 100, 1100, 1000, term7, 0, feeBps}
 		change(args)
 		return args
 	}
@@ -148,6 +148,7 @@ func TestVaultRefusals(t *testing.T) {
 		{"no price", 0, alice, "list", list(func(a []any) { a[4] = 0 }), "AmountOutOfRange()"},
 		{"cap below the price", 0, alice, "list", list(func(a []any) { a[3] = 999 }), "AmountOutOfRange()"},
 		{"already expired", 0, alice, "list", list(func(a []any) { a[6] = m.now }), "ListingExpired(6)"},
+		{"another fee", 0, alice, "list", list(func(a []any) { a[7] = feeBps - 1 }), fmt.Sprintf("FeeChanged(%d, %d)", feeBps-1, feeBps)},
 		{"unknown asset", 0, alice, "list", list(func(a []any) { a[1] = m.TKN }), "AssetNotAllowed(" + m.TKN.Hex() + ")"},
 		{"cash as collateral", 0, alice, "list", list(func(a []any) { a[1] = m.USDG }), "AssetNotAllowed(" + m.USDG.Hex() + ")"},
 		{"a token as a position", 0, alice, "list", list(func(a []any) { a[0] = KindPosition }), "AssetNotAllowed(" + m.stock.Hex() + ")"},
@@ -249,7 +250,7 @@ func TestPause(t *testing.T) {
 	m.must(t, owner, v, "pause")
 
 	const paused = "EnforcedPause()"
-	m.refused(t, paused, alice, v, "list", KindERC20, m.stock, 100, 1100, 1000, term7, 0)
+	m.refused(t, paused, alice, v, "list", KindERC20, m.stock, 100, 1100, 1000, term7, 0, feeBps)
 	m.refused(t, paused, bob, v, "fund", 1, m.terms(t, 1))
 	m.refused(t, paused, bob, v, "bid", 1, 1000, m.now+day, m.terms(t, 1))
 	m.refused(t, paused, alice, v, "acceptBid", m.bidding(t, 1)...)
@@ -302,7 +303,7 @@ func TestFrozenCredit(t *testing.T) {
 func TestFeeOnTransfer(t *testing.T) {
 	m := newMarket(t)
 	m.setCode(m.weth, common.FromHex("60015f5260205ff3"))
-	m.refused(t, "FeeOnTransfer()", alice, m.DealVault, "list", KindERC20, m.weth, 100, 1100, 1000, term7, 0)
+	m.refused(t, "FeeOnTransfer()", alice, m.DealVault, "list", KindERC20, m.weth, 100, 1100, 1000, term7, 0, feeBps)
 }
 
 // TestReentrancy: a token that calls back into the vault while it pays out gets nothing more. The token has a
@@ -313,11 +314,11 @@ func TestReentrancy(t *testing.T) {
 	m.must(t, owner, m.AssetRegistry, "setAsset", evil, limits{true, KindERC20, LaneMeme, big.NewInt(1), big.NewInt(1e6), big.NewInt(1e6)})
 	m.must(t, owner, evil, "mint", alice, 100)
 	m.must(t, alice, evil, "approve", m.DealVault, 100)
-	m.must(t, alice, m.DealVault, "list", KindERC20, evil, 100, 1100, 1000, term7, 0)
+	m.must(t, alice, m.DealVault, "list", KindERC20, evil, 100, 1100, 1000, term7, 0, feeBps)
 	m.must(t, alice, m.DealVault, "cancel", 1, m.terms(t, 1))
 	m.must(t, alice, m.weth, "transfer", evil, 50)
 	m.must(t, evil, m.weth, "approve", m.DealVault, 50)
-	m.must(t, evil, m.DealVault, "list", KindERC20, m.weth, 50, 1100, 1000, term7, 0)
+	m.must(t, evil, m.DealVault, "list", KindERC20, m.weth, 50, 1100, 1000, term7, 0, feeBps)
 	m.must(t, evil, m.DealVault, "cancel", 2, m.terms(t, 2))
 
 	payload, err := mustArtifact(t, "DealVault").ABI.Pack("withdraw", m.weth, evil, big.NewInt(50))

@@ -125,8 +125,10 @@ contract DealVault is IDealVault, Ownable2Step, Pausable, ReentrancyGuard {
         uint128 cap,
         uint128 minPrice,
         uint32 term,
-        uint40 listingExpiry
+        uint40 listingExpiry,
+        uint16 expectedFeeBps
     ) external nonReentrant whenNotPaused returns (uint256 id) {
+        if (feeBps != expectedFeeBps) revert FeeChanged(expectedFeeBps, feeBps);
         id = nextDealId++;
         _checkTerms(id, cap, minPrice, term, listingExpiry);
         if (token == usdg) revert AssetNotAllowed(token); // collateral and cash must stay apart in the credits

@@ -48,6 +48,7 @@ interface IDealVault {
     error DealNotFound(uint256 dealId);
     error TermsChanged(bytes32 expected, bytes32 actual);
     error PriceChanged(uint128 expected, uint128 actual);
+    error FeeChanged(uint16 expected, uint16 actual);
     error NotFundable(uint256 dealId, DealState state);
     error ListingExpired(uint256 dealId);
     error BidNotOpen(uint256 bidId);
@@ -78,7 +79,7 @@ interface IDealVault {
     function credits(address account, address asset) external view returns (uint256);
     function nftCredits(address asset, uint256 tokenId) external view returns (address);
 
-    function list(Kind kind, address token, uint256 amountOrTokenId, uint128 cap, uint128 minPrice, uint32 term, uint40 listingExpiry) external returns (uint256 id);
+    function list(Kind kind, address token, uint256 amountOrTokenId, uint128 cap, uint128 minPrice, uint32 term, uint40 listingExpiry, uint16 expectedFeeBps) external returns (uint256 id);
     function updateTerms(uint256 id, uint128 cap, uint128 minPrice, uint32 term, uint40 listingExpiry) external;
     function cancel(uint256 id, bytes32 expectedTerms) external;
     function fund(uint256 id, bytes32 expectedTerms) external;

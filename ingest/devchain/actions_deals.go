@@ -86,7 +86,7 @@ func (t *turn) list() (call, bool) {
 	}
 	ask := t.askFor(dollars)
 	return t.market.vault.call(borrower, "list", uint8(contracts.KindERC20), token.address, amount,
-		ask.cap, ask.minPrice, ask.term, ask.expiry), true
+		ask.cap, ask.minPrice, ask.term, ask.expiry, t.fee), true
 }
 
 func (t *turn) listPosition() (call, bool) {
@@ -102,7 +102,7 @@ func (t *turn) listPosition() (call, bool) {
 	}
 	ask := t.askFor(t.between(1_000, 100_000))
 	return t.market.vault.call(owner, "list", uint8(contracts.KindPosition), t.market.positions.address, p.tokenID.ToBig(),
-		ask.cap, ask.minPrice, ask.term, ask.expiry), true
+		ask.cap, ask.minPrice, ask.term, ask.expiry, t.fee), true
 }
 
 // ownDeal picks a deal whose borrower may act and takes it for this block.

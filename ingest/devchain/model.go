@@ -29,6 +29,7 @@ type model struct {
 	positions []position // not burned
 	drips     []drip     // not claimed to the end
 
+	fee     uint16                  // of the vault, in basis points
 	paused  map[common.Address]bool // tokens, and the vault
 	frozen  map[common.Address]bool // accounts, by the dollar
 	assets  map[common.Address]contracts.AssetSet

@@ -35,6 +35,8 @@ func (m *model) apply(event contracts.Event) {
 		delete(m.paused, e.Token)
 	case *accountFrozen:
 		m.frozen[e.account] = e.frozen
+	case *contracts.FeeSet:
+		m.fee = e.FeeBps
 	case *contracts.VaultPaused:
 		m.paused[e.Vault] = true
 	case *contracts.VaultUnpaused:

@@ -142,7 +142,8 @@ func (t *turn) fees() []call {
 	m := t.market
 	var calls []call
 	if t.oneIn(100) {
-		calls = append(calls, m.vault.call(m.admin, "setFee", uint16(t.between(feeBps/2, 2*feeBps)), m.burner.address))
+		t.fee = uint16(t.between(feeBps/2, 2*feeBps)) // the owner's come first in a block
+		calls = append(calls, m.vault.call(m.admin, "setFee", t.fee, m.burner.address))
 	}
 	if t.oneIn(60) && t.usable(m.usdg.address) {
 		i, ok := t.model.findCredit(m.burner.address, m.usdg.address, false, nil)

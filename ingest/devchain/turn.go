@@ -23,6 +23,7 @@ type turn struct {
 	shut   map[common.Address]bool // tokens and the vault, by the owner, in this block
 	only   *common.Address         // nil: anybody may act
 	calm   bool                    // little happens
+	fee    uint16                  // of what is listed in this block, in basis points
 
 	accepted bid // by the last acceptBid
 }
@@ -66,6 +67,7 @@ func (s *Scenario) plan(block *played) error {
 	t := &turn{
 		market: s.market, model: s.model, random: s.random, cfg: s.cfg, now: block.timestamp,
 		taken:  make(map[thing]bool),
+		fee:    s.model.fee,
 		shut:   make(map[common.Address]bool),
 		calm:   s.cfg.CalmAfter > 0 && s.head.Number >= s.cfg.CalmAfter,
 		absent: func(a common.Address) bool { return len(s.replay) > 0 && s.faithful[a] },

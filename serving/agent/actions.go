@@ -66,7 +66,7 @@ func newActions() map[string]*action {
 		},
 		"list": {
 			fields: []string{"token", "amount", "cap", "term", "listingExpiry", "minPrice"},
-			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookAsset(r) },
+			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookAsset(r); p.lookFee(r) },
 			check: func(p *preparation) error {
 				if err := p.checkAsset(); err != nil {
 					return err
@@ -77,7 +77,7 @@ func newActions() map[string]*action {
 				in := p.in
 				return plan{
 					to: p.market.dep.DealVault, abi: &p.market.vault, method: "list",
-					args:  []any{uint8(contracts.KindERC20), in.Token, in.Amount, in.Cap, in.MinPrice, in.Term, seconds(in.ListingExpiry)},
+					args:  []any{uint8(contracts.KindERC20), in.Token, in.Amount, in.Cap, in.MinPrice, in.Term, seconds(in.ListingExpiry), p.feeBps},
 					spend: spend(in.Token, in.Amount), allowed: p.allowance, approve: "approveCollateral", ends: in.ListingExpiry,
 				}
 			},
@@ -113,7 +113,7 @@ func newActions() map[string]*action {
 			fields: append(ofDeal, "spendLimit"),
 			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
 			check: func(p *preparation) error {
-				if err := p.checkState(contracts.DealFundedState); err != nil {
+				if err := p.checkReclaim(); err != nil {
 					return err
 				}
 				return p.checkSpend(p.deal.Cap)
@@ -153,6 +153,9 @@ func newActions() map[string]*action {
 				}
 				if err := p.checkBid(); err != nil {
 					return err
+				}
+				if p.head.Timestamp >= p.bid.Expiry {
+					return refuse(notFundable, fmt.Sprintf("the bid expired at %d", p.bid.Expiry))
 				}
 				if p.bid.Price.Cmp(p.in.MinPrice) < 0 {
 					return refuse(spendLimit, fmt.Sprintf("the bid's price is %s, below minPrice", decimal(p.bid.Price)))

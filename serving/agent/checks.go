@@ -59,6 +59,14 @@ func (p *preparation) lookAsset(r *reads) {
 	}, p.in.Token)
 }
 
+// lookFee reads the vault's fee, which a listing names: the fee may change before it is mined.
+func (p *preparation) lookFee(r *reads) {
+	r.call(p.market.dep.DealVault, &p.market.vault, "feeBps", func(v []any) error {
+		p.feeBps = v[0].(uint16)
+		return nil
+	})
+}
+
 func (p *preparation) lookDeal(r *reads) {
 	p.market.deal(r, p.in.DealID, func(d *Deal) { p.deal = d })
 }
@@ -117,6 +125,17 @@ func (p *preparation) checkClaim() error {
 	}
 	if end := p.deal.graceEnd(); p.head.Timestamp <= end {
 		return refuse(graceNotOver, fmt.Sprintf("term and grace end at %d", end))
+	}
+	return nil
+}
+
+// checkReclaim checks that the deal can still be repaid: who is too late needs no money for it.
+func (p *preparation) checkReclaim() error {
+	if err := p.checkState(contracts.DealFundedState); err != nil {
+		return err
+	}
+	if p.head.Timestamp > p.deal.graceEnd() {
+		return refuse(simulationFailed, "it would revert: GraceOver: "+revertTexts["GraceOver"])
 	}
 	return nil
 }

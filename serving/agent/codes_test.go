@@ -412,6 +412,47 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestTheStateComesBeforeTheLimit: an expired bid is not to be accepted, and a deal past its grace not to be repaid,
+// whatever the caller's limit is and the wallet has.
+func TestTheStateComesBeforeTheLimit(t *testing.T) {
+	w, deal, fund := listed(t)
+	if r := w.sent(w.prepared(body{
+		"action": "placeBid", "chainId": 4663, "wallet": fund["wallet"], "dealId": "1", "termsHash": deal.TermsHash, "price": "900001",
+		"expiry": deal.ListedAt + 1000, "spendLimit": "900001",
+	})); r.Status != types.ReceiptStatusSuccessful {
+		t.Fatal("the bid reverted")
+	}
+	mined := func(at uint64) {
+		t.Helper()
+		if _, err := w.node.Mine(t.Context(), at, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.head()
+	}
+	accept := body{
+		"action": "acceptBid", "chainId": 4663, "wallet": w.actors[0].Hex(), "dealId": "1", "bidId": "1", "termsHash": deal.TermsHash, "minPrice": "900001",
+	}
+	mined(deal.ListedAt + 999)
+	w.refused("SPEND_LIMIT", accept.with("minPrice", "1000000"))
+	for _, at := range []uint64{1000, 2000} {
+		mined(deal.ListedAt + at)
+		w.refused("NOT_FUNDABLE", accept)
+		w.refused("NOT_FUNDABLE", accept.with("minPrice", "1000000"))
+	}
+	w.sent(w.prepared(fund))
+	w.head()
+	mined(*get[DirectDeal](w, "/v1/deals/1").GraceEnd + 1)
+	for _, wallet := range []string{w.actors[0].Hex(), endless.Hex()} { // who has the money, and who has not
+		for _, limit := range []string{"99999999", "1"} {
+			if message := w.refused("SIMULATION_FAILED", body{
+				"action": "reclaim", "chainId": 4663, "wallet": wallet, "dealId": "1", "termsHash": deal.TermsHash, "spendLimit": limit,
+			}); !strings.Contains(message, "grace") {
+				t.Errorf("limit %s: %s", limit, message)
+			}
+		}
+	}
+}
+
 // TestGasHasHeadroom: a transaction gets more gas than the node takes it to need, but no more than a block has.
 func TestGasHasHeadroom(t *testing.T) {
 	w, _, fund := listed(t)

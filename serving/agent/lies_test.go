@@ -228,6 +228,34 @@ func TestABlockThatIsReorganisedBeforeSending(t *testing.T) {
 	}
 }
 
+// TestAListingNamesItsFee: what was prepared at one fee is not made at another.
+func TestAListingNamesItsFee(t *testing.T) {
+	w, deal, _ := listed(t)
+	borrower := w.actors[0]
+	w.call(borrower, addressOf(deal.Token), "USDG", "approve", w.dep.DealVault, new(big.Int).Lsh(big.NewInt(1), 100))
+	list := body{
+		"action": "list", "chainId": 4663, "wallet": borrower.Hex(), "token": deal.Token, "amount": deal.AmountOrTokenID, "cap": "1200000",
+		"term": deal.Term, "listingExpiry": 0, "minPrice": "1000000",
+	}
+	old := w.prepared(list)
+	fee := get[Capabilities](w, "/v1/capabilities").FeeBps
+	if last := old.Decoded.Args[len(old.Decoded.Args)-1]; last.Value != fmt.Sprint(fee) {
+		t.Errorf("the fee is %d, and it names %+v", fee, last)
+	}
+	w.call(w.admin, w.dep.DealVault, "DealVault", "setFee", uint16(1000), w.admin)
+	if r := w.sent(old); r.Status == types.ReceiptStatusSuccessful {
+		t.Errorf("prepared at a fee of %d, and listed at 1000", fee)
+	}
+	w.head()
+	if r := w.sent(w.prepared(list)); r.Status != types.ReceiptStatusSuccessful {
+		t.Error("at the fee that there is it reverts")
+	}
+	w.head()
+	if d := get[DirectDeal](w, "/v1/deals/2"); d.FeeBps != 1000 {
+		t.Errorf("listed at %d", d.FeeBps)
+	}
+}
+
 func codesOf(p Prepared) string {
 	var all []string
 	for _, warning := range p.Warnings {

@@ -321,11 +321,35 @@ func moved(node any) any {
 	return node
 }
 
-// rooted is a schema with all definitions that it may reference.
+// rooted is a schema with the definitions that it reaches: a client hands all of them to its model.
 func (s *schemas) rooted(schema map[string]any) map[string]any {
+	reached := map[string]any{}
+	s.reach(schema, reached)
 	schema = maps.Clone(schema)
-	schema["type"], schema["$defs"] = "object", s.all
+	schema["type"] = "object"
+	if len(reached) > 0 {
+		schema["$defs"] = reached
+	}
 	return schema
+}
+
+// reach adds the definitions that are referenced below a node.
+func (s *schemas) reach(node any, into map[string]any) {
+	switch v := node.(type) {
+	case map[string]any:
+		ref, _ := v["$ref"].(string)
+		if name, ok := strings.CutPrefix(ref, "#/$defs/"); ok && into[name] == nil {
+			into[name] = s.all[name]
+			s.reach(into[name], into)
+		}
+		for _, value := range v {
+			s.reach(value, into)
+		}
+	case []any:
+		for _, value := range v {
+			s.reach(value, into)
+		}
+	}
 }
 
 func (s *schemas) output(name string) map[string]any {

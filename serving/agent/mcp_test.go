@@ -27,6 +27,34 @@ func (w *world) session() *mcp.ClientSession {
 	return s
 }
 
+// TestSchemasOfTools: clients give them to a model, so each has the definitions that it reaches and no others.
+func TestSchemasOfTools(t *testing.T) {
+	w, _, _ := listed(t)
+	listing, err := w.session().ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range listing.Tools {
+		for what, schema := range map[string]any{"input": tool.InputSchema, "output": tool.OutputSchema} {
+			text := string(marshal(t, schema))
+			defs, _ := schema.(map[string]any)["$defs"].(map[string]any)
+			for name := range defs {
+				if !strings.Contains(text, `"#/$defs/`+name+`"`) {
+					t.Errorf("the %s of %s defines %s, and does not need it", what, tool.Name, name)
+				}
+			}
+		}
+		if size := len(marshal(t, tool.InputSchema)); tool.Name == "get_capabilities" && size > 200 {
+			t.Errorf("a tool without arguments has an input schema of %d bytes", size)
+		}
+	}
+	if size := len(marshal(t, listing)); size > 64<<10 {
+		t.Errorf("the list of tools has %d bytes", size)
+	} else {
+		t.Logf("%d bytes", size)
+	}
+}
+
 // TestTools: every tool is listed, says that it only reads, and answers as its path does, by its own schema.
 func TestTools(t *testing.T) {
 	w, _, fund := listed(t)

@@ -88,6 +88,7 @@ type preparation struct {
 	silent          error // why the token does not say them
 	tokenPaused     bool
 	registered      bool
+	feeBps          uint16
 	credit          *big.Int
 	coin            big.Int // the wallet's ether, for gas
 }

@@ -120,6 +120,9 @@ func (w *world) try(rng *rand.Rand) string {
 	if moved == "updateTerms" && slices.Contains([]string{"fund", "placeBid"}, b["action"].(string)) {
 		w.t.Errorf("%v: on terms that are not those of its termsHash", b)
 	}
+	if moved == "setFee" && b["action"] == "list" {
+		w.t.Errorf("%v: at another fee than was prepared", b)
+	}
 	if moved == "withdrawBid" && (b["action"] == "acceptBid" || b["action"] == "withdrawBid") {
 		w.t.Errorf("%v: the bid is gone, and the chain does it", b)
 	}
@@ -258,7 +261,7 @@ func (w *world) move(rng *rand.Rand, d *Deal, bid *Bid) string {
 	w.t.Helper()
 	vault := w.dep.DealVault
 	listed := d.State == contracts.DealListedState && w.keys[d.Borrower] != nil
-	switch n := rng.IntN(7); {
+	switch n := rng.IntN(8); {
 	case n == 0 && !w.read(vault, "DealVault", "paused")[0].(bool): // the scenario's owner pauses too
 		w.call(w.admin, vault, "DealVault", "pause")
 		return "pause"
@@ -274,6 +277,10 @@ func (w *world) move(rng *rand.Rand, d *Deal, bid *Bid) string {
 	case n == 4 && listed && d.MinPrice.Cmp(d.Cap) < 0:
 		w.call(d.Borrower, vault, "DealVault", "updateTerms", d.ID, d.Cap, new(big.Int).Add(d.MinPrice, big.NewInt(1)), d.Term, new(big.Int))
 		return "updateTerms"
+	case n == 7:
+		fee := w.read(vault, "DealVault", "feeBps")[0].(uint16)
+		w.call(w.admin, vault, "DealVault", "setFee", fee+1-2*(fee&1), w.admin)
+		return "setFee"
 	case n >= 5 && bid != nil && bid.State == contracts.BidOpen && w.keys[bid.Lender] != nil:
 		w.call(bid.Lender, vault, "DealVault", "withdrawBid", bid.ID, bid.TermsHash, bid.Price)
 		return "withdrawBid"
@@ -294,6 +301,7 @@ func (w *world) sendRefused(b body, d *Deal, bid *Bid, res *apitest.Response) st
 		w.t.Fatalf("%v was refused by %s %s, and is no input: %v", b, code, message, err)
 	}
 	p := &preparation{in: in, market: w.agent.contracts, action: w.agent.actions[in.Action], deal: d, bid: bid, credit: big.NewInt(1)}
+	p.feeBps = w.read(w.dep.DealVault, "DealVault", "feeBps")[0].(uint16)
 	if p.deal == nil {
 		p.deal = &Deal{ID: in.DealID, Cap: new(big.Int), MinPrice: new(big.Int)}
 	}

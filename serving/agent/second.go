@@ -51,7 +51,7 @@ func (a *Agent) agrees(ctx context.Context, p *preparation, gas *chain.Request) 
 
 // said is everything that a node said of what the action depends on.
 func (p *preparation) said() any {
-	return []any{p.deal, p.bid, p.held, p.allowance, p.silent != nil, p.tokenPaused, p.registered, p.credit}
+	return []any{p.deal, p.bid, p.held, p.allowance, p.silent != nil, p.tokenPaused, p.registered, p.feeBps, p.credit}
 }
 
 // maxGasRatio is how far estimates of two nodes may be apart, which do not all estimate alike.

@@ -196,7 +196,7 @@ func (p *preparation) reverted(err error) error {
 	switch known.Name {
 	case "NotFundable", "ListingExpired", "BidNotOpen", "BidExpired":
 		return refuse(notFundable, message)
-	case "TermsChanged", "PriceChanged":
+	case "TermsChanged", "PriceChanged", "FeeChanged":
 		return refuse(termsChanged, message)
 	case "GraceNotOver":
 		return refuse(graceNotOver, message)
