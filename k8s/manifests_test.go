@@ -246,7 +246,7 @@ func takesReports(t *testing.T, serving, processors *corev1.PodSpec, config map[
 				t.Fatalf("%s comes from %s, which is not there", flag, v.ConfigMap.Name)
 			}
 			text, ok := list.Data[filepath.Base(file)]
-			if staff, err := support.ParseStaff(text); !ok || err != nil || staff == nil || len(staff) > 0 {
+			if staff, err := support.ParseRoster(text); !ok || err != nil || staff == nil || len(staff) > 0 {
 				t.Errorf("the staff of the base are %q: %v %v", text, staff, err)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Role is a node's role for a partition.
-type Role string
+// HolderRole is a node's role for a partition.
+type HolderRole string
 
 // The roles.
 const (
-	RoleOwner   Role = "owner"   // applies the partition and serves it
-	RoleStandby Role = "standby" // follows the changelog and serves reads as of where it is
+	RoleOwner   HolderRole = "owner"   // applies the partition and serves it
+	RoleStandby HolderRole = "standby" // follows the changelog and serves reads as of where it is
 )
 
 // States of a task, as announced in ctl.owners.
@@ -27,18 +27,18 @@ const (
 
 // Owner is a record of ctl.owners: what a node holds of a partition. A tombstone withdraws it.
 type Owner struct {
-	Application string    `json:"application,omitempty"` // whose partition it is; empty: AppMarket
-	Partition   int32     `json:"partition"`
-	Instance    string    `json:"instance"`
-	Addr        string    `json:"addr"` // host:port of the node's read API
-	Role        Role      `json:"role"`
-	Incarnation int64     `json:"incarnation"`
-	At          BlockRef  `json:"at"`
-	Latest      uint64    `json:"latest"`
-	ObservedAt  time.Time `json:"observedAt"`
-	Reverts     uint64    `json:"reverts"`
-	State       string    `json:"state"`
-	Fault       string    `json:"fault,omitempty"` // what stopped it, for people
+	Application string     `json:"application,omitempty"` // whose partition it is; empty: AppMarket
+	Partition   int32      `json:"partition"`
+	Instance    string     `json:"instance"`
+	Addr        string     `json:"addr"` // host:port of the node's read API
+	Role        HolderRole `json:"role"`
+	Incarnation int64      `json:"incarnation"`
+	At          BlockRef   `json:"at"`
+	Latest      uint64     `json:"latest"`
+	ObservedAt  time.Time  `json:"observedAt"`
+	Reverts     uint64     `json:"reverts"`
+	State       string     `json:"state"`
+	Fault       string     `json:"fault,omitempty"` // what stopped it, for people
 }
 
 // maxOwnerBytes bounds a record of ctl.owners, which comes from the network.

@@ -97,7 +97,7 @@ func (u *users) send(n int) {
 }
 
 // applied waits until a node has applied all that was sent.
-func (u *users) applied(n *runningNode, role topics.Role) {
+func (u *users) applied(n *runningNode, role topics.HolderRole) {
 	u.e.t.Helper()
 	polltest.Until(u.e.t, "all commands are applied", func() bool {
 		check(u.e.t, n.Stopped())

@@ -114,7 +114,7 @@ func TestTakeoversAreWarm(t *testing.T) {
 	for range 30 {
 		c.add(1)
 	}
-	holders := func(role topics.Role) map[int32]string {
+	holders := func(role topics.HolderRole) map[int32]string {
 		held := map[int32]string{}
 		for name, n := range nodes {
 			for _, w := range n.Watermarks() {

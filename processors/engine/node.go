@@ -206,7 +206,7 @@ func (n *Node) Stopped() error {
 
 // holding is a goroutine that holds a replica.
 type holding struct {
-	role topics.Role
+	role topics.HolderRole
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -285,7 +285,7 @@ const (
 )
 
 // hold runs a replica in a role until ctx is done.
-func (n *Node) hold(ctx context.Context, r *replica, role topics.Role) {
+func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 	if role == "" {
 		if err := r.close(); err != nil {
 			n.logger.Warn("close state", partitionField(r.partition), zap.Error(err))

@@ -141,7 +141,7 @@ func (l *liveness) silent(self string) bool {
 // another owner serves it: whoever takes over may have to restore it first, and meanwhile there may be
 // nobody else to read from. It stays, too, while the owners topic is silent: where its broker is away all nodes
 // seem dead, and a standby may be further than an owner that cannot commit.
-func (n *Node) role(r *replica, owned map[int32]bool) topics.Role {
+func (n *Node) role(r *replica, owned map[int32]bool) topics.HolderRole {
 	if owned[r.partition] {
 		return topics.RoleOwner
 	}
@@ -259,7 +259,7 @@ func (n *Node) holdings() []topics.Owner {
 		}
 		o := self
 		o.Partition, o.State, o.Role = r.partition, state, m.Role
-		var role topics.Role
+		var role topics.HolderRole
 		if o.Fault, role = r.fault(); o.Role == "" || o.Fault != "" {
 			o.Role = role // it may never have served
 		}

@@ -59,7 +59,7 @@ type replica struct {
 	moved   time.Time // when mark was last set
 	stopped error     // the error that stopped the task
 	state   string    // as announced in the owners topic
-	role    topics.Role
+	role    topics.HolderRole
 }
 
 type barrier struct {
@@ -271,14 +271,14 @@ func (r *replica) setState(s string, stopped error) {
 }
 
 // take records the node's new role for the partition.
-func (r *replica) take(role topics.Role) {
+func (r *replica) take(role topics.HolderRole) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.role, r.refuses = role, time.Time{}
 }
 
 // fault is the error that stopped the task, shortened for the owners topic, and the role it had.
-func (r *replica) fault() (text string, role topics.Role) {
+func (r *replica) fault() (text string, role topics.HolderRole) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.stopped != nil {

@@ -26,7 +26,7 @@ func (e *env) stopsBroken(n *runningNode, says string) {
 // A partition that lost a transaction at its end, where the others did not, and to which the ingester went on
 // to append, stops its owner and its standby.
 func TestLostTransaction(t *testing.T) {
-	for _, role := range []topics.Role{topics.RoleOwner, topics.RoleStandby} {
+	for _, role := range []topics.HolderRole{topics.RoleOwner, topics.RoleStandby} {
 		t.Run(string(role), func(t *testing.T) {
 			e := newEnv(t, 1)
 			c := newChain(t, e.kafka, e.cat, 5)

@@ -284,7 +284,7 @@ func (e *env) caughtUp(c *chain, nodes ...*runningNode) {
 }
 
 // at says whether a node has come to hold every partition in a role, at the block that is now the head.
-func (e *env) at(c *chain, n *runningNode, role topics.Role) func() bool {
+func (e *env) at(c *chain, n *runningNode, role topics.HolderRole) func() bool {
 	head, reverts := c.head(), c.reverts
 	return func() bool {
 		marks := n.Watermarks()
@@ -418,7 +418,7 @@ func check(t testing.TB, err error) {
 
 // holdAll runs a node that holds everything in a role, whatever any group says; in the next one from
 // nextRole on.
-func (e *env) holdAll(cfg Config, roles ...topics.Role) *runningNode {
+func (e *env) holdAll(cfg Config, roles ...topics.HolderRole) *runningNode {
 	n, err := New(cfg, toy{})
 	check(e.t, err)
 	check(e.t, n.connect())

@@ -156,8 +156,8 @@ type Claim struct {
 	Over    string         `json:"over,omitempty"` // the claim that has lapsed; empty: there was none
 }
 
-// Report is the report of an attempt to deliver an alert.
-type Report struct {
+// Delivery is the report of an attempt to deliver an alert.
+type Delivery struct {
 	Wallet  common.Address `json:"wallet"`
 	Row     []byte         `json:"row"` // of the outbox
 	Attempt int            `json:"attempt"`
@@ -176,7 +176,7 @@ type Command struct {
 	News        *News        `json:"news,omitempty"`
 	Tick        *Tick        `json:"tick,omitempty"`
 	Claim       *Claim       `json:"claim,omitempty"`
-	Report      *Report      `json:"report,omitempty"`
+	Report      *Delivery    `json:"report,omitempty"`
 
 	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
 }

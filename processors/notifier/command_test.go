@@ -16,7 +16,7 @@ func FuzzCommand(f *testing.F) {
 		{Subscribe: &Subscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Push, Sealed: []byte{3}, Mask: "m", Prefs: 5, Unix: 6}},
 		{Fact: &Fact{Wallet: common.Address{2}, Deal: Deal{ID: "1", Open: true}}, Removed: true},
 		{Tick: &Tick{From: 1, Block: 2, Time: 3}},
-		{Report: &Report{Row: []byte{1}, Result: Sent}},
+		{Report: &Delivery{Row: []byte{1}, Result: Sent}},
 		{Unsubscribe: &Unsubscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 9}},
 	} {
 		value, err := c.Encode()

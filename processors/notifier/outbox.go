@@ -198,7 +198,7 @@ func claim(w state.Writer, c *Claim) error {
 
 // report applies the report of an attempt. It is ignored if the alert is gone, or was tried again since; but what was
 // sent was sent, however late that is known.
-func report(w state.Writer, at time.Time, r *Report) error {
+func report(w state.Writer, at time.Time, r *Delivery) error {
 	to, ok := ParseRow(r.Row)
 	if !ok || to.Wallet != r.Wallet {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Staff maps the staff's keys to names. Nil: any key is accepted, and the audit log names it.
-type Staff map[common.Address]string
+// Roster maps the staff's keys to names. Nil: any key is accepted, and the audit log names it.
+type Roster map[common.Address]string
 
-// ParseStaff parses lines with a name and the address of a key. A person may have several keys.
-func ParseStaff(text string) (Staff, error) {
-	staff := Staff{}
+// ParseRoster parses lines with a name and the address of a key. A person may have several keys.
+func ParseRoster(text string) (Roster, error) {
+	staff := Roster{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
@@ -73,7 +73,7 @@ func (c *Command) digest(wallet common.Address) (common.Hash, error) {
 }
 
 // signed returns the signer's address if it may act under the command's name.
-func (s Staff) signed(c *Command, wallet common.Address) (common.Address, bool) {
+func (s Roster) signed(c *Command, wallet common.Address) (common.Address, bool) {
 	digest, err := c.digest(wallet)
 	if err != nil {
 		return common.Address{}, false

@@ -40,13 +40,13 @@ import (
 //  5. What is said late of an attempt or an authorization changes nothing about the next one of the same nonce.
 //  6. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
-	staff    Staff
+	staff    Roster
 	commands *prometheus.CounterVec
 	log      *zap.Logger
 }
 
 // New makes the application. All nodes must have the same staff.
-func New(staff Staff, log *zap.Logger, reg prometheus.Registerer) *App {
+func New(staff Roster, log *zap.Logger, reg prometheus.Registerer) *App {
 	a := &App{staff: staff, log: log, commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lienstream_support_commands_total", Help: "Commands applied, by kind and result.",
 	}, []string{"kind", "outcome"})}
@@ -79,7 +79,7 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 }
 
 // Apply applies a command to the desk of a wallet, and records the outcome.
-func Apply(w state.Writer, staff Staff, key common.Address, cmd *Command, at time.Time) (Outcome, error) {
+func Apply(w state.Writer, staff Roster, key common.Address, cmd *Command, at time.Time) (Outcome, error) {
 	d, err := readDesk(w, key)
 	if err != nil {
 		return "", err

@@ -87,7 +87,7 @@ func (w *world) send(key common.Address, c *Command) Outcome {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	outcome, err := Apply(w.o, Staff{crypto.PubkeyToAddress(w.ada.PublicKey): "ada"}, key, decoded, w.at)
+	outcome, err := Apply(w.o, Roster{crypto.PubkeyToAddress(w.ada.PublicKey): "ada"}, key, decoded, w.at)
 	if err != nil {
 		w.t.Fatal(err)
 	}

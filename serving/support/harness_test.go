@@ -130,7 +130,7 @@ func (w *world) openDesk(instance string) {
 	node, err := engine.NewCommands(engine.Config{
 		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: instance, Dir: "/" + instance, FS: vfs.NewMem(),
 		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
-	}, desk.New(desk.Staff{paychain.Address(0, "ada"): "ada"}, log, w.registry()))
+	}, desk.New(desk.Roster{paychain.Address(0, "ada"): "ada"}, log, w.registry()))
 	check(w.t, err)
 	routing := read.DefaultConfig()
 	routing.Application, routing.Partitions, routing.Local, routing.Instance = topics.AppSupport, w.cat.Partitions, node, instance

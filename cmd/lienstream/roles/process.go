@@ -224,7 +224,7 @@ func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	}
 	p.reader = router
 	if p.Servers.Redis != "" {
-		cache, err := hotcache.NewReader(p.hotcache(), p.Log, p.Reg)
+		cache, err := hotcache.NewCache(p.hotcache(), p.Log, p.Reg)
 		if err != nil {
 			return nil, err
 		}

@@ -88,7 +88,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 type staffMember struct{ name, keyFile string }
 
 // supportStaff lists the staff's keys; nil: any key is accepted.
-func (p *Process) supportStaff() (desk.Staff, error) {
+func (p *Process) supportStaff() (desk.Roster, error) {
 	if p.staffFile == "" {
 		return nil, nil
 	}
@@ -96,7 +96,7 @@ func (p *Process) supportStaff() (desk.Staff, error) {
 	if err != nil {
 		return nil, fmt.Errorf("support-staff-file: %w", err)
 	}
-	staff, err := desk.ParseStaff(string(text))
+	staff, err := desk.ParseRoster(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("support-staff-file: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 // Watermark is how far a holder of a partition is.
 type Watermark struct {
 	Partition   int32
-	Role        topics.Role
+	Role        topics.HolderRole
 	Incarnation int64 // of the owner whose changes the state holds; a later owner's is greater
 	At          topics.BlockRef
 	Latest      uint64    // the chain's head as the ingester saw it

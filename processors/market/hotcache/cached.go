@@ -9,8 +9,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
-// Router is the read API of the processors. Its lowest watermark needs no network.
-type Router interface {
+// Upstream is the read API of the processors. Its lowest watermark needs no network.
+type Upstream interface {
 	query.Reader
 	Lowest() (query.Watermark, error)
 	Shown(at query.Moment)
@@ -19,13 +19,13 @@ type Router interface {
 // CachedReader is the read API behind the hot cache: listings and the pool overview come from Redis if
 // possible, everything else from the processors.
 type CachedReader struct {
-	Router
-	cache *Reader
+	Upstream
+	cache *Cache
 }
 
 // NewCachedReader puts the cache in front of the router.
-func NewCachedReader(router Router, cache *Reader) *CachedReader {
-	return &CachedReader{Router: router, cache: cache}
+func NewCachedReader(router Upstream, cache *Cache) *CachedReader {
+	return &CachedReader{Upstream: router, cache: cache}
 }
 
 var _ query.Reader = (*CachedReader)(nil)
@@ -36,14 +36,14 @@ func (o *CachedReader) Listings(ctx context.Context, q query.ListingsQuery) (que
 		func(wm query.Watermark) (query.Answer[query.Page[query.DealWithBids]], error) {
 			return o.cache.Listings(ctx, q, wm)
 		},
-		func() (query.Answer[query.Page[query.DealWithBids]], error) { return o.Router.Listings(ctx, q) })
+		func() (query.Answer[query.Page[query.DealWithBids]], error) { return o.Upstream.Listings(ctx, q) })
 }
 
 // Pool implements query.Reader.
 func (o *CachedReader) Pool(ctx context.Context) (query.Answer[query.PoolOverview], error) {
 	return throughCache(ctx, o, o.cache.metrics.poolMisses,
 		func(wm query.Watermark) (query.Answer[query.PoolOverview], error) { return o.cache.Pool(ctx, wm) },
-		func() (query.Answer[query.PoolOverview], error) { return o.Router.Pool(ctx) })
+		func() (query.Answer[query.PoolOverview], error) { return o.Upstream.Pool(ctx) })
 }
 
 // throughCache answers from the cache as of the block that all reads are as of, and from the processors where that

@@ -21,7 +21,7 @@ import (
 type stack struct {
 	*node
 	w *Writer
-	r *Reader
+	r *Cache
 }
 
 func newStack(t *testing.T, cfg Config, incarnation int64) *stack {

@@ -12,7 +12,7 @@ import (
 
 // Pool returns the pool overview as of wm's block, a descendant of it, or a block that was overtaken at most
 // MaxLag ago. The value is read-only.
-func (r *Reader) Pool(ctx context.Context, wm query.Watermark) (query.Answer[query.PoolOverview], error) {
+func (r *Cache) Pool(ctx context.Context, wm query.Watermark) (query.Answer[query.PoolOverview], error) {
 	start := time.Now()
 	r.recent.observe(wm, start)
 	answer, err := r.pool(ctx, wm)
@@ -27,7 +27,7 @@ func (r *Reader) Pool(ctx context.Context, wm query.Watermark) (query.Answer[que
 	return answer, err
 }
 
-func (r *Reader) pool(ctx context.Context, wm query.Watermark) (none query.Answer[query.PoolOverview], err error) {
+func (r *Cache) pool(ctx context.Context, wm query.Watermark) (none query.Answer[query.PoolOverview], err error) {
 	if r.breaker.open() {
 		return none, MissDown
 	}
@@ -56,7 +56,7 @@ func (r *Reader) pool(ctx context.Context, wm query.Watermark) (none query.Answe
 }
 
 // askPool takes one round trip. It fetches at most one byte more than a valid value has.
-func (r *Reader) askPool(ctx context.Context) ([]byte, error) {
+func (r *Cache) askPool(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	return r.client.GetRange(ctx, r.keys.pool, 0, maxPoolBytes).Bytes()

@@ -43,8 +43,8 @@ var misses = []Miss{
 
 func (m Miss) Error() string { return "hot cache: " + string(m) }
 
-// Reader answers /listings and /pool from Redis.
-type Reader struct {
+// Cache answers /listings and /pool from Redis.
+type Cache struct {
 	cfg     Config
 	keys    keys
 	client  redis.UniversalClient
@@ -54,8 +54,8 @@ type Reader struct {
 	log     *zap.Logger
 }
 
-// NewReader makes a reader. It connects on the first read.
-func NewReader(cfg Config, log *zap.Logger, registerer prometheus.Registerer) (*Reader, error) {
+// NewCache makes a cache. It connects on the first read.
+func NewCache(cfg Config, log *zap.Logger, registerer prometheus.Registerer) (*Cache, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -63,14 +63,14 @@ func NewReader(cfg Config, log *zap.Logger, registerer prometheus.Registerer) (*
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{
+	return &Cache{
 		cfg: cfg, keys: cfg.keys(), client: client, breaker: newBreaker(cfg.MaxFailures),
 		metrics: newReaderMetrics(registerer), log: log.Named("hotcache"),
 	}, nil
 }
 
 // Run probes a failed Redis until it responds. When ctx is done it closes the connections.
-func (r *Reader) Run(ctx context.Context) error {
+func (r *Cache) Run(ctx context.Context) error {
 	defer func() {
 		if err := r.client.Close(); err != nil {
 			r.log.Debug("close redis client", zap.Error(err))
@@ -89,7 +89,7 @@ func (r *Reader) Run(ctx context.Context) error {
 }
 
 // recover closes the breaker once Redis responds; false: ctx is done.
-func (r *Reader) recover(ctx context.Context) bool {
+func (r *Cache) recover(ctx context.Context) bool {
 	tick := time.NewTicker(r.cfg.ProbeInterval)
 	defer tick.Stop()
 	for {
@@ -115,11 +115,11 @@ func (r *Reader) recover(ctx context.Context) bool {
 
 // Observe passes the processors' lowest watermark. The more often it is called, the more blocks the reader
 // knows; Listings calls it too.
-func (r *Reader) Observe(wm query.Watermark) { r.recent.observe(wm, time.Now()) }
+func (r *Cache) Observe(wm query.Watermark) { r.recent.observe(wm, time.Now()) }
 
 // Listings returns a page as of wm's block, a descendant of it, or a block that was overtaken at most MaxLag
 // ago. wm is the processors' lowest watermark as the caller knows it. The error is a Miss, or that of ctx.
-func (r *Reader) Listings(
+func (r *Cache) Listings(
 	ctx context.Context, q query.ListingsQuery, wm query.Watermark,
 ) (query.Answer[query.Page[query.DealWithBids]], error) {
 	start := time.Now()
@@ -136,7 +136,7 @@ func (r *Reader) Listings(
 	return answer, err
 }
 
-func (r *Reader) listings(
+func (r *Cache) listings(
 	ctx context.Context, q query.ListingsQuery, wm query.Watermark,
 ) (none query.Answer[query.Page[query.DealWithBids]], err error) {
 	if r.breaker.open() {
@@ -168,7 +168,7 @@ func (r *Reader) listings(
 }
 
 // failed counts a failure of Redis, and returns the error for the caller.
-func (r *Reader) failed(ctx context.Context, err error) error {
+func (r *Cache) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // the caller gave up, which says nothing about Redis
 	}
@@ -183,7 +183,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 }
 
 // ask runs the script: one round trip, or two if Redis has not cached the script.
-func (r *Reader) ask(ctx context.Context, q query.ListingsQuery, wm query.Watermark) ([]any, error) {
+func (r *Cache) ask(ctx context.Context, q query.ListingsQuery, wm query.Watermark) ([]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	set, lane, term := setName(&q), "", ""
@@ -207,7 +207,7 @@ func (r *Reader) ask(ctx context.Context, q query.ListingsQuery, wm query.Waterm
 
 // judge checks that the page's block may be used. The block exists, but Redis may hold outdated data, or data
 // of another chain with the same ID.
-func (r *Reader) judge(p *page, wm query.Watermark, now time.Time) error {
+func (r *Cache) judge(p *page, wm query.Watermark, now time.Time) error {
 	switch {
 	case p.reverts < wm.Reverts:
 		return MissStale

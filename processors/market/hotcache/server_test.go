@@ -120,7 +120,7 @@ func admin(t testing.TB, url string) *redis.Client {
 	return c
 }
 
-func newTestWriter(t testing.TB, cfg Config, source Source) *Writer {
+func newTestWriter(t testing.TB, cfg Config, source Views) *Writer {
 	t.Helper()
 	w, err := NewWriter(cfg, source, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
@@ -130,9 +130,9 @@ func newTestWriter(t testing.TB, cfg Config, source Source) *Writer {
 	return w
 }
 
-func newTestReader(t testing.TB, cfg Config) *Reader {
+func newTestReader(t testing.TB, cfg Config) *Cache {
 	t.Helper()
-	r, err := NewReader(cfg, zap.NewNop(), prometheus.NewRegistry())
+	r, err := NewCache(cfg, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func newTestReader(t testing.TB, cfg Config) *Reader {
 }
 
 // newPatientReader is a reader for which a busy machine is no slow Redis.
-func newPatientReader(t testing.TB, cfg Config) *Reader {
+func newPatientReader(t testing.TB, cfg Config) *Cache {
 	t.Helper()
 	r := newTestReader(t, cfg)
 	_ = r.client.Close()
@@ -168,6 +168,6 @@ func running(t testing.TB, run func(context.Context) error) {
 	})
 }
 
-func missed(r *Reader, reason Miss) float64 {
+func missed(r *Cache, reason Miss) float64 {
 	return testutil.ToFloat64(r.metrics.misses.WithLabelValues(string(reason)))
 }

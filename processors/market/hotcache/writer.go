@@ -20,8 +20,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Source opens views of the partitions that this node owns: a query.Source.
-type Source interface {
+// Views opens views of the partitions that this node owns, as a read.Source does.
+type Views interface {
 	View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error)
 }
 
@@ -34,7 +34,7 @@ type Writer struct {
 	cfg     Config
 	keys    keys
 	client  redis.UniversalClient
-	source  Source
+	source  Views
 	pending *pending
 	metrics *writerMetrics
 	log     *zap.Logger
@@ -59,7 +59,7 @@ type written struct {
 }
 
 // NewWriter makes a writer. Run connects.
-func NewWriter(cfg Config, source Source, log *zap.Logger, registerer prometheus.Registerer) (*Writer, error) {
+func NewWriter(cfg Config, source Views, log *zap.Logger, registerer prometheus.Registerer) (*Writer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

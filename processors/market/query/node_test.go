@@ -69,7 +69,7 @@ type held struct {
 
 func (h *held) point() read.Point { return read.Point{Reverts: h.reverts, Number: h.at.Number} }
 
-func newNode(t testing.TB, role topics.Role, incarnation int64, partitions ...int32) *node {
+func newNode(t testing.TB, role topics.HolderRole, incarnation int64, partitions ...int32) *node {
 	n := &node{parts: map[int32]*part{}}
 	cache := state.NewCache(state.DefaultCacheBytes, 1)
 	t.Cleanup(cache.Close)

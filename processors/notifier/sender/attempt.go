@@ -116,8 +116,8 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
 
 // outcome makes the report of an attempt. Its reason must not contain the address, which servers like to quote.
-func (s *Sender) outcome(d *due, err error) *notifier.Report {
-	r := &notifier.Report{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Result: notifier.Sent}
+func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
+	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Result: notifier.Sent}
 	if err == nil {
 		return r
 	}
@@ -143,7 +143,7 @@ const maxAfter = 6 * time.Hour
 // reporting is how long sending a report is tried; an unreported alert is sent again.
 const reporting = time.Minute
 
-func (s *Sender) report(ctx context.Context, r *notifier.Report) bool {
+func (s *Sender) report(ctx context.Context, r *notifier.Delivery) bool {
 	ctx, cancel := context.WithTimeout(ctx, reporting)
 	defer cancel()
 	cmd := notifier.Command{Report: r}

@@ -29,7 +29,7 @@ func TestClaims(t *testing.T) {
 		return notifier.Address{Wallet: wallet, Channel: notifier.Telegram, Subject: uint256.NewInt(7).Bytes32(), Stage: notifier.Before6}.Row()
 	}
 	report := func(wallet common.Address, result notifier.Result) {
-		h.send(wallet, notifier.Command{Report: &notifier.Report{
+		h.send(wallet, notifier.Command{Report: &notifier.Delivery{
 			Wallet: wallet, Row: row(wallet), FiredAt: genesis + hour, By: "another", Result: result, Next: time.Now().Add(time.Hour).UnixMilli(),
 		}})
 	}

@@ -116,8 +116,8 @@ func unreached(err error) error {
 	return f
 }
 
-// Source is the node of the notifier.
-type Source interface {
+// Outbox is the node of the notifier, whose outbox is sent.
+type Outbox interface {
 	read.Source
 	Stopped() error
 }
@@ -133,7 +133,7 @@ type Source interface {
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
 type Sender struct {
 	cfg      Config
-	source   Source
+	source   Outbox
 	producer *kafka.Producer
 	keys     *notifier.Keys
 	lines    map[notifier.Channel]*Line
@@ -157,7 +157,7 @@ type claimed struct {
 }
 
 // New makes a sender. It does nothing before Run. Channels without a line are left to other nodes.
-func New(cfg Config, source Source, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, log *zap.Logger, reg prometheus.Registerer) (*Sender, error) {
+func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, log *zap.Logger, reg prometheus.Registerer) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
