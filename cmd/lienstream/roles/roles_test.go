@@ -274,7 +274,7 @@ func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 func TestDrainingLeavesTimeToStop(t *testing.T) {
 	for name, c := range map[string]httpapi.Config{
 		"ops": httpapi.DefaultConfig(":0"), "processors": newProcessorsRole().http, "indexer": newIndexerService(newAgentService(), newValuationService()).cfg.HTTP,
-		"valuation": newValuationService().cfg.HTTP, "agent": newAgentService().cfg.HTTP, "support": newSupportService().cfg.HTTP, "notifier": newNotifyService().cfg.HTTP,
+		"valuation": newValuationService().cfg.HTTP, "agent": newAgentService().cfg.HTTP, "support": newSupportService().cfg.HTTP, "notifier": newNotifierService().cfg.HTTP,
 	} {
 		if c.DrainTimeout > stopTimeout/2 {
 			t.Errorf("%s drains for %s of %s", name, c.DrainTimeout, stopTimeout)

@@ -42,7 +42,7 @@ func services() []Service {
 		valuation,
 		agent,
 		newSupportService(),
-		newNotifyService(),
+		newNotifierService(),
 	}
 }
 

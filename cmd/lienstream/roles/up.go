@@ -155,7 +155,7 @@ func (r *upRole) sink(ctx context.Context, p *Process) error {
 		switch s := s.(type) {
 		case *indexerService:
 			n.app = cmp.Or(n.app, local(s.cfg.HTTP.Listen))
-		case *notifyService:
+		case *notifierService:
 			n.url = cmp.Or(n.url, local(s.cfg.HTTP.Listen))
 		}
 	}

@@ -1,4 +1,4 @@
-package notify_test
+package notifier_test
 
 import (
 	"bufio"

@@ -4,27 +4,27 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lienstream/lienstream/serving/notify"
+	"github.com/lienstream/lienstream/serving/notifier"
 )
 
-// notifyService takes subscriptions to alerts.
-type notifyService struct {
-	cfg notify.Config
+// notifierService takes subscriptions to alerts.
+type notifierService struct {
+	cfg notifier.Config
 }
 
-func newNotifyService() *notifyService { return &notifyService{notify.DefaultConfig()} }
+func newNotifierService() *notifierService { return &notifierService{notifier.DefaultConfig()} }
 
-func (*notifyService) Name() string { return "notifier" }
+func (*notifierService) Name() string { return "notifier" }
 
-func (*notifyService) Configured(p *Process) bool { return p.notifies() && p.HasChain() }
+func (*notifierService) Configured(p *Process) bool { return p.notifies() && p.HasChain() }
 
-func (s *notifyService) Flags(f *Flags) {
+func (s *notifierService) Flags(f *Flags) {
 	bind(f, &s.cfg.HTTP.Listen, "notify-addr", "listen address of the notifier")
 	bind(f, &s.cfg.Word, "notify-word", "first word of the messages that wallets sign")
 }
 
 // config is the configuration from all flags.
-func (s *notifyService) config(p *Process) (notify.Config, error) {
+func (s *notifierService) config(p *Process) (notifier.Config, error) {
 	c := s.cfg
 	c.ChainID = p.ChainID
 	var err error
@@ -32,7 +32,7 @@ func (s *notifyService) config(p *Process) (notify.Config, error) {
 	return c, err
 }
 
-func (s *notifyService) Check(p *Process) error {
+func (s *notifierService) Check(p *Process) error {
 	c, err := s.config(p)
 	errs := []error{err, c.Validate()}
 	if !p.notifies() {
@@ -41,7 +41,7 @@ func (s *notifyService) Check(p *Process) error {
 	return errors.Join(append(errs, p.notify.check(p))...)
 }
 
-func (s *notifyService) Start(ctx context.Context, p *Process) error {
+func (s *notifierService) Start(ctx context.Context, p *Process) error {
 	c, err := s.config(p)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *notifyService) Start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	service, err := notify.New(c, client, chain, keys, p.Log, p.Reg)
+	service, err := notifier.New(c, client, chain, keys, p.Log, p.Reg)
 	if err != nil {
 		return err
 	}

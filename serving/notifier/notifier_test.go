@@ -1,4 +1,4 @@
-package notify_test
+package notifier_test
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/serving/chain"
-	"github.com/lienstream/lienstream/serving/notify"
+	serving "github.com/lienstream/lienstream/serving/notifier"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -51,7 +51,7 @@ type house struct {
 	node     *engine.Node
 	client   *notifier.Client
 	chain    *devchain.Chain
-	services []*notify.Service
+	services []*serving.Service
 	wallet   *ecdsa.PrivateKey
 	now      int64
 	log      *zap.Logger
@@ -117,7 +117,7 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 		router, err := read.NewRouter(routing)
 		check(t, err)
 		h.client = notifier.NewClient(h.cat, producer, router)
-		s, err := notify.New(notify.DefaultConfig(), h.client, client, keys, h.log, h.registry())
+		s, err := serving.New(serving.DefaultConfig(), h.client, client, keys, h.log, h.registry())
 		check(t, err)
 		h.services = append(h.services, s)
 	}

@@ -1,6 +1,6 @@
-// Package notify is the HTTP service for subscriptions to alerts: it checks wallets' signatures and turns
+// Package notifier is the HTTP service for subscriptions to alerts: it checks wallets' signatures and turns
 // requests into commands. It must not deliver anything, and keeps no state.
-package notify
+package notifier
 
 import (
 	"context"
