@@ -47,6 +47,7 @@ const (
 	Refused   Outcome = "refused"   // not in this state
 	Malformed Outcome = "malformed" // it lacks what its kind needs
 	Stranger  Outcome = "stranger"  // not signed by the key of who it names
+	Stale     Outcome = "stale"     // signed for a ticket that has changed since, or for another day
 )
 
 // Command is a record of the command topic, keyed by the paying wallet; FloatTake and TakeNonce are keyed by
@@ -65,6 +66,8 @@ type Command struct {
 	Reason        string         `json:"reason,omitempty"`    // a code of ours, never free text
 	By            string         `json:"by,omitempty"`        // staff member
 	Signature     hexutil.Bytes  `json:"signature,omitempty"` // and that it was him
+	Seq           uint64         `json:"seq,omitempty"`       // of a ticket's signed commands, from 1 on: what was signed once is not applied again
+	Head          uint64         `json:"head,omitempty"`      // of the payment chain, when a refund by hand was taken on
 	Sealed        []byte         `json:"sealed,omitempty"`    // an encrypted reply
 	Verdict       Verdict        `json:"verdict,omitempty"`
 	Valid         bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
@@ -113,7 +116,8 @@ type Proof struct {
 type FloatAmount struct {
 	Payer   common.Address `json:"payer"`
 	Amount  *hexutil.Big   `json:"amount"`
-	Ceiling *hexutil.Big   `json:"ceiling"` // of a day
+	Ceiling *hexutil.Big   `json:"ceiling"` // of a day,
+	Day     string         `json:"day"`     // which is this
 }
 
 // NonceRequest asks for a nonce of the relayer, for the authorization with the command's nonce.

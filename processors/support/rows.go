@@ -86,11 +86,13 @@ type Ticket struct {
 	Verdict       Verdict        `json:"verdict"`
 	Replies       []Note         `json:"replies,omitempty"`
 	Refund        RefundStatus   `json:"refund"`
-	Return        *Authorization `json:"return,omitempty"` // the refund, signed by the float
-	ByHand        string         `json:"byHand,omitempty"` // or who sends it by hand
+	Return        *Authorization `json:"return,omitempty"`     // the refund, signed by the float
+	ByHand        string         `json:"byHand,omitempty"`     // or who sends it by hand,
+	ByHandFrom    uint64         `json:"byHandFrom,omitempty"` // after this block
 	ReturnedAt    int64          `json:"returnedAt,omitempty"`
 	RefundAttempt *Attempt       `json:"refundAttempt,omitempty"`
 	RefundProof   *Proof         `json:"refundProof,omitempty"`
+	Seq           uint64         `json:"seq,omitempty"` // of the last signed command
 	CreatedAt     int64          `json:"createdAt"`
 	UpdatedAt     int64          `json:"updatedAt"`
 }

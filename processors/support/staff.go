@@ -24,6 +24,11 @@ func (t *execution) staff() (Outcome, error) {
 		return Unknown, nil
 	}
 	k := p.Ticket
+	if t.cmd.By != "" {
+		if k.Seq++; t.cmd.Seq != k.Seq {
+			return Stale, nil
+		}
+	}
 	switch t.cmd.Kind {
 	case Reply:
 		if len(k.Replies) >= maxReplies {
@@ -71,12 +76,12 @@ func (t *execution) refund(p *Payment) bool {
 		if !owed(p) {
 			return false
 		}
-		k.Refund, k.ByHand, k.ReturnedAt = RefundStatusSent, t.cmd.By, t.at.Unix()
+		k.Refund, k.ByHand, k.ByHandFrom, k.ReturnedAt = RefundStatusSent, t.cmd.By, t.cmd.Head, t.at.Unix()
 	case RefundNotSent:
 		if !k.sentByHand() {
 			return false
 		}
-		k.Refund, k.ByHand = RefundStatusOwed, ""
+		k.Refund, k.ByHand, k.ByHandFrom = RefundStatusOwed, "", 0
 	default: // RefundFailed; one that was signed since may be on its way
 		if k.Refund != RefundStatusSent || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
 			return false
@@ -139,6 +144,9 @@ func (t *execution) floatTake() (Outcome, error) {
 	f, d := t.cmd.Float, t.desk
 	if day := DayOf(t.at); d.FloatDay < day {
 		d.FloatDay, d.Taken = day, nil
+	}
+	if f.Day != d.FloatDay {
+		return Stale, nil
 	}
 	ticket := TicketID(f.Payer, t.cmd.Nonce)
 	if d.Taken[ticket] != nil {

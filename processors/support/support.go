@@ -38,7 +38,8 @@ import (
 //  3. A ticket exists from the paid command on, never before, and forever.
 //  4. No transaction is recorded by hand as the refund of two payments.
 //  5. What is said late of an attempt or an authorization changes nothing about the next one of the same nonce.
-//  6. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
+//  6. What staff have signed is applied once, however often and however late it is sent.
+//  7. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
 	staff    Roster
 	commands *prometheus.CounterVec
@@ -59,7 +60,7 @@ func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, o
 
 // Version implements engine.Versioned. 1: refunds by their transactions, and the relayer's nonces under their name. What
 // is there of before is continued: of the relayer's last transactions some are sent once more, which nobody pays for.
-// 2: released and void say of which attempt and authorization.
+// 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence.
 func (*App) Version() (version, since uint32) { return 2, 0 }
 
 // ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.

@@ -70,11 +70,34 @@ func (w *world) do(key common.Address, c Command) Outcome {
 	w.ids++
 	c.ID = fmt.Sprint(w.ids)
 	if c.byStaff() {
-		if err := c.Sign(key, "ada", w.ada); err != nil {
-			w.t.Fatal(err)
-		}
+		w.sign(key, &c)
 	}
 	return w.send(key, &c)
+}
+
+// sign signs a command as ada would, today, for the ticket as it is.
+func (w *world) sign(key common.Address, c *Command) {
+	w.t.Helper()
+	row, err := w.o.Get(payments, paymentKey(key, c.Nonce))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c.Seq = 1
+	if row != nil {
+		p, err := DecodePayment(row)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if p.Ticket != nil {
+			c.Seq += p.Ticket.Seq
+		}
+	}
+	if c.Float != nil {
+		c.Float.Day = DayOf(w.at)
+	}
+	if err := c.Sign(key, "ada", w.ada); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) send(key common.Address, c *Command) Outcome {
@@ -208,7 +231,15 @@ func TestTheDayDoesNotGoBack(t *testing.T) {
 	}
 	w.want(float, take(1, 40), Done)
 	w.at = before
-	w.want(float, take(2, 1), Limited)
+	w.want(float, take(2, 1), Stale) // signed for yesterday
+	tomorrow := take(2, 1)
+	tomorrow.ID, tomorrow.Float.Day = NewID(), DayOf(after)
+	if err := tomorrow.Sign(float, "ada", w.ada); err != nil {
+		t.Fatal(err)
+	}
+	if o := w.send(float, &tomorrow); o != Limited {
+		t.Errorf("the ceiling was given again: %s", o)
+	}
 	w.at = after
 	w.want(float, take(3, 1), Limited)
 
@@ -335,9 +366,7 @@ func TestTheWayOfADeposit(t *testing.T) {
 	w.want(wallet, again, Done)
 	w.want(wallet, refundFailed(1), Refused) // somebody slow says it of the one before, and this one may be on its way
 	byHand := Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}
-	if err := byHand.Sign(wallet, "ada", w.ada); err != nil {
-		t.Fatal(err)
-	}
+	w.sign(wallet, &byHand)
 	if got := w.send(wallet, &byHand); got != Refused {
 		t.Errorf("recorded by hand while the float's is on its way: %s", got)
 	}
@@ -389,9 +418,7 @@ func TestARefundByHand(t *testing.T) {
 	signed := func() Command {
 		c := recorded
 		c.ID = NewID()
-		if err := c.Sign(wallet, "ada", w.ada); err != nil {
-			t.Fatal(err)
-		}
+		w.sign(wallet, &c)
 		return c
 	}
 	w.want(wallet, reservation(1, 1), Done)
@@ -434,9 +461,7 @@ func TestATransactionRefundsOnePayment(t *testing.T) {
 		t.Helper()
 		c := Command{ID: NewID(), Kind: RefundConfirmed, Nonce: common.Hash{nonce}, Proof: &Proof{Transaction: common.Hash{transaction}, Final: true}}
 		if byHand {
-			if err := c.Sign(wallet, "ada", w.ada); err != nil {
-				t.Fatal(err)
-			}
+			w.sign(wallet, &c)
 		}
 		if got := w.send(wallet, &c); got != want {
 			t.Errorf("transaction %d for payment %d: %s, want %s", transaction, nonce, got, want)
@@ -500,6 +525,47 @@ func TestStaffSign(t *testing.T) {
 	}
 	if last.By != "ada" || last.Key != lower(crypto.PubkeyToAddress(w.ada.PublicKey)) || last.Kind != Reply || strings.Contains(strings.Join(lines, ""), "sealed") {
 		t.Errorf("audit: %s", lines)
+	}
+}
+
+// What one of staff signed once does nothing when it is written again, however long ago that was and whatever ID the desk
+// has forgotten since.
+func TestWhatIsSignedIsAppliedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, true), Done)
+	decided := decide(1, Accepted)
+	decided.ID = "signed once"
+	w.sign(wallet, &decided)
+	taken := Command{ID: "taken once", Kind: FloatTake, Nonce: common.Hash{1}, Float: &FloatAmount{Payer: wallet, Amount: amountOf(15), Ceiling: amountOf(40)}}
+	w.sign(float, &taken)
+	for _, c := range []struct {
+		of      common.Address
+		command *Command
+	}{{wallet, &decided}, {float, &taken}} {
+		if o := w.send(c.of, c.command); o != Done {
+			t.Fatal(o)
+		}
+	}
+	meanwhile := decide(1, Duplicate) // signed when the ticket was as before that
+	meanwhile.ID, meanwhile.Seq = NewID(), decided.Seq
+	if err := meanwhile.Sign(wallet, "ada", w.ada); err != nil {
+		t.Fatal(err)
+	}
+	if o := w.send(wallet, &meanwhile); o != Stale {
+		t.Errorf("two have decided the same ticket: %s", o)
+	}
+	w.want(wallet, decide(1, Rejected), Done)
+	w.at = w.at.Add(24 * time.Hour)
+	for n := range uint64(maxOutcomes) {
+		w.want(wallet, Command{Kind: Reply, Nonce: common.Hash{1}, Sealed: []byte("sealed")}, Done)
+		w.want(float, Command{Kind: TakeNonce, Nonce: common.Hash{1}, Take: &NonceRequest{Mined: n + 1, Deep: n + 1}}, Done)
+	}
+	if o := w.send(wallet, &decided); o != Stale || w.payment(1).Ticket.Refund != RefundStatusKept {
+		t.Errorf("a decision of before: %s, and the refund is %s", o, w.payment(1).Ticket.Refund)
+	}
+	if o := w.send(float, &taken); o != Stale {
+		t.Errorf("what was taken from the float before: %s", o)
 	}
 }
 

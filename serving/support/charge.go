@@ -44,7 +44,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 		return conflict()
 	case desk.Limited:
 		return s.limited()
-	case desk.Unknown, desk.Refused, desk.Malformed, desk.Stranger:
+	case desk.Unknown, desk.Refused, desk.Malformed, desk.Stranger, desk.Stale:
 	}
 	return fmt.Errorf("reserve: %s", outcome)
 }

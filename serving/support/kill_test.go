@@ -396,12 +396,7 @@ func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed, si
 	case "a stranger submits first":
 		w.submit(s.Calldata())
 	case "the payer cancels":
-		separator := w.terms.Separator()
-		kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
-		message := crypto.Keccak256(kind, common.LeftPadBytes(s.From[:], 32), s.Nonce[:])
-		signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), key)
-		check(w.t, err)
-		w.submit(cancelCall(s, signature))
+		w.submit(w.cancels(key, s.Nonce))
 	case "the last blocks are reorganised": // and what waits is forgotten
 		<-time.After(3 * w.blockTime)
 		w.reorganise(func(head uint64) uint64 { return head - 1 })
@@ -457,10 +452,16 @@ func (w *world) stranger(r *http.Request) {
 	w.submit(s.Calldata())
 }
 
-func cancelCall(s *x402.Signed, signature []byte) []byte {
+// cancels is the call by which the owner of a key cancels an authorization; anybody may submit it.
+func (w *world) cancels(key *ecdsa.PrivateKey, nonce common.Hash) []byte {
+	from, separator := crypto.PubkeyToAddress(key.PublicKey), w.terms.Separator()
+	kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
+	message := crypto.Keccak256(kind, common.LeftPadBytes(from[:], 32), nonce[:])
+	signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), key)
+	check(w.t, err)
 	data := crypto.Keccak256([]byte("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"))[:4]
-	data = append(data, common.LeftPadBytes(s.From[:], 32)...)
-	data = append(data, s.Nonce[:]...)
+	data = append(data, common.LeftPadBytes(from[:], 32)...)
+	data = append(data, nonce[:]...)
 	data = append(data, common.LeftPadBytes([]byte{signature[64] + 27}, 32)...)
 	return append(data, signature[:64]...)
 }

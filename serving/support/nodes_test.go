@@ -223,7 +223,7 @@ func TestAnEmptyAnswerIsNoFailedRefund(t *testing.T) {
 	check(t, staff.Refund(t.Context(), id, f))
 	polltest.Until(t, "it is decided", func() bool { return w.ticketOf(id).Ticket.Refund != desk.RefundStatusSent })
 	if status := w.ticketOf(id).Ticket.Refund; status != desk.RefundStatusConfirmed {
-		t.Errorf("the deposit went back %d times, and the refund is %s; by hand it goes again: %v", w.transfers(f.Address(), payer), status, staff.ByHand(t.Context(), id, true))
+		t.Errorf("the deposit went back %d times, and the refund is %s; by hand it goes again: %v", w.transfers(f.Address(), payer), status, staff.ByHand(t.Context(), id, w.chain.Client()))
 	}
 }
 

@@ -61,23 +61,32 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 		return err
 	}
 	if err := token.Simulate(ctx, signed, common.Address{}); err != nil {
+		if refusal, ok := errors.AsType[*x402.Refusal](err); ok && refusal.Reason == x402.ReasonNonceUsed {
+			err = errUsed
+		}
 		return fmt.Errorf("refund ticket %s from %s: %w", id, f.Address(), err)
 	}
+	day := desk.DayOf(time.Now())
 	outcome, err := s.command(ctx, f.Address(), &desk.Command{
 		Kind: desk.FloatTake, Nonce: p.Authorization.Nonce,
-		Float: &desk.FloatAmount{Payer: p.Authorization.From, Amount: p.Authorization.Value, Ceiling: (*hexutil.Big)(f.Ceiling)},
+		Float: &desk.FloatAmount{Payer: p.Authorization.From, Amount: p.Authorization.Value, Ceiling: (*hexutil.Big)(f.Ceiling), Day: day},
 	})
 	switch {
 	case err != nil:
 		return err
 	case outcome == desk.Limited:
 		return fmt.Errorf("ticket %s: %w", id, errCeiling)
+	case outcome == desk.Stale:
+		return fmt.Errorf("refund ticket %s: it is %s (UTC) by this machine's clock, and another day at the desk", id, day)
 	case outcome != desk.Done && outcome != desk.Exists:
 		return fmt.Errorf("take the refund of ticket %s from the float: %s", id, outcome)
 	}
 	authorization := authorizationOf(signed)
 	return s.do(ctx, id, &desk.Command{Kind: desk.RefundSent, Return: &authorization})
 }
+
+// errUsed: the float can sign no more for this ticket.
+var errUsed = errors.New("the refund's authorization was used or cancelled: where the float has no transfer to the payer, send it by hand")
 
 // errNotCharged is a reorganisation deeper than --payment-confirmations: the deposit was taken, and taken back.
 var errNotCharged = errors.New("the chain does not have the payment any more")

@@ -109,16 +109,16 @@ func TestOneOfStaffReturnsADeposit(t *testing.T) {
 	s := w.start(w.deps(w.relayer("relayer")))
 	ann, bob := w.staff(), w.staff()
 	id, payer := w.owed(s, ann, "By hand")
-	check(t, ann.ByHand(t.Context(), id, true))
+	check(t, ann.ByHand(t.Context(), id, w.chain.Client()))
 	if err := bob.Refund(t.Context(), id, w.float()); err == nil {
 		t.Error("the float signed what is sent by hand")
 	}
-	if err := bob.ByHand(t.Context(), id, true); err == nil {
+	if err := bob.ByHand(t.Context(), id, w.chain.Client()); err == nil {
 		t.Error("two send it by hand")
 	}
-	check(t, ann.ByHand(t.Context(), id, false))
+	check(t, ann.NotSent(t.Context(), id))
 	check(t, bob.Refund(t.Context(), id, w.float()))
-	if err := ann.ByHand(t.Context(), id, true); err == nil {
+	if err := ann.ByHand(t.Context(), id, w.chain.Client()); err == nil {
 		t.Error("sent by hand what the float has signed")
 	}
 	polltest.Until(t, "the refund is confirmed", func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundStatusConfirmed })
@@ -153,7 +153,7 @@ func TestARefundIsOfOneTicket(t *testing.T) {
 	staff := w.staff()
 	ids, payer := w.twoOwed(staff)
 	check(t, staff.Refund(t.Context(), ids[0], w.float()))
-	check(t, staff.ByHand(t.Context(), ids[1], true))
+	check(t, staff.ByHand(t.Context(), ids[1], w.chain.Client()))
 	w.submit(signedOf(w.ticketOf(ids[0]).Ticket.Return).Calldata())
 	float := w.chain.Address("float")
 	polltest.Until(t, "somebody has submitted it", func() bool { return w.transfers(float, payer) == 1 })
@@ -182,7 +182,7 @@ func TestTwoRecordOneTransaction(t *testing.T) {
 	staff := w.staff()
 	ids, payer := w.twoOwed(staff)
 	for _, id := range ids {
-		check(t, staff.ByHand(t.Context(), id, true))
+		check(t, staff.ByHand(t.Context(), id, w.chain.Client()))
 	}
 	sent, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit))
 	check(t, err)
@@ -293,4 +293,101 @@ func TestARevertedPaymentFreesTheDay(t *testing.T) {
 		return w.charges(payer) == 2 && w.ticketOf(desk.TicketID(payer, signed.Nonce)).Charged()
 	})
 	s.post(w.header(signed), body("Reverted")).created(t)
+}
+
+// What a stranger had transferred before anybody took it on to send the refund is no refund of ours, nor is what the
+// payer sends himself.
+func TestAnothersTransferIsNoRefund(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	staff, chain := w.staff(), w.chain.Client()
+	id, payer := w.owed(s, staff, "self")
+	s.stop()
+	w.fund(w.chain.Address("stranger"), deposit)
+	before, err := w.chain.Call(t.Context(), "stranger", "transfer", payer, big.NewInt(deposit))
+	check(t, err)
+	check(t, staff.ByHand(t.Context(), id, chain))
+	if err := staff.Refunded(t.Context(), id, chain, before.TxHash, 1); err == nil {
+		t.Errorf("a transfer of before is recorded as the refund: %s", w.ticketOf(id).Ticket.Refund)
+	}
+	p := w.ticketOf(id)
+	log := func(from common.Address) []*types.Log {
+		return []*types.Log{{
+			Address: p.Asset, Data: common.LeftPadBytes(p.Authorization.Value.ToInt().Bytes(), 32),
+			Topics: []common.Hash{x402.TopicTransfer, common.BytesToHash(from[:]), common.BytesToHash(payer[:])},
+		}}
+	}
+	if returns(log(payer), p) || !returns(log(w.chain.Address("float")), p) {
+		t.Error("the payer's own transfer counts, or nobody's")
+	}
+	check(t, staff.NotSent(t.Context(), id))
+	check(t, staff.ByHand(t.Context(), id, chain))
+	w.fund(w.chain.Address("float"), deposit)
+	polltest.Until(t, "a block later", func() bool {
+		head, err := chain.BlockNumber(t.Context())
+		return err == nil && head > w.ticketOf(id).Ticket.ByHandFrom
+	})
+	after, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit))
+	check(t, err)
+	check(t, staff.Refunded(t.Context(), id, chain, after.TxHash, 1))
+}
+
+// A refund whose authorization the float cancelled is FAILED; the float can sign no other, and who tries is told to send
+// it by hand.
+func TestACancelledRefundGoesByHand(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	staff := w.staff()
+	id, payer := w.owed(s, staff, "cancelled refund")
+	s.stop()
+	f := w.float()
+	w.fund(f.Address(), 10*deposit)
+	check(t, staff.Refund(t.Context(), id, f))
+	w.submit(w.cancels(f.Key, desk.RefundNonce(payer, w.ticketOf(id).Authorization.Nonce)))
+	w.start(w.deps(w.relayer("relayer")))
+	polltest.Until(t, "it is FAILED", func() bool { return w.ticketOf(id).Ticket.Refund == desk.RefundStatusFailed })
+	if err := staff.Refund(t.Context(), id, f); !errors.Is(err, errUsed) || !strings.Contains(err.Error(), "by hand") {
+		t.Errorf("refund again: %v", err)
+	}
+	check(t, staff.ByHand(t.Context(), id, w.chain.Client()))
+	if n := w.transfers(f.Address(), payer); n != 0 {
+		t.Errorf("returned %d times", n)
+	}
+}
+
+// ahead has the payer do something right before each transaction of the relayer.
+type ahead struct {
+	x402.Sender
+	do func()
+}
+
+func (a *ahead) SendTransaction(ctx context.Context, tx *types.Transaction) error {
+	a.do()
+	return a.Sender.SendTransaction(ctx, tx)
+}
+
+// A wallet that cancels each authorization as soon as our transaction is out costs the relayer gas as one whose payments
+// revert does: a few times a day, and not as often as it likes.
+func TestAWalletThatCancelsIsCounted(t *testing.T) {
+	w := newWorld(t)
+	key := w.chain.Key("payer")
+	var signed *x402.Signed
+	chain := &ahead{Sender: w.chain.Client(), do: func() {
+		_, err := w.chain.Send(t.Context(), "stranger", w.chain.Token(), w.cancels(key, signed.Nonce))
+		check(t, err)
+	}}
+	w.mine()
+	s := w.start(w.deps(w.relayerOn(chain, w.client(), "relayer")))
+	for i := range desk.MaxRefused {
+		signed = w.pay(key, fmt.Sprint("cancelled ", i))
+		if got := s.post(w.header(signed), body("Cancelled")); got.status != http.StatusPaymentRequired {
+			t.Fatalf("payment %d: %d %s", i, got.status, got.body)
+		}
+	}
+	signed = w.pay(key, "one more")
+	if got := s.post(w.header(signed), body("Cancelled")); got.code() != "REPORT_LIMIT" {
+		t.Errorf("one more: %d %s", got.status, got.body)
+	}
 }

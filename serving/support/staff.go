@@ -124,13 +124,18 @@ type Receipts interface {
 	BlockNumber(ctx context.Context) (uint64, error)
 }
 
-// ByHand takes it on to send a refund by hand, or says that it was not sent. Meanwhile the float sends none.
-func (s Staff) ByHand(ctx context.Context, id string, sends bool) error {
-	kind := desk.RefundByHand
-	if !sends {
-		kind = desk.RefundNotSent
+// ByHand takes it on to send a refund by hand. Meanwhile the float sends none, and what is on the chain already is not it.
+func (s Staff) ByHand(ctx context.Context, id string, chain Receipts) error {
+	head, err := chain.BlockNumber(ctx)
+	if err != nil {
+		return fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	return s.do(ctx, id, &desk.Command{Kind: kind})
+	return s.do(ctx, id, &desk.Command{Kind: desk.RefundByHand, Head: head})
+}
+
+// NotSent says that a refund which was to be sent by hand was not, nor will be.
+func (s Staff) NotSent(ctx context.Context, id string) error {
+	return s.do(ctx, id, &desk.Command{Kind: desk.RefundNotSent})
 }
 
 // Refunded records that a transaction has refunded a deposit by hand, after checking its log and confirmations. A
@@ -152,7 +157,7 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	if err != nil {
 		return fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	after := receipt.BlockNumber.Uint64() > p.Proof.Block
+	after := receipt.BlockNumber.Uint64() > max(p.Proof.Block, p.Ticket.ByHandFrom)
 	if !after || receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
 		return fmt.Errorf("transaction %s does not refund ticket %s", transaction, id)
 	}
@@ -170,7 +175,7 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 func returns(logs []*types.Log, p *desk.Payment) bool {
 	for _, l := range logs {
 		if l.Address == p.Asset && len(l.Topics) == 3 && l.Topics[0] == x402.TopicTransfer &&
-			l.Topics[2] == common.BytesToHash(p.Authorization.From[:]) && new(big.Int).SetBytes(l.Data).Cmp(p.Authorization.Value.ToInt()) == 0 {
+			l.Topics[2] == common.BytesToHash(p.Authorization.From[:]) && l.Topics[1] != l.Topics[2] && new(big.Int).SetBytes(l.Data).Cmp(p.Authorization.Value.ToInt()) == 0 {
 			return true
 		}
 	}
@@ -222,15 +227,18 @@ func (s Staff) find(ctx context.Context, id string) (desk.Found, error) {
 }
 
 func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
-	payer, nonce, err := desk.ParseTicketID(id)
+	found, err := s.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	cmd.Nonce = nonce
-	outcome, err := s.command(ctx, payer, cmd)
+	p := found.Payment
+	cmd.Nonce, cmd.Seq = p.Authorization.Nonce, p.Ticket.Seq+1
+	outcome, err := s.command(ctx, p.Authorization.From, cmd)
 	switch {
 	case err != nil:
 		return err
+	case outcome == desk.Stale:
+		return fmt.Errorf("somebody else has just changed ticket %s: look at it, and decide anew", id)
 	case outcome == desk.Unknown:
 		return errNoTicket
 	case outcome == desk.Conflict:

@@ -77,7 +77,7 @@ func TestStaff(t *testing.T) {
 	}
 
 	polltest.Until(t, "the payment is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
-	check(t, staff.ByHand(ctx, id, true))
+	check(t, staff.ByHand(ctx, id, w.chain.Client()))
 	receipts := w.chain.Client()
 	w.fund(w.chain.Address("float"), 3*deposit)
 	wrong, err := w.chain.Call(ctx, "float", "transfer", payer, big.NewInt(1))

@@ -61,12 +61,15 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	add("refund", "<ticket> [by-hand|not-sent|<transaction>]",
 		"refund a deposit from the float; or take it on to send it by hand, give that up, or record and verify the transaction that sent it", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
-			if len(args) == 2 && (args[1] == "by-hand" || args[1] == "not-sent") {
-				return staff.ByHand(ctx, args[0], args[1] == "by-hand")
+			if len(args) == 2 && args[1] == "not-sent" {
+				return staff.NotSent(ctx, args[0])
 			}
 			chain, err := s.dial(ctx, p)
 			if err != nil {
 				return err
+			}
+			if len(args) == 2 && args[1] == "by-hand" {
+				return staff.ByHand(ctx, args[0], chain)
 			}
 			if len(args) == 1 {
 				float, err := s.float(p, chain)
