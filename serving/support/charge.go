@@ -62,6 +62,7 @@ func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response)
 			case p.BodyDigest != x.digest:
 				return conflict()
 			case p.Charged():
+				s.chargedLater(key)
 				return s.created(p, res)
 			case p.Status == desk.StatusVoid, p.Status == desk.StatusReleased && !x.used:
 				return s.demand(res, &x402.Refusal{Reason: x402.Reason(p.Reason), Detail: "it was not charged", Payer: x.signed.From})

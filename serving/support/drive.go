@@ -3,6 +3,7 @@ package support
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -24,6 +25,7 @@ type drive struct {
 	settling chan struct{} // holds a token while the settler works on it
 	handed   time.Time     // when it was last passed to the settler
 	moved    chan struct{} // closed once its row is moved from here, and replaced; guarded by Service.mu
+	unpaid   netip.Addr    // whose budget has it as unpaid, until it is charged; guarded by Service.mu
 }
 
 // drive starts following a payment, unless it is already followed here. It returns at once.
@@ -122,6 +124,9 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		return false, err
 	}
 	p := found.Payment
+	if p != nil && p.Charged() {
+		s.chargedLater(d.key)
+	}
 	switch {
 	case p == nil || p.Status == desk.StatusVoid:
 		return true, nil
@@ -212,6 +217,9 @@ func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log 
 	outcome, _, err := s.deps.Desk.Do(ctx, d.key.payer, cmd)
 	if err != nil {
 		return "", err
+	}
+	if cmd.Kind == desk.Paid && outcome == desk.Done {
+		s.chargedLater(d.key)
 	}
 	s.tellWaiting(d)
 	s.metrics.payments.WithLabelValues(string(cmd.Kind)).Inc()

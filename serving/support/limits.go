@@ -17,7 +17,7 @@ import (
 type Limits struct {
 	Checks      Budget // requests of a client for which the payment chain is asked
 	PayerChecks Budget // and of a payer whose signature is verified
-	Unpaid      Budget // payments of a client that were submitted, and were not charged while it waited
+	Unpaid      Budget // payments of a client that were submitted, and are not charged
 
 	Waiting int // requests that wait for one payment; more are told to come again at once
 }
@@ -141,7 +141,8 @@ func (s *Service) mayCheck(x *exchange) error {
 	return s.mayAsk(x)
 }
 
-// maySubmit counts a payment that the relayer pays gas for. One that is charged is given back, by submitted.
+// maySubmit counts a payment that the relayer pays gas for. One that is charged is given back, by submitted or,
+// once its client was told to come again, by chargedLater.
 func (s *Service) maySubmit(x *exchange) error {
 	if x.used || !x.client.IsValid() {
 		return nil
@@ -155,5 +156,24 @@ func (s *Service) maySubmit(x *exchange) error {
 func (s *Service) submitted(x *exchange) {
 	if !x.used && x.client.IsValid() {
 		s.budgets.unpaid.giveBack(x.client)
+	}
+}
+
+// undecided leaves it to who follows the payment to give back what it counted, once it is charged.
+func (s *Service) undecided(x *exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.drives[driveKey{x.signed.From, x.signed.Nonce}]; d != nil && !x.used {
+		d.unpaid = x.client
+	}
+}
+
+// chargedLater gives back, once, what a payment counted that was not charged while its client waited.
+func (s *Service) chargedLater(key driveKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.drives[key]; d != nil && d.unpaid.IsValid() {
+		s.budgets.unpaid.giveBack(d.unpaid)
+		d.unpaid = netip.Addr{}
 	}
 }

@@ -289,3 +289,30 @@ func TestWhatIsSpentComesBack(t *testing.T) {
 		t.Errorf("%d are remembered", n)
 	}
 }
+
+// Payments that are charged cost a client nothing, also those that were answered 503 first; those that are not do.
+func TestWhoIsChargedLateIsNotCounted(t *testing.T) {
+	w := newWorld(t)
+	w.behindProxy()
+	w.cfg.Limits.Unpaid = Budget{1, time.Hour}
+	w.cfg.Wait = 100 * time.Millisecond
+	s := w.start(w.deps(w.relayer("relayer")))
+	pending := func(payer, title string) string {
+		t.Helper()
+		payment := w.header(w.pay(w.chain.Key(payer), title))
+		if got := s.postFrom("192.0.2.1", payment, body(title)); got.code() != "PAYMENT_PENDING" {
+			t.Fatalf("%s: %d %s", title, got.status, got.body)
+		}
+		return payment
+	}
+	for _, payer := range []string{"another", "stranger"} {
+		w.fund(w.chain.Address(payer), deposit)
+	}
+	first := pending("payer", "Late")
+	w.mines(1)
+	polltest.Until(t, "it is charged", func() bool { return s.postFrom("192.0.2.1", first, body("Late")).status == http.StatusCreated })
+	pending("another", "Next")
+	if got := s.postFrom("192.0.2.1", w.header(w.pay(w.chain.Key("stranger"), "more")), body("More")); got.code() != "RATE_LIMITED" {
+		t.Errorf("one is not charged, and another of the client: %d %s", got.status, got.body)
+	}
+}

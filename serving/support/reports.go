@@ -113,6 +113,8 @@ func (s *Service) accept(ctx context.Context, x *exchange, report *Report, found
 	err := s.await(ctx, x, res)
 	if err == nil {
 		s.submitted(x)
+	} else {
+		s.undecided(x)
 	}
 	return "charged", err
 }

@@ -37,10 +37,10 @@ const maxReply = 12_000 // bytes
 
 var errNoTicket = errors.New("there is no such ticket")
 
-// List prints all tickets, one per line.
+// List prints all tickets, one per line, and the payments that may become one.
 func (s Staff) List(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TICKET\tCREATED\tSTATUS\tOUTCOME\tREFUND\tPAYER")
+	fmt.Fprintln(table, "TICKET\tCREATED\tPAYMENT\tSTATUS\tOUTCOME\tREFUND\tPAYER")
 	for partition := range s.Desk.Partitions() {
 		var after []byte
 		for {
@@ -49,10 +49,15 @@ func (s Staff) List(ctx context.Context, out io.Writer) error {
 				return err
 			}
 			for _, p := range found {
-				if k := p.Ticket; k != nil && p.Charged() {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.ID(), time.Unix(k.CreatedAt, 0).UTC().Format(time.RFC3339),
-						k.Status, k.Verdict, k.Refund, p.Authorization.From.Hex())
+				created, k := p.ReservedAt, &desk.Ticket{Status: "-", Verdict: "-", Refund: "-"}
+				switch {
+				case p.Charged():
+					created, k = p.Ticket.CreatedAt, p.Ticket
+				case p.Status == desk.StatusVoid:
+					continue
 				}
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.ID(), time.Unix(created, 0).UTC().Format(time.RFC3339),
+					p.Status, k.Status, k.Verdict, k.Refund, p.Authorization.From.Hex())
 			}
 			if after = next; next == nil {
 				break

@@ -245,3 +245,27 @@ func TestTheReferenceClientPays(t *testing.T) {
 		t.Errorf("its ticket: %d %s", read.status, read.body)
 	}
 }
+
+// Who lists tickets sees the payments behind an alert too: which wallet's is not decided, and since when.
+func TestTheListHasUndecidedPayments(t *testing.T) {
+	w := newWorld(t)
+	signed := w.pay(w.chain.Key("payer"), "undecided")
+	w.reserved(signed, body("Undecided"))
+	id := desk.TicketID(signed.From, signed.Nonce)
+	list := func() string {
+		var out bytes.Buffer
+		check(t, w.staff().List(t.Context(), &out))
+		return out.String()
+	}
+	if text := list(); !strings.Contains(text, id) || !strings.Contains(text, "reserved") || !strings.Contains(text, signed.From.Hex()) {
+		t.Errorf("the list: %s", text)
+	}
+	of := authorizationOf(signed)
+	outcome, _, err := w.client().Do(t.Context(), signed.From, &desk.Command{Kind: desk.Void, Nonce: signed.Nonce, Authorization: &of})
+	if err != nil || outcome != desk.Done {
+		t.Fatal(outcome, err)
+	}
+	if text := list(); strings.Contains(text, id) {
+		t.Errorf("void, and listed: %s", text)
+	}
+}

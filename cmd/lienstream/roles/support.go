@@ -40,7 +40,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			},
 		})
 	}
-	add("list", "", "list all tickets, one per line", 0, 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
+	add("list", "", "list all tickets and undecided payments, one per line", 0, 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
 		return staff.List(ctx, p.Stdout)
 	})
 	add("show", "<ticket>", "show a ticket and its report", 1, 1, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, args []string) error {
