@@ -117,8 +117,8 @@ func (in *Ingester) published(b *follow.Block, f *followed) []follow.Item {
 		if !ok || !f.asked[l.Address] || in.ours[l.Address] || len(l.Topics) > 0 && in.tokenTopics[l.Topics[0]] {
 			return false
 		}
-		since, follows := f.since[l.Address]
-		return !follows || since >= b.Number || len(l.Topics) == 0 || l.Topics[0] != contracts.TransferTopic()
+		_, follows := f.since[l.Address] // since an earlier block: see back
+		return !follows || len(l.Topics) == 0 || l.Topics[0] != contracts.TransferTopic()
 	})
 }
 

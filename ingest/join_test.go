@@ -186,11 +186,17 @@ func joins(t *testing.T, proof rpc.Proof) {
 		}
 		check()
 		o.mine(o.give(meme, 5, 7))
-		o.mine(o.set(meme, true, contracts.LaneMeme))
+		o.mine(o.give(meme, 5, 1), o.set(meme, true, contracts.LaneMeme), o.give(meme, 5, 1))
 		o.mine(o.give(meme, 5, 7))
 		in.Kill()
 		o.mine(o.give(meme, 6, 7))
 		check()
+		if restarts { // it is followed on by who did not see it join
+			restart()
+			o.mine(o.give(meme, 6, 7))
+			check()
+			o.rewind(1)
+		}
 	}
 
 	// While nobody ingests, one token is taken away with its block, two join, and one of them has no transfer.
