@@ -143,7 +143,7 @@ const (
 )
 
 // failover kills a node while blocks land and deals of every partition are read. It returns the longest time
-// that a deal was asked for in vain: to the end of a good read from its start, or from that of the first of
+// that a deal was not answered: to the end of a good read from its start, or from that of the first of
 // those before it that failed.
 func (b *bench) failover(ctx context.Context, f *fleet) (longest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second+afterTheKill)

@@ -196,3 +196,34 @@ func TestMutantsApply(t *testing.T) {
 		_ = in.Close()
 	}
 }
+
+// TestMutantsAreDocumented: docs/simulation.md lists the faults of `make judge`. LIENSTREAM_REWRITE=1 writes the list.
+func TestMutantsAreDocumented(t *testing.T) {
+	const file, from, to = "../../../docs/simulation.md", "<!-- mutants -->\n", "<!-- /mutants -->\n"
+	mutants, err := filepath.Glob("testdata/mutants/*.patch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list strings.Builder
+	for _, m := range mutants {
+		list.WriteString("- " + strings.ReplaceAll(strings.TrimSuffix(filepath.Base(m), ".patch"), "-", " ") + "\n")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), from)
+	listed, after, ends := strings.Cut(rest, to)
+	if !begins || !ends {
+		t.Fatalf("%s has no list of faults", file)
+	}
+	if listed == list.String() {
+		return
+	}
+	if os.Getenv("LIENSTREAM_REWRITE") == "" {
+		t.Fatalf("%s lists other faults than there are: LIENSTREAM_REWRITE=1 go test -run TestMutantsAreDocumented ./cmd/lienstream/simulation", file)
+	}
+	if err := os.WriteFile(file, []byte(before+from+list.String()+to+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reader reads the services without a pause while things happen to the nodes. It notes for how long answers were
-// asked for in vain, and keeps answers, to be judged when the chain stands still.
+// reader reads the services without a pause while things happen to the nodes. It notes for how long no answer
+// came, and keeps answers, to be judged when the chain stands still.
 type reader struct {
 	a      *api
 	cancel context.CancelFunc
