@@ -22,6 +22,7 @@ var (
 	simulationFailed    = httpapi.Code{Name: "SIMULATION_FAILED", Status: http.StatusConflict}
 	insufficientBalance = httpapi.Code{Name: "INSUFFICIENT_BALANCE", Status: http.StatusConflict}
 	nothingToWithdraw   = httpapi.Code{Name: "NOTHING_TO_WITHDRAW", Status: http.StatusConflict}
+	staleIndexer        = httpapi.Code{Name: "STALE_INDEXER", Status: http.StatusServiceUnavailable} // as the indexer has it
 	staleChain          = httpapi.Code{Name: "STALE_CHAIN", Status: http.StatusServiceUnavailable}
 	staleValuation      = httpapi.Code{Name: "STALE_VALUATION", Status: http.StatusServiceUnavailable}
 	deploymentMismatch  = httpapi.Code{Name: "DEPLOYMENT_MISMATCH", Status: http.StatusServiceUnavailable}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/lienstream/lienstream/serving/chain"
-	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -120,18 +119,18 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 	late := int64(head.Timestamp) - int64(at.Timestamp)
 	switch {
 	case a.cfg.MaxLagBlocks > 0 && ahead > a.cfg.MaxLagBlocks:
-		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d blocks beyond the chain", ahead))
+		return c, refuse(staleIndexer, fmt.Sprintf("the index is %d blocks beyond the chain", ahead))
 	case a.cfg.MaxLagBlocks > 0 && c.LagBlocks > a.cfg.MaxLagBlocks:
-		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d blocks behind the chain", c.LagBlocks))
+		return c, refuse(staleIndexer, fmt.Sprintf("the index is %d blocks behind the chain", c.LagBlocks))
 	case a.cfg.MaxLag > 0 && late > int64(a.cfg.MaxLag/time.Second):
-		return c, refuse(httpapi.StaleIndexer, fmt.Sprintf("the index is %d s behind the chain", late))
+		return c, refuse(staleIndexer, fmt.Sprintf("the index is %d s behind the chain", late))
 	}
 	on, err := a.onChain(ctx, head, at)
 	if err != nil {
 		return c, chainError(err)
 	}
 	if !on {
-		return c, refuse(httpapi.StaleIndexer, "the index is at a block that the chain does not have")
+		return c, refuse(staleIndexer, "the index is at a block that the chain does not have")
 	}
 	return c, nil
 }

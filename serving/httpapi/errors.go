@@ -23,7 +23,6 @@ var (
 	RateLimited          = Code{"RATE_LIMITED", http.StatusTooManyRequests}
 	Internal             = Code{"INTERNAL", http.StatusInternalServerError}
 	UpstreamUnavailable  = Code{"UPSTREAM_UNAVAILABLE", http.StatusServiceUnavailable}
-	StaleIndexer         = Code{"STALE_INDEXER", http.StatusServiceUnavailable}
 )
 
 // Error is an error for the client. Any other error is answered as INTERNAL.

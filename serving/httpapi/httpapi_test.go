@@ -74,7 +74,7 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 	own := Code{"OUT_OF_TEA", http.StatusTeapot} // of a service
 	for _, code := range []Code{
 		InvalidInput, InvalidCursor, NotFound, MethodNotAllowed, BodyTooLarge, UnsupportedMediaType, RateLimited,
-		Internal, UpstreamUnavailable, StaleIndexer, own,
+		Internal, UpstreamUnavailable, own,
 	} {
 		a, _, _ := newAPI(t, nil, get("/", func(context.Context, *Request, *Response) error {
 			return &Error{Code: code, Message: "because", RetryAfter: 1500 * time.Millisecond}

@@ -179,7 +179,7 @@ func (x *Indexer) read(path string, handle httpapi.Handler, query ...string) htt
 func (x *Indexer) indexed(handle httpapi.Handler) httpapi.Handler {
 	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 		if x.reader.Empty() {
-			return &httpapi.Error{Code: httpapi.StaleIndexer, Message: "no block is indexed yet, ask again shortly", RetryAfter: time.Second}
+			return &httpapi.Error{Code: staleIndexer, Message: "no block is indexed yet, ask again shortly", RetryAfter: time.Second}
 		}
 		if req.Declares("minBlock") {
 			min := req.Query("minBlock").Block()
@@ -249,6 +249,7 @@ func (x *Indexer) stamp(ctx context.Context, h http.Header) {
 
 // The indexer's own codes.
 var (
+	staleIndexer  = httpapi.Code{Name: "STALE_INDEXER", Status: http.StatusServiceUnavailable}
 	dealNotFound  = httpapi.Code{Name: "DEAL_NOT_FOUND", Status: http.StatusNotFound}
 	assetNotFound = httpapi.Code{Name: "ASSET_NOT_FOUND", Status: http.StatusNotFound}
 )
@@ -259,7 +260,7 @@ func readError(what string, err error) error {
 		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "no processor can answer now, ask again shortly", RetryAfter: time.Second}
 	}
 	if errors.Is(err, query.ErrStale) {
-		return &httpapi.Error{Code: httpapi.StaleIndexer, Message: "minBlock is not indexed yet, ask again shortly", RetryAfter: time.Second}
+		return &httpapi.Error{Code: staleIndexer, Message: "minBlock is not indexed yet, ask again shortly", RetryAfter: time.Second}
 	}
 	return fmt.Errorf("read %s: %w", what, err)
 }
