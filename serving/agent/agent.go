@@ -173,7 +173,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Expose:     []string{"RateLimit", "RateLimit-Policy"},
 		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id"}, // what clients of MCP in a browser send
 		Admit:      a.admit,
-		Answered:   func(err error) { a.metrics.answers.WithLabelValues(codeName(err)).Inc() },
+		Answered:   a.answered,
 		Retryable:  retryable,
 		NoStore:    true,
 		Private:    true,
@@ -186,6 +186,13 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 	}
 	a.server = httpapi.NewServer(cfg.HTTP, a, log)
 	return a, nil
+}
+
+// answered counts an answer. What a tool was asked is counted where the API answered it.
+func (a *Agent) answered(path string, err error) {
+	if path != mcpRoute || err != nil {
+		a.metrics.answers.WithLabelValues(codeName(err)).Inc()
+	}
 }
 
 func (a *Agent) routes() []httpapi.Route {

@@ -63,6 +63,7 @@ func TestTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := w.metric(`lienstream_agent_answers_total{code="OK"}`)
 	arguments := map[string]any{
 		"get_capabilities": map[string]any{}, "list_assets": map[string]any{"limit": 2}, "list_listings": map[string]any{"term": 604_800, "sort": "cost"},
 		"get_deal": map[string]any{"dealId": "1"}, "get_deal_valuation": map[string]any{"dealId": "1"},
@@ -87,6 +88,9 @@ func TestTools(t *testing.T) {
 				t.Errorf("%s: %v", tool.Name, err)
 			}
 		}
+	}
+	if n := w.metric(`lienstream_agent_answers_total{code="OK"}`) - before; n != float64(len(arguments)-1) {
+		t.Errorf("%d calls that went well are counted as %v", len(arguments)-1, n)
 	}
 	var said DirectDeal
 	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_deal", Arguments: map[string]any{"dealId": "1"}})

@@ -79,7 +79,7 @@ func TestCachedAnswersAreAdmitted(t *testing.T) {
 			}
 			return nil
 		},
-		Answered: func(err error) {
+		Answered: func(_ string, err error) {
 			if err == nil {
 				answered.Add(1)
 			}

@@ -44,14 +44,15 @@ type Options struct {
 	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
 	// headers in any case. Nil: all are admitted.
 	Admit func(ctx context.Context, route *Route, h http.Header) error
-	// Answered is told of each answer, also of one from the cache; err is nil for a success. Nil: nobody is told.
-	Answered func(err error)
+	// Answered is told of each answer with the path of its route, also of one from the cache; err is nil for a success.
+	// Nil: nobody is told.
+	Answered func(path string, err error)
 	// Retryable says for each error whether a retry may help; it is a field of the error. Nil: there is no such
 	// field.
 	Retryable func(Code) bool
 	// NoStore sets Cache-Control: no-store unless a handler sets it.
 	NoStore bool
-	// Private keeps the content of requests, except the route, out of the logs: clients may send secrets by
+	// Private keeps the content of requests, except the route and an ID like ours, out of the logs: clients may send secrets by
 	// mistake.
 	Private bool
 
@@ -188,7 +189,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if cacheable(r) && refusal == nil && a.opt.Admit == nil { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
 			a.metrics.cacheHits.Inc()
-			a.writeCached(w, r, res, requestID(r), started)
+			a.writeCached(w, r, res, a.requestID(r), started)
 			a.leave(from)
 			return
 		}
@@ -226,7 +227,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 	if x.cached != nil {
 		a.writeCached(w, r, x.cached, x.req.ID, started)
 		a.leave(x.client)
-		a.answered(nil)
+		a.answered(path, nil)
 		return
 	}
 	streams := err == nil && x.res.Stream != nil && r.Method != http.MethodHead
@@ -239,7 +240,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 	if streams && err == nil {
 		a.stream(w, r, x)
 	}
-	a.answered(err)
+	a.answered(path, err)
 	status := x.res.Status
 	if err != nil && r.Context().Err() != nil {
 		status = statusClientGone
@@ -300,9 +301,9 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 	return path, err
 }
 
-func (a *API) answered(err error) {
+func (a *API) answered(path string, err error) {
 	if a.opt.Answered != nil {
-		a.opt.Answered(err)
+		a.opt.Answered(path, err)
 	}
 }
 

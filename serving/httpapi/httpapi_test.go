@@ -184,6 +184,29 @@ lienstream_httpapi_requests_total{method="other",route="unmatched",service="test
 	}
 }
 
+// TestRequestIDOfAPrivateAPI: it is logged and sent back, so it is none that could be a key.
+func TestRequestIDOfAPrivateAPI(t *testing.T) {
+	private := New(DefaultConfig("127.0.0.1:0"), Options{
+		Service: "test", Deployment: "1", Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(), Private: true,
+		Routes: []Route{get("/", text("{}"))},
+	})
+	for given, kept := range map[string]bool{
+		"6f9619ff-8b86-d011-b42d-00cf4fc964ff": true, "4BF92F3577B34DA6A3CE929D0E0E4736": true,
+		"5HueCGU8rMjxEXxiPuD5BDku4MkFqeZyd4dZ1jvhTVqvbTLvyTJ": false, // WIF
+		"TAiDppwQKU1iMUcbXbtiBP5RKWFwgnkq5GjQGj82Mhg":         false, // base64url of 32 bytes
+		"cat-dog-sun-cup-ice-fox-gap-hub-jar-key-lab-mad":     false, // twelve words
+		"6f9619ff-8b86-d011-b42d-00cf4fc964fg":                false,
+		"6f9619ff8b86-d011-b42d-00cf4fc964ff0":                false,
+		"--------------------------------":                    false,
+		"abc-DEF_1.2":                                         false,
+	} {
+		got := do(private, http.MethodGet, "/", "", "X-Request-Id", given).Header().Get("X-Request-Id")
+		if (got == given) != kept || !isTraceID(got) {
+			t.Errorf("given %q, sent back %q", given, got)
+		}
+	}
+}
+
 func TestRequestID(t *testing.T) {
 	a, _, _ := newAPI(t, nil, get("/", text("{}")))
 	for given, kept := range map[string]bool{

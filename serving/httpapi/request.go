@@ -35,7 +35,7 @@ type queryValue struct {
 const maxQuery = 8 // query parameters of a route
 
 func (req *Request) reset(a *API, r *http.Request) {
-	*req = Request{HTTP: r, ID: requestID(r), api: a, scope: req.scope[:0]}
+	*req = Request{HTTP: r, ID: a.requestID(r), api: a, scope: req.scope[:0]}
 }
 
 // Client is who asks, as ClientLimits tells clients apart. It is not valid for one without limits.
@@ -149,9 +149,13 @@ func (req *Request) fail(err *Error) {
 
 const maxRequestID = 63 // bytes: fewer than the 64 digits of a private key, which must not be logged
 
-// requestID is the client's request ID if it is valid, else a new one.
-func requestID(r *http.Request) string {
-	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneRequestID(given[0]) {
+// requestID is the client's request ID if it is valid, else a new one. A private API takes none that could be a key.
+func (a *API) requestID(r *http.Request) string {
+	valid := saneRequestID
+	if a.opt.Private {
+		valid = isTraceID
+	}
+	if given := r.Header["X-Request-Id"]; len(given) == 1 && valid(given[0]) {
 		return given[0]
 	}
 	var raw [16]byte
@@ -172,4 +176,19 @@ func saneRequestID(id string) bool {
 		}
 	}
 	return id != "" && len(id) <= maxRequestID
+}
+
+// isTraceID reports whether an ID is a UUID, or as many hex digits without its dashes, as a trace of OpenTelemetry has.
+func isTraceID(id string) bool {
+	const digits, uuid = 32, 36
+	for i := range len(id) {
+		dash := len(id) == uuid && (i == 8 || i == 13 || i == 18 || i == 23)
+		switch c := id[i]; {
+		case dash != (c == '-'):
+			return false
+		case !dash && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f'):
+			return false
+		}
+	}
+	return len(id) == digits || len(id) == uuid
 }
