@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/devchain/paychain"
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -112,6 +114,16 @@ func TestPaymentChain(t *testing.T) {
 // payAndReturn pays a report on a chain of its own, and returns the deposit.
 func payAndReturn(t *testing.T, began func(*paychain.Chain), settler ...string) {
 	t.Helper()
+	chain := startPayments(t)
+	began(chain)
+	dir := &office{t: t, dir: t.TempDir()}
+	o := openOffice(t, chain.HTTP(), append(dir.paidOn(chain), settler...)...)
+	o.payAndReturn(chain)
+}
+
+// startPayments is a payment chain on which a payer and the float have a deposit each.
+func startPayments(t *testing.T) *paychain.Chain {
+	t.Helper()
 	chain, err := paychain.New(paychain.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -120,27 +132,78 @@ func payAndReturn(t *testing.T, began func(*paychain.Chain), settler ...string) 
 	var running sync.WaitGroup
 	running.Go(func() { _ = chain.Run(ctx) }) // it closes it
 	t.Cleanup(func() { cancel(); running.Wait() })
-	payer, float, payee := chain.Address("payer"), chain.Address("float"), chain.Address("payee")
 	for _, name := range []string{"payer", "float"} {
 		if err := chain.Fund(ctx, chain.Address(name), paychain.Dollars(15)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	began(chain)
-	dir := &office{t: t, dir: t.TempDir()}
-	o := openOffice(t, chain.HTTP(), append([]string{
-		"--payment-rpc=" + chain.HTTP(), "--payment-to=" + payee.Hex(), "--payment-confirmations=3", "--support-public-url=https://support.example",
-		"--support-token-keys-file=" + dir.file("tokens", "token-key-of-tests,-of-thirty-two-bytes"),
-	}, settler...)...)
+	return chain
+}
+
+// paidOn are the flags of a service that is paid on a chain.
+func (o *office) paidOn(chain *paychain.Chain) []string {
+	o.t.Helper()
+	return []string{
+		"--payment-rpc=" + chain.HTTP(), "--payment-to=" + chain.Address("payee").Hex(), "--payment-confirmations=3", "--support-public-url=https://support.example",
+		"--support-token-keys-file=" + o.file("tokens", "token-key-of-tests,-of-thirty-two-bytes"),
+	}
+}
+
+func (o *office) payAndReturn(chain *paychain.Chain) {
+	o.t.Helper()
+	payer, float := chain.Address("payer"), chain.Address("float")
 	id, token := o.send(fmt.Sprintf("PAYER_KEY=%s node serving/clients/report/report.mjs %s", hexutil.Encode(crypto.FromECDSA(chain.Key("payer"))), o.support))
-	if n := o.transfers(payer, payee); n != 1 {
-		t.Errorf("charged %d times", n)
+	if n := o.transfers(payer, chain.Address("payee")); n != 1 {
+		o.t.Errorf("charged %d times", n)
 	}
 	o.must("decide", id, "accepted")
 	from := o.float(chain.Key("float"))
-	polltest.Until(t, "the payment is final", func() bool { _, err := o.staff("refund", from, id); return err == nil })
-	polltest.Until(t, "the deposit is back", func() bool { return o.refund(id, token) == "CONFIRMED" })
+	polltest.Until(o.t, "the payment is final", func() bool { _, err := o.staff("refund", from, id); return err == nil })
+	polltest.Until(o.t, "the deposit is back", func() bool { return o.refund(id, token) == "CONFIRMED" })
 	if n := o.transfers(float, payer); n != 1 {
-		t.Errorf("returned %d times", n)
+		o.t.Errorf("returned %d times", n)
 	}
+}
+
+// TestAReportIsPaidWhereRolesAreApart: the service, two nodes with the desk that it asks, and the ingester are processes of
+// their own, as in production.
+func TestAReportIsPaidWhereRolesAreApart(t *testing.T) {
+	needsReportClient(t)
+	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 4, TimePerBlock: 6 * time.Hour})
+	w.onKafka(t)
+	w.onRedis(t)
+	w.mine(t.Context(), t, 5)
+	chain := startPayments(t)
+	addr := address(t)
+	o := &office{t: t, dir: t.TempDir(), support: "http://" + addr, chain: chain.Client()}
+	staff := o.file("staff", "ada "+crypto.PubkeyToAddress(staffKey(t)).Hex())
+	texts := "--support-text-keys-file=" + o.file("texts", "text-key-of-tests,-of-thirty-two-bytes")
+	o.flags = slices.Concat(w.chain, w.servers, []string{
+		"--as=ada", "--as-key-file=" + o.file("ada", staffKeyText), texts, "--payment-rpc=" + chain.HTTP(), "--payment-confirmations=3",
+	})
+	f := newFleet(t, w)
+	f.join(t, "ingest", "ingest")
+	for _, name := range []string{"a", "b"} {
+		f.processors(t, name, "--applications=market,support", "--support-staff-file="+staff)
+	}
+	f.join(t, "serving", "serving", append(o.paidOn(chain), "--services=support", "--support-addr="+addr, texts,
+		"--relayer-key-file="+o.file("relayer", hexutil.Encode(crypto.FromECDSA(chain.Key("relayer")))))...)
+	polltest.Until(t, "the desk answers", func() bool { _, err := o.staff("list"); return err == nil })
+	ready := "http://" + f.nodes["serving"].ops + "/readyz"
+	polltest.Until(t, "the service is ready", func() bool {
+		_, status, err := fetch(t.Context(), ready)
+		return err == nil && status == http.StatusOK
+	})
+	o.payAndReturn(chain)
+}
+
+const staffKeyText = "1111111111111111111111111111111111111111111111111111111111111111"
+
+func staffKey(t *testing.T) ecdsa.PublicKey {
+	t.Helper()
+	key, err := crypto.HexToECDSA(staffKeyText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.PublicKey
 }

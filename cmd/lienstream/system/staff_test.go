@@ -96,8 +96,8 @@ type office struct {
 	flags   []string // of each command of staff
 }
 
-// openOffice starts a pipeline that is paid on a chain.
-func openOffice(t *testing.T, rpc string, flags ...string) *office {
+// needsReportClient skips a test that pays where the client that does is not installed.
+func needsReportClient(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("../../../serving/clients/node_modules/@x402/fetch"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -105,6 +105,12 @@ func openOffice(t *testing.T, rpc string, flags ...string) *office {
 		}
 		t.Skip("serving/clients is not installed: npm ci there")
 	}
+}
+
+// openOffice starts a pipeline that is paid on a chain.
+func openOffice(t *testing.T, rpc string, flags ...string) *office {
+	t.Helper()
+	needsReportClient(t)
 	addr := address(t)
 	o := &office{t: t, dir: t.TempDir(), support: "http://" + addr}
 	texts := o.file("texts", "text-key-of-tests,-of-thirty-two-bytes")
@@ -115,7 +121,7 @@ func openOffice(t *testing.T, rpc string, flags ...string) *office {
 	}, flags...)...)
 	kafka := o.printed(`a Kafka broker, (\S+)`)
 	o.flags = []string{
-		"--as=ada", "--as-key-file=" + o.file("ada", strings.Repeat("1", 64)), "--support-text-keys-file=" + texts,
+		"--as=ada", "--as-key-file=" + o.file("ada", staffKeyText), "--support-text-keys-file=" + texts,
 		"--kafka=" + kafka, "--payment-rpc=" + rpc, "--payment-confirmations=3",
 	}
 	var err error
