@@ -109,6 +109,35 @@ func TestALateReleaseIsNotOfTheNextAttempt(t *testing.T) {
 	}
 }
 
+// Who pays anew after a refusal that was not of his attempt would be charged twice on a day: the desk does not take it.
+func TestALateReleaseChargesOnce(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Wait = 2 * time.Second
+	payer := w.chain.Address("payer")
+	signed := w.pay(w.chain.Key("payer"), "on its way")
+	s := w.start(w.deps(w.relayer("relayer")))
+	answers := make(chan answer, 1)
+	go func() { answers <- s.post(w.header(signed), body("On its way")) }()
+	w.waits(1)
+	for _, of := range []*desk.Attempt{nil, {Hash: common.Hash{1}}} {
+		outcome, _, err := w.client().Do(t.Context(), payer, &desk.Command{Kind: desk.Released, Nonce: signed.Nonce, Attempt: of})
+		if err != nil || outcome != desk.Refused {
+			t.Fatal(outcome, err)
+		}
+	}
+	if first := <-answers; first.code() != "PAYMENT_PENDING" {
+		t.Errorf("%d %s", first.status, first.body)
+	}
+	if got := s.post(w.header(w.pay(w.chain.Key("payer"), "anew")), body("Anew")); got.code() != "REPORT_LIMIT" {
+		t.Errorf("anew: %d %s", got.status, got.body)
+	}
+	w.mine()
+	polltest.Until(t, "the first is charged", func() bool { return w.ticketOf(desk.TicketID(payer, signed.Nonce)).Charged() })
+	if n := w.charges(payer); n != 1 {
+		t.Errorf("charged %d times on a day", n)
+	}
+}
+
 // twoBackends is a node that answers from two backends: the state from one that is some blocks behind, receipts from one that is
 // not, as a provider's address does.
 type twoBackends struct {
