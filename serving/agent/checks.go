@@ -22,7 +22,7 @@ func (p *preparation) lookToken(r *reads, token common.Address) {
 		}
 		r.call(token, &m.token, "balanceOf", number(&p.held), p.in.Wallet)
 		r.call(token, &m.token, "allowance", number(&p.allowance), p.in.Wallet, m.dep.DealVault)
-		r.probe(token, &m.token, "paused", func(v []any) { p.tokenPaused = v != nil && v[0].(bool) })
+		r.paused(token, func() { p.tokenPaused = true })
 		return
 	}
 	number := func(into **big.Int) func([]any, error) {
@@ -36,7 +36,14 @@ func (p *preparation) lookToken(r *reads, token common.Address) {
 	}
 	r.ask(token, &m.token, "balanceOf", number(&p.held), p.in.Wallet)
 	r.ask(token, &m.token, "allowance", number(&p.allowance), p.in.Wallet, m.dep.DealVault)
-	r.ask(token, &m.token, "paused", func(v []any, err error) { p.tokenPaused = err == nil && v[0].(bool) })
+	r.paused(token, func() { p.tokenPaused = true })
+}
+
+// lookCollateral reads whether the collateral that the wallet pays for can be moved.
+func (p *preparation) lookCollateral(pl *plan, r *reads) {
+	if p.deal != nil && pl.spend != nil {
+		r.paused(p.deal.Token, func() { p.collateralPaused = true })
+	}
 }
 
 // heard refuses where the token did not say what the wallet has, or lets the vault take: that is not nothing.

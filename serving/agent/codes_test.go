@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/prometheus/client_golang/prometheus"
@@ -410,6 +411,39 @@ func TestWarnings(t *testing.T) {
 	w.call(w.admin, w.dep.USDG, "USDG", "unpause")
 	if got := codes(approve.with("wallet", "0xdead000000000000000000000000000000000001")); got != "GAS_UNPAID" {
 		t.Errorf("a wallet without a coin: %s", got)
+	}
+}
+
+// TestThePausedCollateral: who pays for it is told that it cannot be moved, whichever of its views says so.
+func TestThePausedCollateral(t *testing.T) {
+	w, deal, fund := listed(t)
+	bid := body{
+		"action": "placeBid", "chainId": 4663, "wallet": fund["wallet"], "dealId": "1", "termsHash": deal.TermsHash, "price": "900001",
+		"expiry": deal.ListedAt + 1000, "spendLimit": "900001",
+	}
+	oracle := rpctest.NewLiar(t, w.node.HTTP(), 0)
+	oracle.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if len(req.Params) == 0 {
+			return false
+		}
+		call := string(req.Params[0])
+		if req.Method == "eth_call" && strings.Contains(call, strings.ToLower(deal.Token)) && strings.Contains(call, hexutil.Encode(pauses[1])) {
+			resp.Result, resp.Error = json.RawMessage(`"0x`+word(1)+`"`), nil
+		}
+		return false
+	})
+	if codes := codesOf(w.over(oracle.URL).prepared(fund)); codes != "TOKEN_PAUSED" {
+		t.Errorf("by its oracle: %q", codes)
+	}
+	w.call(w.admin, addressOf(deal.Token), "StockToken", "pause")
+	for _, b := range []body{fund, bid} {
+		if codes := codesOf(w.prepared(b)); codes != "TOKEN_PAUSED" {
+			t.Errorf("%s: %q", b["action"], codes)
+		}
+	}
+	w.call(w.admin, addressOf(deal.Token), "StockToken", "unpause")
+	if codes := codesOf(w.prepared(fund)); codes != "" {
+		t.Errorf("it is not paused any more: %q", codes)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -94,6 +95,24 @@ func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]a
 	})
 }
 
+// pauses are the views of a token of which either says that it cannot be transferred now.
+var pauses = [][]byte{crypto.Keccak256([]byte("paused()"))[:4], crypto.Keccak256([]byte("oraclePaused()"))[:4]}
+
+// paused reads whether a token is paused, and calls found if so. One that does not say is not.
+func (r *reads) paused(token common.Address, found func()) {
+	for _, selector := range pauses {
+		var result hexutil.Bytes
+		request := chain.CallAt(r.at, chain.Call{To: token, Data: selector, Gas: strangerGas}, &result)
+		r.calls = append(r.calls, request)
+		r.after = append(r.after, func() error {
+			if request.Err == nil && common.BytesToHash(result) == (common.Hash{31: 1}) {
+				found()
+			}
+			return nil
+		})
+	}
+}
+
 func (r *reads) read(to common.Address, of *abi.ABI, method string, gas uint64, args []any, then func([]any, error) error) {
 	data, err := of.Pack(method, args...)
 	if err != nil {
@@ -140,6 +159,11 @@ func (r *reads) run(ctx context.Context, c *chain.Client) error {
 	if err := c.Batch(ctx, r.calls...); err != nil {
 		return err
 	}
+	return r.taken()
+}
+
+// taken takes the results of calls that were executed.
+func (r *reads) taken() error {
 	var errs []error
 	for _, after := range r.after {
 		errs = append(errs, after())

@@ -87,10 +87,12 @@ type preparation struct {
 	held, allowance *big.Int
 	silent          error // why the token does not say them
 	tokenPaused     bool
-	registered      bool
-	feeBps          uint16
-	credit          *big.Int
-	coin            big.Int // the wallet's ether, for gas
+
+	collateralPaused bool
+	registered       bool
+	feeBps           uint16
+	credit           *big.Int
+	coin             big.Int // the wallet's ether, for gas
 }
 
 func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -247,6 +249,9 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	}
 	if p.tokenPaused {
 		warn("TOKEN_PAUSED", "the token %s is paused and cannot be transferred now", lower(p.token))
+	}
+	if p.collateralPaused {
+		warn("TOKEN_PAUSED", "the collateral %s is paused and cannot be transferred now", lower(p.deal.Token))
 	}
 	if done.Transfers == nil {
 		warn("TRANSFERS_UNKNOWN", "the node cannot list the transfers: it has no eth_simulateV1")

@@ -59,13 +59,15 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 	// higher one.
 	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
-	err := a.chain.Batch(chain.Again(ctx), run, gas) // another node gives a second opinion
+	more := &reads{at: p.head.Hash}
+	p.lookCollateral(pl, more)
+	err := a.chain.Batch(chain.Again(ctx), append(more.calls, run, gas)...) // another node gives a second opinion
 	var transfers []Transfer
 	used := uint64(0)
 	if errors.Is(err, chain.ErrUnsupported) || err == nil && errors.Is(run.Err, chain.ErrUnsupported) {
 		method = byCall
 		plain := chain.CallAt(p.head.Hash, call, &output)
-		if err = a.chain.Batch(chain.Again(ctx), plain, gas); err == nil && plain.Err != nil {
+		if err = a.chain.Batch(chain.Again(ctx), append(more.calls, plain, gas)...); err == nil && plain.Err != nil {
 			return nil, p.reverted(plain.Err)
 		}
 		used = uint64(estimate)
@@ -89,6 +91,9 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 	}
 	if gas.Err != nil {
 		return nil, p.reverted(gas.Err)
+	}
+	if err := more.taken(); err != nil {
+		return nil, chainError(err)
 	}
 	return &simulated{
 		Simulation: Simulation{Status: "SUCCESS", Method: method, GasUsed: strconv.FormatUint(used, 10), Transfers: transfers},
