@@ -262,7 +262,7 @@ func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.
 }
 
 // checkMessage lets one message through: a batch would be many requests that are counted as one. A method that is none by
-// its letters is not handed on, for it would be repeated, and one that holds the answer open is not to be had.
+// its letters is not handed on, for it would be repeated, and one that would hold the answer open is refused.
 func checkMessage(body []byte) error {
 	message, err := readObject(body)
 	if err != nil {

@@ -204,7 +204,7 @@ func TestReadsOfAClientWaitTheirTurn(t *testing.T) {
 		leave <- struct{}{}
 		leave <- struct{}{}
 		synctest.Wait()
-		<-time.After(a.cfg.RequestTimeout) // the one that computes goes on, the one that waits does not
+		<-time.After(2 * a.cfg.RequestTimeout) // the one that computes goes on, the one that waits does not
 		close(leave)
 		synctest.Wait()
 		close(statuses)
