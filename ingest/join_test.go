@@ -5,7 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/big"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -14,6 +17,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -215,6 +219,60 @@ func joins(t *testing.T, proof rpc.Proof) {
 	topic := w.provision(t, cfg.Kafka)
 	run(t, cfg)
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+}
+
+// oldToken makes a chain, most of it final, with a token that has a history, which the registry allows at the end of it;
+// that many transfers are in one block of it.
+func oldToken(t *testing.T, dense int) (*owner, common.Address) {
+	t.Helper()
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 5)
+	o := newOwner(t, w, 7)
+	meme, created := o.create("TKN", o.address())
+	o.mine(created, o.call(meme, "TKN", "mint", o.address(), big.NewInt(1_000)))
+	var many []*types.DynamicFeeTx
+	for i := range dense {
+		many = append(many, o.give(meme, byte(1+i), 1))
+	}
+	o.mine(many...)
+	for range 12 {
+		o.mine(o.give(meme, 1, 1))
+	}
+	o.mine(o.set(meme, true, contracts.LaneMeme))
+	for range 12 {
+		o.mine(o.give(meme, 2, 1))
+	}
+	return o, meme
+}
+
+// TestTokenJoinsBesideLiarAboutCode: beside an honest node one denies that the token had code, by number or by hash too:
+// the history is not cut short.
+func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
+	for name, lies := range map[string]func(block string) bool{
+		"always":        func(string) bool { return true },
+		"not by number": func(block string) bool { return strings.HasPrefix(block, `"`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, meme := oldToken(t, 3)
+			liar, honest := rpctest.NewLiar(t, o.chain.HTTP(), 0), rpctest.NewLiar(t, o.chain.HTTP(), 20*time.Millisecond)
+			liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if req.Method == "eth_getCode" && lies(string(req.Params[1])) {
+					resp.Say("0x")
+				}
+				return false
+			})
+			cfg, topic := o.lyingConfig(t, "code", rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			o.kafka, o.topic = cfg.Kafka, topic
+			if l := o.ledgerOf(t, meme); len(l.Shares) != 4 || l.First == (common.Hash{}) {
+				t.Errorf("%d holders (%q), first transfer %s; want 4", len(l.Shares), l.Fault, l.First)
+			}
+			if count(t, in.reg, "liar", "disagreement") == 0 || count(t, in.reg, "honest", "disagreement") > 0 {
+				t.Error("the lie is not counted, or for the wrong node")
+			}
+		})
+	}
 }
 
 // TestHostileTokenJoins: whatever logs a token's contract writes, before it joins and after it, they neither stop the

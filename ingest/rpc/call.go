@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 )
 
 // Call is an eth_call. Gas and Bytes limit its cost: Bytes also holds for nodes that ignore the gas limit.
@@ -85,27 +90,10 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call, an
 	return e.do(ctx, batch)
 }
 
-// Existed returns those of the addresses that have code as of a block.
+// Existed returns those of the addresses that have code as of a block: those of which any endpoint says so.
 func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) ([]common.Address, error) {
-	var all []common.Address
-	err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) error {
-		all = nil
-		calls := make([]call, len(addresses))
-		for i, a := range addresses {
-			p := appendHex([]byte{'['}, a[:])
-			calls[i] = call{
-				method: "eth_getCode", params: append(appendHex(append(p, `,{"blockHash":`...), block[:]), `}]`...),
-				result: func(s *scanner) error {
-					code, err := s.digits()
-					if len(code) > 0 {
-						all = append(all, a)
-					}
-					return err
-				},
-			}
-		}
-		return e.do(ctx, calls)
-	})
+	at := append(appendHex([]byte(`{"blockHash":`), block[:]), '}')
+	all, err := c.coded(ctx, choice{}, at, addresses)
 	if err != nil {
 		return nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
@@ -118,13 +106,14 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 	low, high := uint64(0), upTo // the contract exists at high
 	for low < high {
 		middle := low + (high-low)/2
-		exists, err := c.exists(ctx, contract, middle)
+		// On the chain that the endpoints have now.
+		is, err := c.coded(ctx, choice{block: middle}, appendQuantity(nil, middle), []common.Address{contract})
 		switch {
 		case errors.Is(err, ErrNoState):
 			return low, nil
 		case err != nil:
 			return 0, fmt.Errorf("find the creation of %s: %w", contract, err)
-		case exists:
+		case len(is) > 0:
 			high = middle
 		default:
 			low = middle + 1
@@ -133,15 +122,123 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 	return low, nil
 }
 
-// exists reports whether there is code at an address as of a block, on the chain that the endpoint has now.
-func (c *Client) exists(ctx context.Context, contract common.Address, block uint64) (exists bool, err error) {
-	p := append(appendQuantity(append(appendHex([]byte{'['}, contract[:]), ','), block), ']')
-	err = c.try(ctx, choice{block: block}, func(ctx context.Context, e *endpoint) error {
-		return e.do(ctx, []call{{method: "eth_getCode", params: p, result: func(s *scanner) error {
-			code, err := s.digits()
-			exists = len(code) > 0
+// coded returns those of the addresses that have code as of a block. Nothing proves a response, and one without code
+// hides a contract's history. So where an endpoint says that there is none, all others are asked too, and any that says
+// that there is is believed: a history that begins too early is only longer.
+func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses []common.Address) (all []common.Address, err error) {
+	err = c.try(ctx, want, func(ctx context.Context, e *endpoint) error {
+		first, err := e.coded(ctx, block, addresses)
+		if err != nil {
 			return err
-		}}})
+		}
+		said := map[*endpoint][]bool{e: first}
+		if slices.Contains(first, false) {
+			c.others(ctx, e, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
+				is, err := o.coded(ctx, block, addresses)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					said[o] = is
+				}
+				return err
+			})
+		}
+		all = c.anyCoded(said, addresses)
+		return ctx.Err()
 	})
-	return exists, err
+	return all, err
+}
+
+// anyCoded returns the addresses of which any endpoint says that they have code, and counts what contradicts that. It
+// pauses nobody: who is believed without proof must not be able to silence others.
+func (c *Client) anyCoded(said map[*endpoint][]bool, addresses []common.Address) (all []common.Address) {
+	for i, a := range addresses {
+		is := false
+		for _, by := range said {
+			is = is || by[i]
+		}
+		if !is {
+			continue
+		}
+		all = append(all, a)
+		for e, by := range said {
+			if !by[i] {
+				c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
+				c.log.Warn("endpoint says that there is no code where another one has some", zap.String("endpoint", e.name), zap.Stringer("contract", a))
+			}
+		}
+	}
+	return all
+}
+
+// shortRest is the longest pause of an endpoint that is waited for where all have a say: one that failed a few times,
+// not one that is down.
+const shortRest = 2 * time.Second
+
+// others calls ask with all endpoints but one, and once more with those that fail. Those that have no answer then, or
+// are paused for long, have no say.
+func (c *Client) others(ctx context.Context, but *endpoint, ask func(context.Context, *endpoint, *sync.Mutex) error) {
+	var (
+		g  errgroup.Group
+		mu sync.Mutex
+	)
+	for _, e := range c.endpoints {
+		if e == but {
+			continue
+		}
+		g.Go(func() error {
+			for range 2 {
+				if !e.rested(ctx, shortRest) {
+					return nil
+				}
+				switch err := ask(ctx, e, &mu); {
+				case err == nil:
+					e.well()
+					return nil
+				case ctx.Err() != nil:
+					return ctx.Err()
+				default:
+					if e.failed(err); classify(err) == classState {
+						return nil
+					}
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+// rested waits for the end of the endpoint's pause, and reports whether it ended within the limit.
+func (e *endpoint) rested(ctx context.Context, limit time.Duration) bool {
+	rest, _ := e.score(time.Now())
+	if rest > limit {
+		return false
+	}
+	t := time.NewTimer(rest)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// coded reports which of the addresses have code as of a block, by number or by hash.
+func (e *endpoint) coded(ctx context.Context, block []byte, addresses []common.Address) ([]bool, error) {
+	is := make([]bool, len(addresses))
+	calls := make([]call, len(addresses))
+	for i, a := range addresses {
+		p := append(appendHex([]byte{'['}, a[:]), ',')
+		calls[i] = call{method: "eth_getCode", params: append(append(p, block...), ']'), result: func(s *scanner) error {
+			code, err := s.digits()
+			is[i] = len(code) > 0
+			return err
+		}}
+	}
+	if err := e.do(ctx, calls); err != nil {
+		return nil, err
+	}
+	return is, nil
 }
