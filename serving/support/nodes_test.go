@@ -196,18 +196,25 @@ func TestRevertedBecauseItIsPaid(t *testing.T) {
 	}
 }
 
-// hollow is a node that answers a search of one block with nothing, once, as a backend does that does not have the block.
+// hollow is a node whose receipts are without logs, once, as a backend answers that does not have the block. Its searches of a
+// block are capped at one log.
 type hollow struct {
 	*ethclient.Client
 	once atomic.Bool
 	all  atomic.Bool // not once
 }
 
-func (h *hollow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
-	if q.BlockHash != nil && (h.all.Load() || h.once.CompareAndSwap(true, false)) {
-		return nil, nil
+func (h *hollow) TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error) {
+	receipt, err := h.Client.TransactionReceipt(ctx, hash)
+	if err == nil && (h.all.Load() || h.once.CompareAndSwap(true, false)) {
+		receipt.Logs = nil
 	}
-	return h.Client.FilterLogs(ctx, q)
+	return receipt, err
+}
+
+func (h *hollow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	logs, err := h.Client.FilterLogs(ctx, q)
+	return logs[:min(len(logs), 1)], err
 }
 
 // A ticket that was answered 201 outlives one empty answer of a node: that the use is there and its transfer is not, in the

@@ -337,6 +337,52 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// partial is a node that shows one log of each search, and the receipts that it is told to.
+type partial struct {
+	*ethclient.Client
+	receipt func(*types.Receipt) error
+}
+
+func (n *partial) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	logs, err := n.Client.FilterLogs(ctx, q)
+	return logs[:min(len(logs), 1)], err
+}
+
+func (n *partial) TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error) {
+	receipt, err := n.Client.TransactionReceipt(ctx, hash)
+	if err == nil && n.receipt != nil {
+		err = n.receipt(receipt)
+	}
+	return receipt, err
+}
+
+// That a payment went elsewhere is said of a whole receipt of its block, and never of logs that a node does not show: those
+// are asked for again.
+func TestANodeThatShowsPart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours := w.payment(t, w.payer, 1000)
+	if _, err := w.Send(t.Context(), "stranger", w.terms.Token, ours.Calldata()); err != nil {
+		t.Fatal(err)
+	}
+	node := &partial{Client: w.Client()}
+	w.token = NewToken(w.terms, node)
+	w.outcome(t, ours, Paid, false)
+	for name, receipt := range map[string]func(*types.Receipt) error{
+		"no receipt":       func(*types.Receipt) error { return ethereum.NotFound },
+		"of another block": func(r *types.Receipt) error { r.BlockHash[0]++; return nil },
+		"no logs":          func(r *types.Receipt) error { r.Logs = nil; return nil },
+		"without the use":  func(r *types.Receipt) error { r.Logs = r.Logs[1:]; return nil },
+	} {
+		node.receipt = receipt
+		if o, err := w.token.Outcome(t.Context(), &ours.Authorization, w.scope); err == nil {
+			t.Errorf("%s: %s", name, o.State)
+		}
+	}
+	node.receipt = nil
+	w.outcome(t, ours, Paid, false)
+}
+
 func TestRelayer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -176,8 +176,8 @@ func (t *Token) concerns(l *types.Log, a *Authorization) bool {
 		(l.Topics[0] == TopicUsed || l.Topics[0] == topicCanceled) && l.Topics[1] == addressTopic(a.From) && l.Topics[2] == a.Nonce
 }
 
-// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction. Both
-// are asked for at once, as a node that lacks the block answers nothing: without the use that is no answer.
+// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction. Only its
+// whole receipt says that there is none: a node that lacks the block, or caps what it answers, shows fewer logs than there are.
 func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head *types.Header, scope Scope) (Outcome, error) {
 	o := Outcome{
 		State: Cancelled, Transaction: l.TxHash, Block: l.BlockNumber, BlockHash: l.BlockHash,
@@ -186,20 +186,18 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 	if l.Topics[0] == topicCanceled {
 		return o, nil
 	}
-	logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
-		BlockHash: &l.BlockHash, Addresses: []common.Address{t.terms.Token},
-		Topics: [][]common.Hash{{TopicUsed, TopicTransfer}, {addressTopic(a.From)}, {a.Nonce, addressTopic(a.To)}},
-	})
+	receipt, err := t.chain.TransactionReceipt(ctx, l.TxHash)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("read the transfers of block %s: %w", l.BlockHash, err)
+		return Outcome{}, fmt.Errorf("read the receipt of %s: %w", l.TxHash, err)
 	}
-	if !slices.ContainsFunc(logs, func(seen types.Log) bool {
-		return t.concerns(&seen, a) && seen.Topics[0] == TopicUsed && seen.TxHash == l.TxHash && seen.Index == l.Index
-	}) {
-		return Outcome{}, fmt.Errorf("read the transfers of block %s: the use of authorization %s is missing: %w", l.BlockHash, a.Nonce, errMoved)
+	at := slices.IndexFunc(receipt.Logs, func(seen *types.Log) bool {
+		return t.concerns(seen, a) && seen.Topics[0] == TopicUsed && seen.Index == l.Index
+	})
+	if receipt.BlockHash != l.BlockHash || at < 0 {
+		return Outcome{}, fmt.Errorf("read the receipt of %s: the use of authorization %s in block %s is missing: %w", l.TxHash, a.Nonce, l.BlockHash, errMoved)
 	}
 	o.State = Elsewhere
-	if slices.ContainsFunc(logs, func(transfer types.Log) bool { return t.pays(&transfer, l, a) }) {
+	if slices.ContainsFunc(receipt.Logs, func(transfer *types.Log) bool { return t.pays(transfer, l, a) }) {
 		o.State = Paid
 	}
 	return o, nil
