@@ -3,14 +3,17 @@ package ingest_test
 import (
 	"crypto/ecdsa"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
@@ -272,6 +275,37 @@ func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
 				t.Error("the lie is not counted, or for the wrong node")
 			}
 		})
+	}
+}
+
+// TestTokenJoinsWithWholeHistory: a history that begins too late, so that more is given than was received, says nothing of
+// the token: it is read again.
+func TestTokenJoinsWithWholeHistory(t *testing.T) {
+	o, meme := oldToken(t, 3)
+	head, err := o.chain.Client().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var byHash atomic.Bool // it was asked
+	node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var asked common.Address
+		if req.Method != "eth_getCode" || json.Unmarshal(req.Params[0], &asked) != nil || asked != meme {
+			return false
+		}
+		var number hexutil.Uint64
+		if json.Unmarshal(req.Params[1], &number) != nil {
+			byHash.Store(true)
+		} else if !byHash.Load() && uint64(number) < head-18 {
+			resp.Say("0x")
+		}
+		return false
+	})
+	cfg, topic := o.lyingConfig(t, "late", rpc.Endpoint{URL: node.URL, Name: "node"})
+	run(t, cfg)
+	o.kafka, o.topic = cfg.Kafka, topic
+	if l := o.ledgerOf(t, meme); len(l.Shares) != 4 || l.Fault != "" {
+		t.Errorf("%d holders, want 4; fault %q", len(l.Shares), l.Fault)
 	}
 }
 

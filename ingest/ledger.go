@@ -112,7 +112,7 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 	}
 	l := &ledger{decoder: in.decoder, token: token, held: map[common.Address]uint256.Int{}}
 	h := history{in: in, client: in.client.Only(token), next: from, to: at.Number, settled: settled, size: firstRange}
-	for h.next <= h.to && l.fault == "" {
+	for h.next <= h.to { // after a fault too: what is published is of a history that is pinned at both ends
 		blocks, err := h.read(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read the history of token %s: %w", token, err)
@@ -124,9 +124,6 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 				}
 			}
 		}
-	}
-	if l.fault != "" {
-		return l.parts(at), nil
 	}
 	if h.last.Hash != at.Hash {
 		return nil, fmt.Errorf("history of token %s ends at block %s, not %s: %w", token, h.last.Hash, at.Hash, rpc.ErrGone)
