@@ -16,7 +16,7 @@ func (t *execution) reserve() (Outcome, error) {
 	case before != nil && before.Status != StatusReleased && before.Status != StatusVoid:
 		return Exists, nil
 	}
-	day := max(DayOf(t.at), t.desk.Day)
+	day := dayAt(t.at, t.desk.Day)
 	holder, err := t.payment(t.desk.Nonce)
 	if err != nil {
 		return "", err

@@ -155,8 +155,8 @@ func DecodePayment(row []byte) (*Payment, error) {
 	return &p, nil
 }
 
-// Desk is the state of a wallet besides its payments. Its days do not go back: a new one begins once a command is of a
-// later one, and a broker whose clock is behind the last one's begins none.
+// Desk is the state of a wallet besides its payments. A new day begins once a command that counts is of a later one,
+// and dayAt says when one goes back.
 type Desk struct {
 	Day      string      `json:"day,omitempty"` // of its last payment
 	Nonce    common.Hash `json:"nonce"`         // its nonce; zero: no payment counts
@@ -228,7 +228,7 @@ const MaxRefused = 3
 // undecided, and the chain must not have refused too many. The holder is the payment with the desk's nonce; nil: none.
 func (d *Desk) Free(nonce common.Hash, day string, holder *Payment) bool {
 	switch {
-	case d.RefusedDay >= day && d.Refused >= MaxRefused:
+	case d.RefusedDay >= day && !wrongDay(d.RefusedDay, day) && d.Refused >= MaxRefused:
 		return false
 	case holder == nil || d.Nonce == nonce:
 		return true
@@ -240,12 +240,12 @@ func (d *Desk) Free(nonce common.Hash, day string, holder *Payment) bool {
 		return false
 	case StatusPaid, StatusFinal:
 	}
-	return d.Day < day
+	return d.Day < day || wrongDay(d.Day, day)
 }
 
 // refuse counts a payment that the chain refused.
 func (d *Desk) refuse(day string) {
-	if d.RefusedDay < day {
+	if d.RefusedDay < day || wrongDay(d.RefusedDay, day) {
 		d.RefusedDay, d.Refused = day, 0
 	}
 	d.Refused++
@@ -267,10 +267,10 @@ func (d *Desk) note(id string, o Outcome) {
 	}
 }
 
-// taken is the sum of the float's refunds of the day.
-func (d *Desk) taken() *big.Int {
+// sumOf is the sum of the float's refunds of a day.
+func sumOf(taken map[string]*hexutil.Big) *big.Int {
 	sum := new(big.Int)
-	for _, amount := range d.Taken {
+	for _, amount := range taken {
 		sum.Add(sum, bigOf(amount))
 	}
 	return sum
@@ -278,5 +278,21 @@ func (d *Desk) taken() *big.Int {
 
 // DayOf is the UTC day of a time.
 func DayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
+
+// dayAt is the day of a command. It does not go back to the day before the stored one, as two brokers' clocks would have it
+// around midnight. A stored day that is further ahead is a wrong clock's, and ends.
+func dayAt(at time.Time, stored string) string {
+	day := DayOf(at)
+	if stored > day && !wrongDay(stored, day) {
+		return stored
+	}
+	return day
+}
+
+// wrongDay says whether a stored day is more than one day ahead.
+func wrongDay(stored, day string) bool {
+	at, err := time.Parse(time.DateOnly, day)
+	return err == nil && stored > DayOf(at.AddDate(0, 0, 1))
+}
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }

@@ -142,23 +142,26 @@ func (t *execution) refundSent(p *Payment) Outcome {
 // floatTake takes an amount from the float's daily ceiling, once per ticket, and refuses to exceed it.
 func (t *execution) floatTake() (Outcome, error) {
 	f, d := t.cmd.Float, t.desk
-	if day := DayOf(t.at); d.FloatDay < day {
-		d.FloatDay, d.Taken = day, nil
-	}
-	if f.Day != d.FloatDay {
+	day := dayAt(t.at, d.FloatDay)
+	if f.Day != day {
 		return Stale, nil
 	}
+	taken := d.Taken
+	if d.FloatDay < day {
+		taken = nil
+	}
 	ticket := TicketID(f.Payer, t.cmd.Nonce)
-	if d.Taken[ticket] != nil {
+	if taken[ticket] != nil {
 		return Exists, nil
 	}
-	if new(big.Int).Add(d.taken(), bigOf(f.Amount)).Cmp(bigOf(f.Ceiling)) > 0 {
+	if new(big.Int).Add(sumOf(taken), bigOf(f.Amount)).Cmp(bigOf(f.Ceiling)) > 0 {
 		return Limited, nil
 	}
-	if d.Taken == nil {
-		d.Taken = map[string]*hexutil.Big{}
+	if taken == nil {
+		taken = map[string]*hexutil.Big{}
 	}
-	d.Taken[ticket] = f.Amount
+	taken[ticket] = f.Amount
+	d.FloatDay, d.Taken = day, taken
 	return Done, nil
 }
 

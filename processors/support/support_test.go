@@ -253,6 +253,75 @@ func TestTheDayDoesNotGoBack(t *testing.T) {
 	}
 }
 
+// One record of a clock that is far ahead stops neither the float nor a wallet: its day ends with the next command of a right
+// clock, and what was refused or stale has begun none.
+func TestADayFromTheFuture(t *testing.T) {
+	w := newWorld(t)
+	take := func(nonce byte, amount int64, day time.Time) Outcome {
+		t.Helper()
+		c := &Command{ID: NewID(), Kind: FloatTake, Nonce: common.Hash{nonce}, Float: &FloatAmount{
+			Payer: wallet, Amount: amountOf(amount), Ceiling: amountOf(40), Day: DayOf(day),
+		}}
+		if err := c.Sign(float, "ada", w.ada); err != nil {
+			t.Fatal(err)
+		}
+		return w.send(float, c)
+	}
+	expect := func(got, want Outcome) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	expect(take(1, 15, noon), Done)
+	future := noon.AddDate(1, 0, 0)
+	w.at = future
+	expect(take(2, 15, noon), Stale)
+	expect(take(2, 41, future), Limited)
+	w.at = noon.Add(time.Minute)
+	expect(take(1, 15, noon), Exists) // the day is still the same one
+	expect(take(2, 30, noon), Limited)
+
+	w.at = future
+	expect(take(3, 15, future), Done) // who signs has a wrong clock as well
+	w.at = noon.Add(time.Minute)
+	expect(take(3, 15, noon), Exists)
+	expect(take(4, 15, noon), Done)
+	expect(take(5, 15, noon), Limited) // what was taken ahead counts
+	w.at = noon.Add(24 * time.Hour)
+	expect(take(5, 40, w.at), Done)
+
+	w.at = future
+	for n := range byte(MaxRefused) {
+		w.want(wallet, reservation(n, 1), Done)
+		w.want(wallet, sent(n, 1), Done)
+		w.want(wallet, released(n, 1), Done)
+	}
+	w.at = noon
+	w.want(wallet, reservation(10, 1), Done) // those were of a day that is not
+	w.want(wallet, paid(10, true), Done)
+	w.want(wallet, reservation(11, 1), Limited)
+	w.at = noon.AddDate(0, 0, 1)
+	w.want(wallet, reservation(11, 1), Done)
+	w.want(wallet, paid(11, true), Done)
+
+	w.at = future.AddDate(0, 0, 1)
+	w.want(wallet, reservation(12, 1), Done)
+	w.want(wallet, paid(12, true), Done)
+	w.at = noon.AddDate(0, 0, 2)
+	w.want(wallet, reservation(13, 1), Done)
+	if day := w.payment(13).Day; day != DayOf(w.at) {
+		t.Errorf("it is of %s", day)
+	}
+	w.want(wallet, paid(13, true), Done)
+	w.want(wallet, reservation(14, 1), Limited)
+
+	d := &Desk{Refused: MaxRefused, RefusedDay: DayOf(future)}
+	if d.refuse("2026-03-01"); d.Refused != 1 || d.RefusedDay != "2026-03-01" {
+		t.Errorf("%+v", d)
+	}
+}
+
 // A wallet whose payments the chain refuses has a few tries a day, whatever their nonces.
 func TestRefusedPayments(t *testing.T) {
 	w := newWorld(t)

@@ -77,13 +77,15 @@ func (s Staff) Refund(ctx context.Context, id string, f *Float) error {
 	case outcome == desk.Limited:
 		return fmt.Errorf("ticket %s: %w", id, errCeiling)
 	case outcome == desk.Stale:
-		return fmt.Errorf("refund ticket %s: it is %s (UTC) by this machine's clock, and another day at the desk", id, day)
+		return fmt.Errorf("refund ticket %s: it is %s (UTC) by this machine's clock, and %w", id, day, errDay)
 	case outcome != desk.Done && outcome != desk.Exists:
 		return fmt.Errorf("take the refund of ticket %s from the float: %s", id, outcome)
 	}
 	authorization := authorizationOf(signed)
 	return s.do(ctx, id, &desk.Command{Kind: desk.RefundSent, Return: &authorization})
 }
+
+var errDay = errors.New("another day at the desk")
 
 // errUsed: the float can sign no more for this ticket.
 var errUsed = errors.New("the refund's authorization was used or cancelled: where the float has no transfer to the payer, send it by hand")
