@@ -98,7 +98,7 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 	}
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxPaymentAnswer))
-	if err != nil || res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= http.StatusInternalServerError {
+	if err != nil || res.StatusCode != http.StatusOK { // whatever it is: no request, no more quota, a revoked key
 		return nil, errPaymentNodes
 	}
 	res.Body = io.NopCloser(bytes.NewReader(text))

@@ -65,3 +65,41 @@ func TestPaymentNodes(t *testing.T) {
 		t.Errorf("a wrong endpoint: %v", err)
 	}
 }
+
+// Whatever a node answers but 200, as 401 or 403 to a key that was revoked, the next one is asked.
+func TestAPaymentNodeThatRefuses(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []int{
+		http.StatusNoContent, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusTooManyRequests, http.StatusServiceUnavailable,
+	} {
+		var refuses atomic.Bool
+		node := func(block int, fails func() bool) string {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if fails() {
+					w.WriteHeader(refusal)
+					return
+				}
+				body, _ := io.ReadAll(r.Body)
+				_, id, _ := strings.Cut(string(body), `"id":`)
+				id, _, _ = strings.Cut(id, ",")
+				result := block
+				if strings.Contains(string(body), "eth_chainId") {
+					result = 8453
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x%x"}`, id, result)
+			}))
+			t.Cleanup(s.Close)
+			return s.URL
+		}
+		client, err := DialNodes(t.Context(), []string{node(1, refuses.Load), node(2, func() bool { return false })}, "eip155:8453", nil)
+		check(t, err)
+		for want := uint64(1); want <= 2; want++ { // the second once the first refuses
+			if got, err := client.BlockNumber(t.Context()); err != nil || got != want {
+				t.Errorf("%d: block %d, %v; want %d", refusal, got, err, want)
+			}
+			refuses.Store(true)
+		}
+	}
+}
