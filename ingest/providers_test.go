@@ -15,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 type rule = func(r *http.Request, asked []rpctest.Message) rpctest.Refusal
@@ -159,5 +160,38 @@ func TestNoFinalizedBlock(t *testing.T) {
 		if err := in.stop(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestProvidersCapResults: a provider returns no more than so many logs at once, and one block has more. Its logs are
+// taken from its receipts; without proof an error says what to do.
+func TestProvidersCapResults(t *testing.T) {
+	o, meme := oldToken(t, 40)
+	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofAll, rpc.ProofSparse, rpc.ProofOff} {
+		t.Run(string(proof), func(t *testing.T) {
+			provider := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+			provider.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 30 {
+					resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32005,"message":"query returned more than 30 results"}`)
+				}
+				return false
+			})
+			cfg, topic := o.lyingConfig(t, "caps"+string(proof), rpc.Endpoint{URL: provider.URL, Name: "provider"})
+			cfg.RPC.Proof = proof
+			in := run(t, cfg)
+			if proof == rpc.ProofOff {
+				polltest.Until(t, "the error says what to do", func() bool {
+					err := in.Status().Err
+					return err != nil && strings.Contains(err.Error(), "use another --rpc-proof")
+				})
+				return
+			}
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			w := *o.world
+			w.kafka, w.topic = cfg.Kafka, topic
+			if l := w.ledgerOf(t, meme); len(l.Shares) != 41 {
+				t.Errorf("%d holders (%q), want 41", len(l.Shares), l.Fault)
+			}
+		})
 	}
 }

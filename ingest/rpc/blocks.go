@@ -152,10 +152,17 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 			}
 			return a, c.filter.match(a.headers, a.logs)
 		})
+		tooBig := errors.Is(err, errOneTooBig)
+		if tooBig && c.cfg.Proof == ProofOff {
+			return nil, fmt.Errorf("no endpoint returns the logs of block %d at once, and --rpc-proof=off does not take them from receipts: add an endpoint that does, or use another --rpc-proof: %v", max(last, next), err) //nolint:errorlint // not ErrGone: the block is there
+		}
+		if tooBig {
+			last = max(last, next)
+		}
 		if err != nil && last == 0 {
 			return nil, fmt.Errorf("fetch logs from %d on: %w", next, err)
 		}
-		if errors.Is(err, errLeftOut) {
+		if tooBig || errors.Is(err, errLeftOut) {
 			// A block is verified by its receipts. A query by hash makes the node look at the block itself, and
 			// not at an index that may be wrong.
 			var headers []follow.Header
@@ -221,6 +228,8 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 			if c == classOther {
 				return nil, 0, err // the endpoint may be down: use another one, and this one later with a smaller range
 			}
+		case c == classRange:
+			return nil, 0, fmt.Errorf("block %d: %w: %w", first, errOneTooBig, err)
 		default:
 			return nil, 0, err
 		}

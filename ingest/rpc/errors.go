@@ -16,8 +16,9 @@ var (
 	// ErrNoState: no endpoint has the state of the block; an archive node would.
 	ErrNoState = errors.New("no endpoint has the state of the block")
 
-	errNoBlock = errors.New("block is null")
-	errTooBig  = errors.New("response exceeds the size limit")
+	errNoBlock   = errors.New("block is null")
+	errOneTooBig = errors.New("the logs of a single block are more than the endpoint returns at once")
+	errTooBig    = errors.New("response exceeds the size limit")
 )
 
 // Error is a JSON-RPC error of a node.

@@ -65,7 +65,8 @@ func (c *Client) top(but *endpoint) (top uint64) {
 
 // try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If each endpoint
 // was tried twice without the block, or with inconsistent responses, it returns ErrGone; likewise ErrNoState
-// and ErrNoProof. Endpoints outside the preference are used only if there is no other.
+// and ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
+// where receipts have the logs.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
 	var (
 		last    error
@@ -90,6 +91,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			return ctx.Err()
 		}
 		asked[e]++
+		if errors.Is(err, errOneTooBig) && c.cfg.Proof != ProofOff {
+			return err
+		}
 		e.failed(err)
 		last = fmt.Errorf("%s: %w", e.name, e.redact(err))
 		switch classify(err) {
