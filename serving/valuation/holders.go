@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/topics"
@@ -99,7 +100,8 @@ func (c *chainReader) creationOf(token common.Address) creation {
 }
 
 // creator is who sent the transaction of the token's first transfer, which minted it: whose signature it has, whatever a
-// node says. Zero: unknown, because there was no transfer, or no node has a transaction of that hash.
+// node says. Zero: unknown, because there was no transfer, no node has a transaction of that hash, it is of another chain,
+// or it wrote no transfer of the token: nothing proves the hash itself.
 func (c *chainReader) creator(ctx context.Context, token common.Address, first common.Hash) (common.Address, error) {
 	if first == (common.Hash{}) {
 		return common.Address{}, nil
@@ -108,15 +110,21 @@ func (c *chainReader) creator(ctx context.Context, token common.Address, first c
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadTimeout)
 	defer cancel()
 	var raw json.RawMessage
-	r := &chain.Request{Method: "eth_getTransactionByHash", Params: []any{first}, Result: &raw}
-	if err := c.client.Batch(ctx, r); err != nil {
+	var wrote receipt
+	sent := &chain.Request{Method: "eth_getTransactionByHash", Params: []any{first}, Result: &raw}
+	done := &chain.Request{Method: "eth_getTransactionReceipt", Params: []any{first}, Result: &wrote}
+	if err := c.client.Batch(ctx, sent, done); err != nil {
 		return common.Address{}, fmt.Errorf("ask who created token %s: %w", token, err)
 	}
 	var tx types.Transaction
-	if r.Err != nil || len(raw) == 0 || json.Unmarshal(raw, &tx) != nil || tx.Hash() != first {
+	if sent.Err != nil || len(raw) == 0 || json.Unmarshal(raw, &tx) != nil || tx.Hash() != first {
 		return common.Address{}, nil
 	}
-	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), &tx)
+	ours := new(big.Int).SetUint64(c.cfg.Deployment.ChainID)
+	if done.Err != nil || !wrote.moves(token, first) || tx.ChainId().Cmp(ours) != 0 {
+		return common.Address{}, nil
+	}
+	from, err := types.Sender(types.LatestSignerForChainID(ours), &tx)
 	if err != nil {
 		return common.Address{}, nil
 	}
@@ -127,4 +135,23 @@ func (c *chainReader) creator(ctx context.Context, token common.Address, first c
 	}
 	c.creations[token] = creation{first, from}
 	return from, nil
+}
+
+// receipt is what a transaction's receipt says of its logs.
+type receipt struct {
+	TransactionHash common.Hash
+	Logs            []struct {
+		Address common.Address
+		Topics  []common.Hash
+	}
+}
+
+// moves reports whether the receipt is that of a transaction, which wrote a transfer of the token.
+func (r *receipt) moves(token common.Address, tx common.Hash) bool {
+	for _, l := range r.Logs {
+		if l.Address == token && len(l.Topics) > 0 && l.Topics[0] == contracts.TransferTopic() {
+			return r.TransactionHash == tx
+		}
+	}
+	return false
 }
