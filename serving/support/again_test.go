@@ -361,3 +361,26 @@ func TestAnEarlierTransferIsNoRefund(t *testing.T) {
 		t.Errorf("a transfer from before the deposit was taken for its return: %v", err)
 	}
 }
+
+// What a killed node has reserved is taken up, and is as old as it was seen, also where the broker's clock is ahead of the
+// service's.
+func TestABrokerThatIsAhead(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	payer := w.chain.Address("payer")
+	w.reserved(w.pay(w.chain.Key("payer"), "ahead"), body("Ahead")) // and its node is killed
+	deps := w.deps(w.relayer("relayer"))
+	deps.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+	w.start(deps)
+	polltest.Until(t, "it is charged", func() bool { return w.charges(payer) == 1 })
+
+	at := time.Now()
+	p := &desk.Payment{Status: desk.StatusReserved, ReservedAt: at.Add(time.Hour).Unix()}
+	first := undecided{now: at, seen: map[moment]time.Time{}}
+	first.add(p)
+	then := undecided{now: at.Add(400 * time.Second), before: first.seen, seen: map[moment]time.Time{}}
+	then.add(p)
+	if first.oldest != 0 || then.oldest != 400*time.Second || len(then.seen) != 1 {
+		t.Errorf("the oldest is of %s, then of %s", first.oldest, then.oldest)
+	}
+}

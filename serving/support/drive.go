@@ -282,10 +282,15 @@ const sweepLimit = 256
 // away does not say is not 0.
 func (s *Service) sweep(ctx context.Context) error {
 	var errs []error
-	all := undecided{now: s.deps.Now()}
+	s.mu.Lock()
+	all := undecided{now: s.deps.Now(), before: s.seen, seen: map[moment]time.Time{}}
+	s.mu.Unlock()
 	for partition := range s.deps.Desk.Partitions() {
 		errs = append(errs, s.sweepPartition(ctx, partition, &all))
 	}
+	s.mu.Lock()
+	s.seen = all.seen
+	s.mu.Unlock()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -304,7 +309,7 @@ func (s *Service) sweepPartition(ctx context.Context, partition int32, all *unde
 		}
 		for _, p := range found {
 			all.add(p)
-			late := p.Status == desk.StatusFinal || all.now.Sub(time.Unix(p.UpdatedAt, 0)) >= s.cfg.ResumeAfter
+			late := p.Status == desk.StatusFinal || all.age(p, p.UpdatedAt) >= s.cfg.ResumeAfter
 			if late && s.checked.Load() {
 				s.drive(p)
 			}
@@ -312,24 +317,6 @@ func (s *Service) sweepPartition(ctx context.Context, partition int32, all *unde
 		if after = next; next == nil {
 			return nil
 		}
-	}
-}
-
-// undecided counts the payments and refunds that are not final, and how old they are.
-type undecided struct {
-	now                  time.Time
-	count                int
-	oldest, oldestRefund time.Duration
-}
-
-func (u *undecided) add(p *desk.Payment) {
-	u.count++
-	switch p.Status {
-	case desk.StatusReserved, desk.StatusSent:
-		u.oldest = max(u.oldest, u.now.Sub(time.Unix(p.ReservedAt, 0)))
-	case desk.StatusFinal:
-		u.oldestRefund = max(u.oldestRefund, u.now.Sub(time.Unix(p.Ticket.ReturnedAt, 0)))
-	case desk.StatusPaid, desk.StatusReleased, desk.StatusVoid:
 	}
 }
 

@@ -5,6 +5,7 @@
 //	reports.go    POST /reports: the checks in order
 //	lookback.go   how far back the payment chain is searched
 //	drive.go      a payment from its reservation until it is final, also after a crash
+//	undecided.go  how old the undecided payments are
 //	refund.go     refunds
 //	staff.go      the staff's actions
 //	report.go     the format of a report
@@ -152,7 +153,8 @@ type Service struct {
 	group   errgroup.Group
 	work    chan *drive // payments for Run to follow
 	budgets budgets
-	checked atomic.Bool // the payment chain and its token were verified
+	checked atomic.Bool          // the payment chain and its token were verified
+	seen    map[moment]time.Time // of the reconciler's last sweep; guarded by mu
 
 	searchFrom atomic.Uint64 // block of the payment chain where a search starts; once checked
 }
