@@ -26,7 +26,7 @@ func (f *fleet) follows(t *testing.T, name string, within time.Duration) {
 		t.Fatal(err)
 	}
 	polltest.Within(t, within, func() error {
-		sum, err := f.nodes[name].metric(t.Context(), "lienstream_processors_block_number")
+		sum, err := f.nodes[name].metric(t.Context(), "lienstream_processors_block_number", ofMarket)
 		if want := float64(partitions * head); err == nil && sum < want {
 			err = fmt.Errorf("%s is at blocks that add up to %v, all at the head would be %v", name, sum, want)
 		}

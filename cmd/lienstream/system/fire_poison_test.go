@@ -261,4 +261,5 @@ func (f *fleet) poisonChangelog(t *testing.T, forger *forger) {
 	f.w.mine(t.Context(), t, 1) // what is answered as of it, only the rebuilt partitions can tell
 	f.serves(t)
 	f.restart("a") // and what was rebuilt is what is restored
+	a.holds(t, time.Minute, "owner", partitions)
 }

@@ -109,7 +109,7 @@ func (s *soaked) followed(t *testing.T) {
 	polltest.Within(t, soakRecover, func() error {
 		sum := 0.0
 		for _, name := range []string{"a", "b", "c"} {
-			blocks, err := s.nodes[name].metric(t.Context(), "lienstream_processors_block_number")
+			blocks, err := s.nodes[name].metric(t.Context(), "lienstream_processors_block_number", ofMarket)
 			if err != nil {
 				return err
 			}
