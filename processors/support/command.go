@@ -1,9 +1,11 @@
 package support
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -98,10 +100,11 @@ type Reservation struct {
 
 // Attempt is a transaction that we sent.
 type Attempt struct {
-	Hash  common.Hash   `json:"hash"`
-	Raw   hexutil.Bytes `json:"raw"`
-	Nonce uint64        `json:"nonce"`
-	By    string        `json:"by,omitempty"` // the process that sends it
+	Hash          common.Hash   `json:"hash"`
+	Raw           hexutil.Bytes `json:"raw"`
+	Nonce         uint64        `json:"nonce"`
+	By            string        `json:"by,omitempty"`           // the process that sends it
+	Authorization common.Hash   `json:"authorization,omitzero"` // that it has, as Authorization.Hash; zero: it is not known
 }
 
 // Proof is where on the chain the payment is.
@@ -228,11 +231,15 @@ func (c *Command) Validate() error {
 	return errors.Join(faults...)
 }
 
-// sameAs says whether both authorize the same; nil: b is none. One key signs the same in many ways.
-func (a *Authorization) sameAs(b *Authorization) bool {
-	return b != nil && a.From == b.From && a.To == b.To && bigOf(a.Value).Cmp(bigOf(b.Value)) == 0 &&
-		a.ValidAfter == b.ValidAfter && a.ValidBefore == b.ValidBefore && a.Nonce == b.Nonce
+// Hash names what is authorized, and not the signature: one key signs the same in many ways.
+func (a *Authorization) Hash() common.Hash {
+	value := common.BigToHash(bigOf(a.Value))
+	text := binary.BigEndian.AppendUint64(slices.Concat(a.From[:], a.To[:], value[:], a.Nonce[:]), a.ValidAfter)
+	return crypto.Keccak256Hash(binary.BigEndian.AppendUint64(text, a.ValidBefore))
 }
+
+// sameAs says whether both authorize the same; nil: b is none.
+func (a *Authorization) sameAs(b *Authorization) bool { return b != nil && a.Hash() == b.Hash() }
 
 func (a *Authorization) validate(fault func(bad bool, format string, args ...any)) {
 	fault(!amount(a.Value), "value: not positive")

@@ -50,8 +50,8 @@ func (t *execution) settle() (Outcome, error) {
 	}
 	switch t.cmd.Kind {
 	case Sent:
-		if p.Charged() || p.Status == StatusReleased {
-			return Refused, nil
+		if p.Charged() || p.Status == StatusReleased || !t.cmd.Attempt.has(&p.Authorization) {
+			return Refused, nil // somebody slow may have made it for an authorization before, of the same nonce
 		}
 		p.Status, p.Attempt, p.Reason = StatusSent, t.cmd.Attempt, ""
 	case Paid:

@@ -80,6 +80,12 @@ type Payment struct {
 // is says whether b is this attempt.
 func (a *Attempt) is(b *Attempt) bool { return a != nil && b != nil && a.Hash == b.Hash }
 
+// has says whether the attempt is known to be one to submit an authorization; nil: there is none. Of those that were recorded
+// before attempts named theirs it is not.
+func (a *Attempt) has(authorized *Authorization) bool {
+	return authorized != nil && a.Authorization == authorized.Hash()
+}
+
 // Ticket is the ticket of a payment.
 type Ticket struct {
 	Status        TicketStatus   `json:"status"`

@@ -123,8 +123,8 @@ func owed(p *Payment) bool {
 func (t *execution) refundSent(p *Payment) Outcome {
 	k, signed := p.Ticket, t.cmd.Return
 	if signed == nil {
-		if k.Refund != RefundStatusSent || k.Return == nil {
-			return Refused
+		if k.Refund != RefundStatusSent || !t.cmd.Attempt.has(k.Return) {
+			return Refused // or it was made for the one before, which has failed
 		}
 		k.RefundAttempt = t.cmd.Attempt
 		return Done

@@ -60,8 +60,10 @@ func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, o
 
 // Version implements engine.Versioned. 1: refunds by their transactions, and the relayer's nonces under their name. What
 // is there of before is continued: of the relayer's last transactions some are sent once more, which nobody pays for.
-// 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence.
-func (*App) Version() (version, since uint32) { return 2, 0 }
+// 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence. 3: sent and
+// refund-sent name the attempt's authorization. One that a process of before writes is refused, so it is not sent, and a
+// process of now makes another.
+func (*App) Version() (version, since uint32) { return 3, 0 }
 
 // ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {

@@ -153,7 +153,9 @@ func paid(nonce byte, final bool) Command {
 
 // sent is a transaction with a payment; released is that the chain refused it, and void that nobody can charge it.
 func sent(nonce, attempt byte) Command {
-	return Command{Kind: Sent, Nonce: common.Hash{nonce}, Attempt: &Attempt{Hash: common.Hash{attempt}}}
+	return Command{Kind: Sent, Nonce: common.Hash{nonce}, Attempt: &Attempt{
+		Hash: common.Hash{attempt}, Authorization: reservation(nonce, 1).Reservation.Authorization.Hash(),
+	}}
 }
 
 func released(nonce, attempt byte) Command {
@@ -168,6 +170,11 @@ func refund(nonce byte) Command {
 	return Command{Kind: RefundSent, Nonce: common.Hash{nonce}, Return: &Authorization{
 		From: float, To: wallet, Value: amountOf(15), Nonce: RefundNonce(wallet, common.Hash{nonce}), Signature: []byte{1},
 	}}
+}
+
+// refundAttempt is a transaction with the refund of payment 1.
+func refundAttempt() Command {
+	return Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4, Authorization: refund(1).Return.Hash()}}
 }
 
 func refundFailed(nonce byte) Command {
@@ -397,6 +404,8 @@ func TestWhatIsSaidLate(t *testing.T) {
 	longer := reservation(1, 1)
 	longer.Reservation.Authorization.ValidBefore = 7
 	w.want(wallet, longer, Done)
+	w.want(wallet, sent(1, 3), Refused) // it has the authorization before, which has ended
+	w.want(wallet, Command{Kind: Sent, Nonce: common.Hash{1}, Attempt: &Attempt{Hash: common.Hash{3}}}, Refused)
 	w.want(wallet, void(1), Refused)
 	w.want(wallet, Command{Kind: Void, Nonce: common.Hash{1}}, Refused)
 	if p := w.payment(1); p.Status != StatusReserved {
@@ -427,13 +436,15 @@ func TestTheWayOfADeposit(t *testing.T) {
 	w.want(wallet, refund(1), Done)
 	w.want(wallet, refund(1), Refused)
 	w.want(wallet, decide(1, Rejected), Refused) // it is on its way
-	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Done)
+	w.want(wallet, refundAttempt(), Done)
 	w.want(wallet, refundFailed(1), Done)
-	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
+	w.want(wallet, refundAttempt(), Refused)
 	again := refund(1)
 	again.Return.ValidBefore = 7
 	w.want(wallet, again, Done)
 	w.want(wallet, refundFailed(1), Refused) // somebody slow says it of the one before, and this one may be on its way
+	w.want(wallet, refundAttempt(), Refused)
+	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
 	byHand := Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}
 	w.sign(wallet, &byHand)
 	if got := w.send(wallet, &byHand); got != Refused {
@@ -503,7 +514,7 @@ func TestARefundByHand(t *testing.T) {
 	w.want(wallet, kind(RefundByHand), Refused)
 	w.want(wallet, refund(1), Refused)
 	w.want(wallet, decide(1, Rejected), Refused)
-	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
+	w.want(wallet, refundAttempt(), Refused)
 	w.want(wallet, refundFailed(1), Refused)
 	w.want(wallet, recorded, Refused) // the chain says nothing of it
 	if p := w.payment(1); p.Ticket.ByHand != "ada" || p.Ticket.Refund != RefundStatusSent || p.Undecided() {
@@ -784,7 +795,7 @@ func oneUndecided(t fatal, w *world) {
 
 // A command that decodes is valid and encodes to the same; no bytes bring the decoder down.
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Take: &NonceRequest{}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}} {
+	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Take: &NonceRequest{}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}, sent(1, 1), refundAttempt()} {
 		c.ID = "1"
 		value, err := EncodeCommand(&c)
 		if err != nil {

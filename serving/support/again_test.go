@@ -128,7 +128,8 @@ func (w *world) reserved(a *x402.Signed, report []byte) {
 func (w *world) released(a *x402.Signed, report []byte) {
 	w.t.Helper()
 	w.reserved(a, report)
-	attempt := &desk.Attempt{Hash: common.Hash{1}}
+	authorized := authorizationOf(a)
+	attempt := attemptOf(x402.Attempt{Hash: common.Hash{1}}, &authorized)
 	for _, kind := range []desk.Kind{desk.Sent, desk.Released} {
 		outcome, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: kind, Nonce: a.Nonce, Attempt: attempt})
 		if err != nil || outcome != desk.Done {

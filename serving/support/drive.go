@@ -240,10 +240,11 @@ func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, sign
 		return
 	}
 	d.handed = s.deps.Now()
+	authorized := authorizationOf(signed)
 	s.group.Go(func() error {
 		defer func() { <-d.settling }()
 		record := func(ctx context.Context, a x402.Attempt) error {
-			outcome, err := s.command(ctx, d, &desk.Command{Kind: kind, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce}}, log)
+			outcome, err := s.command(ctx, d, &desk.Command{Kind: kind, Attempt: attemptOf(a, &authorized)}, log)
 			if err == nil && outcome != desk.Done {
 				err = x402.ErrDecided
 			}
@@ -334,6 +335,11 @@ func authorizationOf(s *x402.Signed) desk.Authorization {
 		From: s.From, To: s.To, Value: (*hexutil.Big)(s.Value), ValidAfter: s.ValidAfter, ValidBefore: s.ValidBefore, Nonce: s.Nonce,
 		Signature: s.Signature, Contract: s.Contract,
 	}
+}
+
+// attemptOf is an attempt to submit an authorization, as the desk records it.
+func attemptOf(a x402.Attempt, of *desk.Authorization) *desk.Attempt {
+	return &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce, Authorization: of.Hash()}
 }
 
 func reasonOf(state x402.State) x402.Reason {

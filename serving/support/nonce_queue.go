@@ -61,16 +61,16 @@ func (q NonceQueue) Recorded(ctx context.Context, relayer common.Address, nonce 
 	}
 	if p := found.Payment; p != nil {
 		wanted := p.Status == desk.StatusReserved || p.Status == desk.StatusSent
-		return q.attempt(p, p.Attempt, nonce, desk.Sent, wanted)
+		return q.attempt(p, p.Attempt, nonce, desk.Sent, &p.Authorization, wanted)
 	}
 	p, err := q.refund(ctx, slot)
 	if err != nil || p == nil {
 		return nil, nil, err
 	}
-	return q.attempt(p, p.Ticket.RefundAttempt, nonce, desk.RefundSent, true)
+	return q.attempt(p, p.Ticket.RefundAttempt, nonce, desk.RefundSent, p.Ticket.Return, true)
 }
 
-func (q NonceQueue) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.Kind, wanted bool) (*x402.Attempt, x402.Record, error) {
+func (q NonceQueue) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind desk.Kind, of *desk.Authorization, wanted bool) (*x402.Attempt, x402.Record, error) {
 	if a == nil || a.Nonce != nonce {
 		return nil, nil, nil
 	}
@@ -82,7 +82,7 @@ func (q NonceQueue) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
 		outcome, _, err := q.Desk.Do(ctx, p.Authorization.From, &desk.Command{
-			Kind: kind, Nonce: p.Authorization.Nonce, Attempt: &desk.Attempt{Hash: a.Hash, Raw: a.Raw, Nonce: a.Nonce},
+			Kind: kind, Nonce: p.Authorization.Nonce, Attempt: attemptOf(a, of),
 		})
 		if err == nil && outcome != desk.Done {
 			err = x402.ErrDecided
