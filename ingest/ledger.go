@@ -17,13 +17,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Why the balances of a token cannot be had. Its contract may emit any log.
-const (
-	faultMalformed = "malformed transfer"
-	faultBelowZero = "transfer exceeds what the sender holds"
-	faultBeyond    = "minted beyond 256 bits"
-	faultTooMany   = "too many holders"
-)
+// faultTooMany is why the balances of a token cannot be had here; package contracts has the other reasons.
+const faultTooMany = "too many holders"
 
 // maxHolders bounds the holders of a ledger: it is in memory as a whole, and part of one block.
 const maxHolders = 1 << 20
@@ -34,52 +29,38 @@ type ledger struct {
 	token   common.Address
 	first   common.Hash
 	supply  uint256.Int
-	held    map[common.Address]uint256.Int // none is zero
-	fault   string                         // nothing else is valid then
+	held    held
+	fault   string // nothing else is valid then
 }
 
 // add applies a log of the token, as the processors apply those that follow.
 func (l *ledger) add(log *topics.Log) {
 	switch e := l.decoder.Decode(log.Address, log.Topics, log.Data).(type) {
 	case *contracts.TransferMalformed:
-		l.fault = faultMalformed
+		l.fault = contracts.FaultMalformed
 	case *contracts.TokenTransferred:
 		if l.first == (common.Hash{}) {
 			l.first = log.TxHash
 		}
-		if !e.Amount.IsZero() {
-			l.move(e)
+		l.fault, _ = e.Move(&l.supply, l.held) // memory does not fail
+		if l.fault == "" && len(l.held) > maxHolders {
+			l.fault = faultTooMany
 		}
 	}
 }
 
-func (l *ledger) move(e *contracts.TokenTransferred) {
-	if e.From == (common.Address{}) {
-		if _, over := l.supply.AddOverflow(&l.supply, &e.Amount); over {
-			l.fault = faultBeyond
-			return
-		}
+// held is who holds how much. None is zero.
+type held map[common.Address]uint256.Int
+
+func (h held) Held(account common.Address) (uint256.Int, error) { return h[account], nil }
+
+func (h held) SetHeld(account common.Address, _, amount *uint256.Int) error {
+	if amount.IsZero() {
+		delete(h, account)
 	} else {
-		has := l.held[e.From]
-		if has.Lt(&e.Amount) {
-			l.fault = faultBelowZero
-			return
-		}
-		if has.Sub(&has, &e.Amount).IsZero() {
-			delete(l.held, e.From)
-		} else {
-			l.held[e.From] = has
-		}
+		h[account] = *amount
 	}
-	if e.To == (common.Address{}) {
-		l.supply.Sub(&l.supply, &e.Amount)
-		return
-	}
-	has := l.held[e.To]
-	l.held[e.To] = *has.Add(&has, &e.Amount)
-	if len(l.held) > maxHolders {
-		l.fault = faultTooMany
-	}
+	return nil
 }
 
 // parts are the records of the ledger as of a block.
@@ -110,7 +91,7 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{decoder: in.decoder, token: token, held: map[common.Address]uint256.Int{}}
+	l := &ledger{decoder: in.decoder, token: token, held: held{}}
 	h := history{in: in, client: in.client.Only(token), next: from, to: at.Number, settled: settled, size: firstRange}
 	for h.next <= h.to { // after a fault too: what is published is of a history that is pinned at both ends
 		blocks, err := h.read(ctx)

@@ -15,14 +15,6 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Invariants that a transfer may violate: the token's contract can emit any log. From then on nothing is said of the
-// token's holders. The caller counts violations.
-const (
-	Malformed  = "malformed transfer"
-	BelowZero  = "transfer exceeds what the sender holds"
-	BeyondWord = "minted beyond 256 bits"
-)
-
 // IndexAmount: the token, the amount descending, then the account. The IDs of tables and indexes are part of every key
 // on disk: never reuse one.
 const IndexAmount byte = 0x22
@@ -76,7 +68,8 @@ func ApplyLedger(w state.Writer, l *topics.Ledger) error {
 	return put(w, Tokens, l.Token[:], &t)
 }
 
-// apply applies an event, and returns the invariant that it violates, if any.
+// apply applies an event, and returns the fault that it shows, if any: from then on nothing is said of the token's
+// holders.
 func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
 	token := common.Address{}
 	e, whole := event.(*contracts.TokenTransferred)
@@ -95,12 +88,12 @@ func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violat
 	case t.Faulted:
 		return "", nil
 	case !whole:
-		violation = Malformed
+		violation = contracts.FaultMalformed
 	default:
 		if t.First == (common.Hash{}) {
 			t.First = meta.Tx
 		}
-		if violation, err = move(w, &t, e); err != nil {
+		if violation, err = e.Move(&t.Supply, rows{w: w, token: &t}); err != nil {
 			return "", err
 		}
 	}
@@ -110,44 +103,29 @@ func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violat
 	return violation, put(w, Tokens, token[:], &t)
 }
 
-// move moves an amount from one account to another. The zero address holds nothing: it mints and burns.
-func move(w state.Writer, t *topics.Holders, e *contracts.TokenTransferred) (violation string, err error) {
-	if e.Amount.IsZero() {
-		return "", nil
+// rows are the rows of a token's holders.
+type rows struct {
+	w     state.Writer
+	token *topics.Holders
+}
+
+func (r rows) Held(account common.Address) (uint256.Int, error) {
+	var h topics.Holding
+	_, err := get(r.w, Holdings, HoldingKey(r.token.Token, account), &h)
+	return h.Amount, err
+}
+
+func (r rows) SetHeld(account common.Address, before, amount *uint256.Int) error {
+	key := HoldingKey(r.token.Token, account)
+	if amount.IsZero() {
+		r.token.Count--
+		r.w.Delete(Holdings, key)
+		return nil
 	}
-	if e.From == (common.Address{}) {
-		if _, over := t.Supply.AddOverflow(&t.Supply, &e.Amount); over {
-			return BeyondWord, nil
-		}
-	} else {
-		h := topics.Holding{Token: e.Token, Account: e.From}
-		if _, err := get(w, Holdings, HoldingKey(e.Token, e.From), &h); err != nil {
-			return "", err
-		}
-		if h.Amount.Lt(&e.Amount) {
-			return BelowZero, nil
-		}
-		if h.Amount.Sub(&h.Amount, &e.Amount).IsZero() {
-			t.Count--
-			w.Delete(Holdings, HoldingKey(e.Token, e.From))
-		} else if err := put(w, Holdings, HoldingKey(e.Token, e.From), &h); err != nil {
-			return "", err
-		}
+	if before.IsZero() {
+		r.token.Count++
 	}
-	if e.To == (common.Address{}) {
-		t.Supply.Sub(&t.Supply, &e.Amount)
-		return "", nil
-	}
-	h := topics.Holding{Token: e.Token, Account: e.To}
-	found, err := get(w, Holdings, HoldingKey(e.Token, e.To), &h)
-	if err != nil {
-		return "", err
-	}
-	if !found {
-		t.Count++
-	}
-	h.Amount.Add(&h.Amount, &e.Amount) // at most Supply
-	return "", put(w, Holdings, HoldingKey(e.Token, e.To), &h)
+	return put(r.w, Holdings, key, &topics.Holding{Token: r.token.Token, Account: account, Amount: *amount})
 }
 
 type row interface {
