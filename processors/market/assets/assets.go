@@ -71,39 +71,22 @@ func ApplyProbe(w state.Writer, p *topics.Probe) error {
 // set applies the registry's entry. Open amounts and probed fields stay.
 func set(w state.Writer, e *contracts.AssetSet) error {
 	var a topics.Asset
-	if _, err := get(w, e.Token, &a); err != nil {
+	if _, err := family.Get(w, Assets, e.Token[:], &a); err != nil {
 		return err
 	}
 	a.Token, a.Symbol, a.Name, a.Decimals = e.Token, e.Symbol, e.TokenName, e.Decimals
 	a.Kind, a.Lane, a.Allowed = e.Kind, e.Lane, e.Allowed
 	a.MinAmount, a.MaxDealRaw, a.MaxOpenRaw = e.MinAmount, e.MaxDealRaw, e.MaxOpenRaw
-	return put(w, &a)
+	return family.Put(w, Assets, a.Token[:], &a)
 }
 
 func change(w state.Writer, token common.Address, edit func(*topics.Asset)) (string, error) {
 	var a topics.Asset
-	if found, err := get(w, token, &a); err != nil || !found {
+	if found, err := family.Get(w, Assets, token[:], &a); err != nil || !found {
 		return NoAsset, err
 	}
 	edit(&a)
-	return "", put(w, &a)
-}
-
-func get(w state.Writer, token common.Address, a *topics.Asset) (bool, error) {
-	row, err := w.Get(Assets, token[:])
-	if err != nil || row == nil {
-		return false, err
-	}
-	return true, a.UnmarshalBinary(row)
-}
-
-func put(w state.Writer, a *topics.Asset) error {
-	row, err := a.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	w.Put(Assets, a.Token.Bytes(), row)
-	return nil
+	return "", family.Put(w, Assets, a.Token[:], &a)
 }
 
 func entityKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }

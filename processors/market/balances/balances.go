@@ -65,12 +65,12 @@ func credited(w state.Writer, e *contracts.Credited) (violation string, err erro
 		if row, err := w.Get(Balances, key); err != nil || row != nil {
 			return CreditedTwice, err
 		}
-		return "", put(w, key, &b)
+		return "", family.Put(w, Balances, key, &b)
 	}
 
 	key := Key(e.Account, e.Asset)
 	var before topics.Balance
-	if _, err := get(w, key, &before); err != nil {
+	if _, err := family.Get(w, Balances, key, &before); err != nil {
 		return "", err
 	}
 	if _, overflow := b.Amount.AddOverflow(&b.Amount, &before.Amount); overflow {
@@ -79,7 +79,7 @@ func credited(w state.Writer, e *contracts.Credited) (violation string, err erro
 	if b.Amount.IsZero() {
 		return "", nil
 	}
-	return "", put(w, key, &b)
+	return "", family.Put(w, Balances, key, &b)
 }
 
 // withdrawn leaves what the account did not withdraw, at least zero.
@@ -89,7 +89,7 @@ func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err er
 		key = NFTKey(e.Account, e.Asset, &e.AmountOrTokenID)
 	}
 	var b topics.Balance
-	if found, err := get(w, key, &b); err != nil || !found {
+	if found, err := family.Get(w, Balances, key, &b); err != nil || !found {
 		return NothingToWithdraw, err
 	}
 	if e.Kind == contracts.BalanceNFT || b.Amount.Eq(&e.AmountOrTokenID) {
@@ -101,28 +101,8 @@ func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err er
 		return WithdrawnBeyond, nil
 	}
 	b.Amount.Sub(&b.Amount, &e.AmountOrTokenID)
-	return "", put(w, key, &b)
+	return "", family.Put(w, Balances, key, &b)
 }
-
-func get(w state.Writer, key []byte, b *topics.Balance) (bool, error) {
-	row, err := w.Get(Balances, key)
-	if err != nil || row == nil {
-		return false, err
-	}
-	return true, b.UnmarshalBinary(row)
-}
-
-func put(w state.Writer, key []byte, b *topics.Balance) error {
-	row, err := b.AppendBinary(make([]byte, 0, rowBytes))
-	if err != nil {
-		return err
-	}
-	w.Put(Balances, key, row)
-	return nil
-}
-
-// rowBytes holds any row: version, two addresses, kind and a 256-bit number with its length.
-const rowBytes = 1 + 2*common.AddressLength + 1 + 1 + 32
 
 // entityKey is "0x<account>:0x<asset>", and ":<token ID>" for an NFT.
 func entityKey(key []byte) []byte {

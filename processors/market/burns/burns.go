@@ -64,12 +64,7 @@ func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violat
 			return Overflow, nil
 		}
 	}
-	row, err := b.AppendBinary(nil)
-	if err != nil {
-		return "", err
-	}
-	w.Put(Burns, key, row)
-	return "", nil
+	return "", family.Put(w, Burns, key, &b)
 }
 
 func newest(w state.Writer) (b *topics.Burn, key []byte, err error) {

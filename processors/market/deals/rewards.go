@@ -1,10 +1,9 @@
 package deals
 
 import (
-	"fmt"
-
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -19,7 +18,7 @@ func reserved(w state.Writer, e *contracts.RewardReserved) (string, error) {
 	if row, err := w.Get(Rewards, key); err != nil || row != nil {
 		return ReservedTwice, err
 	}
-	return "", putReward(w, key, &topics.Reward{
+	return "", family.Put(w, Rewards, key, &topics.Reward{
 		DealID: e.DealID, Epoch: e.N, Term: e.Term, Wanted: e.Wanted, Granted: e.Granted,
 		LenderAmount: e.LenderAmount, BorrowerAmount: e.BorrowerAmount, BudgetExhausted: e.BudgetExhausted,
 	})
@@ -27,25 +26,12 @@ func reserved(w state.Writer, e *contracts.RewardReserved) (string, error) {
 
 func returned(w state.Writer, e *contracts.RewardReturned) (string, error) {
 	key := Key(&e.DealID)
-	row, err := w.Get(Rewards, key)
-	if err != nil || row == nil {
-		return NoReward, err
-	}
 	var r topics.Reward
-	if err := r.UnmarshalBinary(row); err != nil {
-		return "", fmt.Errorf("reward of deal %s: %w", e.DealID.Dec(), err)
+	if found, err := family.Get(w, Rewards, key, &r); err != nil || !found {
+		return NoReward, err
 	}
 	if _, over := r.Returned.AddOverflow(&r.Returned, &e.Amount); over || r.Returned.Gt(&r.Granted) {
 		return ReturnedOver, nil
 	}
-	return "", putReward(w, key, &r)
-}
-
-func putReward(w state.Writer, key []byte, r *topics.Reward) error {
-	row, err := r.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	w.Put(Rewards, key, row)
-	return nil
+	return "", family.Put(w, Rewards, key, &r)
 }

@@ -4,8 +4,6 @@
 package drips
 
 import (
-	"fmt"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
@@ -109,7 +107,7 @@ func created(w state.Writer, e *contracts.DripCreated) (string, error) {
 	if row, err := w.Get(Drips, key); err != nil || row != nil {
 		return CreatedTwice, err
 	}
-	return "", put(w, key, &topics.Drip{
+	return "", family.Put(w, Drips, key, &topics.Drip{
 		ID: e.DripID, Account: e.Account, Source: e.Source, DealID: e.DealID, TokenID: e.TokenID, Epoch: e.Epoch,
 		Granted: e.Total, Total: e.Total, Start: e.Start, Length: e.Length, Cliff: e.Cliff,
 	})
@@ -119,29 +117,13 @@ func created(w state.Writer, e *contracts.DripCreated) (string, error) {
 // contradicts the state, its numbers are used and the violation is counted.
 func change(w state.Writer, account common.Address, id *uint256.Int, edit func(*topics.Drip) string) (string, error) {
 	key := Key(account, id)
-	row, err := w.Get(Drips, key)
-	if err != nil || row == nil {
+	var d topics.Drip
+	if found, err := family.Get(w, Drips, key, &d); err != nil || !found {
 		return NoDrip, err
 	}
-	var d topics.Drip
-	if err := d.UnmarshalBinary(row); err != nil {
-		return "", fmt.Errorf("drip %s: %w", id.Dec(), err)
-	}
 	violation := edit(&d)
-	return violation, put(w, key, &d)
+	return violation, family.Put(w, Drips, key, &d)
 }
-
-func put(w state.Writer, key []byte, d *topics.Drip) error {
-	row, err := d.AppendBinary(make([]byte, 0, rowBytes))
-	if err != nil {
-		return err
-	}
-	w.Put(Drips, key, row)
-	return nil
-}
-
-// rowBytes is the capacity for most rows.
-const rowBytes = 160
 
 func index(key, row []byte, to *state.IndexEntries) {
 	var d topics.Drip

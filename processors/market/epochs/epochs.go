@@ -4,7 +4,6 @@ package epochs
 
 import (
 	"encoding/binary"
-	"fmt"
 	"strconv"
 
 	"github.com/holiman/uint256"
@@ -83,7 +82,7 @@ func opened(w state.Writer, e *contracts.EpochOpened) (string, error) {
 	if row, err := w.Get(Epochs, Key(e.N)); err != nil || row != nil {
 		return OpenedTwice, err
 	}
-	return "", put(w, &topics.Epoch{
+	return "", family.Put(w, Epochs, Key(e.N), &topics.Epoch{
 		N: e.N, StartsAt: e.StartsAt, EndsAt: e.EndsAt, Weekly: e.Weekly, RolledOver: e.RolledOver,
 		DealBudget7: e.DealBudget7, DealBudget21: e.DealBudget21, LiquidityBudget: e.LiquidityBudget,
 	})
@@ -109,25 +108,12 @@ func over(spent, budget *uint256.Int) string {
 
 // change edits an epoch, which must exist.
 func change(w state.Writer, n uint32, edit func(*topics.Epoch) string) (string, error) {
-	row, err := w.Get(Epochs, Key(n))
-	if err != nil || row == nil {
+	var e topics.Epoch
+	if found, err := family.Get(w, Epochs, Key(n), &e); err != nil || !found {
 		return NoEpoch, err
 	}
-	var e topics.Epoch
-	if err := e.UnmarshalBinary(row); err != nil {
-		return "", fmt.Errorf("epoch %d: %w", n, err)
-	}
 	violation := edit(&e)
-	return violation, put(w, &e)
-}
-
-func put(w state.Writer, e *topics.Epoch) error {
-	row, err := e.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	w.Put(Epochs, Key(e.N), row)
-	return nil
+	return violation, family.Put(w, Epochs, Key(n), &e)
 }
 
 func entityKey(key []byte) []byte {

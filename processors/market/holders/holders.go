@@ -49,7 +49,7 @@ var Family = family.Family{
 // ApplyLedger applies a part of a ledger. A token that is followed already keeps its rows: they say the same.
 func ApplyLedger(w state.Writer, l *topics.Ledger) error {
 	t := topics.Holders{Token: l.Token, First: l.First, Since: l.Block.Number, Faulted: l.Fault != ""}
-	found, err := get(w, Tokens, l.Token[:], &t)
+	found, err := family.Get(w, Tokens, l.Token[:], &t)
 	if err != nil || found && (t.Faulted || t.Since != l.Block.Number) {
 		return err
 	}
@@ -61,11 +61,11 @@ func ApplyLedger(w state.Writer, l *topics.Ledger) error {
 		}
 		t.Count++
 		h := topics.Holding{Token: l.Token, Account: s.Account, Amount: s.Amount}
-		if err := put(w, Holdings, HoldingKey(l.Token, s.Account), &h); err != nil {
+		if err := family.Put(w, Holdings, HoldingKey(l.Token, s.Account), &h); err != nil {
 			return err
 		}
 	}
-	return put(w, Tokens, l.Token[:], &t)
+	return family.Put(w, Tokens, l.Token[:], &t)
 }
 
 // apply applies an event, and returns the fault that it shows, if any: from then on nothing is said of the token's
@@ -79,7 +79,7 @@ func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violat
 		token = m.Token
 	}
 	var t topics.Holders
-	found, err := get(w, Tokens, token[:], &t)
+	found, err := family.Get(w, Tokens, token[:], &t)
 	switch {
 	case err != nil:
 		return "", err
@@ -100,7 +100,7 @@ func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violat
 	if violation != "" {
 		t.Faulted = true
 	}
-	return violation, put(w, Tokens, token[:], &t)
+	return violation, family.Put(w, Tokens, token[:], &t)
 }
 
 // rows are the rows of a token's holders.
@@ -111,7 +111,7 @@ type rows struct {
 
 func (r rows) Held(account common.Address) (uint256.Int, error) {
 	var h topics.Holding
-	_, err := get(r.w, Holdings, HoldingKey(r.token.Token, account), &h)
+	_, err := family.Get(r.w, Holdings, HoldingKey(r.token.Token, account), &h)
 	return h.Amount, err
 }
 
@@ -125,36 +125,7 @@ func (r rows) SetHeld(account common.Address, before, amount *uint256.Int) error
 	if before.IsZero() {
 		r.token.Count++
 	}
-	return put(r.w, Holdings, key, &topics.Holding{Token: r.token.Token, Account: account, Amount: *amount})
-}
-
-type row interface {
-	AppendBinary([]byte) ([]byte, error)
-	UnmarshalBinary([]byte) error
-}
-
-// get reads a row into r; without one r keeps its value.
-func get(w state.Writer, table *state.Table, key []byte, r row) (bool, error) {
-	data, err := w.Get(table, key)
-	if err != nil || data == nil {
-		return false, err
-	}
-	if err := r.UnmarshalBinary(data); err != nil {
-		return true, fmt.Errorf("%s %x: %w", table.Name, key, err)
-	}
-	return true, nil
-}
-
-// rowBytes holds any row: addresses, a hash, numbers with their lengths.
-const rowBytes = 128
-
-func put(w state.Writer, table *state.Table, key []byte, r row) error {
-	data, err := r.AppendBinary(make([]byte, 0, rowBytes))
-	if err != nil {
-		return err
-	}
-	w.Put(table, key, data)
-	return nil
+	return family.Put(r.w, Holdings, key, &topics.Holding{Token: r.token.Token, Account: account, Amount: *amount})
 }
 
 func index(key, data []byte, to *state.IndexEntries) {

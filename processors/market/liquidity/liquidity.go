@@ -4,8 +4,6 @@
 package liquidity
 
 import (
-	"fmt"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
@@ -70,43 +68,43 @@ func apply(w state.Writer, manager common.Address, event contracts.Event) (viola
 
 func initialized(w state.Writer, e *contracts.PoolInitialized) (string, error) {
 	var p topics.Pool
-	if found, err := get(w, Pools, e.PoolID[:], &p); err != nil || found && p.Initialized {
+	if found, err := family.Get(w, Pools, e.PoolID[:], &p); err != nil || found && p.Initialized {
 		return InitializedTwice, err
 	}
 	p = topics.Pool{
 		ID: e.PoolID, Initialized: true, Currency0: e.Currency0, Currency1: e.Currency1, Fee: e.Fee, TickSpacing: e.TickSpacing,
 		Hooks: e.Hooks, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick, Limits: p.Limits, InitializedAt: w.Block().Timestamp,
 	}
-	return "", put(w, Pools, p.ID[:], &p)
+	return "", family.Put(w, Pools, p.ID[:], &p)
 }
 
 // set applies the registry's entry, even before the pool is initialised.
 func set(w state.Writer, e *contracts.PoolSet) error {
 	var p topics.Pool
-	if _, err := get(w, Pools, e.PoolID[:], &p); err != nil {
+	if _, err := family.Get(w, Pools, e.PoolID[:], &p); err != nil {
 		return err
 	}
 	p.ID = e.PoolID
 	p.Limits = &topics.PoolLimits{Allowed: e.Allowed, MinLiquidity: e.MinLiquidity, MaxLiquidity: e.MaxLiquidity}
-	return put(w, Pools, p.ID[:], &p)
+	return family.Put(w, Pools, p.ID[:], &p)
 }
 
 // change edits a pool, which must be initialised.
 func change(w state.Writer, id common.Hash, edit func(*topics.Pool) string) (string, error) {
 	var p topics.Pool
-	if found, err := get(w, Pools, id[:], &p); err != nil || !found || !p.Initialized {
+	if found, err := family.Get(w, Pools, id[:], &p); err != nil || !found || !p.Initialized {
 		return NoPool, err
 	}
 	if violation := edit(&p); violation != "" {
 		return violation, nil
 	}
-	return "", put(w, Pools, id[:], &p)
+	return "", family.Put(w, Pools, id[:], &p)
 }
 
 // modified adds liquidity to a range, or removes it. A change of zero only collects fees.
 func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModified) (string, error) {
 	var p topics.Pool
-	if found, err := get(w, Pools, e.PoolID[:], &p); err != nil || !found || !p.Initialized {
+	if found, err := family.Get(w, Pools, e.PoolID[:], &p); err != nil || !found || !p.Initialized {
 		return NoPool, err
 	}
 	if e.Sender == manager {
@@ -121,7 +119,7 @@ func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModi
 		if !addSigned(&p.Liquidity, &e.LiquidityDelta) {
 			return BelowZero, nil
 		}
-		if err := put(w, Pools, e.PoolID[:], &p); err != nil {
+		if err := family.Put(w, Pools, e.PoolID[:], &p); err != nil {
 			return "", err
 		}
 	}
@@ -136,7 +134,7 @@ func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, err
 	p := topics.PositionLiquidity{PoolID: e.PoolID, TickLower: e.TickLower, TickUpper: e.TickUpper}
 	p.TokenID.SetBytes32(e.Salt[:])
 	var before topics.PositionLiquidity
-	found, err := get(w, PositionLiquidities, e.Salt[:], &before)
+	found, err := family.Get(w, PositionLiquidities, e.Salt[:], &before)
 	switch {
 	case err != nil:
 		return "", err
@@ -149,7 +147,7 @@ func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, err
 	if !addSigned(&p.Liquidity, &e.LiquidityDelta) {
 		return BelowZero, nil
 	}
-	return "", put(w, PositionLiquidities, e.Salt[:], &p)
+	return "", family.Put(w, PositionLiquidities, e.Salt[:], &p)
 }
 
 // transferred updates the owner of a position. A position sent to zero is gone; its range remains in the
@@ -157,7 +155,7 @@ func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, err
 func transferred(w state.Writer, e *contracts.PositionTransferred) (string, error) {
 	key := e.TokenID.Bytes32()
 	if e.To != (common.Address{}) {
-		return "", put(w, Positions, key[:], &topics.Position{TokenID: e.TokenID, Owner: e.To})
+		return "", family.Put(w, Positions, key[:], &topics.Position{TokenID: e.TokenID, Owner: e.To})
 	}
 	if row, err := w.Get(Positions, key[:]); err != nil || row == nil {
 		return NoPosition, err
@@ -175,32 +173,3 @@ func addSigned(to, delta *uint256.Int) bool {
 	_, below := to.SubOverflow(to, new(uint256.Int).Neg(delta))
 	return !below
 }
-
-// row is a row type of package topics.
-type row interface {
-	AppendBinary(b []byte) ([]byte, error)
-	UnmarshalBinary(data []byte) error
-}
-
-func get(w state.Writer, t *state.Table, key []byte, r row) (bool, error) {
-	data, err := w.Get(t, key)
-	if err != nil || data == nil {
-		return false, err
-	}
-	if err := r.UnmarshalBinary(data); err != nil {
-		return false, fmt.Errorf("%s %x: %w", t.Name, key, err)
-	}
-	return true, nil
-}
-
-func put(w state.Writer, t *state.Table, key []byte, r row) error {
-	data, err := r.AppendBinary(make([]byte, 0, rowBytes))
-	if err != nil {
-		return err
-	}
-	w.Put(t, key, data)
-	return nil
-}
-
-// rowBytes is the capacity for most rows.
-const rowBytes = 240

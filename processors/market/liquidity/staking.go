@@ -6,6 +6,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -55,7 +56,7 @@ func staked(w state.Writer, e *contracts.PositionStaked) (string, error) {
 	if row, err := w.Get(Stakes, key); err != nil || row != nil {
 		return StakedTwice, err
 	}
-	err := put(w, Stakes, key, &topics.Stake{
+	err := family.Put(w, Stakes, key, &topics.Stake{
 		PoolID: e.PoolID, TokenID: e.TokenID, Owner: e.Owner, TickLower: e.TickLower, TickUpper: e.TickUpper,
 		Liquidity: e.Liquidity, Weight: e.Weight, InRange: e.InRange, StakedAt: e.At, LastCheckpoint: e.At, IsSeed: e.IsSeed,
 	})
@@ -87,19 +88,19 @@ func add(to, amount *uint256.Int) string {
 func changeStake(w state.Writer, pool common.Hash, tokenID *uint256.Int, edit func(*topics.Stake) string) (string, error) {
 	key := StakeKey(pool, tokenID)
 	var s topics.Stake
-	if found, err := get(w, Stakes, key, &s); err != nil || !found {
+	if found, err := family.Get(w, Stakes, key, &s); err != nil || !found {
 		return NoStake, err
 	}
 	violation := edit(&s)
-	return violation, put(w, Stakes, key, &s)
+	return violation, family.Put(w, Stakes, key, &s)
 }
 
 func changeStaking(w state.Writer, pool common.Hash, edit func(*topics.Staking)) error {
 	var s topics.Staking
-	if _, err := get(w, Stakings, pool[:], &s); err != nil {
+	if _, err := family.Get(w, Stakings, pool[:], &s); err != nil {
 		return err
 	}
 	s.PoolID = pool
 	edit(&s)
-	return put(w, Stakings, pool[:], &s)
+	return family.Put(w, Stakings, pool[:], &s)
 }

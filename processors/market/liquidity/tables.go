@@ -7,6 +7,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -95,7 +96,7 @@ func indexStake(key, row []byte, to *state.IndexEntries) {
 	}
 }
 
-func mustDecode(data []byte, r row) {
+func mustDecode(data []byte, r family.Row) {
 	if err := r.UnmarshalBinary(data); err != nil {
 		panic("liquidity: cannot decode a stored row: " + err.Error())
 	}

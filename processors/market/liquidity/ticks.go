@@ -8,6 +8,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -41,7 +42,7 @@ func DecodeTick(row []byte) (t topics.Tick, err error) {
 func moveTick(w state.Writer, pool common.Hash, tick int32, delta *uint256.Int, upper bool) (string, error) {
 	key := TickKey(pool, tick)
 	t := topics.Tick{PoolID: pool, Tick: tick}
-	if _, err := get(w, Ticks, key, &t); err != nil {
+	if _, err := family.Get(w, Ticks, key, &t); err != nil {
 		return "", err
 	}
 	if !addSigned(&t.Gross, delta) {
@@ -56,5 +57,5 @@ func moveTick(w state.Writer, pool common.Hash, tick int32, delta *uint256.Int, 
 	} else {
 		t.Net.Add(&t.Net, delta)
 	}
-	return "", put(w, Ticks, key, &t)
+	return "", family.Put(w, Ticks, key, &t)
 }

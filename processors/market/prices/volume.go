@@ -8,6 +8,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
 )
 
 // Volume is how much of each currency was traded, in raw units: what was paid or received, with fees.
@@ -48,24 +49,13 @@ func (v *Volume) Add(more *Volume) {
 func trade(w state.Writer, e *contracts.Swapped) error {
 	at := w.Block().Timestamp
 	key := Key(e.PoolID, at-at%Hour)
-	former, err := w.Get(Volumes, key)
-	if err != nil {
-		return err
-	}
 	var sum Volume
-	if former != nil {
-		if err := sum.UnmarshalBinary(former); err != nil {
-			return fmt.Errorf("%s %x: %w", Volumes.Name, key, err)
-		}
+	if _, err := family.Get(w, Volumes, key, &sum); err != nil {
+		return err
 	}
 	var swap Volume
 	swap[0].Abs(&e.Amount0)
 	swap[1].Abs(&e.Amount1)
 	sum.Add(&swap)
-	row, err := sum.AppendBinary(make([]byte, 0, len(sum)*amountBytes))
-	if err != nil {
-		return err
-	}
-	w.Put(Volumes, key, row)
-	return nil
+	return family.Put(w, Volumes, key, &sum)
 }
