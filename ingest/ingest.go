@@ -8,7 +8,7 @@
 //	probe.go     reads token multipliers and pauses, which no event reports
 //	tokens.go    which tokens to probe, and when to probe them again
 //	join.go      which meme tokens are followed, and from which block on
-//	ledger.go    a token's history → who holds how much of it
+//	ledger.go    a token's history → who holds how much of it; history.go reads it
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to continue
 //	mark.go      the filter that the topic was filled with

@@ -278,6 +278,31 @@ func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
 	}
 }
 
+// TestTokenJoinsBesideLiarWithCode: one node claims that the token had code at every block that is named by its hash. The
+// history is read from the chain's first block then, and the token joins all the same.
+func TestTokenJoinsBesideLiarWithCode(t *testing.T) {
+	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofSparse} {
+		t.Run(string(proof), func(t *testing.T) {
+			o, meme := oldToken(t, 3)
+			liar, honest := rpctest.NewLiar(t, o.chain.HTTP(), 0), rpctest.NewLiar(t, o.chain.HTTP(), 20*time.Millisecond)
+			liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if req.Method == "eth_getCode" && !strings.HasPrefix(string(req.Params[1]), `"`) {
+					resp.Say("0x60")
+				}
+				return false
+			})
+			cfg, topic := o.lyingConfig(t, "withcode", rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+			cfg.RPC.Proof = proof
+			run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			o.kafka, o.topic = cfg.Kafka, topic
+			if l := o.ledgerOf(t, meme); len(l.Shares) != 4 || l.First == (common.Hash{}) {
+				t.Errorf("%d holders (%q), first transfer %s; want 4", len(l.Shares), l.Fault, l.First)
+			}
+		})
+	}
+}
+
 // TestTokenJoinsWithWholeHistory: a history that begins too late, so that more is given than was received, says nothing of
 // the token: it is read again.
 func TestTokenJoinsWithWholeHistory(t *testing.T) {

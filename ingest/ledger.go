@@ -9,10 +9,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
-	"golang.org/x/sync/errgroup"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -87,7 +86,7 @@ func (l *ledger) parts(at topics.BlockRef) []*topics.Ledger {
 // proved as those of any history are, and its blocks link from one before the creation to the given one. It returns
 // rpc.ErrGone where the chain has changed.
 func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.BlockRef, settled uint64) ([]*topics.Ledger, error) {
-	from, err := in.client.Created(ctx, token, at.Number)
+	from, parent, err := in.begin(ctx, token, at.Number)
 	if err != nil {
 		return nil, err
 	}
@@ -106,67 +105,31 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 			}
 		}
 	}
-	if h.last.Hash != at.Hash {
-		return nil, fmt.Errorf("history of token %s ends at block %s, not %s: %w", token, h.last.Hash, at.Hash, rpc.ErrGone)
+	if from > 0 && h.parent != parent || h.last.Hash != at.Hash {
+		return nil, fmt.Errorf("history of token %s from block %d ends at block %s, not %s: %w", token, from, h.last.Hash, at.Hash, rpc.ErrGone)
 	}
-	if from == 0 {
-		return l.parts(at), nil
-	}
-	before, err := in.client.Existed(ctx, h.parent, []common.Address{token}) // by hash, where Created asked by number
-	if err == nil && len(before) > 0 {
-		err = fmt.Errorf("token %s existed before block %d: %w", token, from, rpc.ErrGone)
-	}
-	return l.parts(at), err
+	return l.parts(at), nil
 }
 
-// history reads the blocks with the logs of one contract, in order, several ranges at a time.
-type history struct {
-	in       *Ingester
-	client   *rpc.Client
-	next, to uint64
-	settled  uint64
-	size     uint64
-	parent   common.Hash // of the first block
-	last     topics.BlockRef
-}
-
-// read returns the next blocks.
-func (h *history) read(ctx context.Context) ([]follow.Block, error) {
-	var fetches []follow.Fetch
-	begin := h.next
-	for len(fetches) < h.in.cfg.Ranges*len(h.in.cfg.RPC.Endpoints) && h.next <= h.to {
-		f := follow.Fetch{Kind: follow.Range, From: h.next, To: min(h.to, h.next+min(h.size, h.in.cfg.RangeBlocks)-1)}
-		if h.in.cfg.RPC.Proof == rpc.ProofSparse && h.next < h.settled {
-			f.Kind, f.To = follow.Sparse, min(h.to, h.settled, h.next+min(h.size, h.in.cfg.SparseBlocks)-1)
-		}
-		fetches = append(fetches, f)
-		h.next = f.To + 1
+// begin is where the history of a token that exists at a block begins: the first block to read, and the parent that it has
+// to have. It was found by number, and is confirmed by the hash of that parent. If any endpoint says that the token existed
+// there, all of the chain is read. That takes long, but nobody can keep a token from joining by saying so.
+func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64) (from uint64, parent common.Hash, err error) {
+	if from, err = in.client.Created(ctx, token, upTo); err != nil || from == 0 {
+		return 0, common.Hash{}, err
 	}
-	got := make([][]follow.Block, len(fetches))
-	g, ctx := errgroup.WithContext(ctx)
-	for i, f := range fetches {
-		g.Go(func() (err error) {
-			got[i], err = h.in.fetch(ctx, h.client, f, h.settled)
-			return err
-		})
+	first, err := in.client.Headers(ctx, from, from)
+	if err != nil {
+		return 0, common.Hash{}, fmt.Errorf("find the beginning of token %s: %w", token, err)
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	parent = first[0].Parent
+	before, err := in.client.Existed(ctx, parent, []common.Address{token})
+	if err != nil {
+		return 0, common.Hash{}, err
 	}
-	records := 0
-	for i := range got {
-		first, last := &got[i][0], &got[i][len(got[i])-1]
-		switch {
-		case h.last.Hash == (common.Hash{}):
-			h.parent = first.Parent
-		case first.Parent != h.last.Hash:
-			return nil, fmt.Errorf("block %d does not link to the range before it: %w", first.Number, rpc.ErrGone)
-		}
-		h.last = last.BlockRef
-		for k := range got[i] {
-			records += len(got[i][k].Logs)
-		}
+	if len(before) > 0 {
+		in.log.Warn("an endpoint has code of a token before its creation: reading the whole chain", zap.Stringer("token", token), zap.Uint64("block", from))
+		return 0, common.Hash{}, nil
 	}
-	h.size = h.in.cfg.rangeSize(h.size, h.next-begin, records)
-	return slices.Concat(got...), nil
+	return from, parent, nil
 }
