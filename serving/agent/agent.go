@@ -135,7 +135,6 @@ type Agent struct {
 	contracts *market
 	actions   map[string]*action
 	identity  identity
-	canonical canonical
 	kept      kept
 	mcp       http.Handler
 	api       *httpapi.API

@@ -8,9 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -135,38 +132,15 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 	return c, nil
 }
 
-// canonical remembers which blocks are on the chain of a head.
-type canonical struct {
-	mu    sync.Mutex
-	head  common.Hash
-	known map[common.Hash]bool
-	under singleflight.Group
-}
-
-const maxCanonical = 1024
-
-func (c *canonical) has(head, block common.Hash) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.head == head && c.known[block]
-}
-
-func (c *canonical) add(head, block common.Hash) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.head != head || len(c.known) >= maxCanonical {
-		c.head, c.known = head, map[common.Hash]bool{}
-	}
-	c.known[block] = true
-}
-
 // onChain reports whether an indexed block is on the head's chain. A block that the nodes do not have yet
 // counts as on it: the index may be ahead of them. Whoever asks while another does waits for that.
 func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
-	if at.Hash == head.Hash || at.Hash == head.Parent || a.canonical.has(head.Hash, at.Hash) {
+	what := "on chain " + at.Hash.Hex()
+	_, known := a.kept.get(head.Hash, what)
+	if known || at.Hash == head.Hash || at.Hash == head.Parent {
 		return true, nil
 	}
-	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.canonical.under, head.Hash.Hex()+at.Hash.Hex(), func(ctx context.Context) (bool, error) {
+	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
 		block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(at.Number))
 		switch {
 		case errors.Is(err, chain.ErrBlockGone):
@@ -174,7 +148,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 		case err != nil:
 			return false, err
 		case block.Hash == at.Hash:
-			a.canonical.add(head.Hash, at.Hash)
+			a.kept.put(head.Hash, what, true)
 		}
 		return block.Hash == at.Hash, nil
 	})
