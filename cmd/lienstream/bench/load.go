@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"slices"
@@ -132,8 +133,8 @@ func (l *load) merge(o load) {
 
 const connections = 16
 
-// steady makes a request at every tick over each of 16 connections, until ctx ends. It returns the latencies.
-func steady(ctx context.Context, addr string, every time.Duration, next func(conn int) request) ([]float64, error) {
+// ask makes requests over 16 connections at once, one after another over each, and returns the latencies.
+func ask(ctx context.Context, addr string, of func(ctx context.Context, conn int) iter.Seq[request]) ([]float64, error) {
 	var each [connections][]float64
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range connections {
@@ -143,16 +144,7 @@ func steady(ctx context.Context, addr string, every time.Duration, next func(con
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			pause(ctx, every*time.Duration(i)/connections) // not all at once
-			tick := time.NewTicker(every)
-			defer tick.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-tick.C:
-				}
-				r := next(i)
+			for r := range of(ctx, i) {
 				began := time.Now()
 				status, body, err := c.ask(r)
 				if err != nil {
@@ -163,45 +155,45 @@ func steady(ctx context.Context, addr string, every time.Duration, next func(con
 				}
 				each[i] = append(each[i], float64(time.Since(began))/float64(time.Millisecond))
 			}
+			return nil
 		})
 	}
 	err := g.Wait()
 	return slices.Concat(each[:]...), err
 }
 
-// press makes requests one after another, for a turn, over 16 connections, each with one under way at all times. They
-// begin apart from each other: what one was answered should not be what the next one finds in a cache.
+// steady makes a request at every tick over each connection, until ctx ends. It returns the latencies.
+func steady(ctx context.Context, addr string, every time.Duration, next func(conn int) request) ([]float64, error) {
+	return ask(ctx, addr, func(ctx context.Context, conn int) iter.Seq[request] {
+		return func(yield func(request) bool) {
+			pause(ctx, every*time.Duration(conn)/connections) // not all at once
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				if !yield(next(conn)) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// press makes requests for a turn, with one under way on each connection at all times. They begin apart from each
+// other: what one was answered should not be what the next one finds in a cache.
 func press(ctx context.Context, addr string, requests []request) (load, error) {
-	all := make([][]float64, connections)
-	g, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
-	for i := range connections {
-		g.Go(func() error {
-			c, err := dial(ctx, addr)
-			if err != nil {
-				return err
+	latencies, err := ask(ctx, addr, func(_ context.Context, conn int) iter.Seq[request] {
+		return func(yield func(request) bool) {
+			n := conn * max(len(requests)/connections, 1)
+			for time.Since(began) < turn && yield(requests[n%len(requests)]) {
+				n++
 			}
-			defer func() { _ = c.Close() }()
-			for n := i * max(len(requests)/connections, 1); ; n++ {
-				at, r := time.Now(), requests[n%len(requests)]
-				if at.Sub(began) >= turn {
-					return nil
-				}
-				status, body, err := c.ask(r)
-				if err != nil {
-					return err
-				}
-				if !r.takes(status) {
-					return fmt.Errorf("%s: %d %s", r.path, status, body)
-				}
-				all[i] = append(all[i], float64(time.Since(at))/float64(time.Millisecond))
-			}
-		})
-	}
-	err := g.Wait()
-	l := load{seconds: time.Since(began).Seconds()}
-	for _, part := range all {
-		l.latencies = append(l.latencies, part...)
-	}
-	return l, err
+		}
+	})
+	return load{seconds: time.Since(began).Seconds(), latencies: latencies}, err
 }
