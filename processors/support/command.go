@@ -59,6 +59,8 @@ type Command struct {
 	Kind  Kind        `json:"kind"`
 	Nonce common.Hash `json:"nonce"` // of the payment
 
+	Reserved uint64 `json:"reserved,omitempty"` // which reservation of the payment it is about, from 1 on
+
 	Reservation   *Reservation   `json:"reservation,omitempty"`
 	Attempt       *Attempt       `json:"attempt,omitempty"`       // to be sent, or which of them the chain refused
 	Authorization *Authorization `json:"authorization,omitempty"` // which of the payment's nonce is void

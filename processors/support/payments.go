@@ -28,10 +28,10 @@ func (t *execution) reserve() (Outcome, error) {
 	t.w.Put(reports, paymentKey(t.key, t.cmd.Nonce), r.Report)
 	p := &Payment{
 		Status: StatusReserved, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
-		Day: day, ReservedAt: t.at.Unix(),
+		Day: day, Reserved: 1, ReservedAt: t.at.Unix(),
 	}
 	if before != nil { // it was paid once, and reorganised away: its ticket comes back with it, replies and all
-		p.Ticket = before.Ticket
+		p.Reserved, p.Ticket = before.Reserved+1, before.Ticket
 	}
 	return Done, t.save(p)
 }
@@ -45,8 +45,8 @@ func (t *execution) settle() (Outcome, error) {
 	if p == nil {
 		return Unknown, nil
 	}
-	if p.Status == StatusVoid || p.Status == StatusFinal {
-		return Refused, nil
+	if p.Status == StatusVoid || p.Status == StatusFinal || t.cmd.Reserved != p.Reserved {
+		return Refused, nil // who follows this reservation says of it what there is to say
 	}
 	switch t.cmd.Kind {
 	case Sent:

@@ -71,7 +71,8 @@ type Payment struct {
 	Day           string         `json:"day"`
 	Attempt       *Attempt       `json:"attempt,omitempty"` // the last of ours
 	Proof         *Proof         `json:"proof,omitempty"`
-	Reason        string         `json:"reason,omitempty"` // why it is released or void
+	Reason        string         `json:"reason,omitempty"`   // why it is released or void
+	Reserved      uint64         `json:"reserved,omitempty"` // how often, and so which reservation this is; 0: before they were counted
 	ReservedAt    int64          `json:"reservedAt"`
 	UpdatedAt     int64          `json:"updatedAt"`
 	Ticket        *Ticket        `json:"ticket,omitempty"`

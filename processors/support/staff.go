@@ -24,10 +24,14 @@ func (t *execution) staff() (Outcome, error) {
 		return Unknown, nil
 	}
 	k := p.Ticket
-	if t.cmd.By != "" {
-		if k.Seq++; t.cmd.Seq != k.Seq {
-			return Stale, nil
-		}
+	switch {
+	case t.cmd.By == "" && t.cmd.Reserved != p.Reserved:
+		return Refused, nil
+	case t.cmd.By == "":
+	case t.cmd.Reserved != p.Reserved, t.cmd.Seq != k.Seq+1:
+		return Stale, nil
+	default:
+		k.Seq++
 	}
 	switch t.cmd.Kind {
 	case Reply:

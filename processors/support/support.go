@@ -37,8 +37,8 @@ import (
 //  2. A payment that may still be charged is in the table of open payments, whatever command led to that.
 //  3. A ticket exists from the paid command on, never before, and forever.
 //  4. No transaction is recorded by hand as the refund of two payments.
-//  5. What is said late of an attempt or an authorization changes nothing about the next one of the same nonce.
-//  6. What staff have signed is applied once, however often and however late it is sent.
+//  5. What is said late of an attempt, an authorization or a reservation changes nothing about the next one of the same nonce.
+//  6. What staff have signed is applied once, however often and however late it is sent, and to the reservation that they saw.
 //  7. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
 	staff    Roster
@@ -62,8 +62,9 @@ func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, o
 // is there of before is continued: of the relayer's last transactions some are sent once more, which nobody pays for.
 // 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence. 3: sent and
 // refund-sent name the attempt's authorization. One that a process of before writes is refused, so it is not sent, and a
-// process of now makes another.
-func (*App) Version() (version, since uint32) { return 3, 0 }
+// process of now makes another. 4: reservations of a payment are counted, and commands name theirs. Those of before have no
+// number, as the commands about them had.
+func (*App) Version() (version, since uint32) { return 4, 0 }
 
 // ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {

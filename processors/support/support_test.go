@@ -64,11 +64,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// do applies a command as it would arrive.
+// do applies a command as it would arrive, about the payment's present reservation unless it names another.
 func (w *world) do(key common.Address, c Command) Outcome {
 	w.t.Helper()
 	w.ids++
 	c.ID = fmt.Sprint(w.ids)
+	if c.Reserved == 0 {
+		c.Reserved = w.reserved(key, c.Nonce)
+	}
 	if c.byStaff() {
 		w.sign(key, &c)
 	}
@@ -88,6 +91,9 @@ func (w *world) sign(key common.Address, c *Command) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+		if c.Reserved == 0 {
+			c.Reserved = p.Reserved
+		}
 		if p.Ticket != nil {
 			c.Seq += p.Ticket.Seq
 		}
@@ -98,6 +104,23 @@ func (w *world) sign(key common.Address, c *Command) {
 	if err := c.Sign(key, "ada", w.ada); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// reserved is how often a payment was reserved.
+func (w *world) reserved(key common.Address, nonce common.Hash) uint64 {
+	w.t.Helper()
+	row, err := w.o.Get(payments, paymentKey(key, nonce))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if row == nil {
+		return 0
+	}
+	p, err := DecodePayment(row)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p.Reserved
 }
 
 func (w *world) send(key common.Address, c *Command) Outcome {
@@ -413,6 +436,72 @@ func TestWhatIsSaidLate(t *testing.T) {
 	}
 }
 
+// What is said, or signed, of a reservation changes nothing about the next one of the same payment.
+func TestAReservationOfBefore(t *testing.T) {
+	w := newWorld(t)
+	late := func(c Command, want Outcome) {
+		t.Helper()
+		before := w.payment(1)
+		for _, of := range []uint64{0, 1} { // 0 is what a process of before says
+			c.ID, c.Reserved = NewID(), of
+			if got := w.send(wallet, &c); got != want {
+				t.Errorf("%s of reservation %d: %s, want %s", c.Kind, of, got, want)
+			}
+		}
+		if after := w.payment(1); !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: the payment was %+v and is %+v", c.Kind, before, after)
+		}
+	}
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, false), Done)
+	signed := decide(1, Accepted) // and not sent
+	signed.ID = "signed"
+	w.sign(wallet, &signed)
+	if signed.Reserved != 1 || signed.Seq != 1 {
+		t.Fatalf("%+v", signed)
+	}
+	w.want(wallet, Command{Kind: Reorganised, Nonce: common.Hash{1}}, Done)
+	w.want(wallet, void(1), Done)
+	w.want(wallet, reservation(1, 1), Done)
+	late(sent(1, 1), Refused)
+	late(paid(1, true), Refused) // who follows this one says it of this one
+	late(void(1), Refused)
+	w.want(wallet, sent(1, 2), Done)
+	late(released(1, 2), Refused)
+	w.want(wallet, paid(1, false), Done)
+	late(Command{Kind: Reorganised, Nonce: common.Hash{1}}, Refused)
+	if o := w.send(wallet, &signed); o != Stale || w.payment(1).Ticket.Verdict != Pending {
+		t.Errorf("signed for the ticket before: %s, and the verdict is %s", o, w.payment(1).Ticket.Verdict)
+	}
+	w.want(wallet, decide(1, Accepted), Done)
+
+	w.want(wallet, paid(1, true), Done)
+	w.want(wallet, refund(1), Done)
+	late(refundAttempt(), Refused)
+	late(refundFailed(1), Refused)
+	late(Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}, Refused)
+}
+
+// A payment that was reserved before reservations were counted is followed as before, and counted from the next one on.
+func TestAPaymentOfBefore(t *testing.T) {
+	w := newWorld(t)
+	w.want(wallet, reservation(1, 1), Done)
+	row, err := w.o.Get(payments, paymentKey(wallet, common.Hash{1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.o.Put(payments, paymentKey(wallet, common.Hash{1}), []byte(strings.Replace(string(row), `"reserved":1,`, "", 1)))
+	if n := w.payment(1).Reserved; n != 0 {
+		t.Fatalf("reservation %d", n)
+	}
+	w.want(wallet, sent(1, 1), Done)
+	w.want(wallet, void(1), Done)
+	w.want(wallet, reservation(1, 1), Done)
+	if n := w.payment(1).Reserved; n != 1 {
+		t.Errorf("reservation %d, want 1", n)
+	}
+}
+
 // A ticket begins with the charge and stays; its deposit is owed, sent and returned once.
 func TestTheWayOfADeposit(t *testing.T) {
 	w := newWorld(t)
@@ -539,7 +628,7 @@ func TestATransactionRefundsOnePayment(t *testing.T) {
 	w := newWorld(t)
 	confirmed := func(nonce, transaction byte, byHand bool, want Outcome) {
 		t.Helper()
-		c := Command{ID: NewID(), Kind: RefundConfirmed, Nonce: common.Hash{nonce}, Proof: &Proof{Transaction: common.Hash{transaction}, Final: true}}
+		c := Command{ID: NewID(), Kind: RefundConfirmed, Nonce: common.Hash{nonce}, Reserved: 1, Proof: &Proof{Transaction: common.Hash{transaction}, Final: true}}
 		if byHand {
 			w.sign(wallet, &c)
 		}
@@ -722,8 +811,15 @@ func TestAnyCommands(t *testing.T) {
 				{Kind: RefundNotSent, Nonce: common.Hash{n}},
 			}).Draw(t, "command")
 			before := w.payment(n)
+			late := c.Kind != Reserve && before != nil && before.Reserved > 1 && rapid.Bool().Draw(t, "late")
+			if late {
+				c.Reserved = before.Reserved - 1
+			}
 			outcome := w.do(wallet, c)
 			after := w.payment(n)
+			if late && (outcome == Done || after.UpdatedAt != before.UpdatedAt || after.Status != before.Status) {
+				t.Fatalf("%s of a reservation before: %s, and it is %s", c.Kind, outcome, after.Status)
+			}
 			aTicketStays(t, tickets, n, after)
 			wordsAreKept(t, before, after)
 			if (c.Kind == RefundSent || c.Kind == RefundByHand) && outcome == Done {

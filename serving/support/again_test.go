@@ -131,7 +131,7 @@ func (w *world) released(a *x402.Signed, report []byte) {
 	authorized := authorizationOf(a)
 	attempt := attemptOf(x402.Attempt{Hash: common.Hash{1}}, &authorized)
 	for _, kind := range []desk.Kind{desk.Sent, desk.Released} {
-		outcome, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: kind, Nonce: a.Nonce, Attempt: attempt})
+		outcome, _, err := w.client().Do(w.t.Context(), a.From, &desk.Command{Kind: kind, Nonce: a.Nonce, Reserved: 1, Attempt: attempt})
 		if err != nil || outcome != desk.Done {
 			w.t.Fatalf("%s: %s %v", kind, outcome, err)
 		}

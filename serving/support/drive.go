@@ -147,19 +147,20 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		if p.Charged() && p.Proof.BlockHash == o.BlockHash && !o.Final {
 			return false, nil
 		}
-		return o.Final, s.tell(ctx, d, &desk.Command{Kind: desk.Paid, Proof: &desk.Proof{
+		told, err := s.tell(ctx, d, p, &desk.Command{Kind: desk.Paid, Proof: &desk.Proof{
 			Transaction: o.Transaction, Block: o.Block, BlockHash: o.BlockHash, Final: o.Final,
 		}}, log)
+		return o.Final && told, err
 	case x402.Cancelled, x402.Elsewhere, x402.Expired:
 		if !o.Final {
 			return false, nil
 		}
 		if p.Charged() { // the block with the payment was reverted, and the authorization cancelled
-			if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
+			if _, err := s.tell(ctx, d, p, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
 				return false, err
 			}
 		}
-		return true, s.tell(ctx, d, &desk.Command{
+		return s.tell(ctx, d, p, &desk.Command{
 			Kind: desk.Void, Reason: string(reasonOf(o.State)), Authorization: &p.Authorization, ByPayer: o.State != x402.Expired,
 		}, log)
 	case x402.Unused:
@@ -181,7 +182,7 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 		return nil
 	}
 	if p.Charged() {
-		if err := s.tell(ctx, d, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
+		if _, err := s.tell(ctx, d, p, &desk.Command{Kind: desk.Reorganised}, log); err != nil {
 			return err
 		}
 		d.handed = time.Time{}
@@ -193,30 +194,27 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 			s.metrics.chainErrors.Inc()
 			return err
 		case final:
-			return s.tell(ctx, d, &desk.Command{
+			_, err := s.tell(ctx, d, p, &desk.Command{
 				Kind: desk.Released, Reason: string(x402.ReasonTransaction), Attempt: &desk.Attempt{Hash: p.Attempt.Hash, Nonce: p.Attempt.Nonce},
 			}, log)
+			return err
 		case reverted:
 			return nil
 		}
 	}
-	s.settle(ctx, d, p.Attempt, signed, desk.Sent, log)
+	s.settle(ctx, d, p, signed, desk.Sent, log)
 	return nil
 }
 
-// tell sends a command for the payment. It is fine if another process was faster.
-func (s *Service) tell(ctx context.Context, d *drive, cmd *desk.Command, log *zap.Logger) error {
-	_, err := s.command(ctx, d, cmd, log)
-	return err
-}
-
-func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log *zap.Logger) (desk.Outcome, error) {
+// tell sends a command for the payment as it was read. It is done unless another process was faster, or the payment was
+// reserved anew since: then it is to be read again.
+func (s *Service) tell(ctx context.Context, d *drive, p *desk.Payment, cmd *desk.Command, log *zap.Logger) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	cmd.Nonce = d.key.nonce
+	cmd.Nonce, cmd.Reserved = d.key.nonce, p.Reserved
 	outcome, _, err := s.deps.Desk.Do(ctx, d.key.payer, cmd)
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	if cmd.Kind == desk.Paid && outcome == desk.Done {
 		s.chargedLater(d.key)
@@ -224,13 +222,13 @@ func (s *Service) command(ctx context.Context, d *drive, cmd *desk.Command, log 
 	s.tellWaiting(d)
 	s.metrics.payments.WithLabelValues(string(cmd.Kind)).Inc()
 	log.Info("payment advanced", zap.String("to", string(cmd.Kind)), zap.String("outcome", string(outcome)), zap.String("reason", cmd.Reason))
-	return outcome, nil
+	return outcome == desk.Done, nil
 }
 
 const commandTimeout = 10 * time.Second
 
 // settle passes a payment or refund to the settler in a goroutine: a facilitator responds only after the chain.
-func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, signed *x402.Signed, kind desk.Kind, log *zap.Logger) {
+func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, kind desk.Kind, log *zap.Logger) {
 	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.cfg.Resend {
 		return
 	}
@@ -240,12 +238,15 @@ func (s *Service) settle(ctx context.Context, d *drive, last *desk.Attempt, sign
 		return
 	}
 	d.handed = s.deps.Now()
-	authorized := authorizationOf(signed)
+	authorized, last := authorizationOf(signed), p.Attempt
+	if kind == desk.RefundSent {
+		last = p.Ticket.RefundAttempt
+	}
 	s.group.Go(func() error {
 		defer func() { <-d.settling }()
 		record := func(ctx context.Context, a x402.Attempt) error {
-			outcome, err := s.command(ctx, d, &desk.Command{Kind: kind, Attempt: attemptOf(a, &authorized)}, log)
-			if err == nil && outcome != desk.Done {
+			done, err := s.tell(ctx, d, p, &desk.Command{Kind: kind, Attempt: attemptOf(a, &authorized)}, log)
+			if err == nil && !done {
 				err = x402.ErrDecided
 			}
 			return err

@@ -120,7 +120,7 @@ func TestALateReleaseChargesOnce(t *testing.T) {
 	go func() { answers <- s.post(w.header(signed), body("On its way")) }()
 	w.waits(1)
 	for _, of := range []*desk.Attempt{nil, {Hash: common.Hash{1}}} {
-		outcome, _, err := w.client().Do(t.Context(), payer, &desk.Command{Kind: desk.Released, Nonce: signed.Nonce, Attempt: of})
+		outcome, _, err := w.client().Do(t.Context(), payer, &desk.Command{Kind: desk.Released, Nonce: signed.Nonce, Reserved: 1, Attempt: of})
 		if err != nil || outcome != desk.Refused {
 			t.Fatal(outcome, err)
 		}

@@ -82,7 +82,7 @@ func (q NonceQueue) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
 		outcome, _, err := q.Desk.Do(ctx, p.Authorization.From, &desk.Command{
-			Kind: kind, Nonce: p.Authorization.Nonce, Attempt: attemptOf(a, of),
+			Kind: kind, Nonce: p.Authorization.Nonce, Reserved: p.Reserved, Attempt: attemptOf(a, of),
 		})
 		if err == nil && outcome != desk.Done {
 			err = x402.ErrDecided

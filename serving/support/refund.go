@@ -147,16 +147,16 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 				return false, err
 			}
 		}
-		s.settle(ctx, d, k.RefundAttempt, signed, desk.RefundSent, log)
+		s.settle(ctx, d, p, signed, desk.RefundSent, log)
 		return false, nil
 	case !o.Final:
 		return false, nil
 	case o.State == x402.Paid:
-		return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
+		return s.tell(ctx, d, p, &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
 			Transaction: o.Transaction, Block: o.Block, BlockHash: o.BlockHash, Final: true,
 		}}, log)
 	}
-	return true, s.tell(ctx, d, &desk.Command{Kind: desk.RefundFailed, Return: k.Return, Reason: string(reasonOf(o.State))}, log)
+	return s.tell(ctx, d, p, &desk.Command{Kind: desk.RefundFailed, Return: k.Return, Reason: string(reasonOf(o.State))}, log)
 }
 
 // scope is where to search for the outcome of an authorization.

@@ -237,7 +237,7 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 		return err
 	}
 	p := found.Payment
-	cmd.Nonce, cmd.Seq = p.Authorization.Nonce, p.Ticket.Seq+1
+	cmd.Nonce, cmd.Reserved, cmd.Seq = p.Authorization.Nonce, p.Reserved, p.Ticket.Seq+1
 	outcome, err := s.command(ctx, p.Authorization.From, cmd)
 	switch {
 	case err != nil:

@@ -261,7 +261,7 @@ func TestTheListHasUndecidedPayments(t *testing.T) {
 		t.Errorf("the list: %s", text)
 	}
 	of := authorizationOf(signed)
-	outcome, _, err := w.client().Do(t.Context(), signed.From, &desk.Command{Kind: desk.Void, Nonce: signed.Nonce, Authorization: &of})
+	outcome, _, err := w.client().Do(t.Context(), signed.From, &desk.Command{Kind: desk.Void, Nonce: signed.Nonce, Reserved: 1, Authorization: &of})
 	if err != nil || outcome != desk.Done {
 		t.Fatal(outcome, err)
 	}
