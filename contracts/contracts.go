@@ -18,6 +18,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
 )
 
 //go:embed out/*.json
@@ -54,6 +55,9 @@ func ABI(name string) (abi.ABI, error) {
 	artifact, err := artifactOf(name)
 	return artifact.ABI, err
 }
+
+// Selector begins the data of a call: which method of a contract is called.
+func Selector(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4:4] }
 
 // Bytecode is the creation code of one of our own contracts, without constructor arguments.
 func Bytecode(name string) ([]byte, error) {

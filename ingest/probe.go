@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -18,11 +17,11 @@ import (
 
 // probes are the calldata of the functions to probe, in the order of the answers.
 var probes = [...][]byte{
-	selector("uiMultiplier()"),
-	selector("newUIMultiplier()"),
-	selector("effectiveAt()"),
-	selector("paused()"),
-	selector("oraclePaused()"),
+	contracts.Selector("uiMultiplier()"),
+	contracts.Selector("newUIMultiplier()"),
+	contracts.Selector("effectiveAt()"),
+	contracts.Selector("paused()"),
+	contracts.Selector("oraclePaused()"),
 }
 
 // Gas and size limits of a call. A getter behind a proxy uses a tenth of the gas and returns one word.
@@ -30,8 +29,6 @@ const (
 	probeGas   = 300_000
 	probeBytes = 1 << 10
 )
-
-func selector(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }
 
 // needProbe are the first topics of logs after which a token is probed: AssetSet and the tokens' own.
 func needProbe() map[common.Hash]bool {

@@ -154,7 +154,7 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error 
 func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
 	const page = 256
 	for {
-		data := append(selector("tokens(uint256,uint256)"), words(uint64(len(all)), page)...)
+		data := append(contracts.Selector("tokens(uint256,uint256)"), words(uint64(len(all)), page)...)
 		answers, err := in.client.Call(ctx, block, []rpc.Call{{
 			To: in.cfg.Deployment.AssetRegistry, Data: data, Gas: 10_000_000, Bytes: (page + 2) * 32,
 		}})

@@ -9,7 +9,6 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -96,7 +95,7 @@ func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]a
 }
 
 // pauses are the views of a token of which either says that it cannot be transferred now.
-var pauses = [][]byte{crypto.Keccak256([]byte("paused()"))[:4], crypto.Keccak256([]byte("oraclePaused()"))[:4]}
+var pauses = [][]byte{contracts.Selector("paused()"), contracts.Selector("oraclePaused()")}
 
 // paused reads whether a token is paused, and calls found if so. One that does not say is not.
 func (r *reads) paused(token common.Address, found func()) {

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain/paychain"
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/engine/read"
@@ -379,7 +380,7 @@ func (w *world) paid() int64 {
 
 func (w *world) balance(of common.Address) int64 {
 	w.t.Helper()
-	data := append(crypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(of[:], 32)...)
+	data := append(contracts.Selector("balanceOf(address)"), common.LeftPadBytes(of[:], 32)...)
 	token := w.chain.Token()
 	out, err := w.chain.Client().CallContract(w.t.Context(), ethereumCall(token, data), nil)
 	check(w.t, err)

@@ -26,6 +26,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/contracts"
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
@@ -459,7 +460,7 @@ func (w *world) cancels(key *ecdsa.PrivateKey, nonce common.Hash) []byte {
 	message := crypto.Keccak256(kind, common.LeftPadBytes(from[:], 32), nonce[:])
 	signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), key)
 	check(w.t, err)
-	data := crypto.Keccak256([]byte("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"))[:4]
+	data := contracts.Selector("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)")
 	data = append(data, common.LeftPadBytes(from[:], 32)...)
 	data = append(data, nonce[:]...)
 	data = append(data, common.LeftPadBytes([]byte{signature[64] + 27}, 32)...)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -203,7 +203,7 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	defer cancel()
 	var supply, code, slot hexutil.Bytes
 	requests := []*chain.Request{
-		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: crypto.Keccak256([]byte("totalSupply()"))[:4]}, &supply),
+		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()")}, &supply),
 		chain.CodeAt(s.at.Hash, token, &code),
 		chain.StorageAt(s.at.Hash, token, eip1967, &slot),
 	}
@@ -237,7 +237,7 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 func has(code []byte, signatures []string) *bool {
 	const push4 = 0x63
 	found := slices.ContainsFunc(signatures, func(signature string) bool {
-		return bytes.Contains(code, append([]byte{push4}, crypto.Keccak256([]byte(signature))[:4]...))
+		return bytes.Contains(code, append([]byte{push4}, contracts.Selector(signature)...))
 	})
 	return &found
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/serving/chain"
 )
@@ -49,9 +50,9 @@ const (
 
 // Selectors of the calls.
 var (
-	selectorExtsload = crypto.Keccak256([]byte("extsload(bytes32[])"))[:4]
-	selectorPaused   = crypto.Keccak256([]byte("paused()"))[:4]
-	selectorWETH     = crypto.Keccak256([]byte("WETH9()"))[:4]
+	selectorExtsload = contracts.Selector("extsload(bytes32[])")
+	selectorPaused   = contracts.Selector("paused()")
+	selectorWETH     = contracts.Selector("WETH9()")
 )
 
 // poolSlot is the storage slot of a pool's first word.

@@ -112,7 +112,7 @@ func approve(spender common.Address) []byte {
 
 // erc20 packs a method of an account and an amount.
 func erc20(signature string, account common.Address, amount *big.Int) []byte {
-	data := append(crypto.Keccak256([]byte(signature))[:4:4], common.LeftPadBytes(account[:], 32)...)
+	data := append(contracts.Selector(signature), common.LeftPadBytes(account[:], 32)...)
 	return append(data, common.BigToHash(amount).Bytes()...)
 }
 

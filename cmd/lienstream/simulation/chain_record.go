@@ -11,7 +11,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
@@ -150,7 +149,7 @@ func (r *recording) probe(ctx context.Context, client *rpc.Client, block common.
 	var keys []string
 	for _, token := range r.tokens {
 		for _, f := range []string{"uiMultiplier()", "newUIMultiplier()", "effectiveAt()", "paused()", "oraclePaused()"} {
-			selector := crypto.Keccak256([]byte(f))[:4]
+			selector := contracts.Selector(f)
 			keys = append(keys, callKey(block, token, selector))
 			batch = append(batch, rpc.BatchElem{Method: "eth_call", Result: new(hexutil.Bytes), Args: []any{
 				map[string]any{"to": token, "data": hexutil.Bytes(selector)}, map[string]any{"blockHash": block},

@@ -30,6 +30,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain/paychain"
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -290,7 +291,7 @@ func (o *office) give(from *ecdsa.PrivateKey, to common.Address) common.Hash {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	data := append(crypto.Keccak256([]byte("transfer(address,uint256)"))[:4], common.LeftPadBytes(to[:], 32)...)
+	data := append(contracts.Selector("transfer(address,uint256)"), common.LeftPadBytes(to[:], 32)...)
 	token := paychain.Token
 	tx, err := types.SignNewTx(from, types.LatestSignerForChainID(big.NewInt(paychain.ChainID)), &types.DynamicFeeTx{
 		ChainID: big.NewInt(paychain.ChainID), Nonce: nonce, Gas: 100_000, To: &token,
