@@ -82,6 +82,42 @@ func TestAGapIsFilled(t *testing.T) {
 	}
 }
 
+// Nonces whose takers died are filled together, each after it was missing for as long as one waits: not one after the other.
+func TestGapsAreFilledTogether(t *testing.T) {
+	w := newWorld(t)
+	relayer, now := w.chain.Address("relayer"), time.Unix(1_700_000_000, 0)
+	relaying := x402.DefaultRelayerConfig()
+	relaying.Nonces, relaying.Confirmations, relaying.Now = NonceQueue{Desk: w.client()}, w.cfg.Confirmations, func() time.Time { return now }
+	r := x402.NewRelayer(relaying, w.terms, w.chain.Client(), w.chain.Key("relayer"))
+	lose := func(first, many int) {
+		t.Helper()
+		for i := range many {
+			lost := w.pay(w.chain.Key("stranger"), fmt.Sprint("lost ", first+i))
+			if nonce, err := relaying.Nonces.Take(t.Context(), relayer, &lost.Authorization, 0, 0); err != nil || nonce != uint64(first+i) {
+				t.Fatalf("nonce %d, %v", nonce, err)
+			}
+		}
+	}
+	bumped := func(wait time.Duration, want uint64) {
+		t.Helper()
+		now = now.Add(wait)
+		check(t, r.Bump(t.Context()))
+		if pending, err := w.chain.Client().PendingNonceAt(t.Context(), relayer); err != nil || pending != want {
+			t.Fatalf("the pool has %d of the relayer's transactions, want %d: %v", pending, want, err)
+		}
+	}
+	lose(0, 5)
+	bumped(0, 0)
+	lose(5, 1)                      // somebody may be about to record it
+	bumped(relaying.BumpAfter-1, 0) // nor are they filled too early
+	bumped(1, 5)                    // all at once, but the last
+	bumped(relaying.BumpAfter-1, 6) // and this when it has waited
+	lose(6, 70)                     // more than are filled at once
+	bumped(0, 6)
+	bumped(relaying.BumpAfter, 6+64)
+	bumped(0, 76)
+}
+
 // A hundred pay at once on two nodes that share a relayer: each is charged once, and no nonce is skipped.
 func TestManyPayAtOnce(t *testing.T) {
 	w := newWorld(t)

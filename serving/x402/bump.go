@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// Bump resends transactions that the node has lost, and raises the fee of the one that the chain waits for, at
-// the same nonce. Call it every few seconds.
+// maxFill bounds the gaps that one Bump fills.
+const maxFill = 64
+
+// Bump resends transactions that the node has lost, fills gaps, and raises the fee of the one that the chain waits
+// for, at the same nonce. Call it every few seconds.
 func (r *Relayer) Bump(ctx context.Context) error {
 	mined, err := r.mined(ctx)
 	if err != nil {
@@ -21,7 +25,11 @@ func (r *Relayer) Bump(ctx context.Context) error {
 	if err != nil || next <= mined {
 		return err
 	}
-	errs := []error{r.restore(ctx, next)}
+	gap, err := r.restore(ctx, next)
+	errs := []error{err}
+	if err == nil && r.cfg.Nonces != nil {
+		errs = append(errs, r.fill(ctx, max(gap, mined), next))
+	}
 	now := r.cfg.Now()
 	r.mu.Lock()
 	if r.first != mined || r.since.IsZero() {
@@ -53,22 +61,76 @@ func (r *Relayer) end(ctx context.Context) (uint64, error) {
 	return next, nil
 }
 
-// restore resends transactions that the node does not know, in order, up to one that was not recorded.
-func (r *Relayer) restore(ctx context.Context, next uint64) error {
+// restore resends transactions that the node does not know, in order, up to one that was not recorded, and returns its nonce.
+func (r *Relayer) restore(ctx context.Context, next uint64) (gap uint64, err error) {
 	nonce, err := r.chain.PendingNonceAt(ctx, r.from)
 	if err != nil {
-		return fmt.Errorf("read the relayer's pending nonce: %w", err)
+		return 0, fmt.Errorf("read the relayer's pending nonce: %w", err)
 	}
 	for end := min(next, nonce+maxOpen); nonce < end; nonce++ {
 		tx, _, err := r.at(ctx, nonce)
 		if err != nil || tx == nil {
-			return err
+			return nonce, err
 		}
 		if err := r.broadcast(ctx, tx); err != nil {
+			return nonce, err
+		}
+	}
+	return nonce, nil
+}
+
+// fill sends an empty transfer at each nonce, from one on, that nothing was recorded for since BumpAfter: who took it
+// has died. It fills them together, as each would make all behind it wait.
+func (r *Relayer) fill(ctx context.Context, from, next uint64) error {
+	due, err := r.gapsIn(ctx, from, next)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	tip, fee, err := r.fees(ctx)
+	if err != nil {
+		return err
+	}
+	for _, nonce := range due[:min(len(due), maxFill)] {
+		if err := r.empty(ctx, nonce, tip, fee); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// gapsIn returns the nonces that were gaps for long, and keeps since when the others are.
+func (r *Relayer) gapsIn(ctx context.Context, from, next uint64) (due []uint64, err error) {
+	now, gaps := r.cfg.Now(), map[uint64]time.Time{}
+	for nonce := from; nonce < min(next, from+maxOpen); nonce++ {
+		tx, _, err := r.at(ctx, nonce)
+		if err != nil {
+			return nil, err
+		}
+		if tx != nil {
+			continue
+		}
+		r.mu.Lock()
+		since, known := r.gaps[nonce]
+		r.mu.Unlock()
+		if !known {
+			since = now
+		}
+		gaps[nonce] = since
+		if now.Sub(since) >= r.cfg.BumpAfter {
+			due = append(due, nonce)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps = gaps
+	return due, nil
+}
+
+// empty sends a transfer of nothing to ourselves.
+func (r *Relayer) empty(ctx context.Context, nonce uint64, tip, fee *big.Int) error {
+	return r.send(ctx, &types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(r.terms.ChainID), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee, Gas: plainGas, To: &r.from,
+	}, func(context.Context, Attempt) error { return nil })
 }
 
 // at returns the recorded transaction at a nonce, and how to record a replacement; nil: none is wanted.
@@ -104,22 +166,22 @@ func (r *Relayer) raise(ctx context.Context, nonce uint64) error {
 	if err != nil {
 		return err
 	}
-	body := &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(r.terms.ChainID), Nonce: nonce, Gas: plainGas, To: &r.from}
 	if before != nil {
 		tip, fee = higher(tip, before.GasTipCap()), higher(fee, before.GasFeeCap())
 		if fee.Cmp(r.cfg.MaxFeeGas) > 0 {
 			return errors.Join(r.broadcast(ctx, before), fmt.Errorf("%w: nonce %d waits", ErrFeeCeiling, nonce))
 		}
 	}
-	body.GasTipCap, body.GasFeeCap = tip, fee
 	if before != nil && record != nil {
-		same := *body
-		same.Gas, same.To, same.Data = before.Gas(), before.To(), before.Data()
-		if err := r.send(ctx, &same, record); !errors.Is(err, ErrDecided) {
+		err := r.send(ctx, &types.DynamicFeeTx{
+			ChainID: new(big.Int).SetUint64(r.terms.ChainID), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee,
+			Gas: before.Gas(), To: before.To(), Data: before.Data(),
+		}, record)
+		if !errors.Is(err, ErrDecided) {
 			return err
 		}
 	}
-	return r.send(ctx, body, func(context.Context, Attempt) error { return nil })
+	return r.empty(ctx, nonce, tip, fee)
 }
 
 // higher is the greater of the suggested fee and the minimum for a replacement.

@@ -81,9 +81,10 @@ type Relayer struct {
 	alone sync.Mutex // without Nonces: held from taking a nonce until its broadcast
 
 	mu    sync.Mutex
-	open  map[uint64]*sent // by nonce: sent by this process and not known to be mined
-	first uint64           // the next nonce of the chain,
-	since time.Time        // since when it is
+	open  map[uint64]*sent     // by nonce: sent by this process and not known to be mined
+	first uint64               // the next nonce of the chain,
+	since time.Time            // since when it is
+	gaps  map[uint64]time.Time // nonces that were taken and not recorded, and since when
 }
 
 type sent struct {
