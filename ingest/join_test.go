@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
@@ -35,11 +34,7 @@ type owner struct {
 
 func newOwner(t *testing.T, w *world, seed uint64) *owner {
 	t.Helper()
-	key, err := crypto.ToECDSA(crypto.Keccak256(fmt.Appendf(nil, "lienstream devchain %d %s %d", seed, "deployer", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &owner{world: w, t: t, key: key}
+	o := &owner{world: w, t: t, key: devchain.Key(seed, devchain.Deployer)}
 	o.again()
 	return o
 }

@@ -116,7 +116,7 @@ func (a *Anvil) connect(ctx context.Context, listening <-chan string) error {
 		return err
 	}
 	a.client = ethclient.NewClient(client)
-	return a.call(ctx, nil, "anvil_setBalance", actorAddress(a.cfg.Seed, deployerName), (*hexutil.Big)(deployerFunds()))
+	return a.call(ctx, nil, "anvil_setBalance", actorAddress(a.cfg.Seed, Deployer), (*hexutil.Big)(deployerFunds()))
 }
 
 func (a *Anvil) call(ctx context.Context, result any, method string, args ...any) error {

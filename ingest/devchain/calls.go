@@ -31,7 +31,7 @@ type account struct {
 
 func newAccount(seed uint64, name string) account {
 	address := actorAddress(seed, name)
-	return account{name: name, key: actorKey(seed, name), signer: address, address: address}
+	return account{name: name, key: Key(seed, name), signer: address, address: address}
 }
 
 // wallet says whether the account is a contract, which its signer tells what to call.

@@ -137,7 +137,7 @@ func ethConfig(cfg Config) *ethconfig.Config {
 	rules.OsakaTime, rules.BogotaTime = nil, nil
 
 	alloc := core.SystemContractAllocs()
-	alloc[actorAddress(cfg.Seed, deployerName)] = types.Account{Balance: deployerFunds()}
+	alloc[actorAddress(cfg.Seed, Deployer)] = types.Account{Balance: deployerFunds()}
 	maps.Copy(alloc, cfg.Alloc)
 	ec := ethconfig.Defaults
 	ec.Genesis = &core.Genesis{

@@ -113,7 +113,7 @@ func TestRewind(t *testing.T) {
 func TestPooledTransactions(t *testing.T) {
 	ctx := t.Context()
 	c := newChain(t, Config{Seed: 7})
-	admin := newAccount(7, deployerName)
+	admin := newAccount(7, Deployer)
 	chainID := c.Traits().ChainID
 	given, err := transfer(admin, common.Address{1}, big.NewInt(params.Ether)).sign(chainID, 0)
 	if err != nil {

@@ -91,7 +91,7 @@ func Deploy(ctx context.Context, backend Backend, cfg MarketConfig) (*Market, er
 	d := &deployment{
 		ctx: ctx, backend: backend, chainID: backend.Traits().ChainID, uniswap: uniswap,
 		nonces: make(map[common.Address]uint64),
-		market: &Market{backend: backend, admin: newAccount(cfg.Seed, deployerName), byAddress: make(map[common.Address]account)},
+		market: &Market{backend: backend, admin: newAccount(cfg.Seed, Deployer), byAddress: make(map[common.Address]account)},
 	}
 	for i := range cfg.Actors {
 		d.market.actors = append(d.market.actors, newAccount(cfg.Seed, fmt.Sprintf("actor %d", i)))

@@ -15,16 +15,16 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 )
 
-// deployerName is the actor who owns the contracts and hands out the money.
-const deployerName = "deployer"
+// Deployer is the actor who owns the contracts and hands out the money.
+const Deployer = "deployer"
 
 // deployerFunds is a billion ether.
 func deployerFunds() *big.Int {
 	return new(big.Int).Mul(big.NewInt(1_000_000_000), big.NewInt(params.Ether))
 }
 
-// actorKey derives the key of the named actor. Everybody can: the keys are worth nothing elsewhere.
-func actorKey(seed uint64, name string) *ecdsa.PrivateKey {
+// Key derives the key of the named actor of a chain with a seed. Everybody can: the keys are worth nothing elsewhere.
+func Key(seed uint64, name string) *ecdsa.PrivateKey {
 	for i := 0; ; i++ {
 		key, err := crypto.ToECDSA(crypto.Keccak256(fmt.Appendf(nil, "lienstream devchain %d %s %d", seed, name, i)))
 		if err == nil { // all but a few in 2^128 are valid keys
@@ -34,7 +34,7 @@ func actorKey(seed uint64, name string) *ecdsa.PrivateKey {
 }
 
 func actorAddress(seed uint64, name string) common.Address {
-	return crypto.PubkeyToAddress(actorKey(seed, name).PublicKey)
+	return crypto.PubkeyToAddress(Key(seed, name).PublicKey)
 }
 
 // sortedEvents are an ABI's events by name.

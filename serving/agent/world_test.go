@@ -68,7 +68,7 @@ func newWorld(t testing.TB, node devchain.Backend, seed uint64, blocks int, chan
 	for i := range actors {
 		w.actors = append(w.actors, w.actor(seed, fmt.Sprintf("actor %d", i)))
 	}
-	w.admin = w.actor(seed, "deployer")
+	w.admin = w.actor(seed, devchain.Deployer)
 	var err error
 	if w.market, err = devchain.Deploy(t.Context(), node, devchain.MarketConfig{
 		NodeModules: "../../contracts/node_modules", Seed: seed, Actors: actors,
@@ -122,10 +122,7 @@ func (w *world) service(changes ...change) *Agent {
 
 // actor derives the key of one of the chain's actors.
 func (w *world) actor(seed uint64, name string) common.Address {
-	key, err := crypto.ToECDSA(crypto.Keccak256(fmt.Appendf(nil, "lienstream devchain %d %s %d", seed, name, 0)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	key := devchain.Key(seed, name)
 	address := crypto.PubkeyToAddress(key.PublicKey)
 	w.keys[address] = key
 	return address

@@ -20,7 +20,6 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -33,6 +32,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/leaktest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -55,16 +55,9 @@ type house struct {
 	wallet   *ecdsa.PrivateKey
 	now      int64
 	log      *zap.Logger
-	metrics  []prometheus.Gatherer
+	metrics  leaktest.Registries
 	mu       sync.Mutex
 	answers  bytes.Buffer // all of them
-}
-
-// registry is a registry of one part.
-func (h *house) registry() *prometheus.Registry {
-	reg := prometheus.NewRegistry()
-	h.metrics = append(h.metrics, reg)
-	return reg
 }
 
 // factory is the deterministic deployer that most chains have: its input is a salt and creation code.
@@ -91,8 +84,8 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 	check(t, admin.Apply(t.Context(), h.cat.Topics()))
 	h.node, err = engine.NewCommands(engine.Config{
 		Kafka: h.cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
-		SessionTimeout: 6 * time.Second, Registerer: h.registry(), Logger: h.log,
-	}, notifier.New(h.cat.Partitions, h.registry()))
+		SessionTimeout: 6 * time.Second, Registerer: h.metrics.New(), Logger: h.log,
+	}, notifier.New(h.cat.Partitions, h.metrics.New()))
 	check(t, err)
 	h.run(h.node.Run)
 
@@ -101,7 +94,7 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 	t.Cleanup(h.stopChain)
 	cc := chain.DefaultConfig()
 	cc.ChainID, cc.Endpoints, cc.Timeout = devchain.DefaultChainID, []string{h.chain.HTTP()}, 10*time.Second
-	client, err := chain.New(cc, nil, h.log, h.registry())
+	client, err := chain.New(cc, nil, h.log, h.metrics.New())
 	check(t, err)
 	_, err = client.Refresh(t.Context())
 	check(t, err)
@@ -117,7 +110,7 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 		router, err := read.NewRouter(routing)
 		check(t, err)
 		h.client = notifier.NewClient(h.cat, producer, router)
-		s, err := serving.New(serving.DefaultConfig(), h.client, client, keys, h.log, h.registry())
+		s, err := serving.New(serving.DefaultConfig(), h.client, client, keys, h.log, h.metrics.New())
 		check(t, err)
 		h.services = append(h.services, s)
 	}

@@ -293,7 +293,7 @@ func (c *canaries) send() {
 	} {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}
 	}
-	out, err := sender.New(conf, h.node, producer, c.keys, lines, h.log, h.registry())
+	out, err := sender.New(conf, h.node, producer, c.keys, lines, h.log, h.metrics.New())
 	check(h.t, err)
 	h.run(func(ctx context.Context) error { return out.Run(ctx) })
 	command := func(wallet common.Address, cmd notifier.Command) {
@@ -384,7 +384,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	m := h.message(lower, "email", canaryMail, h.next())
 	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", canaryMail, allPrefs, m, sign(t, stranger, m))), "503 UPSTREAM_UNAVAILABLE")
 
-	places := map[string][]byte{"the log": logged.Bytes(), "the metrics": leaktest.Gathered(t, h.metrics...), "the errors": c.errs.Bytes(), "the answers": h.answers.Bytes()}
+	places := map[string][]byte{"the log": logged.Bytes(), "the metrics": h.metrics.Gathered(t), "the errors": c.errs.Bytes(), "the answers": h.answers.Bytes()}
 	for topic, all := range brokertest.Everything(t, brokers) {
 		places["topic "+topic] = all
 	}

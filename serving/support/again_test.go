@@ -56,7 +56,7 @@ func TestTermsChangeWhileAPaymentIsUndecided(t *testing.T) {
 	}
 	after.stop()
 	w.cfg.Payment.Asset = w.chain.Address("another").Hex()
-	another, err := New(w.cfg, w.deps(w.relayer("relayer")), zap.NewNop(), w.registry())
+	another, err := New(w.cfg, w.deps(w.relayer("relayer")), zap.NewNop(), w.metrics.New())
 	check(t, err)
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/t/"+id+"/content", http.NoBody)
 	req.Header.Set("x-service-ticket-token", token)
@@ -77,7 +77,7 @@ func TestTheTokenChangesWhileAPaymentIsUndecided(t *testing.T) {
 	before.post(w.header(signed), body("Token"))
 	before.stop()
 	w.cfg.Payment.Asset = w.chain.Address("another").Hex()
-	after, err := New(w.cfg, w.deps(w.relayer("relayer")), zap.NewNop(), w.registry())
+	after, err := New(w.cfg, w.deps(w.relayer("relayer")), zap.NewNop(), w.metrics.New())
 	check(t, err)
 	d := &drive{key: driveKey{signed.From, signed.Nonce}}
 	if done, err := after.step(t.Context(), d, zap.NewNop()); done || !errors.Is(err, errAsset) {
@@ -312,7 +312,7 @@ func TestANodeThatIsBehind(t *testing.T) {
 	head, err := w.chain.Client().BlockNumber(t.Context())
 	check(t, err)
 	deps.Chain = behind{w.chain.Client(), int64(head - p.Proof.Block + 1)}
-	late, err := New(w.cfg, deps, zap.NewNop(), w.registry())
+	late, err := New(w.cfg, deps, zap.NewNop(), w.metrics.New())
 	check(t, err)
 	d := &drive{key: driveKey{signed.From, signed.Nonce}, moved: make(chan struct{})}
 	if done, err := late.step(t.Context(), d, zap.NewNop()); done || err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/leaktest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -54,7 +54,7 @@ type world struct {
 	mining   context.CancelFunc
 	mined    sync.WaitGroup
 	log      *zap.Logger
-	metrics  []prometheus.Gatherer // of all processes
+	metrics  leaktest.Registries // of all processes
 
 	closeDesk func() // ends the process that holds the desk
 	blockTime time.Duration
@@ -67,13 +67,6 @@ type settings struct {
 	prefix  string           // of topics
 	now     func() time.Time // of the payment chain
 	log     *zap.Logger      // of all processes; else what the test shows
-}
-
-// registry is a new one, that gathered looks through.
-func (w *world) registry() *prometheus.Registry {
-	reg := prometheus.NewRegistry()
-	w.metrics = append(w.metrics, reg)
-	return reg
 }
 
 func newWorld(t testing.TB) *world {
@@ -130,12 +123,12 @@ func (w *world) openDesk(instance string) {
 	}
 	node, err := engine.NewCommands(engine.Config{
 		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: instance, Dir: "/" + instance, FS: vfs.NewMem(),
-		Registerer: w.registry(), Logger: log, SessionTimeout: 6 * time.Second,
-	}, desk.New(desk.Roster{paychain.Address(0, "ada"): "ada"}, log, w.registry()))
+		Registerer: w.metrics.New(), Logger: log, SessionTimeout: 6 * time.Second,
+	}, desk.New(desk.Roster{paychain.Address(0, "ada"): "ada"}, log, w.metrics.New()))
 	check(w.t, err)
 	routing := read.DefaultConfig()
 	routing.Application, routing.Partitions, routing.Local, routing.Instance = topics.AppSupport, w.cat.Partitions, node, instance
-	routing.Registerer, routing.Logger = w.registry(), log
+	routing.Registerer, routing.Logger = w.metrics.New(), log
 	w.router, err = read.NewRouter(routing)
 	check(w.t, err)
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -221,7 +214,7 @@ func (w *world) start(deps Deps) *service {
 	default:
 		log = zap.NewNop()
 	}
-	s, err := New(w.cfg, deps, log, w.registry())
+	s, err := New(w.cfg, deps, log, w.metrics.New())
 	check(w.t, err)
 	return w.run(s)
 }

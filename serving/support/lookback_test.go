@@ -62,7 +62,7 @@ func TestASearchStartsEarlyEnough(t *testing.T) {
 		deps.Chain = chain
 		for name, now := range map[string]time.Duration{"our clock is behind": -clockMargin / 2, "ahead": clockMargin / 2} {
 			deps.Now = func() time.Time { return time.Unix(int64(chain.timeOf(c.head)), 0).Add(now) }
-			s, err := New(w.cfg, deps, zap.NewNop(), w.registry())
+			s, err := New(w.cfg, deps, zap.NewNop(), w.metrics.New())
 			check(t, err)
 			chain.asked = 0
 			check(t, s.findFrom(t.Context()))

@@ -83,7 +83,7 @@ func TestHealth(t *testing.T) {
 		OK     bool
 		Bounty struct{ Price, Currency, Network, Amount, Asset, PayTo string }
 	}
-	unready, err := New(w.cfg, w.deps(w.relayer("relayer")), zap.NewNop(), w.registry())
+	unready, err := New(w.cfg, w.deps(w.relayer("relayer")), zap.NewNop(), w.metrics.New())
 	check(t, err)
 	res := httptest.NewRecorder()
 	unready.api.ServeHTTP(res, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", http.NoBody))

@@ -84,7 +84,7 @@ func TestBalancesAreWatched(t *testing.T) {
 	w := newWorld(t)
 	w.start(w.deps(w.relayer("relayer")))
 	for _, name := range []string{"lienstream_support_float_units{", "lienstream_support_relayer_gas_ether{"} {
-		if bytes.Contains(w.gathered(), []byte(name)) {
+		if bytes.Contains(w.metrics.Gathered(w.t), []byte(name)) {
 			t.Errorf("no such account, and there is %s", name)
 		}
 	}
@@ -93,14 +93,14 @@ func TestBalancesAreWatched(t *testing.T) {
 	w.start(deps)
 	for name, account := range map[string]common.Address{"float_units": deps.Float, "relayer_gas_ether": deps.Relayer} {
 		line := fmt.Sprintf("lienstream_support_%s{account=%q} 0\n", name, account.Hex())
-		polltest.Until(t, line, func() bool { return bytes.Contains(w.gathered(), []byte(line)) })
+		polltest.Until(t, line, func() bool { return bytes.Contains(w.metrics.Gathered(w.t), []byte(line)) })
 	}
 }
 
 // gauge is the highest value of a gauge of all processes.
 func (w *world) gauge(name string) (highest float64) {
 	w.t.Helper()
-	for line := range strings.Lines(string(w.gathered())) {
+	for line := range strings.Lines(string(w.metrics.Gathered(w.t))) {
 		if text, ok := strings.CutPrefix(line, "lienstream_support_"+name+" "); ok {
 			var value float64
 			_, err := fmt.Sscan(text, &value)
@@ -128,7 +128,7 @@ func TestTheOldestPaymentIsSeenWhileTheChainIsAway(t *testing.T) {
 	deps := w.deps(w.relayer("relayer"))
 	deps.Chain = away{w.chain.Client()}
 	deps.Now = func() time.Time { return time.Now().Add(time.Hour) }
-	s, err := New(w.cfg, deps, zap.NewNop(), w.registry())
+	s, err := New(w.cfg, deps, zap.NewNop(), w.metrics.New())
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

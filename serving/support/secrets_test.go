@@ -76,10 +76,10 @@ func TestNothingSecretLeaks(t *testing.T) {
 	// What is no command of ours, but has what somebody wrote.
 	_, err = w.producer.Send(t.Context(), &kafka.Record{Topic: w.cat.Commands(topics.AppSupport), Partition: 0, Key: signed.From[:], Value: []byte("{")})
 	check(t, err)
-	polltest.Until(t, "it is skipped", func() bool { return bytes.Contains(w.gathered(), []byte(`kind="malformed"`)) })
+	polltest.Until(t, "it is skipped", func() bool { return bytes.Contains(w.metrics.Gathered(w.t), []byte(`kind="malformed"`)) })
 	s.stop()
 
-	places := map[string][]byte{"log": logged.Bytes(), "metrics": w.gathered()}
+	places := map[string][]byte{"log": logged.Bytes(), "metrics": w.metrics.Gathered(w.t)}
 	for topic, all := range brokertest.Everything(t, brokers) {
 		places["topic "+topic] = all
 	}
@@ -111,12 +111,6 @@ func TestNothingSecretLeaks(t *testing.T) {
 			t.Errorf("nobody counted %s", name)
 		}
 	}
-}
-
-// gathered is all metrics of all processes, as Prometheus reads them.
-func (w *world) gathered() []byte {
-	w.t.Helper()
-	return leaktest.Gathered(w.t, w.metrics...)
 }
 
 // The token of a ticket opens that ticket only, also under a key that is no longer the first.

@@ -2,7 +2,6 @@ package valuation
 
 import (
 	"crypto/ecdsa"
-	"fmt"
 	"math/big"
 	"slices"
 	"testing"
@@ -30,11 +29,9 @@ type actor struct {
 // deployer takes over from the scenario, which plays no more.
 func (w *world) deployer() *actor {
 	w.t.Helper()
-	key, err := crypto.ToECDSA(crypto.Keccak256(fmt.Appendf(nil, "lienstream devchain %d %s %d", 1, "deployer", 0)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	key := devchain.Key(1, devchain.Deployer)
 	a := &actor{w: w, key: key, address: crypto.PubkeyToAddress(key.PublicKey)}
+	var err error
 	if a.nonce, err = w.node.Client().NonceAt(w.t.Context(), a.address, nil); err != nil {
 		w.t.Fatal(err)
 	}

@@ -80,11 +80,21 @@ func lowerCase(text []byte) []byte {
 	return out
 }
 
-// Gathered is all metrics of some processes, as Prometheus reads them.
-func Gathered(t testing.TB, registries ...prometheus.Gatherer) []byte {
+// Registries are those of the processes of a test.
+type Registries []*prometheus.Registry
+
+// New is the registry of one more process, or of a part of one.
+func (r *Registries) New() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	*r = append(*r, reg)
+	return reg
+}
+
+// Gathered is all their metrics, as Prometheus reads them.
+func (r *Registries) Gathered(t testing.TB) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	for _, reg := range registries {
+	for _, reg := range *r {
 		families, err := reg.Gather()
 		if err != nil {
 			t.Fatal(err)
