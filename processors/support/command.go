@@ -125,9 +125,10 @@ type FloatAmount struct {
 	Day     string         `json:"day"`     // which is this
 }
 
-// NonceRequest asks for a nonce of the relayer, for the authorization with the command's nonce.
+// NonceRequest asks for a nonce of the relayer on a chain, for the authorization with the command's nonce.
 type NonceRequest struct {
-	From  common.Address `json:"from"` // of the authorization
+	Chain uint64         `json:"chain,omitempty"` // its ID; 0, as processes of before say, is refused
+	From  common.Address `json:"from"`            // of the authorization
 	To    common.Address `json:"to"`
 	Mined uint64         `json:"mined"` // the relayer's nonce on the chain
 	Deep  uint64         `json:"deep"`  // and where no reorganisation reaches

@@ -6,19 +6,44 @@ import "slices"
 // confirmations: nodes drop what exceeds an account's share of their pool. docs/operations.md tells operators.
 const maxQueued = 256
 
-// takeNonce assigns the relayer's next nonce to an authorization: a single sequence for all processes with its
-// key, which survives each of them. A repeated request gets the same nonce, until the chain has passed it.
+// maxChains bounds the chains of a relayer's key.
+const maxChains = 16
+
+// takeNonce assigns the relayer's next nonce on a chain to an authorization: a single sequence for all processes with
+// its key, which survives each of them. A repeated request gets the same nonce, until the chain has passed it.
 func (t *execution) takeNonce() Outcome {
-	q, d := t.cmd.Take, t.desk
-	d.NonceQueue = slices.DeleteFunc(d.NonceQueue, func(s Slot) bool { return s.Nonce < q.Deep })
-	if _, has := d.Slot(q.From, t.cmd.Nonce, q.Mined); has {
+	r := t.cmd.Take
+	q := t.desk.queue(r)
+	if q == nil {
+		return Refused
+	}
+	q.Slots = slices.DeleteFunc(q.Slots, func(s Slot) bool { return s.Nonce < r.Deep })
+	if _, has := q.Slot(r.From, t.cmd.Nonce, r.Mined); has {
 		return Exists
 	}
-	if len(d.NonceQueue) >= maxQueued {
+	if len(q.Slots) >= maxQueued {
 		return Limited
 	}
-	d.NextNonce = max(d.NextNonce, q.Mined)
-	d.NonceQueue = append(d.NonceQueue, Slot{Nonce: d.NextNonce, From: q.From, To: q.To, Authorization: t.cmd.Nonce})
-	d.NextNonce++
+	q.Next = max(q.Next, r.Mined)
+	q.Slots = append(q.Slots, Slot{Nonce: q.Next, From: r.From, To: r.To, Authorization: t.cmd.Nonce})
+	q.Next++
 	return Done
+}
+
+// queue returns the queue of a request's chain, which begins with it; nil: it names none, or there may be no more.
+func (d *Desk) queue(r *NonceRequest) *Queue {
+	if i := slices.IndexFunc(d.Queues, func(q Queue) bool { return q.Chain == r.Chain }); i >= 0 {
+		return &d.Queues[i]
+	}
+	if r.Chain == 0 || len(d.Queues) >= maxChains {
+		return nil
+	}
+	d.Queues = append(d.Queues, Queue{Chain: r.Chain})
+	q := &d.Queues[len(d.Queues)-1]
+	// The queue of before chains were named is continued, unless its nonces are too high for this one: then the key was moved.
+	if d.NextNonce <= r.Mined+maxQueued {
+		q.Next, q.Slots = d.NextNonce, d.NonceQueue
+	}
+	d.NextNonce, d.NonceQueue = 0, nil
+	return q
 }

@@ -177,8 +177,26 @@ type Desk struct {
 	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
 
 	// If it is a relayer:
-	NextNonce  uint64 `json:"nextNonce,omitempty"`
-	NonceQueue []Slot `json:"nonceQueue,omitempty"` // those that are not final, in order
+	Queues     []Queue `json:"queues,omitempty"`
+	NextNonce  uint64  `json:"nextNonce,omitempty"` // of before chains were named
+	NonceQueue []Slot  `json:"nonceQueue,omitempty"`
+}
+
+// Queue has the nonces of a relayer on a chain.
+type Queue struct {
+	Chain uint64 `json:"chain"`
+	Next  uint64 `json:"next"`
+	Slots []Slot `json:"slots,omitempty"` // those that are not final, in order
+}
+
+// Queue returns the nonces on a chain.
+func (d *Desk) Queue(chain uint64) *Queue {
+	for i := range d.Queues {
+		if d.Queues[i].Chain == chain {
+			return &d.Queues[i]
+		}
+	}
+	return &Queue{Chain: chain}
 }
 
 // Slot is a nonce of the relayer and the authorization that has it.
@@ -190,8 +208,8 @@ type Slot struct {
 }
 
 // Slot returns the nonce of an authorization, unless it is below mined.
-func (d *Desk) Slot(from common.Address, authorization common.Hash, mined uint64) (nonce uint64, found bool) {
-	for _, s := range d.NonceQueue {
+func (q *Queue) Slot(from common.Address, authorization common.Hash, mined uint64) (nonce uint64, found bool) {
+	for _, s := range q.Slots {
 		if s.From == from && s.Authorization == authorization && s.Nonce >= mined {
 			return s.Nonce, true
 		}

@@ -63,8 +63,9 @@ func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, o
 // 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence. 3: sent and
 // refund-sent name the attempt's authorization. One that a process of before writes is refused, so it is not sent, and a
 // process of now makes another. 4: reservations of a payment are counted, and commands name theirs. Those of before have no
-// number, as the commands about them had.
-func (*App) Version() (version, since uint32) { return 4, 0 }
+// number, as the commands about them had. 5: a relayer's nonces are kept for each chain; those of before are continued for the
+// first that asks.
+func (*App) Version() (version, since uint32) { return 5, 0 }
 
 // ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {

@@ -728,7 +728,7 @@ func TestWhatIsSignedIsAppliedOnce(t *testing.T) {
 	w.at = w.at.Add(24 * time.Hour)
 	for n := range uint64(maxOutcomes) {
 		w.want(wallet, Command{Kind: Reply, Nonce: common.Hash{1}, Sealed: []byte("sealed")}, Done)
-		w.want(float, Command{Kind: TakeNonce, Nonce: common.Hash{1}, Take: &NonceRequest{Mined: n + 1, Deep: n + 1}}, Done)
+		w.want(float, Command{Kind: TakeNonce, Nonce: common.Hash{1}, Take: &NonceRequest{Chain: 8453, Mined: n + 1, Deep: n + 1}}, Done)
 	}
 	if o := w.send(wallet, &decided); o != Stale || w.payment(1).Ticket.Refund != RefundStatusKept {
 		t.Errorf("a decision of before: %s, and the refund is %s", o, w.payment(1).Ticket.Refund)
@@ -762,7 +762,7 @@ func TestTheNonceQueue(t *testing.T) {
 	w := newWorld(t)
 	relayer := common.Address{3}
 	take := func(authorization byte, mined, deep uint64) Command {
-		return Command{Kind: TakeNonce, Nonce: common.Hash{authorization}, Take: &NonceRequest{From: wallet, To: float, Mined: mined, Deep: deep}}
+		return Command{Kind: TakeNonce, Nonce: common.Hash{authorization}, Take: &NonceRequest{Chain: 8453, From: wallet, To: float, Mined: mined, Deep: deep}}
 	}
 	slot := func(authorization byte, mined, want uint64) {
 		t.Helper()
@@ -770,7 +770,7 @@ func TestTheNonceQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, has := d.Slot(wallet, common.Hash{authorization}, mined); !has || got != want {
+		if got, has := d.Queue(8453).Slot(wallet, common.Hash{authorization}, mined); !has || got != want {
 			t.Errorf("authorization %d has %d %v, want %d", authorization, got, has, want)
 		}
 	}
@@ -790,6 +790,64 @@ func TestTheNonceQueue(t *testing.T) {
 	w.want(relayer, take(99, 1000, 20), Limited)
 	w.want(relayer, take(99, 1000, 1000), Done)
 	slot(99, 1000, 1000)
+}
+
+// A relayer whose key is moved to another chain begins there with that chain's nonces, and goes on where it was when it comes
+// back.
+func TestARelayerOnAnotherChain(t *testing.T) {
+	w := newWorld(t)
+	relayer := common.Address{3}
+	take := func(chain uint64, authorization byte, mined uint64, want Outcome) {
+		t.Helper()
+		w.want(relayer, Command{Kind: TakeNonce, Nonce: common.Hash{authorization}, Take: &NonceRequest{Chain: chain, From: wallet, To: float, Mined: mined}}, want)
+	}
+	next := func(chain, want uint64) {
+		t.Helper()
+		d, err := readDesk(w.o, relayer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Queue(chain).Next; got != want {
+			t.Errorf("the next nonce on chain %d is %d, want %d", chain, got, want)
+		}
+	}
+	take(0, 1, 7, Refused) // which chain it is has to be said
+	take(8453, 1, 5000, Done)
+	take(8453, 2, 5000, Done)
+	take(1, 1, 3, Done)
+	take(1, 1, 3, Exists)
+	next(8453, 5002)
+	next(1, 4)
+	take(8453, 2, 5000, Exists)
+	take(8453, 3, 5000, Done)
+	next(8453, 5003)
+	next(1, 4)
+	for chain := range uint64(maxChains) - 2 {
+		take(100+chain, 1, 0, Done)
+	}
+	take(99, 1, 0, Refused)
+	take(1, 2, 3, Done)
+}
+
+// The queue of before chains were named is of the first chain that asks, unless its nonces cannot be that chain's.
+func TestANonceQueueOfBefore(t *testing.T) {
+	for name, c := range map[string]struct{ mined, next uint64 }{
+		"the same chain": {5000, 5003}, "another": {3, 4},
+	} {
+		w := newWorld(t)
+		relayer := common.Address{3}
+		w.o.Put(desks, relayer[:], []byte(`{"nonce":"`+common.Hash{}.Hex()+`","nextNonce":5002,"nonceQueue":[`+
+			`{"nonce":5001,"from":"`+wallet.Hex()+`","to":"`+float.Hex()+`","authorization":"`+common.Hash{1}.Hex()+`"}]}`))
+		w.want(relayer, Command{Kind: TakeNonce, Nonce: common.Hash{2}, Take: &NonceRequest{Chain: 8453, From: wallet, To: float, Mined: c.mined}}, Done)
+		d, err := readDesk(w.o, relayer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := d.Queue(8453)
+		if _, has := q.Slot(wallet, common.Hash{1}, 0); q.Next != c.next || has != (name == "the same chain") {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
 }
 
 // Whatever arrives, in whatever order and however often, the desk's invariants hold.
@@ -891,7 +949,7 @@ func oneUndecided(t fatal, w *world) {
 
 // A command that decodes is valid and encodes to the same; no bytes bring the decoder down.
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Take: &NonceRequest{}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}, sent(1, 1), refundAttempt()} {
+	for _, c := range []Command{reservation(1, 1), paid(1, true), {Kind: TakeNonce, Take: &NonceRequest{}}, {Kind: TakeNonce, Take: &NonceRequest{Chain: 8453}}, {Kind: Sent, Attempt: &Attempt{Raw: []byte{1}}}, sent(1, 1), refundAttempt()} {
 		c.ID = "1"
 		value, err := EncodeCommand(&c)
 		if err != nil {

@@ -12,18 +12,21 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// NonceQueue assigns the relayer's nonces. The desk keeps them: all processes with the relayer's key share it.
-type NonceQueue struct{ Desk *desk.Client }
+// NonceQueue assigns the relayer's nonces on a chain. The desk keeps them: all processes with the relayer's key share it.
+type NonceQueue struct {
+	Desk  *desk.Client
+	Chain uint64 // ID of the payment chain
+}
 
 // Take implements x402.Nonces.
 func (q NonceQueue) Take(ctx context.Context, relayer common.Address, a *x402.Authorization, mined, deep uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	outcome, found, err := q.Desk.Do(ctx, relayer, &desk.Command{
-		Kind: desk.TakeNonce, Nonce: a.Nonce, Take: &desk.NonceRequest{From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
+		Kind: desk.TakeNonce, Nonce: a.Nonce, Take: &desk.NonceRequest{Chain: q.Chain, From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
 	})
 	if found.Desk != nil { // the row has it, if the outcome was evicted
-		if nonce, has := found.Desk.Slot(a.From, a.Nonce, mined); has {
+		if nonce, has := found.Desk.Queue(q.Chain).Slot(a.From, a.Nonce, mined); has {
 			return nonce, nil
 		}
 	}
@@ -33,7 +36,7 @@ func (q NonceQueue) Take(ctx context.Context, relayer common.Address, a *x402.Au
 	case outcome == desk.Limited:
 		return 0, x402.ErrBusy
 	}
-	return 0, fmt.Errorf("take a nonce of %s: %s", relayer, outcome)
+	return 0, fmt.Errorf("take a nonce of %s on chain %d: %s", relayer, q.Chain, outcome)
 }
 
 // Next implements x402.Nonces.
@@ -42,7 +45,7 @@ func (q NonceQueue) Next(ctx context.Context, relayer common.Address) (uint64, e
 	if err != nil {
 		return 0, err
 	}
-	return found.Desk.NextNonce, nil
+	return found.Desk.Queue(q.Chain).Next, nil
 }
 
 // Recorded implements x402.Nonces.
@@ -51,11 +54,12 @@ func (q NonceQueue) Recorded(ctx context.Context, relayer common.Address, nonce 
 	if err != nil {
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(found.Desk.NonceQueue, func(s desk.Slot) bool { return s.Nonce == nonce })
+	slots := found.Desk.Queue(q.Chain).Slots
+	i := slices.IndexFunc(slots, func(s desk.Slot) bool { return s.Nonce == nonce })
 	if i < 0 {
 		return nil, nil, nil
 	}
-	slot := &found.Desk.NonceQueue[i]
+	slot := &slots[i]
 	if found, err = q.Desk.Find(ctx, slot.From, slot.Authorization); err != nil {
 		return nil, nil, err
 	}

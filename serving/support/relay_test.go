@@ -72,7 +72,7 @@ func TestAGapIsFilled(t *testing.T) {
 	w.mine()
 	relayer := w.chain.Address("relayer")
 	lost := w.pay(w.chain.Key("stranger"), "lost")
-	if nonce, err := (NonceQueue{Desk: w.client()}).Take(t.Context(), relayer, &lost.Authorization, 0, 0); err != nil || nonce != 0 {
+	if nonce, err := (NonceQueue{Desk: w.client(), Chain: w.terms.ChainID}).Take(t.Context(), relayer, &lost.Authorization, 0, 0); err != nil || nonce != 0 {
 		t.Fatalf("nonce %d, %v", nonce, err)
 	}
 	s := w.start(w.deps(w.relayer("relayer")))
@@ -87,7 +87,7 @@ func TestGapsAreFilledTogether(t *testing.T) {
 	w := newWorld(t)
 	relayer, now := w.chain.Address("relayer"), time.Unix(1_700_000_000, 0)
 	relaying := x402.DefaultRelayerConfig()
-	relaying.Nonces, relaying.Confirmations, relaying.Now = NonceQueue{Desk: w.client()}, w.cfg.Confirmations, func() time.Time { return now }
+	relaying.Nonces, relaying.Confirmations, relaying.Now = NonceQueue{Desk: w.client(), Chain: w.terms.ChainID}, w.cfg.Confirmations, func() time.Time { return now }
 	r := x402.NewRelayer(relaying, w.terms, w.chain.Client(), w.chain.Key("relayer"))
 	lose := func(first, many int) {
 		t.Helper()

@@ -236,7 +236,7 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 		}
 	}
 	relaying := x402.DefaultRelayerConfig()
-	relaying.Nonces, relaying.Confirmations = support.NonceQueue{Desk: desk}, c.Confirmations
+	relaying.Nonces, relaying.Confirmations = support.NonceQueue{Desk: desk, Chain: terms.ChainID}, c.Confirmations
 	r := x402.NewRelayer(relaying, terms, client, key)
 	return r, r.Address(), nil
 }
