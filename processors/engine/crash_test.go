@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -28,6 +29,7 @@ func TestPromises(t *testing.T) {
 			cfg := kafka.Config{Brokers: brokertest.Start(t, kind)}
 			for name, test := range map[string]func(*testing.T, *env){
 				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
+				"short-lived owner": testShortLivedOwner, "late": testLate,
 				"fenced while idle": testFencedWhileIdle,
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -379,5 +381,83 @@ func testAhead(t *testing.T, e *env) {
 	polltest.Until(t, "the standby follows the next owner", e.at(c, a, topics.RoleStandby))
 	polltest.Until(t, "so does the other node", e.at(c, follower, topics.RoleStandby))
 	e.invariantState(c, a, b, follower)
+	e.invariantTopics(c)
+}
+
+// A standby that is ahead, owns the partitions for two commits and loses them again still shows what it showed:
+// what it hid while it caught up is of earlier blocks.
+func testShortLivedOwner(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 12)
+	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	var commits [4]atomic.Int32
+	arrived, leave := make(chan struct{}, len(commits)), make(chan struct{})
+	cfg := e.config("b", vfs.NewMem())
+	cfg.crash = func(p int32, point string) bool {
+		if point == "beforeEnd" && commits[p].Add(1) == 2 {
+			arrived <- struct{}{}
+			<-leave
+		}
+		return false
+	}
+	b := e.holdAll(cfg, topics.RoleStandby, topics.RoleOwner, topics.RoleStandby)
+	c.logs = 40 // all partitions are touched
+	e.scenario(c, 20)
+	polltest.Until(t, "the standby follows", e.at(c, b, topics.RoleStandby))
+	e.committed(c, owner)
+	owner.stop(t)
+	for range maxSpeculative / 2 {
+		c.add(1)
+	}
+	polltest.Until(t, "the standby applies what the owner left", e.at(c, b, topics.RoleStandby))
+	b.nextRole()
+	for range commits {
+		select {
+		case <-arrived:
+		case <-time.After(time.Minute):
+			t.Fatal("not every partition comes to its second commit")
+		}
+	}
+	b.nextRole()
+	close(leave)
+	c.logs = 0
+	c.add(1)
+	polltest.Until(t, "it follows again", e.at(c, b, topics.RoleStandby))
+	e.invariantState(c, b)
+}
+
+// On a machine that is behind, blocks near the head come late. A standby applies those too that its owner left, and
+// an owner that catches up keeps a view of each, at which others may stand.
+func testLate(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 13)
+	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	b := e.holdAll(e.config("b", vfs.NewMem()), topics.RoleStandby, topics.RoleOwner)
+	c.logs = 40 // all partitions are touched
+	e.scenario(c, 20)
+	polltest.Until(t, "the standby follows", e.at(c, b, topics.RoleStandby))
+	e.committed(c, owner)
+	owner.stop(t)
+	c.age = 2 * tipAge
+	for range maxSpeculative / 2 {
+		c.add(1)
+	}
+	polltest.Until(t, "the standby applies what the owner left", e.at(c, b, topics.RoleStandby))
+	e.invariantState(c, b)
+	var left []topics.BlockRef
+	for range 2 * maxSpeculative { // more than it applies
+		c.add(1)
+		left = append(left, c.head())
+	}
+	b.nextRole()
+	e.caughtUp(c, b)
+	for p := range e.cat.Partitions {
+		for _, at := range left {
+			v, err := b.View(t.Context(), p, &at)
+			if err != nil {
+				t.Fatalf("partition %d: %v", p, err)
+			}
+			v.Close()
+		}
+	}
+	e.invariantState(c, b)
 	e.invariantTopics(c)
 }

@@ -30,9 +30,10 @@ const (
 	farInterval = time.Second
 )
 
-func atTip(b *topics.BlockEnd, age time.Duration) bool {
-	return b.Block.Number+tipBlocks >= b.Head && age < tipAge
-}
+func atTip(b *topics.BlockEnd, age time.Duration) bool { return near(b) && age < tipAge }
+
+// near reports whether a block is close to the chain's head as of its writing.
+func near(b *topics.BlockEnd) bool { return b.Block.Number+tipBlocks >= b.Head }
 
 // Far reports whether a block is so far behind the head that only a backfill is that far.
 func Far(block, head uint64) bool { return head > block+farBlocks }
@@ -286,9 +287,17 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		t.publish(nil, t.applied(nil))
 		return nil
 	}
-	if t.full() || t.tip || t.ready.Input > t.end && !t.ended {
+	hidden := !t.catchUpUntil.IsZero() && near(b)
+	switch {
+	case t.full() || t.tip || t.ready.Input > t.end && !t.ended || hidden && t.records > maxRecords:
 		t.ended = t.ready.Input > t.end
 		return t.commit(ctx)
+	case hidden: // another partition may stand at this block
+		snap, err := t.r.store.SnapshotWith(t.overlay)
+		if err != nil {
+			return err
+		}
+		t.publish(snap, nil)
 	}
 	return nil
 }

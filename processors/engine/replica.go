@@ -140,10 +140,14 @@ func (r *replica) replace(snap *state.Snapshot) {
 	last.snap = snap
 }
 
-// keep adds a view that stays hidden until the next publish. It takes over the reference to it.
+// keep adds a view that stays hidden until the next publish of the same task. It takes over the reference to it.
 func (r *replica) keep(b barrier) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if n := len(r.kept); n > 0 && r.kept[n-1].at.Same(b.at) {
+		r.kept[n-1].snap.Release()
+		r.kept = r.kept[:n-1]
+	}
 	if r.kept = append(r.kept, b); len(r.kept) > tipBlocks {
 		r.kept[0].snap.Release()
 		r.kept = r.kept[1:]

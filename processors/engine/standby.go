@@ -55,7 +55,8 @@ type commitBarrier struct {
 	reverts    uint64
 	touched    bool            // there are records or reverts between it and the previous Commit barrier
 	records    []*kafka.Record // those, and the barriers; nil: they are not kept
-	read       time.Time
+	silence    time.Duration   // how long the owner may take to commit it before the follower applies it
+	due        time.Time       // when that is over
 }
 
 const (
@@ -66,8 +67,10 @@ const (
 	maxSpeculative = 16
 	maxRecords     = 4096
 
-	// ownerSilence is how long the owner may take to commit a block at the tip before the follower applies it.
+	// ownerSilence is how long the owner may take to commit a block at the tip before the follower applies it, and
+	// lateSilence a block that came late, where owners commit several at once.
 	ownerSilence = 50 * time.Millisecond
+	lateSilence  = 500 * time.Millisecond
 )
 
 // follow runs a standby until ctx is done.
@@ -222,7 +225,7 @@ func (f *follower) speculate(i int) bool {
 	switch {
 	case f.shown.next == 0, f.s.seen > 0, f.ahead[0].from > f.s.pos.Progress.Input, slices.ContainsFunc(f.ahead[:i+1], unkept):
 		return false // records before it are missing
-	case time.Since(f.ahead[i].read) < ownerSilence:
+	case time.Until(f.ahead[i].due) > 0:
 		return false
 	}
 	if f.speculative == nil {
@@ -333,8 +336,12 @@ func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) er
 				continue
 			}
 			c.next, c.at, c.head, c.observedMs = rec.Offset+1, b.Block, b.Head, rec.Timestamp.UnixMilli()
-			if !kept || !atTip(b, f.n.clock.age(rec.Timestamp, rec.Offset > end)) {
+			if !kept || !near(b) {
 				c.records = nil
+			}
+			c.silence = ownerSilence
+			if f.n.clock.age(rec.Timestamp, rec.Offset > end) >= tipAge {
+				c.silence = lateSilence
 			}
 			if err := f.wait(ctx, c); err != nil {
 				return err
@@ -364,7 +371,7 @@ func (f *follower) wait(ctx context.Context, c commitBarrier) error {
 
 // queue adds a barrier.
 func (f *follower) queue(c commitBarrier) {
-	c.read = time.Now()
+	c.due = time.Now().Add(c.silence)
 	if c.touched && c.records != nil && f.speculated() >= maxSpeculative {
 		c.records = nil
 	}
@@ -376,7 +383,7 @@ func (f *follower) queue(c commitBarrier) {
 	}
 	f.advance()
 	if c.touched && c.records != nil && c.next > f.shown.next {
-		time.AfterFunc(ownerSilence, f.look)
+		time.AfterFunc(c.silence, f.look)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestTrial(t *testing.T) {
 		shows  bool
 	}{
 		"whole":                            {values: [][]byte{log, end(1)}, shows: true},
-		"the owner has just begun":         {values: [][]byte{log, end(1)}, change: func(_ *follower, c *commitBarrier) { c.read = time.Now().Add(time.Hour) }},
+		"the owner has just begun":         {values: [][]byte{log, end(1)}, change: func(_ *follower, c *commitBarrier) { c.due = time.Now().Add(time.Hour) }},
 		"records are not kept":             {change: func(_ *follower, c *commitBarrier) { c.records = nil }},
 		"records before it are not known":  {values: [][]byte{log, end(1)}, change: func(_ *follower, c *commitBarrier) { c.from++ }},
 		"a commit is being read":           {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.s.seen = 1 }},
@@ -49,7 +49,7 @@ func TestTrial(t *testing.T) {
 			pos := position{Progress: progress{Input: input, At: ref(1, 0)}}
 			f := &follower{n: n, r: r, s: &restorer{r: r, pos: pos, overlay: r.store.NewOverlay()}, room: make(chan struct{}, 1)}
 			f.show()
-			c := commitBarrier{from: input, next: 20, at: ref(2, 0), head: 2, touched: true, read: time.Now().Add(-ownerSilence)}
+			c := commitBarrier{from: input, next: 20, at: ref(2, 0), head: 2, touched: true, due: time.Now()}
 			for i, v := range tc.values {
 				c.records = append(c.records, &kafka.Record{Offset: input + int64(i), Value: v, Timestamp: time.Now()})
 			}

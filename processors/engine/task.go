@@ -187,6 +187,7 @@ func (t *task) run(ctx context.Context) (err error) {
 	t.ended = t.end < max(p.Input, 0)
 	t.beginCatchUp()
 	defer t.n.catchingUp.end(t.r.partition)
+	defer t.r.forgetKept() // a standby may be ahead of them
 	defer func() {
 		if t.far {
 			t.n.far.Add(-1)
@@ -312,7 +313,6 @@ func (h *catchingUp) end(partition int32) bool {
 // just restored are each at a different block and cannot be read together; those of the former owner can.
 func (t *task) beginCatchUp() {
 	t.catchUpUntil, t.behind = time.Now().Add(catchUpTimeout), math.MinInt64
-	t.r.forgetKept()
 	t.n.catchingUp.begin(t.r.partition)
 	if _, readable := t.r.watermark(); (readable || t.n.live.others(t.n.cfg.Instance)) && t.end >= 0 {
 		t.behind = t.end

@@ -86,9 +86,10 @@ type chain struct {
 	final      uint64
 	reverts    uint64 // blocks taken back, ever
 	salt, sent uint64
-	keys       int    // addresses per partition
-	logs       int    // at most, per block
-	ahead      uint64 // how far the chain's head is from what is sent
+	keys       int           // addresses per partition
+	logs       int           // at most, per block
+	ahead      uint64        // how far the chain's head is from what is sent
+	age        time.Duration // of what is sent
 }
 
 type chainBlock struct {
@@ -114,7 +115,7 @@ func (c *chain) head() topics.BlockRef {
 
 func (c *chain) send(p int32, key []byte, r topics.Raw) {
 	c.sent++
-	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r)})
+	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r), Timestamp: time.Now().Add(-c.age)})
 }
 
 func (c *chain) begin()  { check(c.t, c.tx.Begin()) }
@@ -416,20 +417,22 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// holdAll runs a node that holds everything in a role, whatever any group says; in the next one from
-// nextRole on.
+// holdAll runs a node that holds everything in a role, whatever any group says; in the next one from a call
+// of nextRole on.
 func (e *env) holdAll(cfg Config, roles ...topics.HolderRole) *runningNode {
 	n, err := New(cfg, toy{})
 	check(e.t, err)
 	check(e.t, n.connect())
 	all, cancel := context.WithCancel(context.Background())
 	r := &runningNode{Node: n, cancel: cancel, done: make(chan error, 1)}
-	ctxs := []context.Context{all}
-	if len(roles) > 1 {
-		var first context.Context
-		first, r.nextRole = context.WithCancel(all)
-		ctxs = []context.Context{first, all}
+	var ctxs []context.Context
+	ends := make(chan context.CancelFunc, len(roles))
+	for range roles {
+		ctx, end := context.WithCancel(all)
+		ctxs = append(ctxs, ctx)
+		ends <- end
 	}
+	r.nextRole = func() { (<-ends)() }
 	go func() {
 		var wg sync.WaitGroup
 		for _, p := range n.replicas {

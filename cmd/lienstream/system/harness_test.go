@@ -60,7 +60,7 @@ func build(path string) error {
 	return cmd.Run()
 }
 
-// process is one run of the binary. Its output is shown when the test fails.
+// process is one run of the binary.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -101,13 +101,28 @@ func start(t *testing.T, name string, args ...string) *process {
 		<-collected // its last line may be what is asked for
 		close(p.done)
 	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("output of %s:\n%s", name, tail(p.output(), 8000))
-		}
-	})
+	t.Cleanup(func() { p.report(t) })
 	return p
+}
+
+// report ends the process. Of a test that failed it shows what the last lines say; `go test -artifacts` keeps them all.
+func (p *process) report(t *testing.T) {
+	t.Helper()
+	well := false
+	select {
+	case <-p.done:
+		well = p.err == nil
+	default:
+		p.kill()
+	}
+	if !t.Failed() || well {
+		return
+	}
+	t.Logf("output of %s:\n%s", p.name, tail(p.output(), 1500))
+	name := fmt.Sprintf("%s-%d.log", strings.ReplaceAll(p.name, " ", "-"), p.cmd.Process.Pid)
+	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name), []byte(p.output()), 0o600); err != nil {
+		t.Log(err)
+	}
 }
 
 // cursorSecret is a file with the secret that all serving nodes of a test share.
