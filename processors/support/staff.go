@@ -95,11 +95,15 @@ func (t *execution) refund(p *Payment) bool {
 	return true
 }
 
-// refundConfirmed applies that a refund is on the chain: staff say it of what was sent by hand, and the chain of the
-// float's. By hand a transaction refunds one payment of a wallet, however many of staff record it at once.
+// refundConfirmed applies that a refund is on the chain: staff say it of what was sent by hand, whether they had taken it on
+// or it was owed, and the chain of the float's. By hand a transaction refunds one payment of a wallet, however many of staff record it at once.
 func (t *execution) refundConfirmed(p *Payment) (Outcome, error) {
 	k := p.Ticket
-	if k.Refund != RefundStatusSent || k.sentByHand() != (t.cmd.By != "") {
+	admitted := k.Refund == RefundStatusSent && !k.sentByHand()
+	if t.cmd.By != "" {
+		admitted = k.sentByHand() || owed(p)
+	}
+	if !admitted {
 		return Refused, nil
 	}
 	key, nonce := paymentKey(t.key, t.cmd.Proof.Transaction), p.Authorization.Nonce

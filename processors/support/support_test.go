@@ -596,9 +596,6 @@ func TestARefundByHand(t *testing.T) {
 	w.want(wallet, kind(RefundByHand), Refused) // a reorganisation may take the payment back
 	w.want(wallet, paid(1, true), Done)
 	w.want(wallet, kind(RefundNotSent), Refused)
-	if c := signed(); w.send(wallet, &c) != Refused {
-		t.Error("recorded, and nobody had taken it on")
-	}
 	w.want(wallet, kind(RefundByHand), Done)
 	w.want(wallet, kind(RefundByHand), Refused)
 	w.want(wallet, refund(1), Refused)
@@ -620,6 +617,35 @@ func TestARefundByHand(t *testing.T) {
 	}
 	w.want(wallet, kind(RefundNotSent), Refused)
 	w.want(wallet, refund(1), Refused)
+}
+
+// Who has sent a refund, and says so only then, records it while it is owed, and not what the float has signed.
+func TestARefundThatWasSentBefore(t *testing.T) {
+	w := newWorld(t)
+	recorded := func(want Outcome) {
+		t.Helper()
+		c := Command{ID: NewID(), Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Transaction: common.Hash{7}, Final: true}}
+		w.sign(wallet, &c)
+		if got := w.send(wallet, &c); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	w.want(wallet, reservation(1, 1), Done)
+	w.want(wallet, paid(1, false), Done)
+	recorded(Refused) // nothing is owed
+	w.want(wallet, decide(1, Accepted), Done)
+	recorded(Refused) // a reorganisation may take the payment back
+	w.want(wallet, paid(1, true), Done)
+	w.want(wallet, decide(1, Rejected), Done)
+	recorded(Refused) // it is kept
+	w.want(wallet, decide(1, Accepted), Done)
+	w.want(wallet, refund(1), Done)
+	recorded(Refused)
+	w.want(wallet, refundFailed(1), Done)
+	w.want(wallet, Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}, Refused) // it is of no float
+	recorded(Done)
+	w.want(wallet, refund(1), Refused)
+	recorded(Refused)
 }
 
 // By hand a transaction refunds one payment. The float's refunds are what the chain says, though somebody put two of them

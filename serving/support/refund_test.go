@@ -322,6 +322,9 @@ func TestAnothersTransferIsNoRefund(t *testing.T) {
 		t.Error("the payer's own transfer counts, or nobody's")
 	}
 	check(t, staff.NotSent(t.Context(), id))
+	if err := staff.Refunded(t.Context(), id, chain, before.TxHash, 1); err == nil || !strings.Contains(err.Error(), "--tx") {
+		t.Errorf("nobody sends it by hand: %v", err)
+	}
 	check(t, staff.ByHand(t.Context(), id, chain))
 	w.fund(w.chain.Address("float"), deposit)
 	polltest.Until(t, "a block later", func() bool {
@@ -331,6 +334,44 @@ func TestAnothersTransferIsNoRefund(t *testing.T) {
 	after, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit))
 	check(t, err)
 	check(t, staff.Refunded(t.Context(), id, chain, after.TxHash, 1))
+}
+
+// A refund that was sent before anybody said so is recorded once its log is verified, whether somebody has taken it on since
+// or not: after the payment, to the payer, and of no other ticket.
+func TestARefundThatIsOnTheChain(t *testing.T) {
+	w := newWorld(t)
+	staff, chain := w.staff(), w.chain.Client()
+	w.fund(w.chain.Address("payer"), deposit)
+	w.fund(w.chain.Address("float"), 4*deposit)
+	early, err := w.chain.Call(t.Context(), "float", "transfer", w.chain.Address("payer"), big.NewInt(deposit))
+	check(t, err)
+	ids, payer := w.twoOwed(staff)
+	refused := func(id string, transaction common.Hash, says string) {
+		t.Helper()
+		if err := staff.RefundedBefore(t.Context(), id, chain, transaction, 1); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	refused(ids[0], early.TxHash, "does not refund")
+	less, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit-1))
+	check(t, err)
+	refused(ids[0], less.TxHash, "does not refund")
+	refused(ids[0], common.Hash{1}, "not found")
+	sent, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit))
+	check(t, err)
+	check(t, staff.RefundedBefore(t.Context(), ids[0], chain, sent.TxHash, 1))
+	refused(ids[0], sent.TxHash, "is CONFIRMED")
+	refused(ids[1], sent.TxHash, ids[0])
+	second, err := w.chain.Call(t.Context(), "float", "transfer", payer, big.NewInt(deposit))
+	check(t, err)
+	check(t, staff.ByHand(t.Context(), ids[1], chain))
+	refused(ids[1], sent.TxHash, ids[0])
+	check(t, staff.RefundedBefore(t.Context(), ids[1], chain, second.TxHash, 1))
+	for _, id := range ids {
+		if refund := w.ticketOf(id).Ticket.Refund; refund != desk.RefundStatusConfirmed {
+			t.Errorf("the refund of %s is %s", id, refund)
+		}
+	}
 }
 
 // A refund whose authorization the float cancelled is FAILED; the float can sign no other, and who tries is told to send

@@ -152,8 +152,33 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	}
 	p := found.Payment
 	if refund := p.Ticket.Refund; refund != desk.RefundStatusSent || p.Ticket.ByHand == "" {
-		return fmt.Errorf("the refund of ticket %s is %s, and nobody sends it by hand: refund %s by-hand says so, before it is sent", id, refund, id)
+		return fmt.Errorf("the refund of ticket %s is %s, and nobody sends it by hand: refund %s by-hand says so, before it is sent; what was sent before that is recorded by refund --tx", id, refund, id)
 	}
+	return s.record(ctx, p, chain, transaction, confirmations, max(p.Proof.Block, p.Ticket.ByHandFrom))
+}
+
+// RefundedBefore is Refunded for a transaction that was sent before anybody had taken it on: who signs it answers for that the
+// transfer is the refund, of all those to the payer since the payment.
+func (s Staff) RefundedBefore(ctx context.Context, id string, chain Receipts, transaction common.Hash, confirmations uint64) error {
+	found, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	p := found.Payment
+	switch k := p.Ticket; {
+	case p.Status != desk.StatusFinal:
+		return fmt.Errorf("the payment of ticket %s is not final yet", id)
+	case k.Refund == desk.RefundStatusOwed, k.Refund == desk.RefundStatusFailed, k.Refund == desk.RefundStatusSent && k.ByHand != "":
+		return s.record(ctx, p, chain, transaction, confirmations, p.Proof.Block)
+	case k.Refund == desk.RefundStatusSent:
+		return fmt.Errorf("the refund of ticket %s was signed by the float, and may be on its way", id)
+	default:
+		return fmt.Errorf("the refund of ticket %s is %s: nothing is owed", id, k.Refund)
+	}
+}
+
+// record verifies the transaction's log: it is a transfer of the deposit to the payer, in a later block.
+func (s Staff) record(ctx context.Context, p *desk.Payment, chain Receipts, transaction common.Hash, confirmations, after uint64) error {
 	receipt, err := chain.TransactionReceipt(ctx, transaction)
 	if err != nil {
 		return fmt.Errorf("read the receipt of %s: %w", transaction, err)
@@ -162,9 +187,8 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	if err != nil {
 		return fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	after := receipt.BlockNumber.Uint64() > max(p.Proof.Block, p.Ticket.ByHandFrom)
-	if !after || receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
-		return fmt.Errorf("transaction %s does not refund ticket %s", transaction, id)
+	if receipt.BlockNumber.Uint64() <= after || receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
+		return fmt.Errorf("transaction %s does not refund ticket %s", transaction, p.ID())
 	}
 	if head+1 < receipt.BlockNumber.Uint64()+confirmations {
 		return fmt.Errorf("transaction %s has fewer than %d confirmations", transaction, confirmations)
@@ -172,7 +196,7 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	if err := s.unused(ctx, p, receipt); err != nil {
 		return err
 	}
-	return s.do(ctx, id, &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
+	return s.do(ctx, p.ID(), &desk.Command{Kind: desk.RefundConfirmed, Proof: &desk.Proof{
 		Transaction: transaction, Block: receipt.BlockNumber.Uint64(), BlockHash: receipt.BlockHash, Final: true,
 	}})
 }

@@ -26,10 +26,11 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	who := &staffMember{}
 	own.StringVar(&who.name, 0, "as", os.Getenv("USER"), "name of the acting staff member, for the audit log")
 	own.StringVar(&who.keyFile, 0, "as-key-file", "", "file with the staff member's private key, 32 bytes in hex; it signs every change")
-	add := func(verb, takes, help string, least, most int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) {
+	add := func(verb, takes, help string, least, most int, exec func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error) *ff.FlagSet {
 		usage := strings.TrimSpace("lienstream support " + verb + " " + takes)
+		flags := ff.NewFlagSet(verb).SetParent(own)
 		command.Subcommands = append(command.Subcommands, &ff.Command{
-			Name: verb, Usage: usage, ShortHelp: help, Flags: ff.NewFlagSet(verb).SetParent(own),
+			Name: verb, Usage: usage, ShortHelp: help, Flags: flags,
 			Exec: func(ctx context.Context, given []string) error {
 				if len(given) < least || len(given) > most {
 					return fmt.Errorf("usage: %s", usage)
@@ -39,6 +40,7 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 				})
 			},
 		})
+		return flags
 	}
 	add("list", "", "list all tickets and undecided payments, one per line", 0, 0, func(ctx context.Context, _ *supportService, p *Process, staff support.Staff, _ []string) error {
 		return staff.List(ctx, p.Stdout)
@@ -58,33 +60,61 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 			verdict, valid := strings.CutSuffix(args[1], "-valid")
 			return staff.Decide(ctx, args[0], desk.Verdict(strings.ToUpper(verdict)), valid)
 		})
-	add("refund", "<ticket> [by-hand|not-sent|<transaction>]",
+	var before string
+	refund := add("refund", "<ticket> [by-hand|not-sent|<transaction>]",
 		"refund a deposit from the float; or take it on to send it by hand, give that up, or record and verify the transaction that sent it", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
-			if len(args) == 2 && args[1] == "not-sent" {
-				return staff.NotSent(ctx, args[0])
-			}
-			chain, err := s.dial(ctx, p)
-			if err != nil {
-				return err
-			}
-			if len(args) == 2 && args[1] == "by-hand" {
-				return staff.ByHand(ctx, args[0], chain)
-			}
-			if len(args) == 1 {
-				float, err := s.float(p, chain)
-				if err != nil {
-					return err
-				}
-				return staff.Refund(ctx, args[0], float)
-			}
-			hash, err := hexutil.Decode(args[1])
-			if err != nil || len(hash) != common.HashLength {
-				return errors.New("neither by-hand nor not-sent nor a transaction hash, 32 bytes in hex")
-			}
-			return staff.Refunded(ctx, args[0], chain, common.Hash(hash), s.cfg.Confirmations)
+			return s.refund(ctx, p, staff, before, args)
 		})
+	refund.StringVar(&before, 0, "tx", "", "hash of a transaction that has sent the refund already, before anybody took it on; it is verified by its log and recorded")
 	return command
+}
+
+// refund sends a refund, or records what has: after it was taken on by hand, or, where it is given apart, before.
+func (s *supportService) refund(ctx context.Context, p *Process, staff support.Staff, before string, args []string) error {
+	id, how := args[0], ""
+	if len(args) == 2 {
+		how = args[1]
+	}
+	if before != "" && how != "" {
+		return fmt.Errorf("tx: with it there is nothing behind the ticket, not %q", how)
+	}
+	if how == "not-sent" {
+		return staff.NotSent(ctx, id)
+	}
+	chain, err := s.dial(ctx, p)
+	if err != nil {
+		return err
+	}
+	switch {
+	case before != "":
+		hash, err := transactionHash(before)
+		if err != nil {
+			return fmt.Errorf("tx: %w", err)
+		}
+		return staff.RefundedBefore(ctx, id, chain, hash, s.cfg.Confirmations)
+	case how == "":
+		float, err := s.float(p, chain)
+		if err != nil {
+			return err
+		}
+		return staff.Refund(ctx, id, float)
+	case how == "by-hand":
+		return staff.ByHand(ctx, id, chain)
+	}
+	hash, err := transactionHash(how)
+	if err != nil {
+		return fmt.Errorf("neither by-hand nor not-sent nor a transaction: %w", err)
+	}
+	return staff.Refunded(ctx, id, chain, hash, s.cfg.Confirmations)
+}
+
+func transactionHash(text string) (common.Hash, error) {
+	hash, err := hexutil.Decode(text)
+	if err != nil || len(hash) != common.HashLength {
+		return common.Hash{}, fmt.Errorf("%.80q is not a transaction hash, 32 bytes in hex", text)
+	}
+	return common.Hash(hash), nil
 }
 
 // staffMember is the staff member who runs the command.
