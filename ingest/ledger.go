@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -26,26 +27,34 @@ const maxHolders = 1 << 20
 type ledger struct {
 	decoder *contracts.Decoder
 	token   common.Address
-	first   common.Hash
+	first   *topics.Log   // the first transfer of an amount above zero
+	header  follow.Header // of its block
+	origin  common.Hash   // the transaction that wrote it
 	supply  uint256.Int
 	held    held
 	fault   string // nothing else is valid then
 }
 
-// add applies a log of the token, as the processors apply those that follow.
-func (l *ledger) add(log *topics.Log) {
+// add applies a log of the token in a block, as the processors apply those that follow.
+func (l *ledger) add(log *topics.Log, in *follow.Header) {
 	switch e := l.decoder.Decode(log.Address, log.Topics, log.Data).(type) {
 	case *contracts.TransferMalformed:
 		l.fault = contracts.FaultMalformed
 	case *contracts.TokenTransferred:
-		if l.first == (common.Hash{}) {
-			l.first = log.TxHash
+		if l.first == nil && !e.Amount.IsZero() {
+			l.first, l.header = &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, *in // not what it is a part of
 		}
 		l.fault, _ = e.Move(&l.supply, l.held) // memory does not fail
 		if l.fault == "" && len(l.held) > maxHolders {
 			l.fault = faultTooMany
 		}
 	}
+}
+
+// counts reports whether a log moves anything. Anybody can have a transfer of nothing written.
+func (l *ledger) counts(log *topics.Log) bool {
+	e, ok := l.decoder.Decode(log.Address, log.Topics, log.Data).(*contracts.TokenTransferred)
+	return ok && !e.Amount.IsZero()
 }
 
 // held is who holds how much. None is zero.
@@ -66,11 +75,11 @@ func (h held) SetHeld(account common.Address, _, amount *uint256.Int) error {
 func (l *ledger) parts(at topics.BlockRef) []*topics.Ledger {
 	accounts := slices.SortedFunc(maps.Keys(l.held), func(a, b common.Address) int { return bytes.Compare(a[:], b[:]) })
 	if l.fault != "" || len(accounts) == 0 {
-		return []*topics.Ledger{{Block: at, Token: l.token, Parts: 1, First: l.first, Fault: l.fault}}
+		return []*topics.Ledger{{Block: at, Token: l.token, Parts: 1, First: l.origin, Fault: l.fault}}
 	}
 	var all []*topics.Ledger
 	for some := range slices.Chunk(accounts, topics.MaxShares) {
-		part := &topics.Ledger{Block: at, Token: l.token, Part: uint32(len(all)), First: l.first}
+		part := &topics.Ledger{Block: at, Token: l.token, Part: uint32(len(all)), First: l.origin}
 		for _, account := range some {
 			part.Shares = append(part.Shares, topics.Share{Account: account, Amount: l.held[account]})
 		}
@@ -100,13 +109,18 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 		for i := range blocks {
 			for _, item := range blocks[i].Logs {
 				if l.fault == "" {
-					l.add(item.(*topics.Log))
+					l.add(item.(*topics.Log), &blocks[i].Header)
 				}
 			}
 		}
 	}
 	if from > 0 && h.parent != parent || h.last.Hash != at.Hash {
 		return nil, fmt.Errorf("history of token %s from block %d ends at block %s, not %s: %w", token, from, h.last.Hash, at.Hash, rpc.ErrGone)
+	}
+	if l.first != nil && l.fault == "" {
+		if l.origin, err = h.client.Origin(ctx, &l.header, l.first, l.counts); err != nil {
+			return nil, fmt.Errorf("find the origin of token %s: %w", token, err)
+		}
 	}
 	return l.parts(at), nil
 }

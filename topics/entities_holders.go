@@ -25,7 +25,7 @@ type Holders struct {
 	Token   common.Address
 	Count   uint64
 	Supply  uint256.Int `doc:"the sum of all holdings"`                                     // the sum of all holdings
-	First   common.Hash `avro:"first_tx" zero:"null" doc:"of the first transfer"`           // the transaction of the first transfer; zero: there was none
+	First   common.Hash `avro:"first_tx" zero:"null" doc:"of the first transfer"`           // the transaction of the first transfer of more than nothing; zero: there was none when its transfers began to be followed, or it is not proved
 	Since   uint64      `doc:"the block from which on its transfers are followed"`          // the block from which on its transfers are followed
 	Faulted bool        `doc:"its transfers contradict each other, so no holding is valid"` // its transfers contradict each other, so no holding is valid
 }

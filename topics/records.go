@@ -53,7 +53,7 @@ type Ledger struct {
 	Token  common.Address
 	Part   uint32 // from 0 on
 	Parts  uint32
-	First  common.Hash // the transaction of the first Transfer; zero: there was none
+	First  common.Hash // the transaction of the first Transfer of more than nothing; zero: there was none, or it cannot be proved
 	Fault  string      // why the token's balances cannot be had; empty: they can
 	Shares []Share     // none is zero; ascending by account over all parts
 }

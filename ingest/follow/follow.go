@@ -20,9 +20,10 @@ import (
 // Header holds the fields of a block header that following needs.
 type Header struct {
 	topics.BlockRef
-	Parent   common.Hash
-	Bloom    types.Bloom
-	Receipts common.Hash // receipts root, which proves the block's logs
+	Parent       common.Hash
+	Bloom        types.Bloom
+	Receipts     common.Hash // receipts root, which proves the block's logs
+	Transactions common.Hash // transactions root
 }
 
 // Block is a verified block with the logs of its hash, in order.

@@ -47,12 +47,13 @@ const (
 	quantity = -1
 	anyBytes = -2
 
-	fieldParent   = 0
-	fieldReceipts = 5
-	fieldBloom    = 6
-	fieldNumber   = 8
-	fieldTime     = 11
-	fieldOptional = 15
+	fieldParent       = 0
+	fieldTransactions = 4
+	fieldReceipts     = 5
+	fieldBloom        = 6
+	fieldNumber       = 8
+	fieldTime         = 11
+	fieldOptional     = 15
 
 	maxExtraBytes = 4 << 10
 )
@@ -142,6 +143,9 @@ func fillHeader(h *follow.Header, fields *[len(headerFields)][]byte, hash []byte
 		field(fieldReceipts, func(v []byte) error { return unhex(h.Receipts[:], v) })
 	}
 	if err != nil || !proved {
+		return err
+	}
+	if field(fieldTransactions, func(v []byte) error { return unhex(h.Transactions[:], v) }); err != nil {
 		return err
 	}
 	return hashes(h, fields)

@@ -3,22 +3,16 @@ package valuation
 import (
 	"maps"
 	"math/big"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/holiman/uint256"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
-	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
-	"github.com/lienstream/lienstream/serving/chain"
 )
 
 // registered are the registry's limits of an asset.
@@ -225,62 +219,6 @@ func TestHolders(t *testing.T) {
 	w.get("/assets/"+token.Hex()+"/facts", &b)
 	if b.Holders != nil || b.Eligible || !slices.Contains(b.Unknown, "topTenBps") {
 		t.Errorf("%v holders known of a token whose supply is not the sum of its transfers", b.Holders)
-	}
-}
-
-// TestCreator: a token's creator is who signed the transaction that is said to be of its first transfer, if that is of this
-// chain and wrote one.
-func TestCreator(t *testing.T) {
-	w := newWorld(t)
-	by := w.deployer()
-	token, _ := w.listMeme(by, by.address)
-	hashOf := func(contract common.Address, at func([]types.Log) types.Log) common.Hash {
-		t.Helper()
-		logs, err := w.node.Client().FilterLogs(t.Context(), ethereum.FilterQuery{Addresses: []common.Address{contract}})
-		if err != nil || len(logs) == 0 {
-			t.Fatalf("%d logs of %s: %v", len(logs), contract, err)
-		}
-		return at(logs).TxHash
-	}
-	first := hashOf(token, func(logs []types.Log) types.Log { return logs[0] })
-	other := hashOf(w.dep.AssetRegistry, func(logs []types.Log) types.Log { return logs[len(logs)-1] })
-	elsewhere, err := types.SignNewTx(by.key, types.LatestSignerForChainID(big.NewInt(1)), &types.DynamicFeeTx{ChainID: big.NewInt(1), Gas: 21_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node := rpctest.NewLiar(t, w.node.HTTP(), 0)
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if len(req.Params) == 1 && string(req.Params[0]) == `"`+elsewhere.Hash().Hex()+`"` {
-			switch req.Method {
-			case "eth_getTransactionByHash":
-				resp.Say(elsewhere)
-			case "eth_getTransactionReceipt":
-				resp.Say(map[string]any{"transactionHash": elsewhere.Hash(), "logs": []any{
-					map[string]any{"address": token, "topics": []common.Hash{contracts.TransferTopic()}},
-				}})
-			}
-		}
-		return false
-	})
-	on := chain.DefaultConfig()
-	on.ChainID, on.Endpoints = w.dep.ChainID, []string{node.URL}
-	if w.service.chain.client, err = chain.New(on, nil, zap.NewNop(), prometheus.NewRegistry()); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		tx   common.Hash
-		want common.Address
-	}{
-		"its first transfer":   {first, by.address},
-		"no transfer of it":    {other, common.Address{}},
-		"of another chain":     {elsewhere.Hash(), common.Address{}},
-		"of no transaction":    {common.Hash{1}, common.Address{}},
-		"there is no transfer": {common.Hash{}, common.Address{}},
-	} {
-		got, err := w.service.chain.creator(t.Context(), token, test.tx)
-		if err != nil || got != test.want {
-			t.Errorf("%s: %s, want %s: %v", name, got, test.want, err)
-		}
 	}
 }
 

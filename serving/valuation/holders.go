@@ -2,19 +2,14 @@ package valuation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/holiman/uint256"
 
-	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
-	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -30,7 +25,7 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, sup
 	nobody := s.nobody()
 	q := query.HoldersQuery{Token: token, Largest: topHolders + len(nobody)}
 	known := s.chain.creationOf(token)
-	if known.tx != (common.Hash{}) {
+	if known.from != (common.Address{}) {
 		q.Accounts = []common.Address{known.from}
 	}
 	answer, err := s.reader.HoldersOf(ctx, st.at, q)
@@ -46,8 +41,8 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, sup
 	}
 	b.Holders = &h.Count
 	b.TopTenBps = new(shareBps(topOf(h.Largest, nobody), supply))
-	if known.tx == (common.Hash{}) || known.tx != h.First {
-		creator, err := s.chain.creator(ctx, token, h.First)
+	if known.from == (common.Address{}) || known.tx != h.First {
+		creator, err := s.chain.creator(ctx, token, h.First, s.now())
 		if err != nil || creator == (common.Address{}) {
 			return err
 		}
@@ -84,74 +79,4 @@ func shareBps(held []topics.Holding, supply *big.Int) int64 {
 	}
 	part := sum.ToBig()
 	return part.Mul(part, big.NewInt(bpsOfAll)).Quo(part, supply).Int64()
-}
-
-// creation is the transaction of a token's first transfer, and who sent it.
-type creation struct {
-	tx   common.Hash
-	from common.Address
-}
-
-// creationOf is a token's creation, if it was asked for before.
-func (c *chainReader) creationOf(token common.Address) creation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.creations[token]
-}
-
-// creator is who sent the transaction of the token's first transfer, which minted it: whose signature it has, whatever a
-// node says. Zero: unknown, because there was no transfer, no node has a transaction of that hash, it is of another chain,
-// or it wrote no transfer of the token: nothing proves the hash itself.
-func (c *chainReader) creator(ctx context.Context, token common.Address, first common.Hash) (common.Address, error) {
-	if first == (common.Hash{}) {
-		return common.Address{}, nil
-	}
-	c.metrics.fees.Inc()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadTimeout)
-	defer cancel()
-	var raw json.RawMessage
-	var wrote receipt
-	sent := &chain.Request{Method: "eth_getTransactionByHash", Params: []any{first}, Result: &raw}
-	done := &chain.Request{Method: "eth_getTransactionReceipt", Params: []any{first}, Result: &wrote}
-	if err := c.client.Batch(ctx, sent, done); err != nil {
-		return common.Address{}, fmt.Errorf("ask who created token %s: %w", token, err)
-	}
-	var tx types.Transaction
-	if sent.Err != nil || len(raw) == 0 || json.Unmarshal(raw, &tx) != nil || tx.Hash() != first {
-		return common.Address{}, nil
-	}
-	ours := new(big.Int).SetUint64(c.cfg.Deployment.ChainID)
-	if done.Err != nil || !wrote.moves(token, first) || tx.ChainId().Cmp(ours) != 0 {
-		return common.Address{}, nil
-	}
-	from, err := types.Sender(types.LatestSignerForChainID(ours), &tx)
-	if err != nil {
-		return common.Address{}, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.creations == nil {
-		c.creations = map[common.Address]creation{}
-	}
-	c.creations[token] = creation{first, from}
-	return from, nil
-}
-
-// receipt is what a transaction's receipt says of its logs.
-type receipt struct {
-	TransactionHash common.Hash
-	Logs            []struct {
-		Address common.Address
-		Topics  []common.Hash
-	}
-}
-
-// moves reports whether the receipt is that of a transaction, which wrote a transfer of the token.
-func (r *receipt) moves(token common.Address, tx common.Hash) bool {
-	for _, l := range r.Logs {
-		if l.Address == token && len(l.Topics) > 0 && l.Topics[0] == contracts.TransferTopic() {
-			return r.TransactionHash == tx
-		}
-	}
-	return false
 }

@@ -29,7 +29,8 @@ var Holdings = &state.Table{
 //
 // Invariants, unless the row is Faulted:
 //  1. Count is the number of the token's rows in Holdings, none of which is zero, and Supply is their sum;
-//  2. a transfer of a token without a row changes nothing, because the ledger to come includes it.
+//  2. a transfer of a token without a row changes nothing, because the ledger to come includes it;
+//  3. First is its ledger's, or zero: nothing proves the hash of a later transfer's transaction.
 var Tokens = &state.Table{
 	ID: 24, Name: "holders",
 	Entity: &state.EntityTopic{Name: topics.EntityHolders, Key: tokenEntityKey, Encode: topics.EncodeHolders},
@@ -70,7 +71,7 @@ func ApplyLedger(w state.Writer, l *topics.Ledger) error {
 
 // apply applies an event, and returns the fault that it shows, if any: from then on nothing is said of the token's
 // holders.
-func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violation string, err error) {
+func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	token := common.Address{}
 	e, whole := event.(*contracts.TokenTransferred)
 	if whole {
@@ -90,9 +91,6 @@ func apply(w state.Writer, meta topics.EventMeta, event contracts.Event) (violat
 	case !whole:
 		violation = contracts.FaultMalformed
 	default:
-		if t.First == (common.Hash{}) {
-			t.First = meta.Tx
-		}
 		if violation, err = e.Move(&t.Supply, rows{w: w, token: &t}); err != nil {
 			return "", err
 		}
