@@ -35,7 +35,10 @@ type Staff struct {
 
 const maxReply = 12_000 // bytes
 
-var errNoTicket = errors.New("there is no such ticket")
+var (
+	errNoTicket = errors.New("there is no such ticket")
+	errChanged  = errors.New("somebody else has just changed it: look at it, and decide anew")
+)
 
 // List prints all tickets, one per line, and the payments that may become one.
 func (s Staff) List(ctx context.Context, out io.Writer) error {
@@ -85,23 +88,56 @@ func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 	return err
 }
 
-// Reply replies to a ticket.
+// Reply replies to a ticket. Where the same member of staff has written the same there, only the letter is sent: the answer
+// to it was lost, perhaps before the letter.
 func (s Staff) Reply(ctx context.Context, id, text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxReply {
 		return fmt.Errorf("a reply must have 1 to %d bytes, not %d", maxReply, len(text))
 	}
-	sealed, err := s.Keys.Seal(purposeReply, id, []byte(text))
-	if err != nil {
-		return err
-	}
-	if err := s.do(ctx, id, &desk.Command{Kind: desk.Reply, Sealed: sealed}); err != nil || s.Mail == nil {
+	if err := s.reply(ctx, id, text); err != nil || s.Mail == nil {
 		return err
 	}
 	if err := s.tell(ctx, id); err != nil {
 		return fmt.Errorf("the reply was saved, but the reporter was not notified by email: %w", err)
 	}
 	return nil
+}
+
+// reply stores a reply that is not there yet.
+func (s Staff) reply(ctx context.Context, id, text string) error {
+	there, err := s.replied(ctx, id, text)
+	if err != nil || there {
+		return err
+	}
+	sealed, err := s.Keys.Seal(purposeReply, id, []byte(text))
+	if err != nil {
+		return err
+	}
+	if err = s.do(ctx, id, &desk.Command{Kind: desk.Reply, Sealed: sealed}); !errors.Is(err, errChanged) {
+		return err
+	}
+	if there, lookErr := s.replied(ctx, id, text); lookErr != nil || !there {
+		return errors.Join(err, lookErr)
+	}
+	return nil // it was our own, on its way from before
+}
+
+func (s Staff) replied(ctx context.Context, id, text string) (bool, error) {
+	found, err := s.find(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	for _, note := range found.Payment.Ticket.Replies {
+		before, err := s.Keys.Open(purposeReply, id, note.Sealed)
+		if err != nil {
+			return false, fmt.Errorf("read the replies of ticket %s: %w", id, err)
+		}
+		if note.By == s.Name && string(before) == text {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // tell notifies the reporter by email that there is a reply, without its text or the token.
@@ -267,7 +303,7 @@ func (s Staff) do(ctx context.Context, id string, cmd *desk.Command) error {
 	case err != nil:
 		return err
 	case outcome == desk.Stale:
-		return fmt.Errorf("somebody else has just changed ticket %s: look at it, and decide anew", id)
+		return fmt.Errorf("ticket %s: %w", id, errChanged)
 	case outcome == desk.Unknown:
 		return errNoTicket
 	case outcome == desk.Conflict:

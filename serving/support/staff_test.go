@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"net/http"
 	"os"
@@ -244,6 +245,63 @@ func TestTheReferenceClientPays(t *testing.T) {
 	if read := s.ticket(got.Body.Ticket.ID, got.Body.Token); read.status != http.StatusOK {
 		t.Errorf("its ticket: %d %s", read.status, read.body)
 	}
+}
+
+// stale is a desk whose first reads are of before what was written last.
+type stale struct {
+	desk.Reads
+	left  int
+	found desk.Found
+}
+
+func (r *stale) Find(ctx context.Context, partition int32, wallet common.Address, nonce common.Hash) (desk.Found, error) {
+	if r.left--; r.left >= 0 {
+		return r.found, nil
+	}
+	return r.Reads.Find(ctx, partition, wallet, nonce)
+}
+
+// A reply whose answer was lost is there once when it is sent again, and its letter is written then; another is another.
+func TestAReplyIsSentAgain(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	signed := w.pay(w.chain.Key("payer"), "reply")
+	id, _ := s.post(w.header(signed), body("Reply")).created(t)
+	letters := 0
+	staff := w.staff()
+	staff.Mail = func(context.Context, string, string, string) error { letters++; return nil }
+	reply := func(client *desk.Client, text string) error {
+		as := staff
+		as.Desk = client
+		return as.Reply(t.Context(), id, text)
+	}
+	expect := func(replies, mails int) {
+		t.Helper()
+		if n := len(w.ticketOf(id).Ticket.Replies); n != replies || letters != mails {
+			t.Errorf("%d replies and %d letters, want %d and %d", n, letters, replies, mails)
+		}
+	}
+	before, err := w.client().Find(t.Context(), signed.From, signed.Nonce)
+	check(t, err)
+	lost := desk.NewClient(mortalSender{w.producer, newKiller(1)}, desk.Routed{Router: w.router}, w.cat) // after it was written
+	if err := reply(lost, "Thank you.\n"); !errors.Is(err, desk.ErrUnavailable) {
+		t.Fatalf("its answer was not lost: %v", err)
+	}
+	polltest.Until(t, "it is there", func() bool { return len(w.ticketOf(id).Ticket.Replies) == 1 })
+	expect(1, 0)
+	check(t, reply(w.client(), "Thank you."))
+	expect(1, 1)
+	// It was not yet applied when it was sent again: the desk takes one.
+	again := desk.NewClient(w.producer, &stale{Reads: desk.Routed{Router: w.router}, left: 2, found: before}, w.cat)
+	check(t, reply(again, "Thank you."))
+	expect(1, 2)
+	check(t, reply(w.client(), "Thank you, and more."))
+	expect(2, 3)
+	if err := reply(desk.NewClient(w.producer, &stale{Reads: desk.Routed{Router: w.router}, left: 2, found: before}, w.cat), "Something else."); err == nil {
+		t.Error("another's change was not seen")
+	}
+	expect(2, 3)
 }
 
 // Who lists tickets sees the payments behind an alert too: which wallet's is not decided, and since when.
