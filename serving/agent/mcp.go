@@ -1,13 +1,11 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.yaml.in/yaml/v3"
 
@@ -83,24 +80,6 @@ func newMCP(ask http.Handler, within time.Duration) (http.Handler, error) {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, // there is no state that a page in a browser could steal
 	}), nil
-}
-
-// guarded keeps what a caller sent out of the texts of errors, and a panic from ending the process: the server of the
-// tools runs this in goroutines of its own.
-func guarded(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
-		defer func() {
-			if recover() != nil {
-				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
-			}
-		}()
-		result, err = next(ctx, method, req)
-		said, ok := errors.AsType[*jsonrpc.Error](err)
-		if err == nil || ok && said.Code != jsonrpc.CodeInvalidParams {
-			return result, err
-		}
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such tool or resource, or the parameters are malformed"}
-	}
 }
 
 // handler calls the API for the tool.
@@ -236,53 +215,6 @@ func (r *recorder) Write(b []byte) (int, error) {
 	r.body = append(r.body, b...)
 	return len(b), nil
 }
-
-// callMCP passes a request to the MCP server. That is stateless and answers at once, so its response is an
-// ordinary one.
-func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	body, err := req.Body()
-	if err != nil {
-		return err
-	}
-	if err := checkMessage(body); err != nil {
-		return err
-	}
-	r := req.HTTP.WithContext(ctx)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	w := newRecorder()
-	a.mcp.ServeHTTP(w, r)
-	if ctx.Err() != nil {
-		return ctx.Err() // whatever was written until then
-	}
-	res.Status, res.Body = w.status, append(res.Body, w.body...)
-	if media := w.header.Get("Content-Type"); media != "" {
-		res.SetHeader("Content-Type", media)
-	}
-	return nil
-}
-
-// checkMessage lets one message through: a batch would be many requests that are counted as one. A method that is none by
-// its letters is not handed on, for it would be repeated, and one that would hold the answer open is refused.
-func checkMessage(body []byte) error {
-	message, err := readObject(body)
-	if err != nil {
-		return err
-	}
-	raw, has := message["method"]
-	if !has {
-		return nil // an answer to us, who ask nothing
-	}
-	var method string
-	if readText(raw, &method) != nil || len(method) > maxMethod || strings.Trim(strings.ToLower(method), "abcdefghijklmnopqrstuvwxyz_/") != "" {
-		return invalid(`"method" is not an MCP method`)
-	}
-	if method == "subscriptions/listen" {
-		return invalid("there is nothing to listen to: nothing here changes while the service runs")
-	}
-	return nil
-}
-
-const maxMethod = 48 // bytes
 
 // schemas are the OpenAPI document's schemas, for use outside of it.
 type schemas struct {

@@ -151,3 +151,83 @@ func TestToolOnAStalledNode(t *testing.T) {
 		t.Errorf("on a stalled node: %s", res.Body)
 	}
 }
+
+// TestErrorsInOurWords: whatever is wrong with a message or its headers, the answer has the caller's ID and repeats nothing else.
+func TestErrorsInOurWords(t *testing.T) {
+	w, _, _ := listed(t)
+	const key = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318"
+	call := func(method, params string) string {
+		return `{"jsonrpc":"2.0","id":"seven","method":"` + method + `","params":` + params + `}`
+	}
+	for _, c := range []struct {
+		body    string
+		status  int
+		code    int64 // of JSON-RPC; 0: the body is none of it
+		headers []string
+	}{
+		{call("tools/call", `{"name":"prepare_transaction","arguments":{"privateKey":"`+key+`"},"_meta":"x"}`), 200, -32602, nil},
+		{call("tools/call", `{"name":7,"arguments":{"privateKey":"`+key+`"}}`), 200, -32602, nil},
+		{call("tools/call", `{"name":"`+key+`"}`), 200, -32602, nil},
+		{call("tools/call", `"`+key+`"`), 200, -32602, nil},
+		{call("tools/list", `["`+key+`"]`), 200, -32602, nil},
+		{call("tools/list", `{"cursor":"`+key+`"}`), 200, -32602, nil},
+		{call("resources/read", `{"uri":"file:///`+key+`"}`), 200, -32602, nil},
+		{call("completion/complete", `{"ref":{"type":"`+key+`"},"argument":{"name":"x","value":"`+key+`"}}`), 200, -32602, nil},
+		{call("legal/winner", `{}`), 400, 0, nil},
+		{call("legal/winner", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`), 404, -32601, []string{"Mcp-Protocol-Version", "2026-07-28"}},
+		{strings.Replace(call("ping", `{}`), `"2.0"`, `"`+key+`"`, 1), 400, 0, nil},
+		{strings.Replace(call("ping", `{}`), `"jsonrpc":"2.0",`, ``, 1), 400, 0, nil},
+		{strings.Replace(call("ping", `{}`), `"seven"`, `{"`+key+`":1}`, 1), 400, 0, nil},
+		{call("ping", `{}`), 415, 0, []string{"Content-Type", "text/" + key}},
+		{call("ping", `{}`), 400, 0, []string{"Accept", key}},
+		{call("ping", `{}`), 400, 0, []string{"Mcp-Protocol-Version", "1" + key}},
+		{call("tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+key+`"}}`), 400, -32020, []string{"Mcp-Protocol-Version", "2026-07-28"}},
+	} {
+		res := w.message(c.body, c.headers...)
+		if res.Status != c.status {
+			t.Errorf("%s: %d %s", c.body, res.Status, res.Body)
+		}
+		for _, secret := range []string{key, "winner"} {
+			if strings.Contains(string(res.Body), secret) {
+				t.Errorf("%s is repeated: %s", c.body, res.Body)
+			}
+		}
+		if c.code == 0 {
+			continue
+		}
+		var answer struct {
+			ID    string
+			Error struct {
+				Code    int64
+				Message string
+			}
+		}
+		res.Decode(t, &answer)
+		if answer.ID != "seven" || answer.Error.Code != c.code || answer.Error.Message == "" {
+			t.Errorf("%s: %s, want the code %d", c.body, res.Body, c.code)
+		}
+	}
+	for _, entry := range w.logs.All() {
+		if line := entry.Message + fmt.Sprint(entry.ContextMap()); strings.Contains(line, key) {
+			t.Errorf("in the log: %s", line)
+		}
+	}
+}
+
+// TestAVersionToComeIsToldWhatThereIs: a client that is ahead learns which versions it may use.
+func TestAVersionToComeIsToldWhatThereIs(t *testing.T) {
+	w, _, _ := listed(t)
+	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2099-hunter2","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	res := w.message(body, "Mcp-Protocol-Version", "2099-hunter2", "Mcp-Method", "tools/list")
+	var answer struct {
+		Error struct {
+			Code int64
+			Data struct{ Supported []string }
+		}
+	}
+	res.Decode(t, &answer)
+	if answer.Error.Code != -32022 || len(answer.Error.Data.Supported) == 0 || strings.Contains(string(res.Body), "hunter2") {
+		t.Errorf("%d %s", res.Status, res.Body)
+	}
+}
