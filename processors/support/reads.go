@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -55,6 +56,15 @@ func (q *listQuery) Code(c *wire.Coder) {
 }
 
 const keyBytes = common.AddressLength + common.HashLength
+
+// BeforeWallet is the key to list a wallet's payments after: right before the first that it can have, whose nonce is zero.
+func BeforeWallet(wallet common.Address) []byte {
+	first := new(big.Int).SetBytes(paymentKey(wallet, common.Hash{}))
+	if first.Sign() == 0 {
+		return nil
+	}
+	return first.Sub(first, common.Big1).FillBytes(make([]byte, keyBytes))
+}
 
 // Validate implements read.Query.
 func (q *listQuery) Validate() error {

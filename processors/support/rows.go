@@ -166,7 +166,7 @@ func DecodePayment(row []byte) (*Payment, error) {
 // and dayAt says when one goes back.
 type Desk struct {
 	Day      string      `json:"day,omitempty"` // of its last payment
-	Nonce    common.Hash `json:"nonce"`         // its nonce; zero: no payment counts
+	Nonce    common.Hash `json:"nonce"`         // its nonce
 	Outcomes []outcome   `json:"outcomes,omitempty"`
 
 	RefusedDay string `json:"refusedDay,omitempty"` // when the chain last refused a payment of the wallet

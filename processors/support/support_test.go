@@ -876,6 +876,23 @@ func TestANonceQueueOfBefore(t *testing.T) {
 	}
 }
 
+// A wallet's payments are listed from the first that it can have, after those of all wallets before it.
+func TestBeforeWallet(t *testing.T) {
+	for _, of := range []common.Address{{1}, {19: 1}, {1, 19: 255}} {
+		before, last := BeforeWallet(of), paymentKey(common.BigToAddress(new(big.Int).Sub(of.Big(), common.Big1)), common.MaxHash)
+		if string(before) != string(last) || string(before) >= string(paymentKey(of, common.Hash{})) {
+			t.Errorf("%s: %x, want %x", of, before, last)
+		}
+	}
+	if before := BeforeWallet(common.Address{}); before != nil {
+		t.Errorf("before all wallets: %x", before)
+	}
+	d := &Desk{} // of no payment yet
+	if !d.Free(common.Hash{}, "2026-03-01", nil) {
+		t.Error("the zero nonce cannot be reserved")
+	}
+}
+
 // Whatever arrives, in whatever order and however often, the desk's invariants hold.
 func TestAnyCommands(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -97,8 +97,7 @@ func (q NonceQueue) attempt(p *desk.Payment, a *desk.Attempt, nonce uint64, kind
 
 // refund is the payment whose refund has the slot; nil: it is decided.
 func (q NonceQueue) refund(ctx context.Context, slot *desk.Slot) (*desk.Payment, error) {
-	after := append(slot.To.Bytes(), make([]byte, common.HashLength)...)
-	open, _, err := q.Desk.List(ctx, q.Desk.Partition(slot.To), true, after, sweepLimit)
+	open, _, err := q.Desk.List(ctx, q.Desk.Partition(slot.To), true, desk.BeforeWallet(slot.To), sweepLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -163,6 +163,44 @@ func TestARefundIsOfOneTicket(t *testing.T) {
 	}
 }
 
+// The authorization's nonce is the payer's choice, zero as well: its payment is followed, and its refund is found as another's.
+func TestTheZeroNonce(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	w.fund(w.chain.Address("float"), 10*deposit)
+	staff, payer := w.staff(), w.chain.Address("payer")
+	zero := w.pay(w.chain.Key("payer"), "", func(a *x402.Authorization) { a.Nonce = common.Hash{} })
+	w.released(zero, body("Zero")) // and so the day is free for the second
+	s := w.start(w.deps(w.relayer("relayer")))
+	other, _ := s.post(w.header(w.pay(w.chain.Key("payer"), "other")), body("Other")).created(t)
+	w.submit(zero.Calldata())
+	ids := []string{desk.TicketID(payer, zero.Nonce), other}
+	for _, id := range ids {
+		polltest.Until(t, "it is final", func() bool { return w.ticketOf(id).Status == desk.StatusFinal })
+		check(t, staff.Decide(t.Context(), id, desk.Accepted, false))
+	}
+	s.stop()
+	check(t, staff.Refund(t.Context(), ids[0], w.float()))
+	returned := w.ticketOf(ids[0]).Ticket.Return
+	queue := NonceQueue{Desk: w.client(), Chain: w.terms.ChainID}
+	nonce, err := queue.Take(t.Context(), w.chain.Address("relayer"), &signedOf(returned).Authorization, 0, 0)
+	check(t, err)
+	attempt := attemptOf(x402.Attempt{Hash: common.Hash{7}, Raw: []byte{1}, Nonce: nonce}, returned)
+	outcome, _, err := w.client().Do(t.Context(), payer, &desk.Command{Kind: desk.RefundSent, Reserved: 1, Attempt: attempt})
+	if err != nil || outcome != desk.Done {
+		t.Fatal(outcome, err)
+	}
+	if got, _, err := queue.Recorded(t.Context(), w.chain.Address("relayer"), nonce); err != nil || got == nil || got.Hash != attempt.Hash {
+		t.Errorf("what is recorded of its refund at the relayer's nonce: %+v %v", got, err)
+	}
+	w.submit(signedOf(returned).Calldata())
+	polltest.Until(t, "somebody has submitted it", func() bool { return w.transfers(w.chain.Address("float"), payer) == 1 })
+	transaction := w.transferLogs(w.chain.Address("float"), payer, 0)[0].TxHash
+	if err := staff.RefundedBefore(t.Context(), ids[1], w.chain.Client(), transaction, 1); err == nil || !strings.Contains(err.Error(), ids[0]) {
+		t.Errorf("its refund was recorded for another: %v", err)
+	}
+}
+
 // together has two list tickets at the same time: each sees what was there before either has written.
 type together struct {
 	desk.Reads

@@ -251,7 +251,7 @@ func returns(logs []*types.Log, p *desk.Payment) bool {
 // nor carry the float's refund of one. What two record at once the desk decides.
 func (s Staff) unused(ctx context.Context, of *desk.Payment, receipt *types.Receipt) error {
 	payer := of.Authorization.From
-	after := append(payer.Bytes(), make([]byte, common.HashLength)...)
+	after := desk.BeforeWallet(payer)
 	for {
 		found, next, err := s.Desk.List(ctx, s.Desk.Partition(payer), false, after, sweepLimit)
 		if err != nil {
