@@ -202,6 +202,7 @@ func TestSecondOpinions(t *testing.T) {
 	for fault, fallsBack := range map[string]bool{
 		`{"code":-32000,"message":"hash is not currently canonical"}`: false,
 		`{"code":-32603,"message":"internal error"}`:                  false,
+		`{"code":-32004,"message":"the method is not available now"}`: false,
 		`{"code":429,"message":"Too Many Requests"}`:                  true,
 	} {
 		for _, at := range []uint64{3, 1} { // with a say, and without
@@ -226,6 +227,42 @@ func TestSecondOpinions(t *testing.T) {
 				t.Errorf("%s at %d: %v (gone %t)", fault, at, err, gone)
 			}
 		}
+	}
+}
+
+// TestAMissingMethodIsNoOpinion: who agreed on the head and says that a method is not available agrees with nobody. It is still
+// asked for a second opinion before the node that is to be checked.
+func TestAMissingMethodIsNoOpinion(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 3)
+	one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	reg, log := quiet()
+	c := newClient(t, log, reg, nil, one.URL, two.URL)
+	head := refresh(t, c)
+	opinions := func() (err error) {
+		ctx := chain.Apart(t.Context())
+		for range 2 {
+			if _, err = c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	two.Tells(refuses(`{"code":-32601,"message":"the method eth_call does not exist/is not available"}`, isCall))
+	for range 2 {
+		if err := opinions(); !errors.Is(err, chain.ErrUnsupported) {
+			t.Errorf("a second opinion of one that has no method: %v", err)
+		}
+	}
+	var asked atomic.Int64
+	two.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if isCall(req) {
+			asked.Add(1)
+		}
+		return false
+	})
+	if err := opinions(); err != nil || asked.Load() != 1 {
+		t.Errorf("it has the method again, and is asked %d times: %v", asked.Load(), err)
 	}
 }
 

@@ -33,7 +33,7 @@ type apartKey struct{}
 
 // Apart is a context under which each batch is asked of another endpoint than the one before it, where there is one that
 // can be asked: so that what one said another may contradict. One that agreed on the head and does not have the block
-// contradicts as well. Where no other responds, or none supports the methods, the same one is asked again.
+// contradicts as well, and so does one that refuses. Where no other responds, the same one is asked again.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
 }
@@ -113,8 +113,9 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 		if refused {
 			refusal = said
 		}
-		other := first != nil && e.host != first.host
-		contradicted = contradicted || other && (refused || errors.Is(err, ErrBlockGone) && e.standing() == agrees)
+		if first != nil && e.host != first.host {
+			contradicted = contradicted || refused || e.standing() == agrees && (errors.Is(err, ErrBlockGone) || errors.Is(err, ErrUnsupported))
+		}
 		last = worse(last, err)
 	}
 	if refusal != nil {
@@ -187,8 +188,9 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) 
 		_, refused := errors.AsType[*NodeError](ours)
 		switch {
 		case errors.Is(ours, ErrUnsupported):
-			e.hasNot(r.Method)
-			if slices.ContainsFunc(c.endpoints, func(other *endpoint) bool { return other.has(r.Method) }) {
+			now := time.Now()
+			e.hasNot(r.Method, now)
+			if slices.ContainsFunc(c.endpoints, func(other *endpoint) bool { return other.has(r.Method, now) }) {
 				return nil, ours
 			}
 		case errors.Is(ours, errThrottled):
@@ -204,18 +206,22 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) 
 	return all, nil
 }
 
-// order is the endpoints as they should be asked, without those that are outvoted: those that have the methods first, then those that do not rest, then
-// the one to be asked again, and those of another node than the one before, then as configured.
+// order is the endpoints as they should be asked, without those that are outvoted: those that do not rest first, then
+// those of another node than the one before, then those that have the methods, then the one to be asked again, then as
+// configured.
 func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
 	rank := func(e *endpoint) (n int) {
-		if slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method) }) {
+		if e.resting(now) {
+			n += 8
+		}
+		if before != nil && e.host == before.host {
 			n += 4
 		}
-		if e.resting(now) {
+		if slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) }) {
 			n += 2
 		}
-		if before != nil && e.host == before.host || before == nil && again != nil && e != again {
+		if before == nil && again != nil && e != again {
 			n++
 		}
 		return n

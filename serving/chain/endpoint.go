@@ -30,7 +30,7 @@ type endpoint struct {
 	proved   bool
 	failures int // consecutive
 	rest     time.Time
-	lacks    map[string]bool // methods that it does not support
+	lacks    map[string]time.Time // methods that it said it does not support, until it is believed to
 	closed   bool
 	latest   uint64    // its latest block
 	since    time.Time // when that was first seen
@@ -38,7 +38,7 @@ type endpoint struct {
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
-	e := &endpoint{client: c, name: name, lacks: map[string]bool{}}
+	e := &endpoint{client: c, name: name, lacks: map[string]time.Time{}}
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
@@ -272,15 +272,18 @@ func (e *endpoint) resting(now time.Time) bool {
 	return now.Before(e.rest)
 }
 
+// lackFor is how long a method is taken for missing: a node may say so of one that is not available now.
+const lackFor = time.Minute
+
 // hasNot records that the node does not support a method.
-func (e *endpoint) hasNot(method string) {
+func (e *endpoint) hasNot(method string, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lacks[method] = true
+	e.lacks[method] = now.Add(lackFor)
 }
 
-func (e *endpoint) has(method string) bool {
+func (e *endpoint) has(method string, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.lacks[method]
+	return !now.Before(e.lacks[method])
 }
