@@ -14,12 +14,14 @@ import (
 type standing int
 
 const (
-	noSay    standing = iota // it does not respond, is far behind, or did not confirm the block
-	agrees                   // it said the same block
-	outvoted                 // it said another, and is asked for nothing until it agrees again
+	noSay     standing = iota // it does not respond, is far behind, or did not confirm the block
+	agrees                    // it said the same block
+	outvoted                  // it said another, and is asked for nothing until it agrees again
+	contested                 // it and others said different ones, and none had most of them
 )
 
-// errUnconfirmed: an endpoint that told a later block does not say which one it has at the height of the head.
+// errUnconfirmed: an endpoint that told a later block does not say which one it has at the height of the head, or one that
+// was contradicted is alone now.
 var errUnconfirmed = fmt.Errorf("%w: an endpoint does not confirm the block of another", ErrUnavailable)
 
 // same reports whether two endpoints say the same of a block. Its hash alone would leave the rest to one of them.
@@ -48,6 +50,7 @@ func (c *Client) settle(ctx context.Context, voters []sighting) (Block, error) {
 		won, votes := most(at)
 		switch {
 		case votes < need && len(won) < len(at):
+			c.contest(at)
 			return Block{}, &DisagreementError{Number: at[0].block.Number, Hashes: hashes(at)}
 		case votes < need:
 			return Block{}, errUnconfirmed
@@ -59,6 +62,9 @@ func (c *Client) settle(ctx context.Context, voters []sighting) (Block, error) {
 		}
 		left = slices.DeleteFunc(slices.Clone(left), func(s sighting) bool { return !from(won, s.from) })
 		if lowest(left) == won[0].block.Number {
+			if !c.confirmed(won) {
+				return Block{}, errUnconfirmed
+			}
 			c.stand(won, against)
 			return won[0].block, nil
 		}
@@ -100,7 +106,41 @@ func most(at []sighting) (won []sighting, votes int) {
 	return won, votes
 }
 
-// stand notes who agreed on the head, and who said another block. Who was outvoted and says nothing now still is.
+// confirmed reports whether those who say a block are enough to make it the head. Who was contradicted does not win by the
+// others' silence: of those who were contradicted as many must agree as if all had a say, and who is outvoted needs one
+// that is not.
+func (c *Client) confirmed(won []sighting) bool {
+	disputed := false
+	for _, s := range won {
+		switch s.from.standing() {
+		case contested:
+			disputed = true
+		case outvoted:
+		default:
+			return true
+		}
+	}
+	hosts := map[string]bool{}
+	for _, e := range c.endpoints {
+		if n := e.standing(); n == contested || n == outvoted {
+			hosts[e.host] = true
+		}
+	}
+	return disputed && nodes(won) >= enough(len(hosts))
+}
+
+// contest notes which nodes contradicted each other, by whichever of their endpoints.
+func (c *Client) contest(at []sighting) {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if ofNode(at, e) && e.stands != outvoted {
+			e.stands = contested
+		}
+		e.mu.Unlock()
+	}
+}
+
+// stand notes who agreed on the head, and who said another block. Who was contradicted and says nothing now still is.
 func (c *Client) stand(won, against []sighting) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
@@ -110,7 +150,9 @@ func (c *Client) stand(won, against []sighting) {
 			e.stands = outvoted
 		case from(won, e):
 			e.stands = agrees
-		case was != outvoted:
+		case ofNode(against, e):
+			e.stands = outvoted
+		case was == agrees:
 			e.stands = noSay
 		}
 		if e.stands == outvoted && was != outvoted {
@@ -148,4 +190,8 @@ func hashes(said []sighting) []common.Hash {
 
 func from(said []sighting, e *endpoint) bool {
 	return slices.ContainsFunc(said, func(s sighting) bool { return s.from == e })
+}
+
+func ofNode(said []sighting, e *endpoint) bool {
+	return slices.ContainsFunc(said, func(s sighting) bool { return s.from.host == e.host })
 }

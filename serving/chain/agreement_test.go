@@ -17,6 +17,7 @@ import (
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // forged is a node whose blocks are changed.
@@ -191,6 +192,128 @@ func TestANodeHasOneVote(t *testing.T) {
 	head, err := c.Refresh(t.Context())
 	if _, ok := errors.AsType[*chain.DisagreementError](err); !ok {
 		t.Errorf("two nodes, block %s of one: %+v, %v", block.Hash, head, err)
+	}
+}
+
+// away is a node that fails all requests, or those of state.
+func away(all bool) rpctest.Lie {
+	return func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if all || isCall(req) {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return all || isCall(req)
+	}
+}
+
+// TestWhoWasContradictedNeedsAnother: two nodes disagree, and one request or poll of either fails. The other does not win
+// by that, by whichever of its endpoints it speaks.
+func TestWhoWasContradictedNeedsAnother(t *testing.T) {
+	node := newNode(t)
+	block := mine(t, node, 10)
+	fork := newNode(t)
+	mine(t, fork, 9)
+	if _, err := fork.Mine(t.Context(), genesisTime+50, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, polls := range []bool{false, true} {
+		honest, forked := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, fork.HTTP(), 0)
+		reg, log := quiet()
+		c := newClient(t, log, reg, nil, forked.URL, honest.URL)
+		disagree := func(when string) {
+			t.Helper()
+			if head, err := c.Refresh(t.Context()); err == nil {
+				t.Errorf("%s (polls fail: %t) the head is %s", when, polls, head.Hash)
+			}
+		}
+		disagree("at first")
+		for name, silent := range map[string]*rpctest.Liar{"the honest": honest, "the forked": forked} {
+			silent.Tells(away(polls))
+			for range 2 {
+				ctx := chain.Apart(t.Context())
+				for range 2 {
+					_, _ = c.Call(ctx, block.Hash, chain.Call{To: numbering})
+				}
+				disagree("beside " + name)
+			}
+			silent.Tells(nil)
+		}
+		forked.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			var said json.RawMessage // it is on the chain again
+			params := make([]any, len(req.Params))
+			for i := range params {
+				params[i] = req.Params[i]
+			}
+			if err := node.Client().Client().CallContext(t.Context(), &said, req.Method, params...); err == nil {
+				resp.Result = said
+			}
+			return false
+		})
+		polltest.Until(t, "they agree again", func() bool {
+			head, err := c.Refresh(t.Context())
+			return err == nil && head.Hash == block.Hash
+		})
+		honest.Tells(away(true))
+		if head := refresh(t, c); head.Hash != block.Hash {
+			t.Errorf("who agreed again and is alone: %s", head.Hash)
+		}
+	}
+}
+
+// TestWhoIsOutvotedNeedsAnother: the two who outvoted it are throttled, and then away.
+func TestWhoIsOutvotedNeedsAnother(t *testing.T) {
+	node := newNode(t)
+	block := mine(t, node, 10)
+	reg, log := quiet()
+	liar, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxStill = 50 * time.Millisecond }, liar.URL, one.URL, two.URL)
+	liar.Tells(forgedBelow(0))
+	head := refresh(t, c)
+	throttled := refuses(`{"code":429,"message":"Too Many Requests"}`, isCall)
+	one.Tells(throttled)
+	two.Tells(throttled)
+	_, _ = c.Call(t.Context(), head.Hash, chain.Call{To: numbering})
+	if head := refresh(t, c); head.Hash != block.Hash {
+		t.Errorf("beside two that rest the head is %s", head.Hash)
+	}
+	one.Tells(away(true))
+	two.Tells(away(true))
+	polltest.Until(t, "there is no head without them", func() bool {
+		head, err := c.Refresh(t.Context())
+		if err == nil && head.Hash != block.Hash {
+			t.Fatalf("the head is the fork %s", head.Hash)
+		}
+		return err != nil
+	})
+	liar.Tells(nil)
+	one.Tells(nil)
+	polltest.Until(t, "it agrees with one of them again", func() bool {
+		head, err := c.Refresh(t.Context())
+		return err == nil && head.Hash == block.Hash
+	})
+}
+
+// TestWhoStallsOnStateIsLetBe: a node that tells its head at once, and stalls on calls, rests the longer the more it stalls.
+func TestWhoStallsOnStateIsLetBe(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	stalls, ready := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	var asked atomic.Int64
+	stalls.Tells(func(_ http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if isCall(req) {
+			asked.Add(1)
+			<-r.Context().Done()
+		}
+		return isCall(req)
+	})
+	reg, log := quiet()
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.Timeout = 100 * time.Millisecond }, stalls.URL, ready.URL)
+	for began := time.Now(); time.Since(began) < 2*time.Second; { // it rests 0.1, 0.2, 0.4, 0.8 s: four times, and not twenty
+		if _, err := c.Call(t.Context(), refresh(t, c).Hash, chain.Call{To: numbering}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asked.Load(); n < 2 || n > 5 {
+		t.Errorf("in two seconds it was waited for %d times", n)
 	}
 }
 

@@ -99,7 +99,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 				return err
 			}
 		}
-		said, err := c.askOnce(ctx, e, requests)
+		said, err := c.askOnce(ctx, e, &e.calls, requests)
 		refused := err == nil && said.refused
 		if err == nil && !refused {
 			if err = said.take(requests); err == nil {
@@ -114,7 +114,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 			refusal = said
 		}
 		if first != nil && e.host != first.host {
-			contradicted = contradicted || refused || e.standing() == agrees && (errors.Is(err, ErrBlockGone) || errors.Is(err, ErrUnsupported))
+			contradicted = contradicted || refused || e.standing() != noSay && (errors.Is(err, ErrBlockGone) || errors.Is(err, ErrUnsupported))
 		}
 		last = worse(last, err)
 	}
@@ -128,6 +128,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 // response is what an endpoint answered to requests.
 type response struct {
 	from    *endpoint
+	of      *series
 	calls   []rpc.BatchElem // with results that are not decoded yet
 	errs    []error         // nil, *RevertError, *NodeError or ErrUnsupported
 	refused bool            // for a reason that another endpoint may not have
@@ -141,17 +142,17 @@ func (r *response) take(requests []*Request) error {
 		}
 		if err := json.Unmarshal(*r.calls[i].Result.(*json.RawMessage), request.Result); err != nil {
 			err = fmt.Errorf("%s: %w", request.Method, err)
-			r.from.failed(err)
+			r.from.failed(r.of, err, 0)
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
-	r.from.succeeded()
+	r.from.succeeded(r.of)
 	return nil
 }
 
-// askOne sends the requests to one endpoint, whatever it refuses.
-func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) error {
-	said, err := c.askOnce(ctx, e, requests)
+// poll sends the requests to one endpoint, whatever it refuses.
+func (c *Client) poll(ctx context.Context, e *endpoint, requests []*Request) error {
+	said, err := c.askOnce(ctx, e, &e.polls, requests)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (c *Client) askOne(ctx context.Context, e *endpoint, requests []*Request) e
 }
 
 // askOnce sends the requests to one endpoint and classifies its errors.
-func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) (*response, error) {
+func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests []*Request) (*response, error) {
 	if n, ok := ctx.Value(countKey{}).(*atomic.Int64); ok {
 		n.Add(1)
 	}
@@ -167,8 +168,9 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) 
 	for i, r := range requests {
 		calls[i] = rpc.BatchElem{Method: r.Method, Args: r.Params, Result: new(json.RawMessage)}
 	}
+	started := time.Now()
 	if err := e.send(ctx, calls); err != nil {
-		e.failed(err)
+		e.failed(of, err, time.Since(started))
 		if _, ok := errors.AsType[*ChainError](err); ok {
 			return nil, err
 		}
@@ -178,7 +180,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) 
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
 	}
-	all := &response{from: e, calls: calls, errs: make([]error, len(calls))}
+	all := &response{from: e, of: of, calls: calls, errs: make([]error, len(calls))}
 	for i, r := range requests {
 		said, ok := errors.AsType[rpc.Error](calls[i].Error)
 		if !ok {
@@ -194,7 +196,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) 
 				return nil, ours
 			}
 		case errors.Is(ours, errThrottled):
-			e.throttled()
+			e.throttled(of)
 			return nil, ours
 		case refused:
 			all.refused = all.refused || retry
@@ -212,7 +214,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, requests []*Request) 
 func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
 	rank := func(e *endpoint) (n int) {
-		if e.resting(now) {
+		if e.resting(&e.calls, now) {
 			n += 8
 		}
 		if before != nil && e.host == before.host {

@@ -17,6 +17,13 @@ import (
 	"go.uber.org/zap"
 )
 
+// series are consecutive failures of requests, and how long none is sent therefore. Polls of the head are apart from
+// calls: a node may tell the one, and stall on the other; and while no calls are sent to it, it still has its say.
+type series struct {
+	failures int
+	rest     time.Time
+}
+
 // endpoint is a node and its state.
 type endpoint struct {
 	client *Client
@@ -25,16 +32,16 @@ type endpoint struct {
 	dial   func(context.Context) (*rpc.Client, error)
 	http   *http.Client
 
-	mu       sync.Mutex
-	conn     *rpc.Client // nil: not connected
-	proved   bool
-	failures int // consecutive
-	rest     time.Time
-	lacks    map[string]time.Time // methods that it said it does not support, until it is believed to
-	closed   bool
-	latest   uint64    // its latest block
-	since    time.Time // when that was first seen
-	stands   standing
+	mu     sync.Mutex
+	conn   *rpc.Client // nil: not connected
+	proved bool
+	polls  series
+	calls  series
+	lacks  map[string]time.Time // methods that it said it does not support, until it is believed to
+	closed bool
+	latest uint64    // its latest block
+	since  time.Time // when that was first seen
+	stands standing
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
@@ -204,21 +211,31 @@ const (
 	throttleRest = time.Second // providers count requests by the second
 )
 
-// failed pauses the endpoint after a failed request. It logs the first failure of a series.
-func (e *endpoint) failed(err error) {
+// failed pauses the endpoint after a failed request, the longer the longer that took. It logs the first failure of a series.
+func (e *endpoint) failed(of *series, err error, took time.Duration) {
 	if errors.Is(err, context.Canceled) {
 		return // the caller cancelled
 	}
 	e.client.metrics.failures.WithLabelValues(e.name).Inc()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.failures++
+	of.failures++
 	e.proved = false // the node may have been replaced
-	d := min(minRest<<min(e.failures-1, 16), maxRest)
+	d := min(max(minRest, took)<<min(of.failures-1, 16), maxRest)
 	d += rand.N(d / 4)
-	e.rest = time.Now().Add(d)
-	if e.failures == 1 {
+	e.pause(of, d)
+	if of.failures == 1 {
 		e.client.log.Warn("endpoint failed", zap.String("endpoint", e.name), zap.Duration("rest", d), zap.Error(redacted(err)))
+	}
+}
+
+// pause sends no requests for a while. Who does not tell its head is sent no calls either.
+func (e *endpoint) pause(of *series, d time.Duration) {
+	until := time.Now().Add(d)
+	for _, s := range []*series{of, &e.calls} {
+		if until.After(s.rest) {
+			s.rest = until
+		}
 	}
 }
 
@@ -244,20 +261,18 @@ func (e *endpoint) stoodStill(latest uint64, now time.Time) time.Duration {
 }
 
 // succeeded ends a series of failures.
-func (e *endpoint) succeeded() {
+func (e *endpoint) succeeded(of *series) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.failures = 0
+	of.failures = 0
 }
 
 // throttled pauses the endpoint, which responds but has been asked too often.
-func (e *endpoint) throttled() {
+func (e *endpoint) throttled(of *series) {
 	e.client.metrics.failures.WithLabelValues(e.name).Inc()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if rest := time.Now().Add(throttleRest + rand.N(throttleRest/4)); rest.After(e.rest) {
-		e.rest = rest
-	}
+	e.pause(of, throttleRest+rand.N(throttleRest/4))
 }
 
 func (e *endpoint) standing() standing {
@@ -266,10 +281,10 @@ func (e *endpoint) standing() standing {
 	return e.stands
 }
 
-func (e *endpoint) resting(now time.Time) bool {
+func (e *endpoint) resting(from *series, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return now.Before(e.rest)
+	return now.Before(from.rest)
 }
 
 // lackFor is how long a method is taken for missing: a node may say so of one that is not available now.

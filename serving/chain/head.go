@@ -27,7 +27,8 @@ func (c *Client) Head() (Block, error) {
 //
 // All endpoints are asked for their latest block at once. The head is the lowest of these blocks, not counting
 // endpoints that do not answer or have no say; each of the others is asked for its block of that height, and they must
-// be equal (settle). Where one does not say it, the head stays what it was, for Config.MaxStill at most.
+// be equal (settle). Where one does not say it, or who says it needs another to confirm it (confirmed), the head stays
+// what it was, for Config.MaxStill at most.
 func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	c.round.Lock()
 	defer c.round.Unlock()
@@ -95,10 +96,10 @@ func (c *Client) farBehind(number, other uint64) bool {
 	return number < other && other-number > c.cfg.MaxBehind
 }
 
-// awake are the endpoints that are not paused, or all if all are paused.
+// awake are the endpoints whose polls are not paused, or all if all are.
 func (c *Client) awake() []*endpoint {
 	now := time.Now()
-	awake := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.resting(now) })
+	awake := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.resting(&e.polls, now) })
 	if len(awake) == 0 {
 		return c.endpoints
 	}
@@ -119,7 +120,7 @@ func (c *Client) tell(ctx context.Context, endpoints []*endpoint, which string) 
 		wg.Go(func() {
 			var answer rpcBlock
 			r := []*Request{{Method: "eth_getBlockByNumber", Params: []any{which, false}, Result: &answer}}
-			if errs[i] = c.askOne(ctx, e, r); errs[i] == nil {
+			if errs[i] = c.poll(ctx, e, r); errs[i] == nil {
 				errs[i] = r[0].Err
 			}
 			if errs[i] == nil {

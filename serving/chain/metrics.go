@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		unconfirmed: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_unconfirmed_total",
-			Help: "Head polls in which an endpoint did not say which block it has at the height of another's latest.",
+			Help: "Head polls in which nobody confirmed the block of an endpoint: another did not say which one it has at that height, or is away after they disagreed.",
 		}),
 		head: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_head_block",
