@@ -161,6 +161,7 @@ func (s Staff) Decide(ctx context.Context, id string, verdict desk.Verdict, vali
 
 // Receipts reads receipts, to verify a refund; ethclient.Client is one.
 type Receipts interface {
+	x402.LogReader
 	TransactionReceipt(ctx context.Context, hash common.Hash) (*types.Receipt, error)
 	BlockNumber(ctx context.Context) (uint64, error)
 }
@@ -223,11 +224,15 @@ func (s Staff) record(ctx context.Context, p *desk.Payment, chain Receipts, tran
 	if err != nil {
 		return fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	if receipt.BlockNumber.Uint64() <= after || receipt.Status != types.ReceiptStatusSuccessful || !returns(receipt.Logs, p) {
+	transfer := returns(receipt.Logs, p)
+	if receipt.BlockNumber.Uint64() <= after || receipt.Status != types.ReceiptStatusSuccessful || transfer == nil {
 		return fmt.Errorf("transaction %s does not refund ticket %s", transaction, p.ID())
 	}
 	if head+1 < receipt.BlockNumber.Uint64()+confirmations {
 		return fmt.Errorf("transaction %s has fewer than %d confirmations", transaction, confirmations)
+	}
+	if err := x402.InChain(ctx, chain, transfer); err != nil {
+		return err
 	}
 	if err := s.unused(ctx, p, receipt); err != nil {
 		return err
@@ -237,14 +242,15 @@ func (s Staff) record(ctx context.Context, p *desk.Payment, chain Receipts, tran
 	}})
 }
 
-func returns(logs []*types.Log, p *desk.Payment) bool {
+// returns is the transfer that returns a deposit; nil: there is none.
+func returns(logs []*types.Log, p *desk.Payment) *types.Log {
 	for _, l := range logs {
 		if l.Address == p.Asset && len(l.Topics) == 3 && l.Topics[0] == x402.TopicTransfer &&
 			l.Topics[2] == common.BytesToHash(p.Authorization.From[:]) && l.Topics[1] != l.Topics[2] && new(big.Int).SetBytes(l.Data).Cmp(p.Authorization.Value.ToInt()) == 0 {
-			return true
+			return l
 		}
 	}
-	return false
+	return nil
 }
 
 // unused searches the payer's other tickets, which are in one partition: the transaction must have refunded none of them,

@@ -383,6 +383,51 @@ func TestANodeThatShowsPart(t *testing.T) {
 	w.outcome(t, ours, Paid, false)
 }
 
+// A receipt that a node has kept of a block that was reorganised away says nothing of the chain: neither paid nor not.
+func TestAReceiptOfBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours := w.payment(t, w.payer, 1000)
+	sent, err := w.Send(t.Context(), "stranger", w.terms.Token, ours.Calldata())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &partial{Client: w.Client()}
+	token := NewToken(w.terms, node)
+	if paid, err := token.PaidBy(t.Context(), &ours.Authorization, sent.TxHash); err != nil || !paid {
+		t.Fatalf("paid %v: %v", paid, err)
+	}
+	if paid, err := token.PaidBy(t.Context(), &w.payment(t, w.payer, 1000).Authorization, sent.TxHash); err != nil || paid {
+		t.Errorf("another is paid %v: %v", paid, err)
+	}
+	old := *sent
+	if err := w.Rewind(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	kept := &keeping{Client: w.Client(), receipt: &old}
+	for _, again := range []bool{false, true} { // it is gone; it is in another block
+		if again {
+			w.mine(t, 1)
+			if _, err := w.Send(t.Context(), "stranger", w.terms.Token, ours.Calldata()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if paid, err := NewToken(w.terms, kept).PaidBy(t.Context(), &ours.Authorization, sent.TxHash); err == nil || paid || again && !errors.Is(err, errMoved) {
+			t.Errorf("in another block %v: paid %v: %v", again, paid, err)
+		}
+	}
+}
+
+// keeping is a node that has a receipt of a block that is no more.
+type keeping struct {
+	*ethclient.Client
+	receipt *types.Receipt
+}
+
+func (k *keeping) TransactionReceipt(context.Context, common.Hash) (*types.Receipt, error) {
+	return k.receipt, nil
+}
+
 func TestRelayer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -114,7 +114,8 @@ func (t *Token) Reverted(ctx context.Context, a *Authorization, transaction comm
 	return true, err == nil, err
 }
 
-// PaidBy is whether a transaction paid an authorization, and is on the chain.
+// PaidBy is whether a transaction paid an authorization, and is on the chain. Where its receipt and the chain differ it is not
+// known: that is an error.
 func (t *Token) PaidBy(ctx context.Context, a *Authorization, transaction common.Hash) (bool, error) {
 	receipt, err := t.chain.TransactionReceipt(ctx, transaction)
 	if errors.Is(err, ethereum.NotFound) {
@@ -125,10 +126,38 @@ func (t *Token) PaidBy(ctx context.Context, a *Authorization, transaction common
 	}
 	for i, use := range receipt.Logs[:max(len(receipt.Logs)-1, 0)] {
 		if t.concerns(use, a) && use.Topics[0] == TopicUsed && t.pays(receipt.Logs[i+1], use, a) {
-			return true, nil
+			err := InChain(ctx, t.chain, use)
+			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// LogReader searches logs; ethclient.Client is one.
+type LogReader interface {
+	FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error)
+}
+
+// InChain is nil if a log of a receipt is in the block that the chain has at its number: nodes may keep receipts of blocks that
+// were reorganised away. It compares the hash that the chain's own log names, and not a header's: chains have headers whose
+// hash we cannot compute.
+func InChain(ctx context.Context, chain LogReader, of *types.Log) error {
+	number := new(big.Int).SetUint64(of.BlockNumber)
+	q := ethereum.FilterQuery{FromBlock: number, ToBlock: number, Addresses: []common.Address{of.Address}}
+	for _, topic := range of.Topics {
+		q.Topics = append(q.Topics, []common.Hash{topic})
+	}
+	logs, err := chain.FilterLogs(ctx, q)
+	if err != nil {
+		return fmt.Errorf("search block %s for the log of %s: %w", number, of.TxHash, err)
+	}
+	same := func(l types.Log) bool {
+		return !l.Removed && l.BlockHash == of.BlockHash && l.TxHash == of.TxHash && l.Index == of.Index
+	}
+	if !slices.ContainsFunc(logs, same) {
+		return fmt.Errorf("the chain's block %s does not have the log of %s in block %s: %w", number, of.TxHash, of.BlockHash, errMoved)
+	}
+	return nil
 }
 
 // search finds the log of the authorization, newest range first.
