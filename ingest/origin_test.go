@@ -54,6 +54,12 @@ func TestOrigin(t *testing.T) {
 		}
 		return false
 	}
+	deaf := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if strings.Contains(req.Method, "Transaction") {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
+		}
+		return false
+	}
 	fails := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if req.Method == rawTransaction {
 			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"not today"}`)
@@ -88,6 +94,8 @@ func TestOrigin(t *testing.T) {
 		"none has, and one fails":                  {rpc.ProofTip, []rpctest.Lie{fails, lacks}, minted},
 		"none has, and one forges hashes":          {rpc.ProofTip, []rpctest.Lie{both(lacks, forges), lacks}, common.Hash{}},
 		"alone, has no signed transactions":        {rpc.ProofTip, []rpctest.Lie{lacks}, common.Hash{}},
+		"alone, has no transactions at all":        {rpc.ProofTip, []rpctest.Lie{deaf}, common.Hash{}},
+		"has no transactions at all":               {rpc.ProofTip, []rpctest.Lie{deaf, lacks}, common.Hash{}},
 		"alone, and believed":                      {rpc.ProofOff, []rpctest.Lie{lacks}, minted},
 		"nothing is proved, and one forges hashes": {rpc.ProofOff, []rpctest.Lie{forges, nil}, common.Hash{}},
 	} {

@@ -132,7 +132,9 @@ func (c *Client) agreed(ctx context.Context, h *follow.Header, at uint32) (commo
 	said := map[*endpoint]common.Hash{}
 	err := c.try(ctx, choice{block: h.Number}, func(ctx context.Context, e *endpoint) error {
 		first, err := e.named(ctx, h, at)
-		if err != nil {
+		if class := classify(err); err != nil && (class == classMethod || class == classState) {
+			return ctx.Err() // one is silent: not all agree
+		} else if err != nil {
 			return err
 		}
 		said[e] = first

@@ -134,6 +134,18 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 		if b := n.rec.blocks[hash]; b != nil {
 			reply.Result = b.receipts
 		}
+	case "eth_getBlockTransactionCountByHash", "eth_getRawTransactionByBlockHashAndIndex":
+		var hash common.Hash
+		var at hexutil.Uint64
+		param(0, &hash)
+		param(1, &at)
+		switch b := n.rec.blocks[hash]; {
+		case b == nil:
+		case q.Method == "eth_getBlockTransactionCountByHash":
+			reply.Result = hexutil.Uint64(len(b.txs))
+		case at < hexutil.Uint64(len(b.txs)):
+			reply.Result = b.txs[at]
+		}
 	case "eth_getLogs":
 		var filter logFilter
 		param(0, &filter)

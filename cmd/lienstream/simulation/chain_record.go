@@ -35,6 +35,7 @@ type block struct {
 	json     json.RawMessage
 	receipts json.RawMessage
 	logs     []types.Log
+	txs      []hexutil.Bytes // as they were signed
 }
 
 // step replaces the chain from block number `from` on.
@@ -128,6 +129,17 @@ func (r *recording) keep(ctx context.Context, client *ethclient.Client, h *types
 	}
 	if err := client.Client().CallContext(ctx, &b.receipts, "eth_getBlockReceipts", hash); err != nil {
 		return err
+	}
+	whole, err := client.BlockByHash(ctx, hash)
+	if err != nil {
+		return err
+	}
+	for _, tx := range whole.Transactions() {
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		b.txs = append(b.txs, raw)
 	}
 	if b.logs, err = client.FilterLogs(ctx, ethereum.FilterQuery{BlockHash: &hash}); err != nil {
 		return err
