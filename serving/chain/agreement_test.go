@@ -389,6 +389,60 @@ func TestAMissingMethodIsNoOpinion(t *testing.T) {
 	}
 }
 
+// lacksBlocks is a node that has none but the latest.
+func lacksBlocks(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	if req.Method == "eth_getBlockByNumber" && string(req.Params[0]) != `"latest"` {
+		resp.Result = json.RawMessage("null")
+	}
+	return false
+}
+
+// TestABlockThatOneNodeLacks: that a node does not have a block is not what the chain has, least of all of a node that is
+// far behind.
+func TestABlockThatOneNodeLacks(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 60)
+	for _, latest := range []uint64{60, 5} {
+		behind, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+		reg, log := quiet()
+		c := newClient(t, log, reg, nil, behind.URL, one.URL, two.URL)
+		stuck := stuckAt(t, node, latest)
+		var asked atomic.Int64
+		behind.Tells(func(w http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if isCall(req) {
+				asked.Add(1)
+			}
+			return stuck(w, r, req, resp) || lacksBlocks(w, r, req, resp)
+		})
+		head := refresh(t, c)
+		if head.Number != 60 {
+			t.Fatalf("head %d", head.Number)
+		}
+		if b, err := c.BlockByNumber(t.Context(), chain.NumberOf(55)); err != nil || b.Number != 55 {
+			t.Errorf("two of three have block 55, beside one at %d: %v", latest, err)
+		}
+		if _, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering}); err != nil || (asked.Load() > 0) != (latest == 60) {
+			t.Errorf("one at %d is asked first %t: %v", latest, asked.Load() > 0, err)
+		}
+		one.Tells(lacksBlocks)
+		two.Tells(lacksBlocks)
+		counted, requests := chain.Counting(t.Context())
+		if _, err := c.BlockByNumber(counted, chain.NumberOf(55)); !errors.Is(err, chain.ErrBlockGone) || requests.Load() != 3 {
+			t.Errorf("a block that none of %d has: %v", requests.Load(), err)
+		}
+		// Who agreed on the head and lacks the block contradicts; who is far behind does not.
+		one.Tells(nil)
+		two.Tells(away(true))
+		ctx, errs := chain.Apart(t.Context()), [2]error{}
+		for i := range errs {
+			_, errs[i] = c.BlockByNumber(ctx, chain.NumberOf(55))
+		}
+		if errs[0] != nil || errors.Is(errs[1], chain.ErrBlockGone) != (latest == 60) {
+			t.Errorf("beside one at %d: %v", latest, errs)
+		}
+	}
+}
+
 // TestARefusalIsTakenElsewhere: another endpoint may do what one refuses; and who was asked too often is let be.
 func TestARefusalIsTakenElsewhere(t *testing.T) {
 	node := newNode(t)

@@ -19,6 +19,8 @@ type Request struct {
 	Params []any
 	Result any // pointer to decode the result into
 	Err    error
+
+	orNext bool // null: the node does not have it, and another may
 }
 
 type countKey struct{}
@@ -114,7 +116,8 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 			refusal = said
 		}
 		if first != nil && e.host != first.host {
-			contradicted = contradicted || refused || e.standing() != noSay && (errors.Is(err, ErrBlockGone) || errors.Is(err, ErrUnsupported))
+			contradicted = contradicted || refused && !said.absent || e.standing() != noSay &&
+				(refused || errors.Is(err, ErrBlockGone) || errors.Is(err, ErrUnsupported))
 		}
 		last = worse(last, err)
 	}
@@ -132,6 +135,7 @@ type response struct {
 	calls   []rpc.BatchElem // with results that are not decoded yet
 	errs    []error         // nil, *RevertError, *NodeError or ErrUnsupported
 	refused bool            // for a reason that another endpoint may not have
+	absent  bool            // and that is that it does not have what was asked for
 }
 
 // take makes a response that of the requests.
@@ -184,6 +188,9 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 	for i, r := range requests {
 		said, ok := errors.AsType[rpc.Error](calls[i].Error)
 		if !ok {
+			if r.orNext && string(*calls[i].Result.(*json.RawMessage)) == "null" {
+				all.refused, all.absent = true, true
+			}
 			continue
 		}
 		retry, ours := answered(said)
@@ -209,22 +216,22 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 }
 
 // order is the endpoints as they should be asked, without those that are outvoted: those that do not rest first, then
-// those of another node than the one before, then those that have the methods, then the one to be asked again, then as
-// configured.
+// those of another node than the one before, then those that agreed on the head, then those that have the methods, then
+// the one to be asked again, then as configured.
 func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
 	rank := func(e *endpoint) (n int) {
-		if e.resting(&e.calls, now) {
-			n += 8
-		}
-		if before != nil && e.host == before.host {
-			n += 4
-		}
-		if slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) }) {
-			n += 2
-		}
-		if before == nil && again != nil && e != again {
-			n++
+		for _, last := range []bool{
+			e.resting(&e.calls, now),
+			before != nil && e.host == before.host,
+			e.standing() != agrees,
+			slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) }),
+			before == nil && again != nil && e != again,
+		} {
+			n *= 2
+			if last {
+				n++
+			}
 		}
 		return n
 	}

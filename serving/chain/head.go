@@ -173,14 +173,10 @@ func (b *rpcBlock) block() (Block, error) {
 }
 
 // BlockByNumber returns the block at a height or with a tag: rpc.SafeBlockNumber, rpc.FinalizedBlockNumber.
-// ErrBlockGone: there is none.
+// ErrBlockGone: no node that was asked has it.
 func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Block, error) {
-	return c.block(ctx, "eth_getBlockByNumber", number)
-}
-
-func (c *Client) block(ctx context.Context, method string, which any) (Block, error) {
 	var answer rpcBlock
-	r := Request{Method: method, Params: []any{which, false}, Result: &answer}
+	r := Request{Method: "eth_getBlockByNumber", Params: []any{number, false}, Result: &answer, orNext: true}
 	if err := c.Batch(ctx, &r); err != nil {
 		return Block{}, err
 	}
