@@ -61,7 +61,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Kafka: kafka.DefaultConfig(), Partitions: topics.DefaultPartitions, RPC: rpc.DefaultConfig(),
-		Finality: FinalityTag, ReorgWindow: 128,
+		Finality: FinalityTag, ReorgWindow: follow.DefaultConfig().Window,
 		Ranges: 4, RangeBlocks: 2000, SparseBlocks: 40_000, RangeLogs: 1250, BatchRecords: 10_000, BatchBytes: 16 << 20,
 		PollInterval: 100 * time.Millisecond, PollBackup: time.Second, FinalizedEvery: 2 * time.Second,
 		MarkEvery: 200 * time.Millisecond, Heartbeat: 2 * time.Second, TakeoverAfter: 6 * time.Second,
@@ -80,7 +80,8 @@ func (c Config) rpc() rpc.Config {
 
 // follow is the machine's configuration.
 func (c Config) follow() follow.Config {
-	f := follow.Config{Start: c.Deployment.StartBlock, Window: c.ReorgWindow, Dense: c.RangeBlocks}
+	f := follow.DefaultConfig()
+	f.Start, f.Window, f.Dense = c.Deployment.StartBlock, c.ReorgWindow, c.RangeBlocks
 	if c.RPC.Proof == rpc.ProofSparse {
 		f.Sparse = c.SparseBlocks
 	}
@@ -104,13 +105,13 @@ func (c Config) limits() follow.Limits {
 
 // Validate reports all errors.
 func (c Config) Validate() error {
-	errs := []error{c.Deployment.Validate(), c.Kafka.Validate(), c.rpc().Validate()}
+	followed := c.follow()
+	errs := []error{c.Deployment.Validate(), c.Kafka.Validate(), c.rpc().Validate(), followed.Validate()}
 	for _, n := range []struct {
 		name  string
 		value int64
 	}{
 		{"partitions", int64(c.Partitions)},
-		{"reorg window", int64(c.ReorgWindow)},
 		{"ranges", int64(c.Ranges)},
 		{"range blocks", int64(c.RangeBlocks)},
 		{"sparse blocks", int64(c.SparseBlocks)},

@@ -92,10 +92,14 @@ func (in *Ingester) session(ctx context.Context) error {
 	if err := in.loadTokens(ctx, stands.last.Block); err != nil {
 		return err
 	}
+	machine, err := follow.New(in.cfg.follow(), stands.barriers, stands.last.Finalized)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	s := &session{
 		in:   in,
-		m:    follow.New(in.cfg.follow(), stands.barriers, stands.last.Finalized),
+		m:    machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed),
 	}

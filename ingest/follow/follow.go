@@ -45,7 +45,7 @@ var (
 	ErrChainShort = errors.New("the chain ends below the finalized block of the raw topic: the node is still syncing, or the chain was reset; if it was reset, use another --kafka-prefix")
 )
 
-// Config of a Machine.
+// Config of a Machine. Start from DefaultConfig.
 type Config struct {
 	Start      uint64 // the first block that may have logs of the market
 	Window     uint64 // minimum number of newest blocks that may be reverted
@@ -56,20 +56,28 @@ type Config struct {
 	Suspicions int    // how often a broken link below the finalized block is fetched again before it counts
 }
 
-func (c Config) withDefaults() Config {
-	if c.Window == 0 {
-		c.Window = 128
+// DefaultConfig lacks the first block and the size of ranges.
+func DefaultConfig() Config {
+	return Config{Window: 128, MaxWindow: 1 << 17, MaxBranch: 64, Suspicions: 3}
+}
+
+// Validate reports all errors.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, n := range []struct {
+		name  string
+		value uint64
+	}{
+		{"reorg window", c.Window},
+		{"blocks that are remembered", uint64(max(c.MaxWindow, 0))},
+		{"headers at once", c.MaxBranch},
+		{"suspicions", uint64(max(c.Suspicions, 0))},
+	} {
+		if n.value == 0 {
+			errs = append(errs, fmt.Errorf("%s must be positive", n.name))
+		}
 	}
-	if c.MaxWindow == 0 {
-		c.MaxWindow = 1 << 17
-	}
-	if c.MaxBranch == 0 {
-		c.MaxBranch = 64
-	}
-	if c.Suspicions == 0 {
-		c.Suspicions = 3
-	}
-	return c
+	return errors.Join(errs...)
 }
 
 // Kind of a Fetch.
@@ -156,17 +164,20 @@ type Machine struct {
 
 // New returns a machine that continues from the topic's barriers, oldest first: all above finalized and one at
 // or below it. None: the topic is empty.
-func New(cfg Config, barriers []topics.BlockRef, finalized uint64) *Machine {
-	m := &Machine{cfg: cfg.withDefaults(), finalized: finalized, target: finalized}
+func New(cfg Config, barriers []topics.BlockRef, finalized uint64) (*Machine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Machine{cfg: cfg, finalized: finalized, target: finalized}
 	if len(barriers) == 0 {
-		return m
+		return m, nil
 	}
 	m.barriers = append(m.barriers, barriers...)
 	m.links = append(m.links, barriers...)
 	m.started = true
 	m.tip = barriers[len(barriers)-1]
 	m.asked = m.tip
-	return m
+	return m, nil
 }
 
 // Tip is the last verified block.

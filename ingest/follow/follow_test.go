@@ -117,6 +117,17 @@ func (t *topic) barriers() []topics.BlockRef {
 	return refs
 }
 
+// machine continues from a topic.
+func machine(start, window uint64, from *topic) *Machine {
+	cfg := DefaultConfig()
+	cfg.Start, cfg.Window = start, window
+	m, err := New(cfg, from.barriers(), from.finalized)
+	if err != nil {
+		panic(err) // a script has no window
+	}
+	return m
+}
+
 // equals compares the topic with the canonical chain: every log, and nothing else.
 func (t *topic) equals(c *chain) error {
 	var want, got []string
@@ -204,7 +215,7 @@ func TestStories(t *testing.T) {
 			case "reorg":
 				c.reorg(uint64(num("above", 0)), num("len", 1), logs)
 			case "open":
-				m = New(Config{Start: uint64(num("start", 1)), Window: uint64(num("window", 4))}, tp.barriers(), tp.finalized)
+				m = machine(uint64(num("start", 1)), uint64(num("window", 4)), tp)
 				for _, b := range tp.barriers() {
 					fmt.Fprintf(&out, "read back %s\n", name(b))
 				}
@@ -256,7 +267,7 @@ func TestAnyReorgs(t *testing.T) {
 		var (
 			c       = newChain(10)
 			tp      = &topic{}
-			m       = New(Config{Start: 1, Window: window}, nil, 0)
+			m       = machine(1, window, tp)
 			queue   []Fetch
 			flipped = func(label string) bool { return rapid.Bool().Draw(t, label) }
 			logs    = func() map[uint64]int {
@@ -334,7 +345,7 @@ func TestAnyReorgs(t *testing.T) {
 			"publish": func(*rapid.T) { publish(flipped("mark")) },
 			"drain":   func(*rapid.T) { drain() },
 			"restart": func(*rapid.T) {
-				m = New(Config{Start: 1, Window: window}, tp.barriers(), tp.finalized)
+				m = machine(1, window, tp)
 				queue = nil
 			},
 		}
@@ -353,4 +364,17 @@ func TestAnyReorgs(t *testing.T) {
 			t.Fatalf("topic ends at %s, chain at %s", name(last.BlockRef), name(c.head().BlockRef))
 		}
 	})
+}
+
+func TestConfigNamesItsFaults(t *testing.T) {
+	_, err := New(Config{Start: 1}, nil, 0)
+	for _, want := range []string{"reorg window", "blocks that are remembered", "headers at once", "suspicions"} {
+		if err == nil || !strings.Contains(err.Error(), want+" must be positive") {
+			t.Errorf("%v does not name the %s", err, want)
+		}
+	}
+	cfg := DefaultConfig()
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
 }
