@@ -49,7 +49,7 @@ func newWorld(t *testing.T, kind string, seed uint64, cfg devchain.ScenarioConfi
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{chain: chain, market: market, scenario: scenario, kafka: kafka.Config{Brokers: brokertest.Start(t, kind), Prefix: "test"}}
+	w := &world{chain: chain, market: market, scenario: scenario, kafka: brokertest.Config(brokertest.Start(t, kind), "test")}
 	w.topic = w.provision(t, w.kafka)
 	return w
 }
@@ -58,15 +58,8 @@ func newWorld(t *testing.T, kind string, seed uint64, cfg devchain.ScenarioConfi
 func (w *world) provision(t *testing.T, cfg kafka.Config) string {
 	t.Helper()
 	catalogue := topics.Catalogue{Prefix: cfg.Prefix, ChainID: w.market.Deployment.ChainID, Partitions: partitions}
-	admin, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
 	raw, _ := catalogue.Find(topics.KindRaw, topics.Logs)
-	if err := admin.Apply(t.Context(), []topics.Topic{raw}); err != nil {
-		t.Fatal(err)
-	}
+	brokertest.Apply(t, cfg, []topics.Topic{raw})
 	return catalogue.Raw()
 }
 

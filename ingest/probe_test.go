@@ -19,7 +19,6 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
-	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // stranger is a contract that emits Paused(address) so often when it is sent a transaction, and answers a call
@@ -187,7 +186,7 @@ func newWorldOn(t *testing.T, cfg devchain.Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{chain: chain, market: market, scenario: scenario, kafka: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "test"}}
+	w := &world{chain: chain, market: market, scenario: scenario, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
 	w.topic = w.provision(t, w.kafka)
 	return w
 }

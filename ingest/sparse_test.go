@@ -26,7 +26,7 @@ import (
 // of it is there all the same.
 func TestSparseHistory(t *testing.T) {
 	const blocks, every = 60_000, 100
-	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "test"}}
+	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
 	w.topic = w.provision(t, w.kafka)
 	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, every, sparseLog())
 	t.Cleanup(node.Close)

@@ -144,7 +144,7 @@ func (e *env) commandConfig(instance string) Config {
 func TestCommands(t *testing.T) {
 	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) {
-			e := provision(t, kafka.Config{Brokers: brokertest.Start(t, kind), Prefix: "cmd"}, 4)
+			e := provision(t, brokertest.Config(brokertest.Start(t, kind), "cmd"), 4)
 			seed := testSeed(t)
 			u := newUsers(e, seed)
 			cr := newCrasher(seed, 15)

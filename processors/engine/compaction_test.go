@@ -10,7 +10,6 @@ import (
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
-	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // compactedAhead counts the open records of a partition's changelog before which entries stand that no progress
@@ -49,7 +48,7 @@ func (e *env) restores(c *chain, cfg Config) {
 // A changelog that had several owners restores whenever it was compacted.
 func TestCompactedChangelog(t *testing.T) {
 	addrs, compact := brokertest.Compactable(t)
-	e := provision(t, kafka.Config{Brokers: addrs, Prefix: "t"}, 2)
+	e := provision(t, brokertest.Config(addrs, "t"), 2)
 	c := newChain(t, e.kafka, e.cat, 11)
 	cfg := []Config{e.config("a", vfs.NewMem()), e.config("b", vfs.NewMem())}
 	ahead := 0
@@ -74,7 +73,7 @@ func TestCompactedWhileOwnersChange(t *testing.T) {
 	k := brokertest.ApacheWith(t, broker.ApacheConfig{Settings: map[string]string{
 		"log.roll.ms": "150", "log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0.001",
 	}})
-	e := provision(t, kafka.Config{Brokers: k.Addrs(), Prefix: "compacted"}, 2)
+	e := provision(t, brokertest.Config(k.Addrs(), "compacted"), 2)
 	c := newChain(t, e.kafka, e.cat, testSeed(t))
 	var nodes []*runningNode
 	for _, name := range []string{"a", "b"} {

@@ -18,7 +18,6 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
-	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -26,15 +25,14 @@ import (
 func TestPromises(t *testing.T) {
 	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) {
-			cfg := kafka.Config{Brokers: brokertest.Start(t, kind)}
+			brokers := brokertest.Start(t, kind)
 			for name, test := range map[string]func(*testing.T, *env){
 				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
 				"short-lived owner": testShortLivedOwner, "late": testLate,
 				"fenced while idle": testFencedWhileIdle,
 			} {
 				t.Run(name, func(t *testing.T) {
-					cfg.Prefix = strings.ReplaceAll(name, " ", "-")
-					test(t, provision(t, cfg, 4))
+					test(t, provision(t, brokertest.Config(brokers, strings.ReplaceAll(name, " ", "-")), 4))
 				})
 			}
 		})

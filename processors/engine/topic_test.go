@@ -52,7 +52,7 @@ func TestLostTransaction(t *testing.T) {
 
 // A raw topic whose beginning is gone builds no state, at the first start or in a rebuild.
 func TestLostBeginning(t *testing.T) {
-	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
 	e := provision(t, cfg, 1)
 	c := newChain(t, e.kafka, e.cat, 5)
 	n := e.start(e.config("a", vfs.NewMem()))
@@ -79,7 +79,7 @@ func TestLostBeginning(t *testing.T) {
 // A raw topic that was deleted and filled again, to the same offsets or not, is another one: the state is not
 // carried on over it. A rebuild makes it anew, and publishes no event twice.
 func TestReplacedTopic(t *testing.T) {
-	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
 	e := provision(t, cfg, 2)
 	c := newChain(t, e.kafka, e.cat, 5)
 	disk := vfs.NewMem()
@@ -121,7 +121,7 @@ func TestReplacedTopic(t *testing.T) {
 
 // A changelog that was deleted, or lost its end, is not carried on over by state on disk that has come further.
 func TestReplacedChangelog(t *testing.T) {
-	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
 	e := provision(t, cfg, 1)
 	c := newChain(t, e.kafka, e.cat, 5)
 	disk := vfs.NewMem()

@@ -22,6 +22,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -214,15 +215,12 @@ func newEnv(t testing.TB, partitions int32) *env {
 	b, err := broker.Open(broker.Config{})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
-	return provision(t, kafka.Config{Brokers: b.Addrs(), Prefix: "t"}, partitions)
+	return provision(t, brokertest.Config(b.Addrs(), "t"), partitions)
 }
 
 func provision(t testing.TB, cfg kafka.Config, partitions int32) *env {
 	e := &env{t: t, kafka: cfg, cat: topics.Catalogue{Prefix: cfg.Prefix, ChainID: 1, Partitions: partitions}}
-	adm, err := kafka.NewAdmin(cfg)
-	check(t, err)
-	defer adm.Close()
-	check(t, adm.Apply(t.Context(), e.cat.Topics()))
+	brokertest.Apply(t, cfg, e.cat.Topics())
 	return e
 }
 

@@ -72,12 +72,10 @@ type ticked struct {
 
 // newTopics is the raw topic alone.
 func newTopics(t *testing.T, unsafe int) *chain {
-	c := &chain{t: t, unsafe: unsafe, cfg: kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}, head: topics.BlockRef{Timestamp: genesis}}
+	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, "kfake"), "n"), head: topics.BlockRef{Timestamp: genesis}}
 	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
-	admin, err := kafka.NewAdmin(c.cfg)
-	check(t, err)
-	defer admin.Close()
-	check(t, admin.Apply(t.Context(), c.cat.Topics()))
+	brokertest.Apply(t, c.cfg, c.cat.Topics())
+	var err error
 	c.tx, err = kafka.NewTransactor(c.cfg, "chain", kafka.TransactorOptions{})
 	check(t, err)
 	t.Cleanup(c.tx.Close)

@@ -44,6 +44,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -90,7 +91,7 @@ func (s *start) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := kafka.Config{Brokers: s.Brokers, Prefix: "n"}
+	cfg := brokertest.Config(s.Brokers, "n")
 	cat := topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	conf := engine.DefaultConfig()
 	conf.Kafka, conf.Catalogue, conf.Instance, conf.Dir, conf.Logger = cfg, cat, s.Instance, s.Dir, logger

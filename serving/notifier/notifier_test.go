@@ -76,12 +76,10 @@ func newHouse(t *testing.T, kind string) *house {
 }
 
 func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
-	h := &house{t: t, cfg: kafka.Config{Brokers: brokers, Prefix: "n"}, now: time.Now().Unix() - 250, log: log}
+	h := &house{t: t, cfg: brokertest.Config(brokers, "n"), now: time.Now().Unix() - 250, log: log}
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
-	admin, err := kafka.NewAdmin(h.cfg)
-	check(t, err)
-	defer admin.Close()
-	check(t, admin.Apply(t.Context(), h.cat.Topics()))
+	brokertest.Apply(t, h.cfg, h.cat.Topics())
+	var err error
 	h.node, err = engine.NewCommands(engine.Config{
 		Kafka: h.cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
 		SessionTimeout: 6 * time.Second, Registerer: h.metrics.New(), Logger: h.log,

@@ -89,14 +89,10 @@ func newWorldOf(t testing.TB, c settings) *world {
 	check(t, err)
 	t.Cleanup(func() { _ = chain.Close() })
 	w := &world{
-		t: t, chain: chain, kafka: kafka.Config{Brokers: c.brokers, Prefix: prefix},
+		t: t, chain: chain, kafka: brokertest.Config(c.brokers, prefix),
 		cat: topics.Catalogue{Prefix: prefix, ChainID: 4663, Partitions: 2}, log: c.log, blockTime: 20 * time.Millisecond,
 	}
-	admin, err := kafka.NewAdmin(w.kafka)
-	check(t, err)
-	check(t, admin.Apply(t.Context(), w.cat.Topics()))
-	admin.Close()
-
+	brokertest.Apply(t, w.kafka, w.cat.Topics())
 	w.producer, err = kafka.NewProducer(w.kafka, "support", kafka.ProducerOptions{})
 	check(t, err)
 	t.Cleanup(w.producer.Close)

@@ -28,7 +28,6 @@ type Admin struct {
 
 // NewAdmin makes an Admin. It connects on the first call.
 func NewAdmin(cfg Config) (*Admin, error) {
-	cfg = cfg.withDefaults()
 	cl, conns, err := cfg.client("admin", nil)
 	if err != nil {
 		return nil, err

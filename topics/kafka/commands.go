@@ -127,7 +127,7 @@ func Tail(ctx context.Context, cfg Config, cat topics.Catalogue, opt TailOptions
 	out := json.NewEncoder(w)
 	kind := topics.KindOf(topic)
 	for printed := 0; len(positions) > 0; {
-		fetches, err := tailPoll(ctx, cl, opt.Follow, cfg.withDefaults().Timeout)
+		fetches, err := tailPoll(ctx, cl, opt.Follow, cfg.Timeout)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -22,7 +21,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Config says how to connect to the brokers. Zero values work, except of Brokers.
+// Config says how to connect to the brokers. Start from DefaultConfig.
 type Config struct {
 	Brokers     []string // host:port
 	ClientID    string
@@ -39,10 +38,10 @@ type Config struct {
 	// fixed IDs are used.
 	SchemaIDs map[uint32]uint32
 
-	Logger *zap.Logger // of the Kafka client; nil: none
+	Logger *zap.Logger // of the Kafka client
 
 	Dial     Dial                         // nil: the machine's network
-	ReadFile func(string) ([]byte, error) // reads certificates and the password; nil: the machine's disk
+	ReadFile func(string) ([]byte, error) // reads certificates and the password
 }
 
 // TLS encrypts the connections. Without a CAFile the system's roots are trusted.
@@ -66,23 +65,8 @@ type SASL struct {
 func DefaultConfig() Config {
 	return Config{
 		ClientID: "lienstream", Prefix: topics.DefaultPrefix, Compression: "snappy", Timeout: 10 * time.Second,
-		ReplicationFactor: 1, Logger: zap.NewNop(),
+		ReplicationFactor: 1, Logger: zap.NewNop(), ReadFile: os.ReadFile, //nolint:forbidigo // the default
 	}
-}
-
-// withDefaults fills in zero fields.
-func (c Config) withDefaults() Config {
-	d := DefaultConfig()
-	c.ClientID = cmp.Or(c.ClientID, d.ClientID)
-	c.Prefix = cmp.Or(c.Prefix, d.Prefix)
-	c.Compression = cmp.Or(c.Compression, d.Compression)
-	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
-	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, d.ReplicationFactor)
-	c.Logger = cmp.Or(c.Logger, d.Logger)
-	if c.ReadFile == nil {
-		c.ReadFile = os.ReadFile //nolint:forbidigo // the default
-	}
-	return c
 }
 
 // Validate reports all errors at once.
@@ -98,10 +82,12 @@ func (c Config) Validate() error {
 		_, _, err := net.SplitHostPort(b)
 		fault(err != nil, "brokers: %q is not host:port", b)
 	}
-	fault(!slices.Contains([]string{"", "none", "lz4", "zstd", "snappy", "gzip"}, c.Compression),
+	fault(!slices.Contains([]string{"none", "lz4", "zstd", "snappy", "gzip"}, c.Compression),
 		"compression: %q is not none, lz4, zstd, snappy or gzip", c.Compression)
-	fault(c.Timeout < 0, "timeout: negative")
-	fault(c.ReplicationFactor < 0, "replication factor: negative")
+	fault(c.ClientID == "", "client ID: required")
+	fault(c.Prefix == "", "prefix: required")
+	fault(c.Timeout <= 0, "timeout: %s is not positive", c.Timeout)
+	fault(c.ReplicationFactor < 1, "replication factor: %d is not positive", c.ReplicationFactor)
 	fault((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls: the certificate and its key must be set together")
 	fault(!c.TLS.Enabled && c.TLS != TLS{}, "tls: files or a server name are set, but tls is not enabled")
 	if c.SASL.Mechanism != "" {
@@ -141,7 +127,6 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	c = c.withDefaults()
 	var tlsConfig *tls.Config
 	if c.TLS.Enabled {
 		var err error

@@ -20,34 +20,39 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 func TestConfigReportsEveryFault(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		cfg  kafka.Config
+		set  func(*kafka.Config)
 		want []string // parts of the faults; none: it is valid
 	}{
-		{"plain", kafka.Config{Brokers: []string{"a:9092"}}, nil},
-		{"nothing", kafka.Config{}, []string{"brokers: required"}},
+		{"plain", func(*kafka.Config) {}, nil},
+		{"nothing", func(c *kafka.Config) { *c = kafka.Config{} }, []string{"brokers: required", "client ID: required", "prefix: required", `compression: ""`, "timeout: 0s", "replication factor: 0"}},
 		{
 			"all wrong",
-			kafka.Config{
-				Brokers: []string{"a"}, Compression: "rar", Timeout: -1, ReplicationFactor: -1,
-				TLS: kafka.TLS{CertFile: "c"}, SASL: kafka.SASL{Mechanism: "kerberos"},
+			func(c *kafka.Config) {
+				c.Brokers, c.Compression, c.Timeout, c.ReplicationFactor = []string{"a"}, "rar", -1, -1
+				c.TLS, c.SASL = kafka.TLS{CertFile: "c"}, kafka.SASL{Mechanism: "kerberos"}
 			},
 			[]string{`"a" is not host:port`, `"rar"`, "timeout", "replication", "the certificate and its key", "not enabled", `"kerberos"`, "user is required", "a password or a password file"},
 		},
 		{
 			"two passwords",
-			kafka.Config{Brokers: []string{"a:1"}, SASL: kafka.SASL{Mechanism: "plain", User: "u", Password: "p", PasswordFile: "f"}},
+			func(c *kafka.Config) {
+				c.SASL = kafka.SASL{Mechanism: "plain", User: "u", Password: "p", PasswordFile: "f"}
+			},
 			[]string{"not both"},
 		},
-		{"password without mechanism", kafka.Config{Brokers: []string{"a:1"}, SASL: kafka.SASL{Password: "p"}}, []string{"no mechanism"}},
+		{"password without mechanism", func(c *kafka.Config) { c.SASL = kafka.SASL{Password: "p"} }, []string{"no mechanism"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := tc.cfg.Validate()
+			cfg := brokertest.Config([]string{"a:9092"}, "p")
+			tc.set(&cfg)
+			err := cfg.Validate()
 			if len(tc.want) == 0 && err != nil {
 				t.Fatal(err)
 			}
@@ -90,12 +95,11 @@ func TestTLSAndSASL(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer cluster.Close()
-			cfg := kafka.Config{
-				Brokers: cluster.ListenAddrs(), Compression: tc.compression, Timeout: 5 * time.Second,
-				TLS:  kafka.TLS{Enabled: true, CAFile: ca, ServerName: "localhost"},
-				SASL: kafka.SASL{Mechanism: tc.mechanism, User: "u", PasswordFile: password},
-			}
-			b := newTestBrokerOf(t, cfg, "secure")
+			cfg := brokertest.Config(cluster.ListenAddrs(), "secure")
+			cfg.Compression, cfg.Timeout = tc.compression, 5*time.Second
+			cfg.TLS = kafka.TLS{Enabled: true, CAFile: ca, ServerName: "localhost"}
+			cfg.SASL = kafka.SASL{Mechanism: tc.mechanism, User: "u", PasswordFile: password}
+			b := newTestBrokerOf(t, cfg)
 			b.commit(t, b.transactor(t, "a"), "secret")
 			if got := b.read(t, "secret"); len(got) != 1 {
 				t.Errorf("read %q", got)

@@ -107,16 +107,18 @@ type testBroker struct {
 
 func newTestBroker(t testing.TB, addrs []string, prefix string) *testBroker {
 	t.Helper()
-	return newTestBrokerOf(t, kafka.Config{Brokers: addrs, Timeout: 30 * time.Second}, prefix)
+	cfg := brokertest.Config(addrs, prefix)
+	cfg.Timeout = 30 * time.Second
+	return newTestBrokerOf(t, cfg)
 }
 
 func openEmbedded(t *testing.T) []string { return brokertest.Start(t, "kfake") }
 
-func newTestBrokerOf(t testing.TB, cfg kafka.Config, prefix string) *testBroker {
+func newTestBrokerOf(t testing.TB, cfg kafka.Config) *testBroker {
 	t.Helper()
 	b := &testBroker{
 		cfg: cfg,
-		cat: topics.Catalogue{Prefix: prefix, ChainID: 4663, Partitions: 4},
+		cat: topics.Catalogue{Prefix: cfg.Prefix, ChainID: 4663, Partitions: 4},
 	}
 	b.log, b.table = b.cat.Raw(), b.cat.Changelog(topics.AppMarket)
 	admin, err := kafka.NewAdmin(b.cfg)

@@ -47,7 +47,7 @@ func NewProducer(cfg Config, name string, opt ProducerOptions) (*Producer, error
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0),
 		kgo.RecordDeliveryTimeout(opt.Timeout),
-		kgo.ProducerBatchCompression(cfg.withDefaults().codec()),
+		kgo.ProducerBatchCompression(cfg.codec()),
 		kgo.ProducerBatchMaxBytes(topics.MaxRecordBytes-batchOverhead),
 		kgo.MaxBufferedRecords(opt.MaxBuffered),
 		kgo.MetadataMinAge(leastMetadataAge),

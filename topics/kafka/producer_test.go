@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -100,7 +101,7 @@ func commandsHaveTheBrokersTime(t *testing.T, b *testBroker) {
 
 // A broker that is not there leaves it open whether the record was written, in bounded time.
 func TestSendToNobody(t *testing.T) {
-	p, err := kafka.NewProducer(kafka.Config{Brokers: []string{"127.0.0.1:1"}}, "p", kafka.ProducerOptions{Timeout: time.Second})
+	p, err := kafka.NewProducer(brokertest.Config([]string{"127.0.0.1:1"}, "p"), "p", kafka.ProducerOptions{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

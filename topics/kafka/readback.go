@@ -27,7 +27,7 @@ func NewHistory(cfg Config) (*History, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &History{cl: cl, conns: conns, timeout: cfg.withDefaults().Timeout, ids: cfg.SchemaIDs}, nil
+	return &History{cl: cl, conns: conns, timeout: cfg.Timeout, ids: cfg.SchemaIDs}, nil
 }
 
 // Close releases the client, in bounded time.

@@ -16,7 +16,7 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "t"}
+	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
 	cat := topics.Catalogue{Prefix: "t", ChainID: 1, Partitions: 3}
 	if err := kafka.ApplyCatalogue(t.Context(), cfg, cat, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -142,7 +143,7 @@ type forger struct {
 
 func newForger(t *testing.T, w *world, brokers []string) *forger {
 	t.Helper()
-	f := &forger{t: t, cfg: kafka.Config{Brokers: brokers, Prefix: "lienstream"}}
+	f := &forger{t: t, cfg: brokertest.Config(brokers, "lienstream")}
 	f.catalogue = topics.Catalogue{Prefix: f.cfg.Prefix, ChainID: w.market.Deployment.ChainID, Partitions: partitions}
 	var err error
 	if f.tx, err = kafka.NewTransactor(f.cfg, "forger", kafka.TransactorOptions{}); err == nil {

@@ -49,12 +49,9 @@ type house struct {
 
 func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
 	h := &house{t: t, at: genesis}
-	cfg := kafka.Config{Brokers: brokertest.Start(t, "kfake"), Prefix: "n"}
+	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "n")
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 1}
-	admin, err := kafka.NewAdmin(cfg)
-	check(t, err)
-	defer admin.Close()
-	check(t, admin.Apply(t.Context(), h.cat.Topics()))
+	brokertest.Apply(t, cfg, h.cat.Topics())
 	node, err := engine.NewCommands(engine.Config{
 		Kafka: cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
 		SessionTimeout: 6 * time.Second, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
