@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,12 +14,12 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Config of a node.
+// Config of a node. Start from DefaultConfig.
 type Config struct {
 	Kafka     kafka.Config
 	Catalogue topics.Catalogue
 	AppName   string // of the application, in the names of its topics, groups and transactions
-	Instance  string // unique name of this node, stable over restarts; default: the host name
+	Instance  string // unique name of this node, stable over restarts
 	Addr      string // host:port of this node's read API, for other nodes; empty: none
 	Dir       string // directory of the state, of this application alone
 	Standbys  int    // nodes that follow a partition's changelog besides its owner
@@ -49,12 +47,12 @@ type Config struct {
 	SessionTimeout time.Duration // of the consumer group that assigns partitions
 
 	CacheBytes int64  // cache of Pebble blocks, for all partitions
-	FS         vfs.FS // file system of Dir; nil: the disk
+	FS         vfs.FS // file system of Dir
 
-	Registerer prometheus.Registerer
+	Registerer prometheus.Registerer // nil: none
 	Logger     *zap.Logger
 
-	// crash lets tests stop a task at a point of its loop; nil: never.
+	// crash lets tests stop a task at a point of its loop.
 	crash func(partition int32, point string) bool
 }
 
@@ -71,41 +69,13 @@ func DefaultConfig() Config {
 		SessionTimeout: kafka.DefaultSessionTimeout,
 		CacheBytes:     state.DefaultCacheBytes,
 		FS:             vfs.Default,
+		Logger:         zap.NewNop(),
+		crash:          func(int32, string) bool { return false },
 	}
-}
-
-// withDefaults fills in zero fields except Standbys, which may be zero.
-func (c Config) withDefaults() Config {
-	d := DefaultConfig()
-	if c.Instance == "" {
-		c.Instance, _ = os.Hostname() // Validate reports an empty name
-	}
-	c.CommitRecords = cmp.Or(c.CommitRecords, d.CommitRecords)
-	c.CommitInterval = cmp.Or(c.CommitInterval, d.CommitInterval)
-	c.CommitBytes = cmp.Or(c.CommitBytes, d.CommitBytes)
-	c.CommitTimeout = cmp.Or(c.CommitTimeout, d.CommitTimeout)
-	c.FetchBytes = cmp.Or(c.FetchBytes, d.FetchBytes)
-	c.Lease = cmp.Or(c.Lease, d.Lease)
-	c.SessionTimeout = cmp.Or(c.SessionTimeout, d.SessionTimeout)
-	c.CacheBytes = cmp.Or(c.CacheBytes, d.CacheBytes)
-	if c.FS == nil {
-		c.FS = d.FS
-	}
-	if c.Registerer == nil {
-		c.Registerer = prometheus.NewRegistry()
-	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-	if c.crash == nil {
-		c.crash = func(int32, string) bool { return false }
-	}
-	return c
 }
 
 // Validate reports all errors at once.
 func (c Config) Validate() error {
-	c = c.withDefaults()
 	errs := []error{c.Kafka.Validate()}
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
@@ -117,10 +87,18 @@ func (c Config) Validate() error {
 	fault(c.Dir == "", "dir: required")
 	fault(c.Catalogue.Partitions <= 0, "partitions: %d", c.Catalogue.Partitions)
 	fault(c.Standbys < 0, "standbys: %d", c.Standbys)
-	fault(c.CommitRecords < 0, "commit records: %d", c.CommitRecords)
-	fault(c.CommitBytes < 0, "commit bytes: %d", c.CommitBytes)
-	fault(c.FetchBytes < 0, "fetch bytes: %d", c.FetchBytes)
-	fault(c.CacheBytes < 0, "cache bytes: %d", c.CacheBytes)
+	fault(c.FS == nil, "file system: required")
+	for _, n := range []struct {
+		name string
+		is   int64
+	}{
+		{"commit records", int64(c.CommitRecords)},
+		{"commit bytes", int64(c.CommitBytes)},
+		{"fetch bytes", int64(c.FetchBytes)},
+		{"cache bytes", c.CacheBytes},
+	} {
+		fault(n.is <= 0, "%s: %d is not positive", n.name, n.is)
+	}
 	for _, d := range []struct {
 		name string
 		is   time.Duration
@@ -130,7 +108,7 @@ func (c Config) Validate() error {
 		{"lease", c.Lease},
 		{"session timeout", c.SessionTimeout},
 	} {
-		fault(d.is < 0, "%s: negative", d.name)
+		fault(d.is <= 0, "%s: %s is not positive", d.name, d.is)
 	}
 	return errors.Join(errs...)
 }

@@ -229,10 +229,11 @@ func (e *env) config(instance string, fs vfs.FS) Config {
 	if testing.Verbose() {
 		logger = zaptest.NewLogger(e.t, zaptest.Level(zap.InfoLevel))
 	}
-	return Config{
-		Kafka: e.kafka, Catalogue: e.cat, AppName: topics.AppMarket, Instance: instance, Dir: "/" + instance, FS: fs, Logger: logger,
-		SessionTimeout: 6 * time.Second, CommitTimeout: 3 * time.Second, Registerer: prometheus.NewRegistry(),
-	}
+	cfg := DefaultConfig()
+	cfg.Kafka, cfg.Catalogue, cfg.AppName, cfg.Instance = e.kafka, e.cat, topics.AppMarket, instance
+	cfg.Dir, cfg.FS, cfg.Logger, cfg.Registerer = "/"+instance, fs, logger, prometheus.NewRegistry()
+	cfg.Standbys, cfg.SessionTimeout, cfg.CommitTimeout = 0, 6*time.Second, 3*time.Second
+	return cfg
 }
 
 // runningNode is a node that runs until it is stopped.
@@ -243,7 +244,11 @@ type runningNode struct {
 	nextRole context.CancelFunc
 }
 
+// start starts a node; without a registry it has one of its own.
 func (e *env) start(cfg Config, observers ...Observer) *runningNode {
+	if cfg.Registerer == nil {
+		cfg.Registerer = prometheus.NewRegistry()
+	}
 	n, err := New(cfg, toy{}, observers...)
 	check(e.t, err)
 	return e.run(n)

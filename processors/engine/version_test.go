@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
@@ -48,7 +49,7 @@ func TestRollingUpgrade(t *testing.T) {
 	e := newEnv(t, 2)
 	c := newChain(t, e.kafka, e.cat, 5)
 	start := func(cfg Config, app App) *runningNode {
-		cfg.Registerer = nil
+		cfg.Registerer = prometheus.NewRegistry()
 		n, err := New(cfg, app)
 		check(t, err)
 		return e.run(n)

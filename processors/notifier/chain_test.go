@@ -16,7 +16,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine"
@@ -99,9 +98,10 @@ func newNodes(conf engine.Config) (source, node *engine.Node, err error) {
 
 func newChain(t *testing.T, unsafe int) *chain {
 	c := newTopics(t, unsafe)
-	source, node, err := newNodes(engine.Config{
-		Kafka: c.cfg, Catalogue: c.cat, Instance: "a", FS: vfs.NewMem(), SessionTimeout: 6 * time.Second, Logger: zap.NewNop(),
-	})
+	cfg := engine.DefaultConfig()
+	cfg.Kafka, cfg.Catalogue, cfg.Instance, cfg.FS = c.cfg, c.cat, "a", vfs.NewMem()
+	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
+	source, node, err := newNodes(cfg)
 	check(t, err)
 	c.node = node
 	ctx, cancel := context.WithCancel(context.Background())

@@ -80,10 +80,11 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	brokertest.Apply(t, h.cfg, h.cat.Topics())
 	var err error
-	h.node, err = engine.NewCommands(engine.Config{
-		Kafka: h.cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
-		SessionTimeout: 6 * time.Second, Registerer: h.metrics.New(), Logger: h.log,
-	}, notifier.New(h.cat.Partitions, h.metrics.New()))
+	cfg := engine.DefaultConfig()
+	cfg.Kafka, cfg.Catalogue, cfg.AppName, cfg.Instance = h.cfg, h.cat, topics.AppNotifier, "a"
+	cfg.Dir, cfg.FS, cfg.Registerer, cfg.Logger = "/a", vfs.NewMem(), h.metrics.New(), h.log
+	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
+	h.node, err = engine.NewCommands(cfg, notifier.New(h.cat.Partitions, h.metrics.New()))
 	check(t, err)
 	h.run(h.node.Run)
 

@@ -117,10 +117,11 @@ func (w *world) openDesk(instance string) {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	node, err := engine.NewCommands(engine.Config{
-		Kafka: w.kafka, Catalogue: w.cat, AppName: topics.AppSupport, Instance: instance, Dir: "/" + instance, FS: vfs.NewMem(),
-		Registerer: w.metrics.New(), Logger: log, SessionTimeout: 6 * time.Second,
-	}, desk.New(desk.Roster{paychain.Address(0, "ada"): "ada"}, log, w.metrics.New()))
+	cfg := engine.DefaultConfig()
+	cfg.Kafka, cfg.Catalogue, cfg.AppName, cfg.Instance = w.kafka, w.cat, topics.AppSupport, instance
+	cfg.Dir, cfg.FS, cfg.Registerer, cfg.Logger = "/"+instance, vfs.NewMem(), w.metrics.New(), log
+	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
+	node, err := engine.NewCommands(cfg, desk.New(desk.Roster{paychain.Address(0, "ada"): "ada"}, log, w.metrics.New()))
 	check(w.t, err)
 	routing := read.DefaultConfig()
 	routing.Application, routing.Partitions, routing.Local, routing.Instance = topics.AppSupport, w.cat.Partitions, node, instance

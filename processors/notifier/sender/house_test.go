@@ -52,10 +52,10 @@ func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) ma
 	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "n")
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 1}
 	brokertest.Apply(t, cfg, h.cat.Topics())
-	node, err := engine.NewCommands(engine.Config{
-		Kafka: cfg, Catalogue: h.cat, AppName: topics.AppNotifier, Instance: "a", Dir: "/a", FS: vfs.NewMem(),
-		SessionTimeout: 6 * time.Second, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
-	}, notifier.New(1, prometheus.NewRegistry()))
+	of := engine.DefaultConfig()
+	of.Kafka, of.Catalogue, of.AppName, of.Instance, of.Dir, of.FS = cfg, h.cat, topics.AppNotifier, "a", "/a", vfs.NewMem()
+	of.Standbys, of.SessionTimeout = 0, 6*time.Second
+	node, err := engine.NewCommands(of, notifier.New(1, prometheus.NewRegistry()))
 	check(t, err)
 	h.producer, err = kafka.NewProducer(cfg, "p", kafka.ProducerOptions{})
 	check(t, err)
