@@ -36,7 +36,8 @@ type Process struct {
 	Reg     *prometheus.Registry
 	Group   *errgroup.Group // everything that runs; the first error ends the process
 
-	up      bool // all roles are in this process
+	up      bool              // all roles are in this process
+	beside  map[string]string // see Beside
 	checks  []httpapi.Check
 	closers []func() error // called in reverse order after the group has ended
 	node    *processorNode // see Node
@@ -233,6 +234,9 @@ func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	}
 	return p.reader, nil
 }
+
+// Beside is the URL of a service that `up` runs in this process. Empty: it runs none such.
+func (p *Process) Beside(service string) string { return p.beside[service] }
 
 // HasChain reports whether there is a node of the chain: from a flag, or the embedded one.
 func (p *Process) HasChain() bool { return len(p.Servers.RPC) > 0 || p.up }

@@ -222,14 +222,21 @@ func TestCommands(t *testing.T) {
 // Where one service names another of this process, it names where that listens.
 func TestServicesFindEachOther(t *testing.T) {
 	p := &Process{Environment: System(), Settings: newSettings(), up: true}
-	valuation, agent := newValuationService(), newAgentService()
-	valuation.cfg.HTTP.Listen, agent.cfg.HTTP.Listen = "127.0.0.1:5100", ":5300"
-	page, err := newIndexerService(agent, valuation).config(p)
+	indexer, valuation, agent, support := newIndexerService(), newValuationService(), newAgentService(), newSupportService()
+	valuation.cfg.HTTP.Listen, agent.cfg.HTTP.Listen, support.cfg.PublicURL = "127.0.0.1:5100", ":5300", "https://support.example"
+	up := &upRole{serving: newServingRole(indexer, valuation, agent, support)}
+	up.introduce(p)
+	page, err := indexer.config(p)
 	if err != nil || page.AgentURL != "http://localhost:5300" || page.ValuationURL != "http://localhost:5100" {
 		t.Errorf("the page links to %q and %q, %v", page.AgentURL, page.ValuationURL, err)
 	}
-	if c, err := agent.config(p); err != nil || c.BaseURL != "http://localhost:5300" {
-		t.Errorf("the agent API says that it is at %q, %v", c.BaseURL, err)
+	if c, err := agent.config(p); err != nil || c.BaseURL != "http://localhost:5300" || c.SupportURL != "https://support.example" {
+		t.Errorf("the agent API says that it is at %q and support at %q, %v", c.BaseURL, c.SupportURL, err)
+	}
+	up.serving.names = []string{indexerName}
+	up.introduce(p)
+	if page, err := indexer.config(p); err != nil || page.AgentURL != "" || page.ValuationURL != "" {
+		t.Errorf("the page links to %q and %q, which do not run, %v", page.AgentURL, page.ValuationURL, err)
 	}
 }
 
@@ -273,7 +280,7 @@ func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 // Requests in flight get at most half of the time of a stop at any port: what they use is closed after them.
 func TestDrainingLeavesTimeToStop(t *testing.T) {
 	for name, c := range map[string]httpapi.Config{
-		"ops": httpapi.DefaultConfig(":0"), "processors": newProcessorsRole().http, "indexer": newIndexerService(newAgentService(), newValuationService()).cfg.HTTP,
+		"ops": httpapi.DefaultConfig(":0"), "processors": newProcessorsRole().http, "indexer": newIndexerService().cfg.HTTP,
 		"valuation": newValuationService().cfg.HTTP, "agent": newAgentService().cfg.HTTP, "support": newSupportService().cfg.HTTP, "notifier": newNotifierService().cfg.HTTP,
 	} {
 		if c.DrainTimeout > stopTimeout/2 {

@@ -22,7 +22,9 @@ func newAgentService() *agentService {
 	return &agentService{cfg: agent.DefaultConfig()}
 }
 
-func (*agentService) Name() string { return "agent" }
+func (*agentService) Name() string { return agentName }
+
+func (s *agentService) URL() string { return cmp.Or(s.cfg.BaseURL, local(s.cfg.HTTP.Listen)) }
 
 func (*agentService) Configured(p *Process) bool { return p.HasChain() }
 
@@ -41,7 +43,7 @@ func (s *agentService) Flags(f *Flags) {
 // config is the configuration from all flags. The deployment is known once the chain is.
 func (s *agentService) config(p *Process) (agent.Config, error) {
 	c := s.cfg
-	c.MaxHeadAge, c.BaseURL = p.MaxHeadAge, cmp.Or(c.BaseURL, local(c.HTTP.Listen))
+	c.MaxHeadAge, c.BaseURL, c.SupportURL = p.MaxHeadAge, s.URL(), cmp.Or(c.SupportURL, p.Beside(supportName))
 	if p.EmbeddedChain() {
 		c.MaxLag, c.MaxValuation = 0, 0
 	}

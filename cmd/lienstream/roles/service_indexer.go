@@ -4,22 +4,21 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/lienstream/lienstream/serving/indexer"
 )
 
 // indexerService serves the market's state over HTTP.
 type indexerService struct {
-	cfg       indexer.Config
-	agent     *agentService // that the page asks where nothing names another
-	valuation *valuationService
+	cfg indexer.Config
 }
 
-func newIndexerService(agent *agentService, valuation *valuationService) *indexerService {
-	return &indexerService{indexer.DefaultConfig(), agent, valuation}
-}
+func newIndexerService() *indexerService { return &indexerService{indexer.DefaultConfig()} }
 
-func (*indexerService) Name() string { return "indexer" }
+func (*indexerService) Name() string { return indexerName }
+
+func (s *indexerService) URL() string { return local(s.cfg.HTTP.Listen) }
 
 func (*indexerService) Configured(*Process) bool { return true }
 
@@ -40,7 +39,7 @@ func (s *indexerService) config(p *Process) (indexer.Config, error) {
 	}
 	c.ChainID, c.MaxHeadAge, c.MaxBlockAge = p.ChainID, p.MaxHeadAge, p.MaxHeadAge
 	if p.EmbeddedChain() {
-		c.AgentURL, c.ValuationURL = cmp.Or(c.AgentURL, local(s.agent.cfg.HTTP.Listen)), cmp.Or(c.ValuationURL, local(s.valuation.cfg.HTTP.Listen))
+		c.AgentURL, c.ValuationURL = cmp.Or(c.AgentURL, p.Beside(agentName)), cmp.Or(c.ValuationURL, p.Beside(valuationName))
 	}
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
@@ -68,4 +67,13 @@ func (s *indexerService) Start(ctx context.Context, p *Process) error {
 	p.Ready(s.Name(), service.Ready)
 	p.Group.Go(func() error { return service.Run(ctx) })
 	return nil
+}
+
+// Banner shows what to ask first.
+func (s *indexerService) Banner() []string {
+	var lines []string
+	for _, path := range []string{"/health/indexer", "/listings?sort=cost&limit=2", "/deals/1"} {
+		lines = append(lines, fmt.Sprintf("curl '%s%s'", s.URL(), path))
+	}
+	return lines
 }

@@ -14,7 +14,9 @@ type notifierService struct {
 
 func newNotifierService() *notifierService { return &notifierService{notifier.DefaultConfig()} }
 
-func (*notifierService) Name() string { return "notifier" }
+func (*notifierService) Name() string { return notifierName }
+
+func (s *notifierService) URL() string { return local(s.cfg.HTTP.Listen) }
 
 func (*notifierService) Configured(p *Process) bool { return p.notifies() && p.HasChain() }
 

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/rand"
@@ -45,7 +46,9 @@ func newSupportService() *supportService {
 	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: paychain.DefaultAddr}
 }
 
-func (*supportService) Name() string { return "support" }
+func (*supportService) Name() string { return supportName }
+
+func (s *supportService) URL() string { return cmp.Or(s.cfg.PublicURL, local(s.cfg.HTTP.Listen)) }
 
 func (s *supportService) Configured(p *Process) bool { return len(s.rpc) > 0 || s.embedded(p) }
 
@@ -89,9 +92,7 @@ func (s *supportService) config(p *Process) (support.Config, error) {
 	if s.embedded(p) {
 		c.Payment.Asset, c.Payment.PayTo = paychain.Token.Hex(), paychain.Address(paySeed, "payee").Hex()
 		c.Confirmations = 3
-		if c.PublicURL == "" {
-			c.PublicURL = local(c.HTTP.Listen)
-		}
+		c.PublicURL = s.URL()
 		// The embedded payment chain starts from scratch, so old tickets need not be readable.
 		c.Keys = support.Keys{Token: []support.TokenKey{{Secret: rand.Text() + rand.Text()}}, Text: []string{rand.Text() + rand.Text()}}
 	}

@@ -16,7 +16,9 @@ type valuationService struct {
 
 func newValuationService() *valuationService { return &valuationService{valuation.DefaultConfig()} }
 
-func (*valuationService) Name() string { return "valuation" }
+func (*valuationService) Name() string { return valuationName }
+
+func (s *valuationService) URL() string { return local(s.cfg.HTTP.Listen) }
 
 func (*valuationService) Configured(p *Process) bool { return p.HasChain() }
 

@@ -20,11 +20,13 @@ import (
 // The Process provides Kafka() and Catalogue(), Deployment(), RPC() with the chain's endpoints (in `up` those
 // of the embedded chain), Chain(ctx), a client of them, Market(ctx), the market's read API, Node() of the
 // processors if it is in this process, HTTP(cfg), which completes a port's configuration, Dial, Listen and FS,
-// Reg, Log. Nothing else in serving, `up`, `config`, --check, the k8s tests and --help needs to know of the
+// Reg, Log. Beside knows where other services are. Nothing else in serving, `up`, `config`, --check, the k8s tests and --help needs to know of the
 // service.
 type Service interface {
 	Name() string // for --services
 	Flags(f *Flags)
+	// URL is where others reach it: its public URL, or one of this machine.
+	URL() string
 	// Configured reports whether the service runs by default: false while something without a default is
 	// missing, such as a key, or a node of the chain (p.HasChain).
 	Configured(p *Process) bool
@@ -34,16 +36,18 @@ type Service interface {
 	Start(ctx context.Context, p *Process) error
 }
 
+// Names of services that others look for.
+const (
+	indexerName   = "indexer"
+	valuationName = "valuation"
+	agentName     = "agent"
+	supportName   = "support"
+	notifierName  = "notifier"
+)
+
 // services lists all services, in the order of their start.
 func services() []Service {
-	valuation, agent := newValuationService(), newAgentService()
-	return []Service{
-		newIndexerService(agent, valuation),
-		valuation,
-		agent,
-		newSupportService(),
-		newNotifierService(),
-	}
+	return []Service{newIndexerService(), newValuationService(), newAgentService(), newSupportService(), newNotifierService()}
 }
 
 // servingRole runs services.
@@ -73,6 +77,16 @@ func (r *servingRole) known() []string {
 		names = append(names, s.Name())
 	}
 	return names
+}
+
+// url is where a service is reached, if it runs.
+func (r *servingRole) url(name string) string {
+	for _, s := range r.services {
+		if s.Name() == name {
+			return s.URL()
+		}
+	}
+	return ""
 }
 
 // chosen returns the services that run.

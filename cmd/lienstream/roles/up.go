@@ -49,6 +49,7 @@ func (*upRole) Memory(p *Process) uint64 {
 
 func (r *upRole) Check(p *Process) error {
 	p.up = true
+	r.introduce(p)
 	if p.CursorSecretFile == "" {
 		p.cursorSecret = rand.Text() // there is no other node
 	}
@@ -93,9 +94,6 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	if err := r.processors.start(ctx, p); err != nil {
 		return err
 	}
-	if err := r.introduce(p); err != nil {
-		return err
-	}
 	if err := r.serving.Start(ctx, p); err != nil {
 		return err
 	}
@@ -110,28 +108,13 @@ func local(addr string) string {
 	return "http://localhost:" + port
 }
 
-// introduce tells the agent API of the support service, where both run here and no flag names another.
-func (r *upRole) introduce(p *Process) error {
-	run, err := r.serving.chosen(p)
-	if err != nil {
-		return err
-	}
-	var support string
+// introduce tells the services where the others are.
+func (r *upRole) introduce(p *Process) {
+	p.beside = map[string]string{}
+	run, _ := r.serving.chosen(p) // whose error the check of the services names
 	for _, s := range run {
-		if s, ok := s.(*supportService); ok {
-			c, err := s.config(p)
-			if err != nil {
-				return err
-			}
-			support = c.PublicURL
-		}
+		p.beside[s.Name()] = s.URL()
 	}
-	for _, s := range run {
-		if s, ok := s.(*agentService); ok {
-			s.cfg.SupportURL = cmp.Or(s.cfg.SupportURL, support)
-		}
-	}
-	return nil
 }
 
 // sink starts the SMTP sink for email alerts, if the chain is embedded and no flag names a server.
@@ -151,14 +134,7 @@ func (r *upRole) sink(ctx context.Context, p *Process) error {
 	if n.from == "" {
 		n.from = "alerts@lienstream.localhost"
 	}
-	for _, s := range r.serving.services {
-		switch s := s.(type) {
-		case *indexerService:
-			n.app = cmp.Or(n.app, local(s.cfg.HTTP.Listen))
-		case *notifierService:
-			n.url = cmp.Or(n.url, local(s.cfg.HTTP.Listen))
-		}
-	}
+	n.app, n.url = cmp.Or(n.app, r.serving.url(indexerName)), cmp.Or(n.url, r.serving.url(notifierName))
 	return nil
 }
 
@@ -174,11 +150,6 @@ func (r *upRole) banner(p *Process, e embedded) {
 	}
 	fmt.Fprintln(p.Stdout)
 	for _, s := range r.serving.services {
-		if x, ok := s.(*indexerService); ok {
-			for _, path := range []string{"/health/indexer", "/listings?sort=cost&limit=2", "/deals/1"} {
-				fmt.Fprintf(p.Stdout, "  curl '%s%s'\n", local(x.cfg.HTTP.Listen), path)
-			}
-		}
 		if x, ok := s.(interface{ Banner() []string }); ok {
 			for _, line := range x.Banner() {
 				fmt.Fprintln(p.Stdout, " ", line)
