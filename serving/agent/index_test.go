@@ -143,7 +143,7 @@ func (x *index) reader(dep contracts.Deployment) query.Reader {
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local, routing.Instance, routing.Patience = partitions, x, "here", time.Millisecond
 	routing.Registerer = prometheus.NewRegistry()
-	router, err := query.NewRouter(routing, dep)
+	router, err := query.NewClient(routing, dep)
 	if err != nil {
 		x.t.Fatal(err)
 	}

@@ -219,12 +219,12 @@ func (m *market) serve() *apitest.Client {
 	return apitest.NewClient(m.t, m.indexer(), description)
 }
 
-func (m *market) router() *query.Router {
+func (m *market) router() *query.Client {
 	m.t.Helper()
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local, routing.Instance, routing.Patience = partitions, m, "here", time.Millisecond
 	routing.Registerer = prometheus.NewRegistry()
-	router, err := query.NewRouter(routing, m.dep)
+	router, err := query.NewClient(routing, m.dep)
 	if err != nil {
 		m.t.Fatal(err)
 	}

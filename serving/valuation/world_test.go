@@ -116,7 +116,7 @@ func (w *world) serve() {
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local, routing.Instance, routing.Patience = partitions, w, "here", 50*time.Millisecond
 	routing.Registerer = prometheus.NewRegistry()
-	router, err := query.NewRouter(routing, w.dep)
+	router, err := query.NewClient(routing, w.dep)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ type Process struct {
 	valuations   string                 // URL of the valuation service in this process; empty: none
 	applications map[string]read.Source // command applications in this process, see Application
 
-	router *query.Router // see Router
+	client *query.Client // see MarketClient
 	reader query.Reader  // see Market
 	asks   *chain.Client // see Chain
 }
@@ -184,10 +184,10 @@ func (p *Process) Node() query.Source {
 	return p.node
 }
 
-// Router returns the router to the market's partitions, shared by everything in this process.
-func (p *Process) Router(ctx context.Context) (*query.Router, error) {
-	if p.router != nil {
-		return p.router, nil
+// MarketClient returns the client of the market, shared by everything in this process.
+func (p *Process) MarketClient(ctx context.Context) (*query.Client, error) {
+	if p.client != nil {
+		return p.client, nil
 	}
 	dep, err := p.Deployment()
 	if err != nil {
@@ -205,32 +205,32 @@ func (p *Process) Router(ctx context.Context) (*query.Router, error) {
 	if p.node != nil {
 		cfg.Local, cfg.Instance = p.node, p.Instance
 	}
-	router, err := query.NewRouter(cfg, dep)
+	client, err := query.NewClient(cfg, dep)
 	if err != nil {
 		return nil, err
 	}
-	p.router = router
-	p.Group.Go(func() error { return router.Run(ctx) })
-	return router, nil
+	p.client = client
+	p.Group.Go(func() error { return client.Run(ctx) })
+	return client, nil
 }
 
-// Market is the read API of the market: the router, behind the hot cache if there is one.
+// Market is the read API of the market: its client, behind the hot cache if there is one.
 func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	if p.reader != nil {
 		return p.reader, nil
 	}
-	router, err := p.Router(ctx)
+	client, err := p.MarketClient(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p.reader = router
+	p.reader = client
 	if p.Servers.Redis != "" {
 		cache, err := hotcache.NewCache(p.hotcache(), p.Log, p.Reg)
 		if err != nil {
 			return nil, err
 		}
 		p.Group.Go(func() error { return cache.Run(ctx) })
-		p.reader = hotcache.NewCachedReader(router, cache)
+		p.reader = hotcache.NewCachedReader(client, cache)
 	}
 	return p.reader, nil
 }

@@ -162,7 +162,7 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 
 // startPoolWriter starts the writer of data that spans the partitions of all nodes.
 func (p *Process) startPoolWriter(ctx context.Context) error {
-	router, err := p.Router(ctx)
+	router, err := p.MarketClient(ctx)
 	if err != nil {
 		return err
 	}

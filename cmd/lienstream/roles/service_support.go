@@ -172,7 +172,7 @@ func (s *supportService) Start(ctx context.Context, p *Process) error {
 	if deps.Settler, deps.Relayer, err = s.settler(p, c, terms, client, deps.Desk); err != nil {
 		return err
 	}
-	market, err := p.Router(ctx)
+	market, err := p.MarketClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -232,7 +232,7 @@ func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 		n.Opened(engine.Partition{}, fakeView{at: block(1, 0)})
 		routing := query.DefaultConfig()
 		routing.Partitions, routing.Local, routing.Registerer = 1, n, prometheus.NewRegistry()
-		router, err := query.NewRouter(routing, contracts.Deployment{})
+		router, err := query.NewClient(routing, contracts.Deployment{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,11 +32,11 @@ var tokenLayer = contracts.Deployment{
 
 var alike = cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })}
 
-func newRouter(t testing.TB, n *node) *query.Router {
+func newRouter(t testing.TB, n *node) *query.Client {
 	t.Helper()
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local, routing.Patience = int32(len(n.parts)), n, 10*time.Millisecond
-	r, err := query.NewRouter(routing, tokenLayer)
+	r, err := query.NewClient(routing, tokenLayer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,7 @@ func TestSamePagesAsProcessors(t *testing.T) {
 	}
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local = cfg.Partitions, n
-	router, err := query.NewRouter(routing, contracts.Deployment{})
+	router, err := query.NewClient(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,9 +33,9 @@ func (q *DealListQuery) Code(c *wire.Coder) {
 func (q *DealListQuery) Validate() error { return checkPage(q.Limit, q.After) }
 
 // Bids implements MarketReader.
-func (r *Router) Bids(ctx context.Context, q DealListQuery) (Answer[Page[topics.Bid]], error) {
-	from := r.partitionOf(contracts.DealEntity(&q.Deal))
-	a, err := r.Read(ctx, read.Request{Operation: opBids, Query: &q, Partitions: from})
+func (c *Client) Bids(ctx context.Context, q DealListQuery) (Answer[Page[topics.Bid]], error) {
+	from := c.partitionOf(contracts.DealEntity(&q.Deal))
+	a, err := c.Read(ctx, read.Request{Operation: opBids, Query: &q, Partitions: from})
 	if err != nil {
 		return Answer[Page[topics.Bid]]{}, err
 	}

@@ -61,13 +61,13 @@ type Changed struct {
 }
 
 // Changes implements ChangeReader: it reads the pool first, and then the changes up to the same block.
-func (r *Router) Changes(ctx context.Context, since *Moment) (Changes, error) {
-	pool, err := r.Pool(ctx)
+func (c *Client) Changes(ctx context.Context, since *Moment) (Changes, error) {
+	pool, err := c.Pool(ctx)
 	if err != nil {
 		return Changes{}, err
 	}
-	a, err := r.Read(ctx, read.Request{
-		Operation: opChanges, Query: &changesQuery{since}, At: &pool.At, Limit: MaxChanges + len(r.All()),
+	a, err := c.Read(ctx, read.Request{
+		Operation: opChanges, Query: &changesQuery{since}, At: &pool.At, Limit: MaxChanges + len(c.All()),
 	})
 	if errors.Is(err, read.ErrExpired) {
 		return Changes{}, ErrMomentUnknown

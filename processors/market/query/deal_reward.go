@@ -21,10 +21,10 @@ const attempts = 5
 
 // DealWithReward implements MarketReader. The deal is in one partition, the drips in those of its parties: once
 // these are known, all are read together.
-func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
-	partitions := slices.Clone(r.partitionOf(contracts.DealEntity(id)))
+func (c *Client) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[DealWithReward], error) {
+	partitions := slices.Clone(c.partitionOf(contracts.DealEntity(id)))
 	for range attempts {
-		a, err := r.Read(ctx, read.Request{Operation: opDealWithReward, Query: &dealQuery{id.Bytes32()}, Partitions: partitions})
+		a, err := c.Read(ctx, read.Request{Operation: opDealWithReward, Query: &dealQuery{id.Bytes32()}, Partitions: partitions})
 		if err != nil {
 			return Answer[DealWithReward]{}, err
 		}
@@ -37,7 +37,7 @@ func (r *Router) DealWithReward(ctx context.Context, id *uint256.Int) (Answer[De
 		}
 		known := len(partitions)
 		if f := d.Deal.Funding; d.Reward != nil && f != nil {
-			for _, p := range []int32{r.accountPartition(d.Deal.Borrower), r.accountPartition(f.Lender)} {
+			for _, p := range []int32{c.accountPartition(d.Deal.Borrower), c.accountPartition(f.Lender)} {
 				if !slices.Contains(partitions, p) {
 					partitions = append(partitions, p)
 				}
@@ -107,8 +107,8 @@ func readDealWithReward(ctx context.Context, views *read.Views, q *dealQuery) ([
 }
 
 // AssetDeals implements MarketReader.
-func (r *Router) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error) {
-	a, err := r.Read(ctx, read.Request{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // one item more tells that the list continues
+func (c *Client) AssetDeals(ctx context.Context, q AssetDealsQuery) (Answer[Page[DealWithBids]], error) {
+	a, err := c.Read(ctx, read.Request{Operation: opAssetDeals, Query: &q, Limit: q.Limit + 2}) // one item more tells that the list continues
 	if err != nil {
 		return Answer[Page[DealWithBids]]{}, err
 	}

@@ -74,8 +74,8 @@ type Collateral struct {
 }
 
 // Exchange implements ExchangeReader.
-func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error) {
-	a, err := r.Read(ctx, read.Request{Operation: opExchange, Query: &exchangeQuery{q, r.market.Pool}})
+func (c *Client) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error) {
+	a, err := c.Read(ctx, read.Request{Operation: opExchange, Query: &exchangeQuery{q, c.market.Pool}})
 	if err != nil {
 		return Answer[Exchange]{}, err
 	}
@@ -85,9 +85,9 @@ func (r *Router) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange
 
 // Collateral implements ExchangeReader. Only the deal tells which partition has the position, so both are read
 // as of the same block.
-func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error) {
+func (c *Client) Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error) {
 	none := Answer[Collateral]{At: at}
-	a, err := r.Read(ctx, read.Request{Operation: opDeal, Query: &dealQuery{deal.Bytes32()}, Partitions: r.partitionOf(contracts.DealEntity(deal)), At: &at})
+	a, err := c.Read(ctx, read.Request{Operation: opDeal, Query: &dealQuery{deal.Bytes32()}, Partitions: c.partitionOf(contracts.DealEntity(deal)), At: &at})
 	if err != nil {
 		return none, err
 	}
@@ -100,7 +100,7 @@ func (r *Router) Collateral(ctx context.Context, at topics.BlockRef, deal *uint2
 		return Answer[Collateral]{At: a.Block, Value: v}, err
 	}
 	key := common.Hash(v.Deal.AmountOrTokenID.Bytes32())
-	if a, err = r.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{[]common.Hash{key}}, At: &at}); err != nil {
+	if a, err = c.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{[]common.Hash{key}}, At: &at}); err != nil {
 		return none, err
 	}
 	v.Position, err = decodeFirst[topics.PositionLiquidity](a.Items)

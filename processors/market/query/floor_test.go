@@ -21,7 +21,7 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
 			n.land(t, partitions, block(1), listing(1))
-			var r *query.Router
+			var r *query.Client
 			if where == "remote" {
 				r = remoteRouter(t, partitions, map[string]*holder{"a": serve(t, n)})
 			} else {

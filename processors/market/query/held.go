@@ -20,11 +20,11 @@ const MaxHeld = 8 * MaxLimit
 var ErrTooMany = errors.New("too many to read")
 
 // Held implements ExchangeReader.
-func (r *Router) Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error) {
+func (c *Client) Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error) {
 	answer := Answer[[]topics.PositionLiquidity]{At: at}
 	var keys []common.Hash
 	for _, owner := range owners {
-		more, err := r.tokensOf(ctx, at, owner, MaxHeld-len(keys))
+		more, err := c.tokensOf(ctx, at, owner, MaxHeld-len(keys))
 		if err != nil {
 			return answer, err
 		}
@@ -33,7 +33,7 @@ func (r *Router) Held(ctx context.Context, at topics.BlockRef, pool common.Hash,
 	if len(keys) == 0 {
 		return answer, nil
 	}
-	a, err := r.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{keys}, At: &at})
+	a, err := c.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{keys}, At: &at})
 	if err != nil {
 		return answer, err
 	}
@@ -47,10 +47,10 @@ func (r *Router) Held(ctx context.Context, at topics.BlockRef, pool common.Hash,
 }
 
 // tokensOf are the token IDs of an owner's positions as of a block.
-func (r *Router) tokensOf(ctx context.Context, at topics.BlockRef, owner common.Address, most int) (keys []common.Hash, err error) {
+func (c *Client) tokensOf(ctx context.Context, at topics.BlockRef, owner common.Address, most int) (keys []common.Hash, err error) {
 	for after := []byte(nil); ; {
-		q := &positionsQuery{PositionsQuery: PositionsQuery{Owner: owner, After: after, Limit: MaxLimit}, Manager: r.manager}
-		a, err := r.Read(ctx, read.Request{Operation: opPositions, Query: q, At: &at})
+		q := &positionsQuery{PositionsQuery: PositionsQuery{Owner: owner, After: after, Limit: MaxLimit}, Manager: c.manager}
+		a, err := c.Read(ctx, read.Request{Operation: opPositions, Query: q, At: &at})
 		if err != nil {
 			return nil, err
 		}

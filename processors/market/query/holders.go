@@ -47,9 +47,9 @@ type TokenHolders struct {
 }
 
 // HoldersOf implements ExchangeReader.
-func (r *Router) HoldersOf(ctx context.Context, at topics.BlockRef, q HoldersQuery) (Answer[TokenHolders], error) {
-	from := r.partitionOf(contracts.TokenEntity(q.Token))
-	a, err := r.Read(ctx, read.Request{Operation: opHolders, Query: &q, Partitions: from, At: &at})
+func (c *Client) HoldersOf(ctx context.Context, at topics.BlockRef, q HoldersQuery) (Answer[TokenHolders], error) {
+	from := c.partitionOf(contracts.TokenEntity(q.Token))
+	a, err := c.Read(ctx, read.Request{Operation: opHolders, Query: &q, Partitions: from, At: &at})
 	if err != nil {
 		return Answer[TokenHolders]{At: at}, err
 	}

@@ -66,8 +66,8 @@ func (l List[T]) Page(ctx context.Context, r Reader, q PageQuery) (Answer[Page[T
 }
 
 // WalletBids implements MarketReader.
-func (r *Router) WalletBids(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Bid]], error) {
-	return readPage(ctx, r, opWalletBids, &q, q.Limit, decodeRow[topics.Bid])
+func (c *Client) WalletBids(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Bid]], error) {
+	return readPage(ctx, c, opWalletBids, &q, q.Limit, decodeRow[topics.Bid])
 }
 
 // readWalletBids lists a lender's bids: they are in the partitions of their deals.
@@ -82,8 +82,8 @@ func bidAt(v state.View, position []byte) ([]byte, error) {
 }
 
 // WalletBalances implements MarketReader.
-func (r *Router) WalletBalances(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Balance]], error) {
-	return homePage(ctx, r, opWalletBalances, &q, func(read.Moment) func(read.Item) (topics.Balance, error) { return decodeRow[topics.Balance] })
+func (c *Client) WalletBalances(ctx context.Context, q WalletListQuery) (Answer[Page[topics.Balance]], error) {
+	return homePage(ctx, c, opWalletBalances, &q, func(read.Moment) func(read.Item) (topics.Balance, error) { return decodeRow[topics.Balance] })
 }
 
 func readWalletBalances(_ context.Context, views *read.Views, q *WalletListQuery) ([]read.Item, error) {
@@ -95,8 +95,8 @@ func readWalletBalances(_ context.Context, views *read.Views, q *WalletListQuery
 }
 
 // WalletDrips implements MarketReader.
-func (r *Router) WalletDrips(ctx context.Context, q WalletListQuery) (Answer[Page[Drip]], error) {
-	return homePage(ctx, r, opWalletDrips, &q, decodeDripAt)
+func (c *Client) WalletDrips(ctx context.Context, q WalletListQuery) (Answer[Page[Drip]], error) {
+	return homePage(ctx, c, opWalletDrips, &q, decodeDripAt)
 }
 
 // readWalletDrips lists an account's drips: a table that ascends, from its end.
@@ -111,8 +111,8 @@ func readWalletDrips(_ context.Context, views *read.Views, q *WalletListQuery) (
 }
 
 // DealDrips implements MarketReader. The drips are in the partitions of the deal's parties.
-func (r *Router) DealDrips(ctx context.Context, q DealListQuery) (Answer[Page[Drip]], error) {
-	a, err := r.Read(ctx, read.Request{Operation: opDealDrips, Query: &q, Limit: q.Limit + 2}) // one item more tells that the list continues
+func (c *Client) DealDrips(ctx context.Context, q DealListQuery) (Answer[Page[Drip]], error) {
+	a, err := c.Read(ctx, read.Request{Operation: opDealDrips, Query: &q, Limit: q.Limit + 2}) // one item more tells that the list continues
 	if err != nil {
 		return Answer[Page[Drip]]{}, err
 	}
@@ -149,9 +149,9 @@ func dealDrips(views []state.View, deal *uint256.Int, after []byte, limit int) (
 }
 
 // homePage reads a page of a list that is in the partition of its account.
-func homePage[T any](ctx context.Context, r *Router, op *read.Operation, q *WalletListQuery, decode func(read.Moment) func(read.Item) (T, error)) (Answer[Page[T]], error) {
-	from := r.partitionOf(contracts.AccountEntity(q.Wallet))
-	a, err := r.Read(ctx, read.Request{Operation: op, Query: q, Partitions: from})
+func homePage[T any](ctx context.Context, c *Client, op *read.Operation, q *WalletListQuery, decode func(read.Moment) func(read.Item) (T, error)) (Answer[Page[T]], error) {
+	from := c.partitionOf(contracts.AccountEntity(q.Wallet))
+	a, err := c.Read(ctx, read.Request{Operation: op, Query: q, Partitions: from})
 	if err != nil {
 		return Answer[Page[T]]{}, err
 	}

@@ -48,7 +48,7 @@ func TestWhatIsTruncatedIsPaged(t *testing.T) {
 	}
 	m.mine(t, 100, events...)
 
-	for name, r := range map[string]*query.Router{"one node": m.router, "two nodes": inTwoHalves(t, m.node)} {
+	for name, r := range map[string]*query.Client{"one node": m.router, "two nodes": inTwoHalves(t, m.node)} {
 		deal, err := r.DealWithReward(t.Context(), uint256.NewInt(1))
 		reward := must(t, deal, err).Reward
 		slices.Reverse(reward.Drips)
@@ -94,7 +94,7 @@ func TestDripsOfAWalletComeInPages(t *testing.T) {
 	}
 	m.mine(t, 100, events...)
 	half := func(d query.Drip) uint256.Int { return *new(uint256.Int).Rsh(&d.ID, 1) }
-	for name, r := range map[string]*query.Router{"one node": m.router, "two nodes": inTwoHalves(t, m.node)} {
+	for name, r := range map[string]*query.Client{"one node": m.router, "two nodes": inTwoHalves(t, m.node)} {
 		a, err := r.Rewards(t.Context(), address(2))
 		rewards := must(t, a, err)
 		slices.Reverse(rewards.Drips)

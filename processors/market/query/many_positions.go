@@ -106,11 +106,11 @@ func readAmounts(_ context.Context, views *read.Views, q *contentsQuery) ([]read
 
 // amountsOf adds up the contents of all positions that are collateral as of a block, in the form of other
 // collateral.
-func (r *Router) amountsOf(ctx context.Context, at topics.BlockRef) (all []read.Item, err error) {
+func (c *Client) amountsOf(ctx context.Context, at topics.BlockRef) (all []read.Item, err error) {
 	var last common.Hash
 	for after := []byte(nil); ; {
 		q := &openPositionsQuery{After: after, Limit: maxOpenPositions}
-		page, err := r.Read(ctx, read.Request{Operation: opOpenPositions, Query: q, At: &at, Limit: q.Limit})
+		page, err := c.Read(ctx, read.Request{Operation: opOpenPositions, Query: q, At: &at, Limit: q.Limit})
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (r *Router) amountsOf(ctx context.Context, at topics.BlockRef) (all []read.
 			}
 		}
 		if len(keys) > 0 {
-			sums, err := r.Read(ctx, read.Request{Operation: opAmounts, Query: &contentsQuery{keys}, At: &at})
+			sums, err := c.Read(ctx, read.Request{Operation: opAmounts, Query: &contentsQuery{keys}, At: &at})
 			if err != nil {
 				return nil, err
 			}

@@ -30,7 +30,7 @@ func TestStatsOfAnyNumberOfPositions(t *testing.T) {
 	}
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local = partitions, nodes[0]
-	one, err := query.NewRouter(routing, deployment)
+	one, err := query.NewClient(routing, deployment)
 	if err != nil {
 		t.Fatal(err)
 	}

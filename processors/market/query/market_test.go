@@ -40,7 +40,7 @@ var (
 
 type marketNode struct {
 	*node
-	router *query.Router
+	router *query.Client
 	number uint64
 	time   uint64
 }
@@ -49,7 +49,7 @@ func newMarketNode(t testing.TB, d contracts.Deployment) *marketNode {
 	n := newNode(t, topics.RoleOwner, 1, span(marketPartitions)...)
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local = marketPartitions, n
-	r, err := query.NewRouter(routing, d)
+	r, err := query.NewClient(routing, d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,7 +180,7 @@ func (set histogramSet) medians() (m Medians, missing [][]byte, err error) {
 }
 
 // mediansOf are the medians as of the block of a set, level by level. needed are the nodes that it took.
-func (r *Router) mediansOf(ctx context.Context, at topics.BlockRef, set histogramSet) (m Medians, needed [][]byte, err error) {
+func (c *Client) mediansOf(ctx context.Context, at topics.BlockRef, set histogramSet) (m Medians, needed [][]byte, err error) {
 	for range stats.MaxPathBytes {
 		m, missing, err := set.medians()
 		if err != nil {
@@ -189,7 +189,7 @@ func (r *Router) mediansOf(ctx context.Context, at topics.BlockRef, set histogra
 		if missing == nil {
 			return m, set.needed(), nil
 		}
-		a, err := r.Read(ctx, read.Request{Operation: opCounts, Query: &countsQuery{missing}, At: &at})
+		a, err := c.Read(ctx, read.Request{Operation: opCounts, Query: &countsQuery{missing}, At: &at})
 		if err != nil {
 			return m, nil, err
 		}

@@ -43,7 +43,7 @@ func TestMediansOfAnyNumbersAreExact(t *testing.T) {
 				m.mine(t, 1, fundedAt(id, limit, price, seconds)...)
 				cost := new(big.Int).Mul(new(big.Int).Sub(limit.ToBig(), price.ToBig()), big.NewInt(10_000))
 				costs, waits = append(costs, cost.Quo(cost, price.ToBig())), append(waits, new(big.Int).SetUint64(seconds))
-				routers := map[string]*query.Router{"one node": m.router}
+				routers := map[string]*query.Client{"one node": m.router}
 				if id%20 == 0 {
 					routers["two nodes"] = inTwoHalves(t, m.node)
 				}
@@ -80,7 +80,7 @@ func TestMediansReadNoMoreForMoreDeals(t *testing.T) {
 	counted := &counting{node: m.node}
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local = marketPartitions, counted
-	router, err := query.NewRouter(routing, deployment)
+	router, err := query.NewClient(routing, deployment)
 	if err != nil {
 		t.Fatal(err)
 	}

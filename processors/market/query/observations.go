@@ -16,8 +16,8 @@ import (
 )
 
 // Observations implements MarketReader.
-func (r *Router) Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error) {
-	a, err := r.Read(ctx, read.Request{Operation: opObservations, Query: &q, Partitions: r.partitionOf(contracts.PoolEntity(q.Pool))})
+func (c *Client) Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error) {
+	a, err := c.Read(ctx, read.Request{Operation: opObservations, Query: &q, Partitions: c.partitionOf(contracts.PoolEntity(q.Pool))})
 	if err != nil {
 		return Answer[[]topics.Observation]{}, err
 	}

@@ -109,25 +109,25 @@ type lastParams struct {
 }
 
 // Pool implements MarketReader.
-func (r *Router) Pool(ctx context.Context) (Answer[PoolOverview], error) {
-	a, err := r.overview(ctx, nil)
+func (c *Client) Pool(ctx context.Context) (Answer[PoolOverview], error) {
+	a, err := c.overview(ctx, nil)
 	return Answer[PoolOverview]{At: a.At, Value: a.Value.PoolOverview}, err
 }
 
 // Rewards implements MarketReader.
-func (r *Router) Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error) {
-	return r.overview(ctx, &wallet)
+func (c *Client) Rewards(ctx context.Context, wallet common.Address) (Answer[Rewards], error) {
+	return c.overview(ctx, &wallet)
 }
 
 // overview sends the last epoch's start, and repeats the read if a new epoch has begun: the burns since its
 // start are in other partitions than the epoch.
-func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[Rewards], error) {
-	q := &overviewQuery{Market: r.market, EpochStart: r.last.epochStart.Load()}
+func (c *Client) overview(ctx context.Context, wallet *common.Address) (Answer[Rewards], error) {
+	q := &overviewQuery{Market: c.market, EpochStart: c.last.epochStart.Load()}
 	if wallet != nil {
-		q.Wallet = &portfolioQuery{*wallet, r.accountPartition(*wallet)}
+		q.Wallet = &portfolioQuery{*wallet, c.accountPartition(*wallet)}
 	}
 	for range attempts {
-		a, err := r.Read(ctx, read.Request{Operation: opOverview, Query: q})
+		a, err := c.Read(ctx, read.Request{Operation: opOverview, Query: q})
 		if err != nil {
 			return Answer[Rewards]{}, err
 		}
@@ -139,7 +139,7 @@ func (r *Router) overview(ctx context.Context, wallet *common.Address) (Answer[R
 			return Answer[Rewards]{At: a.Block, Value: v}, nil
 		}
 		q.EpochStart = v.Epoch.StartsAt
-		r.last.epochStart.Store(q.EpochStart)
+		c.last.epochStart.Store(q.EpochStart)
 	}
 	return Answer[Rewards]{}, fmt.Errorf("epochs changed between reads: %w", ErrUnavailable)
 }

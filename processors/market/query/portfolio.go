@@ -19,8 +19,8 @@ import (
 )
 
 // Portfolio implements MarketReader.
-func (r *Router) Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error) {
-	a, err := r.Read(ctx, read.Request{Operation: opPortfolio, Query: &portfolioQuery{wallet, r.accountPartition(wallet)}})
+func (c *Client) Portfolio(ctx context.Context, wallet common.Address) (Answer[Portfolio], error) {
+	a, err := c.Read(ctx, read.Request{Operation: opPortfolio, Query: &portfolioQuery{wallet, c.accountPartition(wallet)}})
 	if err != nil {
 		return Answer[Portfolio]{}, err
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // Stakes implements MarketReader. A stake and its pool are in one partition.
-func (r *Router) Stakes(ctx context.Context, q StakesQuery) (Answer[Page[Stake]], error) {
-	return readPage(ctx, r, opStakes, &q, q.Limit, func(it read.Item) (Stake, error) { return decodeStake(it, &r.market) })
+func (c *Client) Stakes(ctx context.Context, q StakesQuery) (Answer[Page[Stake]], error) {
+	return readPage(ctx, c, opStakes, &q, q.Limit, func(it read.Item) (Stake, error) { return decodeStake(it, &c.market) })
 }
 
 func decodeStake(it read.Item, m *market) (s Stake, err error) {
@@ -70,10 +70,10 @@ func readStakes(_ context.Context, views *read.Views, q *StakesQuery) ([]read.It
 // Positions implements MarketReader. The owner of a position is in one partition, its contents in that of its
 // pool, which is found only by the token ID. So the wallet's positions are read first, and then again with
 // their contents.
-func (r *Router) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error) {
-	full := &positionsQuery{PositionsQuery: q, Manager: r.manager}
+func (c *Client) Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error) {
+	full := &positionsQuery{PositionsQuery: q, Manager: c.manager}
 	for range attempts {
-		a, err := r.Read(ctx, read.Request{Operation: opPositions, Query: full})
+		a, err := c.Read(ctx, read.Request{Operation: opPositions, Query: full})
 		if err != nil {
 			return Answer[Page[Position]]{}, err
 		}

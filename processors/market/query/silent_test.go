@@ -62,7 +62,7 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool) {
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Instance, routing.Timeout, routing.Interval = partitions, "me", time.Minute, time.Millisecond
 	routing.Owners = func() (query.Feed, error) { return topic, nil }
-	r, err := query.NewRouter(routing, contracts.Deployment{})
+	r, err := query.NewClient(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,14 +50,14 @@ func (n *needs) lacks(open []common.Hash, place func(common.Hash) int32) *needs 
 
 // Stats implements MarketReader. It requests what the last answer needed, and repeats the read if this one
 // needs more.
-func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
-	n := r.last.needs.Load()
+func (c *Client) Stats(ctx context.Context) (Answer[Stats], error) {
+	n := c.last.needs.Load()
 	if n == nil {
 		n = new(needs)
 	}
 	for range attempts {
-		q := &statsQuery{Market: r.market, Keys: n.positions, Places: n.places, Counts: countsQuery{n.nodes}}
-		a, err := r.Read(ctx, read.Request{Operation: opStats, Query: q})
+		q := &statsQuery{Market: c.market, Keys: n.positions, Places: n.places, Counts: countsQuery{n.nodes}}
+		a, err := c.Read(ctx, read.Request{Operation: opStats, Query: q})
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
@@ -65,23 +65,23 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
-		lacking, many, err := r.lacking(n, &split)
+		lacking, many, err := c.lacking(n, &split)
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
 		if lacking != nil {
 			n = lacking
-			r.last.needs.Store(n)
+			c.last.needs.Store(n)
 			continue
 		}
-		s, nodes, err := r.statsAt(ctx, a.Block, n, &split, many)
+		s, nodes, err := c.statsAt(ctx, a.Block, n, &split, many)
 		if errors.Is(err, ErrUnavailable) {
 			continue // the block was left behind
 		}
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
-		r.last.needs.Store(&needs{positions: n.positions, places: n.places, nodes: nodes})
+		c.last.needs.Store(&needs{positions: n.positions, places: n.places, nodes: nodes})
 		return Answer[Stats]{At: a.Block, Value: s}, nil
 	}
 	return Answer[Stats]{}, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
@@ -89,7 +89,7 @@ func (r *Router) Stats(ctx context.Context) (Answer[Stats], error) {
 
 // lacking is what a request with n should have asked for, too; nil: nothing. Many: there are more positions than a
 // request may have.
-func (r *Router) lacking(n *needs, split *[sections][]read.Item) (lacking *needs, many bool, err error) {
+func (c *Client) lacking(n *needs, split *[sections][]read.Item) (lacking *needs, many bool, err error) {
 	contents, err := liquidityOf(split[sectionLiquidity])
 	if err != nil {
 		return nil, false, err
@@ -99,30 +99,30 @@ func (r *Router) lacking(n *needs, split *[sections][]read.Item) (lacking *needs
 	}
 	return n.lacks(openPositions(split[sectionOpenPosition]), func(id common.Hash) int32 {
 		if p := contents[id]; p != nil {
-			return r.poolPartition(p.PoolID)
+			return c.poolPartition(p.PoolID)
 		}
 		return anywhere
 	}), many, nil
 }
 
 // statsAt completes an answer by what has to be read as of its block. nodes are those that the medians took.
-func (r *Router) statsAt(ctx context.Context, at topics.BlockRef, n *needs, split *[sections][]read.Item, many bool) (s Stats, nodes [][]byte, err error) {
+func (c *Client) statsAt(ctx context.Context, at topics.BlockRef, n *needs, split *[sections][]read.Item, many bool) (s Stats, nodes [][]byte, err error) {
 	set := ask(slices.Concat(roots(), n.nodes))
 	if err := set.add(split[sectionCounts]); err != nil {
 		return s, nil, err
 	}
-	medians, nodes, err := r.mediansOf(ctx, at, set)
+	medians, nodes, err := c.mediansOf(ctx, at, set)
 	if err != nil {
 		return s, nil, err
 	}
 	if many {
-		more, err := r.amountsOf(ctx, at)
+		more, err := c.amountsOf(ctx, at)
 		if err != nil {
 			return s, nil, err
 		}
 		split[sectionCollateral] = append(split[sectionCollateral], more...)
 	}
-	s, err = decodeStats(at, split, medians, &r.market)
+	s, err = decodeStats(at, split, medians, &c.market)
 	return s, nodes, err
 }
 

@@ -323,7 +323,7 @@ func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
 			continue
 		}
 		want := l.expect(t, m.time)
-		for name, r := range map[string]*query.Router{"local": m.router, "remote": remote} {
+		for name, r := range map[string]*query.Client{"local": m.router, "remote": remote} {
 			a, err := r.Stats(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -361,7 +361,7 @@ func (h half) Watermarks() []query.Watermark {
 }
 
 // inTwoHalves is a router that finds the node's partitions in two places.
-func inTwoHalves(t testing.TB, n *node) *query.Router {
+func inTwoHalves(t testing.TB, n *node) *query.Client {
 	r, topic := emptyRouter(t, marketPartitions)
 	for odd, instance := range []string{"even", "odd"} {
 		server := httptest.NewServer(serveMarket(half{n, int32(odd)}))
@@ -378,7 +378,7 @@ func inTwoHalves(t testing.TB, n *node) *query.Router {
 	return r
 }
 
-func (l *ledger) checkPortfolios(t *testing.T, r *query.Router) {
+func (l *ledger) checkPortfolios(t *testing.T, r *query.Client) {
 	t.Helper()
 	for w := range byte(10) {
 		wallet := address(w)

@@ -128,7 +128,7 @@ func TestRolesDoNotShareABound(t *testing.T) {
 		events = append(events, listing(id), fund(id, 2))
 	}
 	m.mine(t, 1, events...)
-	for name, r := range map[string]*query.Router{"one node": m.router, "two nodes": inTwoHalves(t, m.node)} {
+	for name, r := range map[string]*query.Client{"one node": m.router, "two nodes": inTwoHalves(t, m.node)} {
 		a, err := r.Portfolio(t.Context(), address(2))
 		p := must(t, a, err)
 		if len(p.AsBorrower) != 1 || len(p.AsLender) != query.MaxPortfolio || !p.Truncated {

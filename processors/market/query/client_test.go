@@ -43,10 +43,10 @@ func (c *cleanup) Error(args ...any)                 { panic(args) }
 func (c *cleanup) Fatal(args ...any)                 { panic(args) }
 func (c *cleanup) Fatalf(format string, args ...any) { panic(append([]any{format}, args...)) }
 
-func localRouter(t testing.TB, n *node, partitions int32) *query.Router {
+func localRouter(t testing.TB, n *node, partitions int32) *query.Client {
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local = partitions, n
-	r, err := query.NewRouter(routing, contracts.Deployment{})
+	r, err := query.NewClient(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func (h *holder) announce(t testing.TB, o owners, instance string) {
 }
 
 // remoteRouter runs a router that holds nothing and has found the holders.
-func remoteRouter(t testing.TB, partitions int32, holders map[string]*holder) *query.Router {
+func remoteRouter(t testing.TB, partitions int32, holders map[string]*holder) *query.Client {
 	r, topic := emptyRouter(t, partitions)
 	for instance, h := range holders {
 		h.announce(t, topic, instance)
@@ -106,7 +106,7 @@ func remoteRouter(t testing.TB, partitions int32, holders map[string]*holder) *q
 	return r
 }
 
-func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
+func emptyRouter(t testing.TB, partitions int32) (*query.Client, owners) {
 	topic := make(owners, 64)
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Instance, routing.Timeout, routing.Interval = partitions, "me", 10*time.Second, time.Millisecond
@@ -115,8 +115,8 @@ func emptyRouter(t testing.TB, partitions int32) (*query.Router, owners) {
 }
 
 // runRouter runs a router until the test ends.
-func runRouter(t testing.TB, cfg query.Config) *query.Router {
-	r, err := query.NewRouter(cfg, deployment)
+func runRouter(t testing.TB, cfg query.Config) *query.Client {
+	r, err := query.NewClient(cfg, deployment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestNoAnswerIsTorn(t *testing.T) {
 				}
 				n.land(t, partitions, block(1), events...)
 			}
-			var r *query.Router
+			var r *query.Client
 			switch name {
 			case "one process":
 				r = localRouter(t, nodes[0], partitions)
@@ -305,7 +305,7 @@ func TestNoAnswerIsTorn(t *testing.T) {
 
 // notTorn reads a page and judges it. False: there was no answer, since on a busy machine more blocks may
 // land between two views than are kept.
-func notTorn(t *testing.T, r *query.Router) bool {
+func notTorn(t *testing.T, r *query.Client) bool {
 	page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 20, Sort: query.SortCap})
 	if err != nil {
 		if !errors.Is(err, query.ErrUnavailable) {
@@ -352,13 +352,13 @@ func unevenly(t *testing.T, nodes []*node) func() {
 	}
 }
 
-func mixedRouter(t *testing.T, here *node, there *holder) *query.Router {
+func mixedRouter(t *testing.T, here *node, there *holder) *query.Client {
 	topic := make(owners, 64)
 	there.announce(t, topic, "b")
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local, routing.Instance, routing.Interval = partitions, here, "me", time.Millisecond
 	routing.Owners = func() (query.Feed, error) { return topic, nil }
-	r, err := query.NewRouter(routing, contracts.Deployment{})
+	r, err := query.NewClient(routing, contracts.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,7 +481,7 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 func TestConfigReportsEveryFault(t *testing.T) {
 	routing := query.DefaultConfig()
 	routing.Application, routing.Timeout, routing.Patience = "", -1, -1
-	_, err := query.NewRouter(routing, contracts.Deployment{})
+	_, err := query.NewClient(routing, contracts.Deployment{})
 	for _, want := range []string{"application", "partitions", "owners", "timeout", "patience"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)

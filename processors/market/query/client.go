@@ -1,0 +1,95 @@
+package query
+
+import (
+	"context"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Client implements Reader over the nodes that hold the market's partitions.
+type Client struct {
+	*read.Router
+	market  market
+	manager common.Address // of positions
+	last    lastParams
+}
+
+// NewClient makes a client of the market. The deployment names the token layer's pool and tokens, and the
+// contract of positions; zero: there are none. Run finds other nodes.
+func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
+	nodes, err := read.NewRouter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager}, nil
+}
+
+var _ Reader = (*Client)(nil)
+
+// Deal implements Reader.
+func (c *Client) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
+	from := c.partitionOf(contracts.DealEntity(id))
+	a, err := c.Read(ctx, read.Request{Operation: opDeal, Query: &dealQuery{id.Bytes32()}, Partitions: from})
+	if err != nil {
+		return Answer[DealWithBids]{}, err
+	}
+	if len(a.Items) == 0 {
+		return Answer[DealWithBids]{At: a.Block}, ErrNotFound
+	}
+	d, err := decodeDeal(a.Items[0])
+	return Answer[DealWithBids]{At: a.Block, Value: d, From: from}, err
+}
+
+// Listings implements Reader.
+func (c *Client) Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error) {
+	return readPage(ctx, c, opListings, &q, q.Limit, decodeDeal)
+}
+
+// Deals implements Reader.
+func (c *Client) Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithBids]], error) {
+	return readPage(ctx, c, opDeals, &q, q.Limit, decodeDeal)
+}
+
+// Assets implements Reader.
+func (c *Client) Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.Asset]], error) {
+	return readPage(ctx, c, opAssets, &q, q.Limit, decodeAsset)
+}
+
+// Balances implements Reader: fungible assets ascending by address, each followed by its NFTs.
+func (c *Client) Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error) {
+	from := c.partitionOf(contracts.AccountEntity(account))
+	a, err := c.Read(ctx, read.Request{Operation: opBalances, Query: &accountQuery{account}, Partitions: from})
+	if err != nil {
+		return Answer[[]topics.Balance]{}, err
+	}
+	all, err := decodeAll[topics.Balance](a.Items)
+	return Answer[[]topics.Balance]{At: a.Block, Value: all, From: from}, err
+}
+
+func (c *Client) partitionOf(e contracts.Entity) []int32 {
+	p := c.PartitionOf(e.Key())
+	return c.All()[p : p+1]
+}
+
+func (c *Client) accountPartition(a common.Address) int32 {
+	return c.PartitionOf(contracts.AccountEntity(a).Key())
+}
+
+func (c *Client) poolPartition(id common.Hash) int32 {
+	return c.PartitionOf(contracts.PoolEntity(id).Key())
+}
+
+// readPage requests one item more than the page: it tells whether the list continues.
+func readPage[T any](ctx context.Context, r operationReader, op *read.Operation, q read.Query, limit int, decode func(read.Item) (T, error)) (Answer[Page[T]], error) {
+	a, err := r.Read(ctx, read.Request{Operation: op, Query: q, Limit: limit + 1})
+	if err != nil {
+		return Answer[Page[T]]{}, err
+	}
+	p, err := read.PageOf(a.Items, limit, decode)
+	return Answer[Page[T]]{At: a.Block, Value: p}, err
+}
