@@ -6,8 +6,8 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// Terms are what the parties of a deal agree to.
-type Terms struct {
+// DealTerms are what the parties of a deal agree to.
+type DealTerms struct {
 	DealID          uint256.Int
 	Borrower        common.Address
 	Kind            Kind
@@ -24,7 +24,7 @@ type Terms struct {
 const termsType = "DealTerms(uint256 chainId,address vault,uint256 dealId,address borrower,uint8 kind,address token,uint256 amountOrTokenId,uint256 cap,uint256 minPrice,uint256 term,uint256 listingExpiry,uint256 feeBps,uint256 grace,address usdg)"
 
 // Hash is what the deployment's vault says in termsHash.
-func (t *Terms) Hash(dep *Deployment) common.Hash {
+func (t *DealTerms) Hash(dep *Deployment) common.Hash {
 	typehash := crypto.Keccak256Hash([]byte(termsType))
 	data := typehash[:]
 	number := func(n *uint256.Int) { word := n.Bytes32(); data = append(data, word[:]...) }

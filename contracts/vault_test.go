@@ -359,7 +359,7 @@ func mustArtifact(t testing.TB, name string) Artifact {
 func TestTermsHash(t *testing.T) {
 	m := newMarket(t)
 	id := m.list(t)
-	terms := Terms{
+	terms := DealTerms{
 		DealID: u256(1), Borrower: alice, Token: m.stock, AmountOrTokenID: u256(100), Cap: u256(1100), MinPrice: u256(1000), Term: term7,
 		FeeBps: feeBps, Grace: grace,
 	}

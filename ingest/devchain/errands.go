@@ -70,7 +70,7 @@ func (t *turn) editAndCancel() []call {
 		ask = t.askFor(t.between(500, 50_000))
 		calls = append(calls, t.market.vault.call(borrower, "updateTerms", id, ask.cap, ask.minPrice, ask.term, ask.expiry))
 	}
-	last := contracts.Terms{
+	last := contracts.DealTerms{
 		DealID: d.DealID, Borrower: d.Borrower, Kind: d.Kind, Token: d.Token, AmountOrTokenID: d.AmountOrTokenID,
 		Cap: *uint256.MustFromBig(ask.cap), MinPrice: *uint256.MustFromBig(ask.minPrice), Term: ask.term, ListingExpiry: ask.expiry.Uint64(),
 		FeeBps: d.FeeBps, Grace: uint64(grace / time.Second),

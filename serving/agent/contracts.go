@@ -317,7 +317,7 @@ func (m *market) bid(r *reads, id *big.Int, take func(*Bid)) {
 // termsHash computes the hash of a deal's terms, as the vault's termsHash does.
 func (m *market) termsHash(d *Deal) common.Hash {
 	number := func(n *big.Int) uint256.Int { return *uint256.MustFromBig(n) } // the contract's numbers have at most 256 bits
-	terms := contracts.Terms{
+	terms := contracts.DealTerms{
 		DealID: number(d.ID), Borrower: d.Borrower, Kind: d.Kind, Token: d.Token, AmountOrTokenID: number(d.AmountOrTokenID),
 		Cap: number(d.Cap), MinPrice: number(d.MinPrice), Term: d.Term, ListingExpiry: d.ListingExpiry, FeeBps: d.FeeBps, Grace: d.Grace,
 	}

@@ -23,7 +23,7 @@ type Prepared struct {
 	Action      string      `json:"action"`
 	Transaction Transaction `json:"transaction"`
 	Decoded     Decoded     `json:"decoded"`
-	Terms       *Terms      `json:"terms"`
+	Terms       *DealTerms  `json:"terms"`
 	Spend       *Spend      `json:"spend"`
 	Simulation  Simulation  `json:"simulation"`
 	Warnings    []Warning   `json:"warnings"`
@@ -54,8 +54,8 @@ type Argument struct {
 	Value string `json:"value"`
 }
 
-// Terms are the terms of the transaction's deal.
-type Terms struct {
+// DealTerms are the terms of the transaction's deal.
+type DealTerms struct {
 	DealID        string `json:"dealId"`
 	TermsHash     string `json:"termsHash"`
 	Cap           string `json:"cap"`
@@ -189,7 +189,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 		v.ExpiresAt = min(v.ExpiresAt, pl.ends)
 	}
 	if d := p.deal; d != nil {
-		v.Terms = &Terms{
+		v.Terms = &DealTerms{
 			DealID: decimal(d.ID), TermsHash: d.TermsHash.Hex(), Cap: decimal(d.Cap), MinPrice: decimal(d.MinPrice), Term: d.Term,
 			ListingExpiry: d.ListingExpiry, FeeBps: d.FeeBps, Grace: d.Grace, State: contracts.DealStateNames[d.State],
 		}

@@ -137,7 +137,7 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		return false, errAsset
 	}
 	signed := signedOf(&p.Authorization)
-	o, err := s.token.Outcome(ctx, &signed.Authorization, s.scope(p.FromBlock))
+	o, err := s.token.AuthorizationState(ctx, &signed.Authorization, s.scope(p.FromBlock))
 	if err != nil {
 		s.metrics.chainErrors.Inc()
 		return false, err

@@ -135,7 +135,7 @@ func (s *Service) stepRefund(ctx context.Context, d *drive, p *desk.Payment, log
 	if p.Asset != s.terms.Token {
 		return false, errAsset
 	}
-	o, err := s.token.Outcome(ctx, &signed.Authorization, scope)
+	o, err := s.token.AuthorizationState(ctx, &signed.Authorization, scope)
 	switch {
 	case err != nil:
 		s.metrics.chainErrors.Inc()

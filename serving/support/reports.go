@@ -311,6 +311,6 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 }
 
 // recent is what came of an authorization lately.
-func (s *Service) recent(ctx context.Context, a *x402.Authorization) (x402.Outcome, error) {
-	return s.token.Outcome(ctx, a, s.scope(s.fromBlock()))
+func (s *Service) recent(ctx context.Context, a *x402.Authorization) (x402.AuthorizationState, error) {
+	return s.token.AuthorizationState(ctx, a, s.scope(s.fromBlock()))
 }

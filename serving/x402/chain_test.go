@@ -82,9 +82,9 @@ func (w *world) payment(t *testing.T, key *ecdsa.PrivateKey, seconds uint64) *Si
 	})
 }
 
-func (w *world) outcome(t *testing.T, s *Signed, want State, final bool) Outcome {
+func (w *world) outcome(t *testing.T, s *Signed, want State, final bool) AuthorizationState {
 	t.Helper()
-	o, err := w.token.Outcome(t.Context(), &s.Authorization, w.scope)
+	o, err := w.token.AuthorizationState(t.Context(), &s.Authorization, w.scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +332,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	scope := w.scope
 	scope.FromBlock = head
-	if o, err := w.token.Outcome(ctx, &old.Authorization, scope); err != nil || o.State != Elsewhere {
+	if o, err := w.token.AuthorizationState(ctx, &old.Authorization, scope); err != nil || o.State != Elsewhere {
 		t.Errorf("used before the scope: %s, %v; want elsewhere", o.State, err)
 	}
 }
@@ -375,7 +375,7 @@ func TestANodeThatShowsPart(t *testing.T) {
 		"without the use":  func(r *types.Receipt) error { r.Logs = r.Logs[1:]; return nil },
 	} {
 		node.receipt = receipt
-		if o, err := w.token.Outcome(t.Context(), &ours.Authorization, w.scope); err == nil {
+		if o, err := w.token.AuthorizationState(t.Context(), &ours.Authorization, w.scope); err == nil {
 			t.Errorf("%s: %s", name, o.State)
 		}
 	}

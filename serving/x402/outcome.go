@@ -24,8 +24,8 @@ const (
 	Expired         // it expired unused, at a block that is deep enough
 )
 
-// Outcome is the state of an authorization in the chain's logs.
-type Outcome struct {
+// AuthorizationState is the state of an authorization in the chain's logs.
+type AuthorizationState struct {
 	State       State
 	Transaction common.Hash // the transaction that used or cancelled it
 	Block       uint64      // where it is; of one that is unused, the head
@@ -43,16 +43,16 @@ type Scope struct {
 
 var errMoved = errors.New("the chain changed during the read")
 
-// Outcome reads what came of an authorization, by what it names itself and not by what is asked for today. It costs a
+// AuthorizationState reads what came of an authorization, by what it names itself and not by what is asked for today. It costs a
 // call while the authorization is unused, and a search of the logs once it is not.
-func (t *Token) Outcome(ctx context.Context, a *Authorization, scope Scope) (Outcome, error) {
+func (t *Token) AuthorizationState(ctx context.Context, a *Authorization, scope Scope) (AuthorizationState, error) {
 	head, err := t.chain.HeaderByNumber(ctx, nil)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("read the payment chain's head: %w", err)
+		return AuthorizationState{}, fmt.Errorf("read the payment chain's head: %w", err)
 	}
 	used, err := t.used(ctx, a, head.Number)
 	if err != nil {
-		return Outcome{}, err
+		return AuthorizationState{}, err
 	}
 	if !used {
 		return t.unused(ctx, a, head, scope)
@@ -62,8 +62,8 @@ func (t *Token) Outcome(ctx context.Context, a *Authorization, scope Scope) (Out
 
 // unused checks whether the authorization can still be used: only a block that is deep enough proves that it
 // cannot.
-func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
-	still := Outcome{Block: head.Number.Uint64()}
+func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (AuthorizationState, error) {
+	still := AuthorizationState{Block: head.Number.Uint64()}
 	depth := max(scope.Confirmations, 1) - 1
 	if head.Time < a.ValidBefore || still.Block < depth {
 		return still, nil
@@ -71,7 +71,7 @@ func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header
 	number := new(big.Int).SetUint64(head.Number.Uint64() - depth)
 	deep, err := t.chain.HeaderByNumber(ctx, number)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("read block %s of the payment chain: %w", number, err)
+		return AuthorizationState{}, fmt.Errorf("read block %s of the payment chain: %w", number, err)
 	}
 	if deep.Time < a.ValidBefore {
 		return still, nil
@@ -81,9 +81,9 @@ func (t *Token) unused(ctx context.Context, a *Authorization, head *types.Header
 		err = errMoved
 	}
 	if err != nil {
-		return Outcome{}, err
+		return AuthorizationState{}, err
 	}
-	return Outcome{State: Expired, Block: deep.Number.Uint64(), BlockHash: deep.Hash(), Final: true}, nil
+	return AuthorizationState{State: Expired, Block: deep.Number.Uint64(), BlockHash: deep.Hash(), Final: true}, nil
 }
 
 // Reverted reports whether a transaction with an authorization was mined and reverted, and whether that is
@@ -161,7 +161,7 @@ func InChain(ctx context.Context, chain LogReader, of *types.Log) error {
 }
 
 // search finds the log of the authorization, newest range first.
-func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (Outcome, error) {
+func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (AuthorizationState, error) {
 	span := max(scope.LogRange, 1)
 	for to := head.Number.Uint64(); ; {
 		from := max(scope.FromBlock, to-min(to, span-1))
@@ -170,7 +170,7 @@ func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header
 			Topics: [][]common.Hash{{TopicUsed, topicCanceled}, {addressTopic(a.From)}, {a.Nonce}},
 		})
 		if err != nil {
-			return Outcome{}, fmt.Errorf("search blocks %d to %d for authorization %s: %w", from, to, a.Nonce, err)
+			return AuthorizationState{}, fmt.Errorf("search blocks %d to %d for authorization %s: %w", from, to, a.Nonce, err)
 		}
 		for i := range logs {
 			if t.concerns(&logs[i], a) {
@@ -185,18 +185,18 @@ func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header
 	// The token says used, and its logs do not: used before the scope, or reorganised between the two reads.
 	still, err := t.used(ctx, a, nil)
 	if err != nil {
-		return Outcome{}, err
+		return AuthorizationState{}, err
 	}
 	if !still {
-		return Outcome{}, fmt.Errorf("search for authorization %s: %w", a.Nonce, errMoved)
+		return AuthorizationState{}, fmt.Errorf("search for authorization %s: %w", a.Nonce, errMoved)
 	}
 	if scope.FromBlock > 0 {
 		before, err := t.used(ctx, a, new(big.Int).SetUint64(scope.FromBlock-1))
 		if err == nil && before {
-			return Outcome{State: Elsewhere, Final: true}, nil // settled for something else, before
+			return AuthorizationState{State: Elsewhere, Final: true}, nil // settled for something else, before
 		}
 	}
-	return Outcome{}, fmt.Errorf("search for authorization %s from block %d: it is used, but no log was found", a.Nonce, scope.FromBlock)
+	return AuthorizationState{}, fmt.Errorf("search for authorization %s from block %d: it is used, but no log was found", a.Nonce, scope.FromBlock)
 }
 
 // concerns does not rely on the node's filter.
@@ -207,8 +207,8 @@ func (t *Token) concerns(l *types.Log, a *Authorization) bool {
 
 // judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction. Only its
 // whole receipt says that there is none: a node that lacks the block, or caps what it answers, shows fewer logs than there are.
-func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head *types.Header, scope Scope) (Outcome, error) {
-	o := Outcome{
+func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head *types.Header, scope Scope) (AuthorizationState, error) {
+	o := AuthorizationState{
 		State: Cancelled, Transaction: l.TxHash, Block: l.BlockNumber, BlockHash: l.BlockHash,
 		Final: head.Number.Uint64()+1 >= l.BlockNumber+max(scope.Confirmations, 1),
 	}
@@ -217,13 +217,13 @@ func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head 
 	}
 	receipt, err := t.chain.TransactionReceipt(ctx, l.TxHash)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("read the receipt of %s: %w", l.TxHash, err)
+		return AuthorizationState{}, fmt.Errorf("read the receipt of %s: %w", l.TxHash, err)
 	}
 	at := slices.IndexFunc(receipt.Logs, func(seen *types.Log) bool {
 		return t.concerns(seen, a) && seen.Topics[0] == TopicUsed && seen.Index == l.Index
 	})
 	if receipt.BlockHash != l.BlockHash || at < 0 {
-		return Outcome{}, fmt.Errorf("read the receipt of %s: the use of authorization %s in block %s is missing: %w", l.TxHash, a.Nonce, l.BlockHash, errMoved)
+		return AuthorizationState{}, fmt.Errorf("read the receipt of %s: the use of authorization %s in block %s is missing: %w", l.TxHash, a.Nonce, l.BlockHash, errMoved)
 	}
 	o.State = Elsewhere
 	if slices.ContainsFunc(receipt.Logs, func(transfer *types.Log) bool { return t.pays(transfer, l, a) }) {

@@ -18,7 +18,7 @@ type Attempt struct {
 type Record func(ctx context.Context, a Attempt) error
 
 // Settler submits payments to the chain. Its result does not decide whether a payment is paid: only
-// Token.Outcome does. The same payment may be settled again.
+// Token.AuthorizationState does. The same payment may be settled again.
 type Settler interface {
 	// Settle submits s. Attempts of our own are recorded before they leave.
 	Settle(ctx context.Context, s *Signed, record Record) error

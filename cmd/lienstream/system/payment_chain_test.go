@@ -70,7 +70,7 @@ func (f *facilitator) settle(ctx context.Context, payment *x402.Payment, require
 	f.mu.Unlock()
 	token := x402.NewToken(terms, f.chain)
 	for {
-		o, err := token.Outcome(ctx, &signed.Authorization, x402.Scope{Confirmations: 1, LogRange: 1000})
+		o, err := token.AuthorizationState(ctx, &signed.Authorization, x402.Scope{Confirmations: 1, LogRange: 1000})
 		if err == nil && o.State == x402.Paid {
 			return terms.Settled(signed.From, o.Transaction), nil
 		}
