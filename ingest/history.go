@@ -2,18 +2,21 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// history reads the blocks with the logs of one contract, in order, several ranges at a time.
+// history reads the blocks with the Transfer logs of one token, in order, several ranges at a time. However many logs there
+// are, it holds no more than densest of each range at once, or those of one block.
 type history struct {
 	in       *Ingester
 	client   *rpc.Client
@@ -24,18 +27,45 @@ type history struct {
 	last     topics.BlockRef
 }
 
+// densest is how many times RangeLogs a range may have.
+const densest = 4
+
+func (in *Ingester) history(token common.Address, from, to, settled uint64) *history {
+	client := in.client.Only(token, contracts.TransferTopic(), densest*in.cfg.RangeLogs)
+	return &history{in: in, client: client, next: from, to: to, settled: settled, size: firstRange}
+}
+
 // read returns the next blocks.
 func (h *history) read(ctx context.Context) ([]follow.Block, error) {
-	var fetches []follow.Fetch
-	begin := h.next
-	for len(fetches) < h.in.cfg.Ranges*len(h.in.cfg.RPC.Endpoints) && h.next <= h.to {
-		f := follow.Fetch{Kind: follow.Range, From: h.next, To: min(h.to, h.next+min(h.size, h.in.cfg.RangeBlocks)-1)}
-		if h.in.cfg.RPC.Proof == rpc.ProofSparse && h.next < h.settled {
-			f.Kind, f.To = follow.Sparse, min(h.to, h.settled, h.next+min(h.size, h.in.cfg.SparseBlocks)-1)
+	for {
+		fetches := h.ranges()
+		got, err := h.fetch(ctx, fetches)
+		if errors.Is(err, rpc.ErrDense) && h.size > 1 {
+			h.size = max(h.size/densest, 1) // it is not the last of a burst: go on carefully
+			continue
 		}
-		fetches = append(fetches, f)
-		h.next = f.To + 1
+		if err != nil {
+			return nil, err
+		}
+		return slices.Concat(got...), h.link(fetches, got)
 	}
+}
+
+// ranges are the next ranges to fetch.
+func (h *history) ranges() (all []follow.Fetch) {
+	next := h.next
+	for len(all) < h.in.cfg.Ranges*len(h.in.cfg.RPC.Endpoints) && next <= h.to {
+		f := follow.Fetch{Kind: follow.Range, From: next, To: min(h.to, next+min(h.size, h.in.cfg.RangeBlocks)-1)}
+		if h.in.cfg.RPC.Proof == rpc.ProofSparse && next < h.settled {
+			f.Kind, f.To = follow.Sparse, min(h.to, h.settled, next+min(h.size, h.in.cfg.SparseBlocks)-1)
+		}
+		all = append(all, f)
+		next = f.To + 1
+	}
+	return all
+}
+
+func (h *history) fetch(ctx context.Context, fetches []follow.Fetch) ([][]follow.Block, error) {
 	got := make([][]follow.Block, len(fetches))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, f := range fetches {
@@ -44,9 +74,11 @@ func (h *history) read(ctx context.Context) ([]follow.Block, error) {
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
+	return got, g.Wait()
+}
+
+// link checks that the ranges link to each other and to those before them, and goes on to the next.
+func (h *history) link(fetches []follow.Fetch, got [][]follow.Block) error {
 	records := 0
 	for i := range got {
 		first, last := &got[i][0], &got[i][len(got[i])-1]
@@ -54,13 +86,15 @@ func (h *history) read(ctx context.Context) ([]follow.Block, error) {
 		case h.last.Hash == (common.Hash{}):
 			h.parent = first.Parent
 		case first.Parent != h.last.Hash:
-			return nil, fmt.Errorf("block %d does not link to the range before it: %w", first.Number, rpc.ErrGone)
+			return fmt.Errorf("block %d does not link to the range before it: %w", first.Number, rpc.ErrGone)
 		}
 		h.last = last.BlockRef
 		for k := range got[i] {
 			records += len(got[i][k].Logs)
 		}
 	}
+	begin := h.next
+	h.next = fetches[len(fetches)-1].To + 1
 	h.size = h.in.cfg.rangeSize(h.size, h.next-begin, records)
-	return slices.Concat(got...), nil
+	return nil
 }

@@ -100,7 +100,7 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 		return nil, err
 	}
 	l := &ledger{decoder: in.decoder, token: token, held: held{}}
-	h := history{in: in, client: in.client.Only(token), next: from, to: at.Number, settled: settled, size: firstRange}
+	h := in.history(token, from, at.Number, settled)
 	for h.next <= h.to { // after a fault too: what is published is of a history that is pinned at both ends
 		blocks, err := h.read(ctx)
 		if err != nil {

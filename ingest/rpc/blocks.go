@@ -173,6 +173,9 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 		if err != nil {
 			return nil, fmt.Errorf("fetch logs %d-%d: %w", next, to, err)
 		}
+		if c.dense(len(all)+len(logs), from < to) {
+			return nil, fmt.Errorf("fetch logs %d-%d: %w", from, to, ErrDense)
+		}
 		if next = last + 1; all == nil && next > to {
 			return logs, nil
 		}
@@ -180,6 +183,9 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 	}
 	return all, nil
 }
+
+// dense reports whether so many logs, of several blocks or of one, are more than may be held.
+func (c *Client) dense(logs int, several bool) bool { return c.most > 0 && logs > c.most && several }
 
 // Events fetches the events of a contract with one first topic, without the headers that would verify them. Use
 // it only to learn where else to look.
@@ -208,7 +214,11 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 		span := uint64(e.limits.span.now())
 		last = min(to, first+span-1)
 		asked, most := int(last-first+1), e.limits.addresses.of(len(f.listed))
-		logs, err = e.logs(ctx, f.byNumber(first, last, most))
+		bound := 0
+		if asked > 1 {
+			bound = c.most * logBytes
+		}
+		logs, err = e.logs(ctx, f.byNumber(first, last, most), bound)
 		if err == nil {
 			e.limits.span.granted(asked)
 			e.limits.addresses.granted(most)
@@ -271,7 +281,7 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 		part := wanted[:min(len(wanted), c.cfg.HeaderBatch)]
 		wanted = wanted[len(part):]
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (response, error) {
-			logs, err := e.logs(ctx, c.filter.byHash(part))
+			logs, err := e.logs(ctx, c.filter.byHash(part), 0)
 			if err == nil {
 				err = c.filter.match(part, logs)
 			}
@@ -285,12 +295,15 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 	return all, nil
 }
 
-// logs sends the queries as one request and merges the results in chain order.
-func (e *endpoint) logs(ctx context.Context, queries [][]byte) ([]topics.Log, error) {
+// logBytes is half of what a log takes of a response, as in call.bytes.
+const logBytes = 512
+
+// logs sends the queries as one request and merges the results in chain order. bytes bounds the response to each.
+func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]topics.Log, error) {
 	answers := make([]logDecoder, len(queries))
 	calls := make([]call, len(queries))
 	for i, q := range queries {
-		calls[i] = call{method: "eth_getLogs", params: q, result: func(s *scanner) error {
+		calls[i] = call{method: "eth_getLogs", params: q, bytes: bytes, result: func(s *scanner) error {
 			if s.null() {
 				return lied("null", "logs are null")
 			}

@@ -92,7 +92,7 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got response) (missi
 		suspects = suspects[len(part):]
 		var logs []topics.Log
 		err := c.try(ctx, choice{avoid: by}, func(ctx context.Context, e *endpoint) (err error) {
-			if logs, err = e.logs(ctx, c.filter.byHash(part)); err != nil {
+			if logs, err = e.logs(ctx, c.filter.byHash(part), 0); err != nil {
 				return err
 			}
 			return c.filter.match(part, logs)

@@ -16,6 +16,9 @@ var (
 	// ErrNoState: no endpoint has the state of the block; an archive node would.
 	ErrNoState = errors.New("no endpoint has the state of the block")
 
+	// ErrDense: the blocks have more logs than are held at once. Ask for fewer blocks; one is always answered.
+	ErrDense = errors.New("more logs than are held at once")
+
 	errNoBlock   = errors.New("block is null")
 	errOneTooBig = errors.New("the logs of a single block are more than the endpoint returns at once")
 	errTooBig    = errors.New("response exceeds the size limit")

@@ -15,9 +15,16 @@ import (
 type filter struct {
 	addresses map[common.Address]bits
 	topics    map[common.Hash]bits
+	only      *entry // the first topic that logs of the addresses must have; nil: any
 	noBloom   bool
 	queries   [][]byte // the inner JSON of each query
 	listed    []common.Address
+}
+
+// entry is a first topic, and its place in bloom filters.
+type entry struct {
+	topic common.Hash
+	bits  bits
 }
 
 // bits are the three bit positions of an entry in a bloom filter.
@@ -57,6 +64,14 @@ func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) fi
 		q = appendHex(q, t[:])
 	}
 	f.queries = append(f.queries, append(q, "]]"...))
+	return f
+}
+
+// onlyOf is a filter for the logs of one contract with one first topic.
+func onlyOf(address common.Address, topic common.Hash, noBloom bool) filter {
+	f := newFilter([]common.Address{address}, nil, noBloom)
+	f.only = &entry{topic: topic, bits: bitsOf(topic[:])}
+	f.queries = eventsOf(address, topic).queries
 	return f
 }
 
@@ -123,7 +138,7 @@ func (f *filter) byHash(headers []follow.Header) [][]byte {
 func (f *filter) hits(h *follow.Header) (ours, others bool) {
 	for _, b := range f.addresses {
 		if b.in(&h.Bloom) {
-			ours = true
+			ours = f.only == nil || f.only.bits.in(&h.Bloom)
 			break
 		}
 	}
@@ -146,8 +161,12 @@ func (f *filter) wants(h *follow.Header) bool {
 func (f *filter) wanted(l *topics.Log, h *follow.Header) (inBloom, byAddress, byTopic bool) {
 	inBloom = true
 	b, byAddress := f.addresses[l.Address]
+	if byAddress && f.only != nil {
+		byAddress = len(l.Topics) > 0 && l.Topics[0] == f.only.topic
+		inBloom = f.only.bits.in(&h.Bloom)
+	}
 	if byAddress {
-		inBloom = b.in(&h.Bloom)
+		inBloom = inBloom && b.in(&h.Bloom)
 	}
 	if len(f.topics) > 0 && len(l.Topics) > 0 {
 		if b, byTopic = f.topics[l.Topics[0]]; byTopic {

@@ -37,10 +37,23 @@ var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs 
 
 // proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
-	blocks := make([][]topics.Log, len(headers))
-	err := c.eachProved(ctx, headers, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
-	if err != nil {
-		return nil, err
+	blocks, held := make([][]topics.Log, len(headers)), 0
+	for from := 0; from < len(headers); {
+		to := len(headers)
+		if c.most > 0 {
+			to = min(to, from+c.cfg.ReceiptsBatch) // so that little is fetched in vain
+		}
+		err := c.eachProved(ctx, headers[from:to], func(i int, logs []topics.Log) {
+			held += len(logs) - len(blocks[from+i])
+			blocks[from+i] = copyLogs(logs)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if c.dense(held, len(headers) > 1) {
+			return nil, fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[to-1].Number, ErrDense)
+		}
+		from = to
 	}
 	return slices.Concat(blocks...), nil
 }

@@ -139,6 +139,7 @@ type Client struct {
 	*nodes
 
 	filter filter
+	most   int // logs of several blocks that are held at once; 0: as many as there are
 }
 
 // nodes are the endpoints and what is known of them. Clients with other filters share them.
@@ -172,9 +173,10 @@ func (c *Client) And(contracts []common.Address) *Client {
 	return &Client{nodes: c.nodes, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, c.cfg.NoBloom)}
 }
 
-// Only returns a client that wants all logs of one contract, and no others.
-func (c *Client) Only(contract common.Address) *Client {
-	return &Client{nodes: c.nodes, filter: newFilter([]common.Address{contract}, nil, c.cfg.NoBloom)}
+// Only returns a client that wants the logs of one contract with one first topic, and no others. Of more than one block
+// it returns at most so many, or ErrDense.
+func (c *Client) Only(contract common.Address, topic common.Hash, most int) *Client {
+	return &Client{nodes: c.nodes, filter: onlyOf(contract, topic, c.cfg.NoBloom), most: most}
 }
 
 // Heads yields announced heads, only the newest one. They are hints: a block may come twice, or never.
