@@ -21,8 +21,8 @@ import (
 //  1. A token joins with the first block in which the registry allows it as a meme token. The last records of that
 //     block are the token's ledger as of it, and from the next block on the topic has the token's Transfer logs.
 //     Which tokens, blocks and logs these are depends on the chain alone.
-//  2. Every transaction names in a header the tokens that have joined up to its last barrier. So a session knows them
-//     from the topic, whoever wrote it, and a reorg below the block of a token undoes both together.
+//  2. The last transaction that names tokens in a header names those that have joined up to the topic's last barrier. So a
+//     session knows them from the topic, whoever wrote it, and a reorg below the block of a token undoes both together.
 //  3. The blocks after a token's were fetched with a filter that has it: the fetches under way when it joins are
 //     dropped. A filter that has more does no harm, since what nobody follows is not published.
 //  4. A token that leaves the registry is followed on: it may come back.
@@ -41,6 +41,7 @@ func (in *Ingester) follow(since map[common.Address]uint64) *followed {
 		f.asked[token] = true
 	}
 	f.filter(in.client)
+	in.metrics.followed.Set(float64(len(f.since)))
 	return f
 }
 
@@ -59,8 +60,11 @@ func (f *followed) filter(base *rpc.Client) {
 
 // join adds tokens that join with a block.
 func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64) {
+	f.asked = map[common.Address]bool{} // what was asked for before is dropped
 	for _, token := range tokens {
 		f.since[token] = block
+	}
+	for token := range f.since {
 		f.asked[token] = true
 	}
 	f.filter(base)
@@ -101,7 +105,8 @@ func (in *Ingester) joining(b *follow.Block, f *followed) (tokens []common.Addre
 			continue
 		}
 		if len(f.since)+len(tokens) >= maxFollowed {
-			in.log.Error("a meme token is not followed, so its holders stay unknown: there are too many", zap.Stringer("token", e.Token))
+			in.metrics.unfollowed.Inc()
+			in.log.Error("a meme token is not followed, so its holders stay unknown: there are too many", zap.Stringer("token", e.Token), zap.Int("followed", maxFollowed))
 			continue
 		}
 		tokens = append(tokens, e.Token)
@@ -173,4 +178,5 @@ func (s *session) joined(f *fetch) {
 	s.drop()
 	s.m.Refetch()
 	s.follows.join(s.in.client, f.joins, s.m.Tip().Number)
+	s.in.metrics.followed.Set(float64(len(s.follows.since)))
 }

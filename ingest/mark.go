@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -26,9 +27,15 @@ const markHeader = "filter"
 
 const (
 	markBefore  = 1 // it named no followed tokens
-	markVersion = 2
+	markListed  = 2 // it ends with them
+	markShort   = 3 // they are those of the transaction before
+	markVersion = markShort
 	markBytes   = 4 // prefix of an address or a topic: enough to distinguish those of a deployment
 )
+
+// listEvery is of how many transactions one names the followed tokens although they have not changed, so that the next
+// session need not read far back for them.
+const listEvery = 256
 
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
@@ -36,6 +43,7 @@ type mark struct {
 	addresses [][markBytes]byte         // sorted
 	topics    [][markBytes]byte         // sorted
 	followed  map[common.Address]uint64 // tokens, and the blocks that they joined with
+	short     bool                      // followed are those of the transaction before
 }
 
 func markOf(d contracts.Deployment) mark {
@@ -61,10 +69,14 @@ func (m mark) encode() []byte {
 			b = append(b, entry[:]...)
 		}
 	}
-	if m.followed == nil {
+	switch {
+	case m.short:
+		return b
+	case m.followed == nil:
 		b[0] = markBefore
 		return b
 	}
+	b[0] = markListed
 	b = binary.BigEndian.AppendUint16(b, uint16(len(m.followed))) // at most maxFollowed
 	for _, token := range slices.SortedFunc(maps.Keys(m.followed), common.Address.Cmp) {
 		b = binary.BigEndian.AppendUint64(append(b, token[:]...), m.followed[token])
@@ -73,10 +85,13 @@ func (m mark) encode() []byte {
 }
 
 func decodeMark(b []byte) (m mark, err error) {
-	if len(b) < 9 || b[0] != markBefore && b[0] != markVersion {
-		return m, errors.New("unknown version of the filter header")
+	if len(b) > 0 && b[0] > markVersion {
+		return m, fmt.Errorf("the filter header has version %d, and this build knows none above %d: %w", b[0], markVersion, topics.ErrLaterSchema)
 	}
-	before := b[0] == markBefore
+	if len(b) < 9 || b[0] == 0 {
+		return m, errors.New("the filter header has no version, or ends there")
+	}
+	version := b[0]
 	m.start = binary.BigEndian.Uint64(b[1:])
 	b = b[9:]
 	for _, list := range []*[][markBytes]byte{&m.addresses, &m.topics} {
@@ -90,8 +105,11 @@ func decodeMark(b []byte) (m mark, err error) {
 			b = b[markBytes:]
 		}
 	}
-	if before && len(b) == 0 {
+	if m.short = version == markShort; version != markListed && len(b) == 0 {
 		return m, nil
+	}
+	if version != markListed {
+		return m, fmt.Errorf("the filter header has %d bytes too many", len(b))
 	}
 	const entry = common.AddressLength + 8
 	if len(b) < 2 || len(b) != 2+entry*int(binary.BigEndian.Uint16(b)) {
@@ -117,27 +135,13 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 	if last.Hash == (common.Hash{}) {
 		return followed, nil // the topic is empty
 	}
-	var value []byte
-	err := history.ReadBack(ctx, in.topic, 0, 0, func(r *kafka.Record) bool {
-		for _, h := range r.Headers {
-			if h.Key == markHeader {
-				value = h.Value
-			}
-		}
-		raw, err := topics.DecodeRaw(r.Value)
-		_, barrier := raw.(*topics.BlockEnd)
-		return err != nil || !barrier
-	})
+	was, found, err := in.readMark(ctx, history)
 	if err != nil {
 		return nil, fmt.Errorf("read the filter header of %s: %w", in.topic, err)
 	}
-	if value == nil {
+	if !found {
 		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
 		return followed, nil
-	}
-	was, err := decodeMark(value)
-	if err != nil {
-		return nil, fmt.Errorf("decode the filter header of %s: %w", in.topic, err)
 	}
 	is := markOf(in.cfg.Deployment)
 	switch {
@@ -156,6 +160,36 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		}
 	}
 	return followed, in.checkAdded(ctx, was, last)
+}
+
+// readMark reads the filter of the topic's last transaction, with the tokens that the last one to name any did. found is
+// false if it has none.
+func (in *Ingester) readMark(ctx context.Context, history *kafka.History) (m mark, found bool, err error) {
+	var bad error
+	listed := false
+	err = history.ReadBack(ctx, in.topic, 0, 0, func(r *kafka.Record) bool {
+		at := slices.IndexFunc(r.Headers, func(h kafka.Header) bool { return h.Key == markHeader })
+		if at < 0 {
+			raw, err := topics.DecodeRaw(r.Value)
+			_, barrier := raw.(*topics.BlockEnd)
+			return found || err != nil || !barrier
+		}
+		var one mark
+		if one, bad = decodeMark(r.Headers[at].Value); bad != nil {
+			return false
+		}
+		if !found {
+			m, found = one, true
+		}
+		if listed = !one.short; listed {
+			m.followed = one.followed
+		}
+		return !listed
+	})
+	if err = cmp.Or(err, bad); err == nil && found && !listed {
+		err = fmt.Errorf("%w: no transaction names the tokens that are followed", ErrTorn)
+	}
+	return m, found, err
 }
 
 func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {

@@ -12,6 +12,7 @@ import (
 func FuzzMark(f *testing.F) {
 	f.Add(markOf(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}, AssetRegistry: common.Address{2}}).encode())
 	f.Add(mark{start: 1, followed: map[common.Address]uint64{{1}: 2, {3}: 4}}.encode())
+	f.Add(mark{start: 1, short: true}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := decodeMark(b); err == nil && !bytes.Equal(m.encode(), b) {
 			t.Errorf("%x is decoded and encoded as %x", b, m.encode())

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,8 @@ type metrics struct {
 	gone        prometheus.Counter
 	unknown     prometheus.Counter
 	joined      prometheus.Counter
+	followed    prometheus.Gauge
+	unfollowed  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, b *board) *metrics {
@@ -58,6 +61,10 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		unlinked:    counter("unlinked_total", "Responses that did not link to the verified chain, because of a reorg or a faulty node."),
 		gone:        counter("gone_total", "Fetches that no endpoint could answer, because the blocks were reorged out or do not exist yet."),
 		joined:      counter("tokens_joined_total", "Meme tokens whose history was read, after which their transfers are followed."),
-		unknown:     counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
+		followed: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_ingest_tokens_followed", Help: fmt.Sprintf("Meme tokens whose transfers are followed, at most %d.", maxFollowed),
+		}),
+		unfollowed: counter("tokens_not_followed_total", "Times that a meme token did not join because there are too many."),
+		unknown:    counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
 	}
 }

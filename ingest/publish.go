@@ -3,7 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -28,7 +28,8 @@ type publisher struct {
 	topic      string
 	partitions int32
 	decoder    *contracts.Decoder
-	mark       []kafka.Header  // the topic's filter
+	filter     mark            // the topic's
+	unlisted   int             // transactions since the one that named the followed tokens; 0: the next one names them
 	unproved   func() []string // what the endpoints cannot prove
 	last       topics.BlockEnd // the last barrier in force; no hash: none
 
@@ -38,15 +39,25 @@ type publisher struct {
 
 func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, stands published) *publisher {
 	p := &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, last: stands.last, counts: make([]uint32, partitions)}
+	p.filter = markOf(decoder.Deployment())
 	return p.follow(stands.followed)
 }
 
 // follow says which tokens are followed as of the next barriers.
 func (p *publisher) follow(since map[common.Address]uint64) *publisher {
-	m := markOf(p.decoder.Deployment())
-	m.followed = since
-	p.mark = []kafka.Header{{Key: markHeader, Value: m.encode()}}
+	if !maps.Equal(since, p.filter.followed) {
+		p.unlisted = 0
+	}
+	p.filter.followed = since
 	return p
+}
+
+// mark is the header of the next transaction. It names the followed tokens only where they have changed, and now and then.
+func (p *publisher) mark() kafka.Header {
+	m := p.filter
+	m.short = p.unlisted > 0
+	p.unlisted = (p.unlisted + 1) % listEvery
+	return kafka.Header{Key: markHeader, Value: m.encode()}
 }
 
 // publish writes a batch as one transaction.
@@ -132,9 +143,9 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 		}
 		var headers []kafka.Header
 		if commit && partition == 0 {
-			headers = p.mark
+			headers = append(headers, p.mark())
 			if lacks := p.unproved(); len(lacks) > 0 {
-				headers = append(slices.Clip(headers), kafka.Header{Key: topics.UnprovedHeader, Value: []byte(strings.Join(lacks, "\n"))})
+				headers = append(headers, kafka.Header{Key: topics.UnprovedHeader, Value: []byte(strings.Join(lacks, "\n"))})
 			}
 		}
 		p.produce(ctx, partition, nil, value, headers...)

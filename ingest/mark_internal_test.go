@@ -1,0 +1,131 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// TestLaterMark: a topic that a newer build wrote ends the ingester, and says so.
+func TestLaterMark(t *testing.T) {
+	b := mark{start: 1}.encode()
+	b[0] = markVersion + 1
+	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 4") {
+		t.Errorf("a later version of the filter header: %v", err)
+	}
+	for _, b := range [][]byte{nil, {0}, {markListed}, append(mark{short: true}.encode(), 1), make([]byte, 30)} {
+		if _, err := decodeMark(b); err == nil || final(err) {
+			t.Errorf("filter header %x: %v", b, err)
+		}
+	}
+}
+
+// tokenOf is the nth token.
+func tokenOf(n uint64) (token common.Address) {
+	binary.BigEndian.PutUint64(token[:], n+1)
+	return token
+}
+
+// TestMarksAreShort: of a thousand followed tokens a transaction costs no more than of none, but for those that change them,
+// and one of many.
+func TestMarksAreShort(t *testing.T) {
+	p := &publisher{filter: markOf(contracts.Deployment{})}
+	all := map[common.Address]uint64{}
+	for n := range uint64(maxFollowed) {
+		all[tokenOf(n)] = n
+	}
+	bare := p.filter
+	bare.followed = map[common.Address]uint64{}
+	none := len(bare.encode())
+	const transactions = 4 * listEvery
+	bytes, listed := 0, 0
+	for i := range transactions {
+		if i == 10 {
+			all = map[common.Address]uint64{tokenOf(7): 1, tokenOf(8): 2}
+		}
+		header := p.follow(all).mark().Value
+		m, err := decodeMark(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !m.short {
+			listed++
+			if len(m.followed) != len(all) {
+				t.Errorf("transaction %d names %d tokens of %d", i, len(m.followed), len(all))
+			}
+		}
+		if i > 10 {
+			bytes += len(header)
+		}
+	}
+	if listed < 5 || listed > 6 {
+		t.Errorf("%d of %d transactions name the tokens, want the first, the one with a change and each of %d", listed, transactions, listEvery)
+	}
+	if bytes > transactions*none {
+		t.Errorf("%d bytes of headers", bytes)
+	}
+}
+
+// TestTooManyTokens: no more tokens are followed than the bound, and a metric says that some are not. What is asked for does
+// not grow with reorgs.
+func TestTooManyTokens(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Deployment = contracts.Deployment{ChainID: 1, AssetRegistry: common.Address{1}}
+	client, err := rpc.New(rpc.Config{
+		ChainID: 1, Addresses: []common.Address{{1}}, Endpoints: []rpc.Endpoint{{URL: "http://127.0.0.1:1"}}, Timeout: 1, MaxBody: 1,
+		MaxRange: 1, HeaderBatch: 1, Parallel: 1, Proof: rpc.ProofTip, ReceiptsBatch: 1,
+	}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &Ingester{cfg: cfg, log: zap.NewNop(), client: client, decoder: contracts.NewDecoder(cfg.Deployment), assetSet: assetSet()}
+	in.metrics = newMetrics(prometheus.NewRegistry(), &in.status)
+	registry, err := contracts.ABI("AssetRegistry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := big.NewInt(1)
+	data, err := registry.Events["AssetSet"].Inputs.NonIndexed().Pack(uint8(contracts.KindERC20), true, uint8(18), one, one, one, "M", "Meme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(n uint64) *topics.Log {
+		token := tokenOf(n)
+		return &topics.Log{
+			Address: cfg.Deployment.AssetRegistry, Data: data,
+			Topics: []common.Hash{assetSet(), common.BytesToHash(token[:]), common.BigToHash(big.NewInt(int64(contracts.LaneMeme)))},
+		}
+	}
+	f := in.follow(map[common.Address]uint64{})
+	next := uint64(0)
+	for block := uint64(1); block <= 3*maxFollowed/100; block++ {
+		b := &follow.Block{}
+		b.Number = block
+		for range 100 {
+			b.Logs = append(b.Logs, set(next))
+			next++
+		}
+		f.join(in.client, in.joining(b, f), block)
+		if block == 5 {
+			f.back(3) // and others come in place of those
+		}
+		if len(f.since) > maxFollowed || len(f.asked) > maxFollowed {
+			t.Fatalf("%d tokens are followed and %d asked for", len(f.since), len(f.asked))
+		}
+	}
+	if n := testutil.ToFloat64(in.metrics.unfollowed); len(f.since) != maxFollowed || n != float64(next)-maxFollowed-300 {
+		t.Errorf("%d tokens are followed, %v of %d are not", len(f.since), n, next)
+	}
+}
