@@ -183,6 +183,49 @@ func FuzzDecodeRaw(f *testing.F) {
 	})
 }
 
+// Whatever a ledger says, its encoding says too, and no part of it is a ledger.
+func FuzzLedger(f *testing.F) {
+	f.Add(uint64(1), uint32(0), uint32(1), []byte{}, "", []byte{})
+	f.Add(uint64(1<<63), uint32(7), uint32(9), []byte{1}, "too many holders", bytes.Repeat([]byte{0xff, 0, 0x80}, 60))
+	f.Fuzz(func(t *testing.T, number uint64, part, parts uint32, first []byte, fault string, raw []byte) {
+		l := &Ledger{
+			Block: BlockRef{Number: number, Hash: common.BytesToHash(raw), Timestamp: number / 2}, Token: common.BytesToAddress(raw),
+			Part: part, Parts: parts, First: common.BytesToHash(first), Fault: strings.ToValidUTF8(fault, ""),
+		}
+		const each = common.AddressLength + common.HashLength
+		for ; len(raw) >= each && len(l.Shares) < MaxShares; raw = raw[each:] {
+			s := Share{Account: common.Address(raw[:common.AddressLength])}
+			s.Amount.SetBytes(raw[common.AddressLength:each])
+			l.Shares = append(l.Shares, s)
+		}
+		value := AppendRaw(nil, l)
+		got, err := DecodeRaw(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Raw(l), got, cmpEmpty); diff != "" {
+			t.Error(diff)
+		}
+		for _, n := range []int{0, len(value) / 2, len(value) - 1} {
+			if cut, err := DecodeRaw(value[:n]); err == nil {
+				t.Fatalf("%d bytes of %d are %+v", n, len(value), cut)
+			}
+		}
+	})
+}
+
+// A ledger of more shares than a part may have is none.
+func TestLedgerOfTooManyShares(t *testing.T) {
+	l := &Ledger{Shares: make([]Share, MaxShares+1)}
+	if raw, err := DecodeRaw(AppendRaw(nil, l)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("%T of %d shares: %v", raw, len(l.Shares), err)
+	}
+	l.Shares = l.Shares[1:]
+	if raw, err := DecodeRaw(AppendRaw(nil, l)); err != nil || len(raw.(*Ledger).Shares) != MaxShares {
+		t.Errorf("%T of %d shares: %v", raw, len(l.Shares), err)
+	}
+}
+
 // Every schema has its file and every file its schema; IDs are unique and for good.
 func TestSchemaFilesAndRegistryAgree(t *testing.T) {
 	files, err := filepath.Glob("schemas/*.avsc")

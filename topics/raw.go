@@ -135,7 +135,9 @@ func (d *RawDecoder) readLog(in *input) *Log {
 			d.topics[i] = in.hash()
 		}
 		d.log.Topics = d.topics[:n:n]
-		in.bad = in.bad || in.long() != 0
+		if in.long() != 0 {
+			in.bad = true // an assignment of both would forget what it found
+		}
 	}
 	d.log.Data = in.bytes()
 	return &d.log
@@ -174,6 +176,8 @@ func (in *input) ledger() *Ledger {
 	for i := range l.Shares {
 		l.Shares[i] = Share{Account: in.address(), Amount: *in.decimal()}
 	}
-	in.bad = in.bad || in.long() != 0
+	if in.long() != 0 {
+		in.bad = true // an assignment of both would forget what it found
+	}
 	return l
 }
