@@ -20,8 +20,9 @@ import (
 // faultTooMany is why the balances of a token cannot be had here; package contracts has the other reasons.
 const faultTooMany = "too many holders"
 
-// maxHolders bounds the holders of a ledger: it is in memory as a whole, and part of one block.
-const maxHolders = 1 << 20
+// maxHeld bounds the accounts that a ledger has in memory while it is summed up; topics.MaxHolders those that have some in
+// the end.
+const maxHeld = 1 << 20
 
 // ledger sums up the transfers of a token.
 type ledger struct {
@@ -45,9 +46,16 @@ func (l *ledger) add(log *topics.Log, in *follow.Header) {
 			l.first, l.header = &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, *in // not what it is a part of
 		}
 		l.fault, _ = e.Move(&l.supply, l.held) // memory does not fail
-		if l.fault == "" && len(l.held) > maxHolders {
+		if l.fault == "" && len(l.held) > maxHeld {
 			l.fault = faultTooMany
 		}
+	}
+}
+
+// end is called after the last log.
+func (l *ledger) end() {
+	if l.fault == "" && len(l.held) > topics.MaxHolders {
+		l.fault = faultTooMany
 	}
 }
 
@@ -116,6 +124,10 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 	}
 	if from > 0 && h.parent != parent || h.last.Hash != at.Hash {
 		return nil, fmt.Errorf("history of token %s from block %d ends at block %s, not %s: %w", token, from, h.last.Hash, at.Hash, rpc.ErrGone)
+	}
+	if l.end(); l.fault != "" {
+		in.metrics.faulted.WithLabelValues(l.fault).Inc()
+		in.log.Warn("the holders of a token stay unknown", zap.Stringer("token", token), zap.String("fault", l.fault), zap.Int("holders", len(l.held)))
 	}
 	if l.first != nil && l.fault == "" {
 		if l.origin, err = h.client.Origin(ctx, &l.header, l.first, l.counts); err != nil {

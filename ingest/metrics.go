@@ -24,6 +24,7 @@ type metrics struct {
 	joined      prometheus.Counter
 	followed    prometheus.Gauge
 	unfollowed  prometheus.Counter
+	faulted     *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, b *board) *metrics {
@@ -65,6 +66,9 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 			Name: "lienstream_ingest_tokens_followed", Help: fmt.Sprintf("Meme tokens whose transfers are followed, at most %d.", maxFollowed),
 		}),
 		unfollowed: counter("tokens_not_followed_total", "Times that a meme token did not join because there are too many."),
-		unknown:    counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
+		faulted: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_ingest_ledgers_faulted_total", Help: "Meme tokens whose holders stay unknown, by why.",
+		}, []string{"fault"}),
+		unknown: counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
 	}
 }

@@ -67,6 +67,10 @@ type Share struct {
 // MaxShares is the maximum number of shares in a Ledger, which bounds the size of its record.
 const MaxShares = 8192
 
+// MaxHolders is the maximum number of shares of a token's ledger, over all parts. They are applied with one block: of more,
+// a task would need more memory than a pod has, and more time than a transaction.
+const MaxHolders = 1 << 17
+
 // BlockEnd is a barrier: it is written to every partition after the block's records there. Empty blocks have no
 // barrier of their own, so numbers may skip. A repeated barrier is a heartbeat of the ingester on an idle
 // chain.

@@ -103,6 +103,9 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf("haircut of lane %d: %d bps", lane, bps))
 		}
 	}
+	if len(c.Lockers) > maxLockers {
+		faults = append(faults, fmt.Errorf("lockers: %d are more than %d", len(c.Lockers), maxLockers))
+	}
 	for _, locker := range c.Lockers {
 		if !common.IsHexAddress(locker) {
 			faults = append(faults, fmt.Errorf("locker: %q is not an address", locker))

@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,5 +152,65 @@ func TestCreatorDeniedByOne(t *testing.T) {
 			t.Errorf("%s, want %s: %v", got, by.address, err)
 		}
 		slices.Reverse(urls)
+	}
+}
+
+// TestCreatorShare: what the creator has is none, part or all of the supply; a creator without any is known too.
+func TestCreatorShare(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	token, _ := w.listMeme(by, by.address)
+	supply := new(big.Int).Lsh(big.NewInt(1), 100)
+	give := func(amount *big.Int) {
+		w.mine(60, by.call(token, own(t, "TrapToken"), "transfer", common.Address{0x99}, amount))
+	}
+	share := func(want int64) {
+		t.Helper()
+		var b factsBody
+		if w.get("/assets/"+token.Hex()+"/facts", &b); b.CreatorBps == nil || *b.CreatorBps != want {
+			t.Errorf("the creator has %v, want %d bps; unknown: %v", b.CreatorBps, want, b.Unknown)
+		}
+	}
+	has := func() *big.Int {
+		held, _ := w.balances(w.at.Number, token)
+		return held[by.address]
+	}
+	give(new(big.Int).Sub(has(), new(big.Int).Div(supply, big.NewInt(4))))
+	share(2500)
+	give(new(big.Int).Sub(has(), big.NewInt(1)))
+	share(0)
+	give(has())
+	share(0)
+}
+
+// TestManyLockers: as many lockers as the configuration may name are left out of the largest holders; more are refused.
+func TestManyLockers(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	token, _ := w.listMeme(by, by.address)
+	cfg := w.service.cfg
+	for i := range int64(maxLockers) {
+		cfg.Lockers = append(cfg.Lockers, common.BigToAddress(big.NewInt(1000+i)).Hex())
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	w.service.cfg.Lockers = cfg.Lockers
+	var txs []*types.Transaction
+	for i := range int64(maxLockers) {
+		txs = append(txs, by.call(token, own(t, "TrapToken"), "transfer", common.BigToAddress(big.NewInt(1000+i)), new(big.Int).Lsh(big.NewInt(1), 90)))
+	}
+	for some := range slices.Chunk(txs, 50) {
+		w.mine(60, some...)
+	}
+	w.mine(60, by.call(token, own(t, "TrapToken"), "transfer", common.Address{0x99}, new(big.Int).Div(new(big.Int).Lsh(big.NewInt(1), 100), big.NewInt(10_000))))
+	var b factsBody
+	w.get("/assets/"+token.Hex()+"/facts", &b)
+	if b.Holders == nil || *b.Holders < maxLockers || b.TopTenBps == nil || b.CreatorBps == nil || *b.TopTenBps != *b.CreatorBps+1 {
+		t.Errorf("%v of the supply is with the ten largest, %v with the creator; unknown: %v", b.TopTenBps, b.CreatorBps, b.Unknown)
+	}
+	cfg.Lockers = append(cfg.Lockers, deadAddress.Hex())
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "lockers: 245 are more than 244") {
+		t.Errorf("%d lockers: %v", len(cfg.Lockers), err)
 	}
 }

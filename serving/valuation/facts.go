@@ -38,6 +38,8 @@ type factsBody struct {
 	Unknown         []string    `json:"unknown"`
 	Source          sourceBody  `json:"source"`
 	At              uint64      `json:"at"`
+
+	unheld string // why the holders are unknown, if that has a reason of its own
 }
 
 // checksBody is what a token's code allows others to do. A check that was not made is null.
@@ -160,6 +162,9 @@ func (b *factsBody) judge() {
 	case b.ListingNote != "":
 	case len(b.Unknown) > 0:
 		b.ListingNote = fmt.Sprintf("%d facts are unknown and count as bad", len(b.Unknown))
+		if b.unheld != "" {
+			b.ListingNote += "; of holders nothing is known: " + b.unheld
+		}
 	case *b.Checks.Mint || *b.Checks.Blacklist || *b.Checks.Proxy:
 		b.ListingNote = "someone can mint, freeze or replace the token"
 	case !*b.Checks.Sellable:

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,8 +218,16 @@ func TestHolders(t *testing.T) {
 	})
 	w.mine(1)
 	w.get("/assets/"+token.Hex()+"/facts", &b)
-	if b.Holders != nil || b.Eligible || !slices.Contains(b.Unknown, "topTenBps") {
-		t.Errorf("%v holders known of a token whose supply is not the sum of its transfers", b.Holders)
+	if b.Holders != nil || b.Eligible || !slices.Contains(b.Unknown, "topTenBps") || !strings.Contains(b.ListingNote, "supply is not the sum") {
+		t.Errorf("%v holders known of a token whose supply is not the sum of its transfers: %s", b.Holders, b.ListingNote)
+	}
+	w.besides = []types.Log{{
+		Address: token, Topics: []common.Hash{contracts.TransferTopic(), {31: 2}, {31: 1}}, Data: common.LeftPadBytes([]byte{1}, 32),
+	}}
+	w.mine(1)
+	w.get("/assets/"+token.Hex()+"/facts", &b)
+	if b.Holders != nil || b.Eligible || !strings.Contains(b.ListingNote, "transfers contradict each other") {
+		t.Errorf("%v holders known of a token whose transfers contradict each other: %s", b.Holders, b.ListingNote)
 	}
 }
 

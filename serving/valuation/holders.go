@@ -3,6 +3,7 @@ package valuation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/big"
 	"slices"
 
@@ -15,6 +16,9 @@ import (
 
 // topHolders is how many of the largest holders are summed up.
 const topHolders = 10
+
+// maxLockers bounds the lockers: all of them may be among the largest holders, as may the PoolManager and deadAddress.
+const maxLockers = query.MaxHolders - topHolders - 2
 
 // held fills in what the token's transfers say of its holders. Nothing is known where they contradict each other or the
 // supply that the token's contract claims at the same block.
@@ -36,7 +40,12 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, sup
 		return err
 	}
 	h := &answer.Value
-	if h.Faulted || h.Supply.ToBig().Cmp(supply) != 0 {
+	switch {
+	case h.Faulted:
+		b.unheld = fmt.Sprintf("its transfers contradict each other, or it had more than %d holders when it was listed", topics.MaxHolders)
+		return nil
+	case h.Supply.ToBig().Cmp(supply) != 0:
+		b.unheld = "its supply is not the sum of its transfers"
 		return nil
 	}
 	b.Holders = &h.Count
