@@ -190,7 +190,9 @@ func (w *world) relayer(name string) *x402.Relayer {
 func (w *world) relayerOn(chain x402.Sender, client *desk.Client, name string) *x402.Relayer {
 	relaying := x402.DefaultRelayerConfig()
 	relaying.BumpAfter, relaying.Nonces, relaying.Confirmations = time.Second, NonceQueue{Desk: client, Chain: w.terms.ChainID}, w.cfg.Confirmations
-	return x402.NewRelayer(relaying, w.terms, chain, w.chain.Key(name))
+	r, err := x402.NewRelayer(relaying, w.terms, chain, w.chain.Key(name))
+	check(w.t, err)
+	return r
 }
 
 // deps are those of a service whose clock is the payment chain's, which mines faster than seconds pass.

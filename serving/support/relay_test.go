@@ -88,7 +88,8 @@ func TestGapsAreFilledTogether(t *testing.T) {
 	relayer, now := w.chain.Address("relayer"), time.Unix(1_700_000_000, 0)
 	relaying := x402.DefaultRelayerConfig()
 	relaying.Nonces, relaying.Confirmations, relaying.Now = NonceQueue{Desk: w.client(), Chain: w.terms.ChainID}, w.cfg.Confirmations, func() time.Time { return now }
-	r := x402.NewRelayer(relaying, w.terms, w.chain.Client(), w.chain.Key("relayer"))
+	r, err := x402.NewRelayer(relaying, w.terms, w.chain.Client(), w.chain.Key("relayer"))
+	check(t, err)
 	lose := func(first, many int) {
 		t.Helper()
 		for i := range many {

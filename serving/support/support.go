@@ -86,7 +86,8 @@ func DefaultConfig() Config {
 
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
-	faults := []error{c.HTTP.Validate(), c.Keys.Validate(), c.Limits.validate()}
+	_, ceiling := c.Ceiling()
+	faults := []error{c.HTTP.Validate(), c.Keys.Validate(), c.Limits.validate(), ceiling, CheckConfirmations(c.Confirmations)}
 	if _, err := x402.NewTerms(c.Payment); err != nil {
 		faults = append(faults, err)
 	}
@@ -96,10 +97,10 @@ func (c *Config) Validate() error {
 		}
 	}
 	u, err := url.Parse(c.PublicURL)
-	fault(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", "public URL: %q is not an http or https URL", c.PublicURL)
+	fault(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", "support-public-url: %q is not an http or https URL", c.PublicURL)
 	fault(c.Word == "" || strings.Trim(c.Word, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", "word: %q is not lower-case letters only", c.Word)
 	fault(c.Decimals < 0 || c.Decimals > 36, "decimals: %d", c.Decimals)
-	fault(c.Confirmations == 0 || c.LogRange == 0 || c.MaxDriven <= 0, "confirmations, log range and payments at work must be positive")
+	fault(c.LogRange == 0 || c.MaxDriven <= 0, "log range and payments at work must be positive")
 	for _, d := range []struct {
 		name string
 		is   time.Duration
@@ -108,6 +109,26 @@ func (c *Config) Validate() error {
 	}
 	fault(c.Wait >= c.HTTP.RequestTimeout, "wait: %s is not below the request timeout of %s", c.Wait, c.HTTP.RequestTimeout)
 	return errors.Join(faults...)
+}
+
+// Ceiling is the float's daily ceiling.
+func (c *Config) Ceiling() (*big.Int, error) {
+	ceiling, ok := new(big.Int).SetString(c.FloatCeiling, 10)
+	if !ok || ceiling.Sign() <= 0 {
+		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive integer", c.FloatCeiling)
+	}
+	return ceiling, nil
+}
+
+// maxConfirmations bounds the confirmations: more than a day of any chain's blocks.
+const maxConfirmations = 100_000
+
+// CheckConfirmations returns an error for confirmations that would make every block final, or none.
+func CheckConfirmations(n uint64) error {
+	if n == 0 || n > maxConfirmations {
+		return fmt.Errorf("payment-confirmations: %d is not in 1-%d", n, maxConfirmations)
+	}
+	return nil
 }
 
 // Deps are the dependencies of the service.

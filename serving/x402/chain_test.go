@@ -103,6 +103,16 @@ func (w *world) paid(t *testing.T) int64 {
 	return new(big.Int).SetBytes(out).Int64()
 }
 
+// relays is a relayer with an account of its own.
+func (w *world) relays(t *testing.T, cfg RelayerConfig, key *ecdsa.PrivateKey) *Relayer {
+	t.Helper()
+	r, err := NewRelayer(cfg, w.terms, w.Client(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func nothingRecorded(context.Context, Attempt) error { return nil }
 
 func reasonOf(err error) Reason {
@@ -256,7 +266,7 @@ func TestContractWalletPays(t *testing.T) {
 	if err := w.token.CheckSignature(ctx, &forged); reasonOf(err) != ReasonSignature {
 		t.Errorf("forged: %v", err)
 	}
-	relayer := NewRelayer(DefaultRelayerConfig(), w.terms, w.Client(), w.Key("relayer"))
+	relayer := w.relays(t, DefaultRelayerConfig(), w.Key("relayer"))
 	if err := relayer.Settle(ctx, s, nothingRecorded); err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +445,7 @@ func TestRelayer(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	cfg := DefaultRelayerConfig()
 	cfg.BumpAfter, cfg.MaxFeeGas, cfg.Now = 10*time.Second, big.NewInt(20*params.GWei), func() time.Time { return now }
-	relayer := NewRelayer(cfg, w.terms, w.Client(), w.Key("relayer"))
+	relayer := w.relays(t, cfg, w.Key("relayer"))
 
 	// What is not recorded does not leave, and its nonce is free again.
 	disk := errors.New("disk full")
@@ -489,7 +499,7 @@ func TestRelayer(t *testing.T) {
 	if !errors.Is(err, died) {
 		t.Fatal(err)
 	}
-	heir := NewRelayer(cfg, w.terms, w.Client(), w.Key("relayer"))
+	heir := w.relays(t, cfg, w.Key("relayer"))
 	for range 2 {
 		if err := heir.Resume(ctx, third, attempts[3], record); err != nil {
 			t.Fatal(err)
@@ -537,7 +547,7 @@ func TestRelayerWithoutGas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relayer := NewRelayer(DefaultRelayerConfig(), w.terms, w.Client(), key)
+	relayer := w.relays(t, DefaultRelayerConfig(), key)
 	s := w.payment(t, w.payer, 1000)
 	if err := relayer.Settle(t.Context(), s, nothingRecorded); !errors.Is(err, ErrNoGas) {
 		t.Fatalf("%v, want %v", err, ErrNoGas)
@@ -561,7 +571,7 @@ func TestRelayerWithoutGas(t *testing.T) {
 
 	relaying := DefaultRelayerConfig()
 	relaying.MaxFeeGas = big.NewInt(1)
-	dear := NewRelayer(relaying, w.terms, w.Client(), w.Key("relayer"))
+	dear := w.relays(t, relaying, w.Key("relayer"))
 	if err := dear.Settle(t.Context(), w.payment(t, w.payer, 1000), nothingRecorded); !errors.Is(err, ErrFeeCeiling) {
 		t.Errorf("%v, want %v", err, ErrFeeCeiling)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // FacilitatorConfig names the service that settles.
@@ -26,6 +27,22 @@ func DefaultFacilitatorConfig() FacilitatorConfig {
 	return FacilitatorConfig{Timeout: 90 * time.Second}
 }
 
+// Validate returns all errors of the configuration, without the URL, which may have a key, and the header.
+func (c *FacilitatorConfig) Validate() error {
+	var faults []error
+	base, err := url.Parse(c.URL)
+	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+		faults = append(faults, errors.New("facilitator: URL: not an http or https URL"))
+	}
+	if c.Timeout <= 0 {
+		faults = append(faults, fmt.Errorf("facilitator: Timeout: %s is not positive", c.Timeout))
+	}
+	if strings.ContainsFunc(c.Authorization, unicode.IsControl) {
+		faults = append(faults, errors.New("facilitator: Authorization: not the value of a header"))
+	}
+	return errors.Join(faults...)
+}
+
 const maxFacilitatorBytes = 64 << 10
 
 // Facilitator settles through an external service, which is not trusted: neither its success nor its failure
@@ -38,9 +55,8 @@ type Facilitator struct {
 
 // NewFacilitator returns the client of a facilitator.
 func NewFacilitator(cfg FacilitatorConfig, terms *Terms) (*Facilitator, error) {
-	base, err := url.Parse(cfg.URL)
-	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
-		return nil, fmt.Errorf("facilitator: %q is not an http or https URL", cfg.URL)
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	return &Facilitator{cfg: cfg, terms: terms, client: &http.Client{
 		Timeout: cfg.Timeout,

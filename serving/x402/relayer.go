@@ -48,6 +48,23 @@ func DefaultRelayerConfig() RelayerConfig {
 	}
 }
 
+// Validate returns all errors of the configuration.
+func (c *RelayerConfig) Validate() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("relayer: "+format, args...))
+		}
+	}
+	fault(c.MaxFeeGas == nil, "MaxFeeGas: missing")
+	fault(c.MaxFeeGas != nil && c.MaxFeeGas.Sign() <= 0, "MaxFeeGas: %s is not positive", c.MaxFeeGas)
+	fault(c.BumpAfter <= 0, "BumpAfter: %s is not positive", c.BumpAfter)
+	fault(c.Timeout <= 0, "Timeout: %s is not positive", c.Timeout)
+	fault(c.Now == nil, "Now: missing")
+	fault(c.Nonces != nil && c.Confirmations == 0, "Confirmations: 0 is not positive")
+	return errors.Join(faults...)
+}
+
 // Nonces assigns a relayer's nonces, for all processes that use its key.
 type Nonces interface {
 	// Take returns an authorization's nonce: its present one, unless that is below mined, else the next. Nonces
@@ -106,11 +123,14 @@ var ErrBusy = errors.New("too many settlements are waiting to be mined")
 var ErrDecided = errors.New("the payment was already decided")
 
 // NewRelayer returns a relayer for key.
-func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.PrivateKey) *Relayer {
+func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.PrivateKey) (*Relayer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	return &Relayer{
 		cfg: cfg, key: key, from: crypto.PubkeyToAddress(key.PublicKey), terms: terms, chain: chain,
 		open: make(map[uint64]*sent),
-	}
+	}, nil
 }
 
 // Address is the account that pays for gas.

@@ -164,6 +164,38 @@ func TestCheckNamesEveryFault(t *testing.T) {
 }
 
 // What is wrong with one flag hides nothing that is wrong with another, and is said once.
+// What settles payments is checked before anything starts: each fault names its flag, and no secret.
+func TestCheckNamesWhatSettles(t *testing.T) {
+	file := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	key := file("key", strings.Repeat("7", 64))
+	for _, c := range []struct{ args, want string }{
+		{"--facilitator=pay.example/secret", "facilitator: URL: not an http or https URL"},
+		{"--facilitator=ftp://pay.example/secret", "facilitator: URL: not an http or https URL"},
+		{"--facilitator=https://pay.example --facilitator-key-file=" + file("empty", " \n"), "facilitator-key-file: it is empty"},
+		{"--facilitator=https://pay.example --facilitator-key-file=" + file("lines", "Bearer\nsecret"), "facilitator-key-file: not the value of a header"},
+		{"--facilitator=https://pay.example --facilitator-key-file=nowhere", "facilitator-key-file: "},
+		{"--relayer-key-file=" + key + " --facilitator-key-file=" + key, "facilitator-key-file: it needs --facilitator"},
+		{"--relayer-key-file=nowhere", "relayer-key-file: "},
+		{"--relayer-key-file=" + file("short", "secret"), "relayer-key-file: not a 32-byte key in hex"},
+		{"--relayer-key-file=" + key + " --payment-confirmations=0", "payment-confirmations: 0 is not in 1-100000"},
+		{"--relayer-key-file=" + key + " --payment-confirmations=18446744073709551615", "payment-confirmations: 18446744073709551615 is not in 1-100000"},
+		{"--relayer-key-file=" + key + " --float-daily-ceiling=-1", `float-daily-ceiling: "-1" is not a positive integer`},
+		{"--relayer-key-file=" + key + " --float-daily-ceiling=1e6", `float-daily-ceiling: "1e6" is not a positive integer`},
+		{"--relayer-key-file=" + key + " --support-public-url=nowhere", `support-public-url: "nowhere" is not an http or https URL`},
+	} {
+		_, err := command(t, append([]string{"serving", "--check", "--services=support", "--payment-rpc=http://pay.example"}, strings.Fields(c.args)...)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret\n") || strings.Contains(err.Error(), "/secret") {
+			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
 func TestCheckGoesOnWithoutADeployment(t *testing.T) {
 	none := "--deployment=" + filepath.Join(t.TempDir(), "none.json")
 	secret := filepath.Join(t.TempDir(), "secret")

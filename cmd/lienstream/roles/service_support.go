@@ -7,10 +7,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -138,13 +138,51 @@ func (s *supportService) Check(p *Process) error {
 	if _, err := support.CheckNodes(s.rpc); err != nil {
 		errs = append(errs, err)
 	}
+	return errors.Join(append(errs, s.checkSettler(p))...)
+}
+
+// checkSettler checks who settles payments on a real chain.
+func (s *supportService) checkSettler(p *Process) error {
+	var errs []error
 	switch {
 	case s.facilitator == "" && s.relayerKeyFile == "":
 		errs = append(errs, errors.New("payment-rpc: payments need --facilitator or --relayer-key-file"))
 	case s.facilitator != "" && s.relayerKeyFile != "":
 		errs = append(errs, errors.New("facilitator and relayer-key-file: set one, not both"))
+	case s.facilitatorKeyFile != "" && s.facilitator == "":
+		errs = append(errs, errors.New("facilitator-key-file: it needs --facilitator"))
+	}
+	if s.facilitator != "" {
+		cfg, err := s.facilitating(p)
+		errs = append(errs, err, cfg.Validate())
+	}
+	if s.relayerKeyFile != "" {
+		_, err := p.readKey("relayer-key-file", s.relayerKeyFile)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// facilitating is the facilitator's configuration from its flags.
+func (s *supportService) facilitating(p *Process) (x402.FacilitatorConfig, error) {
+	cfg := x402.DefaultFacilitatorConfig()
+	cfg.URL = s.facilitator
+	if s.facilitatorKeyFile == "" {
+		return cfg, nil
+	}
+	text, err := p.readFile(s.facilitatorKeyFile)
+	if err != nil {
+		return cfg, fmt.Errorf("facilitator-key-file: %w", err)
+	}
+	key := strings.TrimSpace(string(text))
+	switch {
+	case key == "":
+		return cfg, errors.New("facilitator-key-file: it is empty")
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return cfg, errors.New("facilitator-key-file: not the value of a header")
+	}
+	cfg.Authorization = key
+	return cfg, nil
 }
 
 func (s *supportService) Start(ctx context.Context, p *Process) error {
@@ -216,16 +254,11 @@ func (p *Process) supportDesk(ctx context.Context) (*desk.Client, error) {
 // settler submits payments to the chain.
 func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms, client *ethclient.Client, desk *desk.Client) (x402.Settler, common.Address, error) {
 	if s.facilitator != "" {
-		cfg := x402.DefaultFacilitatorConfig()
-		cfg.URL = s.facilitator
-		cfg.Resource = x402.Resource{URL: strings.TrimSuffix(c.PublicURL, "/") + "/reports", MimeType: "application/json"}
-		if s.facilitatorKeyFile != "" {
-			text, err := p.readFile(s.facilitatorKeyFile)
-			if err != nil {
-				return nil, common.Address{}, fmt.Errorf("facilitator-key-file: %w", err)
-			}
-			cfg.Authorization = strings.TrimSpace(string(text))
+		cfg, err := s.facilitating(p)
+		if err != nil {
+			return nil, common.Address{}, err
 		}
+		cfg.Resource = x402.Resource{URL: strings.TrimSuffix(c.PublicURL, "/") + "/reports", MimeType: "application/json"}
 		f, err := x402.NewFacilitator(cfg, terms)
 		return f, common.Address{}, err
 	}
@@ -238,7 +271,10 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 	}
 	relaying := x402.DefaultRelayerConfig()
 	relaying.Nonces, relaying.Confirmations = support.NonceQueue{Desk: desk, Chain: terms.ChainID}, c.Confirmations
-	r := x402.NewRelayer(relaying, terms, client, key)
+	r, err := x402.NewRelayer(relaying, terms, client, key)
+	if err != nil {
+		return nil, common.Address{}, err
+	}
 	return r, r.Address(), nil
 }
 
@@ -264,9 +300,9 @@ func (s *supportService) float(p *Process, chain x402.ChainReader) (*support.Flo
 	if err != nil {
 		return nil, err
 	}
-	ceiling, ok := new(big.Int).SetString(s.cfg.FloatCeiling, 10)
-	if !ok || ceiling.Sign() <= 0 {
-		return nil, fmt.Errorf("float-daily-ceiling: %q is not a positive integer", s.cfg.FloatCeiling)
+	ceiling, err := s.cfg.Ceiling()
+	if err != nil {
+		return nil, err
 	}
 	requirement := s.cfg.Payment
 	requirement.PayTo = crypto.PubkeyToAddress(key.PublicKey).Hex() // of no use: a refund goes to who has paid

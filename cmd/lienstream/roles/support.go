@@ -82,6 +82,9 @@ func (s *supportService) refund(ctx context.Context, p *Process, staff support.S
 	if how == "not-sent" {
 		return staff.NotSent(ctx, id)
 	}
+	if err := support.CheckConfirmations(s.cfg.Confirmations); err != nil {
+		return err
+	}
 	chain, err := s.dial(ctx, p)
 	if err != nil {
 		return err

@@ -61,7 +61,10 @@ func (f *facilitator) settle(ctx context.Context, payment *x402.Payment, require
 	if err != nil {
 		return x402.Settlement{}, err
 	}
-	relayer := x402.NewRelayer(x402.DefaultRelayerConfig(), terms, f.chain, paychain.Key(0, "relayer"))
+	relayer, err := x402.NewRelayer(x402.DefaultRelayerConfig(), terms, f.chain, paychain.Key(0, "relayer"))
+	if err != nil {
+		return x402.Settlement{}, err
+	}
 	if err := relayer.Settle(ctx, signed, func(context.Context, x402.Attempt) error { return nil }); err != nil {
 		return x402.Settlement{}, err
 	}
