@@ -68,9 +68,8 @@ type poll struct {
 // session takes the topic, reads its end and follows the chain from there.
 func (in *Ingester) session(ctx context.Context) error {
 	in.status.phase(PhaseStarting)
-	tx, err := kafka.NewTransactor(in.cfg.Kafka, in.txID, kafka.TransactorOptions{
-		MaxBuffered: 4 * in.cfg.BatchRecords, Registerer: in.reg, Logger: in.log,
-	})
+	buffers := kafka.TransactorOptions{MaxBuffered: 4 * in.cfg.BatchRecords, Registerer: in.reg, Logger: in.log}
+	tx, err := kafka.NewTransactor(in.cfg.Kafka, in.txID, buffers)
 	if err != nil {
 		return err
 	}
@@ -98,8 +97,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	}
 	now := time.Now()
 	s := &session{
-		in:   in,
-		m:    machine,
+		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed),
 	}
