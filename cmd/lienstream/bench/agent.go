@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// agent measures the agent API over the embedded chain, which goes on by ten blocks a second in the same process: what
-// it answers at 16 connections, and how often it asks the chain for one answer. The limits are counted in Redis: a
-// request costs the embedded one more than all else of a read together.
+// agent measures the agent API over the embedded chain, which mines ten blocks a second in the same process: requests
+// per second over 16 connections, and requests to the chain per answer. The limits are counted in Redis, which costs
+// more than the rest of a read where it is embedded.
 func (b *bench) agent(ctx context.Context, w *world) error {
 	addr := address()
 	p, err := w.freshOn([]string{"--chain-addr=" + address(), "--block-time=100ms", "--services=indexer,agent", "--agent-addr=" + addr, "--agent-requests=100000000", "--agent-prepares=100000000"})
@@ -47,7 +47,7 @@ func (b *bench) agent(ctx context.Context, w *world) error {
 			return err
 		}
 		for range turns {
-			if deals, err = listings(ctx, addr); err != nil { // the world goes on
+			if deals, err = listings(ctx, addr); err != nil { // the chain goes on
 				return err
 			}
 			requests := make([]request, len(deals))
@@ -72,16 +72,16 @@ func (b *bench) agent(ctx context.Context, w *world) error {
 	return nil
 }
 
-// moved are answers of a world that goes on: the index is a look ahead of the service, or the deal is another's by then.
+// moved are answers that a moving chain explains: the index is ahead of the service's head, or the deal has changed.
 var moved = []int{http.StatusNotFound, http.StatusConflict}
 
-// listing is what a request is made of.
+// listing is a deal that requests are made of.
 type listing struct {
 	ID, Borrower, TermsHash string
 	ordinal                 int
 }
 
-// prepare is a transaction that needs the node to simulate it: the borrower's, who cancels, or anybody's approval.
+// prepare asks for a transaction that the node has to simulate: a cancellation by the borrower, or an approval.
 func (d listing) prepare() request {
 	r := request{path: "/v1/transactions/prepare", or: moved}
 	if d.ordinal%2 == 0 {
@@ -107,7 +107,7 @@ func listings(ctx context.Context, addr string) ([]listing, error) {
 	return page.Items, nil
 }
 
-// chainRequests is what the answers of a route have asked of the chain's nodes.
+// chainRequests is how many requests to the chain's nodes the answers of a route took.
 func chainRequests(ctx context.Context, ops, route string) (float64, error) {
 	text, _, _, err := fetch(ctx, "http://"+ops+"/metrics")
 	if err != nil {

@@ -20,8 +20,8 @@ type answer struct {
 	Body   []byte      `json:"body"`
 }
 
-// bareHandler is a process with nothing but net/http that writes the same bytes as a service does: the
-// most that any handler in Go can serve. It is this program again.
+// bareHandler is a process with nothing but net/http that writes the same bytes as a service: the most that a
+// handler in Go can serve. The process is this program, started again.
 type bareHandler struct {
 	addr string
 	cmd  *exec.Cmd
@@ -79,7 +79,7 @@ func (h *bareHandler) close() {
 	_ = h.cmd.Wait()
 }
 
-// serveBare is that process.
+// serveBare runs the bare handler.
 func serveBare(file, addr string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -93,7 +93,7 @@ func serveBare(file, addr string) error {
 		a := answers[r.URL.RequestURI()]
 		maps.Copy(w.Header(), a.Header)
 		w.WriteHeader(a.Status)
-		_, _ = w.Write(a.Body) // the client is gone
+		_, _ = w.Write(a.Body) // the client may be gone
 	})}
 	return server.ListenAndServe()
 }

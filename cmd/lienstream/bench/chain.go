@@ -25,16 +25,16 @@ const (
 	genesisTime  = 2_000_000_000 // as the embedded chain's: a head in the past looks like a dead node
 	chainID      = devchain.DefaultChainID
 	logsPerTx    = 100
-	registryEach = 10 // of so many transactions one is the registry's
+	registryEach = 10 // one in so many transactions is the registry's
 	scribeGas    = 100_000_000
-	fullBlocks   = 2_000 // of a history, at most: anvil mines the slower the more blocks there are
+	fullBlocks   = 2_000 // most of a history: anvil slows down with each block
 )
 
-// usdg is an address without code: nobody asks the dollar anything.
+// usdg is an address without code: nobody calls it.
 var usdg = common.BytesToAddress(crypto.Keccak256([]byte("usdg")))
 
-// chain is anvil with the history of a market, which goes on as it is told. What stands at the vault's and
-// at the registry's address is a Scribe.
+// chain is anvil with the history of a market, and mines blocks when told. The vault and the registry are Scribes:
+// contracts that emit the logs they are given.
 type chain struct {
 	*devchain.Anvil
 
@@ -51,8 +51,8 @@ type chain struct {
 	logs   int
 }
 
-// newChain starts anvil and writes the history: every other block has a transaction of 100 logs, or as many as
-// it takes.
+// newChain starts anvil and writes the history: every other block has a transaction of 100 logs, or more where the
+// history would not fit otherwise.
 func newChain(ctx context.Context, cfg config) (*chain, error) {
 	anvil, err := devchain.StartAnvil(ctx, devchain.AnvilConfig{
 		Binary: filepath.Join(cfg.repository, "contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"),
@@ -116,7 +116,7 @@ func (c *chain) deploy(ctx context.Context, cfg config) error {
 	return c.mine(ctx, 2)
 }
 
-// write is the history.
+// write mines the history.
 func (c *chain) write(ctx context.Context, cfg config) error {
 	aBlock := max(1, cfg.logs/(fullBlocks*logsPerTx))
 	for i := 0; c.logs < cfg.logs; i++ {
@@ -174,7 +174,7 @@ func (c *chain) block(ctx context.Context, logs int) error {
 	return c.mine(ctx, 1)
 }
 
-// change sends new terms of a deal with the given cap. The block that they go into is still to be mined.
+// change sends new terms of a deal, with the given cap. It does not mine the block.
 func (c *chain) change(ctx context.Context, amount uint64) (id uint64, err error) {
 	d := c.market.pick(c.market.listed)
 	d.cap = amount

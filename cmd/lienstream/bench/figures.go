@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// backfill measures a pipeline that knows nothing up to its readiness, each run paired with the bare
-// client, and leaves the last one running. The first on real brokers does not count: they make their topics
-// of transactions and groups for whoever comes first.
+// backfill measures how long an empty pipeline takes to be ready, each run paired with the bare client, and leaves the
+// last one running. The first run on real brokers does not count: they create their internal topics then.
 func (b *bench) backfill(ctx context.Context, w *world) (*pipeline, error) {
 	counted := w.kind == embedded
 	var ours, ratios []float64
@@ -50,19 +49,19 @@ func (b *bench) backfill(ctx context.Context, w *world) (*pipeline, error) {
 	}
 }
 
-// peak is the memory of every role after a backfill, where none of the servers is in the same process.
+// peak is the peak memory of a backfill, where no server is in the same process.
 func (b *bench) peak(w *world, p *pipeline) error {
 	if w.kind == embedded {
 		return nil
 	}
-	bytes, err := p.status("VmHWM") // the most that it ever had
+	bytes, err := p.status("VmHWM") // the peak
 	if err == nil {
 		b.add("peak memory of a backfill, "+w.kind, "MB", float64(bytes)/1e6, 0, goal{most: 300})
 	}
 	return err
 }
 
-// rebuild measures how fast the state is made from the raw topic, from the start of the process on.
+// rebuild measures how fast the state is built from the raw topic, from the start of the process.
 func (b *bench) rebuild(ctx context.Context, w *world, p *pipeline) error {
 	var rates []float64
 	for run := range b.runs {
@@ -89,8 +88,7 @@ func (b *bench) rebuild(ctx context.Context, w *world, p *pipeline) error {
 	return nil
 }
 
-// latency measures from the node's word that a block is mined until the change that it holds is in the answer of
-// /deals/:id.
+// latency measures the time from a block's announcement by the node until /deals/:id shows its change.
 func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, samples int, p50, p95 float64) error {
 	c, err := dial(ctx, p.addr)
 	if err != nil {
@@ -178,7 +176,7 @@ func (b *bench) reads(ctx context.Context, w *world, p *pipeline) error {
 	return nil
 }
 
-// deals is a sequence of deals as drawn: more than the cache of responses has when blocks land.
+// deals is a random sequence of deals: more than the response cache holds between blocks.
 func (b *bench) deals(draw func(r *rand.Rand, n uint64) uint64) []string {
 	r := rand.New(rand.NewPCG(b.seed, 2))
 	paths := make([]string, 50_000)
@@ -188,7 +186,7 @@ func (b *bench) deals(draw func(r *rand.Rand, n uint64) uint64) []string {
 	return paths
 }
 
-// Turns are short, so that both see the same machine.
+// Turns are short, so that other load of the machine affects both.
 const (
 	turns = 6
 	turn  = time.Second
@@ -228,7 +226,7 @@ func (b *bench) blocks(ctx context.Context, every time.Duration, logs int) error
 			return nil
 		case <-tick.C:
 		}
-		// What was begun is ended: the chain must know its nonce.
+		// Not ctx: a transaction that was sent has to be mined, or the next nonce is wrong.
 		mine := func(ctx context.Context) error { return b.chain.block(ctx, logs) }
 		if logs == 0 {
 			mine = func(ctx context.Context) error { return b.chain.mine(ctx, 1) }
@@ -239,7 +237,7 @@ func (b *bench) blocks(ctx context.Context, every time.Duration, logs int) error
 	}
 }
 
-// restart kills the pipeline and measures until it answers again, from the start of the process on.
+// restart kills the pipeline and measures the time from its next start until it answers.
 func (b *bench) restart(ctx context.Context, w *world, p *pipeline) error {
 	var all []float64
 	for range b.runs {
@@ -267,7 +265,7 @@ func (b *bench) restart(ctx context.Context, w *world, p *pipeline) error {
 	return nil
 }
 
-// pause waits; what it waits for is in another process.
+// pause waits, where there is nothing to poll.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

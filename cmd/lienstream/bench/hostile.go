@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A hostile client asks for what costs most, as fast as it is answered, over as many connections as all others have.
+// The hostile client sends the most expensive requests over as many connections as all others have, each as soon as
+// the last was answered.
 const (
-	honestEvery = 10 * time.Millisecond // of each of the others
+	honestEvery = 10 * time.Millisecond // of each honest client
 	hostileTurn = 2 * time.Second
 )
 
@@ -51,8 +52,8 @@ func (b *bench) hostile(ctx context.Context, w *world, p *pipeline) error {
 	return nil
 }
 
-// honest is what 16 clients, each with an address of its own, wait for deals at random. asked is how much the hostile
-// one asked meanwhile.
+// honest is the latencies of 16 clients, each with an address of its own, that ask for random deals. asked is how many
+// requests the hostile one sent meanwhile.
 func (b *bench) honest(ctx context.Context, addr string, attacked bool) (latencies []float64, asked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hostileTurn)
 	defer cancel()
@@ -83,7 +84,7 @@ func (b *bench) honest(ctx context.Context, addr string, attacked bool) (latenci
 	return latencies, asked, err
 }
 
-// attack asks for portfolios, lists by the rarest filters and deals that nobody asked for, without a pause.
+// attack asks for portfolios, lists with the rarest filters and deals that are not cached, without a pause.
 func (b *bench) attack(ctx context.Context, addr string, conn int) (asked int, err error) {
 	c, err := dial(ctx, addr)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// idle measures the processor time at the tip, ours and the broker's: of a market in which nothing happens, and at ten
-// blocks a second of 20 logs each.
+// idle measures our processor time and the broker's at the tip: without blocks, and at ten blocks a second of 20 logs
+// each.
 func (b *bench) idle(ctx context.Context, w *world, p *pipeline) error {
 	for _, at := range []struct {
 		name  string

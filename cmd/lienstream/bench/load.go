@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// conn is a connection that asks one GET after another and takes as little of the machine as it can: the
-// bench shares its cores with what it measures.
+// conn is a connection that sends one request after another with as little processor time as possible: the bench
+// shares its cores with what it measures.
 type conn struct {
 	net.Conn
 
@@ -51,7 +51,7 @@ func (r *request) takes(status int) bool {
 	return status == http.StatusOK || slices.Contains(r.or, status)
 }
 
-// gets are requests for paths.
+// gets returns a GET of each path.
 func gets(paths []string) []request {
 	all := make([]request, len(paths))
 	for i, path := range paths {
@@ -65,7 +65,7 @@ func (c *conn) get(path string) (status int, body []byte, err error) {
 	return c.ask(request{path: path})
 }
 
-// ask is get for any request.
+// ask sends any request. The body is valid until the next call.
 func (c *conn) ask(r request) (status int, body []byte, err error) {
 	if r.body == "" {
 		c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n", r.path, c.host)
@@ -118,7 +118,7 @@ func (c *conn) ask(r request) (status int, body []byte, err error) {
 	return status, c.body, err
 }
 
-// load is what a number of connections got in a while.
+// load is the responses to a number of connections.
 type load struct {
 	seconds   float64
 	latencies []float64 // milliseconds

@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 )
 
-// market makes up the history of a market: deals that are listed, changed, bid on, funded and settled, in
-// the order and with the amounts that the vault would emit. It is the same for the same seed.
+// market generates the history of a market from a seed: deals that are listed, changed, bid on, funded and settled, in
+// the order and with the amounts that the vault would emit.
 type market struct {
 	random   *rand.Rand
 	vault    map[string]abi.Event
@@ -49,7 +49,7 @@ type credit struct {
 	amount         uint64
 }
 
-// Sizes of the market. Some 10 events a deal make 19,000 deals of 200,000 logs, 200 of each account.
+// Sizes of the market: 200,000 logs are some 19,000 deals with 10 events each, and 200 logs per account.
 const (
 	marketAccounts = 160
 	marketAssets   = 8
@@ -95,7 +95,7 @@ func (m *market) logs(n int) []byte {
 	return data
 }
 
-// openings are n logs of the registry: what is open of an asset changes with every deal.
+// openings are n logs of the registry: each deal changes an asset's open amount.
 func (m *market) openings(n int) []byte {
 	var data []byte
 	for range n {
@@ -126,7 +126,7 @@ func (m *market) emit(event string, args ...any) {
 	m.queue = append(m.queue, encode(m.vault[event], args...))
 }
 
-// act is the next thing that somebody does.
+// act is the next action of an account.
 func (m *market) act() {
 	switch p := m.random.IntN(100); {
 	case len(m.listed) < 10 || len(m.listed) < openDeals && p < 24:
@@ -220,7 +220,7 @@ func (m *market) credit(account, asset common.Address, deal uint64, kind contrac
 	}
 }
 
-// withdraw takes a part of a credit out, so that credits never grow without bound.
+// withdraw takes out a part of a credit, so that credits do not grow without bound.
 func (m *market) withdraw() {
 	if len(m.credits) == 0 {
 		return
@@ -239,7 +239,7 @@ func (m *market) pick(deals []*deal) *deal { return deals[m.random.IntN(len(deal
 
 func termsHash(id uint64) common.Hash { return crypto.Keccak256Hash(word(id)) }
 
-// encode is a log of an event with these arguments, indexed ones first: as they are declared in the market.
+// encode is a log of an event. The arguments are in the order of their declaration, in which indexed ones come first.
 func encode(event abi.Event, args ...any) []byte {
 	if len(args) != len(event.Inputs) {
 		panic(fmt.Sprintf("bench: %s takes %d arguments, not %d", event.Name, len(event.Inputs), len(args)))

@@ -27,9 +27,9 @@ import (
 
 const (
 	payers      = 100
-	paymentTime = time.Second // between blocks of the payment chain: timestamps are whole seconds
+	paymentTime = time.Second // between blocks of the payment chain, whose timestamps are whole seconds
 	unpaidEvery = 10 * time.Millisecond
-	paidOver    = 25 * time.Second // one after another, beginning anywhere within a block
+	paidOver    = 25 * time.Second // the payments begin spread over this time, anywhere within a block
 )
 
 // till is a payment chain and a support service that is paid on it.
@@ -39,8 +39,8 @@ type till struct {
 	url   string // of reports
 }
 
-// payments measures the support service: what asking for the price takes, what a paid report takes beyond the block that
-// its payment waits for, and whether many at once are settled without a gap in the relayer's nonces.
+// payments measures the support service: the latency of the price, that of a paid report besides the block that its
+// payment waits for, and whether many payments at once leave gaps in the relayer's nonces.
 func (b *bench) payments(ctx context.Context, w *world) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := new(errgroup.Group)
@@ -50,7 +50,7 @@ func (b *bench) payments(ctx context.Context, w *world) (err error) {
 	}()
 	addr := address()
 	t := &till{url: "http://" + addr + "/reports"}
-	// Its clock is behind ours, as every payer who is funded moves it on by a second.
+	// Its clock starts behind ours, because funding a payer advances it by a second.
 	anHourAgo := func() time.Time { return time.Now().Add(-time.Hour) }
 	if t.chain, err = paychain.New(paychain.Config{Interval: paymentTime, Seed: b.seed, Now: anHourAgo}); err != nil {
 		return err
@@ -100,13 +100,13 @@ func (b *bench) payments(ctx context.Context, w *world) (err error) {
 	}
 	b.note("%d at once: p50 %.0f ms", payers, quantile(took, 0.5))
 	b.add(fmt.Sprintf("%d payers at once, the last 201, %s", payers, w.kind), "ms", quantile(took, 1), 0, goal{})
-	// A gap is filled with a transaction of its own, so that they are as many as the payments where there was none.
+	// Each gap takes a transaction more, so without gaps there are as many transactions as payments.
 	b.add(fmt.Sprintf("%d payers at once, transactions of the relayer, %s", payers, w.kind), "", float64(after-before), 0, goal{least: payers, most: payers})
 	return nil
 }
 
-// unpaid measures what asking for the price takes: at a steady rate, and without a pause, in turns with the bare handler.
-// There it is two processes that share the cores which decides on the slowest.
+// unpaid measures requests for the price: at a steady rate, and without a pause in turns with the bare handler. Without
+// a pause the slowest ones depend on how two processes share the cores.
 func (b *bench) unpaid(ctx context.Context, w *world, addr string) error {
 	report := request{path: "/reports", body: string(bugReport), or: []int{http.StatusPaymentRequired}}
 	bare, err := startBare(ctx, b.config, addr, []request{report})
@@ -138,7 +138,7 @@ func (b *bench) unpaid(ctx context.Context, w *world, addr string) error {
 	return nil
 }
 
-// flags have a pipeline take payments on the chain.
+// flags name the payment chain to a pipeline.
 func (t *till) flags(dir string) ([]string, error) {
 	flags := []string{"--payment-rpc=" + t.chain.HTTP(), "--payment-to=" + t.chain.Address("payee").Hex(), "--support-public-url=https://support.example", "--payment-confirmations=3"}
 	for flag, secret := range map[string]string{
@@ -158,7 +158,7 @@ func (t *till) flags(dir string) ([]string, error) {
 var bugReport = []byte(`{"title":"Bench","severity":"LOW","contracts":["0x209693bc6afc0c5328ba36faf03c514ef312287c"],"forkBlock":1,` +
 	`"description":"What is wrong.","impact":"What it costs.","contact":{"email":"bench@example.com"}}`)
 
-// priced is satisfied when the service says what a report costs, and is ready for it. It notes the terms.
+// priced reports whether the service names its price and is ready. It keeps the terms.
 func (t *till) priced(ctx context.Context) error {
 	health, _, status, err := fetch(ctx, t.url[:len(t.url)-len("/reports")]+"/health")
 	if err != nil || status != http.StatusOK {
@@ -201,7 +201,7 @@ func (t *till) post(ctx context.Context, payment string) (status int, header htt
 // payingClient waits for blocks.
 var payingClient = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: payers}}
 
-// all have each of the payers, who are new, pay a report after a while. It returns what each took, in ms.
+// all pays a report by each of the payers, who are new, after a pause each. It returns the latencies in ms.
 func (t *till) all(ctx context.Context, after func(payer int) time.Duration) ([]float64, error) {
 	took := make([]float64, payers)
 	keys := make([]*ecdsa.PrivateKey, payers)

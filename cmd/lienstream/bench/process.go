@@ -23,7 +23,7 @@ type process struct {
 	cmd  *exec.Cmd
 	out  *os.File
 	done chan struct{}
-	err  error // what Wait said; read after done
+	err  error // from Wait; read after done
 }
 
 // start runs the binary; its output goes to a file in the bench's directory.
@@ -39,7 +39,7 @@ func start(cfg config, name string, args ...string) (*process, error) {
 		return nil, err
 	}
 	p.cmd.Env = append(os.Environ(), "LIENSTREAM_LOG_FORMAT=json", "LIENSTREAM_CURSOR_SECRET_FILE="+secret)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never outlive the bench
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not outlive the bench
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -69,7 +69,7 @@ func (p *process) stop() error {
 	}
 }
 
-// status is a number of bytes that Linux keeps of it.
+// status is a field of the process's /proc status, in bytes.
 func (p *process) status(field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -84,10 +84,10 @@ func (p *process) status(field string) (int64, error) {
 	return 0, fmt.Errorf("no %s", field)
 }
 
-// clockTick is what Linux counts processor time in.
+// clockTick is the unit of processor time in /proc.
 const clockTick = 10 * time.Millisecond
 
-// cpu is the processor time that it has used.
+// cpu is the processor time used so far.
 func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
 
 func cpuOf(pid int) (time.Duration, error) {
@@ -142,7 +142,7 @@ func fetch(ctx context.Context, url string) (body []byte, header http.Header, st
 	return exchange(ctx, url, "")
 }
 
-// exchange posts JSON, or is fetch where there is none.
+// exchange posts JSON; without a body it is fetch.
 func exchange(ctx context.Context, url, posted string) (body []byte, header http.Header, status int, err error) {
 	method := http.MethodGet
 	if posted != "" {
@@ -164,7 +164,7 @@ func exchange(ctx context.Context, url, posted string) (body []byte, header http
 	return body, res.Header, res.StatusCode, err
 }
 
-// indexed is satisfied when the indexer is healthy at a block or beyond.
+// indexed reports whether the indexer is healthy at a block or beyond.
 func indexed(addr string, block uint64) func(context.Context) error {
 	return func(ctx context.Context) error {
 		body, _, status, err := fetch(ctx, "http://"+addr+"/health/indexer")

@@ -15,14 +15,14 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 )
 
-// What the bare client asks for at once: the best of what was tried on two cores.
+// Sizes of the bare client's requests: the fastest of those tried on two cores.
 const (
 	bareRange    = 100 // blocks of a request
 	bareRequests = 4
 )
 
-// bareClient fetches the logs of the history with go-ethereum's client, decodes them into events and
-// forgets them. It is what a backfill cannot beat by much: no check, no order, no broker, no state.
+// bareClient fetches the logs of the history with go-ethereum's client, decodes them into events and drops them,
+// without verification, order, broker or state. A backfill cannot be much faster.
 func bareClient(ctx context.Context, c *chain, head uint64) (time.Duration, error) {
 	decoder := contracts.NewDecoder(c.deployment)
 	client, err := ethclient.DialContext(ctx, c.HTTP())

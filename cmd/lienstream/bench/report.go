@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 )
 
-// goal is what a figure must reach; zero: no such bound.
+// goal is the bounds of a figure; zero: none.
 type goal struct {
 	least, most float64 // of ours
 	ratio       float64 // least, of ours to the reference
@@ -44,7 +44,7 @@ type figure struct {
 	goal goal
 }
 
-// judge fills in what follows from the rest. A figure without a goal is told, and not judged.
+// judge fills in the ratio and the verdict. A figure without a goal has no verdict.
 func (f figure) judge() figure {
 	f.Goal = f.goal.String()
 	if f.Reference > 0 {
@@ -113,7 +113,7 @@ func format(v float64) string {
 	return strings.Join(append([]string{s}, groups...), ",")
 }
 
-// median is the middle one, or the mean of the two in the middle.
+// median is the middle value, or the mean of the two in the middle.
 func median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	n := len(v)

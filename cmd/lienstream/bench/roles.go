@@ -21,7 +21,7 @@ type fleet struct {
 	processes map[string]*process
 	ops       map[string]string
 	owner     string // a node of the processors that owns partitions
-	resident  int64  // the most at any time of the backfill
+	resident  int64  // peak during the backfill
 }
 
 // newFleet starts the roles on topics of their own and waits until everything is served.
@@ -59,7 +59,7 @@ func (f *fleet) start(name string, args ...string) error {
 	return err
 }
 
-// weigh notes what the processes have in memory now. The pages of their binary, which they share, count once.
+// weigh measures the memory of the processes now. The pages of the binary, which they share, count once.
 func (f *fleet) weigh() error {
 	var own, shared int64
 	for _, p := range f.processes {
@@ -81,8 +81,8 @@ func (f *fleet) close() {
 	}
 }
 
-// followed is satisfied when every partition has an owner and a standby, and the owners are as many nodes
-// as can be. It notes one of them.
+// followed reports whether every partition has an owner and a standby, and as many nodes as possible own some. It keeps
+// the name of one.
 func (f *fleet) followed(ctx context.Context) error {
 	held, owners := 0, 0
 	for _, node := range []string{"a", "b"} {
@@ -112,8 +112,8 @@ func (f *fleet) followed(ctx context.Context) error {
 	return nil
 }
 
-// roles measures the roles apart: their memory after a backfill, their processor time at the tip, and for
-// how long a read fails when a node of the processors is killed.
+// roles measures the roles as processes of their own: memory after a backfill, processor time at the tip, and how long
+// reads fail when a node of the processors is killed.
 func (b *bench) roles(ctx context.Context, w *world) error {
 	f, err := w.newFleet(ctx)
 	if f != nil {
@@ -142,9 +142,8 @@ const (
 	afterTheKill = 5 * time.Second
 )
 
-// failover kills a node while blocks land and deals of every partition are read. It returns the longest time
-// that a deal was not answered: to the end of a good read from its start, or from that of the first of
-// those before it that failed.
+// failover kills a node while blocks land and deals of every partition are read. It returns the longest time that a
+// deal was not answered: from the start of the first of its failed reads to the end of the next good one.
 func (b *bench) failover(ctx context.Context, f *fleet) (longest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second+afterTheKill)
 	defer cancel()

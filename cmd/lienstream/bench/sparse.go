@@ -16,8 +16,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// sparse measures the history of a long chain of which one block in a hundred has a log, and of one without any,
-// beside the cost of one header a block.
+// sparse measures the backfill of a long chain with a log in one block of a hundred, and of one without logs, beside the
+// cost of a header per block.
 func (b *bench) sparse(ctx context.Context, w *world) error {
 	const million = 1_000_000
 	plain, _, err := b.history(ctx, w, million/10, 100, "tip")
@@ -39,10 +39,10 @@ func (b *bench) sparse(ctx context.Context, w *world) error {
 	return nil
 }
 
-// cost is what a node was asked for.
+// cost is the requests to a node.
 type cost struct{ requests, bytes int64 }
 
-// history is the backfill of a chain that is made up, from the start of the process on.
+// history measures the backfill of a generated chain, from the start of the process.
 func (b *bench) history(ctx context.Context, w *world, blocks, every int, proof string) (c cost, took time.Duration, err error) {
 	d := contracts.Deployment{
 		ChainID: b.chain.deployment.ChainID, StartBlock: 1, DealVault: common.Address{1}, AssetRegistry: common.Address{2}, USDG: common.Address{3},

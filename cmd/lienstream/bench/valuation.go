@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// valuation measures the valuation service over the embedded chain, which goes on by ten blocks a second in the same
-// process: at 16 connections, in turns with the bare handler, and how often an answer waits for a read of the chain.
-// Nothing but a pause is refused: the embedded chain's time goes by half an hour a block.
+// valuation measures the valuation service over the embedded chain, which mines ten blocks a second in the same process:
+// over 16 connections, in turns with the bare handler, and how many answers wait for a read of the chain. Flags
+// allow any price, because a block takes half an hour of the chain's time: only paused tokens are refused.
 func (b *bench) valuation(ctx context.Context, w *world) error {
 	addr := address()
 	p, err := w.freshOn([]string{
@@ -45,10 +45,10 @@ func (b *bench) valuation(ctx context.Context, w *world) error {
 	return nil
 }
 
-// valued is what an address of the service is made of.
+// valued is an item of the indexer that the service has a path for.
 type valued struct{ ID, Token string }
 
-// answered are the paths of what the indexer lists that the service answers with a 200.
+// answered are the paths that the service answers with 200.
 func answered(ctx context.Context, indexer, list, addr string, path func(valued) string) (paths []string, err error) {
 	body, _, status, err := fetch(ctx, "http://"+indexer+list)
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *bench) valued(ctx context.Context, p *pipeline, addr, name string, path
 	defer bare.close()
 	requests := gets(paths)
 	for i := range requests {
-		requests[i].or = []int{http.StatusServiceUnavailable} // a token that is paused meanwhile
+		requests[i].or = []int{http.StatusServiceUnavailable} // a token may be paused meanwhile
 	}
 	if _, err := press(ctx, addr, requests); err != nil { // warm
 		return err
@@ -113,7 +113,7 @@ func (b *bench) valued(ctx context.Context, p *pipeline, addr, name string, path
 	return nil
 }
 
-// waits is how many reads of the chain requests have waited for, and how many prices were refused.
+// waits is how many reads of the chain requests waited for, and how many prices were refused.
 func waits(ctx context.Context, ops string) (reads, refused float64, err error) {
 	text, _, _, err := fetch(ctx, "http://"+ops+"/metrics")
 	if err != nil {

@@ -95,7 +95,7 @@ type pipeline struct {
 	topics []string // flags that say which
 }
 
-// fresh starts a pipeline that knows nothing.
+// fresh starts an empty pipeline.
 func (w *world) fresh(extra ...string) (*pipeline, error) {
 	return w.freshOn(append(w.chain.flags(false), extra...))
 }
@@ -116,7 +116,7 @@ func (w *world) freshOn(chain []string) (*pipeline, error) {
 	return p, p.start(chain...)
 }
 
-// provision creates the topics on real brokers, which is done once before a pipeline ever starts.
+// provision creates the topics on real brokers, as is done once before the first start.
 func (w *world) provision(p *pipeline) error {
 	if w.kind == embedded {
 		return nil
@@ -134,7 +134,7 @@ func (p *pipeline) start(extra ...string) (err error) {
 	return err
 }
 
-// ready waits until everything on the chain is served and in Redis, and says how long it took.
+// ready waits until the whole chain is served and in Redis, and returns how long it took.
 func (p *pipeline) ready(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	err := until(ctx, p.process, indexed(p.addr, p.w.chain.head))
@@ -144,7 +144,7 @@ func (p *pipeline) ready(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// inRedis is satisfied when every partition was written to Redis as of the head.
+// inRedis reports whether every partition was written to Redis as of the head.
 func (p *pipeline) inRedis(ctx context.Context) error {
 	text, _, _, err := fetch(ctx, "http://"+p.ops+"/metrics")
 	if err != nil {
@@ -169,5 +169,5 @@ func (p *pipeline) inRedis(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long anything may take that is not a figure.
+// patience is the timeout of whatever is not measured.
 const patience = 5 * time.Minute

@@ -24,7 +24,7 @@ type node struct {
 	finalized uint64
 }
 
-// step moves the head; false: the recording is at its end.
+// step moves the head; false: the recording has ended.
 func (n *node) step() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,7 +46,7 @@ func (n *node) head() common.Hash {
 	return n.canonical[len(n.canonical)-1]
 }
 
-// isCanonical says whether a block is on the chain now.
+// isCanonical reports whether a block is on the chain now.
 func (n *node) isCanonical(h common.Hash) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,7 +87,7 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var out any
 	if raw[0] == '[' {
 		var all []rpcRequest
-		_ = json.Unmarshal(raw, &all) // what is not a request has no method, and is answered so
+		_ = json.Unmarshal(raw, &all) // what is not a request has no method, and gets that error
 		replies := make([]rpcReply, len(all))
 		for i := range all {
 			replies[i] = n.answer(&all[i])

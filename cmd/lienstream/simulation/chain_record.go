@@ -18,8 +18,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
-// recording is a recorded chain: its blocks, and how its head moved. go-ethereum does not
-// run in a bubble, so it runs before, once for thousands of runs.
+// recording is a recorded chain: its blocks, and how its head moved. go-ethereum does not run in a bubble of synctest,
+// so it is recorded once, before all runs.
 type recording struct {
 	deployment contracts.Deployment
 	blocks     map[common.Hash]*block
@@ -29,7 +29,7 @@ type recording struct {
 	tokens     []common.Address         // that were registered so far, in any branch
 }
 
-// block is what nodes tell of one.
+// block is a block as nodes tell it.
 type block struct {
 	header   *types.Header
 	json     json.RawMessage

@@ -36,8 +36,8 @@ func (r *run) readFrom(ctx context.Context, host string, rng *rand.Rand, every t
 	}
 }
 
-// ask judges an answer: it is what one node says as of that block, which exists, no older than the block that was asked
-// for, whoever showed that, or, where none was (0), than what this process showed before.
+// ask judges an answer. Its block exists, and the oracle gives the same answer as of it. The block is no older than
+// atLeast or, where that is 0, than what this process showed before.
 func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answered bool) {
 	class := host + classOf(path)
 	r.rmu.Lock()
@@ -52,7 +52,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	same := life == r.life(host)
 	r.rmu.Lock()
 	ok := err == nil && a.status < http.StatusInternalServerError
-	if atLeast == 0 { // else a node that is behind refuses it, as it should
+	if atLeast == 0 { // else a node that is behind may refuse
 		r.outage(class, host, asked, ok)
 	}
 	if r.result.requests++; !ok {
@@ -73,7 +73,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	if at < atLeast {
 		r.found("older block than asked for", "GET %s of %s: %d as of block %d", question, host, a.status, at)
 	}
-	// What a process forgets when it ends, only a client can remember: by naming a block.
+	// A new process does not know what the last one showed: then only minBlock keeps clients from going back.
 	if last := r.chain.rec.blocks[before.block]; last != nil && same && before.life == life && atLeast == 0 && r.chain.isCanonical(before.block) && r.chain.isCanonical(now) {
 		if at < last.header.Number.Uint64() {
 			r.found("older block after newer", "GET %s of %s: %d as of block %d after %s as of %d",
@@ -81,7 +81,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 		}
 	}
 	r.rmu.Lock()
-	if same && atLeast == 0 { // what is shown to who names a block beyond the others' does not count for those
+	if same && atLeast == 0 { // an answer for minBlock may be newer than those of others
 		r.shown[class] = sighting{now, life, fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))}
 	}
 	if r.chain.isCanonical(now) {
@@ -99,8 +99,8 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	return true
 }
 
-// outage measures for how long a question was refused, or waited, by a serving node that nothing happened to
-// itself, from when it was first asked to its answer. The lock is held.
+// outage measures how long a question was refused or waited, from when it was first asked until it was answered, by a
+// serving node without a fault of its own. The lock is held.
 func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 	since, out := r.refused[class]
 	if !out {
@@ -132,7 +132,7 @@ func endpointOf(path string) string {
 	return "/" + strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '?' })[0]
 }
 
-// classOf is what questions share between which time must not go back.
+// classOf is the same for questions whose blocks must not go back from one to another.
 func classOf(path string) string {
 	if strings.Contains(path, "limit=200") {
 		return "lists"
@@ -149,8 +149,8 @@ func difference(want, got string) string {
 	return fmt.Sprintf("byte %d: …%s…, want …%s…", i, around(got), around(want))
 }
 
-// compareTopics holds what the topics hold against the oracle: what is shown at the tip is committed a moment
-// later, and after faults perhaps a while.
+// compareTopics compares the topics with the oracle's. What is shown at the tip is committed later, after faults up to
+// commitWithin.
 func (r *run) compareTopics(ctx context.Context) {
 	want := r.oracle.topics[r.chain.head().Hex()]
 	var held map[string]string

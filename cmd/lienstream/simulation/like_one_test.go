@@ -17,7 +17,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// ofTheNode are the endpoints that tell of a node, not of the chain.
+// ofTheNode are the endpoints about the node instead of the chain.
 var ofTheNode = []string{"/stream", "/pipeline", "/health/indexer"}
 
 // Three processor nodes and two serving nodes answer like one of each: every endpoint, every entity, every page and its

@@ -128,7 +128,7 @@ func (n *network) up(host string) {
 	delete(n.down, host)
 }
 
-// reset breaks the connections of a host.
+// reset resets the connections of a host.
 func (n *network) reset(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,7 +140,7 @@ func (n *network) reset(host string) {
 	}
 }
 
-// block delays everything that from sends to to, or delivers it again.
+// block stops or resumes the delivery of what one host sends to another.
 func (n *network) block(from, to string, held bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -40,7 +40,7 @@ func (r *recording) highest(ends []int) (at []int) {
 	return at
 }
 
-// ask one node everything at every block.
+// ask asks one node all questions as of every block.
 func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
 	o := &oracle{paths: entitiesOf(rec).paths(), answers: map[string]map[string]reply{}, topics: map[string]map[string]string{}}
 	s, err := newSystem(ctx, rec, 0, story)
@@ -76,9 +76,9 @@ func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
 	return o, s.close()
 }
 
-// committed hashes what topics hold for those who read what is committed. Final events: each of a final block
-// once, in order, whatever happened. Entities: the latest row of each key; the block that it names, which depends
-// on what was committed together, must exist and is left out.
+// committed hashes the committed records of topics. Final events: each event of a final block once, in order. Entities:
+// the latest row of each key, without the block that it names: that depends on what was committed together, but must
+// exist.
 func (s *system) committed(ctx context.Context) (map[string]string, error) {
 	all := map[string]string{}
 	for _, t := range s.cat.Topics() {
@@ -106,12 +106,12 @@ func (s *system) committed(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// fold is what a partition comes to, from its newest record to its oldest.
+// fold hashes a partition, from its newest record to its oldest.
 type fold struct {
 	add     func(*kafka.Record)
 	records int
 	sum     [sha256.Size]byte
-	strange string // a record that should not be
+	strange string // a record that should not exist
 }
 
 func (f *fold) String() string {

@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 )
 
-// entities are what a recording tells of, in any of its branches, each under the name that paths call it by.
+// entities are the IDs in a recording, of all branches, by the names of path parameters.
 type entities struct {
 	deals, wallets, tokens []string
 
@@ -57,7 +57,7 @@ func entitiesOf(rec *recording) *entities {
 
 var sortsOfListings = []string{"newest", "expiry", "cap", "cost"}
 
-// paths are questions about everything, an answer each.
+// paths are questions about every entity, with one answer each.
 func (e *entities) paths() []string {
 	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/burns?limit=200", "/epochs?limit=100", "/stats"}
 	for _, sort := range sortsOfListings {
@@ -75,7 +75,8 @@ func (e *entities) paths() []string {
 	return all
 }
 
-// lists are the lists with each of their filters, to be read page by page, and questions about what does not exist.
+// lists are the lists with each of their filters, to be read page by page, and questions about entities that do not
+// exist.
 func (e *entities) lists() []string {
 	const nobody = "0x00000000000000000000000000000000000dea1d"
 	all := []string{
@@ -107,7 +108,7 @@ func (e *entities) lists() []string {
 	return all
 }
 
-// nextPage is the path of the page after that of an answer; empty: there is none.
+// nextPage is the path of the next page of an answer; empty: it was the last.
 func nextPage(path, body string) (string, error) {
 	var page struct {
 		Next string `json:"nextCursor"`

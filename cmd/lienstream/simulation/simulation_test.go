@@ -29,7 +29,7 @@ var (
 	tellFlag = flag.Bool("sim.story", false, "tell what happens")
 )
 
-// world is what all runs of a process share: go-ethereum runs once.
+// world is what all runs share.
 var world = sync.OnceValues(func() (*recording, error) {
 	return record(context.Background(), 1, ends[len(ends)-1]+2*reorgDepth, "../../../contracts/node_modules")
 })
@@ -53,16 +53,16 @@ func judge(t *testing.T) (*recording, *oracle) {
 
 var known *oracle // see judge
 
-// inBubble runs f in virtual time. It empties the pools before: Pebble keeps buffers with channels there, which
-// belong to the bubble that made them.
+// inBubble runs f in virtual time. It empties sync.Pools before: Pebble keeps buffers with channels there, which belong
+// to the bubble that made them.
 func inBubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
-	runtime.GC() // to the victims
+	runtime.GC() // into the pools' victim caches
 	runtime.GC()
 	synctest.Test(t, f)
 }
 
-// tally is what many runs came to.
+// tally sums up runs.
 type tally struct {
 	runs, found, requests, errors int
 	events                        int
@@ -123,7 +123,7 @@ func (y *tally) report(t *testing.T) {
 		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.events, y.healed, y.outage, y.faults, y.crashes)
 }
 
-// ciSeed is where CI's seeds begin: a build that fails there is what changed, never luck.
+// ciSeed is CI's first seed. CI always runs the same ones, so that only a change can break a build.
 const ciSeed = 12_000_000
 
 // TestFreshSeeds runs seeds that nobody has run, for a minute or as flags say.
@@ -152,7 +152,7 @@ func TestFreshSeeds(t *testing.T) {
 	y.report(t)
 }
 
-// TestKeptSeeds runs what ever found something: testdata/seeds has a line for each, with what that was.
+// TestKeptSeeds runs the seeds that found something: testdata/seeds has a line for each, with the finding.
 func TestKeptSeeds(t *testing.T) {
 	if *seedFlag != 0 {
 		t.Skip("a seed is asked for")
@@ -177,7 +177,7 @@ func TestKeptSeeds(t *testing.T) {
 	y.report(t)
 }
 
-// TestMutantsApply holds the faults of `make judge` against the code that they change.
+// TestMutantsApply checks that the patches of `make judge` apply to the code.
 func TestMutantsApply(t *testing.T) {
 	mutants, err := filepath.Glob("testdata/mutants/*.patch")
 	if err != nil || len(mutants) == 0 {

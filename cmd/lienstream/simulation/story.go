@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// story is the log of a run as a person reads it: when, which host, what.
+// story is the log of a run for a person: when, which host, what.
 type story struct {
 	mu    sync.Mutex
 	out   io.Writer // nil: nobody reads it
@@ -41,7 +41,7 @@ func (s *story) tell(host, what string, about ...string) {
 	_, _ = fmt.Fprintf(s.out, "%9.3fs  %-11s %s %s\n", time.Since(s.began).Seconds(), host, what, strings.Join(about, " "))
 }
 
-// of is where a host logs to.
+// of is the log of a host.
 func (s *story) of(host string) io.Writer { return &hostLog{s, host} }
 
 type hostLog struct {

@@ -14,13 +14,13 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// follower folds /stream, through whichever serving node it is connected to, into the deals as it was told last.
+// follower applies the events of /stream, of one serving node after another, to its copy of the deals.
 type follower struct {
 	*run
 
 	id    string         // of the last block event
-	block common.Hash    // which it told of
-	deals map[string]any // by ID; nil: a client would have to read them anew
+	block common.Hash    // of that event
+	deals map[string]any // by ID; nil: they have to be read again
 	host  string
 }
 
@@ -36,7 +36,7 @@ func (r *run) listen(ctx context.Context, hosts []string, rng *rand.Rand) {
 	}
 }
 
-// follow is one connection. It ends when the context does, or the node, or whoever is in between.
+// follow reads one connection, until it ends.
 func (l *follower) follow(ctx context.Context) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.host+":80/stream", http.NoBody)
 	if err != nil {
@@ -69,7 +69,7 @@ func (l *follower) follow(ctx context.Context) {
 			id = value
 		case "data":
 			data = value
-		case "": // the event is whole
+		case "": // the event is complete
 			if name != "" {
 				l.take(name, id, []byte(data))
 			}
@@ -78,7 +78,7 @@ func (l *follower) follow(ctx context.Context) {
 	}
 }
 
-// take folds an event. A block ends what belongs to it: the deals are then those of the oracle.
+// take applies an event. After a block's last event the deals must be those of the oracle.
 func (l *follower) take(name, id string, data []byte) {
 	switch name {
 	case "reset":
@@ -140,7 +140,7 @@ func (l *follower) judge(now common.Hash) {
 	l.deals = want
 }
 
-// different names a deal that is not what it should be.
+// different names a deal that differs from the oracle's.
 func different(want, got map[string]any) string {
 	for id := range want {
 		if !reflect.DeepEqual(want[id], got[id]) {
@@ -157,7 +157,7 @@ func different(want, got map[string]any) string {
 	return "nothing"
 }
 
-// lasting leaves out what time alone changes: a bid that expires is no event.
+// lasting leaves out what changes with time alone: no event tells that a bid has expired.
 func lasting(deal map[string]any) map[string]any {
 	deal = maps.Clone(deal)
 	delete(deal, "openBidCount")

@@ -1,6 +1,6 @@
 // Package simulation runs the whole system in one process, in virtual time: every role on a host of its own,
-// wired by package roles as the binary is, on a network, disks and a clock that a seed decides over. An oracle
-// and laws judge every answer. It must not know how a role works: it reads topics and answers, as a stranger does.
+// wired by package roles as in the binary, with a network, disks and a clock that a seed controls. An oracle and laws
+// judge every answer. It must not know how a role works: it reads topics and answers alone.
 package simulation
 
 import (
@@ -30,11 +30,11 @@ const (
 	brokers    = 3
 	prefix     = "sim"
 	latency    = 2 * time.Millisecond // maximum, one way
-	restart    = time.Second          // until a process that ended by itself is started again
-	stopWithin = 10 * time.Second     // of a process that is told to
+	restart    = time.Second          // delay before a process that ended by itself is started again
+	stopWithin = 10 * time.Second     // timeout of a stop
 )
 
-// system is every role on hosts of a network of its own. It is made inside of a bubble.
+// system is every role on hosts of its own network. It belongs to one bubble of synctest.
 type system struct {
 	rng     *rand.Rand
 	story   *story
@@ -50,7 +50,7 @@ type system struct {
 	procs   map[string]*process
 	disks   map[string]*vfs.MemFS
 	lives   map[string]int // how often a host's role was started
-	crashes map[string]int // ends of processes that nobody asked for, by what they said
+	crashes map[string]int // unexpected ends of processes, by error
 }
 
 // process is a role on a host.
@@ -86,7 +86,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 	return s, kafka.ApplyCatalogue(ctx, s.kafka(), s.cat, io.Discard)
 }
 
-// kafka is how whoever looks on reads topics.
+// kafka is how the test itself reads topics.
 func (s *system) kafka() kafka.Config {
 	c := kafka.DefaultConfig()
 	c.Brokers, c.Prefix, c.Dial = s.broker.Addrs(), prefix, s.net.dialer("client")
@@ -111,10 +111,10 @@ func (s *system) args(host string) []string {
 	}
 }
 
-// reorgWindow is below what the chain calls final, and above what it reorganises.
+// reorgWindow is less than the chain's finality, and more than its deepest reorg.
 const reorgWindow = finality
 
-// disk is a host's, with the files that its command line names.
+// disk is the disk of a host, with the files that its command line names.
 func (s *system) disk(host string) (*vfs.MemFS, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,7 @@ func (s *system) disk(host string) (*vfs.MemFS, error) {
 	return d, errors.Join(root.Sync(), root.Close())
 }
 
-// start runs a host's role until stop, and again after a moment where it ends by itself, as whatever
-// supervises processes does.
+// start runs a host's role until stop. It restarts one that ends by itself, as a supervisor does.
 func (s *system) start(ctx context.Context, host string) error {
 	s.net.up(host)
 	disk, err := s.disk(host)
@@ -185,15 +184,15 @@ func (s *system) start(ctx context.Context, host string) error {
 	return nil
 }
 
-// life is which start of a host's role runs, or ran last.
+// life counts the starts of a host's role.
 func (s *system) life(host string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lives[host]
 }
 
-// kill ends a process as a power cut would: from one moment on nobody hears from it, and its disk has what
-// was synced and perhaps some of the rest. What is left of its goroutines is ended behind the curtain.
+// kill ends a process like a power cut: its connections fall silent, and its disk keeps what was synced and perhaps some
+// of the rest. Its goroutines are ended out of sight.
 func (s *system) kill(host string) error {
 	s.net.cut(host)
 	s.mu.Lock()
@@ -205,7 +204,7 @@ func (s *system) kill(host string) error {
 	return err
 }
 
-// stop ends a process as SIGTERM would: within its time, and without an error.
+// stop ends a process like SIGTERM: within stopWithin, and without an error.
 func (s *system) stop(host string) error {
 	said, err := s.end(host)
 	return errors.Join(said, err)

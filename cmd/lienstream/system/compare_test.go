@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// settle waits until the services answer as of the chain's head, those that Redis may answer too.
+// settle waits until the services answer as of the chain's head, from Redis too.
 func settle(t *testing.T, a *api, j *judge, within time.Duration) string {
 	t.Helper()
 	head, err := j.eth.HeaderByNumber(t.Context(), nil)
@@ -109,7 +109,7 @@ func stateEqualsChain(ctx context.Context, t *testing.T, a *api, j *judge, withi
 	equal(t, "balances", got, want.Balances)
 }
 
-// balanceKey is the key of market.Balances: each NFT is a balance of its own.
+// balanceKey is the key of market.Balances: each NFT has a balance of its own.
 func balanceKey(b object) string {
 	key := fmt.Sprint(b["account"], " ", b["asset"], " ", b["kind"])
 	if b["kind"] == "NFT" {

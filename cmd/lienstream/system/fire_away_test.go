@@ -25,7 +25,7 @@ func outage() time.Duration {
 	return 2 * time.Second
 }
 
-// told waits until /health/indexer says that all is well, or that it is not.
+// told waits until /health/indexer is healthy, or until it is not.
 func (f *fleet) told(t *testing.T, well bool, within time.Duration) {
 	t.Helper()
 	polltest.Within(t, within, func() error {
@@ -40,15 +40,14 @@ func (f *fleet) told(t *testing.T, well bool, within time.Duration) {
 	})
 }
 
-// well: the state equals the chain, and the service says that all is well.
+// well checks that the state equals the chain and the service is healthy.
 func (f *fleet) well(t *testing.T) {
 	t.Helper()
 	stateEqualsChain(t.Context(), t, f.api, f.w.judge, time.Minute)
 	f.told(t, true, 30*time.Second)
 }
 
-// away lets blocks come while something is away, and reads. Lag: the state stands still meanwhile, and the
-// service says so.
+// away mines and reads while something is away. With lag the state stands still meanwhile, and the service must say so.
 func (f *fleet) away(t *testing.T, what string, lag bool, leave, back func(), paths ...string) {
 	t.Helper()
 	read := readOn(t, f.api, paths...)
@@ -73,7 +72,7 @@ func (f *fleet) away(t *testing.T, what string, lag bool, leave, back func(), pa
 }
 
 // TestDependenciesAway takes Kafka, Redis and the chain's node away, each in turn and in several ways.
-// Reads go on as of the last block, /health/indexer says so, and everything recovers without a hand.
+// Reads go on as of the last block, /health/indexer says so, and everything recovers by itself.
 func TestDependenciesAway(t *testing.T) {
 	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 4, TimePerBlock: 6 * time.Hour})
 	kafka := w.onKafka(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
-// TestDeepReorg: a reorg within the window is undone. One that takes back what was final is believed by
-// nobody but a person: the ingester ends and says how he tells so; then the tasks stop and say how they
-// are rebuilt. Doing what they say, word by word, ends in the state of the chain.
+// TestDeepReorg: a reorg within the window is undone. One of final blocks has to be confirmed by an operator: the
+// ingester ends and names the command; then the tasks stop and name theirs. With these commands the state becomes the
+// chain's.
 func TestDeepReorg(t *testing.T) {
 	w := newWorld(t, "anvil", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 4, TimePerBlock: 6 * time.Hour})
 	w.onKafka(t)
@@ -68,7 +68,7 @@ func TestDeepReorg(t *testing.T) {
 		f.whole(t)
 		w.topicsEqual(t, false)
 
-		// And it goes on as if nothing had happened.
+		// Later blocks are applied as usual.
 		f.nodes["ingest"].interrupt(t)
 		f.restart("ingest")
 		f.restart("a")
@@ -81,7 +81,7 @@ func TestDeepReorg(t *testing.T) {
 	}
 }
 
-// cure starts a node again as a text told to.
+// cure runs the command that a text names.
 func (f *fleet) cure(t *testing.T, name, command string) {
 	t.Helper()
 	role, flags, _ := strings.Cut(command, " ")
@@ -91,8 +91,8 @@ func (f *fleet) cure(t *testing.T, name, command string) {
 	f.restart(name, strings.Fields(flags)...)
 }
 
-// fork drops the last blocks, whatever anybody calls final, and mines as many others and one more: half of
-// what was in the dropped ones, then nothing. The scenario is not told: it cannot go on after that.
+// fork drops the last blocks, final ones too, and mines as many others and one more: half of them with the dropped
+// transactions, the rest empty. The scenario does not know, and cannot go on after that.
 func (w *world) fork(t *testing.T, depth uint64) {
 	t.Helper()
 	ctx := t.Context()

@@ -18,7 +18,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// fleet is several nodes of each role as processes of their own. What stands between them can be cut.
+// fleet is several nodes of each role as processes of their own. Their connections can be cut.
 type fleet struct {
 	t     *testing.T // whose end ends the nodes, whichever subtest started them
 	w     *world
@@ -82,7 +82,7 @@ func (f *fleet) restart(name string, extra ...string) {
 	m.process = start(f.t, name, append(m.args, extra...)...)
 }
 
-// pause freezes a node, resume lets it go on: it does not know that time has passed.
+// pause freezes a node, which does not notice that time passes; resume ends that.
 func (m *member) pause()  { _ = m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *member) resume() { _ = m.cmd.Process.Signal(syscall.SIGCONT) }
 
@@ -121,7 +121,7 @@ lines:
 	return sum, nil
 }
 
-// ofMarket are the series of the market: the desk of bug reports has partitions of its own.
+// ofMarket are the series of the market; the support application has partitions of its own.
 const ofMarket = `application="market"`
 
 // holds waits until a node holds so many of the market's partitions in a role.
@@ -167,7 +167,7 @@ func (w *world) load(t *testing.T, every time.Duration) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			// A step that was begun is ended: the scenario would not know what became of it.
+			// Not ctx: the scenario has to know what became of a step.
 			if _, err := w.scenario.Step(context.WithoutCancel(ctx)); err != nil {
 				done <- err
 				return
@@ -183,7 +183,7 @@ func (w *world) load(t *testing.T, every time.Duration) (stop func()) {
 	}
 }
 
-// pass lets blocks come for a while.
+// pass mines blocks for a while.
 func (w *world) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	stop := w.load(t, 100*time.Millisecond)
@@ -208,7 +208,7 @@ func (w *world) onRedis(t *testing.T) (*redisServer, *proxy) {
 	return r, wire
 }
 
-// behind reports by how much an answer lags, as the service itself says.
+// behind is the lag that an answer states.
 func (a *api) health(ctx context.Context) (answer, error) {
 	res, err := a.get(ctx, "/health/indexer")
 	if err != nil {

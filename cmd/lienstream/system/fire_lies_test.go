@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// lies are what is told, and as what the ingester counts it: a lie, or the class of an error. What is told of ranges
-// that are final already, ingest's own tests tell.
+// lies are wrong responses, and how the ingester counts each: as a lie, or by the class of an error. Lies about final
+// ranges are tested in package ingest.
 func lies() []struct {
 	name, counted string
 	tell          rpctest.Lie
@@ -66,7 +66,7 @@ func lies() []struct {
 	}
 }
 
-// staleHead tells of the first head that passes, for ever.
+// staleHead repeats the first head for ever.
 func staleHead() rpctest.Lie {
 	var mu sync.Mutex
 	var first json.RawMessage
@@ -83,8 +83,8 @@ func staleHead() rpctest.Lie {
 	}
 }
 
-// TestLyingNode: of two endpoints one lies, each time in another way. The state equals the chain all the
-// same, and the ingester's metrics name the endpoint and the lie.
+// TestLyingNode: one of two endpoints lies, in each case in another way. The state still equals the chain, and the
+// ingester's metrics name the endpoint and the lie.
 func TestLyingNode(t *testing.T) {
 	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 6, TimePerBlock: 6 * time.Hour, Reorgs: true, ReorgEvery: 40, MaxReorgDepth: 10})
 	w.mine(t.Context(), t, 100)
@@ -100,7 +100,7 @@ func TestLyingNode(t *testing.T) {
 		t.Helper()
 		sum := 0.0
 		for metric, label := range map[string]string{"lienstream_ingest_rpc_lies_total": "lie", "lienstream_ingest_rpc_errors_total": "class"} {
-			// A series that nothing was counted in does not exist.
+			// A counter that was never incremented has no series.
 			n, _ := up.metric(t.Context(), metric, `endpoint="`+endpoint+`"`, label+`="`+as+`"`)
 			sum += n
 		}

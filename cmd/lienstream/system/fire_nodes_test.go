@@ -14,8 +14,8 @@ import (
 // partitions of the raw topic, by default.
 const partitions = 16
 
-// standbyGap is well below the session timeout of 3 s, after which the partitions have another owner: reads
-// that failed for less went on from the standby. How long it really was is printed.
+// standbyGap is well below the session timeout of 3 s, after which the partitions have another owner: where reads fail
+// for less, the standby answered. The test logs how long they failed.
 const standbyGap = time.Second
 
 // follows waits until a node is at the chain's head in every partition, as owner or as standby.
@@ -170,8 +170,7 @@ func TestTwoOfEach(t *testing.T) {
 // serves waits until all answers are as of the chain's head.
 func (f *fleet) serves(t *testing.T) { t.Helper(); settle(t, f.api, f.w.judge, time.Minute) }
 
-// balanced waits until each of these nodes owns its share, and until they follow one another: every
-// partition is then held twice.
+// balanced waits until each of these nodes owns its share, and every partition has a standby.
 func (f *fleet) balanced(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -185,7 +184,7 @@ func (f *fleet) balanced(t *testing.T, names ...string) {
 	}
 }
 
-// ingesters tells which of the two ingests and which stands by.
+// ingesters returns the active ingester and the standby.
 func (f *fleet) ingesters(t *testing.T) (active, standby *member) {
 	t.Helper()
 	polltest.Within(t, 30*time.Second, func() error {

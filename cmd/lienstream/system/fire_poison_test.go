@@ -16,9 +16,9 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestPoison puts into the pipeline what nobody can read: logs of the market's own contracts and of
-// others, records of the raw topic, and a changelog that ends in half a commit. Each is counted, kept and
-// told, and none stops more than it must: a process that is given poison is the same one afterwards.
+// TestPoison gives the pipeline unreadable input: logs of the market's contracts and of others, records of the raw
+// topic, and a changelog that ends in half a commit. Each is counted, kept and reported, and stops no more than it must:
+// no process restarts.
 func TestPoison(t *testing.T) {
 	w := newWorld(t, "anvil", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 6, TimePerBlock: 6 * time.Hour})
 	broker := w.onKafka(t)
@@ -35,7 +35,7 @@ func TestPoison(t *testing.T) {
 	t.Run("raw records", func(t *testing.T) {
 		f.poisonRaw(t, forger)
 		f.whole(t)
-		// The ingester reads them too, where it left off.
+		// The ingester reads them back too.
 		forger.write(foreign(forger.catalogue.Raw())...)
 		f.restart("ingest")
 		w.mine(t.Context(), t, 5)
@@ -55,7 +55,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// tally is a metric, 0 where nothing was counted yet: such a series does not exist.
+// tally is a metric, 0 where it has no series yet.
 func (m *member) tally(ctx context.Context, name string, labels ...string) (float64, error) {
 	if _, err := m.metric(ctx, "process_start_time_seconds"); err != nil {
 		return 0, err
@@ -85,8 +85,7 @@ func (m *member) stops(t *testing.T, tasks int) {
 	})
 }
 
-// tells waits until `lienstream status` says something of each of these partitions: what a node holds it
-// tells every second.
+// tells waits until `lienstream status`, to which nodes report every second, says something of each partition.
 func (f *fleet) tells(t *testing.T, format, cure string, partitions ...int) {
 	t.Helper()
 	polltest.Within(t, 30*time.Second, func() error {
@@ -103,7 +102,7 @@ func (f *fleet) tells(t *testing.T, format, cure string, partitions ...int) {
 	})
 }
 
-// unharmed: these nodes run as the process that they were started as, and no task began anew.
+// unharmed checks that these nodes are the same processes as before, and none of their tasks restarted.
 func (f *fleet) unharmed(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -124,7 +123,7 @@ func (f *fleet) unharmed(t *testing.T, names ...string) {
 	}
 }
 
-// poisonLogs lets every contract that is listened to emit what it never would, and strangers what tokens do.
+// poisonLogs has every contract that the ingester follows emit malformed logs, and strangers emit tokens' events.
 func (f *fleet) poisonLogs(t *testing.T) {
 	const counter = "lienstream_processors_unknown_logs_total"
 	d, a := f.w.market.Deployment, f.nodes["a"]
@@ -148,7 +147,7 @@ func (f *fleet) poisonLogs(t *testing.T) {
 		emit(contract, malformed(signatures(t, name)...))
 	}
 	own := len(emitted)
-	// Of a stranger only what tokens announce is listened to: the last two of its logs are nobody's.
+	// Only tokens' events are followed of a stranger: the last two of its logs are ignored.
 	strangers := malformed("UIMultiplierUpdated(uint256,uint256,uint256)", "Paused(address)", "Unpaused(address)")
 	emit(s.at, strangers)
 	emitted = emitted[:len(emitted)-2]
@@ -179,7 +178,7 @@ func (f *fleet) poisonLogs(t *testing.T) {
 	t.Logf("%d logs of the market's contracts and %d of a stranger", own, len(emitted)-own)
 }
 
-// foreign are records that no version of the program wrote: with the key of a log and without.
+// foreign are records that are not ours, with the key of a log and without.
 func foreign(topic string) (all []*kafka.Record) {
 	for p := range int32(partitions) {
 		for _, r := range []*kafka.Record{
@@ -227,9 +226,9 @@ func (f *fleet) poisonRaw(t *testing.T, forger *forger) {
 	}
 }
 
-// poisonChangelog ends two partitions of a changelog in what is no whole commit: a former row without
-// progress behind it, and a record that is cut off. Their tasks stop, and say why and what to do: what the
-// rows are, the changelog does not tell any more. A rebuild mends them.
+// poisonChangelog ends two partitions of a changelog in half a commit: an earlier version of a row without
+// progress after it, and a truncated record. The changelog then no longer determines the rows, so the tasks stop, and
+// say why and what to do. A rebuild repairs them.
 func (f *fleet) poisonChangelog(t *testing.T, forger *forger) {
 	a := f.nodes["a"]
 	a.interrupt(t)
@@ -249,7 +248,7 @@ func (f *fleet) poisonChangelog(t *testing.T, forger *forger) {
 		t.Error("the log does not tell what stopped the tasks, and what to do")
 	}
 	f.tells(t, "partition %d is stopped on a: ", cure, 3, 5)
-	// A question that nobody has asked yet: what was answered as of this block stays true.
+	// A new question: earlier answers as of this block may be cached.
 	if res, err := f.api.get(t.Context(), "/deals?limit=197"); err != nil || res.Status != http.StatusServiceUnavailable {
 		t.Errorf("without two partitions: %d as of %s, %v", res.Status, res.Number, err)
 	}

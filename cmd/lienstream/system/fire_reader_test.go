@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reader reads the services without a pause while things happen to the nodes. It notes for how long no answer
-// came, and keeps answers, to be judged when the chain stands still.
+// reader reads the services without a pause while nodes fail. It measures how long no answer came, and keeps answers
+// for judge.
 type reader struct {
 	a      *api
 	cancel context.CancelFunc
@@ -48,7 +48,7 @@ func readOn(t *testing.T, a *api, paths ...string) *reader {
 	return r
 }
 
-// watchMachine measures the longest stall of a machine that others may use, too: none of the system's doing.
+// watchMachine measures the longest stall of the machine, which others may use too.
 func (r *reader) watchMachine(ctx context.Context) {
 	const nap = 5 * time.Millisecond
 	tick := time.NewTimer(nap)
@@ -106,7 +106,7 @@ func (r *reader) loop(ctx context.Context, path string) {
 	}
 }
 
-// sees waits until the services show so many blocks more, and returns as soon as the last of them is shown.
+// sees waits until the services show so many more blocks.
 func (r *reader) sees(t *testing.T, blocks uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -146,7 +146,7 @@ func (r *reader) keep(path string, res answer) (number uint64) {
 	return number
 }
 
-// mark begins to note the lowest block anew.
+// mark resets the lowest block.
 func (r *reader) mark() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *reader) lowestBlock() uint64 {
 // hops is how many processes an answer passes through, each of which the machine may stall.
 const hops = 3
 
-// stop ends the reading and reports it: for how long an answer was waited for, but for what the machine stalled.
+// stop ends the reading and returns the longest wait for an answer, less the machine's stalls.
 func (r *reader) stop(t *testing.T, what string) (longest time.Duration) {
 	t.Helper()
 	r.cancel()

@@ -89,7 +89,7 @@ func newSoaked(t *testing.T, seed uint64) *soaked {
 	return s
 }
 
-// recovered waits until everybody has something to do again, and all services show a new block.
+// recovered waits until every node works again, and all services show a new block.
 func (s *soaked) recovered(t *testing.T) {
 	t.Helper()
 	s.balanced(t, "a", "b", "c")
@@ -122,7 +122,7 @@ func (s *soaked) followed(t *testing.T) {
 	})
 }
 
-// suffer lets a fault happen while blocks come and services are read.
+// suffer strikes with a fault and heals it, while blocks are mined and services are read.
 func (s *soaked) suffer(t *testing.T, f *fault, r *rand.Rand, row *soakRow) {
 	t.Helper()
 	readers := map[string]*reader{}
@@ -222,7 +222,7 @@ func soakFaults() []fault {
 	}
 }
 
-// soakRow is what became of the reads during a kind of fault.
+// soakRow sums up the reads during a kind of fault.
 type soakRow struct {
 	times, reads, failed, backwards int
 	longest                         time.Duration

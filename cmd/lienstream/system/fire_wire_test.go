@@ -24,9 +24,9 @@ func (w *world) behindWires(t *testing.T, nodes ...string) map[string]*proxy {
 	return wires
 }
 
-// TestKafkaBehindWires cuts each role off from Kafka, makes its way there slow, and cuts all of them now
-// and then in the middle of whatever they do, while blocks come. The broker itself is well: what a
-// node had begun is left open or was committed unknown to it. Everything goes on without a hand.
+// TestKafkaBehindWires cuts each role off from Kafka, slows its connections, and cuts all roles off at random moments,
+// while blocks are mined. The broker keeps running: a node's transaction stays open, or was committed without its
+// knowledge. Everything recovers by itself.
 func TestKafkaBehindWires(t *testing.T) {
 	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 4, TimePerBlock: 6 * time.Hour})
 	nodes := []string{"ingest", "a", "serving"}
@@ -43,7 +43,7 @@ func TestKafkaBehindWires(t *testing.T) {
 
 	for _, node := range nodes {
 		t.Run(node+" cut off", func(t *testing.T) {
-			// Who serves needs Kafka to find processors, and has found them.
+			// Serving nodes need Kafka only to find the processors.
 			f.away(t, "cut off", node != "serving", wires[node].cut, wires[node].mend, paths...)
 		})
 		t.Run(node+" slow", func(t *testing.T) {

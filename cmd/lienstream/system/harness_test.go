@@ -25,7 +25,7 @@ import (
 
 var binaryPath string
 
-// TestMain builds the program once for all tests.
+// TestMain builds the program once.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "lienstream-system-")
 	if err == nil {

@@ -45,7 +45,7 @@ func (c *cluster) start(t *testing.T, role string) {
 	c.running[role] = start(t, role, append(args, c.w.servers...)...)
 }
 
-// run runs a command of the binary to its end and returns what it printed.
+// run runs a command of the binary and returns its output.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := try(t, args...)

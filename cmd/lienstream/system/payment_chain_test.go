@@ -22,7 +22,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// facilitator settles for others, as the protocol has it: by a relayer of its own.
+// facilitator is one of x402: it settles payments with a relayer of its own.
 type facilitator struct {
 	chain *ethclient.Client
 	key   string // that it asks for
@@ -168,8 +168,8 @@ func (o *office) payAndReturn(chain *paychain.Chain) {
 	}
 }
 
-// TestAReportIsPaidWhereRolesAreApart: the service, two nodes with the desk that it asks, and the ingester are processes of
-// their own, as in production.
+// TestAReportIsPaidWhereRolesAreApart: the service, two processor nodes with the support application and the ingester are
+// processes of their own, as in production.
 func TestAReportIsPaidWhereRolesAreApart(t *testing.T) {
 	needsReportClient(t)
 	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TxsPerBlock: 4, TimePerBlock: 6 * time.Hour})

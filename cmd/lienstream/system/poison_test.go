@@ -55,8 +55,8 @@ func (s *scribe) call(t *testing.T, result any, method string, args ...any) {
 	}
 }
 
-// send mines a block with one transaction, and tells the judge that its logs mean nothing. No time passes,
-// which the scenario would not know of.
+// send mines a block with one transaction, whose logs the judge is to ignore. Its timestamp does not advance, because
+// the scenario would not know.
 func (s *scribe) send(t *testing.T, to *common.Address, data []byte) []*types.Log {
 	t.Helper()
 	id := s.w.backend.Traits().ChainID
@@ -194,7 +194,7 @@ func (f *forger) former(partition int32) *kafka.Record {
 	return old
 }
 
-// keeps says that what was written is still there.
+// keeps checks that what was written is still there.
 func (f *forger) keeps(written *kafka.Record) {
 	f.t.Helper()
 	found := false

@@ -110,7 +110,7 @@ func (p *proxy) slowness() time.Duration {
 	return p.delay
 }
 
-// cut closes every connection and takes no more until mend.
+// cut closes every connection and accepts none until mend.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -36,7 +36,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// mailbox is a mail server. It refuses the first letter.
+// mailbox is a mail server. It refuses the first message.
 type mailbox struct {
 	mu      sync.Mutex
 	refused bool
@@ -87,7 +87,7 @@ func (m *mailbox) listen(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// office is a pipeline that takes bug reports, and what its staff have at hand.
+// office is a pipeline that takes bug reports, and the tools of its staff.
 type office struct {
 	t       *testing.T
 	up      *process
@@ -377,8 +377,7 @@ func (o *office) killed(args ...string) {
 	}
 }
 
-// byHand has another pay, with the command of the first: the float has given what it may, and the deposit goes back by
-// hand.
+// byHand returns another deposit by hand, because the float's ceiling is reached.
 func (o *office) byHand(command string, float *ecdsa.PrivateKey) {
 	o.t.Helper()
 	key, err := crypto.GenerateKey()

@@ -20,8 +20,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestFirstMinutes is what somebody does who has just cloned the repository: start it, ask it, stop it,
-// start it again.
+// TestFirstMinutes does what a new user does: start it, ask it, stop it, start it again.
 func TestFirstMinutes(t *testing.T) {
 	dir, addr := t.TempDir(), address(t)
 	valuation, notify, agent, support, ops := address(t), address(t), address(t), address(t), address(t)
@@ -160,7 +159,7 @@ func everyURL(t *testing.T, agent, support string) {
 	}
 }
 
-// subscribe has a wallet of nobody told of new epochs.
+// subscribe subscribes a new wallet to epochs.
 func subscribe(t *testing.T, notify string) {
 	t.Helper()
 	key, err := crypto.GenerateKey()
@@ -204,8 +203,8 @@ func outbox(t *testing.T, ops, subject string) {
 	})
 }
 
-// TestRestart goes on where a clean stop left off, and starts over after a SIGKILL of the process with
-// the embedded broker in it, and says which.
+// TestRestart: the program goes on after a clean stop, starts over after a SIGKILL of the process with the embedded
+// broker, and says which.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, "devchain", "embedded", devchain.ScenarioConfig{Seed: seed(t), TimePerBlock: time.Hour})
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
-// listener follows /stream, and keeps each deal as it was told last.
+// listener follows /stream, and keeps the last version of each deal.
 type listener struct {
 	a      *api
 	leave  context.CancelFunc
@@ -58,7 +58,7 @@ func (l *listener) read(ctx context.Context, body io.ReadCloser, lines chan<- st
 	}
 }
 
-// until takes events until it was told of a block, or to begin anew.
+// until reads events up to a block, or until it is told to start over.
 func (l *listener) until(t *testing.T, block string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -110,7 +110,7 @@ func (l *listener) take(name string, data object) {
 	}
 }
 
-// lasting leaves out what time alone changes: bids that expire are no event.
+// lasting leaves out what changes with time alone: no event tells that a bid has expired.
 func lasting(deal object) object {
 	deal = maps.Clone(deal)
 	delete(deal, "openBidCount")
@@ -118,9 +118,9 @@ func lasting(deal object) object {
 	return deal
 }
 
-// TestStreamAcrossProcesses: /stream of a node whose processors are other processes tells of every change,
-// through reorgs; whoever comes back goes on where it was, also on a serving node that has just started;
-// and who was away for longer than is remembered is told to begin anew.
+// TestStreamAcrossProcesses: /stream of a node whose processors are other processes sends every change, through reorgs.
+// A client that reconnects resumes where it was, also at a serving node that has just started. One that was away for too
+// long is told to start over.
 func TestStreamAcrossProcesses(t *testing.T) {
 	w := newWorld(t, "devchain", "real", devchain.ScenarioConfig{
 		Seed: seed(t), TxsPerBlock: 6, TimePerBlock: 6 * time.Hour, Reorgs: true, ReorgEvery: 12, MaxReorgDepth: 6,
@@ -135,7 +135,7 @@ func TestStreamAcrossProcesses(t *testing.T) {
 	f.balanced(t, "a", "b")
 	l := &listener{a: f.api, deals: map[string]object{}}
 	head := func() string { t.Helper(); return settle(t, f.api, w.judge, time.Minute) }
-	// anew is what one does who was told to begin anew, or begins: read, and follow from then on.
+	// anew does what a client has to when it starts, or starts over: read everything, then follow.
 	anew := func() {
 		t.Helper()
 		block := head()
@@ -190,7 +190,7 @@ func TestStreamAcrossProcesses(t *testing.T) {
 		t.Errorf("%v resumed from what the processors remember", n)
 	}
 
-	// Processors that have just started remember nothing either: the past is gone, and they say so.
+	// Processors that have just started remember nothing either, and say so.
 	l.leave()
 	w.mine(t.Context(), t, 8)
 	head()

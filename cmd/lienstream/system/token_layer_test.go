@@ -40,7 +40,7 @@ func contractABI(t *testing.T, name string) abi.ABI {
 	return a
 }
 
-// views are functions of Uniswap v4 that the judge calls.
+// views are the functions of Uniswap v4 that the judge calls.
 const views = `[
  {"type":"function","name":"getSlot0","inputs":[{"type":"bytes32"}],"outputs":[{"type":"uint160"},{"type":"int24"},{"type":"uint24"},{"type":"uint24"}]},
  {"type":"function","name":"getLiquidity","inputs":[{"type":"bytes32"}],"outputs":[{"type":"uint128"}]},
@@ -523,7 +523,7 @@ func equalStats(t *testing.T, w *world, got object, block string) {
 	}
 }
 
-// middle is the median, of an even count the mean of the two in the middle, rounded down.
+// middle is the median; of an even count, the mean of the two in the middle, rounded down.
 func middle(values []int64) any {
 	if len(values) == 0 {
 		return nil

@@ -69,7 +69,7 @@ func of(event string) string {
 // canonical chain once, nothing else, and no more than a block's worth at a time.
 func topicsEqualChain(t *testing.T, w *world) { t.Helper(); w.topicsEqual(t, true) }
 
-// topicsEqual leaves out those of final events where the chain took back what was final.
+// topicsEqual leaves out final events where the chain has reverted final blocks.
 func (w *world) topicsEqual(t *testing.T, final bool) {
 	t.Helper()
 	head, err := w.judge.eth.HeaderByNumber(t.Context(), nil)
@@ -99,8 +99,8 @@ func (w *world) topicsEqual(t *testing.T, final bool) {
 	dealsEqual(t, w, lowerHash(head.Hash()))
 }
 
-// headFollows: an event is there once, or was there and was taken back, in turns. What is served at the tip
-// is in the topics a commit later.
+// headFollows: an event is published, then perhaps retracted, in turns. What is served at the tip is in the topics a
+// commit later.
 func headFollows(t *testing.T, w *world, family string, canonical map[string]uint64) {
 	t.Helper()
 	polltest.Within(t, 30*time.Second, func() error {
@@ -120,7 +120,7 @@ func headFollows(t *testing.T, w *world, family string, canonical map[string]uin
 	})
 }
 
-// headRecords are the events that are there and were not taken back; those that were are false.
+// headRecords are the events that were published; false: retracted.
 func headRecords(t *testing.T, w *world, family string) map[string]bool {
 	t.Helper()
 	there := map[string]bool{}
@@ -140,8 +140,8 @@ func headRecords(t *testing.T, w *world, family string) map[string]bool {
 // window is how far below the head a block is final at the latest, reorgs and idle barriers included.
 const window = 200
 
-// finalStays: an event is there at most once, on the chain, in order, and once its block is far below. The
-// ingester asks every two seconds what is final, so that is awaited.
+// finalStays: an event is there at most once, in the chain's order, and always if its block is far below the head. The
+// ingester polls every two seconds what is final, so the test waits for that.
 func finalStays(t *testing.T, w *world, family string, canonical map[string]uint64, head uint64) {
 	t.Helper()
 	polltest.Within(t, 30*time.Second, func() error {

@@ -136,7 +136,7 @@ func (j *judge) dollars(pools []*v4Pool, token common.Address) *big.Rat {
 	return price
 }
 
-// floor is a fraction without what is behind the point.
+// floor is the integer part of a fraction.
 func floor(r *big.Rat) *big.Int { return new(big.Int).Quo(r.Num(), r.Denom()) }
 
 // equalTVL recomputes what is locked, and what it is worth, from the contracts alone. Amounts in positions
@@ -179,7 +179,7 @@ func equalTVL(t *testing.T, j *judge, tvl object, m *market, block string) {
 			equal(t, "usdg of "+text(got["token"]), got["usdg"], nil)
 			continue
 		}
-		// Of the amount that was answered: it was compared already.
+		// Of the amount in the answer, which was compared already.
 		worth := floor(price.Mul(price, new(big.Rat).SetInt(amount(got["raw"]))))
 		near(t, "usdg of "+text(got["token"]), amount(got["usdg"]), worth, false)
 		sum.Add(sum, worth)

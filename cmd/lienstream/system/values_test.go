@@ -41,7 +41,7 @@ func integer(t *testing.T, v any) uint64 {
 	return uint64(n)
 }
 
-// text is a number or a string as a string.
+// text is a number or a string, as a string.
 func text(v any) string { return fmt.Sprint(v) }
 
 func objects(list any) []object {
