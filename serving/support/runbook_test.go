@@ -52,7 +52,7 @@ func TestTheRunbook(t *testing.T) {
 	for _, status := range []desk.RefundStatus{desk.RefundStatusOwed, desk.RefundStatusFailed} {
 		entry("`" + string(status) + "`")
 	}
-	for _, err := range []error{errAsset, errNotCharged, errUsed, errCeiling, errDay, errSealed, x402.ErrWrongToken} {
+	for _, err := range []error{errAsset, errNotCharged, errUsed, errCeiling, errDay, errChanged, errSealed, x402.ErrWrongToken} {
 		entry(strings.TrimPrefix(strings.TrimPrefix(strings.Split(err.Error(), " than ")[0], "sealed text: "), "the float's "))
 	}
 
