@@ -54,12 +54,16 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 	}
 }
 
-func (m *metrics) observe(route, method string, status int, took time.Duration) {
+// methodName is a method for metrics and logs: one that there is not may be anything that a client sends.
+func methodName(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-	default:
-		method = "other"
+		return method
 	}
-	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	return "other"
+}
+
+func (m *metrics) observe(route, method string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, methodName(method), strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }

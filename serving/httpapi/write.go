@@ -97,7 +97,7 @@ func (a *API) record(r *http.Request, id, route string, status, bytes int, took 
 		if a.opt.Private {
 			query = zap.Skip()
 		}
-		entry.Write(zap.String("request_id", id), zap.String("method", r.Method), zap.String("route", route),
+		entry.Write(zap.String("request_id", id), zap.String("method", methodName(r.Method)), zap.String("route", route),
 			query, zap.Int("status", status), zap.Int("bytes", bytes),
 			zap.Duration("took", took), zap.String("remote", r.RemoteAddr))
 	}
