@@ -49,6 +49,9 @@ func (l *Limits) Validate() error {
 			faults = append(faults, fmt.Errorf("%s: %d is not positive", n.name, n.n))
 		}
 	}
+	if most := min(l.Requests, l.Prepares); most > 0 && l.Nodes > most { // each has one at least
+		faults = append(faults, fmt.Errorf("nodes that share the limits: %d are more than the %d requests or preparations a minute", l.Nodes, most))
+	}
 	return errors.Join(faults...)
 }
 

@@ -139,4 +139,12 @@ func TestLimitsFaults(t *testing.T) {
 	if err := l.Validate(); err == nil || fmt.Sprint(err) != "requests a minute: 0 is not positive\npreparations a minute: 0 is not positive\nnodes that share the limits: 0 is not positive" {
 		t.Errorf("faults: %v", err)
 	}
+	l = DefaultLimits()
+	if l.Nodes = l.Prepares; l.Validate() != nil {
+		t.Errorf("%d nodes share %d preparations: %v", l.Nodes, l.Prepares, l.Validate())
+	}
+	l.Nodes++
+	if err := l.Validate(); err == nil || !strings.Contains(err.Error(), "31 are more than the 30") {
+		t.Errorf("%d nodes share %d preparations: %v", l.Nodes, l.Prepares, err)
+	}
 }
