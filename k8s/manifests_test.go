@@ -415,3 +415,15 @@ func TestDockerfile(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAgentAPINamesItsPublicURL: without the variable agent.json names an address that only the pod has.
+func TestTheAgentAPINamesItsPublicURL(t *testing.T) {
+	var config corev1.ConfigMap
+	first, _, _ := strings.Cut(read(t, "config.yaml"), "\n---\n")
+	if err := yaml.Unmarshal([]byte(first), &config); err != nil {
+		t.Fatal(err)
+	}
+	if u := config.Data["LIENSTREAM_AGENT_URL"]; !strings.HasPrefix(u, "https://") {
+		t.Errorf("LIENSTREAM_AGENT_URL is %q", u)
+	}
+}

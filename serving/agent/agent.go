@@ -43,7 +43,7 @@ type Config struct {
 	Deployment contracts.Deployment
 	Limits     Limits
 
-	BaseURL    string // public URL of the service, for its documents
+	BaseURL    string // public URL of the service, for its documents; empty: where it listens
 	SupportURL string // public URL of the support service; empty: none
 
 	// Beyond one of these limits a request is refused. 0: no limit, for chains with their own clock.
@@ -57,7 +57,7 @@ type Config struct {
 	GasHeadroomBps uint64        // added to the node's gas estimate
 }
 
-// DefaultConfig returns the defaults, without the deployment and the base URL.
+// DefaultConfig returns the defaults, without the deployment.
 func DefaultConfig() Config {
 	return Config{
 		HTTP:           httpapi.DefaultConfig(":4300"),
@@ -79,15 +79,12 @@ func (c *Config) Validate() error {
 	if err := c.Deployment.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("deployment: %w", err))
 	}
-	for _, u := range []struct {
-		name, url string
-		optional  bool
-	}{{"base URL", c.BaseURL, false}, {"support URL", c.SupportURL, true}} {
-		if u.optional && u.url == "" {
+	for _, u := range []struct{ name, url string }{{"base URL (--agent-url)", c.BaseURL}, {"support URL (--support-url)", c.SupportURL}} {
+		if u.url == "" {
 			continue
 		}
-		if parsed, err := url.Parse(u.url); err != nil || parsed.Host == "" || parsed.RawQuery != "" {
-			faults = append(faults, fmt.Errorf("%s %q: is not an absolute URL without a query", u.name, u.url))
+		if err := checkPublic(u.url); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", u.name, err))
 		}
 	}
 	for _, d := range []struct {
@@ -110,6 +107,20 @@ func (c *Config) Validate() error {
 		faults = append(faults, fmt.Errorf("gas headroom: %d basis points is more than 100,000", c.GasHeadroomBps))
 	}
 	return errors.Join(faults...)
+}
+
+// checkPublic checks a URL that documents name.
+func checkPublic(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err == nil && u.User != nil:
+		return errors.New("has a user or a password, which everybody would read")
+	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is not an absolute http or https URL without a query and a fragment", raw)
+	case u.Port() == "0":
+		return fmt.Errorf("%q has the port 0, at which nobody answers", raw)
+	}
+	return nil
 }
 
 // Parts are the dependencies of the service.

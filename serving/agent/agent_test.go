@@ -17,6 +17,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -171,6 +172,53 @@ func TestEveryURLAnswers(t *testing.T) {
 		if ok && strings.HasPrefix(path, "/") && !slices.ContainsFunc(w.agent.routes(), func(r httpapi.Route) bool { return r.Method == method && r.Path == path }) {
 			t.Errorf("the step %q is of no route", step.Do)
 		}
+	}
+}
+
+// TestPublicURLs: a URL at which nobody could ask is no URL of the service, and what is secret in one is not repeated.
+func TestPublicURLs(t *testing.T) {
+	w, _, _ := listed(t)
+	cfg := w.agent.cfg
+	for url, ok := range map[string]bool{
+		"https://agent.example": true, "http://127.0.0.1:4300/base/": true, "": true,
+		"agent.example": false, "ftp://agent.example": false, "https://agent.example/#docs": false, "https://agent.example?a=1": false,
+		"https://user:hunter2@agent.example": false, "javascript://agent.example": false, "http://localhost:0": false,
+	} {
+		cfg.BaseURL = url
+		err := cfg.Validate()
+		if ok != (err == nil) {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "--agent-url") || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("%s: the fault is %v", url, err)
+		}
+	}
+}
+
+// TestWithoutAPublicURL: agent.json names where the service listens.
+func TestWithoutAPublicURL(t *testing.T) {
+	w, _, _ := listed(t)
+	a := w.service(func(cfg *Config, _ *Parts) { cfg.BaseURL = "" })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	found := get[Discovery](&world{t: t, Client: apitest.NewClient(t, a, description)}, "/.well-known/agent.json")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, found.OpenAPI, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("%s: %v", found.OpenAPI, err)
+	}
+	if _ = answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Errorf("%s answers %d", found.OpenAPI, answer.StatusCode)
 	}
 }
 

@@ -60,6 +60,9 @@ type Step struct {
 
 func (a *Agent) discovery(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	base, dep := strings.TrimSuffix(a.cfg.BaseURL, "/"), &a.contracts.dep
+	if base == "" {
+		base = "http://" + a.Addr()
+	}
 	v := Discovery{
 		SchemaVersion: "1", Kind: "http-api", Name: "Lienstream Agent API",
 		Description: "Find stock collateral and listings, read deals from the chain, and have one transaction prepared and simulated.",

@@ -265,6 +265,16 @@ func TestServicesFindEachOther(t *testing.T) {
 	if c, err := agent.config(p); err != nil || c.BaseURL != "http://localhost:5300" || c.SupportURL != "https://support.example" {
 		t.Errorf("the agent API says that it is at %q and support at %q, %v", c.BaseURL, c.SupportURL, err)
 	}
+	for listen, want := range map[string]string{
+		"0.0.0.0:5300": "http://localhost:5300", "127.0.0.1:5300": "http://localhost:5300",
+		"192.0.2.7:5300": "http://192.0.2.7:5300", "[2001:db8::7]:5300": "http://[2001:db8::7]:5300", // localhost is not there
+		"127.0.0.1:0": "", // it knows its port once it listens
+	} {
+		agent.cfg.HTTP.Listen = listen
+		if c, err := agent.config(p); err != nil || c.BaseURL != want {
+			t.Errorf("the agent API at %s says that it is at %q, %v", listen, c.BaseURL, err)
+		}
+	}
 	up.serving.names = []string{indexerName}
 	up.introduce(p)
 	if page, err := indexer.config(p); err != nil || page.AgentURL != "" || page.ValuationURL != "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,7 +44,10 @@ func (s *agentService) Flags(f *Flags) {
 // config is the configuration from all flags. The deployment is known once the chain is.
 func (s *agentService) config(p *Process) (agent.Config, error) {
 	c := s.cfg
-	c.MaxHeadAge, c.BaseURL, c.SupportURL = p.MaxHeadAge, s.URL(), cmp.Or(c.SupportURL, p.Beside(supportName))
+	c.MaxHeadAge, c.SupportURL = p.MaxHeadAge, cmp.Or(c.SupportURL, p.Beside(supportName))
+	if !strings.HasSuffix(c.HTTP.Listen, ":0") { // it knows its port once it listens
+		c.BaseURL = s.URL()
+	}
 	if p.EmbeddedChain() {
 		c.MaxLag, c.MaxValuation = 0, 0
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,8 +105,11 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 
 // local is the URL of a listen address, as seen from this machine.
 func local(addr string) string {
-	_, port, _ := net.SplitHostPort(addr) // who listens there says what is wrong with it
-	return "http://localhost:" + port
+	host, port, _ := net.SplitHostPort(addr) // who listens there says what is wrong with it
+	if slices.Contains([]string{"", "0.0.0.0", "::", "127.0.0.1", "::1"}, host) {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
 // introduce tells the services where the others are.
