@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
 
@@ -108,13 +110,38 @@ func TestQuickstartWithCurl(t *testing.T) {
 	}
 }
 
-// TestQuickstartInTypeScript compiles the program against the types of our description, and lets it fund a deal while
-// blocks are mined.
-func TestQuickstartInTypeScript(t *testing.T) {
+// TestQuickstartOverAnEmptyPage: the cheapest listing has a term that is not served, so the first page is empty.
+func TestQuickstartOverAnEmptyPage(t *testing.T) {
 	w, deal, fund := listed(t)
-	const clients = "../clients"
+	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	w.call(w.actors[0], addressOf(deal.Token), "USDG", "approve", w.dep.DealVault, new(big.Int).Lsh(big.NewInt(1), 100))
+	w.sent(w.prepared(body{
+		"action": "list", "chainId": 4663, "wallet": w.actors[0].Hex(), "token": deal.Token, "amount": deal.AmountOrTokenID, "cap": "1000001",
+		"term": contracts.LongTerm, "listingExpiry": 0, "minPrice": "1000000",
+	}))
+	w.sync()
+	served := terms
+	terms = []uint32{contracts.ShortTerm, contracts.ShortTerm}
+	t.Cleanup(func() { terms = served })
+	if p := get[page[IndexedDeal]](w, "/v1/listings?sort=cost&limit=1"); len(p.Items) != 0 || string(p.NextCursor) == "null" {
+		t.Fatalf("the first page: %+v", p)
+	}
 	server := httptest.NewServer(w.agent)
 	defer server.Close()
+	command := exec.CommandContext(t.Context(), "bash", "-c", program(t, "sh"))
+	command.Env = append(os.Environ(), "BASE="+server.URL, "WALLET="+fund["wallet"].(string))
+	if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), deal.TermsHash) {
+		t.Errorf("it does not find the deal on the next page: %v: %s", err, out)
+	}
+}
+
+const clients = "../clients"
+
+// compiled is the program in TypeScript, compiled against the types of our description; its path is from clients.
+func compiled(t *testing.T) string {
+	t.Helper()
 	types := apitest.Node(t, clients, nil, "node_modules/openapi-typescript/bin/cli.js", "../agent/openapi.yaml")
 	dir, err := os.MkdirTemp(clients+"/node_modules", ".quickstart-") //nolint:usetesting // viem is found from there
 	if err != nil {
@@ -131,11 +158,59 @@ func TestQuickstartInTypeScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	apitest.Node(t, clients, nil, "node_modules/typescript/lib/tsc.js", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", filepath.Join(at, "quickstart.ts"))
+	return filepath.Join(at, "quickstart.js")
+}
 
+// TestQuickstartHoldsThePreparationToItsOwn: the program signs nothing but what it would have made itself.
+func TestQuickstartHoldsThePreparationToItsOwn(t *testing.T) {
+	w, deal, _ := listed(t)
+	lender := w.actors[1]
+	at := compiled(t)
+	for name, altered := range map[string]func(p *Prepared){
+		"calldata":    func(p *Prepared) { p.Transaction.Data = p.Transaction.Data[:len(p.Transaction.Data)-2] + "ff" },
+		"destination": func(p *Prepared) { p.Transaction.To = lower(w.dep.AssetRegistry) },
+		"value":       func(p *Prepared) { p.Transaction.Value = "1" },
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != prepareRoute {
+				w.agent.ServeHTTP(rw, r)
+				return
+			}
+			said := newRecorder()
+			w.agent.ServeHTTP(said, r)
+			var p Prepared
+			if err := json.Unmarshal(said.body, &p); err != nil || said.status != http.StatusOK {
+				t.Errorf("%d %s", said.status, said.body)
+			}
+			altered(&p)
+			_ = json.NewEncoder(rw).Encode(p)
+		}))
+		defer server.Close()
+		nonce, err := w.node.Client().NonceAt(t.Context(), lender, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = apitest.Start(t, clients, []string{
+			"BASE=" + server.URL, "RPC=" + w.node.HTTP(), "MAX_PRICE=" + deal.MinPrice, "PRIVATE_KEY=" + hexutil.Encode(crypto.FromECDSA(w.keys[lender])),
+		}, "node", at)()
+		if err == nil || !strings.Contains(err.Error(), "it is another transaction") {
+			t.Errorf("of another %s it ends with %v", name, err)
+		}
+		if now, err := w.node.Client().PendingNonceAt(t.Context(), lender); err != nil || now != nonce {
+			t.Errorf("of another %s it sent %d transactions, %v", name, now-nonce, err)
+		}
+	}
+}
+
+// TestQuickstartInTypeScript lets the program fund a deal while blocks are mined.
+func TestQuickstartInTypeScript(t *testing.T) {
+	w, deal, fund := listed(t)
+	server := httptest.NewServer(w.agent)
+	defer server.Close()
 	lender := w.actors[1]
 	wait := apitest.Start(t, clients, []string{
 		"BASE=" + server.URL, "RPC=" + w.node.HTTP(), "MAX_PRICE=" + deal.MinPrice, "PRIVATE_KEY=" + hexutil.Encode(crypto.FromECDSA(w.keys[lender])),
-	}, "node", filepath.Join(at, "quickstart.js"))
+	}, "node", compiled(t))
 	type outcome struct {
 		out []byte
 		err error
