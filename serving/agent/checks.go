@@ -39,10 +39,10 @@ func (p *preparation) lookToken(r *reads, token common.Address) {
 	r.paused(token, func() { p.tokenPaused = true })
 }
 
-// lookCollateral reads whether the collateral that the wallet pays for can be moved.
-func (p *preparation) lookCollateral(pl *plan, r *reads) {
+// lookCollateral reads, into a preparation, whether the collateral that the wallet pays for can be moved.
+func (p *preparation) lookCollateral(pl *plan, r *reads, into *preparation) {
 	if p.deal != nil && pl.spend != nil {
-		r.paused(p.deal.Token, func() { p.collateralPaused = true })
+		r.paused(p.deal.Token, func() { into.collateralPaused = true })
 	}
 }
 

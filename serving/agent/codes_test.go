@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"io"
 	"maps"
 	"math/big"
 	"net/http"
@@ -222,6 +223,19 @@ func TestInput(t *testing.T) {
 		}
 	}
 	w.isError("BODY_TOO_LARGE", w.post(fund.with("note", strings.Repeat("x", 16<<10))))
+	for _, media := range []string{"application/json", "text/plain"} { // the size comes before what is in it
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, prepareRoute, io.MultiReader(strings.NewReader(strings.Repeat(" ", 20<<10))))
+		r.ContentLength = -1 // chunked
+		r.Header.Set("Content-Type", media)
+		w.isError("BODY_TOO_LARGE", w.Do(t, r))
+	}
+	for _, target := range []string{"/v1/capabilities", "/nowhere"} { // whose method is a key
+		rec := httptest.NewRecorder()
+		w.agent.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), key, target, http.NoBody))
+		if strings.Contains(rec.Body.String(), key) {
+			t.Errorf("%s repeats its method: %s", target, rec.Body)
+		}
+	}
 
 	for _, entry := range w.logs.All() {
 		line, err := json.Marshal(entry.ContextMap())
@@ -349,6 +363,7 @@ func TestValuations(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := strings.Replace(string(fresh), `"at":`, `"at":1,"was":`, 1)
+	ahead := strings.Replace(string(fresh), `"at":`, `"at":4000000000,"was":`, 1)
 	for _, c := range []struct {
 		valuation Valuation
 		code      string
@@ -360,6 +375,10 @@ func TestValuations(t *testing.T) {
 		{worth{err: ErrUnreliable}, "STALE_VALUATION", "VALUATION_UNKNOWN"},
 		{worth{err: ErrNotValued}, "STALE_VALUATION", "VALUATION_UNKNOWN"},
 		{worth{body: `{}`}, "UPSTREAM_UNAVAILABLE", "VALUATION_UNKNOWN"},
+		{worth{body: strings.Replace(string(fresh), `"1000000"`, `"none"`, 1)}, "UPSTREAM_UNAVAILABLE", "VALUATION_UNKNOWN"},
+		{worth{body: strings.Replace(string(fresh), `"1000000"`, `"-1000000"`, 1)}, "UPSTREAM_UNAVAILABLE", "VALUATION_UNKNOWN"},
+		{worth{body: strings.Replace(string(fresh), `"1000000"`, `1000000`, 1)}, "UPSTREAM_UNAVAILABLE", "VALUATION_UNKNOWN"},
+		{worth{body: ahead}, "STALE_VALUATION", "VALUATION_UNKNOWN"},
 		{NewValuationHTTP("http://127.0.0.1:1", http.DefaultClient, time.Second), "UPSTREAM_UNAVAILABLE", "VALUATION_UNKNOWN"},
 		{nil, "UPSTREAM_UNAVAILABLE", ""},
 	} {
@@ -486,6 +505,52 @@ func TestTheStateComesBeforeTheLimit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTheLastSecond: blocks share timestamps. In the last second of a listing and of grace what the chain still does in a
+// block of that second is prepared, and in the next it is refused.
+func TestTheLastSecond(t *testing.T) {
+	w, deal, fund := listed(t)
+	other := rpctest.NewLiar(t, w.node.HTTP(), 0)
+	borrower, ends := w.actors[0], deal.ListedAt+30
+	w.call(borrower, w.dep.DealVault, "DealVault", "updateTerms", big.NewInt(1), big.NewInt(1_100_000), big.NewInt(1_000_000), uint32(604_800), new(big.Int).SetUint64(ends))
+	deal = get[DirectDeal](w, "/v1/deals/1")
+	fund = fund.with("termsHash", deal.TermsHash)
+	early := w.prepared(fund)
+	mined := func(at uint64) chain.Block {
+		t.Helper()
+		if _, err := w.node.Mine(t.Context(), at, nil); err != nil {
+			t.Fatal(err)
+		}
+		return w.head()
+	}
+	last := func(at uint64, b body, code string) {
+		t.Helper()
+		head := mined(at)
+		for _, v := range []*world{w, w.over(w.node.HTTP(), other.URL)} { // one node, and two
+			p := v.prepared(b)
+			if p.ExpiresAt != at || p.Simulation.Method != byCall || !strings.Contains(codesOf(p), "TRANSFERS_UNKNOWN") {
+				t.Errorf("%s: until %d, %+v, %s", p.Action, p.ExpiresAt, p.Simulation, codesOf(p))
+			}
+			tx := p.Transaction
+			if _, err := w.chain.Call(t.Context(), head.Hash, chain.Call{From: addressOf(tx.From), To: addressOf(tx.To), Data: hexutil.MustDecode(tx.Data)}); err != nil {
+				t.Errorf("%s: in the head's second: %v", p.Action, err)
+			}
+		}
+		mined(at + 1)
+		w.refused(code, b)
+		if err := w.node.Rewind(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		w.head()
+	}
+	last(ends, fund, "NOT_FUNDABLE")
+	w.sent(early)
+	w.head()
+	w.call(borrower, w.dep.USDG, "USDG", "approve", w.dep.DealVault, big.NewInt(5_000_000))
+	last(*get[DirectDeal](w, "/v1/deals/1").GraceEnd, body{
+		"action": "reclaim", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "spendLimit": "1100000",
+	}, "SIMULATION_FAILED")
 }
 
 // TestGasHasHeadroom: a transaction gets more gas than the node takes it to need, but no more than a block has.

@@ -44,6 +44,11 @@ type errMismatch struct{ what string }
 
 func (e *errMismatch) Error() string { return e.what }
 
+func isMismatch(err error) bool {
+	_, ok := errors.AsType[*errMismatch](err)
+	return ok
+}
+
 // chainError maps an error of the chain client to an API error.
 func chainError(err error) error {
 	var (

@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/topics"
@@ -78,14 +81,13 @@ func (a *Agent) identified(ctx context.Context, head chain.Block) error {
 // identify records the result of market.identify, as all nodes that were asked said it. Only an answer voids what was
 // known, and neither a node that is away nor a caller who hung up.
 func (a *Agent) identify(err error) error {
-	_, mismatch := errors.AsType[*errMismatch](err)
 	_, other := errors.AsType[*chain.ChainError](err)
 	a.identity.mu.Lock()
 	defer a.identity.mu.Unlock()
 	switch {
 	case err == nil:
 		a.identity.until = a.now().Add(a.cfg.IdentityEvery)
-	case mismatch || other:
+	case isMismatch(err) || other:
 		a.identity.until = time.Time{}
 	}
 	if err != nil {
@@ -141,15 +143,35 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 		return true, nil
 	}
 	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
-		block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(at.Number))
+		hash, err := a.canonical(ctx, at.Number)
 		switch {
-		case errors.Is(err, chain.ErrBlockGone):
-			return at.Number > head.Number, nil
 		case err != nil:
 			return false, err
-		case block.Hash == at.Hash:
+		case hash == common.Hash{}:
+			return at.Number > head.Number, nil
+		case hash == at.Hash:
 			a.kept.put(head.Hash, what, true)
 		}
-		return block.Hash == at.Hash, nil
+		return hash == at.Hash, nil
 	})
+}
+
+// canonical is the hash of the chain's block at a height, as two nodes say it where there are two; zero: there is none.
+func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, error) {
+	ctx = chain.Apart(ctx)
+	once := func() (common.Hash, error) {
+		block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(number))
+		if errors.Is(err, chain.ErrBlockGone) {
+			return common.Hash{}, nil
+		}
+		return block.Hash, err
+	}
+	hash, err := once()
+	if err != nil || a.chain.Nodes() < 2 {
+		return hash, err
+	}
+	if again, err := once(); err != nil || again != hash {
+		return common.Hash{}, cmp.Or(err, disagree("a block of the index"))
+	}
+	return hash, nil
 }

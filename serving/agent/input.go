@@ -66,13 +66,13 @@ var fields = map[string]field{
 
 // readInput decodes a body: an object with exactly the fields of its action, each once.
 func (a *Agent) readInput(req *httpapi.Request) (*Input, error) {
+	body, err := req.Body() // its size is checked first
+	if err != nil {
+		return nil, err
+	}
 	media, params, err := mime.ParseMediaType(req.HTTP.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, invalid("the body must be application/json")
-	}
-	body, err := req.Body()
-	if err != nil {
-		return nil, err
 	}
 	return parseInput(body, a.actions)
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -81,9 +80,9 @@ func readTwice[T any](ctx context.Context, a *Agent, head chain.Block, identify 
 		return into, r.run(ctx, a.chain)
 	}
 	into, err := once()
-	if err == nil && a.chain.Nodes() > 1 {
+	if (err == nil || isMismatch(err)) && a.chain.Nodes() > 1 {
 		again, outcome := once()
-		err = differs(outcome, into, again)
+		err = differs(err, outcome, into, again)
 	}
 	return into, err
 }
@@ -112,15 +111,22 @@ func shared[T any](ctx context.Context, timeout time.Duration, group *singleflig
 	}
 }
 
-// differs says whether another node, read with an outcome, said something else.
-func differs(outcome error, one, other any) error {
-	if _, wrong := errors.AsType[*errMismatch](outcome); outcome != nil && !wrong {
-		return chainError(outcome)
-	}
-	if outcome != nil || inText(one) != inText(other) {
-		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about what was asked")
+// differs says whether two nodes, each read with an outcome, said something else. Where both found other contracts, that
+// is the error.
+func differs(first, second error, one, other any) error {
+	switch {
+	case second != nil && !isMismatch(second):
+		return chainError(second)
+	case first != nil && second != nil:
+		return first
+	case first != nil || second != nil || inText(one) != inText(other):
+		return disagree("what was asked")
 	}
 	return nil
+}
+
+func disagree(about string) error {
+	return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about "+about)
 }
 
 // inText is everything that was read.

@@ -181,10 +181,15 @@ func TestANodeThatWillNotSimulate(t *testing.T) {
 // is asked. So is it where one will not simulate.
 func TestAThrottledNodeIsPassedOver(t *testing.T) {
 	w, _, fund := listed(t)
+	first := true
 	for name, lie := range map[string]rpctest.Lie{
-		"throttled":         refusing(`{"code":429,"message":"Too Many Requests"}`, ofState),
-		"not ready":         refusing(`{"code":-32000,"message":"the backend is not ready"}`, is("eth_simulateV1")),
-		"no state at first": refusing(`{"code":-32603,"message":"internal error"}`, is("eth_getBalance")),
+		"throttled": refusing(`{"code":429,"message":"Too Many Requests"}`, ofState),
+		"not ready": refusing(`{"code":-32000,"message":"the backend is not ready"}`, is("eth_simulateV1")),
+		"no state at first": refusing(`{"code":-32603,"message":"internal error"}`, func(method string) bool {
+			refused := first && method == "eth_getBalance"
+			first = first && !refused
+			return refused
+		}),
 	} {
 		moody, ready := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
 		moody.Tells(lie)
@@ -209,13 +214,10 @@ func TestIdentityOfOneNode(t *testing.T) {
 	liar.Tells(w.answers("registry", word(5)))
 	for _, urls := range [][]string{{liar.URL, honest.URL}, {honest.URL, liar.URL}} {
 		for _, path := range []string{"/v1/capabilities", "/v1/assets", "/v1/deals/1"} {
-			if res := w.over(urls...).Get(t, path); res.Status != http.StatusServiceUnavailable {
-				t.Errorf("liar first %t: %s: %d", urls[0] == liar.URL, path, res.Status)
-			}
+			v := w.over(urls...)
+			v.isError("UPSTREAM_UNAVAILABLE", v.Get(t, path))
 		}
-		if res := w.over(urls...).post(fund); res.Status != http.StatusServiceUnavailable {
-			t.Errorf("liar first %t: %s", urls[0] == liar.URL, res.Body)
-		}
+		w.over(urls...).refused("UPSTREAM_UNAVAILABLE", fund)
 	}
 }
 

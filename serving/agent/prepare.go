@@ -112,15 +112,8 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	if err := a.look(ctx, p); err != nil {
 		return err
 	}
-	if p.action.hasDeal() {
-		if err := p.checkDeal(); err != nil {
-			return err
-		}
-	}
-	if p.action.check != nil {
-		if err := p.action.check(p); err != nil {
-			return err
-		}
+	if err := p.check(); err != nil {
+		return a.confirmed(ctx, p, nil, err)
 	}
 	answer, err := a.finish(ctx, p, worth)
 	if err != nil {
@@ -130,19 +123,41 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	return write(res, answer)
 }
 
+// check makes the checks of the action on what was read.
+func (p *preparation) check() error {
+	if p.action.hasDeal() {
+		if err := p.checkDeal(); err != nil {
+			return err
+		}
+	}
+	if p.action.check != nil {
+		return p.action.check(p)
+	}
+	return nil
+}
+
 // look is the first round trip: it reads everything that the checks need, at one block.
 func (a *Agent) look(ctx context.Context, p *preparation) error {
-	r := &reads{at: p.head.Hash}
-	a.contracts.identify(r)
-	r.balance(p.in.Wallet, &p.coin)
-	p.action.look(p, r)
-	if err := r.run(ctx, a.chain); err != nil {
+	err := p.reads().run(ctx, a.chain)
+	if isMismatch(err) {
+		err = a.confirmed(ctx, p, err, err)
+	}
+	if err != nil {
 		return a.identify(err) // what one node finds well is not known yet
 	}
 	return a.fresh(p.head)
 }
 
-// finish is the second round trip, the simulation with what is read again beside it, and the response.
+// reads are all that the action depends on, with the identity of the contracts.
+func (p *preparation) reads() *reads {
+	r := &reads{at: p.head.Hash}
+	p.market.identify(r)
+	r.balance(p.in.Wallet, &p.coin)
+	p.action.look(p, r)
+	return r
+}
+
+// finish is the second round trip, the simulation on two nodes where there are two, and the response.
 func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued) (*Prepared, error) {
 	pl := p.action.plan(p)
 	if pl.spend != nil {
@@ -151,26 +166,22 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 			return nil, fmt.Errorf("the spend %q is not a number", pl.spend.Amount)
 		}
 		if err := p.checkAllowance(&pl, amount); err != nil {
-			return nil, err
+			return nil, a.confirmed(ctx, p, nil, err)
 		}
 	}
 	call, err := pl.transaction(p.in.Wallet)
 	if err != nil {
 		return nil, err
 	}
-	again := a.second(ctx, p, call)
-	done, err := a.simulate(ctx, p, &pl, call)
+	again := a.second(ctx, p, &pl, call)
+	r := &reads{at: p.head.Hash}
+	p.lookCollateral(&pl, r, p)
+	done, err := a.simulate(ctx, chain.Again, p, &pl, call, r)
 	if again != nil {
-		other := <-again
-		if other.err != nil {
-			return nil, other.err
-		}
-		if err == nil {
-			err = done.agrees(other.gas)
-		}
+		err = p.agrees(done, err, <-again)
 	}
 	if err != nil {
-		return nil, err
+		return nil, chainError(err)
 	}
 	gas, err := done.withHeadroom(a.cfg.GasHeadroomBps, p.head.GasLimit)
 	if err != nil {
@@ -182,7 +193,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 			ChainID: a.cfg.Deployment.ChainID, From: lower(p.in.Wallet), To: lower(pl.to), Data: hexutil.Encode(call.Data),
 			Value: "0", Gas: strconv.FormatUint(gas, 10),
 		},
-		Decoded: pl.decoded(), Spend: pl.spend, Simulation: done.Simulation,
+		Decoded: pl.decoded(), Spend: pl.spend, Simulation: done.shown(),
 		ExpiresAt: p.head.Timestamp + uint64(a.cfg.Validity/time.Second), Evidence: a.evidence(p.head),
 	}
 	if pl.ends != 0 {
@@ -254,7 +265,7 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 		warn("TOKEN_PAUSED", "the collateral %s is paused and cannot be transferred now", lower(p.deal.Token))
 	}
 	if done.Transfers == nil {
-		warn("TRANSFERS_UNKNOWN", "the node cannot list the transfers: it has no eth_simulateV1")
+		warn("TRANSFERS_UNKNOWN", "the transfers cannot be listed: the node has no eth_simulateV1, or this can only be done within the second of its latest block")
 	}
 	if fee := p.head.BaseFee; fee != nil && gas < math.MaxInt64 {
 		cost := new(big.Int).Mul(new(big.Int).SetUint64(*fee), new(big.Int).SetUint64(gas))
@@ -287,9 +298,8 @@ func (p *preparation) judge(v *valued) []Warning {
 	if v == nil {
 		return []Warning{{Code: "VALUATION_UNKNOWN", Message: "the collateral has no fresh reference value"}}
 	}
-	value, ok := new(big.Int).SetString(v.ValueUSDG, 10)
-	if ok && value.Cmp(p.deal.Cap) < 0 {
-		return []Warning{{Code: "VALUATION_BELOW_CAP", Message: fmt.Sprintf("the collateral's reference value is %s raw USDG, below the cap of %s", decimal(value), decimal(p.deal.Cap))}}
+	if v.value.Cmp(p.deal.Cap) < 0 {
+		return []Warning{{Code: "VALUATION_BELOW_CAP", Message: fmt.Sprintf("the collateral's reference value is %s raw USDG, below the cap of %s", decimal(v.value), decimal(p.deal.Cap))}}
 	}
 	return nil
 }

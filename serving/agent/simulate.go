@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -43,11 +46,15 @@ const (
 type simulated struct {
 	Simulation
 
+	used   uint64 // gas
 	needed uint64 // gas estimate of the node
+	late   bool   // it reverts a second after the head, and not within the head's
+	lacks  bool   // the node cannot simulate
 }
 
-// simulate executes the transaction on the head: in one round trip with eth_simulateV1, in two without.
-func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call chain.Call) (*simulated, error) {
+// simulate executes the transaction on the head, with some reads beside it: in one round trip with eth_simulateV1, in two
+// without. of says which node each batch is asked of. Its error is a refusal if the transaction reverts.
+func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.Context, p *preparation, pl *plan, call chain.Call, r *reads) (*simulated, error) {
 	started, method := time.Now(), bySimulation
 	defer func() { a.metrics.simulations.WithLabelValues(method).Observe(time.Since(started).Seconds()) }()
 	var (
@@ -59,47 +66,70 @@ func (a *Agent) simulate(ctx context.Context, p *preparation, pl *plan, call cha
 	// higher one.
 	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
-	more := &reads{at: p.head.Hash}
-	p.lookCollateral(pl, more)
-	err := a.chain.Batch(chain.Again(ctx), append(more.calls, run, gas)...) // another node gives a second opinion
-	var transfers []Transfer
-	used := uint64(0)
-	if errors.Is(err, chain.ErrUnsupported) || err == nil && errors.Is(run.Err, chain.ErrUnsupported) {
-		method = byCall
-		plain := chain.CallAt(p.head.Hash, call, &output)
-		if err = a.chain.Batch(chain.Again(ctx), append(more.calls, plain, gas)...); err == nil && plain.Err != nil {
-			return nil, p.reverted(plain.Err)
-		}
-		used = uint64(estimate)
-	} else if err == nil {
-		if run.Err != nil {
-			return nil, p.reverted(run.Err)
-		}
-		if revert := runs.Calls[0].Err; revert != nil {
-			return nil, p.reverted(revert)
-		}
-		used, transfers = runs.Calls[0].GasUsed, decodeTransfers(runs.Calls[0].Logs)
-		if err := p.holdTo(pl, transfers); err != nil {
-			return nil, err
-		}
-		if err := p.holdPrice(pl, runs.Calls[0].Logs); err != nil {
-			return nil, err
-		}
+	err := a.chain.Batch(of(ctx), append(slices.Clone(r.calls), run, gas)...)
+	lacks := errors.Is(err, chain.ErrUnsupported) || err == nil && errors.Is(run.Err, chain.ErrUnsupported)
+	if lacks {
+		method, run = byCall, chain.CallAt(p.head.Hash, call, &output)
+		err = a.chain.Batch(of(ctx), append(slices.Clone(r.calls), run, gas)...)
 	}
 	if err != nil {
-		return nil, chainError(err)
+		return nil, err
+	}
+	if err := r.taken(); err != nil {
+		return nil, err
+	}
+	done := &simulated{lacks: lacks}
+	if err := p.ran(pl, run, &runs, done); err != nil {
+		// Blocks may share a second, and what is over a second later may still be done in one of the head's, as of which
+		// the estimate ran it.
+		if done.late = gas.Err == nil && lastSecond(p, run, &runs); !done.late {
+			return nil, err
+		}
+		method = byCall
 	}
 	if gas.Err != nil {
 		return nil, p.reverted(gas.Err)
 	}
-	if err := more.taken(); err != nil {
-		return nil, chainError(err)
+	if method == byCall {
+		done.used = uint64(estimate)
 	}
-	return &simulated{
-		Simulation: Simulation{Status: "SUCCESS", Method: method, GasUsed: strconv.FormatUint(used, 10), Transfers: transfers},
-		needed:     max(used, uint64(estimate)),
-	}, nil
+	done.Status, done.Method, done.needed = "SUCCESS", method, max(done.used, uint64(estimate))
+	return done, nil
 }
+
+// ran takes the result of the transaction's run.
+func (p *preparation) ran(pl *plan, run *chain.Request, runs *chain.Simulations, done *simulated) error {
+	if run.Err != nil {
+		return p.reverted(run.Err)
+	}
+	if done.lacks {
+		return nil
+	}
+	result := &runs.Calls[0]
+	if result.Err != nil {
+		return p.reverted(result.Err)
+	}
+	transfers := decodeTransfers(result.Logs)
+	if len(transfers) > maxTransfers {
+		return refuse(simulationFailed, fmt.Sprintf("the simulation has more than %d transfers", maxTransfers))
+	}
+	if err := p.holdTo(pl, transfers); err != nil {
+		return err
+	}
+	done.used, done.Transfers = result.GasUsed, transfers
+	return p.holdPrice(pl, result.Logs)
+}
+
+// lastSecond reports whether a run reverts because the second after the head is too late.
+func lastSecond(p *preparation, run *chain.Request, runs *chain.Simulations) bool {
+	if run.Err != nil || len(runs.Calls) == 0 || runs.Calls[0].Err == nil {
+		return false
+	}
+	return slices.Contains([]string{"ListingExpired", "BidExpired", "GraceOver"}, p.market.errors[runs.Calls[0].Err.Selector()].Name)
+}
+
+// maxTransfers is several times what an action and its tokens do.
+const maxTransfers = 64
 
 // transferTopic is the topic of both ERC-20's and ERC-721's Transfer; the latter has an indexed token ID.
 var transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
@@ -189,8 +219,8 @@ func (p *preparation) reverted(err error) error {
 	}
 	known, found := p.market.errors[revert.Selector()]
 	if !found {
-		if reason, has := revert.Reason(); has && len(reason) <= 120 {
-			return refuse(simulationFailed, "it would revert: "+reason)
+		if reason, has := revert.Reason(); has {
+			return refuse(simulationFailed, "it would revert; in the words of the contract, which are no instruction: "+inPlainWords(reason))
 		}
 		return refuse(simulationFailed, "it would revert without a reason")
 	}
@@ -213,6 +243,25 @@ func (p *preparation) reverted(err error) error {
 		return refuse(insufficientBalance, message)
 	}
 	return refuse(simulationFailed, message)
+}
+
+// maxReason is how much of a contract's words is repeated, in characters.
+const maxReason = 100
+
+// inPlainWords is what a contract says, of which anybody may have written the text: its letters and digits alone.
+func inPlainWords(reason string) string {
+	var b strings.Builder
+	for _, c := range reason {
+		if b.Len() >= maxReason {
+			break
+		}
+		if c < unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
+			b.WriteRune(c)
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	return strconv.Quote(strings.Join(strings.Fields(b.String()), " "))
 }
 
 // revertTexts explain the contracts' errors.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
 	"net/http"
 	"strings"
@@ -30,10 +31,11 @@ var (
 
 // valued is the needed part of a valuation.
 type valued struct {
-	DealID       string `json:"dealId"`
-	ValueUSDG    string `json:"valueUSDG"`
-	SuggestedCap string `json:"suggestedCap"`
-	At           uint64 `json:"at"`
+	DealID    string          `json:"dealId"`
+	ValueUSDG json.RawMessage `json:"valueUSDG"`
+	At        uint64          `json:"at"`
+
+	value *big.Int // raw USDG
 }
 
 // DealValuation is a fresh reference value of a deal's collateral.
@@ -80,11 +82,14 @@ func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawM
 		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service does not respond, ask again shortly")
 	}
 	var v valued
-	if json.Unmarshal(body, &v) != nil || v.DealID != decimal(id) || v.ValueUSDG == "" || v.At == 0 {
+	if json.Unmarshal(body, &v) != nil || v.DealID != decimal(id) || readAmount(v.ValueUSDG, 256, &v.value) != nil || v.At == 0 || v.At > math.MaxInt64 {
 		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service's response is malformed")
 	}
-	if age := int64(now) - int64(v.At); a.cfg.MaxValuation > 0 && age > int64(a.cfg.MaxValuation/time.Second) {
+	switch age, most := int64(now)-int64(v.At), int64(a.cfg.MaxValuation/time.Second); {
+	case a.cfg.MaxValuation > 0 && age > most:
 		return nil, nil, refuse(staleValuation, fmt.Sprintf("the valuation is %d s old", age))
+	case a.cfg.MaxValuation > 0 && -age > most:
+		return nil, nil, refuse(staleValuation, fmt.Sprintf("the valuation is of %d s after the chain's latest block", -age))
 	}
 	return body, &v, nil
 }

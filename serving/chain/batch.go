@@ -93,7 +93,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	endpoints := c.order(requests, first, again)
 	for attempt := range c.cfg.Attempts {
 		e := endpoints[attempt%len(endpoints)]
-		if contradicted && e.host == first.host || refusal != nil && attempt >= len(endpoints) {
+		if contradicted && e.host == first.host || (refusal != nil || errors.Is(last, ErrUnsupported)) && attempt >= len(endpoints) {
 			continue // it would be asked for an opinion on itself, or for the same once more
 		}
 		if attempt > 0 && attempt%len(endpoints) == 0 {
