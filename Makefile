@@ -15,7 +15,7 @@ NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 
-.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge pools bench bench-growth microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -110,6 +110,9 @@ fuzz-short: $(NPM) ## every fuzz target for 4 s
 
 schemathesis: deps ## 10,000 requests made from the descriptions of the agent API and of the valuation service
 	LIENSTREAM_SCHEMATHESIS=10000 go test -count=1 -timeout 60m -v -run TestNothingUndescribed ./serving/agent ./serving/valuation
+
+pools: $(NPM) ## quotes, swaps and positions of 2,000 random pools against Uniswap's contracts, to the wei: LIENSTREAM_POOLS, LIENSTREAM_SEED
+	LIENSTREAM_POOLS=$(or $(LIENSTREAM_POOLS),2000) go test -count=1 -timeout 60m -v -run '^TestAgainstUniswap$$' ./contracts
 
 bench: deps build ## the figures of the pipeline, beside their references: a table, and JSON
 	go build -o bin/bench ./cmd/lienstream/bench

@@ -3,7 +3,9 @@ package contracts
 import (
 	"math/big"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
@@ -209,9 +211,10 @@ func newExchanges(t testing.TB) (*market, common.Address) {
 	return m, donate
 }
 
-// TestAgainstUniswap holds quotes, swaps and positions of random pools against the real contracts, to the wei.
+// TestAgainstUniswap holds quotes, swaps and positions of random pools against the real contracts, to the wei. `make pools`
+// takes 2,000 of them.
 func TestAgainstUniswap(t *testing.T) {
-	pools, seed := 25, uint64(4663)
+	pools, seed := fromEnv(t, "LIENSTREAM_POOLS", 25), uint64(fromEnv(t, "LIENSTREAM_SEED", 4663))
 	if testing.Short() {
 		pools = 4
 	}
@@ -248,6 +251,20 @@ func TestAgainstUniswap(t *testing.T) {
 	if quotes < pools*15 || refusals < pools {
 		t.Errorf("%d quotes and %d refusals: the pools are not what they are meant to be", quotes, refusals)
 	}
+}
+
+// fromEnv is a positive number of the environment, or the one given where there is none.
+func fromEnv(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	value, set := os.LookupEnv(name)
+	if !set {
+		return otherwise
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		t.Fatalf("%s: %q is not a positive number", name, value)
+	}
+	return n
 }
 
 func (x *exchange) compareQuote(t *testing.T, pool int, p *ammv4.Pool) bool {

@@ -3,6 +3,7 @@ package ammv4
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/holiman/uint256"
 	"pgregory.net/rapid"
@@ -182,6 +183,26 @@ func TestQuoteAllocatesNothing(t *testing.T) {
 	var r Result
 	if n := testing.AllocsPerRun(100, func() { _ = p.Quote(&r, true, true, amount) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestQuoteIsQuick: a quote over 30 ticks takes at most 20 µs. The best of many rounds counts: the machine has other work.
+func TestQuoteIsQuick(t *testing.T) {
+	const rounds, quotes, limit = 200, 50, 20 * time.Microsecond
+	p, amount := crossing(t, 30)
+	var r Result
+	best := time.Hour
+	for range rounds {
+		began := time.Now()
+		for range quotes {
+			if err := p.Quote(&r, true, true, amount); err != nil {
+				t.Fatal(err)
+			}
+		}
+		best = min(best, time.Since(began)/quotes)
+	}
+	if t.Logf("%s", best); best > slowdown*limit {
+		t.Errorf("a quote takes %s, at most %s", best, limit)
 	}
 }
 

@@ -2,6 +2,7 @@ package valuation
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -54,7 +55,11 @@ func TestWrongParameters(t *testing.T) {
 	w := newWorld(t)
 	c := apitest.NewClient(t, w.service, description)
 	const word = "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"
-	numbers := []string{"", "0", "-1", "+1", "1.0", "1e3", "0x1", "01", strings.Repeat("9", 79), strings.Repeat("9", 39), "1" + strings.Repeat("0", 77), "null"}
+	numbers := []string{
+		"", "0", "-1", "+1", "1.0", "1e3", "0x1", "01", strings.Repeat("9", 79), strings.Repeat("9", 39), "1" + strings.Repeat("0", 77), "null",
+		"115792089237316195423570985008687907853269984665640564039457584007913129639935", // 2^256 - 1
+		"115792089237316195423570985008687907853269984665640564039457584007913129639936",
+	}
 	ticks := []string{"", "887273", "-887273", "1.0", "01", "+60", "x", "61", "99999999999999999999"}
 	slippages := []string{"", "-1", "5001", "0.5", "+1", "x"}
 	tokens := []string{"", "eth", "USDG", word + "0", word[:20], "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", word}
@@ -105,6 +110,22 @@ func TestWrongParameters(t *testing.T) {
 			}
 		}
 		refused(query(func(v url.Values) { v.Set("unknown", "1") }), "unknown")
+	}
+	// Path parameters.
+	for name, paths := range map[string][]string{"id": {"/deals/%s/valuation"}, "token": {"/assets/%s/value", "/assets/%s/facts"}} {
+		wrong := map[string][]string{
+			"id":    {"-1", "+1", "01", "1.0", "0x1", "x", "115792089237316195423570985008687907853269984665640564039457584007913129639936"},
+			"token": tokens[1:6],
+		}[name]
+		for _, path := range paths {
+			for _, value := range wrong {
+				target := fmt.Sprintf(path, value)
+				r := c.Get(t, target)
+				if code, message := r.Error(t); r.Status != 400 || code != "INVALID_INPUT" || !strings.Contains(message, `"`+name+`"`) {
+					t.Errorf("%s: %d %s %s, want a 400 of %s", target, r.Status, code, message, name)
+				}
+			}
+		}
 	}
 	// More than there is, by far.
 	for target, name := range map[string]string{

@@ -1,0 +1,5 @@
+//go:build !race
+
+package ammv4
+
+const slowdown = 1
