@@ -68,8 +68,12 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 }
 
 // readTwice reads something at the head, with the identity of the contracts or without, and again of another node where
-// there is one.
+// there is one; of three, two decide.
 func readTwice[T any](ctx context.Context, a *Agent, head chain.Block, identify bool, ask func(r *reads, into *T)) (T, error) {
+	return chain.Agreed(ctx, a.chain, func(ctx context.Context) (T, error) { return readOfTwo(ctx, a, head, identify, ask) })
+}
+
+func readOfTwo[T any](ctx context.Context, a *Agent, head chain.Block, identify bool, ask func(r *reads, into *T)) (T, error) {
 	ctx = chain.Apart(ctx)
 	once := func() (into T, err error) {
 		r := &reads{at: head.Hash}
@@ -126,7 +130,7 @@ func differs(first, second error, one, other any) error {
 }
 
 func disagree(about string) error {
-	return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about "+about)
+	return fmt.Errorf("%w: %w", chain.ErrDiffer, refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about "+about))
 }
 
 // inText is everything that was read.

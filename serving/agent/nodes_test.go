@@ -221,6 +221,20 @@ func TestIdentityOfOneNode(t *testing.T) {
 	}
 }
 
+// TestThreeStandOneLiar: one of three nodes agrees about the head and lies about the state.
+func TestThreeStandOneLiar(t *testing.T) {
+	w, _, _ := listed(t)
+	liar, one, two := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	liar.Tells(w.answers("GRACE", word(1)))
+	for at, urls := range [][]string{{liar.URL, one.URL, two.URL}, {one.URL, liar.URL, two.URL}, {one.URL, two.URL, liar.URL}} {
+		for _, path := range []string{"/v1/capabilities", "/v1/deals/1"} {
+			if res := w.over(urls...).Get(t, path); res.Status != http.StatusOK {
+				t.Errorf("liar %d: %s: %s", at, path, res.Body)
+			}
+		}
+	}
+}
+
 // TestWhatWasReadOfOtherContracts: a check of the contracts fails at a head, and what was read at that head before is not
 // served on.
 func TestWhatWasReadOfOtherContracts(t *testing.T) {

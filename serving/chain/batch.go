@@ -31,35 +31,6 @@ func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
 	return context.WithValue(ctx, countKey{}, n), n
 }
 
-type apartKey struct{}
-
-// Apart is a context under which each batch is asked of another endpoint than the one before it, where there is one that
-// can be asked: so that what one said another may contradict. One that agreed on the head and does not have the block
-// contradicts as well, and so does one that refuses. Where no other responds, the same one is asked again.
-func Apart(ctx context.Context) context.Context {
-	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
-}
-
-// Beside is a context whose first batch is asked of another endpoint than the last one under ctx, whatever is asked under
-// ctx meanwhile.
-func Beside(ctx context.Context) context.Context {
-	before := new(atomic.Pointer[endpoint])
-	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
-		before.Store(last.Load())
-	}
-	return context.WithValue(ctx, apartKey{}, before)
-}
-
-type againKey struct{}
-
-// Again is a context whose first batch is asked of the same endpoint as the last one under ctx, where that can be asked.
-func Again(ctx context.Context) context.Context {
-	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
-		ctx = context.WithValue(ctx, againKey{}, last.Load())
-	}
-	return Apart(ctx)
-}
-
 // Batch sends the requests to one endpoint, in one round trip if Config.MaxBatch allows. On an error no result
 // may be used: ErrUnavailable, ErrBlockGone, *ChainError or that of ctx.
 func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
@@ -90,7 +61,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	}
 	again, _ := ctx.Value(againKey{}).(*endpoint)
 	first, contradicted := before.Load(), false
-	endpoints := c.order(requests, first, again)
+	endpoints := c.order(ctx, requests, first, again)
 	for attempt := range c.cfg.Attempts {
 		e := endpoints[attempt%len(endpoints)]
 		if contradicted && e.host == first.host || (refusal != nil || errors.Is(last, ErrUnsupported)) && attempt >= len(endpoints) {
@@ -106,6 +77,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 		if err == nil && !refused {
 			if err = said.take(requests); err == nil {
 				before.Store(e)
+				c.hear(ctx, e, first)
 				return nil
 			}
 		}
@@ -123,6 +95,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	}
 	if refusal != nil {
 		before.Store(refusal.from)
+		c.hear(ctx, refusal.from, first)
 		return refusal.take(requests)
 	}
 	return last
@@ -216,15 +189,20 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 }
 
 // order is the endpoints as they should be asked, without those that are outvoted: those that do not rest first, then
-// those of another node than the one before, then those that agreed on the head, then those that have the methods, then
-// the one to be asked again, then as configured.
-func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint {
+// those of another node than the one before, then those that have the methods, then the one to be asked again, then those
+// that are believed (doubt), in the order of the round, then as configured.
+func (c *Client) order(ctx context.Context, requests []*Request, before, again *endpoint) []*endpoint {
 	now := time.Now()
+	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.standing() == outvoted })
+	if len(ordered) == 0 {
+		ordered = slices.Clone(c.endpoints)
+	}
+	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return a.doubt() - b.doubt() })
+	c.turn(ctx, ordered)
 	rank := func(e *endpoint) (n int) {
 		for _, last := range []bool{
 			e.resting(&e.calls, now),
 			before != nil && e.host == before.host,
-			e.standing() != agrees,
 			slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) }),
 			before == nil && again != nil && e != again,
 		} {
@@ -234,10 +212,6 @@ func (c *Client) order(requests []*Request, before, again *endpoint) []*endpoint
 			}
 		}
 		return n
-	}
-	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.standing() == outvoted })
-	if len(ordered) == 0 {
-		ordered = slices.Clone(c.endpoints)
 	}
 	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return rank(a) - rank(b) })
 	return ordered

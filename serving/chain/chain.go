@@ -11,6 +11,7 @@
 //	*RevertError          the call reverted: a valid result
 //	*NodeError            every node that was asked refused the call, for a reason that the last one states
 //	ErrUnsupported        no endpoint supports the method
+//	ErrDiffer             endpoints say different things of one block: retry shortly, and do not act before
 package chain
 
 import (

@@ -32,16 +32,17 @@ type endpoint struct {
 	dial   func(context.Context) (*rpc.Client, error)
 	http   *http.Client
 
-	mu     sync.Mutex
-	conn   *rpc.Client // nil: not connected
-	proved bool
-	polls  series
-	calls  series
-	lacks  map[string]time.Time // methods that it said it does not support, until it is believed to
-	closed bool
-	latest uint64    // its latest block
-	since  time.Time // when that was first seen
-	stands standing
+	mu      sync.Mutex
+	conn    *rpc.Client // nil: not connected
+	proved  bool
+	polls   series
+	calls   series
+	lacks   map[string]time.Time // methods that it said it does not support, until it is believed to
+	closed  bool
+	latest  uint64    // its latest block
+	since   time.Time // when that was first seen
+	stands  standing
+	doubted bool // two others said otherwise than it, and it has agreed with none since
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
@@ -279,6 +280,19 @@ func (e *endpoint) standing() standing {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stands
+}
+
+// doubt is higher, the less an endpoint is believed: least if others contradicted it, and less if it has no say.
+func (e *endpoint) doubt() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.doubted {
+		n += 2
+	}
+	if e.stands != agrees {
+		n++
+	}
+	return n
 }
 
 func (e *endpoint) resting(from *series, now time.Time) bool {

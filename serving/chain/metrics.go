@@ -15,6 +15,8 @@ type metrics struct {
 	failures      *prometheus.CounterVec
 	disagreements prometheus.Counter
 	unconfirmed   prometheus.Counter
+	alone         prometheus.Counter
+	contradicted  *prometheus.CounterVec
 	head          prometheus.Gauge
 }
 
@@ -46,6 +48,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "lienstream_chain_unconfirmed_total",
 			Help: "Head polls in which nobody confirmed the block of an endpoint: another did not say which one it has at that height, or is away after they disagreed.",
 		}),
+		alone: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_chain_lone_opinions_total",
+			Help: "Second opinions that a node gave on itself, because no other responded.",
+		}),
+		contradicted: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "lienstream_chain_contradicted_total",
+			Help: "How often two nodes said otherwise than an endpoint, which is asked last from then on, until it agrees with another.",
+		}, []string{"endpoint"}),
 		head: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_head_block",
 			Help: "Number of the newest block that the live endpoints agree on.",
