@@ -156,6 +156,7 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 		headErr: fmt.Errorf("%w: the head is not known yet", ErrUnavailable),
 	}
 	names := map[string]bool{}
+	hosts := nodesOf(cfg.Endpoints)
 	for i, raw := range cfg.Endpoints {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -167,7 +168,7 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 		}
 		names[name] = true
 		e := newEndpoint(c, name, raw, strings.HasPrefix(u.Scheme, "ws"), dial)
-		e.host = u.Host
+		e.host = hosts[i]
 		c.endpoints = append(c.endpoints, e)
 	}
 	return c, nil
@@ -176,7 +177,7 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 // ChainID is the client's chain.
 func (c *Client) ChainID() uint64 { return c.cfg.ChainID }
 
-// Nodes is how many nodes the endpoints are of. A node's HTTP and WebSocket, at one host and port, tell no more than one.
+// Nodes is how many nodes the endpoints are of (nodesOf).
 func (c *Client) Nodes() int {
 	hosts := map[string]bool{}
 	for _, e := range c.endpoints {
@@ -204,4 +205,40 @@ func (c *Client) close() {
 	for _, e := range c.endpoints {
 		e.close()
 	}
+}
+
+// nodesOf names the node of each endpoint, as its host and port in one spelling: what a node says by two names is no second
+// opinion. A WebSocket at a port without HTTP is of its host's first HTTP endpoint, because a node may have its two at two
+// ports. HTTP endpoints at two ports are two nodes.
+func nodesOf(endpoints []string) []string {
+	nodes, hosts, sockets := make([]string, len(endpoints)), make([]string, len(endpoints)), make([]bool, len(endpoints))
+	for i, raw := range endpoints {
+		u, err := url.Parse(raw)
+		if err != nil {
+			continue // Validate refuses it
+		}
+		port := u.Port()
+		sockets[i] = strings.HasPrefix(u.Scheme, "ws")
+		switch {
+		case port != "":
+		case strings.HasSuffix(u.Scheme, "s") && u.Scheme != "ws":
+			port = "443"
+		default:
+			port = "80"
+		}
+		hosts[i] = strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+		nodes[i] = net.JoinHostPort(hosts[i], port)
+	}
+	for i := range endpoints {
+		first := -1
+		for j := range endpoints {
+			if sockets[i] && !sockets[j] && hosts[j] == hosts[i] && (first < 0 || nodes[j] == nodes[i]) {
+				first = j
+			}
+		}
+		if first >= 0 {
+			nodes[i] = nodes[first]
+		}
+	}
+	return nodes
 }

@@ -470,6 +470,36 @@ func FuzzSimulations(f *testing.F) {
 	})
 }
 
+// TestOneNodeByTwoNames: a default port, the case of a name, a final dot and a key make no other node of one.
+func TestOneNodeByTwoNames(t *testing.T) {
+	for want, all := range [][][]string{
+		1: {
+			{"http://node.example", "http://node.example:80"},
+			{"https://node.example/key1", "https://node.example:443/key2"},
+			{"https://node.example", "https://NODE.example"},
+			{"https://node.example", "wss://node.example:443"},
+			{"https://node.example", "https://node.example./"},
+			{"http://node.example", "ws://node.example"},
+			{"http://node.example:8545", "ws://node.example:8546"}, // geth's ports
+			{"ws://node.example:8546", "http://node.example:8545"},
+			{"https://[2001:DB8::1]", "https://[2001:db8::1]:443"},
+		},
+		2: {
+			{"http://node.example:8545", "http://node.example:8547"},
+			{"ws://node.example:8546", "ws://node.example:8548"},
+			{"https://one.example", "https://two.example"},
+			{"http://node.example", "https://node.example"},
+			{"http://node.example:1", "http://node.example:2", "ws://node.example:2", "ws://node.example:3"},
+		},
+	} {
+		for _, urls := range all {
+			if n := newClient(t, zap.NewNop(), prometheus.NewRegistry(), nil, urls...).Nodes(); n != want {
+				t.Errorf("%v are %d nodes, want %d", urls, n, want)
+			}
+		}
+	}
+}
+
 // A node's HTTP and WebSocket are one opinion: what is asked apart is asked of another node.
 func TestEndpointsOfANodeAreOne(t *testing.T) {
 	node, other := newNode(t), newNode(t)
