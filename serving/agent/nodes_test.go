@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
@@ -221,15 +222,36 @@ func TestIdentityOfOneNode(t *testing.T) {
 	}
 }
 
-// TestThreeStandOneLiar: one of three nodes agrees about the head and lies about the state.
+// TestThreeStandOneLiar: one of three nodes agrees about the head and lies about the state, about what a transaction does,
+// or about the block of the index.
 func TestThreeStandOneLiar(t *testing.T) {
-	w, _, _ := listed(t)
+	w, _, fund := listed(t)
+	for range 2 { // so that the index is behind the head's parent
+		if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.head()
 	liar, one, two := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
-	liar.Tells(w.answers("GRACE", word(1)))
-	for at, urls := range [][]string{{liar.URL, one.URL, two.URL}, {one.URL, liar.URL, two.URL}, {one.URL, two.URL, liar.URL}} {
-		for _, path := range []string{"/v1/capabilities", "/v1/deals/1"} {
-			if res := w.over(urls...).Get(t, path); res.Status != http.StatusOK {
-				t.Errorf("liar %d: %s: %s", at, path, res.Body)
+	below := headerLie(func(b map[string]any) { // of the index's block, which is not the latest
+		if b["number"] == hexutil.EncodeUint64(w.index.at.Number) {
+			b["hash"] = common.Hash{1}.Hex()
+		}
+	})
+	for name, lie := range map[string]rpctest.Lie{
+		"state": w.answers("GRACE", word(1)), "contracts": w.answers("registry", word(5)), "block": below,
+		"run": refusing(`{"code":3,"message":"execution reverted","data":"0x"}`, is("eth_simulateV1")),
+		"gas": refusing(`{"code":-32000,"message":"gas required exceeds allowance (21000)"}`, is("eth_estimateGas")),
+	} {
+		liar.Tells(lie)
+		for at, urls := range [][]string{{liar.URL, one.URL, two.URL}, {one.URL, liar.URL, two.URL}, {one.URL, two.URL, liar.URL}} {
+			for _, path := range []string{"/v1/capabilities", "/v1/deals/1", "/v1/listings"} {
+				if res := w.over(urls...).Get(t, path); res.Status != http.StatusOK {
+					t.Errorf("%s, liar %d: %s: %s", name, at, path, res.Body)
+				}
+			}
+			if res := w.over(urls...).post(fund); res.Status != http.StatusOK {
+				t.Errorf("%s, liar %d: prepare: %s", name, at, res.Body)
 			}
 		}
 	}

@@ -103,24 +103,29 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	if in.ChainID != a.cfg.Deployment.ChainID {
 		return refuse(chainMismatch, fmt.Sprintf("this service is for chain %d", a.cfg.Deployment.ChainID))
 	}
-	ctx = chain.Apart(ctx) // so that another node can be asked for a second opinion
-	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
-	if p.head, err = a.head(); err != nil {
-		return err
-	}
-	worth := a.worth(ctx, p)
-	if err := a.look(ctx, p); err != nil {
-		return err
-	}
-	if err := p.check(); err != nil {
-		return a.confirmed(ctx, p, nil, err)
-	}
-	answer, err := a.finish(ctx, p, worth)
+	answer, err := chain.Agreed(ctx, a.chain, func(ctx context.Context) (*Prepared, error) { return a.prepareOfTwo(ctx, in) })
 	if err != nil {
 		return err
 	}
 	a.metrics.prepared.WithLabelValues(in.Action).Inc()
 	return write(res, answer)
+}
+
+// prepareOfTwo is what two nodes say of a transaction, or one where there is no other.
+func (a *Agent) prepareOfTwo(ctx context.Context, in *Input) (_ *Prepared, err error) {
+	ctx = chain.Apart(ctx) // so that another node can be asked for a second opinion
+	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
+	if p.head, err = a.head(); err != nil {
+		return nil, err
+	}
+	worth := a.worth(ctx, p)
+	if err := a.look(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, a.confirmed(ctx, p, nil, err)
+	}
+	return a.finish(ctx, p, worth)
 }
 
 // check makes the checks of the action on what was read.
