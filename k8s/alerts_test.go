@@ -12,6 +12,7 @@ import (
 
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/support"
 )
 
@@ -30,6 +31,11 @@ func metrics(t *testing.T) map[string]bool {
 	reports.Payment.PayTo = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	reports.Keys = support.Keys{Token: []support.TokenKey{{Secret: strings.Repeat("token", 8)}}, Text: []string{strings.Repeat("text", 8)}}
 	if _, err := support.New(reports, support.Deps{}, zap.NewNop(), reg); err != nil {
+		t.Fatal(err)
+	}
+	nodes := chain.DefaultConfig()
+	nodes.ChainID, nodes.Endpoints = 1, []string{"https://rpc.example"}
+	if _, err := chain.New(nodes, nil, zap.NewNop(), reg); err != nil {
 		t.Fatal(err)
 	}
 	described := make(chan *prometheus.Desc, 1000)

@@ -113,7 +113,7 @@ func TestAHeadIsConfirmed(t *testing.T) {
 	}
 }
 
-// counter is what a registry has under a name, as a collector.
+// counter is what a registry has under a name, over all labels, as a collector.
 func counter(t *testing.T, reg *prometheus.Registry, name string) prometheus.Collector {
 	t.Helper()
 	families, err := reg.Gather()
@@ -122,8 +122,11 @@ func counter(t *testing.T, reg *prometheus.Registry, name string) prometheus.Col
 	}
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name})
 	for _, f := range families {
-		if f.GetName() == name {
-			c.Add(f.GetMetric()[0].GetCounter().GetValue())
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			c.Add(m.GetCounter().GetValue())
 		}
 	}
 	return c

@@ -170,6 +170,7 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 		e := newEndpoint(c, name, raw, strings.HasPrefix(u.Scheme, "ws"), dial)
 		e.host = hosts[i]
 		c.endpoints = append(c.endpoints, e)
+		c.metrics.contradicted.WithLabelValues(name) // so that the first is an increase
 	}
 	return c, nil
 }
