@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/eth/filters"
 )
 
 // finality is how many blocks below the head are not final.
@@ -147,7 +148,7 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 			reply.Result = b.txs[at]
 		}
 	case "eth_getLogs":
-		var filter logFilter
+		var filter filters.FilterCriteria
 		param(0, &filter)
 		reply.Result = n.logs(&filter)
 	case "eth_call":
@@ -170,26 +171,19 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 	return reply
 }
 
-type logFilter struct {
-	BlockHash          *common.Hash
-	FromBlock, ToBlock *hexutil.Uint64
-	Address            []common.Address
-	Topics             [][]common.Hash
-}
-
-func (f *logFilter) wants(l *types.Log) bool {
-	if len(f.Address) > 0 && !slices.Contains(f.Address, l.Address) {
+func wants(f *filters.FilterCriteria, l *types.Log) bool {
+	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, l.Address) {
 		return false
 	}
 	return len(f.Topics) == 0 || len(f.Topics[0]) == 0 || len(l.Topics) > 0 && slices.Contains(f.Topics[0], l.Topics[0])
 }
 
-func (n *node) logs(f *logFilter) []types.Log {
+func (n *node) logs(f *filters.FilterCriteria) []types.Log {
 	found := []types.Log{}
 	of := func(h common.Hash) {
 		if b := n.rec.blocks[h]; b != nil {
 			for i := range b.logs {
-				if f.wants(&b.logs[i]) {
+				if wants(f, &b.logs[i]) {
 					found = append(found, b.logs[i])
 				}
 			}
@@ -199,7 +193,7 @@ func (n *node) logs(f *logFilter) []types.Log {
 	case f.BlockHash != nil:
 		of(*f.BlockHash)
 	case f.FromBlock != nil && f.ToBlock != nil:
-		for i := uint64(*f.FromBlock); i <= uint64(*f.ToBlock) && i < uint64(len(n.canonical)); i++ {
+		for i := f.FromBlock.Uint64(); i <= f.ToBlock.Uint64() && i < uint64(len(n.canonical)); i++ {
 			of(n.canonical[i])
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // faultKind is a kind of fault. It blocks until the fault is healed.
@@ -60,19 +61,26 @@ func kinds() []faultKind {
 		{"brokers stall", 2, func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, true, f.lasts) }},
 		{"brokers do not answer", 1, func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, false, f.lasts) }},
 		{"brokers are slow", 2, func(_ context.Context, r *run, f fault) error {
-			for _, b := range f.brokers {
-				r.net.slow(b, 100*time.Millisecond)
-			}
+			r.slow(f.brokers, 100*time.Millisecond)
 			time.Sleep(f.lasts)
-			for _, b := range f.brokers {
-				r.net.slow(b, 0)
-			}
+			r.slow(f.brokers, 0)
 			return nil
 		}},
 		{"leaders move", 2, func(_ context.Context, r *run, f fault) error { return r.elect(rand.New(rand.NewPCG(f.seed, 0))) }},
 		{"chain is away", 1, func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
 	}
 }
+
+// briefOwner is a fault that breaks two things: others own what the host held, on slow brokers, until it is back, and
+// may not have caught up by then.
+var briefOwner = faultKind{"kill for a session", 4, func(ctx context.Context, r *run, f fault) error {
+	f.lasts = kafka.DefaultSessionTimeout + f.lasts/8
+	r.slow(f.brokers, 100*time.Millisecond)
+	err := r.down(ctx, r.kill, f)
+	time.Sleep(f.lasts)
+	r.slow(f.brokers, 0)
+	return err
+}}
 
 // warmAfter is how long after a healing every partition is held by an owner and a standby again.
 const warmAfter = 15 * time.Second
@@ -90,15 +98,19 @@ func (r *run) quiet() bool {
 }
 
 // fault starts a fault, and heals it after a while.
-func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
+func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string, alone bool) {
 	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
 	f.brokers = names("kafka", brokers)
 	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+brokers)]
 	if i := r.rng.IntN(2 * brokers); i < brokers {
 		f.brokers = f.brokers[i : i+1]
 	}
+	of := kinds()
+	if !alone {
+		of = append(of, briefOwner)
+	}
 	var all []faultKind
-	for _, k := range kinds() {
+	for _, k := range of {
 		for range k.weight {
 			all = append(all, k)
 		}
@@ -121,6 +133,13 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		defer r.rmu.Unlock()
 		r.busy[f.host], r.healed[f.host] = false, time.Now()
 	})
+}
+
+// slow delays what brokers send and get.
+func (r *run) slow(brokers []string, by time.Duration) {
+	for _, b := range brokers {
+		r.net.slow(b, by)
+	}
 }
 
 // down has a host ended, and started after a while.

@@ -123,9 +123,9 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		switch {
 		case opt.calm:
 		case opt.alone && r.quiet():
-			r.fault(ctx, &faults, hosts)
+			r.fault(ctx, &faults, hosts, opt.alone)
 		case !opt.alone && r.rng.IntN(6) == 0:
-			r.fault(ctx, &faults, hosts)
+			r.fault(ctx, &faults, hosts, opt.alone)
 		}
 	}
 	faults.Wait() // each heals what it broke
