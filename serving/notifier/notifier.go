@@ -16,6 +16,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -63,7 +64,7 @@ type Store interface {
 type Service struct {
 	cfg    Config
 	store  Store
-	chain  Chain
+	chain  *chain.Client // checks signatures of contract wallets
 	keys   *notifier.Keys
 	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
 	log    *zap.Logger
@@ -75,7 +76,7 @@ type Service struct {
 var description []byte
 
 // New returns the service. It listens in Run.
-func New(cfg Config, store Store, chain Chain, keys *notifier.Keys, log *zap.Logger, reg prometheus.Registerer) (*Service, error) {
+func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log *zap.Logger, reg prometheus.Registerer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

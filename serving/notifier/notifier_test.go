@@ -24,6 +24,7 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/notifier"
@@ -91,13 +92,7 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 	h.chain, err = devchain.New(devchain.Config{Alloc: types.GenesisAlloc{factory.at: {Balance: new(big.Int), Code: factory.code}}})
 	check(t, err)
 	t.Cleanup(h.stopChain)
-	cc := chain.DefaultConfig()
-	cc.ChainID, cc.Endpoints, cc.Timeout = devchain.DefaultChainID, []string{h.chain.HTTP()}, 10*time.Second
-	client, err := chain.New(cc, nil, h.log, h.metrics.New())
-	check(t, err)
-	_, err = client.Refresh(t.Context())
-	check(t, err)
-
+	client := h.over(h.chain.HTTP())
 	keys, err := notifier.ParseKeys(keyText)
 	check(t, err)
 	for i := range 2 { // two serving nodes: what one writes, the other reads
@@ -117,6 +112,18 @@ func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
 	h.wallet, err = crypto.GenerateKey()
 	check(t, err)
 	return h
+}
+
+// over is a client of the chain's nodes at these URLs.
+func (h *house) over(urls ...string) *chain.Client {
+	h.t.Helper()
+	cfg := chain.DefaultConfig()
+	cfg.ChainID, cfg.Endpoints, cfg.Timeout = devchain.DefaultChainID, urls, 10*time.Second
+	client, err := chain.New(cfg, nil, h.log, h.metrics.New())
+	check(h.t, err)
+	_, err = client.Refresh(h.t.Context())
+	check(h.t, err)
+	return client
 }
 
 // stopChain ends the chain, once.
@@ -300,6 +307,34 @@ func TestContractWallets(t *testing.T) {
 	lower = strings.ToLower(addressOf(h.wallet).Hex())
 	m = h.message(lower, "email", "ann@example.com", h.next())
 	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+}
+
+// One of two nodes lets no stranger in, and keeps no wallet out.
+func TestContractWalletsOfOneNode(t *testing.T) {
+	h := newHouse(t, "kfake")
+	liar, honest := rpctest.NewLiar(t, h.chain.HTTP(), 0), rpctest.NewLiar(t, h.chain.HTTP(), 0)
+	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_call" {
+			resp.Say("0x01")
+		}
+		return false
+	})
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	stranger, err := crypto.GenerateKey()
+	check(t, err)
+	wallet := strings.ToLower(factory.at.Hex()) // a contract that signs nothing
+	for _, urls := range [][]string{{liar.URL}, {liar.URL, honest.URL}, {honest.URL, liar.URL}} {
+		s, err := serving.New(serving.DefaultConfig(), h.client, h.over(urls...), keys, h.log, h.metrics.New())
+		check(t, err)
+		h.services = append(h.services, s)
+		want := "503 UPSTREAM_UNAVAILABLE"
+		if len(urls) == 1 {
+			want = `200 {"ok":true}` // its word is all there is
+		}
+		m := h.message(wallet, "email", "ann@example.com", h.next())
+		h.want(h.do(len(h.services)-1, http.MethodPost, "/notify", postBody(wallet, "email", "ann@example.com", allPrefs, m, sign(t, stranger, m))), want)
+	}
 }
 
 // owned is a signature as the wallet of the test takes it.

@@ -78,12 +78,6 @@ func (s *Service) fresh(unix int64, now time.Time) error {
 	return nil
 }
 
-// Chain is used to check signatures of contract wallets: a *chain.Client is one.
-type Chain interface {
-	Head() (chain.Block, error)
-	Batch(ctx context.Context, requests ...*chain.Request) error
-}
-
 const (
 	keySignatureBytes = 65
 	maxSignatureBytes = 8 << 10
@@ -122,8 +116,8 @@ func signedByKey(wallet common.Address, hash common.Hash, signature []byte) bool
 	return err == nil && crypto.PubkeyToAddress(*public) == wallet
 }
 
-// askWallet checks the signature with the wallet's contract, at the head, in one call, which deploys the
-// contract if necessary. An error means that the result is unknown.
+// askWallet checks the signature with the wallet's contract, at the head. Where there are two nodes, two must say the same:
+// one could let a stranger in, or keep the wallet out. An error means that the result is unknown.
 func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash common.Hash, signature []byte) (bool, error) {
 	head, err := s.chain.Head()
 	if err != nil {
@@ -133,6 +127,22 @@ func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash com
 	if err != nil {
 		return false, err
 	}
+	return chain.Agreed(ctx, s.chain, func(ctx context.Context) (bool, error) {
+		ctx = chain.Apart(ctx)
+		signed, err := s.runProbe(ctx, code, head)
+		if err != nil || s.chain.Nodes() < 2 {
+			return signed, err
+		}
+		again, err := s.runProbe(ctx, code, head)
+		if err == nil && again != signed {
+			err = fmt.Errorf("a signature of %s: %w", wallet, chain.ErrDiffer)
+		}
+		return signed, err
+	})
+}
+
+// runProbe runs a probe in one call, which deploys the wallet's contract if necessary.
+func (s *Service) runProbe(ctx context.Context, code hexutil.Bytes, head chain.Block) (bool, error) {
 	var said hexutil.Bytes
 	call := &chain.Request{
 		Method: "eth_call",
