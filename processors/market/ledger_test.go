@@ -20,6 +20,7 @@ import (
 	"github.com/lienstream/lienstream/processors/market/markettest"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -49,11 +50,8 @@ func TestLargestLedger(t *testing.T) {
 	b, err := broker.Open(broker.Config{})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
-	cfg, cat := kafka.Config{Brokers: b.Addrs(), Prefix: "t"}, topics.Catalogue{Prefix: "t", ChainID: 1, Partitions: 1}
-	admin, err := kafka.NewAdmin(cfg)
-	check(t, err)
-	check(t, admin.Apply(t.Context(), cat.Topics()))
-	admin.Close()
+	cfg, cat := brokertest.Config(b.Addrs(), "t"), topics.Catalogue{Prefix: "t", ChainID: 1, Partitions: 1}
+	brokertest.Apply(t, cfg, cat.Topics())
 	tx, err := kafka.NewTransactor(cfg, "chain", kafka.TransactorOptions{})
 	check(t, err)
 	t.Cleanup(tx.Close)
@@ -70,10 +68,10 @@ func TestLargestLedger(t *testing.T) {
 	first := topics.BlockRef{Number: 1, Hash: common.Hash{1}, Timestamp: 1}
 	second := topics.BlockRef{Number: 2, Hash: common.Hash{2}, Timestamp: 2}
 	send(&topics.BlockEnd{Block: first}, nil)
-	node, err := engine.New(engine.Config{
-		Kafka: cfg, Catalogue: cat, AppName: topics.AppMarket, Instance: "a", FS: vfs.Default, Dir: filepath.Join(t.TempDir(), "state"),
-		Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
-	}, market.New(contracts.NewDecoder(markettest.Deployment), zap.NewNop(), prometheus.NewRegistry()))
+	of := engine.DefaultConfig()
+	of.Kafka, of.Catalogue, of.AppName, of.Instance = cfg, cat, topics.AppMarket, "a"
+	of.FS, of.Dir, of.Registerer = vfs.Default, filepath.Join(t.TempDir(), "state"), prometheus.NewRegistry()
+	node, err := engine.New(of, market.New(contracts.NewDecoder(markettest.Deployment), zap.NewNop(), prometheus.NewRegistry()))
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
