@@ -11,11 +11,14 @@ const (
 	// hedgeAfter is how long a node may take to respond before other holders of its partitions are asked too. A
 	// frozen node is detected only later, and a node with a hanging disk still reports its watermarks.
 	hedgeAfter = 100 * time.Millisecond
+	// hedgeAgain is when they are asked once more if they could not answer: a standby that lacks the owner's last block
+	// applies it soon.
+	hedgeAgain = 50 * time.Millisecond
 	// maxHedges bounds the hedged reads: if all nodes are slow, they would make them slower.
 	maxHedges = 16
 )
 
-// hedged is a round, and a second one beside it where nodes keep the first waiting. The first answer is taken.
+// hedged is a round, and others beside it, one at a time, where nodes keep the first waiting. The first answer is taken.
 func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
 	calls, ok := r.nodes.assign(req.Partitions, req.frontier, tried)
 	if !ok {
@@ -37,6 +40,7 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 		outcomes <- outcome{a, err, tried}
 	}
 	go start(calls, maps.Clone(tried))
+	before := maps.Clone(tried)
 	late := time.NewTimer(hedgeAfter)
 	defer late.Stop()
 	for running := 1; ; {
@@ -48,8 +52,9 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 			if running--; o.err == nil || running == 0 {
 				return o.response, o.err
 			}
+			late.Reset(hedgeAgain)
 		case <-late.C:
-			others, avoided, ok := r.nodes.instead(calls, req, tried)
+			others, avoided, ok := r.nodes.instead(calls, req, before)
 			if !ok || !r.hedges.TryAcquire(1) {
 				continue
 			}

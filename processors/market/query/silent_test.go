@@ -21,17 +21,23 @@ import (
 
 // A node may tell how far it is and answer no read, as one whose disk hangs does. Who holds the same is asked.
 func TestASlowOwnerIsNotWaitedFor(t *testing.T) {
-	notWaitedFor(t, func(body []byte) bool { return !bytes.Contains(body, []byte("watermarks")) })
+	notWaitedFor(t, isRead, false)
 }
+
+// The standby may lack the owner's last block when it is asked, and is asked again.
+func TestAStandbyThatLagsIsAskedAgain(t *testing.T) { notWaitedFor(t, isRead, true) }
+
+func isRead(body []byte) bool { return !bytes.Contains(body, []byte("watermarks")) }
 
 // A process that is frozen takes connections and requests as ever, and answers none. Reads turn to the
 // standby as soon as its silence is noticed, those that wait for it too.
 func TestAFrozenOwnerIsNotWaitedFor(t *testing.T) {
-	notWaitedFor(t, func([]byte) bool { return true })
+	notWaitedFor(t, func([]byte) bool { return true }, false)
 }
 
-// notWaitedFor reads while the owner leaves some requests, told by their body, without an answer.
-func notWaitedFor(t *testing.T, left func(body []byte) bool) {
+// notWaitedFor reads while the owner leaves some requests, told by their body, without an answer, and the standby lags until
+// it was asked.
+func notWaitedFor(t *testing.T, left func(body []byte) bool, lags bool) {
 	t.Helper()
 	standby := serve(t, newNode(t, topics.RoleStandby, 5, span(partitions)...))
 	owner := &holder{node: newNode(t, topics.RoleOwner, 5, span(partitions)...)}
@@ -58,6 +64,24 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool) {
 	for _, h := range []*holder{owner, standby} {
 		h.node.land(t, partitions, block(1), listing(1))
 	}
+	last := block(1)
+	if lags {
+		last = block(2)
+		owner.node.land(t, partitions, last)
+		asked := standby.server.Config.Handler
+		var once sync.Once
+		standby.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			asked.ServeHTTP(w, r)
+			if frozen.Load() && isRead(body) {
+				once.Do(func() { standby.node.land(t, partitions, last) })
+			}
+		})
+	}
 	topic := make(owners, 64)
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Instance, routing.Timeout, routing.Interval = partitions, "me", time.Minute, time.Millisecond
@@ -72,11 +96,11 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	owner.announce(t, topic, "owner")
 	standby.announce(t, topic, "standby")
-	polltest.Until(t, "all partitions are at the block", func() bool { w, err := r.Lowest(); return err == nil && w.At == block(1) })
+	polltest.Until(t, "all partitions are at the block", func() bool { w, err := r.Lowest(); return err == nil && w.At == last })
 
 	frozen.Store(true)
 	for range 20 {
-		if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(1) {
+		if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != last {
 			t.Fatalf("with a standby at hand: %v, %v", d.At, err)
 		}
 	}
