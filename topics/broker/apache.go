@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/freeport"
 )
 
 // ApacheConfig of an Apache Kafka broker.
@@ -67,7 +67,7 @@ func StartApache(ctx context.Context, cfg ApacheConfig) (*Apache, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return nil, errors.Join(ErrNoKafka, err)
 	}
-	ports, err := freePorts(2)
+	ports, err := freeport.Find(2)
 	if err != nil {
 		return nil, err
 	}
@@ -286,17 +286,3 @@ func (a *Apache) signal(s syscall.Signal) <-chan struct{} {
 }
 
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-
-// freePorts are ports on loopback that were free a moment ago.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/topics/freeport"
 )
 
 // clusterSettings let a cluster go on without a node in seconds, as docs/operations.md asks of real brokers.
@@ -21,7 +23,7 @@ var clusterSettings = map[string]string{
 // StartApacheCluster starts a cluster of so many nodes, each broker and controller, with directories of their own
 // below cfg.Dir, and waits until all of them are registered or ctx is done. After an error none of them runs.
 func StartApacheCluster(ctx context.Context, cfg ApacheConfig, size int) ([]*Apache, error) {
-	ports, err := freePorts(2 * size)
+	ports, err := freeport.Find(2 * size)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lienstream/lienstream/topics/freeport"
 )
 
 // process is one run of the binary.
@@ -106,12 +107,11 @@ func cpuOf(pid int) (time.Duration, error) {
 
 // address is a free address on loopback.
 func address() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	addr, err := freeport.Address()
 	if err != nil {
 		panic(err) // no loopback
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return addr
 }
 
 // until polls until check is satisfied.

@@ -25,6 +25,9 @@ type reader struct {
 	failed    int
 	backwards int           // answers as of a block before that of the one before them
 	longest   time.Duration // from the first time that an answer was asked for, whether that failed or hung, until it came
+	when      string        // that was
+	step      string        // of the test, at present
+	stepped   time.Time     // when it began
 	stalled   time.Duration // for which the machine let nobody run who had nothing to wait for
 	last      string        // what the last failed read said
 	lowest    uint64        // block of the answers since mark
@@ -70,7 +73,11 @@ func (r *reader) watchMachine(ctx context.Context) {
 func (r *reader) loop(ctx context.Context, path string) {
 	since := time.Now() // when the answer that is still to come was first asked for
 	var last uint64
-	waited := func() { r.longest = max(r.longest, time.Since(since)) }
+	waited := func() {
+		if d := time.Since(since); d > r.longest {
+			r.longest, r.when = d, fmt.Sprintf("%s, asked %v after %q", path, since.Sub(r.stepped).Round(time.Millisecond), r.step)
+		}
+	}
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -104,6 +111,13 @@ func (r *reader) loop(ctx context.Context, path string) {
 			since = time.Now()
 		}
 	}
+}
+
+// during names what happens from now on, for the report.
+func (r *reader) during(step string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.step, r.stepped = step, time.Now()
 }
 
 // sees waits until the services show so many more blocks.
@@ -167,8 +181,8 @@ func (r *reader) stop(t *testing.T, what string) (longest time.Duration) {
 	t.Helper()
 	r.cancel()
 	r.done.Wait()
-	t.Logf("%s: of %d reads %d failed; an answer took %v at the longest; the machine stalled for %v",
-		what, r.reads, r.failed, r.longest.Round(time.Millisecond), r.stalled.Round(time.Millisecond))
+	t.Logf("%s: of %d reads %d failed; an answer took %v at the longest (%s); the machine stalled for %v",
+		what, r.reads, r.failed, r.longest.Round(time.Millisecond), r.when, r.stalled.Round(time.Millisecond))
 	if r.failed > 0 {
 		t.Logf("%s: the last that failed: %s", what, tail(r.last, 300))
 	}

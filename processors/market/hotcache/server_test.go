@@ -3,7 +3,6 @@ package hotcache
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/topics/freeport"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -42,12 +42,11 @@ func startRedis(t testing.TB, args ...string) *server {
 		}
 		t.Skip(err)
 	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ports, err := freeport.Find(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, port: l.Addr().(*net.TCPAddr).Port, args: args}
-	_ = l.Close()
+	s := &server{t: t, port: ports[0], args: args}
 	s.start()
 	t.Cleanup(s.kill)
 	return s
