@@ -11,8 +11,8 @@ const (
 	// hedgeAfter is how long a node may take to respond before other holders of its partitions are asked too. A
 	// frozen node is detected only later, and a node with a hanging disk still reports its watermarks.
 	hedgeAfter = 100 * time.Millisecond
-	// hedgeAgain is when they are asked once more if they could not answer: a standby that lacks the owner's last block
-	// applies it soon.
+	// hedgeAgain is when they are looked for once more if there was none, or it could not answer: a node becomes known, and
+	// a standby that lacks the owner's last block applies it soon.
 	hedgeAgain = 50 * time.Millisecond
 	// maxHedges bounds the hedged reads: if all nodes are slow, they would make them slower.
 	maxHedges = 16
@@ -56,6 +56,7 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 		case <-late.C:
 			others, avoided, ok := r.nodes.instead(calls, req, before)
 			if !ok || !r.hedges.TryAcquire(1) {
+				late.Reset(hedgeAgain)
 				continue
 			}
 			r.metrics.hedged.Inc()

@@ -301,10 +301,7 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 		h.stop()
 		delete(n.others, o.Instance)
 		return nil
-	case gone || o.State != topics.StateRunning:
-		if h != nil {
-			delete(h.marks, o.Partition)
-		}
+	case gone || o.State != topics.StateRunning: // what a known node holds it tells itself
 		return nil
 	case h != nil && h.addr != o.Addr: // it has a new address
 		h.stop()

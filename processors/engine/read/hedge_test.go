@@ -1,0 +1,74 @@
+package read
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+type askerFunc func(ctx context.Context) (*Response, error)
+
+func (f askerFunc) ask(ctx context.Context, _ *nodeRequest) (*Response, error) { return f(ctx) }
+
+// frozen is a process that takes requests and answers none.
+func frozen(ctx context.Context) (*Response, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Whoever holds the same as a frozen owner is asked as soon as it is known, however late that is.
+func TestAHolderThatBecomesKnownIsAskedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Application, cfg.Partitions, cfg.Registerer = "toy", 1, prometheus.NewRegistry()
+		cfg.Owners = func() (Feed, error) { return nil, ErrUnavailable }
+		r, err := NewRouter(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		join := func(instance string, role topics.HolderRole, asker askerFunc) {
+			o := topics.Owner{Instance: instance, Addr: instance, Role: role, Incarnation: 1, State: topics.StateRunning, At: markAt(0, 1).At}
+			r.nodes.announced(o, false, func(string) *node { return &node{asker: asker, stop: func() {}} })
+		}
+		join("owner", topics.RoleOwner, frozen)
+		const late = 3 * hedgeAfter
+		time.AfterFunc(late, func() {
+			join("standby", topics.RoleStandby, func(context.Context) (*Response, error) { return asOf(moment(1, 0), 1), nil })
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err = r.Read(ctx, Request{Operation: toy(nil).Operations[0], Query: &page{Limit: 1}})
+		if took := time.Since(began); err != nil || took > late+hedgeAgain {
+			t.Errorf("%v after %v, want an answer %v after the standby became known", err, took, hedgeAgain)
+		}
+	})
+}
+
+// What a node tells of itself is newer than what the owners topic has of it: one that takes a partition over answers
+// reads of it meanwhile.
+func TestAHolderThatRestoresIsStillAsked(t *testing.T) {
+	n := newNodes(2, nil, Application{})
+	o := topics.Owner{Instance: "a", Addr: "a", Role: topics.RoleStandby, Incarnation: 1, State: topics.StateRunning, At: markAt(0, 1).At}
+	h := n.announced(o, false, func(string) *node { return &node{stop: func() {}} })
+	n.told(h, []Watermark{markAt(0, 1), markAt(1, 1)})
+	o.State = topics.StateRestoring
+	n.announced(o, false, nil)
+	n.announced(topics.Owner{Instance: "a", Partition: 1}, true, nil)
+	if marks, ok := n.watermarks(); !ok {
+		t.Errorf("of two partitions that a node tells of, these are known: %v", marks)
+	}
+	n.told(h, []Watermark{markAt(0, 1)})
+	if _, ok := n.watermarks(); ok {
+		t.Error("a partition has a holder that does not tell of it")
+	}
+	n.announced(topics.Owner{Instance: "a", Partition: 2}, true, nil)
+	if n.count() != 0 {
+		t.Error("a node that left is known")
+	}
+}
