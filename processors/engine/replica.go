@@ -53,6 +53,7 @@ type replica struct {
 	ring    []barrier // oldest first
 	kept    []barrier // newer ones, of an owner that is not visible yet
 	mark    read.Watermark
+	stood   uint64    // stands that were added before mark.Kept was made
 	failing time.Time // since when the owner cannot commit; zero: it can
 	writing time.Time // since when a write has been waiting for the disk; zero: none is
 	refuses time.Time // since when every start failed on the disk; zero: the last did not
@@ -82,6 +83,7 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
 	}
+	r.stood = r.stands.added.Load()
 	stood := r.stands.on()
 	if n > 0 && r.ring[n-1].at.Same(m.At) {
 		r.ring[n-1].snap.Release()
@@ -200,9 +202,25 @@ func (r *replica) expired() bool {
 }
 
 func (r *replica) watermark() (read.Watermark, bool) {
+	r.tellStands()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.mark, len(r.ring) > 0 && !r.expired()
+}
+
+// tellStands has the mark tell of views that readers stand on since it was published: it may not move for long.
+func (r *replica) tellStands() {
+	added := r.stands.added.Load()
+	r.mu.RLock()
+	old := r.stood != added
+	r.mu.RUnlock()
+	if !old {
+		return
+	}
+	stood := r.stands.on()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stood, r.mark.Kept = added, r.told(stood)
 }
 
 // marked is the mark and when it was set; zero: there is none.

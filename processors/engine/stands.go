@@ -2,13 +2,14 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 )
 
 const (
-	// maxStands bounds the moments that readers stand on: one each, and mostly the same.
+	// maxStands bounds the moments that readers stand on. While they move, each leaves one behind with every block.
 	maxStands = 16
 	// standsFor is how long one is kept that a reader has told of. It tells every 100 ms.
 	standsFor = 2 * time.Second
@@ -19,6 +20,7 @@ const (
 type stands struct {
 	mu    sync.Mutex
 	until map[read.Point]time.Time
+	added atomic.Uint64 // how many there have been
 }
 
 // Keep implements read.Keeper.
@@ -35,9 +37,24 @@ func (s *stands) keep(at read.Point, now time.Time) {
 	if s.until == nil {
 		s.until = map[read.Point]time.Time{}
 	}
-	if _, known := s.until[at]; known || len(s.until) < maxStands {
-		s.until[at] = now.Add(standsFor)
+	if _, known := s.until[at]; !known {
+		if len(s.until) == maxStands {
+			delete(s.until, s.stalest())
+		}
+		s.added.Add(1)
 	}
+	s.until[at] = now.Add(standsFor)
+}
+
+// stalest is the one that nobody has told of for the longest time: nobody stands on it any longer. The lock is held.
+func (s *stands) stalest() (at read.Point) {
+	var least time.Time
+	for p, until := range s.until {
+		if least.IsZero() || until.Before(least) {
+			at, least = p, until
+		}
+	}
+	return at
 }
 
 // on are those that are to be kept now.

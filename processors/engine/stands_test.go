@@ -39,7 +39,8 @@ func TestWhatReadersStandOnIsKept(t *testing.T) {
 		if v != nil {
 			v.Close()
 		}
-		if told := slices.Contains(r.mark.Kept, read.Point{Number: n}); told != (err == nil) {
+		m, _ := r.watermark()
+		if told := slices.Contains(m.Kept, read.Point{Number: n}); told != (err == nil) {
 			t.Errorf("block %d is told: %t", n, told)
 		}
 	}
@@ -52,12 +53,20 @@ func TestWhatReadersStandOnIsKept(t *testing.T) {
 	want(next, nil)
 	want(next-toldBlocks+1, nil)
 
-	for n := range uint64(2 * maxStands) { // others take no more than there is room for
-		r.stands.keep(read.Point{Number: 1000 + n}, time.Now())
+	now := time.Now() // readers that move fast leave many behind, and none takes the place of one that is still told of
+	for n := range uint64(2 * maxStands) {
+		now = now.Add(time.Millisecond)
+		r.stands.keep(read.Point{Number: 1000 + n}, now)
+		r.stands.keep(read.Point{Number: 2}, now)
 	}
-	if on := r.stands.on(); len(on) != maxStands || !slices.Contains(on, read.Point{Number: 2}) {
+	on := r.stands.on()
+	if len(on) != maxStands || !slices.Contains(on, read.Point{Number: 2}) || !slices.Contains(on, read.Point{Number: 1000 + 2*maxStands - 1}) {
 		t.Errorf("kept are %v", on)
 	}
+	// A view that a reader comes to stand on is told of, although no block comes.
+	early := next - 2*toldBlocks
+	r.stands.keep(read.Point{Number: early}, now)
+	want(early, nil)
 	r.stands.keep(read.Point{Number: 2}, time.Now().Add(-2*standsFor)) // nobody has said so since
 	publish(1)
 	want(2, ErrNotKept)

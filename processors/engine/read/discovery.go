@@ -126,17 +126,14 @@ func (r *Router) watch(ctx context.Context, h *node) {
 	}
 }
 
-// keep has this process keep views of what is read, as watch has others.
+// keep has this process keep views of what is read while nobody reads.
 func (r *Router) keep(ctx context.Context) error {
-	k, ok := r.cfg.Local.(Keeper)
 	tick := time.NewTicker(watchWait)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if at, stands := r.asOf(); ok && stands {
-				k.Keep(at.Point())
-			}
+			r.nodes.frontier()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -77,6 +77,7 @@ func (n *nodes) frontier() *frontier {
 	if n.shared {
 		n.advance(t.marks, held)
 		t.common, t.stands = n.common, n.stands
+		n.keep()
 	}
 	for p := range t.marks {
 		if t.marks[p].Moment().Before(n.floor[p]) {
@@ -91,6 +92,13 @@ func (n *nodes) frontier() *frontier {
 	}
 	n.last.Store(t)
 	return t
+}
+
+// keep has this process keep views of what is read, as watch has others. The lock is held.
+func (n *nodes) keep() {
+	if k, ok := n.local.(Keeper); ok && n.stands {
+		k.Keep(n.common.Point())
+	}
 }
 
 const (
