@@ -109,11 +109,8 @@ func start(t *testing.T, name string, args ...string) *process {
 // report ends the process. Of a test that failed it shows what the last lines say; `go test -artifacts` keeps them all.
 func (p *process) report(t *testing.T) {
 	t.Helper()
-	well := false
-	select {
-	case <-p.done:
-		well = p.err == nil
-	default:
+	well := p.ended() && p.err == nil
+	if !p.ended() {
 		p.kill()
 	}
 	if !t.Failed() || well {
@@ -140,6 +137,16 @@ func (p *process) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
+}
+
+// ended reports whether it runs no longer.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // kill ends it as a power cut would.

@@ -179,6 +179,9 @@ func (o *office) send(command string) (id, token string) {
 		var complaint bytes.Buffer
 		cmd.Stderr = &complaint
 		out, err := cmd.Output()
+		if err != nil && o.up != nil && o.up.ended() {
+			o.t.Fatalf("the pipeline has ended: %v", o.up.err)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w: %s", command, err, tail(complaint.String(), 2000))
 		}
