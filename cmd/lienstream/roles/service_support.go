@@ -7,9 +7,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -33,7 +35,9 @@ type supportService struct {
 	embeddedAddr       string   // of the embedded one
 	facilitator        string
 	facilitatorKeyFile string
+	facilitatorTimeout time.Duration
 	relayerKeyFile     string
+	relayerMaxFee      uint64 // wei per gas
 	floatKeyFile       string
 	floatAddress       string
 	tokenKeysFile      string
@@ -43,7 +47,10 @@ type supportService struct {
 }
 
 func newSupportService() *supportService {
-	return &supportService{cfg: support.DefaultConfig(), embeddedAddr: paychain.DefaultAddr}
+	return &supportService{
+		cfg: support.DefaultConfig(), embeddedAddr: paychain.DefaultAddr,
+		facilitatorTimeout: x402.DefaultFacilitatorConfig().Timeout, relayerMaxFee: x402.DefaultRelayerConfig().MaxFeeGas.Uint64(),
+	}
 }
 
 func (*supportService) Name() string { return supportName }
@@ -67,7 +74,9 @@ func (s *supportService) Flags(f *Flags) {
 	bind(f, &s.cfg.Confirmations, "payment-confirmations", "confirmations after which a block of the payment chain is final; a relayer settles at most 256 payments in their time")
 	bind(f, &s.facilitator, "facilitator", "URL of an x402 facilitator that settles payments")
 	bind(f, &s.facilitatorKeyFile, "facilitator-key-file", "file with the Authorization header for the facilitator")
+	bind(f, &s.facilitatorTimeout, "facilitator-timeout", "timeout of a settlement by the facilitator, which waits for the payment chain")
 	bind(f, &s.relayerKeyFile, "relayer-key-file", "file with the private key of the account that settles payments, the same on all nodes; it should hold gas and nothing else")
+	bind(f, &s.relayerMaxFee, "relayer-max-fee-per-gas", "maximum fee of a settling transaction, in wei per gas")
 	bind(f, &s.floatKeyFile, "float-key-file", "file with the private key that signs refunds, for `lienstream support refund` only: the service does not need it")
 	bind(f, &s.floatAddress, "float-address", "account that pays refunds, for the metric of its balance")
 	bind(f, &s.cfg.FloatCeiling, "float-daily-ceiling", "maximum sum of refunds per day (UTC), in the token's smallest unit")
@@ -160,13 +169,16 @@ func (s *supportService) checkSettler(p *Process) error {
 		_, err := p.readKey("relayer-key-file", s.relayerKeyFile)
 		errs = append(errs, err)
 	}
+	if s.relayerMaxFee == 0 {
+		errs = append(errs, errors.New("relayer-max-fee-per-gas: 0 is not positive"))
+	}
 	return errors.Join(errs...)
 }
 
 // facilitating is the facilitator's configuration from its flags.
 func (s *supportService) facilitating(p *Process) (x402.FacilitatorConfig, error) {
 	cfg := x402.DefaultFacilitatorConfig()
-	cfg.URL = s.facilitator
+	cfg.URL, cfg.Timeout = s.facilitator, s.facilitatorTimeout
 	if s.facilitatorKeyFile == "" {
 		return cfg, nil
 	}
@@ -270,6 +282,7 @@ func (s *supportService) settler(p *Process, c support.Config, terms *x402.Terms
 		}
 	}
 	relaying := x402.DefaultRelayerConfig()
+	relaying.MaxFeeGas = new(big.Int).SetUint64(s.relayerMaxFee)
 	relaying.Nonces, relaying.Confirmations = support.NonceQueue{Desk: desk, Chain: terms.ChainID}, c.Confirmations
 	r, err := x402.NewRelayer(relaying, terms, client, key)
 	if err != nil {
