@@ -35,6 +35,21 @@ func (c *Client) Subscribe(ctx context.Context, s *Subscribe) (Outcome, error) {
 	return c.do(ctx, s.Wallet, s.ID, &Command{Subscribe: s})
 }
 
+// Ask is Subscribe for an address that has to be confirmed before the first alert goes to it.
+func (c *Client) Ask(ctx context.Context, s *Subscribe) (Outcome, error) {
+	return c.do(ctx, s.Wallet, s.ID, &Command{Ask: s})
+}
+
+// Permit asks whether one more request to confirm an address may be sent, and counts it.
+func (c *Client) Permit(ctx context.Context, p *Permit) (Outcome, error) {
+	return c.do(ctx, p.Place, p.ID, &Command{Permit: p})
+}
+
+// Confirm lets alerts go to an address.
+func (c *Client) Confirm(ctx context.Context, of *Confirmation) (Outcome, error) {
+	return c.do(ctx, of.Wallet, of.ID, &Command{Confirm: of})
+}
+
 // Unsubscribe sends the command and waits until it is applied.
 func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, error) {
 	return c.do(ctx, u.Wallet, u.ID, &Command{Unsubscribe: u})

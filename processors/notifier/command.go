@@ -47,6 +47,8 @@ const (
 	Expiry
 	Budget
 	EpochOpens
+
+	confirming // of requests to confirm an address, which is no preference
 )
 
 // Kinds are all of them, in the order of the user interface.
@@ -82,6 +84,9 @@ type Subscribe struct {
 	Mask    string         `json:"mask"`   // for public display
 	Prefs   Prefs          `json:"prefs"`
 	Unix    int64          `json:"unix"` // of the signed message
+
+	// Since is when the subscription began by which the address was confirmed; 0: it need not be.
+	Since int64 `json:"since,omitempty"`
 }
 
 // Unsubscribe ends a subscription.
@@ -178,6 +183,11 @@ type Command struct {
 	Claim       *Claim       `json:"claim,omitempty"`
 	Report      *Delivery    `json:"report,omitempty"`
 
+	// Former builds skip these, so that none of them sends to an address that is not confirmed.
+	Ask     *Subscribe    `json:"ask,omitempty"` // as Subscribe, but the address has to be confirmed first
+	Permit  *Permit       `json:"permit,omitempty"`
+	Confirm *Confirmation `json:"confirm,omitempty"`
+
 	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
 }
 
@@ -211,10 +221,10 @@ func decodeCommand(value []byte) (c Command, err error) {
 	if err := json.Unmarshal(value[1:end], &c); err != nil {
 		return c, fmt.Errorf("%w: %w", errCommand, err)
 	}
-	if c.News != nil && (c.News.Stage < EpochOpen || int(c.News.Stage) >= len(stages)) {
+	if c.News != nil && (c.News.Stage < EpochOpen || c.News.Stage > Budget100) {
 		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
 	}
-	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe)} {
+	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Ask), channelOf(c.Confirm)} {
 		if at != nil && channelNames[*at] == "" {
 			return c, fmt.Errorf("%w: channel %d", errCommand, *at)
 		}
@@ -229,6 +239,10 @@ func channelOf(v any) *Channel {
 			return &v.Channel
 		}
 	case *Unsubscribe:
+		if v != nil {
+			return &v.Channel
+		}
+	case *Confirmation:
 		if v != nil {
 			return &v.Channel
 		}

@@ -17,6 +17,9 @@ func FuzzCommand(f *testing.F) {
 		{Fact: &Fact{Wallet: common.Address{2}, Deal: Deal{ID: "1", Open: true}}, Removed: true},
 		{Tick: &Tick{From: 1, Block: 2, Time: 3}},
 		{Report: &Delivery{Row: []byte{1}, Result: Sent}},
+		{Ask: &Subscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 7}},
+		{Confirm: &Confirmation{ID: ID{1}, Wallet: common.Address{2}, Channel: Telegram, Unix: 8}},
+		{Permit: &Permit{ID: ID{1}, Place: common.Address{3}}},
 		{Unsubscribe: &Unsubscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 9}},
 	} {
 		value, err := c.Encode()

@@ -20,6 +20,8 @@ import (
 //  2. The same commands always result in the same rows: the time is that of the command, or the chain's in a
 //     tick.
 //  3. A deleted subscription keeps the time of its last message, so that no message is used twice.
+//  4. An address that Ask named gets nothing but the request to confirm it before it is confirmed. Former builds, which
+//     know neither that command nor that stage, send nothing there either.
 type App struct {
 	sources int // partitions of the raw topic, each of which sends ticks
 	unread  *prometheus.CounterVec
@@ -50,6 +52,12 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	switch {
 	case cmd.Subscribe != nil:
 		err = subscribe(w, c.Time, cmd.Subscribe)
+	case cmd.Ask != nil:
+		err = ask(w, c.Time, cmd.Ask)
+	case cmd.Permit != nil:
+		err = permit(w, c.Time, cmd.Permit)
+	case cmd.Confirm != nil:
+		err = confirm(w, c.Time, cmd.Confirm)
 	case cmd.Unsubscribe != nil:
 		err = unsubscribe(w, cmd.Unsubscribe)
 	case cmd.Fact != nil:

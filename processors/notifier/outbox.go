@@ -22,7 +22,7 @@ var (
 			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
 		}
 	}} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
-	tallies = &state.Table{ID: 7, Name: "tallies"} // one row
+	tallies = &state.Table{ID: 7, Name: "tallies"} // of alerts, one row; of requests to confirm an address, by hour
 	dead    = &state.Table{ID: 8, Name: "dead"}    // as outbox: an alert that was given up, with the reason
 )
 
@@ -91,7 +91,11 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 		}
 	}
 	s, err = getSubscription(r, to.Wallet, to.Channel)
-	return a, s, err == nil && s.Active() && s.Disabled == "", err
+	open := s.Disabled == ""
+	if to.Stage == ToConfirm {
+		open = s.ConfirmBy != 0
+	}
+	return a, s, err == nil && s.Active() && open, err
 }
 
 // Event is the alert as a record of evt.alert.
@@ -99,6 +103,9 @@ func (a *Alert) Event(to Address) topics.Alert {
 	event := topics.Alert{Wallet: to.Wallet, Channel: to.Channel.String(), Kind: a.Stage.String(), Due: a.Due, FiredAt: a.FiredAt}
 	if a.News != nil {
 		event.Epoch, event.Term = uint64(a.News.Epoch), uint64(a.News.Term)
+		return event
+	}
+	if a.Deal == nil { // a request to confirm an address, which is never published
 		return event
 	}
 	event.DealID, event.Expiry, event.GraceEnd = a.Deal.ID, a.Deal.Expiry, a.Deal.GraceEnd

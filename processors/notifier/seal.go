@@ -106,20 +106,63 @@ const linkBytes = 16
 
 // Link returns the token of an unsubscribe link, valid for the subscription created at that time.
 func (k *Keys) Link(wallet common.Address, channel Channel, createdAt int64) string {
-	return k.all[0].link(wallet, channel, createdAt)
+	return k.all[0].sum(linkText(wallet, channel, createdAt))
 }
 
 // GoodLink reports whether one of the keys made the token.
 func (k *Keys) GoodLink(token string, wallet common.Address, channel Channel, createdAt int64) bool {
+	return k.good(token, linkText(wallet, channel, createdAt))
+}
+
+func linkText(wallet common.Address, channel Channel, createdAt int64) string {
+	return fmt.Sprintf("%s %s %d", wallet.Hex(), channel, createdAt)
+}
+
+// sum is a MAC of a text, which begins otherwise for each use.
+func (k key) sum(text string) string {
+	h := hmac.New(sha256.New, k.mac)
+	h.Write([]byte(text))
+	return hex.EncodeToString(h.Sum(nil)[:linkBytes])
+}
+
+// good reports whether one of the keys made the token of a text.
+func (k *Keys) good(token, text string) bool {
 	good := false
 	for _, key := range k.all {
-		good = hmac.Equal([]byte(token), []byte(key.link(wallet, channel, createdAt))) || good
+		good = hmac.Equal([]byte(token), []byte(key.sum(text))) || good
 	}
 	return good
 }
 
-func (k key) link(wallet common.Address, channel Channel, createdAt int64) string {
-	h := hmac.New(sha256.New, k.mac)
-	fmt.Fprintf(h, "%s %s %d", wallet.Hex(), channel, createdAt)
-	return hex.EncodeToString(h.Sum(nil)[:linkBytes])
+func codeText(wallet common.Address, channel Channel, unix int64) string {
+	return fmt.Sprintf("confirm %s %s %d", wallet.Hex(), channel, unix)
+}
+
+// Code returns the code that confirms the address which a wallet named in the message of that time.
+func (k *Keys) Code(wallet common.Address, channel Channel, unix int64) string {
+	return k.all[0].sum(codeText(wallet, channel, unix))
+}
+
+// GoodCode reports whether one of the keys made the code.
+func (k *Keys) GoodCode(code string, wallet common.Address, channel Channel, unix int64) bool {
+	return k.good(code, codeText(wallet, channel, unix))
+}
+
+const hookText = "telegram hook"
+
+// Hook is the secret by which Telegram shows that a message is its own.
+func (k *Keys) Hook() string { return k.all[0].sum(hookText) }
+
+// GoodHook reports whether it is the secret of one of the keys.
+func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
+
+// Place is where the requests to confirm an email address are counted: its keyed hash, in the form of a wallet's
+// address. Case, and what follows a plus sign, make no other address of it.
+func (k *Keys) Place(email string) (at common.Address) {
+	name, domain, _ := strings.Cut(strings.ToLower(email), "@")
+	name, _, _ = strings.Cut(name, "+")
+	h := hmac.New(sha256.New, k.all[0].mac)
+	fmt.Fprintf(h, "place %s@%s", name, domain)
+	copy(at[:], h.Sum(nil))
+	return at
 }

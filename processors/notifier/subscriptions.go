@@ -25,7 +25,8 @@ type Subscription struct {
 	Prefs     Prefs   `json:"prefs"`
 	CreatedAt int64   `json:"createdAt,omitempty"` // unix seconds; 0: it has ended
 	Unix      int64   `json:"unix"`                // time of the last accepted message
-	Disabled  string  `json:"disabled,omitempty"`  // why nothing is sent any more
+	Disabled  string  `json:"disabled,omitempty"`  // why nothing is sent
+	ConfirmBy int64   `json:"confirmBy,omitempty"` // unix seconds; 0: the address is confirmed, or need not be
 }
 
 // Active reports whether the subscription has not ended.
@@ -39,7 +40,10 @@ const (
 	Unknown  Outcome = iota // the command is too old, or was never applied
 	Accepted                // it was executed
 	Reused                  // its message is no newer than an earlier one
-	Missing                 // there is no subscription to end
+	Missing                 // there is no subscription to end, or no address to confirm
+	Changed                 // the address was confirmed by another subscription than the one that is there
+	Limited                 // too many requests to confirm an address in this hour
+	Expired                 // the address was to be confirmed by then
 )
 
 // maxOutcomes is how many outcomes are kept per wallet, and so how many commands can be in flight.
@@ -80,18 +84,26 @@ func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
 	if err != nil {
 		return err
 	}
-	if c.Unix <= s.Unix {
+	switch {
+	case c.Unix <= s.Unix:
 		return note(w, c.Wallet, c.ID, Reused)
+	case c.Since != 0 && (c.Since != s.CreatedAt || s.ConfirmBy != 0):
+		return note(w, c.Wallet, c.ID, Changed)
 	}
-	created := s.CreatedAt
-	if !s.Active() {
-		created = at.Unix()
-	}
-	s = Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix}
+	s = s.replaced(at, c)
 	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
 	return note(w, c.Wallet, c.ID, Accepted)
+}
+
+// replaced is the subscription that a command puts in the place of s.
+func (s *Subscription) replaced(at time.Time, c *Subscribe) Subscription {
+	created := s.CreatedAt
+	if !s.Active() {
+		created = at.Unix()
+	}
+	return Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix}
 }
 
 func unsubscribe(w state.Writer, c *Unsubscribe) error {

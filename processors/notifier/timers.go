@@ -18,7 +18,7 @@ var (
 	timers  = &state.Table{ID: 5, Name: "timers"} // due ‖ wallet ‖ deal
 )
 
-// Stage is a moment of an open deal, or of an epoch, that triggers an alert.
+// Stage is a moment of an open deal, or of an epoch, that triggers an alert; or a request to confirm an address.
 type Stage uint8
 
 // The stages in order of time. Their numbers are stored on disk.
@@ -33,13 +33,15 @@ const (
 	EpochOpen // of an epoch, not a deal
 	Budget90
 	Budget100
+
+	ToConfirm // of an address: a request to confirm it
 )
 
 var stages = []struct {
 	name   string
 	kind   Kind
 	before uint64 // seconds before the expiry
-}{{"t48", T48, 48 * 3600}, {"t24", T24, 24 * 3600}, {"t6", T6, 6 * 3600}, {"t1", T1, 3600}, {"expiry", Expiry, 0}, {"graceEnd", Expiry, 0}, {"epoch", EpochOpens, 0}, {"budget90", Budget, 0}, {"budget100", Budget, 0}}
+}{{"t48", T48, 48 * 3600}, {"t24", T24, 24 * 3600}, {"t6", T6, 6 * 3600}, {"t1", T1, 3600}, {"expiry", Expiry, 0}, {"graceEnd", Expiry, 0}, {"epoch", EpochOpens, 0}, {"budget90", Budget, 0}, {"budget100", Budget, 0}, {"confirm", confirming, 0}}
 
 // dealStages is the number of stages of a deal.
 const dealStages = AtGraceEnd + 1
@@ -197,6 +199,9 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 		if err := arm(w, key, &d); err != nil {
 			return err
 		}
+	}
+	if err := forgetAsked(w, at); err != nil {
+		return err
 	}
 	return announce(w, at, now)
 }

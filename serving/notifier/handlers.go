@@ -88,9 +88,11 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err != nil {
 		return err
 	}
-	outcome, err := s.store.Subscribe(ctx, &notifier.Subscribe{
-		ID: newID(), Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: signed.unix,
-	})
+	c := &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: signed.unix}
+	outcome, asked, err := s.subscribe(ctx, c, *body.Address)
+	if err == nil && outcome == notifier.Accepted && asked {
+		return s.askedBy(res, c)
+	}
 	return s.written(res, outcome, err)
 }
 
@@ -209,6 +211,10 @@ func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err e
 	case notifier.Accepted:
 		res.Body = append(res.Body, `{"ok":true}`...)
 		return nil
+	case notifier.Changed:
+		return s.unavailable(errChanged)
+	case notifier.Limited:
+		return &httpapi.Error{Code: httpapi.RateLimited, Message: "too many addresses were to be confirmed, or this one too often: ask again in an hour", RetryAfter: time.Hour}
 	case notifier.Missing:
 		return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
 	default:
@@ -229,6 +235,7 @@ type subscription struct {
 	Prefs     json.RawMessage `json:"prefs"`
 	CreatedAt int64           `json:"createdAt"`
 	Disabled  *string         `json:"disabled"`
+	ConfirmBy *int64          `json:"confirmBy"`
 }
 
 func (s *Service) get(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -248,6 +255,9 @@ func (s *Service) get(ctx context.Context, req *httpapi.Request, res *httpapi.Re
 		one := subscription{Channel: sub.Channel.String(), Address: sub.Mask, Prefs: writePrefs(sub.Prefs), CreatedAt: sub.CreatedAt}
 		if sub.Disabled != "" {
 			one.Disabled = &sub.Disabled
+		}
+		if sub.ConfirmBy != 0 {
+			one.ConfirmBy = &sub.ConfirmBy
 		}
 		shown = append(shown, one)
 	}

@@ -27,6 +27,7 @@ type Config struct {
 	Word     string        // first word of signed messages
 	MaxAge   time.Duration // of a message, since it was signed
 	MaxAhead time.Duration // by which a wallet's clock may be ahead of ours
+	Confirm  bool          // addresses, but those of browsers, are confirmed before the first alert goes there
 }
 
 // DefaultConfig returns the defaults.
@@ -55,6 +56,9 @@ func (c *Config) Validate() error {
 // include it. Errors mean that it is unavailable.
 type Store interface {
 	Subscribe(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
+	Ask(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
+	Permit(ctx context.Context, c *notifier.Permit) (notifier.Outcome, error)
+	Confirm(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
 	Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error)
 	Subscriptions(ctx context.Context, wallet common.Address) ([]notifier.Subscription, error)
 	Health(ctx context.Context) (notifier.Health, error)
@@ -93,6 +97,9 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 			{Method: http.MethodDelete, Path: "/notify/{wallet}/{channel}", Handle: s.remove},
 			{Method: http.MethodGet, Path: "/unsubscribe", Query: linkQuery, Handle: s.confirm},
 			{Method: http.MethodPost, Path: "/unsubscribe", Query: linkQuery, Handle: s.oneClick},
+			{Method: http.MethodGet, Path: "/confirm", Query: confirmQuery, Handle: s.askConfirm},
+			{Method: http.MethodPost, Path: "/confirm", Query: confirmQuery, Handle: s.confirmLink},
+			{Method: http.MethodPost, Path: "/telegram", Handle: s.telegram},
 			{Method: http.MethodGet, Path: "/health", Handle: s.health},
 		}, described...),
 	})

@@ -80,8 +80,13 @@ func (s *Service) show(res *httpapi.Response, sub *notifier.Subscription, ended 
 	if sub != nil {
 		mask = sub.Mask
 	}
+	return showPage(res, page, map[string]any{"Mask": mask, "Ended": ended})
+}
+
+// showPage responds with a page of one form and no scripts.
+func showPage(res *httpapi.Response, page *template.Template, facts any) error {
 	var b bytes.Buffer
-	if err := page.Execute(&b, map[string]any{"Mask": mask, "Ended": ended}); err != nil {
+	if err := page.Execute(&b, facts); err != nil {
 		return err
 	}
 	res.SetHeader("Content-Type", "text/html; charset=utf-8")

@@ -38,9 +38,10 @@ type notifySettings struct {
 	vapidFile   string
 	pushContact string
 
-	rates  sender.Rates
-	app    string
-	policy string
+	rates   sender.Rates
+	app     string
+	policy  string
+	confirm bool
 }
 
 func newNotifySettings() notifySettings {
@@ -63,6 +64,7 @@ func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.vapidFile, "vapid-file", "file with the VAPID key for Web Push, made by `lienstream notify keys`; without it push alerts stay in the outbox")
 	bind(f, &s.pushContact, "push-contact", "email address or https URL that push services can use to contact the operator")
 	bind(f, &s.rates.Push, "push-rate", "maximum Web Push messages per second")
+	bind(f, &s.confirm, "notify-confirm", "send no alert to an email address or a Telegram chat before it is confirmed, by a link or by /start with a code; only once all processors know this flag")
 	bind(f, &s.policy, "notify-confirmation", "block tag whose timestamp decides what is due: latest (which may be reverted), safe or finalized")
 }
 
@@ -83,6 +85,9 @@ func (s *notifySettings) check(p *Process) error {
 	}
 	if s.vapidFile != "" && s.pushContact == "" {
 		errs = append(errs, errors.New("push-contact: required with --vapid-file"))
+	}
+	if s.confirm && s.url == "" && !p.EmbeddedChain() {
+		errs = append(errs, errors.New("notify-public-url: required with --notify-confirm, for the links that confirm an address"))
 	}
 	for _, rate := range []struct {
 		flag string
@@ -187,5 +192,10 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 		return err
 	}
 	p.Group.Go(func() error { return send.Run(ctx) })
+	if line := channels[notifier.Telegram]; line != nil && p.notify.confirm && p.notify.url != "" {
+		if telegram, ok := line.Channel.(*sender.Telegram); ok {
+			p.Group.Go(func() error { return telegram.Listen(ctx, p.Log) })
+		}
+	}
 	return nil
 }

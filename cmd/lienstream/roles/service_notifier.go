@@ -28,7 +28,7 @@ func (s *notifierService) Flags(f *Flags) {
 // config is the configuration from all flags.
 func (s *notifierService) config(p *Process) (notifier.Config, error) {
 	c := s.cfg
-	c.ChainID = p.ChainID
+	c.ChainID, c.Confirm = p.ChainID, p.notify.confirm
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
 	return c, err

@@ -110,7 +110,7 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 		case <-sending.Done():
 		}
 	})()
-	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt})
+	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy})
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}

@@ -58,6 +58,9 @@ func NewEmail(cfg EmailConfig, keys *notifier.Keys) (*Email, error) {
 // Send delivers a message over a new connection.
 func (e *Email) Send(ctx context.Context, m *Message) error {
 	msg, err := e.compose(m)
+	if refusal, ok := errors.AsType[*Failure](err); ok {
+		return refusal
+	}
 	if err != nil {
 		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
@@ -108,8 +111,15 @@ func refusedMail(err error) error {
 	return f
 }
 
+func (e *Email) text(m *Message) (Text, error) {
+	if m.Alert.Stage == notifier.ToConfirm {
+		return confirmText(m, e.cfg.Links, e.keys)
+	}
+	return render(m, e.cfg.Links)
+}
+
 func (e *Email) compose(m *Message) (*mail.Msg, error) {
-	text, err := render(m, e.cfg.Links)
+	text, err := e.text(m)
 	if err != nil {
 		return nil, err
 	}

@@ -102,6 +102,9 @@ type pushed struct {
 // Send delivers a message with its ID as the topic, so that a repeated one replaces the first in the push
 // service's queue.
 func (p *Push) Send(ctx context.Context, m *Message) error {
+	if m.Alert.Stage == notifier.ToConfirm {
+		return errConfirmChannel
+	}
 	var sub webpush.Subscription
 	if err := json.Unmarshal([]byte(m.To), &sub); err != nil {
 		return &Failure{Reason: "the address is not a push subscription", Gone: true}

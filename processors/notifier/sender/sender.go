@@ -74,6 +74,7 @@ type Message struct {
 	Alert     notifier.Alert
 	Event     topics.Alert
 	CreatedAt int64 // of the subscription
+	ConfirmBy int64 // unix seconds, of a request to confirm the address
 }
 
 // Channel delivers messages. It returns nil or a *Failure. Without Dead and Gone the attempt is repeated.

@@ -71,6 +71,9 @@ func (c apiClient) Do(req *http.Request) (*http.Response, error) {
 
 // Send delivers a message. Telegram has no deduplication key, so the text contains the alert's ID.
 func (t *Telegram) Send(ctx context.Context, m *Message) error {
+	if m.Alert.Stage == notifier.ToConfirm {
+		return errConfirmChannel
+	}
 	chat, err := strconv.ParseInt(m.To, 10, 64)
 	if err != nil {
 		return &Failure{Reason: "the address is not a chat ID", Gone: true}

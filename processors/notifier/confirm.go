@@ -1,0 +1,153 @@
+package notifier
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// Permit is the permission to send one more request to confirm an address. It is asked for at the address's own
+// partition, where the requests of all wallets are counted.
+type Permit struct {
+	ID    ID             `json:"id"`
+	Place common.Address `json:"place"` // of Keys.Place
+}
+
+// Confirmation is the answer of an address's owner: alerts of this wallet may go there.
+type Confirmation struct {
+	ID      ID             `json:"id"`
+	Wallet  common.Address `json:"wallet"`
+	Channel Channel        `json:"channel"`
+	Unix    int64          `json:"unix"` // of the signed message that named the address
+}
+
+// Unconfirmed is why nothing is sent to an address that was not confirmed. Builds that know of no confirmation
+// take it for the reason of a disabled subscription, and send nothing either.
+const Unconfirmed = "the address is not confirmed"
+
+const (
+	confirmSeconds = 24 * 3600 // for which an address may be confirmed
+	maxPlaceAsks   = 3         // requests to an address in an hour, whoever asks
+	maxWalletAsks  = 10        // and of a wallet, whatever the address
+)
+
+// ask is subscribe for an address that has to be confirmed first: by a link in a mail, which it queues, or by
+// what a chat sends.
+func ask(w state.Writer, at time.Time, c *Subscribe) error {
+	s, err := getSubscription(w, c.Wallet, c.Channel)
+	if err != nil {
+		return err
+	}
+	if c.Unix <= s.Unix {
+		return note(w, c.Wallet, c.ID, Reused)
+	}
+	free, err := takePermit(w, at, c.Wallet, maxWalletAsks)
+	if err != nil {
+		return err
+	}
+	if !free {
+		return note(w, c.Wallet, c.ID, Limited)
+	}
+	s = s.replaced(at, c)
+	s.Disabled, s.ConfirmBy = Unconfirmed, at.Unix()+confirmSeconds
+	if err := putSubscription(w, c.Wallet, &s); err != nil {
+		return err
+	}
+	if c.Channel == Email {
+		to := Address{c.Wallet, c.Channel, askSubject(c.Unix), ToConfirm}
+		alert := Alert{Stage: ToConfirm, Due: uint64(c.Unix), FiredAt: uint64(c.Unix), Next: at.UnixMilli()}
+		if err := putRow(w, outbox, to.Row(), &alert); err != nil {
+			return err
+		}
+		if err := count(w, 1, 0, at); err != nil {
+			return err
+		}
+	}
+	return note(w, c.Wallet, c.ID, Accepted)
+}
+
+// askSubject identifies a request in the key of the outbox; no deal and no news have this ID.
+func askSubject(unix int64) (s common.Hash) {
+	s[0] = 0xfe
+	binary.BigEndian.PutUint64(s[len(s)-8:], uint64(unix))
+	return s
+}
+
+// confirm lets alerts go to an address. A request is good once: a later message of the wallet makes a new one.
+func confirm(w state.Writer, at time.Time, c *Confirmation) error {
+	s, err := getSubscription(w, c.Wallet, c.Channel)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !s.Active() || s.ConfirmBy == 0 || s.Unix != c.Unix:
+		return note(w, c.Wallet, c.ID, Missing)
+	case at.Unix() > s.ConfirmBy:
+		return note(w, c.Wallet, c.ID, Expired)
+	}
+	s.Disabled, s.ConfirmBy = "", 0
+	if err := putSubscription(w, c.Wallet, &s); err != nil {
+		return err
+	}
+	return note(w, c.Wallet, c.ID, Accepted)
+}
+
+// permit counts a request to an address, or refuses it.
+func permit(w state.Writer, at time.Time, c *Permit) error {
+	free, err := takePermit(w, at, c.Place, maxPlaceAsks)
+	if err != nil {
+		return err
+	}
+	if !free {
+		return note(w, c.Place, c.ID, Limited)
+	}
+	return note(w, c.Place, c.ID, Accepted)
+}
+
+// askedPrefix begins the rows of tallies that count requests: prefix ‖ hour ‖ wallet or place.
+const askedPrefix = "asked"
+
+func askedKey(hour int64, who common.Address) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte(askedPrefix), uint64(hour)), who[:]...)
+}
+
+// takePermit counts one more request of who, unless there were most in this hour of the clock and the last: in no
+// hour, whenever it begins, are there more.
+func takePermit(w state.Writer, at time.Time, who common.Address, most int) (bool, error) {
+	this := at.Unix() / 3600
+	var now, last int
+	if err := getRow(w, tallies, askedKey(this, who), &now); err != nil {
+		return false, err
+	}
+	if err := getRow(w, tallies, askedKey(this-1, who), &last); err != nil {
+		return false, err
+	}
+	if now+last >= most {
+		return false, nil
+	}
+	return true, putRow(w, tallies, askedKey(this, who), now+1)
+}
+
+// maxForgotten bounds the counts that one tick forgets; the next tick continues.
+const maxForgotten = 1000
+
+// forgetAsked removes the counts of hours that are over.
+func forgetAsked(w state.Writer, at time.Time) error {
+	until := askedKey(at.Unix()/3600-1, common.Address{})
+	var old [][]byte
+	err := w.Scan(tallies, []byte(askedPrefix), nil, func(key, _ []byte) bool {
+		if len(old) == maxForgotten || string(key) >= string(until) {
+			return false
+		}
+		old = append(old, slices.Clone(key))
+		return true
+	})
+	for _, key := range old {
+		w.Delete(tallies, key)
+	}
+	return err
+}

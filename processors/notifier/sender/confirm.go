@@ -1,0 +1,71 @@
+package sender
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-telegram/bot"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// Why a request to confirm an address is not sent.
+var (
+	errConfirmExpired = &Failure{Reason: "the request to confirm the address has expired", Dead: true}
+	errConfirmNoLink  = &Failure{Reason: "the notifier's public URL is not configured"}
+	errConfirmChannel = &Failure{Reason: "the channel has no requests to confirm an address", Dead: true}
+)
+
+// confirmText is the text of a request to confirm an email address. Nothing in it is of the one who asked, but the wallet.
+func confirmText(m *Message, links Links, keys *notifier.Keys) (Text, error) {
+	if time.Now().Unix() > m.ConfirmBy {
+		return Text{}, errConfirmExpired
+	}
+	if links.Notify == "" {
+		return Text{}, errConfirmNoLink
+	}
+	facts := struct{ Wallet, Link, By string }{
+		Wallet: m.Event.Wallet.Hex(), By: when(uint64(m.ConfirmBy)),
+		Link: fmt.Sprintf("%s/confirm?wallet=%s&channel=%s&code=%s", strings.TrimRight(links.Notify, "/"),
+			strings.ToLower(m.Event.Wallet.Hex()), m.Channel, keys.Code(m.Event.Wallet, m.Channel, int64(m.Event.Due))),
+	}
+	var body, html bytes.Buffer
+	err := errors.Join(plainTexts.ExecuteTemplate(&body, "confirm.txt", facts), htmlTexts.ExecuteTemplate(&html, "confirm.html", facts))
+	return Text{Subject: "Confirm this address for alerts", Body: body.String(), HTML: html.String()}, err
+}
+
+// hookPath is where the notifier service takes what chats send to the bot.
+const hookPath = "/telegram"
+
+// Listen has Telegram tell the notifier service what chats send to the bot, by which they confirm themselves. It
+// returns once Telegram has taken that.
+func (t *Telegram) Listen(ctx context.Context, log *zap.Logger) error {
+	retry := time.NewTicker(hookRetry)
+	defer retry.Stop()
+	for {
+		asking, cancel := context.WithTimeout(ctx, hookTimeout)
+		_, err := t.bot.SetWebhook(asking, &bot.SetWebhookParams{
+			URL: strings.TrimRight(t.cfg.Links.Notify, "/") + hookPath, SecretToken: t.keys.Hook(), AllowedUpdates: []string{"message"},
+		})
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		log.Warn("Telegram does not take the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err)))
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+const (
+	hookRetry   = 30 * time.Second
+	hookTimeout = 20 * time.Second
+)

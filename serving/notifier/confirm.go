@@ -1,0 +1,269 @@
+package notifier
+
+import (
+	"context"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/httpapi"
+)
+
+// confirmQuery are the query parameters of a link that confirms an address.
+var confirmQuery = []string{"wallet", "channel", "code"}
+
+//go:embed confirm.html
+var confirmText string
+
+var confirmPage = template.Must(template.New("confirm").Parse(confirmText))
+
+var errChanged = errors.New("the subscription changes too fast")
+
+// maxChanges bounds how often a subscription may change while it is decided whether its address is confirmed.
+const maxChanges = 3
+
+// subscribe writes a subscription. asked: alerts go there once the address is confirmed. The address of a browser needs
+// no confirmation, since the browser made it; nor does one that is confirmed already and stays.
+func (s *Service) subscribe(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, asked bool, err error) {
+	if c.ID = newID(); !s.cfg.Confirm || c.Channel == notifier.Push {
+		outcome, err = s.store.Subscribe(ctx, c)
+		return outcome, false, err
+	}
+	for range maxChanges {
+		was, err := s.stored(ctx, c.Wallet, c.Channel)
+		if err != nil {
+			return outcome, false, err
+		}
+		if c.Unix <= was.Unix {
+			return notifier.Reused, false, nil
+		}
+		if !s.confirmed(c.Wallet, &was, address) {
+			outcome, err = s.ask(ctx, c, address)
+			return outcome, true, err
+		}
+		c.ID, c.Since = newID(), was.CreatedAt
+		if outcome, err = s.store.Subscribe(ctx, c); err != nil || outcome != notifier.Changed {
+			return outcome, false, err
+		}
+	}
+	return notifier.Changed, false, nil
+}
+
+// stored is the subscription of a wallet and channel; without one, a zero value.
+func (s *Service) stored(ctx context.Context, wallet common.Address, channel notifier.Channel) (notifier.Subscription, error) {
+	all, err := s.store.Subscriptions(ctx, wallet)
+	for _, sub := range all {
+		if sub.Channel == channel {
+			return sub, err
+		}
+	}
+	return notifier.Subscription{}, err
+}
+
+// confirmed reports whether a subscription has this address, and alerts may go there.
+func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, address string) bool {
+	if !sub.Active() || sub.ConfirmBy != 0 {
+		return false
+	}
+	stored, err := s.keys.Open(wallet, sub.Channel, sub.Sealed)
+	return err == nil && stored == address // one that no key opens is confirmed again
+}
+
+// ask writes a subscription whose address has to be confirmed. To email addresses requests are sent, of which there are
+// few in an hour, whichever wallets ask: nobody is to get mail after mail that they did not ask for.
+func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string) (notifier.Outcome, error) {
+	if c.Channel == notifier.Email {
+		outcome, err := s.store.Permit(ctx, &notifier.Permit{ID: newID(), Place: s.keys.Place(address)})
+		if err != nil || outcome != notifier.Accepted {
+			return outcome, err
+		}
+	}
+	c.ID, c.Since = newID(), 0
+	return s.store.Ask(ctx, c)
+}
+
+// askedBy says how the address can be confirmed. The code of a chat is of use to that chat only.
+func (s *Service) askedBy(res *httpapi.Response, c *notifier.Subscribe) error {
+	how := map[string]string{"by": "link"}
+	if c.Channel == notifier.Telegram {
+		how = map[string]string{"by": "start", "code": startCode(c.Wallet, s.keys.Code(c.Wallet, c.Channel, c.Unix))}
+	}
+	return answer(res, map[string]any{"ok": true, "confirm": how})
+}
+
+// requested finds the subscription that a link is to confirm; open: it is still to be confirmed. nil: the link is not good.
+func (s *Service) requested(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, open bool, err error) {
+	given := req.Query("wallet").Address()
+	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
+	if err := req.Err(); err != nil {
+		return wallet, nil, false, err
+	}
+	if given == nil || number == nil {
+		return wallet, nil, false, invalid("code", "needs a wallet and a channel")
+	}
+	channel := notifier.Channels[*number]
+	if channel != notifier.Email {
+		return *given, nil, false, nil // a chat is confirmed by what it sends
+	}
+	one, err := s.stored(ctx, *given, channel)
+	if err != nil {
+		return *given, nil, false, s.unavailable(err)
+	}
+	if !one.Active() || !s.keys.GoodCode(req.HTTP.URL.Query().Get("code"), *given, channel, one.Unix) {
+		return *given, nil, false, nil
+	}
+	return *given, &one, one.ConfirmBy != 0, nil
+}
+
+// askConfirm shows a page with a button that confirms an address, since programs may follow links automatically.
+func (s *Service) askConfirm(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	wallet, sub, open, err := s.requested(ctx, req)
+	if err != nil {
+		return err
+	}
+	switch {
+	case sub == nil || open && time.Now().Unix() > sub.ConfirmBy:
+		return showConfirm(res, wallet, sub, "gone")
+	case !open:
+		return showConfirm(res, wallet, sub, "done")
+	}
+	return showConfirm(res, wallet, sub, "open")
+}
+
+// confirmLink confirms an address.
+func (s *Service) confirmLink(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	form, err := req.Body()
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(form)) != "confirm=yes" {
+		return invalid("body", "must be confirm=yes")
+	}
+	wallet, sub, open, err := s.requested(ctx, req)
+	if err != nil {
+		return err
+	}
+	if sub == nil {
+		return showConfirm(res, wallet, nil, "gone")
+	}
+	if open {
+		good, err := s.confirmAddress(ctx, wallet, sub)
+		if err != nil {
+			return err
+		}
+		if !good {
+			return showConfirm(res, wallet, nil, "gone")
+		}
+	}
+	return showConfirm(res, wallet, sub, "done")
+}
+
+// confirmAddress confirms the address of a subscription; false: that is too late.
+func (s *Service) confirmAddress(ctx context.Context, wallet common.Address, sub *notifier.Subscription) (bool, error) {
+	if !s.turns.Take(wallet) {
+		return false, tooManyWrites()
+	}
+	defer s.turns.Release(wallet)
+	outcome, err := s.store.Confirm(ctx, &notifier.Confirmation{ID: newID(), Wallet: wallet, Channel: sub.Channel, Unix: sub.Unix})
+	if err != nil {
+		return false, s.unavailable(err)
+	}
+	return outcome == notifier.Accepted, nil
+}
+
+func showConfirm(res *httpapi.Response, wallet common.Address, sub *notifier.Subscription, state string) error {
+	facts := map[string]any{"State": state, "Wallet": wallet.Hex()}
+	if sub != nil {
+		facts["Mask"] = sub.Mask
+	}
+	return showPage(res, confirmPage, facts)
+}
+
+// startCode is what a chat sends after /start: 64 characters of base64url at the most, so Telegram has it.
+func startCode(wallet common.Address, code string) string {
+	return base64.RawURLEncoding.EncodeToString(append(wallet[:], common.FromHex(code)...))
+}
+
+func readStart(text string) (wallet common.Address, code string, ok bool) {
+	sent, found := strings.CutPrefix(text, "/start ")
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(sent))
+	if !found || err != nil || len(raw) != startBytes {
+		return wallet, "", false
+	}
+	return common.Address(raw[:common.AddressLength]), fmt.Sprintf("%x", raw[common.AddressLength:]), true
+}
+
+const startBytes = common.AddressLength + 16
+
+// hookHeader has the secret that the bot gave to Telegram.
+const hookHeader = "X-Telegram-Bot-Api-Secret-Token"
+
+// telegram takes what a chat sends to the bot, from Telegram, which sends it again unless it is answered. A chat confirms
+// itself by /start and the code that its wallet was given; the answer is what the bot says to the chat.
+func (s *Service) telegram(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	if !s.keys.GoodHook(req.HTTP.Header.Get(hookHeader)) {
+		return fault(InvalidSignature, "the header %s is not the secret of this bot", hookHeader)
+	}
+	body, err := req.Body()
+	if err != nil {
+		return err
+	}
+	var update struct {
+		Message struct {
+			Chat struct {
+				ID int64 `json:"id"`
+			} `json:"chat"`
+			Text string `json:"text"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(body, &update); err != nil {
+		return invalid("body", "must be an update of the Bot API")
+	}
+	wallet, code, ok := readStart(update.Message.Text)
+	if !ok {
+		return answer(res, map[string]any{})
+	}
+	said, err := s.started(ctx, wallet, code, strconv.FormatInt(update.Message.Chat.ID, 10))
+	if err != nil {
+		return err
+	}
+	return answer(res, map[string]any{"method": "sendMessage", "chat_id": update.Message.Chat.ID, "text": said})
+}
+
+// started confirms a chat, and is what it is told.
+func (s *Service) started(ctx context.Context, wallet common.Address, code, chat string) (string, error) {
+	const stale = "This code is not for this chat, or it is no longer good. The wallet can ask for a new one."
+	sub, err := s.stored(ctx, wallet, notifier.Telegram)
+	if err != nil {
+		return "", s.unavailable(err)
+	}
+	if !sub.Active() || !s.keys.GoodCode(code, wallet, notifier.Telegram, sub.Unix) {
+		return stale, nil
+	}
+	address, err := s.keys.Open(wallet, notifier.Telegram, sub.Sealed)
+	if err != nil {
+		return "", err
+	}
+	if address != chat {
+		return stale, nil
+	}
+	if sub.ConfirmBy != 0 {
+		good, err := s.confirmAddress(ctx, wallet, &sub)
+		if err != nil {
+			return "", err
+		}
+		if !good {
+			return stale, nil
+		}
+	}
+	return "Alerts of the wallet " + wallet.Hex() + " come to this chat now.", nil
+}
