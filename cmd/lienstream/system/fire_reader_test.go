@@ -43,6 +43,7 @@ func readOn(t *testing.T, a *api, paths ...string) *reader {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &reader{a: a, cancel: cancel, kept: map[string]map[string]object{}}
 	r.mark()
+	r.during("reading began")
 	for _, path := range paths {
 		r.done.Go(func() { r.loop(ctx, path) })
 	}
