@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/eth/filters"
+	"github.com/gorilla/websocket"
 )
 
 // finality is how many blocks below the head are not final.
@@ -23,6 +24,7 @@ type node struct {
 	played    int
 	canonical []common.Hash
 	finalized uint64
+	heads     map[*websocket.Conn]bool // who is told of new heads
 }
 
 // step moves the head; false: the recording has ended.
@@ -38,6 +40,7 @@ func (n *node) step() bool {
 	if head := uint64(len(n.canonical)) - 1; head > finality {
 		n.finalized = max(n.finalized, head-finality)
 	}
+	n.tell(s.added)
 	return true
 }
 
@@ -78,6 +81,10 @@ type rpcError struct {
 }
 
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if websocket.IsWebSocketUpgrade(r) {
+		n.serveWS(w, r)
+		return
+	}
 	var raw json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&raw); err != nil || len(raw) == 0 {
 		http.Error(w, "no JSON", http.StatusBadRequest)
@@ -85,7 +92,12 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var out any
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(n.answerAll(raw))
+}
+
+// answerAll answers a request, or a batch of them. The lock is held.
+func (n *node) answerAll(raw []byte) any {
 	if raw[0] == '[' {
 		var all []rpcRequest
 		_ = json.Unmarshal(raw, &all) // what is not a request has no method, and gets that error
@@ -93,14 +105,11 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for i := range all {
 			replies[i] = n.answer(&all[i])
 		}
-		out = replies
-	} else {
-		var one rpcRequest
-		_ = json.Unmarshal(raw, &one)
-		out = n.answer(&one)
+		return replies
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out)
+	var one rpcRequest
+	_ = json.Unmarshal(raw, &one)
+	return n.answer(&one)
 }
 
 var null = json.RawMessage("null")

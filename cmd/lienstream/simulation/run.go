@@ -14,7 +14,7 @@ import (
 type options struct {
 	processors, servings, ingesters int
 
-	steps int           // that the chain makes while faults happen
+	steps int           // that the chain makes while faults happen, besides those of a burst
 	pause time.Duration // between two of them, at the most
 	reads time.Duration // between two requests of a client, at the most
 	calm  bool          // no faults
@@ -44,6 +44,7 @@ type result struct {
 type run struct {
 	*system
 	oracle *oracle
+	pace   *pace
 	began  time.Time
 
 	rmu     sync.Mutex
@@ -82,7 +83,9 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := rec.ends[s.rng.IntN(len(rec.ends))]
-	for s.chain.played <= end-opt.steps {
+	r.pace = newPace(s.rng, opt)
+	s.heads = s.rng.IntN(2) == 0
+	for s.chain.played <= end-r.pace.blocks() {
 		s.chain.step()
 	}
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
@@ -119,12 +122,8 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		r.found("does not start", "%v", err)
 	}
 	for r.chain.played <= end && r.chain.step() {
-		time.Sleep(time.Duration(r.rng.Int64N(int64(opt.pause))))
-		switch {
-		case opt.calm:
-		case opt.alone && r.quiet():
-			r.fault(ctx, &faults, hosts, opt.alone)
-		case !opt.alone && r.rng.IntN(6) == 0:
+		wait, fault := r.pace.next(r.quiet())
+		if time.Sleep(wait); fault && !opt.calm {
 			r.fault(ctx, &faults, hosts, opt.alone)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/gorilla/websocket"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/roles"
 	"github.com/lienstream/lienstream/topics"
@@ -43,6 +44,7 @@ type system struct {
 	server  *http.Server
 	broker  *broker.Broker
 	cat     topics.Catalogue
+	heads   bool // the chain tells ingesters of its heads, by WebSocket; else they ask
 	client  *http.Client
 	streams *http.Client // without a timeout
 
@@ -62,7 +64,7 @@ type process struct {
 
 func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (*system, error) {
 	s := &system{
-		rng: rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec},
+		rng: rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}},
 		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: partitions},
 		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{},
 	}
@@ -103,7 +105,11 @@ func (s *system) args(host string) []string {
 	}
 	switch kindOf(host) {
 	case "ingester":
-		return append([]string{"ingest", "--rpc=http://chain:8545", "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
+		scheme := "http"
+		if s.heads {
+			scheme = "ws"
+		}
+		return append([]string{"ingest", "--rpc=" + scheme + "://chain:8545", "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
 	case "processor":
 		return append([]string{"processors", "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
 	default:
