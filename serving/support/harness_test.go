@@ -220,6 +220,14 @@ func (w *world) start(deps Deps) *service {
 
 func (w *world) run(s *Service) *service {
 	w.t.Helper()
+	x := w.runs(s)
+	polltest.Until(w.t, "the service is ready", func() bool { return s.Ready(w.t.Context()) == nil })
+	return x
+}
+
+// runs is run for a service that is not ready yet, or never.
+func (w *world) runs(s *Service) *service {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -230,7 +238,6 @@ func (w *world) run(s *Service) *service {
 	x := &service{Service: s, t: w.t, url: "http://" + s.Addr()}
 	x.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	w.t.Cleanup(x.stop)
-	polltest.Until(w.t, "the service is ready", func() bool { return s.Ready(ctx) == nil })
 	return x
 }
 

@@ -101,6 +101,9 @@ func (m mortalChain) SendTransaction(ctx context.Context, tx *types.Transaction)
 }
 
 func (m mortalChain) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	if before := q.Topics[2][0] == (common.Hash{}); before && m.left.Load() >= 0 {
+		return m.Client.FilterLogs(ctx, q) // it is not ready yet: whether the node searches at all
+	}
 	if err := m.step("before the logs"); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package support
 
 import (
 	"context"
+	"errors"
 	"math/big"
 	"net/http"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
+	"go.uber.org/zap"
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -286,4 +288,62 @@ func TestANodeThatSyncsIsWaitedFor(t *testing.T) {
 	if n := node.asked.Load(); n < 3 {
 		t.Errorf("it was ready after %d questions", n)
 	}
+}
+
+// narrow is a node that searches few blocks at a time, as those of free plans.
+type narrow struct {
+	*ethclient.Client
+	most int64 // blocks; 0: none
+}
+
+func (n narrow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	if q.ToBlock.Int64()-q.FromBlock.Int64() >= n.most {
+		return nil, errors.New("you can make eth_getLogs requests with up to a 10 block range")
+	}
+	return n.Client.FilterLogs(ctx, q)
+}
+
+// Who is charged has a ticket, however few blocks the node searches at a time.
+func TestANodeThatSearchesFewBlocks(t *testing.T) {
+	w := newWorld(t)
+	w.mines(30)
+	w.mine()
+	deps := w.deps(w.relayer("relayer"))
+	deps.Chain = narrow{w.chain.Client(), 10}
+	s := w.start(deps)
+	s.post(w.header(w.pay(w.chain.Key("payer"), "narrow")), body("Narrow")).created(t)
+	if n := w.charges(w.chain.Address("payer")); n != 1 {
+		t.Errorf("charged %d times", n)
+	}
+}
+
+// Through a node that searches nothing nobody is charged: no payment could be proved.
+func TestANodeThatSearchesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	deps := w.deps(w.relayer("relayer"))
+	searched := make(chan struct{})
+	deps.Chain = &deaf{narrow{Client: w.chain.Client()}, sync.OnceFunc(func() { close(searched) })}
+	service, err := New(w.cfg, deps, zap.NewNop(), w.metrics.New())
+	check(t, err)
+	s := w.runs(service)
+	<-searched
+	got := s.post(w.header(w.pay(w.chain.Key("payer"), "unproved")), body("Unproved"))
+	if got.status != http.StatusServiceUnavailable || got.code() != "UPSTREAM_UNAVAILABLE" || service.Ready(t.Context()) == nil {
+		t.Errorf("ready, or %d %s", got.status, got.body)
+	}
+	if n := w.charges(w.chain.Address("payer")); n != 0 {
+		t.Errorf("charged %d times", n)
+	}
+}
+
+// deaf tells that it was asked to search.
+type deaf struct {
+	narrow
+	asked func()
+}
+
+func (d *deaf) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	d.asked()
+	return d.narrow.FilterLogs(ctx, q)
 }

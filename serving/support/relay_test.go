@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/serving/x402"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // dear is a node whose price triples with the first transaction that it is sent: that one is not taken.
@@ -103,9 +104,11 @@ func TestGapsAreFilledTogether(t *testing.T) {
 		t.Helper()
 		now = now.Add(wait)
 		check(t, r.Bump(t.Context()))
-		if pending, err := w.chain.Client().PendingNonceAt(t.Context(), relayer); err != nil || pending != want {
-			t.Fatalf("the pool has %d of the relayer's transactions, want %d: %v", pending, want, err)
-		}
+		polltest.Until(t, fmt.Sprintf("the pool has %d of the relayer's transactions", want), func() bool {
+			pending, err := w.chain.Client().PendingNonceAt(t.Context(), relayer)
+			check(t, err)
+			return pending == want
+		})
 	}
 	lose(0, 5)
 	bumped(0, 0)

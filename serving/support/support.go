@@ -55,7 +55,7 @@ type Config struct {
 	FloatCeiling string // maximum sum of refunds per day (UTC), in the asset's smallest unit
 
 	Confirmations uint64        // confirmations after which a block of the payment chain is final
-	LogRange      uint64        // maximum block range of a log query
+	LogRange      uint64        // maximum block range of a log query; fewer where the node refuses them
 	Poll          time.Duration // between two looks at the payment chain's head while a payment is followed; else 20 times that
 	Wait          time.Duration // how long a request waits for its payment before the client is told to retry
 	Resend        time.Duration // after which a payment that is not on the chain is submitted again
@@ -281,6 +281,9 @@ func (s *Service) verify(ctx context.Context) error {
 		err := s.token.Verify(ctx)
 		if err == nil {
 			err = s.findFrom(ctx)
+		}
+		if err == nil { // who cannot prove a payment asks for none
+			err = s.token.Searchable(ctx, s.scope(s.fromBlock()))
 		}
 		switch {
 		case err == nil:

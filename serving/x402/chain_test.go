@@ -347,6 +347,57 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// narrow is a node that searches few blocks at a time, as those of free plans.
+type narrow struct {
+	*ethclient.Client
+	most  uint64 // blocks; 0: none
+	asked int
+}
+
+func (n *narrow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
+	n.asked++
+	if q.ToBlock.Uint64()-q.FromBlock.Uint64() >= n.most {
+		return nil, fmt.Errorf("you can make eth_getLogs requests with up to a %d block range", n.most)
+	}
+	return n.Client.FilterLogs(ctx, q)
+}
+
+// A payment is found however few blocks the node searches at a time, and it is not asked for too many again and again.
+func TestANodeThatSearchesFewBlocks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours := w.payment(t, w.payer, 1000)
+	if _, err := w.Send(t.Context(), "stranger", w.terms.Token, ours.Calldata()); err != nil {
+		t.Fatal(err)
+	}
+	w.mine(t, 30)
+	w.scope.LogRange = 1000
+	for _, c := range []struct {
+		most  uint64
+		asked int // to find a payment of 30 blocks ago, the second time
+	}{{1000, 1}, {20, 4}, {10, 6}, {1, 32}} {
+		node := &narrow{Client: w.Client(), most: c.most}
+		w.token = NewToken(w.terms, node)
+		if err := w.token.Searchable(t.Context(), w.scope); err != nil {
+			t.Errorf("%d blocks at a time: %v", c.most, err)
+		}
+		w.outcome(t, ours, Paid, true)
+		node.asked = 0
+		w.outcome(t, ours, Paid, true)
+		if node.asked > c.asked {
+			t.Errorf("%d blocks at a time: asked %d times, at most %d are needed", c.most, node.asked, c.asked)
+		}
+	}
+	node := &narrow{Client: w.Client()}
+	if err := NewToken(w.terms, node).Searchable(t.Context(), w.scope); err == nil || node.asked > 8 {
+		t.Errorf("of a node that searches nothing: %v, asked %d times", err, node.asked)
+	}
+	w.scope.FromBlock = 1000
+	if _, err := NewToken(w.terms, w.Client()).AuthorizationState(t.Context(), &ours.Authorization, w.scope); !errors.Is(err, errMoved) {
+		t.Errorf("of a node that is behind where the search begins: %v", err)
+	}
+}
+
 // partial is a node that shows one log of each search, and the receipts that it is told to.
 type partial struct {
 	*ethclient.Client

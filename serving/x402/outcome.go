@@ -38,7 +38,7 @@ type AuthorizationState struct {
 type Scope struct {
 	FromBlock     uint64 // before it the authorization was not used
 	Confirmations uint64 // blocks: 1 is a block without a successor
-	LogRange      uint64 // maximum block range of a log query
+	LogRange      uint64 // maximum block range of a log query; fewer where the node refuses them
 }
 
 var errMoved = errors.New("the chain changed during the read")
@@ -158,45 +158,6 @@ func InChain(ctx context.Context, chain LogReader, of *types.Log) error {
 		return fmt.Errorf("the chain's block %s does not have the log of %s in block %s: %w", number, of.TxHash, of.BlockHash, errMoved)
 	}
 	return nil
-}
-
-// search finds the log of the authorization, newest range first.
-func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header, scope Scope) (AuthorizationState, error) {
-	span := max(scope.LogRange, 1)
-	for to := head.Number.Uint64(); ; {
-		from := max(scope.FromBlock, to-min(to, span-1))
-		logs, err := t.chain.FilterLogs(ctx, ethereum.FilterQuery{
-			FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{t.terms.Token},
-			Topics: [][]common.Hash{{TopicUsed, topicCanceled}, {addressTopic(a.From)}, {a.Nonce}},
-		})
-		if err != nil {
-			return AuthorizationState{}, fmt.Errorf("search blocks %d to %d for authorization %s: %w", from, to, a.Nonce, err)
-		}
-		for i := range logs {
-			if t.concerns(&logs[i], a) {
-				return t.judge(ctx, a, &logs[i], head, scope)
-			}
-		}
-		if from <= scope.FromBlock {
-			break
-		}
-		to = from - 1
-	}
-	// The token says used, and its logs do not: used before the scope, or reorganised between the two reads.
-	still, err := t.used(ctx, a, nil)
-	if err != nil {
-		return AuthorizationState{}, err
-	}
-	if !still {
-		return AuthorizationState{}, fmt.Errorf("search for authorization %s: %w", a.Nonce, errMoved)
-	}
-	if scope.FromBlock > 0 {
-		before, err := t.used(ctx, a, new(big.Int).SetUint64(scope.FromBlock-1))
-		if err == nil && before {
-			return AuthorizationState{State: Elsewhere, Final: true}, nil // settled for something else, before
-		}
-	}
-	return AuthorizationState{}, fmt.Errorf("search for authorization %s from block %d: it is used, but no log was found", a.Nonce, scope.FromBlock)
 }
 
 // concerns does not rely on the node's filter.

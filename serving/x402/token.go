@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
@@ -50,6 +51,7 @@ const transferGas = 200_000
 type Token struct {
 	terms *Terms
 	chain ChainReader
+	span  atomic.Uint64 // blocks of the last search that the node answered; 0: of none yet
 }
 
 // NewToken returns the token of terms.

@@ -6,7 +6,8 @@
 //	decode.go       decodes a client's header, strictly
 //	check.go        the checks that need no chain, in order
 //	eip712.go       the digest that a payer signs
-//	token.go        checks of the token on its chain, and the outcome of an authorization
+//	token.go        checks of the token on its chain
+//	outcome.go      the outcome of an authorization; search.go finds its log
 //	settle.go       how a payment is submitted; facilitator.go and relayer.go implement it
 //
 // Non-obvious:
