@@ -92,6 +92,7 @@ func (w *world) client(urls ...string) *chain.Client {
 	w.t.Helper()
 	cfg := chain.DefaultConfig()
 	cfg.ChainID, cfg.Endpoints, cfg.Timeout, cfg.PollTimeout = devchain.DefaultChainID, urls, 5*time.Second, 5*time.Second
+	cfg.MaxSilent = 0 // some nodes are away from the beginning
 	c, err := chain.New(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		w.t.Fatal(err)

@@ -20,8 +20,8 @@ const (
 	contested                 // it and others said different ones, and none had most of them
 )
 
-// errUnconfirmed: an endpoint that told a later block does not say which one it has at the height of the head, or one that
-// was contradicted is alone now.
+// errUnconfirmed: an endpoint that told a later block does not say which one it has at the height of the head, one that
+// had a say a moment ago is silent, or one that was contradicted is alone now.
 var errUnconfirmed = fmt.Errorf("%w: an endpoint does not confirm the block of another", ErrUnavailable)
 
 // same reports whether two endpoints say the same of a block. Its hash alone would leave the rest to one of them.
@@ -41,9 +41,9 @@ func enough(nodes int) int {
 
 // settle returns the block that those who have a say agree on: the lowest of their latest ones. Of three nodes or more,
 // those that most others contradict are outvoted, and the rest settles without them. A node has one vote, by as many
-// endpoints as it may be asked.
-func (c *Client) settle(ctx context.Context, voters []sighting) (Block, error) {
-	need, left := enough(nodes(voters)), voters
+// endpoints as it may be asked. electorate is how many nodes there are to have a majority of.
+func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) (Block, error) {
+	need, left := enough(electorate), voters
 	var against []sighting
 	for {
 		at := c.atLowest(ctx, left)

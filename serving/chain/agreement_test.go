@@ -221,7 +221,7 @@ func TestWhoWasContradictedNeedsAnother(t *testing.T) {
 	for _, polls := range []bool{false, true} {
 		honest, forked := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, fork.HTTP(), 0)
 		reg, log := quiet()
-		c := newClient(t, log, reg, nil, forked.URL, honest.URL)
+		c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxSilent = 100 * time.Millisecond }, forked.URL, honest.URL)
 		disagree := func(when string) {
 			t.Helper()
 			if head, err := c.Refresh(t.Context()); err == nil {
@@ -257,6 +257,7 @@ func TestWhoWasContradictedNeedsAnother(t *testing.T) {
 		}
 		polltest.Until(t, "they agree again", atHead)
 		honest.Tells(away(true))
+		block = mine(t, node, 1)
 		polltest.Until(t, "who agreed again and is alone is believed", atHead)
 	}
 }
@@ -491,7 +492,7 @@ func TestARefusalIsTakenElsewhere(t *testing.T) {
 	}
 	// Where the other does not respond, the refusal is what is known.
 	strict.Tells(refuses(`{"code":-32603,"message":"internal error"}`, isCall))
-	c = newClient(t, log, prometheus.NewRegistry(), nil, strict.URL, "http://127.0.0.1:1")
+	c = newClient(t, log, prometheus.NewRegistry(), func(cfg *chain.Config) { cfg.MaxSilent = 0 }, strict.URL, "http://127.0.0.1:1")
 	_, err = c.Call(t.Context(), refresh(t, c).Hash, chain.Call{To: numbering})
 	if refused, ok := errors.AsType[*chain.NodeError](err); !ok || refused.OfTransaction() {
 		t.Errorf("beside an endpoint that is away: %v", err)

@@ -145,17 +145,8 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 	for i, r := range requests {
 		calls[i] = rpc.BatchElem{Method: r.Method, Args: r.Params, Result: new(json.RawMessage)}
 	}
-	started := time.Now()
-	if err := e.send(ctx, calls); err != nil {
-		e.failed(of, err, time.Since(started))
-		if _, ok := errors.AsType[*ChainError](err); ok {
-			return nil, err
-		}
-		if said, ok := errors.AsType[rpc.Error](err); ok { // from the chain ID check, or for the whole batch
-			_, ours := answered(said)
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, ours)
-		}
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
+	if err := c.deliver(ctx, e, of, calls); err != nil {
+		return nil, err
 	}
 	all := &response{from: e, of: of, calls: calls, errs: make([]error, len(calls))}
 	for i, r := range requests {
@@ -186,6 +177,34 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 		all.errs[i] = ours
 	}
 	return all, nil
+}
+
+// deliver sends one request, when there are not too many under way. Polls do not wait: slow calls would stop the head.
+func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []rpc.BatchElem) error {
+	timeout := c.cfg.PollTimeout
+	if of != &e.polls {
+		timeout = c.cfg.Timeout
+		if err := c.slots.Acquire(ctx, 1); err != nil {
+			return fmt.Errorf("%w: wait for other requests: %w", ErrUnavailable, err)
+		}
+		defer c.slots.Release(1)
+	}
+	started := time.Now()
+	err := e.send(ctx, calls, timeout)
+	if err == nil {
+		return nil
+	}
+	if took := time.Since(started); ctx.Err() == nil || took > timeout/2 { // or else others have used up the caller's time
+		e.failed(of, err, took)
+	}
+	if _, ok := errors.AsType[*ChainError](err); ok {
+		return err
+	}
+	if said, ok := errors.AsType[rpc.Error](err); ok { // from the chain ID check, or for the whole batch
+		_, ours := answered(said)
+		return fmt.Errorf("%w: %w", ErrUnavailable, ours)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
 }
 
 // order is the endpoints as they should be asked, without those that are outvoted: those that do not rest first, then

@@ -40,12 +40,13 @@ type Config struct {
 	Attempts int           // requests per result, over all endpoints
 	MaxBatch int           // calls per request; larger batches are split
 	MaxBody  int64         // bytes of a response
-	Parallel int           // concurrent requests
+	Parallel int           // concurrent requests, but for polls
 
 	Poll        time.Duration // poll interval of the head
-	PollTimeout time.Duration // of a poll: a slower endpoint is paused
+	PollTimeout time.Duration // of each request of a poll: a slower endpoint is paused
 	MaxBehind   uint64        // blocks: an endpoint further behind most of the others has no say about the head
 	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long; nor does a head stay for longer that is not confirmed
+	MaxSilent   time.Duration // one that had a say so lately, or was first asked, and does not respond, is outnumbered or waited for; 0: none is
 }
 
 // DefaultConfig returns the defaults. The chain and its endpoints have none.
@@ -60,6 +61,7 @@ func DefaultConfig() Config {
 		PollTimeout: time.Second,
 		MaxBehind:   50,
 		MaxStill:    time.Minute,
+		MaxSilent:   10 * time.Second,
 	}
 }
 
@@ -84,7 +86,12 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"timeout", c.Timeout}, {"poll", c.Poll}, {"poll timeout", c.PollTimeout}, {"time that an endpoint may stand still", c.MaxStill}} {
+	}{
+		{"timeout", c.Timeout},
+		{"poll", c.Poll},
+		{"poll timeout", c.PollTimeout},
+		{"time that an endpoint may stand still", c.MaxStill},
+	} {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}

@@ -340,7 +340,7 @@ func TestAnEndpointThatFailsIsPassedOver(t *testing.T) {
 			liar := rpctest.NewLiar(t, node.HTTP(), 0)
 			core, logs := observer.New(zap.InfoLevel)
 			reg := prometheus.NewRegistry()
-			small := func(cfg *chain.Config) { cfg.MaxBody = 64 << 10 }
+			small := func(cfg *chain.Config) { cfg.MaxBody, cfg.MaxSilent = 64<<10, 0 }
 			c := newClient(t, zap.New(core), reg, small, liar.URL+"/secret-key", node.HTTP())
 			head := refresh(t, c)
 			liar.Tells(lie)

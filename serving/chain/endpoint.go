@@ -41,6 +41,7 @@ type endpoint struct {
 	closed  bool
 	latest  uint64    // its latest block
 	since   time.Time // when that was first seen
+	hadSay  time.Time // when it last had a say about the head, or was first asked
 	stands  standing
 	doubted bool // two others said otherwise than it, and it has agreed with none since
 }
@@ -167,12 +168,8 @@ func (e *endpoint) close() {
 }
 
 // send sends one request. Its error is the endpoint's; the calls have their own errors.
-func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem) error {
-	if err := e.client.slots.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer e.client.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
+func (e *endpoint) send(ctx context.Context, calls []rpc.BatchElem, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := e.connection(ctx)
 	if err != nil {

@@ -62,13 +62,29 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 }
 
 func (c *Client) look(ctx context.Context) (Block, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.PollTimeout)
-	defer cancel()
 	latest, err := c.tell(ctx, c.awake(), "latest")
 	if len(latest) == 0 {
 		return Block{}, err
 	}
-	return c.settle(ctx, c.haveSay(latest))
+	voters := c.haveSay(latest)
+	return c.settle(ctx, voters, nodes(voters)+c.silent(latest, voters, time.Now()))
+}
+
+// silent is how many nodes do not tell their latest block now, and had a say a moment ago, or were first asked then: a node
+// is not believed alone as soon as others stall. It notes who has a say now.
+func (c *Client) silent(latest, voters []sighting, now time.Time) int {
+	hosts := map[string]bool{}
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if e.hadSay.IsZero() || from(voters, e) {
+			e.hadSay = now
+		}
+		if !ofNode(latest, e) && now.Sub(e.hadSay) < c.cfg.MaxSilent {
+			hosts[e.host] = true
+		}
+		e.mu.Unlock()
+	}
+	return len(hosts)
 }
 
 // haveSay leaves out who is far behind most of the others, or far behind anybody and has stood still for long. A height

@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		unconfirmed: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_unconfirmed_total",
-			Help: "Head polls in which nobody confirmed the block of an endpoint: another did not say which one it has at that height, or is away after they disagreed.",
+			Help: "Head polls in which nobody confirmed the block of an endpoint: another did not say which one it has at that height, does not respond since a moment ago, or is away after they disagreed.",
 		}),
 		alone: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_lone_opinions_total",
