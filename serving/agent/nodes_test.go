@@ -318,3 +318,35 @@ func TestGasThatNoBlockHas(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoWasContradictedIsNoAnswer: the two nodes that contradicted a third are throttled for a moment. What that one says
+// alone is neither answered nor prepared.
+func TestWhoWasContradictedIsNoAnswer(t *testing.T) {
+	w, _, fund := listed(t)
+	w.sent(w.prepared(fund))
+	w.sync()
+	path := "/v1/portfolio/" + w.actors[0].Hex()
+	liar, one, two := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	liar.Tells(w.answers("credits", word(9_000_000_000)))
+	client := w.client(liar.URL, one.URL, two.URL)
+	if _, err := client.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := w.seeing(client)
+	if res := v.Get(t, path); res.Status != http.StatusOK {
+		t.Fatalf("two of three agree: %s", res.Body)
+	}
+	busy := refusing(`{"code":429,"message":"Too Many Requests"}`, ofState)
+	one.Tells(busy)
+	two.Tells(busy)
+	if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	if _, err := client.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.isError("UPSTREAM_UNAVAILABLE", v.Get(t, path))
+	take := body{"action": "withdrawCredit", "chainId": 4663, "wallet": w.actors[0].Hex(), "token": w.dep.USDG.Hex()}
+	v.isError("UPSTREAM_UNAVAILABLE", v.post(take))
+}

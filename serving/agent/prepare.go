@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -104,6 +105,9 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 		return refuse(chainMismatch, fmt.Sprintf("this service is for chain %d", a.cfg.Deployment.ChainID))
 	}
 	answer, err := chain.Agreed(ctx, a.chain, func(ctx context.Context) (*Prepared, error) { return a.prepareOfTwo(ctx, in) })
+	if errors.Is(err, chain.ErrDiffer) {
+		return chainError(err)
+	}
 	if err != nil {
 		return err
 	}

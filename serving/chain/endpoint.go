@@ -279,6 +279,13 @@ func (e *endpoint) standing() standing {
 	return e.stands
 }
 
+// contradicted reports whether two others said otherwise, and none said the same since.
+func (e *endpoint) contradicted() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.doubted
+}
+
 // doubt is higher, the less an endpoint is believed: least if others contradicted it, and less if it has no say.
 func (e *endpoint) doubt() (n int) {
 	e.mu.Lock()

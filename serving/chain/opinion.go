@@ -1,8 +1,10 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,6 +54,7 @@ type round struct {
 	mu    sync.Mutex
 	heard []*endpoint
 	alone bool // a node gave the second opinion on itself
+	bare  bool // and two others contradicted it before
 }
 
 // maxRounds is every pair of three nodes.
@@ -59,17 +62,19 @@ const maxRounds = 3
 
 // Agreed is what ask finds, which asks two nodes for their opinions (Apart, Beside) and returns ErrDiffer where they say
 // different things. Then others are asked, where three respond, until two agree; who said otherwise is asked last from then
-// on, until it agrees with another again.
+// on, until it agrees with another again, and is not believed alone.
 func Agreed[T any](ctx context.Context, c *Client, ask func(context.Context) (T, error)) (T, error) {
 	var before []*endpoint
 	var differ error
 	for turn := range maxRounds {
 		r := &round{turn: turn}
 		v, err := ask(context.WithValue(ctx, roundKey{}, r))
-		heard, alone := r.said()
+		heard, alone, bare := r.said()
 		switch {
 		case errors.Is(err, ErrDiffer):
 			differ = err
+		case bare: // those who contradicted it rest now
+			differ = cmp.Or(differ, fmt.Errorf("%w: who is alone was contradicted before", ErrDiffer))
 		case differ != nil && alone: // one of those who differ may be alone now
 		default:
 			if err == nil && !alone {
@@ -93,16 +98,17 @@ func (c *Client) hear(ctx context.Context, e, first *endpoint) {
 		c.metrics.alone.Inc()
 	}
 	if r, ok := ctx.Value(roundKey{}).(*round); ok {
+		bare := alone && e.contradicted()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.heard, r.alone = append(r.heard, e), r.alone || alone
+		r.heard, r.alone, r.bare = append(r.heard, e), r.alone || alone, r.bare || bare
 	}
 }
 
-func (r *round) said() (heard []*endpoint, alone bool) {
+func (r *round) said() (heard []*endpoint, alone, bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.heard, r.alone
+	return r.heard, r.alone, r.bare
 }
 
 // judge notes who of those heard before said otherwise than those who agreed, if they are two.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/chain"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // numbers is a node that says another block number, and counts who asks.
@@ -149,4 +150,43 @@ func TestOneOpinionDecidesNothing(t *testing.T) {
 	if alone := testutil.ToFloat64(counter(t, reg, "lienstream_chain_lone_opinions_total")); alone != 1 {
 		t.Errorf("%v opinions of a node on itself are counted", alone)
 	}
+}
+
+// TestWhoWasContradictedIsNotBelievedAlone: those who contradicted it were asked too often, and rest. It is believed again
+// when one of them says the same.
+func TestWhoWasContradictedIsNotBelievedAlone(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 3)
+	liar, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	var asked atomic.Int64
+	liar.Tells(numbers(9, &asked))
+	reg, log := quiet()
+	c := newClient(t, log, reg, nil, liar.URL, one.URL, two.URL)
+	head := refresh(t, c)
+	if n, err := numberTwice(t.Context(), c, head); err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	busy := refuses(`{"code":429,"message":"Too Many Requests"}`, isCall)
+	one.Tells(busy)
+	two.Tells(busy)
+	asked.Store(0)
+	for range 2 {
+		if n, err := numberTwice(t.Context(), c, head); !errors.Is(err, chain.ErrDiffer) {
+			t.Errorf("who was contradicted is alone: %d, %v", n, err)
+		}
+	}
+	if asked.Load() == 0 {
+		t.Error("it is not asked, so nothing is tried here")
+	}
+	liar.Tells(nil)
+	two.Tells(nil)
+	polltest.Until(t, "it says the same as another", func() bool {
+		n, err := numberTwice(t.Context(), c, head)
+		return err == nil && n == 3
+	})
+	two.Tells(away(false))
+	polltest.Until(t, "it is believed alone again", func() bool {
+		n, err := numberTwice(t.Context(), c, head)
+		return err == nil && n == 3
+	})
 }
