@@ -1,6 +1,7 @@
 package support
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/big"
@@ -13,9 +14,11 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/contracts"
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -346,4 +349,69 @@ type deaf struct {
 func (d *deaf) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error) {
 	d.asked()
 	return d.narrow.FilterLogs(ctx, q)
+}
+
+// backends are a node's: one is some blocks behind, and answers what it is told to.
+type backends struct {
+	*ethclient.Client
+	old    *types.Header // the head of the one that is behind
+	states bool          // it is asked for the latest state of an authorization,
+	heads  atomic.Bool   // and for the head
+	after  bool          // from when the other has said used
+}
+
+func (b *backends) CallContract(ctx context.Context, msg ethereum.CallMsg, block *big.Int) ([]byte, error) {
+	state := bytes.HasPrefix(msg.Data, contracts.Selector("authorizationState(address,bytes32)"))
+	if state && b.states && block == nil {
+		block = b.old.Number
+	}
+	out, err := b.Client.CallContract(ctx, msg, block)
+	if state && b.after && err == nil && out[31] == 1 {
+		b.heads.Store(true)
+	}
+	return out, err
+}
+
+func (b *backends) HeaderByNumber(ctx context.Context, number *big.Int) (*types.Header, error) {
+	if number == nil && b.heads.Load() {
+		return b.old, nil
+	}
+	return b.Client.HeaderByNumber(ctx, number)
+}
+
+// Who was charged is not told that he was not, because the backends of a node differ by a block.
+func TestBackendsThatDiffer(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		name   string
+		node   *backends
+		status int
+	}{
+		{"used, and then unused", &backends{after: true}, http.StatusServiceUnavailable},
+		{"unused, and without money", &backends{states: true}, http.StatusCreated},
+	} {
+		key, err := crypto.GenerateKey()
+		check(t, err)
+		w.fund(crypto.PubkeyToAddress(key.PublicKey), deposit)
+		signed := w.pay(key, c.name)
+		node := c.node
+		node.Client = w.chain.Client()
+		node.old, err = w.chain.Client().HeaderByNumber(t.Context(), nil)
+		check(t, err)
+		deps := w.deps(w.relayer("relayer"))
+		deps.Chain = node
+		s := w.start(deps)
+		w.submit(signed.Calldata()) // a stranger
+		w.mines(1)
+		got := s.post(w.header(signed), body("Backends"))
+		if n := w.charges(signed.From); n != 1 || got.status != c.status {
+			t.Errorf("%s: charged %d times, and answered %d %s", c.name, n, got.status, got.body)
+		}
+		if c.status == http.StatusServiceUnavailable { // the backend has caught up
+			node.after = false
+			node.heads.Store(false)
+			s.post(w.header(signed), body("Backends")).created(t)
+		}
+		s.stop()
+	}
 }

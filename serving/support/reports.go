@@ -261,8 +261,12 @@ func (s *Service) chargedLate(ctx context.Context, x *exchange, payment *x402.Pa
 		return nil, err
 	}
 	o, err := s.recent(ctx, &signed.Authorization)
-	if err != nil || o.State != x402.Paid {
-		return nil, err
+	if err != nil {
+		s.metrics.chainErrors.Inc()
+		return nil, s.pending() // it may have been charged
+	}
+	if o.State != x402.Paid {
+		return nil, nil
 	}
 	return signed, nil
 }
@@ -301,13 +305,18 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 	}
 	o, err := s.recent(ctx, &x.signed.Authorization)
 	if err != nil {
-		return err
+		s.metrics.chainErrors.Inc()
+		return s.pending() // it may have been charged
 	}
-	if o.State != x402.Paid {
+	switch o.State {
+	case x402.Paid:
+		x.used = true
+		return nil
+	case x402.Cancelled, x402.Elsewhere:
 		return refusal
+	case x402.Unused, x402.Expired: // says a node that is behind the one that said used
 	}
-	x.used = true
-	return nil
+	return s.pending()
 }
 
 // recent is what came of an authorization lately.

@@ -194,7 +194,7 @@ func (b *between) CallContract(ctx context.Context, msg ethereum.CallMsg, block 
 	return out, err
 }
 
-// What somebody submits while it is simulated was used: the balance that it took is not missing.
+// What somebody submits while it is simulated is seen or not, and the balance that it took is not missing.
 func TestSubmittedWhileItIsSimulated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -210,9 +210,33 @@ func TestSubmittedWhileItIsSimulated(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		if err := NewToken(w.terms, chain).Simulate(t.Context(), s, common.Address{}); reasonOf(err) != ReasonNonceUsed {
+		token := NewToken(w.terms, chain)
+		if err := token.Simulate(t.Context(), s, common.Address{}); err != nil {
+			t.Errorf("%s: as of the block before, %v", name, err)
+		}
+		if err := token.Simulate(t.Context(), s, common.Address{}); reasonOf(err) != ReasonNonceUsed {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Who had no money as of the block that was looked at, and was charged in the next one, has used his authorization.
+func TestFundedAndSubmittedWhileItIsSimulated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.payment(t, key, 1000)
+	chain := &between{Client: w.Client(), do: func() {
+		w.fund(t, s.From, 15_000_000)
+		if _, err := w.Send(t.Context(), "stranger", w.terms.Token, s.Calldata()); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := NewToken(w.terms, chain).Simulate(t.Context(), s, common.Address{}); reasonOf(err) != ReasonNonceUsed {
+		t.Error(err)
 	}
 }
 

@@ -114,22 +114,22 @@ func (t *Token) CheckSignature(ctx context.Context, s *Signed) error {
 }
 
 // Simulate checks whether the payment would succeed now: the authorization is unused, the balance sufficient,
-// the transfer possible. A *Refusal means no; any other error, that the result is unknown.
+// the transfer possible, all as of one block. A *Refusal means no; any other error, that the result is unknown.
 func (t *Token) Simulate(ctx context.Context, s *Signed, from common.Address) error {
 	err := t.simulate(ctx, s, from)
 	if refusal, ok := errors.AsType[*Refusal](err); !ok || refusal.Reason == ReasonNonceUsed {
 		return err
 	}
-	// Where it was used in between, that is why.
-	if used := t.unspent(ctx, s); used != nil {
+	// Where it was used since, that is why.
+	if used := t.unspent(ctx, s, nil); used != nil {
 		return used
 	}
 	return err
 }
 
 // unspent is an error where the authorization was used or cancelled.
-func (t *Token) unspent(ctx context.Context, s *Signed) error {
-	used, err := t.used(ctx, &s.Authorization, nil)
+func (t *Token) unspent(ctx context.Context, s *Signed, block *big.Int) error {
+	used, err := t.used(ctx, &s.Authorization, block)
 	if err == nil && used {
 		err = refuse(ReasonNonceUsed, "the authorization was used or cancelled").by(s.From)
 	}
@@ -137,17 +137,22 @@ func (t *Token) unspent(ctx context.Context, s *Signed) error {
 }
 
 func (t *Token) simulate(ctx context.Context, s *Signed, from common.Address) error {
-	if err := t.unspent(ctx, s); err != nil {
+	head, err := t.chain.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("read the payment chain's head: %w", err)
+	}
+	// A node's backends may differ by some blocks: unused by one and paid for by another would be a payer without money.
+	if err := t.unspent(ctx, s, head.Number); err != nil {
 		return err
 	}
-	balance, err := t.Balance(ctx, s.From)
+	balance, err := t.balanceAt(ctx, s.From, head.Number)
 	if err != nil {
 		return err
 	}
 	if balance.Cmp(s.Value) < 0 {
 		return refuse(ReasonInsufficientBalance, "the balance of %s is below the amount", s.From).by(s.From)
 	}
-	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Gas: transferGas, Data: s.Calldata()}, nil)
+	_, err = t.chain.CallContract(ctx, ethereum.CallMsg{From: from, To: &t.terms.Token, Gas: transferGas, Data: s.Calldata()}, head.Number)
 	switch {
 	case err != nil && isRevert(err):
 		return refuse(ReasonSimulation, "the token rejects the transfer").by(s.From)
@@ -159,7 +164,12 @@ func (t *Token) simulate(ctx context.Context, s *Signed, from common.Address) er
 
 // Balance is an account's balance of the token.
 func (t *Token) Balance(ctx context.Context, account common.Address) (*big.Int, error) {
-	out, err := t.call(ctx, t.terms.Token, append(bytes.Clone(selBalance), common.LeftPadBytes(account[:], 32)...))
+	return t.balanceAt(ctx, account, nil)
+}
+
+func (t *Token) balanceAt(ctx context.Context, account common.Address, block *big.Int) (*big.Int, error) {
+	input := append(bytes.Clone(selBalance), common.LeftPadBytes(account[:], 32)...)
+	out, err := t.chain.CallContract(ctx, ethereum.CallMsg{To: &t.terms.Token, Data: input}, block)
 	if err == nil && len(out) != 32 {
 		err = fmt.Errorf("%d bytes", len(out))
 	}
