@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -192,22 +193,58 @@ func TestATokenCostsTheSame(t *testing.T) {
 	}
 }
 
-// The reference client pays, with its spend controls set, and does not where they forbid it.
-func TestTheReferenceClientPays(t *testing.T) {
+// reference runs the command that `up` prints, with variables and with arguments behind the service's URL.
+func (x *service) reference(env []string, args ...string) (out string, err error) {
+	x.t.Helper()
 	if _, err := os.Stat("../clients/node_modules/@x402/fetch"); err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal(err)
+			x.t.Fatal(err)
 		}
-		t.Skip("serving/clients is not installed: npm ci there")
+		x.t.Skip("serving/clients is not installed: npm ci there")
 	}
+	command := exec.CommandContext(x.t.Context(), "node", append([]string{"report/report.mjs", x.url}, args...)...)
+	command.Dir = "../clients"
+	command.Env = append(os.Environ(), env...)
+	text, err := command.CombinedOutput()
+	return string(text), err
+}
+
+// payer is the variable that has an account's key.
+func (w *world) payer(name string) string {
+	return "PAYER_KEY=" + hexutil.Encode(crypto.FromECDSA(w.chain.Key(name)))
+}
+
+// Who pays with the command that `up` prints gets the ticket for the one payment, though the chain is slow.
+func TestTheReferenceClientIsPatient(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Wait = 200 * time.Millisecond
+	s := w.start(w.deps(w.relayer("relayer")))
+	out, err := s.reference([]string{w.payer("payer"), "PATIENCE_SECONDS=0"})
+	_, rest, told := strings.Cut(out, "PAYMENT_SIGNATURE=")
+	signature, _, _ := strings.Cut(rest, " ")
+	if err == nil || !told || !strings.Contains(out, "PAYMENT_PENDING") {
+		t.Fatalf("without patience: %v: %s", err, out)
+	}
+	mined := make(chan struct{})
+	go func() { // once it has been asked again
+		defer close(mined)
+		polltest.Until(t, "it waits again", func() bool { return testutil.ToFloat64(s.metrics.reports.WithLabelValues("replay")) > 0 })
+		w.mine()
+	}()
+	out, err = s.reference([]string{"PAYMENT_SIGNATURE=" + signature})
+	<-mined
+	if n := w.charges(w.chain.Address("payer")); err != nil || n != 1 || !strings.Contains(out, `"status": 201`) || !strings.Contains(out, "again in 5 s") {
+		t.Errorf("charged %d times: %v: %s", n, err, out)
+	}
+}
+
+// The reference client pays, with its spend controls set, and does not where they forbid it.
+func TestTheReferenceClientPays(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
 	s := w.start(w.deps(w.relayer("relayer")))
-	run := func(payer, most string, report ...string) (out []byte, err error) {
-		command := exec.CommandContext(t.Context(), "node", append([]string{"report/report.mjs", s.url}, report...)...)
-		command.Dir = "../clients"
-		command.Env = append(os.Environ(), "PAYER_KEY="+hexutil.Encode(crypto.FromECDSA(w.chain.Key(payer))), "MAX_PAYMENT="+most)
-		return command.CombinedOutput()
+	run := func(payer, most string, report ...string) (out string, err error) {
+		return s.reference([]string{w.payer(payer), "MAX_PAYMENT=" + most}, report...)
 	}
 	if out, err := run("payer", "$14"); err == nil || w.paid() != 0 {
 		t.Fatalf("paid more than its controls allow: %s", out)
@@ -222,7 +259,7 @@ func TestTheReferenceClientPays(t *testing.T) {
 		"a report that is none": {"payer", []string{wrong}, `"status": 400`},
 		"an empty wallet":       {"another", nil, `"status": 402`},
 	} {
-		if out, err := run(c.payer, "$15", c.report...); err != nil || !strings.Contains(string(out), c.want) || w.paid() != 0 {
+		if out, err := run(c.payer, "$15", c.report...); err != nil || !strings.Contains(out, c.want) || w.paid() != 0 {
 			t.Errorf("%s: %s; the payee has %d: %v", name, out, w.paid(), err)
 		}
 	}
@@ -236,7 +273,7 @@ func TestTheReferenceClientPays(t *testing.T) {
 			Token  string
 		}
 	}
-	if err := json.Unmarshal(out, &got); err != nil {
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if got.Status != http.StatusCreated || got.Payment.Transaction == (common.Hash{}) || w.paid() != deposit {
