@@ -3,12 +3,14 @@ package support
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +26,8 @@ const maxPaymentAnswer = 32 << 20
 
 var errPaymentNodes = errors.New("no endpoint of the payment chain answers")
 
-// paymentNodes sends requests to one node of the payment chain until it fails, then to the next. Each node's
-// chain ID is checked first: logs of another chain would be mistaken for payments.
+// paymentNodes sends requests to one node of the payment chain until it fails or answers no more, then to the next. Each
+// node's chain ID is checked first: logs of another chain would be mistaken for payments.
 type paymentNodes struct {
 	endpoints []*url.URL
 	chainID   uint64
@@ -45,6 +47,7 @@ func (n *paymentNodes) RoundTrip(req *http.Request) (*http.Response, error) {
 	n.mu.Lock()
 	first := n.current
 	n.mu.Unlock()
+	var failed error
 	for i := range n.endpoints {
 		at := (first + i) % len(n.endpoints)
 		res, err := n.ask(req, at, body)
@@ -57,8 +60,11 @@ func (n *paymentNodes) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Context().Err() != nil {
 			return nil, context.Cause(req.Context())
 		}
+		if failed == nil || errors.Is(err, errLimited) { // which says why
+			failed = err
+		}
 	}
-	return nil, errPaymentNodes
+	return nil, failed
 }
 
 func (n *paymentNodes) ask(req *http.Request, at int, body []byte) (*http.Response, error) {
@@ -101,8 +107,47 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 	if err != nil || res.StatusCode != http.StatusOK { // whatever it is: no request, no more quota, a revoked key
 		return nil, errPaymentNodes
 	}
+	if err := answered(text); err != nil {
+		return nil, err
+	}
 	res.Body = io.NopCloser(bytes.NewReader(text))
 	return res, nil
+}
+
+var errLimited = errors.New("no endpoint of the payment chain answers for now")
+
+// limits are the words by which nodes say, with status 200, that they answer no more for now.
+var limits = []string{
+	"rate limit", "rate-limit", "ratelimit", "too many requests", "per second", "/second", "compute units", "capacity", "quota", "daily request",
+	"monthly", "request limit", "request rate", "usage limit", "throttl", "out of credits", "exceeded its throughput",
+}
+
+const (
+	codeLimit   = -32005 // EIP-1474: limit exceeded, of requests or of what one may ask for
+	codeTooMany = 429    // some have the status there
+)
+
+// answered is nil if a response answers the call, even with an error: of a call that was wrong another node would say the same.
+func answered(text []byte) error {
+	var answer struct {
+		Result json.RawMessage
+		Error  *struct {
+			Code    int
+			Message string
+		}
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Result == nil && answer.Error == nil {
+		return errPaymentNodes // a page, as of a proxy
+	}
+	if answer.Error == nil {
+		return nil
+	}
+	code, said := answer.Error.Code, strings.ToLower(answer.Error.Message)
+	limited := slices.ContainsFunc(limits, func(words string) bool { return strings.Contains(said, words) })
+	if code == codeLimit || code == codeTooMany || limited && !strings.Contains(said, "revert") { // a contract may say anything
+		return fmt.Errorf("%w: %.200s", errLimited, answer.Error.Message)
+	}
+	return nil
 }
 
 // CheckNodes parses the endpoints. Its errors do not contain them.

@@ -1,6 +1,7 @@
 package support
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/ethclient"
 )
 
 // A payment node that fails is left for the next; one of another chain is asked for nothing.
@@ -100,6 +103,65 @@ func TestAPaymentNodeThatRefuses(t *testing.T) {
 				t.Errorf("%d: block %d, %v; want %d", refusal, got, err, want)
 			}
 			refuses.Store(true)
+		}
+	}
+}
+
+// A node that says with status 200 that it answers no more is passed over, as one that says it with 429; an error of the call
+// is the answer.
+func TestAPaymentNodeThatAnswersNoMore(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		says   string // of everything, from when it does
+		next   bool   // the next node is asked
+		reason string // where there is no other
+	}{
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32005,"message":"daily request count exceeded, request rate limited"}}`, true, "daily request count"},
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32005,"message":"query returned more than 10000 results"}}`, true, "10000 results"},
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":429,"message":"come back later"}}`, true, "come back later"},
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"Your app has exceeded its compute units per second capacity"}}`, true, "compute units"},
+		{`<html>Back soon</html>`, true, "no endpoint"},
+		{`{"message":"Forbidden"}`, true, "no endpoint"},
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"header not found"}}`, false, "header not found"},
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":3,"message":"execution reverted: over the rate limit"}}`, false, "over the rate limit"},
+	} {
+		var refuses atomic.Bool
+		node := func(block int, fails func() bool) string {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var request struct {
+					ID     json.RawMessage
+					Method string
+				}
+				_ = json.NewDecoder(r.Body).Decode(&request)
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case fails():
+					_, _ = io.WriteString(w, strings.ReplaceAll(c.says, "%s", string(request.ID)))
+				case request.Method == "eth_chainId":
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x2105"}`, request.ID)
+				default:
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x%x"}`, request.ID, block)
+				}
+			}))
+			t.Cleanup(s.Close)
+			return s.URL
+		}
+		first, second := node(1, refuses.Load), node(2, func() bool { return false })
+		both, err := DialNodes(t.Context(), []string{first, second}, "eip155:8453", nil)
+		check(t, err)
+		alone, err := DialNodes(t.Context(), []string{first}, "eip155:8453", nil)
+		check(t, err)
+		for _, client := range []*ethclient.Client{both, alone} {
+			if got, err := client.BlockNumber(t.Context()); err != nil || got != 1 {
+				t.Fatalf("block %d, %v", got, err)
+			}
+		}
+		refuses.Store(true)
+		if got, err := both.BlockNumber(t.Context()); (err == nil && got == 2) != c.next {
+			t.Errorf("%s: block %d, %v", c.says, got, err)
+		}
+		if _, err := alone.BlockNumber(t.Context()); err == nil || !strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), first) {
+			t.Errorf("%s: alone: %v", c.says, err)
 		}
 	}
 }
