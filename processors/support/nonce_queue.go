@@ -32,18 +32,14 @@ func (t *execution) takeNonce() Outcome {
 
 // queue returns the queue of a request's chain, which begins with it; nil: it names none, or there may be no more.
 func (d *Desk) queue(r *NonceRequest) *Queue {
-	if i := slices.IndexFunc(d.Queues, func(q Queue) bool { return q.Chain == r.Chain }); i >= 0 {
-		return &d.Queues[i]
+	q := d.Queue(r.Chain, r.Mined)
+	if slices.ContainsFunc(d.Queues, func(has Queue) bool { return has.Chain == r.Chain }) {
+		return q
 	}
 	if r.Chain == 0 || len(d.Queues) >= maxChains {
 		return nil
 	}
-	d.Queues = append(d.Queues, Queue{Chain: r.Chain})
-	q := &d.Queues[len(d.Queues)-1]
-	// The queue of before chains were named is continued, unless its nonces are too high for this one: then the key was moved.
-	if d.NextNonce <= r.Mined+maxQueued {
-		q.Next, q.Slots = d.NextNonce, d.NonceQueue
-	}
 	d.NextNonce, d.NonceQueue = 0, nil
-	return q
+	d.Queues = append(d.Queues, *q)
+	return &d.Queues[len(d.Queues)-1]
 }

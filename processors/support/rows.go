@@ -189,14 +189,19 @@ type Queue struct {
 	Slots []Slot `json:"slots,omitempty"` // those that are not final, in order
 }
 
-// Queue returns the nonces on a chain.
-func (d *Desk) Queue(chain uint64) *Queue {
+// Queue returns the nonces on a chain, where the relayer's next one is mined.
+func (d *Desk) Queue(chain, mined uint64) *Queue {
 	for i := range d.Queues {
 		if d.Queues[i].Chain == chain {
 			return &d.Queues[i]
 		}
 	}
-	return &Queue{Chain: chain}
+	q := &Queue{Chain: chain}
+	// The queue of before chains were named is continued, unless its nonces are too high for this one: then the key was moved.
+	if len(d.Queues) == 0 && d.NextNonce <= mined+maxQueued {
+		q.Next, q.Slots = d.NextNonce, d.NonceQueue
+	}
+	return q
 }
 
 // Slot is a nonce of the relayer and the authorization that has it.

@@ -796,7 +796,7 @@ func TestTheNonceQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, has := d.Queue(8453).Slot(wallet, common.Hash{authorization}, mined); !has || got != want {
+		if got, has := d.Queue(8453, mined).Slot(wallet, common.Hash{authorization}, mined); !has || got != want {
 			t.Errorf("authorization %d has %d %v, want %d", authorization, got, has, want)
 		}
 	}
@@ -833,7 +833,7 @@ func TestARelayerOnAnotherChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Queue(chain).Next; got != want {
+		if got := d.Queue(chain, 0).Next; got != want {
 			t.Errorf("the next nonce on chain %d is %d, want %d", chain, got, want)
 		}
 	}
@@ -857,22 +857,27 @@ func TestARelayerOnAnotherChain(t *testing.T) {
 
 // The queue of before chains were named is of the first chain that asks, unless its nonces cannot be that chain's.
 func TestANonceQueueOfBefore(t *testing.T) {
-	for name, c := range map[string]struct{ mined, next uint64 }{
-		"the same chain": {5000, 5003}, "another": {3, 4},
+	for name, c := range map[string]struct{ mined, before, next uint64 }{
+		"the same chain": {5000, 5002, 5003}, "another": {3, 0, 4},
 	} {
 		w := newWorld(t)
 		relayer := common.Address{3}
 		w.o.Put(desks, relayer[:], []byte(`{"nonce":"`+common.Hash{}.Hex()+`","nextNonce":5002,"nonceQueue":[`+
 			`{"nonce":5001,"from":"`+wallet.Hex()+`","to":"`+float.Hex()+`","authorization":"`+common.Hash{1}.Hex()+`"}]}`))
+		queued := func(next uint64) {
+			t.Helper()
+			d, err := readDesk(w.o, relayer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := d.Queue(8453, c.mined)
+			if _, has := q.Slot(wallet, common.Hash{1}, 0); q.Next != next || has != (name == "the same chain") {
+				t.Errorf("%s: %+v, want %d next", name, d, next)
+			}
+		}
+		queued(c.before) // it is read before anybody has taken one
 		w.want(relayer, Command{Kind: TakeNonce, Nonce: common.Hash{2}, Take: &NonceRequest{Chain: 8453, From: wallet, To: float, Mined: c.mined}}, Done)
-		d, err := readDesk(w.o, relayer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := d.Queue(8453)
-		if _, has := q.Slot(wallet, common.Hash{1}, 0); q.Next != c.next || has != (name == "the same chain") {
-			t.Errorf("%s: %+v", name, d)
-		}
+		queued(c.next)
 	}
 }
 

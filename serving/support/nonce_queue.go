@@ -26,7 +26,7 @@ func (q NonceQueue) Take(ctx context.Context, relayer common.Address, a *x402.Au
 		Kind: desk.TakeNonce, Nonce: a.Nonce, Take: &desk.NonceRequest{Chain: q.Chain, From: a.From, To: a.To, Mined: mined, Deep: min(deep, mined)},
 	})
 	if found.Desk != nil { // the row has it, if the outcome was evicted
-		if nonce, has := found.Desk.Queue(q.Chain).Slot(a.From, a.Nonce, mined); has {
+		if nonce, has := found.Desk.Queue(q.Chain, mined).Slot(a.From, a.Nonce, mined); has {
 			return nonce, nil
 		}
 	}
@@ -40,12 +40,12 @@ func (q NonceQueue) Take(ctx context.Context, relayer common.Address, a *x402.Au
 }
 
 // Next implements x402.Nonces.
-func (q NonceQueue) Next(ctx context.Context, relayer common.Address) (uint64, error) {
+func (q NonceQueue) Next(ctx context.Context, relayer common.Address, mined uint64) (uint64, error) {
 	found, err := q.Desk.Find(ctx, relayer, common.Hash{})
 	if err != nil {
 		return 0, err
 	}
-	return found.Desk.Queue(q.Chain).Next, nil
+	return found.Desk.Queue(q.Chain, mined).Next, nil
 }
 
 // Recorded implements x402.Nonces.
@@ -54,7 +54,7 @@ func (q NonceQueue) Recorded(ctx context.Context, relayer common.Address, nonce 
 	if err != nil {
 		return nil, nil, err
 	}
-	slots := found.Desk.Queue(q.Chain).Slots
+	slots := found.Desk.Queue(q.Chain, nonce).Slots // who asks for a nonce knows of none behind it that is mined
 	i := slices.IndexFunc(slots, func(s desk.Slot) bool { return s.Nonce == nonce })
 	if i < 0 {
 		return nil, nil, nil

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/x402"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -81,6 +83,52 @@ func TestAGapIsFilled(t *testing.T) {
 	if nonce, err := w.chain.Client().NonceAt(t.Context(), relayer, nil); err != nil || nonce < 2 {
 		t.Errorf("the relayer has sent %d transactions, want the filler and the payment: %v", nonce, err)
 	}
+}
+
+// before reads the desk as a build that named no chains has left it: the relayer's nonces are of none.
+type before struct{ desk.Reads }
+
+func (r before) Find(ctx context.Context, partition int32, wallet common.Address, nonce common.Hash) (desk.Found, error) {
+	found, err := r.Reads.Find(ctx, partition, wallet, nonce)
+	if err == nil && len(found.Desk.Queues) == 1 {
+		d := *found.Desk
+		d.NextNonce, d.NonceQueue, d.Queues = d.Queues[0].Next, d.Queues[0].Slots, nil
+		found.Desk = &d
+	}
+	return found, err
+}
+
+// After an upgrade from a build that named no chains, a gap is filled though nobody else takes a nonce.
+func TestAGapOfBeforeChainsWereNamed(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	relayer := w.chain.Address("relayer")
+	lost := w.pay(w.chain.Key("stranger"), "lost") // its taker has died
+	_, err := NonceQueue{Desk: w.client(), Chain: w.terms.ChainID}.Take(t.Context(), relayer, &lost.Authorization, 0, 0)
+	check(t, err)
+	signed := w.pay(w.chain.Key("payer"), "behind")
+	w.cfg.Wait = 100 * time.Millisecond
+	relaying := x402.DefaultRelayerConfig() // it fills a gap later than it is stopped
+	relaying.Nonces = NonceQueue{Desk: w.client(), Chain: w.terms.ChainID}
+	patient, err := x402.NewRelayer(relaying, w.terms, w.chain.Client(), w.chain.Key("relayer"))
+	check(t, err)
+	former := w.start(w.deps(patient))
+	if got := former.post(w.header(signed), body("Behind")); got.code() != "PAYMENT_PENDING" {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	polltest.Until(t, "it is sent", func() bool {
+		found, err := w.client().Find(t.Context(), signed.From, signed.Nonce)
+		return err == nil && found.Payment != nil && found.Payment.Status == desk.StatusSent
+	})
+	former.stop()
+	if n := w.charges(signed.From); n != 0 {
+		t.Fatalf("charged %d times by the former build: there is no gap", n)
+	}
+	client := desk.NewClient(w.producer, before{desk.Routed{Router: w.router}}, w.cat)
+	deps := w.deps(w.relayerOn(w.chain.Client(), client, "relayer"))
+	deps.Desk = client
+	w.start(deps)
+	polltest.Until(t, "it is charged", func() bool { return w.charges(signed.From) == 1 })
 }
 
 // Nonces whose takers died are filled together, each after it was missing for as long as one waits: not one after the other.

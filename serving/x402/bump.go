@@ -21,7 +21,7 @@ func (r *Relayer) Bump(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, err := r.end(ctx)
+	next, err := r.end(ctx, mined)
 	if err != nil || next <= mined {
 		return err
 	}
@@ -48,9 +48,9 @@ func (r *Relayer) Bump(ctx context.Context) error {
 }
 
 // end is the first unused nonce.
-func (r *Relayer) end(ctx context.Context) (uint64, error) {
+func (r *Relayer) end(ctx context.Context, mined uint64) (uint64, error) {
 	if r.cfg.Nonces != nil {
-		return r.cfg.Nonces.Next(ctx, r.from)
+		return r.cfg.Nonces.Next(ctx, r.from, mined)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

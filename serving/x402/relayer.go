@@ -70,8 +70,8 @@ type Nonces interface {
 	// Take returns an authorization's nonce: its present one, unless that is below mined, else the next. Nonces
 	// below deep are final.
 	Take(ctx context.Context, relayer common.Address, a *Authorization, mined, deep uint64) (uint64, error)
-	// Next is the first unused nonce.
-	Next(ctx context.Context, relayer common.Address) (uint64, error)
+	// Next is the first unused nonce, of a chain whose next one is mined.
+	Next(ctx context.Context, relayer common.Address, mined uint64) (uint64, error)
 	// Recorded returns the attempt at a nonce, nil if none was recorded, and how to record a replacement, nil
 	// if none is wanted.
 	Recorded(ctx context.Context, relayer common.Address, nonce uint64) (*Attempt, Record, error)
