@@ -143,7 +143,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 		return true, nil
 	}
 	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
-		hash, err := chain.Agreed(ctx, a.chain, func(ctx context.Context) (common.Hash, error) { return a.canonical(ctx, at.Number) })
+		hash, err := agreed(ctx, a, func(ctx context.Context) (common.Hash, error) { return a.canonical(ctx, at.Number) })
 		switch {
 		case err != nil:
 			return false, err

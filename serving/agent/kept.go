@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -70,7 +71,19 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 // readTwice reads something at the head, with the identity of the contracts or without, and again of another node where
 // there is one; of three, two decide.
 func readTwice[T any](ctx context.Context, a *Agent, head chain.Block, identify bool, ask func(r *reads, into *T)) (T, error) {
-	return chain.Agreed(ctx, a.chain, func(ctx context.Context) (T, error) { return readOfTwo(ctx, a, head, identify, ask) })
+	return agreed(ctx, a, func(ctx context.Context) (T, error) { return readOfTwo(ctx, a, head, identify, ask) })
+}
+
+// agreed is what ask finds of two nodes, where there are two; of three, two decide. A node that does not say what is asked,
+// or says what cannot be, stops none of that: others are asked then as where two differ.
+func agreed[T any](ctx context.Context, a *Agent, ask func(context.Context) (T, error)) (T, error) {
+	return chain.Agreed(ctx, a.chain, func(ctx context.Context) (T, error) {
+		v, err := ask(ctx)
+		if err != nil && ctx.Err() == nil && a.chain.Nodes() > 1 && !isMismatch(err) && !isVerdict(err) && !errors.Is(err, chain.ErrDiffer) {
+			err = fmt.Errorf("%w: %w", chain.ErrDiffer, err)
+		}
+		return v, err
+	})
 }
 
 func readOfTwo[T any](ctx context.Context, a *Agent, head chain.Block, identify bool, ask func(r *reads, into *T)) (T, error) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math/big"
@@ -25,6 +26,9 @@ func refusing(fault string, which func(method string) bool) rpctest.Lie {
 		return false
 	}
 }
+
+// reverted is a node's error of a call that reverts.
+const reverted = `{"code":3,"message":"execution reverted","data":"0x"}`
 
 func is(method string) func(string) bool { return func(m string) bool { return m == method } }
 
@@ -240,8 +244,61 @@ func TestThreeStandOneLiar(t *testing.T) {
 	})
 	for name, lie := range map[string]rpctest.Lie{
 		"state": w.answers("GRACE", word(1)), "contracts": w.answers("registry", word(5)), "block": below,
-		"run": refusing(`{"code":3,"message":"execution reverted","data":"0x"}`, is("eth_simulateV1")),
+		"run": refusing(reverted, is("eth_simulateV1")),
 		"gas": refusing(`{"code":-32000,"message":"gas required exceeds allowance (21000)"}`, is("eth_estimateGas")),
+	} {
+		liar.Tells(lie)
+		for at, urls := range [][]string{{liar.URL, one.URL, two.URL}, {one.URL, liar.URL, two.URL}, {one.URL, two.URL, liar.URL}} {
+			for _, path := range []string{"/v1/capabilities", "/v1/deals/1", "/v1/listings"} {
+				if res := w.over(urls...).Get(t, path); res.Status != http.StatusOK {
+					t.Errorf("%s, liar %d: %s: %s", name, at, path, res.Body)
+				}
+			}
+			if res := w.over(urls...).post(fund); res.Status != http.StatusOK {
+				t.Errorf("%s, liar %d: prepare: %s", name, at, res.Body)
+			}
+		}
+	}
+}
+
+// TestOneOfThreeSaysWhatCannotBe: an error that no such call has, a block of no time, or another price than it read itself.
+// That is one node's word, and the other two agree.
+func TestOneOfThreeSaysWhatCannotBe(t *testing.T) {
+	w, _, fund := listed(t)
+	for range 2 { // so that the index is behind the head's parent
+		if _, err := w.node.Mine(t.Context(), w.head().Timestamp+1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.head()
+	funded := w.agent.contracts.vault.Events["DealFunded"].ID.Hex()
+	price := simulationLie(func(call map[string]any) {
+		for _, l := range call["logs"].([]any) {
+			if m := l.(map[string]any); m["topics"].([]any)[0] == funded {
+				m["data"] = hexutil.Encode(bytes.Repeat([]byte{1}, len(hexutil.MustDecode(m["data"].(string)))))
+			}
+		}
+	})
+	height := hexutil.EncodeUint64(w.index.at.Number)
+	indexed := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == height {
+			resp.Result, resp.Error = nil, json.RawMessage(reverted)
+		}
+		return false
+	}
+	timeless := headerLie(func(b map[string]any) {
+		if b["number"] == height {
+			b["timestamp"] = "0x10000000000"
+		}
+	})
+	liar, one, two := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	for name, lie := range map[string]rpctest.Lie{
+		"a balance reverts":          refusing(reverted, is("eth_getBalance")),
+		"code reverts":               refusing(reverted, is("eth_getCode")),
+		"calls lack funds":           refusing(`{"code":-32000,"message":"insufficient funds"}`, is("eth_call")),
+		"the index's block reverts":  indexed,
+		"the index's block: no time": timeless,
+		"price of the simulation":    price,
 	} {
 		liar.Tells(lie)
 		for at, urls := range [][]string{{liar.URL, one.URL, two.URL}, {one.URL, liar.URL, two.URL}, {one.URL, two.URL, liar.URL}} {

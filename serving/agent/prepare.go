@@ -104,7 +104,7 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	if in.ChainID != a.cfg.Deployment.ChainID {
 		return refuse(chainMismatch, fmt.Sprintf("this service is for chain %d", a.cfg.Deployment.ChainID))
 	}
-	answer, err := chain.Agreed(ctx, a.chain, func(ctx context.Context) (*Prepared, error) { return a.prepareOfTwo(ctx, in) })
+	answer, err := agreed(ctx, a, func(ctx context.Context) (*Prepared, error) { return a.prepareOfTwo(ctx, in) })
 	if errors.Is(err, chain.ErrDiffer) {
 		return chainError(err)
 	}

@@ -486,7 +486,7 @@ func TestARefusalIsTakenElsewhere(t *testing.T) {
 	strict.Tells(refuses(`{"code":-32000,"message":"gas required exceeds allowance (21000)"}`, isCall))
 	reg, log := quiet()
 	c := newClient(t, log, reg, nil, strict.URL, other.URL)
-	_, err := c.Call(t.Context(), refresh(t, c).Hash, chain.Call{To: numbering})
+	_, err := c.Call(t.Context(), refresh(t, c).Hash, chain.Call{From: rich, To: numbering})
 	if refused, ok := errors.AsType[*chain.NodeError](err); !ok || !refused.OfTransaction() {
 		t.Errorf("a refusal of the transaction: %v", err)
 	}

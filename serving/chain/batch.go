@@ -21,6 +21,7 @@ type Request struct {
 	Err    error
 
 	orNext bool // null: the node does not have it, and another may
+	sends  bool // it is a transaction of a sender
 }
 
 type countKey struct{}
@@ -157,7 +158,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 			}
 			continue
 		}
-		retry, ours := answered(said)
+		retry, ours := r.answered(said)
 		_, refused := errors.AsType[*NodeError](ours)
 		switch {
 		case errors.Is(ours, ErrUnsupported):

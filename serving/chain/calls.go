@@ -47,7 +47,7 @@ func pinned(at common.Hash) rpc.BlockNumberOrHash { return rpc.BlockNumberOrHash
 
 // CallAt is eth_call at a block.
 func CallAt(at common.Hash, call Call, result *hexutil.Bytes) *Request {
-	return &Request{Method: "eth_call", Params: []any{call.args(), pinned(at)}, Result: result}
+	return &Request{Method: "eth_call", Params: []any{call.args(), pinned(at)}, Result: result, sends: call.From != (common.Address{})}
 }
 
 // CodeAt is eth_getCode at a block.
@@ -67,7 +67,7 @@ func StorageAt(at common.Hash, account common.Address, slot common.Hash, result 
 
 // EstimateAt is eth_estimateGas at a block.
 func EstimateAt(at common.Hash, call Call, result *hexutil.Uint64) *Request {
-	return &Request{Method: "eth_estimateGas", Params: []any{call.args(), pinned(at)}, Result: result}
+	return &Request{Method: "eth_estimateGas", Params: []any{call.args(), pinned(at)}, Result: result, sends: true}
 }
 
 // Call is eth_call at a block: one call, one round trip.

@@ -291,6 +291,52 @@ func TestFailureOfACall(t *testing.T) {
 	}
 }
 
+// TestARefusalThatDoesNotFit: what runs no code does not revert, and what nobody sends lacks no funds. The next node is asked.
+func TestARefusalThatDoesNotFit(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	const reverted, poor = `{"code":3,"message":"execution reverted","data":"0x"}`, `{"code":-38014,"message":"insufficient funds for gas"}`
+	var (
+		coin      hexutil.Big
+		data      hexutil.Bytes
+		gas       hexutil.Uint64
+		runs      chain.Simulations
+		unsent    = chain.Call{To: numbering}
+		sent      = chain.Call{From: rich, To: numbering}
+		reverts   = func(err error) bool { _, ok := errors.AsType[*chain.RevertError](err); return ok }
+		isRefusal = func(err error) bool { _, ok := errors.AsType[*chain.NodeError](err); return ok }
+	)
+	for name, tc := range map[string]struct {
+		ask  func(at common.Hash) *chain.Request
+		said string
+		fits func(error) bool // nil: it does not, and another node answers
+	}{
+		"a balance reverts":      {func(at common.Hash) *chain.Request { return chain.BalanceAt(at, rich, &coin) }, reverted, nil},
+		"code reverts":           {func(at common.Hash) *chain.Request { return chain.CodeAt(at, rich, &data) }, reverted, nil},
+		"storage reverts":        {func(at common.Hash) *chain.Request { return chain.StorageAt(at, rich, common.Hash{}, &data) }, reverted, nil},
+		"a view lacks funds":     {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, poor, nil},
+		"a view reverts":         {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, reverted, reverts},
+		"a call lacks funds":     {func(at common.Hash) *chain.Request { return chain.CallAt(at, sent, &data) }, poor, isRefusal},
+		"an estimate reverts":    {func(at common.Hash) *chain.Request { return chain.EstimateAt(at, sent, &gas) }, reverted, reverts},
+		"an estimate lacks":      {func(at common.Hash) *chain.Request { return chain.EstimateAt(at, sent, &gas) }, poor, isRefusal},
+		"a simulation has none":  {func(at common.Hash) *chain.Request { return chain.SimulateAt(at, 1<<33, []chain.Call{sent}, &runs) }, poor, isRefusal},
+		"a simulation is revert": {func(at common.Hash) *chain.Request { return chain.SimulateAt(at, 1<<33, []chain.Call{sent}, &runs) }, reverted, reverts},
+	} {
+		liar, honest := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+		liar.Tells(refuses(tc.said, func(req rpctest.Message) bool {
+			return req.Method != "eth_getBlockByNumber" && req.Method != "eth_chainId"
+		}))
+		c := newClient(t, zap.NewNop(), prometheus.NewRegistry(), nil, liar.URL, honest.URL)
+		r := tc.ask(refresh(t, c).Hash)
+		if err := c.Batch(t.Context(), r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if tc.fits == nil && r.Err != nil || tc.fits != nil && !tc.fits(r.Err) {
+			t.Errorf("%s: %v", name, r.Err)
+		}
+	}
+}
+
 // stuckAt makes a node whose latest block is of that height.
 func stuckAt(t *testing.T, node *devchain.Chain, number uint64) rpctest.Lie {
 	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {

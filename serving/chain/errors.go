@@ -151,6 +151,21 @@ func answered(err rpc.Error) (retry bool, ours error) {
 	}
 }
 
+// answered classifies a node's error of a request. What runs no code does not revert, and what nobody sends lacks no funds:
+// a node that says so refuses for a reason of its own.
+func (r *Request) answered(err rpc.Error) (retry bool, ours error) {
+	retry, ours = answered(err)
+	_, reverted := errors.AsType[*RevertError](ours)
+	_, refused := errors.AsType[*NodeError](ours)
+	if reverted && !slices.Contains(runMethods, r.Method) || refused && !r.sends {
+		return true, &NodeError{Code: err.ErrorCode(), Message: clip(err.Error())}
+	}
+	return retry, ours
+}
+
+// runMethods run code, which may revert.
+var runMethods = []string{"eth_call", "eth_estimateGas", "eth_simulateV1"}
+
 func revertData(err rpc.Error) ([]byte, bool) {
 	with, ok := err.(rpc.DataError)
 	if !ok {

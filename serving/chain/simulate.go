@@ -38,7 +38,7 @@ func SimulateAt(at common.Hash, timestamp uint64, calls []Call, result *Simulati
 		"validation":      false,
 	}
 	result.want = len(calls)
-	return &Request{Method: "eth_simulateV1", Params: []any{options, pinned(at)}, Result: result}
+	return &Request{Method: "eth_simulateV1", Params: []any{options, pinned(at)}, Result: result, sends: true}
 }
 
 // Simulate is SimulateAt in its own round trip. ErrUnsupported: no endpoint has eth_simulateV1.
