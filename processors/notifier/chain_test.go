@@ -69,9 +69,9 @@ type ticked struct {
 	last int64
 }
 
-// newTopics is the raw topic alone.
-func newTopics(t *testing.T, unsafe int) *chain {
-	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, "kfake"), "n"), head: topics.BlockRef{Timestamp: genesis}}
+// newTopics is the raw topic alone, on a broker of that kind.
+func newTopics(t *testing.T, kind string, unsafe int) *chain {
+	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), head: topics.BlockRef{Timestamp: genesis}}
 	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	brokertest.Apply(t, c.cfg, c.cat.Topics())
 	var err error
@@ -97,7 +97,7 @@ func newNodes(conf engine.Config) (source, node *engine.Node, err error) {
 }
 
 func newChain(t *testing.T, unsafe int) *chain {
-	c := newTopics(t, unsafe)
+	c := newTopics(t, "kfake", unsafe)
 	cfg := engine.DefaultConfig()
 	cfg.Kafka, cfg.Catalogue, cfg.Instance, cfg.FS = c.cfg, c.cat, "a", vfs.NewMem()
 	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log"
 	"math/rand/v2"
+	"mime/quotedprintable"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -60,6 +61,7 @@ type start struct {
 	Brokers       []string
 	Instance, Dir string
 	SMTP          int
+	Hold          time.Duration
 	Bot           string
 	VAPID, Roots  string
 }
@@ -126,7 +128,7 @@ func (s *start) run(ctx context.Context) error {
 		return err
 	}
 	c := sender.DefaultConfig()
-	c.Catalogue, c.Look, c.FirstWait, c.Timeout = cat, 20*time.Millisecond, 100*time.Millisecond, 3*time.Second
+	c.Catalogue, c.Look, c.FirstWait, c.Timeout, c.Hold = cat, 20*time.Millisecond, 100*time.Millisecond, 3*time.Second, s.Hold
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range map[notifier.Channel]sender.Channel{notifier.Email: email, notifier.Telegram: telegram, notifier.Push: push} {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(100, 10)}
@@ -220,21 +222,24 @@ type town struct {
 	epochs  uint32
 	wallets []common.Address
 
-	mu     sync.Mutex
-	starts []*process
-	came   map[string][]delivery // by the alert's ID
-	next   *trigger
-	killed int
-	ended  map[ending]int
+	mu      sync.Mutex
+	starts  []*process
+	came    map[string][]delivery // by the alert's ID
+	texts   map[string]string     // mails, by the alert's ID
+	away    bool                  // receivers refuse for now
+	refused int
+	next    *trigger
+	killed  int
+	ended   map[ending]int
 }
 
-func newTown(t *testing.T, rng *rand.Rand) *town {
+func newTown(t *testing.T, kind string, rng *rand.Rand) *town {
 	w := &town{
-		chain: newTopics(t, 1), rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, ended: map[ending]int{},
+		chain: newTopics(t, kind, 1), rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
 		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]bool{}},
 		wallets: []common.Address{{1}, {2}, {3}, {4}},
 	}
-	w.base.Brokers = w.cfg.Brokers
+	w.base.Brokers, w.base.Hold = w.cfg.Brokers, 500*time.Millisecond // no block follows a kill
 	mails := smtp.NewServer(w)
 	quiet := log.New(io.Discard, "", 0) // who is killed hangs up
 	mails.ErrorLog = quiet
@@ -352,6 +357,16 @@ func (w *town) receive(id, from string) {
 	}
 }
 
+// refuses reports whether receivers take nothing for now.
+func (w *town) refuses() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.away {
+		w.refused++
+	}
+	return w.away
+}
+
 var startIn = regexp.MustCompile(`start-(\d+)`)
 
 func startOf(text string) string {
@@ -384,6 +399,16 @@ func (l *letters) Data(body io.Reader) error {
 		return err
 	}
 	id, _, _ := strings.Cut(strings.Trim(m.Header.Get("Message-Id"), "<>"), "@")
+	if l.w.refuses() {
+		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: "later"}
+	}
+	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	if err != nil {
+		return err
+	}
+	l.w.mu.Lock()
+	l.w.texts[id] = m.Header.Get("Subject") + "\n" + string(text)
+	l.w.mu.Unlock()
 	l.w.receive(id, l.from)
 	return nil
 }
@@ -392,6 +417,10 @@ func (w *town) bot(rw http.ResponseWriter, r *http.Request) {
 	if err := r.ParseMultipartForm(1 << 20); err != nil {
 		return // half a message, of who was killed
 	}
+	if w.refuses() {
+		rw.WriteHeader(http.StatusInternalServerError)
+		return
+	}
 	text := r.FormValue("text")
 	w.receive(text[strings.LastIndexByte(text, ' ')+1:], startOf(r.URL.Path))
 	_, _ = io.WriteString(rw, `{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"private"}}}`)
@@ -399,6 +428,10 @@ func (w *town) bot(rw http.ResponseWriter, r *http.Request) {
 
 func (w *town) push(rw http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	if w.refuses() {
+		rw.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
 	parts := strings.Split(r.Header.Get("Authorization"), ".")
@@ -533,8 +566,15 @@ func TestKills(t *testing.T) {
 	if testing.Short() {
 		kills = 2
 	}
-	t.Logf("seed %d, %d kills", seed, kills)
-	w := newTown(t, rand.New(rand.NewPCG(seed, 50)))
+	for _, kind := range brokertest.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Logf("seed %d, %d kills", seed, kills)
+			testKills(newTown(t, kind, rand.New(rand.NewPCG(seed, 50))), kills)
+		})
+	}
+}
+
+func testKills(w *town, kills int) {
 	w.start("a")
 	w.start("b")
 	for w.killed < kills {

@@ -2,6 +2,8 @@ package notifier
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -162,7 +164,7 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 		return nil
 	}
 	source := binary.BigEndian.AppendUint32(nil, uint32(t.From))
-	if err := putRow(w, clocks, source, t); err != nil {
+	if err := putRow(w, clocks, source, clockRow{*t, at.UnixMilli()}); err != nil {
 		return err
 	}
 	now, err := a.now(w)
@@ -204,6 +206,40 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 		return err
 	}
 	return announce(w, at, now)
+}
+
+// clockRow is a row: how far a partition of the raw topic is, and when that was told.
+type clockRow struct {
+	Tick
+	Told int64 `json:"told,omitempty"` // unix milliseconds; former builds wrote none
+}
+
+// Clock is how far the notifier is.
+type Clock struct {
+	Time uint64    // block time that all partitions of the raw topic have reached
+	Told time.Time // when the notifier was told last, of the one that was told longest ago
+}
+
+// ReadClock reads the clock of a partition of the notifier; zero: nothing was told yet.
+func ReadClock(r state.View) (c Clock, err error) {
+	var fault error
+	first := true
+	err = r.Scan(clocks, nil, nil, func(_, value []byte) bool {
+		var row clockRow
+		if fault = json.Unmarshal(value, &row); fault != nil {
+			return false
+		}
+		told := time.UnixMilli(row.Told)
+		if first || row.Time < c.Time {
+			c.Time = row.Time
+		}
+		if first || told.Before(c.Told) {
+			c.Told = told
+		}
+		first = false
+		return true
+	})
+	return c, errors.Join(err, fault)
 }
 
 // now is the block time that all partitions have reached; 0: one has not sent a tick yet.

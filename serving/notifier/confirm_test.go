@@ -114,7 +114,7 @@ func newTown(t *testing.T, kind string) *town {
 	check(t, err)
 	t.Cleanup(w.producer.Close)
 	sending := sender.DefaultConfig()
-	sending.Catalogue, sending.Look = w.cat, 10*time.Millisecond
+	sending.Catalogue, sending.Look, sending.Hold = w.cat, 10*time.Millisecond, time.Second
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range map[notifier.Channel]sender.Channel{notifier.Email: email, notifier.Telegram: telegram} {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}

@@ -286,7 +286,7 @@ func (c *canaries) send() {
 	check(h.t, err)
 	h.t.Cleanup(producer.Close)
 	conf := sender.DefaultConfig()
-	conf.Catalogue, conf.Look, conf.FirstWait, conf.Timeout = h.cat, 10*time.Millisecond, 20*time.Millisecond, 5*time.Second
+	conf.Catalogue, conf.Look, conf.FirstWait, conf.Timeout, conf.Hold = h.cat, 10*time.Millisecond, 20*time.Millisecond, 5*time.Second, time.Second
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range map[notifier.Channel]sender.Channel{
 		notifier.Email: c.email(c.g.mails(false, tls.Certificate{}), true), notifier.Telegram: c.telegram(c.bot.URL), notifier.Push: c.webPush(c.trust()),

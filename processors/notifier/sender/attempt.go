@@ -87,7 +87,11 @@ func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	if !found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt {
 		return true, false
 	}
-	d.sub = sub // its address may have changed
+	clock, err := notifier.ReadClock(view)
+	if err != nil {
+		return false, false
+	}
+	d.sub, d.now = sub, clock.Time // its address may have changed
 	return alert.By != d.alert.By, alert.By == d.claim
 }
 
@@ -110,7 +114,7 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 		case <-sending.Done():
 		}
 	})()
-	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy})
+	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy, Now: d.now})
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}

@@ -68,7 +68,7 @@ func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) ma
 	h.keys, err = notifier.ParseKeys("1:" + strings.Repeat("11", 32))
 	check(t, err)
 
-	conf.Catalogue, conf.Look, conf.FirstWait = h.cat, 10*time.Millisecond, 20*time.Millisecond
+	conf.Catalogue, conf.Look, conf.FirstWait, conf.Hold = h.cat, 10*time.Millisecond, 20*time.Millisecond, time.Second
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range channels(h.keys) {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}

@@ -33,6 +33,7 @@ type Config struct {
 	Parallel  int           // concurrent attempts per channel
 	PerHost   int           // and per host, for a channel with many hosts
 	Queue     int           // queued alerts per channel
+	Hold      time.Duration // for which alerts wait, at most, while the notifier is behind the chain
 	Attempts  int           // after which an alert is given up
 	FirstWait time.Duration // after the first failure; it doubles with each one up to LastWait
 	LastWait  time.Duration
@@ -42,6 +43,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Attempts: 12,
+		Hold:      time.Minute,
 		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute,
 	}
 }
@@ -58,7 +60,7 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"look", c.Look}, {"timeout", c.Timeout}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}} {
+	}{{"look", c.Look}, {"timeout", c.Timeout}, {"hold", c.Hold}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}} {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
@@ -73,8 +75,9 @@ type Message struct {
 	To        string // an email address, a chat ID or a push subscription
 	Alert     notifier.Alert
 	Event     topics.Alert
-	CreatedAt int64 // of the subscription
-	ConfirmBy int64 // unix seconds, of a request to confirm the address
+	CreatedAt int64  // of the subscription
+	Now       uint64 // block time that the notifier is at
+	ConfirmBy int64  // unix seconds, of a request to confirm the address
 }
 
 // Channel delivers messages. It returns nil or a *Failure. Without Dead and Gone the attempt is repeated.
@@ -132,6 +135,7 @@ type Outbox interface {
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
+//  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for Hold at most.
 type Sender struct {
 	cfg      Config
 	source   Outbox
@@ -148,6 +152,8 @@ type Sender struct {
 	busy  map[string]*running // by row key
 	hosts map[string]int      // queued or running attempts, of channels with many hosts
 
+	began  time.Time
+	paces  map[int32]*pace              // by partition; only Run uses it
 	claims map[int32]map[string]claimed // by partition and row: who has the attempt; only Run uses it
 }
 
@@ -164,7 +170,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
-		busy: map[string]*running{}, hosts: map[string]int{}, claims: map[int32]map[string]claimed{},
+		busy: map[string]*running{}, hosts: map[string]int{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
 	}
 	for channel := range lines {
@@ -178,6 +184,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 func (s *Sender) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	s.began = time.Now()
 	tick := time.NewTicker(s.cfg.Look)
 	defer tick.Stop()
 	for {
@@ -187,7 +194,9 @@ func (s *Sender) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		s.metrics.oldest.Reset() // of partitions that moved to another node
-		for _, w := range s.source.Watermarks() {
+		all := s.source.Watermarks()
+		s.keepPaces(all)
+		for _, w := range all {
 			if w.Role != topics.RoleOwner {
 				continue
 			}
@@ -205,6 +214,7 @@ type due struct {
 	to        notifier.Address
 	alert     notifier.Alert
 	sub       notifier.Subscription
+	now       uint64 // block time
 	host      string // of a channel with many hosts
 	claim     string
 }
@@ -220,6 +230,10 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 		return err
 	}
 	now := time.Now()
+	held, err := s.paced(partition, view, now)
+	if err != nil {
+		return err
+	}
 	rows, oldest, err := s.due(view, now)
 	if err != nil {
 		return err
@@ -229,7 +243,7 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) 
 	s.claims[partition] = map[string]claimed{}
 	for _, row := range rows {
 		to, ok := notifier.ParseRow(row)
-		if !ok {
+		if !ok || held && to.Stage != notifier.ToConfirm {
 			continue
 		}
 		queue, served := s.queue[to.Channel]

@@ -46,7 +46,7 @@ type facts struct {
 	Reserved string `json:"reserved,omitempty"`
 }
 
-// lateAfter is the delay from which an alert says that it is late.
+// lateAfter is the delay from which an alert says that it is late: by block time, whether it was fired late or sent late.
 const lateAfter = 10 * time.Minute
 
 // Decimals of USDG, the unit of caps, and of sTKN, the unit of budgets.
@@ -61,7 +61,7 @@ func render(m *Message, links Links) (Text, error) {
 }
 
 func factsOf(m *Message, links Links) facts {
-	f := facts{Stage: m.Event.Kind, Late: m.Event.FiredAt > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
+	f := facts{Stage: m.Event.Kind, Late: max(m.Event.FiredAt, m.Now) > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
 	path := "/epochs"
 	if n := m.Alert.News; n != nil {
 		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)

@@ -1,0 +1,70 @@
+package sender
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// pace is what the sender knows of a partition's clock, the block time that the notifier has come to. After a downtime
+// that is behind, and then runs: what waits in the outbox may be untrue by now, or be replaced by what is nearer, and
+// is held until the clock has caught up.
+type pace struct {
+	seen  time.Time
+	clock uint64 // then
+	ran   time.Time
+	since time.Time // the clock runs
+}
+
+const (
+	runs      = 15 * time.Second // of block time at once, if it is many times what has passed, is a clock that runs
+	runsTimes = 10               // so many times
+)
+
+// look takes note of the clock, and reports whether alerts are held: until it was told of since the sender began, and
+// while it runs. That ends after most at the latest, since the chain may stand still, or its time run for good.
+func (p *pace) look(c notifier.Clock, began, now time.Time, most time.Duration) (held bool) {
+	moved := time.Duration(0)
+	if p.clock != 0 && c.Time > p.clock {
+		moved = time.Duration(c.Time-p.clock) * time.Second
+	}
+	if moved > runs && moved > runsTimes*now.Sub(p.seen) {
+		if p.ran.IsZero() {
+			p.since = now
+		}
+		p.ran = now
+	}
+	p.clock, p.seen = c.Time, now
+	if now.Sub(p.ran) >= notifier.SettleTime {
+		p.ran = time.Time{}
+	}
+	behind := c.Told.Before(began) && now.Sub(began) < most // by how much, nobody has told yet
+	return behind || !p.ran.IsZero() && now.Sub(p.since) < most
+}
+
+// paced looks at a partition's clock.
+func (s *Sender) paced(partition int32, view state.View, now time.Time) (held bool, err error) {
+	c, err := notifier.ReadClock(view)
+	if err != nil {
+		return false, err
+	}
+	p := s.paces[partition]
+	if p == nil {
+		p = new(pace)
+		s.paces[partition] = p
+	}
+	return p.look(c, s.began, now, s.cfg.Hold), nil
+}
+
+// keepPaces forgets partitions that moved to another node: what it was told of them is old when they come back.
+func (s *Sender) keepPaces(all []read.Watermark) {
+	for partition := range s.paces {
+		if !slices.ContainsFunc(all, func(w read.Watermark) bool { return w.Partition == partition && w.Role == topics.RoleOwner }) {
+			delete(s.paces, partition)
+		}
+	}
+}
