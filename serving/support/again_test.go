@@ -152,6 +152,51 @@ func TestReleasedAndChargedAllTheSame(t *testing.T) {
 	w.start(w.deps(w.relayer("relayer"))).post(w.header(first), body("First")).created(t)
 }
 
+// A released payment that is sent again when it is about to end is not submitted again, as that would only cost gas. Its ticket
+// is there all the same once somebody has charged it.
+func TestReleasedAndAboutToEnd(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	signed := w.pay(w.chain.Key("payer"), "ends")
+	w.released(signed, body("Ends"))
+	deps := w.deps(w.relayer("relayer"))
+	deps.Now = func() time.Time { return time.Unix(int64(signed.ValidBefore)-29, 0) }
+	s := w.start(deps)
+	if got := s.post(w.header(signed), body("Ends")); got.status != http.StatusPaymentRequired || got.reason(t) != x402.ReasonValidBefore {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	found, err := w.client().Find(t.Context(), signed.From, signed.Nonce)
+	check(t, err)
+	if p := found.Payment; p.Status != desk.StatusReleased || p.Reserved != 1 {
+		t.Errorf("it was reserved anew: %+v", p)
+	}
+	w.submit(signed.Calldata())
+	polltest.Until(t, "somebody has submitted it", func() bool { return w.charges(signed.From) == 1 })
+	s.post(w.header(signed), body("Ends")).created(t)
+}
+
+// A payment whose transaction is mined when it has ended counts among those of its wallet that failed: it has cost gas.
+func TestATransactionThatIsMinedTooLate(t *testing.T) {
+	var at atomic.Int64
+	at.Store(time.Now().Unix())
+	w := newWorldOf(t, settings{now: func() time.Time { return time.Unix(at.Load(), 0) }})
+	signed := w.pay(w.chain.Key("payer"), "late")
+	s := w.start(w.deps(w.relayer("relayer")))
+	late := make(chan answer, 1)
+	go func() { late <- s.post(w.header(signed), body("Late")) }()
+	w.waits(1)
+	at.Store(int64(signed.ValidBefore))
+	w.mines(w.cfg.Confirmations)
+	if got := <-late; got.status != http.StatusPaymentRequired || got.reason(t) != x402.ReasonValidBefore {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	found, err := w.client().Find(t.Context(), signed.From, signed.Nonce)
+	check(t, err)
+	if found.Desk.Refused != 1 || found.Payment.Status != desk.StatusVoid {
+		t.Errorf("%d failed, the payment is %s", found.Desk.Refused, found.Payment.Status)
+	}
+}
+
 // A ticket whose payment a reorganisation took back and the chain then refused has its replies again once the same
 // request is paid.
 func TestATicketComesBackWithItsReplies(t *testing.T) {

@@ -160,9 +160,7 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 				return false, err
 			}
 		}
-		return s.tell(ctx, d, p, &desk.Command{
-			Kind: desk.Void, Reason: string(reasonOf(o.State)), Authorization: &p.Authorization, ByPayer: o.State != x402.Expired,
-		}, log)
+		return s.void(ctx, d, p, o.State, log)
 	case x402.Unused:
 		if p.Charged() && o.Block < p.Proof.Block {
 			return false, nil // asked a node that is behind the one that said paid
@@ -174,6 +172,26 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 
 // errAsset is a payment in a token that is not the configured one any more: what came of it is on another contract.
 var errAsset = errors.New("the payment is in another token than --payment-asset")
+
+// void ends a payment that can never be charged. Its payer did that, unless it expired; and he had it expire, too, where our
+// transaction was mined too late: that has cost gas, and he chose until when it could be.
+func (s *Service) void(ctx context.Context, d *drive, p *desk.Payment, state x402.State, log *zap.Logger) (done bool, err error) {
+	byPayer := state != x402.Expired
+	if !byPayer && p.Status == desk.StatusSent && p.Attempt != nil {
+		reverted, final, err := s.token.Reverted(ctx, &signedOf(&p.Authorization).Authorization, p.Attempt.Hash, s.scope(p.FromBlock))
+		if err != nil {
+			s.metrics.chainErrors.Inc()
+			return false, err
+		}
+		if reverted && !final {
+			return false, nil
+		}
+		byPayer = reverted
+	}
+	return s.tell(ctx, d, p, &desk.Command{
+		Kind: desk.Void, Reason: string(reasonOf(state)), Authorization: &p.Authorization, ByPayer: byPayer,
+	}, log)
+}
 
 // stepUnused passes a payment to the settler, unless the chain has refused it: then it is only watched, because
 // it may still be charged, and its wallet may make another payment.

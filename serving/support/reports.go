@@ -103,6 +103,11 @@ func (s *Service) accept(ctx context.Context, x *exchange, report *Report, found
 		s.drive(found.Payment)
 		return "replay", s.await(ctx, x, res)
 	}
+	if !x.used { // else there is nothing to submit
+		if ending := x402.Ending(&x.signed.Authorization, s.deps.Now()); ending != nil {
+			return "payment", s.demand(res, ending)
+		}
+	}
 	if err := s.maySubmit(x); err != nil {
 		return "limited", err
 	}

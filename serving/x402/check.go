@@ -123,18 +123,24 @@ func parseSeconds(text string) (uint64, error) {
 	return n.Uint64(), nil
 }
 
+// Ending is a refusal of an authorization that may expire before it is mined; nil: there is time.
+func Ending(a *Authorization, now time.Time) *Refusal {
+	if a.ValidBefore >= uint64(max(now.Unix(), 0))+uint64(minValidity.Seconds()) {
+		return nil
+	}
+	return refuse(ReasonValidBefore, "the authorization expires within %s", minValidity).by(a.From)
+}
+
 func (t *Terms) checkWindow(a *Authorization, now time.Time) *Refusal {
 	at := uint64(max(now.Unix(), 0))
 	latest := at + uint64(t.MaxTimeoutSeconds) + uint64(clockSkew.Seconds())
 	switch {
 	case a.ValidAfter >= at:
 		return refuse(ReasonValidAfter, "the authorization is not valid yet")
-	case a.ValidBefore < at+uint64(minValidity.Seconds()):
-		return refuse(ReasonValidBefore, "the authorization expires within %s", minValidity)
 	case a.ValidBefore > latest:
 		return refuse(ReasonValidBefore, "the authorization expires more than %d s from now", latest-at)
 	}
-	return nil
+	return Ending(a, now)
 }
 
 // checkSignature recovers the payer. A signature that is no key's may be a contract wallet's.
