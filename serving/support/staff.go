@@ -129,11 +129,8 @@ func (s Staff) replied(ctx context.Context, id, text string) (bool, error) {
 		return false, err
 	}
 	for _, note := range found.Payment.Ticket.Replies {
-		before, err := s.Keys.Open(purposeReply, id, note.Sealed)
-		if err != nil {
-			return false, fmt.Errorf("read the replies of ticket %s: %w", id, err)
-		}
-		if note.By == s.Name && string(before) == text {
+		// What no key opens any more is not this one, which is sealed with today's.
+		if before, err := s.Keys.Open(purposeReply, id, note.Sealed); err == nil && note.By == s.Name && string(before) == text {
 			return true, nil
 		}
 	}
@@ -146,12 +143,12 @@ func (s Staff) tell(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	t, err := (&Service{cfg: Config{Keys: s.Keys}}).ticket(found.Payment, found.Report)
+	report, err := s.Keys.report(id, found.Report)
 	if err != nil {
 		return err
 	}
-	return s.Mail(ctx, t.Report.Contact.Email, "An answer to your report", fmt.Sprintf(
-		"There is an answer to your report %q.\n\nOpen the statusUrl that you were given when you sent it, or read the ticket with its token:\n\n%s\n", t.Report.Title, s.Page+id))
+	return s.Mail(ctx, report.Contact.Email, "An answer to your report", fmt.Sprintf(
+		"There is an answer to your report %q.\n\nOpen the statusUrl that you were given when you sent it, or read the ticket with its token:\n\n%s\n", report.Title, s.Page+id))
 }
 
 // Decide decides a ticket. The deposit is refundable if the report is accepted, or rejected and valid.

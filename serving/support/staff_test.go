@@ -298,6 +298,29 @@ func (r *stale) Find(ctx context.Context, partition int32, wallet common.Address
 	return r.Reads.Find(ctx, partition, wallet, nonce)
 }
 
+// Staff answer a ticket though the key of a former reply was removed, and its reporter is told.
+func TestAReplyBehindOneThatNoKeyOpens(t *testing.T) {
+	w := newWorld(t)
+	w.mine()
+	old := w.cfg.Keys
+	w.cfg.Keys.Text = append([]string{"the next text key of tests, of thirty-two bytes"}, old.Text...)
+	s := w.start(w.deps(w.relayer("relayer")))
+	id, _ := s.post(w.header(w.pay(w.chain.Key("payer"), "old")), body("Old")).created(t)
+	staff, letters := w.staff(), 0
+	staff.Mail = func(context.Context, string, string, string) error { letters++; return nil }
+	staff.Keys = old
+	check(t, staff.reply(t.Context(), id, "First."))
+	staff.Keys.Text = w.cfg.Keys.Text[:1] // the old one is removed
+	for range 2 {
+		if err := staff.Reply(t.Context(), id, "Second."); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(w.ticketOf(id).Ticket.Replies); n != 2 || letters != 2 {
+		t.Errorf("%d replies and %d letters, want 2 and 2", n, letters)
+	}
+}
+
 // A reply whose answer was lost is there once when it is sent again, and its letter is written then; another is another.
 func TestAReplyIsSentAgain(t *testing.T) {
 	w := newWorld(t)

@@ -65,12 +65,9 @@ func (s *Service) ticket(p *desk.Payment, sealed []byte) (*ticketJSON, error) {
 		t.Deposit.Refund.Transaction = &k.RefundAttempt.Hash
 	}
 	if sealed != nil {
-		text, err := s.cfg.Keys.Open(purposeReport, t.ID, sealed)
-		if err != nil {
-			return nil, fmt.Errorf("report of ticket %s: %w", t.ID, err)
-		}
-		if err := json.Unmarshal(text, &t.Report); err != nil {
-			return nil, fmt.Errorf("report of ticket %s: %w", t.ID, err)
+		var err error
+		if t.Report, err = s.cfg.Keys.report(t.ID, sealed); err != nil {
+			return nil, err
 		}
 	}
 	for _, r := range k.Replies {
@@ -81,6 +78,18 @@ func (s *Service) ticket(p *desk.Payment, sealed []byte) (*ticketJSON, error) {
 		t.Replies = append(t.Replies, replyJSON{r.At, string(text)})
 	}
 	return t, nil
+}
+
+// report opens the report of a ticket.
+func (k Keys) report(id string, sealed []byte) (report *Report, err error) {
+	text, err := k.Open(purposeReport, id, sealed)
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("report of ticket %s: %w", id, err)
+	}
+	return report, nil
 }
 
 // admitted returns the ticket in the path if the token is valid. Otherwise the error does not tell whether it
