@@ -221,6 +221,7 @@ func (c *Command) Validate() error {
 		fault(len(c.Sealed) == 0, "sealed: required")
 	case Decide:
 		fault(c.Verdict != Accepted && c.Verdict != Duplicate && c.Verdict != Rejected, "verdict: %.16q", string(c.Verdict))
+		fault(c.Valid && c.Verdict != Rejected, "valid: only what is %s is marked so", Rejected)
 	case FloatTake:
 		fault(c.Float == nil || !amount(c.Float.Amount) || !amount(c.Float.Ceiling), "float: amounts must be positive")
 	case TakeNonce:

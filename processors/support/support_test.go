@@ -208,6 +208,17 @@ func decide(nonce byte, v Verdict) Command {
 	return Command{Kind: Decide, Nonce: common.Hash{nonce}, Verdict: v}
 }
 
+// Only what is rejected is marked valid: marked so, a duplicate's deposit would be kept all the same.
+func TestOnlyWhatIsRejectedIsMarkedValid(t *testing.T) {
+	for verdict, taken := range map[Verdict]bool{Accepted: false, Duplicate: false, Rejected: true} {
+		c := decide(1, verdict)
+		c.ID, c.By, c.Signature, c.Valid = "1", "ada", []byte{1}, true
+		if err := c.Validate(); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), "valid: ") {
+			t.Errorf("%s: %v", verdict, err)
+		}
+	}
+}
+
 // One report a wallet a day, UTC; what was refused for good frees the day, and what is undecided does not.
 func TestTheDay(t *testing.T) {
 	w := newWorld(t)

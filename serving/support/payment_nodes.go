@@ -154,7 +154,7 @@ func answered(text []byte) error {
 func CheckNodes(endpoints []string) (parsed []*url.URL, err error) {
 	for i, text := range endpoints {
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, fmt.Errorf("payment-rpc: endpoint %d is not an http or https URL", i+1)
 		}
 		parsed = append(parsed, u)

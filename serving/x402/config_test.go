@@ -35,11 +35,14 @@ func TestConfigs(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for want, alter := range map[string]func(*FacilitatorConfig){
-		"":               func(*FacilitatorConfig) {},
-		"URL: ":          func(c *FacilitatorConfig) { c.URL = "pay.example/secret" },
-		"URL: not":       func(c *FacilitatorConfig) { c.URL = "https://pay.example/secret\x7f" },
-		"Timeout: -1s":   func(c *FacilitatorConfig) { c.Timeout = -time.Second },
-		"Authorization:": func(c *FacilitatorConfig) { c.Authorization = "Bearer\nsecret" },
+		"":                                  func(*FacilitatorConfig) {},
+		"URL: ":                             func(c *FacilitatorConfig) { c.URL = "pay.example/secret" },
+		"URL: not":                          func(c *FacilitatorConfig) { c.URL = "https://pay.example/secret\x7f" },
+		"URL: not an":                       func(c *FacilitatorConfig) { c.URL = "https://:443/secret" },
+		"URL: it has a":                     func(c *FacilitatorConfig) { c.URL = "https://pay.example/v2?apikey=secret" },
+		"URL: it has a query or a fragment": func(c *FacilitatorConfig) { c.URL = "https://pay.example/v2#secret" },
+		"Timeout: -1s":                      func(c *FacilitatorConfig) { c.Timeout = -time.Second },
+		"Authorization:":                    func(c *FacilitatorConfig) { c.Authorization = "Bearer\nsecret" },
 	} {
 		cfg := DefaultFacilitatorConfig()
 		cfg.URL = "https://pay.example"

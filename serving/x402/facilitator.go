@@ -30,9 +30,11 @@ func DefaultFacilitatorConfig() FacilitatorConfig {
 // Validate returns all errors of the configuration, without the URL, which may have a key, and the header.
 func (c *FacilitatorConfig) Validate() error {
 	var faults []error
-	base, err := url.Parse(c.URL)
-	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+	switch base, err := url.Parse(c.URL); {
+	case err != nil || base.Hostname() == "" || base.Scheme != "https" && base.Scheme != "http":
 		faults = append(faults, errors.New("facilitator: URL: not an http or https URL"))
+	case strings.ContainsAny(c.URL, "?#"): // /settle is appended
+		faults = append(faults, errors.New("facilitator: URL: it has a query or a fragment; a key goes into the Authorization header"))
 	}
 	if c.Timeout <= 0 {
 		faults = append(faults, fmt.Errorf("facilitator: Timeout: %s is not positive", c.Timeout))

@@ -139,7 +139,7 @@ func NewTerms(r Requirement) (*Terms, error) {
 	fault(r.Scheme != SchemeExact, "scheme: %q is not %q", r.Scheme, SchemeExact)
 	reference, ok := strings.CutPrefix(r.Network, "eip155:")
 	chainID, err := strconv.ParseUint(reference, 10, 64)
-	fault(!ok || err != nil || chainID == 0, "network: %q is not eip155:<chain ID>", r.Network)
+	fault(!ok || err != nil || chainID == 0 || reference != strconv.FormatUint(chainID, 10), "network: %q is not eip155:<chain ID>", r.Network)
 	t.ChainID = chainID
 	for _, a := range []struct {
 		name, text string

@@ -177,6 +177,10 @@ func TestCheckNamesWhatSettles(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--facilitator=pay.example/secret", "facilitator: URL: not an http or https URL"},
 		{"--facilitator=ftp://pay.example/secret", "facilitator: URL: not an http or https URL"},
+		{"--facilitator=https://:443/secret", "facilitator: URL: not an http or https URL"},
+		{"--facilitator=https://pay.example/v2?apikey=/secret", "facilitator: URL: it has a query or a fragment"},
+		{"--facilitator=https://pay.example/v2#/secret", "facilitator: URL: it has a query or a fragment"},
+		{"--facilitator=https://pay.example/v2?", "facilitator: URL: it has a query or a fragment"},
 		{"--facilitator=https://pay.example --facilitator-key-file=" + file("empty", " \n"), "facilitator-key-file: it is empty"},
 		{"--facilitator=https://pay.example --facilitator-key-file=" + file("lines", "Bearer\nsecret"), "facilitator-key-file: not the value of a header"},
 		{"--facilitator=https://pay.example --facilitator-key-file=nowhere", "facilitator-key-file: "},
@@ -190,10 +194,37 @@ func TestCheckNamesWhatSettles(t *testing.T) {
 		{"--relayer-key-file=" + key + " --float-daily-ceiling=-1", `float-daily-ceiling: "-1" is not a positive integer`},
 		{"--relayer-key-file=" + key + " --float-daily-ceiling=1e6", `float-daily-ceiling: "1e6" is not a positive integer`},
 		{"--relayer-key-file=" + key + " --support-public-url=nowhere", `support-public-url: "nowhere" is not an http or https URL`},
+		{"--relayer-key-file=" + key + " --support-public-url=https://:443", `support-public-url: "https://:443" is not an http or https URL`},
+		{"--relayer-key-file=" + key + " --support-public-url=https://support.example/?x=1", `support-public-url: "https://support.example/?x=1" has a query or a fragment`},
+		{"--relayer-key-file=" + key + " --support-public-url=https://support.example/#x", `support-public-url: "https://support.example/#x" has a query or a fragment`},
+		{"--relayer-key-file=" + key + " --payment-network=eip155:08453", `network: "eip155:08453" is not eip155:<chain ID>`},
 	} {
 		_, err := command(t, append([]string{"serving", "--check", "--services=support", "--payment-rpc=http://pay.example"}, strings.Fields(c.args)...)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret\n") || strings.Contains(err.Error(), "/secret") {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// What staff mistype is refused before anything is asked, and says what is right.
+func TestStaffMistypes(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"refund a --tx 0x1", "usage: lienstream support refund [--tx <transaction>] <ticket>"},
+		{"refund a --tx=0x1", "flags go before what they are for"},
+		{"refund", "usage: lienstream support refund [--tx <transaction>] <ticket>"},
+		{"decide a", "usage: lienstream support decide <ticket> accepted|"},
+	} {
+		if _, err := command(t, append([]string{"support"}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("support %s: %v, want %q", c.args, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"accepted": "ACCEPTED false", "DUPLICATE": "DUPLICATE false", "rejected": "REJECTED false", "rejected-valid": "REJECTED true",
+		"duplicate-valid": " false", "accepted-valid": " false", "-valid": " false", "pending": " false",
+	} {
+		verdict, valid, err := parseVerdict(text)
+		if got := fmt.Sprint(verdict, " ", valid); got != want || (err == nil) != (verdict != "") {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
 	}
 }

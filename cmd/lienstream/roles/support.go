@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,9 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: verb, Usage: usage, ShortHelp: help, Flags: flags,
 			Exec: func(ctx context.Context, given []string) error {
+				if i := slices.IndexFunc(given, func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
+					return fmt.Errorf("%.40q: flags go before what they are for; usage: %s", given[i], usage)
+				}
 				if len(given) < least || len(given) > most {
 					return fmt.Errorf("usage: %s", usage)
 				}
@@ -57,17 +61,31 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 	})
 	add("decide", "<ticket> accepted|duplicate|rejected|rejected-valid", "decide a ticket; the deposit is refundable if accepted or rejected-valid", 2, 2,
 		func(ctx context.Context, _ *supportService, _ *Process, staff support.Staff, args []string) error {
-			verdict, valid := strings.CutSuffix(args[1], "-valid")
-			return staff.Decide(ctx, args[0], desk.Verdict(strings.ToUpper(verdict)), valid)
+			verdict, valid, err := parseVerdict(args[1])
+			if err != nil {
+				return err
+			}
+			return staff.Decide(ctx, args[0], verdict, valid)
 		})
 	var before string
-	refund := add("refund", "<ticket> [by-hand|not-sent|<transaction>]",
+	refund := add("refund", "[--tx <transaction>] <ticket> [by-hand|not-sent|<transaction>]",
 		"refund a deposit from the float; or take it on to send it by hand, give that up, or record and verify the transaction that sent it", 1, 2,
 		func(ctx context.Context, s *supportService, p *Process, staff support.Staff, args []string) error {
 			return s.refund(ctx, p, staff, before, args)
 		})
 	refund.StringVar(&before, 0, "tx", "", "hash of a transaction that has sent the refund already, before anybody took it on; it is verified by its log and recorded")
 	return command
+}
+
+// parseVerdict is a verdict, and whether a rejected report is valid all the same.
+func parseVerdict(text string) (verdict desk.Verdict, valid bool, err error) {
+	switch text = strings.ToLower(text); text {
+	case "accepted", "duplicate", "rejected":
+		return desk.Verdict(strings.ToUpper(text)), false, nil
+	case "rejected-valid":
+		return desk.Rejected, true, nil
+	}
+	return "", false, fmt.Errorf("verdict: %.40q is not accepted, duplicate, rejected or rejected-valid", text)
 }
 
 // refund sends a refund, or records what has: after it was taken on by hand, or, where it is given apart, before.
