@@ -88,7 +88,7 @@ func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenI
 
 func (c *chainReader) readFees(ctx context.Context, s *state, a *askedPosition) ([]uint256.Int, error) {
 	c.metrics.fees.Inc()
-	data, err := c.client.Call(ctx, s.at.Hash, c.extsload(c.feeSlots(a)))
+	data, err := c.callBoth(ctx, s.at.Hash, c.extsload(c.feeSlots(a)))
 	if err != nil {
 		return nil, fmt.Errorf("read the fees of position %s: %w", a.tokenID.Dec(), err)
 	}

@@ -206,28 +206,14 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	c.metrics.fees.Inc()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadTimeout)
 	defer cancel()
-	var supply, code, slot hexutil.Bytes
-	requests := []*chain.Request{
-		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()")}, &supply),
-		chain.CodeAt(s.at.Hash, token, &code),
-		chain.StorageAt(s.at.Hash, token, eip1967, &slot),
-	}
-	if err := c.client.Batch(ctx, requests...); err != nil {
+	said, err := chain.Both(ctx, c.client, "a token", func(ctx context.Context) ([]chain.Result, error) {
+		return c.askToken(ctx, s, token)
+	}, sameResults)
+	if err != nil {
 		return nil, fmt.Errorf("ask token %s: %w", token, err)
 	}
-	t := &contractFacts{}
-	if requests[0].Err == nil && len(supply) == 32 {
-		t.supply = new(big.Int).SetBytes(supply)
-	}
-	if requests[1].Err == nil && len(code) > 0 && requests[2].Err == nil {
-		proxy := new(big.Int).SetBytes(slot).Sign() != 0 || bytes.HasPrefix(code, common.FromHex("0x363d3d373d3d3d363d73"))
-		t.checks = &checksBody{
-			Mint: has(code, mintSignatures), Pause: has(code, pauseSignatures), Blacklist: has(code, blacklistSignatures),
-			Owner: has(code, ownerSignatures), Proxy: &proxy,
-		}
-	}
+	t := factsOf(said)
 	if t.checks != nil && len(pools) > 0 {
-		var err error
 		if t.checks.Sellable, err = c.sellable(ctx, s, token, pools[0]); err != nil {
 			return nil, err
 		}
@@ -236,6 +222,48 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	s.tokens[token] = t
 	s.mu.Unlock()
 	return t, nil
+}
+
+// What a node is asked about a token, in order.
+const (
+	askedSupply = iota
+	askedCode
+	askedSlot
+)
+
+// askToken is what a node says of a token's contract.
+func (c *chainReader) askToken(ctx context.Context, s *state, token common.Address) ([]chain.Result, error) {
+	var said [askedSlot + 1]hexutil.Bytes
+	requests := []*chain.Request{
+		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()")}, &said[askedSupply]),
+		chain.CodeAt(s.at.Hash, token, &said[askedCode]),
+		chain.StorageAt(s.at.Hash, token, eip1967, &said[askedSlot]),
+	}
+	if err := c.client.Batch(ctx, requests...); err != nil {
+		return nil, err
+	}
+	results := make([]chain.Result, len(requests))
+	for i, r := range requests {
+		results[i] = chain.Result{Data: said[i], Err: r.Err}
+	}
+	return results, nil
+}
+
+// factsOf are a token's facts without whether it can be sold.
+func factsOf(said []chain.Result) *contractFacts {
+	t := &contractFacts{}
+	if supply := said[askedSupply]; supply.Err == nil && len(supply.Data) == 32 {
+		t.supply = new(big.Int).SetBytes(supply.Data)
+	}
+	code, slot := said[askedCode], said[askedSlot]
+	if code.Err == nil && len(code.Data) > 0 && slot.Err == nil {
+		proxy := new(big.Int).SetBytes(slot.Data).Sign() != 0 || bytes.HasPrefix(code.Data, common.FromHex("0x363d3d373d3d3d363d73"))
+		t.checks = &checksBody{
+			Mint: has(code.Data, mintSignatures), Pause: has(code.Data, pauseSignatures), Blacklist: has(code.Data, blacklistSignatures),
+			Owner: has(code.Data, ownerSignatures), Proxy: &proxy,
+		}
+	}
+	return t
 }
 
 // has reports whether code compares with a method's selector: PUSH4, followed by the selector.

@@ -1,10 +1,12 @@
 package valuation
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -22,7 +24,7 @@ var errBlockGone = chain.ErrBlockGone
 // errDiffers: the node's pools differ from the index at the same block.
 var errDiffers = errors.New("the chain and the index disagree about a pool")
 
-// chainReader reads data as of a block that no event reports.
+// chainReader reads data as of a block that no event reports. Where there are two nodes, it is what two say at once.
 type chainReader struct {
 	client  *chain.Client
 	cfg     *Config
@@ -94,8 +96,8 @@ func loaded(data []byte, n int) ([]uint256.Int, error) {
 	return words, nil
 }
 
-// complete adds the chain's data to a state, in two calls of one round trip, and compares the index's pools
-// with the chain's. What positions have earned is among it, of those that were asked for lately.
+// complete adds the chain's data to a state, in calls of one round trip to two nodes at once, and compares the index's
+// pools with the chain's. What positions have earned is among it, of those that were asked for lately.
 func (c *chainReader) complete(ctx context.Context, s *state) error {
 	var slots []*uint256.Int
 	for _, p := range s.pools {
@@ -115,7 +117,9 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	if known == (common.Address{}) {
 		calls = append(calls, chain.Call{To: c.cfg.Deployment.PositionManager, Data: selectorWETH})
 	}
-	results, err := c.client.Calls(ctx, s.at.Hash, calls)
+	results, err := chain.Both(ctx, c.client, "the pools", func(ctx context.Context) ([]chain.Result, error) {
+		return c.client.Calls(ctx, s.at.Hash, calls)
+	}, sameResults)
 	if err != nil {
 		return fmt.Errorf("read the pools of block %d: %w", s.at.Number, err)
 	}
@@ -149,6 +153,23 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	return nil
 }
 
+// sameResults reports whether two nodes say the same of calls.
+func sameResults(one, other []chain.Result) bool {
+	return slices.EqualFunc(one, other, func(a, b chain.Result) bool {
+		return bytes.Equal(a.Data, b.Data) && sameOutcome(a.Err, b.Err)
+	})
+}
+
+// sameOutcome reports whether two nodes say that a call succeeds, or that it fails. Their reasons are in their own words.
+func sameOutcome(one, other error) bool {
+	_, reverted := errors.AsType[*chain.RevertError](one)
+	_, too := errors.AsType[*chain.RevertError](other)
+	return (one == nil) == (other == nil) && reverted == too
+}
+
+// dynamicFee is the fee of a pool whose hook sets it.
+const dynamicFee = 0x800000
+
 // take reads a pool's storage words.
 func (p *pool) take(words []uint256.Int) error {
 	var price, tick uint256.Int
@@ -161,6 +182,9 @@ func (p *pool) take(words []uint256.Int) error {
 	}
 	fees := tick.Rsh(&tick, 24)[0]
 	p.amm.ProtocolFee, p.amm.LPFee = uint32(fees&0xffffff), uint32(fees>>24&0xffffff)
+	if p.Fee != dynamicFee && p.amm.LPFee != p.Fee {
+		return fmt.Errorf("pool %s with a fee of %d: %w (%d)", p.ID, p.amm.LPFee, errDiffers, p.Fee)
+	}
 	p.growth = ammv4.FeeGrowth{words[slotGrowth0], words[slotGrowth0+1]}
 	return nil
 }

@@ -1,6 +1,7 @@
 package valuation
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type pastKey struct {
 // maxPast bounds the cache of earlier blocks.
 const maxPast = 1024
 
-// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because the node
+// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because a node
 // no longer has that state.
 func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, seconds uint64) (*pastGrowth, error) {
 	key := pastKey{p.ID, s.at.Timestamp / hour}
@@ -76,7 +77,7 @@ func (c *chainReader) readGrowth(ctx context.Context, s *state, p *pool, want ui
 		return nil, nil //nolint:nilnil // the pool was created in this second
 	}
 	base := poolSlot(p.ID)
-	data, err := c.client.Call(ctx, b.Hash, c.extsload([]*uint256.Int{plus(base, slotGrowth0), plus(base, slotGrowth0+1)}))
+	data, err := c.callBoth(ctx, b.Hash, c.extsload([]*uint256.Int{plus(base, slotGrowth0), plus(base, slotGrowth0+1)}))
 	if err != nil {
 		return nil, fmt.Errorf("read the fees of pool %s at block %d: %w", p.ID, b.Number, err)
 	}
@@ -92,7 +93,7 @@ func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain
 	low, high := c.cfg.Deployment.StartBlock, s.at.Number
 	for low < high {
 		middle := low + (high-low)/2
-		b, err := c.client.BlockByNumber(ctx, chain.NumberOf(middle))
+		b, err := c.block(ctx, middle)
 		if err != nil {
 			return b, fmt.Errorf("read block %d: %w", middle, err)
 		}
@@ -102,5 +103,19 @@ func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain
 			high = middle
 		}
 	}
-	return c.client.BlockByNumber(ctx, chain.NumberOf(low))
+	return c.block(ctx, low)
+}
+
+// block is the block at a height.
+func (c *chainReader) block(ctx context.Context, number uint64) (chain.Block, error) {
+	return chain.Both(ctx, c.client, "a block", func(ctx context.Context) (chain.Block, error) {
+		return c.client.BlockByNumber(ctx, chain.NumberOf(number))
+	}, func(one, other chain.Block) bool { return one.Hash == other.Hash && one.Timestamp == other.Timestamp })
+}
+
+// callBoth is the result of a call at a block.
+func (c *chainReader) callBoth(ctx context.Context, at common.Hash, call chain.Call) ([]byte, error) {
+	return chain.Both(ctx, c.client, "the pools", func(ctx context.Context) ([]byte, error) {
+		return c.client.Call(ctx, at, call)
+	}, bytes.Equal)
 }

@@ -63,14 +63,33 @@ func (c *chainReader) sellable(ctx context.Context, s *state, token common.Addre
 	if err != nil {
 		return nil, err
 	}
-	results, err := c.client.Simulate(ctx, s.at.Hash, s.at.Timestamp+1, calls)
-	if _, refused := errors.AsType[*chain.NodeError](err); refused || errors.Is(err, chain.ErrUnsupported) {
-		return nil, nil //nolint:nilnil // the node cannot tell
+	said, err := chain.Both(ctx, c.client, "whether a token can be sold", func(ctx context.Context) (verdict, error) {
+		results, err := c.client.Simulate(ctx, s.at.Hash, s.at.Timestamp+1, calls)
+		_, refused := errors.AsType[*chain.NodeError](err)
+		switch {
+		case errors.Is(err, chain.ErrUnsupported):
+			return verdict{lacks: true}, nil
+		case refused:
+			return verdict{}, nil // the node cannot tell
+		case err != nil:
+			return verdict{}, fmt.Errorf("buy and sell token %s: %w", token, err)
+		}
+		return verdict{sellable: sold.judge(results)}, nil
+	}, func(one, other verdict) bool { return other.lacks || sameAnswer(one.sellable, other.sellable) })
+	if errors.Is(err, chain.ErrDiffer) && !errors.Is(err, errBlockGone) {
+		return nil, nil //nolint:nilnil // nobody knows
 	}
-	if err != nil {
-		return nil, fmt.Errorf("buy and sell token %s: %w", token, err)
-	}
-	return sold.judge(results), nil
+	return said.sellable, err
+}
+
+// verdict is what a node says of a sale.
+type verdict struct {
+	lacks    bool // it has no simulation, and no say
+	sellable *bool
+}
+
+func sameAnswer(one, other *bool) bool {
+	return one == other || one != nil && other != nil && *one == *other
 }
 
 // calls creates the probe and pays the buyer, who then buys, approves and sells.

@@ -186,6 +186,8 @@ func upstream(err error) error {
 		return retry("no processor can answer now, ask again shortly")
 	case errors.Is(err, errDiffers):
 		return retry("the chain and the index disagree about a pool, ask again shortly")
+	case errors.Is(err, chain.ErrDiffer):
+		return retry("nodes of the chain disagree, ask again shortly")
 	case errors.Is(err, chain.ErrUnavailable), errors.Is(err, chain.ErrBlockGone), disagree,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return retry("the chain cannot be read now, ask again shortly")

@@ -1,0 +1,65 @@
+package chain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Both is what two nodes say that are asked at once, or one where there is no other. ask sends one batch. Where they do not
+// say the same, or only one has an answer, others are asked (Agreed); an ErrDiffer is about what.
+func Both[T any](ctx context.Context, c *Client, what string, ask func(context.Context) (T, error), same func(one, other T) bool) (T, error) {
+	if c.Nodes() < 2 {
+		return ask(ctx)
+	}
+	return Agreed(ctx, c, func(ctx context.Context) (T, error) {
+		var other T
+		var otherErr error
+		first, next := c.ofTwo(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { other, otherErr = ask(next) })
+		said, err := ask(first)
+		wg.Wait()
+		if c.saidTwice(first, next) { // who was to be first did not respond, and a third may
+			other, otherErr = ask(Beside(first))
+		}
+		var none T
+		switch {
+		case ctx.Err() != nil:
+			return none, ctx.Err()
+		case err != nil && otherErr != nil:
+			return none, err
+		case err != nil || otherErr != nil:
+			return none, fmt.Errorf("%s: %w: %w", what, ErrDiffer, cmp.Or(err, otherErr))
+		case !same(said, other):
+			return none, fmt.Errorf("%s: %w", what, ErrDiffer)
+		}
+		return said, nil
+	})
+}
+
+// ofTwo are contexts whose first batches are asked of two nodes.
+func (c *Client) ofTwo(ctx context.Context) (first, next context.Context) {
+	e := c.order(ctx, nil, nil, nil)[0]
+	before := new(atomic.Pointer[endpoint])
+	before.Store(e)
+	return Apart(context.WithValue(ctx, againKey{}, e)), context.WithValue(ctx, apartKey{}, before)
+}
+
+// saidTwice reports whether the last batches under two contexts were answered by one node, and another may be asked.
+func (c *Client) saidTwice(first, next context.Context) bool {
+	one, other := answeredBy(first), answeredBy(next)
+	return one != nil && other != nil && one.host == other.host &&
+		slices.ContainsFunc(c.responding(), func(host string) bool { return host != one.host })
+}
+
+// answeredBy is who was asked last under a context.
+func answeredBy(ctx context.Context) *endpoint {
+	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
+		return last.Load()
+	}
+	return nil
+}
