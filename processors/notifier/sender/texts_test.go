@@ -25,7 +25,7 @@ func TestTexts(t *testing.T) {
 		says    []string
 	}{
 		{notifier.Before48, ann, 0, "Deal 7 expires in 48 hours", []string{"Repay 1234.5 USDG", "18 May 2033, 03:33 UTC", "https://app.example/deals/7"}},
-		{notifier.Before1, bob, 601, "Late: deal 7 expires on 18 May 2033, 03:33 UTC", []string{"This message is late.", "The borrower repays 1234.5 USDG", "you may claim"}},
+		{notifier.Before1, bob, 601, "Late: deal 7 expires on 18 May 2033, 03:33 UTC", []string{"This message is late.", "The borrower can repay 1234.5 USDG", "you may claim"}},
 		{notifier.AtExpiry, ann, 600, "Deal 7 has expired", []string{"expired on 18 May 2033, 03:33 UTC", "19 May 2033, 03:33 UTC"}},
 		{notifier.AtGraceEnd, bob, 0, "Deal 7: the grace period has ended", []string{"You may claim the collateral now."}},
 		{notifier.EpochOpen, ann, 0, "Epoch 12 has opened", []string{"1 sTKN for 7-day deals, 2.5 sTKN for 21-day deals", "25 May 2033", "https://app.example/epochs"}},

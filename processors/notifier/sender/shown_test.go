@@ -1,0 +1,170 @@
+package sender
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
+)
+
+// sample is a message of a name.
+type sample struct {
+	name string
+	m    Message
+}
+
+// samples are every kind, to both parties, in time and late; one has the longest of all that may be in it.
+func samples() (all []sample) {
+	ann, bob := common.Address{1}, common.Address{2}
+	deal := notifier.Deal{ID: "7", Borrower: ann, Lender: bob, Cap: "1234500000", Expiry: 2_000_000_000, GraceEnd: 2_000_086_400}
+	news := notifier.News{
+		Epoch: 12, StartsAt: 2_000_000_000, EndsAt: 2_000_604_800, Term: 21 * 24 * 3600,
+		Budget7: "1000000000000000000", Budget21: "2500000000000000000", Reserved: "2250000000000000000",
+	}
+	add := func(name string, stage notifier.Stage, wallet common.Address, late uint64, d *notifier.Deal, n *notifier.News) {
+		alert := notifier.Alert{Deal: d, News: n, Stage: stage, Due: 2_000_000_000, FiredAt: 2_000_000_000}
+		event := alert.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: stage})
+		all = append(all, sample{name, Message{Channel: notifier.Email, Alert: alert, Event: event, Now: alert.Due + late}})
+	}
+	for stage := notifier.Before48; stage <= notifier.AtGraceEnd; stage++ {
+		add(stage.String()+"-borrower", stage, ann, 0, &deal, nil)
+		add(stage.String()+"-lender", stage, bob, 0, &deal, nil)
+	}
+	add("t1-late", notifier.Before1, ann, 3600, &deal, nil)
+	for _, stage := range []notifier.Stage{notifier.EpochOpen, notifier.Budget90, notifier.Budget100} {
+		of := news
+		if stage == notifier.Budget100 {
+			of.Reserved = of.Budget21
+		}
+		add(stage.String(), stage, ann, 0, nil, &of)
+	}
+	huge := deal
+	huge.ID, huge.Cap = strings.Repeat("9", 78), strings.Repeat("8", 39)
+	add("longest", notifier.Before1, ann, 3600, &huge, nil)
+	ask := notifier.Alert{Stage: notifier.ToConfirm, Due: 1_999_999_999}
+	wallet := common.HexToAddress("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")
+	event := ask.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: notifier.ToConfirm})
+	all = append(all, sample{"confirm", Message{Channel: notifier.Email, Alert: ask, Event: event, ConfirmBy: 2_000_000_000}})
+	return all
+}
+
+func (s *sample) text(t *testing.T) Text {
+	t.Helper()
+	keys, err := notifier.ParseKeys("1:" + strings.Repeat("11", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Email{cfg: EmailConfig{Links: Links{App: "https://app.example", Notify: "https://notify.example"}}, keys: keys}
+	text, err := e.text(&s.m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestGoldenTexts: what is said to whom stands in testdata. LIENSTREAM_REWRITE=1 writes it: read the diff.
+func TestGoldenTexts(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range samples() {
+		text := s.text(t)
+		for name, got := range map[string]string{s.name + ".txt": "Subject: " + text.Subject + "\n\n" + text.Body, s.name + ".html": text.HTML} {
+			file := filepath.Join("testdata", name)
+			known[file] = true
+			if os.Getenv("LIENSTREAM_REWRITE") != "" {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			want, err := os.ReadFile(file)
+			if err != nil || string(want) != got {
+				t.Errorf("%s: %v; LIENSTREAM_REWRITE=1 go test ./processors/notifier/sender writes it; now\n%s", file, err, got)
+			}
+		}
+	}
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !known[file] {
+			t.Errorf("%s is of no text", file)
+		}
+	}
+}
+
+// faultsOf is what is wrong with a page as it is shown: a layout for another screen, text that runs out of it, or that hardly differs from what is
+// behind it (WCAG AA: 4.5 to 1), and a background that is not of the scheme.
+const faultsOf = `((dark, width) => {
+	const faults = [], probe = document.createElement("div");
+	probe.style.backgroundColor = "Canvas";
+	document.body.append(probe);
+	const canvas = getComputedStyle(probe).backgroundColor;
+	probe.remove();
+	const rgb = c => c.match(/[\d.]+/g).map(Number);
+	const light = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor, v = rgb(c); if (v.length < 4 || v[3] === 1) return c; } return canvas; };
+	const wide = document.documentElement.scrollWidth - innerWidth;
+	if (innerWidth !== width) faults.push("it is laid out for " + innerWidth + " pixels, not " + width);
+	if (wide > 0) faults.push("it is " + wide + " pixels too wide");
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	let words = 0;
+	for (let n; n = walk.nextNode();) {
+		if (!n.data.trim()) continue;
+		words++;
+		const style = getComputedStyle(n.parentElement), back = behind(n.parentElement);
+		const a = light(style.color), b = light(back), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (ratio < 4.5) faults.push(n.data.trim() + ": " + style.color + " on " + back + " is " + ratio.toFixed(2) + " to 1");
+		if ((b < 0.2) !== dark) faults.push(n.data.trim() + ": behind it is " + back);
+		if (parseFloat(style.fontSize) < 12) faults.push(n.data.trim() + ": " + style.fontSize);
+		const range = document.createRange(); range.selectNodeContents(n);
+		for (const r of range.getClientRects()) if (r.left < 0 || r.right > innerWidth) faults.push(n.data.trim() + ": out of sight");
+	}
+	if (!words) faults.push("it says nothing");
+	return faults;
+})`
+
+// Every mail can be read in Chromium, on a telephone and on a desk, in light and in dark. LIENSTREAM_SHOTS names a folder
+// for pictures of them.
+func TestShown(t *testing.T) {
+	browser := apitest.Browser(t)
+	for _, s := range samples() {
+		page := "data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(s.text(t).HTML))
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{320, 900} {
+				name := fmt.Sprintf("%s-%s-%d", s.name, scheme, width)
+				var faults []string
+				var shot []byte
+				apitest.Drive(t, browser, name,
+					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+					emulation.SetDeviceMetricsOverride(width, 600, 1, width < 500),
+					chromedp.Navigate(page),
+					chromedp.Evaluate(fmt.Sprintf("%s(%v, %d)", faultsOf, scheme == "dark", width), &faults),
+					chromedp.ActionFunc(func(ctx context.Context) (err error) {
+						if os.Getenv("LIENSTREAM_SHOTS") != "" {
+							err = chromedp.FullScreenshot(&shot, 100).Do(ctx)
+						}
+						return err
+					}))
+				for _, fault := range faults {
+					t.Errorf("%s: %s", name, fault)
+				}
+				if dir := os.Getenv("LIENSTREAM_SHOTS"); dir != "" {
+					if err := os.WriteFile(filepath.Join(dir, name+".png"), shot, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+}
