@@ -79,13 +79,13 @@ alerts: deps ## each alert arrives, once if nobody is killed while sending it, t
 EXACT ?= 1
 SIMULATE = $(if $(EXACT),GOEXPERIMENT=norandomizedheapbase64 )go test -c $(if $(EXACT),-overlay $(GOBIN)/overlay/overlay.json )-o bin/simulate ./cmd/lienstream/simulation
 
-simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SEED= RUNS= STORY=1; a process a core
+simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SEED= RUNS= STORY=1 FAULTS=; a process a core
 	$(if $(EXACT),@cmd/lienstream/simulation/overlay.sh $(GOBIN)/overlay)
 	$(SIMULATE)
 	@cd cmd/lienstream/simulation && seed=$${SEED:-$$(date +%s000)}; failed=0; pids=; \
 	for core in $$(seq $(if $(or $(RUNS),$(STORY)),1,$$(nproc))); do \
 	  GOMAXPROCS=1 GOGC=400 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' \
-	    -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
+	    -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) -sim.faults '$(FAULTS)' & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
 simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=1, each in a process of its own

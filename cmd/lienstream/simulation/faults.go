@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,25 +98,37 @@ func (r *run) quiet() bool {
 	return true
 }
 
+// kindsOf are the kinds of a run, each as often as its weight says.
+func kindsOf(opt options) (weighted []faultKind, err error) {
+	of := kinds()
+	if !opt.alone {
+		of = append(of, briefOwner)
+	}
+	var names []string
+	for _, k := range of {
+		names = append(names, k.name)
+		if len(opt.faults) > 0 && !slices.Contains(opt.faults, k.name) {
+			continue
+		}
+		for range k.weight {
+			weighted = append(weighted, k)
+		}
+	}
+	if len(weighted) == 0 {
+		return nil, fmt.Errorf("none of the faults %q is one of %q", opt.faults, names)
+	}
+	return weighted, nil
+}
+
 // fault starts a fault, and heals it after a while.
-func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string, alone bool) {
+func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
+	kind := r.kinds[r.rng.IntN(len(r.kinds))]
 	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
 	f.brokers = names("kafka", brokers)
 	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+brokers)]
 	if i := r.rng.IntN(2 * brokers); i < brokers {
 		f.brokers = f.brokers[i : i+1]
 	}
-	of := kinds()
-	if !alone {
-		of = append(of, briefOwner)
-	}
-	var all []faultKind
-	for _, k := range of {
-		for range k.weight {
-			all = append(all, k)
-		}
-	}
-	kind := all[r.rng.IntN(len(all))]
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
 	if r.busy[f.host] {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Judges the judge: builds the simulation with each fault of testdata/mutants put into the code, by an overlay that
-# leaves the sources alone, and counts runs until it finds something. Run it from the repository's root.
+# leaves the sources alone, and counts runs until it finds something; with FAULTS, of these kinds alone. Run it from the
+# repository's root.
 set -euo pipefail
 seconds=${SECONDS_EACH:-120} seed=${SEED:-1000} missed=0
 work=$(mktemp -d)
@@ -18,7 +19,7 @@ for patch in cmd/lienstream/simulation/testdata/mutants/${ONLY:-*}.patch; do
   echo "{\"Replace\":{$replace}}" > "$work/overlay.json"
   go test -c -overlay "$work/overlay.json" -o "$work/simulate" ./cmd/lienstream/simulation
   if (cd cmd/lienstream/simulation && GOMAXPROCS=1 GOGC=400 "$work/simulate" -test.v -test.run '^TestFreshSeeds$' \
-      -sim.first -sim.time "${seconds}s" -sim.seed "$seed") > "$work/log" 2>&1; then
+      -sim.first -sim.time "${seconds}s" -sim.seed "$seed" -sim.faults "${FAULTS:-}") > "$work/log" 2>&1; then
     echo "MISSED $name: $(grep -o '[0-9]* runs' "$work/log" | head -1)"
     missed=1
   else

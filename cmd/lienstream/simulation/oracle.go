@@ -24,7 +24,7 @@ type oracle struct {
 }
 
 // ends are about the steps that runs end at: what the topics hold is compared there.
-var ends = []int{100, 130, 160}
+var ends = []int{110, 135, 160}
 
 // highest returns the first step from each end on that brings the head higher than it was before. After a reorg to a
 // lower head, what is final depends on which heads were seen.

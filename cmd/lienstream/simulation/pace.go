@@ -8,9 +8,9 @@ import (
 // pace is how fast the chain of a run goes. Once in a run blocks come in a burst, as on a fast chain: a chain that always
 // goes slowly never fills what is bounded by a number and emptied by time.
 //
-// A fault at so many of its blocks as of others would be a burst of faults: one begins in the middle of it. Where one
-// thing at a time is broken, every other burst waits until nothing is: else all would come while something is broken or
-// has just been.
+// A fault at so many of its blocks as of others would be a burst of faults: one begins in the first half. What it leaves
+// behind must get out of reach while blocks still come fast. Where one thing at a time is broken, most bursts wait until
+// nothing is: else all would come while something is broken or has just been.
 type pace struct {
 	rng    *rand.Rand
 	alone  bool
@@ -26,19 +26,19 @@ type pace struct {
 
 // Of a burst.
 const (
-	fewestFast  = 30 // blocks
-	mostFast    = 60
-	fastestFast = 20 * time.Millisecond // between two of them
+	fewestFast  = 40 // blocks
+	mostFast    = 70
+	fastestFast = 10 * time.Millisecond // between two of them
 	slowestFast = 50 * time.Millisecond
 )
 
 func newPace(rng *rand.Rand, opt options) *pace {
 	p := &pace{rng: rng, alone: opt.alone, pause: opt.pause, slow: opt.steps}
 	p.fast = fewestFast + rng.IntN(mostFast-fewestFast+1)
-	p.hit = p.fast/4 + rng.IntN(p.fast/2)
+	p.hit = p.fast - 1 - rng.IntN(p.fast/2)
 	p.apart = fastestFast + time.Duration(rng.Int64N(int64(slowestFast-fastestFast)))
 	p.due = 1 + rng.IntN(opt.steps)
-	p.awaits = opt.alone && rng.IntN(2) == 0
+	p.awaits = opt.alone && rng.IntN(4) > 0
 	return p
 }
 

@@ -14,11 +14,12 @@ import (
 type options struct {
 	processors, servings, ingesters int
 
-	steps int           // that the chain makes while faults happen, besides those of a burst
-	pause time.Duration // between two of them, at the most
-	reads time.Duration // between two requests of a client, at the most
-	calm  bool          // no faults
-	alone bool          // one fault at a time, when the last was long healed: what is held twice stays readable
+	steps  int           // that the chain makes while faults happen, besides those of a burst
+	pause  time.Duration // between two of them, at the most
+	reads  time.Duration // between two requests of a client, at the most
+	calm   bool          // no faults
+	faults []string      // only these kinds; nil: all
+	alone  bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
 func defaultOptions() options {
@@ -44,6 +45,7 @@ type result struct {
 type run struct {
 	*system
 	oracle *oracle
+	kinds  []faultKind // each as often as its weight says
 	pace   *pace
 	began  time.Time
 
@@ -83,6 +85,9 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := rec.ends[s.rng.IntN(len(rec.ends))]
+	if r.kinds, err = kindsOf(opt); err != nil {
+		return result{}, err
+	}
 	r.pace = newPace(s.rng, opt)
 	s.heads = s.rng.IntN(2) == 0
 	for s.chain.played <= end-r.pace.blocks() {
@@ -124,7 +129,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	for r.chain.played <= end && r.chain.step() {
 		wait, fault := r.pace.next(r.quiet())
 		if time.Sleep(wait); fault && !opt.calm {
-			r.fault(ctx, &faults, hosts, opt.alone)
+			r.fault(ctx, &faults, hosts)
 		}
 	}
 	faults.Wait() // each heals what it broke

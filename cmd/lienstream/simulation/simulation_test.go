@@ -26,6 +26,7 @@ var (
 	runsFlag = flag.Int("sim.runs", 0, "runs, each with the next seed; 0: as many as the time is enough for")
 	timeFlag = flag.Duration("sim.time", time.Minute, "of fresh seeds")
 	calmFlag = flag.Bool("sim.calm", false, "no faults")
+	onlyFlag = flag.String("sim.faults", "", "kinds of faults, comma-separated; empty: all")
 	oneFlag  = flag.Bool("sim.first", false, "end with the first finding")
 	tellFlag = flag.Bool("sim.story", false, "tell what happens")
 )
@@ -89,6 +90,9 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	opt := defaultOptions()
 	if opt.calm = *calmFlag; seed%2 == 1 {
 		opt.alone, opt.pause = true, 3*time.Second
+	}
+	if *onlyFlag != "" {
+		opt.faults = strings.Split(*onlyFlag, ",")
 	}
 	tell := &story{}
 	if *tellFlag {
