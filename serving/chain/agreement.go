@@ -3,7 +3,9 @@ package chain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -21,7 +23,7 @@ const (
 )
 
 // errUnconfirmed: an endpoint that told a later block does not say which one it has at the height of the head, one that
-// had a say a moment ago is silent, or one that was contradicted is alone now.
+// had a say a moment ago is silent, one that was contradicted is alone now, or one is behind a head that another still has.
 var errUnconfirmed = fmt.Errorf("%w: an endpoint does not confirm the block of another", ErrUnavailable)
 
 // same reports whether two endpoints say the same of a block. Its hash alone would leave the rest to one of them.
@@ -39,57 +41,106 @@ func enough(nodes int) int {
 	return nodes/2 + 1
 }
 
-// settle returns the block that those who have a say agree on: the lowest of their latest ones. Of three nodes or more,
-// those that most others contradict are outvoted, and the rest settles without them. A node has one vote, by as many
-// endpoints as it may be asked. electorate is how many nodes there are to have a majority of.
+// settle returns the latest block that enough of those who have a say have: of three, the second highest. A node that
+// says it is behind does not turn the head back, and one that claims to be ahead does not push it. Those whom most others
+// contradict, at that height or at their own, are outvoted. A node has one vote, by as many endpoints as it may be asked.
+// electorate is how many nodes there are to have a majority of.
 func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) (Block, error) {
-	need, left := enough(electorate), voters
-	var against []sighting
-	for {
-		at := c.atLowest(ctx, left)
-		won, votes := most(at)
-		switch {
-		case votes < need && len(won) < len(at):
-			c.contest(at)
-			return Block{}, &DisagreementError{Number: at[0].block.Number, Hashes: hashes(at)}
-		case votes < need:
+	need, last := enough(electorate), c.lately()
+	heights := heightsOf(voters, need)
+	asked := slices.Clone(heights)
+	if last.Number > heights[len(heights)-1] {
+		asked = append(asked, last.Number)
+	}
+	said := c.atHeights(ctx, voters, asked)
+	var differ []sighting
+	for _, number := range heights {
+		won, votes := most(said[number])
+		if votes < need {
+			if len(won) < len(said[number]) {
+				differ = said[number]
+			}
+			continue
+		}
+		if !c.confirmed(won) || number < last.Number && someSay(said[last.Number], &last) {
 			return Block{}, errUnconfirmed
 		}
-		for _, s := range at {
-			if !from(won, s.from) {
-				against = append(against, s)
-			}
-		}
-		left = slices.DeleteFunc(slices.Clone(left), func(s sighting) bool { return !from(won, s.from) })
-		if lowest(left) == won[0].block.Number {
-			if !c.confirmed(won) {
-				return Block{}, errUnconfirmed
-			}
-			c.stand(won, against)
-			return won[0].block, nil
-		}
+		c.stand(won, against(said, heights, number, need))
+		return won[0].block, nil
 	}
+	if differ != nil {
+		c.contest(differ)
+		return Block{}, &DisagreementError{Number: differ[0].block.Number, Hashes: hashes(differ)}
+	}
+	return Block{}, errUnconfirmed
 }
 
-// atLowest asks those that are ahead of the lowest for their block at that height.
-func (c *Client) atLowest(ctx context.Context, latest []sighting) []sighting {
-	number := lowest(latest)
-	var at []sighting
-	var further []*endpoint
-	for _, s := range latest {
-		if s.block.Number == number {
-			at = append(at, s)
-		} else {
-			further = append(further, s.from)
+// lately is the head, if it was agreed on lately; zero: there is none.
+func (c *Client) lately() Block {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.headErr != nil || time.Since(c.settled) >= c.cfg.MaxStill {
+		return Block{}
+	}
+	return c.head
+}
+
+// heightsOf are the heights that the head may have, highest first: the highest that so many nodes have reached, and below
+// it those of the nodes that have not. A node that was contradicted about a state is not counted on: another would then
+// not have the block, and nobody would be left to agree with.
+func heightsOf(voters []sighting, need int) (heights []uint64) {
+	reached, believed := map[string]uint64{}, map[string]uint64{}
+	for _, s := range voters {
+		reached[s.from.host] = max(reached[s.from.host], s.block.Number)
+		if !s.from.contradicted() {
+			believed[s.from.host] = reached[s.from.host]
+		}
+		heights = append(heights, s.block.Number)
+	}
+	if len(believed) < need {
+		believed = reached
+	}
+	numbers := slices.Sorted(maps.Values(believed))
+	highest := numbers[max(len(numbers)-need, 0)]
+	slices.Sort(heights)
+	slices.Reverse(heights)
+	return slices.DeleteFunc(slices.Compact(heights), func(n uint64) bool { return n > highest })
+}
+
+// atHeights asks those that are ahead of a height for their block there.
+func (c *Client) atHeights(ctx context.Context, latest []sighting, heights []uint64) map[uint64][]sighting {
+	said := map[uint64][]sighting{}
+	var further []question
+	for _, number := range slices.Compact(slices.Sorted(slices.Values(heights))) {
+		for _, s := range latest {
+			if s.block.Number == number {
+				said[number] = append(said[number], s)
+			} else if s.block.Number > number {
+				further = append(further, question{s.from, hexutil.EncodeUint64(number)})
+			}
 		}
 	}
-	said, _ := c.tell(ctx, further, hexutil.EncodeUint64(number)) // who does not say it does not confirm it
-	for _, s := range said {
-		if s.block.Number == number {
-			at = append(at, s)
+	told, _ := c.tell(ctx, further) // who does not say it does not confirm it
+	for _, s := range told {
+		if slices.Contains(heights, s.block.Number) {
+			said[s.block.Number] = append(said[s.block.Number], s)
 		}
 	}
-	return at
+	return said
+}
+
+// against are those that most others contradict: at the height of the head, or below it at their own.
+func against(said map[uint64][]sighting, heights []uint64, head uint64, need int) (all []sighting) {
+	for _, number := range heights {
+		if won, votes := most(said[number]); number <= head && votes >= need {
+			all = append(all, slices.DeleteFunc(slices.Clone(said[number]), func(s sighting) bool { return from(won, s.from) })...)
+		}
+	}
+	return all
+}
+
+func someSay(said []sighting, block *Block) bool {
+	return slices.ContainsFunc(said, func(s sighting) bool { return s.block.same(block) })
 }
 
 // most is what most nodes say, and how many. A node that says two things has no vote.
@@ -168,14 +219,6 @@ func nodes(said []sighting) int {
 		hosts[s.from.host] = true
 	}
 	return len(hosts)
-}
-
-func lowest(said []sighting) uint64 {
-	number := said[0].block.Number
-	for _, s := range said {
-		number = min(number, s.block.Number)
-	}
-	return number
 }
 
 func hashes(said []sighting) []common.Hash {

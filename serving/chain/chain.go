@@ -121,7 +121,9 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 //  1. No endpoint is asked for anything before it proved its chain ID, nor while it rests after a failure (unless all
 //     rest: then they are tried all the same).
 //  2. Head is a block of which every live node that has a say (haveSay) said the same header, or of three nodes and more
-//     most of them; the others are asked for nothing. So a call that is pinned to it may be answered by any that is asked.
+//     most of them. Who says another is asked for nothing, and who is behind it is asked last. So a call that is pinned to
+//     it may be answered by any that is asked and has it.
+//     It does not fall back while a node that has a say still says the one before.
 //  3. What is asked apart (Apart) is not answered by the node of before where another that agreed on the head responds.
 type Client struct {
 	cfg       Config

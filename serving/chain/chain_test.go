@@ -177,7 +177,8 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 	mine(t, node, 5)
 	reg, log := quiet()
 	one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
-	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxBehind, cfg.MaxStill = 3, 20*time.Millisecond }, one.URL, two.URL)
+	behind := func(cfg *chain.Config) { cfg.MaxBehind, cfg.MaxStill = 3, time.Second }
+	c := newClient(t, log, reg, behind, one.URL, two.URL)
 	if _, err := c.Head(); !errors.Is(err, chain.ErrUnavailable) {
 		t.Errorf("before the first look: %v", err)
 	}
@@ -185,11 +186,17 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 		t.Fatalf("head is %d", head.Number)
 	}
 
+	two.Tells(stuckAt(t, node, 1))
+	if head := refresh(t, c); head.Number != 5 {
+		t.Errorf("with an endpoint that fell back to 1, and another still at 5, the head is %d", head.Number)
+	}
 	two.Tells(stuckAt(t, node, 3))
+	c = newClient(t, log, prometheus.NewRegistry(), behind, one.URL, two.URL)
 	if head := refresh(t, c); head.Number != 3 {
 		t.Errorf("with an endpoint at 3 the head is %d", head.Number)
 	}
 	two.Tells(stuckAt(t, node, 1))
+	c = newClient(t, log, prometheus.NewRegistry(), behind, one.URL, two.URL)
 	if head := refresh(t, c); head.Number != 1 {
 		t.Errorf("with an endpoint far behind, which may have just begun, the head is %d", head.Number)
 	}

@@ -25,10 +25,11 @@ func (c *Client) Head() (Block, error) {
 
 // Refresh polls the head now and returns it as Head does.
 //
-// All endpoints are asked for their latest block at once. The head is the lowest of these blocks, not counting
-// endpoints that do not answer or have no say; each of the others is asked for its block of that height, and they must
-// be equal (settle). Where one does not say it, or who says it needs another to confirm it (confirmed), the head stays
-// what it was, for Config.MaxStill at most.
+// All endpoints are asked for their latest block at once. The head is the highest of these blocks that a majority has
+// (settle), or of two nodes both, not counting endpoints that do not answer or have no say; each that is ahead is asked for
+// its block of that height, and they must be equal. Where one does not say it, or who says it needs another to confirm it
+// (confirmed), the head stays what it was, for Config.MaxStill at most, and so it does where it would fall back while a node
+// still says it.
 func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	c.round.Lock()
 	defer c.round.Unlock()
@@ -62,7 +63,11 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 }
 
 func (c *Client) look(ctx context.Context) (Block, error) {
-	latest, err := c.tell(ctx, c.awake(), "latest")
+	var ask []question
+	for _, e := range c.awake() {
+		ask = append(ask, question{e, "latest"})
+	}
+	latest, err := c.tell(ctx, ask)
 	if len(latest) == 0 {
 		return Block{}, err
 	}
@@ -127,28 +132,34 @@ type sighting struct {
 	block Block
 }
 
-// tell fetches a block from endpoints concurrently. If none responds, it returns the most specific error.
-func (c *Client) tell(ctx context.Context, endpoints []*endpoint, which string) ([]sighting, error) {
-	found := make([]sighting, len(endpoints))
-	errs := make([]error, len(endpoints))
+// question is which block an endpoint is asked for: the latest, or that of a height.
+type question struct {
+	of    *endpoint
+	which string
+}
+
+// tell fetches blocks from endpoints concurrently. If none responds, it returns the most specific error.
+func (c *Client) tell(ctx context.Context, ask []question) ([]sighting, error) {
+	found := make([]sighting, len(ask))
+	errs := make([]error, len(ask))
 	var wg sync.WaitGroup
-	for i, e := range endpoints {
+	for i, q := range ask {
 		wg.Go(func() {
 			var answer rpcBlock
-			r := []*Request{{Method: "eth_getBlockByNumber", Params: []any{which, false}, Result: &answer}}
-			if errs[i] = c.poll(ctx, e, r); errs[i] == nil {
+			r := []*Request{{Method: "eth_getBlockByNumber", Params: []any{q.which, false}, Result: &answer}}
+			if errs[i] = c.poll(ctx, q.of, r); errs[i] == nil {
 				errs[i] = r[0].Err
 			}
 			if errs[i] == nil {
 				found[i].block, errs[i] = answer.block()
 			}
-			found[i].from = e
+			found[i].from = q.of
 		})
 	}
 	wg.Wait()
 	var worst error
 	var told []sighting
-	for i := range endpoints {
+	for i := range ask {
 		if errs[i] == nil {
 			told = append(told, found[i])
 		}

@@ -137,3 +137,67 @@ func TestTimeThatOthersUsedUp(t *testing.T) {
 		t.Errorf("the endpoint is asked %d times", n)
 	}
 }
+
+// TestOneOfThreeDoesNotTurnTheHeadBack: it says, with a block that is on the chain, that it is behind. The head is what the
+// other two have, also from then on, until they say that the chain was reorganised.
+func TestOneOfThreeDoesNotTurnTheHeadBack(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 30)
+	for place := range 3 {
+		var all []*rpctest.Liar
+		var urls []string
+		for range 3 {
+			l := rpctest.NewLiar(t, node.HTTP(), 0)
+			all, urls = append(all, l), append(urls, l.URL)
+		}
+		reg, log := quiet()
+		c := newClient(t, log, reg, nil, urls...)
+		first := refresh(t, c)
+		all[place].Tells(stuckAt(t, node, first.Number-20))
+		for range 2 {
+			if head := refresh(t, c); head.Hash != first.Hash {
+				t.Errorf("with node %d behind the head is %d", place, head.Number)
+			}
+		}
+		next := mine(t, node, 2)
+		if head := refresh(t, c); head.Hash != next.Hash {
+			t.Errorf("with node %d behind the head is %d, and not %d", place, head.Number, next.Number)
+		}
+		if _, err := c.Call(t.Context(), next.Hash, chain.Call{To: numbering}); err != nil {
+			t.Errorf("a call at the head, with node %d behind: %v", place, err)
+		}
+		all[(place+1)%3].Tells(stuckAt(t, node, first.Number-10)) // by two of three it would fall back
+		if head := refresh(t, c); head.Hash != next.Hash {
+			t.Errorf("while node %d has it still, the head is %d", (place+2)%3, head.Number)
+		}
+		all[(place+2)%3].Tells(stuckAt(t, node, first.Number-10))
+		if head := refresh(t, c); head.Number != first.Number-10 {
+			t.Errorf("when nobody has it any more, the head is %d", head.Number)
+		}
+	}
+}
+
+// TestAForkBelowTheHead: one of three is behind, on a chain of its own. It is asked for nothing.
+func TestAForkBelowTheHead(t *testing.T) {
+	node := newNode(t)
+	block := mine(t, node, 10)
+	liar, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	reg, log := quiet()
+	c := newClient(t, log, reg, nil, liar.URL, one.URL, two.URL)
+	var asked atomic.Int64
+	fork := forgedBelow(3)
+	liar.Tells(func(w http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if isCall(req) {
+			asked.Add(1)
+		}
+		return fork(w, r, req, resp)
+	})
+	if head := refresh(t, c); head.Hash != block.Hash {
+		t.Errorf("the head is %d %s", head.Number, head.Hash)
+	}
+	one.Tells(away(false))
+	two.Tells(away(false))
+	if said, err := c.Call(t.Context(), block.Hash, chain.Call{To: numbering}); err == nil || asked.Load() > 0 {
+		t.Errorf("who is on a fork is asked: %x, %v", said, err)
+	}
+}
