@@ -193,6 +193,9 @@ func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []r
 	started := time.Now()
 	err := e.send(ctx, calls, timeout)
 	if err == nil {
+		if of != &e.polls && time.Since(started) > timeout/slowShare {
+			e.isSlow(time.Now())
+		}
 		return nil
 	}
 	if took := time.Since(started); ctx.Err() == nil || took > timeout/2 { // or else others have used up the caller's time

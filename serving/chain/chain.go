@@ -34,7 +34,7 @@ import (
 // Config of a Client. Start from DefaultConfig.
 type Config struct {
 	ChainID   uint64
-	Endpoints []string // URLs, preferred ones first: http, https, ws or wss. They may contain keys, so they are never logged.
+	Endpoints []string // URLs, preferred ones first where none is slow: http, https, ws or wss. They may contain keys, so they are never logged.
 
 	Timeout  time.Duration // of a request
 	Attempts int           // requests per result, over all endpoints

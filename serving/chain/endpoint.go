@@ -43,7 +43,8 @@ type endpoint struct {
 	since   time.Time // when that was first seen
 	hadSay  time.Time // when it last had a say about the head, or was first asked
 	stands  standing
-	doubted bool // two others said otherwise than it, and it has agreed with none since
+	slow    time.Time // until when it is asked after others that answer in less time
+	doubted bool      // two others said otherwise than it, and it has agreed with none since
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
@@ -286,17 +287,28 @@ func (e *endpoint) contradicted() bool {
 	return e.doubted
 }
 
-// doubt is higher, the less an endpoint is believed: least if others contradicted it, and less if it has no say.
+// doubt is higher, the later an endpoint is asked: last if others contradicted it, then if it has no say, then if it is slow.
 func (e *endpoint) doubt() (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.doubted {
-		n += 2
-	}
-	if e.stands != agrees {
-		n++
+	for _, last := range []bool{e.doubted, e.stands != agrees, time.Now().Before(e.slow)} {
+		n *= 2
+		if last {
+			n++
+		}
 	}
 	return n
+}
+
+const (
+	slowShare = 4           // who takes this part of the time that a call has is slow: many such calls would stop all others
+	slowFor   = time.Minute // and for so long
+)
+
+func (e *endpoint) isSlow(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.slow = now.Add(slowFor)
 }
 
 func (e *endpoint) resting(from *series, now time.Time) bool {

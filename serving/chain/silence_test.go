@@ -201,3 +201,37 @@ func TestAForkBelowTheHead(t *testing.T) {
 		t.Errorf("who is on a fork is asked: %x, %v", said, err)
 	}
 }
+
+// TestASlowNodeIsAskedLast: its calls succeed, and would hold up all others for ever.
+func TestASlowNodeIsAskedLast(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 1)
+	slow, other := rpctest.NewLiar(t, node.HTTP(), time.Second), rpctest.NewLiar(t, node.HTTP(), 0)
+	var asked atomic.Int64
+	slow.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if isCall(req) {
+			asked.Add(1)
+		}
+		return false
+	})
+	reg, log := quiet()
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.Timeout, cfg.PollTimeout = 3*time.Second, 3*time.Second }, slow.URL, other.URL)
+	head := refresh(t, c)
+	for range 3 {
+		if _, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("of three calls %d are waited for", n)
+	}
+	ctx := chain.Apart(t.Context())
+	for range 2 {
+		if _, err := c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("its opinion is asked %d times beside the other's", n-1)
+	}
+}
