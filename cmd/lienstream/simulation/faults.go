@@ -19,6 +19,7 @@ import (
 type faultKind struct {
 	name   string
 	weight int
+	on     string // the kind of hosts that it happens to; empty: all
 	do     func(ctx context.Context, r *run, f fault) error
 }
 
@@ -37,9 +38,9 @@ const longest = 20 * time.Second
 // kinds are all faults. A switch is the weight.
 func kinds() []faultKind {
 	return []faultKind{
-		{"kill", 6, func(ctx context.Context, r *run, f fault) error { return r.down(ctx, r.kill, f) }},
-		{"stop", 2, func(ctx context.Context, r *run, f fault) error { return r.down(ctx, r.stop, f) }},
-		{"lose the disk", 1, func(ctx context.Context, r *run, f fault) error {
+		{"kill", 6, "", func(ctx context.Context, r *run, f fault) error { return r.down(ctx, r.kill, f) }},
+		{"stop", 2, "", func(ctx context.Context, r *run, f fault) error { return r.down(ctx, r.stop, f) }},
+		{"lose the disk", 1, "", func(ctx context.Context, r *run, f fault) error {
 			return r.down(ctx, func(host string) error {
 				err := r.kill(host)
 				r.mu.Lock()
@@ -49,32 +50,38 @@ func kinds() []faultKind {
 			}, f)
 		}},
 		// Only towards others: its own timers go on.
-		{"freeze", 4, func(_ context.Context, r *run, f fault) error {
+		{"freeze", 4, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, append(append(names("kafka", brokers), "chain", "client"), f.hosts...), true, f.lasts)
 		}},
-		{"partition", 2, func(_ context.Context, r *run, f fault) error {
+		{"partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
 		}},
-		{"half partition", 2, func(_ context.Context, r *run, f fault) error {
+		{"half partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, false, f.lasts)
 		}},
-		{"reset", 2, func(_ context.Context, r *run, f fault) error { r.net.reset(f.host); return nil }},
-		{"brokers stall", 2, func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, true, f.lasts) }},
-		{"brokers do not answer", 1, func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, false, f.lasts) }},
-		{"brokers are slow", 2, func(_ context.Context, r *run, f fault) error {
+		{"reset", 2, "", func(_ context.Context, r *run, f fault) error { r.net.reset(f.host); return nil }},
+		{"brokers stall", 2, "", func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, true, f.lasts) }},
+		{"brokers do not answer", 1, "", func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, false, f.lasts) }},
+		{"brokers are slow", 2, "", func(_ context.Context, r *run, f fault) error {
 			r.slow(f.brokers, 100*time.Millisecond)
 			time.Sleep(f.lasts)
 			r.slow(f.brokers, 0)
 			return nil
 		}},
-		{"leaders move", 2, func(_ context.Context, r *run, f fault) error { return r.elect(rand.New(rand.NewPCG(f.seed, 0))) }},
-		{"chain is away", 1, func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
+		{"leaders move", 2, "", func(_ context.Context, r *run, f fault) error { return r.elect(rand.New(rand.NewPCG(f.seed, 0))) }},
+		// It answers on, as who can be read does, while others take over what it owns.
+		{"cut off from the brokers", 2, "processor", func(_ context.Context, r *run, f fault) error {
+			return r.hold(f.host, names("kafka", brokers), true, kafka.DefaultSessionTimeout+f.lasts/2)
+		}},
+		{"disk is full", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, full) }},
+		{"disk does not sync", 1, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, unsynced) }},
+		{"chain is away", 1, "", func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
 	}
 }
 
 // briefOwner is a fault that breaks two things: others own what the host held, on slow brokers, until it is back, and
 // may not have caught up by then.
-var briefOwner = faultKind{"kill for a session", 4, func(ctx context.Context, r *run, f fault) error {
+var briefOwner = faultKind{"kill for a session", 4, "", func(ctx context.Context, r *run, f fault) error {
 	f.lasts = kafka.DefaultSessionTimeout + f.lasts/8
 	r.slow(f.brokers, 100*time.Millisecond)
 	err := r.down(ctx, r.kill, f)
@@ -123,7 +130,8 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 // fault starts a fault, and heals it after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 	kind := r.kinds[r.rng.IntN(len(r.kinds))]
-	f := fault{hosts: hosts, host: hosts[r.rng.IntN(len(hosts))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
+	of := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return kind.on != "" && kindOf(h) != kind.on })
+	f := fault{hosts: hosts, host: of[r.rng.IntN(len(of))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
 	f.brokers = names("kafka", brokers)
 	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+brokers)]
 	if i := r.rng.IntN(2 * brokers); i < brokers {

@@ -53,6 +53,8 @@ type system struct {
 	disks   map[string]*vfs.MemFS
 	lives   map[string]int // how often a host's role was started
 	crashes map[string]int // unexpected ends of processes, by error
+
+	ailments map[string]ailment // of the disks of hosts
 }
 
 // process is a role on a host.
@@ -66,7 +68,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 	s := &system{
 		rng: rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}},
 		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: partitions},
-		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{},
+		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{}, ailments: map[string]ailment{},
 	}
 	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: s.net.dialer("client"), DisableCompression: true}}
 	s.streams = &http.Client{Transport: s.client.Transport}
@@ -156,7 +158,7 @@ func (s *system) start(ctx context.Context, host string) error {
 	env := roles.Environment{
 		Dial:     s.net.dialer(host),
 		Listen:   func(_ context.Context, _, addr string) (net.Listener, error) { return s.net.listen(addr) },
-		FS:       disk,
+		FS:       s.ailing(host, disk),
 		Hostname: func() (string, error) { return host, nil },
 		Stdout:   io.Discard, Stderr: s.story.of(host), Shared: true,
 	}
