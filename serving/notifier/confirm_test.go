@@ -19,6 +19,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
 	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/notifier"
@@ -26,6 +28,7 @@ import (
 	serving "github.com/lienstream/lienstream/serving/notifier"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/leaktest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -39,6 +42,8 @@ type town struct {
 	mails []letter
 	chats []string // that were sent something
 	hook  [2]string
+
+	logged zaptest.Buffer
 }
 
 // letter is a mail that came.
@@ -86,7 +91,9 @@ func (w *town) bot(rw http.ResponseWriter, r *http.Request) {
 }
 
 func newTown(t *testing.T, kind string) *town {
-	w := &town{house: newHouseOn(t, brokertest.Start(t, kind), zap.NewNop())}
+	w := new(town)
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(&w.logged), zap.DebugLevel))
+	w.house = newHouseOn(t, brokertest.Start(t, kind), log)
 	var err error
 	w.keys, err = notifier.ParseKeys(keyText)
 	check(t, err)
@@ -263,6 +270,17 @@ func testConfirmByLink(t *testing.T, w *town) {
 	}
 	w.want(w.post(0, "email", "ann@example.com"), asked)
 	w.letters(5)
+
+	// Neither the codes nor the addresses are in a log, a metric, an answer or a topic.
+	places := map[string][]byte{"the log": w.logged.Bytes(), "the metrics": w.metrics.Gathered(t), "the answers": w.answers.Bytes()}
+	for topic, all := range brokertest.Everything(t, w.cfg.Brokers) {
+		places["topic "+topic] = all
+	}
+	secrets := map[string]string{"an address": "ann@example.com", "another": "bob@example.com"}
+	for i, url := range []string{first, link} {
+		secrets[fmt.Sprint("code ", i)] = url[strings.LastIndex(url, "=")+1:]
+	}
+	leaktest.Search(t, places, secrets, map[string][]byte{"wallet": addressOf(w.wallet).Bytes()})
 }
 
 // Nobody gets mail after mail by subscribing an address that is not theirs, with wallet after wallet and spelling after
