@@ -118,21 +118,6 @@ func (r *replica) shorten(m *read.Watermark, stood []read.Point) {
 	r.ring = left
 }
 
-// told are the last barriers that there are views of, and those that readers stand on. The lock is held.
-func (r *replica) told(stood []read.Point) []read.Point {
-	last := max(0, len(r.ring)-toldBlocks)
-	told := make([]read.Point, 0, toldBlocks+maxStands)
-	for _, at := range stood {
-		if slices.ContainsFunc(r.ring[:last], func(b barrier) bool { return b.point() == at }) {
-			told = append(told, at)
-		}
-	}
-	for _, b := range r.ring[last:] {
-		told = append(told, b.point())
-	}
-	return told
-}
-
 // replace makes the newest view read the same state from another snapshot. It takes over a reference to snap.
 func (r *replica) replace(snap *state.Snapshot) {
 	r.mu.Lock()
@@ -206,21 +191,6 @@ func (r *replica) watermark() (read.Watermark, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.mark, len(r.ring) > 0 && !r.expired()
-}
-
-// tellStands has the mark tell of views that readers stand on since it was published: it may not move for long.
-func (r *replica) tellStands() {
-	added := r.stands.added.Load()
-	r.mu.RLock()
-	old := r.stood != added
-	r.mu.RUnlock()
-	if !old {
-		return
-	}
-	stood := r.stands.on()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stood, r.mark.Kept = added, r.told(stood)
 }
 
 // marked is the mark and when it was set; zero: there is none.

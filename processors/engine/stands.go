@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,4 +68,34 @@ func (s *stands) on() (all []read.Point) {
 		}
 	}
 	return all
+}
+
+// told are the last barriers that there are views of, and those that readers stand on. The lock is held.
+func (r *replica) told(stood []read.Point) []read.Point {
+	last := max(0, len(r.ring)-toldBlocks)
+	told := make([]read.Point, 0, toldBlocks+maxStands)
+	for _, at := range stood {
+		if slices.ContainsFunc(r.ring[:last], func(b barrier) bool { return b.point() == at }) {
+			told = append(told, at)
+		}
+	}
+	for _, b := range r.ring[last:] {
+		told = append(told, b.point())
+	}
+	return told
+}
+
+// tellStands has the mark tell of views that readers stand on since it was published: it may not move for long.
+func (r *replica) tellStands() {
+	added := r.stands.added.Load()
+	r.mu.RLock()
+	old := r.stood != added
+	r.mu.RUnlock()
+	if !old {
+		return
+	}
+	stood := r.stands.on()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stood, r.mark.Kept = added, r.told(stood)
 }
