@@ -39,8 +39,8 @@ func (p *preparation) lookToken(r *reads, token common.Address) {
 	r.paused(token, func() { p.tokenPaused = true })
 }
 
-// lookCollateral reads, into a preparation, whether the collateral that the wallet pays for can be moved.
-func (p *preparation) lookCollateral(pl *plan, r *reads, into *preparation) {
+// lookCollateral reads, beside a simulation, whether the collateral that the wallet pays for can be moved.
+func (p *preparation) lookCollateral(pl *plan, r *reads, into *simulated) {
 	if p.deal != nil && pl.spend != nil {
 		r.paused(p.deal.Token, func() { into.collateralPaused = true })
 	}

@@ -47,6 +47,7 @@ type reads struct {
 	at    common.Hash
 	calls []*chain.Request
 	after []func() error
+	taken bool // the results are
 }
 
 // call reads a view function and passes the results to take; an invalid result is an *errMismatch.
@@ -158,16 +159,18 @@ func (r *reads) run(ctx context.Context, c *chain.Client) error {
 	if err := c.Batch(ctx, r.calls...); err != nil {
 		return err
 	}
-	return r.taken()
+	return r.take()
 }
 
-// taken takes the results of calls that were executed.
-func (r *reads) taken() error {
+// take takes the results of calls that were executed.
+func (r *reads) take() error {
 	var errs []error
 	for _, after := range r.after {
 		errs = append(errs, after())
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	r.taken = err == nil
+	return err
 }
 
 // identify checks that the contracts are those of the deployment.

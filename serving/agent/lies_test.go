@@ -479,30 +479,13 @@ func TestALieInARead(t *testing.T) {
 func TestALieAboutGas(t *testing.T) {
 	w, _, fund := listed(t)
 	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
-	times := func(num, den uint64) rpctest.Lie {
-		return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			switch req.Method {
-			case "eth_estimateGas":
-				var said hexutil.Uint64
-				if err := json.Unmarshal(resp.Result, &said); err != nil {
-					t.Error(err)
-				}
-				resp.Say(hexutil.Uint64(uint64(said) * num / den))
-			case "eth_simulateV1":
-				simulationLie(func(call map[string]any) {
-					call["gasUsed"] = hexutil.Uint64(hexutil.MustDecodeUint64(call["gasUsed"].(string)) * num / den)
-				})(nil, nil, req, resp)
-			}
-			return false
-		}
-	}
 	truth := w.prepared(fund)
 	for _, urls := range [][]string{{liar.URL, honest.URL}, {honest.URL, liar.URL}} {
 		for _, ratio := range [][2]uint64{{10, 1}, {1, 10}} {
-			liar.Tells(times(ratio[0], ratio[1]))
+			liar.Tells(gasTimes(ratio[0], ratio[1]))
 			w.over(urls...).refused("UPSTREAM_UNAVAILABLE", fund)
 		}
-		liar.Tells(times(4, 5)) // as another kind of node may estimate
+		liar.Tells(gasTimes(4, 5)) // as another kind of node may estimate
 		got := w.over(urls...).prepared(fund)
 		if got.Transaction.Gas != truth.Transaction.Gas || got.Simulation.GasUsed != truth.Simulation.GasUsed {
 			t.Errorf("of two it takes %s and uses %s, want %s and %s", got.Transaction.Gas, got.Simulation.GasUsed, truth.Transaction.Gas, truth.Simulation.GasUsed)

@@ -89,11 +89,10 @@ type preparation struct {
 	silent          error // why the token does not say them
 	tokenPaused     bool
 
-	collateralPaused bool
-	registered       bool
-	feeBps           uint16
-	credit           *big.Int
-	coin             big.Int // the wallet's ether, for gas
+	registered bool
+	feeBps     uint16
+	credit     *big.Int
+	coin       big.Int // the wallet's ether, for gas
 }
 
 func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -117,7 +116,8 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 
 // prepareOfTwo is what two nodes say of a transaction, or one where there is no other.
 func (a *Agent) prepareOfTwo(ctx context.Context, in *Input) (_ *Prepared, err error) {
-	ctx = chain.Apart(ctx) // so that another node can be asked for a second opinion
+	// Another node can be asked for a second opinion, and who is read simulates, if it may be one that can.
+	ctx = chain.Preferring(chain.Apart(ctx), bySimulation)
 	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
 	if p.head, err = a.head(); err != nil {
 		return nil, err
@@ -182,13 +182,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	if err != nil {
 		return nil, err
 	}
-	again := a.second(ctx, p, &pl, call)
-	r := &reads{at: p.head.Hash}
-	p.lookCollateral(&pl, r, p)
-	done, err := a.simulate(ctx, chain.Again, p, &pl, call, r)
-	if again != nil {
-		err = p.agrees(done, err, <-again)
-	}
+	done, err := a.outcome(ctx, p, &pl, call)
 	if err != nil {
 		return nil, chainError(err)
 	}
@@ -270,11 +264,11 @@ func (a *Agent) warnings(p *preparation, pl *plan, done *simulated, gas uint64) 
 	if p.tokenPaused {
 		warn("TOKEN_PAUSED", "the token %s is paused and cannot be transferred now", lower(p.token))
 	}
-	if p.collateralPaused {
+	if done.collateralPaused {
 		warn("TOKEN_PAUSED", "the collateral %s is paused and cannot be transferred now", lower(p.deal.Token))
 	}
 	if done.Transfers == nil {
-		warn("TRANSFERS_UNKNOWN", "the transfers cannot be listed: the node has no eth_simulateV1, or this can only be done within the second of its latest block")
+		warn("TRANSFERS_UNKNOWN", "the transfers cannot be listed: the node has no eth_simulateV1, nodes differ about them, or this can only be done within the second of its latest block")
 	}
 	if fee := p.head.BaseFee; fee != nil && gas < math.MaxInt64 {
 		cost := new(big.Int).Mul(new(big.Int).SetUint64(*fee), new(big.Int).SetUint64(gas))

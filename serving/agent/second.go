@@ -3,45 +3,20 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
+// Invariant: where there are two nodes, whatever is answered two of them say, the reads and what the transaction does alike:
+// a node is not its own second opinion, in neither. So of three nodes of which one lies and another fails at a method, no
+// answer is wrong; and where two sound ones can answer, an answer is given.
+//
 // What a deal costs, a bid brings, a wallet has or a transaction does is what a node said of it. The vault refuses a
 // transaction that names other terms, another price or another credit, but a caller should not come to sign one, nor be
 // told that something is not to be had. So where there are two nodes, both read and simulate, and what they say must agree:
 // to prepare, and to refuse.
-
-// opinion is what another node says.
-type opinion struct {
-	p    *preparation // what it read
-	done *simulated   // what the transaction does
-	err  error        // it refuses, has other contracts, or does not respond
-}
-
-// second asks another node than look did, where one responds, beside the simulation. Nil: there is no other node.
-func (a *Agent) second(ctx context.Context, p *preparation, pl *plan, call chain.Call) <-chan opinion {
-	if a.chain.Nodes() < 2 {
-		return nil
-	}
-	answer := make(chan opinion, 1)
-	o := opinion{p: p.anew()}
-	go func() {
-		defer func() {
-			if v := recover(); v != nil { // it would end the process: this is a goroutine of its own
-				o.err = fmt.Errorf("read again: %v", v)
-			}
-			answer <- o
-		}()
-		r := o.p.reads()
-		p.lookCollateral(pl, r, o.p)
-		o.done, o.err = a.simulate(ctx, chain.Beside, p, pl, call, r)
-	}()
-	return answer
-}
 
 // anew is the preparation before anything was read.
 func (p *preparation) anew() *preparation {
@@ -70,36 +45,9 @@ func isVerdict(err error) bool {
 // said is everything that a node said of what the action and its warnings depend on.
 func (p *preparation) said() any {
 	return []any{
-		p.deal, p.bid, p.held, p.allowance, p.silent != nil, p.tokenPaused, p.registered, p.feeBps, p.credit, p.collateralPaused, &p.coin,
+		p.deal, p.bid, p.held, p.allowance, p.silent != nil, p.tokenPaused, p.registered, p.feeBps, p.credit, &p.coin,
 	}
 }
-
-// agrees is nil where two nodes say the same of what was read and of what the transaction does, and the refusal where both
-// refuse it.
-func (p *preparation) agrees(done *simulated, err error, o opinion) error {
-	switch {
-	case err != nil && !isVerdict(err):
-		return err
-	case isMismatch(o.err):
-		return disagree("what was asked")
-	case o.err != nil && !isVerdict(o.err):
-		return o.err
-	case inText(p.said()) != inText(o.p.said()):
-		return disagree("what was asked")
-	case err == nil && o.err == nil:
-		return done.agrees(o.done)
-	case err != nil && o.err != nil && codeName(err) == codeName(o.err):
-		return err
-	}
-	return disagree("what the transaction does")
-}
-
-// Gas of two nodes may be this far apart: their estimates are not all made alike, but a run of the same takes the same but
-// for what a chain charges besides.
-const (
-	maxGasRatio  = 2
-	maxUsedShare = 4 // a part in so many
-)
 
 // maxGas is more than any block has, and few enough to reckon with.
 const maxGas = 1 << 40
@@ -114,28 +62,6 @@ func (s *simulated) withHeadroom(bps, blockLimit uint64) (uint64, error) {
 		gas = min(gas, blockLimit)
 	}
 	return gas, nil
-}
-
-// agrees holds what the transaction does on one node to what it does on another, and takes the higher gas of the two. It
-// refuses where one of them cannot be right: too much would be reserved of the wallet's coin, or too little be paid for a
-// transaction that then reverts. Of a node that cannot simulate the estimate is all there is.
-func (s *simulated) agrees(o *simulated) error {
-	if !s.lacks && !o.lacks {
-		if s.late != o.late || inText(s.Transfers) != inText(o.Transfers) {
-			return disagree("what the transaction does")
-		}
-		low, high := min(s.used, o.used), max(s.used, o.used)
-		if low < high-high/maxUsedShare {
-			return disagree("the gas")
-		}
-		s.used = high
-	}
-	low, high := min(s.needed, o.needed), max(s.needed, o.needed)
-	if high/maxGasRatio > low {
-		return disagree("the gas")
-	}
-	s.needed = high
-	return nil
 }
 
 // shown is the simulation as it is answered.

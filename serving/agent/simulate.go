@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,11 +51,14 @@ type simulated struct {
 	needed uint64 // gas estimate of the node
 	late   bool   // it reverts a second after the head, and not within the head's
 	lacks  bool   // the node cannot simulate
+	twice  bool   // two nodes simulated it, and say the same
+
+	collateralPaused bool
 }
 
 // simulate executes the transaction on the head, with some reads beside it: in one round trip with eth_simulateV1, in two
-// without. of says which node each batch is asked of. Its error is a refusal if the transaction reverts.
-func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.Context, p *preparation, pl *plan, call chain.Call, r *reads) (*simulated, error) {
+// without. of says which node each batch is asked of, and from who answered. Its error is a refusal if the transaction reverts.
+func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.Context, p *preparation, pl *plan, call chain.Call, r *reads) (done *simulated, from chain.Node, err error) {
 	started, method := time.Now(), bySimulation
 	defer func() { a.metrics.simulations.WithLabelValues(method).Observe(time.Since(started).Seconds()) }()
 	var (
@@ -66,35 +70,45 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 	// higher one.
 	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
-	err := a.chain.Batch(of(ctx), append(slices.Clone(r.calls), run, gas)...)
-	lacks := errors.Is(err, chain.ErrUnsupported) || err == nil && errors.Is(run.Err, chain.ErrUnsupported)
-	if lacks {
-		method, run = byCall, chain.CallAt(p.head.Hash, call, &output)
-		err = a.chain.Batch(of(ctx), append(slices.Clone(r.calls), run, gas)...)
+	done = &simulated{}
+	p.lookCollateral(pl, r, done)
+	asked := of(ctx)
+	err = a.chain.Batch(asked, append(slices.Clone(r.calls), run, gas)...)
+	if done.lacks = a.cannotRun(cmp.Or(err, run.Err)); done.lacks {
+		method, run, asked = byCall, chain.CallAt(p.head.Hash, call, &output), of(ctx)
+		err = a.chain.Batch(asked, append(slices.Clone(r.calls), run, gas)...)
 	}
+	from = chain.Who(asked)
 	if err != nil {
-		return nil, err
+		return nil, from, err
 	}
-	if err := r.taken(); err != nil {
-		return nil, err
+	if err := r.take(); err != nil {
+		return nil, from, err
 	}
-	done := &simulated{lacks: lacks}
 	if err := p.ran(pl, run, &runs, done); err != nil {
 		// Blocks may share a second, and what is over a second later may still be done in one of the head's, as of which
 		// the estimate ran it.
 		if done.late = gas.Err == nil && lastSecond(p, run, &runs); !done.late {
-			return nil, err
+			return nil, from, err
 		}
 		method = byCall
 	}
 	if gas.Err != nil {
-		return nil, p.reverted(gas.Err)
+		return nil, from, p.reverted(gas.Err)
 	}
 	if method == byCall {
 		done.used = uint64(estimate)
 	}
 	done.Status, done.Method, done.needed = "SUCCESS", method, max(done.used, uint64(estimate))
-	return done, nil
+	return done, from, nil
+}
+
+// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, beside
+// another, does not do it now. That says nothing of what the transaction does.
+func (a *Agent) cannotRun(err error) bool {
+	refused, ok := errors.AsType[*chain.NodeError](err)
+	refuses := ok && !refused.OfTransaction() || errors.Is(err, chain.ErrBlockGone)
+	return errors.Is(err, chain.ErrUnsupported) || a.chain.Nodes() > 1 && refuses && !errors.Is(err, chain.ErrUnavailable)
 }
 
 // ran takes the result of the transaction's run.

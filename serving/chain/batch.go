@@ -60,10 +60,15 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	if before == nil {
 		before = new(atomic.Pointer[endpoint])
 	}
-	again, _ := ctx.Value(againKey{}).(*endpoint)
 	first, contradicted := before.Load(), false
-	endpoints := c.order(ctx, requests, first, again)
-	for attempt := range c.cfg.Attempts {
+	endpoints, attempts := c.order(ctx, requests, first), c.cfg.Attempts
+	if mayAsk(ctx) != nil {
+		attempts = min(attempts, len(endpoints))
+	}
+	if attempts == 0 {
+		return fmt.Errorf("%w: of those that may be asked", ErrUnavailable)
+	}
+	for attempt := range attempts {
 		e := endpoints[attempt%len(endpoints)]
 		if contradicted && e.host == first.host || (refusal != nil || errors.Is(last, ErrUnsupported)) && attempt >= len(endpoints) {
 			continue // it would be asked for an opinion on itself, or for the same once more
@@ -211,33 +216,33 @@ func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []r
 	return fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
 }
 
-// order is the endpoints as they should be asked, without those that are outvoted: those that do not rest first, then
-// those of another node than the one before, then those that have the methods, then the one to be asked again, then those
-// that are believed (doubt), in the order of the round, then as configured.
-func (c *Client) order(ctx context.Context, requests []*Request, before, again *endpoint) []*endpoint {
+// order is the endpoints as they should be asked, without those that are outvoted or may not be asked: those that do not
+// rest first, then those of another node than the one before, then in the order of the round, then those that are believed
+// (doubt), then those that have the methods, then as configured. What a node lacks comes after what is known against one
+// that has it, which would have its word twice otherwise.
+func (c *Client) order(ctx context.Context, requests []*Request, before *endpoint) []*endpoint {
 	now := time.Now()
 	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.standing() == outvoted })
 	if len(ordered) == 0 {
 		ordered = slices.Clone(c.endpoints)
 	}
+	ordered = slices.DeleteFunc(ordered, mayAsk(ctx).leavesOut)
+	first := func(last func(*endpoint) bool) {
+		slices.SortStableFunc(ordered, func(a, b *endpoint) int { return number(last(a)) - number(last(b)) })
+	}
+	first(func(e *endpoint) bool { return lacks(ctx, e, requests) })
 	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return a.doubt() - b.doubt() })
 	c.turn(ctx, ordered)
-	rank := func(e *endpoint) (n int) {
-		for _, last := range []bool{
-			e.resting(&e.calls, now),
-			before != nil && e.host == before.host,
-			slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) }),
-			before == nil && again != nil && e != again,
-		} {
-			n *= 2
-			if last {
-				n++
-			}
-		}
-		return n
-	}
-	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return rank(a) - rank(b) })
+	first(func(e *endpoint) bool { return before != nil && e.host == before.host })
+	first(func(e *endpoint) bool { return e.resting(&e.calls, now) })
 	return ordered
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // worse returns the more specific error: block gone, then wrong chain, then the rest.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -43,23 +42,13 @@ func Both[T any](ctx context.Context, c *Client, what string, ask func(context.C
 
 // ofTwo are contexts whose first batches are asked of two nodes.
 func (c *Client) ofTwo(ctx context.Context) (first, next context.Context) {
-	e := c.order(ctx, nil, nil, nil)[0]
 	before := new(atomic.Pointer[endpoint])
-	before.Store(e)
-	return Apart(context.WithValue(ctx, againKey{}, e)), context.WithValue(ctx, apartKey{}, before)
+	before.Store(c.order(ctx, nil, nil)[0])
+	return Apart(ctx), context.WithValue(ctx, apartKey{}, before)
 }
 
 // saidTwice reports whether the last batches under two contexts were answered by one node, and another may be asked.
 func (c *Client) saidTwice(first, next context.Context) bool {
-	one, other := answeredBy(first), answeredBy(next)
-	return one != nil && other != nil && one.host == other.host &&
-		slices.ContainsFunc(c.responding(), func(host string) bool { return host != one.host })
-}
-
-// answeredBy is who was asked last under a context.
-func answeredBy(ctx context.Context) *endpoint {
-	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
-		return last.Load()
-	}
-	return nil
+	one := Who(first)
+	return one != (Node{}) && one == Who(next) && c.Others(one)
 }

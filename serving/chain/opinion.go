@@ -35,26 +35,17 @@ func Beside(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, before)
 }
 
-type againKey struct{}
-
-// Again is a context whose first batch is asked of the same endpoint as the last one under ctx, where that can be asked.
-func Again(ctx context.Context) context.Context {
-	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
-		ctx = context.WithValue(ctx, againKey{}, last.Load())
-	}
-	return Apart(ctx)
-}
-
 type roundKey struct{}
 
 // round is one attempt to have two nodes say the same.
 type round struct {
 	turn int // the order in which nodes are asked is turned by so many
 
-	mu    sync.Mutex
-	heard []*endpoint
-	alone bool // a node gave the second opinion on itself
-	bare  bool // and two others contradicted it before
+	mu      sync.Mutex
+	heard   []*endpoint
+	against []*endpoint // those of them that say otherwise (Dissents)
+	alone   bool        // a node gave the second opinion on itself
+	bare    bool        // and two others contradicted it before
 }
 
 // maxRounds is every pair of three nodes.
@@ -78,7 +69,7 @@ func Agreed[T any](ctx context.Context, c *Client, ask func(context.Context) (T,
 		case differ != nil && alone: // one of those who differ may be alone now
 		default:
 			if err == nil && !alone {
-				c.judge(heard, before)
+				c.judge(heard, append(before, r.against...))
 			}
 			return v, err
 		}
@@ -108,7 +99,10 @@ func (c *Client) hear(ctx context.Context, e, first *endpoint) {
 func (r *round) said() (heard []*endpoint, alone, bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.heard, r.alone, r.bare
+	heard = slices.DeleteFunc(slices.Clone(r.heard), func(e *endpoint) bool {
+		return slices.ContainsFunc(r.against, func(o *endpoint) bool { return o.host == e.host })
+	})
+	return heard, r.alone, r.bare
 }
 
 // judge notes who of those heard before said otherwise than those who agreed, if they are two.
