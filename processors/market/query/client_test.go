@@ -43,7 +43,7 @@ func (c *cleanup) Error(args ...any)                 { panic(args) }
 func (c *cleanup) Fatal(args ...any)                 { panic(args) }
 func (c *cleanup) Fatalf(format string, args ...any) { panic(append([]any{format}, args...)) }
 
-func localRouter(t testing.TB, n *node, partitions int32) *query.Client {
+func localRouter(t testing.TB, n read.Source, partitions int32) *query.Client {
 	routing := query.DefaultConfig()
 	routing.Partitions, routing.Local = partitions, n
 	r, err := query.NewClient(routing, contracts.Deployment{})

@@ -87,7 +87,7 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 func TestReadsGoOnWithoutABlockInCommon(t *testing.T) {
 	n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
 	n.land(t, partitions, block(1), listing(1))
-	r := localRouter(t, n, partitions) // it does not run: nobody is asked to keep anything
+	r := localRouter(t, struct{ read.Source }{n}, partitions) // which keeps nothing for readers
 	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1}); err != nil || page.At != block(1) {
 		t.Fatalf("listings are as of %v, %v", page.At, err)
 	}
