@@ -183,7 +183,7 @@ func (p *preparation) checkCredit() error {
 	return nil
 }
 
-// checkAllowance is the last check before the simulation, which would fail without the allowance.
+// checkAllowance checks what the vault may take of the wallet. The simulation fails without it, if not for another reason.
 func (p *preparation) checkAllowance(pl *plan, amount *big.Int) error {
 	if pl.allowed == nil || pl.allowed.Cmp(amount) >= 0 {
 		return nil

@@ -670,3 +670,29 @@ func FuzzInput(f *testing.F) {
 		}
 	})
 }
+
+// TestNoApprovalInVain: what the vault refuses anyway is refused before an approval is asked for, which costs gas.
+func TestNoApprovalInVain(t *testing.T) {
+	w, deal, fund := listed(t)
+	lender := w.actors[1].Hex()
+	w.sent(w.prepared(body{"chainId": 4663, "action": "approveUsdg", "wallet": lender, "amount": "0"}))
+	now := w.sync().Timestamp
+	bid := body{
+		"chainId": 4663, "action": "placeBid", "wallet": lender, "dealId": "1", "termsHash": deal.TermsHash,
+		"price": "1050000", "expiry": now + 86_400, "spendLimit": "9000000",
+	}
+	for _, v := range []struct {
+		code, says string
+		asked      body
+	}{
+		{"NOT_FUNDABLE", "BidExpired", bid.with("expiry", now-1)},
+		{"SIMULATION_FAILED", "AmountOutOfRange", bid.with("price", "1100001")},
+		{"SIMULATION_FAILED", "NotLender", fund.with("wallet", w.actors[0].Hex())},
+		{"SIMULATION_FAILED", "prepare approveUsdg of 1050000 first", bid},
+		{"SIMULATION_FAILED", "prepare approveUsdg of 1000000 first", fund},
+	} {
+		if said := w.refused(v.code, v.asked); !strings.Contains(said, v.says) {
+			t.Errorf("%v: %s, want %q", v.asked, said, v.says)
+		}
+	}
+}

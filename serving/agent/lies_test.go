@@ -644,3 +644,17 @@ func TestWordsOfAContract(t *testing.T) {
 		t.Errorf("it says %q", message)
 	}
 }
+
+// TestAStrangersTokenSaysWhatItLikes: what a contract that is none of the market's says to each node is no disagreement.
+func TestAStrangersTokenSaysWhatItLikes(t *testing.T) {
+	w, _, _ := listed(t)
+	one, other := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
+	one.Tells(w.answersOf("USDG", "balanceOf", word(7)))
+	stranger := common.Address{0xab}.Hex()
+	for _, urls := range [][]string{{one.URL, other.URL}, {other.URL, one.URL}} {
+		v := w.over(urls...)
+		asked := body{"chainId": 4663, "wallet": w.actors[0].Hex(), "token": stranger}
+		v.refused("NOTHING_TO_WITHDRAW", asked.with("action", "withdrawCredit"))
+		v.refused("INVALID_INPUT", asked.with("action", "approveCollateral", "amount", "1"))
+	}
+}

@@ -169,20 +169,22 @@ func (p *preparation) reads() *reads {
 // finish is the second round trip, the simulation on two nodes where there are two, and the response.
 func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued) (*Prepared, error) {
 	pl := p.action.plan(p)
+	var short error // the vault may not take the spend yet
 	if pl.spend != nil {
 		amount, ok := new(big.Int).SetString(pl.spend.Amount, 10)
 		if !ok {
 			return nil, fmt.Errorf("the spend %q is not a number", pl.spend.Amount)
 		}
-		if err := p.checkAllowance(&pl, amount); err != nil {
-			return nil, a.confirmed(ctx, p, nil, err)
-		}
+		short = p.checkAllowance(&pl, amount)
 	}
 	call, err := pl.transaction(p.in.Wallet)
 	if err != nil {
 		return nil, err
 	}
 	done, err := a.outcome(ctx, p, &pl, call)
+	if short != nil && !p.vaultRefuses(err) { // else an approval would be paid for in vain
+		return nil, a.confirmed(ctx, p, nil, short)
+	}
 	if err != nil {
 		return nil, chainError(err)
 	}

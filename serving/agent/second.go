@@ -44,9 +44,17 @@ func isVerdict(err error) bool {
 
 // said is everything that a node said of what the action and its warnings depend on.
 func (p *preparation) said() any {
-	return []any{
-		p.deal, p.bid, p.held, p.allowance, p.silent != nil, p.tokenPaused, p.registered, p.feeBps, p.credit, &p.coin,
+	all := []any{p.deal, p.bid, p.registered, p.feeBps, p.credit, &p.coin}
+	if p.ofMarket() {
+		all = append(all, p.held, p.allowance, p.silent != nil, p.tokenPaused)
 	}
+	return all
+}
+
+// ofMarket reports whether the token is one of the market's. Nothing is prepared of another, which may be any contract, and
+// may say something else to every node.
+func (p *preparation) ofMarket() bool {
+	return p.token == p.market.dep.USDG || p.registered || p.credit != nil && p.credit.Sign() > 0
 }
 
 // maxGas is more than any block has, and few enough to reckon with.

@@ -259,6 +259,13 @@ func (p *preparation) reverted(err error) error {
 	return refuse(simulationFailed, message)
 }
 
+// vaultRefuses reports whether a refusal is the vault's own, and not that it does not get what the wallet is to pay.
+func (p *preparation) vaultRefuses(err error) bool {
+	name, _, _ := strings.Cut(contractError(err), ":")
+	_, known := p.market.vault.Errors[name]
+	return known && name != "SafeERC20FailedOperation"
+}
+
 // maxReason is how much of a contract's words is repeated, in characters.
 const maxReason = 100
 
