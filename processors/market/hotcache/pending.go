@@ -18,8 +18,8 @@ import (
 //  1. For each partition, changed has every deal that differs between the last taken state and at, or rebuild
 //     is set.
 //  2. changed never has more than limit deals: above that rebuild is set instead.
-//  3. A listing is left out of Redis only if it expired at least `keep` before changedAt of what is taken.
-//     This holds even if time jumps by more than keep between two commits, or a reorg takes it back.
+//  3. A listing is left out of Redis only if it has expired as of changedAt of what is taken, and by `keep` as of
+//     leftOut. This holds even if time jumps by more than keep between two commits, or a reorg takes it back.
 type pending struct {
 	limit int
 	keep  uint64        // seconds, see Config.KeepExpired
