@@ -105,7 +105,6 @@ type Attempt struct {
 	Hash          common.Hash   `json:"hash"`
 	Raw           hexutil.Bytes `json:"raw"`
 	Nonce         uint64        `json:"nonce"`
-	By            string        `json:"by,omitempty"`           // the process that sends it
 	Authorization common.Hash   `json:"authorization,omitzero"` // that it has, as Authorization.Hash; zero: it is not known
 }
 

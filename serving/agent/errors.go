@@ -70,6 +70,8 @@ func chainError(err error) error {
 		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain disagree about its latest block")
 	case errors.Is(err, chain.ErrBlockGone):
 		return refuse(httpapi.UpstreamUnavailable, "the chain was reorganised during the read, ask again")
+	case errors.Is(err, chain.ErrDiffer):
+		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain say different things of one block, ask again shortly")
 	}
 	return refuse(httpapi.UpstreamUnavailable, "no node of the chain responds, ask again shortly")
 }
