@@ -112,7 +112,7 @@ func TestOneReadForABlock(t *testing.T) {
 	wallet := strings.ToLower(borrower.Hex())
 	paths := []string{
 		"/listings", "/listings?sort=cost", "/deals", "/deals/1", "/assets", "/assets/" + strings.ToLower(token.Hex()) + "/deals", "/pool", "/epochs",
-		"/stats", "/portfolio/" + wallet, "/rewards/" + wallet, "/positions/" + wallet, "/wallet/" + wallet + "/positions",
+		"/stats", "/stats/history", "/portfolio/" + wallet, "/rewards/" + wallet, "/positions/" + wallet, "/wallet/" + wallet + "/positions",
 	}
 	want := 0.0
 	for range 3 {

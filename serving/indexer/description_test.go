@@ -123,7 +123,7 @@ func TestRoutesAreDescribed(t *testing.T) {
 	want := []string{
 		"/", "/assets", "/assets/{token}/deals", "/burns", "/deals", "/deals/{id}", "/deals/{id}/bids", "/deals/{id}/drips", "/docs", "/docs/{file}", "/epochs", "/health/indexer",
 		"/listings", "/openapi.json", "/openapi.yaml", "/page/{file}", "/pipeline", "/pool", "/portfolio/{wallet}", "/portfolio/{wallet}/balances", "/portfolio/{wallet}/bids",
-		"/positions/{wallet}", "/rewards/{wallet}", "/rewards/{wallet}/drips", "/stats", "/stream", "/wallet/{address}/positions",
+		"/positions/{wallet}", "/rewards/{wallet}", "/rewards/{wallet}/drips", "/stats", "/stats/history", "/stream", "/wallet/{address}/positions",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(described))); diff != "" {
 		t.Errorf("paths: %s", diff)

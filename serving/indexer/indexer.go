@@ -159,6 +159,7 @@ func (x *Indexer) routes() []httpapi.Route {
 		x.read("/rewards/{wallet}/drips", x.walletDrips, "limit", "cursor"),
 	}, x.tokenLayerRoutes(), []httpapi.Route{
 		x.read("/stats", x.stats),
+		x.read("/stats/history", x.history, "days"),
 		get("/stream", x.indexed(x.stream), "with"),
 		get("/pipeline", x.pipeline),
 		get("/health/indexer", x.health),

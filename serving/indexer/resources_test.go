@@ -150,6 +150,24 @@ func TestPoolEpochsAndStats(t *testing.T) {
 		fmt.Sprintf(`{2 1 map[CANCELLED:0 CLAIMED:0 FUNDED:1 LISTED:1 RECLAIMED:0]} map[last24h:5 last7d:5 total:5] map[last24h:1000 last7d:1000 total:1000] 1000 %v 49 %d`, s.Medians["costBps21d"], start+250); got != want || s.Medians["costBps21d"] != nil {
 		t.Errorf("stats: %s, want %s", got, want)
 	}
+	var now struct {
+		TVL struct {
+			USDG   string
+			ByLane map[string]string
+		}
+	}
+	c.Get(t, "/stats").Decode(t, &now)
+	same(t, "history", c.Get(t, "/stats/history?days=1").Body, fmt.Sprintf(
+		`{"days":[{"day":%d,"tvl":{"usdg":%q,"byLane":{"STOCK":%q,"ETH":"0","MEME":"0","POSITION":"0"}},"volume":{"usdg":"1000","fees":"5"}}],"asOf":%d}`,
+		(start+250)/86_400*86_400, now.TVL.USDG, now.TVL.ByLane["STOCK"], start+250))
+	for query, want := range map[string]string{
+		"?days=0": "days", "?days=367": "days", "?days=07": "days", "?days=-1": "days", "?days=x": "days", "?day=3": "day", "?days=3&days=4": "days",
+	} {
+		r := c.Get(t, "/stats/history"+query)
+		if code, message := r.Error(t); r.Status != 400 || code != "INVALID_INPUT" || !strings.Contains(message, want) {
+			t.Errorf("/stats/history%s: %d %s %s", query, r.Status, code, message)
+		}
+	}
 }
 
 func TestPositionsAndDealsOfAnAsset(t *testing.T) {

@@ -21,12 +21,8 @@ func (x *Indexer) stats(ctx context.Context, _ *httpapi.Request, res *httpapi.Re
 }
 
 func appendStats(b []byte, s *query.Stats, now uint64) []byte {
-	b = appendField(append(b, `{"tvl":{`...), "usdg", &s.TVL.USDG)
-	b = append(b, `,"byLane":{`...)
-	for lane := range s.TVL.ByLane {
-		b = appendField(b, contracts.LaneNames[lane], &s.TVL.ByLane[lane])
-	}
-	b = appendList(append(b, `},"byAsset":`...), s.TVL.ByAsset, func(b []byte, v *query.AssetValue) []byte {
+	b = appendLocked(append(b, `{"tvl":{`...), &s.TVL)
+	b = appendList(append(b, `,"byAsset":`...), s.TVL.ByAsset, func(b []byte, v *query.AssetValue) []byte {
 		b = httpapi.AppendAddress(append(b, `{"token":`...), &v.Token)
 		b = appendName(append(b, `,"lane":`...), contracts.LaneNames[v.Lane])
 		b = appendField(b, "raw", &v.Raw)
@@ -57,6 +53,43 @@ func appendStats(b []byte, s *query.Stats, now uint64) []byte {
 		return append(appendField(b, "fees", &h.Fees), '}')
 	})
 	return append(appendInteger(b, "asOf", now), '}')
+}
+
+// defaultDays is how many days a history has where none are asked for.
+const defaultDays = 90
+
+func (x *Indexer) history(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+	days := int64(defaultDays)
+	if n := req.Query("days").Integer(1, query.MaxDays); n != nil {
+		days = *n
+	}
+	if err := req.Err(); err != nil {
+		return err
+	}
+	answer, err := x.reader.History(ctx, int(days))
+	if err != nil {
+		return readError("history", err)
+	}
+	answered(x, res, &answer)
+	b := appendList(append(res.Body, `{"days":`...), answer.Value, appendDay)
+	res.Body = append(appendInteger(b, "asOf", answer.At.Timestamp), '}')
+	return nil
+}
+
+func appendDay(b []byte, d *query.Day) []byte {
+	b = appendInteger(append(b, '{'), "day", d.Start)
+	b = appendLocked(append(b, `,"tvl":{`...), &d.TVL)
+	b = appendField(append(b, `},"volume":{`...), "usdg", &d.Volume)
+	return append(appendField(b, "fees", &d.Fees), "}}"...)
+}
+
+// appendLocked appends the sum and its parts by lane.
+func appendLocked(b []byte, tvl *query.TVL) []byte {
+	b = append(appendField(b, "usdg", &tvl.USDG), `,"byLane":{`...)
+	for lane := range tvl.ByLane {
+		b = appendField(b, contracts.LaneNames[lane], &tvl.ByLane[lane])
+	}
+	return append(b, '}')
 }
 
 func appendWindows(b []byte, w *query.Windows) []byte {

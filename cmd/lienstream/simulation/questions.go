@@ -59,7 +59,7 @@ var sortsOfListings = []string{"newest", "expiry", "cap", "cost"}
 
 // paths are questions about every entity, with one answer each.
 func (e *entities) paths() []string {
-	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/burns?limit=200", "/epochs?limit=100", "/stats"}
+	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/burns?limit=200", "/epochs?limit=100", "/stats", "/stats/history"}
 	for _, sort := range sortsOfListings {
 		all = append(all, "/listings?limit=200&sort="+sort)
 	}

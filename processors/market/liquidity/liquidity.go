@@ -27,11 +27,17 @@ const (
 	Overflow         = "sum exceeds 256 bits"
 )
 
-// Family describes this family; manager is the PositionManager. Positions of other contracts count only in
-// their pools' liquidity.
-func Family(manager common.Address) family.Family {
+// scope says whose positions and pools they are.
+type scope struct {
+	manager common.Address // the PositionManager: positions of other contracts count only in their pools' liquidity
+	pool    common.Hash    // of the token layer; zero: there is none
+}
+
+// Family describes this family.
+func Family(d contracts.Deployment) family.Family {
+	s := &scope{manager: d.PositionManager, pool: d.PoolID}
 	return family.Family{
-		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks},
+		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays},
 		Events: []contracts.Event{
 			&contracts.Swapped{}, &contracts.PoolInitialized{}, &contracts.LiquidityModified{}, &contracts.PoolSet{},
 			&contracts.PositionTransferred{}, &contracts.PositionStaked{}, &contracts.PositionCheckpointed{},
@@ -39,76 +45,79 @@ func Family(manager common.Address) family.Family {
 			&contracts.EmissionsClaimed{}, &contracts.CreatorFeeClaimed{},
 		},
 		Apply: func(w state.Writer, _ topics.EventMeta, event contracts.Event) (string, error) {
-			return apply(w, manager, event)
+			return s.apply(w, event)
 		},
 	}
 }
 
 // apply applies an event, and returns the invariant that it violates, if any.
-func apply(w state.Writer, manager common.Address, event contracts.Event) (violation string, err error) {
+func (s *scope) apply(w state.Writer, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
-		violation, err = change(w, e.PoolID, func(p *topics.Pool) string {
+		violation, err = s.change(w, e.PoolID, func(p *topics.Pool) string {
 			p.SqrtPriceX96, p.Tick, p.Liquidity = e.SqrtPriceX96, e.Tick, e.Liquidity
 			return ""
 		})
 	case *contracts.LiquidityModified:
-		violation, err = modified(w, manager, e)
+		violation, err = s.modified(w, e)
 	case *contracts.PositionTransferred:
 		violation, err = transferred(w, e)
 	case *contracts.PoolInitialized:
-		violation, err = initialized(w, e)
+		violation, err = s.initialized(w, e)
 	case *contracts.PoolSet:
-		err = set(w, e)
+		err = s.set(w, e)
 	default:
 		violation, err = applyStaking(w, event)
 	}
 	return violation, err
 }
 
-func initialized(w state.Writer, e *contracts.PoolInitialized) (string, error) {
+func (s *scope) initialized(w state.Writer, e *contracts.PoolInitialized) (string, error) {
 	var p topics.Pool
 	if found, err := family.Get(w, Pools, e.PoolID[:], &p); err != nil || found && p.Initialized {
 		return InitializedTwice, err
 	}
+	before := p
 	p = topics.Pool{
 		ID: e.PoolID, Initialized: true, Currency0: e.Currency0, Currency1: e.Currency1, Fee: e.Fee, TickSpacing: e.TickSpacing,
 		Hooks: e.Hooks, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick, Limits: p.Limits, InitializedAt: w.Block().Timestamp,
 	}
-	return "", family.Put(w, Pools, p.ID[:], &p)
+	return "", s.putPool(w, &before, &p)
 }
 
 // set applies the registry's entry, even before the pool is initialised.
-func set(w state.Writer, e *contracts.PoolSet) error {
+func (s *scope) set(w state.Writer, e *contracts.PoolSet) error {
 	var p topics.Pool
 	if _, err := family.Get(w, Pools, e.PoolID[:], &p); err != nil {
 		return err
 	}
+	before := p
 	p.ID = e.PoolID
 	p.Limits = &topics.PoolLimits{Allowed: e.Allowed, MinLiquidity: e.MinLiquidity, MaxLiquidity: e.MaxLiquidity}
-	return family.Put(w, Pools, p.ID[:], &p)
+	return s.putPool(w, &before, &p)
 }
 
 // change edits a pool, which must be initialised.
-func change(w state.Writer, id common.Hash, edit func(*topics.Pool) string) (string, error) {
+func (s *scope) change(w state.Writer, id common.Hash, edit func(*topics.Pool) string) (string, error) {
 	var p topics.Pool
 	if found, err := family.Get(w, Pools, id[:], &p); err != nil || !found || !p.Initialized {
 		return NoPool, err
 	}
+	before := p
 	if violation := edit(&p); violation != "" {
 		return violation, nil
 	}
-	return "", family.Put(w, Pools, id[:], &p)
+	return "", s.putPool(w, &before, &p)
 }
 
 // modified adds liquidity to a range, or removes it. A change of zero only collects fees.
-func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModified) (string, error) {
+func (s *scope) modified(w state.Writer, e *contracts.LiquidityModified) (string, error) {
 	var p topics.Pool
 	if found, err := family.Get(w, Pools, e.PoolID[:], &p); err != nil || !found || !p.Initialized {
 		return NoPool, err
 	}
-	if e.Sender == manager {
-		if violation, err := modifyPosition(w, e); err != nil || violation != "" {
+	if e.Sender == s.manager {
+		if violation, err := modifyPosition(w, e, p.Limits != nil); err != nil || violation != "" {
 			return violation, err
 		}
 	}
@@ -116,10 +125,11 @@ func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModi
 		return "", nil
 	}
 	if e.TickLower <= p.Tick && p.Tick < e.TickUpper {
+		before := p
 		if !addSigned(&p.Liquidity, &e.LiquidityDelta) {
 			return BelowZero, nil
 		}
-		if err := family.Put(w, Pools, e.PoolID[:], &p); err != nil {
+		if err := s.putPool(w, &before, &p); err != nil {
 			return "", err
 		}
 	}
@@ -129,8 +139,9 @@ func modified(w state.Writer, manager common.Address, e *contracts.LiquidityModi
 	return moveTick(w, e.PoolID, e.TickUpper, &e.LiquidityDelta, true)
 }
 
-// modifyPosition updates the liquidity of a position of the manager. The salt is its token ID.
-func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, error) {
+// modifyPosition updates the liquidity of a position of the manager. The salt is its token ID. What it was is kept where the
+// registry has the pool: no other position can have been collateral.
+func modifyPosition(w state.Writer, e *contracts.LiquidityModified, keep bool) (string, error) {
 	p := topics.PositionLiquidity{PoolID: e.PoolID, TickLower: e.TickLower, TickUpper: e.TickUpper}
 	p.TokenID.SetBytes32(e.Salt[:])
 	var before topics.PositionLiquidity
@@ -146,6 +157,11 @@ func modifyPosition(w state.Writer, e *contracts.LiquidityModified) (string, err
 	p.Liquidity = before.Liquidity
 	if !addSigned(&p.Liquidity, &e.LiquidityDelta) {
 		return BelowZero, nil
+	}
+	if found && keep {
+		if err := family.KeepFormer(w, liquidityDays, liquidityDayKey(e.Salt, family.Today(w)), &before); err != nil {
+			return "", err
+		}
 	}
 	return "", family.Put(w, PositionLiquidities, e.Salt[:], &p)
 }

@@ -19,6 +19,8 @@ const (
 	tableStakings            byte = 12
 	tableStakes              byte = 13
 	tableTicks               byte = 14
+	tablePoolDays            byte = 27
+	tableLiquidityDays       byte = 28
 
 	// IndexAllowedPool: the pools that the registry allows, by pool ID. The value is the row.
 	IndexAllowedPool byte = 0x1b

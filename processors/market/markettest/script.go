@@ -29,6 +29,7 @@ import (
 //	          broken. Every block is first applied and reverted, which must leave nothing.
 //	lists     the IDs in every index of deals.
 //	stats     the sums, counts and histograms of deals.
+//	days      what collateral, pools and positions were before the first change of each day.
 //	holders   the holders of each token, the greatest first.
 //	pools     the ticks, the allowed pools, the owners' positions and stakes, the seeds and the hours' prices.
 func Run(t *testing.T) {
@@ -42,6 +43,8 @@ func Run(t *testing.T) {
 				return h.lists(t)
 			case "stats":
 				return h.stats(t)
+			case "days":
+				return h.days(t)
 			case "holders":
 				return h.holders(t)
 			case "pools":

@@ -181,6 +181,31 @@ func numbers(t *testing.T, v state.View, node []byte, out *strings.Builder) uint
 	return sum
 }
 
+func (h *harness) days(t *testing.T) string {
+	v := h.view(t)
+	var out strings.Builder
+	decoded(t, 0, stats.ScanCollateralAfter(v, 0, func(day uint64, key []byte, raw *uint256.Int) {
+		lane, token := stats.CollateralOf(key)
+		fmt.Fprintf(&out, "day %d collateral lane %d %s: %s\n", day, lane, short(token.Hex()), raw.Dec())
+	}))
+	decoded(t, 0, stats.ScanOpenAfter(v, 0, func(day uint64, id common.Hash, was bool) {
+		fmt.Fprintf(&out, "day %d position %s open: %t\n", day, short(id.Hex()), was)
+	}))
+	decoded(t, 0, liquidity.ScanPoolsAfter(v, 0, func(day uint64, id common.Hash, row []byte) {
+		var p topics.Pool
+		decoded(t, 0, p.UnmarshalBinary(row))
+		fmt.Fprintf(&out, "day %d pool %s: initialized=%t tick=%d liquidity=%s listed=%t\n", day, short(id.Hex()), p.Initialized, p.Tick, p.Liquidity.Dec(), p.Limits != nil)
+	}))
+	decoded(t, 0, v.Scan(liquidity.PositionLiquidities, nil, nil, func(key, _ []byte) bool {
+		id := common.BytesToHash(key)
+		decoded(t, 0, liquidity.ScanLiquidityAfter(v, id, 0, func(day uint64, p *topics.PositionLiquidity) {
+			fmt.Fprintf(&out, "day %d liquidity of %s: %s\n", day, short(id.Hex()), p.Liquidity.Dec())
+		}))
+		return true
+	}))
+	return out.String()
+}
+
 func (h *harness) pools(t *testing.T) string {
 	v := h.view(t)
 	var out strings.Builder

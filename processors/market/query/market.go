@@ -41,6 +41,8 @@ type MarketReader interface {
 	Positions(ctx context.Context, q PositionsQuery) (Answer[Page[Position]], error)
 	// Stats returns figures of the whole market.
 	Stats(ctx context.Context) (Answer[Stats], error)
+	// History returns the last days, at most MaxDays of them, ascending.
+	History(ctx context.Context, days int) (Answer[[]Day], error)
 	// Observations returns the price of a pool over a period, ascending. Empty: the pool had no price yet.
 	Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error)
 }

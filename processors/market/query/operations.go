@@ -39,6 +39,9 @@ var (
 	opDealDrips      = read.NewOperation("deal drips", readDealDrips)
 	opCounts         = read.NewOperation("counts", readCounts)
 	opHolders        = read.NewOperation("holders", readHolders)
+	opHistory        = read.NewOperation("history", readHistory)
+	opOpenDays       = read.NewOperation("open days", readOpenDays)
+	opDayAmounts     = read.NewOperation("day amounts", readDayAmounts)
 )
 
 // Application is the market's read API.
@@ -46,7 +49,7 @@ func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: append(overviewOperations(),
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
 		opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
-		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opHolders,
+		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opHolders, opHistory, opOpenDays, opDayAmounts,
 	)}
 }
 

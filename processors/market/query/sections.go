@@ -44,6 +44,8 @@ const (
 	sectionHolders // of a token
 	sectionLargest // holdings of it
 	sectionHolding // of an account
+	sectionDay     // what was funded in it
+	sectionPoolDay // pools before its first change
 
 	sections // number of sections
 )

@@ -295,32 +295,15 @@ func addMarket(c *collector, v state.View, q *statsQuery) error {
 	}
 	now := v.At().Timestamp
 	var history []common.Hash
-	var bad error
-	err := v.ScanIndex(liquidity.IndexAllowedPool, nil, nil, func(key, row []byte) bool {
-		var p topics.Pool
-		if bad = p.UnmarshalBinary(row); bad != nil {
-			return false
-		}
-		c.add(sectionPool, key, row)
-		if m.Pool != (common.Hash{}) && pairs(&p, m.TKN, m.USDG) {
+	err := addPools(c, v, m, func(p *topics.Pool) {
+		if pairs(p, m.TKN, m.USDG) {
 			history = append(history, p.ID)
 		}
-		return true
 	})
-	if err == nil {
-		err = bad
-	}
 	if err != nil || m.Pool == (common.Hash{}) {
 		return err
 	}
-	pool, err := v.Get(liquidity.Pools, m.Pool[:])
-	if err != nil {
-		return err
-	}
-	if pool != nil {
-		c.add(sectionPool, m.Pool[:], pool)
-		history = append(history, m.Pool)
-	}
+	history = append(history, m.Pool)
 	for _, id := range history {
 		if err := addHours(c, v, id, now); err != nil {
 			return err
@@ -335,6 +318,25 @@ func addMarket(c *collector, v state.View, q *statsQuery) error {
 		c.add(sectionEpoch, bytes.Clone(key), row)
 		return false
 	})
+}
+
+// addPools adds the pools that define prices; fn is called for those that the registry allows.
+func addPools(c *collector, v state.View, m *market, fn func(*topics.Pool)) error {
+	var bad error
+	err := v.ScanIndex(liquidity.IndexAllowedPool, nil, nil, func(key, row []byte) bool {
+		var p topics.Pool
+		if bad = p.UnmarshalBinary(row); bad == nil {
+			c.add(sectionPool, key, row)
+			fn(&p)
+		}
+		return bad == nil
+	})
+	if err = errors.Join(err, bad); err != nil || m.Pool == (common.Hash{}) {
+		return err
+	}
+	row, err := v.Get(liquidity.Pools, m.Pool[:])
+	c.add(sectionPool, m.Pool[:], row)
+	return err
 }
 
 func pairs(p *topics.Pool, a, b common.Address) bool {

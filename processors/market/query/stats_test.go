@@ -294,11 +294,9 @@ func asText(s query.Stats) query.Stats {
 
 var compareBig = cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
 
-// Stats and portfolios are what whoever goes through all deals would say, here and over HTTP.
-func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+// newLedgerNode makes a node with three pools, and a ledger of it.
+func newLedgerNode(t testing.TB) (*marketNode, *ledger) {
+	t.Helper()
 	m := newMarketNode(t, deployment)
 	l := &ledger{
 		positions: map[uint64][3]int64{}, paths: map[common.Hash][][2]int64{},
@@ -311,6 +309,15 @@ func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
 	for pool := range l.ticks {
 		l.paths[pool] = append(l.paths[pool], [2]int64{int64(m.time), 0})
 	}
+	return m, l
+}
+
+// Stats and portfolios are what whoever goes through all deals would say, here and over HTTP.
+func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m, l := newLedgerNode(t)
 	remote := inTwoHalves(t, m.node)
 	compared := map[string]int{}
 	for i := range 400 {

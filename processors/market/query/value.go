@@ -39,6 +39,11 @@ func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
 	if err != nil {
 		return nil, err
 	}
+	return bookOf(rows, m), nil
+}
+
+// bookOf sorts the pools.
+func bookOf(rows []topics.Pool, m *market) *priceBook {
 	b := &priceBook{usdg: m.USDG, direct: map[common.Address]*quote{}}
 	slices.SortFunc(rows, func(p, q topics.Pool) int { return bytes.Compare(p.ID[:], q.ID[:]) })
 	for _, p := range slices.CompactFunc(rows, func(p, q topics.Pool) bool { return p.ID == q.ID }) {
@@ -57,7 +62,7 @@ func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
 			}
 		}
 	}
-	return b, nil
+	return b
 }
 
 // other is the other currency of a pool.
@@ -114,7 +119,7 @@ type assetKey struct {
 	lane  contracts.Lane
 }
 
-// lockedValue is the TVL: raw amounts are first added up by asset, and each sum is valued once.
+// lockedValue is the TVL.
 func lockedValue(split *[sections][]read.Item, book *priceBook) (tvl TVL, err error) {
 	amounts := map[assetKey]*uint256.Int{}
 	add := func(k assetKey, raw *uint256.Int) {
@@ -137,6 +142,11 @@ func lockedValue(split *[sections][]read.Item, book *priceBook) (tvl TVL, err er
 	if err := addPositions(split, add); err != nil {
 		return tvl, err
 	}
+	return valueOf(amounts, book)
+}
+
+// valueOf values raw amounts that are added up by asset: each sum is valued once.
+func valueOf(amounts map[assetKey]*uint256.Int, book *priceBook) (tvl TVL, err error) {
 	for k, raw := range amounts {
 		tvl.ByAsset = append(tvl.ByAsset, AssetValue{Token: k.token, Lane: k.lane, Raw: *raw})
 	}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/family"
 )
 
 // ReadTotals reads a partition's totals.
@@ -86,6 +88,41 @@ func ScanHours(v state.Reader, from uint64, fn func(n uint64, added []byte)) err
 // ScanCollateral calls fn for the collateral of each lane and token.
 func ScanCollateral(v state.Reader, fn func(key, row []byte) bool) error {
 	return v.Scan(collateral, nil, nil, fn)
+}
+
+// ScanCollateralAfter calls fn for the collateral before the first change of each day after one, ascending by day.
+func ScanCollateralAfter(v state.Reader, day uint64, fn func(day uint64, key []byte, raw *uint256.Int)) error {
+	var a Amount
+	return scanAfter(v, collateralDays, day, &a, func(day uint64, key []byte) { fn(day, key, &a.Raw) })
+}
+
+// ScanOpenAfter calls fn for the positions whose deals were listed or ended on a day after one, ascending by day, with
+// whether they were collateral before.
+func ScanOpenAfter(v state.Reader, day uint64, fn func(day uint64, id common.Hash, was bool)) error {
+	var was open
+	return scanAfter(v, openDays, day, &was, func(day uint64, key []byte) { fn(day, common.BytesToHash(key), bool(was)) })
+}
+
+func scanAfter(v state.Reader, t *state.Table, day uint64, row family.Row, fn func(day uint64, key []byte)) error {
+	var bad error
+	err := v.Scan(t, nil, family.AfterDay(day), func(key, data []byte) bool {
+		day, rest, ok := family.SplitDay(key)
+		if !ok {
+			bad = errLength
+			return false
+		}
+		if bad = row.UnmarshalBinary(data); bad == nil {
+			fn(day, rest)
+		}
+		return bad == nil
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.Name, err)
+	}
+	return nil
 }
 
 // CollateralOf decodes the lane and the token in a key.

@@ -47,7 +47,11 @@ func decodeWords(data []byte, words ...*uint256.Int) bool {
 	return true
 }
 
-func (f *Flow) append(b []byte) []byte  { return appendWords(b, &f.Volume, &f.Fees) }
+func (f *Flow) append(b []byte) []byte { return appendWords(b, &f.Volume, &f.Fees) }
+
+// AppendBinary appends the row. The error is always nil.
+func (f *Flow) AppendBinary(b []byte) ([]byte, error) { return f.append(b), nil }
+
 func (f *Flow) decode(data []byte) bool { return decodeWords(data, &f.Volume, &f.Fees) }
 
 func (t *Totals) append(b []byte) []byte {
@@ -70,6 +74,37 @@ func (t *Totals) decode(data []byte) bool {
 
 func (a *Amount) append(b []byte) []byte  { return appendWords(b, &a.Raw) }
 func (a *Amount) decode(data []byte) bool { return decodeWords(data, &a.Raw) }
+
+// AppendBinary appends the row. The error is always nil.
+func (a *Amount) AppendBinary(b []byte) ([]byte, error) { return a.append(b), nil }
+
+// UnmarshalBinary reads a row.
+func (a *Amount) UnmarshalBinary(data []byte) error {
+	if !a.decode(data) {
+		return errLength
+	}
+	return nil
+}
+
+// open says whether a position is collateral.
+type open bool
+
+// AppendBinary appends the row. The error is always nil.
+func (o *open) AppendBinary(b []byte) ([]byte, error) {
+	if *o {
+		return append(b, 1), nil
+	}
+	return append(b, 0), nil
+}
+
+// UnmarshalBinary reads a row.
+func (o *open) UnmarshalBinary(data []byte) error {
+	if len(data) != 1 {
+		return errLength
+	}
+	*o = data[0] == 1
+	return nil
+}
 
 // Decode decodes a row of the family. A missing row is a zero value.
 func Decode[T any, P interface {

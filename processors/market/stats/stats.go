@@ -8,6 +8,7 @@
 //  3. The newest row of Flows equals the sums of Totals; each other row has the sums at the end of its hour.
 //  4. A histogram counts every deal ever funded once (a cost only in the histogram of its term). A branch's count
 //     is the sum of the counts of the node there.
+//  5. The tables of days have what collateral and positions were before the first change of each day (family.DayKey).
 package stats
 
 import (
@@ -18,6 +19,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -38,11 +40,11 @@ func Apply(w state.Writer, before, after *topics.Deal) error {
 	var err error
 	switch {
 	case before == nil:
-		err = moveCollateral(w, after, add)
+		err = moveCollateral(w, after, false)
 	case after.State == contracts.DealFundedState: // its collateral stays locked
 		err = funded(w, &t, after)
 	default:
-		err = moveCollateral(w, after, sub)
+		err = moveCollateral(w, after, true)
 	}
 	if err != nil {
 		return err
@@ -65,14 +67,24 @@ func funded(w state.Writer, t *Totals, d *topics.Deal) (err error) {
 	return err
 }
 
-func moveCollateral(w state.Writer, d *topics.Deal, move func(to, by *uint256.Int)) error {
-	if d.Kind != contracts.KindERC20 {
-		return nil // a position's value is that of its contents: see deals.IndexOpenPosition
+// moveCollateral counts the collateral of a new deal, or of one that ends.
+func moveCollateral(w state.Writer, d *topics.Deal, ends bool) error {
+	if d.Kind != contracts.KindERC20 { // a position's value is that of its contents: see deals.IndexOpenPosition
+		id := d.AmountOrTokenID.Bytes32()
+		former := open(ends)
+		return family.KeepFormer(w, openDays, family.DayKey(family.Today(w), id[:]...), &former)
 	}
 	key := CollateralKey(d.Lane, d.Token)
 	var c Amount
 	if err := get(w, collateral, key, &c); err != nil {
 		return err
+	}
+	if err := family.KeepFormer(w, collateralDays, family.DayKey(family.Today(w), key...), &c); err != nil {
+		return err
+	}
+	move := add
+	if ends {
+		move = sub
 	}
 	move(&c.Raw, &d.AmountOrTokenID)
 	if c.Raw.IsZero() {

@@ -17,10 +17,17 @@ var (
 	collateral = &state.Table{ID: 18, Name: "collateral"}
 	flows      = &state.Table{ID: 19, Name: "flows"}
 	histograms = &state.Table{ID: 20, Name: "histograms"}
+
+	// Tables of days. Of collateral, an Amount under the day and the key. Of positions, whether one was collateral under the
+	// day and its token ID: 1 or 0.
+	collateralDays = &state.Table{ID: 25, Name: "collateral days"}
+	openDays       = &state.Table{ID: 26, Name: "open position days"}
 )
 
 // Family describes this family: only its tables. It is called for deals, not for events.
-var Family = family.Family{Name: "stats", Tables: []*state.Table{totals, collateral, flows, histograms}}
+var Family = family.Family{
+	Name: "stats", Tables: []*state.Table{totals, collateral, flows, histograms, collateralDays, openDays},
+}
 
 var keyTotals = []byte{0}
 

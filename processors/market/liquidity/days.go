@@ -1,0 +1,80 @@
+package liquidity
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Tables of days: see family.DayKey.
+var (
+	// poolDays has a topics.Pool under the day and the pool's ID, of pools that the registry has or ever had, and of the
+	// token layer's. Others have no price that counts.
+	poolDays = &state.Table{ID: tablePoolDays, Name: "pool days"}
+	// liquidityDays has a topics.PositionLiquidity under the token ID and the day, of positions in the registry's pools.
+	liquidityDays = &state.Table{ID: tableLiquidityDays, Name: "position liquidity days"}
+)
+
+var errDay = errors.New("key of a day is too short")
+
+func liquidityDayKey(id common.Hash, day uint64) []byte {
+	return append(id.Bytes(), family.DayKey(day)...)
+}
+
+// putPool writes a pool, and what it was before the day's first change.
+func (s *scope) putPool(w state.Writer, before, after *topics.Pool) error {
+	if after.Limits != nil || after.ID == s.pool {
+		if err := family.KeepFormer(w, poolDays, family.DayKey(family.Today(w), after.ID[:]...), before); err != nil {
+			return err
+		}
+	}
+	return family.Put(w, Pools, after.ID[:], after)
+}
+
+// ScanPoolsAfter calls fn for the rows of pools before their first change on each day after one, ascending by day. A pool that
+// was not there has the row of none.
+func ScanPoolsAfter(v state.Reader, day uint64, fn func(day uint64, id common.Hash, row []byte)) error {
+	return scanDays(v, poolDays, nil, family.AfterDay(day), func(key, row []byte) error {
+		day, rest, ok := family.SplitDay(key)
+		if !ok || len(rest) != common.HashLength {
+			return errDay
+		}
+		fn(day, common.BytesToHash(rest), row)
+		return nil
+	})
+}
+
+// ScanLiquidityAfter does the same for the position of a token ID.
+func ScanLiquidityAfter(v state.Reader, id common.Hash, day uint64, fn func(day uint64, p *topics.PositionLiquidity)) error {
+	after := liquidityDayKey(id, day)
+	return scanDays(v, liquidityDays, id[:], after, func(key, row []byte) error {
+		day, _, ok := family.SplitDay(bytes.TrimPrefix(key, id[:]))
+		if !ok {
+			return errDay
+		}
+		var p topics.PositionLiquidity
+		if err := p.UnmarshalBinary(row); err != nil {
+			return err
+		}
+		fn(day, &p)
+		return nil
+	})
+}
+
+func scanDays(v state.Reader, t *state.Table, prefix, after []byte, fn func(key, row []byte) error) error {
+	var bad error
+	err := v.Scan(t, prefix, after, func(key, row []byte) bool {
+		bad = fn(key, row)
+		return bad == nil
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return fmt.Errorf("%s: %w", t.Name, err)
+	}
+	return nil
+}

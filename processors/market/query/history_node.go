@@ -1,0 +1,332 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/processors/market/stats"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// What a node has of a history. Nothing that is older than its days is read: each row of the past is found from now back.
+
+// positionsPerCheck is after how many positions a read looks whether it is still wanted.
+const positionsPerCheck = 64
+
+// readHistory adds up what these partitions had as collateral, and what was funded; their pools are as they were.
+func readHistory(ctx context.Context, views *read.Views, q *daysQuery) ([]read.Item, error) {
+	var c collector
+	held, flows := map[string]amounts{}, map[int]*stats.Flow{}
+	for _, v := range views.Of {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p := periodOf(v.At().Timestamp, q.Days)
+		err := errors.Join(addHeld(held, v, p), addFlows(flows, v, p), addPoolDays(&c, v, &q.Market, p))
+		if err != nil {
+			return nil, err
+		}
+	}
+	addAmounts(&c, held)
+	for i, f := range flows {
+		row, err := f.AppendBinary(nil)
+		if err != nil {
+			return nil, err
+		}
+		c.add(sectionDay, place(i), row)
+	}
+	return c.sorted(), nil
+}
+
+func addAmounts(c *collector, held map[string]amounts) {
+	for key, of := range held {
+		c.add(sectionCollateral, []byte(key), of.steps())
+	}
+}
+
+// place is the place of a day in a key.
+func place(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
+
+// addHeld adds a partition's collateral but positions: what it is now, less what changed since.
+func addHeld(held map[string]amounts, v state.View, p period) error {
+	own := map[string]amounts{}
+	fill := func(key []byte, end int, raw *uint256.Int) {
+		if own[string(key)] == nil {
+			own[string(key)] = make(amounts, p.days)
+		}
+		for of := own[string(key)]; end > 0; end-- {
+			of[end-1] = *raw
+		}
+	}
+	var bad error
+	err := stats.ScanCollateral(v, func(key, row []byte) bool {
+		var a stats.Amount
+		a, bad = stats.Decode[stats.Amount](row)
+		fill(key, p.days, &a.Raw)
+		return bad == nil
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return err
+	}
+	// What was before the first change of a day was so at the end of each day since the change before that.
+	from := map[string]int{}
+	err = stats.ScanCollateralAfter(v, p.first, func(day uint64, key []byte, raw *uint256.Int) {
+		if own[string(key)] == nil {
+			own[string(key)] = make(amounts, p.days)
+		}
+		end := p.at(day)
+		for i := from[string(key)]; i < end; i++ {
+			own[string(key)][i] = *raw
+		}
+		from[string(key)] = end
+	})
+	for key, of := range own {
+		if held[key] == nil {
+			held[key] = of
+			continue
+		}
+		for i := range of {
+			held[key][i].Add(&held[key][i], &of[i])
+		}
+	}
+	return err
+}
+
+func addFlows(flows map[int]*stats.Flow, v state.View, p period) (err error) {
+	bad := stats.ScanHours(v, p.first*day, func(n uint64, added []byte) {
+		i := int(n*prices.Hour/day - p.first)
+		f, malformed := stats.Decode[stats.Flow](added)
+		if malformed != nil || i >= p.days {
+			err = cmp.Or(malformed, read.ErrMalformed)
+			return
+		}
+		if flows[i] == nil {
+			flows[i] = new(stats.Flow)
+		}
+		addFlow(flows[i], &f)
+	})
+	return errors.Join(err, bad)
+}
+
+// addPoolDays adds the pools that define prices, and what they and all others were on the days before.
+func addPoolDays(c *collector, v state.View, m *market, p period) error {
+	if err := addPools(c, v, m, func(*topics.Pool) {}); err != nil {
+		return err
+	}
+	return liquidity.ScanPoolsAfter(v, p.first, func(day uint64, id common.Hash, row []byte) {
+		c.add(sectionPoolDay, append(place(p.at(day)), id[:]...), row)
+	})
+}
+
+// readOpenDays lists positions with the days at whose end they were collateral of a deal in a partition: under the token ID
+// and the partition.
+func readOpenDays(_ context.Context, views *read.Views, q *openDaysQuery) (items []read.Item, err error) {
+	for i, v := range views.Of {
+		own, err := openDays(v, views.Partitions[i], q)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, own...)
+	}
+	slices.SortFunc(items, func(a, b read.Item) int { return bytes.Compare(a.Key, b.Key) })
+	return items[:min(len(items), q.Limit)], nil
+}
+
+// openDays lists the positions of a partition, in no order: the first ones that are collateral now, and all that were.
+func openDays(v state.View, partition int32, q *openDaysQuery) ([]read.Item, error) {
+	p := periodOf(v.At().Timestamp, q.Days)
+	start := q.After[:min(len(q.After), common.HashLength)]
+	sets := map[common.Hash]daySet{}
+	set := func(id common.Hash, from, end int, is bool) {
+		if sets[id] == nil {
+			sets[id] = make(daySet, daySetBytes(q.Days))
+		}
+		for i := from; i < end && is; i++ {
+			sets[id].add(i)
+		}
+	}
+	since := map[common.Hash]int{} // what is known of it ends there
+	err := stats.ScanOpenAfter(v, p.first, func(day uint64, id common.Hash, was bool) {
+		if bytes.Compare(id[:], start) >= 0 {
+			set(id, since[id], p.at(day), was)
+			since[id] = p.at(day)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := 0
+	err = v.ScanIndex(deals.IndexOpenPosition, nil, start, func(entry, _ []byte) bool {
+		id := common.BytesToHash(entry[:common.HashLength])
+		set(id, since[id], p.days, true)
+		now++
+		return now <= q.Limit // one more: that of After may be among them
+	})
+	var items []read.Item
+	for id, of := range sets {
+		key := binary.BigEndian.AppendUint32(id.Bytes(), uint32(partition))
+		if bytes.Compare(key, q.After) > 0 && slices.ContainsFunc(of, func(b byte) bool { return b != 0 }) {
+			items = append(items, read.Item{Key: key, Row: of})
+		}
+	}
+	return items, err
+}
+
+// readDayAmounts adds up the contents of positions whose pools are in these partitions, by token and day.
+func readDayAmounts(ctx context.Context, views *read.Views, q *dayAmountsQuery) ([]read.Item, error) {
+	var c collector
+	held := map[string]amounts{}
+	for _, v := range views.Of {
+		past := poolsPast{view: v, period: periodOf(v.At().Timestamp, q.Days), of: map[common.Hash][]*topics.Pool{}}
+		if past.days != q.Days {
+			return nil, fmt.Errorf("%w: %d days", read.ErrBadRequest, q.Days)
+		}
+		for i, id := range q.Keys {
+			if i%positionsPerCheck == 0 && ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err := past.addPosition(held, id, q.Open[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	addAmounts(&c, held)
+	return c.sorted(), nil
+}
+
+// poolsPast is the pools of a partition at the end of each day.
+type poolsPast struct {
+	view state.View
+	period
+	former map[common.Hash][]former // nil: not read yet
+	of     map[common.Hash][]*topics.Pool
+	liquid []uint256.Int // of one position
+}
+
+// former is what a pool was before its first change of the day at a place.
+type former struct {
+	at  int
+	row []byte
+}
+
+func (p *poolsPast) load() error {
+	if p.former != nil {
+		return nil
+	}
+	p.former = map[common.Hash][]former{}
+	return liquidity.ScanPoolsAfter(p.view, p.first, func(day uint64, id common.Hash, row []byte) {
+		p.former[id] = append(p.former[id], former{p.at(day), bytes.Clone(row)})
+	})
+}
+
+// pool is a pool at the end of each day; nil: there was none.
+func (p *poolsPast) pool(id common.Hash) ([]*topics.Pool, error) {
+	if all := p.of[id]; all != nil {
+		return all, nil
+	}
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	row, err := p.view.Get(liquidity.Pools, id[:])
+	if err != nil {
+		return nil, err
+	}
+	all, from := make([]*topics.Pool, p.days), 0
+	for _, f := range append(slices.Clip(p.former[id]), former{p.days, row}) {
+		if f.row == nil {
+			continue
+		}
+		pool := new(topics.Pool)
+		if err := pool.UnmarshalBinary(f.row); err != nil {
+			return nil, fmt.Errorf("decode pool: %w", err)
+		}
+		for ; from < f.at; from++ {
+			if pool.Initialized {
+				all[from] = pool
+			}
+		}
+	}
+	p.of[id] = all
+	return all, nil
+}
+
+// addPosition adds what was in a position on each day on which it was collateral.
+func (p *poolsPast) addPosition(held map[string]amounts, id common.Hash, open daySet) error {
+	row, err := p.view.Get(liquidity.PositionLiquidities, id[:])
+	if err != nil || row == nil {
+		return err
+	}
+	var now topics.PositionLiquidity
+	if err := now.UnmarshalBinary(row); err != nil {
+		return fmt.Errorf("decode position: %w", err)
+	}
+	pools, err := p.pool(now.PoolID)
+	if err != nil {
+		return err
+	}
+	if p.liquid == nil {
+		p.liquid = make([]uint256.Int, p.days)
+	}
+	liquid, from := p.liquid, 0
+	until := func(end int, was *uint256.Int) {
+		for ; from < end; from++ {
+			liquid[from] = *was
+		}
+	}
+	err = liquidity.ScanLiquidityAfter(p.view, id, p.first, func(day uint64, was *topics.PositionLiquidity) {
+		until(p.at(day), &was.Liquidity)
+	})
+	if err != nil {
+		return err
+	}
+	until(p.days, &now.Liquidity)
+	return p.addContents(held, &now, pools, liquid, open)
+}
+
+func (p *poolsPast) addContents(held map[string]amounts, of *topics.PositionLiquidity, pools []*topics.Pool, liquid []uint256.Int, open daySet) (err error) {
+	var (
+		amount0, amount1 *uint256.Int
+		sums0, sums1     amounts
+		pool             *topics.Pool
+		last             uint256.Int
+	)
+	sumsOf := func(token common.Address) amounts {
+		key := string(positionKey(token))
+		if held[key] == nil {
+			held[key] = make(amounts, p.days)
+		}
+		return held[key]
+	}
+	for i := range p.days {
+		if !open.has(i) || pools[i] == nil {
+			continue
+		}
+		if pools[i] != pool || liquid[i] != last {
+			if pool == nil {
+				sums0, sums1 = sumsOf(pools[i].Currency0), sumsOf(pools[i].Currency1)
+			}
+			pool, last = pools[i], liquid[i]
+			amount0, amount1, err = ammv4.Amounts(&pool.SqrtPriceX96, pool.Tick, of.TickLower, of.TickUpper, &last)
+			if err != nil {
+				return fmt.Errorf("amounts of position %s: %w", of.TokenID.Dec(), err)
+			}
+		}
+		sums0[i].Add(&sums0[i], amount0)
+		sums1[i].Add(&sums1[i], amount1)
+	}
+	return nil
+}
