@@ -1,11 +1,13 @@
 package indexer
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
@@ -49,6 +51,35 @@ func TestPageFollowsTheMarket(t *testing.T) {
 		apitest.Until(`document.querySelector(".pool .chart svg") && document.querySelector(".pool .budgets") && document.querySelector("main").textContent.includes("Epoch 1")`))
 	apitest.Drive(t, ctx, "pipeline", chromedp.Evaluate(`location.hash = "#/pipeline"`, nil),
 		apitest.Until(`document.querySelectorAll(".partitions tbody tr").length === 4 && document.querySelector(".partitions tbody").textContent.includes("here")`))
+}
+
+// The page draws what was locked and funded on each day from the first on, and adds a day when it begins.
+func TestPageDrawsTheDays(t *testing.T) {
+	const (
+		day  = 86_400
+		noon = start/day*day + day/2
+	)
+	ctx := apitest.Browser(t)
+	m := newMarket(t)
+	ofUSDG := func(millions uint64) func(*contracts.DealListed) {
+		return func(e *contracts.DealListed) { e.Token, e.AmountOrTokenID = m.dep.USDG, u(millions*1_000_000) }
+	}
+	m.block(noon-2*day, listed(1, ofUSDG(30)), listed(2, ofUSDG(12)))
+	m.block(noon, &contracts.DealCancelled{DealID: u(2), Borrower: borrower, At: noon})
+	_, url := live(t, m)
+
+	says := func(chart int, words string) chromedp.Action {
+		return apitest.Until(fmt.Sprintf(`document.querySelectorAll(".history .plot")[%d]?.getAttribute("aria-label").endsWith(%q)`, chart, words))
+	}
+	apitest.Drive(t, ctx, "three days", chromedp.EmulateViewport(1400, 900), chromedp.Navigate(url), says(0, "from 42 to 30, between 30 and 42"), says(1, "from 0 to 0, between 0 and 0"),
+		apitest.Until(`document.querySelector(".history .line").getAttribute("d").split("L").length === 3`))
+	m.block(noon+day, listed(3, ofUSDG(1)))
+	apitest.Drive(t, ctx, "a fourth", says(0, "from 42 to 31, between 30 and 42"),
+		apitest.Until(`document.querySelector(".history .line").getAttribute("d").split("L").length === 4`),
+		chromedp.Evaluate(`document.querySelector(".history .plot").focus()`, nil), chromedp.KeyEvent(kb.ArrowLeft),
+		apitest.Until(`document.querySelector(".history .readout").textContent.startsWith("30 ")`))
+	apitest.Drive(t, ctx, "a deal hides nothing of them", chromedp.Evaluate(`location.hash = "#/deal/1"`, nil),
+		apitest.Until(`document.querySelector(".deal") && document.querySelector(".history").getBoundingClientRect().height > 0`))
 }
 
 // TestPageFits: no view is wider than a phone, and in the dark the page is dark.

@@ -11,6 +11,7 @@ export function line(points, { label, text, at, marks = [], band = null }) {
   const near = marks.filter((m) => m.v >= low - (high - low) && m.v <= high + (high - low));
   low = Math.min(low, ...near.map((m) => m.v));
   high = Math.max(high, ...near.map((m) => m.v));
+  const range = [text(low), text(high)];
   if (high === low) { high += Math.abs(high) * 0.01 || 1; low -= Math.abs(low) * 0.01 || 1; }
   const first = points[0].t, last = points.at(-1).t;
   const x = (t) => (last === first ? width / 2 : ((t - first) / (last - first)) * width);
@@ -38,7 +39,7 @@ export function line(points, { label, text, at, marks = [], band = null }) {
     return points.reduce((best, p, i) => (Math.abs(p.t - t) < Math.abs(points[best].t - t) ? i : best), 0);
   };
   const box = h("div.plot", {
-    tabindex: 0, role: "img", "aria-label": `${label}: from ${text(points[0].v)} to ${text(points.at(-1).v)}, between ${text(low)} and ${text(high)}`,
+    tabindex: 0, role: "img", "aria-label": `${label}: from ${text(points[0].v)} to ${text(points.at(-1).v)}, between ${range[0]} and ${range[1]}`,
     onpointermove: (e) => { const r = box.getBoundingClientRect(); show(nearest((e.clientX - r.left) / r.width)); },
     onpointerleave: () => show(points.length - 1),
     onkeydown: (e) => {
@@ -51,7 +52,7 @@ export function line(points, { label, text, at, marks = [], band = null }) {
   show(chosen);
   return h("figure.chart", null,
     h("figcaption", null, h("span", null, label), readout), box,
-    h("div.axis", null, h("span", null, at(first)), h("span", null, `${text(low)} – ${text(high)}`), h("span", null, at(last))),
+    h("div.axis", null, h("span", null, at(first)), h("span", null, range.join(" – ")), h("span", null, at(last))),
     marks.map((m) => h("p.legend", null, near.includes(m) && h("span.dash"), `${m.label} ${text(m.v)}`)));
 }
 

@@ -22,7 +22,6 @@ export class Live {
   pool = null;
   pipeline = null;
   state = "connecting";
-  locked = []; // value locked over time, {t, v}, since the page was opened
   #stats = null;
   #asked = -Infinity;
   #listeners = new Set();
@@ -66,11 +65,7 @@ export class Live {
   async stats() {
     if (performance.now() - this.#asked > 5000) {
       this.#asked = performance.now();
-      this.#stats = get("/stats").then(({ body }) => {
-        if (body.asOf > (this.locked.at(-1)?.t ?? 0)) this.locked.push({ t: body.asOf, v: Number(body.tvl.usdg) / 1e6 });
-        if (this.locked.length > 500) this.locked = this.locked.filter((_, i) => i % 2 === 0);
-        return body;
-      });
+      this.#stats = get("/stats").then(({ body }) => body);
     }
     return this.#stats;
   }

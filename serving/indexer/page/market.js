@@ -4,6 +4,7 @@ import { usdg, percent, costBps, days, when, count } from "./format.js";
 import { collateral, laneTag, tile, fault } from "./parts.js";
 import { dealView } from "./deal.js";
 import { assetView } from "./asset.js";
+import { historyView } from "./history.js";
 
 // The listings with filter and sort, kept in order as the chain moves; beside them the deal that is chosen.
 
@@ -57,7 +58,8 @@ export function marketView(app, dealID) {
       .map(([t, c]) => h("th" + (c && "." + c), { scope: "col" }, t)))), body);
   const side = h("aside.side", { "aria-label": "Deal" });
   const tiles = h("div.tiles");
-  const node = h("div.market", null, tiles,
+  const history = historyView(app);
+  const node = h("div.market", null, tiles, history.node,
     h("div.split", null, h("section.panel.list", { "aria-label": "Listings" }, h("div.scroller", null, filters, table, status, more)), side));
 
   function move(e) { // arrows go from row to row
@@ -149,6 +151,7 @@ export function marketView(app, dealID) {
 
   load();
   stats();
+  history.update();
   open(dealID);
   return {
     node,
@@ -160,6 +163,7 @@ export function marketView(app, dealID) {
       if (news.block) {
         follow(news.block, news.deals, news.back);
         stats();
+        history.update();
       }
       deal?.update(news);
     },

@@ -68,7 +68,6 @@ export function poolView(app) {
       fill(charts,
         h("section.panel", { "aria-label": "Price" }, line(s.priceHistory.map((p) => ({ t: p.t, v: Number(p.priceSTKNinTKN) })),
           { label: "sTKN in TKN, 7 days", text: (v) => v.toLocaleString("en-US", { maximumSignificantDigits: 5 }), at: hour, marks: floor ? [{ v: Number(floor.priceSTKNinTKN), label: "floor" }] : [] }),
-        line(live.locked, { label: "Value locked in USDG, while this page is open", text: (v) => Math.round(v).toLocaleString("en-US"), at: hour }),
         line(s.volumeHistory.map((p) => ({ t: p.t, v: Number(p.volume) / 1e6 })), { label: "Volume in USDG an hour, 7 days", text: (v) => Math.round(v).toLocaleString("en-US"), at: hour })),
         section(`Value locked, ${usdg(s.tvl.usdg)} USDG`, h("ul.budgets.tight", null, priced.slice(0, 8).map((v) => h("li", { "data-lane": v.lane },
           h("div", null, h("span", null, name(v)), h("span.num", null, usdg(v.usdg))), bar(BigInt(v.usdg), top, name(v)))),
