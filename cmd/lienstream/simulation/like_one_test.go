@@ -38,6 +38,10 @@ func TestManyNodesAnswerLikeOne(t *testing.T) {
 	if apart == 0 {
 		t.Fatal("no rewarded deal has both of its parties on other partitions than its own: the scenario compares too little")
 	}
+	days := len(regexp.MustCompile(`"tvl":\{"usdg":"[1-9]`).FindAllString(one["/stats/history"].body, -1))
+	if days < 2 {
+		t.Fatalf("something was locked on %d days: the scenario does not compare the past", days)
+	}
 	many := answersOf(t, rec, e, names("processor", 3), names("serving", 2))
 	for host, answers := range many {
 		for path, want := range one {
@@ -51,7 +55,7 @@ func TestManyNodesAnswerLikeOne(t *testing.T) {
 			t.Errorf("%s: %d answers, one node gives %d", host, len(answers), len(one))
 		}
 	}
-	t.Logf("%d answers of each serving node, %d rewarded deals with parties on other partitions", len(one), apart)
+	t.Logf("%d answers of each serving node, %d rewarded deals with parties on other partitions, %d days with collateral", len(one), apart, days)
 }
 
 // answersOf asks each serving node of a system everything as of the recording's last block.

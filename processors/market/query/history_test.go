@@ -162,3 +162,81 @@ func TestHistoryOfManyPositions(t *testing.T) {
 		}
 	}
 }
+
+// eventfulDays mines days that are alike: on each some deals are listed, some funded and some end, in many assets and in
+// positions, and each pool is traded in.
+func eventfulDays(t testing.TB, m *marketNode, pools, deals, days int) {
+	t.Helper()
+	var events []contracts.Event
+	for i := range pools {
+		id := common.Hash{0x99, byte(i)}
+		events = append(events, initialize(t, id, usdg, common.Address{0x99, byte(i)}, 0), provide(id, 1<<40+uint64(i), -6000, 6000, 1<<50), allow(id))
+	}
+	m.mine(t, 1, events...)
+	for range days {
+		next := m.number << 20
+		events = events[:0]
+		for i := range pools {
+			id, tick := common.Hash{0x99, byte(i)}, int32(m.number)%100
+			events = append(events, &contracts.Swapped{PoolID: id, SqrtPriceX96: at(t, tick), Tick: tick, Liquidity: word(1 << 50)})
+		}
+		for i := range deals {
+			id := next + uint64(i)
+			e := listing(id)
+			e.Token, e.Lane, e.AmountOrTokenID = common.Address{0x99, byte(i % pools)}, contracts.LaneStock, word(1000)
+			if i%5 == 0 {
+				e.Kind, e.Lane, e.Token, e.AmountOrTokenID = contracts.KindPosition, contracts.LanePosition, manager, word(id)
+				events = append(events, provide(common.Hash{0x99, byte(i % pools)}, id, -60, 60, 1_000_000))
+			}
+			events = append(events, e)
+			if m.number > 1 {
+				gone := (m.number-1)<<20 + uint64(i)
+				events = append(events,
+					&contracts.DealFunded{DealID: word(gone), Price: word(900), Fee: word(4), FundedAt: m.time + daySeconds},
+					&contracts.DealReclaimed{DealID: word(gone), At: m.time + daySeconds})
+			}
+		}
+		m.mine(t, daySeconds, events...)
+	}
+}
+
+// A history visits as many rows whether the market is weeks or months old.
+func TestHistoryVisitsOnlyItsDays(t *testing.T) {
+	visits := func(days int) int {
+		m := newMarketNode(t, deployment)
+		eventfulDays(t, m, 3, 10, days)
+		c := &counting{node: m.node}
+		routing := query.DefaultConfig()
+		routing.Partitions, routing.Local = marketPartitions, c
+		r, err := query.NewClient(routing, deployment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := r.History(t.Context(), 7)
+		if all := must(t, a, err); len(all) != 7 || all[0].TVL.USDG.IsZero() || all[0].Volume.IsZero() || all[6].TVL.ByLane[contracts.LanePosition].IsZero() {
+			t.Fatalf("the first of %d days is %+v", len(all), all[0])
+		}
+		return c.rows
+	}
+	weeks, months := visits(20), visits(200)
+	if weeks == 0 || months > weeks+weeks/10 { // deals differ in the partitions that their IDs are in
+		t.Errorf("%d rows are visited after 20 days, %d after 200", weeks, months)
+	}
+	t.Logf("%d rows after 20 days, %d after 200", weeks, months)
+}
+
+// BenchmarkHistory reads the days of a market of 500: 50 assets with a pool each, 200 deals a day, a fifth of them positions.
+func BenchmarkHistory(b *testing.B) {
+	m := newMarketNode(b, deployment)
+	eventfulDays(b, m, 50, 200, 500)
+	for _, days := range []int{1, 90, query.MaxDays} {
+		b.Run(fmt.Sprint(days), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if a, err := m.router.History(b.Context(), days); err != nil || len(a.Value) != days {
+					b.Fatal(len(a.Value), err)
+				}
+			}
+		})
+	}
+}
