@@ -30,6 +30,7 @@ var wrongValues = map[string][]string{
 	},
 	"wallet": wrongAddresses, "address": wrongAddresses, "asset": wrongAddresses, "token": wrongAddresses,
 	"with":     {"Pipeline", "1", "true", "pipeline,pool", "null", "*"},
+	"days":     {"0", "367", "-1", "+1", "1.0", "1e2", "0x10", "05", " 1", "week", "9223372036854775808", "٥"},
 	"minBlock": {"x", "-1", "01", "1.5", "0x1", " 1", "18446744073709551616"},
 	"cursor":   {"x", "null", "0", "AAAA", "=", "%20", "../..", strings.Repeat("A", 385), strings.Repeat("A", 5000), "%ff"},
 }

@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,6 +169,42 @@ func TestPoolEpochsAndStats(t *testing.T) {
 			t.Errorf("/stats/history%s: %d %s %s", query, r.Status, code, message)
 		}
 	}
+}
+
+// TestHistoryAfterAReorg: days that were over are read again where their blocks were taken back, and a day that begins leaves
+// the one before as it was.
+func TestHistoryAfterAReorg(t *testing.T) {
+	const day, noon = 86_400, start/86_400*86_400 + 43_200
+	m := newMarket(t)
+	c := m.serve()
+	locked := func(want ...string) {
+		t.Helper()
+		var h struct {
+			Days []struct{ TVL struct{ USDG string } }
+		}
+		c.Get(t, "/stats/history?days=3").Decode(t, &h)
+		var got []string
+		for _, d := range h.Days {
+			got = append(got, d.TVL.USDG)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v was locked, want %v", got, want)
+		}
+	}
+	of := func(amount uint64) func(*contracts.DealListed) {
+		return func(e *contracts.DealListed) { e.Token, e.AmountOrTokenID = m.dep.USDG, u(amount) }
+	}
+	m.block(noon, listed(1, of(5)))
+	m.block(noon+day, listed(2, of(30)))
+	locked("0", "5", "35")
+	m.block(noon+2*day, listed(3, of(100)))
+	locked("5", "35", "135")
+	m.land(2, noon+day, listed(2, of(7))) // the last two days were others
+	locked("0", "5", "12")
+	m.block(noon + 2*day)
+	locked("5", "12", "12")
+	m.land(1, noon+3*day, &contracts.DealCancelled{DealID: u(1), Borrower: borrower, At: noon + 3*day})
+	locked("12", "12", "7")
 }
 
 func TestPositionsAndDealsOfAnAsset(t *testing.T) {

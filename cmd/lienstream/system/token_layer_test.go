@@ -381,6 +381,7 @@ func wholeIndexerEqualsChain(t *testing.T, w *world, a *api) {
 	stats := get("/stats")
 	equalStats(t, w, stats, block)
 	equalTVL(t, w.judge, stats["tvl"].(object), m, block)
+	equalHistory(t, get("/stats/history?days=366"), stats)
 }
 
 func equalPortfolio(t *testing.T, got object, wallet string, m *market, l *tokenLayer) {

@@ -209,6 +209,23 @@ func equalTVL(t *testing.T, j *judge, tvl object, m *market, block string) {
 	equal(t, "/stats tvl unpriced", named, unpriced)
 }
 
+// equalHistory compares the days with the statistics, which were compared with the chain: the last day has what is locked now,
+// and all days together have what was ever funded, for the chain is younger than a year.
+func equalHistory(t *testing.T, history, stats object) {
+	t.Helper()
+	days := objects(history["days"])
+	tvl, last := stats["tvl"].(object), days[len(days)-1]["tvl"].(object)
+	equal(t, "/stats/history last usdg", last["usdg"], tvl["usdg"])
+	equal(t, "/stats/history last byLane", last["byLane"], tvl["byLane"])
+	volume, fees := new(big.Int), new(big.Int)
+	for _, d := range days {
+		volume.Add(volume, amount(d["volume"].(object)["usdg"]))
+		fees.Add(fees, amount(d["volume"].(object)["fees"]))
+	}
+	equal(t, "/stats/history volume", volume.String(), text(stats["volume"].(object)["total"]))
+	equal(t, "/stats/history fees", fees.String(), text(stats["fees"].(object)["total"]))
+}
+
 func near(t *testing.T, what string, got, want *big.Int, about bool) {
 	t.Helper()
 	if want == nil {

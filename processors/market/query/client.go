@@ -17,6 +17,7 @@ type Client struct {
 	market  market
 	manager common.Address // of positions
 	last    lastParams
+	filling chan struct{} // has room for the one that reads days of the past
 }
 
 // NewClient makes a client of the market. The deployment names the token layer's pool and tokens, and the
@@ -26,7 +27,7 @@ func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager}, nil
+	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1)}, nil
 }
 
 var _ Reader = (*Client)(nil)

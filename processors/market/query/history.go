@@ -121,30 +121,30 @@ func periodOf(now uint64, days int) period {
 // at is the place of a day. Later days than the last are at the end.
 func (p period) at(day uint64) int { return int(min(day-p.first, uint64(p.days))) }
 
-// History implements MarketReader: what the partitions have of collateral, prices and funded deals, then the positions that
-// were collateral, and what was in these, all as of one block.
-func (c *Client) History(ctx context.Context, days int) (Answer[[]Day], error) {
+// lastDays reads the last days: what the partitions have of collateral, prices and funded deals, then the positions that were
+// collateral, and what was in these, all as of one block.
+func (c *Client) lastDays(ctx context.Context, days int) (at read.Moment, all []Day, err error) {
 	for range attempts {
 		a, err := c.Read(ctx, read.Request{Operation: opHistory, Query: &daysQuery{c.market, days}})
 		if err != nil {
-			return Answer[[]Day]{}, err
+			return at, nil, err
 		}
 		split, err := inSections(a.Items)
 		if err != nil {
-			return Answer[[]Day]{}, err
+			return at, nil, err
 		}
 		more, err := c.dayAmounts(ctx, a.Block, days)
 		if errors.Is(err, ErrUnavailable) {
 			continue // the block was left behind
 		}
 		if err != nil {
-			return Answer[[]Day]{}, err
+			return at, nil, err
 		}
 		split[sectionCollateral] = append(split[sectionCollateral], more...)
 		all, err := decodeHistory(periodOf(a.Block.Timestamp, days), &split, &c.market)
-		return Answer[[]Day]{At: a.Block, Value: all}, err
+		return a.Moment, all, err
 	}
-	return Answer[[]Day]{}, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
+	return at, nil, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
 }
 
 // dayAmounts are the contents of the positions that were collateral, page by page, in the form of other collateral.

@@ -74,7 +74,7 @@ func TestHistoryIsWhatStatsSaid(t *testing.T) {
 		}
 		days := 1 + rng.IntN(query.MaxDays)
 		want := said.expect(m.time, days)
-		for name, r := range map[string]*query.Client{"local": m.router, "remote": remote} {
+		for name, r := range map[string]*query.Client{"local": m.router, "remote": remote, "of no past": clientOf(t, m.node)} {
 			a, err := r.History(t.Context(), days)
 			got := must(t, a, err)
 			if a.At.Number != m.number {
@@ -200,43 +200,63 @@ func eventfulDays(t testing.TB, m *marketNode, pools, deals, days int) {
 	}
 }
 
-// A history visits as many rows whether the market is weeks or months old.
+// A history visits as many rows whether the market is months or years old, and the days that are over only once: whoever asks
+// for all numbers of days makes a client read few times.
 func TestHistoryVisitsOnlyItsDays(t *testing.T) {
-	visits := func(days int) int {
+	visits := func(days int) (first, again int) {
 		m := newMarketNode(t, deployment)
 		eventfulDays(t, m, 3, 10, days)
 		c := &counting{node: m.node}
-		routing := query.DefaultConfig()
-		routing.Partitions, routing.Local = marketPartitions, c
-		r, err := query.NewClient(routing, deployment)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := clientOf(t, c)
 		a, err := r.History(t.Context(), 7)
 		if all := must(t, a, err); len(all) != 7 || all[0].TVL.USDG.IsZero() || all[0].Volume.IsZero() || all[6].TVL.ByLane[contracts.LanePosition].IsZero() {
 			t.Fatalf("the first of %d days is %+v", len(all), all[0])
 		}
-		return c.rows
+		first, c.rows = c.rows, 0
+		for n := 1; n <= query.MaxDays; n++ {
+			a, err := r.History(t.Context(), n)
+			must(t, a, err)
+		}
+		return first, c.rows / query.MaxDays
 	}
-	weeks, months := visits(20), visits(200)
-	if weeks == 0 || months > weeks+weeks/10 { // deals differ in the partitions that their IDs are in
-		t.Errorf("%d rows are visited after 20 days, %d after 200", weeks, months)
+	months, alike := visits(60)
+	years, again := visits(800)
+	if months == 0 || years > months+months/10 { // deals differ in the partitions that their IDs are in
+		t.Errorf("%d rows are visited after 60 days, %d after 800", months, years)
 	}
-	t.Logf("%d rows after 20 days, %d after 200", weeks, months)
+	if alike > months/2 || again > years/2 {
+		t.Errorf("%d rows are visited for each number of days after 60 days, %d after 800: a first read visits %d", alike, again, years)
+	}
+	t.Logf("%d rows after 60 days, %d after 800; %d and %d again", months, years, alike, again)
 }
 
-// BenchmarkHistory reads the days of a market of 500: 50 assets with a pool each, 200 deals a day, a fifth of them positions.
+// clientOf is a client that has read nothing yet.
+func clientOf(t testing.TB, n query.Source) *query.Client {
+	t.Helper()
+	routing := query.DefaultConfig()
+	routing.Partitions, routing.Local = marketPartitions, n
+	r, err := query.NewClient(routing, deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// BenchmarkHistory reads the days of a market of 500, again and for the first time: 50 assets with a pool each, 200 deals a day, a
+// fifth of them positions.
 func BenchmarkHistory(b *testing.B) {
 	m := newMarketNode(b, deployment)
 	eventfulDays(b, m, 50, 200, 500)
 	for _, days := range []int{1, 90, query.MaxDays} {
-		b.Run(fmt.Sprint(days), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if a, err := m.router.History(b.Context(), days); err != nil || len(a.Value) != days {
-					b.Fatal(len(a.Value), err)
+		for name, of := range map[string]func() *query.Client{"again": func() *query.Client { return m.router }, "first": func() *query.Client { return clientOf(b, m.node) }} {
+			b.Run(fmt.Sprintf("%d/%s", days, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if a, err := of().History(b.Context(), days); err != nil || len(a.Value) != days {
+						b.Fatal(len(a.Value), err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

@@ -106,6 +106,7 @@ func (q *overviewQuery) Validate() error { return nil }
 type lastParams struct {
 	epochStart atomic.Uint64
 	needs      atomic.Pointer[needs]
+	past       atomic.Pointer[past]
 }
 
 // Pool implements MarketReader.

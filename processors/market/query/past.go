@@ -1,0 +1,100 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+)
+
+// A day that is over stays what it is, unless blocks are taken back. So a client keeps the days that it has read, and reads the
+// current one for each answer: whoever asks for a year costs little more than who asks for a day.
+
+// past is days as of a moment, ascending. The last one was not over. It is read-only.
+type past struct {
+	at   read.Moment
+	days []Day
+}
+
+// periods are how many days are read where more than the last ones are missing: callers that ask for other numbers of days share
+// what was read.
+var periods = []int{30, 90, MaxDays}
+
+// History implements MarketReader.
+func (c *Client) History(ctx context.Context, days int) (Answer[[]Day], error) {
+	if err := checkDays(days); err != nil {
+		return Answer[[]Day]{}, fmt.Errorf("%w: %w", read.ErrBadRequest, err)
+	}
+	for range attempts {
+		at, own, err := c.lastDays(ctx, 1)
+		if err != nil {
+			return Answer[[]Day]{}, err
+		}
+		known := c.last.past.Load()
+		all, missing := known.before(at, own, days)
+		if missing == 0 {
+			return Answer[[]Day]{At: at.Block, Value: all}, nil
+		}
+		if err := c.fill(ctx, known, days, missing); err != nil {
+			return Answer[[]Day]{}, err
+		}
+	}
+	return Answer[[]Day]{}, fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
+}
+
+// before puts the days of the past before the last ones, as many as are asked for together. If there are not enough, missing is
+// how many days are to be read instead.
+func (p *past) before(at read.Moment, last []Day, days int) (all []Day, missing int) {
+	wanted := periodOf(at.Block.Timestamp, days)
+	first := wanted.first * day
+	if last[0].Start <= first {
+		return last[len(last)-wanted.days:], 0
+	}
+	if !p.still(at) || p.days[0].Start > first {
+		return nil, shared(days)
+	}
+	if open := p.days[len(p.days)-1].Start; open < last[0].Start {
+		return nil, min(shared(days), int((last[len(last)-1].Start-open)/day)+1)
+	}
+	from := int((first - p.days[0].Start) / day)
+	end := int((last[0].Start - p.days[0].Start) / day)
+	return slices.Concat(p.days[from:end], last), 0
+}
+
+// fill reads the days that are missing, unless another caller has, whom it waits for.
+func (c *Client) fill(ctx context.Context, known *past, days, missing int) error {
+	select {
+	case c.filling <- struct{}{}:
+		defer func() { <-c.filling }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.last.past.Load() != known {
+		return nil
+	}
+	for range attempts {
+		at, last, err := c.lastDays(ctx, missing)
+		if err != nil {
+			return err
+		}
+		keep := shared(days)
+		if known.still(at) {
+			keep = max(keep, len(known.days))
+		}
+		var all []Day
+		if all, missing = known.before(at, last, keep); missing == 0 {
+			c.last.past.Store(&past{at: at, days: all})
+			return nil
+		}
+	}
+	return fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
+}
+
+// still says whether what is over as of both moments is alike: the past has days, and no block was taken back between them.
+func (p *past) still(at read.Moment) bool { return p != nil && p.at.Reverts == at.Reverts }
+
+// shared is how many days are read for a number of them.
+func shared(days int) int {
+	return periods[slices.IndexFunc(periods, func(n int) bool { return n >= days })]
+}
