@@ -63,11 +63,7 @@ var (
 // Quote is V4Quoter's quoteExactInputSingle and quoteExactOutputSingle: a swap without a limit, which must come to
 // the whole amount.
 func (p *Pool) Quote(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) error {
-	limit := highestLimit
-	if zeroForOne {
-		limit = lowestLimit
-	}
-	if err := p.Swap(r, &Swap{ZeroForOne: zeroForOne, ExactIn: exactIn, Amount: *amount, Limit: *limit}); err != nil {
+	if err := p.swapAll(r, zeroForOne, exactIn, amount); err != nil {
 		return err
 	}
 	if exactIn && !r.In.Eq(amount) || !exactIn && !r.Out.Eq(amount) {
@@ -76,12 +72,53 @@ func (p *Pool) Quote(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) e
 	return nil
 }
 
+// Sell is a swap of an amount that comes in, as far as the liquidity is enough for it.
+func (p *Pool) Sell(r *Result, zeroForOne bool, amount *uint256.Int) error {
+	return p.swapAll(r, zeroForOne, true, amount)
+}
+
+// swapAll is a swap without a limit. At the end of prices it comes to nothing.
+func (p *Pool) swapAll(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) error {
+	limit := highestLimit
+	if zeroForOne {
+		limit = lowestLimit
+	}
+	if zeroForOne != p.SqrtPriceX96.Gt(limit) || p.SqrtPriceX96.Eq(limit) {
+		*r = p.untouched()
+		return nil
+	}
+	return p.Swap(r, &Swap{ZeroForOne: zeroForOne, ExactIn: exactIn, Amount: *amount, Limit: *limit})
+}
+
+// untouched is a swap of nothing.
+func (p *Pool) untouched() Result {
+	return Result{SqrtPriceX96: p.SqrtPriceX96, Tick: p.Tick, Liquidity: p.Liquidity}
+}
+
+// Move is a swap to a price, whatever it takes. To the very ends of prices none goes.
+func (p *Pool) Move(r *Result, to *uint256.Int) error {
+	limit := to
+	if limit.Lt(lowestLimit) {
+		limit = lowestLimit
+	} else if limit.Gt(highestLimit) {
+		limit = highestLimit
+	}
+	if limit.Eq(&p.SqrtPriceX96) {
+		*r = p.untouched()
+		return nil
+	}
+	return p.Swap(r, &Swap{ZeroForOne: limit.Lt(&p.SqrtPriceX96), ExactIn: true, Amount: *mostIn, Limit: *limit})
+}
+
+// mostIn is more than any swap takes in.
+var mostIn = new(uint256.Int).Lsh(uint256.NewInt(1), 126)
+
 // Swap is Pool.swap. It goes from tick to tick and stops at every 256th possible tick too, as the contract does at the
 // ends of its bitmap's words: each stop rounds.
 //
 // It allocates nothing.
 func (p *Pool) Swap(r *Result, s *Swap) error {
-	*r = Result{SqrtPriceX96: p.SqrtPriceX96, Tick: p.Tick, Liquidity: p.Liquidity}
+	*r = p.untouched()
 	protocolFee := ProtocolFee(p.ProtocolFee, s.ZeroForOne)
 	fee := p.LPFee
 	if protocolFee > 0 {

@@ -83,8 +83,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 // judge computes what the keeper computes of a block.
 func (s *stage) judge() {
 	for _, p := range s.pools {
-		p.reference, p.history = medianTick(p.Seconds, s.at.Timestamp, 1800)
-		p.depth = depthOf(&p.amm)
+		p.judge(s.at.Timestamp, 1800)
 	}
 }
 

@@ -177,17 +177,18 @@ func (s *state) reference(token common.Address) (*quoted, error) {
 		return nil, err
 	}
 	if direct != nil {
-		p, err := direct.referenceOf(token)
-		return &quoted{price: p, kind: kindPool, pools: []*pool{direct}}, err
+		p, err := direct.pool.referenceOf(token)
+		return &quoted{price: p, kind: kindPool, pools: []*pool{direct.pool}}, err
 	}
 	return s.twoHop(token)
 }
 
-// twoHop computes the price through the deepest pair of pools.
+// twoHop computes the price through the deepest pair of pools. Who disturbs one must not have the price come from another:
+// so it is refused if any deep pair is unreliable, or disagrees.
 func (s *state) twoHop(token common.Address) (*quoted, error) {
 	usdg := s.cfg.Deployment.USDG
 	var (
-		best  *quoted
+		all   []*quoted
 		most  *big.Int
 		wrong error
 	)
@@ -202,75 +203,110 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		if second == nil && err == nil {
 			continue // the second token has no pool with USDG
 		}
-		if err == nil {
-			err = s.paused(hop)
+		if second == nil {
+			return nil, err
 		}
-		if err != nil {
-			wrong = err
+		inUSDG, fault := second.pool.referenceOf(hop)
+		if fault != nil {
+			return nil, fault
+		}
+		first, unsteady := s.deepest(token, hop, inUSDG)
+		if first == nil {
+			return nil, unsteady
+		}
+		if off := s.paused(hop); off != nil || first.thin || second.thin {
+			wrong = cmp.Or(off, err, unsteady)
 			continue
 		}
-		inUSDG, err := second.referenceOf(hop)
+		if err = cmp.Or(err, unsteady); err != nil {
+			return nil, err
+		}
+		inHop, fault := first.pool.referenceOf(token)
+		if fault != nil {
+			return nil, fault
+		}
+		all = append(all, &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, pools: []*pool{first.pool, second.pool}})
+		if most == nil || first.depth.Cmp(most) > 0 {
+			most = first.depth
+			all[0], all[len(all)-1] = all[len(all)-1], all[0]
+		}
+	}
+	if len(all) == 0 {
+		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", token)))
+	}
+	for _, other := range all[1:] {
+		gap, err := ticksApart(all[0].price, other.price)
 		if err != nil {
 			return nil, err
 		}
-		first, err := s.deepest(token, hop, inUSDG)
-		if err != nil {
-			wrong = err
-			continue
+		if gap > s.cfg.Reference.MaxDeviation {
+			return nil, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", all[0].pools[0].ID, other.pools[0].ID, gap)
 		}
-		depth := worth(first.depthIn(hop), inUSDG)
-		if most != nil && depth.Cmp(most) <= 0 {
-			continue
-		}
-		inHop, err := first.referenceOf(token)
-		if err != nil {
-			return nil, err
-		}
-		best, most = &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, pools: []*pool{first, second}}, depth
 	}
-	switch {
-	case best != nil:
-		return best, nil
-	case wrong != nil:
-		return nil, wrong
+	return all[0], nil
+}
+
+// ticksApart is how many ticks lie between two prices.
+func ticksApart(a, b price) (int32, error) {
+	one, err := ammv4.TickAtSqrtPrice(sqrtOf(a))
+	if err != nil {
+		return 0, err
 	}
-	return nil, refuse(reasonNoPool, "no allowed pool prices %s", token)
+	other, err := ammv4.TickAtSqrtPrice(sqrtOf(b))
+	return abs(one - other), err
+}
+
+// candidate is a pool that may price a token.
+type candidate struct {
+	pool  *pool
+	depth *big.Int // in raw USDG, at its price or its reference price: whichever is deeper
+	least *big.Int // whichever is not
+	thin  bool     // depth is below the floor: little money moves it, and it has no say
 }
 
 // deepest is the deepest pool of a pair, with depth valued at the second token's price; nil: the pair has none.
-// It is refused if it is unreliable, too shallow, or if another deep pool disagrees with it.
-func (s *state) deepest(token, against common.Address, inUSDG price) (*pool, error) {
-	type candidate struct {
-		pool  *pool
-		depth *big.Int
-	}
-	var all []candidate
+// It is refused, and returned beside the refusal, if it is unreliable, too shallow, or if another deep pool disagrees with it.
+//
+// A pool whose price was moved to where there is no liquidity still counts as deep as it is at its reference price: so
+// nobody chooses the pool by disturbing another.
+func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate, error) {
+	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
+	var all []*candidate
 	for _, p := range s.pools {
-		if other, ok := p.other(token); ok && other == against {
-			all = append(all, candidate{p, worth(p.depthIn(against), inUSDG)})
+		other, ok := p.other(token)
+		if !ok || other != against {
+			continue
 		}
+		c := &candidate{pool: p, depth: worth(p.depthIn(against), inUSDG), least: new(big.Int)}
+		if p.fair != nil {
+			c.least = worth(p.fair.depthIn(against), inUSDG)
+		}
+		if c.least.Cmp(c.depth) > 0 {
+			c.least, c.depth = c.depth, c.least
+		}
+		c.thin = c.depth.Cmp(floor) < 0
+		all = append(all, c)
 	}
 	if len(all) == 0 {
 		return nil, nil //nolint:nilnil // a missing pool is no error
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return b.depth.Cmp(a.depth) })
+	slices.SortStableFunc(all, func(a, b *candidate) int { return b.depth.Cmp(a.depth) })
 	first := all[0]
 	if err := s.steady(first.pool); err != nil {
-		return nil, err
+		return first, err
 	}
-	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
-	if first.depth.Cmp(floor) < 0 {
-		return nil, refuse(reasonDepth, "pool %s is too shallow: %s raw USDG move its price by 2 %%", first.pool.ID, first.depth)
+	if first.least.Cmp(floor) < 0 {
+		return first, refuse(reasonDepth, "pool %s is too shallow: %s raw USDG move its price by 2 %%", first.pool.ID, first.least)
 	}
 	for _, c := range all[1:] {
-		if c.depth.Cmp(floor) < 0 {
+		if c.thin {
 			break
 		}
 		if gap := abs(c.pool.reference - first.pool.reference); gap > s.cfg.Reference.MaxDeviation {
-			return nil, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", first.pool.ID, c.pool.ID, gap)
+			return first, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", first.pool.ID, c.pool.ID, gap)
 		}
 	}
-	return first.pool, nil
+	return first, nil
 }
 
 // decimals are a token's decimals, if the registry or the deployment knows them.

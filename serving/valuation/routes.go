@@ -137,22 +137,10 @@ func asTheyAre(p *pool) (*pool, error) { return p, nil }
 
 // atReference uses the pools as they would be at their reference prices, so that manipulation has no effect.
 func atReference(p *pool) (*pool, error) {
-	root, err := ammv4.SqrtPriceAtTick(p.reference)
-	if err != nil {
-		return nil, fmt.Errorf("reference of pool %s: %w", p.ID, err)
+	if p.fair == nil {
+		return nil, refuse(reasonDepth, "pool %s cannot be moved to its reference price", p.ID)
 	}
-	if root.Eq(&p.SqrtPriceX96) {
-		return p, nil
-	}
-	moved := *p
-	order := ammv4.Swap{ZeroForOne: root.Lt(&p.SqrtPriceX96), ExactIn: true, Amount: *new(uint256.Int).Lsh(uint256.NewInt(1), 126), Limit: *root}
-	var r ammv4.Result
-	if err := p.amm.Swap(&r, &order); err != nil {
-		return nil, fmt.Errorf("move pool %s to its reference: %w", p.ID, err)
-	}
-	moved.SqrtPriceX96, moved.Tick, moved.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
-	moved.amm.SqrtPriceX96, moved.amm.Tick, moved.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
-	return &moved, nil
+	return p.fair, nil
 }
 
 // soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows.
@@ -179,12 +167,8 @@ func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice)
 			if err != nil {
 				return nil, err
 			}
-			limit := new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
-			if h.zeroForOne {
-				limit = new(uint256.Int).AddUint64(ammv4.MinSqrtPrice, 1)
-			}
 			var result ammv4.Result
-			err = p.amm.Swap(&result, &ammv4.Swap{ZeroForOne: h.zeroForOne, ExactIn: true, Amount: left, Limit: *limit})
+			err = p.amm.Sell(&result, h.zeroForOne, &left)
 			if err != nil {
 				if errors.Is(err, ammv4.ErrLiquidity) || errors.Is(err, ammv4.ErrOverflow) {
 					result.Out.Clear()

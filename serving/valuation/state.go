@@ -41,7 +41,33 @@ type pool struct {
 	growth    ammv4.FeeGrowth
 	reference int32  // the time-weighted median tick
 	history   uint64 // seconds of the window with a price
+	fair      *pool  // as it would be at its reference price; nil: nothing moves it there
 	depth     [2]uint256.Int
+}
+
+// judge computes what follows of a pool's state and its prices over a window.
+func (p *pool) judge(now, window uint64) {
+	p.reference, p.history = medianTick(p.Seconds, now, window)
+	p.depth = depthOf(&p.amm)
+	if p.fair = p.moved(); p.fair != nil {
+		p.fair.depth = depthOf(&p.fair.amm)
+	}
+}
+
+// moved is the pool swapped to its reference price.
+func (p *pool) moved() *pool {
+	root, err := ammv4.SqrtPriceAtTick(p.reference)
+	if err != nil {
+		return nil
+	}
+	var r ammv4.Result
+	if err := p.amm.Move(&r, root); err != nil {
+		return nil
+	}
+	moved := *p
+	moved.SqrtPriceX96, moved.Tick, moved.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	moved.amm.SqrtPriceX96, moved.amm.Tick, moved.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	return &moved
 }
 
 // keeper keeps the latest block's state and shares it among all requests.
@@ -180,8 +206,7 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 	}
 	window := uint64(k.cfg.Reference.Window / time.Second)
 	for _, p := range s.pools {
-		p.reference, p.history = medianTick(p.Seconds, s.at.Timestamp, window)
-		p.depth = depthOf(&p.amm)
+		p.judge(s.at.Timestamp, window)
 	}
 	return s, nil
 }

@@ -112,7 +112,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 func (s *state) suggest(p *pool, term uint32) suggestion {
 	h := &s.cfg.Haircut
 	var logs []float64
-	for _, tick := range hourlyTicks(p.Hours, s.at.Timestamp, uint64(h.History/time.Second)) {
+	for _, tick := range p.hourlyTicks(s.at.Timestamp, uint64(h.History/time.Second)) {
 		logs = append(logs, float64(tick))
 	}
 	r := suggestion{}

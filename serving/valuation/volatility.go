@@ -8,7 +8,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/processors/market/query"
 )
 
 const (
@@ -16,8 +15,10 @@ const (
 	logTick = 9.999500033330834e-05 // ln(1.0001)
 )
 
-// hourlyTicks are the ticks at the ends of the hours, carried forward; the last one is the current tick.
-func hourlyTicks(hours []query.PriceAt, now, history uint64) (ticks []int32) {
+// hourlyTicks are the ticks at the ends of the hours, carried forward; the last one is the reference: one block's price
+// would let anybody hide what the price did in the hour before.
+func (p *pool) hourlyTicks(now, history uint64) (ticks []int32) {
+	hours := p.Hours
 	if len(hours) == 0 {
 		return nil
 	}
@@ -31,13 +32,16 @@ func hourlyTicks(hours []query.PriceAt, now, history uint64) (ticks []int32) {
 			ticks = append(ticks, hours[next-1].Tick)
 		}
 	}
+	if len(ticks) > 0 {
+		ticks[len(ticks)-1] = p.reference
+	}
 	return ticks
 }
 
 // series is the logarithm of a token's price in USDG, in ticks, at the ends of hours, from its reference pools.
 func (s *state) series(token common.Address, q *quoted) (sum []float64) {
 	for i, p := range q.pools {
-		ticks := hourlyTicks(p.Hours, s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
+		ticks := p.hourlyTicks(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
 		sign := 1.0
 		if token != p.Currency0 {
 			sign = -1
@@ -115,7 +119,7 @@ func (s *state) maxBps(token common.Address) uint16 {
 // timeInRange is the expected part of a period in which a Brownian motion stays within a standard deviations
 // (of the whole period) of its start.
 func timeInRange(a float64) float64 {
-	if math.IsInf(a, 1) {
+	if a > 7 { // but for less than 10^-11; of a large a nothing is left of the one that is added to its square
 		return 1
 	}
 	return (1+a*a)*math.Erf(a/math.Sqrt2) + a*math.Sqrt(2/math.Pi)*math.Exp(-a*a/2) - a*a
