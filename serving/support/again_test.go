@@ -208,6 +208,7 @@ func TestATransactionThatIsMinedTooLate(t *testing.T) {
 func TestATicketComesBackWithItsReplies(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ResumeAfter, w.cfg.Confirmations = time.Millisecond, 1000
+	w.cfg.Resend = time.Minute // what is reserved anew waits for nothing that was sent before
 	w.mine()
 	signed, payer := w.pay(w.chain.Key("payer"), "back"), w.chain.Address("payer")
 	s := w.start(w.deps(w.relayer("relayer")))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -23,7 +24,9 @@ type driveKey struct {
 type drive struct {
 	key      driveKey
 	settling chan struct{} // holds a token while the settler works on it
-	handed   time.Time     // when it was last passed to the settler
+	handed   time.Time     // when it was last passed to the settler,
+	reserved uint64        // and as which reservation of it
+	failures atomic.Int32  // of the settler since, in a row
 	moved    chan struct{} // closed once its row is moved from here, and replaced; guarded by Service.mu
 	unpaid   netip.Addr    // whose budget has it as unpaid, until it is charged; guarded by Service.mu
 }
@@ -205,6 +208,9 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 		}
 		d.handed = time.Time{}
 	}
+	if d.reserved != p.Reserved { // what was sent before is not of this reservation
+		d.handed, d.reserved = time.Time{}, p.Reserved
+	}
 	if p.Attempt != nil {
 		reverted, final, err := s.token.Reverted(ctx, &signed.Authorization, p.Attempt.Hash, s.scope(p.FromBlock))
 		switch {
@@ -247,7 +253,7 @@ const commandTimeout = 10 * time.Second
 
 // settle passes a payment or refund to the settler in a goroutine: a facilitator responds only after the chain.
 func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed *x402.Signed, kind desk.Kind, log *zap.Logger) {
-	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.cfg.Resend {
+	if !d.handed.IsZero() && s.deps.Now().Sub(d.handed) < s.again(d) {
 		return
 	}
 	select {
@@ -275,13 +281,29 @@ func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed 
 		} else {
 			err = s.deps.Settler.Settle(ctx, signed, record)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			d.failures.Store(0)
+		} else if ctx.Err() == nil {
+			d.failures.Add(1)
 			s.metrics.settleErrors.WithLabelValues(settleError(err)).Inc()
 			log.Warn("payment not settled yet", zap.Error(err))
 		}
 		return nil
 	})
 }
+
+// again is after how long a payment is passed to the settler once more: soon where that has failed, as an authorization does not
+// last, and later each time that it fails again.
+func (s *Service) again(d *drive) time.Duration {
+	failures := d.failures.Load()
+	if failures == 0 {
+		return s.cfg.Resend
+	}
+	return min(idlePolls*s.cfg.Poll<<min(failures-1, maxDoublings), s.cfg.Resend)
+}
+
+// maxDoublings of the time between two attempts at a payment.
+const maxDoublings = 10
 
 // reconcile picks up payments that no process follows, after a crash or because a process had too many.
 func (s *Service) reconcile(ctx context.Context) {

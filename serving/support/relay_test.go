@@ -69,6 +69,48 @@ func TestGas(t *testing.T) {
 	}
 }
 
+// faint is a node that fails once when it is asked for the tip: right before anything is recorded or sent.
+type faint struct {
+	x402.Sender
+	failed atomic.Bool
+}
+
+func (f *faint) SuggestGasTipCap(ctx context.Context) (*big.Int, error) {
+	if f.failed.CompareAndSwap(false, true) {
+		return nil, errors.New("no response")
+	}
+	return f.Sender.SuggestGasTipCap(ctx)
+}
+
+// A payment whose settler failed once is passed to it again soon, and not when its authorization has nearly ended.
+func TestASettlerThatFailsOnce(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Resend, w.cfg.Wait = time.Minute, 15*time.Second
+	w.mine()
+	chain := &faint{Sender: w.chain.Client()}
+	w.start(w.deps(w.relayerOn(chain, w.client(), "relayer"))).post(w.header(w.pay(w.chain.Key("payer"), "faint")), body("Faint")).created(t)
+	if !chain.failed.Load() {
+		t.Error("the node did not fail")
+	}
+}
+
+// A settler that always fails is asked less and less often.
+func TestASettlerThatFailsIsAskedSeldom(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	s, d := &Service{cfg: cfg}, &drive{}
+	for failures, want := range []time.Duration{cfg.Resend, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, cfg.Resend, cfg.Resend} {
+		if got := s.again(d); got != want {
+			t.Errorf("after %d failures: again after %s, want %s", failures, got, want)
+		}
+		d.failures.Add(1)
+	}
+	d.failures.Store(1 << 30)
+	if got := s.again(d); got != cfg.Resend {
+		t.Errorf("after very many: %s", got)
+	}
+}
+
 // A nonce whose taker died before it sent anything is filled, and who comes behind is settled.
 func TestAGapIsFilled(t *testing.T) {
 	w := newWorld(t)
