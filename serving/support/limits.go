@@ -133,12 +133,16 @@ func (s *Service) mayAsk(x *exchange) error {
 	return nil
 }
 
-// mayCheck counts a request of a payer who has signed: of nobody else, or anybody could lock him out.
+// mayCheck counts a request of a payer who has signed: of nobody else, or anybody could lock him out. The client's comes first:
+// one has as many wallets as he likes, and those that are counted are bounded.
 func (s *Service) mayCheck(x *exchange) error {
+	if err := s.mayAsk(x); err != nil {
+		return err
+	}
 	if wait := s.budgets.payerChecks.spend(x.signed.From, s.deps.Now()); wait > 0 {
 		return rateLimited(wait, "too many payments of this wallet were looked up")
 	}
-	return s.mayAsk(x)
+	return nil
 }
 
 // maySubmit counts a payment that the relayer pays gas for. One that is charged is given back, by submitted or,

@@ -209,6 +209,24 @@ func TestAWalletAsksSeldom(t *testing.T) {
 	}
 }
 
+// Keys cost nothing: a client that may ask no more takes no room from other wallets, however many it signs with.
+func TestAClientHasManyWallets(t *testing.T) {
+	const checks = 2
+	w := newWorld(t)
+	w.behindProxy()
+	w.cfg.Limits.Checks = Budget{checks, time.Hour}
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	for i := range 3 * checks {
+		key, err := crypto.GenerateKey()
+		check(t, err)
+		s.postFrom("192.0.2.1", w.header(w.pay(key, fmt.Sprint(i))), body("x"))
+	}
+	if n := len(s.budgets.payerChecks.full); n != checks {
+		t.Errorf("%d wallets are counted for a client that may ask %d times", n, checks)
+	}
+}
+
 // The wallet's day comes before its balance, and costs no question to the chain.
 func TestTheDayComesBeforeTheBalance(t *testing.T) {
 	w := newWorld(t)
