@@ -96,20 +96,18 @@ func (s *Service) created(p *desk.Payment, res *httpapi.Response) error {
 	if err := setHeader(res, x402.HeaderResponse, s.terms.Settled(p.Authorization.From, p.Proof.Transaction)); err != nil {
 		return err
 	}
-	ticket, err := s.ticket(p, nil)
-	if err != nil {
-		return err
-	}
-	token := s.cfg.Keys.Ticket(p.ID())
+	ticket, err := s.cfg.Keys.ticket(p)
+	s.unopened(err)
+	base, token := strings.TrimSuffix(s.cfg.PublicURL, "/"), s.cfg.Keys.Ticket(p.ID())
 	body, err := json.Marshal(struct {
 		Ticket    *ticketJSON `json:"ticket"`
 		Token     string      `json:"token"`
 		StatusURL string      `json:"statusUrl"`
-	}{ticket, token, strings.TrimSuffix(s.cfg.PublicURL, "/") + "/t/" + p.ID() + "#" + token})
+	}{ticket, token, base + "/t/" + p.ID() + "#" + token})
 	if err != nil {
 		return fmt.Errorf("encode ticket: %w", err)
 	}
 	res.Status, res.Body = http.StatusCreated, append(res.Body, body...)
-	res.SetHeader("Location", "/tickets/"+p.ID())
+	res.SetHeader("Location", base+"/tickets/"+p.ID())
 	return nil
 }

@@ -70,22 +70,19 @@ func (s Staff) List(ctx context.Context, out io.Writer) error {
 	return table.Flush()
 }
 
-// Show prints a ticket as its reporter sees it, and the reporter's contact.
+// Show prints a ticket as its reporter sees it, and the reporter's contact. What no key opens is null, and an error.
 func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	t, err := (&Service{cfg: Config{Keys: s.Keys}}).ticket(found.Payment, found.Report)
-	if err != nil {
-		return err
-	}
+	t, unopened := s.Keys.openTicket(found.Payment, found.Report)
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode ticket: %w", err)
 	}
 	_, err = fmt.Fprintln(out, string(text))
-	return err
+	return errors.Join(err, unopened)
 }
 
 // Reply replies to a ticket. Where the same member of staff has written the same there, only the letter is sent: the answer

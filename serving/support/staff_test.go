@@ -305,7 +305,8 @@ func TestAReplyBehindOneThatNoKeyOpens(t *testing.T) {
 	old := w.cfg.Keys
 	w.cfg.Keys.Text = append([]string{"the next text key of tests, of thirty-two bytes"}, old.Text...)
 	s := w.start(w.deps(w.relayer("relayer")))
-	id, _ := s.post(w.header(w.pay(w.chain.Key("payer"), "old")), body("Old")).created(t)
+	payment := w.header(w.pay(w.chain.Key("payer"), "old"))
+	id, token := s.post(payment, body("Old")).created(t)
 	staff, letters := w.staff(), 0
 	staff.Mail = func(context.Context, string, string, string) error { letters++; return nil }
 	staff.Keys = old
@@ -318,6 +319,37 @@ func TestAReplyBehindOneThatNoKeyOpens(t *testing.T) {
 	}
 	if n := len(w.ticketOf(id).Ticket.Replies); n != 2 || letters != 2 {
 		t.Errorf("%d replies and %d letters, want 2 and 2", n, letters)
+	}
+
+	s.stop()
+	w.cfg.Keys.Text = w.cfg.Keys.Text[:1]
+	s = w.start(w.deps(w.relayer("relayer")))
+	s.post(payment, body("Old")).created(t)
+	var ticket struct {
+		Report  *struct{ Title string }
+		Replies []struct{ Body *string }
+	}
+	got := s.ticket(id, token)
+	check(t, json.Unmarshal(got.body, &ticket))
+	if got.status != http.StatusOK || ticket.Report == nil || ticket.Report.Title != "Old" || len(ticket.Replies) != 2 || ticket.Replies[0].Body != nil || *ticket.Replies[1].Body != "Second." {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if page := s.get("/t/"+id+"/content", token); page.status != http.StatusOK || !strings.Contains(string(page.body), "Second.") || !strings.Contains(string(page.body), "cannot be read") {
+		t.Errorf("%d %s", page.status, page.body)
+	}
+	s.stop()
+	w.cfg.Keys.Text = []string{"another text key of tests, of thirty-two bytes"}
+	s = w.start(w.deps(w.relayer("relayer")))
+	if got := s.ticket(id, token); got.status != http.StatusOK || !strings.Contains(string(got.body), `"report":null`) || !strings.Contains(string(got.body), `"outcome":"PENDING"`) {
+		t.Errorf("without any key: %d %s", got.status, got.body)
+	}
+	if page := s.get("/t/"+id+"/content", token); page.status != http.StatusOK || strings.Count(string(page.body), "cannot be read") != 3 {
+		t.Errorf("without any key: %d %s", page.status, page.body)
+	}
+	var shown strings.Builder
+	staff.Keys = w.cfg.Keys
+	if err := staff.Show(t.Context(), id, &shown); !errors.Is(err, errSealed) || !strings.Contains(shown.String(), `"outcome": "PENDING"`) {
+		t.Errorf("show: %v %s", err, shown.String())
 	}
 }
 

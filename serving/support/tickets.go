@@ -3,12 +3,14 @@ package support
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
 
 	desk "github.com/lienstream/lienstream/processors/support"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -24,16 +26,21 @@ type ticketJSON struct {
 	ID        string            `json:"id"`
 	Status    desk.TicketStatus `json:"status"`
 	Outcome   desk.Verdict      `json:"outcome"`
-	Report    *Report           `json:"report,omitempty"`
 	Replies   []replyJSON       `json:"replies"`
 	Deposit   depositJSON       `json:"deposit"`
 	CreatedAt int64             `json:"createdAt"`
 	UpdatedAt int64             `json:"updatedAt"`
 }
 
+// openTicketJSON is a ticket as who has its token reads it.
+type openTicketJSON struct {
+	*ticketJSON
+	Report *Report `json:"report"` // nil: no key opens it any more
+}
+
 type replyJSON struct {
-	At   int64  `json:"at"`
-	Body string `json:"body"`
+	At   int64   `json:"at"`
+	Body *string `json:"body"` // nil: no key opens it any more
 }
 
 type depositJSON struct {
@@ -49,35 +56,40 @@ type refundJSON struct {
 	Transaction *common.Hash      `json:"transaction"`
 }
 
-// ticket is a charged payment as its reporter sees it; without the report if sealed is nil.
-func (s *Service) ticket(p *desk.Payment, sealed []byte) (*ticketJSON, error) {
-	k := p.Ticket
+// ticket is a charged payment as its reporter sees it, without the report. Where no key opens a reply the ticket lacks its text,
+// and the error says so: what was decided, and where the deposit is, is not lost with a key.
+func (k Keys) ticket(p *desk.Payment) (*ticketJSON, error) {
+	of := p.Ticket
 	t := &ticketJSON{
-		ID: p.ID(), Status: k.Status, Outcome: k.Verdict, Replies: []replyJSON{}, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
+		ID: p.ID(), Status: of.Status, Outcome: of.Verdict, Replies: []replyJSON{}, CreatedAt: of.CreatedAt, UpdatedAt: of.UpdatedAt,
 		Deposit: depositJSON{
 			Amount: p.Authorization.Value.ToInt().String(), Asset: strings.ToLower(p.Asset.Hex()), Payer: strings.ToLower(p.Authorization.From.Hex()),
-			Transaction: p.Proof.Transaction, Refund: refundJSON{Status: k.Refund},
+			Transaction: p.Proof.Transaction, Refund: refundJSON{Status: of.Refund},
 		},
 	}
-	if k.RefundProof != nil {
-		t.Deposit.Refund.Transaction = &k.RefundProof.Transaction
-	} else if k.RefundAttempt != nil {
-		t.Deposit.Refund.Transaction = &k.RefundAttempt.Hash
+	if of.RefundProof != nil {
+		t.Deposit.Refund.Transaction = &of.RefundProof.Transaction
+	} else if of.RefundAttempt != nil {
+		t.Deposit.Refund.Transaction = &of.RefundAttempt.Hash
 	}
-	if sealed != nil {
-		var err error
-		if t.Report, err = s.cfg.Keys.report(t.ID, sealed); err != nil {
-			return nil, err
+	var errs []error
+	for _, r := range of.Replies {
+		reply := replyJSON{At: r.At}
+		if text, err := k.Open(purposeReply, t.ID, r.Sealed); err == nil {
+			reply.Body = new(string(text))
+		} else {
+			errs = append(errs, fmt.Errorf("reply of ticket %s: %w", t.ID, err))
 		}
+		t.Replies = append(t.Replies, reply)
 	}
-	for _, r := range k.Replies {
-		text, err := s.cfg.Keys.Open(purposeReply, t.ID, r.Sealed)
-		if err != nil {
-			return nil, fmt.Errorf("reply of ticket %s: %w", t.ID, err)
-		}
-		t.Replies = append(t.Replies, replyJSON{r.At, string(text)})
-	}
-	return t, nil
+	return t, errors.Join(errs...)
+}
+
+// openTicket is ticket with the report.
+func (k Keys) openTicket(p *desk.Payment, sealed []byte) (*openTicketJSON, error) {
+	t, err := k.ticket(p)
+	report, unopened := k.report(t.ID, sealed)
+	return &openTicketJSON{t, report}, errors.Join(err, unopened)
 }
 
 // report opens the report of a ticket.
@@ -92,9 +104,16 @@ func (k Keys) report(id string, sealed []byte) (report *Report, err error) {
 	return report, nil
 }
 
+// unopened tells the operator that a key is missing: the reporter is shown the rest.
+func (s *Service) unopened(err error) {
+	if err != nil {
+		s.log.Error("cannot open all of a ticket", zap.Error(err))
+	}
+}
+
 // admitted returns the ticket in the path if the token is valid. Otherwise the error does not tell whether it
 // exists.
-func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJSON, error) {
+func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*openTicketJSON, error) {
 	id := req.Path("id").Text()
 	token := req.HTTP.Header.Get(s.ticketHeader())
 	if !s.cfg.Keys.Opens(id, token, s.deps.Now()) {
@@ -113,7 +132,9 @@ func (s *Service) admitted(ctx context.Context, req *httpapi.Request) (*ticketJS
 	case !found.Payment.Charged(): // its block was reverted
 		return nil, s.pending()
 	}
-	return s.ticket(found.Payment, found.Report)
+	t, err := s.cfg.Keys.openTicket(found.Payment, found.Report)
+	s.unopened(err)
+	return t, nil
 }
 
 func (s *Service) getTicket(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
