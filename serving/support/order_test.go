@@ -177,15 +177,20 @@ func TestAReportsFields(t *testing.T) {
 		{"references.0", object{"references": []string{link(501)}}},
 		{"references.0", object{"references": []string{"javascript:alert(1)"}}},
 		{"references.0", object{"references": []string{"https://user@example.com/"}}},
+		{"references.0", object{"references": []string{"https://example.com/\u009b31m"}}},
+		{"", object{"references": []string{"https://example.com/ä?q=%C2%9B#x"}}},
 		{"contact", object{"contact": nil}},
 		{"contact.email", object{"contact": object{"email": "Ann <ann@example.com>"}}},
 		{"contact.email", object{"contact": object{"email": strings.Repeat("a", 250) + "@example.com"}}},
+		{"contact.email", object{"contact": object{"email": "a\u009b31m@example.com"}}}, // to a terminal that begins a command
+		{"contact.email", object{"contact": object{"email": "a@example\u202e.com"}}},
 		{"contact.email", object{"contact": object{}}},
 		{"contact.phone", object{"contact": object{"email": "a@example.com", "phone": "1"}}},
 		{"", object{"agent": nil}},
 		{"agent.name", object{"agent": object{"url": "https://example.com"}}},
 		{"agent.operator", object{"agent": object{"name": "a", "operator": long(201)}}},
 		{"agent.url", object{"agent": object{"name": "a", "url": "ftp://example.com"}}},
+		{"agent.url", object{"agent": object{"name": "a", "url": "https://example\u009b.com"}}},
 		{"Title", object{"Title": "in another case"}},
 	} {
 		fields := object{

@@ -174,12 +174,17 @@ func isAddress(text string) bool {
 	return digits == strings.ToLower(digits) || digits == strings.ToUpper(digits) || text == common.Address(raw).Hex()
 }
 
+// plain says whether a text has nothing that a terminal or a letter may take for a command, or that hides what is there.
+func plain(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsGraphic(c) })
+}
+
 func isEmail(text string) bool {
 	a, err := mail.ParseAddress(text)
-	return err == nil && a.Name == "" && a.Address == text && len(text) <= maxEmail && !strings.ContainsAny(text, "\r\n \"")
+	return err == nil && plain(text) && a.Name == "" && a.Address == text && len(text) <= maxEmail && !strings.ContainsAny(text, "\r\n \"")
 }
 
 func isLink(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && len(text) <= maxURL && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+	return err == nil && plain(text) && len(text) <= maxURL && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
