@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +87,37 @@ func until(condition string) chromedp.Action {
 			}
 		}
 	})
+}
+
+// The page works where a proxy serves it below a path of its own: what it loads lies beside it.
+func TestThePageBelowAPath(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.PublicURL = "https://example.com/support"
+	w.mine()
+	s := w.start(w.deps(w.relayer("relayer")))
+	got := s.post(w.header(w.pay(w.chain.Key("payer"), "below")), body("Below"))
+	id, _ := got.created(t)
+	if at := got.header.Get("Location"); at != w.cfg.PublicURL+"/tickets/"+id {
+		t.Errorf("the ticket is at %s", at)
+	}
+	base, err := url.Parse(w.cfg.PublicURL + "/t/" + id)
+	check(t, err)
+	loads := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(string(s.get("/t/"+id, "").body), -1)
+	if len(loads) != 2 {
+		t.Errorf("the page loads %q", loads)
+	}
+	for _, l := range loads {
+		at, err := base.Parse(l[1])
+		check(t, err)
+		path, below := strings.CutPrefix(at.String(), w.cfg.PublicURL)
+		if !below {
+			t.Errorf("the page loads %s", at)
+			continue
+		}
+		if got := s.get(path, ""); got.status != http.StatusOK {
+			t.Errorf("%s: %d", at, got.status)
+		}
+	}
 }
 
 // The page shows replies and the outcome to who has the token, which reaches no log and no other host; nothing that
