@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/lienstream/lienstream/contracts/nodetext"
 )
 
 var (
@@ -120,10 +122,7 @@ var said = []struct {
 		"missing trie node", "historical state", "state not available", "state is not available", "state unavailable", "pruned", "archive",
 		"old data not available", "distance to target block exceeds", "no state available", "state already discarded", "blockoutofrange",
 	}},
-	{classRate, []string{
-		"rate limit", "rate-limit", "ratelimit", "rate limited", "too many requests", "per second", "/second", "compute units", "capacity exceeded",
-		"quota", "daily request", "monthly", "request limit", "request rate", "usage limit", "throttl", "under too much load", "out of credits", "exceeded its throughput",
-	}},
+	{classRate, nodetext.Throttled},
 	{classGone, []string{"beyond current head", "beyond the head"}},
 	{classRange, []string{
 		"query returned more than", "returned more than", "exceeds max results", "exceed maximum block range", "exceeds limit of",

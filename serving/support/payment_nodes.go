@@ -17,6 +17,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/ethclient"
 	ethrpc "github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/lienstream/lienstream/contracts/nodetext"
 )
 
 // paymentTimeout bounds a request to a node of the payment chain.
@@ -116,12 +118,6 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 
 var errLimited = errors.New("no endpoint of the payment chain answers for now")
 
-// limits are the words by which nodes say, with status 200, that they answer no more for now.
-var limits = []string{
-	"rate limit", "rate-limit", "ratelimit", "too many requests", "per second", "/second", "compute units", "capacity", "quota", "daily request",
-	"monthly", "request limit", "request rate", "usage limit", "throttl", "out of credits", "exceeded its throughput",
-}
-
 const (
 	codeLimit   = -32005 // EIP-1474: limit exceeded, of requests or of what one may ask for
 	codeTooMany = 429    // some have the status there
@@ -143,7 +139,7 @@ func answered(text []byte) error {
 		return nil
 	}
 	code, said := answer.Error.Code, strings.ToLower(answer.Error.Message)
-	limited := slices.ContainsFunc(limits, func(words string) bool { return strings.Contains(said, words) })
+	limited := slices.ContainsFunc(nodetext.Throttled, func(words string) bool { return strings.Contains(said, words) })
 	if code == codeLimit || code == codeTooMany || limited && !strings.Contains(said, "revert") { // a contract may say anything
 		return fmt.Errorf("%w: %.200s", errLimited, answer.Error.Message)
 	}

@@ -120,6 +120,7 @@ func TestAPaymentNodeThatAnswersNoMore(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32005,"message":"query returned more than 10000 results"}}`, true, "10000 results"},
 		{`{"jsonrpc":"2.0","id":%s,"error":{"code":429,"message":"come back later"}}`, true, "come back later"},
 		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"Your app has exceeded its compute units per second capacity"}}`, true, "compute units"},
+		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"node is under too much load"}}`, true, "too much load"},
 		{`<html>Back soon</html>`, true, "no endpoint"},
 		{`{"message":"Forbidden"}`, true, "no endpoint"},
 		{`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"header not found"}}`, false, "header not found"},
