@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"net/http"
@@ -255,7 +256,7 @@ func testKills(t *testing.T, brokers []string, schedules int) {
 		return
 	}
 	for _, what := range slices.Concat(settlers, interferences, slices.Collect(maps.Keys(lies)), []string{
-		"charged", "void", "never reserved", "two nodes", "its block was reorganised away",
+		"charged", "void", "never reserved", "two nodes", "its block was reorganised away", "reserved anew", "killed after released",
 		"killed before reserve", "killed after reserve", "killed before take-nonce", "killed after take-nonce", "killed before sent", "killed after sent",
 		"killed before the broadcast", "killed after the broadcast", "killed before the logs", "killed before paid", "killed after paid",
 	}) {
@@ -268,7 +269,10 @@ func testKills(t *testing.T, brokers []string, schedules int) {
 // Who settles, and what others do meanwhile.
 var (
 	settlers      = []string{"a relayer", "a relayer without gas", "gas that triples", "a facilitator"}
-	interferences = []string{"nobody interferes", "a stranger submits first", "the payer cancels", "the last blocks are reorganised", "the payment's block is reorganised"}
+	interferences = []string{
+		"nobody interferes", "a stranger submits first", "the payer cancels", "the last blocks are reorganised", "the payment's block is reorganised",
+		"the payer's money is away for a while",
+	}
 )
 
 // schedule plays one, and says what came in it.
@@ -362,6 +366,9 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	if charges > 1 || charges == 1 != ticket {
 		t.Fatalf("schedule %d: %d charges, ticket %v, payment %+v", number, charges, ticket, p)
 	}
+	if p != nil && p.Reserved > 1 {
+		came = append(came, "reserved anew")
+	}
 	if ticket {
 		id, token := second.post(payment, report).created(t)
 		if got := second.ticket(id, token); got.status != http.StatusOK {
@@ -401,6 +408,13 @@ func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed, si
 		w.submit(s.Calldata())
 	case "the payer cancels":
 		w.submit(w.cancels(key, s.Nonce))
+	case "the payer's money is away for a while": // and so the chain may refuse the payment
+		<-time.After(w.blockTime)
+		w.submit(w.pay(key, "away "+s.Nonce.Hex(), func(a *x402.Authorization) { a.To, a.ValidBefore = w.chain.Address("owner"), math.MaxUint32 }).Calldata())
+		<-time.After(8 * w.blockTime)
+		if err := w.chain.Fund(w.t.Context(), s.From, w.terms.Value); err != nil {
+			w.t.Error(err)
+		}
 	case "the last blocks are reorganised": // and what waits is forgotten
 		<-time.After(3 * w.blockTime)
 		w.reorganise(func(head uint64) uint64 { return head - 1 })
