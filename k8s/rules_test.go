@@ -33,7 +33,7 @@ var atRest = []string{
 	`lienstream_support_desk_read_timestamp_seconds{instance="b"} 0+60x120`,
 	`lienstream_support_chain_errors_total 0+1x120`,
 	`lienstream_chain_contradicted_total{endpoint="rpc.example"} 0x120`,
-	`lienstream_chain_lone_opinions_total 0x20 3x100`, // a node was away for a moment
+	`lienstream_chain_alone 0x20 1x5 0x95`, // a node was away for a moment
 	`lienstream_sender_oldest_due_seconds 0 12 3 0x117`,
 	`lienstream_sender_attempts_total{channel="email",result="sent"} 0+20x120`,
 	`lienstream_sender_attempts_total{channel="email",result="retry"} 0+1x120`,
@@ -58,7 +58,7 @@ var wrong = map[string][]string{
 		`lienstream_support_desk_read_timestamp_seconds{instance="b"} 0x120`, // it never was read
 	},
 	"ChainNodeContradicted": {`lienstream_chain_contradicted_total{endpoint="rpc.example"} 0x30 1x90`},
-	"ChainNodeAlone":        {`lienstream_chain_lone_opinions_total 0+5x120`},
+	"ChainNodeAlone":        {`lienstream_chain_alone 0x30 1x90`},
 	"NotifierLate":          {`lienstream_sender_oldest_due_seconds 0+60x120`},
 	"NotifierRetries": {
 		`lienstream_sender_attempts_total{channel="email",result="sent"} 0+1x120`,

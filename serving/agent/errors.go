@@ -73,7 +73,7 @@ func chainError(err error) error {
 	case errors.Is(err, chain.ErrDiffer):
 		return refuse(httpapi.UpstreamUnavailable, "nodes of the chain say different things of one block, ask again shortly")
 	}
-	return refuse(httpapi.UpstreamUnavailable, "no node of the chain responds, ask again shortly")
+	return refuse(httpapi.UpstreamUnavailable, "too few nodes of the chain respond, ask again shortly")
 }
 
 // indexError maps an error of the read API to an API error.

@@ -156,7 +156,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 	})
 }
 
-// canonical is the hash of the chain's block at a height, as two nodes say it where there are two; zero: there is none.
+// canonical is the hash of the chain's block at a height, as two nodes say it where that is the quorum; zero: there is none.
 func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, error) {
 	ctx = chain.Apart(ctx)
 	once := func() (common.Hash, error) {
@@ -167,7 +167,7 @@ func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, erro
 		return block.Hash, err
 	}
 	hash, err := once()
-	if err != nil || a.chain.Nodes() < 2 {
+	if err != nil || a.chain.Quorum() < 2 {
 		return hash, err
 	}
 	if again, err := once(); err != nil || again != hash {

@@ -79,7 +79,7 @@ func readTwice[T any](ctx context.Context, a *Agent, head chain.Block, identify 
 func agreed[T any](ctx context.Context, a *Agent, ask func(context.Context) (T, error)) (T, error) {
 	return chain.Agreed(ctx, a.chain, func(ctx context.Context) (T, error) {
 		v, err := ask(ctx)
-		if err != nil && ctx.Err() == nil && a.chain.Nodes() > 1 && !isMismatch(err) && !isVerdict(err) && !errors.Is(err, chain.ErrDiffer) {
+		if err != nil && ctx.Err() == nil && a.chain.Quorum() > 1 && !isMismatch(err) && !isVerdict(err) && !errors.Is(err, chain.ErrDiffer) {
 			err = fmt.Errorf("%w: %w", chain.ErrDiffer, err)
 		}
 		return v, err
@@ -97,7 +97,7 @@ func readOfTwo[T any](ctx context.Context, a *Agent, head chain.Block, identify 
 		return into, r.run(ctx, a.chain)
 	}
 	into, err := once()
-	if (err == nil || isMismatch(err)) && a.chain.Nodes() > 1 {
+	if (err == nil || isMismatch(err)) && a.chain.Quorum() > 1 {
 		again, outcome := once()
 		err = differs(err, outcome, into, again)
 	}

@@ -182,8 +182,8 @@ func TestANodeThatWillNotSimulate(t *testing.T) {
 	}
 }
 
-// TestAThrottledNodeIsPassedOver: a provider that was asked too often says so in an answer of its own, and the next node
-// is asked. So is it where one will not simulate.
+// TestAThrottledNodeIsPassedOver: a provider that was asked too often says so in an answer of its own, and of three the other
+// two are asked. So is it where one will not simulate, of two as well.
 func TestAThrottledNodeIsPassedOver(t *testing.T) {
 	w, _, fund := listed(t)
 	first := true
@@ -198,7 +198,11 @@ func TestAThrottledNodeIsPassedOver(t *testing.T) {
 	} {
 		moody, ready := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)
 		moody.Tells(lie)
-		v := w.over(moody.URL, ready.URL)
+		urls := []string{moody.URL, ready.URL}
+		if name == "throttled" {
+			urls = append(urls, rpctest.NewLiar(t, w.node.HTTP(), 0).URL)
+		}
+		v := w.over(urls...)
 		if name == "throttled" {
 			for _, path := range []string{"/v1/capabilities", "/v1/deals/1"} {
 				if res := v.Get(t, path); res.Status != http.StatusOK {
@@ -406,4 +410,46 @@ func TestWhoWasContradictedIsNoAnswer(t *testing.T) {
 	v.isError("UPSTREAM_UNAVAILABLE", v.Get(t, path))
 	take := body{"action": "withdrawCredit", "chainId": 4663, "wallet": w.actors[0].Hex(), "token": w.dep.USDG.Hex()}
 	v.isError("UPSTREAM_UNAVAILABLE", v.post(take))
+}
+
+// TestNobodyIsHisOwnSecondOpinion: the others still tell their head, and are throttled or fail when asked for anything else.
+// What one node says alone is neither answered nor prepared, although nobody has contradicted it yet.
+func TestNobodyIsHisOwnSecondOpinion(t *testing.T) {
+	w, deal, fund := listed(t)
+	w.sent(w.prepared(fund))
+	w.sync()
+	usdg := w.dep.USDG.Hex()
+	take := body{"action": "withdrawCredit", "chainId": 4663, "wallet": w.actors[0].Hex(), "token": usdg}
+	reclaim := body{
+		"action": "reclaim", "chainId": 4663, "wallet": endless.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "spendLimit": "99999999",
+	}
+	for nodes := 2; nodes <= 3; nodes++ {
+		for name, fault := range map[string]rpctest.Lie{
+			"throttled": refusing(`{"code":429,"message":"Too Many Requests"}`, ofState),
+			"away": func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+				if ofState(req.Method) {
+					w.WriteHeader(http.StatusBadGateway)
+				}
+				return ofState(req.Method)
+			},
+		} {
+			liar := rpctest.NewLiar(t, w.node.HTTP(), 0)
+			liar.Tells(w.answers("credits", word(9_000_000_000)))
+			urls := []string{liar.URL}
+			for len(urls) < nodes {
+				busy := rpctest.NewLiar(t, w.node.HTTP(), 0)
+				busy.Tells(fault)
+				urls = append(urls, busy.URL)
+			}
+			t.Log(nodes, name)
+			v := w.over(urls...)
+			v.isError("UPSTREAM_UNAVAILABLE", v.Get(t, "/v1/portfolio/"+w.actors[0].Hex()))
+			v.refused("UPSTREAM_UNAVAILABLE", take)
+			w.over(urls...).refused("UPSTREAM_UNAVAILABLE", reclaim)
+			for _, path := range []string{"/v1/capabilities", "/v1/listings", "/v1/deals/1"} {
+				v := w.over(urls...)
+				v.isError("UPSTREAM_UNAVAILABLE", v.Get(t, path))
+			}
+		}
+	}
 }

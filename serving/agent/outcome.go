@@ -32,11 +32,11 @@ func (o opinion) readsElse(p *preparation) bool {
 	return isMismatch(o.err) || o.read != nil && !o.readsAs(p)
 }
 
-// outcome is what the transaction does, or why it is refused, as two nodes say it where there are two. The one that was read
+// outcome is what the transaction does, or why it is refused, as two nodes say it where that is the quorum. The one that was read
 // simulates, and another reads and simulates beside it. Where they differ, or only one can simulate, a third is asked.
 func (a *Agent) outcome(ctx context.Context, p *preparation, pl *plan, call chain.Call) (*simulated, error) {
 	at := &reads{at: p.head.Hash}
-	if a.chain.Nodes() < 2 {
+	if a.chain.Quorum() < 2 {
 		done, _, err := a.simulate(ctx, chain.Apart, p, pl, call, at)
 		return done, err
 	}
@@ -84,11 +84,6 @@ func (a *Agent) settle(ctx context.Context, p *preparation, all []opinion) (*sim
 	}
 	v, ok := inCommon(all)
 	if !ok {
-		if v, ok = lone(all); ok {
-			a.chain.Lone(ctx, v.from)
-		}
-	}
-	if !ok {
 		return nil, undecided(all)
 	}
 	var against []chain.Node
@@ -128,21 +123,6 @@ func inCommon(all []opinion) (found opinion, ok bool) {
 				return unable, true
 			}
 			ok = true
-		}
-	}
-	return found, ok
-}
-
-// lone is the opinion of the only node that says something, where the others do not respond.
-func lone(all []opinion) (found opinion, ok bool) {
-	for _, o := range all {
-		switch {
-		case o.says() && ok:
-			return o, false
-		case o.says():
-			found, ok = o, true
-		case !errors.Is(o.err, chain.ErrUnavailable):
-			return o, false
 		}
 	}
 	return found, ok

@@ -9,14 +9,14 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Invariant: where there are two nodes, whatever is answered two of them say, the reads and what the transaction does alike:
-// a node is not its own second opinion, in neither. So of three nodes of which one lies and another fails at a method, no
-// answer is wrong; and where two sound ones can answer, an answer is given.
+// Invariant: whatever is answered, as many nodes say as made the head (chain.Quorum), the reads and what the transaction does
+// alike: two, but where there is one, or of two the other is away for long. A node is never its own second opinion. So of
+// three nodes of which one lies and others fail, no answer is wrong; and where two sound ones can answer, an answer is given.
 //
 // What a deal costs, a bid brings, a wallet has or a transaction does is what a node said of it. The vault refuses a
 // transaction that names other terms, another price or another credit, but a caller should not come to sign one, nor be
-// told that something is not to be had. So where there are two nodes, both read and simulate, and what they say must agree:
-// to prepare, and to refuse.
+// told that something is not to be had. So two nodes read and simulate, and what they say must agree: to prepare, and to
+// refuse.
 
 // anew is the preparation before anything was read.
 func (p *preparation) anew() *preparation {
@@ -25,7 +25,7 @@ func (p *preparation) anew() *preparation {
 
 // confirmed returns a refusal, if another node reads the same as the one on which it rests. found is the outcome of that.
 func (a *Agent) confirmed(ctx context.Context, p *preparation, found, refusal error) error {
-	if a.chain.Nodes() < 2 || found == nil && !isVerdict(refusal) {
+	if a.chain.Quorum() < 2 || found == nil && !isVerdict(refusal) {
 		return refusal
 	}
 	other := p.anew()

@@ -103,12 +103,12 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 	return done, from, nil
 }
 
-// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, beside
-// another, does not do it now. That says nothing of what the transaction does.
+// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, where another
+// is heard too, does not do it now. That says nothing of what the transaction does.
 func (a *Agent) cannotRun(err error) bool {
 	refused, ok := errors.AsType[*chain.NodeError](err)
 	refuses := ok && !refused.OfTransaction() || errors.Is(err, chain.ErrBlockGone)
-	return errors.Is(err, chain.ErrUnsupported) || a.chain.Nodes() > 1 && refuses && !errors.Is(err, chain.ErrUnavailable)
+	return errors.Is(err, chain.ErrUnsupported) || a.chain.Quorum() > 1 && refuses && !errors.Is(err, chain.ErrUnavailable)
 }
 
 // ran takes the result of the transaction's run.

@@ -33,8 +33,16 @@ func (b *Block) same(other *Block) bool {
 		b.Timestamp == other.Timestamp && b.GasLimit == other.GasLimit
 }
 
-// enough is how many of so many nodes make a block the head: two must agree, and of more than two most.
-func enough(nodes int) int {
+// enough is how many of an electorate make a block the head: two must agree, and of more than two most. Where there are
+// three nodes one is not enough, whoever else is away: those who want to go on with one name two.
+func (c *Client) enough(electorate int) int {
+	if c.nodes > 2 {
+		return max(majority(electorate), 2)
+	}
+	return majority(electorate)
+}
+
+func majority(nodes int) int {
 	if nodes < 3 {
 		return nodes
 	}
@@ -46,7 +54,7 @@ func enough(nodes int) int {
 // contradict, at that height or at their own, are outvoted. A node has one vote, by as many endpoints as it may be asked.
 // electorate is how many nodes there are to have a majority of.
 func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) (Block, error) {
-	need, last := enough(electorate), c.lately()
+	need, last := c.enough(electorate), c.lately()
 	heights := heightsOf(voters, need)
 	asked := slices.Clone(heights)
 	if last.Number > heights[len(heights)-1] {
@@ -66,6 +74,7 @@ func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) 
 			return Block{}, errUnconfirmed
 		}
 		c.stand(won, against(said, heights, number, need))
+		c.made(min(need, 2))
 		return won[0].block, nil
 	}
 	if differ != nil {
@@ -73,6 +82,14 @@ func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) 
 		return Block{}, &DisagreementError{Number: differ[0].block.Number, Hashes: hashes(differ)}
 	}
 	return Block{}, errUnconfirmed
+}
+
+// made notes how many nodes a head took, and so an answer does.
+func (c *Client) made(quorum int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quorum = quorum
+	c.metrics.alone.Set(float64(number(quorum < c.nodes && quorum < 2)))
 }
 
 // lately is the head, if it was agreed on lately; zero: there is none.
@@ -177,7 +194,7 @@ func (c *Client) confirmed(won []sighting) bool {
 			hosts[e.host] = true
 		}
 	}
-	return disputed && nodes(won) >= enough(len(hosts))
+	return disputed && nodes(won) >= majority(len(hosts))
 }
 
 // contest notes which nodes contradicted each other, by whichever of their endpoints.

@@ -60,18 +60,17 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	if before == nil {
 		before = new(atomic.Pointer[endpoint])
 	}
-	first, contradicted := before.Load(), false
-	endpoints, attempts := c.order(ctx, requests, first), c.cfg.Attempts
+	endpoints, attempts := c.order(ctx, requests, before.Load()), c.cfg.Attempts
 	if mayAsk(ctx) != nil {
 		attempts = min(attempts, len(endpoints))
 	}
-	if attempts == 0 {
+	if len(endpoints) == 0 {
 		return fmt.Errorf("%w: of those that may be asked", ErrUnavailable)
 	}
 	for attempt := range attempts {
 		e := endpoints[attempt%len(endpoints)]
-		if contradicted && e.host == first.host || (refusal != nil || errors.Is(last, ErrUnsupported)) && attempt >= len(endpoints) {
-			continue // it would be asked for an opinion on itself, or for the same once more
+		if (refusal != nil || errors.Is(last, ErrUnsupported)) && attempt >= len(endpoints) {
+			continue // it would be asked for the same once more
 		}
 		if attempt > 0 && attempt%len(endpoints) == 0 {
 			if err := pause(ctx, 20*time.Millisecond<<(attempt/len(endpoints))); err != nil {
@@ -83,7 +82,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 		if err == nil && !refused {
 			if err = said.take(requests); err == nil {
 				before.Store(e)
-				c.hear(ctx, e, first)
+				hear(ctx, e)
 				return nil
 			}
 		}
@@ -93,15 +92,11 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 		if refused {
 			refusal = said
 		}
-		if first != nil && e.host != first.host {
-			contradicted = contradicted || refused && !said.absent || e.standing() != noSay &&
-				(refused || errors.Is(err, ErrBlockGone) || errors.Is(err, ErrUnsupported))
-		}
 		last = worse(last, err)
 	}
 	if refusal != nil {
 		before.Store(refusal.from)
-		c.hear(ctx, refusal.from, first)
+		hear(ctx, refusal.from)
 		return refusal.take(requests)
 	}
 	return last
@@ -114,7 +109,6 @@ type response struct {
 	calls   []rpc.BatchElem // with results that are not decoded yet
 	errs    []error         // nil, *RevertError, *NodeError or ErrUnsupported
 	refused bool            // for a reason that another endpoint may not have
-	absent  bool            // and that is that it does not have what was asked for
 }
 
 // take makes a response that of the requests.
@@ -159,7 +153,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 		said, ok := errors.AsType[rpc.Error](calls[i].Error)
 		if !ok {
 			if r.orNext && string(*calls[i].Result.(*json.RawMessage)) == "null" {
-				all.refused, all.absent = true, true
+				all.refused = true
 			}
 			continue
 		}
@@ -216,10 +210,10 @@ func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []r
 	return fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
 }
 
-// order is the endpoints as they should be asked, without those that are outvoted or may not be asked: those that do not
-// rest first, then those of another node than the one before, then in the order of the round, then those that are believed
-// (doubt), then those that have the methods, then as configured. What a node lacks comes after what is known against one
-// that has it, which would have its word twice otherwise.
+// order is the endpoints as they should be asked, without those that are outvoted or may not be asked, nor, where two nodes
+// are to be heard, those of the one before: those that do not rest first, then in the order of the round, then those that
+// are believed (doubt), then those that have the methods, then as configured. What a node lacks comes after what is known
+// against one that has it, which would have its word twice otherwise.
 func (c *Client) order(ctx context.Context, requests []*Request, before *endpoint) []*endpoint {
 	now := time.Now()
 	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.standing() == outvoted })
@@ -227,13 +221,15 @@ func (c *Client) order(ctx context.Context, requests []*Request, before *endpoin
 		ordered = slices.Clone(c.endpoints)
 	}
 	ordered = slices.DeleteFunc(ordered, mayAsk(ctx).leavesOut)
+	if before != nil && c.Quorum() > 1 {
+		ordered = slices.DeleteFunc(ordered, func(e *endpoint) bool { return e.host == before.host })
+	}
 	first := func(last func(*endpoint) bool) {
 		slices.SortStableFunc(ordered, func(a, b *endpoint) int { return number(last(a)) - number(last(b)) })
 	}
 	first(func(e *endpoint) bool { return lacks(ctx, e, requests) })
 	slices.SortStableFunc(ordered, func(a, b *endpoint) int { return a.doubt() - b.doubt() })
 	c.turn(ctx, ordered)
-	first(func(e *endpoint) bool { return before != nil && e.host == before.host })
 	first(func(e *endpoint) bool { return e.resting(&e.calls, now) })
 	return ordered
 }

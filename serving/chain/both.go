@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// Both is what two nodes say that are asked at once, or one where there is no other. ask sends one batch. Where they do not
-// say the same, or only one has an answer, others are asked (Agreed); an ErrDiffer is about what.
+// Both is what two nodes say that are asked at once, or one where that is enough (Quorum). ask sends one batch. Where they do
+// not say the same, or only one has an answer, others are asked (Agreed); an ErrDiffer is about what.
 func Both[T any](ctx context.Context, c *Client, what string, ask func(context.Context) (T, error), same func(one, other T) bool) (T, error) {
-	if c.Nodes() < 2 {
+	if c.Quorum() < 2 {
 		return ask(ctx)
 	}
 	return Agreed(ctx, c, func(ctx context.Context) (T, error) {
@@ -22,7 +22,7 @@ func Both[T any](ctx context.Context, c *Client, what string, ask func(context.C
 		wg.Go(func() { other, otherErr = ask(next) })
 		said, err := ask(first)
 		wg.Wait()
-		if c.saidTwice(first, next) { // who was to be first did not respond, and a third may
+		if one := Who(first); one != (Node{}) && one == Who(next) { // who was to be first did not respond, and a third may
 			other, otherErr = ask(Beside(first))
 		}
 		var none T
@@ -45,10 +45,4 @@ func (c *Client) ofTwo(ctx context.Context) (first, next context.Context) {
 	before := new(atomic.Pointer[endpoint])
 	before.Store(c.order(ctx, nil, nil)[0])
 	return Apart(ctx), context.WithValue(ctx, apartKey{}, before)
-}
-
-// saidTwice reports whether the last batches under two contexts were answered by one node, and another may be asked.
-func (c *Client) saidTwice(first, next context.Context) bool {
-	one := Who(first)
-	return one != (Node{}) && one == Who(next) && c.Others(one)
 }

@@ -46,7 +46,7 @@ type Config struct {
 	PollTimeout time.Duration // of each request of a poll: a slower endpoint is paused
 	MaxBehind   uint64        // blocks: an endpoint further behind most of the others has no say about the head
 	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long; nor does a head stay for longer that is not confirmed
-	MaxSilent   time.Duration // one that had a say so lately, or was first asked, and does not respond, is outnumbered or waited for; 0: none is
+	MaxSilent   time.Duration // one that had a say so lately, or was first asked, and does not respond, is outnumbered or waited for; 0: none is. Then one of two is believed alone
 }
 
 // DefaultConfig returns the defaults. The chain and its endpoints have none.
@@ -121,21 +121,23 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 //  1. No endpoint is asked for anything before it proved its chain ID, nor while it rests after a failure (unless all
 //     rest: then they are tried all the same).
 //  2. Head is a block of which every live node that has a say (haveSay) said the same header, or of three nodes and more
-//     most of them. Who says another is asked for nothing, and who is behind it is asked last. So a call that is pinned to
-//     it may be answered by any that is asked and has it.
+//     most of them, and two at least. Who says another is asked for nothing, and who is behind it is asked last. So a call
+//     that is pinned to it may be answered by any that is asked and has it.
 //     It does not fall back while a node that has a say still says the one before.
-//  3. What is asked apart (Apart) is not answered by the node of before where another that agreed on the head responds.
+//  3. What is asked apart (Apart) is not answered by the node of before, unless that made the head alone (Quorum).
 type Client struct {
 	cfg       Config
 	log       *zap.Logger
 	metrics   *metrics
 	endpoints []*endpoint
+	nodes     int // that the endpoints are of
 	slots     *semaphore.Weighted
 
 	mu      sync.Mutex
 	head    Block
 	headErr error     // why there is no trusted head
 	settled time.Time // when the head was last agreed on
+	quorum  int       // how many nodes that took
 	round   sync.Mutex
 }
 
@@ -181,6 +183,9 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 		c.endpoints = append(c.endpoints, e)
 		c.metrics.contradicted.WithLabelValues(name) // so that the first is an increase
 	}
+	slices.Sort(hosts)
+	c.nodes = len(slices.Compact(hosts))
+	c.quorum = min(c.nodes, 2)
 	return c, nil
 }
 
@@ -188,12 +193,14 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 func (c *Client) ChainID() uint64 { return c.cfg.ChainID }
 
 // Nodes is how many nodes the endpoints are of (nodesOf).
-func (c *Client) Nodes() int {
-	hosts := map[string]bool{}
-	for _, e := range c.endpoints {
-		hosts[e.host] = true
-	}
-	return len(hosts)
+func (c *Client) Nodes() int { return c.nodes }
+
+// Quorum is how many nodes must say what is answered: two, or one where one made the head, because there is no other, or
+// because of two the other is away for long (Config.MaxSilent, Config.MaxStill).
+func (c *Client) Quorum() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quorum
 }
 
 // Run follows the head until ctx is done, then closes the connections.

@@ -15,7 +15,7 @@ type metrics struct {
 	failures      *prometheus.CounterVec
 	disagreements prometheus.Counter
 	unconfirmed   prometheus.Counter
-	alone         prometheus.Counter
+	alone         prometheus.Gauge
 	contradicted  *prometheus.CounterVec
 	head          prometheus.Gauge
 }
@@ -48,9 +48,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "lienstream_chain_unconfirmed_total",
 			Help: "Head polls in which nobody confirmed the block of an endpoint: another did not say which one it has at that height, does not respond since a moment ago, or is away after they disagreed.",
 		}),
-		alone: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_chain_lone_opinions_total",
-			Help: "Second opinions that a node gave on itself, because no other responded.",
+		alone: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_chain_alone",
+			Help: "1 while one of two nodes is believed alone, because the other is away for long.",
 		}),
 		contradicted: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_chain_contradicted_total",

@@ -1,10 +1,8 @@
 package chain
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,9 +16,8 @@ var ErrDiffer = errors.New("nodes of the chain say different things of one block
 
 type apartKey struct{}
 
-// Apart is a context under which each batch is asked of another endpoint than the one before it, where there is one that
-// can be asked: so that what one said another may contradict. One that agreed on the head and does not have the block
-// contradicts as well, and so does one that refuses. Where no other responds, the same one is asked again.
+// Apart is a context under which each batch is asked of another node than the one before it, so that what one said another
+// may contradict. Where one is enough (Quorum), anyone is asked.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
 }
@@ -44,8 +41,6 @@ type round struct {
 	mu      sync.Mutex
 	heard   []*endpoint
 	against []*endpoint // those of them that say otherwise (Dissents)
-	alone   bool        // a node gave the second opinion on itself
-	bare    bool        // and two others contradicted it before
 }
 
 // maxRounds is every pair of three nodes.
@@ -53,22 +48,20 @@ const maxRounds = 3
 
 // Agreed is what ask finds, which asks two nodes for their opinions (Apart, Beside) and returns ErrDiffer where they say
 // different things. Then others are asked, where three respond, until two agree; who said otherwise is asked last from then
-// on, until it agrees with another again, and is not believed alone.
+// on, until it agrees with another again.
 func Agreed[T any](ctx context.Context, c *Client, ask func(context.Context) (T, error)) (T, error) {
 	var before []*endpoint
 	var differ error
 	for turn := range maxRounds {
 		r := &round{turn: turn}
 		v, err := ask(context.WithValue(ctx, roundKey{}, r))
-		heard, alone, bare := r.said()
+		heard := r.said()
 		switch {
 		case errors.Is(err, ErrDiffer):
 			differ = err
-		case bare: // those who contradicted it rest now
-			differ = cmp.Or(differ, fmt.Errorf("%w: who is alone was contradicted before", ErrDiffer))
-		case differ != nil && alone: // one of those who differ may be alone now
+		case differ != nil && errors.Is(err, ErrUnavailable): // one of those who differ may be alone now
 		default:
-			if err == nil && !alone {
+			if err == nil {
 				c.judge(heard, append(before, r.against...))
 			}
 			return v, err
@@ -82,27 +75,21 @@ func Agreed[T any](ctx context.Context, c *Client, ask func(context.Context) (T,
 	return none, differ
 }
 
-// hear notes who answered a batch. first gave an opinion before.
-func (c *Client) hear(ctx context.Context, e, first *endpoint) {
-	alone := first != nil && e.host == first.host && c.Nodes() > 1
-	if alone {
-		c.metrics.alone.Inc()
-	}
+// hear notes who answered a batch.
+func hear(ctx context.Context, e *endpoint) {
 	if r, ok := ctx.Value(roundKey{}).(*round); ok {
-		bare := alone && e.contradicted()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.heard, r.alone, r.bare = append(r.heard, e), r.alone || alone, r.bare || bare
+		r.heard = append(r.heard, e)
 	}
 }
 
-func (r *round) said() (heard []*endpoint, alone, bare bool) {
+func (r *round) said() []*endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	heard = slices.DeleteFunc(slices.Clone(r.heard), func(e *endpoint) bool {
+	return slices.DeleteFunc(slices.Clone(r.heard), func(e *endpoint) bool {
 		return slices.ContainsFunc(r.against, func(o *endpoint) bool { return o.host == e.host })
 	})
-	return heard, r.alone, r.bare
 }
 
 // judge notes who of those heard before said otherwise than those who agreed, if they are two.

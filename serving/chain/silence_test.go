@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/chain"
@@ -46,41 +50,83 @@ func TestASlowLiarIsNotTheHead(t *testing.T) {
 	}
 }
 
-// TestASilentNodeIsWaitedFor: who is alone is not believed as soon as others stall. It is after a while.
+// TestASilentNodeIsWaitedFor: of two nodes one is not believed alone as soon as the other stalls. It is after a while.
 func TestASilentNodeIsWaitedFor(t *testing.T) {
-	for nodes := 2; nodes <= 3; nodes++ {
-		node := newNode(t)
-		mine(t, node, 10)
-		const silence = 600 * time.Millisecond
-		var all []*rpctest.Liar
-		var urls []string
-		for range nodes {
-			l := rpctest.NewLiar(t, node.HTTP(), 0)
-			all, urls = append(all, l), append(urls, l.URL)
+	node := newNode(t)
+	mine(t, node, 10)
+	const silence = 600 * time.Millisecond
+	one, other := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	reg := prometheus.NewRegistry()
+	c := newClient(t, zap.NewNop(), reg, func(cfg *chain.Config) { cfg.MaxSilent = silence }, one.URL, other.URL)
+	alone := func() float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
 		}
-		reg, log := quiet()
-		c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxSilent = silence }, urls...)
-		agreed := refresh(t, c)
-		began := time.Now()
-		for _, l := range all[1:] {
-			l.Tells(away(true))
-		}
-		fake := common.Hash{0xfa}
-		all[0].Tells(forged(func(block map[string]any) { block["hash"], block["number"] = fake.Hex(), hexutil.EncodeUint64(11) }))
-		polltest.Until(t, "who is alone for long is believed", func() bool {
-			head := refresh(t, c)
-			if head.Hash == fake {
-				if waited := time.Since(began); waited < silence {
-					t.Errorf("of %d nodes one is believed alone after %v", nodes, waited)
-				}
-				return true
-			}
-			if head.Hash != agreed.Hash {
-				t.Fatalf("the head is %+v", head)
-			}
-			return false
-		})
+		at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "lienstream_chain_alone" })
+		return families[at].GetMetric()[0].GetGauge().GetValue()
 	}
+	agreed := refresh(t, c)
+	began := time.Now()
+	other.Tells(away(true))
+	one.Tells(forged(forkAt11))
+	polltest.Until(t, "who is alone for long is believed", func() bool {
+		head := refresh(t, c)
+		if head.Hash == (common.Hash{0xfa}) {
+			if waited := time.Since(began); waited < silence || c.Quorum() != 1 || alone() != 1 {
+				t.Errorf("it is believed alone after %v, by a quorum of %d, and told so by %v", waited, c.Quorum(), alone())
+			}
+			return true
+		}
+		if head.Hash != agreed.Hash || c.Quorum() != 2 || alone() != 0 {
+			t.Fatalf("the head is %+v, by a quorum of %d", head, c.Quorum())
+		}
+		return false
+	})
+	one.Tells(nil)
+	other.Tells(nil)
+	polltest.Until(t, "both are back", func() bool {
+		head, err := c.Refresh(t.Context())
+		return err == nil && head.Hash == agreed.Hash && c.Quorum() == 2 && alone() == 0
+	})
+}
+
+func forkAt11(block map[string]any) {
+	block["hash"], block["number"] = common.Hash{0xfa}.Hex(), hexutil.EncodeUint64(11)
+}
+
+// TestOneOfThreeIsNeverBelievedAlone: the other two are silent for longer than one of two is waited for. There is no head
+// then, until one of them says the same.
+func TestOneOfThreeIsNeverBelievedAlone(t *testing.T) {
+	node := newNode(t)
+	mine(t, node, 10)
+	liar, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+	reg, log := quiet()
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxSilent, cfg.MaxStill = 50*time.Millisecond, 200*time.Millisecond }, liar.URL, one.URL, two.URL)
+	agreed := refresh(t, c)
+	one.Tells(away(true))
+	two.Tells(away(true))
+	liar.Tells(forged(forkAt11))
+	alone := func() error {
+		t.Helper()
+		head, err := c.Refresh(t.Context())
+		if err == nil && head.Hash != agreed.Hash || c.Quorum() != 2 {
+			t.Fatalf("the head is %+v, by a quorum of %d", head, c.Quorum())
+		}
+		return err
+	}
+	polltest.Until(t, "there is no head any more", func() bool { return errors.Is(alone(), chain.ErrUnavailable) })
+	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
+		if err := alone(); !errors.Is(err, chain.ErrUnavailable) {
+			t.Fatalf("alone for long: %v", err)
+		}
+	}
+	liar.Tells(nil)
+	two.Tells(nil)
+	polltest.Until(t, "two of three say the same", func() bool {
+		head, err := c.Refresh(t.Context())
+		return err == nil && head.Hash == agreed.Hash
+	})
 }
 
 // TestTimeThatOthersUsedUp: a caller's deadline says nothing of the endpoint that was asked last before it, nor does a

@@ -68,16 +68,6 @@ func lacks(ctx context.Context, e *endpoint, requests []*Request) bool {
 	return ok && !e.has(preferred, now) || slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) })
 }
 
-// Lone notes that what is found (Agreed) rests on one node, since no other responds.
-func (c *Client) Lone(ctx context.Context, n Node) {
-	for _, e := range c.endpoints {
-		if e.host == n.host {
-			c.hear(ctx, e, e)
-			return
-		}
-	}
-}
-
 // Dissents notes that nodes say otherwise than what is found (Agreed), which two others say.
 func (c *Client) Dissents(ctx context.Context, nodes ...Node) {
 	r, ok := ctx.Value(roundKey{}).(*round)

@@ -116,7 +116,7 @@ func signedByKey(wallet common.Address, hash common.Hash, signature []byte) bool
 	return err == nil && crypto.PubkeyToAddress(*public) == wallet
 }
 
-// askWallet checks the signature with the wallet's contract, at the head. Where there are two nodes, two must say the same:
+// askWallet checks the signature with the wallet's contract, at the head. Where that is the quorum, two nodes must say the same:
 // one could let a stranger in, or keep the wallet out. An error means that the result is unknown.
 func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash common.Hash, signature []byte) (bool, error) {
 	head, err := s.chain.Head()
@@ -130,7 +130,7 @@ func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash com
 	return chain.Agreed(ctx, s.chain, func(ctx context.Context) (bool, error) {
 		ctx = chain.Apart(ctx)
 		signed, err := s.runProbe(ctx, code, head)
-		if err != nil || s.chain.Nodes() < 2 {
+		if err != nil || s.chain.Quorum() < 2 {
 			return signed, err
 		}
 		again, err := s.runProbe(ctx, code, head)
