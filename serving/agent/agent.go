@@ -181,7 +181,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Service:    "agent",
 		Deployment: strconv.FormatUint(cfg.Deployment.ChainID, 10),
 		Expose:     []string{"RateLimit", "RateLimit-Policy"},
-		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id"}, // what clients of MCP in a browser send
+		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}, // what clients of MCP in a browser send
 		Admit:      a.admit,
 		Answered:   a.answered,
 		Retryable:  retryable,

@@ -55,6 +55,9 @@ func checkMessage(body []byte) error {
 	if readText(message["jsonrpc"], &version) != nil || version != "2.0" {
 		return invalid(`"jsonrpc" must be "2.0"`)
 	}
+	if id, has := message["id"]; has && !isMessageID(id) {
+		return invalid(`"id" must be a string or an integer below 2^53`)
+	}
 	raw, has := message["method"]
 	if !has {
 		return nil // an answer to us, who ask nothing
@@ -67,6 +70,15 @@ func checkMessage(body []byte) error {
 		return invalid("there is nothing to listen to: nothing here changes while the service runs")
 	}
 	return nil
+}
+
+// isMessageID reports whether an ID comes back as it was sent: the SDK reads a number as a float, and answers its integer.
+func isMessageID(raw json.RawMessage) bool {
+	var (
+		text string
+		n    uint64
+	)
+	return readText(raw, &text) == nil || readInteger(json.RawMessage(strings.TrimPrefix(string(raw), "-")), 53, &n) == nil
 }
 
 const maxMethod = 48 // bytes

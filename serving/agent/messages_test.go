@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,48 @@ func TestABatchIsNotOneRequest(t *testing.T) {
 	}
 	if res := w.message(oneCall); res.Status != http.StatusOK {
 		t.Errorf("one call: %d %s", res.Status, res.Body)
+	}
+}
+
+// TestAnAnswerHasTheIDOfItsMessage: an ID that would come back as another is refused, for its caller would wait for ever.
+func TestAnAnswerHasTheIDOfItsMessage(t *testing.T) {
+	w, _, _ := listed(t)
+	for id, ok := range map[string]bool{
+		`1`: true, `0`: true, `-7`: true, `"a"`: true, `""`: true, `9007199254740991`: true,
+		`9007199254740993`: false, `12345678901234567890123`: false, `1.5`: false, `1e3`: false, `true`: false, `null`: false, `[1]`: false,
+	} {
+		res := w.message(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
+		if !ok {
+			w.isError("INVALID_INPUT", res)
+			continue
+		}
+		var said struct{ ID json.RawMessage }
+		if res.Decode(t, &said); string(said.ID) != id {
+			t.Errorf("the answer to %s is of %s", id, said.ID)
+		}
+	}
+}
+
+// TestABrowserMaySendWhatMCPNeeds: a page of another origin may send each header that a version of the protocol asks for.
+func TestABrowserMaySendWhatMCPNeeds(t *testing.T) {
+	w, _, _ := listed(t)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodOptions, mcpRoute, http.NoBody)
+	r.Header.Set("Origin", "https://client.example")
+	r.Header.Set("Access-Control-Request-Method", http.MethodPost)
+	allowed := strings.Split(w.Do(t, r).Header.Get("Access-Control-Allow-Headers"), ", ")
+	headers := []string{"Content-Type", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
+	for _, name := range headers {
+		if !slices.Contains(allowed, name) {
+			t.Errorf("of %v it may not send %s", allowed, name)
+		}
+	}
+	call := strings.Replace(oneCall, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`, 1)
+	if res := w.message(call, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "get_deal"); res.Status != http.StatusOK {
+		t.Errorf("with them: %d %s", res.Status, res.Body)
+	}
+	if res := w.message(call, "Mcp-Protocol-Version", "2026-07-28"); res.Status == http.StatusOK {
+		t.Errorf("they are not needed: %s", res.Body)
 	}
 }
 
