@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"math/big"
@@ -551,6 +552,34 @@ func TestTheLastSecond(t *testing.T) {
 	last(*get[DirectDeal](w, "/v1/deals/1").GraceEnd, body{
 		"action": "reclaim", "chainId": 4663, "wallet": borrower.Hex(), "dealId": "1", "termsHash": deal.TermsHash, "spendLimit": "1100000",
 	}, "SIMULATION_FAILED")
+
+	// What begins when grace ends is refused in that second, as the deal's claim says: a block of that second reverts it.
+	grace := *get[DirectDeal](w, "/v1/deals/1").GraceEnd
+	lender := addressOf(fund["wallet"].(string))
+	claim := body{"action": "claim", "chainId": 4663, "wallet": lender.Hex(), "dealId": "1", "termsHash": deal.TermsHash}
+	data, err := w.agent.contracts.vault.Pack("claim", big.NewInt(1), [32]byte(common.HexToHash(deal.TermsHash)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, eligible := range map[uint64]bool{grace: false, grace + 1: true} {
+		head := mined(at)
+		if d := get[DirectDeal](w, "/v1/deals/1"); d.Claim.Eligible != eligible || *d.Claim.EligibleAfter != grace {
+			t.Errorf("%d s after grace: %+v", at-grace, d.Claim)
+		}
+		_, err := w.chain.Call(t.Context(), head.Hash, chain.Call{From: lender, To: w.dep.DealVault, Data: data})
+		if _, reverts := errors.AsType[*chain.RevertError](err); reverts == eligible {
+			t.Errorf("%d s after grace the vault says %v", at-grace, err)
+		}
+		if !eligible {
+			w.refused("GRACE_NOT_OVER", claim)
+		} else if r := w.sent(w.prepared(claim)); r.Status != types.ReceiptStatusSuccessful {
+			t.Error("the claim reverts")
+		}
+		if err := w.node.Rewind(t.Context(), w.head().Number-head.Number+1); err != nil {
+			t.Fatal(err)
+		}
+		w.head()
+	}
 }
 
 // TestGasHasHeadroom: a transaction gets more gas than the node takes it to need, but no more than a block has.
