@@ -137,7 +137,7 @@ func TestTimeThatOthersUsedUp(t *testing.T) {
 	var asked atomic.Int64
 	slow, other := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
 	reg, log := quiet()
-	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.Timeout, cfg.Parallel = time.Minute, 1 }, slow.URL, other.URL)
+	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.Timeout, cfg.PollTimeout, cfg.Parallel = time.Minute, time.Minute, 1 }, slow.URL, other.URL)
 	head := refresh(t, c)
 	called, answer := make(chan struct{}), make(chan struct{})
 	slow.Tells(func(_ http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
