@@ -198,9 +198,10 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 	return a, nil
 }
 
-// answered counts an answer. What a tool was asked is counted where the API answered it.
+// answered counts an answer. What a tool was asked is counted where the API answered it, so of messages only those refused.
 func (a *Agent) answered(path string, err error) {
-	if path != mcpRoute || err != nil {
+	_, refused := errors.AsType[*httpapi.Error](err)
+	if path != mcpRoute || refused {
 		a.metrics.answers.WithLabelValues(codeName(err)).Inc()
 	}
 }

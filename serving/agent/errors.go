@@ -104,6 +104,9 @@ func (a *Agent) counted(route string, handle httpapi.Handler) httpapi.Handler {
 	}
 }
 
+// hungUp counts callers who did not wait for their answer: it is nobody's fault here.
+const hungUp = "HUNG_UP"
+
 // codeName is the code that a caller sees of an error.
 func codeName(err error) string {
 	if err == nil {
@@ -112,8 +115,11 @@ func codeName(err error) string {
 	if known, ok := errors.AsType[*httpapi.Error](err); ok {
 		return known.Code.Name
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		return httpapi.UpstreamUnavailable.Name
+	case errors.Is(err, context.Canceled):
+		return hungUp
 	}
 	return httpapi.Internal.Name
 }

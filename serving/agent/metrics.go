@@ -18,7 +18,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		answers: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_agent_answers_total",
-			Help: "Responses, by error code; OK: success. Of MCP messages those count that call a tool, once, and those refused.",
+			Help: "Responses, by error code; OK: success, HUNG_UP: the caller did not wait. Of MCP messages those count that call a tool, once, and those refused.",
 		}, []string{"code"}),
 		prepared: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_agent_prepared_total",

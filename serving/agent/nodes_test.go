@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
@@ -350,6 +351,14 @@ func TestWhoHangsUp(t *testing.T) {
 	v.agent.ServeHTTP(httptest.NewRecorder(), r)
 	if !v.agent.known() {
 		t.Error("a caller who hung up makes the contracts unknown to all")
+	}
+	r = httptest.NewRequestWithContext(ctx, http.MethodPost, mcpRoute, strings.NewReader(oneCall))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	v.agent.ServeHTTP(httptest.NewRecorder(), r)
+	counted := func(code string) float64 { return testutil.ToFloat64(v.agent.metrics.answers.WithLabelValues(code)) }
+	if gone, faults := counted(hungUp), counted("UPSTREAM_UNAVAILABLE"); gone < 1 || gone > 2 || faults != 0 {
+		t.Errorf("two callers hung up: %v are counted, and %v answers of a node that is away", gone, faults)
 	}
 	moody.Tells(refusing(`{"code":429,"message":"Too Many Requests"}`, ofState))
 	v.refused("UPSTREAM_UNAVAILABLE", fund)

@@ -69,7 +69,7 @@ func TestASilentNodeIsWaitedFor(t *testing.T) {
 	agreed := refresh(t, c)
 	began := time.Now()
 	other.Tells(away(true))
-	one.Tells(forged(forkAt11))
+	one.Tells(forged(forkAhead))
 	polltest.Until(t, "who is alone for long is believed", func() bool {
 		head := refresh(t, c)
 		if head.Hash == (common.Hash{0xfa}) {
@@ -91,42 +91,44 @@ func TestASilentNodeIsWaitedFor(t *testing.T) {
 	})
 }
 
-func forkAt11(block map[string]any) {
-	block["hash"], block["number"] = common.Hash{0xfa}.Hex(), hexutil.EncodeUint64(11)
+func forkAhead(block map[string]any) {
+	block["hash"], block["number"] = common.Hash{0xfa}.Hex(), hexutil.EncodeUint64(111)
 }
 
-// TestOneOfThreeIsNeverBelievedAlone: the other two are silent for longer than one of two is waited for. There is no head
-// then, until one of them says the same.
+// TestOneOfThreeIsNeverBelievedAlone: the other two are silent for longer than one of two is waited for, or the chain stands
+// still, and one claims to be far ahead. There is no head then, until two say the same.
 func TestOneOfThreeIsNeverBelievedAlone(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 10)
-	liar, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
-	reg, log := quiet()
-	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxSilent, cfg.MaxStill = 50*time.Millisecond, 200*time.Millisecond }, liar.URL, one.URL, two.URL)
-	agreed := refresh(t, c)
-	one.Tells(away(true))
-	two.Tells(away(true))
-	liar.Tells(forged(forkAt11))
-	alone := func() error {
-		t.Helper()
-		head, err := c.Refresh(t.Context())
-		if err == nil && head.Hash != agreed.Hash || c.Quorum() != 2 {
-			t.Fatalf("the head is %+v, by a quorum of %d", head, c.Quorum())
+	for name, others := range map[string]rpctest.Lie{"silent": away(true), "still": nil} {
+		liar, one, two := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
+		reg, log := quiet()
+		c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.MaxSilent, cfg.MaxStill = 50*time.Millisecond, 200*time.Millisecond }, liar.URL, one.URL, two.URL)
+		agreed := refresh(t, c)
+		one.Tells(others)
+		two.Tells(others)
+		liar.Tells(forged(forkAhead))
+		alone := func() error {
+			t.Helper()
+			head, err := c.Refresh(t.Context())
+			if err == nil && head.Hash != agreed.Hash || c.Quorum() != 2 {
+				t.Fatalf("%s: the head is %+v, by a quorum of %d", name, head, c.Quorum())
+			}
+			return err
 		}
-		return err
-	}
-	polltest.Until(t, "there is no head any more", func() bool { return errors.Is(alone(), chain.ErrUnavailable) })
-	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
-		if err := alone(); !errors.Is(err, chain.ErrUnavailable) {
-			t.Fatalf("alone for long: %v", err)
+		polltest.Until(t, "there is no head any more", func() bool { return errors.Is(alone(), chain.ErrUnavailable) })
+		for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
+			if err := alone(); !errors.Is(err, chain.ErrUnavailable) {
+				t.Fatalf("%s: alone for long: %v", name, err)
+			}
 		}
+		liar.Tells(nil)
+		two.Tells(nil)
+		polltest.Until(t, "two of three say the same", func() bool {
+			head, err := c.Refresh(t.Context())
+			return err == nil && head.Hash == agreed.Hash
+		})
 	}
-	liar.Tells(nil)
-	two.Tells(nil)
-	polltest.Until(t, "two of three say the same", func() bool {
-		head, err := c.Refresh(t.Context())
-		return err == nil && head.Hash == agreed.Hash
-	})
 }
 
 // TestTimeThatOthersUsedUp: a caller's deadline says nothing of the endpoint that was asked last before it, nor does a
