@@ -46,8 +46,8 @@ type Config struct {
 
 	SessionTimeout time.Duration // of the consumer group that assigns partitions
 
-	CacheBytes int64  // cache of Pebble blocks, for all partitions
-	FS         vfs.FS // file system of Dir
+	Memory state.Memory // of the stores
+	FS     vfs.FS       // file system of Dir
 
 	Registerer prometheus.Registerer // nil: none
 	Logger     *zap.Logger
@@ -67,7 +67,7 @@ func DefaultConfig() Config {
 		FetchBytes:     256 << 10,
 		Lease:          5 * time.Minute,
 		SessionTimeout: kafka.DefaultSessionTimeout,
-		CacheBytes:     state.DefaultCacheBytes,
+		Memory:         state.DefaultMemory(),
 		FS:             vfs.Default,
 		Logger:         zap.NewNop(),
 		crash:          func(int32, string) bool { return false },
@@ -95,7 +95,10 @@ func (c Config) Validate() error {
 		{"commit records", int64(c.CommitRecords)},
 		{"commit bytes", int64(c.CommitBytes)},
 		{"fetch bytes", int64(c.FetchBytes)},
-		{"cache bytes", c.CacheBytes},
+		{"cache bytes", c.Memory.Blocks},
+		{"memtable bytes", int64(c.Memory.MemTable)},
+		{"row cache bytes", int64(c.Memory.Rows)},
+		{"load bytes", int64(c.Memory.Load)},
 	} {
 		fault(n.is <= 0, "%s: %d is not positive", n.name, n.is)
 	}

@@ -145,7 +145,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 //	owners topic ─► live ───┘   hold(1): …
 //	announce: what is held ──► owners topic
 func (n *Node) Run(ctx context.Context) (err error) {
-	n.cache = state.NewCache(n.cfg.CacheBytes, len(n.replicas))
+	n.cache = state.NewCache(n.cfg.Memory, len(n.replicas))
 	defer n.cache.Close()
 	defer func() {
 		for _, r := range n.replicas {

@@ -97,7 +97,7 @@ func (s *start) run(ctx context.Context) error {
 	cat := topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	conf := engine.DefaultConfig()
 	conf.Kafka, conf.Catalogue, conf.Instance, conf.Dir, conf.Logger = cfg, cat, s.Instance, s.Dir, logger
-	conf.SessionTimeout, conf.CacheBytes = 6*time.Second, 8<<20
+	conf.SessionTimeout, conf.Memory.Blocks = 6*time.Second, 8<<20
 	source, node, err := newNodes(conf)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type index struct {
 func newIndex(t testing.TB, dep contracts.Deployment) *index {
 	t.Helper()
 	x := &index{Log: changes.New(), t: t, decoder: contracts.NewDecoder(dep), families: marketapp.Families(dep)}
-	cache := state.NewCache(4<<20, 1)
+	cache := state.NewCache(state.DefaultMemory(), 1)
 	for range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: x.families.Tables(),

@@ -72,7 +72,7 @@ func unstarted(t testing.TB, dep contracts.Deployment) *market {
 	t.Helper()
 	families := marketapp.Families(dep)
 	m := &market{Log: changes.New(), t: t, dep: dep, families: families, observed: time.Now()}
-	cache := state.NewCache(8<<20, 1)
+	cache := state.NewCache(state.DefaultMemory(), 1)
 	for p := range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "db", FS: vfs.NewMem(), Cache: cache,

@@ -87,7 +87,7 @@ func newWorld(t *testing.T) *world {
 	w.dep = w.market.Deployment
 	w.decoder = contracts.NewDecoder(w.dep)
 	w.app = marketapp.New(w.decoder, zap.NewNop(), prometheus.NewRegistry())
-	cache := enginestate.NewCache(8<<20, 1)
+	cache := enginestate.NewCache(enginestate.DefaultMemory(), 1)
 	t.Cleanup(cache.Close)
 	for range partitions {
 		store, err := enginestate.Open(enginestate.Options{Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: w.app.Tables()})

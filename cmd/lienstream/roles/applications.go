@@ -105,7 +105,7 @@ func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]r
 			continue
 		}
 		cfg := r.config(p, app.reads.Name)
-		cfg.CacheBytes, cfg.Rebuild = commandCacheBytes, false
+		cfg.Memory.Blocks, cfg.Rebuild = commandCacheBytes, false
 		made, err := app.make(p, p.Log.Named(app.reads.Name))
 		if err != nil {
 			return nil, err

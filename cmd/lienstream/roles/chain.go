@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/ingest/devchain"
 )
 
@@ -38,7 +39,9 @@ func (*chainRole) Help() string {
 	return "run only the embedded chain; its deployment is written to --deployment"
 }
 
-func (*chainRole) Memory(*Process) uint64 { return 0 }
+func (*chainRole) Memory(p *Process) uint64 { return p.memory.Beyond(besideHeap) }
+
+func (*chainRole) Least(*Process) memory.Budget { return ingestHeap + besideHeap }
 
 func (r *chainRole) Flags(f *Flags) {
 	bind(f, &r.addr, "chain-addr", "listen address of the embedded chain's JSON-RPC")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -22,7 +23,9 @@ func (*ingestRole) Name() string { return "ingest" }
 
 func (*ingestRole) Help() string { return "ingest the chain into the raw topic" }
 
-func (*ingestRole) Memory(*Process) uint64 { return 48 << 20 }
+func (*ingestRole) Memory(p *Process) uint64 { return max(ingestHeap, p.memory.Beyond(besideHeap)) }
+
+func (*ingestRole) Least(*Process) memory.Budget { return ingestHeap + besideHeap }
 
 func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Standby, "ingest-standby", "stand by while another ingester is active, and take over when it stops")

@@ -166,7 +166,7 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 		return err
 	}
 	cfg := r.config(p, topics.AppFacts)
-	cfg.CacheBytes, cfg.HeadCommands = commandCacheBytes, true
+	cfg.Memory.Blocks, cfg.HeadCommands = commandCacheBytes, true
 	source, err := engine.New(cfg, facts.New(contracts.NewDecoder(dep), p.partitions, facts.Policy(p.notify.policy)))
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 	}
 	p := &Process{Environment: env, Settings: s, Servers: s.servers(), Log: log, Reg: prometheus.NewRegistry()}
 	p.Reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := distinct(r.Check(p)); err != nil || s.check {
+	if err := distinct(errors.Join(r.Check(p), p.checkMemory(r))); err != nil || s.check {
 		return err
 	}
 	if !env.Shared {
@@ -93,6 +93,31 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 		return nil //nolint:nilerr // it was told to stop
 	}
 	return err
+}
+
+// Heaps of the roles that have few logs in memory at a time, and what a process takes beside its heap.
+const (
+	ingestHeap  = 48 << 20
+	servingHeap = 32 << 20
+	besideHeap  = 80 << 20
+)
+
+// checkMemory returns an error if a role cannot keep to --memory. Where that says nothing, the container does.
+func (p *Process) checkMemory(r Role) error {
+	if least := r.Least(p); p.memory > 0 {
+		if p.memory < least {
+			return fmt.Errorf("memory: %s is less than the %s that %s takes", &p.memory, &least, r.Name())
+		}
+		return nil
+	}
+	if p.Shared {
+		return nil
+	}
+	var err error
+	if p.memory, err = memory.OfContainer(); err != nil {
+		p.Log.Warn("cannot tell how much memory there is: the role takes what it needs", zap.Error(err))
+	}
+	return nil
 }
 
 // start starts a role and the ops port, waits until all has ended, and closes what was opened.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/engine/read"
@@ -38,7 +39,12 @@ func (*processorsRole) Help() string {
 	return "turn the raw topic into state, entity and event topics, and Redis"
 }
 
-func (*processorsRole) Memory(*Process) uint64 { return 100 << 20 }
+func (r *processorsRole) Memory(p *Process) uint64 {
+	_, heap := r.cfg.Sized(p.nodeMemory(), p.partitions)
+	return heap
+}
+
+func (*processorsRole) Least(*Process) memory.Budget { return engine.LeastMemory }
 
 func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.http.Listen, "query-addr", "listen address of the processors' read API")
@@ -49,12 +55,28 @@ func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and reprocess the raw topic from its start")
 }
 
-// config is the configuration of an application's node from all flags.
+// config is the configuration of an application's node from all flags. What memory there is beyond the least is for the
+// market, whose logs are the many.
 func (r *processorsRole) config(p *Process, app string) engine.Config {
 	c := r.cfg
+	if app == topics.AppMarket {
+		c, _ = c.Sized(p.nodeMemory(), p.partitions)
+	}
 	c.Kafka, c.Catalogue, c.AppName, c.Instance, c.Dir = p.Kafka(), p.Catalogue(), app, p.Instance, applicationDir(p, app)
 	c.Registerer, c.Logger, c.FS = p.Reg, p.Log, p.FS
 	return c
+}
+
+// nodeMemory is what the market's node may take of --memory; 0: what it takes by itself, as beside an embedded broker,
+// whose log is in the same memory.
+func (p *Process) nodeMemory() uint64 {
+	switch {
+	case !p.up:
+		return uint64(p.memory)
+	case len(p.Servers.Brokers) == 0:
+		return 0
+	}
+	return p.memory.Beyond(upHeap)
 }
 
 // stateDir is the directory of the state of all applications.

@@ -5,6 +5,8 @@ package roles
 
 import (
 	"context"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 )
 
 // Role is a subcommand that runs until it is stopped. Its flags are bound to configurations that already hold
@@ -17,9 +19,11 @@ type Role interface {
 	Flags(f *Flags)
 	// Check returns all errors of the configuration.
 	Check(p *Process) error
-	// Memory is the heap size up to which the garbage collector may trade memory for speed; the sum over all
-	// roles stays below 300 MB. 0: no limit.
+	// Memory is the heap size up to which the garbage collector may trade memory for speed, of a process that keeps
+	// to --memory. Where that says nothing, the sum over all roles stays below 300 MB. 0: no limit.
 	Memory(p *Process) uint64
+	// Least is the least that --memory may say.
+	Least(p *Process) memory.Budget
 	// Start builds the role and runs it in the process's group.
 	Start(ctx context.Context, p *Process) error
 }

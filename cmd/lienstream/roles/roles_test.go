@@ -12,6 +12,7 @@ import (
 
 	"github.com/peterbourgon/ff/v4"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
@@ -412,5 +413,30 @@ func TestApplicationsByFlags(t *testing.T) {
 	}
 	if _, err := command(t, "status", "--applications=weather"); err == nil || !strings.Contains(err.Error(), `"weather" is not one of`) {
 		t.Errorf("status of an unknown application: %v", err)
+	}
+}
+
+// A role says what it cannot keep to, and what is more than it takes by itself is there to be used.
+func TestMemory(t *testing.T) {
+	for _, role := range newProgram().roles {
+		least := role.Least(&Process{Settings: newSettings()})
+		out, err := command(t, role.Name(), "--check", fmt.Sprintf("--memory=%dB", least-1))
+		if want := fmt.Sprintf("memory: %dB is less than the %s that %s takes", least-1, &least, role.Name()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q; %s", role.Name(), err, want, out)
+		}
+		for up, servers := range map[bool]Servers{false: {}, true: {Brokers: []string{"k:9092"}}} {
+			p := &Process{Settings: newSettings(), Servers: servers, up: up}
+			var heaps []uint64
+			for _, budget := range []memory.Budget{least, 1 << 30, 2 << 30} {
+				p.memory = budget
+				heaps = append(heaps, role.Memory(p))
+			}
+			if heaps[0] >= heaps[1] || heaps[1] >= heaps[2] || heaps[0] > uint64(least) || heaps[2] > 2<<30 {
+				t.Errorf("%s: heaps of %d bytes in %s, 1 GiB and 2 GiB", role.Name(), heaps, &least)
+			}
+		}
+	}
+	if out, err := command(t, "processors", "--check", "--memory=much"); err == nil || !strings.Contains(err.Error()+out, "much") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 )
 
 // Service is an HTTP service of the serving role. To add one:
@@ -62,7 +64,9 @@ func (*servingRole) Name() string { return "serving" }
 
 func (*servingRole) Help() string { return "serve the state over HTTP" }
 
-func (*servingRole) Memory(*Process) uint64 { return 32 << 20 }
+func (*servingRole) Memory(p *Process) uint64 { return max(servingHeap, p.memory.Beyond(besideHeap)) }
+
+func (*servingRole) Least(*Process) memory.Budget { return servingHeap + besideHeap }
 
 func (r *servingRole) Flags(f *Flags) {
 	bindList(f, &r.names, "services", "which of "+strings.Join(r.known(), ", ")+" to run; default: all that are configured")

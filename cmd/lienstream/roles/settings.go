@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/peterbourgon/ff/v4"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/processors/market/hotcache"
@@ -25,6 +27,7 @@ type Settings struct {
 	logFormat  string
 	ops        string
 	deployment string
+	memory     memory.Budget // of this process; 0: what its role takes by itself
 
 	ChainID          uint64
 	DataDir          string
@@ -62,6 +65,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.logLevel, "log-level", "debug, info, warn, error or auto (info; warn for `up` on a terminal)")
 	bind(f, &s.logFormat, "log-format", "json, console or auto (console on a terminal, else json)")
 	bind(f, &s.ops, "ops-addr", "listen address of /metrics, /healthz, /readyz, /debug/pprof, /schema-registry (unless --schema-registry names another) and /outbox (emails of an embedded chain, which are not sent)")
+	f.add(ff.FlagConfig{LongName: "memory", Usage: "memory that a process keeps to, such as 512MiB: its heap, caches, commits and fetches follow; default: 60 % of the container's limit and at most 2GiB, or what its role needs where there is none", Value: &s.memory, NoDefault: true, Placeholder: "SIZE"})
 	bind(f, &s.ChainID, "chain-id", "chain ID")
 	bind(f, &s.DataDir, "data-dir", "directory of the state")
 	bind(f, &s.deployment, "deployment", "deployment file; default: contracts/deployments/<chain ID>.json")

@@ -15,6 +15,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
+	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -38,15 +40,22 @@ func (*upRole) Flags(*Flags) {} // it has the flags of the others
 
 // Memory: a backfill beside an embedded broker allocates gigabytes, so it is not bounded. The embedded chain sets the
 // pace itself.
-func (*upRole) Memory(p *Process) uint64 {
+func (r *upRole) Memory(p *Process) uint64 {
 	switch {
 	case len(p.Servers.Brokers) > 0:
-		return 210 << 20
+		return r.processors.Memory(p) + upHeap
+	case p.memory > 0:
+		return p.memory.Beyond(besideHeap + upHeap)
 	case len(p.Servers.RPC) == 0:
 		return 400 << 20
 	}
 	return 0
 }
+
+// upHeap is for the roles beside the processors, and for what they share.
+const upHeap = 110 << 20
+
+func (*upRole) Least(*Process) memory.Budget { return engine.LeastMemory + upHeap }
 
 func (r *upRole) Check(p *Process) error {
 	p.up = true

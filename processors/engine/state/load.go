@@ -10,12 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Memory of a Load: entries before they are spilled to disk, index entries, and the size of the tables written.
-const (
-	loadBytes      = 8 << 20
-	loadIndexBytes = 4 << 20
-	loadTableBytes = 16 << 20
-)
+// loadTableBytes is the size of the tables that a Load writes.
+const loadTableBytes = 16 << 20
 
 // Load fills an empty store from a changelog. It keeps the last version of each key, writes the result as
 // sorted tables, and derives the indexes once, so no row is read back or overwritten. Only the store's writer
@@ -35,7 +31,7 @@ type Load struct {
 const loading = ".load"
 
 // Load begins a load. The store must have no meta: nothing was committed to it.
-func (s *Store) Load() (*Load, error) { return s.load(loadBytes, loadIndexBytes) }
+func (s *Store) Load() (*Load, error) { return s.load(s.memory.Load, s.memory.Load/2) }
 
 func (s *Store) load(limit, indexLimit int) (*Load, error) {
 	l := &Load{s: s, dir: s.dir + loading}

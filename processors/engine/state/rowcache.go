@@ -22,9 +22,6 @@ type rowKey struct {
 	key   string
 }
 
-// rowCacheBytes is per store, and so per partition.
-const rowCacheBytes = 2 << 20
-
 func newRowCache(limit int) *rowCache {
 	c := &rowCache{limit: limit}
 	c.clear(false)

@@ -23,28 +23,38 @@ var ErrCorrupt = errors.New("state on disk is corrupt")
 // ErrNewer: a newer build wrote what this one cannot read. The state is intact: leave it for that build.
 var ErrNewer = errors.New("written by a newer build of lienstream: run that build, or rebuild with `lienstream processors --rebuild`")
 
-// Memory of a store, besides the shared cache and its rowCache: memtables, also while one is flushed. A task
-// writes at most a megabyte per second, so small memtables are flushed rarely enough.
+// Memory says how much the stores of a process may keep.
+type Memory struct {
+	Blocks   int64 // of blocks read from disk, for all stores together
+	MemTable int   // of each memtable, of which a store has up to memTables
+	Rows     int   // of each store's cache of rows
+	Load     int   // of entries that a Load sorts before it spills them
+}
+
+// DefaultMemory suits 16 stores that may take some 150 MB together.
+func DefaultMemory() Memory {
+	return Memory{Blocks: 32 << 20, MemTable: 1 << 20, Rows: 2 << 20, Load: 8 << 20}
+}
+
 const (
-	memTableBytes = 1 << 20
 	memTables     = 3  // writes block when this many are full
 	restingTables = 2  // kept by an idle store: the one in use and one to reuse
 	compactAt     = 12 // level-0 tables that trigger a compaction; with Pebble's 4, a backfill spends an eighth of its time on it
 	maxOpenFiles  = 64
 )
 
-// DefaultCacheBytes suits all tasks of one process together.
-const DefaultCacheBytes = 32 << 20
-
 // Cache keeps blocks read from disk, for all stores of a process.
-type Cache struct{ blocks *pebble.Cache }
+type Cache struct {
+	blocks *pebble.Cache
+	memory Memory
+}
 
-// NewCache makes a cache of this many bytes of blocks for this many stores. Close it after them.
+// NewCache makes a cache for this many stores, which keep to this memory. Close it after them.
 //
 // Pebble subtracts the stores' memtables from the size: a cache without room for them would hold no block at
 // all.
-func NewCache(blockBytes int64, stores int) *Cache {
-	return &Cache{pebble.NewCache(blockBytes + int64(stores)*restingTables*memTableBytes)}
+func NewCache(m Memory, stores int) *Cache {
+	return &Cache{pebble.NewCache(m.Blocks + int64(stores)*restingTables*int64(m.MemTable)), m}
 }
 
 // Close releases the cache.
@@ -75,6 +85,7 @@ type Store struct {
 	fs     vfs.FS
 	dir    string
 	tables [256]*Table
+	memory Memory
 	rows   *rowCache      // of the writer
 	slab   topics.Slab    // memory of the writer for events and keys of changelog entries
 	open   sync.WaitGroup // snapshots in use
@@ -91,7 +102,11 @@ func Open(o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, rows: newRowCache(rowCacheBytes)}
+	m := DefaultMemory()
+	if o.Cache != nil {
+		m = o.Cache.memory
+	}
+	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, memory: m, rows: newRowCache(m.Rows)}
 	for _, t := range o.Tables {
 		if s.tables[t.ID] != nil {
 			return nil, fmt.Errorf("tables %s and %s share the ID %d", s.tables[t.ID].Name, t.Name, t.ID)
@@ -101,7 +116,7 @@ func Open(o Options) (*Store, error) {
 	opts := &pebble.Options{
 		FS:                          o.FS,
 		DisableWAL:                  true,
-		MemTableSize:                memTableBytes,
+		MemTableSize:                uint64(m.MemTable),
 		MemTableStopWritesThreshold: memTables,
 		MaxOpenFiles:                maxOpenFiles,
 		L0CompactionThreshold:       compactAt,

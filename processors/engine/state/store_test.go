@@ -397,14 +397,16 @@ func TestViewStandsStill(t *testing.T) {
 // However many stores share a cache, it keeps the blocks that they read: what they reserve for memtables is on top.
 func TestCacheHoldsBlocks(t *testing.T) {
 	const stores = 16
-	cache := NewCache(1<<20, stores)
+	m := DefaultMemory()
+	m.Blocks = 1 << 20
+	cache := NewCache(m, stores)
 	defer cache.Close()
 	for range stores {
 		s, err := Open(Options{Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: tables})
 		check(t, err)
 		defer func() { check(t, s.Close()) }()
 		row := make([]byte, 64<<10)
-		for n := range 3 * memTableBytes / len(row) { // so many that memtables are flushed, and used again
+		for n := range 3 * m.MemTable / len(row) { // so many that memtables are flushed, and used again
 			o := s.NewOverlay()
 			o.Put(plain, binary.BigEndian.AppendUint32(nil, uint32(n)), row)
 			check(t, s.Commit(o, nil))

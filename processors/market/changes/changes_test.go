@@ -214,7 +214,7 @@ func (n *node) land(t *rapid.T, o *state.Overlay, at query.Moment) {
 // deals has, whatever was listed, bid, cancelled or reverted, and has dropped every listing that ended.
 func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cache := state.NewCache(1<<20, 1)
+		cache := state.NewCache(state.DefaultMemory(), 1)
 		defer cache.Close()
 		family := deals.Family(func(state.Writer, *topics.Deal, *topics.Deal) error { return nil })
 		store, err := state.Open(state.Options{Dir: "db", FS: vfs.NewMem(), Cache: cache, Tables: family.Tables})

@@ -66,7 +66,7 @@ type held struct {
 func newNode(t testing.TB, partitions int32, incarnation int64) (*node, func()) {
 	t.Helper()
 	n := &node{incarnation: incarnation, sequence: []step{{at: block(1, 0)}}}
-	cache := state.NewCache(1<<20, 1)
+	cache := state.NewCache(state.DefaultMemory(), 1)
 	for p := range partitions {
 		store, err := state.Open(state.Options{
 			Dir: "partition", Tables: tables, Cache: cache, FS: vfs.NewMem(),

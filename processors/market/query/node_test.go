@@ -71,7 +71,7 @@ func (h *held) point() read.Point { return read.Point{Reverts: h.reverts, Number
 
 func newNode(t testing.TB, role topics.HolderRole, incarnation int64, partitions ...int32) *node {
 	n := &node{parts: map[int32]*part{}}
-	cache := state.NewCache(state.DefaultCacheBytes, 1)
+	cache := state.NewCache(state.DefaultMemory(), 1)
 	t.Cleanup(cache.Close)
 	for _, p := range partitions {
 		store, err := state.Open(state.Options{Dir: "partition", Tables: tables, Cache: cache, FS: vfs.NewMem()})

@@ -1,0 +1,37 @@
+package engine
+
+// The default sizes are for a process that takes defaultMemory, of a market with some million logs on 16 partitions:
+// defaultHeap of it while it catches up, and fixedMemory whatever the sizes are (the program, connections, what lives).
+const (
+	defaultMemory     = 350 << 20
+	defaultHeap       = 100 << 20
+	defaultPartitions = 16
+	fixedMemory       = 110 << 20
+)
+
+// LeastMemory is the least that Sized can keep to.
+const LeastMemory = 192 << 20
+
+// Bounds of what grows with the memory, beyond which nothing is faster.
+const (
+	mostFetch = 1 << 20
+	mostLoad  = 64 << 20
+)
+
+// Sized makes commits, fetches, caches and memtables follow from the memory that the process may take in all, and says
+// how large the heap may be: in proportion, as a rebuild and a restore gain from each. 0: as they are by default.
+func (c Config) Sized(memory uint64, partitions int32) (sized Config, heap uint64) {
+	if memory == 0 {
+		return c, defaultHeap
+	}
+	share := float64(max(memory, LeastMemory)-fixedMemory) / (defaultMemory - fixedMemory)
+	each := share * defaultPartitions / float64(max(partitions, 1)) // what is counted once a store
+	d := DefaultConfig()
+	c.CommitBytes = int(float64(d.CommitBytes) * share)
+	c.FetchBytes = min(int32(float64(d.FetchBytes)*share), mostFetch)
+	c.Memory.Blocks = int64(float64(d.Memory.Blocks) * share)
+	c.Memory.MemTable = int(float64(d.Memory.MemTable) * each)
+	c.Memory.Rows = int(float64(d.Memory.Rows) * each)
+	c.Memory.Load = min(int(float64(d.Memory.Load)*share), mostLoad)
+	return c, uint64(defaultHeap * share)
+}
