@@ -34,9 +34,6 @@ func unsynced(k errorfs.OpKind) error {
 	}
 }
 
-// failsAfter is how long a failure takes. Pebble tries again at once, and virtual time would stand still.
-const failsAfter = 10 * time.Millisecond
-
 // ailing is the disk of a host as its processes see it: it fails where the host has an ailment. Only tables do, which
 // hold all that is stored: where its manifest fails, Pebble ends the process, which here is everybody's.
 func (s *system) ailing(host string, disk vfs.FS) vfs.FS {
@@ -47,11 +44,7 @@ func (s *system) ailing(host string, disk vfs.FS) vfs.FS {
 		if fails == nil || !strings.HasSuffix(op.Path, ".sst") {
 			return nil
 		}
-		err := fails(op.Kind)
-		if err != nil {
-			time.Sleep(failsAfter)
-		}
-		return err
+		return fails(op.Kind)
 	}))
 }
 

@@ -113,8 +113,9 @@ func Open(o Options) (*Store, error) {
 		}
 		s.tables[t.ID] = t
 	}
+	disk := &patientFS{FS: o.FS}
 	opts := &pebble.Options{
-		FS:                          o.FS,
+		FS:                          disk,
 		DisableWAL:                  true,
 		MemTableSize:                uint64(m.MemTable),
 		MemTableStopWritesThreshold: memTables,
@@ -129,7 +130,10 @@ func Open(o Options) (*Store, error) {
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			s.logger.Error("corrupt file", zap.String("path", i.Path), zap.Error(i.Details))
 		},
-		BackgroundError: func(err error) { s.logger.Error("cannot write the state to disk", zap.Error(err)) },
+		BackgroundError: func(err error) {
+			disk.refused()
+			s.logger.Error("cannot write the state to disk", zap.Error(err))
+		},
 	}
 	if o.Cache != nil {
 		opts.Cache = o.Cache.blocks
