@@ -28,7 +28,7 @@ func TestPromises(t *testing.T) {
 			brokers := brokertest.Start(t, kind)
 			for name, test := range map[string]func(*testing.T, *env){
 				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
-				"short-lived owner": testShortLivedOwner, "late": testLate,
+				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
 				"fenced while idle": testFencedWhileIdle,
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -458,4 +458,54 @@ func testLate(t *testing.T, e *env) {
 	}
 	e.invariantState(c, b)
 	e.invariantTopics(c)
+}
+
+// An owner that is not visible yet answers for the blocks that it has when they are asked for by name: another may
+// have shown them, and be gone.
+func testHiddenOwner(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 14)
+	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	var commits [4]atomic.Int32
+	arrived, leave := make(chan int32, len(commits)), make(chan struct{})
+	cfg := e.config("b", vfs.NewMem())
+	cfg.crash = func(p int32, point string) bool {
+		if point == "beforeEnd" && commits[p].Add(1) == maxSpeculative+5 {
+			arrived <- p
+			<-leave
+		}
+		return false
+	}
+	b := e.holdAll(cfg, topics.RoleStandby, topics.RoleOwner)
+	c.logs = 40 // all partitions are touched
+	e.scenario(c, 20)
+	polltest.Until(t, "the standby follows", e.at(c, b, topics.RoleStandby))
+	e.committed(c, owner)
+	owner.stop(t)
+	for range 2 * maxSpeculative { // more than a standby applies
+		c.add(1)
+	}
+	b.nextRole()
+	for range commits {
+		select {
+		case p := <-arrived:
+			r := b.replicas[p]
+			r.mu.RLock()
+			shown, hidden := r.mark.At, r.kept[len(r.kept)-1].at
+			r.mu.RUnlock()
+			if hidden.Number <= shown.Number {
+				t.Fatalf("partition %d: nothing is hidden: it shows block %d and has %d", p, shown.Number, hidden.Number)
+			}
+			v, err := b.View(t.Context(), p, &hidden)
+			if err != nil {
+				t.Errorf("partition %d shows block %d, and has %d: %v", p, shown.Number, hidden.Number, err)
+				continue
+			}
+			v.Close()
+		case <-time.After(time.Minute):
+			t.Fatal("not every partition comes to its last commits")
+		}
+	}
+	close(leave)
+	e.caughtUp(c, b)
+	e.invariantState(c, b)
 }

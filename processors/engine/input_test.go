@@ -331,7 +331,7 @@ func TestViews(t *testing.T) {
 }
 
 // A new owner shows itself together with those that were taken over beside it, and then the blocks that it
-// passed meanwhile too.
+// passed meanwhile too. Until then it answers for them only if they are asked for by name.
 func TestShownTogether(t *testing.T) {
 	h := catchingUp{behind: map[int32]bool{}}
 	h.begin(0)
@@ -361,8 +361,14 @@ func TestShownTogether(t *testing.T) {
 	r.publish(read.Watermark{At: ref(1), Latest: last}, store.Snapshot())
 	for n := 2; n < last; n++ {
 		r.keep(barrier{at: ref(n), snap: store.Snapshot()})
-		want(n, ErrNotYet)
-		want(1, nil)
+		want(n, nil)
+		want(n+1, ErrNotYet)
+		latest, err := r.view(nil)
+		check(t, err)
+		if m, _ := r.watermark(); !latest.At().Same(ref(1)) || !m.At.Same(ref(1)) {
+			t.Fatalf("block %d is shown, and told of as %d", latest.At().Number, m.At.Number)
+		}
+		latest.Close()
 	}
 	r.publish(read.Watermark{At: ref(last), Latest: last}, nil)
 	want(2, ErrNotKept)

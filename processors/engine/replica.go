@@ -169,9 +169,11 @@ func (r *replica) view(at *topics.BlockRef) (state.View, error) {
 	if at == nil {
 		return r.ring[n-1].view(), nil
 	}
-	for i := n - 1; i >= 0; i-- {
-		if r.ring[i].at.Same(*at) {
-			return r.ring[i].view(), nil
+	for _, views := range [][]barrier{r.ring, r.kept} { // hidden ones are as true to who names their block
+		for i := len(views) - 1; i >= 0; i-- {
+			if views[i].at.Same(*at) {
+				return views[i].view(), nil
+			}
 		}
 	}
 	if at.Number > r.mark.At.Number {
