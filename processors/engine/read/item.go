@@ -17,11 +17,16 @@ func Merge[T any](out, a, b []T, limit int, key func(*T) []byte) []T {
 	return out
 }
 
-// PageOf decodes the first `limit` items. If there is one more, Next is the key of the last of them.
+// PageOf decodes the first `limit` items. If there is one more, Next is the key of the last of them. An item without a row
+// ends the page before: there a scan gave up, and Next is its key.
 func PageOf[T any](items []Item, limit int, decode func(Item) (T, error)) (p Page[T], err error) {
 	if len(items) > limit {
 		items = items[:limit]
 		p.Next = items[limit-1].Key
+	}
+	if end := slices.IndexFunc(items, func(it Item) bool { return len(it.Row) == 0 }); end >= 0 {
+		p.Next = items[end].Key
+		items = items[:end]
 	}
 	p.Items = make([]T, len(items))
 	for i, it := range items {

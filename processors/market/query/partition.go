@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -139,34 +140,49 @@ func readBalances(_ context.Context, views *read.Views, q *accountQuery) (items 
 	return items, nil
 }
 
-// position is an item of a list and the view that it is in.
+// position is an item of a list and the view that it is in. Without a view it is where a scan gave up.
 type position struct {
 	read.Item
 	view state.View
 }
 
+// MaxSkipped is how many entries a scan of a partition skips for a page, because of a filter or their time. It then gives
+// up, and the page ends there: the next one begins behind it. It is more than a page in Redis may skip
+// (hotcache.Config.MaxScan), so that pages of both are the same.
+const MaxSkipped = 5000
+
 // visitor is told of every entry in order, and whether it belongs to the list. It says whether to go on.
 type visitor func(key, row []byte, belongs bool) bool
 
-// lowest finds the first `limit` positions over all views. A scan ends where what earlier views hold comes
-// first, so that together they read little more than one list.
+// lowest finds the first `limit` positions over all views, or those before the first at which a scan gave up, and that
+// one. A scan ends where what earlier views hold comes first, so that together they read little more than one list.
 func lowest(views []state.View, limit int, scan func(state.View, visitor) error) ([]position, error) {
 	var kept, fresh, merged []position
+	whole := false // what is kept is all that can be used
 	for _, v := range views {
 		fresh = fresh[:0]
+		skipped := 0
 		err := scan(v, func(key, row []byte, belongs bool) bool {
-			if len(kept) == limit && bytes.Compare(key, kept[limit-1].Key) >= 0 {
+			if whole && bytes.Compare(key, kept[len(kept)-1].Key) >= 0 {
 				return false
 			}
 			if belongs {
 				fresh = append(fresh, position{read.Item{Key: bytes.Clone(key), Row: bytes.Clone(row)}, v})
+				return len(fresh) < limit
 			}
-			return len(fresh) < limit
+			if skipped++; skipped == MaxSkipped {
+				fresh = append(fresh, position{Item: read.Item{Key: bytes.Clone(key)}})
+			}
+			return skipped < MaxSkipped
 		})
 		if err != nil {
 			return nil, err
 		}
 		merged = read.Merge(merged[:0], kept, fresh, limit, func(p *position) []byte { return p.Key })
+		if end := slices.IndexFunc(merged, func(p position) bool { return p.view == nil }); end >= 0 {
+			merged, whole = merged[:end+1], true
+		}
+		whole = whole || len(merged) == limit
 		kept, merged = merged, kept
 	}
 	return kept, nil
@@ -178,6 +194,10 @@ func withRows(found []position) ([]read.Item, error) {
 	for i, p := range found {
 		if len(p.Key) < common.HashLength {
 			return nil, fmt.Errorf("position in a list of deals has %d bytes", len(p.Key))
+		}
+		if p.view == nil {
+			items[i] = p.Item
+			continue
 		}
 		key := p.Key[len(p.Key)-common.HashLength:]
 		row, err := p.view.Get(deals.Deals, key)

@@ -76,7 +76,7 @@ export function marketView(app, dealID) {
     keyed(body, items, (d) => d.id, row, options);
     more.hidden = !next;
     table.hidden = items.length === 0;
-    fill(status, items.length ? "" : "No deal is listed that way.");
+    fill(status, items.length ? "" : next ? "No deal so far is listed that way." : "No deal is listed that way.");
   }
 
   async function load(cursor) {
