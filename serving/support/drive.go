@@ -305,63 +305,6 @@ func (s *Service) again(d *drive) time.Duration {
 // maxDoublings of the time between two attempts at a payment.
 const maxDoublings = 10
 
-// reconcile picks up payments that no process follows, after a crash or because a process had too many.
-func (s *Service) reconcile(ctx context.Context) {
-	for {
-		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("cannot read undecided payments", zap.Error(err))
-		}
-		if !sleep(ctx, s.cfg.Reconcile) {
-			return
-		}
-	}
-}
-
-// sweepLimit is how many payments are read at a time.
-const sweepLimit = 256
-
-// sweep reads all undecided payments. What it has counted is shown only once it has read all of them: what a desk that is
-// away does not say is not 0.
-func (s *Service) sweep(ctx context.Context) error {
-	var errs []error
-	s.mu.Lock()
-	all := undecided{now: s.deps.Now(), before: s.seen, seen: map[moment]time.Time{}}
-	s.mu.Unlock()
-	for partition := range s.deps.Desk.Partitions() {
-		errs = append(errs, s.sweepPartition(ctx, partition, &all))
-	}
-	s.mu.Lock()
-	s.seen = all.seen
-	s.mu.Unlock()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	s.metrics.undecided.Set(float64(all.count))
-	s.metrics.oldest.Set(all.oldest.Seconds())
-	s.metrics.oldestRefund.Set(all.oldestRefund.Seconds())
-	s.metrics.deskRead.Set(float64(s.deps.Now().Unix()))
-	return nil
-}
-
-func (s *Service) sweepPartition(ctx context.Context, partition int32, all *undecided) error {
-	for after := []byte(nil); ; {
-		found, next, err := s.deps.Desk.List(ctx, partition, true, after, sweepLimit)
-		if err != nil {
-			return err
-		}
-		for _, p := range found {
-			all.add(p)
-			late := p.Status == desk.StatusFinal || all.age(p, p.UpdatedAt) >= s.cfg.ResumeAfter
-			if late && s.checked.Load() {
-				s.drive(p)
-			}
-		}
-		if after = next; next == nil {
-			return nil
-		}
-	}
-}
-
 func signedOf(a *desk.Authorization) *x402.Signed {
 	return &x402.Signed{
 		Authorization: x402.Authorization{

@@ -4,8 +4,8 @@
 //
 //	reports.go    POST /reports: the checks in order
 //	lookback.go   how far back the payment chain is searched
-//	drive.go      a payment from its reservation until it is final, also after a crash
-//	undecided.go  how old the undecided payments are
+//	drive.go      a payment from its reservation until it is final
+//	undecided.go  the undecided payments: which nobody follows, as after a crash, and how old they are
 //	refund.go     refunds
 //	staff.go      the staff's actions
 //	report.go     the format of a report
