@@ -166,8 +166,9 @@ type Delivery struct {
 	Wallet  common.Address `json:"wallet"`
 	Row     []byte         `json:"row"` // of the outbox
 	Attempt int            `json:"attempt"`
-	FiredAt uint64         `json:"firedAt"`      // of the alert: another one may be in its row by now
-	By      string         `json:"by,omitempty"` // the attempt's claim
+	FiredAt uint64         `json:"firedAt"`        // of the alert: another one may be in its row by now
+	By      string         `json:"by,omitempty"`   // the attempt's claim
+	Unix    int64          `json:"unix,omitempty"` // of the subscription that it went to; former builds tell none
 	Result  Result         `json:"result"`
 	Next    int64          `json:"next,omitempty"` // unix milliseconds
 	Reason  string         `json:"reason,omitempty"`
@@ -221,7 +222,7 @@ func decodeCommand(value []byte) (c Command, err error) {
 	if err := json.Unmarshal(value[1:end], &c); err != nil {
 		return c, fmt.Errorf("%w: %w", errCommand, err)
 	}
-	if c.News != nil && (c.News.Stage < EpochOpen || c.News.Stage > Budget100) {
+	if c.News != nil && !c.News.Stage.OfNews() {
 		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
 	}
 	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Ask), channelOf(c.Confirm)} {

@@ -17,11 +17,13 @@ import (
 
 // desk is the application on a state of its own, at a time of the test's choosing.
 type desk struct {
-	t   *testing.T
-	app *App
-	w   *state.Overlay
-	at  time.Time
-	ids byte
+	t     *testing.T
+	app   *App
+	store *state.Store
+	w     *state.Overlay
+	at    time.Time
+	ids   byte
+	unix  int64
 }
 
 func newDesk(t *testing.T) *desk {
@@ -31,7 +33,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	d := &desk{t: t, app: app, w: store.NewOverlay(), at: time.Date(2026, 3, 1, 12, 59, 0, 0, time.UTC)}
+	d := &desk{t: t, app: app, store: store, w: store.NewOverlay(), at: time.Date(2026, 3, 1, 12, 59, 0, 0, time.UTC)}
 	d.w.Begin(topics.BlockRef{Number: 1}, false)
 	return d
 }
@@ -93,6 +95,15 @@ func (d *desk) due(wallet common.Address, n uint64) (alerts, asked int) {
 		d.t.Fatal(err)
 	}
 	return alerts, asked
+}
+
+// rows counts the rows of a table with a prefix.
+func (d *desk) rows(t *state.Table, prefix []byte) (n int) {
+	d.t.Helper()
+	if err := d.w.Scan(t, prefix, nil, func(_, _ []byte) bool { n++; return true }); err != nil {
+		d.t.Fatal(err)
+	}
+	return n
 }
 
 func (d *desk) want(what string, got, want any) {

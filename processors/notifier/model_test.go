@@ -48,8 +48,8 @@ var prefOf = map[string]string{
 	"epoch": "epoch", "budget90": "budget", "budget100": "budget",
 }
 
-// fire is an alert: of all that one tick makes due of a deal only the last is told.
-func (o *oracle) fire(t *testing.T, a asked, kind string, d *deal, n budgetEvent, due uint64) {
+// fire is an alert: of all that one tick makes due of a deal a channel is told of the last that it asked for.
+func (o *oracle) fire(t testing.TB, a asked, kind string, d *deal, n budgetEvent, due uint64) {
 	if !a.kinds[prefOf[kind]] {
 		return
 	}
@@ -65,7 +65,7 @@ func (o *oracle) fire(t *testing.T, a asked, kind string, d *deal, n budgetEvent
 }
 
 // tick is what comes due when the safe block has come to a time, as the chain stands.
-func (o *oracle) tick(t *testing.T, chain []standing, now uint64) {
+func (o *oracle) tick(t testing.TB, chain []standing, now uint64) {
 	open := map[int64]*deal{}
 	type newsOf struct {
 		kind string
@@ -101,11 +101,12 @@ func (o *oracle) tick(t *testing.T, chain []standing, now uint64) {
 		for _, wallet := range []common.Address{d.borrower, d.lender} {
 			funding := fmt.Sprint(wallet, d.id, d.fundedAt, d.expiry)
 			after := max(o.told[funding], d.fundedAt)
-			last, at := "", uint64(0)
-			for _, stage := range []struct {
+			type stage struct {
 				kind string
 				due  uint64
-			}{
+			}
+			var passed []stage
+			for _, s := range []stage{
 				{"t48", d.expiry - 48*hour},
 				{"t24", d.expiry - 24*hour},
 				{"t6", d.expiry - 6*hour},
@@ -113,17 +114,20 @@ func (o *oracle) tick(t *testing.T, chain []standing, now uint64) {
 				{"expiry", d.expiry},
 				{"graceEnd", d.graceEnd},
 			} {
-				if stage.due > after && stage.due <= now {
-					last, at = stage.kind, stage.due
+				if s.due > after && s.due <= now {
+					passed = append(passed, s)
 				}
 			}
-			if last == "" {
+			if len(passed) == 0 {
 				continue
 			}
 			o.told[funding] = now
 			for _, a := range o.asked {
-				if a.wallet == wallet {
-					o.fire(t, a, last, d, budgetEvent{}, at)
+				for _, s := range slices.Backward(passed) {
+					if a.wallet == wallet && a.kinds[prefOf[s.kind]] {
+						o.fire(t, a, s.kind, d, budgetEvent{}, s.due)
+						break
+					}
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package notifier
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ const OutboxByTime byte = 1
 var (
 	outbox = &state.Table{ID: 6, Name: "outbox", Index: func(key, row []byte, to *state.IndexEntries) {
 		var a Alert
-		if json.Unmarshal(row, &a) == nil {
+		if json.Unmarshal(row, &a) == nil && !a.Held {
 			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
 		}
 	}} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
@@ -41,6 +42,9 @@ type Alert struct {
 	Next    int64  `json:"next"` // attempt: unix milliseconds
 	Reason  string `json:"reason,omitempty"`
 	By      string `json:"by,omitempty"` // the claim of the attempt that may be running
+
+	// Held: the deal has ended. The alert is not sent, unless a reorg takes the end back, and does not count as pending.
+	Held bool `json:"held,omitempty"`
 }
 
 // Address is the key of an alert: recipient, channel, subject and stage.
@@ -81,7 +85,7 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	if err != nil || is == nil {
 		return a, s, false, err
 	}
-	if err := json.Unmarshal(is, &a); err != nil {
+	if err := json.Unmarshal(is, &a); err != nil || a.Held {
 		return a, s, false, err
 	}
 	if a.News != nil { // retracted news are hidden until they come again
@@ -116,32 +120,36 @@ func (a *Alert) Event(to Address) topics.Alert {
 	return event
 }
 
-// fire puts an alert into the outbox of each subscribed channel, replacing the alert of an earlier stage.
-func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, stage Stage, now uint64) error {
+// fire puts alerts of a deal into the outbox: for each channel the nearest stage of those that it asked for, which replaces
+// an earlier one. It returns by how many more are pending; the caller counts them.
+func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, now uint64) (more int, err error) {
 	id, err := subject(d.Deal.ID)
 	if err != nil {
-		return err
-	}
-	if err := cancelDeal(w, wallet, id); err != nil {
-		return err
+		return 0, err
 	}
 	for _, channel := range Channels {
 		s, err := getSubscription(w, wallet, channel)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if !s.Active() || s.Disabled != "" || !s.Prefs.Has(stage.Kind()) {
+		if !s.Active() || s.Disabled != "" {
 			continue
+		}
+		stage, ok := d.last(now, s.Prefs)
+		if !ok {
+			continue
+		}
+		gone, err := remove(w, dealPrefix(wallet, channel, id), everyAlert)
+		if err != nil {
+			return 0, err
 		}
 		alert := Alert{Deal: &d.Deal, Stage: stage, Due: stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
 		if err := post(w, Address{wallet, channel, id, stage}, &alert); err != nil {
-			return err
+			return 0, err
 		}
-		if err := count(w, 1, 0, at); err != nil {
-			return err
-		}
+		more += 1 - gone
 	}
-	return nil
+	return more, nil
 }
 
 // post puts an alert into the outbox and publishes it. The caller updates the counts.
@@ -155,15 +163,53 @@ func post(w state.Writer, to Address, alert *Alert) error {
 	return nil
 }
 
+// dealPrefix begins the rows of a deal's alerts in a wallet's channel.
+func dealPrefix(wallet common.Address, channel Channel, deal common.Hash) []byte {
+	return slices.Concat(wallet[:], []byte{byte(channel)}, deal[:])
+}
+
+func everyAlert(Address) bool { return true }
+
 // cancelDeal removes a deal's unsent alerts from a wallet's outbox.
 func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 	for _, channel := range Channels {
-		prefix := slices.Concat(wallet[:], []byte{byte(channel)}, deal[:])
-		if err := cancel(w, prefix, func(Address) bool { return true }); err != nil {
+		if err := cancel(w, dealPrefix(wallet, channel, deal), everyAlert); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hold keeps a deal's unsent alerts in a wallet's outbox from being sent, or lets them go again.
+func hold(w state.Writer, wallet common.Address, deal common.Hash, held bool) error {
+	type row struct {
+		key   []byte
+		alert Alert
+	}
+	var rows []row
+	for _, channel := range Channels {
+		var fault error
+		err := w.Scan(outbox, dealPrefix(wallet, channel, deal), nil, func(key, value []byte) bool {
+			r := row{key: slices.Clone(key)}
+			if fault = json.Unmarshal(value, &r.alert); fault == nil && r.alert.Held != held {
+				rows = append(rows, r)
+			}
+			return fault == nil
+		})
+		if err := errors.Join(err, fault); err != nil {
+			return err
+		}
+	}
+	for _, r := range rows {
+		r.alert.Held = held
+		if err := putRow(w, outbox, r.key, &r.alert); err != nil {
+			return err
+		}
+	}
+	if held {
+		return count(w, -len(rows), 0, time.Time{})
+	}
+	return count(w, len(rows), 0, time.Time{})
 }
 
 // cancelUnwanted removes alerts that are no longer subscribed to.
@@ -172,20 +218,38 @@ func cancelUnwanted(w state.Writer, wallet common.Address, channel Channel, pref
 }
 
 func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
+	gone, err := remove(w, prefix, untrue)
+	if err != nil {
+		return err
+	}
+	return count(w, -gone, 0, time.Time{})
+}
+
+// remove removes alerts, and returns how many of them were pending.
+func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending int, err error) {
 	var rows [][]byte
-	err := w.Scan(outbox, prefix, nil, func(key, _ []byte) bool {
-		if a, ok := ParseRow(key); ok && untrue(a) {
-			rows = append(rows, slices.Clone(key))
+	var fault error
+	err = w.Scan(outbox, prefix, nil, func(key, value []byte) bool {
+		if to, ok := ParseRow(key); !ok || !untrue(to) {
+			return true
 		}
+		var a Alert
+		if fault = json.Unmarshal(value, &a); fault != nil {
+			return false
+		}
+		if !a.Held {
+			pending++
+		}
+		rows = append(rows, slices.Clone(key))
 		return true
 	})
-	if err != nil || len(rows) == 0 {
-		return err
+	if err := errors.Join(err, fault); err != nil {
+		return 0, err
 	}
 	for _, key := range rows {
 		w.Delete(outbox, key)
 	}
-	return count(w, -len(rows), 0, time.Time{})
+	return pending, nil
 }
 
 // claim gives an attempt to the first who asks for it, or to the first who has seen the former claim lapse.
@@ -196,7 +260,7 @@ func claim(w state.Writer, c *Claim) error {
 	}
 	var a Alert
 	err := getRow(w, outbox, c.Row, &a)
-	if err != nil || a.Next == 0 || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Over {
+	if err != nil || a.Next == 0 || a.Held || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Over {
 		return err
 	}
 	a.By = c.By
@@ -221,36 +285,40 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	if r.Result != Sent && (a.Attempt != r.Attempt || a.By != r.By) {
 		return nil
 	}
+	s, err := getSubscription(w, to.Wallet, to.Channel)
+	if err != nil {
+		return err
+	}
 	a.Reason, a.By = r.Reason, ""
-	switch r.Result {
+	result, next := r.Result, r.Next
+	if (result == Dead || result == Gone) && r.Unix != 0 && r.Unix != s.Unix {
+		result, next = Retry, at.UnixMilli() // to the address that has taken the place of the one that refused
+	}
+	pending := -1
+	if a.Held {
+		pending = 0
+	}
+	switch result {
 	case Sent:
 		w.Delete(outbox, r.Row)
-		return count(w, -1, 1, at)
+		return count(w, pending, 1, at)
 	case Retry:
 		a.Attempt++
-		a.Next = r.Next
+		a.Next = next
 		return putRow(w, outbox, r.Row, &a)
 	case Dead, Gone:
 		w.Delete(outbox, r.Row)
-		if err := count(w, -1, 0, at); err != nil {
+		if err := count(w, pending, 0, at); err != nil {
 			return err
 		}
-		if err := putRow(w, dead, r.Row, &a); err != nil || r.Result == Dead {
+		if err := putRow(w, dead, r.Row, &a); err != nil || result == Dead || !s.Active() {
 			return err
 		}
-		return disable(w, to, r.Reason)
+		// The address accepts nothing any more, until the wallet subscribes again.
+		s.Disabled = r.Reason
+		return putSubscription(w, to.Wallet, &s)
 	}
 	return nil
-}
-
-// disable ends a subscription whose address no longer accepts anything, until the wallet subscribes again.
-func disable(w state.Writer, to Address, reason string) error {
-	s, err := getSubscription(w, to.Wallet, to.Channel)
-	if err != nil || !s.Active() {
-		return err
-	}
-	s.Disabled = reason
-	return putSubscription(w, to.Wallet, &s)
 }
 
 // tally is the number of alerts that are pending and sent.
@@ -265,6 +333,9 @@ func getTally(r rowReader) (t tally, err error) {
 }
 
 func count(w state.Writer, pending, sent int, at time.Time) error {
+	if pending == 0 && sent == 0 {
+		return nil
+	}
 	t, err := getTally(w)
 	if err != nil {
 		return err

@@ -50,6 +50,9 @@ const dealStages = AtGraceEnd + 1
 
 func (s Stage) String() string { return stages[s].name }
 
+// OfNews reports whether the stage is one of an epoch, which everybody may be told of.
+func (s Stage) OfNews() bool { return s >= EpochOpen && s <= Budget100 }
+
 // Kind is the preference that the stage belongs to.
 func (s Stage) Kind() Kind { return stages[s].kind }
 
@@ -81,10 +84,10 @@ func (d *openDeal) next() (stage Stage, due uint64, ok bool) {
 	return 0, 0, false
 }
 
-// last is the latest stage up to a time.
-func (d *openDeal) last(by uint64) (stage Stage, ok bool) {
+// last is the latest stage up to a time, of those that are wanted.
+func (d *openDeal) last(by uint64, wanted Prefs) (stage Stage, ok bool) {
 	for s := range dealStages {
-		if due := s.due(&d.Deal); due <= by && due > d.After {
+		if due := s.due(&d.Deal); due <= by && due > d.After && wanted.Has(s.Kind()) {
 			stage, ok = s, true
 		}
 	}
@@ -107,7 +110,8 @@ func timerKey(due uint64, deal []byte) []byte {
 // endedSeconds is how long an ended deal is kept; no reorg goes back so far.
 const endedSeconds = 24 * 3600
 
-// fact updates a deal with the chain's state. Alerts that are no longer true are cancelled.
+// fact updates a deal with the chain's state. Alerts of a deal that has ended are held: a reorg may take the end back. Those
+// of another funding are cancelled.
 func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	id, err := subject(f.Deal.ID)
 	if err != nil {
@@ -122,7 +126,13 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 		w.Delete(timers, timerKey(d.Armed, key))
 		d.Armed = 0
 	}
+	known := d.Deal.ID != ""
 	if f.Deal.Expiry != d.Deal.Expiry || f.Deal.FundedAt != d.Deal.FundedAt {
+		if known {
+			if err := cancelDeal(w, f.Wallet, id); err != nil {
+				return err
+			}
+		}
 		d = openDeal{After: f.Deal.FundedAt} // the deal was funded again: no alert of it was sent
 		if removed {                         // or it ended too long ago to be known
 			if d.After, err = a.now(w); err != nil {
@@ -132,13 +142,14 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	}
 	d.Deal = f.Deal
 	d.Deal.Open = f.Deal.Open != removed // a retraction is the opposite
+	d.Ended = 0
 	if !d.Deal.Open {
 		d.Ended = f.At + endedSeconds
-		if err := cancelDeal(w, f.Wallet, id); err != nil {
+	}
+	if known {
+		if err := hold(w, f.Wallet, id, !d.Deal.Open); err != nil {
 			return err
 		}
-	} else {
-		d.Ended = 0
 	}
 	return arm(w, key, &d)
 }
@@ -182,25 +193,33 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 	if err != nil {
 		return err
 	}
+	pending := 0
 	for _, key := range due {
 		var d openDeal
 		if err := getRow(w, dealsOf, key, &d); err != nil {
 			return err
 		}
 		w.Delete(timers, timerKey(d.Armed, key))
+		wallet := common.Address(key[:common.AddressLength])
 		if d.Ended != 0 {
 			w.Delete(dealsOf, key)
-			continue
-		}
-		if stage, ok := d.last(now); ok {
-			if err := fire(w, at, common.Address(key[:common.AddressLength]), &d, stage, now); err != nil {
+			if err := cancelDeal(w, wallet, common.Hash(key[common.AddressLength:])); err != nil {
 				return err
 			}
+			continue
 		}
+		more, err := fire(w, at, wallet, &d, now)
+		if err != nil {
+			return err
+		}
+		pending += more
 		d.After = now
 		if err := arm(w, key, &d); err != nil {
 			return err
 		}
+	}
+	if err := count(w, pending, 0, at); err != nil {
+		return err
 	}
 	if err := forgetAsked(w, at); err != nil {
 		return err

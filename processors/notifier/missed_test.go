@@ -1,0 +1,185 @@
+package notifier
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// sendable is what the sender finds in the outbox, each alert as wallet, channel, deal and stage.
+func (d *desk) sendable() string {
+	d.t.Helper()
+	snap, err := d.store.SnapshotWith(d.w)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer snap.Release()
+	view := snap.View(topics.BlockRef{Number: 1})
+	defer view.Close()
+	var found []string
+	err = view.ScanIndex(OutboxByTime, nil, nil, func(entry, _ []byte) bool {
+		row := slices.Clone(entry[8:])
+		_, _, ok, err := Pending(view, row)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		to, _ := ParseRow(row)
+		if ok {
+			found = append(found, fmt.Sprintf("%d %s %d %s", to.Wallet[0], to.Channel, to.Subject[31], to.Stage))
+		}
+		return true
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	h, err := getTally(d.w)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if h.Pending != len(found) {
+		d.t.Fatalf("%d are said to be pending, and %d can be sent", h.Pending, len(found))
+	}
+	slices.Sort(found)
+	return strings.Join(found, ", ")
+}
+
+func (d *desk) subscribe(wallet common.Address, channel Channel, prefs Prefs) {
+	d.t.Helper()
+	d.unix++
+	s := &Subscribe{Wallet: wallet, Channel: channel, Sealed: []byte{1}, Mask: "m", Prefs: prefs, Unix: d.unix}
+	d.want("subscribed", d.do(wallet, Command{Subscribe: s}), Accepted)
+}
+
+func (d *desk) tick(at uint64) { d.do(common.Address{}, Command{Tick: &Tick{Time: at}}) }
+
+// endingDeal is a deal of a wallet that is told of its funding, and of its end.
+func endingDeal(wallet common.Address) (funded, ended *Fact) {
+	deal := Deal{ID: "7", Borrower: wallet, FundedAt: 1_000_000, Expiry: 1_500_000, GraceEnd: 1_586_400, Open: true}
+	over := deal
+	over.Open = false
+	return &Fact{Wallet: wallet, Deal: deal, At: deal.FundedAt}, &Fact{Wallet: wallet, Deal: over, At: deal.Expiry - 3000}
+}
+
+// What waits for its receiver is not sent while the deal has ended, and is once a reorg has taken the end back.
+func TestAnEndThatIsTakenBack(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	funded, ended := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	d.tick(funded.Deal.Expiry - 3500)
+	d.want("due", d.sendable(), "1 email 7 t1")
+	d.do(ann, Command{Fact: ended})
+	d.want("of a deal that has ended", d.sendable(), "")
+	d.do(ann, Command{Fact: ended, Removed: true})
+	d.want("of one that has not ended after all", d.sendable(), "1 email 7 t1")
+
+	// A claim of before the end is not good after it, and what was sent meanwhile is not sent again.
+	row := Address{ann, Email, common.Hash{31: 7}, Before1}.Row()
+	d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, FiredAt: funded.Deal.Expiry - 3500, By: "one"}})
+	d.do(ann, Command{Fact: ended})
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: funded.Deal.Expiry - 3500, By: "one", Result: Sent}})
+	d.do(ann, Command{Fact: ended, Removed: true})
+	d.want("what was sent", d.sendable(), "")
+
+	// What came due meanwhile replaces what waited before.
+	d.tick(funded.Deal.Expiry)
+	d.want("at the end", d.sendable(), "1 email 7 expiry")
+	ended.At = funded.Deal.Expiry + 3600
+	d.do(ann, Command{Fact: ended})
+	d.tick(funded.Deal.GraceEnd)
+	d.want("of a deal that has ended", d.sendable(), "")
+	d.do(ann, Command{Fact: ended, Removed: true})
+	d.tick(funded.Deal.GraceEnd + 5)
+	d.want("after its grace", d.sendable(), "1 email 7 graceEnd")
+
+	// Once no reorg can take the end back, nothing of the deal is kept.
+	d.do(ann, Command{Fact: ended})
+	d.tick(ended.At + endedSeconds)
+	d.want("of a deal that is forgotten", d.sendable(), "")
+	for _, table := range []*struct {
+		name string
+		n    int
+	}{{"outbox", d.rows(outbox, ann[:])}, {"deals", d.rows(dealsOf, ann[:])}, {"timers", d.rows(timers, nil)}} {
+		if table.n != 0 {
+			t.Errorf("%d rows of %s are left", table.n, table.name)
+		}
+	}
+}
+
+// Another funding of the deal has nothing of what the first one had.
+func TestAFundingThatIsTakenBack(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	funded, _ := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	d.tick(funded.Deal.Expiry - 3500)
+	d.do(ann, Command{Fact: funded, Removed: true})
+	d.want("of a deal that is not funded", d.sendable(), "")
+	again := *funded
+	again.Deal.FundedAt += 10
+	again.Deal.Expiry += 10
+	again.Deal.GraceEnd += 10
+	d.do(ann, Command{Fact: &again})
+	d.want("funded anew", d.sendable(), "")
+	d.tick(again.Deal.Expiry - 3500)
+	d.want("due anew", d.sendable(), "1 email 7 t1")
+}
+
+// Each channel is told of the nearest threshold of those that it asked for: one that it did not ask for is no reason to be
+// told nothing, whether it came later or at once.
+func TestTheNearestThatIsWanted(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, Prefs(0).With(T24, true))
+	d.subscribe(ann, Telegram, Prefs(0).With(T6, true).With(T1, true))
+	d.subscribe(ann, Push, Prefs(0).With(Budget, true))
+	funded, _ := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	d.tick(funded.Deal.Expiry - 23*3600)
+	d.want("a day before", d.sendable(), "1 email 7 t24")
+	d.tick(funded.Deal.Expiry - 5*3600) // the mail still waits
+	d.want("six hours before", d.sendable(), "1 email 7 t24, 1 telegram 7 t6")
+	d.tick(funded.Deal.Expiry + 10)
+	d.want("after the end", d.sendable(), "1 email 7 t24, 1 telegram 7 t1")
+
+	bob := common.Address{2}
+	d.subscribe(bob, Email, Prefs(0).With(T24, true).With(T6, true))
+	at, _ := endingDeal(bob)
+	d.do(bob, Command{Fact: at})
+	d.tick(at.Deal.Expiry + 20) // all at once
+	if got := d.sendable(); !strings.HasSuffix(got, ", 2 email 7 t6") {
+		t.Errorf("after a downtime: %s", got)
+	}
+}
+
+// What a receiver said to an address that the wallet has replaced meanwhile does not end the new one, and the new one is told.
+func TestAnAddressThatIsReplacedWhileItRefuses(t *testing.T) {
+	for _, result := range []Result{Gone, Dead} {
+		d, ann := newDesk(t), common.Address{1}
+		d.subscribe(ann, Push, 0x7f)
+		funded, _ := endingDeal(ann)
+		d.do(ann, Command{Fact: funded})
+		d.tick(funded.Deal.Expiry - 3500)
+		row := Address{ann, Push, common.Hash{31: 7}, Before1}.Row()
+		refused := Delivery{Wallet: ann, Row: row, FiredAt: funded.Deal.Expiry - 3500, By: "one", Result: result, Reason: "gone", Unix: d.unix}
+		d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, FiredAt: refused.FiredAt, By: "one"}})
+		d.subscribe(ann, Push, 0x7f)
+		d.do(ann, Command{Report: &refused})
+		d.want("the new address", d.sendable(), "1 push 7 t1")
+		s, err := getSubscription(d.w, ann, Push)
+		if err != nil || s.Disabled != "" {
+			t.Fatalf("the new address is disabled: %q, %v", s.Disabled, err)
+		}
+		refused.Attempt, refused.By, refused.Unix = 1, "two", d.unix
+		d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, Attempt: 1, FiredAt: refused.FiredAt, By: "two"}})
+		d.do(ann, Command{Report: &refused})
+		d.want("an address that refuses", d.sendable(), "")
+		if s, err = getSubscription(d.w, ann, Push); err != nil || (s.Disabled != "") != (result == Gone) {
+			t.Fatalf("disabled: %q, %v", s.Disabled, err)
+		}
+	}
+}
