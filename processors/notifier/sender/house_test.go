@@ -44,34 +44,40 @@ type house struct {
 	keys     *notifier.Keys
 	producer *kafka.Producer
 	client   *notifier.Client
+	metrics  *prometheus.Registry // of the node
 	at       uint64
 }
 
 func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
-	h := &house{t: t, at: genesis}
-	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "n")
-	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 1}
+	conf.Hold = time.Second
+	return newHouseOn(t, brokertest.Start(t, "kfake"), 1, rate.Inf, conf, channels)
+}
+
+func newHouseOn(t *testing.T, brokers []string, partitions int32, perSecond rate.Limit, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
+	h := &house{t: t, at: genesis, metrics: prometheus.NewRegistry()}
+	cfg := brokertest.Config(brokers, "n")
+	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: partitions}
 	brokertest.Apply(t, cfg, h.cat.Topics())
 	of := engine.DefaultConfig()
 	of.Kafka, of.Catalogue, of.AppName, of.Instance, of.Dir, of.FS = cfg, h.cat, topics.AppNotifier, "a", "/a", vfs.NewMem()
-	of.Standbys, of.SessionTimeout = 0, 6*time.Second
+	of.Standbys, of.SessionTimeout, of.CommitTimeout, of.Registerer = 0, 6*time.Second, 3*time.Second, h.metrics
 	node, err := engine.NewCommands(of, notifier.New(1, prometheus.NewRegistry()))
 	check(t, err)
 	h.producer, err = kafka.NewProducer(cfg, "p", kafka.ProducerOptions{})
 	check(t, err)
 	t.Cleanup(h.producer.Close)
 	routing := read.DefaultConfig()
-	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, 1, node
+	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, partitions, node
 	router, err := read.NewRouter(routing)
 	check(t, err)
 	h.client = notifier.NewClient(h.cat, h.producer, router)
 	h.keys, err = notifier.ParseKeys("1:" + strings.Repeat("11", 32))
 	check(t, err)
 
-	conf.Catalogue, conf.Look, conf.FirstWait, conf.Hold = h.cat, 10*time.Millisecond, 20*time.Millisecond, time.Second
+	conf.Catalogue, conf.Look, conf.FirstWait = h.cat, 10*time.Millisecond, 20*time.Millisecond
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range channels(h.keys) {
-		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(rate.Inf, 1)}
+		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(perSecond, 1)}
 	}
 	out, err := sender.New(conf, node, h.producer, h.keys, lines, zap.NewNop(), prometheus.NewRegistry())
 	check(t, err)
@@ -109,6 +115,18 @@ func (h *house) send(wallet common.Address, cmd notifier.Command) {
 	check(h.t, err)
 }
 
+// everybody sends a command to every partition.
+func (h *house) everybody(cmd notifier.Command) {
+	h.t.Helper()
+	for p := range h.cat.Partitions {
+		rec, err := cmd.Record(h.cat, common.Address{})
+		check(h.t, err)
+		rec.Partition = p
+		_, err = h.producer.Send(h.t.Context(), rec)
+		check(h.t, err)
+	}
+}
+
 // fire has everybody be due the alert of six hours before a deal's end.
 func (h *house) fire(borrowers ...common.Address) {
 	h.t.Helper()
@@ -119,7 +137,22 @@ func (h *house) fire(borrowers ...common.Address) {
 		}}})
 	}
 	h.at += hour
-	h.send(common.Address{}, notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+	h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+}
+
+// restarts is how often the node's task began anew.
+func (h *house) restarts() (n float64) {
+	h.t.Helper()
+	all, err := h.metrics.Gather()
+	check(h.t, err)
+	for _, family := range all {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "lienstream_processors_restarts_total" {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
 }
 
 // settled waits until nothing is left to send, and so much was sent.
@@ -131,9 +164,13 @@ func (h *house) settled(sent int) {
 	})
 }
 
-// alertID is the key of the alert of fire, as receivers see it.
+// alertID is the key of the alert of the first fire, as receivers see it.
 func alertID(wallet common.Address, channel string) string {
-	alert := topics.Alert{Wallet: wallet, Channel: channel, Kind: "t6", DealID: "7", Due: genesis + hour}
+	return alertDue(wallet, channel, genesis+hour)
+}
+
+func alertDue(wallet common.Address, channel string, due uint64) string {
+	alert := topics.Alert{Wallet: wallet, Channel: channel, Kind: "t6", DealID: "7", Due: due}
 	id := alert.ID()
 	return common.Bytes2Hex(id[:16])
 }

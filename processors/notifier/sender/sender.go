@@ -6,11 +6,9 @@ package sender
 import (
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -42,7 +40,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Attempts: 12,
+		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Attempts: 72, // about a day
 		Hold:      time.Minute,
 		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute,
 	}
@@ -136,6 +134,7 @@ type Outbox interface {
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
 //  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for Hold at most.
+//  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found.
 type Sender struct {
 	cfg      Config
 	source   Outbox
@@ -152,9 +151,11 @@ type Sender struct {
 	busy  map[string]*running // by row key
 	hosts map[string]int      // queued or running attempts, of channels with many hosts
 
-	began  time.Time
-	paces  map[int32]*pace              // by partition; only Run uses it
-	claims map[int32]map[string]claimed // by partition and row: who has the attempt; only Run uses it
+	// Only Run uses these, by partition.
+	paces  map[int32]*pace
+	claims map[int32]map[string]claimed // by row: who has the attempt
+	passed map[int32]map[string]passed  // by row
+	rests  map[int32]time.Time          // before the next look
 }
 
 // claimed is a claim, and since when we know of it.
@@ -171,6 +172,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
 		busy: map[string]*running{}, hosts: map[string]int{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
+		passed: map[int32]map[string]passed{}, rests: map[int32]time.Time{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
 	}
 	for channel := range lines {
@@ -184,128 +186,26 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 func (s *Sender) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	s.began = time.Now()
 	tick := time.NewTicker(s.cfg.Look)
 	defer tick.Stop()
-	for {
+	for turn := 0; ; turn++ {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		s.metrics.oldest.Reset() // of partitions that moved to another node
 		all := s.source.Watermarks()
-		s.keepPaces(all)
-		for _, w := range all {
+		s.keep(all)
+		for i := range all {
+			w := all[(turn+i)%len(all)] // in turns, since the first may take all the room there is
 			if w.Role != topics.RoleOwner {
 				continue
 			}
-			if err := s.look(ctx, &wg, w.Partition); err != nil && ctx.Err() == nil {
+			if err := s.look(ctx, &wg, w); err != nil && ctx.Err() == nil {
 				s.log.Warn("read the outbox", zap.Int32("partition", w.Partition), zap.Error(err))
 			}
 		}
 	}
-}
-
-// due is an alert to send now.
-type due struct {
-	partition int32
-	row       []byte
-	to        notifier.Address
-	alert     notifier.Alert
-	sub       notifier.Subscription
-	now       uint64 // block time
-	host      string // of a channel with many hosts
-	claim     string
-}
-
-// look starts attempts of all due alerts in a partition, as far as there is room.
-func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, partition int32) error {
-	view, err := s.source.View(ctx, partition, nil)
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	if err := s.forget(partition, view); err != nil {
-		return err
-	}
-	now := time.Now()
-	held, err := s.paced(partition, view, now)
-	if err != nil {
-		return err
-	}
-	rows, oldest, err := s.due(view, now)
-	if err != nil {
-		return err
-	}
-	s.metrics.oldest.WithLabelValues(fmt.Sprint(partition)).Set(oldest.Seconds())
-	known := s.claims[partition]
-	s.claims[partition] = map[string]claimed{}
-	for _, row := range rows {
-		to, ok := notifier.ParseRow(row)
-		if !ok || held && to.Stage != notifier.ToConfirm {
-			continue
-		}
-		queue, served := s.queue[to.Channel]
-		if !served || len(queue) == cap(queue) {
-			continue // no room: retry at the next poll
-		}
-		d := due{partition: partition, row: row, to: to}
-		var found bool
-		if d.alert, d.sub, found, err = notifier.Pending(view, row); err != nil {
-			return err
-		}
-		if to.Channel == notifier.Push {
-			d.host = d.sub.Mask // the mask of a push subscription is its host
-		}
-		if !found || !s.lapsed(partition, &d, known[string(row)], now) || !s.begin(&d) {
-			continue
-		}
-		select {
-		case queue <- struct{}{}:
-		default:
-			s.end(&d, false)
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-queue }()
-			s.end(&d, s.attempt(ctx, &d))
-		})
-	}
-	return nil
-}
-
-// lapsed reports whether nobody else can be sending the alert. The time is since we know of the claim: it was written
-// before that, and clocks are not compared.
-func (s *Sender) lapsed(partition int32, d *due, known claimed, now time.Time) bool {
-	if d.alert.By == "" {
-		return true
-	}
-	if known.by != d.alert.By {
-		known = claimed{d.alert.By, now}
-	}
-	s.claims[partition][string(d.row)] = known
-	return now.Sub(known.since) > s.cfg.Timeout+s.cfg.Timeout/10 // clocks run at different rates
-}
-
-// maxLook bounds the rows read in a poll.
-const maxLook = 10_000
-
-// due lists the rows that are due, the oldest first.
-func (s *Sender) due(view state.View, now time.Time) (rows [][]byte, oldest time.Duration, err error) {
-	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
-		if len(entry) < 8 {
-			return true
-		}
-		at := time.UnixMilli(int64(binary.BigEndian.Uint64(entry)))
-		if at.After(now) || len(rows) == maxLook {
-			return false
-		}
-		oldest = max(oldest, now.Sub(at))
-		rows = append(rows, slices.Clone(entry[8:]))
-		return true
-	})
-	return rows, oldest, err
 }
 
 // running is an attempt that is running, or reported and not yet applied.

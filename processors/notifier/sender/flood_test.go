@@ -1,0 +1,129 @@
+package sender_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/SherClockHolmes/webpush-go"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// flood is how many subscriptions a stranger has, each of a wallet of its own, and all of them on one channel.
+const flood = 12_000
+
+// storm subscribes a stranger to everything, and has an epoch open.
+func (h *house) storm(channel notifier.Channel, address, mask string) {
+	h.t.Helper()
+	for i := range uint64(flood) {
+		wallet := common.BytesToAddress(crypto.Keccak256(binary.BigEndian.AppendUint64(nil, i)))
+		sealed, err := h.keys.Seal(wallet, channel, address)
+		check(h.t, err)
+		h.send(wallet, notifier.Command{Subscribe: &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1}})
+	}
+	h.everybody(notifier.Command{News: &notifier.News{Stage: notifier.EpochOpen, Epoch: 1, At: h.at, StartsAt: h.at, EndsAt: h.at + 7*24*hour, Budget7: "1", Budget21: "1"}})
+	for range 2 { // a tick announces so many
+		h.at += 10
+		h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+	}
+	polltest.Until(h.t, "the stranger is due everything", func() bool {
+		now, err := h.client.Health(h.t.Context())
+		return err == nil && now.Pending+now.SentLastHour >= flood-500
+	})
+}
+
+// Who is due the alert of a deal gets it, whatever a stranger has subscribed to on a push service that never answers.
+func TestASlowHostStopsNobody(t *testing.T) {
+	private, _, err := webpush.GenerateVAPIDKeys()
+	check(t, err)
+	push := newService()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := strings.TrimPrefix(r.URL.Path, "/")
+		if push.next(who); who == "stranger" {
+			hangs(w, r)
+			return
+		}
+		push.take(who, r.Header.Get("Topic"))
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	conf := sender.DefaultConfig() // an attempt that hangs takes half a minute
+	h := newHouse(t, conf, func(*notifier.Keys) map[notifier.Channel]sender.Channel {
+		channel, err := sender.NewPush(sender.PushConfig{
+			Private: private, Contact: "ops@lien.example", AllowLoopback: true, TLS: &tls.Config{RootCAs: roots}, Links: links,
+		})
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Push: channel}
+	})
+	ann, bob := common.Address{1}, common.Address{2}
+	for wallet, who := range map[common.Address]string{ann: "ann", bob: "bob"} {
+		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(server.URL+"/"+who), who+".push.example")
+	}
+	h.storm(notifier.Push, newBrowser(t).subscription(server.URL+"/stranger"), "one.of.many.stranger.example")
+	began := time.Now()
+	h.fire(ann, bob)
+	polltest.Until(t, "both are told of their deals", func() bool {
+		return push.told("ann", alertDue(ann, "push", h.at)) && push.told("bob", alertDue(bob, "push", h.at))
+	})
+	if took := time.Since(began); took > conf.Timeout/2 {
+		t.Errorf("they waited %s for a stranger", took)
+	}
+	if n := push.count("stranger"); n == 0 || n > conf.PerHost {
+		t.Errorf("the stranger's host was asked %d times at once", n)
+	}
+}
+
+// Nor do many that a channel's rate holds back, in whichever partition.
+func TestALimitedChannelTellsOfDealsFirst(t *testing.T) {
+	api := newService()
+	url := telegramAPI(t, api)
+	conf := impatient()
+	conf.Hold = time.Second
+	h := newHouseOn(t, brokertest.Start(t, "kfake"), 4, 100, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
+	})
+	told := map[string]common.Address{} // one in each partition
+	for p := range h.cat.Partitions {
+		wallet := common.Address{1}
+		for topics.Partition(wallet[:], h.cat.Partitions) != p {
+			wallet[1]++
+		}
+		who := fmt.Sprint(100 + p)
+		told[who] = wallet
+		h.subscribe(wallet, notifier.Telegram, who, "m")
+	}
+	h.storm(notifier.Telegram, "666", "m")
+	h.fire(slices.Collect(maps.Values(told))...)
+	for who := range told {
+		polltest.Until(t, "the deal is told of", func() bool { return api.told(who, "Deal 7") })
+	}
+	if n := api.count("666"); n > flood/2 {
+		t.Errorf("%d others came before it", n)
+	}
+}
+
+// told reports whether a customer has a message that says this.
+func (s *service) told(who, what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.taken[who], func(m string) bool { return strings.Contains(m, what) })
+}

@@ -1,0 +1,211 @@
+package sender
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// due is an alert to send now.
+type due struct {
+	partition int32
+	row       []byte
+	to        notifier.Address
+	alert     notifier.Alert
+	sub       notifier.Subscription
+	now       uint64 // block time
+	host      string // of a channel with many hosts, what the host belongs to
+	claim     string
+}
+
+// look starts attempts of due alerts in a partition, as far as there is room: the oldest first, but those of deals before
+// news, which everybody may ask for.
+func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark) error {
+	partition := of.Partition
+	began := time.Now()
+	if began.Before(s.rests[partition]) {
+		return nil
+	}
+	defer func() { s.rests[partition] = time.Now().Add(restsTimes * time.Since(began)) }()
+	view, err := s.source.View(ctx, partition, nil)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if err := s.forget(partition, view); err != nil {
+		return err
+	}
+	held, err := s.paced(of, view, began)
+	if err != nil {
+		return err
+	}
+	rows, oldest, err := s.due(view, partition, began, held)
+	if err != nil {
+		return err
+	}
+	s.metrics.oldest.WithLabelValues(fmt.Sprint(partition)).Set(oldest.Seconds())
+	for _, row := range rows {
+		if err := s.start(ctx, wg, view, partition, row, began); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restsTimes is how many times as long as a look takes the next one waits at least.
+const restsTimes = 5
+
+// start starts an attempt of an alert, if it is to be sent and there is room.
+func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View, partition int32, row []byte, now time.Time) error {
+	d := due{partition: partition, row: row}
+	d.to, _ = notifier.ParseRow(row)
+	queue := s.queue[d.to.Channel]
+	if len(queue) == cap(queue) {
+		return nil
+	}
+	var found bool
+	var err error
+	if d.alert, d.sub, found, err = notifier.Pending(view, row); err != nil {
+		return err
+	}
+	if !found {
+		s.pass(&d, passed{until: now.Add(passedFor)})
+		return nil
+	}
+	if d.to.Channel == notifier.Push {
+		d.host = siteOf(d.sub.Mask) // the mask of a push subscription is its host
+	}
+	if !s.lapsed(&d, now) {
+		return nil
+	}
+	if !s.begin(&d) {
+		s.pass(&d, passed{host: d.host})
+		return nil
+	}
+	select {
+	case queue <- struct{}{}:
+	default:
+		s.end(&d, false)
+		return nil
+	}
+	wg.Go(func() {
+		defer func() { <-queue }()
+		s.end(&d, s.attempt(ctx, &d))
+	})
+	return nil
+}
+
+// passed is why an alert that is due was passed over, so that it is not read again meanwhile: its host is busy, or there is
+// nothing to send for now, since news were retracted.
+type passed struct {
+	host  string
+	until time.Time
+}
+
+const (
+	passedFor = time.Minute
+	maxPassed = 1 << 18 // rows that are remembered: beyond that, all are forgotten
+)
+
+func (s *Sender) pass(d *due, p passed) {
+	all := s.passed[d.partition]
+	if all == nil || len(all) >= maxPassed {
+		all = map[string]passed{}
+		s.passed[d.partition] = all
+	}
+	all[string(d.row)] = p
+}
+
+// lapsed reports whether nobody else can be sending the alert. The time is since we know of the claim: it was written
+// before that, and clocks are not compared.
+func (s *Sender) lapsed(d *due, now time.Time) bool {
+	known := s.claims[d.partition]
+	if known == nil || len(known) >= maxPassed {
+		known = map[string]claimed{}
+		s.claims[d.partition] = known
+	}
+	if d.alert.By == "" {
+		delete(known, string(d.row))
+		return true
+	}
+	of := known[string(d.row)]
+	if of.by != d.alert.By {
+		of = claimed{d.alert.By, now}
+		known[string(d.row)] = of
+	}
+	return now.Sub(of.since) > s.cfg.Timeout+s.cfg.Timeout/10 // clocks run at different rates
+}
+
+const (
+	maxStart = 2000    // alerts that a look may start
+	maxLook  = 1 << 20 // and that it passes over
+)
+
+// due lists the rows that are due and may be started: those of deals, then news, each the oldest first.
+func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows [][]byte, oldest time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var news [][]byte
+	looked, over := 0, s.passed[partition]
+	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
+		if len(entry) < 8 {
+			return true
+		}
+		at := time.UnixMilli(int64(binary.BigEndian.Uint64(entry)))
+		if looked++; at.After(now) || looked > maxLook || len(rows) == maxStart {
+			return false
+		}
+		oldest = max(oldest, now.Sub(at))
+		row := entry[8:]
+		to, ok := notifier.ParseRow(row)
+		if !ok || held && to.Stage != notifier.ToConfirm {
+			return true
+		}
+		if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) || s.busy[string(row)] != nil {
+			return true // no room: retry at the next look
+		}
+		if p, was := over[string(row)]; was {
+			if now.Before(p.until) || p.host != "" && s.hosts[p.host] >= s.cfg.PerHost {
+				return true
+			}
+			delete(over, string(row))
+		}
+		if to.Stage.OfNews() {
+			if len(news) < maxStart {
+				news = append(news, slices.Clone(row))
+			}
+		} else {
+			rows = append(rows, slices.Clone(row))
+		}
+		return true
+	})
+	return append(rows, news...)[:min(len(rows)+len(news), maxStart)], oldest, err
+}
+
+// siteOf is what a push endpoint's host belongs to, all of whose hosts share the limit of one: who has a domain can make up
+// any number of hosts.
+func siteOf(host string) string {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		bits := 24
+		if addr = addr.Unmap(); addr.Is6() {
+			bits = 48
+		}
+		network, _ := addr.WithZone("").Prefix(bits) // the number of bits is right
+		return network.String()
+	}
+	if site, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(strings.TrimSuffix(host, "."))); err == nil {
+		return site
+	}
+	return host
+}
