@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	netmail "net/mail"
 	"strings"
 
 	"github.com/wneessen/go-mail"
@@ -18,7 +19,7 @@ type EmailConfig struct {
 	Port     int
 	User     string // empty: no authentication
 	Password string
-	From     string // an address
+	From     string // an address, which may have a name
 	Plain    bool   // without TLS: for an SMTP sink on this machine
 
 	TLS *tls.Config // nil: the system's roots are trusted
@@ -43,8 +44,9 @@ func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
 
 // Email is the email channel, by SMTP.
 type Email struct {
-	cfg  EmailConfig
-	keys *notifier.Keys
+	cfg    EmailConfig
+	keys   *notifier.Keys
+	domain string // of From
 }
 
 // NewEmail makes the channel. It connects on Send.
@@ -52,7 +54,12 @@ func NewEmail(cfg EmailConfig, keys *notifier.Keys) (*Email, error) {
 	if cfg.Host == "" || cfg.From == "" || cfg.Port <= 0 {
 		return nil, errors.New("email: host, port and from are required")
 	}
-	return &Email{cfg, keys}, nil
+	from, err := netmail.ParseAddress(cfg.From)
+	if err != nil {
+		return nil, fmt.Errorf("email: from: %w", err)
+	}
+	_, domain, _ := strings.Cut(from.Address, "@")
+	return &Email{cfg, keys, domain}, nil
 }
 
 // Send delivers a message over a new connection.
@@ -127,8 +134,7 @@ func (e *Email) compose(m *Message) (*mail.Msg, error) {
 	if err := errors.Join(msg.From(e.cfg.From), msg.To(m.To)); err != nil {
 		return nil, errors.New("an address is not valid in a header") // and is not repeated
 	}
-	_, domain, _ := strings.Cut(e.cfg.From, "@")
-	msg.SetMessageIDWithValue(m.ID + "@" + domain)
+	msg.SetMessageIDWithValue(m.ID + "@" + e.domain)
 	msg.SetDate()
 	msg.Subject(text.Subject)
 	if e.cfg.Links.Notify != "" {

@@ -76,7 +76,7 @@ func TestEmail(t *testing.T) {
 
 	h := newHouse(t, sender.DefaultConfig(), func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
 		email, err := sender.NewEmail(sender.EmailConfig{
-			Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, From: "alerts@lien.example", Plain: true, Links: links,
+			Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, From: "Lien alerts <alerts@lien.example>", Plain: true, Links: links,
 		}, keys)
 		check(t, err)
 		return map[notifier.Channel]sender.Channel{notifier.Email: email}
@@ -94,6 +94,7 @@ func TestEmail(t *testing.T) {
 	check(t, err)
 	for name, want := range map[string]string{
 		"To":                    "<ann@example.com>",
+		"From":                  `"Lien alerts" <alerts@lien.example>`,
 		"Subject":               "Deal 7 expires in 6 hours",
 		"Message-Id":            "<" + alertID(ann, "email") + "@lien.example>",
 		"List-Unsubscribe-Post": "List-Unsubscribe=One-Click",

@@ -31,16 +31,25 @@ func samples() (all []sample) {
 		Epoch: 12, StartsAt: 2_000_000_000, EndsAt: 2_000_604_800, Term: 21 * 24 * 3600,
 		Budget7: "1000000000000000000", Budget21: "2500000000000000000", Reserved: "2250000000000000000",
 	}
+	dues := map[notifier.Stage]uint64{
+		notifier.Before48: deal.Expiry - 48*3600, notifier.Before24: deal.Expiry - 24*3600, notifier.Before6: deal.Expiry - 6*3600,
+		notifier.Before1: deal.Expiry - 3600, notifier.AtGraceEnd: deal.GraceEnd,
+	}
 	add := func(name string, stage notifier.Stage, wallet common.Address, late uint64, d *notifier.Deal, n *notifier.News) {
-		alert := notifier.Alert{Deal: d, News: n, Stage: stage, Due: 2_000_000_000, FiredAt: 2_000_000_000}
+		due := dues[stage]
+		if due == 0 {
+			due = deal.Expiry
+		}
+		alert := notifier.Alert{Deal: d, News: n, Stage: stage, Due: due, FiredAt: due}
 		event := alert.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: stage})
-		all = append(all, sample{name, Message{Channel: notifier.Email, Alert: alert, Event: event, Now: alert.Due + late}})
+		all = append(all, sample{name, Message{Channel: notifier.Email, Alert: alert, Event: event, Now: due + late}})
 	}
 	for stage := notifier.Before48; stage <= notifier.AtGraceEnd; stage++ {
 		add(stage.String()+"-borrower", stage, ann, 0, &deal, nil)
 		add(stage.String()+"-lender", stage, bob, 0, &deal, nil)
 	}
-	add("t1-late", notifier.Before1, ann, 3600, &deal, nil)
+	add("t1-late", notifier.Before1, ann, 3599, &deal, nil)
+	add("t24-ended", notifier.Before24, ann, 24*3600, &deal, nil)
 	for _, stage := range []notifier.Stage{notifier.EpochOpen, notifier.Budget90, notifier.Budget100} {
 		of := news
 		if stage == notifier.Budget100 {
@@ -50,7 +59,7 @@ func samples() (all []sample) {
 	}
 	huge := deal
 	huge.ID, huge.Cap = strings.Repeat("9", 78), strings.Repeat("8", 39)
-	add("longest", notifier.Before1, ann, 3600, &huge, nil)
+	add("longest", notifier.Before1, ann, 3599, &huge, nil)
 	ask := notifier.Alert{Stage: notifier.ToConfirm, Due: 1_999_999_999}
 	wallet := common.HexToAddress("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")
 	event := ask.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: notifier.ToConfirm})

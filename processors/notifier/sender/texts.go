@@ -32,7 +32,8 @@ type facts struct {
 
 	DealID   string `json:"dealId,omitempty"`
 	Borrower bool   `json:"borrower,omitempty"`
-	Hours    int    `json:"hours,omitempty"` // before the expiry
+	Hours    int    `json:"hours,omitempty"` // before the expiry, unless that has passed
+	Over     bool   `json:"over,omitempty"`  // the grace period has ended
 	Expiry   string `json:"expiry,omitempty"`
 	GraceEnd string `json:"graceEnd,omitempty"`
 	Repay    string `json:"repay,omitempty"` // what the borrower repays, with its unit
@@ -61,7 +62,8 @@ func render(m *Message, links Links) (Text, error) {
 }
 
 func factsOf(m *Message, links Links) facts {
-	f := facts{Stage: m.Event.Kind, Late: max(m.Event.FiredAt, m.Now) > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
+	now := max(m.Event.FiredAt, m.Now)
+	f := facts{Stage: m.Event.Kind, Late: now > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
 	path := "/epochs"
 	if n := m.Alert.News; n != nil {
 		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)
@@ -73,7 +75,9 @@ func factsOf(m *Message, links Links) facts {
 		path = "/deals/" + m.Event.DealID
 		f.DealID, f.Borrower = m.Event.DealID, m.Event.Role == "borrower"
 		f.Expiry, f.GraceEnd, f.Repay = when(m.Event.Expiry), when(m.Event.GraceEnd), units(m.Alert.Deal.Cap, usdgDecimals)+" USDG"
-		f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
+		if f.Over = now >= m.Event.GraceEnd; now < m.Event.Expiry {
+			f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
+		}
 	}
 	if f.Link != "" {
 		f.Link += path
