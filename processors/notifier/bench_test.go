@@ -35,12 +35,14 @@ type crowd struct {
 	client *notifier.Client
 	stop   func()
 	last   []common.Address // of each partition, a wallet
-	unix   int64
-	queued int
+
+	sources int32 // partitions of the raw topic, all of which tell of a time
+	unix    int64
+	queued  int
 }
 
 func newCrowd(b *testing.B) *crowd {
-	c := &crowd{b: b, cat: topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}}
+	c := &crowd{b: b, sources: 1, cat: topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}}
 	broker := brokertest.Config(brokertest.Start(b, "kfake"), "n")
 	brokertest.Apply(b, broker, c.cat.Topics())
 	c.cfg = engine.DefaultConfig()
@@ -51,12 +53,30 @@ func newCrowd(b *testing.B) *crowd {
 	check(b, err)
 	b.Cleanup(c.tx.Close)
 	check(b, c.tx.Init(b.Context()))
+	c.find()
+	return c
+}
+
+// find finds a wallet of each partition.
+func (c *crowd) find() {
 	c.last = make([]common.Address, c.cat.Partitions)
 	for i := range uint64(1000) {
 		wallet := walletOf(1<<40 + i)
 		c.last[topics.Partition(wallet[:], c.cat.Partitions)] = wallet
 	}
-	return c
+}
+
+// deals opens the deals, of which some are due an alert an hour later, and the others not for days.
+func (c *crowd) deals(now uint64) {
+	for i := range uint64(openDeals) {
+		wallet, expiry := walletOf(i), now+100*hour+i
+		if i < dueAtOnce {
+			expiry = now + 2*hour
+		}
+		c.put(wallet, &notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: notifier.Deal{
+			ID: fmt.Sprint(i), Borrower: wallet, Cap: "1000000", FundedAt: now, Expiry: expiry, GraceEnd: expiry + 24*hour, Open: true,
+		}}})
+	}
 }
 
 // start starts the node, and waits until it answers for every partition.
@@ -113,7 +133,9 @@ func (c *crowd) flush() {
 func (c *crowd) tick(at uint64) {
 	check(c.b, c.tx.Begin())
 	for _, wallet := range c.last {
-		c.put(wallet, &notifier.Command{Tick: &notifier.Tick{Block: at, Time: at}})
+		for from := range c.sources {
+			c.put(wallet, &notifier.Command{Tick: &notifier.Tick{From: from, Block: at, Time: at}})
+		}
 	}
 	c.flush()
 }
@@ -149,15 +171,7 @@ func BenchmarkSubscribers(b *testing.B) {
 				}})
 			}
 			const now = 2_000_000_000
-			for i := range uint64(openDeals) {
-				wallet, expiry := walletOf(i), uint64(now+100*hour)+i
-				if i < dueAtOnce {
-					expiry = now + 2*hour
-				}
-				c.put(wallet, &notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: notifier.Deal{
-					ID: fmt.Sprint(i), Borrower: wallet, Cap: "1000000", FundedAt: now, Expiry: expiry, GraceEnd: expiry + 24*hour, Open: true,
-				}}})
-			}
+			c.deals(now)
 			c.flush()
 			c.applied()
 			loaded := time.Since(began)

@@ -47,7 +47,7 @@ func check(t testing.TB, err error) {
 
 // chain is the raw topic, with the facts and the notifier behind it. A block is safe once so many have followed it.
 type chain struct {
-	t      *testing.T
+	t      testing.TB
 	unsafe int
 	cfg    kafka.Config
 	cat    topics.Catalogue
@@ -70,7 +70,7 @@ type ticked struct {
 }
 
 // newTopics is the raw topic alone, on a broker of that kind.
-func newTopics(t *testing.T, kind string, unsafe int) *chain {
+func newTopics(t testing.TB, kind string, unsafe int) *chain {
 	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), head: topics.BlockRef{Timestamp: genesis}}
 	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	brokertest.Apply(t, c.cfg, c.cat.Topics())

@@ -233,7 +233,7 @@ type town struct {
 	ended   map[ending]int
 }
 
-func newTown(t *testing.T, kind string, rng *rand.Rand) *town {
+func newTown(t testing.TB, kind string, rng *rand.Rand) *town {
 	w := &town{
 		chain: newTopics(t, kind, 1), rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
 		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]bool{}},

@@ -46,7 +46,7 @@ func check(t testing.TB, err error) {
 
 // house is the notifier as it runs: a broker, a node of the engine, a router, a chain, the service.
 type house struct {
-	t        *testing.T
+	t        testing.TB
 	cfg      kafka.Config
 	cat      topics.Catalogue
 	node     *engine.Node
@@ -72,11 +72,11 @@ var factory = struct {
 
 const keyText = "1:" + "0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20"
 
-func newHouse(t *testing.T, kind string) *house {
+func newHouse(t testing.TB, kind string) *house {
 	return newHouseOn(t, brokertest.Start(t, kind), zap.NewNop())
 }
 
-func newHouseOn(t *testing.T, brokers []string, log *zap.Logger) *house {
+func newHouseOn(t testing.TB, brokers []string, log *zap.Logger) *house {
 	h := &house{t: t, cfg: brokertest.Config(brokers, "n"), now: time.Now().Unix() - 250, log: log}
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
 	brokertest.Apply(t, h.cfg, h.cat.Topics())

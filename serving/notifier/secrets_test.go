@@ -52,7 +52,7 @@ const (
 
 // gossip is receivers that repeat, in what they refuse first, all that they were told; later they take it.
 type gossip struct {
-	t     *testing.T
+	t     testing.TB
 	mu    sync.Mutex
 	came  map[string]int
 	taken bytes.Buffer
