@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"html/template"
-	"io"
-	"strings"
+	"net/http"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -22,7 +22,13 @@ var pageText string
 
 var page = template.Must(template.New("unsubscribe").Parse(pageText))
 
-const maxFormBytes = 1 << 10
+const (
+	oneClickField = "List-Unsubscribe"
+	oneClickValue = "One-Click"
+)
+
+// maxFormBytes keeps a form in memory, of either encoding; the API's own limit is lower.
+const maxFormBytes = 1 << 20
 
 // linked finds the subscription of an unsubscribe link; nil: it has ended, or never existed.
 func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, err error) {
@@ -58,9 +64,13 @@ func (s *Service) confirm(ctx context.Context, req *httpapi.Request, res *httpap
 
 // oneClick ends the subscription, for mail programs (RFC 8058) and for the page.
 func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	form, err := io.ReadAll(io.LimitReader(req.HTTP.Body, maxFormBytes))
-	if err != nil || strings.TrimSpace(string(form)) != "List-Unsubscribe=One-Click" {
-		return invalid("body", "must be List-Unsubscribe=One-Click")
+	// Mail programs send either encoding, of which RFC 8058 prefers multipart/form-data.
+	err := req.HTTP.ParseMultipartForm(maxFormBytes)
+	if errors.Is(err, http.ErrNotMultipart) {
+		err = nil // then it was parsed as the other
+	}
+	if sent := req.HTTP.PostForm[oneClickField]; err != nil || len(sent) != 1 || sent[0] != oneClickValue {
+		return invalid("body", "must be the form "+oneClickField+"="+oneClickValue)
 	}
 	wallet, sub, err := s.linked(ctx, req)
 	if err != nil {

@@ -1,0 +1,58 @@
+package notifier_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// A mail program's one click ends the subscription, in either encoding that RFC 8058 allows; anything else ends nothing.
+func TestOneClick(t *testing.T) {
+	h := newHouse(t, "kfake")
+	lower := strings.ToLower(addressOf(h.wallet).Hex())
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	const boundary = "----WebKitFormBoundaryABC"
+	multipart := func(field, value string) string {
+		return fmt.Sprintf("--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s\r\n--%s--\r\n", boundary, field, value, boundary)
+	}
+	const form = "application/x-www-form-urlencoded"
+	good := multipart("List-Unsubscribe", "One-Click")
+	for _, c := range []struct {
+		name, kind, body string
+		status           int
+	}{
+		{"as a form", form, "List-Unsubscribe=One-Click", http.StatusOK},
+		{"as a form with a charset", form + "; charset=utf-8", "List-Unsubscribe=One-Click", http.StatusOK},
+		{"in parts", "multipart/form-data; boundary=" + boundary, good, http.StatusOK},
+		{"nothing", form, "", http.StatusBadRequest},
+		{"another value", form, "List-Unsubscribe=Two-Clicks", http.StatusBadRequest},
+		{"twice", form, "List-Unsubscribe=One-Click&List-Unsubscribe=One-Click", http.StatusBadRequest},
+		{"no form", "text/plain", "List-Unsubscribe=One-Click", http.StatusBadRequest},
+		{"no kind", "", "List-Unsubscribe=One-Click", http.StatusBadRequest},
+		{"parts without a boundary", "multipart/form-data", good, http.StatusBadRequest},
+		{"parts that are cut", "multipart/form-data; boundary=" + boundary, good[:len(good)-20], http.StatusBadRequest},
+		{"another part", "multipart/form-data; boundary=" + boundary, multipart("X", "One-Click"), http.StatusBadRequest},
+		{"too much", form, "List-Unsubscribe=One-Click&x=" + strings.Repeat("x", 20<<10), http.StatusRequestEntityTooLarge},
+	} {
+		m := h.message(lower, "email", "ann@example.com", h.next())
+		h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+		subs, err := h.client.Subscriptions(t.Context(), addressOf(h.wallet))
+		check(t, err)
+		link := fmt.Sprintf("/unsubscribe?wallet=%s&channel=email&token=%s", lower, keys.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt))
+		req := httptest.NewRequest(http.MethodPost, link, strings.NewReader(c.body))
+		req.Header.Set("Content-Type", c.kind)
+		res := httptest.NewRecorder()
+		h.services[1].ServeHTTP(res, req)
+		if res.Code != c.status {
+			t.Errorf("%s: %d %s, want %d", c.name, res.Code, res.Body, c.status)
+		}
+		if left := strings.Contains(h.do(0, http.MethodGet, "/notify/"+lower, ""), "email"); left != (c.status != http.StatusOK) {
+			t.Errorf("%s: the subscription is there: %v", c.name, left)
+		}
+	}
+}
