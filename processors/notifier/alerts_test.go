@@ -56,11 +56,11 @@ func TestAlerts(t *testing.T) {
 	// Who is told last is told of what is left; a preference that is gone takes what waits with it.
 	health, err := c.client.Health(t.Context())
 	check(t, err)
-	if health.Pending != 4 { // ann: both deals; bob: the t6 by email, and the short one by telegram
+	if health.Pending != 5 { // ann: both deals; bob: the t6 of both by email, all that it asked for, and the short one by telegram
 		t.Fatalf("%d are pending", health.Pending)
 	}
 	c.subscribe(bob, notifier.Email, 3, notifier.Budget)
-	polltest.Until(c.t, "the t6 is cancelled", func() bool {
+	polltest.Until(c.t, "both t6 are cancelled", func() bool {
 		health, err = c.client.Health(t.Context())
 		return err == nil && health.Pending == 3
 	})
