@@ -27,7 +27,7 @@ func TestPromises(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			brokers := brokertest.Start(t, kind)
 			for name, test := range map[string]func(*testing.T, *env){
-				"crashes": testCrashes, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
+				"crashes": testCrashes, "drains": testDrains, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
 				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
 				"fenced while idle": testFencedWhileIdle,
 			} {
@@ -72,11 +72,11 @@ func (c *crasher) crash(_ int32, point string) bool {
 }
 
 // everyPoint: the test is worth nothing where a point was never met.
-func (c *crasher) everyPoint(t *testing.T) {
+func (c *crasher) everyPoint(t *testing.T, more ...string) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range []string{"caughtUp", "restored", "beforeEnd", "duringEnd", "afterEnd", "afterPebble"} {
+	for _, p := range append(more, "caughtUp", "restored", "beforeEnd", "duringEnd", "afterEnd", "afterPebble") {
 		if c.crashes[p] == 0 {
 			t.Errorf("no crash at %q", p)
 		}
@@ -99,6 +99,39 @@ func testCrashes(t *testing.T, e *env) {
 	cr.off.Store(true)
 	e.caughtUp(c, n)
 	cr.everyPoint(t)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	e.finish(c, n)
+}
+
+// Far behind the head events are sent before their commit, as soon as they are final. Whatever point a task dies at, with
+// blocks that are not final in between, and reorgs of these, each is there once and in its place.
+func testDrains(t *testing.T, e *env) {
+	seed := testSeed(t)
+	c := newChain(t, e.kafka, e.cat, seed)
+	c.ahead = 1 << 20
+	cr := newCrasher(seed, 50)
+	cfg := e.config("a", vfs.NewMem())
+	cfg.crash, cfg.CommitBytes = cr.crash, 64<<10
+	n := e.start(cfg)
+	for range 30 {
+		switch window := len(c.blocks) - int(c.final); {
+		case window > 1 && c.rng.IntN(2) == 0:
+			c.reorg(1 + c.rng.IntN(min(64, window-1)))
+		case window >= 0:
+			c.final = c.head().Number + uint64(c.rng.IntN(60))
+		}
+		for range 1 + c.rng.IntN(10) {
+			c.add(1 + c.rng.IntN(20))
+		}
+		e.caughtUp(c, n)
+	}
+	cr.off.Store(true)
+	for len(c.blocks) < int(c.final) {
+		c.add(10)
+	}
+	e.caughtUp(c, n)
+	cr.everyPoint(t, "drained")
 	e.invariantState(c, n)
 	e.invariantTopics(c)
 	e.finish(c, n)

@@ -253,7 +253,13 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	case again && settled:
 		t.heartbeat(b, rec.Timestamp)
 		return nil
-	case b.Commit: // a repeated barrier is the one that a revert returned to
+	case again:
+	default:
+		if err := t.drain(ctx); err != nil {
+			return err
+		}
+	}
+	if b.Commit { // a repeated barrier is the one that a revert returned to
 		t.settled = true
 		return t.settle(ctx, b, rec.Timestamp)
 	}
@@ -309,10 +315,13 @@ func (t *task) move() {
 	}
 }
 
+// commitBytes is how much a commit of the task may hold.
+func (t *task) commitBytes() int { return t.n.cfg.CommitBytes / int(max(t.n.far.Load(), 1)) }
+
 // full reports whether a commit has enough records, bytes or time.
 func (t *task) full() bool {
 	c := &t.n.cfg
-	if t.overlay.Bytes() >= c.CommitBytes/int(max(t.n.far.Load(), 1)) {
+	if t.overlay.Bytes() >= t.commitBytes() {
 		return true
 	}
 	if t.far {

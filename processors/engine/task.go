@@ -40,6 +40,8 @@ type task struct {
 
 	applier           // since the last commit; settled: a commit is possible
 	ready   progress  // as of the last Commit barrier
+	begun   bool      // the transaction of the next commit is open: some events were sent
+	floor   uint64    // up to which stored blocks are final, as of what was sent
 	moved   time.Time // when the watermark first moved without a commit; zero: it has not
 	since   time.Time // time of the last commit
 
@@ -276,6 +278,7 @@ func (t *task) due() time.Time {
 func (t *task) reset() {
 	t.overlay = t.r.store.NewOverlay()
 	t.dirty, t.moved, t.since, t.records = time.Time{}, time.Time{}, time.Now(), 0
+	t.begun, t.floor = false, t.store.Progress.Floor
 }
 
 func (t *task) self() Partition {

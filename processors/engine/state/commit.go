@@ -50,33 +50,12 @@ func (o *Overlay) Events(fn func(e Event, removed bool)) {
 // order, and drops their undo records. Call it once, at the end of a commit, even if the floor did not move: it
 // also creates the undo records of the other blocks.
 func (o *Overlay) Settle(from, to uint64, fn func(Event)) error {
-	settle := func(u *undo) {
-		if !u.settled {
-			for _, e := range u.events {
-				fn(e)
-			}
-		}
-	}
-	if to > from {
-		numbers, err := o.undoBlocks(from, to)
-		if err != nil {
-			return err
-		}
-		for _, n := range numbers {
-			var u undo
-			keys, err := o.loadUndo(n, &u)
-			if err != nil {
-				return err
-			}
-			settle(&u)
-			for _, k := range keys {
-				o.setUndo(k, nil)
-			}
-		}
+	if err := o.settleStored(from, to, fn); err != nil {
+		return err
 	}
 	for _, b := range o.blocks {
 		if b.ref.Number <= to {
-			settle(&b.undo)
+			b.settle(fn)
 			continue
 		}
 		for part, value := range b.parts() {
@@ -84,6 +63,39 @@ func (o *Overlay) Settle(from, to uint64, fn func(Event)) error {
 		}
 	}
 	return o.err
+}
+
+// settleStored is Settle for the blocks on disk.
+func (o *Overlay) settleStored(from, to uint64, fn func(Event)) error {
+	if to <= from {
+		return nil
+	}
+	numbers, err := o.undoBlocks(from, to)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		var u undo
+		keys, err := o.loadUndo(n, &u)
+		if err != nil {
+			return err
+		}
+		u.settle(fn)
+		for _, k := range keys {
+			o.setUndo(k, nil)
+		}
+	}
+	return nil
+}
+
+// settle calls fn for the events that are not in the topic of final events yet.
+func (u *undo) settle(fn func(Event)) {
+	if u.settled {
+		return
+	}
+	for _, e := range u.events {
+		fn(e)
+	}
 }
 
 // undoBlocks lists the blocks in a range that have undo records on disk.

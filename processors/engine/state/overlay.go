@@ -34,6 +34,8 @@ type Overlay struct {
 	undos   map[string][]byte // undo parts to write; nil: to delete
 	undoIDs []string          // their keys, in order
 	bytes   int
+	events  int   // bytes of events that are in blocks
+	drained bool  // some were
 	foreign bool  // restored rows alias records, which must not be kept
 	err     error // of a write, which cannot return it
 }
@@ -97,7 +99,7 @@ func (o *Overlay) Empty() bool {
 			return false
 		}
 	}
-	return len(o.dirty) == 0 && len(o.undoIDs) == 0 && len(o.reverts) == 0
+	return len(o.dirty) == 0 && len(o.undoIDs) == 0 && len(o.reverts) == 0 && !o.drained
 }
 
 // Bytes is an estimate of the memory in use.
@@ -118,8 +120,10 @@ func (o *Overlay) Emit(family string, key, value []byte) {
 	if b.events == nil {
 		b.events = make([]Event, 0, 8)
 	}
-	b.events = append(b.events, Event{family, o.store.slab.Copy(key), o.store.slab.Copy(value)})
-	o.bytes += len(key) + len(value) + rowOverheadBytes
+	e := Event{family, o.store.slab.Copy(key), o.store.slab.Copy(value)}
+	b.events = append(b.events, e)
+	o.bytes += e.bytes()
+	o.events += e.bytes()
 }
 
 // Get returns a row, or nil.
@@ -281,6 +285,9 @@ func (o *Overlay) Revert(ref topics.BlockRef, quiet bool) error {
 			return fmt.Errorf("%w: block %d has no undo record", ErrCorrupt, ref.Number)
 		case top.ref.Number == ref.Number:
 			o.blocks = o.blocks[:n-1]
+			for _, e := range top.events {
+				o.events -= e.bytes()
+			}
 			if top.published { // unpublished events are just dropped
 				o.takeBack(top.events, quiet)
 			}

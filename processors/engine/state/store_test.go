@@ -168,26 +168,28 @@ func TestAnySequenceEqualsReplay(t *testing.T) {
 		defer func() { check(t, copied.Close()) }()
 		var (
 			chain        []toyBlock
-			floor, final uint64 // applied; as the chain says
+			floor, final uint64 // applied; as the chain says, ahead of what was applied in a backfill
 			head         []string
 			finals       []string
 			salt         byte
 			changelog    []entry
 		)
 		o := s.NewOverlay()
-		commit := func() {
-			check(t, o.Settle(floor, final, func(e Event) { finals = append(finals, string(e.Key)) }))
-			floor = max(floor, final)
-			o.Events(func(e Event, removed bool) {
-				if removed {
-					if n := len(head); n == 0 || head[n-1] != string(e.Key) {
-						rt.Fatalf("event %s taken back, head is %v", e.Key, head)
-					}
-					head = head[:len(head)-1]
-				} else {
-					head = append(head, string(e.Key))
+		isFinal := func(e Event) { finals = append(finals, string(e.Key)) }
+		atHead := func(e Event, removed bool) {
+			if removed {
+				if n := len(head); n == 0 || head[n-1] != string(e.Key) {
+					rt.Fatalf("event %s taken back, head is %v", e.Key, head)
 				}
-			})
+				head = head[:len(head)-1]
+			} else {
+				head = append(head, string(e.Key))
+			}
+		}
+		commit := func() {
+			check(t, o.Settle(floor, final, isFinal))
+			floor = max(floor, final)
+			o.Events(atHead)
 			r := copied.NewOverlay()
 			o.Entries(func(k, v []byte) {
 				changelog = append(changelog, entry{string(k), v})
@@ -204,7 +206,7 @@ func TestAnySequenceEqualsReplay(t *testing.T) {
 				number := uint64(len(chain)) + 1
 				b := toyBlock{topics.BlockRef{Number: number, Hash: common.Hash{byte(number), salt}}, drawOps(rt)}
 				if len(b.ops) > 0 {
-					b.apply(o, number > floor)
+					b.apply(o, number > final)
 				}
 				chain = append(chain, b)
 			case step < 7:
@@ -216,7 +218,13 @@ func TestAnySequenceEqualsReplay(t *testing.T) {
 					chain = chain[:len(chain)-1]
 				}
 			case step < 8:
-				final = max(final, uint64(rapid.IntRange(0, len(chain)).Draw(rt, "final")))
+				final = max(final, uint64(rapid.IntRange(0, len(chain)+5).Draw(rt, "final")))
+			case step < 9:
+				if drained, err := o.Drain(floor, final, isFinal, atHead); err != nil {
+					rt.Fatal(err)
+				} else if drained {
+					floor = max(floor, final)
+				}
 			default:
 				commit()
 			}
