@@ -12,6 +12,8 @@ import (
 // commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one Pebble batch.
 // At the tip the view is published before the transaction commits.
 //
+// Far behind the head the events of final blocks are in the transaction already.
+//
 //	ent, evt, evt.final ─┐
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
 //	progress, last      ─┘

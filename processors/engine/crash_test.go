@@ -135,6 +135,12 @@ func testDrains(t *testing.T, e *env) {
 	e.invariantState(c, n)
 	e.invariantTopics(c)
 	e.finish(c, n)
+
+	n.stop(t)
+	cfg.Rebuild, cfg.Registerer = true, nil // a history with reverts, of which one partition tells the others
+	n = e.start(cfg)
+	e.finish(c, n)
+	e.invariantTopics(c)
 }
 
 // scenario lets a chain live: single blocks, runs of them, reorgs of depth 1 to 64, finality.

@@ -40,7 +40,7 @@ func TestForesee(t *testing.T) {
 				}
 				records = append(records, rec)
 			}
-			a.foresee(records)
+			a.foresee(records, 0)
 			if a.now.Floor != tc.want {
 				t.Errorf("floor %d, not %d", a.now.Floor, tc.want)
 			}

@@ -94,8 +94,9 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 // foresee raises the floor to what the barriers among the next records call final. The ingester calls a block
 // final only once many blocks follow it, so in a backfill a block's records come long before that barrier. A
 // block that is known to be final when it is applied needs no undo record, and a rebuild does not encode its
-// events again. Blocks that a record reverts, and later ones, are not final yet.
-func (a *applier) foresee(records []*kafka.Record) {
+// events again. Blocks that a record reverts, and later ones, are not final yet. known is what others have read ahead of
+// them, before the next revert.
+func (a *applier) foresee(records []*kafka.Record, known uint64) {
 	if len(records) == 0 || records[0].Offset <= a.now.Rebuild.KeepUntil {
 		return
 	}
@@ -111,7 +112,7 @@ func (a *applier) foresee(records []*kafka.Record) {
 			reverted = min(reverted, raw.Block.Number)
 		}
 	}
-	a.now.Floor = max(a.now.Floor, min(final, max(reverted, 1)-1))
+	a.now.Floor = max(a.now.Floor, known, min(final, max(reverted, 1)-1))
 }
 
 // apply passes a record to the application.

@@ -58,6 +58,7 @@ type Node struct {
 	loads *turns        // limits the partitions that are loaded into empty stores
 
 	outboxes outboxes
+	scout    *scout
 }
 
 // eventTopics are the topics of a family; one of them is empty if the family publishes only final events, or
@@ -101,7 +102,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		left: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
-		turn: make(chan struct{}, committers), outboxes: newOutboxes(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
+		turn: make(chan struct{}, committers), outboxes: newOutboxes(), scout: newScout(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {
 		n.version, n.since = v.Version()
@@ -163,6 +164,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return n.measure(ctx) })
 	g.Go(func() error { return n.followOwners(ctx) })
 	g.Go(func() error { return n.announce(ctx) })
+	g.Go(func() error { return n.runScout(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

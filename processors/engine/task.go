@@ -29,7 +29,7 @@ import (
 //  4. a commit and a view always end at a Commit barrier, where the ingester's transaction ended, so that
 //     partitions can be read at the same block;
 //  5. the events of a block are published once in each topic, in the transaction of the rows that they belong
-//     to.
+//     to. It may be open for some of them before the commit.
 type task struct {
 	n *Node
 	r *replica
@@ -208,7 +208,11 @@ func (t *task) run(ctx context.Context) (err error) {
 			return err
 		}
 		if t.commands == nil {
-			t.foresee(records)
+			known := uint64(0)
+			if t.far {
+				known = t.n.scout.foresees(rawPoint{era{t.now.Raw, t.now.Reverts}, t.r.partition, t.now.Input})
+			}
+			t.foresee(records, known)
 		}
 		for _, rec := range records {
 			if err := t.step(ctx, rec); err != nil {
