@@ -9,12 +9,15 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/lienstream/lienstream/cmd/lienstream/roles"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	logging.Disable() // who uses Redis logs what fails, with a format and a level
 	if err := roles.Run(ctx, roles.System(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "lienstream:", err)
 		os.Exit(1)
