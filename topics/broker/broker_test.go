@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -178,5 +179,56 @@ func TestLogStaysSmall(t *testing.T) {
 	cancel()
 	if err := b.Run(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// kfake takes the newest record of a key for its value even if the transaction is open, and would lose the one before.
+func TestNothingIsCompactedUnderAnOpenTransaction(t *testing.T) {
+	b := open(t, "")
+	if err := b.cluster.CreateTopic("t", 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	write := func(value string, end kgo.TransactionEndTry) {
+		t.Helper()
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.ProduceSync(t.Context(), kgo.KeyStringRecord("key", value)).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if end == kgo.TryAbort && b.Compact("t") {
+			t.Fatal("compacted while a transaction was open")
+		}
+		if err := cl.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first", kgo.TryCommit)
+	write("second", kgo.TryCommit)
+	write("aborted", kgo.TryAbort)
+	write("third", kgo.TryCommit)
+	if !b.Compact("t") {
+		t.Fatal("not compacted, and no transaction is open")
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ConsumeTopics("t"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var values []string
+	for len(values) == 0 || values[len(values)-1] != "third" {
+		fetched := reader.PollFetches(t.Context())
+		if err := fetched.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetched.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	if slices.Contains(values, "first") || slices.Contains(values, "second") || slices.Contains(values, "aborted") {
+		t.Errorf("after a compaction a reader gets %q, want only the newest", values)
 	}
 }

@@ -5,6 +5,7 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,4 +135,15 @@ func libsDir() (string, error) {
 		return "", err
 	}
 	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "docker", "kafka", "libs"), nil
+}
+
+// TransactionalIDs are those that producers ever used, sorted.
+func TransactionalIDs(ctx context.Context, brokers []string, dial func(context.Context, string, string) (net.Conn, error)) ([]string, error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.Dialer(dial))
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	listed, err := kadm.NewClient(cl).ListTransactions(ctx, nil, nil)
+	return listed.TransactionalIDs(), err
 }
