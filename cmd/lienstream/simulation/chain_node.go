@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -24,7 +25,8 @@ type node struct {
 	played    int
 	canonical []common.Hash
 	finalized uint64
-	heads     map[*websocket.Conn]bool // who is told of new heads
+	heads     map[*websocket.Conn]bool  // who is told of new heads
+	overtaken map[common.Hash]time.Time // when a block was the head for the last time
 }
 
 // step moves the head; false: the recording has ended.
@@ -36,6 +38,13 @@ func (n *node) step() bool {
 	}
 	s := n.rec.steps[n.played]
 	n.played++
+	if at := len(n.canonical); at > 0 {
+		n.overtaken[n.canonical[at-1]] = time.Now()
+	}
+	for _, h := range s.added {
+		n.overtaken[h] = time.Now()
+	}
+	delete(n.overtaken, s.added[len(s.added)-1])
 	n.canonical = append(n.canonical[:s.from:s.from], s.added...)
 	if head := uint64(len(n.canonical)) - 1; head > finality {
 		n.finalized = max(n.finalized, head-finality)
@@ -48,6 +57,16 @@ func (n *node) head() common.Hash {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.canonical[len(n.canonical)-1]
+}
+
+// age is for how long a block is not the head any more.
+func (n *node) age(h common.Hash, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if at, was := n.overtaken[h]; was {
+		return now.Sub(at)
+	}
+	return 0
 }
 
 // isCanonical reports whether a block is on the chain now.

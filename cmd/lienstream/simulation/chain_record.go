@@ -27,6 +27,8 @@ type recording struct {
 	ends       []int                    // steps that runs end at
 	calls      map[string]hexutil.Bytes // of probes: block, token and selector
 	tokens     []common.Address         // that were registered so far, in any branch
+
+	also func(context.Context, *rpc.Client, *recording, *types.Header) error // sees each block; nil: nobody does
 }
 
 // block is a block as nodes tell it.
@@ -51,13 +53,13 @@ const (
 )
 
 // record runs the market's scenario on go-ethereum.
-func record(ctx context.Context, seed uint64, blocks int, modules string) (*recording, error) {
+func (r *recording) record(ctx context.Context, seed uint64, blocks int, modules string) error {
 	chain, err := devchain.New(devchain.Config{Seed: seed})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &recording{blocks: map[common.Hash]*block{}, calls: map[string]hexutil.Bytes{}}
-	return r, errors.Join(r.run(ctx, chain, seed, blocks, modules), chain.Close())
+	r.blocks, r.calls = map[common.Hash]*block{}, map[string]hexutil.Bytes{}
+	return errors.Join(r.run(ctx, chain, seed, blocks, modules), chain.Close())
 }
 
 func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64, blocks int, modules string) error {
@@ -150,6 +152,11 @@ func (r *recording) keep(ctx context.Context, client *ethclient.Client, h *types
 		l := &b.logs[i]
 		if e, ok := decoder.Decode(l.Address, l.Topics, l.Data).(*contracts.AssetSet); ok && !slices.Contains(r.tokens, e.Token) {
 			r.tokens = append(r.tokens, e.Token)
+		}
+	}
+	if r.also != nil {
+		if err := r.also(ctx, client.Client(), r, h); err != nil {
+			return err
 		}
 	}
 	return r.probe(ctx, client.Client(), hash)

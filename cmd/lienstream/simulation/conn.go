@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -24,7 +23,9 @@ func (c *conn) SetWriteDeadline(time.Time) error { return nil } // a write never
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
-	c.in.until = t
+	if c.in.until = t; !t.IsZero() {
+		c.in.until = now().Add(time.Until(t))
+	}
 	c.in.tell()
 	return nil
 }
@@ -43,9 +44,10 @@ func (c *conn) Close() error {
 type stream struct {
 	net      *network
 	from, to string
+	id       uint64     // of the connection and the direction, for the trace
 	rng      *rand.Rand // of latencies
 	chunks   []chunk
-	until    time.Time // of reads
+	until    time.Time // of reads, by the network's clock as chunk.at
 	err      error     // of reads and writes from now on
 	ended    bool      // by the writer: data in flight still arrives
 	wake     chan struct{}
@@ -80,11 +82,11 @@ func (c *conn) Write(b []byte) (int, error) {
 	case s.ended:
 		return 0, net.ErrClosed
 	}
-	at := time.Now().Add(time.Duration(s.rng.Int64N(int64(s.net.latency + s.net.delays[s.from] + s.net.delays[s.to]))))
+	at := now().Add(time.Duration(s.rng.Int64N(int64(s.net.latency + s.net.delays[s.from] + s.net.delays[s.to]))))
 	if n := len(s.chunks); n > 0 && at.Before(s.chunks[n-1].at) {
 		at = s.chunks[n-1].at
 	}
-	s.net.trace += hash(fmt.Sprint(at.UnixNano(), s.from, s.to, len(b)))
+	s.net.trace += mixed(s.id ^ mixed(uint64(at.UnixNano())^mixed(uint64(len(b)))))
 	s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)})
 	s.tell()
 	return len(b), nil
@@ -115,7 +117,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (s *stream) take(b []byte) (n int, wait time.Duration, held <-chan struct{}, err error) {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()
-	now := time.Now()
+	now := now()
 	if s.err != nil {
 		return 0, 0, nil, s.err
 	}
@@ -125,7 +127,7 @@ func (s *stream) take(b []byte) (n int, wait time.Duration, held <-chan struct{}
 		}
 	}
 	switch {
-	case s.net.blocked[[2]string{s.from, s.to}]:
+	case s.net.blocked[[2]string{s.from, s.to}] > 0:
 		return 0, wait, s.net.healed, nil
 	case len(s.chunks) == 0 && s.ended:
 		return 0, 0, nil, io.EOF

@@ -23,6 +23,13 @@ type faultKind struct {
 	do     func(ctx context.Context, r *run, f fault) error
 }
 
+// dries reports whether blocks may not come while this fault lasts: not even to nodes that nothing happens to.
+func (k *faultKind) dries(f fault) bool {
+	return kindOf(f.host) == "ingester" || slices.Contains([]string{
+		"brokers stall", "brokers do not answer", "brokers are slow", "leaders move", "fence", "chain is away", "chain node lies", "chain node is away", "chain node is slow",
+	}, k.name)
+}
+
 // fault is one of a run.
 type fault struct {
 	host, other string
@@ -51,7 +58,7 @@ func kinds() []faultKind {
 		}},
 		// Only towards others: its own timers go on.
 		{"freeze", 4, "", func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, append(append(names("kafka", brokers), "chain", "client"), f.hosts...), true, f.lasts)
+			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, redisHost, "client"), f.hosts...), true, f.lasts)
 		}},
 		{"partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
@@ -71,10 +78,19 @@ func kinds() []faultKind {
 		{"leaders move", 2, "", func(_ context.Context, r *run, f fault) error { return r.elect(rand.New(rand.NewPCG(f.seed, 0))) }},
 		// It answers on, as who can be read does, while others take over what it owns.
 		{"cut off from the brokers", 2, "processor", func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, names("kafka", brokers), true, kafka.DefaultSessionTimeout+f.lasts/2)
+			return r.hold(f.host, names("kafka", r.brokers), true, kafka.DefaultSessionTimeout+f.lasts/2)
 		}},
 		{"disk is full", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, full) }},
 		{"disk does not sync", 1, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, unsynced) }},
+		{"compaction", 2, "", func(_ context.Context, r *run, f fault) error { r.compact(f); return nil }},
+		{"fence", 2, "processor", func(ctx context.Context, r *run, f fault) error {
+			if err := r.fence(ctx, f); err != nil && r.opt.alone { // else the brokers may be away
+				return err
+			}
+			return nil
+		}},
+		{"roll", 1, "", func(ctx context.Context, r *run, f fault) error { return r.roll(ctx, f) }},
+		{"resize", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.resize(ctx, f) }},
 		{"chain is away", 1, "", func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
 	}
 }
@@ -97,6 +113,11 @@ const warmAfter = 15 * time.Second
 func (r *run) quiet() bool {
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
+	return r.isQuiet()
+}
+
+// isQuiet is quiet with the lock held.
+func (r *run) isQuiet() bool {
 	for host, busy := range r.busy {
 		if busy || time.Since(r.healed[host]) <= warmAfter {
 			return false
@@ -111,7 +132,13 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 	if !opt.alone {
 		of = append(of, briefOwner)
 	}
-	var names []string
+	if opt.redis {
+		of = append(of, redisKinds()...)
+	}
+	if opt.liar {
+		of = append(of, liarKinds()...)
+	}
+	names := []string{clocksApart}
 	for _, k := range of {
 		names = append(names, k.name)
 		if len(opt.faults) > 0 && !slices.Contains(opt.faults, k.name) {
@@ -121,7 +148,7 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 			weighted = append(weighted, k)
 		}
 	}
-	if len(weighted) == 0 {
+	if len(weighted) == 0 && !slices.Contains(opt.faults, clocksApart) {
 		return nil, fmt.Errorf("none of the faults %q is one of %q", opt.faults, names)
 	}
 	return weighted, nil
@@ -129,18 +156,25 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 
 // fault starts a fault, and heals it after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
+	if len(r.kinds) == 0 { // of the whole run alone
+		return
+	}
 	kind := r.kinds[r.rng.IntN(len(r.kinds))]
-	of := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return kind.on != "" && kindOf(h) != kind.on })
+	of := slices.DeleteFunc(r.running(hosts), func(h string) bool { return kind.on != "" && kindOf(h) != kind.on })
 	f := fault{hosts: hosts, host: of[r.rng.IntN(len(of))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
-	f.brokers = names("kafka", brokers)
-	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+brokers)]
-	if i := r.rng.IntN(2 * brokers); i < brokers {
+	f.brokers = names("kafka", r.brokers)
+	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+r.brokers)]
+	if i := r.rng.IntN(2 * r.brokers); i < r.brokers {
 		f.brokers = f.brokers[i : i+1]
 	}
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
 	if r.busy[f.host] {
 		return
+	}
+	dries := kind.dries(f)
+	if dries {
+		r.dry++
 	}
 	r.busy[f.host] = true
 	r.result.faults[kind.name]++
@@ -153,6 +187,10 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		r.rmu.Lock()
 		defer r.rmu.Unlock()
 		r.busy[f.host], r.healed[f.host] = false, time.Now()
+		if dries {
+			r.dry--
+			r.flows = time.Now()
+		}
 	})
 }
 
@@ -181,7 +219,7 @@ func (r *run) elect(rng *rand.Rand) error {
 			continue
 		}
 		for p := range t.Partitions {
-			errs = append(errs, r.broker.Move(t.Name(), p, int32(rng.IntN(brokers))))
+			errs = append(errs, r.broker.Move(t.Name(), p, int32(rng.IntN(r.brokers))))
 		}
 	}
 	return errors.Join(errs...)

@@ -10,13 +10,17 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // Bounds of the laws, in virtual time.
 const (
-	healWithin   = 10 * time.Second // from the last healing until every serving node answers as of the head
-	commitWithin = 60 * time.Second // until the topics hold what the answers say
-	outageWithin = time.Second      // for which a question may be refused, or wait, where one thing is broken
+	healWithin     = 10 * time.Second                            // from the last healing until every serving node answers as of the head
+	commitWithin   = 60 * time.Second                            // until the topics hold what the answers say
+	ageWithin      = kafka.DefaultSessionTimeout + 2*time.Second // since an answer's block was overtaken, where blocks come: a takeover
+	quietAgeWithin = time.Second                                 // the same where nothing is broken
+	outageWithin   = time.Second                                 // for which a question may be refused, or wait, where one thing is broken
 )
 
 // readFrom is a client of a serving node. Half of its questions name the newest block that any client has seen. What is
@@ -48,6 +52,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 		question = withParam(path, fmt.Sprint("minBlock=", atLeast))
 	}
 	life := r.life(host)
+	began := time.Now()
 	a, err := r.get(ctx, host, question)
 	same := life == r.life(host)
 	r.rmu.Lock()
@@ -79,6 +84,9 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 			r.found("older block after newer", "GET %s of %s: %d as of block %d after %s as of %d",
 				question, host, a.status, at, before.what, last.header.Number)
 		}
+	}
+	if a.status == http.StatusOK && atLeast == 0 {
+		r.aged(now, began, host, question)
 	}
 	r.rmu.Lock()
 	if same && atLeast == 0 { // an answer for minBlock may be newer than those of others
@@ -120,6 +128,28 @@ func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 	}
 }
 
+// aged judges how old the block of an answer is. Where the chain, ingesters or brokers are away, answers go on as of the
+// last block that there was; whatever else is broken, they follow the chain, and where nothing is, at once.
+func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
+	age := r.chain.age(block, asked)
+	r.rmu.Lock()
+	within := time.Duration(-1)
+	switch {
+	case !r.settled:
+	case r.isQuiet():
+		within = quietAgeWithin
+	case r.opt.alone && r.dry == 0 && asked.Sub(r.flows) > warmAfter && !r.busy[host] && asked.Sub(r.healed[host]) > warmAfter:
+		within = ageWithin
+	}
+	if within >= 0 {
+		r.result.age = max(r.result.age, age)
+	}
+	r.rmu.Unlock()
+	if within >= 0 && age > within {
+		r.found("an answer is old", "GET %s of %s: its block was overtaken %v before, of at most %v", question, host, age, within)
+	}
+}
+
 func withParam(path, param string) string {
 	if strings.Contains(path, "?") {
 		return path + "&" + param
@@ -152,7 +182,7 @@ func difference(want, got string) string {
 // compareTopics compares the topics with the oracle's. What is shown at the tip is committed later, after faults up to
 // commitWithin.
 func (r *run) compareTopics(ctx context.Context) {
-	want := r.oracle.topics[r.chain.head().Hex()]
+	want := r.oracle.topics[r.partitions][r.chain.head().Hex()]
 	var held map[string]string
 	var err error
 	for end := time.Now().Add(commitWithin); time.Now().Before(end); time.Sleep(time.Second) {

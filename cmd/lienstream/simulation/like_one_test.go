@@ -63,7 +63,7 @@ func answersOf(t *testing.T, rec *recording, e *entities, processors, servings [
 	t.Helper()
 	all := map[string]map[string]reply{}
 	inBubble(t, func(t *testing.T) {
-		s, err := newSystem(t.Context(), rec, 1, &story{})
+		s, err := newSystem(t.Context(), rec, 1, size{1, manyPartitions}, &story{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func onPartitionsApart(t *testing.T, id string, parties []common.Address) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	partition := func(e contracts.Entity) int32 { return topics.Partition(e.Key(), partitions) }
+	partition := func(e contracts.Entity) int32 { return topics.Partition(e.Key(), manyPartitions) }
 	own := partition(contracts.DealEntity(n))
 	for _, p := range parties {
 		if partition(contracts.AccountEntity(p)) == own {

@@ -21,12 +21,12 @@ type network struct {
 	latency time.Duration // maximum, one way
 
 	mu        sync.Mutex
-	trace     uint64 // checksum of everything ever sent: time, sender, receiver, length
+	trace     uint64 // checksum of everything ever sent: time, connection, direction, length
 	listeners map[string]*listener
 	opened    map[string]int // connections, ever
 	conns     map[*conn]struct{}
 	down      map[string]bool          // hosts that are cut off for good
-	blocked   map[[2]string]bool       // pairs of hosts, one way
+	blocked   map[[2]string]int        // pairs of hosts, one way: how many faults hold it
 	healed    chan struct{}            // closed when something was healed
 	delays    map[string]time.Duration // maximum additional delay of everything from or to a host
 }
@@ -34,7 +34,7 @@ type network struct {
 func newNetwork(seed uint64, latency time.Duration) *network {
 	return &network{
 		seed: seed, latency: latency, listeners: map[string]*listener{}, opened: map[string]int{}, conns: map[*conn]struct{}{},
-		down: map[string]bool{}, blocked: map[[2]string]bool{}, healed: make(chan struct{}),
+		down: map[string]bool{}, blocked: map[[2]string]int{}, healed: make(chan struct{}),
 		delays: map[string]time.Duration{},
 	}
 }
@@ -55,7 +55,7 @@ func (n *network) dialer(host string) func(context.Context, string, string) (net
 				n.mu.Unlock()
 				return nil, refused("dial")
 			}
-			if !n.blocked[[2]string{host, to}] && !n.blocked[[2]string{to, host}] {
+			if n.blocked[[2]string{host, to}] == 0 && n.blocked[[2]string{to, host}] == 0 {
 				a, b := n.connect(host, to, addr)
 				n.mu.Unlock()
 				select {
@@ -81,7 +81,7 @@ func (n *network) connect(host, to, addr string) (a, b *conn) {
 	n.opened[from+addr]++
 	seed := n.seed ^ hash(fmt.Sprint(from, addr, n.opened[from+addr]))
 	stream := func(from, to string, seed uint64) *stream {
-		return &stream{net: n, from: from, to: to, rng: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
+		return &stream{net: n, from: from, to: to, id: seed, rng: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
 	}
 	there, back := stream(host, to, seed), stream(to, host, seed+1)
 	a = &conn{net: n, in: back, out: there, local: address(from), remote: address(addr)}
@@ -94,6 +94,13 @@ func hash(s string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s)) // it cannot fail
 	return h.Sum64()
+}
+
+// mixed is the finalizer of SplitMix64: every bit of what goes in changes about half of what comes out.
+func mixed(z uint64) uint64 {
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+	return z ^ (z >> 31)
 }
 
 // listen is net.Listen on a host of this network.
@@ -145,10 +152,10 @@ func (n *network) block(from, to string, held bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if held {
-		n.blocked[[2]string{from, to}] = true
+		n.blocked[[2]string{from, to}]++
 		return
 	}
-	delete(n.blocked, [2]string{from, to})
+	n.blocked[[2]string{from, to}]--
 	close(n.healed)
 	n.healed = make(chan struct{})
 }

@@ -19,8 +19,9 @@ import (
 // oracle has the answers of a node without faults. All other runs are compared with it.
 type oracle struct {
 	paths   []string
-	answers map[string]map[string]reply  // by the block's hash and the path
-	topics  map[string]map[string]string // what was committed at the ends, by the block's hash; see committed
+	answers map[string]map[string]reply            // by the block's hash and the path
+	deals   map[string]map[string]any              // those of /deals by their IDs, by the block's hash
+	topics  map[int32]map[string]map[string]string // what was committed at the ends, by the number of partitions and the block's hash; see committed
 }
 
 // ends are about the steps that runs end at: what the topics hold is compared there.
@@ -40,46 +41,64 @@ func (r *recording) highest(ends []int) (at []int) {
 	return at
 }
 
-// ask asks one node all questions as of every block.
-func ask(ctx context.Context, rec *recording, story *story) (*oracle, error) {
-	o := &oracle{paths: entitiesOf(rec).paths(), answers: map[string]map[string]reply{}, topics: map[string]map[string]string{}}
-	s, err := newSystem(ctx, rec, 0, story)
-	if err != nil {
-		return nil, err
+func newOracle(rec *recording) *oracle {
+	return &oracle{
+		paths: entitiesOf(rec).paths(), answers: map[string]map[string]reply{}, deals: map[string]map[string]any{},
+		topics: map[int32]map[string]map[string]string{},
 	}
+}
+
+// ask asks one node of so many partitions all of these questions as of every block. What it says does not depend on
+// their number; what the topics hold does.
+func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, paths []string, story *story) error {
+	s, err := newSystem(ctx, rec, 0, size{1, partitions}, story)
+	if err != nil {
+		return err
+	}
+	o.topics[partitions] = map[string]map[string]string{}
 	for _, host := range []string{"ingester0", "processor0", "serving0"} {
 		if err := s.start(ctx, host); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for more := true; more; more = s.chain.step() {
 		if err := s.settle(ctx, "serving0", time.Minute); err != nil {
-			return nil, err
+			return err
 		}
 		at := map[string]reply{}
-		for _, path := range o.paths {
+		for _, path := range paths {
 			if at[path], err = s.get(ctx, "serving0", path); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		o.answers[s.chain.head().Hex()] = at
+		if len(paths) > 0 {
+			o.answers[s.chain.head().Hex()] = at
+			if o.deals[s.chain.head().Hex()], err = dealsOf(at["/deals?limit=200"].body); err != nil {
+				return fmt.Errorf("deals: %w", err)
+			}
+		}
 		if slices.Contains(rec.ends, s.chain.played-1) {
 			time.Sleep(10 * time.Second) // what is shown at the tip is committed a moment later
-			if o.topics[s.chain.head().Hex()], err = s.committed(ctx); err != nil {
-				return nil, err
+			if o.topics[partitions][s.chain.head().Hex()], err = s.committed(ctx); err != nil {
+				return err
 			}
 		}
 	}
 	if len(s.crashes) > 0 {
-		return nil, fmt.Errorf("the oracle crashed: %v", s.crashes)
+		return fmt.Errorf("the oracle crashed: %v", s.crashes)
 	}
-	return o, s.close()
+	return s.close()
 }
 
 // committed hashes the committed records of topics. Final events: each event of a final block once, in order. Entities:
 // the latest row of each key, without the block that it names: that depends on what was committed together, but must
 // exist.
 func (s *system) committed(ctx context.Context) (map[string]string, error) {
+	h, err := kafka.NewHistory(s.kafka())
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
 	all := map[string]string{}
 	for _, t := range s.cat.Topics() {
 		var start func() *fold
@@ -93,7 +112,7 @@ func (s *system) committed(ctx context.Context) (map[string]string, error) {
 		}
 		for p := range t.Partitions {
 			f := start()
-			err := kafka.ReadBack(ctx, s.kafka(), t.Name(), p, 0, func(r *kafka.Record) bool {
+			err := h.ReadBack(ctx, t.Name(), p, 0, func(r *kafka.Record) bool {
 				f.add(r)
 				return true
 			})

@@ -12,6 +12,7 @@ import (
 
 // options say what a run is made of.
 type options struct {
+	size
 	processors, servings, ingesters int
 
 	steps  int           // that the chain makes while faults happen, besides those of a burst
@@ -19,11 +20,19 @@ type options struct {
 	reads  time.Duration // between two requests of a client, at the most
 	calm   bool          // no faults
 	faults []string      // only these kinds; nil: all
+	redis  bool          // there is a Redis
+	liar   bool          // the chain has a second node, which may lie
 	alone  bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
+// Numbers of partitions. What a partition costs, it costs in each block.
+const (
+	fewPartitions  = 2
+	manyPartitions = 4
+)
+
 func defaultOptions() options {
-	return options{processors: 3, servings: 2, ingesters: 2, steps: 30, pause: time.Second, reads: 200 * time.Millisecond}
+	return options{size: size{1, fewPartitions}, processors: 3, servings: 2, ingesters: 2, steps: 30, pause: time.Second, reads: 200 * time.Millisecond}
 }
 
 // result is what a run came to.
@@ -31,11 +40,13 @@ type result struct {
 	findings         map[string]int    // by what they say, without numbers
 	examples         map[string]string // the first of each
 	requests, errors int
+	compactions      int
 	events           int // blocks of the stream whose deals were compared
 	faults           map[string]int
 	crashes          map[string]int
 	took             time.Duration // virtual
 	healed           time.Duration // from the last healing until all nodes answer as of the head
+	age              time.Duration // longest since a block was overtaken as of which a node answered, while blocks came
 	outage           time.Duration // longest that a question was refused by a node that nothing happened to
 	refused          string        // which that was
 	trace            uint64        // two runs that differ in it were not the same
@@ -45,11 +56,16 @@ type result struct {
 type run struct {
 	*system
 	oracle *oracle
+	opt    options
 	kinds  []faultKind // each as often as its weight says
 	pace   *pace
 	began  time.Time
 
 	rmu     sync.Mutex
+	settled bool            // it has begun to answer as of the head
+	dry     int             // faults by which no blocks may come
+	flows   time.Time       // when the last of them was healed
+	members map[string]bool // hosts that are to run
 	result  result
 	shown   map[string]sighting  // by serving node and class of question: what it has last answered as of
 	newest  map[string]uint64    // by class of question: the highest block that any node answered as of
@@ -78,27 +94,40 @@ func (r *run) found(kind, format string, args ...any) {
 
 // simulate runs a system through a recording with the faults that a seed decides, and judges its answers.
 func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt options, story *story) (result, error) {
-	s, err := newSystem(ctx, rec, seed, story)
+	s, err := newSystem(ctx, rec, seed, opt.size, story)
 	if err != nil {
 		return result{}, err
 	}
-	r := &run{system: s, oracle: o, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := rec.ends[s.rng.IntN(len(rec.ends))]
 	if r.kinds, err = kindsOf(opt); err != nil {
 		return result{}, err
 	}
+	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
+	if opt.redis {
+		if err := s.startRedis(); err != nil {
+			return result{}, err
+		}
+	}
+	if opt.liar {
+		if err := s.startLiar(); err != nil {
+			return result{}, err
+		}
+	}
+	r.apart(hosts)
 	r.pace = newPace(s.rng, opt)
 	s.heads = s.rng.IntN(2) == 0
 	for s.chain.played <= end-r.pace.blocks() {
 		s.chain.step()
 	}
-	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
 	for _, h := range hosts {
+		r.members[h] = true
 		if err := s.start(ctx, h); err != nil {
 			return result{}, err
 		}
 	}
+	hosts = append(hosts, names("processor", mostProcessors)[opt.processors:]...) // not started
 	r.live(ctx, seed, end, opt, hosts, names("serving", opt.servings))
 	r.result.trace, r.result.took, r.result.crashes = s.net.trace, time.Since(r.began), s.crashes
 	if err := s.close(); err != nil {
@@ -126,6 +155,9 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	if err := r.settle(ctx, servings[0], time.Minute); err != nil {
 		r.found("does not start", "%v", err)
 	}
+	r.rmu.Lock()
+	r.settled, r.flows = true, r.began
+	r.rmu.Unlock()
 	for r.chain.played <= end && r.chain.step() {
 		wait, fault := r.pace.next(r.quiet())
 		if time.Sleep(wait); fault && !opt.calm {
@@ -145,10 +177,8 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	}
 	stop()
 	readers.Wait()
-	for _, h := range servings {
-		for _, path := range r.oracle.paths {
-			r.ask(ctx, h, path, 0)
-		}
+	for i, path := range r.oracle.paths { // in the end each of one of them
+		r.ask(ctx, servings[(i+int(seed))%len(servings)], path, 0)
 	}
 	r.compareTopics(ctx)
 }

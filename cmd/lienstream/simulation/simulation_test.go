@@ -19,6 +19,10 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 var (
@@ -31,10 +35,20 @@ var (
 	tellFlag = flag.Bool("sim.story", false, "tell what happens")
 )
 
+// TestMain keeps go-redis from logging by itself, as the binary does.
+func TestMain(m *testing.M) {
+	logging.Disable()
+	m.Run()
+}
+
 // world is what all runs share.
-var world = sync.OnceValues(func() (*recording, error) {
-	return record(context.Background(), 1, ends[len(ends)-1]+2*reorgDepth, "../../../contracts/node_modules")
-})
+var world = sync.OnceValues(func() (*recording, error) { return recordWorld(nil) })
+
+// recordWorld records it, the same each time.
+func recordWorld(also func(context.Context, *rpc.Client, *recording, *types.Header) error) (*recording, error) {
+	r := &recording{also: also}
+	return r, r.record(context.Background(), 1, ends[len(ends)-1]+2*reorgDepth, "../../../contracts/node_modules")
+}
 
 // judge is a recording and its oracle.
 func judge(t *testing.T) (*recording, *oracle) {
@@ -43,12 +57,28 @@ func judge(t *testing.T) (*recording, *oracle) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if known == nil && *oracleFlag != "" {
+		if known, err = kept(*oracleFlag, rec); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if known == nil {
 		inBubble(t, func(t *testing.T) {
-			if known, err = ask(t.Context(), rec, &story{}); err != nil {
+			known = newOracle(rec)
+			if err := known.ask(t.Context(), rec, manyPartitions, known.paths, &story{}); err != nil {
 				t.Fatalf("the oracle: %v", err)
 			}
 		})
+		inBubble(t, func(t *testing.T) {
+			if err := known.ask(t.Context(), rec, fewPartitions, nil, &story{}); err != nil {
+				t.Fatalf("the oracle: %v", err)
+			}
+		})
+		if *oracleFlag != "" {
+			if err := keep(*oracleFlag, known); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	return rec, known
 }
@@ -67,9 +97,9 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 // tally sums up runs.
 type tally struct {
 	runs, found, requests, errors int
-	events                        int
+	events, compactions           int
 	faults, crashes               map[string]int
-	virtual, healed, outage       time.Duration
+	virtual, healed, outage, age  time.Duration
 	began                         time.Time
 	cpu                           time.Duration // that the process had used by then
 }
@@ -94,6 +124,14 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	if *onlyFlag != "" {
 		opt.faults = strings.Split(*onlyFlag, ",")
 	}
+	switch seed % 6 { // each partition and each broker takes part in everything, and most faults need few
+	case 0, 1:
+		opt.brokers = 3
+	case 2, 3:
+		opt.partitions = manyPartitions
+	}
+	opt.liar = seed%5 == 0 || strings.Contains(*onlyFlag, "chain node")
+	opt.redis = seed%3 == 0 || strings.Contains(*onlyFlag, redisHost)
 	tell := &story{}
 	if *tellFlag {
 		tell.out = os.Stderr
@@ -110,7 +148,8 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	y.runs++
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
 	y.events += res.events
-	y.healed, y.outage = max(y.healed, res.healed), max(y.outage, res.outage)
+	y.compactions += res.compactions
+	y.healed, y.outage, y.age = max(y.healed, res.healed), max(y.outage, res.outage), max(y.age, res.age)
 	for k, n := range res.faults {
 		y.faults[k] += n
 	}
@@ -134,8 +173,8 @@ func newTally() *tally {
 func (y *tally) report(t *testing.T) {
 	t.Helper()
 	real := time.Since(y.began)
-	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d blocks of streams; slowest healing %v, longest refusal %v\nfaults %v\nprocesses that ended by themselves %v",
-		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/(cpuTime()-y.cpu).Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.events, y.healed, y.outage, y.faults, y.crashes)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d blocks of streams, %d compactions; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/(cpuTime()-y.cpu).Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.events, y.compactions, y.healed, y.outage, y.age, y.faults, y.crashes)
 }
 
 // ciSeed is CI's first seed. CI always runs the same ones, so that only a change can break a build.

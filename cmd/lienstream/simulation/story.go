@@ -36,9 +36,9 @@ func (s *story) tell(host, what string, about ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.began.IsZero() {
-		s.began = time.Now()
+		s.began = now()
 	}
-	_, _ = fmt.Fprintf(s.out, "%9.3fs  %-11s %s %s\n", time.Since(s.began).Seconds(), host, what, strings.Join(about, " "))
+	_, _ = fmt.Fprintf(s.out, "%9.3fs  %-11s %s %s\n", now().Sub(s.began).Seconds(), host, what, strings.Join(about, " "))
 }
 
 // of is the log of a host.

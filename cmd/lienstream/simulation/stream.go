@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -116,18 +117,10 @@ func (l *follower) judge(now common.Hash) {
 	if before != nil && l.chain.isCanonical(l.block) && l.chain.isCanonical(now) && b.header.Number.Cmp(before.header.Number) <= 0 {
 		l.found("stream goes back", "%s: block %s after %s", l.host, b.header.Number, before.header.Number)
 	}
-	at, known := l.oracle.answers[now.Hex()]
+	want, known := l.oracle.deals[now.Hex()]
 	if !known {
 		l.deals = nil
 		return
-	}
-	want := map[string]any{}
-	var list struct{ Items []map[string]any }
-	if err := json.Unmarshal([]byte(at["/deals?limit=200"].body), &list); err != nil {
-		l.found("stream", "the oracle's deals: %v", err)
-	}
-	for _, d := range list.Items {
-		want[d["id"].(string)] = lasting(d)
 	}
 	if l.deals != nil {
 		l.rmu.Lock()
@@ -137,7 +130,18 @@ func (l *follower) judge(now common.Hash) {
 			l.found("stream lacks something", "%s: at block %s after %s: %s", l.host, b.header.Number, l.block, different(want, l.deals))
 		}
 	}
-	l.deals = want
+	l.deals = maps.Clone(want)
+}
+
+// dealsOf are the deals of an answer by their IDs, without what changes with time alone.
+func dealsOf(body string) (map[string]any, error) {
+	var list struct{ Items []map[string]any }
+	err := json.Unmarshal([]byte(body), &list)
+	deals := make(map[string]any, len(list.Items))
+	for _, d := range list.Items {
+		deals[fmt.Sprint(d["id"])] = lasting(d)
+	}
+	return deals, err
 }
 
 // different names a deal that differs from the oracle's.

@@ -16,7 +16,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/gorilla/websocket"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/roles"
@@ -27,26 +29,36 @@ import (
 
 // Of every system.
 const (
-	partitions = 4
-	brokers    = 3
 	prefix     = "sim"
 	latency    = 2 * time.Millisecond // maximum, one way
 	restart    = time.Second          // delay before a process that ended by itself is started again
 	stopWithin = 10 * time.Second     // timeout of a stop
 )
 
+// size is what cannot change during a run.
+type size struct {
+	brokers    int
+	partitions int32 // of the raw topic, and so of the processors' state
+}
+
 // system is every role on hosts of its own network. It belongs to one bubble of synctest.
 type system struct {
-	rng     *rand.Rand
-	story   *story
-	net     *network
-	chain   *node
-	server  *http.Server
-	broker  *broker.Broker
-	cat     topics.Catalogue
-	heads   bool // the chain tells ingesters of its heads, by WebSocket; else they ask
-	client  *http.Client
-	streams *http.Client // without a timeout
+	size
+	rng        *rand.Rand
+	story      *story
+	net        *network
+	chain      *node
+	server     *http.Server
+	broker     *broker.Broker
+	cat        topics.Catalogue
+	redis      *miniredis.Miniredis // nil: this system has none
+	redisPort  net.Listener
+	liar       *liar // nil: the chain has one node
+	liarServer *http.Server
+	skews      map[string]time.Duration // by host: how much its clock is ahead
+	heads      bool                     // the chain tells ingesters of its heads, by WebSocket; else they ask
+	client     *http.Client
+	streams    *http.Client // without a timeout
 
 	mu      sync.Mutex
 	procs   map[string]*process
@@ -64,10 +76,11 @@ type process struct {
 	err  error         // of the stop; read after done
 }
 
-func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (*system, error) {
+func newSystem(ctx context.Context, rec *recording, seed uint64, size size, story *story) (*system, error) {
 	s := &system{
-		rng: rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}},
-		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: partitions},
+		size: size,
+		rng:  rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}, overtaken: map[common.Hash]time.Time{}},
+		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: size.partitions},
 		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{}, ailments: map[string]ailment{},
 	}
 	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: s.net.dialer("client"), DisableCompression: true}}
@@ -80,7 +93,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, story *story) (
 	go func() { _ = s.server.Serve(l) }() // until close
 	s.chain.step()
 	opened := 0
-	s.broker, err = broker.Open(broker.Config{Nodes: brokers, Listen: func(string, string) (net.Listener, error) {
+	s.broker, err = broker.Open(broker.Config{Nodes: size.brokers, Listen: func(string, string) (net.Listener, error) {
 		opened++
 		return s.net.listen(fmt.Sprintf("kafka%d:9092", opened-1))
 	}})
@@ -100,10 +113,13 @@ func (s *system) kafka() kafka.Config {
 // args are the command line of a role on a host.
 func (s *system) args(host string) []string {
 	all := []string{
-		"--kafka=" + strings.Join(s.broker.Addrs(), ","), "--kafka-prefix=" + prefix, fmt.Sprint("--kafka-partitions=", partitions),
+		"--kafka=" + strings.Join(s.broker.Addrs(), ","), "--kafka-prefix=" + prefix, fmt.Sprint("--kafka-partitions=", s.partitions),
 		fmt.Sprint("--chain-id=", s.chain.rec.deployment.ChainID), "--deployment=/deployment.json",
 		"--instance=" + host, "--ops-addr=" + host + ":9464", "--log-format=json", "--log-level=" + s.story.level(),
 		"--query-token-file=/secret",
+	}
+	if s.redis != nil && kindOf(host) != "ingester" {
+		all = append(all, "--redis=redis://"+redisHost+":6379")
 	}
 	switch kindOf(host) {
 	case "ingester":
@@ -111,9 +127,13 @@ func (s *system) args(host string) []string {
 		if s.heads {
 			scheme = "ws"
 		}
-		return append([]string{"ingest", "--rpc=" + scheme + "://chain:8545", "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
+		rpc := "--rpc=" + scheme + "://chain:8545"
+		if s.liar != nil {
+			rpc += ",http://" + liarHost + ":8545"
+		}
+		return append([]string{"ingest", rpc, "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
 	case "processor":
-		return append([]string{"processors", "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
+		return append([]string{"processors", "--applications=market", "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
 	default:
 		return append([]string{"serving", "--services=indexer", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret"}, all...)
 	}
@@ -162,6 +182,7 @@ func (s *system) start(ctx context.Context, host string) error {
 		Hostname: func() (string, error) { return host, nil },
 		Stdout:   io.Discard, Stderr: s.story.of(host), Shared: true,
 	}
+	skew := s.skews[host]
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &process{stop: cancel, done: make(chan struct{})}
 	s.mu.Lock()
@@ -169,6 +190,7 @@ func (s *system) start(ctx context.Context, host string) error {
 	s.mu.Unlock()
 	go func() {
 		defer close(p.done)
+		setSkew(skew)
 		for {
 			s.mu.Lock()
 			s.lives[host]++
@@ -251,7 +273,10 @@ func (s *system) close() error {
 		}
 	}
 	s.client.CloseIdleConnections()
-	return errors.Join(append(errs, s.broker.Close(), s.server.Close())...)
+	if s.liar != nil {
+		errs = append(errs, s.liarServer.Close())
+	}
+	return errors.Join(append(errs, s.closeRedis(), s.broker.Close(), s.server.Close())...)
 }
 
 // reply is what a serving node answered.

@@ -131,18 +131,27 @@ func (l *Liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	tell := l.tell
 	l.mu.Unlock()
+	if tell != nil {
+		answer = Told(tell, w, r, body, answer)
+	}
+	_, _ = w.Write(answer)
+}
+
+// Told is an honest answer to a request, or to a batch of them, with a lie in it; nil: the lie has answered by itself.
+func Told(tell Lie, w http.ResponseWriter, r *http.Request, body, answer []byte) []byte {
 	asked, batch := messages(body)
 	answers, _ := messages(answer)
 	for i := range answers {
-		if tell != nil && i < len(asked) && tell(w, r, asked[i], &answers[i]) {
-			return
+		if i < len(asked) && tell(w, r, asked[i], &answers[i]) {
+			return nil
 		}
 	}
 	var out any = answers
 	if !batch {
 		out = answers[0]
 	}
-	_ = json.NewEncoder(w).Encode(out)
+	told, _ := json.Marshal(out)
+	return told
 }
 
 // Refusal is what a provider answers in place of an answer; the zero value: nothing.

@@ -1,0 +1,17 @@
+//go:build exact
+
+package simulation
+
+import (
+	"runtime"
+	"time"
+)
+
+// skewable: this runtime is the patched one.
+const skewable = true
+
+// setSkew sets by how much the clock of this goroutine, and of those that it starts from now on, is ahead.
+func setSkew(ahead time.Duration) { runtime.SetSkew(int64(ahead)) }
+
+// now is the time by the network's clock.
+func now() time.Time { return time.Now().Add(-time.Duration(runtime.Skew())) }

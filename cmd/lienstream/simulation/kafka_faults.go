@@ -1,0 +1,69 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
+)
+
+// compactEvery is the time between two compactions, at the most.
+const compactEvery = 2 * time.Second
+
+// compact has the brokers compact for a while, at any moment at which no transaction is open: the newest record of a key
+// stays. Nobody writes meanwhile (broker.Compact says why): what is on its way arrives a millisecond later.
+func (r *run) compact(f fault) {
+	rng := rand.New(rand.NewPCG(f.seed, 0))
+	var compacted []string
+	for _, t := range r.cat.Topics() {
+		if t.Compacted {
+			compacted = append(compacted, t.Name())
+		}
+	}
+	for end := time.Now().Add(f.lasts); time.Now().Before(end); time.Sleep(time.Duration(rng.Int64N(int64(compactEvery)))) {
+		r.compactOnce(f.hosts, compacted)
+	}
+}
+
+// compactOnce compacts if no transaction is open.
+func (r *run) compactOnce(hosts, compacted []string) {
+	set := func(held bool) {
+		for _, b := range names("kafka", r.brokers) {
+			for _, h := range hosts {
+				r.net.block(h, b, held)
+			}
+		}
+	}
+	set(true)
+	defer set(false)
+	time.Sleep(time.Millisecond)
+	if r.broker.Compact(compacted...) {
+		r.rmu.Lock()
+		defer r.rmu.Unlock()
+		r.result.compactions++
+	}
+}
+
+// fence takes the transactional ID of a producer, whose open transaction is aborted, as another that takes itself for the
+// owner does.
+func (r *run) fence(ctx context.Context, f fault) error {
+	ctx, cancel := context.WithTimeout(ctx, fenceWithin)
+	defer cancel()
+	ids, err := brokertest.TransactionalIDs(ctx, r.broker.Addrs(), r.net.dialer("client"))
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	id := ids[f.seed%uint64(len(ids))]
+	tx, err := kafka.NewTransactor(r.kafka(), id, kafka.TransactorOptions{})
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	r.story.tell("FENCED", id)
+	return tx.Init(ctx)
+}
+
+// fenceWithin is a timeout. Where brokers are away nobody is fenced, which is no finding.
+const fenceWithin = 5 * time.Second

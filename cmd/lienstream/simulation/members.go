@@ -1,0 +1,135 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Numbers of processors that a system is resized to.
+const (
+	fewestProcessors = 1
+	mostProcessors   = 4
+)
+
+// readyWithin is a timeout of a process that was started.
+const readyWithin = time.Minute
+
+// roll starts all hosts of a kind again, each once the one before is ready: as Kubernetes does with a new version of
+// them.
+func (r *run) roll(ctx context.Context, f fault) error {
+	for _, host := range f.hosts {
+		if kindOf(host) != kindOf(f.host) || !r.takes(host, f.host) {
+			continue
+		}
+		err := r.stop(host)
+		time.Sleep(restart)
+		err = errors.Join(err, r.start(ctx, host), r.ready(ctx, host))
+		if r.leaves(host); err != nil {
+			return fmt.Errorf("%s: %w", host, err)
+		}
+	}
+	return nil
+}
+
+// resize starts or stops processors, one after another, until there are so many as chance has it, and after a while as
+// many as before. Where one thing at a time is broken, no partition loses its owner and its standby at once.
+func (r *run) resize(ctx context.Context, f fault) error {
+	rng := rand.New(rand.NewPCG(f.seed, 0))
+	before := len(r.processors())
+	fewest := fewestProcessors
+	if r.opt.alone {
+		fewest = before
+	}
+	to := fewest + rng.IntN(mostProcessors-fewest+1)
+	if err := r.resizeTo(ctx, to, f.host); err != nil {
+		return err
+	}
+	time.Sleep(f.lasts)
+	return r.resizeTo(ctx, before, f.host)
+}
+
+func (r *run) resizeTo(ctx context.Context, n int, own string) error {
+	for i, host := range names("processor", mostProcessors) {
+		running := slices.Contains(r.processors(), host)
+		if running == (i < n) || !r.takes(host, own) {
+			continue
+		}
+		var err error
+		if running {
+			err = r.stop(host)
+		} else {
+			err = errors.Join(r.start(ctx, host), r.ready(ctx, host))
+		}
+		r.rmu.Lock()
+		r.members[host] = !running
+		r.rmu.Unlock()
+		if r.leaves(host); err != nil {
+			return fmt.Errorf("%s: %w", host, err)
+		}
+		time.Sleep(r.settling())
+	}
+	return nil
+}
+
+// settling is how long who resizes waits after each node.
+func (r *run) settling() time.Duration {
+	if r.opt.alone {
+		return warmAfter
+	}
+	return restart
+}
+
+// processors are those that are to run.
+func (r *run) processors() []string { return r.running(names("processor", mostProcessors)) }
+
+// running are those of these hosts that are to run.
+func (r *run) running(hosts []string) []string {
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	return slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return !r.members[h] })
+}
+
+// takes says that something happens to a host, unless something does already; own is what its caller has taken before.
+func (r *run) takes(host, own string) bool {
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	if host != own && r.busy[host] {
+		return false
+	}
+	r.busy[host] = true
+	return true
+}
+
+// leaves says that nothing happens to a host any more.
+func (r *run) leaves(host string) {
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	r.busy[host], r.healed[host] = false, time.Now()
+}
+
+// ready waits until a process says that it is.
+func (r *run) ready(ctx context.Context, host string) error {
+	says := ""
+	for end := time.Now().Add(readyWithin); ; time.Sleep(restart) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := r.client.Do(req)
+		if err == nil {
+			says = res.Status
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		if time.Now().After(end) {
+			return errors.Join(fmt.Errorf("not ready within %s: %s", readyWithin, says), err)
+		}
+	}
+}
