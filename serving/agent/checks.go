@@ -57,13 +57,36 @@ func (p *preparation) heard() error {
 	return refuse(simulationFailed, fmt.Sprintf("the token %s does not say what the wallet has of it", lower(p.token)))
 }
 
+// assetLimits are the registry's of a token.
+type assetLimits struct {
+	Allowed        bool
+	Least, Most    *big.Int // of a deal
+	MostOpen, Open *big.Int // in all open deals
+}
+
 // lookAsset reads the registry's entry of the token.
 func (p *preparation) lookAsset(r *reads) {
 	r.call(p.market.dep.AssetRegistry, &p.market.registry, "asset", func(v []any) error {
 		kind, least := v[2].(uint8), v[3].(*big.Int)
 		p.registered = least.Sign() > 0 && contracts.Kind(kind) == contracts.KindERC20
+		p.limits = &assetLimits{Allowed: v[0].(bool), Least: least, Most: v[4].(*big.Int), MostOpen: v[5].(*big.Int), Open: v[6].(*big.Int)}
 		return nil
 	}, p.in.Token)
+}
+
+// registryRefuses is why the registry refuses a listing. The vault asks it last, after it took the collateral, so that a
+// listing without an allowance does not come to it.
+func (p *preparation) registryRefuses() error {
+	l, amount := p.limits, p.in.Amount
+	switch {
+	case p.in.Action != "list":
+		return nil
+	case !l.Allowed:
+		return wouldRevert("AssetNotAllowed")
+	case amount.Cmp(l.Least) < 0 || amount.Cmp(l.Most) > 0 || new(big.Int).Add(l.Open, amount).Cmp(l.MostOpen) > 0:
+		return wouldRevert("AmountOutOfRange")
+	}
+	return nil
 }
 
 // lookFee reads the vault's fee, which a listing names: the fee may change before it is mined.
@@ -142,7 +165,7 @@ func (p *preparation) checkReclaim() error {
 		return err
 	}
 	if p.head.Timestamp > p.deal.graceEnd() {
-		return refuse(simulationFailed, "it would revert: GraceOver: "+revertTexts["GraceOver"])
+		return wouldRevert("GraceOver")
 	}
 	return nil
 }

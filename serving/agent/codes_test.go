@@ -705,7 +705,13 @@ func TestNoApprovalInVain(t *testing.T) {
 	w, deal, fund := listed(t)
 	lender := w.actors[1].Hex()
 	w.sent(w.prepared(body{"chainId": 4663, "action": "approveUsdg", "wallet": lender, "amount": "0"}))
+	borrower := w.actors[0].Hex()
+	w.sent(w.prepared(body{"chainId": 4663, "action": "approveCollateral", "wallet": borrower, "token": deal.Token, "amount": "0"}))
 	now := w.sync().Timestamp
+	list := body{
+		"chainId": 4663, "action": "list", "wallet": borrower, "token": deal.Token, "amount": deal.AmountOrTokenID, "cap": "1100000",
+		"term": 604_800, "listingExpiry": 0, "minPrice": "1000000",
+	}
 	bid := body{
 		"chainId": 4663, "action": "placeBid", "wallet": lender, "dealId": "1", "termsHash": deal.TermsHash,
 		"price": "1050000", "expiry": now + 86_400, "spendLimit": "9000000",
@@ -719,9 +725,38 @@ func TestNoApprovalInVain(t *testing.T) {
 		{"SIMULATION_FAILED", "NotLender", fund.with("wallet", w.actors[0].Hex())},
 		{"SIMULATION_FAILED", "prepare approveUsdg of 1050000 first", bid},
 		{"SIMULATION_FAILED", "prepare approveUsdg of 1000000 first", fund},
+		{"SIMULATION_FAILED", "prepare approveCollateral of " + deal.AmountOrTokenID, list},
+		{"SIMULATION_FAILED", "AmountOutOfRange", list.with("amount", "1")}, // the registry says it after the vault took the token
+		{"SIMULATION_FAILED", "AmountOutOfRange", list.with("minPrice", "1100001")},
+		{"SIMULATION_FAILED", "UnsupportedTerm", list.with("term", 1)},
 	} {
 		if said := w.refused(v.code, v.asked); !strings.Contains(said, v.says) {
 			t.Errorf("%v: %s, want %q", v.asked, said, v.says)
 		}
+	}
+
+	// The registry does not allow the collateral any more, or has as much of it in open deals as it may.
+	type limits struct {
+		Allowed                           bool
+		Kind, Lane                        uint8
+		MinAmount, MaxDealRaw, MaxOpenRaw *big.Int
+	}
+	amount, _ := new(big.Int).SetString(deal.AmountOrTokenID, 10)
+	for says, l := range map[string]limits{
+		"AssetNotAllowed":  {MinAmount: big.NewInt(1), MaxDealRaw: amount, MaxOpenRaw: big.NewInt(1e18)},
+		"AmountOutOfRange": {Allowed: true, MinAmount: big.NewInt(1), MaxDealRaw: amount, MaxOpenRaw: amount},
+	} {
+		w.call(w.admin, w.dep.AssetRegistry, "AssetRegistry", "setAsset", addressOf(deal.Token), l)
+		for _, v := range []*world{w, w.over(w.node.HTTP(), rpctest.NewLiar(t, w.node.HTTP(), 0).URL)} { // one node, and two
+			if said := v.refused("SIMULATION_FAILED", list); !strings.Contains(said, "it would revert: "+says) {
+				t.Errorf("an approval in vain: %s", said)
+			}
+		}
+		// Without that check the chain says the same: the allowance is there.
+		w.call(w.actors[0], addressOf(deal.Token), "USDG", "approve", w.dep.DealVault, big.NewInt(1e18))
+		if said := w.refused("SIMULATION_FAILED", list); !strings.Contains(said, "it would revert: "+says) {
+			t.Errorf("with an allowance: %s, want %s", said, says)
+		}
+		w.call(w.actors[0], addressOf(deal.Token), "USDG", "approve", w.dep.DealVault, new(big.Int))
 	}
 }

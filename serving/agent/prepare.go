@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type preparation struct {
 	tokenPaused     bool
 
 	registered bool
+	limits     *assetLimits
 	feeBps     uint16
 	credit     *big.Int
 	coin       big.Int // the wallet's ether, for gas
@@ -183,7 +185,7 @@ func (a *Agent) finish(ctx context.Context, p *preparation, worth <-chan *valued
 	}
 	done, err := a.outcome(ctx, p, &pl, call)
 	if short != nil && !p.vaultRefuses(err) { // else an approval would be paid for in vain
-		return nil, a.confirmed(ctx, p, nil, short)
+		return nil, a.confirmed(ctx, p, nil, cmp.Or(p.registryRefuses(), short))
 	}
 	if err != nil {
 		return nil, chainError(err)

@@ -9,9 +9,9 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Invariant: whatever is answered, as many nodes say as made the head (chain.Quorum), the reads and what the transaction does
-// alike: two, but where there is one, or of two the other is away for long. A node is never its own second opinion. So of
-// three nodes of which one lies and others fail, no answer is wrong; and where two sound ones can answer, an answer is given.
+// Invariant: whatever is answered two nodes say, the reads and what the transaction does alike, but where one made the head
+// (chain.Quorum): there is no other, or of two the other is away for long. A node is never its own second opinion. So of three
+// nodes of which one lies and others fail, no answer is wrong; and where two sound ones can answer, an answer is given.
 //
 // What a deal costs, a bid brings, a wallet has or a transaction does is what a node said of it. The vault refuses a
 // transaction that names other terms, another price or another credit, but a caller should not come to sign one, nor be
@@ -44,7 +44,7 @@ func isVerdict(err error) bool {
 
 // said is everything that a node said of what the action and its warnings depend on.
 func (p *preparation) said() any {
-	all := []any{p.deal, p.bid, p.registered, p.feeBps, p.credit, &p.coin}
+	all := []any{p.deal, p.bid, p.registered, p.limits, p.feeBps, p.credit, &p.coin}
 	if p.ofMarket() {
 		all = append(all, p.held, p.allowance, p.silent != nil, p.tokenPaused)
 	}

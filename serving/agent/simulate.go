@@ -238,10 +238,7 @@ func (p *preparation) reverted(err error) error {
 		}
 		return refuse(simulationFailed, "it would revert without a reason")
 	}
-	message := "it would revert: " + known.Name
-	if text := revertTexts[known.Name]; text != "" {
-		message += ": " + text
-	}
+	message := revertMessage(known.Name)
 	switch known.Name {
 	case "NotFundable", "ListingExpired", "BidNotOpen", "BidExpired":
 		return refuse(notFundable, message)
@@ -258,6 +255,17 @@ func (p *preparation) reverted(err error) error {
 	}
 	return refuse(simulationFailed, message)
 }
+
+// revertMessage says that the contracts revert with one of their errors, and what that means.
+func revertMessage(name string) string {
+	message := "it would revert: " + name
+	if text := revertTexts[name]; text != "" {
+		message += ": " + text
+	}
+	return message
+}
+
+func wouldRevert(name string) error { return refuse(simulationFailed, revertMessage(name)) }
 
 // vaultRefuses reports whether a refusal is the vault's own, and not that it does not get what the wallet is to pay.
 func (p *preparation) vaultRefuses(err error) bool {
