@@ -39,7 +39,8 @@ func Schemathesis(t *testing.T, handler http.Handler, root string) {
 	}
 	command := exec.CommandContext(t.Context(), "python3", "-m", "schemathesis.cli", "run", server.URL+"/openapi.json",
 		"--checks", "status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
-		"--phases", phases, "--max-examples", strconv.FormatInt(examples, 10), "--workers", "2", "--mode", "all",
+		"--phases", phases, "--max-examples", strconv.FormatInt(examples, 10), "--mode", "all",
+		"--workers", "1", // Python 3.11 counts the depth of its parser over all threads, and two fail by chance (gh-106905)
 		"--suppress-health-check", "all", "--generation-database", "none", "--request-timeout", "60", "--warnings", "off", "--no-color")
 	command.Env = append(os.Environ(), "PYTHONPATH="+tool)
 	command.Dir = t.TempDir()
