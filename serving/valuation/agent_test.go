@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,12 +130,19 @@ func TestPageShowsValueAndTransaction(t *testing.T) {
 		t.Fatal(err, "no listing of a stock")
 	}
 	deal := listings.Value.Items[0].Deal
-	var value struct{ SuggestedCap string }
+	var value dealBody
 	w.get("/deals/"+deal.ID.Dec()+"/valuation", &value)
+	// What is shown of the chart, until somebody points at it, is the value now, and not that at the highest price.
+	worth, err := strconv.ParseFloat(value.ValueUSDG, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := fmt.Sprintf(`document.querySelector(".worth .readout b")?.textContent.replaceAll(",", "") === (%.2f).toString()`, worth/1e6)
 	const submit = `document.querySelector(".prepare form").requestSubmit()`
 	apitest.Drive(t, ctx, "its value", chromedp.Navigate(page+"/#/deal/"+deal.ID.Dec()),
 		apitest.Until(`document.querySelector(".worth .chart svg") !== null && document.querySelector(".worth").textContent.includes("is suggested")`),
-		apitest.Until(`document.querySelector(".worth").textContent.includes("Cap") && document.querySelectorAll(".worth .legend").length === 2`))
+		apitest.Until(`document.querySelector(".worth").textContent.includes("Cap") && document.querySelectorAll(".worth .legend").length === 2`),
+		apitest.Until(shown))
 	// Its own borrower may not fund it; a wallet without a dollar cannot.
 	apitest.Drive(t, ctx, "a refusal", chromedp.Evaluate(`document.querySelector(".prepare input").value = "0xdead000000000000000000000000000000000001"`, nil),
 		chromedp.Evaluate(submit, nil), apitest.Until(`document.querySelector('.prepare [data-code="INSUFFICIENT_BALANCE"]') !== null`))

@@ -59,11 +59,6 @@ func (s *state) tokenOf(p httpapi.Param) (common.Address, error) {
 	return token, nil
 }
 
-// priceText formats a raw price per whole token.
-func (s *state) priceText(token common.Address, p price) string {
-	return whole(p, s.decimals(token), s.decimals(s.cfg.Deployment.USDG)).String()
-}
-
 // token is the state that answers, and the token of the path.
 func (s *Service) token(ctx context.Context, req *httpapi.Request, res *httpapi.Response) (st *state, token common.Address, err error) {
 	param := req.Path("token")
@@ -86,7 +81,7 @@ func (s *Service) assetValue(ctx context.Context, req *httpapi.Request, res *htt
 		return s.refused(err)
 	}
 	return s.answer(res, st, assetBody{
-		Token: lower(token), PriceUSDG: st.priceText(token, q.price),
+		Token: lower(token), PriceUSDG: q.text(q.price),
 		PriceRaw: fractionBody{q.price.Num.String(), q.price.Den.String()},
 		Source:   st.source(q.pools), At: st.at.Timestamp,
 	})

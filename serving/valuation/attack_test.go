@@ -2,6 +2,7 @@ package valuation
 
 import (
 	"errors"
+	"math/big"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -185,5 +186,111 @@ func TestTimeInRangeIsAPart(t *testing.T) {
 	}
 	if last != 1 {
 		t.Errorf("in any range it is %g of the time", last)
+	}
+}
+
+// TestDecimalsOfAStranger: the registry may allow a pool of a token that it does not know. The token's price and what it is
+// paid out in are in its own decimals, and not in those that most tokens have.
+func TestDecimalsOfAStranger(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	much := new(big.Int).Lsh(big.NewInt(1), 100)
+	token, created := by.create("USDG", by.address) // of 6 decimals, as the real one
+	p := &pool{}
+	p.Currency0, p.Currency1, p.Fee, p.TickSpacing = w.dep.USDG, token, 3000, 60
+	if token.Cmp(w.dep.USDG) < 0 {
+		p.Currency0, p.Currency1 = token, w.dep.USDG
+	}
+	at, err := ammv4.SqrtPriceAtTick(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mine(60, created, by.call(token, own(t, "USDG"), "mint", by.address, much),
+		by.call(w.dep.PoolManager, w.uniswap["PoolManager"].ABI, "initialize", keyOf(p), at.ToBig()))
+	p.ID = idOf(t, p)
+	txs := append(by.approve(token, by.address), by.approve(w.dep.USDG, by.address)...)
+	w.mine(60, append(txs, by.call(w.dep.AssetRegistry, own(t, "AssetRegistry"), "setPool", p.ID, true, big.NewInt(1), much),
+		by.mint(p, -887_220, 887_220, big.NewInt(1e13), much, much))...)
+	w.mine(1800)
+	var value assetBody
+	w.get("/assets/"+token.Hex()+"/value", &value)
+	if value.PriceUSDG != "1" || value.PriceRaw.Num != value.PriceRaw.Den {
+		t.Errorf("a dollar a dollar: %+v", value)
+	}
+	var out payoutBody
+	w.get("/quote/payout?usdg=1000000&to="+token.Hex(), &out)
+	if rate, ok := new(big.Rat).SetString(out.Rate); !ok || rate.Cmp(big.NewRat(99, 100)) < 0 || rate.Cmp(big.NewRat(1, 1)) > 0 {
+		t.Errorf("a dollar a dollar less the fee: %+v", out)
+	}
+}
+
+// TestFeesAreOfThePositionAsked: after a reorg a token ID may be that of another position. What was read ahead for the one is
+// not told as the other's.
+func TestFeesAreOfThePositionAsked(t *testing.T) {
+	w := newWorld(t)
+	w.play(30)
+	compared := 0
+	for id := range 200 {
+		answer, err := w.reader.Collateral(t.Context(), w.at, uint256.NewInt(uint64(id)))
+		if err != nil || answer.Value.Position == nil {
+			continue
+		}
+		held := answer.Value.Position
+		w.service.chain.note(askedPosition{tokenID: held.TokenID, pool: held.PoolID, lower: held.TickLower - 600, upper: held.TickUpper + 600})
+		w.mine(1)
+		st := w.state()
+		p := st.byID(held.PoolID)
+		if p == nil {
+			continue
+		}
+		a := askedPosition{tokenID: held.TokenID, pool: held.PoolID, lower: held.TickLower, upper: held.TickUpper}
+		words, err := w.service.chain.readFees(t.Context(), st, &a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := owed(p, words, &held.Liquidity, a.lower, a.upper)
+		got, err := w.service.chain.uncollected(t.Context(), st, p, &held.TokenID, &held.Liquidity, a.lower, a.upper)
+		if err != nil || got != want {
+			t.Errorf("position %s: fees %s and %s, the chain says %s and %s, %v", held.TokenID.Dec(), &got[0], &got[1], &want[0], &want[1], err)
+		}
+		compared++
+	}
+	if compared < 3 {
+		t.Errorf("only %d positions", compared)
+	}
+}
+
+// TestBothTokensAreSold: what a position gives is sold as one would have to, the second token into what the first has left of
+// the pools. Here both go through the same pool in the end: that gives what their sum does.
+func TestBothTokensAreSold(t *testing.T) {
+	s := newStage(t)
+	held := &topics.PositionLiquidity{PoolID: s.pair.ID, TickLower: -6000, TickUpper: 6000, Liquidity: *uint256.NewInt(3e14)}
+	p, err := s.pledgedPosition(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of0, of1, err := ammv4.Amounts(&s.pair.SqrtPriceX96, s.pair.Tick, held.TickLower, held.TickUpper, &held.Liquidity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := s.pair.without(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first, both ammv4.Result
+	if err := without.amm.Quote(&first, false, true, of1); err != nil { // second is currency1 of the pair
+		t.Fatal(err)
+	}
+	if err := s.direct.amm.Quote(&both, false, true, of0.Add(of0, &first.Out)); err != nil { // meme is currency1 of the other
+		t.Fatal(err)
+	}
+	for _, in := range []poolPrice{asTheyAre, atReference} {
+		got, err := p.proceeds(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gap := new(big.Int).Sub(got, both.Out.ToBig()); gap.CmpAbs(big.NewInt(2)) > 0 {
+			t.Errorf("both are sold for %s, together they bring %s", got, &both.Out)
+		}
 	}
 }

@@ -193,7 +193,7 @@ func (s *state) pledgedToken(deal *topics.Deal) (*pledgedToken, error) {
 
 func (t *pledgedToken) base() *quoted                    { return t.quote }
 func (t *pledgedToken) pools() []*pool                   { return t.quote.pools }
-func (t *pledgedToken) text(p price) string              { return t.st.priceText(t.deal.Token, p) }
+func (t *pledgedToken) text(p price) string              { return t.quote.text(p) }
 func (t *pledgedToken) value(at price) (*big.Int, error) { return worth(t.amount, at), nil }
 
 func (t *pledgedToken) atValue(want *big.Int) (price, bool, error) {
@@ -217,5 +217,6 @@ func (t *pledgedToken) proceeds(in poolPrice) (*big.Int, error) {
 	if over {
 		return new(big.Int), nil
 	}
-	return t.st.soldFor(t.deal.Token, amount, in)
+	sum, _, err := t.st.soldFor(t.deal.Token, amount, in)
+	return sum, err
 }

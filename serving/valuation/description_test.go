@@ -3,10 +3,12 @@ package valuation
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,6 +48,44 @@ func TestDescriptionIsOpenAPI(t *testing.T) {
 	for _, r := range served.routes() {
 		if parsed["paths"].(map[string]any)[r.Path] == nil {
 			t.Errorf("%s is served and not described", r.Path)
+		}
+	}
+}
+
+// TestTheExampleOfAValuation: who reads the description without a chain sees what the shocks do.
+func TestTheExampleOfAValuation(t *testing.T) {
+	var parsed struct {
+		Paths map[string]struct {
+			Get struct {
+				Responses map[string]struct {
+					Content map[string]struct {
+						Example struct {
+							Scenarios map[string]map[string]string `yaml:"scenarios"`
+						} `yaml:"example"`
+					} `yaml:"content"`
+				} `yaml:"responses"`
+			} `yaml:"get"`
+		} `yaml:"paths"`
+	}
+	if err := yaml.Unmarshal(description, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	said := parsed.Paths["/deals/{id}/valuation"].Get.Responses["200"].Content["application/json"].Example.Scenarios
+	number := func(scenario, field string) float64 {
+		n, err := strconv.ParseFloat(said[scenario][field], 64)
+		if err != nil {
+			t.Fatal(scenario, field, err)
+		}
+		return n
+	}
+	for scenario, left := range map[string]float64{"now": 1, "down20": 0.8, "down50": 0.5, "down80": 0.2} {
+		for _, field := range []string{"priceUSDG", "valueUSDG"} {
+			if got, want := number(scenario, field), left*number("now", field); math.Abs(got/want-1) > 1e-9 {
+				t.Errorf("%s of %s is %g, want %g", field, scenario, got, want)
+			}
+		}
+		if gets := min(number("atCap", "valueUSDG"), number(scenario, "valueUSDG")); number(scenario, "lenderGets") != gets {
+			t.Errorf("the lender gets %s at %s, want %g", said[scenario]["lenderGets"], scenario, gets)
 		}
 	}
 }

@@ -20,12 +20,12 @@ const maxAsked = 256
 const wordsOfFees = 2 + 2*2
 
 // askedPosition is a position that a request asked for. No event tells what it has earned, so it is read with the pools
-// of each block for as long as it is asked for: then no request waits for the chain.
+// of each block for as long as it is asked for: then no request waits for the chain. After a reorg a token ID may be
+// another position's.
 type askedPosition struct {
 	tokenID      uint256.Int
 	pool         common.Hash
 	lower, upper int32
-	at           time.Time
 }
 
 // feesOf is a position's uncollected fees.
@@ -40,10 +40,10 @@ func (c *chainReader) note(a askedPosition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asked == nil {
-		c.asked = make(map[uint256.Int]askedPosition)
+		c.asked = make(map[askedPosition]time.Time)
 	}
-	if _, known := c.asked[a.tokenID]; known || len(c.asked) < maxAsked {
-		c.asked[a.tokenID] = a
+	if _, known := c.asked[a]; known || len(c.asked) < maxAsked {
+		c.asked[a] = time.Now()
 	}
 }
 
@@ -51,9 +51,9 @@ func (c *chainReader) note(a askedPosition) {
 func (c *chainReader) askedLately(s *state) (all []askedPosition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, a := range c.asked {
-		if time.Since(a.at) > c.cfg.IdleAfter || s.byID(a.pool) == nil {
-			delete(c.asked, id)
+	for a, at := range c.asked {
+		if time.Since(at) > c.cfg.IdleAfter || s.byID(a.pool) == nil {
+			delete(c.asked, a)
 		} else {
 			all = append(all, a)
 		}
@@ -63,7 +63,7 @@ func (c *chainReader) askedLately(s *state) (all []askedPosition) {
 
 // uncollected is a position's fees, read once per block, and ahead of the request where it was asked for before.
 func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) ([2]uint256.Int, error) {
-	a := askedPosition{tokenID: *tokenID, pool: p.ID, lower: lower, upper: upper, at: time.Now()}
+	a := askedPosition{tokenID: *tokenID, pool: p.ID, lower: lower, upper: upper}
 	c.note(a)
 	s.mu.Lock()
 	f := s.fees[*tokenID]
@@ -73,7 +73,7 @@ func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenI
 	}
 	s.mu.Unlock()
 	f.once.Do(func() {
-		words := s.ahead[*tokenID]
+		words := s.ahead[a]
 		if words == nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
 			defer cancel()

@@ -37,7 +37,7 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 		if err != nil {
 			return fmt.Errorf("price of %s: %w", token, err)
 		}
-		b.Prices = append(b.Prices, pointBody{st.at.Timestamp - uint64(len(series)-1-i)*hour, st.priceText(token, priceAt(root))})
+		b.Prices = append(b.Prices, pointBody{st.at.Timestamp - uint64(len(series)-1-i)*hour, q.text(priceAt(root))})
 	}
 	return s.answer(res, st, &b)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -34,7 +35,9 @@ type chainReader struct {
 	weth common.Address // the PositionManager's wrapped ether, once known
 	past map[pastKey]*pastGrowth
 
-	asked map[uint256.Int]askedPosition // by token ID
+	asked map[askedPosition]time.Time // when last
+
+	scales map[common.Address]*uint8 // decimals, by token; nil: it has none
 
 	creations map[common.Address]creation // by token
 }
@@ -55,6 +58,7 @@ var (
 	selectorExtsload = contracts.Selector("extsload(bytes32[])")
 	selectorPaused   = contracts.Selector("paused()")
 	selectorWETH     = contracts.Selector("WETH9()")
+	selectorDecimals = contracts.Selector("decimals()")
 )
 
 // poolSlot is the storage slot of a pool's first word.
@@ -111,6 +115,10 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 		slots = append(slots, c.feeSlots(&a)...)
 	}
 	calls := []chain.Call{c.extsload(slots), {To: c.cfg.Deployment.USDG, Data: selectorPaused}}
+	strangers := c.strangers(s)
+	for _, token := range strangers {
+		calls = append(calls, chain.Call{To: token, Data: selectorDecimals})
+	}
 	c.mu.Lock()
 	known := c.weth
 	c.mu.Unlock()
@@ -136,21 +144,62 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 		}
 	}
 	for i, a := range asked {
-		s.ahead[a.tokenID] = words[wordsOfPool*len(s.pools)+wordsOfFees*i:][:wordsOfFees]
+		s.ahead[a] = words[wordsOfPool*len(s.pools)+wordsOfFees*i:][:wordsOfFees]
 	}
 	if _, refused := errors.AsType[*chain.NodeError](results[1].Err); refused {
 		return fmt.Errorf("ask whether the dollar token is paused at block %d: %w: %w", s.at.Number, chain.ErrUnavailable, results[1].Err)
 	}
 	// A dollar token without the method cannot be paused.
 	s.usdgPaused = results[1].Err == nil && len(results[1].Data) == 32 && results[1].Data[31] != 0
-	if known == (common.Address{}) && results[2].Err == nil && len(results[2].Data) == 32 {
-		known = common.BytesToAddress(results[2].Data)
+	c.learn(s, strangers, results[2:])
+	if last := results[len(results)-1]; known == (common.Address{}) && last.Err == nil && len(last.Data) == 32 {
+		known = common.BytesToAddress(last.Data)
 		c.mu.Lock()
 		c.weth = known
 		c.mu.Unlock()
 	}
 	s.weth = known
 	return nil
+}
+
+// strangers are the pools' currencies whose decimals neither the registry nor the protocol knows, and that were not asked yet.
+func (c *chainReader) strangers(s *state) (tokens []common.Address) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range s.pools {
+		for _, token := range []common.Address{p.Currency0, p.Currency1} {
+			_, asked := c.scales[token]
+			if _, err := s.decimals(token); err != nil && !asked && !slices.Contains(tokens, token) {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	return tokens
+}
+
+// learn keeps what tokens said their decimals are, for good: a token without the method has none. The state gets all
+// that are known.
+func (c *chainReader) learn(s *state, tokens []common.Address, said []chain.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.scales == nil {
+		c.scales = map[common.Address]*uint8{}
+	}
+	for i, token := range tokens {
+		if _, refused := errors.AsType[*chain.NodeError](said[i].Err); refused {
+			continue // the node does not say: ask again
+		}
+		c.scales[token] = nil
+		if z := new(uint256.Int).SetBytes(said[i].Data); said[i].Err == nil && len(said[i].Data) == 32 && z.LtUint64(256) {
+			c.scales[token] = new(uint8(z.Uint64()))
+		}
+	}
+	s.told = map[common.Address]uint8{}
+	for token, scale := range c.scales {
+		if scale != nil {
+			s.told[token] = *scale
+		}
+	}
 }
 
 // sameResults reports whether two nodes say the same of calls.

@@ -106,6 +106,10 @@ func TestPricesOfAnAsset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		q, err := st.reference(token)
+		if err != nil {
+			t.Fatal(err)
+		}
 		want := priceAt(root)
 		if token == p.Currency1 {
 			if root, err = ammv4.SqrtPriceAtTick(-p.Tick); err != nil {
@@ -113,8 +117,8 @@ func TestPricesOfAnAsset(t *testing.T) {
 			}
 			want = priceAt(root)
 		}
-		if last := b.Prices[len(b.Prices)-1]; last.At != st.at.Timestamp || last.PriceUSDG != st.priceText(token, want) || len(b.Prices) < 2 {
-			t.Errorf("%s: %+v, want %s at %d", token, b.Prices, st.priceText(token, want), st.at.Timestamp)
+		if last := b.Prices[len(b.Prices)-1]; last.At != st.at.Timestamp || last.PriceUSDG != q.text(want) || len(b.Prices) < 2 {
+			t.Errorf("%s: %+v, want %s at %d", token, b.Prices, q.text(want), st.at.Timestamp)
 		}
 		for i := 1; i < len(b.Prices); i++ {
 			if b.Prices[i].At-b.Prices[i-1].At != hour {

@@ -106,7 +106,7 @@ func (p *pledgedPosition) baseToken() common.Address {
 	return p.in.Currency1
 }
 
-func (p *pledgedPosition) text(at price) string { return p.st.priceText(p.baseToken(), at) }
+func (p *pledgedPosition) text(at price) string { return p.quote.text(at) }
 
 func (p *pledgedPosition) value(at price) (*big.Int, error) {
 	of0, of1, err := p.amounts(p.rootAt(at))
@@ -236,7 +236,8 @@ func (p *pledgedPosition) haircut() (sigma float64, maxBps uint16) {
 	return sigma, min(p.st.maxBps(p.in.Currency0), p.st.maxBps(p.in.Currency1))
 }
 
-// proceeds removes the liquidity from its pool, and then sells the tokens into the remaining pools.
+// proceeds removes the liquidity from its pool, and then sells the tokens into the remaining pools, one after the other:
+// the second into what the first has left.
 func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 	own, err := in(p.in)
 	if err != nil {
@@ -256,11 +257,11 @@ func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 		}
 		return in(other)
 	}
-	sum, err := p.st.soldFor(p.in.Currency0, of0, after)
+	sum, left, err := p.st.soldFor(p.in.Currency0, of0, after)
 	if err != nil {
 		return nil, err
 	}
-	more, err := p.st.soldFor(p.in.Currency1, of1, after)
+	more, _, err := p.st.soldFor(p.in.Currency1, of1, left)
 	if err != nil {
 		return nil, err
 	}

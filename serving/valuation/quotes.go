@@ -124,11 +124,13 @@ func (s *Service) quotePayout(ctx context.Context, req *httpapi.Request, res *ht
 	if err != nil {
 		return s.quoteError(err, "usdg", "to")
 	}
-	decimals := uint8(tokenDecimals)
+	decimals := uint8(etherDecimals)
 	if token != nil {
-		decimals = st.decimals(*token)
+		if decimals, err = st.decimals(*token); err != nil {
+			return s.refused(err)
+		}
 	}
-	rate := whole(fraction(q.out.ToBig(), q.in.ToBig()), st.decimals(usdg), decimals)
+	rate := whole(fraction(q.out.ToBig(), q.in.ToBig()), usdgDecimals, decimals)
 	return s.answer(res, st, payoutBody{
 		AmountOut: q.out.Dec(), MinOut: least(&q.out, slippage), Rate: rate.String(), PriceImpactBps: q.impactBps(),
 		Route: q.route.body(), At: st.at.Timestamp,

@@ -79,3 +79,44 @@ func TestQuotesEqualV4Quoter(t *testing.T) {
 	}
 	t.Logf("%d quotes", compared+6)
 }
+
+// TestQuotesWithAProtocolFee: no event that the pipeline follows tells of a protocol fee. What is set in a block is in the
+// quotes of that block, in each direction its own.
+func TestQuotesWithAProtocolFee(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	w.mine(1800)
+	manager := w.uniswap["PoolManager"].ABI
+	w.mine(1, by.call(w.dep.PoolManager, manager, "setProtocolFeeController", by.address))
+	random := rand.New(rand.NewPCG(2, 2))
+	compared := 0
+	for range 4 {
+		for _, p := range w.state().pools {
+			token, ok := p.other(w.dep.USDG)
+			if !ok {
+				continue
+			}
+			w.mine(1, by.call(w.dep.PoolManager, manager, "setProtocolFee", keyOf(p), big.NewInt(random.Int64N(1001)|random.Int64N(1001)<<12)))
+			to := token.Hex()
+			if token == (common.Address{}) {
+				to = "ETH"
+			}
+			in := big.NewInt(random.Int64N(1<<uint(10+random.IntN(30))) + 1)
+			var out payoutBody
+			w.get("/quote/payout?usdg="+in.String()+"&to="+to, &out)
+			if want := w.quoterSays(out.Route, true, in).String(); out.AmountOut != want {
+				t.Errorf("%s raw USDG in %s: %s, V4Quoter %s", in, to, out.AmountOut, want)
+			}
+			eth := big.NewInt(random.Int64N(1<<60) + 1)
+			var entry entryBody
+			w.get("/quote/entry?eth="+eth.String(), &entry)
+			if want := w.quoterSays(entry.Route, true, eth).String(); entry.USDGOut != want {
+				t.Errorf("%s wei: %s, V4Quoter %s", eth, entry.USDGOut, want)
+			}
+			compared++
+		}
+	}
+	if compared < 8 {
+		t.Errorf("only %d pools had a fee", compared)
+	}
+}

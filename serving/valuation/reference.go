@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -81,6 +82,7 @@ const (
 	reasonNoPool    = "no pool"
 	reasonDisagree  = "pools disagree"
 	reasonStale     = "stale"
+	reasonDecimals  = "decimals"
 )
 
 // refusal says why there is no price.
@@ -96,10 +98,14 @@ var priceUnreliable = httpapi.Code{Name: "PRICE_UNRELIABLE", Status: 503}
 
 // quoted is the reference price of a token.
 type quoted struct {
-	price price  // raw USDG per raw unit
-	kind  string // "pool" or "two-hop"
-	pools []*pool
+	price    price  // raw USDG per raw unit
+	decimals uint8  // of the token
+	kind     string // "pool" or "two-hop"
+	pools    []*pool
 }
+
+// text formats a raw price of the token per whole token.
+func (q *quoted) text(p price) string { return whole(p, q.decimals, usdgDecimals).String() }
 
 const (
 	kindPool   = "pool"
@@ -162,6 +168,19 @@ func (p *pool) depthIn(token common.Address) *big.Int {
 // reference is the price of a token: in its deepest pool with USDG, else in its deepest pool with a token that
 // has such a pool. It is refused if a pool on the way is unreliable.
 func (s *state) reference(token common.Address) (*quoted, error) {
+	decimals, err := s.decimals(token)
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.priced(token)
+	if err != nil {
+		return nil, err
+	}
+	q.decimals = decimals
+	return q, nil
+}
+
+func (s *state) priced(token common.Address) (*quoted, error) {
 	usdg := s.cfg.Deployment.USDG
 	if err := s.paused(usdg); err != nil {
 		return nil, err
@@ -309,18 +328,24 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 	return first, nil
 }
 
-// decimals are a token's decimals, if the registry or the deployment knows them.
-func (s *state) decimals(token common.Address) uint8 {
-	if a := s.assets[token]; a != nil {
-		return a.Decimals
+// decimals are a token's: those that the registry or the protocol knows, else those that its contract has told.
+func (s *state) decimals(token common.Address) (uint8, error) {
+	if a := s.assets[token]; a != nil && a.Kind == contracts.KindERC20 {
+		return a.Decimals, nil
 	}
-	if token == s.cfg.Deployment.USDG {
-		return usdgDecimals
+	switch token {
+	case s.cfg.Deployment.USDG:
+		return usdgDecimals, nil
+	case common.Address{}:
+		return etherDecimals, nil
 	}
-	return tokenDecimals
+	if told, ok := s.told[token]; ok {
+		return told, nil
+	}
+	return 0, refuse(reasonDecimals, "the decimals of %s are unknown", token)
 }
 
 const (
 	usdgDecimals  = 6
-	tokenDecimals = 18
+	etherDecimals = 18
 )

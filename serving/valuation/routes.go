@@ -143,46 +143,53 @@ func atReference(p *pool) (*pool, error) {
 	return p.fair, nil
 }
 
-// soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows.
-func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice) (*big.Int, error) {
+// soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows, and the pools as
+// that leaves them.
+func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice) (most *big.Int, left poolPrice, err error) {
 	usdg := s.cfg.Deployment.USDG
 	if token == usdg {
-		return amount.ToBig(), nil
+		return amount.ToBig(), in, nil
 	}
-	most := new(big.Int)
+	most, left = new(big.Int), in
 	if amount.IsZero() {
-		return most, nil
+		return most, left, nil
 	}
 	ways, err := s.routes([]common.Address{token}, []common.Address{usdg}, nil)
 	if err != nil {
 		if errors.Is(err, errNoRoute) {
-			return most, nil
+			err = nil
 		}
-		return nil, err
+		return most, left, err
 	}
 	for _, way := range ways {
-		left := *amount
+		out, moved := *amount, make(map[common.Hash]*pool, len(way))
 		for _, h := range way {
 			p, err := in(h.pool)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			var result ammv4.Result
-			err = p.amm.Sell(&result, h.zeroForOne, &left)
-			if err != nil {
-				if errors.Is(err, ammv4.ErrLiquidity) || errors.Is(err, ammv4.ErrOverflow) {
-					result.Out.Clear()
-				} else {
-					return nil, fmt.Errorf("sell %s in pool %s: %w", token, p.ID, err)
-				}
+			err = p.amm.Sell(&result, h.zeroForOne, &out)
+			switch {
+			case err == nil:
+				moved[p.ID] = p.after(&result)
+			case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow):
+				result.Out.Clear()
+			default:
+				return nil, nil, fmt.Errorf("sell %s in pool %s: %w", token, p.ID, err)
 			}
-			left = result.Out
+			out = result.Out
 		}
-		if got := left.ToBig(); got.Cmp(most) > 0 {
-			most = got
+		if got := out.ToBig(); got.Cmp(most) > 0 {
+			most, left = got, func(p *pool) (*pool, error) {
+				if after := moved[p.ID]; after != nil {
+					return after, nil
+				}
+				return in(p)
+			}
 		}
 	}
-	return most, nil
+	return most, left, nil
 }
 
 // spot is the product of the current prices of a route's pools, input per output, after fees.

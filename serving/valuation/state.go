@@ -27,7 +27,8 @@ type state struct {
 	assets     map[common.Address]*topics.Asset
 	usdgPaused bool
 	weth       common.Address
-	ahead      map[uint256.Int][]uint256.Int // what positions' fees follow from, read with the pools, by token ID
+	told       map[common.Address]uint8        // decimals, by token that the registry does not know
+	ahead      map[askedPosition][]uint256.Int // what positions' fees follow from, read with the pools
 
 	mu     sync.Mutex
 	fees   map[uint256.Int]*feesOf // by token ID
@@ -64,10 +65,15 @@ func (p *pool) moved() *pool {
 	if err := p.amm.Move(&r, root); err != nil {
 		return nil
 	}
-	moved := *p
-	moved.SqrtPriceX96, moved.Tick, moved.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
-	moved.amm.SqrtPriceX96, moved.amm.Tick, moved.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
-	return &moved
+	return p.after(&r)
+}
+
+// after is the pool as a swap leaves it.
+func (p *pool) after(r *ammv4.Result) *pool {
+	left := *p
+	left.SqrtPriceX96, left.Tick, left.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	left.amm.SqrtPriceX96, left.amm.Tick, left.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
+	return &left
 }
 
 // keeper keeps the latest block's state and shares it among all requests.
@@ -187,7 +193,7 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]) (*state, error) {
 	s := &state{
 		at: answer.At, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
-		ahead: make(map[uint256.Int][]uint256.Int), fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
+		ahead: make(map[askedPosition][]uint256.Int), fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
 	}
 	for i := range answer.Value.Assets {
 		a := &answer.Value.Assets[i]

@@ -49,16 +49,18 @@ const suggestedTerm = 604800;
 
 // rangeView draws the range that is suggested for a pool over how its liquidity lies.
 export function rangeView(id, signal) {
-  return part("Suggested range, 7 days", [`/range/suggest?pool=${id}&term=${suggestedTerm}`, `/pools/${id}/liquidity`], signal, ({ recommended: r, feeEstimateBps, basis }, { segments }) => {
+  return part("Suggested range, 7 days", [`/range/suggest?pool=${id}&term=${suggestedTerm}`, `/pools/${id}/liquidity`], signal, ({ recommended: r, feeEstimateBps, basis }, { segments, tick }) => {
     const width = r.tickUpper - r.tickLower;
     const low = r.tickLower - width, high = r.tickUpper + width;
     const points = segments.filter((s) => s.tickUpper > low && s.tickLower < high).flatMap((s) =>
       [Math.max(s.tickLower, low), Math.min(s.tickUpper, high)].map((t) => ({ t, v: Number(s.liquidity) })));
     const at = (tick) => "at " + price(1.0001 ** tick);
+    const text = (v) => (v < 1e15 ? v.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 4 }) : v.toExponential(3));
+    const home = points.findLastIndex((p) => p.t <= tick);
     return [
       h("p", null, h("b", null, `${r.tickLower} to ${r.tickUpper}`), h("span.dim", null,
         ` around ${basis.referenceTick}: in range for ${percent(basis.timeInRangeBps)} of the time${feeEstimateBps === null ? "" : `, ${percent(feeEstimateBps)} of fees`}`)),
-      line(points, { label: "Liquidity by price", text: (v) => v.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 4 }), at, band: [r.tickLower, r.tickUpper] }),
+      line(points, { label: "Liquidity by price", text, at, band: [r.tickLower, r.tickUpper], home: home < 0 ? points.length - 1 : home }),
     ];
   });
 }

@@ -1,8 +1,8 @@
 import { h, fill } from "./dom.js";
 
 // line draws points {t, v} as a line over a soft area, with a readout that follows the pointer or the arrow
-// keys. Marks are horizontal lines {v, label}, a band is a range of t.
-export function line(points, { label, text, at, marks = [], band = null }) {
+// keys, and else stays at the point of home. Marks are horizontal lines {v, label}, a band is a range of t.
+export function line(points, { label, text, at, marks = [], band = null, home = points.length - 1 }) {
   if (points.length === 0) return h("p.empty", null, "No price yet.");
   const width = 600, height = 160, pad = 6;
   const values = points.map((p) => p.v);
@@ -14,7 +14,7 @@ export function line(points, { label, text, at, marks = [], band = null }) {
   const range = [text(low), text(high)];
   if (high === low) { high += Math.abs(high) * 0.01 || 1; low -= Math.abs(low) * 0.01 || 1; }
   const first = points[0].t, last = points.at(-1).t;
-  const x = (t) => (last === first ? width / 2 : ((t - first) / (last - first)) * width);
+  const x = (t) => (last === first ? 0 : ((t - first) / (last - first)) * width);
   const y = (v) => pad + (1 - (v - low) / (high - low)) * (height - 2 * pad);
   const d = points.map((p, i) => (i ? "L" : "M") + x(p.t).toFixed(1) + " " + y(p.v).toFixed(1)).join("") + (points.length === 1 ? `H${width}` : "");
 
@@ -33,7 +33,7 @@ export function line(points, { label, text, at, marks = [], band = null }) {
     rule.toggleAttribute("hidden", i === points.length - 1);
     chosen = i;
   };
-  let chosen = points.length - 1;
+  let chosen = home;
   const nearest = (px) => {
     const t = first + px * (last - first);
     return points.reduce((best, p, i) => (Math.abs(p.t - t) < Math.abs(points[best].t - t) ? i : best), 0);
@@ -41,7 +41,7 @@ export function line(points, { label, text, at, marks = [], band = null }) {
   const box = h("div.plot", {
     tabindex: 0, role: "img", "aria-label": `${label}: from ${text(points[0].v)} to ${text(points.at(-1).v)}, between ${range[0]} and ${range[1]}`,
     onpointermove: (e) => { const r = box.getBoundingClientRect(); show(nearest((e.clientX - r.left) / r.width)); },
-    onpointerleave: () => show(points.length - 1),
+    onpointerleave: () => show(home),
     onkeydown: (e) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
       if (!step) return;

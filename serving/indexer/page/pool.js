@@ -8,7 +8,7 @@ import { rangeView } from "./asset.js";
 // The pool, the epoch and its budgets, and where the market's value is.
 export function poolView(app) {
   const { live, assets } = app;
-  const tiles = h("div.tiles"), charts = h("div.columns"), range = h("div"), rest = h("div.columns");
+  const tiles = h("div.tiles"), charts = h("div.columns"), range = h("div.columns"), rest = h("div.columns");
   const node = h("div.pool", null, h("header.head", null, h("h1", null, "Pool and epoch")), tiles, charts, range, rest);
   let due = 0, drawn = null, suggested = null;
   const hour = (t) => new Date(t * 1000).toISOString().slice(5, 16).replace("T", " ");

@@ -12,19 +12,19 @@ const pays = (raw) => usdg(raw) + " USDG";
 
 // worth shows what secures a deal, and what it would be worth at other prices.
 export function worth(d, signal) {
-  if (!valuation) return null;
+  if (!valuation || !["LISTED", "FUNDED"].includes(d.state)) return null; // settled, it secures nothing
   const node = h("section.worth", { "aria-label": "Value" }, h("h3", null, "Value"), h("p.empty", null, "Asking…"));
   ask(`${valuation}/deals/${d.id}/valuation`, { signal }).then((v) => {
     const known = Object.values(v.scenarios).filter((s) => s?.priceUSDG);
     const points = known.map((s) => ({ t: Number(s.priceUSDG), v: Number(s.valueUSDG) / 1e6 })).sort((a, b) => a.t - b.t)
       .filter((p, i, all) => i === 0 || p.t !== all[i - 1].t);
     const marks = [{ v: Number(d.cap) / 1e6, label: "Cap" }, { v: Number(d.price ?? d.minPrice) / 1e6, label: d.price ? "Price paid" : "Ask" }];
-    const { atRangeBottom: low, atRangeTop: high } = v.scenarios;
+    const { now, atRangeBottom: low, atRangeTop: high } = v.scenarios;
     const money = (n) => n.toLocaleString("en-US", { maximumFractionDigits: 2 });
     fill(node, h("h3", null, "Value"),
       h("p", null, h("b", null, pays(v.valueUSDG)), h("span.dim", null, ` now; a cap of ${pays(v.suggestedCap)} is suggested`)),
       points.length > 1 && line(points, {
-        label: "Value by price, in USDG", text: money, at: (t) => `at ${money(t)}`, marks,
+        label: "Value by price, in USDG", text: money, at: (t) => `at ${money(t)}`, marks, home: points.findIndex((p) => p.t === Number(now.priceUSDG)),
         band: low?.priceUSDG && high?.priceUSDG ? [Number(low.priceUSDG), Number(high.priceUSDG)] : null,
       }));
   }).catch((err) => {
