@@ -205,6 +205,12 @@ func (w *world) deps(settler x402.Settler) Deps {
 
 func (w *world) start(deps Deps) *service {
 	w.t.Helper()
+	return w.run(w.made(deps))
+}
+
+// made is a service that does not run yet.
+func (w *world) made(deps Deps) *Service {
+	w.t.Helper()
 	log := w.log
 	switch {
 	case log != nil:
@@ -215,7 +221,7 @@ func (w *world) start(deps Deps) *service {
 	}
 	s, err := New(w.cfg, deps, log, w.metrics.New())
 	check(w.t, err)
-	return w.run(s)
+	return s
 }
 
 func (w *world) run(s *Service) *service {

@@ -256,7 +256,7 @@ func testKills(t *testing.T, brokers []string, schedules int) {
 		return
 	}
 	for _, what := range slices.Concat(settlers, interferences, slices.Collect(maps.Keys(lies)), []string{
-		"charged", "void", "never reserved", "two nodes", "its block was reorganised away", "reserved anew", "killed after released",
+		"charged", "void", "never reserved", "two nodes", "its block was reorganised away", "reserved anew",
 		"killed before reserve", "killed after reserve", "killed before take-nonce", "killed after take-nonce", "killed before sent", "killed after sent",
 		"killed before the broadcast", "killed after the broadcast", "killed before the logs", "killed before paid", "killed after paid",
 	}) {
@@ -266,12 +266,14 @@ func testKills(t *testing.T, brokers []string, schedules int) {
 	}
 }
 
+const moneyAway = "the payer's money is away for a while"
+
 // Who settles, and what others do meanwhile.
 var (
 	settlers      = []string{"a relayer", "a relayer without gas", "gas that triples", "a facilitator"}
 	interferences = []string{
 		"nobody interferes", "a stranger submits first", "the payer cancels", "the last blocks are reorganised", "the payment's block is reorganised",
-		"the payer's money is away for a while",
+		moneyAway,
 	}
 )
 
@@ -282,12 +284,15 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	check(t, err)
 	payer := crypto.PubkeyToAddress(key.PublicKey)
 	w.fund(payer, deposit)
-	signed := w.pay(key, strconv.Itoa(number), func(a *x402.Authorization) { a.ValidBefore = uint64(w.clock().Unix()) + 45 + uint64(rng.IntN(60)) })
+	settles, interferes := settlers[rng.IntN(len(settlers))], interferences[rng.IntN(len(interferences))]
+	seconds := 45 + rng.IntN(60)
+	if interferes == moneyAway {
+		seconds = 175 // it is sent twice
+	}
+	signed := w.pay(key, strconv.Itoa(number), func(a *x402.Authorization) { a.ValidBefore = uint64(w.clock().Unix()) + uint64(seconds) })
 	payment, report := w.header(signed), body(fmt.Sprintf("Report %d", number))
 	since, err := w.chain.Client().BlockNumber(t.Context())
 	check(t, err)
-
-	settles, interferes := settlers[rng.IntN(len(settlers))], interferences[rng.IntN(len(interferences))]
 	came = append(came, settles, interferes)
 	settler := settlerOf(w.relays)
 	switch settles {
@@ -323,7 +328,8 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	var wg sync.WaitGroup
 	nodes := make([]*service, len(killers))
 	for i, k := range killers {
-		nodes[i] = w.start(w.mortal(k, settler))
+		nodes[i] = w.runs(w.made(w.mortal(k, settler)))
+		polltest.Until(t, "the service is ready, or dead", func() bool { return nodes[i].Ready(t.Context()) == nil || k.at() != "" })
 	}
 	for _, node := range nodes {
 		wg.Go(func() { node.post(payment, report) })
@@ -353,9 +359,17 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 
 	second := w.start(w.mortal(newKiller(1<<40), w.relays))
 	defer second.stop()
-	again := second.post(payment, report)
-	for tries := 0; (again.status == http.StatusServiceUnavailable || again.err != nil) && tries < 30; tries++ {
-		again = second.post(payment, report)
+	patiently := func() answer {
+		got := second.post(payment, report)
+		for tries := 0; (got.status == http.StatusServiceUnavailable || got.err != nil) && tries < 30; tries++ {
+			got = second.post(payment, report)
+		}
+		return got
+	}
+	again := patiently()
+	if interferes == moneyAway && again.status == http.StatusPaymentRequired { // the payer has some again, and the same request is right
+		w.fund(payer, deposit)
+		again = patiently()
 	}
 	p := w.decided(signed, number)
 	charges, ticket := w.charges(payer), p != nil && p.Ticket != nil
@@ -408,13 +422,8 @@ func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed, si
 		w.submit(s.Calldata())
 	case "the payer cancels":
 		w.submit(w.cancels(key, s.Nonce))
-	case "the payer's money is away for a while": // and so the chain may refuse the payment
-		<-time.After(w.blockTime)
+	case moneyAway: // before the payment is mined, and so the chain may refuse it
 		w.submit(w.pay(key, "away "+s.Nonce.Hex(), func(a *x402.Authorization) { a.To, a.ValidBefore = w.chain.Address("owner"), math.MaxUint32 }).Calldata())
-		<-time.After(8 * w.blockTime)
-		if err := w.chain.Fund(w.t.Context(), s.From, w.terms.Value); err != nil {
-			w.t.Error(err)
-		}
 	case "the last blocks are reorganised": // and what waits is forgotten
 		<-time.After(3 * w.blockTime)
 		w.reorganise(func(head uint64) uint64 { return head - 1 })
