@@ -53,6 +53,7 @@ type chain struct {
 	cat    topics.Catalogue
 	tx     *kafka.Transactor
 	client *notifier.Client
+	source *engine.Node // of facts
 	node   *engine.Node
 	head   topics.BlockRef
 	before []topics.BlockRef
@@ -71,8 +72,12 @@ type ticked struct {
 
 // newTopics is the raw topic alone, on a broker of that kind.
 func newTopics(t testing.TB, kind string, unsafe int) *chain {
+	return newTopicsOf(t, kind, unsafe, atTests.ChainID)
+}
+
+func newTopicsOf(t testing.TB, kind string, unsafe int, chainID uint64) *chain {
 	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), head: topics.BlockRef{Timestamp: genesis}}
-	c.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}
+	c.cat = topics.Catalogue{Prefix: "n", ChainID: chainID, Partitions: 4}
 	brokertest.Apply(t, c.cfg, c.cat.Topics())
 	var err error
 	c.tx, err = kafka.NewTransactor(c.cfg, "chain", kafka.TransactorOptions{})
@@ -82,12 +87,15 @@ func newTopics(t testing.TB, kind string, unsafe int) *chain {
 	return c
 }
 
+// atTests are the contracts that the tests make events of.
+var atTests = contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller}
+
 // newNodes are the facts and the notifier as a process runs them.
-func newNodes(conf engine.Config) (source, node *engine.Node, err error) {
+func newNodes(conf engine.Config, of contracts.Deployment) (source, node *engine.Node, err error) {
 	telling := conf
 	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, conf.Dir+"/facts", prometheus.NewRegistry()
 	telling.HeadCommands = true
-	decoder := contracts.NewDecoder(contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller})
+	decoder := contracts.NewDecoder(of)
 	if source, err = engine.New(telling, facts.New(decoder, conf.Catalogue.Partitions, facts.Safe)); err != nil {
 		return nil, nil, err
 	}
@@ -98,39 +106,47 @@ func newNodes(conf engine.Config) (source, node *engine.Node, err error) {
 
 func newChain(t *testing.T, unsafe int) *chain {
 	c := newTopics(t, "kfake", unsafe)
-	cfg := engine.DefaultConfig()
-	cfg.Kafka, cfg.Catalogue, cfg.Instance, cfg.FS = c.cfg, c.cat, "a", vfs.NewMem()
-	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
-	source, node, err := newNodes(cfg)
-	check(t, err)
-	c.node = node
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	for _, n := range []*engine.Node{source, node} {
-		wg.Go(func() {
-			if err := n.Run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	t.Cleanup(func() { cancel(); wg.Wait() })
-
-	producer, err := kafka.NewProducer(c.cfg, "users", kafka.ProducerOptions{})
-	check(t, err)
-	t.Cleanup(producer.Close)
-	routing := read.DefaultConfig()
-	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, c.cat.Partitions, node
-	router, err := read.NewRouter(routing)
-	check(t, err)
-	c.client = notifier.NewClient(c.cat, producer, router)
+	wait := c.follow(atTests)
 	c.came = make([]ticked, c.cat.Partitions)
 	for p := range c.cat.Partitions {
 		r, err := kafka.NewReader(c.cfg, c.cat.Commands(topics.AppNotifier), p, kafka.Start, kafka.ReaderOptions{})
 		check(t, err)
-		wg.Go(func() { c.watch(ctx, p, r) })
+		wait(func(ctx context.Context) { c.watch(ctx, p, r) })
 	}
-	polltest.Until(c.t, "it comes up", func() bool { _, err := c.client.Health(t.Context()); return err == nil })
 	return c
+}
+
+// follow starts the facts and the notifier of these contracts, and a client. What is passed to its result runs beside them.
+func (c *chain) follow(of contracts.Deployment) (beside func(func(context.Context))) {
+	c.t.Helper()
+	cfg := engine.DefaultConfig()
+	cfg.Kafka, cfg.Catalogue, cfg.Instance, cfg.FS = c.cfg, c.cat, "a", vfs.NewMem()
+	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
+	source, node, err := newNodes(cfg, of)
+	check(c.t, err)
+	c.source, c.node = source, node
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	beside = func(run func(context.Context)) { wg.Go(func() { run(ctx) }) }
+	for _, n := range []*engine.Node{source, node} {
+		beside(func(ctx context.Context) {
+			if err := n.Run(ctx); err != nil {
+				c.t.Error(err)
+			}
+		})
+	}
+	c.t.Cleanup(func() { cancel(); wg.Wait() })
+
+	producer, err := kafka.NewProducer(c.cfg, "users", kafka.ProducerOptions{})
+	check(c.t, err)
+	c.t.Cleanup(producer.Close)
+	routing := read.DefaultConfig()
+	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, c.cat.Partitions, node
+	router, err := read.NewRouter(routing)
+	check(c.t, err)
+	c.client = notifier.NewClient(c.cat, producer, router)
+	polltest.Until(c.t, "it comes up", func() bool { _, err := c.client.Health(c.t.Context()); return err == nil })
+	return beside
 }
 
 // watch counts the ticks that come to a partition of the notifier.

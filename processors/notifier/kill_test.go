@@ -98,7 +98,7 @@ func (s *start) run(ctx context.Context) error {
 	conf := engine.DefaultConfig()
 	conf.Kafka, conf.Catalogue, conf.Instance, conf.Dir, conf.Logger = cfg, cat, s.Instance, s.Dir, logger
 	conf.SessionTimeout, conf.Memory.Blocks = 6*time.Second, 8<<20
-	source, node, err := newNodes(conf)
+	source, node, err := newNodes(conf, atTests)
 	if err != nil {
 		return err
 	}
