@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
@@ -47,9 +48,13 @@ type endpoint struct {
 
 	head    uint64           // the newest block that it is known to have
 	behind  bool             // its last head was lower than another endpoint's
+	doubt   time.Time        // until then each of its heads needs confirmation
+	shown   common.Hash      // its last head that had it
 	claims  [tags]claim      // its finalized and its safe block
 	vouched uint64           // the highest block that it ever called finalized
 	turns   [turns]time.Time // when each kind of request was last sent to it
+	// slowUntil is how long other endpoints are preferred for each kind of request.
+	slowUntil [turns]time.Time
 }
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
@@ -153,10 +158,9 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 		release()
 	}
 	e.client.metrics.requests.WithLabelValues(e.name, calls[0].method).Inc()
-	e.client.metrics.seconds.WithLabelValues(e.name).Observe(time.Since(started).Seconds())
-	if err == nil {
-		e.measured(time.Since(started))
-	}
+	took := time.Since(started)
+	e.client.metrics.seconds.WithLabelValues(e.name).Observe(took.Seconds())
+	e.measured(took, err == nil)
 	return err
 }
 
@@ -213,14 +217,27 @@ func (e *endpoint) load(n int) {
 	e.mu.Unlock()
 }
 
-// measured records the duration of a successful request.
-func (e *endpoint) measured(d time.Duration) {
+// measured records the duration of a request. One that failed, or was called off, counts if it took longer than usual.
+func (e *endpoint) measured(d time.Duration, answered bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !answered && d < e.latency {
+		return
+	}
 	if e.latency == 0 {
 		e.latency = d
 	}
 	e.latency += (d - e.latency) / 8
+}
+
+// slowFor is how long others are preferred to an endpoint that was slower than they.
+const slowFor = 10 * time.Second
+
+// slow records that the endpoint was slower to answer a kind of request than another one.
+func (e *endpoint) slow(kind turn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.slowUntil[kind] = time.Now().Add(slowFor)
 }
 
 // well records a valid response. Each cancels one failure, so an endpoint that fails every other time stays

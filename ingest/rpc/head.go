@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
@@ -16,33 +18,43 @@ const (
 	maxJump = 64
 	// maxStale is how many blocks a head may be below the verified ones before its endpoint is paused.
 	maxStale = 16
-	// staleAgain is how often an endpoint whose head is behind is asked all the same.
+	// staleAgain is how often an endpoint whose head is behind, or which is slow, is asked for one all the same.
 	staleAgain = 2 * time.Second
+	// doubtFor is how long every head of an endpoint needs confirmation after blocks below one were missing.
+	doubtFor = time.Minute
 )
 
 // Head fetches the chain's head from one endpoint, each in turn, so that a stalled endpoint costs one turn
 // only. verified is the last block known to be on the chain. A head far above it is accepted once another
 // endpoint is as high, or once the headers below it are there; until then a lower head is returned.
-func (c *Client) Head(ctx context.Context, verified uint64) (h follow.Header, err error) {
-	err = c.try(ctx, choice{turn: turnHead}, func(ctx context.Context, e *endpoint) (err error) {
-		if h, err = e.header(ctx, `"latest"`); err != nil {
-			return err
+func (c *Client) Head(ctx context.Context, verified uint64) (follow.Header, error) {
+	h, by, err := hedged(ctx, c, choice{turn: turnHead}, func(ctx context.Context, e *endpoint) (follow.Header, error) {
+		h, err := e.header(ctx, `"latest"`)
+		if err != nil {
+			return h, err
 		}
 		if others := c.top(e); h.Number+maxStale < min(verified, others) {
 			e.saw(h.Number)
-			return lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
+			return h, lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
+		}
+		if h.Number > verified && e.doubts(h.Hash) {
+			if err := e.leadsUpTo(ctx, h); err != nil {
+				return h, err
+			}
+			e.led(h.Hash)
 		}
 		if !c.Plausible(h.Number, verified) {
 			if h, err = c.shown(ctx, e, h, verified); err != nil {
-				return err
+				return h, err
 			}
 		}
 		e.saw(h.Number)
-		return nil
+		return h, nil
 	})
 	if err != nil {
 		return h, fmt.Errorf("fetch head: %w", err)
 	}
+	c.claimant.Store(by)
 	return h, nil
 }
 
@@ -51,8 +63,20 @@ func (c *Client) Plausible(head, verified uint64) bool {
 	return head <= max(verified, c.highest.Load())+maxJump
 }
 
-// Forget forgets the confirmed heads, after blocks below them turned out to be missing.
-func (c *Client) Forget() { c.highest.Store(0) }
+// Forget forgets the confirmed heads, after blocks below the last one turned out to be missing. For a while whoever
+// claimed that one has to show each of its heads.
+func (c *Client) Forget() {
+	c.highest.Store(0)
+	by := c.claimant.Load()
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if e == by {
+			e.head, e.doubt = 0, time.Now().Add(doubtFor)
+		}
+		e.behind = false // perhaps only that head was higher
+		e.mu.Unlock()
+	}
+}
 
 // shown returns the part of a claimed head that another endpoint, or the claimant's own headers, confirm.
 func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, verified uint64) (follow.Header, error) {
@@ -76,21 +100,55 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 			return other, nil
 		}
 	}
-	number := claim.Number - 1
-	if !alone {
-		number = verified + maxJump // step by step: the fetched blocks must link
-	}
-	below, err := by.byNumber(ctx, number)
-	switch {
-	case errors.Is(err, errNoBlock), err == nil && alone && below.Hash != claim.Parent:
-		return claim, lied("inflated_head", "head is %d, but block %d below it is missing", claim.Number, number)
-	case err != nil:
-		return claim, err
-	case alone:
+	if alone {
+		if err := by.leadsUpTo(ctx, claim); err != nil {
+			return claim, err
+		}
 		c.raise(claim.Number)
 		return claim, nil
 	}
-	return below, nil
+	number := verified + maxJump // step by step: the fetched blocks must link
+	below, err := by.byNumber(ctx, number)
+	if errors.Is(err, errNoBlock) {
+		err = lied("inflated_head", "head is %d, but block %d below it is missing", claim.Number, number)
+	}
+	return below, err
+}
+
+// doubted reports whether a head of the endpoint needs confirmation.
+func (e *endpoint) doubted() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.doubt)
+}
+
+// doubts reports whether a head of the endpoint needs confirmation and has none yet.
+func (e *endpoint) doubts(head common.Hash) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.doubt) && e.shown != head
+}
+
+// led records that the endpoint has the block below its head, so that the same head costs no further call.
+func (e *endpoint) led(head common.Hash) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.shown = head
+}
+
+// leadsUpTo checks that the endpoint has the block below its head.
+func (e *endpoint) leadsUpTo(ctx context.Context, head follow.Header) error {
+	if head.Number == 0 {
+		return nil
+	}
+	below, err := e.byNumber(ctx, head.Number-1)
+	switch {
+	case errors.Is(err, errNoBlock), err == nil && below.Hash != head.Parent:
+		return lied("inflated_head", "head is %d, but block %d below it is missing", head.Number, head.Number-1)
+	case err != nil:
+		return err
+	}
+	return nil
 }
 
 // byNumber fetches one header.
@@ -141,17 +199,17 @@ func (c *Client) Finalized(ctx context.Context) (uint64, error) {
 func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe, turnSafe) }
 
 func (c *Client) tagged(ctx context.Context, t tag, turn turn) (uint64, error) {
-	err := c.try(ctx, choice{turn: turn}, func(ctx context.Context, e *endpoint) error {
+	_, _, err := hedged(ctx, c, choice{turn: turn}, func(ctx context.Context, e *endpoint) (follow.Header, error) {
 		h, err := e.header(ctx, `"`+tagNames[t]+`"`)
 		// Any error of the node, whatever its text, means that it has no such block.
 		if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
 			c.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()
-			return nil
+			return h, nil
 		}
 		if err == nil {
 			e.claim(t, h.Number)
 		}
-		return err
+		return h, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("fetch %s block: %w", tagNames[t], err)

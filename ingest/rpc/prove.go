@@ -37,6 +37,9 @@ var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs 
 
 // proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
+	if len(headers) > 0 && len(headers) <= c.cfg.ReceiptsBatch {
+		return c.provedAtOnce(ctx, headers)
+	}
 	blocks, held := make([][]topics.Log, len(headers)), 0
 	for from := 0; from < len(headers); {
 		to := len(headers)
@@ -56,6 +59,25 @@ func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.
 		from = to
 	}
 	return slices.Concat(blocks...), nil
+}
+
+// provedAtOnce is proved for as few blocks as are fetched in one request, as at the tip, where a slow endpoint must not be
+// waited for.
+func (c *Client) provedAtOnce(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
+	first, last := headers[0].Number, headers[len(headers)-1].Number
+	logs, _, err := hedged(ctx, c, choice{receipts: true, block: last}, func(ctx context.Context, e *endpoint) ([]topics.Log, error) {
+		blocks := make([][]topics.Log, len(headers))
+		err := e.receipts(ctx, &c.filter, headers, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
+		return slices.Concat(blocks...), err
+	})
+	if err == nil && c.dense(len(logs), len(headers) > 1) {
+		err = ErrDense
+	}
+	if err != nil {
+		return nil, fmt.Errorf("verify blocks %d-%d: %w", first, last, err)
+	}
+	c.metrics.proved.Add(float64(len(headers)))
+	return logs, nil
 }
 
 // copyLogs copies logs, so that they hold nothing else in memory.

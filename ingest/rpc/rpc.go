@@ -149,8 +149,9 @@ type nodes struct {
 	metrics   *metrics
 	endpoints []*endpoint
 	heads     chan follow.Header
-	live      atomic.Int32  // subscriptions
-	highest   atomic.Uint64 // the highest confirmed head
+	live      atomic.Int32             // subscriptions
+	highest   atomic.Uint64            // the highest confirmed head
+	claimant  atomic.Pointer[endpoint] // of the last head
 }
 
 // New makes a client. It opens no connection.
@@ -206,8 +207,14 @@ func (c *Client) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// announce offers a head, replacing one that was not received yet.
-func (c *Client) announce(h follow.Header) {
+// announce offers a head of an endpoint, replacing one that was not received yet. That of a doubted endpoint is a hint to
+// poll.
+func (c *Client) announce(e *endpoint, h follow.Header) {
+	if e.doubted() {
+		h = follow.Header{}
+	} else {
+		c.claimant.Store(e)
+	}
 	for {
 		select {
 		case c.heads <- h:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"time"
 )
 
@@ -19,7 +21,7 @@ type choice struct {
 type turn uint8
 
 const (
-	noTurn turn = iota
+	noTurn turn = iota // others
 	turnHead
 	turnFinal
 	turnSafe
@@ -35,19 +37,98 @@ func (w choice) fits(e *endpoint) bool {
 func (w choice) order(c *Client, e *endpoint, score float64, now time.Time) float64 {
 	const last = 1e18 // greater than any score
 	e.mu.Lock()
-	head, behind, asked := e.head, e.behind, e.turns[w.turn]
+	head, behind, asked, slow := e.head, e.behind, e.turns[w.turn], now.Before(e.slowUntil[w.turn])
 	e.mu.Unlock()
 	switch {
 	case w.turn != noTurn:
 		age := now.Sub(asked)
-		if behind {
+		if behind || slow {
 			age -= staleAgain
 		}
 		return -float64(age)
+	case slow:
+		return score + last
 	case head < w.block && w.block <= c.top(nil):
 		return score + last
 	}
 	return score
+}
+
+// patience is how long one endpoint is waited for before another one is asked as well, unless all of them take longer.
+const patience = 250 * time.Millisecond
+
+// hedged calls op with the best endpoint, and with the next one as well if that is slow: what one says at once must not
+// wait for another. The first answer counts, and who was slower is asked less often. op may run twice at the same time.
+func hedged[T any](ctx context.Context, c *Client, want choice, op func(context.Context, *endpoint) (T, error)) (first T, by *endpoint, err error) {
+	type result struct {
+		value T
+		by    *endpoint
+		err   error
+	}
+	var (
+		g       sync.WaitGroup
+		results = make(chan result, 2)
+		mu      sync.Mutex
+		asked   = map[*endpoint]bool{} // and have not answered yet
+	)
+	defer g.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ask := func() {
+		var r result
+		want := want
+		mu.Lock()
+		for e := range asked {
+			want.avoid = e
+		}
+		mu.Unlock()
+		r.err = c.try(ctx, want, func(ctx context.Context, e *endpoint) error {
+			mu.Lock()
+			asked[e] = true
+			mu.Unlock()
+			value, err := op(ctx, e)
+			mu.Lock()
+			delete(asked, e)
+			mu.Unlock()
+			r.value, r.by = value, e
+			return err
+		})
+		results <- r
+	}
+	g.Go(ask)
+	running := 1
+	hedge := time.NewTimer(c.patience())
+	defer hedge.Stop()
+	for {
+		select {
+		case <-hedge.C:
+			if len(c.endpoints) > 1 {
+				running++
+				g.Go(ask)
+			}
+		case r := <-results:
+			if running--; r.err != nil && running > 0 {
+				continue
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for e := range asked {
+				e.slow(want.turn)
+			}
+			return r.value, r.by, r.err
+		}
+	}
+}
+
+// patience is the time to wait for one endpoint: four times what the fastest takes, if that is longer.
+func (c *Client) patience() time.Duration {
+	fastest := time.Duration(math.MaxInt64)
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		fastest = min(fastest, e.latency)
+		e.mu.Unlock()
+	}
+	return max(patience, 4*fastest)
 }
 
 // top is the highest head known of any endpoint except one.

@@ -95,7 +95,7 @@ func (s *socket) live(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(c.done)
-		return c.read(s.e.client)
+		return c.read(s.e)
 	})
 	g.Go(func() error {
 		err := s.open(ctx, c)
@@ -209,7 +209,7 @@ func (c *connection) send(ctx context.Context, body []byte) error {
 }
 
 // read handles messages until the connection ends.
-func (c *connection) read(client *Client) error {
+func (c *connection) read(e *endpoint) error {
 	alive := func(string) error { return c.ws.SetReadDeadline(time.Now().Add(readWait)) }
 	c.ws.SetPongHandler(alive)
 	for {
@@ -224,8 +224,8 @@ func (c *connection) read(client *Client) error {
 		if _, err := msg.ReadFrom(r); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if h, ok := notification(msg.Bytes(), client.cfg.Proof != ProofOff); ok {
-			client.announce(h)
+		if h, ok := notification(msg.Bytes(), e.client.cfg.Proof != ProofOff); ok {
+			e.client.announce(e, h)
 			releaseBody(msg)
 			continue
 		}
