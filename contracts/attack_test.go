@@ -61,6 +61,29 @@ func TestJustInTimePosition(t *testing.T) {
 	}
 }
 
+// TestRewardOfAFlashLoan: a price is what two parties say, and both may be one, with money that was lent for the length of
+// a transaction. A deal that is funded and bought back at once earns nothing, keeps no reward from others, and costs its fee.
+func TestRewardOfAFlashLoan(t *testing.T) {
+	m := newMarket(t)
+	m.openEpoch(t)
+	const price = 90_000 // more than all of the budget
+	m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, price+5_000, price, term7, 0, feeBps)
+	terms := m.terms(t, 1)
+	events := rewards(m.must(t, bob, m.DealVault, "fund", 1, terms))
+	if got := events[0].(*EpochReserved); !got.BudgetExhausted || got.Granted != u256(5_000) {
+		t.Fatalf("granted %s of 5000", &got.Granted)
+	}
+	events = rewards(m.must(t, alice, m.DealVault, "reclaim", 1, m.terms(t, 1)))
+	emitted(t, events[len(events)-1:], &EpochReturned{N: 1, Term: term7, Amount: u256(5_000)})
+	m.now += week
+	for drip, account := range map[int64]common.Address{1: bob, 2: alice} {
+		m.refused(t, "NothingToClaim(", account, m.RewardDistributor, "claim", []*big.Int{big.NewInt(drip)}, account)
+	}
+	if fee, want := m.credit(t, fees, m.USDG), uint64(price*feeBps/10_000); fee != want {
+		t.Errorf("the fee was %d, want %d", fee, want)
+	}
+}
+
 // TestTinyGifts: gifts of next to nothing do not hold back what flows.
 func TestTinyGifts(t *testing.T) {
 	m := newMarket(t)
