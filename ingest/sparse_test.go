@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,6 +52,42 @@ func TestSparseHistory(t *testing.T) {
 	// A header for each block with a log, two for each range, and all of the last 128 blocks.
 	if calls := node.Calls.Load(); calls > blocks/every*3 {
 		t.Errorf("%d calls for %d blocks of which %d have logs", calls, blocks, blocks/every)
+	}
+}
+
+// TestRepeatedTimestamps: on a chain of ten blocks a second each block has its own barrier, with the timestamp that the
+// chain says.
+func TestRepeatedTimestamps(t *testing.T) {
+	const blocks = 600
+	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
+	w.topic = w.provision(t, w.kafka)
+	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, 3, sparseLog())
+	t.Cleanup(node.Close)
+	cfg := ingest.DefaultConfig()
+	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	_ = run(t, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	logs, repeated, last := 0, 0, uint64(0)
+	for partition := range int32(partitions) {
+		r, err := readUntil(ctx, w.kafka, w.topic, partition, node.Hash(blocks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range r.blocks {
+			is := b.end.Block
+			if want := node.Time(is.Number); is.Timestamp != want || is.Hash != node.Hash(is.Number) {
+				t.Fatalf("block %d has time %d, the chain says %d", is.Number, is.Timestamp, want)
+			}
+			if is.Timestamp == last {
+				repeated++
+			}
+			logs, last = logs+len(b.records), is.Timestamp
+		}
+	}
+	if logs != blocks/3 || repeated < blocks/3*partitions/2 {
+		t.Errorf("%d logs, and %d barriers with the timestamp of the one before", logs, repeated)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/trie"
 )
 
-// Sparse is a node of a long chain of which few blocks have a log, made up as it is asked for. What it serves is
+// Sparse is a node of a long chain of ten blocks a second, of which few have a log, made up as it is asked for. What it serves is
 // what a real chain has: hashes, bloom filters and receipts' roots hold.
 type Sparse struct {
 	URL string
@@ -37,7 +37,7 @@ type Sparse struct {
 
 // NewSparse makes a chain of so many blocks above the first, and serves it. The log is what blocks have one of.
 func NewSparse(chainID uint64, blocks, every int, log types.Log) *Sparse {
-	s := &Sparse{chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
+	s := &Sparse{chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks/perSecond), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
 	receipt := &types.Receipt{Type: types.DynamicFeeTxType, Status: 1, CumulativeGasUsed: 50_000, Logs: []*types.Log{&s.log}}
 	receipt.Bloom = types.CreateBloom(receipt)
 	s.receipts = types.Receipts{receipt}
@@ -59,12 +59,21 @@ func (s *Sparse) Close() {
 // Head is the last block.
 func (s *Sparse) Head() uint64 { return uint64(len(s.hashes) - 1) }
 
+// Hash is the hash of a block.
+func (s *Sparse) Hash(n uint64) common.Hash { return s.hashes[n] }
+
+// perSecond is how many blocks share a timestamp.
+const perSecond = 10
+
+// Time is the timestamp of a block.
+func (s *Sparse) Time(n uint64) uint64 { return s.began + n/perSecond }
+
 func (s *Sparse) has(n uint64) bool { return n > 0 && n%s.every == 0 }
 
 func (s *Sparse) header(n uint64) *types.Header {
 	h := &types.Header{
 		UncleHash: types.EmptyUncleHash, TxHash: types.EmptyTxsHash, ReceiptHash: types.EmptyReceiptsHash, Difficulty: new(big.Int),
-		Number: new(big.Int).SetUint64(n), GasLimit: 30_000_000, Time: s.began + n, BaseFee: big.NewInt(1),
+		Number: new(big.Int).SetUint64(n), GasLimit: 30_000_000, Time: s.Time(n), BaseFee: big.NewInt(1),
 	}
 	if n > 0 {
 		h.ParentHash = s.hashes[n-1]
