@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
 // withoutTokenLayer is a deployment before its token layer came.
@@ -91,6 +94,15 @@ func TestOtherDeployment(t *testing.T) {
 	} {
 		*a = common.BytesToAddress([]byte{0x99, byte(i + 1)}) // nothing is there yet
 	}
+	// One of two endpoints, the faster one, says that something is there.
+	liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getCode" {
+			resp.Say("0x6000")
+		}
+		return false
+	})
+	later.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
 	_ = run(t, later)
 	w.step(t, 3)
 	checkTopic(t, cfg.Kafka, w.topic, later.Deployment, w.chain.Client())

@@ -24,6 +24,7 @@ type Header struct {
 	Bloom        types.Bloom
 	Receipts     common.Hash // receipts root, which proves the block's logs
 	Transactions common.Hash // transactions root
+	State        common.Hash // state root
 }
 
 // Block is a verified block with the logs of its hash, in order.

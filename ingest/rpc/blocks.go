@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/errgroup"
@@ -142,7 +143,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 			if last == 0 {
 				a.logs, last, err = c.ask(ctx, e, &c.filter, next, to)
 			} else {
-				a.logs, err = c.askAll(ctx, e, next, last)
+				a.logs, err = c.askAll(ctx, e, &c.filter, next, last)
 			}
 			if err != nil {
 				return a, err
@@ -187,8 +188,8 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 // dense reports whether so many logs, of several blocks or of one, are more than may be held.
 func (c *Client) dense(logs int, several bool) bool { return c.most > 0 && logs > c.most && several }
 
-// Events fetches the events of a contract with one first topic, without the headers that would verify them. Use
-// it only to learn where else to look.
+// Events fetches the events of a contract with one first topic, without the headers that would verify them: those that any
+// endpoint has. Use it only to learn where else to look.
 func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) ([]topics.Log, error) {
 	f := eventsOf(address, topic)
 	var all []topics.Log
@@ -196,8 +197,19 @@ func (c *Client) Events(ctx context.Context, address common.Address, topic commo
 		last := to
 		var logs []topics.Log
 		err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) (err error) {
-			logs, last, err = c.ask(ctx, e, &f, next, to)
-			return err
+			if logs, last, err = c.ask(ctx, e, &f, next, to); err != nil {
+				return err
+			}
+			c.others(ctx, e, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
+				more, err := c.askAll(ctx, o, &f, next, last)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					logs = merge(logs, more)
+				}
+				return err
+			})
+			return ctx.Err()
 		})
 		if err != nil {
 			return nil, fmt.Errorf("fetch events %d-%d: %w", next, to, err)
@@ -248,10 +260,10 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 }
 
 // askAll repeats ask up to the last block.
-func (c *Client) askAll(ctx context.Context, e *endpoint, first, to uint64) ([]topics.Log, error) {
+func (c *Client) askAll(ctx context.Context, e *endpoint, f *filter, first, to uint64) ([]topics.Log, error) {
 	var all []topics.Log
 	for next := first; next <= to; {
-		logs, last, err := c.ask(ctx, e, &c.filter, next, to)
+		logs, last, err := c.ask(ctx, e, f, next, to)
 		if err != nil {
 			return nil, err
 		}

@@ -24,19 +24,29 @@ type Call struct {
 // CallResult is the result of a Call.
 type CallResult struct {
 	Data []byte // nil: the call reverted, or there is no contract
-	// Failed: the node returned an error of its own, so the contract's result is unknown.
+	// Failed: nodes returned errors of their own, or different results, so the contract's is unknown.
 	Failed bool
 }
 
-// Call executes calls as of a block, by its hash; the zero hash is the latest block. It may return ErrNoState
-// or ErrGone.
+// Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
+// endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
+// It may return ErrNoState or ErrGone.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	for from := 0; from < len(calls); {
-		var n int
+		n := min(len(calls)-from, c.cfg.HeaderBatch)
 		err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) error {
-			n = min(len(calls)-from, c.cfg.HeaderBatch)
-			return e.call(ctx, block, calls[from:from+n], answers[from:from+n])
+			first, err := e.call(ctx, block, calls[from:from+n])
+			if err != nil {
+				return err
+			}
+			said, silent := c.opinions(ctx, e, first, func(ctx context.Context, o *endpoint) ([]CallResult, error) {
+				return o.call(ctx, block, calls[from:from+n])
+			})
+			for i := range n {
+				answers[from+i] = c.agreedResult(said, silent, i)
+			}
+			return ctx.Err()
 		})
 		if err != nil {
 			return nil, fmt.Errorf("call at block %s: %w", block, err)
@@ -46,10 +56,68 @@ func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]C
 	return answers, nil
 }
 
-func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call, answers []CallResult) error {
+// opinionWait is how long an endpoint may take to confirm what another one said; it is asked twice.
+const opinionWait = time.Second
+
+// opinions asks all other endpoints as well. silent are those that should have answered and did not: not those that lack the
+// block or its state, nor those that are paused for long.
+func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult, ask func(context.Context, *endpoint) ([]CallResult, error)) (said map[*endpoint][]CallResult, silent int) {
+	said = map[*endpoint][]CallResult{by: first}
+	failed := map[*endpoint]bool{}
+	c.others(ctx, by, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
+		bounded, cancel := context.WithTimeout(ctx, opinionWait)
+		defer cancel()
+		answers, err := ask(bounded, o)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			said[o] = answers
+		}
+		class := classify(err)
+		failed[o] = err != nil && class != classState && class != classGone && class != classMethod
+		return err
+	})
+	for _, is := range failed {
+		if is {
+			silent++
+		}
+	}
+	return said, silent
+}
+
+// agreedResult returns what endpoints agree on about one call. It pauses nobody, as of two that differ either may be right.
+func (c *Client) agreedResult(said map[*endpoint][]CallResult, silent, call int) CallResult {
+	votes := map[string]int{}
+	of := func(r CallResult) string { return fmt.Sprintf("%t%x", r.Data == nil, r.Data) }
+	result, most, all := CallResult{Failed: true}, 0, 0
+	for _, answers := range said {
+		r := answers[call]
+		if r.Failed {
+			continue
+		}
+		all++
+		votes[of(r)]++
+		if n := votes[of(r)]; n > most {
+			result, most = r, n
+		}
+	}
+	known := most == all && silent == 0 || most >= 2 && most > all-most
+	for e, answers := range said {
+		if r := answers[call]; !r.Failed && most < all && (!known || of(r) != of(result)) {
+			c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
+			c.log.Warn("endpoints say different things of one call", zap.String("endpoint", e.name), zap.Int("call", call), zap.Bool("outvoted", known))
+		}
+	}
+	if !known {
+		return CallResult{Failed: true}
+	}
+	return result
+}
+
+func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
+	answers := make([]CallResult, len(calls))
 	batch := make([]call, len(calls))
 	for i, to := range calls {
-		answers[i] = CallResult{}
 		p := appendHex([]byte(`[{"to":`), to.To[:])
 		p = appendHex(append(p, `,"data":`...), to.Data)
 		if to.Gas > 0 {
@@ -87,17 +155,30 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call, an
 			},
 		}
 	}
-	return e.do(ctx, batch)
+	return answers, e.do(ctx, batch)
 }
 
-// Existed returns those of the addresses that have code as of a block: those of which any endpoint says so.
-func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) ([]common.Address, error) {
+// Existed returns those of the addresses that have code as of a block: those of which any endpoint says so, unless a proof of
+// the account says otherwise.
+func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) (existed []common.Address, err error) {
 	at := append(appendHex([]byte(`{"blockHash":`), block[:]), '}')
 	all, err := c.coded(ctx, choice{}, at, addresses)
 	if err != nil {
 		return nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
-	return all, nil
+	if c.cfg.Proof == ProofOff {
+		return all, nil
+	}
+	for _, a := range all {
+		is, err := c.provedCode(ctx, block, a)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			existed = append(existed, a)
+		}
+	}
+	return existed, nil
 }
 
 // Created returns the block in which a contract was created, or an earlier one where no endpoint has the state of that

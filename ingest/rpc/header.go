@@ -48,6 +48,7 @@ const (
 	anyBytes = -2
 
 	fieldParent       = 0
+	fieldState        = 3
 	fieldTransactions = 4
 	fieldReceipts     = 5
 	fieldBloom        = 6
@@ -145,6 +146,7 @@ func fillHeader(h *follow.Header, fields *[len(headerFields)][]byte, hash []byte
 	if err != nil || !proved {
 		return err
 	}
+	field(fieldState, func(v []byte) error { return unhex(h.State[:], v) })
 	if field(fieldTransactions, func(v []byte) error { return unhex(h.Transactions[:], v) }); err != nil {
 		return err
 	}

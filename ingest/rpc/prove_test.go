@@ -10,9 +10,13 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/rawdb"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rlp"
 	"github.com/ethereum/go-ethereum/trie"
+	"github.com/ethereum/go-ethereum/triedb"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/ingest/follow"
 )
@@ -282,3 +286,48 @@ func FuzzHeaderHash(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAccountProof: whatever a node calls a proof, either it leads from the root to the account or it is refused.
+func FuzzAccountProof(f *testing.F) {
+	state := trie.NewEmpty(triedb.NewDatabase(rawdb.NewMemoryDatabase(), nil))
+	address := common.Address{7}
+	account, err := rlp.EncodeToBytes(&types.StateAccount{Balance: new(uint256.Int), Root: types.EmptyRootHash, CodeHash: crypto.Keccak256([]byte{1})})
+	if err != nil {
+		f.Fatal(err)
+	}
+	state.MustUpdate(crypto.Keccak256(address[:]), account)
+	for i := range byte(20) {
+		state.MustUpdate(crypto.Keccak256([]byte{i}), account)
+	}
+	root := state.Hash()
+	var nodes proofNodes
+	if err := state.Prove(crypto.Keccak256(address[:]), &nodes); err != nil {
+		f.Fatal(err)
+	}
+	whole := `{"balance":"0x0","accountProof":["` + strings.Join(nodes, `","`) + `"],"codeHash":"0x"}`
+	f.Add([]byte(whole))
+	f.Add([]byte(strings.Replace(whole, nodes[0], "0x", 1)))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := decodeProof(&scanner{b: b})
+		if err != nil {
+			return
+		}
+		if is, err := codeOf(root, address, got); err == nil && !is {
+			t.Errorf("proved that there is no account: %s", b)
+		}
+		if is, err := codeOf(root, common.Address{8}, got); err == nil && is {
+			t.Errorf("proved an account that is not there: %s", b)
+		}
+	})
+}
+
+// proofNodes are the nodes of a proof, as a node answers.
+type proofNodes []string
+
+func (p *proofNodes) Put(_, node []byte) error {
+	*p = append(*p, hexutil.Encode(node))
+	return nil
+}
+
+func (p *proofNodes) Delete([]byte) error { return nil }

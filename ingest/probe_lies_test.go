@@ -1,0 +1,108 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// liesAboutCalls says of each word that a contract returns that it is one more, and lists no token.
+func liesAboutCalls(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	var word hexutil.Bytes
+	if req.Method != "eth_call" || json.Unmarshal(resp.Result, &word) != nil {
+		return false
+	}
+	switch {
+	case len(word) == 32:
+		n := new(uint256.Int).SetBytes(word)
+		resp.Say(hexutil.Bytes(n.AddUint64(n, 1).PaddedBytes(32)))
+	case len(word) > 64:
+		resp.Say(hexutil.Bytes(append(common.LeftPadBytes([]byte{32}, 32), make([]byte, 32)...)))
+	}
+	return false
+}
+
+// TestLiesAboutCalls: beside one or two honest nodes stands a faster one that lies about what contracts say. Beside one,
+// what is probed is unknown and nothing is wrong; beside two it is what the chain says. Tokens that were registered before
+// are known, although the liar lists none.
+func TestLiesAboutCalls(t *testing.T) {
+	for honest := 1; honest <= 2; honest++ {
+		t.Run(fmt.Sprint("beside ", honest), func(t *testing.T) {
+			w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+			liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			liar.Tells(liesAboutCalls)
+			cfg := w.config()
+			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}}
+			for i := range honest {
+				node := rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+				cfg.RPC.Endpoints = append(cfg.RPC.Endpoints, rpc.Endpoint{URL: node.URL, Name: fmt.Sprint("honest", i)})
+			}
+			w.step(t, 20)
+			in := run(t, cfg)
+			w.step(t, 20)
+			checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+			known := 0
+			for _, p := range w.probes(t) {
+				known += checkProbe(t, w, p)
+			}
+			if (known > 0) != (honest == 2) {
+				t.Errorf("beside %d honest nodes %d answers are known", honest, known)
+			}
+			if count(t, in.reg, "liar", "disagreement") == 0 {
+				t.Error("the liar was never counted")
+			}
+
+			before := len(w.probes(t))
+			run(t, cfg)
+			for deadline := time.Now().Add(time.Minute); len(w.probes(t)) == before; {
+				if time.Now().After(deadline) {
+					t.Fatal("no token is probed after a restart")
+				}
+				w.step(t, 20)
+				checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+			}
+		})
+	}
+}
+
+// checkProbe holds what is known of a token against the chain, and returns how many answers are.
+func checkProbe(t *testing.T, w *world, p *topics.Probe) (known int) {
+	t.Helper()
+	ask := func(function string) *uint256.Int {
+		var word hexutil.Bytes
+		err := w.chain.Client().Client().CallContext(t.Context(), &word, "eth_call",
+			map[string]any{"to": p.Token, "data": hexutil.Bytes(contracts.Selector(function))}, map[string]any{"blockHash": p.Block.Hash})
+		if err != nil || len(word) != 32 {
+			return new(uint256.Int)
+		}
+		return new(uint256.Int).SetBytes(word)
+	}
+	if p.UIMultiplier != nil {
+		if is := ask("uiMultiplier()"); !is.Eq(p.UIMultiplier) {
+			t.Errorf("block %d: the multiplier of %s is %s, the topic says %s", p.Block.Number, p.Token, is, p.UIMultiplier)
+		}
+		known++
+	}
+	if p.Paused != nil {
+		if is := !ask("paused()").IsZero() || !ask("oraclePaused()").IsZero(); is != *p.Paused {
+			t.Errorf("block %d: that %s is paused is %t, the topic says %t", p.Block.Number, p.Token, is, *p.Paused)
+		}
+		known++
+	}
+	return known
+}

@@ -1,0 +1,145 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethdb/memorydb"
+	"github.com/ethereum/go-ethereum/rlp"
+	"github.com/ethereum/go-ethereum/trie"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+)
+
+// maxProof bounds the nodes of an account's proof: a path has at most 64 nibbles.
+const maxProof = 65
+
+// errNoAccount: no endpoint proves what an account is.
+var errNoAccount = errors.New("no endpoint proves the account")
+
+// provedCode reports whether an account has code as of a block, as its state root proves; true where no endpoint has a
+// proof.
+func (c *Client) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {
+	failed := map[*endpoint]int{}
+	err = c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) (err error) {
+		is, err = e.provedCode(ctx, block, address)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		failed[e]++
+		if class := classify(err); class == classMethod || class == classState {
+			failed[e] = unableTries
+		}
+		for _, o := range c.endpoints {
+			if failed[o] < unableTries {
+				return err
+			}
+		}
+		is = true
+		c.log.Warn("an endpoint says that a contract has code, and none proves it: it counts as there", zap.Stringer("contract", address), zap.Error(fmt.Errorf("%w: %w", errNoAccount, e.redact(err))))
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("prove the code of %s at block %s: %w", address, block, err)
+	}
+	return is, nil
+}
+
+// provedCode asks for the block's header, which its hash proves, and for the account's proof by the state root in it.
+func (e *endpoint) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {
+	var h follow.Header
+	var nodes [][]byte
+	hash := appendHex([]byte{'['}, block[:])
+	account := append(appendHex([]byte{'['}, address[:]), `,[],`...)
+	err = e.do(ctx, []call{
+		{method: "eth_getBlockByHash", params: append(hash, ",false]"...), result: func(s *scanner) error { return decodeHeader(s, &h, true) }},
+		{method: "eth_getProof", params: append(append(appendHex(append(account, `{"blockHash":`...), block[:]), '}'), ']'), result: func(s *scanner) (err error) {
+			nodes, err = decodeProof(s)
+			return err
+		}},
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case h.Hash != block:
+		return false, lied("wrong_block", "requested block %s, got %s", block, h.Hash)
+	}
+	return codeOf(h.State, address, nodes)
+}
+
+// decodeProof decodes the nodes of an account's proof.
+func decodeProof(s *scanner) (nodes [][]byte, err error) {
+	if s.null() {
+		return nil, errNoBlock
+	}
+	if !s.take('{') {
+		return nil, errJSON
+	}
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil || !more {
+			return nodes, err
+		}
+		key, err := s.key()
+		if err != nil {
+			return nil, err
+		}
+		if string(key) != "accountProof" {
+			err = s.skip()
+		} else {
+			nodes, err = decodeNodes(s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("proof: %.32q: %w", key, err)
+		}
+	}
+}
+
+func decodeNodes(s *scanner) (nodes [][]byte, err error) {
+	if !s.take('[') {
+		return nil, errJSON
+	}
+	for first := true; ; first = false {
+		more, err := s.more(first, ']')
+		if err != nil || !more {
+			return nodes, err
+		}
+		if len(nodes) == maxProof {
+			return nil, fmt.Errorf("more than %d nodes", maxProof)
+		}
+		digits, err := s.digits()
+		if err != nil {
+			return nil, err
+		}
+		node := make([]byte, len(digits)/2)
+		if err := unhex(node, digits); err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, node)
+	}
+}
+
+// codeOf reports whether the account has code, by the nodes from the state root to it.
+func codeOf(root common.Hash, address common.Address, nodes [][]byte) (bool, error) {
+	known := memorydb.New()
+	for _, node := range nodes {
+		_ = known.Put(crypto.Keccak256(node), node) // memory does not fail
+	}
+	value, err := trie.VerifyProof(root, crypto.Keccak256(address[:]), known)
+	if err != nil {
+		return false, lied("state_root", "the proof of account %s: %w", address, err)
+	}
+	if value == nil {
+		return false, nil
+	}
+	var account types.StateAccount
+	if err := rlp.DecodeBytes(value, &account); err != nil {
+		return false, lied("state_root", "account %s: %w", address, err)
+	}
+	return common.BytesToHash(account.CodeHash) != types.EmptyCodeHash, nil
+}
