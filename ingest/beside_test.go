@@ -115,7 +115,8 @@ func TestNoLagBeside(t *testing.T) {
 		slices.Sort(lags[i])
 		half, longest := lags[i][len(lags[i])/2], lags[i][len(lags[i])-1]
 		t.Logf("%s: half within %s, the longest %s", other.name, half, longest)
-		if half > lateAnswer/3 || longest > lateAnswer {
+		// As much as beside an honest one, however busy the machine is, and less than the other one delays.
+		if half > 2*lags[0][len(lags[0])/2]+lateAnswer/2 || longest > 2*lags[0][len(lags[0])-1]+lateAnswer {
 			t.Errorf("%s: half of the blocks took up to %s, the longest %s", other.name, half, longest)
 		}
 	}
