@@ -72,3 +72,36 @@ func TestAHolderThatRestoresIsStillAsked(t *testing.T) {
 		t.Error("a node that left is known")
 	}
 }
+
+// An incarnation that nobody has claimed for long counts no more: a changelog that was created anew begins with low ones,
+// and its owners are asked again. What was shown before is not gone back behind.
+func TestAnIncarnationThatIsGoneIsForgotten(t *testing.T) {
+	n := newNodes(1, nil, Application{})
+	clock := time.Now()
+	n.now = func() time.Time { return clock }
+	o := topics.Owner{Instance: "a", Addr: "a", Role: topics.RoleOwner, Incarnation: 7, State: topics.StateRunning, At: moment(9, 0).Block}
+	h := n.announced(o, false, func(string) *node { return &node{stop: func() {}} })
+	n.shown(moment(9, 0), []int32{0})
+	anew := Watermark{Partition: 0, Role: topics.RoleOwner, Incarnation: 1, At: moment(10, 0).Block}
+	for passed := time.Duration(0); passed < forgottenFor; passed += time.Second {
+		n.told(h, []Watermark{anew})
+		n.forget()
+		if _, ok := n.watermarks(); ok {
+			t.Fatalf("an older incarnation counts after %v", passed)
+		}
+		clock = clock.Add(time.Second)
+	}
+	n.forget()
+	n.told(h, []Watermark{anew})
+	if marks, ok := n.watermarks(); !ok {
+		t.Errorf("nobody holds the partition: %v", marks)
+	}
+	asked := call{node: h, partitions: []int32{0}}
+	before, after := asOf(moment(8, 0), 1), asOf(moment(10, 0), 1)
+	if reason, _ := n.accept(asked, before, n.floorOf(asked.partitions)); reason != refusedBehind {
+		t.Errorf("an answer of before what was shown: %q", reason)
+	}
+	if reason, _ := n.accept(asked, after, n.floorOf(asked.partitions)); reason != "" {
+		t.Errorf("an answer is refused: %q", reason)
+	}
+}

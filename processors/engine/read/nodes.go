@@ -35,7 +35,8 @@ type node struct {
 //
 // Invariants:
 //  1. newest[p] is the newest incarnation that anybody claimed for p: an older one is neither asked nor
-//     accepted.
+//     accepted. Once nobody has claimed it for forgottenFor, it counts no more: the changelog was created anew, or its
+//     holders are gone and a standby of an older one is the last.
 //  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
 //  3. moves tells of what changes in others, newest and floor: before anybody can see it. What common is follows
 //     from those, and from the time.
@@ -47,6 +48,7 @@ type nodes struct {
 	self     *node
 	others   map[string]*node // by instance
 	newest   []int64
+	claimed  []time.Time // when somebody last claimed newest
 	floor    []Moment
 	now      func() time.Time
 
@@ -57,7 +59,7 @@ type nodes struct {
 }
 
 func newNodes(partitions int32, source Source, app Application) *nodes {
-	n := &nodes{local: source, others: map[string]*node{}, newest: make([]int64, partitions), floor: make([]Moment, partitions), now: time.Now}
+	n := &nodes{local: source, others: map[string]*node{}, newest: make([]int64, partitions), claimed: make([]time.Time, partitions), floor: make([]Moment, partitions), now: time.Now}
 	if source != nil {
 		n.self = &node{asker: local{source: source, app: app}}
 	}
@@ -161,7 +163,11 @@ func (n *nodes) rank(h *node, w *Watermark, at Moment, tried tries) int {
 
 // claim records that somebody holds a partition in that incarnation.
 func (n *nodes) claim(w Watermark) {
-	if w.Partition >= 0 && int(w.Partition) < len(n.newest) && w.Incarnation > n.newest[w.Partition] {
+	if w.Partition < 0 || int(w.Partition) >= len(n.newest) || w.Incarnation < n.newest[w.Partition] {
+		return
+	}
+	n.claimed[w.Partition] = n.now()
+	if w.Incarnation > n.newest[w.Partition] {
 		n.newest[w.Partition] = w.Incarnation
 		n.notifier.Notify()
 	}
@@ -344,10 +350,16 @@ func (n *nodes) told(h *node, marks []Watermark) {
 	}
 }
 
-// forget drops nodes that were silent for long, and ends their watches.
+// forget drops nodes that were silent for long, and ends their watches. It drops incarnations that nobody claims.
 func (n *nodes) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	for p, at := range n.claimed {
+		if n.newest[p] > 0 && n.now().Sub(at) >= forgottenFor {
+			n.newest[p] = 0
+			n.notifier.Notify()
+		}
+	}
 	maps.DeleteFunc(n.others, func(_ string, h *node) bool {
 		if n.now().Sub(h.seen) < forgottenFor {
 			return false
