@@ -52,7 +52,8 @@ func (at topicPartition) alone() map[string][]int32 {
 }
 
 // PartitionReader reads one partition of a Consumer. It never skips records: an offset outside the partition is
-// ErrOutOfRange. It belongs to one goroutine.
+// ErrOutOfRange, and nothing follows an error, after which the client may read on from elsewhere. It belongs to one
+// goroutine.
 type PartitionReader struct {
 	c  *Consumer
 	at topicPartition
@@ -61,6 +62,7 @@ type PartitionReader struct {
 
 	// Guarded by the Consumer's mu:
 	fetched bool // what the client returns is from its offset on, not left by a reader before it
+	next    int64
 	queue   []*Record
 	bytes   int
 	leftOut bool
@@ -93,7 +95,7 @@ func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error
 
 // Open reads a partition from an offset on. It is an error if the partition already has a reader.
 func (c *Consumer) Open(topic string, partition int32, offset int64) (*PartitionReader, error) {
-	r := &PartitionReader{c: c, at: topicPartition{topic, partition}, news: make(chan struct{}, 1)}
+	r := &PartitionReader{c: c, at: topicPartition{topic, partition}, next: offset, news: make(chan struct{}, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -150,15 +152,10 @@ func (c *Consumer) next() (ctx context.Context, changes []func()) {
 	return ctx, changes
 }
 
-// deliver distributes records to their readers.
+// deliver distributes errors and records to their readers.
 func (c *Consumer) deliver(fetches kgo.Fetches) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && r.fetched && len(p.Records) > 0 {
-			r.add(p.Records)
-		}
-	})
 	for _, e := range fetches.Errors() {
 		if errors.Is(e.Err, context.Canceled) {
 			continue // a change is pending
@@ -169,9 +166,19 @@ func (c *Consumer) deliver(fetches kgo.Fetches) {
 			}
 		}
 	}
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && r.fetched && r.err == nil && len(p.Records) > 0 {
+			r.add(p.Records)
+		}
+	})
 }
 
 func (r *PartitionReader) add(records []*Record) {
+	if first := records[0].Offset; first < r.next {
+		r.fail(fmt.Errorf("fetch %s/%d: offset %d after %d", r.at.topic, r.at.partition, first, r.next-1))
+		return
+	}
+	r.next = records[len(records)-1].Offset + 1
 	for _, rec := range records {
 		r.c.rewrite.incoming(rec)
 		r.bytes += size(rec)

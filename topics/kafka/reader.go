@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -32,11 +33,13 @@ func committed(wait time.Duration, bytes, partitionBytes int32) []kgo.Opt {
 }
 
 // Reader reads one partition, read-committed, from an offset on. It never skips records: an offset outside the
-// partition is ErrOutOfRange. It belongs to one goroutine, except Kill.
+// partition is ErrOutOfRange. After an error the client may read on from elsewhere: make a new Reader. It belongs to one
+// goroutine, except Kill.
 type Reader struct {
 	cl      *kgo.Client
 	conns   *dialer
 	rewrite *rewriter
+	next    int64
 	close   sync.Once
 }
 
@@ -53,7 +56,7 @@ func NewReader(cfg Config, topic string, partition int32, offset int64, opt Read
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cl: cl, conns: conns, rewrite: newRewriter(cfg.SchemaIDs)}, nil
+	return &Reader{cl: cl, conns: conns, rewrite: newRewriter(cfg.SchemaIDs), next: offset}, nil
 }
 
 // Poll appends records to dst[:0] and returns it: it waits until there is at least one, ctx is done, or the
@@ -65,20 +68,25 @@ func (r *Reader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 		if fetches.IsClientClosed() {
 			return dst, ErrKilled
 		}
+		for _, e := range fetches.Errors() {
+			if err := ctx.Err(); err == nil || !errors.Is(e.Err, err) {
+				return dst, fmt.Errorf("fetch %s/%d: %w", e.Topic, e.Partition, classify(e.Err))
+			}
+		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			rec := it.Next()
+			if rec.Offset < r.next {
+				return dst[:0], fmt.Errorf("fetch %s/%d: offset %d after %d", rec.Topic, rec.Partition, rec.Offset, r.next-1)
+			}
+			r.next = rec.Offset + 1
 			r.rewrite.incoming(rec)
 			dst = append(dst, rec)
 		}
 		if len(dst) > 0 {
-			// An error that came with records is returned by the next Poll.
 			return dst, nil
 		}
 		if err := ctx.Err(); err != nil {
 			return dst, err
-		}
-		for _, e := range fetches.Errors() {
-			return dst, fmt.Errorf("fetch %s/%d: %w", e.Topic, e.Partition, classify(e.Err))
 		}
 	}
 }
