@@ -266,8 +266,33 @@ func (a *Apache) PID() int {
 // Kill kills the process.
 func (a *Apache) Kill() { <-a.signal(syscall.SIGKILL) }
 
-// Pause stops the process with SIGSTOP: connections stay open and nothing responds until Resume.
-func (a *Apache) Pause() { a.signal(syscall.SIGSTOP) }
+// Pause stops the process with SIGSTOP: connections stay open and nothing responds until Resume. On a busy machine its
+// threads stop one after another, and until the last one has, it may still respond: that is waited for.
+func (a *Apache) Pause() {
+	a.signal(syscall.SIGSTOP)
+	for end := time.Now().Add(stopTimeout); !a.stopped() && time.Now().Before(end); {
+		<-time.After(time.Millisecond)
+	}
+}
+
+// stopTimeout bounds how long the threads of a process may take to stop.
+const stopTimeout = 5 * time.Second
+
+// stopped reports whether every thread of the process has stopped.
+func (a *Apache) stopped() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", a.PID()))
+	for _, thread := range threads {
+		// "pid (name) state …": the name may have anything in it.
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		if _, rest, ok := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), ") "); !ok || !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
+}
 
 // Resume continues a paused process.
 func (a *Apache) Resume() { a.signal(syscall.SIGCONT) }
