@@ -72,7 +72,11 @@ func TestPageDrawsTheDays(t *testing.T) {
 		return apitest.Until(fmt.Sprintf(`document.querySelectorAll(".history .plot")[%d]?.getAttribute("aria-label").endsWith(%q)`, chart, words))
 	}
 	apitest.Drive(t, ctx, "three days", chromedp.EmulateViewport(1400, 900), chromedp.Navigate(url), says(0, "from 42 to 30, between 30 and 42"), says(1, "from 0 to 0, between 0 and 0"),
-		apitest.Until(`document.querySelector(".history .line").getAttribute("d").split("L").length === 3`))
+		apitest.Until(`document.querySelector(".history .line").getAttribute("d").split("L").length === 3`),
+		apitest.Until(`(() => { // a column's name stands over what it names
+			const of = (cell) => getComputedStyle(document.querySelector(".listings " + cell));
+			return of("th:first-child").paddingLeft === of("td:first-child").paddingLeft && of("th:last-child").paddingRight === of("td:last-child").paddingRight;
+		})()`))
 	m.block(noon+day, listed(3, ofUSDG(1)))
 	apitest.Drive(t, ctx, "a fourth", says(0, "from 42 to 31, between 30 and 42"),
 		apitest.Until(`document.querySelector(".history .line").getAttribute("d").split("L").length === 4`),

@@ -27,6 +27,7 @@ export function dealView(app, id) {
   }
 
   const close = () => h("a.close", { href: "#/", "aria-label": "Close the deal", "aria-keyshortcuts": "Escape" }, "✕");
+  fill(node, close(), h("h2", null, "Deal #" + id), h("p.empty", null, "Loading…"));
 
   function draw() {
     const { deal: d, bids, reward } = shown;

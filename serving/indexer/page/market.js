@@ -85,6 +85,10 @@ export function marketView(app, dealID) {
     const q = new URLSearchParams({ limit: 50, sort: chosen.sort });
     for (const name of ["lane", "term", "asset"]) if (chosen[name]) q.set(name, chosen[name]);
     if (cursor) q.set("cursor", cursor);
+    if (!items.length) {
+      table.hidden = true;
+      fill(status, "Loading the listings…");
+    }
     try {
       const { body: page, block } = await get("/listings?" + q, AbortSignal.any([own.signal, app.signal]));
       const have = new Set(cursor ? items.map((d) => d.id) : []);

@@ -7,7 +7,7 @@ import { drip } from "./deal.js";
 // All that a wallet has: deals, bids, credits, rewards, positions.
 export function walletView(app, address) {
   const { live, assets } = app;
-  const content = h("div.stack");
+  const content = h("div.stack", null, h("p.empty", null, "Loading…"));
   const node = h("div.wallet", null, h("header.head", null, h("h1", null, "Wallet"), h("p.whole", null, h("span.mono", null, address), copy(address, "address"), onExplorer(address))), content);
   let due = 0, busy = false;
 
