@@ -11,6 +11,7 @@
 //	agent.go      the agent API on the embedded chain
 //	valuation.go  the valuation service on the embedded chain
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
+//	memory.go     what the processors do with more or less memory
 //	hostile.go    what one client can do to others
 //	report.go     the table, and its JSON
 package main
@@ -74,7 +75,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, roles; all by default")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, memory, roles; all by default")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
@@ -191,6 +192,12 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			}
 			return b.payments(ctx, w)
 		}},
+		{"memory", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.memory(ctx, w)
+		}},
 		{"roles", func() error {
 			if err := p.stop(); err != nil {
 				return err
@@ -203,7 +210,7 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			continue
 		}
 		// An embedded broker does not outlive its process, and with it the state goes.
-		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
+		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "memory", "roles"}, s.name) {
 			continue
 		}
 		if w.kind == real && s.name == "valuation" { // its chain is the embedded one, and nothing else counts

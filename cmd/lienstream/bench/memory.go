@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// budgets are those of the table of docs/operations.md.
+var budgets = []string{"256MiB", "350MiB", "512MiB", "1GiB", "2GiB"}
+
+// memory measures what the processors do with more or less memory, on a raw topic that is there: everything from it with
+// events, everything without (--rebuild), and the state alone, from the changelog. In turns, so that other load of the
+// machine affects all.
+func (b *bench) memory(ctx context.Context, w *world) error {
+	took := map[string][]float64{}
+	used := map[string][]float64{}
+	peak := map[string]float64{}
+	for range b.runs {
+		for _, budget := range budgets {
+			raw, err := w.newRaw(ctx)
+			if err != nil {
+				return err
+			}
+			for _, way := range []struct {
+				name  string
+				flags []string
+				wiped bool
+			}{
+				{"from the raw topic, with events", nil, false},
+				{"rebuild", []string{"--rebuild"}, false},
+				{"restore", nil, true},
+			} {
+				if way.wiped {
+					if err := os.RemoveAll(raw.data); err != nil {
+						return err
+					}
+				}
+				wall, of, rss, err := raw.process(ctx, append(way.flags, "--memory="+budget)...)
+				if err != nil {
+					return fmt.Errorf("%s in %s: %w", way.name, budget, err)
+				}
+				name := fmt.Sprintf("processors in %s, %s, %s", budget, way.name, w.kind)
+				took[name], used[name] = append(took[name], wall.Seconds()), append(used[name], of.Seconds())
+				peak[budget] = max(peak[budget], float64(rss))
+				b.note("%s: %.2f s (%.2f s of processor time), %d MB", name, wall.Seconds(), of.Seconds(), rss/1e6)
+			}
+		}
+	}
+	for _, budget := range budgets {
+		for _, way := range []string{"from the raw topic, with events", "rebuild", "restore"} {
+			name := fmt.Sprintf("processors in %s, %s, %s", budget, way, w.kind)
+			b.add(name, "s", median(took[name]), 0, goal{})
+			b.add(name+", processor time", "s", median(used[name]), 0, goal{})
+		}
+		b.add("peak memory of processors in "+budget+", "+w.kind, "MB", peak[budget]/1e6, 0, goal{})
+	}
+	return nil
+}
+
+// raw is a raw topic with the whole chain, and the directory of processors on it.
+type raw struct {
+	w    *world
+	name string
+	data string
+	args []string
+}
+
+// newRaw ingests the chain into topics of its own.
+func (w *world) newRaw(ctx context.Context) (*raw, error) {
+	w.runs++
+	r := &raw{w: w, name: fmt.Sprintf("%s-%d", w.kind, w.runs)}
+	r.data = filepath.Join(w.cfg.dir, r.name)
+	p := &pipeline{w: w, name: r.name}
+	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + r.name}, w.servers...)
+	if err := w.provision(p); err != nil {
+		return nil, err
+	}
+	r.args = append(p.topics, w.chain.flags(false)...)
+	ops := address()
+	ingest, err := start(w.cfg, r.name+"-ingest", append([]string{"ingest", "--ops-addr=" + ops}, r.args...)...)
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, ingest, func(ctx context.Context) error {
+		return reached(ctx, ops, "lienstream_ingest_published_block ", 1, w.chain.head)
+	})
+	if err != nil {
+		ingest.kill()
+		return nil, err
+	}
+	return r, ingest.stop()
+}
+
+// process runs processors until every partition has committed the last block.
+func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Duration, rss int64, err error) {
+	ops, query := address(), address()
+	began := time.Now()
+	p, err := start(r.w.cfg, r.name+"-processors", append(append([]string{
+		"processors", "--applications=market", "--instance=one", "--data-dir=" + r.data, "--ops-addr=" + ops, "--query-addr=" + query, "--advertise=" + query,
+	}, flags...), r.args...)...)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	err = until(ctx, p, func(ctx context.Context) error {
+		return reached(ctx, ops, "lienstream_processors_block_number{", r.w.cfg.partitions, r.w.chain.head)
+	})
+	if err != nil {
+		p.kill()
+		return 0, 0, 0, err
+	}
+	wall = time.Since(began)
+	if used, err = p.cpu(); err == nil {
+		rss, err = p.status("VmHWM")
+	}
+	if err != nil {
+		p.kill()
+		return 0, 0, 0, err
+	}
+	return wall, used, rss, p.stop()
+}
+
+// reached reports whether so many series of a gauge are at a block.
+func reached(ctx context.Context, ops, gauge string, series int, block uint64) error {
+	text, _, _, err := fetch(ctx, "http://"+ops+"/metrics")
+	if err != nil {
+		return err
+	}
+	at := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, gauge) {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+		if err != nil {
+			return err
+		}
+		if uint64(value) >= block {
+			at++
+		}
+	}
+	if at < series {
+		return fmt.Errorf("%d of %d %s at block %d", at, series, gauge, block)
+	}
+	return nil
+}
