@@ -287,18 +287,36 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 			before = s.queue[n-1].known
 		}
 		settled, client := s.m.Settled(), s.follows.client
-		deep := f.To+followLag < s.m.Head()
-		tip := f.Kind != follow.Headers && !deep
+		tip := f.Kind != follow.Headers && f.To+followLag >= s.m.Head()
 		s.queue = append(s.queue, u)
 		g.Go(func() error {
 			defer close(u.done)
-			if u.blocks, u.err = s.in.fetchShared(ctx, client, f, settled, deep); u.err == nil {
+			if u.blocks, u.err = s.in.fetch(ctx, client, f, settled); u.err == nil {
 				u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
 			}
 			return nil
 		})
 	}
 	return nil
+}
+
+// fetch executes one command. Blocks above settled may still change.
+func (in *Ingester) fetch(ctx context.Context, client *rpc.Client, f follow.Fetch, settled uint64) (blocks []follow.Block, err error) {
+	switch f.Kind {
+	case follow.Headers:
+		headers, err := client.Headers(ctx, f.From, f.To)
+		for _, h := range headers {
+			blocks = append(blocks, follow.Block{Header: h})
+		}
+		return blocks, err
+	case follow.Logs:
+		blocks, err = client.Logs(ctx, f.Headers)
+	case follow.Range:
+		blocks, err = client.Blocks(ctx, f.From, f.To, settled)
+	case follow.Sparse:
+		blocks, err = client.Sparse(ctx, f.From, f.To)
+	}
+	return blocks, err
 }
 
 // fetched processes the oldest fetch, which is done. again means that the head must be polled again.
@@ -317,8 +335,6 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 				s.useless = 0 // history: another attempt may fetch many blocks
 			}
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
-		case errors.Is(f.err, rpc.ErrFork):
-			s.in.metrics.gone.Inc() // and the endpoints are logged
 		case errors.Is(f.err, rpc.ErrNoProof):
 			if !s.unproved {
 				s.in.log.Error("waiting for an endpoint that proves", zap.Stringer("fetch", f), zap.Error(f.err))

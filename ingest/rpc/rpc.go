@@ -14,8 +14,6 @@
 // samples, are checked against their receipts, and one error replaces the whole response by verified blocks.
 // ProofAll verifies everything, ProofOff nothing. ProofSparse fetches, of final blocks, only the headers of
 // blocks with logs and of the ends of ranges (sparse.go).
-//
-// What no header covers is compared: which chain is the endpoints' (fork.go), and what contracts say (call.go).
 package rpc
 
 import (
