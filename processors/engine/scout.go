@@ -22,6 +22,9 @@ type scout struct {
 	final map[era]uint64 // the highest block that a barrier calls final
 }
 
+// maxEras bounds the eras that are remembered. If they are forgotten, undo is written in vain, no more.
+const maxEras = 1024
+
 // era is a stretch of the raw topic between two reverts.
 type era struct {
 	topic   kafka.TopicID
@@ -52,6 +55,9 @@ func (s *scout) foresees(at rawPoint) uint64 {
 func (s *scout) saw(in era, final uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, known := s.final[in]; !known && len(s.final) >= maxEras {
+		clear(s.final)
+	}
 	s.final[in] = max(s.final[in], final)
 }
 

@@ -51,6 +51,16 @@ func TestScout(t *testing.T) {
 	}
 }
 
+func TestScoutForgets(t *testing.T) {
+	s := newScout()
+	for reverts := range uint64(maxEras + 1) {
+		s.saw(era{reverts: reverts}, 5)
+	}
+	if newest := s.foresees(rawPoint{era: era{reverts: maxEras}}); newest != 5 || len(s.final) > maxEras {
+		t.Errorf("of %d eras the newest has %d as final", len(s.final), newest)
+	}
+}
+
 // A block that is known to be final before it is applied has no undo record, though nothing that is fetched with it says so.
 func TestScoutSparesUndo(t *testing.T) {
 	e := newEnv(t, 1)
