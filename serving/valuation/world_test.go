@@ -98,8 +98,12 @@ func newWorld(t *testing.T) *world {
 		w.snaps = append(w.snaps, map[common.Hash]*enginestate.Snapshot{})
 	}
 	t.Cleanup(func() {
+		w.mu.Lock() // a state may still be read in advance
+		snaps := w.snaps
+		w.snaps = make([]map[common.Hash]*enginestate.Snapshot, partitions)
+		w.mu.Unlock()
 		for p, store := range w.stores {
-			for _, snap := range w.snaps[p] {
+			for _, snap := range snaps[p] {
 				snap.Release()
 			}
 			if err := store.Close(); err != nil {
