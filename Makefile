@@ -14,8 +14,9 @@ SCHEMATHESIS := $(GOBIN)/schemathesis-4.32.5
 NPM   := contracts/node_modules/.package-lock.json
 CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
+STREAMS := bin/streams/.stamp
 
-.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge pools bench bench-growth microbench deps clean
+.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge pools bench bench-growth bench-streams microbench deps clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -125,6 +126,10 @@ bench-growth: deps build ## the same at 2 million logs, and at 1, 4 and 16 parti
 	for p in 1 4 16; do bin/bench -partitions $$p -json bin/bench-$$p.json || exit 1; done
 	bin/bench -runs 1 -logs 2000000 -json bin/bench-2m.json
 
+bench-streams: deps build $(STREAMS) ## the processors beside Kafka Streams on one raw topic: LOGS=2000000 RUNS=3, some 20 minutes
+	go build -o bin/bench ./cmd/lienstream/bench
+	bin/bench -only streams -json bin/bench-streams.json -logs $(or $(LOGS),2000000) -runs $(or $(RUNS),3)
+
 microbench: deps ## every benchmark of a package
 	go test -run '^$$' -bench . -benchmem ./...
 
@@ -147,6 +152,11 @@ $(NPM): contracts/package-lock.json
 $(JARS): docker/kafka/pom.xml
 	@.ci/deps java maven
 	mvn -q -B -f docker/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=libs -DincludeScope=runtime
+	@touch $@
+
+$(STREAMS): cmd/lienstream/bench/streams/pom.xml $(wildcard cmd/lienstream/bench/streams/src/main/java/com/lienstream/bench/*.java)
+	@.ci/deps java maven
+	mvn -q -B -f cmd/lienstream/bench/streams/pom.xml compile dependency:copy-dependencies
 	@touch $@
 
 $(SCHEMATHESIS):

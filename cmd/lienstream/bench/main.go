@@ -12,6 +12,7 @@
 //	valuation.go  the valuation service on the embedded chain
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
 //	memory.go     what the processors do with more or less memory
+//	streams.go    the processors beside Kafka Streams; outside.go: what both are judged by
 //	hostile.go    what one client can do to others
 //	report.go     the table, and its JSON
 package main
@@ -47,6 +48,7 @@ type config struct {
 	partitions int
 	runs       int
 	seed       uint64
+	memoryOf   string // the processors, where they are compared with Kafka Streams
 }
 
 // bench is a run.
@@ -75,11 +77,12 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, memory, roles; all by default")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, memory, roles; all by default, but for streams, which is taken by itself")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
 	flags.Uint64Var(&cfg.seed, "seed", 1, "seed of the chain's history")
+	flags.StringVar(&cfg.memoryOf, "memory", "600MB", "memory that the processors get beside Kafka Streams (-only streams)")
 	flags.StringVar(&bare, "bare", "", "serve the responses in this file with a bare HTTP handler, and measure nothing")
 	flags.StringVar(&bareAddr, "bare-addr", "", "listen address of the bare handler")
 	if err := flags.Parse(args); err != nil {
@@ -125,6 +128,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.chain.Close()) }()
 	b.Logs, b.Blocks = b.chain.logs, b.chain.head
 	b.note("%s logs in %s blocks on anvil, made in %.1f s", format(float64(b.Logs)), format(float64(b.Blocks)), time.Since(began).Seconds())
+	if slices.Contains(b.only, "streams") {
+		return b.streams(ctx)
+	}
 	for _, kind := range b.servers {
 		w, err := newWorld(ctx, b.config, b.chain, kind)
 		if err != nil {

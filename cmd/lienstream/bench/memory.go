@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lienstream/lienstream/topics"
 )
 
 // budgets are those of the table of docs/operations.md.
@@ -64,51 +67,68 @@ func (b *bench) memory(ctx context.Context, w *world) error {
 
 // raw is a raw topic with the whole chain, and the directory of processors on it.
 type raw struct {
-	w    *world
-	name string
+	*pipeline // its topics
+
 	data string
 	args []string
+	head uint64 // of the history
 }
 
 // newRaw ingests the chain into topics of its own.
 func (w *world) newRaw(ctx context.Context) (*raw, error) {
 	w.runs++
-	r := &raw{w: w, name: fmt.Sprintf("%s-%d", w.kind, w.runs)}
-	r.data = filepath.Join(w.cfg.dir, r.name)
-	p := &pipeline{w: w, name: r.name}
-	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + r.name}, w.servers...)
+	p := &pipeline{w: w, name: fmt.Sprintf("%s-%d", w.kind, w.runs)}
+	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + p.name}, w.servers...)
 	if err := w.provision(p); err != nil {
 		return nil, err
 	}
-	r.args = append(p.topics, w.chain.flags(false)...)
-	ops := address()
-	ingest, err := start(w.cfg, r.name+"-ingest", append([]string{"ingest", "--ops-addr=" + ops}, r.args...)...)
+	r := &raw{pipeline: p, data: filepath.Join(w.cfg.dir, p.name), args: append(p.topics, w.chain.flags(false)...), head: w.chain.head}
+	ingest, err := r.ingest(ctx)
 	if err != nil {
-		return nil, err
-	}
-	err = until(ctx, ingest, func(ctx context.Context) error {
-		return reached(ctx, ops, "lienstream_ingest_published_block ", 1, w.chain.head)
-	})
-	if err != nil {
-		ingest.kill()
 		return nil, err
 	}
 	return r, ingest.stop()
 }
 
-// process runs processors until every partition has committed the last block.
-func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Duration, rss int64, err error) {
-	ops, query := address(), address()
-	began := time.Now()
-	p, err := start(r.w.cfg, r.name+"-processors", append(append([]string{
+// ingest starts an ingester, and waits until it has published the chain's head.
+func (r *raw) ingest(ctx context.Context) (*process, error) {
+	ops := address()
+	p, err := start(r.w.cfg, r.name+"-ingest", append([]string{"ingest", "--ops-addr=" + ops}, r.args...)...)
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, p, func(ctx context.Context) error {
+		return reached(ctx, ops, "lienstream_ingest_published_block ", 1, r.w.chain.head)
+	})
+	if err != nil {
+		p.kill()
+	}
+	return p, err
+}
+
+// launch starts processors; ops is where their metrics are.
+func (r *raw) launch(flags ...string) (p *process, ops string, err error) {
+	ops = address()
+	query := address()
+	p, err = start(r.w.cfg, r.name+"-processors", append(append([]string{
 		"processors", "--applications=market", "--instance=one", "--data-dir=" + r.data, "--ops-addr=" + ops, "--query-addr=" + query, "--advertise=" + query,
 	}, flags...), r.args...)...)
+	return p, ops, err
+}
+
+// atEnd is satisfied once every partition has committed the last block of the chain's history.
+func (r *raw) atEnd(ctx context.Context, ops string) error {
+	return reached(ctx, ops, "lienstream_processors_block_number{", r.w.cfg.partitions, r.head)
+}
+
+// process runs processors until every partition has committed the last block.
+func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Duration, rss int64, err error) {
+	began := time.Now()
+	p, ops, err := r.launch(flags...)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	err = until(ctx, p, func(ctx context.Context) error {
-		return reached(ctx, ops, "lienstream_processors_block_number{", r.w.cfg.partitions, r.w.chain.head)
-	})
+	err = until(ctx, p, func(ctx context.Context) error { return r.atEnd(ctx, ops) })
 	if err != nil {
 		p.kill()
 		return 0, 0, 0, err
@@ -122,6 +142,19 @@ func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Dur
 		return 0, 0, 0, err
 	}
 	return wall, used, rss, p.stop()
+}
+
+// forget drops the state and every topic but the raw one.
+func (r *raw) forget(ctx context.Context, out *outside) error {
+	c := r.catalogue()
+	if err := errors.Join(out.remove(ctx, c.Prefix+".", c.Raw()), os.RemoveAll(r.data)); err != nil {
+		return err
+	}
+	return r.w.provision(r.pipeline)
+}
+
+func (r *raw) catalogue() topics.Catalogue {
+	return topics.Catalogue{Prefix: r.name, ChainID: chainID, Partitions: int32(r.w.cfg.partitions)}
 }
 
 // reached reports whether so many series of a gauge are at a block.

@@ -29,11 +29,15 @@ type process struct {
 
 // start runs the binary; its output goes to a file in the bench's directory.
 func start(cfg config, name string, args ...string) (*process, error) {
+	return startCommand(cfg, name, cfg.binary, args...)
+}
+
+func startCommand(cfg config, name, command string, args ...string) (*process, error) {
 	out, err := os.OpenFile(fmt.Sprintf("%s/%s.log", cfg.dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, out: out, done: make(chan struct{}), cmd: exec.Command(cfg.binary, args...)} //nolint:noctx // it lives until it is ended
+	p := &process{name: name, out: out, done: make(chan struct{}), cmd: exec.Command(command, args...)} //nolint:noctx // it lives until it is ended
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = cfg.repository, out, out
 	secret := cfg.dir + "/cursor-secret"
 	if err := os.WriteFile(secret, []byte("the same on all nodes of a bench"), 0o600); err != nil {

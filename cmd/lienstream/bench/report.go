@@ -40,6 +40,7 @@ type figure struct {
 	Ratio     float64 `json:"ratio,omitempty"`
 	Goal      string  `json:"goal,omitempty"`
 	Verdict   string  `json:"verdict,omitempty"` // holds or short
+	Spread    string  `json:"spread,omitempty"`  // from the least to the greatest, ours / the reference
 
 	goal goal
 }
@@ -77,16 +78,23 @@ func (r *report) add(name, unit string, ours, reference float64, g goal) {
 	fmt.Fprintf(r.progress, "  %s: %s %s %s\n", f.Name, format(f.Ours), f.Unit, f.Verdict)
 }
 
+// addSpread adds the medians of ours and of the reference.
+func (r *report) addSpread(name, unit string, ours, reference []float64, g goal) {
+	r.add(name, unit, median(ours), median(reference), g)
+	spread := func(v []float64) string { return format(slices.Min(v)) + " to " + format(slices.Max(v)) }
+	r.Figures[len(r.Figures)-1].Spread = spread(ours) + " / " + spread(reference)
+}
+
 // table writes a row a figure.
 func (r *report) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "figure\tours\treference\tratio\tgoal\t")
+	fmt.Fprintln(t, "figure\tours\treference\tratio\tgoal\t\tspread")
 	for _, f := range r.Figures {
 		reference, ratio := "", ""
 		if f.Reference > 0 {
 			reference, ratio = format(f.Reference), fmt.Sprintf("%.2f", f.Ratio)
 		}
-		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\n", f.Name, format(f.Ours), f.Unit, reference, ratio, f.Goal, f.Verdict)
+		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\n", f.Name, format(f.Ours), f.Unit, reference, ratio, f.Goal, f.Verdict, f.Spread)
 	}
 	return t.Flush()
 }
