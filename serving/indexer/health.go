@@ -42,11 +42,8 @@ func latest(head query.Head) uint64 { return max(head.Latest, head.Indexed.Numbe
 // stale returns an error for the first exceeded limit of the configuration, or nil.
 func (x *Indexer) stale(head query.Head) error {
 	now := time.Now()
-	if head.Indexed.Hash == (common.Hash{}) {
-		return errors.New("no block is indexed yet")
-	}
-	if lag := latest(head) - head.Indexed.Number; lag > x.cfg.MaxLagBlocks {
-		return fmt.Errorf("indexed block %d is %d blocks behind", head.Indexed.Number, lag)
+	if err := x.behind(head); err != nil {
+		return err
 	}
 	if age := now.Sub(head.ObservedAt); age > x.cfg.MaxHeadAge {
 		return fmt.Errorf("the chain was last seen %s ago", age.Round(time.Second))
@@ -55,6 +52,17 @@ func (x *Indexer) stale(head query.Head) error {
 		if age := now.Unix() - int64(head.Indexed.Timestamp); age > int64(x.cfg.MaxBlockAge/time.Second) {
 			return fmt.Errorf("indexed block %d is %d s old", head.Indexed.Number, age)
 		}
+	}
+	return nil
+}
+
+// behind returns an error if nothing is indexed, or too little of the chain. No clock has a say in it.
+func (x *Indexer) behind(head query.Head) error {
+	if head.Indexed.Hash == (common.Hash{}) {
+		return errors.New("no block is indexed yet")
+	}
+	if lag := latest(head) - head.Indexed.Number; lag > x.cfg.MaxLagBlocks {
+		return fmt.Errorf("indexed block %d is %d blocks behind", head.Indexed.Number, lag)
 	}
 	return nil
 }

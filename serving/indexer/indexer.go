@@ -211,16 +211,16 @@ func (x *Indexer) Run(ctx context.Context) error {
 // ServeHTTP serves without a port.
 func (x *Indexer) ServeHTTP(w http.ResponseWriter, r *http.Request) { x.api.ServeHTTP(w, r) }
 
-// Ready is nil while the data is fresh enough.
+// Ready is nil while the service accepts requests and the index has been at the chain's head once. How old the head is
+// does not count: a chain that stands, or a clock that is wrong, makes no answer untrue, and /health/indexer says it.
 func (x *Indexer) Ready(ctx context.Context) error {
-	if err := x.server.Ready(); err != nil {
-		return err
-	}
-	head, err := x.reader.Head(ctx)
-	if err != nil {
-		return fmt.Errorf("read the head: %w", err)
-	}
-	return x.stale(head)
+	return x.server.ReadyOnce(func() error {
+		head, err := x.reader.Head(ctx)
+		if err != nil {
+			return fmt.Errorf("read the head: %w", err)
+		}
+		return x.behind(head)
+	})
 }
 
 // asOf sets the headers that name the answer's block.

@@ -387,12 +387,17 @@ func TestListenAndDrain(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	client.CloseIdleConnections()
-	if err := x.Ready(t.Context()); err != nil {
-		t.Errorf("while it serves: %v", err)
-	}
 	m.set(func(m *market) { m.latest += 1000 })
 	if x.Ready(t.Context()) == nil {
 		t.Error("ready though far behind")
+	}
+	m.set(func(m *market) { m.latest, m.observed = m.latest-1000, time.Now().Add(-time.Hour) })
+	if err := x.Ready(t.Context()); err != nil {
+		t.Errorf("while it serves, the head seen an hour ago: %v", err)
+	}
+	m.set(func(m *market) { m.latest += 1000 })
+	if err := x.Ready(t.Context()); err != nil {
+		t.Errorf("withdrawn, as all other nodes would be: %v", err)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -94,15 +94,12 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready is nil while the service accepts requests and has been able to value once: the index and the chain agreed on a
-// recent block.
+// Ready is nil while the service accepts requests and the index and the chain have agreed on a block once. How old it is
+// the answers judge.
 func (s *Service) Ready(ctx context.Context) error {
 	return s.server.ReadyOnce(func() error {
-		st, err := s.keeper.current(ctx)
-		if err != nil {
-			return err
-		}
-		return s.fresh(st)
+		_, err := s.keeper.current(ctx)
+		return err
 	})
 }
 
