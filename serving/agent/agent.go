@@ -146,7 +146,7 @@ type Agent struct {
 	contracts *market
 	actions   map[string]*action
 	identity  identity
-	kept      kept
+	cache     blockCache
 	mcp       http.Handler
 	api       *httpapi.API
 	server    *httpapi.Server

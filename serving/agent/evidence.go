@@ -138,11 +138,11 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 // counts as on it: the index may be ahead of them. Whoever asks while another does waits for that.
 func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
 	what := "on chain " + at.Hash.Hex()
-	_, known := a.kept.get(head.Hash, what)
+	_, known := a.cache.get(head.Hash, what)
 	if known || at.Hash == head.Hash || at.Hash == head.Parent {
 		return true, nil
 	}
-	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
+	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.cache.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
 		hash, err := agreed(ctx, a, func(ctx context.Context) (common.Hash, error) { return a.canonical(ctx, at.Number) })
 		switch {
 		case err != nil:
@@ -150,7 +150,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 		case hash == common.Hash{}:
 			return at.Number > head.Number, nil
 		case hash == at.Hash:
-			a.kept.put(head.Hash, what, true)
+			a.cache.put(head.Hash, what, true)
 		}
 		return hash == at.Hash, nil
 	})

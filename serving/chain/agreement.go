@@ -53,7 +53,7 @@ func majority(nodes int) int {
 // says it is behind does not turn the head back, and one that claims to be ahead does not push it. Those whom most others
 // contradict, at that height or at their own, are outvoted. A node has one vote, by as many endpoints as it may be asked.
 // electorate is how many nodes there are to have a majority of.
-func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) (Block, error) {
+func (c *Client) settle(ctx context.Context, voters []report, electorate int) (Block, error) {
 	need, last := c.enough(electorate), c.lately()
 	heights := heightsOf(voters, need)
 	asked := slices.Clone(heights)
@@ -61,7 +61,7 @@ func (c *Client) settle(ctx context.Context, voters []sighting, electorate int) 
 		asked = append(asked, last.Number)
 	}
 	said := c.atHeights(ctx, voters, asked)
-	var differ []sighting
+	var differ []report
 	for _, number := range heights {
 		won, votes := most(said[number])
 		if votes < need {
@@ -105,7 +105,7 @@ func (c *Client) lately() Block {
 // heightsOf are the heights that the head may have, highest first: the highest that so many nodes have reached, and below
 // it those of the nodes that have not. A node that was contradicted about a state is not counted on: another would then
 // not have the block, and nobody would be left to agree with.
-func heightsOf(voters []sighting, need int) (heights []uint64) {
+func heightsOf(voters []report, need int) (heights []uint64) {
 	reached, believed := map[string]uint64{}, map[string]uint64{}
 	for _, s := range voters {
 		reached[s.from.host] = max(reached[s.from.host], s.block.Number)
@@ -125,15 +125,15 @@ func heightsOf(voters []sighting, need int) (heights []uint64) {
 }
 
 // atHeights asks those that are ahead of a height for their block there.
-func (c *Client) atHeights(ctx context.Context, latest []sighting, heights []uint64) map[uint64][]sighting {
-	said := map[uint64][]sighting{}
-	var further []question
+func (c *Client) atHeights(ctx context.Context, latest []report, heights []uint64) map[uint64][]report {
+	said := map[uint64][]report{}
+	var further []blockQuery
 	for _, number := range slices.Compact(slices.Sorted(slices.Values(heights))) {
 		for _, s := range latest {
 			if s.block.Number == number {
 				said[number] = append(said[number], s)
 			} else if s.block.Number > number {
-				further = append(further, question{s.from, hexutil.EncodeUint64(number)})
+				further = append(further, blockQuery{s.from, hexutil.EncodeUint64(number)})
 			}
 		}
 	}
@@ -147,25 +147,25 @@ func (c *Client) atHeights(ctx context.Context, latest []sighting, heights []uin
 }
 
 // against are those that most others contradict: at the height of the head, or below it at their own.
-func against(said map[uint64][]sighting, heights []uint64, head uint64, need int) (all []sighting) {
+func against(said map[uint64][]report, heights []uint64, head uint64, need int) (all []report) {
 	for _, number := range heights {
 		if won, votes := most(said[number]); number <= head && votes >= need {
-			all = append(all, slices.DeleteFunc(slices.Clone(said[number]), func(s sighting) bool { return from(won, s.from) })...)
+			all = append(all, slices.DeleteFunc(slices.Clone(said[number]), func(s report) bool { return from(won, s.from) })...)
 		}
 	}
 	return all
 }
 
-func someSay(said []sighting, block *Block) bool {
-	return slices.ContainsFunc(said, func(s sighting) bool { return s.block.same(block) })
+func someSay(said []report, block *Block) bool {
+	return slices.ContainsFunc(said, func(s report) bool { return s.block.same(block) })
 }
 
 // most is what most nodes say, and how many. A node that says two things has no vote.
-func most(at []sighting) (won []sighting, votes int) {
+func most(at []report) (won []report, votes int) {
 	for i := range at {
-		same := slices.DeleteFunc(slices.Clone(at), func(s sighting) bool { return !s.block.same(&at[i].block) })
-		n := nodes(slices.DeleteFunc(slices.Clone(same), func(s sighting) bool {
-			return slices.ContainsFunc(at, func(o sighting) bool { return o.from.host == s.from.host && !o.block.same(&s.block) })
+		same := slices.DeleteFunc(slices.Clone(at), func(s report) bool { return !s.block.same(&at[i].block) })
+		n := nodes(slices.DeleteFunc(slices.Clone(same), func(s report) bool {
+			return slices.ContainsFunc(at, func(o report) bool { return o.from.host == s.from.host && !o.block.same(&s.block) })
 		}))
 		if won == nil || n > votes {
 			won, votes = same, n
@@ -177,7 +177,7 @@ func most(at []sighting) (won []sighting, votes int) {
 // confirmed reports whether those who say a block are enough to make it the head. Who was contradicted does not win by the
 // others' silence: of those who were contradicted as many must agree as if all had a say, and who is outvoted needs one
 // that is not.
-func (c *Client) confirmed(won []sighting) bool {
+func (c *Client) confirmed(won []report) bool {
 	disputed := false
 	for _, s := range won {
 		switch s.from.standing() {
@@ -198,7 +198,7 @@ func (c *Client) confirmed(won []sighting) bool {
 }
 
 // contest notes which nodes contradicted each other, by whichever of their endpoints.
-func (c *Client) contest(at []sighting) {
+func (c *Client) contest(at []report) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
 		if ofNode(at, e) && e.stands != outvoted {
@@ -209,7 +209,7 @@ func (c *Client) contest(at []sighting) {
 }
 
 // stand notes who agreed on the head, and who said another block. Who was contradicted and says nothing now still is.
-func (c *Client) stand(won, against []sighting) {
+func (c *Client) stand(won, against []report) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
 		was := e.stands
@@ -230,7 +230,7 @@ func (c *Client) stand(won, against []sighting) {
 	}
 }
 
-func nodes(said []sighting) int {
+func nodes(said []report) int {
 	hosts := map[string]bool{}
 	for _, s := range said {
 		hosts[s.from.host] = true
@@ -238,7 +238,7 @@ func nodes(said []sighting) int {
 	return len(hosts)
 }
 
-func hashes(said []sighting) []common.Hash {
+func hashes(said []report) []common.Hash {
 	var all []common.Hash
 	for _, s := range said {
 		if !slices.Contains(all, s.block.Hash) {
@@ -248,10 +248,10 @@ func hashes(said []sighting) []common.Hash {
 	return all
 }
 
-func from(said []sighting, e *endpoint) bool {
-	return slices.ContainsFunc(said, func(s sighting) bool { return s.from == e })
+func from(said []report, e *endpoint) bool {
+	return slices.ContainsFunc(said, func(s report) bool { return s.from == e })
 }
 
-func ofNode(said []sighting, e *endpoint) bool {
-	return slices.ContainsFunc(said, func(s sighting) bool { return s.from.host == e.host })
+func ofNode(said []report, e *endpoint) bool {
+	return slices.ContainsFunc(said, func(s report) bool { return s.from.host == e.host })
 }

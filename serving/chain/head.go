@@ -63,9 +63,9 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 }
 
 func (c *Client) look(ctx context.Context) (Block, error) {
-	var ask []question
+	var ask []blockQuery
 	for _, e := range c.awake() {
-		ask = append(ask, question{e, "latest"})
+		ask = append(ask, blockQuery{e, "latest"})
 	}
 	latest, err := c.tell(ctx, ask)
 	if len(latest) == 0 {
@@ -77,7 +77,7 @@ func (c *Client) look(ctx context.Context) (Block, error) {
 
 // silent is how many nodes do not tell their latest block now, and had a say a moment ago, or were first asked then: a node
 // is not believed alone as soon as others stall. It notes who has a say now.
-func (c *Client) silent(latest, voters []sighting, now time.Time) int {
+func (c *Client) silent(latest, voters []report, now time.Time) int {
 	hosts := map[string]bool{}
 	for _, e := range c.endpoints {
 		e.mu.Lock()
@@ -94,7 +94,7 @@ func (c *Client) silent(latest, voters []sighting, now time.Time) int {
 
 // haveSay leaves out who is far behind most of the others, or far behind anybody and has stood still for long. A height
 // is a mere claim: by the highest alone, one liar would silence all the others.
-func (c *Client) haveSay(latest []sighting) []sighting {
+func (c *Client) haveSay(latest []report) []report {
 	now := time.Now()
 	numbers := make([]uint64, len(latest))
 	still := make([]bool, len(latest))
@@ -103,7 +103,7 @@ func (c *Client) haveSay(latest []sighting) []sighting {
 	}
 	slices.Sort(numbers)
 	most, highest := numbers[(len(numbers)-1)/2], numbers[len(numbers)-1]
-	kept := make([]sighting, 0, len(latest))
+	kept := make([]report, 0, len(latest))
 	for i, s := range latest {
 		if n := s.block.Number; c.farBehind(n, most) || still[i] && c.farBehind(n, highest) {
 			continue
@@ -127,20 +127,21 @@ func (c *Client) awake() []*endpoint {
 	return awake
 }
 
-type sighting struct {
+// report is the block that an endpoint returned.
+type report struct {
 	from  *endpoint
 	block Block
 }
 
-// question is which block an endpoint is asked for: the latest, or that of a height.
-type question struct {
+// blockQuery is which block an endpoint is asked for: the latest, or that of a height.
+type blockQuery struct {
 	of    *endpoint
 	which string
 }
 
 // tell fetches blocks from endpoints concurrently. If none responds, it returns the most specific error.
-func (c *Client) tell(ctx context.Context, ask []question) ([]sighting, error) {
-	found := make([]sighting, len(ask))
+func (c *Client) tell(ctx context.Context, ask []blockQuery) ([]report, error) {
+	found := make([]report, len(ask))
 	errs := make([]error, len(ask))
 	var wg sync.WaitGroup
 	for i, q := range ask {
@@ -158,7 +159,7 @@ func (c *Client) tell(ctx context.Context, ask []question) ([]sighting, error) {
 	}
 	wg.Wait()
 	var worst error
-	var told []sighting
+	var told []report
 	for i := range ask {
 		if errs[i] == nil {
 			told = append(told, found[i])

@@ -26,8 +26,8 @@ import (
 func TestASlowLiarIsNotTheHead(t *testing.T) {
 	node := newNode(t)
 	block := mine(t, node, 10)
-	const poll = 400 * time.Millisecond
-	liar := rpctest.NewLiar(t, node.HTTP(), poll-30*time.Millisecond)
+	const poll = 1500 * time.Millisecond
+	liar := rpctest.NewLiar(t, node.HTTP(), poll-150*time.Millisecond)
 	one, two := rpctest.NewLiar(t, node.HTTP(), 40*time.Millisecond), rpctest.NewLiar(t, node.HTTP(), 40*time.Millisecond)
 	reg, log := quiet()
 	c := newClient(t, log, reg, func(cfg *chain.Config) { cfg.PollTimeout = poll }, one.URL, two.URL, liar.URL)

@@ -90,7 +90,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	}
 	r.rmu.Lock()
 	if same && atLeast == 0 { // an answer for minBlock may be newer than those of others
-		r.shown[class] = sighting{now, life, fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))}
+		r.shown[class] = shownAnswer{now, life, fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))}
 	}
 	if r.chain.isCanonical(now) {
 		r.newest[classOf(path)] = max(r.newest[classOf(path)], at)
@@ -115,7 +115,7 @@ func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 		since = r.began.Add(asked)
 	}
 	switch {
-	case r.busy[host] || r.healed[host].After(since) || r.shown[class] == (sighting{}):
+	case r.busy[host] || r.healed[host].After(since) || r.shown[class] == (shownAnswer{}):
 		delete(r.refused, class)
 	case !ok:
 		r.refused[class] = since

@@ -67,15 +67,15 @@ type run struct {
 	flows   time.Time       // when the last of them was healed
 	members map[string]bool // hosts that are to run
 	result  result
-	shown   map[string]sighting  // by serving node and class of question: what it has last answered as of
+	shown   map[string]shownAnswer  // by serving node and class of question: what it has last answered as of
 	newest  map[string]uint64    // by class of question: the highest block that any node answered as of
 	busy    map[string]bool      // hosts that something happens to
 	healed  map[string]time.Time // by host: when it was healed last
 	refused map[string]time.Time // since when a question is
 }
 
-// sighting is an answer that a client saw.
-type sighting struct {
+// shownAnswer is an answer that a client got.
+type shownAnswer struct {
 	block common.Hash
 	life  int // of the node that gave it
 	what  string
@@ -98,7 +98,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	if err != nil {
 		return result{}, err
 	}
-	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]sighting{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := rec.ends[s.rng.IntN(len(rec.ends))]
 	if r.kinds, err = kindsOf(opt); err != nil {

@@ -33,7 +33,7 @@ func TestNoTornRead(t *testing.T) {
 	_, a := w.up(t, t.TempDir())
 	settle(t, a, w.judge, time.Minute)
 
-	seen := &sightings{answers: map[string][sha256.Size]byte{}, blocks: map[string]bool{}, due: make(chan struct{}, 1)}
+	seen := &firstAnswers{answers: map[string][sha256.Size]byte{}, blocks: map[string]bool{}, due: make(chan struct{}, 1)}
 	g, ctx := errgroup.WithContext(t.Context())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -77,8 +77,8 @@ func TestNoTornRead(t *testing.T) {
 	stateEqualsChain(t.Context(), t, a, w.judge, time.Minute)
 }
 
-// sightings remembers the first answer to each request as of each block.
-type sightings struct {
+// firstAnswers remembers the first answer to each request as of each block.
+type firstAnswers struct {
 	polls, again, refused atomic.Int64
 	due                   chan struct{} // a block is to be mined
 
@@ -87,7 +87,7 @@ type sightings struct {
 	blocks  map[string]bool
 }
 
-func (s *sightings) poll(ctx context.Context, a *api, path string) error {
+func (s *firstAnswers) poll(ctx context.Context, a *api, path string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
 	if err != nil {
 		return err

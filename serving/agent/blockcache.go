@@ -15,33 +15,33 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// kept is what was read of the chain at its head, for as long as that is the head: a block does not change, and many ask
+// blockCache is what was read of the chain at its head, for as long as that is the head: a block does not change, and many ask
 // the same of it. Whoever asks while another reads waits for that.
 //
-// Invariant: it holds at most maxKept things, all of one block.
-type kept struct {
+// Invariant: it holds at most maxCached things, all of one block.
+type blockCache struct {
 	mu    sync.Mutex
 	head  common.Hash
 	found map[string]any
 	under singleflight.Group
 }
 
-const maxKept = 4096
+const maxCached = 4096
 
-func (k *kept) get(head common.Hash, what string) (any, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	v, ok := k.found[what]
-	return v, ok && k.head == head
+func (c *blockCache) get(head common.Hash, what string) (any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.found[what]
+	return v, ok && c.head == head
 }
 
-func (k *kept) put(head common.Hash, what string, v any) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.head != head || len(k.found) >= maxKept {
-		k.head, k.found = head, map[string]any{}
+func (c *blockCache) put(head common.Hash, what string, v any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head != head || len(c.found) >= maxCached {
+		c.head, c.found = head, map[string]any{}
 	}
-	k.found[what] = v
+	c.found[what] = v
 }
 
 // readCapabilities is what always says anew whether the contracts are those of the deployment.
@@ -52,17 +52,17 @@ const readCapabilities = "capabilities"
 // the same.
 // ask adds to the reads what is wanted; nobody may change what it finds.
 func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string, ask func(r *reads, into *T)) (T, error) {
-	if v, ok := a.kept.get(head.Hash, what); ok && a.known() {
+	if v, ok := a.cache.get(head.Hash, what); ok && a.known() {
 		return v.(T), nil
 	}
-	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.kept.under, head.Hash.Hex()+what, func(ctx context.Context) (T, error) {
+	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.cache.under, head.Hash.Hex()+what, func(ctx context.Context) (T, error) {
 		known := what != readCapabilities && a.known()
 		into, err := readTwice(ctx, a, head, !known, ask)
 		if err != nil || !known {
 			err = a.identify(err)
 		}
 		if err == nil {
-			a.kept.put(head.Hash, what, into)
+			a.cache.put(head.Hash, what, into)
 		}
 		return into, err
 	})
