@@ -12,7 +12,7 @@
 //	valuation.go  the valuation service on the embedded chain
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
 //	memory.go     what the processors do with more or less memory
-//	streams.go    the processors beside Kafka Streams; outside.go: what both are judged by
+//	streams.go    the processors beside Kafka Streams; streams_live.go: at the tip; outside.go: what both are judged by
 //	hostile.go    what one client can do to others
 //	report.go     the table, and its JSON
 package main
@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	b := &bench{config: cfg, report: report{Machine: machine(), Parts: cfg.partitions, progress: os.Stderr}}
 	if err := b.run(ctx); err != nil {
-		return fmt.Errorf("%w (logs of the processes are in %s)", err, cfg.dir)
+		return errors.Join(fmt.Errorf("%w (logs of the processes are in %s)", err, cfg.dir), b.table(os.Stdout)) // what was taken
 	}
 	if err := os.RemoveAll(cfg.dir); err != nil {
 		return err

@@ -92,18 +92,23 @@ func (w *world) newRaw(ctx context.Context) (*raw, error) {
 
 // ingest starts an ingester, and waits until it has published the chain's head.
 func (r *raw) ingest(ctx context.Context) (*process, error) {
-	ops := address()
-	p, err := start(r.w.cfg, r.name+"-ingest", append([]string{"ingest", "--ops-addr=" + ops}, r.args...)...)
+	r.ops = address()
+	p, err := start(r.w.cfg, r.name+"-ingest", append([]string{"ingest", "--ops-addr=" + r.ops}, r.args...)...)
 	if err != nil {
 		return nil, err
 	}
-	err = until(ctx, p, func(ctx context.Context) error {
-		return reached(ctx, ops, "lienstream_ingest_published_block ", 1, r.w.chain.head)
-	})
-	if err != nil {
+	if err := r.published(ctx, p); err != nil {
 		p.kill()
+		return nil, err
 	}
-	return p, err
+	return p, nil
+}
+
+// published waits until the ingester has published the chain's head.
+func (r *raw) published(ctx context.Context, ingest *process) error {
+	return until(ctx, ingest, func(ctx context.Context) error {
+		return reached(ctx, r.ops, "lienstream_ingest_published_block ", 1, r.w.chain.head)
+	})
 }
 
 // launch starts processors; ops is where their metrics are.

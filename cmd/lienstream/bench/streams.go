@@ -13,6 +13,9 @@ import (
 // the ingester wrote. They take turns, so that other load of the machine affects both. What Streams is spared and where it is
 // helped is in README.md.
 func (b *bench) streams(ctx context.Context) (err error) {
+	limit := time.Duration(9+5*b.runs) * time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
 	w, err := newWorld(ctx, b.config, b.chain, real)
 	if err != nil {
 		return err
@@ -30,24 +33,36 @@ func (b *bench) streams(ctx context.Context) (err error) {
 	}
 	b.note("raw topic by the ingester in %.1f s", time.Since(began).Seconds())
 	c := &comparison{
-		bench: b, w: w, out: out,
+		bench: b, w: w, raw: raw, out: out,
 		ours:   &processors{raw: raw, out: out, memory: b.memoryOf},
 		theirs: &streamsApp{raw: raw, out: out, name: "streams", dir: filepath.Join(w.cfg.dir, "streams")},
 		all:    map[string]*[2][]float64{},
 	}
-	return c.run(ctx)
+	if err := c.run(ctx); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
 }
 
 // contender is one of the two.
 type contender interface {
 	// forget drops everything but the raw topic.
 	forget(ctx context.Context) error
-	// launch starts it; tip: for latency, not for throughput.
-	launch(ctx context.Context, events, rebuild, tip bool) (*process, error)
+	launch(as how) (*process, error)
 	// atEnd is satisfied once it has committed the end of the raw topic.
 	atEnd(ctx context.Context) error
 	// topic is the name of an entity's topic.
 	topic(entity string) string
+	// state is the directory of its state.
+	state() string
+}
+
+// how one is started.
+type how struct {
+	events  bool          // they are published; ours always are, but in a rebuild
+	rebuild bool          // from the raw topic, whatever state there is
+	tip     bool          // for latency, not for throughput
+	commit  time.Duration // the interval of Streams; 0: the one that is best for throughput
 }
 
 // comparison gathers the figures of both: ours first.
@@ -55,6 +70,7 @@ type comparison struct {
 	*bench
 
 	w            *world
+	raw          *raw
 	out          *outside
 	ours, theirs contender
 	all          map[string]*[2][]float64
@@ -78,37 +94,39 @@ const (
 
 func (c *comparison) run(ctx context.Context) error {
 	// A fresh broker makes its own topics, of transactions and of groups: that does not count.
-	if err := c.once(ctx, "", 0, c.ours, true, false); err != nil {
+	if err := c.once(ctx, "", 0, how{events: true}); err != nil {
 		return err
 	}
 	for range c.runs {
 		// Ours without events is a rebuild: it follows a life with events, and another one follows it.
 		steps := []struct {
-			name            string
-			side            int
-			events, rebuild bool
+			name string
+			side int
+			as   how
 		}{
-			{rowRebuild, 0, false, true},
-			{rowEvents, 1, true, false},
-			{rowEvents, 0, true, false},
-			{rowRebuild, 1, false, false},
+			{rowRebuild, 0, how{rebuild: true}},
+			{rowEvents, 1, how{events: true}},
+			{rowEvents, 0, how{events: true}},
+			{rowRebuild, 1, how{}},
 		}
 		for _, s := range steps {
-			if err := c.once(ctx, s.name, s.side, c.both()[s.side], s.events, s.rebuild); err != nil {
+			if err := c.once(ctx, s.name, s.side, s.as); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
-	if err := c.equal(ctx); err != nil {
+	if err := c.equal(ctx, ""); err != nil {
 		return err
 	}
-	c.figures()
-	return nil
+	err := c.live(ctx)
+	c.figures() // those that were taken
+	return err
 }
 
 // once measures one run over the whole raw topic, from the start of the process until its end is committed.
-func (c *comparison) once(ctx context.Context, name string, side int, of contender, events, rebuild bool) error {
-	if !rebuild {
+func (c *comparison) once(ctx context.Context, name string, side int, as how) error {
+	of := c.both()[side]
+	if !as.rebuild {
 		if err := of.forget(ctx); err != nil {
 			return err
 		}
@@ -118,7 +136,7 @@ func (c *comparison) once(ctx context.Context, name string, side int, of contend
 		return err
 	}
 	began := time.Now()
-	p, err := of.launch(ctx, events, rebuild, false)
+	p, err := of.launch(as)
 	if err != nil {
 		return err
 	}
@@ -147,7 +165,7 @@ func (c *comparison) once(ctx context.Context, name string, side int, of contend
 var contenders = [2]string{"ours", "streams"}
 
 // equal compares all rows of both.
-func (c *comparison) equal(ctx context.Context) error {
+func (c *comparison) equal(ctx context.Context, when string) error {
 	rows, differ := 0, 0
 	for _, entity := range comparedEntities {
 		n, d, example, err := c.out.compare(ctx, c.ours.topic(entity), c.theirs.topic(entity))
@@ -159,8 +177,8 @@ func (c *comparison) equal(ctx context.Context) error {
 		}
 		rows, differ = rows+n, differ+d
 	}
-	c.add("rows of deals, bids, balances and assets", "", float64(rows), 0, goal{})
-	c.add("of them not the same in both", "", float64(differ), 0, goal{})
+	c.add("rows of deals, bids, balances and assets"+when, "", float64(rows), 0, goal{})
+	c.add("of them not the same in both"+when, "", float64(differ), 0, goal{})
 	if differ > 0 {
 		return fmt.Errorf("%d of %d rows differ", differ, rows)
 	}
@@ -184,10 +202,19 @@ func (c *comparison) figures() {
 		{rowEvents + ": processor time", "s", goal{}},
 		{rowEvents + ": the broker's", "s", goal{most: 5.3}},
 		{rowEvents + ": peak memory", "MB", goal{most: 600}},
+		{rowWiped + ": first row", "s", goal{most: 1}},
+		{rowWiped + ": all partitions", "s", goal{most: 1.8}},
+		{rowKilled + ": first row", "s", goal{}},
+		{rowKilled + ": all partitions", "s", goal{}},
+		{rowLatency + ", p50", "ms", goal{most: 8}},
+		{rowLatency + ", p95", "ms", goal{most: 12}},
+		{rowShort + ", p50", "ms", goal{}},
+		{rowShort + ", p95", "ms", goal{}},
+		{rowTip, "", goal{}},
 	} {
 		taken := c.all[row.name]
-		if taken == nil || len(taken[0]) == 0 || len(taken[1]) == 0 {
-			continue
+		if taken == nil || len(taken[1]) == 0 {
+			continue // the run ended before
 		}
 		if c.Logs < goalLogs {
 			row.goal = goal{}
@@ -206,9 +233,9 @@ type processors struct {
 
 func (p *processors) forget(ctx context.Context) error { return p.raw.forget(ctx, p.out) }
 
-func (p *processors) launch(_ context.Context, _, rebuild, _ bool) (*process, error) {
+func (p *processors) launch(as how) (*process, error) {
 	flags := []string{"--memory=" + p.memory}
-	if rebuild {
+	if as.rebuild {
 		flags = append(flags, "--rebuild")
 	}
 	var started *process
@@ -220,6 +247,8 @@ func (p *processors) launch(_ context.Context, _, rebuild, _ bool) (*process, er
 func (p *processors) atEnd(ctx context.Context) error { return p.raw.atEnd(ctx, p.ops) }
 
 func (p *processors) topic(entity string) string { return p.raw.catalogue().Ent(entity) }
+
+func (p *processors) state() string { return p.raw.data }
 
 // streamsApp is Kafka Streams.
 type streamsApp struct {
@@ -233,6 +262,8 @@ type streamsApp struct {
 func (s *streamsApp) id() string { return fmt.Sprintf("%s-%d", s.name, s.life) }
 
 func (s *streamsApp) topic(entity string) string { return s.id() + ".ent." + entity }
+
+func (s *streamsApp) state() string { return s.dir }
 
 func (s *streamsApp) changelog() string { return s.id() + "-market-changelog" }
 
@@ -251,7 +282,7 @@ func (s *streamsApp) forget(ctx context.Context) error {
 // heap is what Streams gets; with less it is slower.
 const heap = "1536m"
 
-func (s *streamsApp) launch(_ context.Context, events, _, tip bool) (*process, error) {
+func (s *streamsApp) launch(as how) (*process, error) {
 	at, cfg := s.raw.w.chain.deployment, s.raw.w.cfg
 	args := []string{
 		"-Xms" + heap, "-Xmx" + heap, "-XX:+UseParallelGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
@@ -260,11 +291,14 @@ func (s *streamsApp) launch(_ context.Context, events, _, tip bool) (*process, e
 		fmt.Sprintf("vault=0x%x", at.DealVault), fmt.Sprintf("registry=0x%x", at.AssetRegistry),
 	}
 	args = append(args, tuned...)
-	if events {
+	if as.events {
 		args = append(args, "events=yes")
 	}
-	if tip {
+	if as.tip {
 		args = append(args, "producer.linger.ms=0", "poll.ms=10")
+	}
+	if as.commit > 0 {
+		args = append(args, fmt.Sprintf("commit.interval.ms=%d", as.commit.Milliseconds()))
 	}
 	return startCommand(cfg, s.name, "java", args...)
 }
