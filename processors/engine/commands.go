@@ -60,10 +60,9 @@ func (t *task) settleCommands(ctx context.Context) error {
 	if !t.overlay.Empty() {
 		return t.commit(ctx)
 	}
-	moved := t.moved
+	since := t.since
 	t.reset()
-	t.moved = moved
-	t.move()
+	t.since = since
 	t.publish(nil, t.applied(nil))
 	return nil
 }

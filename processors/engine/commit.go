@@ -10,7 +10,7 @@ import (
 )
 
 // commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one Pebble batch.
-// At the tip the view is published before the transaction commits.
+// At the tip the view is published before the transaction commits, or was before: a commit may be of several blocks.
 //
 // Far behind the head the events of final blocks are in the transaction already.
 //
@@ -18,7 +18,7 @@ import (
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
 //	progress, last      ─┘
 func (t *task) commit(ctx context.Context) error {
-	if !t.settled || t.dirty.IsZero() && t.moved.IsZero() && time.Since(t.since) < idleInterval {
+	if !t.settled || t.dirty.IsZero() && time.Since(t.since) < idleInterval {
 		return nil
 	}
 	end, err := t.takeTurn(ctx)
@@ -35,17 +35,16 @@ func (t *task) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if t.told >= 0 {
+		changes = t.news()
+	}
 	touched := !t.dirty.IsZero()
-	ahead := touched && t.tip && t.catchUpUntil.IsZero()
-	if ahead {
-		// The blocks are committed in the raw topic and their result is deterministic, so readers need not wait
-		// until the output topics have it too.
-		snap, err := t.r.store.SnapshotWith(t.overlay)
-		if err != nil {
+	if touched && t.tip && t.catchUpUntil.IsZero() && !t.ahead {
+		if err := t.show(changes); err != nil {
 			return err
 		}
-		t.publish(snap, t.applied(changes))
 	}
+	ahead := t.ahead
 	if t.crash("beforeEnd") {
 		return errCrash
 	}
@@ -76,6 +75,30 @@ func (t *task) commit(ctx context.Context) error {
 		t.publish(t.r.store.Snapshot(), t.applied(changes))
 	}
 	return nil
+}
+
+// show publishes the state ahead of its commit. The blocks are committed in the raw topic and their result is
+// deterministic, so readers need not wait until the output topics have it too.
+func (t *task) show(changes []Change) error {
+	var snap *state.Snapshot // nil: the last view is the same
+	if t.told < t.overlay.Applied() || t.now.Reverts > t.store.Progress.Reverts {
+		var err error
+		if snap, err = t.r.store.SnapshotWith(t.overlay); err != nil {
+			return err
+		}
+	}
+	t.publish(snap, t.applied(changes))
+	t.ahead, t.told = true, t.overlay.Applied()
+	return nil
+}
+
+// news returns what has changed since observers were last told.
+func (t *task) news() []Change {
+	changes := make([]Change, 0, t.overlay.Len())
+	t.overlay.Changed(t.told, func(row state.Row) {
+		changes = append(changes, Change{Table: row.Table, Key: row.Key, Row: row.Value})
+	})
+	return changes
 }
 
 // applied returns the call that tells the observer about changes.

@@ -31,7 +31,7 @@ type Config struct {
 	// Rebuild drops the state and reprocesses the raw topic from its start, once.
 	Rebuild bool
 
-	// At the tip a commit is one block. Behind the tip it spans CommitRecords or CommitInterval. Far behind,
+	// At the tip a commit is the blocks of tipInterval. Behind the tip it spans CommitRecords or CommitInterval. Far behind,
 	// where nobody waits for it, it spans farInterval or what fits into memory: the tasks of a node that are
 	// far behind share CommitBytes, and at most `committers` of them commit at a time.
 	CommitRecords  int

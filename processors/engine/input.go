@@ -16,7 +16,7 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// At the tip, where each block is a commit, a block is close to the chain's head and has just been written.
+// At the tip, where each block is visible at once, a block is close to the chain's head and has just been written.
 // Reading old records again is a backfill, even if they were at the tip when they were written.
 const (
 	tipBlocks = read.TipBlocks
@@ -269,9 +269,6 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 
 // heartbeat takes over the chain's state from a repeated barrier.
 func (t *task) heartbeat(b *topics.BlockEnd, written time.Time) {
-	if t.now.Floor > t.ready.Floor {
-		t.move() // a commit publishes what has become final
-	}
 	t.ready = t.now
 	t.r.observe(b.Head, written)
 }
@@ -285,20 +282,23 @@ func (t *task) unreadable(rec *kafka.Record, err error) {
 // settle handles a Commit barrier, after which a commit may end.
 func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time) error {
 	t.ready = t.now
+	t.uncommitted++
+	t.ahead = false
 	t.distance(b, written)
 	if t.overlay.Empty() {
 		// Nothing to commit: publish the new watermark now, and progress with the next commit or after
-		// progressInterval.
+		// idleInterval.
 		t.dirty = time.Time{}
-		t.move()
 		t.publish(nil, t.applied(nil))
 		return nil
 	}
 	hidden := !t.catchUpUntil.IsZero() && near(b)
 	switch {
-	case t.full() || t.tip || t.ready.Input > t.end && !t.ended || hidden && t.records > maxRecords:
+	case t.full() || t.ready.Input > t.end && !t.ended || hidden && (t.tip || t.records > maxRecords):
 		t.ended = t.ready.Input > t.end
 		return t.commit(ctx)
+	case t.tip:
+		return t.show(t.news())
 	case hidden: // another partition may stand at this block
 		snap, err := t.r.store.SnapshotWith(t.overlay)
 		if err != nil {
@@ -309,24 +309,19 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	return nil
 }
 
-// move requests a commit of progress after progressInterval.
-func (t *task) move() {
-	if t.moved.IsZero() {
-		t.moved = time.Now()
-	}
-}
-
 // commitBytes is how much a commit of the task may hold.
 func (t *task) commitBytes() int { return t.n.cfg.CommitBytes / int(max(t.n.far.Load(), 1)) }
 
 // full reports whether a commit has enough records, bytes or time.
 func (t *task) full() bool {
 	c := &t.n.cfg
-	if t.overlay.Bytes() >= t.commitBytes() {
+	switch {
+	case t.overlay.Bytes() >= t.commitBytes():
 		return true
-	}
-	if t.far {
+	case t.far:
 		return time.Since(t.dirty) >= farInterval
+	case t.tip && t.catchUpUntil.IsZero():
+		return t.uncommitted >= tipCommit || t.now.Reverts > t.store.Progress.Reverts || time.Since(t.since) >= tipInterval
 	}
 	return t.records >= c.CommitRecords || time.Since(t.dirty) >= c.CommitInterval
 }

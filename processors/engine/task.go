@@ -42,8 +42,11 @@ type task struct {
 	ready   progress  // as of the last Commit barrier
 	begun   bool      // the transaction of the next commit is open: some events were sent
 	floor   uint64    // up to which stored blocks are final, as of what was sent
-	moved   time.Time // when the watermark first moved without a commit; zero: it has not
 	since   time.Time // time of the last commit
+
+	uncommitted int  // Commit barriers since the last commit
+	ahead       bool // ready is published, ahead of its commit
+	told        int  // how many blocks of the overlay were published; -1: it never was
 
 	// Until it has caught up, an owner is not visible if the partition can be read elsewhere: the raw topic
 	// offset to pass, and when to stop waiting; zero: it is visible.
@@ -235,12 +238,17 @@ func (t *task) run(ctx context.Context) (err error) {
 }
 
 const (
-	// progressInterval is how long the watermark may be ahead of the committed progress.
-	progressInterval = time.Second
-	// idleInterval is how long an owner without changes goes without a commit. Only a commit tells it that it
-	// was fenced. The fencing node may have woken up from a pause without knowing that the group reassigned its
-	// partition; until it is fenced in turn, readers accept nobody's answer for the partition.
+	// idleInterval is how long an owner without changes goes without a commit, whether or not its watermark moves.
+	// Only a commit tells it that it was fenced. The fencing node may have woken up from a pause without knowing
+	// that the group reassigned its partition; until it is fenced in turn, readers accept nobody's answer for the
+	// partition.
 	idleInterval = 3 * time.Second
+
+	// tipInterval is the least time between two commits at the tip, and tipCommit how many barriers one may span.
+	// Readers do not wait for them, and transactions are most of what the broker does. A standby must be able to
+	// apply as many by itself.
+	tipInterval = time.Second
+	tipCommit   = maxSpeculative / 2
 )
 
 // poll reads on. It returns no records when a commit is due.
@@ -268,12 +276,12 @@ func (t *task) due() time.Time {
 		return time.Time{}
 	case !t.dirty.IsZero() && t.far:
 		return time.Now().Add(t.n.cfg.CommitInterval) // no more records
+	case !t.dirty.IsZero() && t.tip:
+		return t.since.Add(tipInterval)
 	case !t.dirty.IsZero():
 		return t.dirty.Add(t.n.cfg.CommitInterval)
 	case !t.catchUpUntil.IsZero():
 		return time.Now().Add(catchUpPoll)
-	case !t.moved.IsZero():
-		return t.moved.Add(progressInterval)
 	}
 	return t.since.Add(idleInterval)
 }
@@ -281,7 +289,8 @@ func (t *task) due() time.Time {
 // reset begins a new overlay.
 func (t *task) reset() {
 	t.overlay = t.r.store.NewOverlay()
-	t.dirty, t.moved, t.since, t.records = time.Time{}, time.Time{}, time.Now(), 0
+	t.dirty, t.since, t.records = time.Time{}, time.Now(), 0
+	t.uncommitted, t.ahead, t.told = 0, false, -1
 	t.begun, t.floor = false, t.store.Progress.Floor
 }
 

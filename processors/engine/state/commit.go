@@ -30,6 +30,35 @@ func (o *Overlay) Rows(fn func(Row) error) error {
 	return nil
 }
 
+// Applied is how many blocks have begun here.
+func (o *Overlay) Applied() int { return o.applied }
+
+// Changed calls fn for the rows that were written by blocks after the first so many: for each row once, with its value
+// of now. Where that is not known, or the number is negative, it is all rows written.
+func (o *Overlay) Changed(after int, fn func(Row)) {
+	first := len(o.blocks)
+	for first > 0 && o.blocks[first-1].id > after {
+		first--
+	}
+	known := after >= 0 && len(o.blocks) == o.applied // none was reverted
+	for _, b := range o.blocks[first:] {
+		known = known && b.capture
+	}
+	if !known {
+		for _, r := range o.dirty {
+			fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()})
+		}
+		return
+	}
+	for _, b := range o.blocks[first:] {
+		for _, f := range b.rows {
+			if r := o.tables[f.table].rows[f.key]; r.block == b.id { // no later block has changed it
+				fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()})
+			}
+		}
+	}
+}
+
 // Events calls fn for the events to publish: first the retracted ones, newest first, then those of the blocks
 // applied, in order.
 func (o *Overlay) Events(fn func(e Event, removed bool)) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -606,5 +607,47 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What blocks after another one changed is what they saved, each row once; after a revert it is all that was written.
+func TestChanged(t *testing.T) {
+	s := open(t, vfs.NewMem())
+	defer func() { check(t, s.Close()) }()
+	changed := func(o *Overlay, after int) string {
+		var keys []string
+		o.Changed(after, func(r Row) { keys = append(keys, string(r.Key)+"="+string(r.Value)) })
+		slices.Sort(keys)
+		return strings.Join(keys, " ")
+	}
+	o := s.NewOverlay()
+	write := func(number uint64, capture bool, key, value string) {
+		o.Begin(topics.BlockRef{Number: number, Hash: common.Hash{byte(number)}}, capture)
+		o.Put(plain, []byte(key), []byte(value))
+		if value == "" {
+			o.Delete(plain, []byte(key))
+		}
+	}
+	for _, step := range []struct {
+		do   func()
+		want []string // after -1, 0, 1, …
+	}{
+		{func() {}, []string{"", ""}},
+		{func() { write(1, true, "a", "1") }, []string{"a=1", "a=1", ""}},
+		{func() { write(2, true, "b", "2") }, []string{"a=1 b=2", "a=1 b=2", "b=2", ""}},
+		{func() { write(3, true, "a", "") }, []string{"a= b=2", "a= b=2", "a= b=2", "a=", ""}},
+		{func() {
+			if err := o.Revert(topics.BlockRef{Number: 3, Hash: common.Hash{3}}, false); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"a=1 b=2", "a=1 b=2", "a=1 b=2", "a=1 b=2", "a=1 b=2"}},
+		{func() { o = s.NewOverlay(); write(1, true, "a", "1"); write(2, false, "c", "3") }, []string{"a=1 c=3", "a=1 c=3", "a=1 c=3", ""}},
+	} {
+		step.do()
+		for i, want := range step.want {
+			if got := changed(o, i-1); got != want {
+				t.Errorf("after %d blocks of %d: %q, want %q", i-1, o.Applied(), got, want)
+			}
+		}
 	}
 }
