@@ -24,16 +24,20 @@ func (b *bench) idle(ctx context.Context, w *world, p *pipeline) error {
 		}
 		b.add("processor at the tip, "+at.name+", "+w.kind, "cores", ours, 0, goal{most: at.cores})
 		b.add("broker at the tip, "+at.name+", "+w.kind, "cores", brokers, 0, goal{})
-		b.add("broker time per block, "+at.name+fmt.Sprintf(", %d partitions, ", b.partitions)+w.kind, "ms", brokers*at.every.Seconds()*1000, 0, goal{})
+		if blocks == 0 {
+			return fmt.Errorf("%s: there was no block", at.name)
+		}
+		b.add("broker time per block, "+at.name+fmt.Sprintf(", %d partitions, ", b.partitions)+w.kind, "ms", brokers*idleSpan.Seconds()*1000/float64(blocks), 0, goal{})
 		b.note("%s: %d blocks", at.name, blocks)
 	}
 	return nil
 }
 
+const idleSpan = 10 * time.Second // of each measurement
+
 // tip is how many cores the pipeline and the broker take while blocks come.
 func (b *bench) tip(ctx context.Context, w *world, p *pipeline, every time.Duration, logs int) (ours, brokers float64, blocks uint64, err error) {
-	const span = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, span)
+	ctx, cancel := context.WithTimeout(ctx, idleSpan)
 	defer cancel()
 	took := func() (of [2]time.Duration, err error) {
 		if of[0], err = p.cpu(); err == nil {
