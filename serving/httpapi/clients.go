@@ -23,6 +23,7 @@ type ClientLimits struct {
 	MaxInFlight    int     // concurrent requests
 	MaxStreams     int     // concurrent streams
 	MaxReads       int     // GETs whose handlers run at once; others wait in turn
+	Share          float64 // of a core that these handlers may take in the long run; more of them wait; 0: no limit
 	Rate           float64 // requests per second; 0: no limit
 	Burst          int     // additional requests at once
 
@@ -43,8 +44,15 @@ func (l *ClientLimits) validate() (faults []error) {
 	if l.Rate < 0 || l.Rate > 0 && l.Burst < 1 {
 		faults = append(faults, fmt.Errorf("rate per client: %v with a burst of %d; both must be positive", l.Rate, l.Burst))
 	}
+	if l.Share < 0 {
+		faults = append(faults, fmt.Errorf("share of a core per client: %v is negative", l.Share))
+	}
 	return faults
 }
+
+// workBurst is how long the handlers of a client may run before its share is counted, and the most that one of them
+// counts: it may have waited for others.
+const workBurst = 100 * time.Millisecond
 
 // clients counts each client's requests in flight.
 //
@@ -65,7 +73,9 @@ type client struct {
 	inFlight, streams int
 	bucket            *rate.Limiter // nil: no limit
 
-	reads *semaphore.Weighted // not guarded
+	// Not guarded:
+	reads *semaphore.Weighted
+	work  *rate.Limiter // microseconds of handlers; nil: no limit
 }
 
 func newClients(limits ClientLimits) *clients {
@@ -79,11 +89,15 @@ func (c *clients) newClient() *client {
 	if c.limits.Rate > 0 {
 		cl.bucket = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
 	}
+	if c.limits.Share > 0 {
+		cl.work = rate.NewLimiter(rate.Limit(c.limits.Share*float64(time.Second/time.Microsecond)), int(workBurst/time.Microsecond))
+	}
 	return cl
 }
 
 func (cl *client) idle() bool {
-	return cl.inFlight == 0 && cl.streams == 0 && (cl.bucket == nil || cl.bucket.Tokens() >= float64(cl.bucket.Burst()))
+	full := func(b *rate.Limiter) bool { return b == nil || b.Tokens() >= float64(b.Burst()) }
+	return cl.inFlight == 0 && cl.streams == 0 && full(cl.bucket) && full(cl.work)
 }
 
 // enter counts a request. It returns nil without an error for a client without limits.
@@ -124,16 +138,29 @@ func (c *clients) admit(addr netip.Addr) *client {
 	return cl
 }
 
-// read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores to the
-// others. After a nil error cl.done must be called.
+// read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores, and
+// most of the time, to the others. After a nil error cl.done must be called.
 func (cl *client) read(ctx context.Context) error {
 	if cl == nil {
 		return nil
 	}
-	if err := cl.reads.Acquire(ctx, 1); err != nil {
+	err := cl.reads.Acquire(ctx, 1)
+	if err == nil && cl.work != nil {
+		if err = cl.work.WaitN(ctx, 0); err != nil { // until what the last ones took is made up for
+			cl.reads.Release(1)
+		}
+	}
+	if err != nil {
 		return &Error{Code: RateLimited, Message: "the reads before this one took too long", RetryAfter: time.Second}
 	}
 	return nil
+}
+
+// worked counts for how long a handler ran.
+func (cl *client) worked(took time.Duration) {
+	if cl != nil && cl.work != nil {
+		cl.work.ReserveN(time.Now(), int(min(took, workBurst)/time.Microsecond))
+	}
 }
 
 func (cl *client) done() {

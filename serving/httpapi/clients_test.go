@@ -129,6 +129,58 @@ func TestClientsAreBounded(t *testing.T) {
 	}
 }
 
+// Who keeps handlers busy gets his share of a core and no more; whose answers cost little, or who asks now and then, waits
+// for nothing.
+func TestWorkIsOfEachClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work := map[string]time.Duration{"/": 10 * time.Millisecond, "/little": 100 * time.Microsecond, "/waits": time.Second}
+		var routes []Route
+		for path, takes := range work {
+			routes = append(routes, get(path, func(context.Context, *Request, *Response) error {
+				<-time.After(takes) // virtual time
+				return nil
+			}))
+		}
+		a, _, _ := newAPI(t, func(c *Config) { c.Client.MaxReads, c.Client.Share, c.Client.Rate = 1, 0.125, 0 }, routes...)
+		ask := func(remote, path string) (took time.Duration) {
+			began := time.Now()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+			r.RemoteAddr = remote
+			w := httptest.NewRecorder()
+			a.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+			return time.Since(began)
+		}
+		// during asks one after another for so long.
+		during := func(remote, path string, span time.Duration) (n int) {
+			for began := time.Now(); time.Since(began) < span; n++ {
+				ask(remote, path)
+			}
+			return n
+		}
+		if n := during("192.0.2.1:1", "/", 8*time.Second); n < 100 || n > 115 { // a second of work, and workBurst
+			t.Errorf("%d handlers of 10 ms in 8 s", n)
+		}
+		if took := ask("192.0.2.2:1", "/"); took != work["/"] {
+			t.Errorf("another client waits: %v", took)
+		}
+		if n := during("192.0.2.3:1", "/little", time.Second); n < 2000 {
+			t.Errorf("%d handlers of 100 us in a second", n)
+		}
+		for range 5 {
+			if took := ask("192.0.2.4:1", "/waits"); took > work["/waits"] {
+				t.Errorf("a client whose answers wait for others waits: %v", took)
+			}
+			<-time.After(time.Second)
+		}
+		if took := ask("127.0.0.1:1", "/"); took != work["/"] || during("127.0.0.1:1", "/", time.Second) != 100 {
+			t.Error("this machine is limited")
+		}
+	})
+}
+
 // listener is one whose connections come from where the test says.
 type listener struct{ conns chan net.Conn }
 

@@ -73,7 +73,7 @@ type Options struct {
 //  2. The details of errors other than *Error never leave the process; they are logged with the request ID
 //     that the client has.
 //  3. At most MaxInFlight requests are in ServeHTTP, plus MaxStreams streams, each client with its share of
-//     both; more are refused without any work.
+//     both; more are refused without any work. Those that wait for their client's other reads do not count.
 //  4. Metric labels come from routes and codes, never from a request.
 //
 // The processing is one function and not nested middleware: each layer would cost a closure, a wrapped writer
@@ -279,7 +279,10 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		route, err = a.admit(ctx, w, r, x, e, vars)
 	}
 	if route != nil && cacheable(r) {
-		if err := x.client.read(ctx); err != nil {
+		a.inFlight.Add(-1) // who waits takes nothing from the others
+		err := x.client.read(ctx)
+		a.inFlight.Add(1)
+		if err != nil {
 			return path, err
 		}
 		defer x.client.done()
@@ -290,7 +293,9 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		}
 	}
 	if route != nil {
+		began := time.Now()
 		err = route.Handle(ctx, &x.req, &x.res)
+		x.client.worked(time.Since(began))
 	}
 	if a.opt.Stamp != nil {
 		a.opt.Stamp(ctx, x.res.Header)

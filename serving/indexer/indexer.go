@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -50,8 +51,10 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
+	http := httpapi.DefaultConfig(":42069")
+	http.Client.Share = float64(runtime.GOMAXPROCS(0)) / 16 // its handlers compute, those of other services wait for a chain
 	return Config{
-		HTTP:         httpapi.DefaultConfig(":42069"),
+		HTTP:         http,
 		ChainID:      contracts.DefaultChainID,
 		MaxLagBlocks: query.DefaultMaxLagBlocks,
 		MaxHeadAge:   query.DefaultMaxHeadAge,
