@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, memory, roles; all by default, but for streams, which is taken by itself")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, agent, valuation, payments, roles; all by default; or one of memory and streams, which are taken by themselves")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
@@ -94,6 +94,11 @@ func run(ctx context.Context, args []string) error {
 	cfg.servers = strings.Split(servers, ",")
 	if only != "" {
 		cfg.only = strings.Split(only, ",")
+	}
+	for _, alone := range []string{"memory", "streams"} {
+		if len(cfg.only) > 1 && slices.Contains(cfg.only, alone) {
+			return fmt.Errorf("-only %s: %s is taken by itself", only, alone)
+		}
 	}
 	var err, err2, err3 error
 	cfg.repository, err = filepath.Abs(cfg.repository)
@@ -128,8 +133,11 @@ func (b *bench) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.chain.Close()) }()
 	b.Logs, b.Blocks = b.chain.logs, b.chain.head
 	b.note("%s logs in %s blocks on anvil, made in %.1f s", format(float64(b.Logs)), format(float64(b.Blocks)), time.Since(began).Seconds())
-	if slices.Contains(b.only, "streams") {
+	switch { // what needs no whole pipeline
+	case slices.Equal(b.only, []string{"streams"}):
 		return b.streams(ctx)
+	case slices.Equal(b.only, []string{"memory"}):
+		return b.memory(ctx)
 	}
 	for _, kind := range b.servers {
 		w, err := newWorld(ctx, b.config, b.chain, kind)
@@ -198,12 +206,6 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			}
 			return b.payments(ctx, w)
 		}},
-		{"memory", func() error {
-			if err := p.stop(); err != nil {
-				return err
-			}
-			return b.memory(ctx, w)
-		}},
 		{"roles", func() error {
 			if err := p.stop(); err != nil {
 				return err
@@ -216,7 +218,7 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			continue
 		}
 		// An embedded broker does not outlive its process, and with it the state goes.
-		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "memory", "roles"}, s.name) {
+		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
 			continue
 		}
 		if w.kind == real && s.name == "valuation" { // its chain is the embedded one, and nothing else counts

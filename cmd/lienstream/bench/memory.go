@@ -16,17 +16,34 @@ import (
 // budgets are those of the table of docs/operations.md.
 var budgets = []string{"256MiB", "350MiB", "512MiB", "1GiB", "2GiB"}
 
-// memory measures what the processors do with more or less memory, on a raw topic that is there: everything from it with
+// memory measures what the processors do with more or less memory, on one raw topic that is there: everything from it with
 // events, everything without (--rebuild), and the state alone, from the changelog. In turns, so that other load of the
 // machine affects all.
-func (b *bench) memory(ctx context.Context, w *world) error {
+func (b *bench) memory(ctx context.Context) error {
+	w, err := newWorld(ctx, b.config, b.chain, real)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	out, err := newOutside(w.kafka.Addrs())
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	raw, err := w.newRaw(ctx)
+	if err != nil {
+		return err
+	}
+	// A fresh broker makes its own topics, of transactions and of groups: that does not count.
+	if _, _, _, err := raw.process(ctx); err != nil {
+		return err
+	}
 	took := map[string][]float64{}
 	used := map[string][]float64{}
 	peak := map[string]float64{}
 	for range b.runs {
 		for _, budget := range budgets {
-			raw, err := w.newRaw(ctx)
-			if err != nil {
+			if err := raw.forget(ctx, out); err != nil {
 				return err
 			}
 			for _, way := range []struct {

@@ -125,8 +125,13 @@ func (w *world) provision(p *pipeline) error {
 	if err != nil {
 		return err
 	}
-	<-apply.done
-	return apply.err
+	select {
+	case <-apply.done:
+		return apply.err
+	case <-time.After(patience):
+		apply.kill()
+		return fmt.Errorf("topics apply: not within %s", patience)
+	}
 }
 
 func (p *pipeline) start(extra ...string) (err error) {
