@@ -45,10 +45,16 @@ func (t *task) command(ctx context.Context, rec *kafka.Record) error {
 	if err := t.applier.command(rec); err != nil {
 		return err
 	}
-	if t.records >= t.n.cfg.CommitRecords || t.overlay.Bytes() >= t.n.cfg.CommitBytes {
+	if t.records >= t.n.cfg.CommitRecords || t.overlay.Bytes() >= t.n.commandBytes() {
 		return t.settleCommands(ctx)
 	}
 	return nil
+}
+
+// commandBytes is how much a commit of commands may hold: a share of what all tasks may, and less than half a memtable. A
+// larger batch Pebble keeps beside its memtables, until it is flushed and no view that was read before is left.
+func (n *Node) commandBytes() int {
+	return min(n.cfg.CommitBytes/len(n.replicas), n.cfg.Memory.MemTable/2)
 }
 
 // settleCommands commits the commands applied so far: clients wait for each of them.

@@ -202,3 +202,51 @@ func TestRemedies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The tasks of a node share what commits may hold: a commit that is larger than memtables stays in memory, with its batch,
+// until it is flushed, and in a backlog that was so in every partition.
+func TestBacklogOfCommands(t *testing.T) {
+	e := newEnv(t, 4)
+	tx, err := kafka.NewTransactor(e.kafka, "backlog", kafka.TransactorOptions{})
+	check(t, err)
+	t.Cleanup(tx.Close)
+	check(t, tx.Init(t.Context()))
+	check(t, tx.Begin())
+	const commands, size = 2000, 1000
+	last := map[int32]uint64{}
+	for i := range commands {
+		wallet := common.Address{byte(i), byte(i >> 8)}
+		part := topics.Partition(wallet[:], e.cat.Partitions)
+		last[part]++
+		tx.Produce(t.Context(), &kafka.Record{
+			Topic: e.cat.Commands(topics.AppNotifier), Partition: part, Key: wallet[:], Value: append([]byte{1}, make([]byte, size)...),
+		})
+	}
+	check(t, tx.Commit(t.Context()))
+	cfg := e.commandConfig("a")
+	cfg.CommitBytes = 64 * size
+	n, err := NewCommands(cfg, toyCommands{})
+	check(t, err)
+	node := e.run(n)
+	defer node.stop(t)
+	polltest.Until(t, "all commands are applied", func() bool {
+		at := 0
+		for _, w := range node.Watermarks() {
+			if w.At.Number >= last[w.Partition] {
+				at++
+			}
+		}
+		return at == int(e.cat.Partitions)
+	})
+	for p := range e.cat.Partitions {
+		held, most := 0, 0
+		for _, r := range e.readAll(e.cat.Changelog(topics.AppNotifier), p) {
+			if held++; string(r.Key) == string(keyProgress) {
+				most, held = max(most, held-1), 0
+			}
+		}
+		if share := cfg.CommitBytes / int(e.cat.Partitions) / size; most > share+1 || most == 0 {
+			t.Errorf("a commit of partition %d has %d commands of %d bytes, its share are %d", p, most, size, share)
+		}
+	}
+}

@@ -89,6 +89,9 @@ func NewCommands(cfg Config, app CommandApp, observer ...Observer) (*Node, error
 	n, err := newNode(cfg, app, app.Tables(), observer)
 	if err == nil {
 		n.commands, n.input = app, n.cfg.Catalogue.Commands(n.cfg.AppName)
+		for _, r := range n.replicas {
+			r.apart = true
+		}
 	}
 	return n, err
 }

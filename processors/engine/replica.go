@@ -19,6 +19,10 @@ import (
 // enough.
 const ringBlocks = 256
 
+// ringCommands is the same for commands, whose partitions are never read together. In a backlog each commit has a view, which
+// keeps memtables from being released once it was read.
+const ringCommands = 4
+
 // toldBlocks is how many barriers a holder tells of: by them readers find one that all partitions can be read at.
 const toldBlocks = 16
 
@@ -39,6 +43,7 @@ type replica struct {
 	version   uint32         // of the application
 	notifier  *read.Notifier // of the node
 	stands    *stands        // of the node
+	apart     bool           // positions are those of commands, which partitions do not share
 	leaving   atomic.Bool    // the owner goes on until it is fenced, and does not start again
 
 	// Used only by the goroutine that holds the replica:
@@ -99,7 +104,9 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 // shorten drops the oldest views but those that readers stand on, before one more is added. The lock is held.
 func (r *replica) shorten(m *read.Watermark, stood []read.Point) {
 	keep := ringBlocks
-	if m.At.Number+tipBlocks < m.Latest {
+	if r.apart {
+		keep = ringCommands
+	} else if m.At.Number+tipBlocks < m.Latest {
 		keep, stood = tipBlocks, nil // a backfill: what it holds it holds on disk
 	}
 	excess := len(r.ring) - keep + 1

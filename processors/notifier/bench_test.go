@@ -36,13 +36,12 @@ type crowd struct {
 	stop   func()
 	last   []common.Address // of each partition, a wallet
 
-	sources int32 // partitions of the raw topic, all of which tell of a time
-	unix    int64
-	queued  int
+	unix   int64
+	queued int
 }
 
 func newCrowd(b *testing.B) *crowd {
-	c := &crowd{b: b, sources: 1, cat: topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}}
+	c := &crowd{b: b, cat: topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: 4}}
 	broker := brokertest.Config(brokertest.Start(b, "kfake"), "n")
 	brokertest.Apply(b, broker, c.cat.Topics())
 	c.cfg = engine.DefaultConfig()
@@ -53,17 +52,18 @@ func newCrowd(b *testing.B) *crowd {
 	check(b, err)
 	b.Cleanup(c.tx.Close)
 	check(b, c.tx.Init(b.Context()))
-	c.find()
+	c.last = oneOfEach(c.cat.Partitions)
 	return c
 }
 
-// find finds a wallet of each partition.
-func (c *crowd) find() {
-	c.last = make([]common.Address, c.cat.Partitions)
+// oneOfEach finds a wallet of each partition.
+func oneOfEach(partitions int32) []common.Address {
+	all := make([]common.Address, partitions)
 	for i := range uint64(1000) {
 		wallet := walletOf(1<<40 + i)
-		c.last[topics.Partition(wallet[:], c.cat.Partitions)] = wallet
+		all[topics.Partition(wallet[:], partitions)] = wallet
 	}
+	return all
 }
 
 // deals opens the deals, of which some are due an alert an hour later, and the others not for days.
@@ -133,9 +133,7 @@ func (c *crowd) flush() {
 func (c *crowd) tick(at uint64) {
 	check(c.b, c.tx.Begin())
 	for _, wallet := range c.last {
-		for from := range c.sources {
-			c.put(wallet, &notifier.Command{Tick: &notifier.Tick{From: from, Block: at, Time: at}})
-		}
+		c.put(wallet, &notifier.Command{Tick: &notifier.Tick{Block: at, Time: at}})
 	}
 	c.flush()
 }

@@ -56,6 +56,7 @@ type chain struct {
 	source *engine.Node // of facts
 	node   *engine.Node
 	head   topics.BlockRef
+	tip    uint64 // a block that the chain has, but not the topic yet
 	before []topics.BlockRef
 	salt   uint64
 
@@ -72,12 +73,12 @@ type ticked struct {
 
 // newTopics is the raw topic alone, on a broker of that kind.
 func newTopics(t testing.TB, kind string, unsafe int) *chain {
-	return newTopicsOf(t, kind, unsafe, atTests.ChainID)
+	return newTopicsOf(t, kind, unsafe, topics.Catalogue{ChainID: atTests.ChainID, Partitions: 4})
 }
 
-func newTopicsOf(t testing.TB, kind string, unsafe int, chainID uint64) *chain {
-	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), head: topics.BlockRef{Timestamp: genesis}}
-	c.cat = topics.Catalogue{Prefix: "n", ChainID: chainID, Partitions: 4}
+func newTopicsOf(t testing.TB, kind string, unsafe int, cat topics.Catalogue) *chain {
+	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), cat: cat, head: topics.BlockRef{Timestamp: genesis}}
+	c.cat.Prefix = "n"
 	brokertest.Apply(t, c.cfg, c.cat.Topics())
 	var err error
 	c.tx, err = kafka.NewTransactor(c.cfg, "chain", kafka.TransactorOptions{})
@@ -270,7 +271,7 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 	for p := range c.cat.Partitions {
 		c.send(p, nil, &topics.BlockEnd{
 			Block: next, Parent: c.back(1).Hash, Records: counts[p], Safe: c.back(c.unsafe).Number, Finalized: c.back(2 * c.unsafe).Number,
-			Head: next.Number, Commit: true, Previous: c.back(1), Linked: true,
+			Head: max(next.Number, c.tip), Commit: true, Previous: c.back(1), Linked: true,
 		})
 	}
 	check(c.t, c.tx.Commit(c.t.Context()))

@@ -234,8 +234,13 @@ type town struct {
 }
 
 func newTown(t testing.TB, kind string, rng *rand.Rand) *town {
+	return newTownOn(newTopics(t, kind, 1), rng)
+}
+
+func newTownOn(c *chain, rng *rand.Rand) *town {
+	t := c.t
 	w := &town{
-		chain: newTopics(t, kind, 1), rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
+		chain: c, rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
 		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]bool{}},
 		wallets: []common.Address{{1}, {2}, {3}, {4}},
 	}
