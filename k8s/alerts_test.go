@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/resealer"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/support"
@@ -26,6 +27,7 @@ func metrics(t *testing.T) map[string]bool {
 	if _, err := sender.New(sends, nil, nil, nil, nil, zap.NewNop(), reg); err != nil {
 		t.Fatal(err)
 	}
+	resealer.New(sends.Catalogue, nil, nil, nil, zap.NewNop(), reg)
 	reports := support.DefaultConfig()
 	reports.HTTP.CursorSecret, reports.PublicURL = strings.Repeat("cursor", 6), "https://support.example"
 	reports.Payment.PayTo = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"

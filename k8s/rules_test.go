@@ -40,6 +40,7 @@ var atRest = []string{
 	`lienstream_sender_attempts_total{channel="email",result="dead"} 0x120`,
 	`lienstream_sender_unreported_total 0x120`,
 	`lienstream_notifier_unread_commands_total 0x120`,
+	`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x120`,
 }
 
 // wrong is what each alert is for: the series that take the place of those at rest, of which no other comes.
@@ -66,6 +67,7 @@ var wrong = map[string][]string{
 	},
 	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",result="dead"} 0x30 1x90`},
 	"NotifierUnreported":  {`lienstream_sender_unreported_total 0x30 1x90`},
+	"NotifierKeyMissing":  {`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x30 5x90`},
 	"NotifierUnread":      {`lienstream_notifier_unread_commands_total 0x30 1x90`},
 }
 

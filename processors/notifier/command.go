@@ -189,6 +189,8 @@ type Command struct {
 	Permit  *Permit       `json:"permit,omitempty"`
 	Confirm *Confirmation `json:"confirm,omitempty"`
 
+	Reseal *Reseal `json:"reseal,omitempty"`
+
 	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
 }
 
@@ -225,7 +227,7 @@ func decodeCommand(value []byte) (c Command, err error) {
 	if c.News != nil && !c.News.Stage.OfNews() {
 		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
 	}
-	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Ask), channelOf(c.Confirm)} {
+	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Ask), channelOf(c.Confirm), channelOf(c.Reseal)} {
 		if at != nil && channelNames[*at] == "" {
 			return c, fmt.Errorf("%w: channel %d", errCommand, *at)
 		}
@@ -244,6 +246,10 @@ func channelOf(v any) *Channel {
 			return &v.Channel
 		}
 	case *Confirmation:
+		if v != nil {
+			return &v.Channel
+		}
+	case *Reseal:
 		if v != nil {
 			return &v.Channel
 		}

@@ -58,6 +58,8 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = permit(w, c.Time, cmd.Permit)
 	case cmd.Confirm != nil:
 		err = confirm(w, c.Time, cmd.Confirm)
+	case cmd.Reseal != nil:
+		err = reseal(w, cmd.Reseal)
 	case cmd.Unsubscribe != nil:
 		err = unsubscribe(w, cmd.Unsubscribe)
 	case cmd.Fact != nil:

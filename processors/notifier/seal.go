@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -16,7 +17,7 @@ import (
 
 // Keys encrypt addresses at rest, in the command topic and in the state, and sign unsubscribe links. The first
 // key encrypts; any of them decrypts. To rotate, put a new key first, and remove the old one once no address is
-// encrypted with it any more.
+// encrypted with it any more, which processors/notifier/resealer sees to.
 type Keys struct{ all []key }
 
 type key struct {
@@ -99,6 +100,17 @@ func (k *Keys) Open(wallet common.Address, channel Channel, sealed []byte) (stri
 		}
 	}
 	return "", ErrSealed
+}
+
+// Current is the ID of the key that encrypts.
+func (k *Keys) Current() byte { return k.all[0].id }
+
+// KeyOf is the ID of the key that encrypted an address; 0: it is none that Seal made. has reports whether it is one of these.
+func (k *Keys) KeyOf(sealed []byte) (id byte, has bool) {
+	if len(sealed) == 0 {
+		return 0, false
+	}
+	return sealed[0], slices.ContainsFunc(k.all, func(one key) bool { return one.id == sealed[0] })
 }
 
 // linkBytes is the length of an unsubscribe link's MAC.

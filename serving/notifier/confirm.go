@@ -46,7 +46,11 @@ func (s *Service) subscribe(ctx context.Context, c *notifier.Subscribe, address 
 		if c.Unix <= was.Unix {
 			return notifier.Reused, false, nil
 		}
-		if !s.confirmed(c.Wallet, &was, address) {
+		confirmed, err := s.confirmed(c.Wallet, &was, address)
+		if err != nil {
+			return outcome, false, err
+		}
+		if !confirmed {
 			outcome, err = s.ask(ctx, c, address)
 			return outcome, true, err
 		}
@@ -70,12 +74,12 @@ func (s *Service) stored(ctx context.Context, wallet common.Address, channel not
 }
 
 // confirmed reports whether a subscription has this address, and alerts may go there.
-func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, address string) bool {
+func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, address string) (bool, error) {
 	if !sub.Active() || sub.ConfirmBy != 0 {
-		return false
+		return false, nil
 	}
-	stored, err := s.keys.Open(wallet, sub.Channel, sub.Sealed)
-	return err == nil && stored == address // one that no key opens is confirmed again
+	stored, err := s.open(wallet, sub)
+	return stored == address, err
 }
 
 // ask writes a subscription whose address has to be confirmed. To email addresses requests are sent, of which there are
@@ -249,7 +253,7 @@ func (s *Service) started(ctx context.Context, wallet common.Address, code, chat
 	if !sub.Active() || !s.keys.GoodCode(code, wallet, notifier.Telegram, sub.Unix) {
 		return stale, nil
 	}
-	address, err := s.keys.Open(wallet, notifier.Telegram, sub.Sealed)
+	address, err := s.open(wallet, &sub)
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -126,7 +127,7 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		if err := s.authorize(ctx, wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 			return err
 		}
-		address, err := s.keys.Open(wallet, channel, sub.Sealed)
+		address, err := s.open(wallet, &sub)
 		if err != nil {
 			return err
 		}
@@ -141,6 +142,17 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		return s.written(res, outcome, err)
 	}
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
+}
+
+// open is the address of a subscription. One whose key is missing is the operator's to mend: nothing changes until then.
+func (s *Service) open(wallet common.Address, sub *notifier.Subscription) (string, error) {
+	address, err := s.keys.Open(wallet, sub.Channel, sub.Sealed)
+	if err == nil {
+		return address, nil
+	}
+	key, has := s.keys.KeyOf(sub.Sealed)
+	s.log.Error("cannot open an address: notify-keys-file is to have every key that seals one", zap.Uint8("key", key), zap.Bool("has", has))
+	return "", &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the stored address cannot be read now, ask again later", RetryAfter: time.Minute}
 }
 
 // maxWrites bounds the changes of a wallet that wait at once. The state keeps the outcomes of a wallet's last 32
@@ -224,6 +236,9 @@ func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err e
 
 // unavailable is the response if the state is unavailable, or the outcome of a write unknown.
 func (s *Service) unavailable(err error) error {
+	if _, known := errors.AsType[*httpapi.Error](err); known {
+		return err
+	}
 	s.log.Warn("cannot reach the notifier's state", zap.Error(err))
 	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "subscriptions cannot be reached now, ask again shortly", RetryAfter: time.Second}
 }

@@ -252,7 +252,7 @@ func testSubscriptions(t *testing.T, h *house) {
 	if got := h.do(0, http.MethodGet, link, ""); !strings.Contains(got, "•••4567") || !strings.Contains(got, "End these alerts?") {
 		t.Fatal(got)
 	}
-	if got := h.do(0, http.MethodPost, link[:len(link)-1]+"x", "List-Unsubscribe=One-Click"); !strings.Contains(got, "has ended already") {
+	if got := h.do(0, http.MethodPost, link[:len(link)-1]+"x", "List-Unsubscribe=One-Click"); !strings.Contains(got, "This link is no longer good") {
 		t.Fatal(got)
 	}
 	if got := h.do(0, http.MethodGet, list, ""); !strings.Contains(got, "telegram") {

@@ -30,36 +30,37 @@ const (
 // maxFormBytes keeps a form in memory, of either encoding; the API's own limit is lower.
 const maxFormBytes = 1 << 20
 
-// linked finds the subscription of an unsubscribe link; nil: it has ended, or never existed.
-func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, err error) {
+// linked finds the subscription of an unsubscribe link; nil: the link does not end it. alive: there is one all the same, which
+// began later, or whose links another key makes now.
+func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, alive bool, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
 	if err := req.Err(); err != nil {
-		return wallet, nil, err
+		return wallet, nil, false, err
 	}
 	if given == nil || number == nil {
-		return wallet, nil, invalid("token", "needs a wallet and a channel")
+		return wallet, nil, false, invalid("token", "needs a wallet and a channel")
 	}
-	all, err := s.store.Subscriptions(ctx, *given)
+	one, err := s.stored(ctx, *given, notifier.Channels[*number])
 	if err != nil {
-		return wallet, nil, s.unavailable(err)
+		return wallet, nil, false, s.unavailable(err)
 	}
-	token := req.HTTP.URL.Query().Get("token")
-	for _, one := range all {
-		if one.Channel == notifier.Channels[*number] && one.Active() && s.keys.GoodLink(token, *given, one.Channel, one.CreatedAt) {
-			return *given, &one, nil
-		}
+	if !one.Active() {
+		return *given, nil, false, nil
 	}
-	return *given, nil, nil
+	if !s.keys.GoodLink(req.HTTP.URL.Query().Get("token"), *given, one.Channel, one.CreatedAt) {
+		return *given, nil, true, nil
+	}
+	return *given, &one, true, nil
 }
 
 // confirm shows a page with a button that ends the subscription, since programs may follow links automatically.
 func (s *Service) confirm(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	_, sub, err := s.linked(ctx, req)
+	_, sub, alive, err := s.linked(ctx, req)
 	if err != nil {
 		return err
 	}
-	return s.show(res, sub, sub == nil)
+	return s.show(res, sub, !alive)
 }
 
 // oneClick ends the subscription, for mail programs (RFC 8058) and for the page.
@@ -72,7 +73,7 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 	if sent := req.HTTP.PostForm[oneClickField]; err != nil || len(sent) != 1 || sent[0] != oneClickValue {
 		return invalid("body", "must be the form "+oneClickField+"="+oneClickValue)
 	}
-	wallet, sub, err := s.linked(ctx, req)
+	wallet, sub, alive, err := s.linked(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -82,13 +83,17 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 			return s.unavailable(err)
 		}
 	}
-	return s.show(res, sub, true)
+	return s.show(res, sub, sub != nil || !alive)
 }
 
+// show shows what has become of the subscription. Who is not told that it has ended is not to believe it.
 func (s *Service) show(res *httpapi.Response, sub *notifier.Subscription, ended bool) error {
 	var mask string
 	if sub != nil {
 		mask = sub.Mask
+	}
+	if sub == nil && !ended {
+		res.Status = http.StatusNotFound
 	}
 	return showPage(res, page, map[string]any{"Mask": mask, "Ended": ended})
 }

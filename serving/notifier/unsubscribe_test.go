@@ -56,3 +56,61 @@ func TestOneClick(t *testing.T) {
 		}
 	}
 }
+
+// A link that ends nothing says so: who reads that alerts have ended is not to get more of them.
+func TestStaleLink(t *testing.T) {
+	h := newHouse(t, "kfake")
+	lower := strings.ToLower(addressOf(h.wallet).Hex())
+	another, err := notifier.ParseKeys("9:" + strings.Repeat("99", 32))
+	check(t, err)
+	m := h.message(lower, "email", "ann@example.com", h.next())
+	h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+	subs, err := h.client.Subscriptions(t.Context(), addressOf(h.wallet))
+	check(t, err)
+	ask := func(method, token string) (int, string) {
+		req := httptest.NewRequest(method, fmt.Sprintf("/unsubscribe?wallet=%s&channel=email&token=%s", lower, token), strings.NewReader("List-Unsubscribe=One-Click"))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		res := httptest.NewRecorder()
+		h.services[0].ServeHTTP(res, req)
+		return res.Code, res.Body.String()
+	}
+	for name, token := range map[string]string{
+		"of a key that is gone": another.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt), "of no key": "00", "empty": "",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if status, text := ask(method, token); status != http.StatusNotFound || !strings.Contains(text, "alerts go on") || strings.Contains(text, "<form") {
+				t.Errorf("%s of a link %s: %d %s", method, name, status, text)
+			}
+		}
+	}
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	good := keys.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt)
+	for range 2 { // a mail program may send it again
+		if status, text := ask(http.MethodPost, good); status != http.StatusOK || !strings.Contains(text, "ended") {
+			t.Errorf("the good link: %d %s", status, text)
+		}
+	}
+}
+
+// Where a key is missing nothing changes, and the answer is not the user's fault.
+func TestKeyMissing(t *testing.T) {
+	h := newHouse(t, "kfake")
+	wallet := addressOf(h.wallet)
+	lower := strings.ToLower(wallet.Hex())
+	gone, err := notifier.ParseKeys("9:" + strings.Repeat("99", 32))
+	check(t, err)
+	sealed, err := gone.Seal(wallet, notifier.Email, "ann@example.com")
+	check(t, err)
+	_, err = h.client.Subscribe(t.Context(), &notifier.Subscribe{Wallet: wallet, Channel: notifier.Email, Sealed: sealed, Mask: "a", Prefs: 1, Unix: 1})
+	check(t, err)
+	m := h.message(lower, "email", "ann@example.com", h.next())
+	if got := h.do(0, http.MethodDelete, "/notify/"+lower+"/email", deleteBody(m, sign(t, h.wallet, m))); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "UPSTREAM_UNAVAILABLE") {
+		t.Errorf("an address without its key: %s", got)
+	}
+	subs, err := h.client.Subscriptions(t.Context(), wallet)
+	check(t, err)
+	if len(subs) != 1 || !subs[0].Active() || string(subs[0].Sealed) != string(sealed) {
+		t.Errorf("it has changed: %+v", subs)
+	}
+}

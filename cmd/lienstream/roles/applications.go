@@ -48,9 +48,21 @@ func commandApplications() []commandApplication {
 	}
 }
 
-// commandCacheBytes is the block cache of a command application. It is small because clients read what was just
-// written.
-const commandCacheBytes = 4 << 20
+// Sizes of the applications beside the market. Clients read what was just written, and what one command concerns the next one
+// does not, so caches are of little use; and a backlog is of a few commands.
+const (
+	besideCache  = 4 << 20
+	besideRows   = 256 << 10
+	besideCommit = 8 << 20
+	besideFetch  = 64 << 10
+)
+
+// beside is the configuration of an application beside the market.
+func beside(c engine.Config) engine.Config {
+	c.CommitBytes, c.FetchBytes = besideCommit, besideFetch
+	c.Memory.Blocks, c.Memory.Rows = besideCache, besideRows
+	return c
+}
 
 // applicationNames are those that --applications takes.
 func applicationNames() []string {
@@ -104,8 +116,8 @@ func (r *processorsRole) startApplications(ctx context.Context, p *Process) ([]r
 		if !r.chosen(p, app) {
 			continue
 		}
-		cfg := r.config(p, app.reads.Name)
-		cfg.Memory.Blocks, cfg.Rebuild = commandCacheBytes, false
+		cfg := beside(r.config(p, app.reads.Name))
+		cfg.Rebuild = false
 		made, err := app.make(p, p.Log.Named(app.reads.Name))
 		if err != nil {
 			return nil, err

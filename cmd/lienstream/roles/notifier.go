@@ -14,6 +14,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/facts"
+	"github.com/lienstream/lienstream/processors/notifier/resealer"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -165,18 +166,14 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	if err != nil {
 		return err
 	}
-	cfg := r.config(p, topics.AppFacts)
-	cfg.Memory.Blocks, cfg.HeadCommands = commandCacheBytes, true
+	cfg := beside(r.config(p, topics.AppFacts))
+	cfg.HeadCommands = true
 	source, err := engine.New(cfg, facts.New(contracts.NewDecoder(dep), p.partitions, facts.Policy(p.notify.policy)))
 	if err != nil {
 		return err
 	}
 	p.Ready("notifier facts", func(context.Context) error { return source.Ready(p.MaxHeadAge) })
 	p.Group.Go(func() error { return source.Run(ctx) })
-	channels, err := p.channels()
-	if err != nil || len(channels) == 0 {
-		return err // without a channel, alerts are published and stay in the outbox
-	}
 	keys, err := p.NotifyKeys()
 	if err != nil {
 		return err
@@ -184,6 +181,13 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	producer, err := p.notifyProducer()
 	if err != nil {
 		return err
+	}
+	seals := resealer.New(p.Catalogue(), node, producer, keys, p.Log, p.Reg)
+	p.Ready("notifier keys", func(context.Context) error { return seals.Ready() })
+	p.Group.Go(func() error { return seals.Run(ctx) })
+	channels, err := p.channels()
+	if err != nil || len(channels) == 0 {
+		return err // without a channel, alerts are published and stay in the outbox
 	}
 	c := sender.DefaultConfig()
 	c.Catalogue = p.Catalogue()

@@ -83,6 +83,10 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		s.pass(&d, passed{until: now.Add(passedFor)})
 		return nil
 	}
+	if _, has := s.keys.KeyOf(d.sub.Sealed); !has {
+		s.pass(&d, passed{until: now.Add(keylessFor)}) // it waits for its key: attempts would be used up
+		return nil
+	}
 	if d.to.Channel == notifier.Push {
 		d.host = siteOf(d.sub.Mask) // the mask of a push subscription is its host
 	}
@@ -114,8 +118,9 @@ type passed struct {
 }
 
 const (
-	passedFor = time.Minute
-	maxPassed = 1 << 18 // rows that are remembered: beyond that, all are forgotten
+	passedFor  = time.Minute
+	keylessFor = 5 * time.Second
+	maxPassed  = 1 << 18 // rows that are remembered: beyond that, all are forgotten
 )
 
 func (s *Sender) pass(d *due, p passed) {

@@ -1,0 +1,61 @@
+package notifier
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// Reseal seals the address of a subscription with another key. Nothing else of it changes, so a wallet's own command wins.
+type Reseal struct {
+	Wallet  common.Address `json:"wallet"`
+	Channel Channel        `json:"channel"`
+	Was     []byte         `json:"was"` // as it was sealed
+	Sealed  []byte         `json:"sealed"`
+}
+
+func reseal(w state.Writer, c *Reseal) error {
+	s, err := getSubscription(w, c.Wallet, c.Channel)
+	if err != nil || !s.Active() || !bytes.Equal(s.Sealed, c.Was) {
+		return err
+	}
+	s.Sealed = c.Sealed
+	return putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s)
+}
+
+// Sealed is the sealed address of a subscription.
+type Sealed struct {
+	Wallet  common.Address
+	Channel Channel
+	Text    []byte
+}
+
+// SealedAddresses reads a partition's sealed addresses: some of those that follow a place, and the place of the last; nil: there
+// are no more.
+func SealedAddresses(v state.View, after []byte, most int) (some []Sealed, last []byte, err error) {
+	var fault error
+	looked := 0
+	err = v.Scan(subscriptions, nil, after, func(key, row []byte) bool {
+		last = slices.Clone(key)
+		var s struct {
+			Sealed []byte `json:"sealed"`
+		}
+		if fault = json.Unmarshal(row, &s); fault != nil {
+			return false
+		}
+		if len(key) == common.AddressLength+1 && len(s.Sealed) > 0 {
+			some = append(some, Sealed{common.Address(key), Channel(key[common.AddressLength]), s.Sealed})
+		}
+		looked++
+		return looked < most
+	})
+	if looked < most {
+		last = nil
+	}
+	return some, last, errors.Join(err, fault)
+}
