@@ -372,6 +372,7 @@ func commitEndsTheLinger(t *testing.T, b *testBroker) {
 // A broker that takes connections and never answers must not hold a commit longer than its timeout.
 func frozenBrokerHoldsNoCommit(t *testing.T, apache *broker.Apache) {
 	b := newTestBroker(t, apache.Addrs(), "frozen")
+	b.transactor(t, "a") // the first takes seconds: a new broker makes the topic of its coordinators
 	tx, err := kafka.NewTransactor(b.cfg, "frozen-a", kafka.TransactorOptions{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
