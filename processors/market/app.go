@@ -61,8 +61,9 @@ func (a *App) Tables() []*state.Table { return a.families.Tables() }
 // Version implements engine.Versioned. Version 1 sums bids up: what was made before has no sums. Version 2
 // publishes ticks, in rows of another form. Version 3 lists a deal's drips by age, and counts the numbers of
 // medians in trees. Version 4 knows when a pool was initialised, and what is traded in it. Version 5
-// knows who holds meme tokens. Version 6 keeps what collateral, pools and positions were on each day.
-func (a *App) Version() (version, since uint32) { return 6, 6 }
+// knows who holds meme tokens. Version 6 keeps what collateral, pools and positions were on each day. Version 7 knows which
+// liquidity has stood for half an hour, and the closes of hours.
+func (a *App) Version() (version, since uint32) { return 7, 7 }
 
 // Apply applies a *topics.Log, a *topics.Probe or a *topics.Ledger.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {

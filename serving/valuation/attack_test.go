@@ -1,8 +1,10 @@
 package valuation
 
 import (
+	"cmp"
 	"errors"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -32,7 +34,36 @@ func (s *stage) liquidity(t testing.TB, p *pool, lower, upper int32, liquidity u
 	if lower <= p.Tick && p.Tick < upper {
 		p.Liquidity = *l
 	}
-	p.amm.Ticks, p.amm.Liquidity = p.Ticks, p.Liquidity
+	p.amm.Ticks, p.amm.Liquidity, p.Standing = p.Ticks, p.Liquidity, p.Ticks
+	s.judge()
+}
+
+// add adds a position's liquidity to its pool, of which some is young.
+func (s *stage) add(t testing.TB, p *pool, held *topics.PositionLiquidity, young uint64) {
+	t.Helper()
+	p.Ticks, p.Standing = slices.Clone(p.Ticks), slices.Clone(p.Ticks)
+	stands := new(uint256.Int).SubUint64(&held.Liquidity, young)
+	for _, end := range []struct {
+		at    int32
+		minus bool
+	}{{held.TickLower, false}, {held.TickUpper, true}} {
+		for _, to := range []struct {
+			ticks *[]ammv4.Tick
+			net   uint256.Int
+		}{{&p.Ticks, held.Liquidity}, {&p.Standing, *stands}} {
+			if end.minus {
+				to.net.Neg(&to.net)
+			}
+			tick, err := ammv4.NewTick(end.at, &to.net)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to.ticks = append(*to.ticks, tick)
+			slices.SortFunc(*to.ticks, func(a, b ammv4.Tick) int { return cmp.Compare(a.Index, b.Index) })
+		}
+	}
+	p.amm = p.with(p.Ticks).amm
+	p.Liquidity = p.amm.Liquidity
 	s.judge()
 }
 
@@ -44,7 +75,7 @@ func (s *stage) empty(t testing.TB, id byte, currency0, currency1 common.Address
 		t.Fatal(err)
 	}
 	p := s.open(t, id, currency0, currency1, tick, 0)
-	p.Ticks, p.amm.Ticks = nil, nil
+	p.Ticks, p.amm.Ticks, p.Standing = nil, nil, nil
 	p.SqrtPriceX96, p.amm.SqrtPriceX96 = *price, *price
 	s.judge()
 	return p
@@ -211,7 +242,7 @@ func TestDecimalsOfAStranger(t *testing.T) {
 	txs := append(by.approve(token, by.address), by.approve(w.dep.USDG, by.address)...)
 	w.mine(60, append(txs, by.call(w.dep.AssetRegistry, own(t, "AssetRegistry"), "setPool", p.ID, true, big.NewInt(1), much),
 		by.mint(p, -887_220, 887_220, big.NewInt(1e13), much, much))...)
-	w.mine(1800)
+	w.mine(2400)
 	var value assetBody
 	w.get("/assets/"+token.Hex()+"/value", &value)
 	if value.PriceUSDG != "1" || value.PriceRaw.Num != value.PriceRaw.Den {
@@ -273,10 +304,7 @@ func TestBothTokensAreSold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	without, err := s.pair.without(held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	without := s.pair.without(held)
 	var first, both ammv4.Result
 	if err := without.amm.Quote(&first, false, true, of1); err != nil { // second is currency1 of the pair
 		t.Fatal(err)
@@ -284,7 +312,7 @@ func TestBothTokensAreSold(t *testing.T) {
 	if err := s.direct.amm.Quote(&both, false, true, of0.Add(of0, &first.Out)); err != nil { // meme is currency1 of the other
 		t.Fatal(err)
 	}
-	for _, in := range []poolPrice{asTheyAre, atReference} {
+	for _, in := range []poolPrice{asTheyStand, atReference} {
 		got, err := p.proceeds(in)
 		if err != nil {
 			t.Fatal(err)

@@ -124,7 +124,7 @@ func (b *dealBody) fill(st *state, deal *topics.Deal, held collateral) error {
 	}
 	b.ValueUSDG, b.PriceUSDG, b.Source = value.String(), held.text(now), st.source(held.pools())
 	safe := value
-	for _, in := range []poolPrice{asTheyAre, atReference} { // the lower one: manipulating a pool upwards gains nothing
+	for _, in := range []poolPrice{asTheyStand, atReference} { // the lower one: manipulating a pool upwards gains nothing
 		sold, err := held.proceeds(in)
 		if err != nil {
 			return err

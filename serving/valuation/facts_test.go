@@ -48,7 +48,7 @@ func (w *world) listMeme(by *actor, router common.Address) (token common.Address
 		by.call(w.dep.AssetRegistry, registry, "setPool", p.ID, true, big.NewInt(1), much),
 		by.mint(p, -887_220, 887_220, big.NewInt(1e13), much, much))
 	w.mine(60, txs...)
-	w.mine(1800)
+	w.mine(2400) // until its liquidity counts
 	return token, p
 }
 
@@ -78,7 +78,7 @@ func TestFactsOfTheChain(t *testing.T) {
 	router, created := by.swapRouter()
 	w.mine(1, append([]*types.Transaction{created}, by.approve(w.dep.USDG, router)...)...)
 	token, p := w.listMeme(by, router)
-	opened := w.at.Timestamp - 60 - 1800
+	opened := w.at.Timestamp - 60 - 2400
 	buys := p.Currency0 == w.dep.USDG
 	top := int32(150)
 	if buys {

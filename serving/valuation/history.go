@@ -20,7 +20,7 @@ type pointBody struct {
 	PriceUSDG string `json:"priceUSDG"`
 }
 
-// assetPrices is the price of a token at the ends of hours; the last is now.
+// assetPrices is the price of a token at the close of hours; the last is now.
 func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	st, token, err := s.token(ctx, req, res)
 	if err != nil {
@@ -37,7 +37,11 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 		if err != nil {
 			return fmt.Errorf("price of %s: %w", token, err)
 		}
-		b.Prices = append(b.Prices, pointBody{st.at.Timestamp - uint64(len(series)-1-i)*hour, q.text(priceAt(root))})
+		at := st.at.Timestamp
+		if left := len(series) - 1 - i; left > 0 {
+			at = (at-1)/hour*hour - uint64(left-1)*hour
+		}
+		b.Prices = append(b.Prices, pointBody{at, q.text(priceAt(root))})
 	}
 	return s.answer(res, st, &b)
 }

@@ -30,9 +30,9 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 	if err != nil {
 		return nil, err
 	}
-	fair, err := atReference(pools[0])
-	if err != nil || fair.Liquidity.IsZero() {
-		return nil, err
+	fair := pools[0].moved() // with all of its liquidity
+	if fair == nil || fair.Liquidity.IsZero() {
+		return nil, nil //nolint:nilnil // the fact cannot be had
 	}
 	locked := new(big.Int)
 	for i := range answer.Value {

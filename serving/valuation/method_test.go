@@ -71,6 +71,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 		p.Ticks = append(p.Ticks, one)
 	}
 	p.amm = ammv4.Pool{SqrtPriceX96: *price, Tick: tick, Liquidity: *l, LPFee: 3000, TickSpacing: 60, Ticks: p.Ticks}
+	p.Standing = p.Ticks
 	for at := uint64(began); at <= now-3600; at += 3600 { // a price that trembles by the hour
 		p.Hours = append(p.Hours, query.PriceAt{At: at, Tick: tick + int32(at/3600%3*20)})
 	}
@@ -120,7 +121,13 @@ func (s *stage) wait(seconds uint64) {
 // valued is the value and the suggested cap of what a deal holds; nil where both are refused.
 func (s *stage) valued(t testing.TB, token common.Address, held *topics.PositionLiquidity) (value, suggested *big.Int) {
 	t.Helper()
-	deal := &topics.Deal{Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e12), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
+	return s.valuedAs(t, &topics.Deal{
+		Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e12), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9),
+	}, held)
+}
+
+func (s *stage) valuedAs(t testing.TB, deal *topics.Deal, held *topics.PositionLiquidity) (value, suggested *big.Int) {
+	t.Helper()
 	var (
 		in  collateral
 		err error
@@ -278,7 +285,7 @@ func TestMedianTick(t *testing.T) {
 				break
 			}
 		}
-		if got, history := medianTick(seconds, end, window); got != want || int(history) != total {
+		if got, history := query.MedianTick(seconds, end, window); got != want || int(history) != total {
 			t.Fatalf("%d over %d s, want %d over %d s: %v until %d", got, history, want, total, seconds, end)
 		}
 	})
@@ -370,31 +377,6 @@ func TestFeeEstimate(t *testing.T) {
 	want := bpsOfAll * earned / cost * 2 * 0.5
 	if got := feeEstimate(p, around, &before, 2); math.Abs(float64(got)-want) > 1 || got == 0 {
 		t.Errorf("%d bps, a position earns %.2f", got, want)
-	}
-}
-
-func TestVolatility(t *testing.T) {
-	h := DefaultConfig().Haircut
-	var flat, wild []float64
-	for i := range 100 {
-		flat = append(flat, 7)
-		wild = append(wild, float64(i%2)*100) // 100 ticks up, 100 down: 1 % an hour
-	}
-	if sigma, n := h.deviation(flat); sigma != 0 || n != 99 {
-		t.Errorf("a price that stands still has %g over %d hours", sigma, n)
-	}
-	if sigma, _ := h.deviation(wild); math.Abs(sigma-0.01) > 1e-6 {
-		t.Errorf("1 %% an hour is %g", sigma)
-	}
-	if sigma, _ := h.deviation(flat[:5]); sigma != h.UnknownHourly {
-		t.Errorf("of an unknown price %g", sigma)
-	}
-	// 1.65 · 1 % · sqrt(100 h) = 16.5 %.
-	if got, want := h.factor(0.01, 100*3600, 10_000), math.Exp(-0.165)*billion; math.Abs(float64(got)-want) > 2 {
-		t.Errorf("%d billionths, want %g", got, want)
-	}
-	if got := h.factor(0, 3600, 2500); got != billion/4 {
-		t.Errorf("the lane's most: %d billionths", got)
 	}
 }
 

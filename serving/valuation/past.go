@@ -40,9 +40,7 @@ func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, secon
 	}
 	c.metrics.fees.Inc()
 	want := key.hour*hour - min(key.hour*hour, seconds)
-	if len(p.Hours) > 0 {
-		want = max(want, p.Hours[0].At)
-	}
+	want = max(want, p.InitializedAt)
 	if want >= s.at.Timestamp {
 		return nil, nil //nolint:nilnil // the pool has no earlier block
 	}

@@ -247,10 +247,7 @@ func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 	if err != nil {
 		return nil, err
 	}
-	without, err := own.without(p.held)
-	if err != nil {
-		return nil, err
-	}
+	without := own.without(p.held)
 	after := func(other *pool) (*pool, error) {
 		if other.ID == without.ID {
 			return without, nil
@@ -268,25 +265,27 @@ func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 	return sum.Add(sum, more), nil
 }
 
-// without is the pool after the position has left it.
-func (p *pool) without(held *topics.PositionLiquidity) (*pool, error) {
-	left := *p
-	left.amm.Ticks = slices.Clone(p.amm.Ticks)
-	for i := range left.amm.Ticks {
-		t := &left.amm.Ticks[i]
+// without is the pool after the position has left it. Where the position's own liquidity has not stood, as much of that of
+// others counts as gone.
+func (p *pool) without(held *topics.PositionLiquidity) *pool {
+	ticks := slices.Clone(p.amm.Ticks)
+	var sum, shown uint256.Int // two's complement
+	for i := range ticks {
+		t := &ticks[i]
+		sum.Add(&sum, &t.Net)
 		switch t.Index {
 		case held.TickLower:
-			t.Net.Sub(&t.Net, &held.Liquidity)
+			sum.Sub(&sum, &held.Liquidity)
 		case held.TickUpper:
-			t.Net.Add(&t.Net, &held.Liquidity)
+			sum.Add(&sum, &held.Liquidity)
 		}
-	}
-	if held.TickLower <= p.Tick && p.Tick < held.TickUpper {
-		if _, below := left.amm.Liquidity.SubOverflow(&p.amm.Liquidity, &held.Liquidity); below {
-			return nil, fmt.Errorf("position %s has more liquidity than its pool", held.TokenID.Dec())
+		before := shown
+		if shown = sum; sum.Sign() < 0 {
+			shown.Clear()
 		}
+		t.Net.Sub(&shown, &before)
 	}
-	return &left, nil
+	return p.with(ticks)
 }
 
 // positionBody is the position's present contents and fees.

@@ -12,39 +12,8 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
-	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
-
-// medianTick is the time-weighted median of a pool's tick: one observation per second, carried forward, over
-// the window that ends now. On a tie it is the lower one. It also returns for how many of these seconds there
-// is a price.
-func medianTick(seconds []query.PriceAt, now, window uint64) (tick int32, history uint64) {
-	type weight struct {
-		tick    int32
-		seconds uint64
-	}
-	begin := now + 1 - min(now+1, window) // first second of the window
-	var weights []weight
-	for i, o := range seconds {
-		end := now + 1
-		if i+1 < len(seconds) {
-			end = seconds[i+1].At
-		}
-		if from := max(o.At, begin); end > from {
-			weights = append(weights, weight{o.Tick, end - from})
-			history += end - from
-		}
-	}
-	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(a.tick, b.tick) })
-	var sum uint64
-	for _, w := range weights {
-		if sum += w.seconds; 2*sum >= history {
-			return w.tick, history
-		}
-	}
-	return 0, 0
-}
 
 // depthOf is the amount of each currency that moves a pool's price by 2 %: the lower one of both directions.
 func depthOf(p *ammv4.Pool) (depth [2]uint256.Int) {
@@ -157,7 +126,7 @@ func (p *pool) other(token common.Address) (common.Address, bool) {
 	return common.Address{}, false
 }
 
-// depthIn is the pool's depth in one of its currencies.
+// depthIn is the pool's depth in one of its currencies, of the liquidity that has stood.
 func (p *pool) depthIn(token common.Address) *big.Int {
 	if token == p.Currency0 {
 		return p.depth[0].ToBig()

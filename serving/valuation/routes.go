@@ -132,10 +132,10 @@ func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
 // poolPrice selects the pool state to sell into.
 type poolPrice func(*pool) (*pool, error)
 
-// asTheyAre uses the current pools.
-func asTheyAre(p *pool) (*pool, error) { return p, nil }
+// asTheyStand uses the pools at their current prices, with the liquidity that has stood.
+func asTheyStand(p *pool) (*pool, error) { return p.stood, nil }
 
-// atReference uses the pools as they would be at their reference prices, so that manipulation has no effect.
+// atReference uses the same as it would be at the reference prices, so that manipulation has no effect.
 func atReference(p *pool) (*pool, error) {
 	if p.fair == nil {
 		return nil, refuse(reasonDepth, "pool %s cannot be moved to its reference price", p.ID)

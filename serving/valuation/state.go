@@ -42,17 +42,34 @@ type pool struct {
 	growth    ammv4.FeeGrowth
 	reference int32  // the time-weighted median tick
 	history   uint64 // seconds of the window with a price
-	fair      *pool  // as it would be at its reference price; nil: nothing moves it there
+	stood     *pool  // with the liquidity alone that has stood for long enough: what is added for a block moves nothing
+	fair      *pool  // that, as it would be at its reference price; nil: nothing moves it there
 	depth     [2]uint256.Int
 }
 
 // judge computes what follows of a pool's state and its prices over a window.
 func (p *pool) judge(now, window uint64) {
-	p.reference, p.history = medianTick(p.Seconds, now, window)
-	p.depth = depthOf(&p.amm)
-	if p.fair = p.moved(); p.fair != nil {
+	p.reference, p.history = query.MedianTick(p.Seconds, now, window)
+	p.stood = p.with(p.Standing)
+	p.depth = depthOf(&p.stood.amm)
+	if p.fair = p.stood.moved(); p.fair != nil {
 		p.fair.depth = depthOf(&p.fair.amm)
 	}
+}
+
+// with is the pool with other liquidity at the same price.
+func (p *pool) with(ticks []ammv4.Tick) *pool {
+	other := *p
+	other.Ticks, other.amm.Ticks = ticks, ticks
+	other.amm.Liquidity.Clear()
+	for i := range ticks {
+		if ticks[i].Index > p.Tick {
+			break
+		}
+		other.amm.Liquidity.Add(&other.amm.Liquidity, &ticks[i].Net)
+	}
+	other.Liquidity = other.amm.Liquidity
+	return &other
 }
 
 // moved is the pool swapped to its reference price.

@@ -15,30 +15,22 @@ const (
 	logTick = 9.999500033330834e-05 // ln(1.0001)
 )
 
-// hourlyTicks are the ticks at the ends of the hours, carried forward; the last one is the reference: one block's price
-// would let anybody hide what the price did in the hour before.
+// hourlyTicks are the closes of the hours that are over, carried forward; the last one is the reference, which is for now what
+// a close is for its hour.
 func (p *pool) hourlyTicks(now, history uint64) (ticks []int32) {
-	hours := p.Hours
-	if len(hours) == 0 {
-		return nil
-	}
-	begin := max(hours[0].At, now-min(now, history))
 	next := 0
-	for end := now - (now-begin)/hour*hour; end <= now; end += hour {
-		for next < len(hours) && hours[next].At <= end {
+	for at := (now - min(now, history) + hour - 1) / hour * hour; at+hour < now; at += hour {
+		for next < len(p.Hours) && p.Hours[next].At <= at {
 			next++
 		}
 		if next > 0 {
-			ticks = append(ticks, hours[next-1].Tick)
+			ticks = append(ticks, p.Hours[next-1].Tick)
 		}
 	}
-	if len(ticks) > 0 {
-		ticks[len(ticks)-1] = p.reference
-	}
-	return ticks
+	return append(ticks, p.reference)
 }
 
-// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours, from its reference pools.
+// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from its reference pools.
 func (s *state) series(token common.Address, q *quoted) (sum []float64) {
 	for i, p := range q.pools {
 		ticks := p.hourlyTicks(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
@@ -59,24 +51,29 @@ func (s *state) series(token common.Address, q *quoted) (sum []float64) {
 	return sum
 }
 
-// deviation is the standard deviation of an hour's log return, from the exponentially weighted average of
-// squared returns, and the number of returns. With few returns it is at least UnknownHourly.
+// deviation is the standard deviation of an hour's log return, from the exponentially weighted average of squared returns, and
+// the number of returns. The last one is of an hour that is not over: it counts only where it says that the price moves more.
+// With few returns it is at least UnknownHourly.
 func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
-	var variance float64
+	var variance, before float64
 	for i := 1; i < len(series); i++ {
 		r := (series[i] - series[i-1]) * logTick
-		if i == 1 {
+		if before = variance; i == 1 {
 			variance = r * r
 		} else {
 			variance = h.Decay*variance + (1-h.Decay)*r*r
 		}
 	}
-	sigma, returns = math.Sqrt(variance), max(len(series)-1, 0)
+	sigma, returns = math.Sqrt(max(variance, before)*ofMedians), max(len(series)-1, 0)
 	if returns < h.MinHours {
 		sigma = max(sigma, h.UnknownHourly)
 	}
 	return sigma, returns
 }
+
+// ofMedians is the variance of a price that wanders, over that of its means of half an hour, an hour apart: these move less.
+// Medians move a little more than means do.
+const ofMedians = 6. / 5
 
 // factor is the remaining part of a value after a haircut for a term, in billionths: at most what the lane
 // allows.

@@ -37,7 +37,7 @@ type scope struct {
 func Family(d contracts.Deployment) family.Family {
 	s := &scope{manager: d.PositionManager, pool: d.PoolID}
 	return family.Family{
-		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays},
+		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays, youngRanges, youngTicks},
 		Events: []contracts.Event{
 			&contracts.Swapped{}, &contracts.PoolInitialized{}, &contracts.LiquidityModified{}, &contracts.PoolSet{},
 			&contracts.PositionTransferred{}, &contracts.PositionStaked{}, &contracts.PositionCheckpointed{},
@@ -136,7 +136,13 @@ func (s *scope) modified(w state.Writer, e *contracts.LiquidityModified) (string
 	if violation, err := moveTick(w, e.PoolID, e.TickLower, &e.LiquidityDelta, false); err != nil || violation != "" {
 		return violation, err
 	}
-	return moveTick(w, e.PoolID, e.TickUpper, &e.LiquidityDelta, true)
+	if violation, err := moveTick(w, e.PoolID, e.TickUpper, &e.LiquidityDelta, true); err != nil || violation != "" {
+		return violation, err
+	}
+	if p.Hooks != (common.Address{}) && p.ID != s.pool {
+		return "", nil // it prices nothing
+	}
+	return "", age(w, e)
 }
 
 // modifyPosition updates the liquidity of a position of the manager. The salt is its token ID. What it was is kept where the

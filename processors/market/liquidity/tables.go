@@ -21,6 +21,8 @@ const (
 	tableTicks               byte = 14
 	tablePoolDays            byte = 27
 	tableLiquidityDays       byte = 28
+	tableYoungRanges         byte = 29
+	tableYoungTicks          byte = 30
 
 	// IndexAllowedPool: the pools that the registry allows, by pool ID. The value is the row.
 	IndexAllowedPool byte = 0x1b

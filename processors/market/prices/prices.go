@@ -64,7 +64,7 @@ func Before(pool common.Hash, at uint64) []byte {
 
 // Family describes this family.
 var Family = family.Family{
-	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes}, Apply: apply,
+	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes, Closes}, Apply: apply,
 	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
 }
 
@@ -84,6 +84,16 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 // observe overwrites the observation of the second and of the hour: the last one counts.
 func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int32) error {
 	at := w.Block().Timestamp
+	hour := Key(pool, at-at%Hour)
+	former, err := w.Get(Hours, hour)
+	if err != nil {
+		return err
+	}
+	if former == nil {
+		if err := finish(w, pool, at); err != nil {
+			return err
+		}
+	}
 	o := topics.Observation{PoolID: pool, At: at, SqrtPriceX96: *sqrtPrice, Tick: tick}
 	row, err := o.AppendBinary(make([]byte, 0, rowBytes))
 	if err != nil {
@@ -91,11 +101,6 @@ func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int3
 	}
 	w.Put(Seconds, Key(pool, at), row)
 
-	hour := Key(pool, at-at%Hour)
-	former, err := w.Get(Hours, hour)
-	if err != nil {
-		return err
-	}
 	w.Put(Hours, hour, bytes.Clone(row))
 	if former == nil {
 		return prune(w, pool, at)

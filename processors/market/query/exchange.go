@@ -3,9 +3,7 @@ package query
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -54,17 +52,12 @@ type Exchange struct {
 // it.
 type PoolState struct {
 	topics.Pool
-	Ticks   []ammv4.Tick // ascending
-	Seconds []PriceAt    // ascending; the first is the price at the start of the period, if there was one
-	Hours   []PriceAt    // ascending: the last of each hour in which the price moved, and the price before them
+	Ticks    []ammv4.Tick // ascending
+	Standing []ammv4.Tick // the same of the liquidity that has stood for half an hour
+	Seconds  []PriceAt    // ascending; the first is the price at the start of the period, if there was one
+	Hours    []PriceAt    // ascending: the closes of hours, by their first second. Each is that of the hours until the next one too
 
 	Volume24h prices.Volume // of the current hour and the 23 before it
-}
-
-// PriceAt is the tick of a pool from a second on.
-type PriceAt struct {
-	At   uint64
-	Tick int32
 }
 
 // Collateral is a deal and, if it holds a position, the position's contents.
@@ -138,10 +131,13 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 			if err := v.Scan(liquidity.Ticks, id[:], nil, c.addAll(sectionTick)); err != nil {
 				return nil, err
 			}
-			if err := addPrices(&c, v, sectionSecond, prices.Seconds, id, now, q.Seconds); err != nil {
+			if err := addYoung(&c, v, id, now); err != nil {
 				return nil, err
 			}
-			if err := addPrices(&c, v, sectionHour, prices.Hours, id, now, q.Hours); err != nil {
+			if err := addSeconds(&c, v, id, now, q.Seconds); err != nil {
+				return nil, err
+			}
+			if err := addCloses(&c, v, id, now, q.Hours); err != nil {
 				return nil, err
 			}
 			if err := addVolume(&c, v, id, now); err != nil {
@@ -181,47 +177,6 @@ func tradable(c *collector, v state.View, own common.Hash) (ids []common.Hash, e
 	return ids, nil
 }
 
-const priceAtBytes = 8 + 4
-
-// addPrices adds the prices of a pool in one row, descending by time: those since a time, and the one before.
-func addPrices(c *collector, v state.View, section byte, table *state.Table, pool common.Hash, now, seconds uint64) error {
-	from := now - min(now, seconds)
-	var (
-		all     []byte
-		bad     error
-		carried bool
-	)
-	visit := func(_, row []byte) bool {
-		var o topics.Observation
-		if bad = o.UnmarshalBinary(row); bad != nil {
-			return false
-		}
-		all = binary.BigEndian.AppendUint64(all, o.At)
-		all = binary.BigEndian.AppendUint32(all, uint32(o.Tick))
-		carried = o.At <= from
-		return !carried
-	}
-	err := v.Scan(table, pool[:], prices.Before(pool, now), visit)
-	if err == nil && bad == nil && !carried && table == prices.Seconds {
-		// The per-second observations of that time are deleted: use the hours.
-		err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
-			var o topics.Observation
-			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
-				return bad == nil
-			}
-			return visit(key, row)
-		})
-	}
-	if err == nil {
-		err = bad
-	}
-	if err != nil {
-		return fmt.Errorf("prices: %w", err)
-	}
-	c.add(section, pool[:], all)
-	return nil
-}
-
 func decodeExchange(a *read.Response) (x Exchange, err error) {
 	split, err := inSections(a.Items)
 	if err != nil {
@@ -252,6 +207,17 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 		p := places[common.Hash(it.Key[:common.HashLength])]
 		p.Ticks = append(p.Ticks, tick)
 	}
+	for i := range x.Pools {
+		x.Pools[i].Standing = x.Pools[i].Ticks
+	}
+	for _, it := range split[sectionYoung] {
+		if len(it.Key) != common.HashLength+4 || len(it.Row) != 32 || places[common.Hash(it.Key[:common.HashLength])] == nil {
+			return x, read.ErrMalformed
+		}
+		if !places[common.Hash(it.Key[:common.HashLength])].withoutYoung(liquidity.TickOf(it.Key), new(uint256.Int).SetBytes32(it.Row)) {
+			return x, read.ErrMalformed
+		}
+	}
 	for _, it := range split[sectionVolume] {
 		p := places[common.BytesToHash(it.Key)]
 		if p == nil || p.Volume24h.UnmarshalBinary(it.Row) != nil {
@@ -268,26 +234,4 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 		}
 	}
 	return x, nil
-}
-
-// decodePrices decodes the prices of a pool; none if it has no price.
-func decodePrices(items []read.Item, pool common.Hash) ([]PriceAt, error) {
-	i := slices.IndexFunc(items, func(it read.Item) bool { return bytes.Equal(it.Key, pool[:]) })
-	if i < 0 {
-		return nil, nil
-	}
-	row := items[i].Row
-	if len(row)%priceAtBytes != 0 {
-		return nil, read.ErrMalformed
-	}
-	all := make([]PriceAt, 0, len(row)/priceAtBytes)
-	for ; len(row) > 0; row = row[priceAtBytes:] {
-		p := PriceAt{At: binary.BigEndian.Uint64(row), Tick: int32(binary.BigEndian.Uint32(row[8:]))}
-		if p.At > math.MaxInt64 {
-			return nil, read.ErrMalformed
-		}
-		all = append(all, p)
-	}
-	slices.Reverse(all)
-	return all, nil
 }

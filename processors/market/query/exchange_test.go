@@ -74,7 +74,7 @@ func TestExchange(t *testing.T) {
 	if diff := cmp.Diff(all, read(1<<40, 0).Pools[1].Seconds); diff != "" {
 		t.Error("all seconds (-want +got):", diff)
 	}
-	if hours := p.Hours; len(hours) < 2 || hours[0].At != began || hours[len(hours)-1].Tick != 150 {
+	if hours := p.Hours; len(hours) != 1 || hours[0] != (query.PriceAt{At: began - began%3600, Tick: 100}) {
 		t.Errorf("hours %v", hours)
 	}
 	if p.Volume24h != (prices.Volume{word(50), word(45)}) {

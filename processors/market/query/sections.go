@@ -38,7 +38,7 @@ const (
 	sectionCollateral
 	sectionCounts // of a histogram's node
 	sectionOpenPosition
-	sectionHour    // of the price of a pool
+	sectionHour    // of the price of a pool: observations, or closes
 	sectionSecond  // of it, too
 	sectionVolume  // of a pool
 	sectionHolders // of a token
@@ -46,6 +46,7 @@ const (
 	sectionHolding // of an account
 	sectionDay     // what was funded in it
 	sectionPoolDay // pools before its first change
+	sectionYoung   // what of a pool's ticks does not stand
 
 	sections // number of sections
 )

@@ -1,0 +1,141 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/liquidity"
+	"github.com/lienstream/lienstream/processors/market/prices"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// PriceAt is the tick of a pool from a second on.
+type PriceAt = prices.PriceAt
+
+// MedianTick is prices.Median.
+func MedianTick(seconds []PriceAt, last, window uint64) (tick int32, history uint64) {
+	return prices.Median(seconds, last, window)
+}
+
+// addYoung adds what has to be subtracted from the ticks of a pool for the liquidity that stands.
+func addYoung(c *collector, v state.View, pool common.Hash, now uint64) error {
+	return liquidity.ScanYoung(v, pool, now, func(tick int32, young *uint256.Int) {
+		raw := young.Bytes32()
+		c.add(sectionYoung, liquidity.TickKey(pool, tick), raw[:])
+	})
+}
+
+// withoutYoung subtracts what is young at a tick. False: there is no such tick.
+func (p *PoolState) withoutYoung(tick int32, young *uint256.Int) bool {
+	i, found := slices.BinarySearchFunc(p.Ticks, tick, func(t ammv4.Tick, tick int32) int { return cmp.Compare(t.Index, tick) })
+	if !found {
+		return false
+	}
+	if &p.Standing[0] == &p.Ticks[0] {
+		p.Standing = slices.Clone(p.Ticks)
+	}
+	net := &p.Standing[i].Net
+	net.Sub(net, young)
+	return true
+}
+
+const priceAtBytes = 8 + 4
+
+func appendPrice(b []byte, p PriceAt) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, p.At), uint32(p.Tick))
+}
+
+// addSeconds adds the prices of a pool in one row, descending by time: those since a time, and the one before.
+func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint64) error {
+	from := now - min(now, seconds)
+	var (
+		all     []byte
+		bad     error
+		carried bool
+	)
+	visit := func(_, row []byte) bool {
+		var o topics.Observation
+		if bad = o.UnmarshalBinary(row); bad != nil {
+			return false
+		}
+		all = appendPrice(all, PriceAt{At: o.At, Tick: o.Tick})
+		carried = o.At <= from
+		return !carried
+	}
+	err := v.Scan(prices.Seconds, pool[:], prices.Before(pool, now), visit)
+	if err == nil && bad == nil && !carried {
+		// The per-second observations of that time are deleted: use the hours.
+		err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
+			var o topics.Observation
+			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
+				return bad == nil
+			}
+			return visit(key, row)
+		})
+	}
+	if err = errors.Join(err, bad); err != nil {
+		return fmt.Errorf("prices: %w", err)
+	}
+	c.add(sectionSecond, pool[:], all)
+	return nil
+}
+
+// addCloses adds the closes of a pool's hours in one row, descending by time: those of hours since a time, and the one before.
+func addCloses(c *collector, v state.View, pool common.Hash, now, seconds uint64) error {
+	from := now - min(now, seconds)
+	var bad error
+	open, err := prices.Open(v, pool, now)
+	if err != nil {
+		return fmt.Errorf("closes: %w", err)
+	}
+	all := []byte{}
+	for _, p := range slices.Backward(open) {
+		all = appendPrice(all, p)
+	}
+	err = v.Scan(prices.Closes, pool[:], prices.Before(pool, now), func(key, row []byte) bool {
+		p := PriceAt{At: prices.At(key)}
+		if p.Tick, bad = prices.DecodeClose(row); bad != nil {
+			return false
+		}
+		all = appendPrice(all, p)
+		return p.At > from
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return fmt.Errorf("closes: %w", err)
+	}
+	c.add(sectionHour, pool[:], all)
+	return nil
+}
+
+// decodePrices decodes the prices of a pool; none if it has no price.
+func decodePrices(items []read.Item, pool common.Hash) ([]PriceAt, error) {
+	i := slices.IndexFunc(items, func(it read.Item) bool { return bytes.Equal(it.Key, pool[:]) })
+	if i < 0 {
+		return nil, nil
+	}
+	row := items[i].Row
+	if len(row)%priceAtBytes != 0 {
+		return nil, read.ErrMalformed
+	}
+	all := make([]PriceAt, 0, len(row)/priceAtBytes)
+	for ; len(row) > 0; row = row[priceAtBytes:] {
+		p := PriceAt{At: binary.BigEndian.Uint64(row), Tick: int32(binary.BigEndian.Uint32(row[8:]))}
+		if p.At > math.MaxInt64 {
+			return nil, read.ErrMalformed
+		}
+		all = append(all, p)
+	}
+	slices.Reverse(all)
+	return all, nil
+}

@@ -1,0 +1,71 @@
+package valuation
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+// TestVolatilityOfPaths: of closes as the pipeline keeps them the deviation is that of the prices, within five parts of a hundred.
+func TestVolatilityOfPaths(t *testing.T) {
+	random := rand.New(rand.NewPCG(4663, 9))
+	const (
+		paths, hours = 100, 100
+		minute       = 60
+		perMinute    = 10 / 7.745966692414834 // ticks: 10 an hour
+	)
+	h := DefaultConfig().Haircut
+	h.MinHours, h.Decay = 0, 0.99
+	var sum float64
+	for range paths {
+		at, series := 0.0, []float64{}
+		for range hours {
+			var seconds []query.PriceAt
+			for i := range uint64(60) {
+				at += random.NormFloat64() * perMinute * 100
+				seconds = append(seconds, query.PriceAt{At: i * minute, Tick: int32(math.Round(at))})
+			}
+			tick, _ := query.MedianTick(seconds, hour-1, 1800)
+			series = append(series, float64(tick))
+		}
+		sigma, _ := h.deviation(series)
+		sum += sigma * sigma
+	}
+	want := 1000 * logTick
+	if got := math.Sqrt(sum / paths); math.Abs(got/want-1) > 0.05 {
+		t.Errorf("a deviation of %.5f an hour, of the paths it is %.5f", got, want)
+	}
+}
+
+func TestVolatility(t *testing.T) {
+	h := DefaultConfig().Haircut
+	var flat, wild []float64
+	for i := range 100 {
+		flat = append(flat, 7)
+		wild = append(wild, float64(i%2)*100) // 100 ticks up, 100 down: 1 % an hour
+	}
+	if sigma, n := h.deviation(flat); sigma != 0 || n != 99 {
+		t.Errorf("a price that stands still has %g over %d hours", sigma, n)
+	}
+	want := 0.01 * math.Sqrt(ofMedians)
+	if sigma, _ := h.deviation(wild); math.Abs(sigma-want) > 1e-6 {
+		t.Errorf("1 %% an hour of medians is %g, want %g", sigma, want)
+	}
+	calm := append(slices.Clone(wild), wild[len(wild)-1]) // in an hour that has just begun
+	if sigma, _ := h.deviation(calm); math.Abs(sigma-want) > 1e-6 {
+		t.Errorf("it is %g in a calm minute, want %g", sigma, want)
+	}
+	if sigma, _ := h.deviation(flat[:5]); sigma != h.UnknownHourly {
+		t.Errorf("of an unknown price %g", sigma)
+	}
+	// 1.65 · 1 % · sqrt(100 h) = 16.5 %.
+	if got, want := h.factor(0.01, 100*3600, 10_000), math.Exp(-0.165)*billion; math.Abs(float64(got)-want) > 2 {
+		t.Errorf("%d billionths, want %g", got, want)
+	}
+	if got := h.factor(0, 3600, 2500); got != billion/4 {
+		t.Errorf("the lane's most: %d billionths", got)
+	}
+}
