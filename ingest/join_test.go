@@ -201,14 +201,20 @@ func joins(t *testing.T, proof rpc.Proof) {
 		}
 	}
 
-	// While nobody ingests, one token is taken away with its block, two join, and one of them has no transfer.
+	// While nobody ingests, one token is taken away with its block, four join with one block, one of which has no transfer.
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
 	o.rewind(4)
 	other, created := o.create("TKN", o.address())
 	o.mine(created, o.give(meme, 1, 1))
-	o.mine(o.set(meme, true, contracts.LaneMeme), o.set(other, true, contracts.LaneMeme), o.give(meme, 1, 1))
+	together := []*types.DynamicFeeTx{o.set(meme, true, contracts.LaneMeme), o.set(other, true, contracts.LaneMeme), o.give(meme, 1, 1)}
+	for i := range int64(2) {
+		token, created := o.create("TKN", o.address())
+		o.mine(created, o.call(token, "TKN", "mint", o.address(), big.NewInt(1_000)), o.give(token, 1, 1+i))
+		together = append(together, o.set(token, true, contracts.LaneMeme), o.give(token, 2, 1+i))
+	}
+	o.mine(together...)
 	o.mine(o.call(other, "TKN", "mint", o.address(), big.NewInt(5)), o.give(meme, 1, 1))
 	in = run(t, cfg)
 	check()
