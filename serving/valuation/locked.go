@@ -2,19 +2,16 @@ package valuation
 
 import (
 	"context"
-	"errors"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
-
-	"github.com/lienstream/lienstream/processors/market/query"
 )
 
 // deadAddress is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
 var deadAddress = common.HexToAddress("0x000000000000000000000000000000000000dEaD")
 
-// lockedBps is the part of a pool's liquidity at its reference price that nobody can take out. Nil: unknown, because
-// there is no such liquidity, or the lockers have more positions than can be read.
+// lockedBps is the part of a pool's liquidity at its reference price that nobody can take out, at least: of a locker with
+// thousands of positions only the oldest count. Nil: unknown, because there is no such liquidity.
 func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int64, error) {
 	if len(pools) == 0 {
 		return nil, nil //nolint:nilnil // no pool, no fact
@@ -24,9 +21,6 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 		owners = append(owners, common.HexToAddress(locker))
 	}
 	answer, err := s.reader.Held(ctx, st.at, pools[0].ID, owners)
-	if errors.Is(err, query.ErrTooMany) {
-		return nil, nil //nolint:nilnil // the fact cannot be had
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ type ExchangeReader interface {
 	// ErrNotFound: no such deal at that block. ErrUnavailable: also if the block is no longer kept, or was
 	// reverted.
 	Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error)
-	// Held returns what the positions of some owners have in a pool, as of a block as in Collateral. ErrTooMany: they
-	// have more than MaxHeld positions, in whatever pools.
+	// Held returns what the positions of some owners have in a pool, as of a block as in Collateral. Of each owner it reads an
+	// equal part of MaxHeld at most, the oldest, in whatever pools: what is beyond is not among it.
 	Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error)
 	// HoldersOf returns who holds a meme token, as of a block as in Collateral. ErrNotFound: nothing is known of it.
 	HoldersOf(ctx context.Context, at topics.BlockRef, q HoldersQuery) (Answer[TokenHolders], error)

@@ -7,24 +7,22 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// MaxHeld is how many positions Held reads at most.
+// MaxHeld is how many positions Held reads at most: of each owner an equal part, the oldest.
 const MaxHeld = 8 * MaxLimit
-
-// ErrTooMany: there is more than a request may read.
-var ErrTooMany = errors.New("too many to read")
 
 // Held implements ExchangeReader.
 func (c *Client) Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error) {
 	answer := Answer[[]topics.PositionLiquidity]{At: at}
 	var keys []common.Hash
 	for _, owner := range owners {
-		more, err := c.tokensOf(ctx, at, owner, MaxHeld-len(keys))
+		more, err := c.tokensOf(ctx, at, owner, MaxHeld/len(owners))
 		if err != nil {
 			return answer, err
 		}
@@ -33,7 +31,8 @@ func (c *Client) Held(ctx context.Context, at topics.BlockRef, pool common.Hash,
 	if len(keys) == 0 {
 		return answer, nil
 	}
-	a, err := c.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{keys}, At: &at})
+	from := c.partitionOf(contracts.PoolEntity(pool)) // where the contents of the pool's positions are
+	a, err := c.Read(ctx, read.Request{Operation: opContents, Query: &contentsQuery{keys}, Partitions: from, At: &at})
 	if err != nil {
 		return answer, err
 	}
@@ -46,10 +45,11 @@ func (c *Client) Held(ctx context.Context, at topics.BlockRef, pool common.Hash,
 	return answer, err
 }
 
-// tokensOf are the token IDs of an owner's positions as of a block.
+// tokensOf are the token IDs of an owner's oldest positions as of a block, so many at most. Anybody can give an owner more.
 func (c *Client) tokensOf(ctx context.Context, at topics.BlockRef, owner common.Address, most int) (keys []common.Hash, err error) {
-	for after := []byte(nil); ; {
-		q := &positionsQuery{PositionsQuery: PositionsQuery{Owner: owner, After: after, Limit: MaxLimit}, Manager: c.manager}
+	for after := []byte(nil); len(keys) < most; {
+		limit := min(most-len(keys), MaxLimit)
+		q := &positionsQuery{PositionsQuery: PositionsQuery{Owner: owner, After: after, Limit: limit}, Manager: c.manager}
 		a, err := c.Read(ctx, read.Request{Operation: opPositions, Query: q, At: &at})
 		if err != nil {
 			return nil, err
@@ -65,13 +65,11 @@ func (c *Client) tokensOf(ctx context.Context, at topics.BlockRef, owner common.
 		for i := range page.Items {
 			keys = append(keys, page.Items[i].TokenID.Bytes32())
 		}
-		if len(keys) > most {
-			return nil, fmt.Errorf("positions of %s: %w", owner, ErrTooMany)
-		}
 		if after = page.Next; after == nil {
-			return keys, nil
+			break
 		}
 	}
+	return keys, nil
 }
 
 // addVolume adds up what was traded in a pool in the current hour and the 23 before it.
