@@ -156,7 +156,7 @@ func (c *city) answers() {
 	go func() { done <- router.Run(ctx) }()
 	c.b.Cleanup(func() {
 		cancel()
-		check(c.b, <-done)
+		_ = <-done // it was told to end
 		producer.Close()
 	})
 	c.client = notifier.NewClient(c.cat, producer, router)
@@ -212,7 +212,7 @@ func BenchmarkProcess(b *testing.B) {
 	c.block(10)
 	c.block(0) // by which the last is safe
 	c.told()
-	b.ReportMetric(c.memory("VmHWM"), "first-MB")
+	first := c.memory("VmHWM")
 	for b.Loop() { // once: it takes long enough
 		c.block(hour)
 		began := time.Now()
@@ -239,6 +239,7 @@ func BenchmarkProcess(b *testing.B) {
 		})
 		b.ReportMetric(float64(came()-from)/time.Since(since).Seconds(), "mails/s")
 	}
+	b.ReportMetric(first, "first-MB") // the loop forgets what was reported before it
 	b.ReportMetric(c.memory("VmRSS"), "MB")
 	c.end(syscall.SIGTERM)
 	began := time.Now()
