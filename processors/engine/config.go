@@ -31,9 +31,10 @@ type Config struct {
 	// Rebuild drops the state and reprocesses the raw topic from its start, once.
 	Rebuild bool
 
-	// At the tip a commit is the blocks of tipInterval. Behind the tip it spans CommitRecords or CommitInterval. Far behind,
+	// At the tip each block is a commit, or those of TipInterval are. Behind the tip a commit spans CommitRecords or CommitInterval. Far behind,
 	// where nobody waits for it, it spans farInterval or what fits into memory: the tasks of a node that are
 	// far behind share CommitBytes, and at most `committers` of them commit at a time.
+	TipInterval    time.Duration
 	CommitRecords  int
 	CommitInterval time.Duration
 	CommitBytes    int
@@ -87,6 +88,7 @@ func (c Config) Validate() error {
 	fault(c.Dir == "", "dir: required")
 	fault(c.Catalogue.Partitions <= 0, "partitions: %d", c.Catalogue.Partitions)
 	fault(c.Standbys < 0, "standbys: %d", c.Standbys)
+	fault(c.TipInterval < 0, "tip commit interval: %s is negative", c.TipInterval)
 	fault(c.FS == nil, "file system: required")
 	for _, n := range []struct {
 		name string

@@ -321,7 +321,7 @@ func (t *task) full() bool {
 	case t.far:
 		return time.Since(t.dirty) >= farInterval
 	case t.tip && t.catchUpUntil.IsZero():
-		return t.uncommitted >= tipCommit || t.now.Reverts > t.store.Progress.Reverts || time.Since(t.since) >= tipInterval
+		return t.uncommitted >= tipCommit || t.now.Reverts > t.store.Progress.Reverts || time.Since(t.since) >= t.n.cfg.TipInterval
 	}
 	return t.records >= c.CommitRecords || time.Since(t.dirty) >= c.CommitInterval
 }

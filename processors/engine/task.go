@@ -244,11 +244,8 @@ const (
 	// partition.
 	idleInterval = 3 * time.Second
 
-	// tipInterval is the least time between two commits at the tip, and tipCommit how many barriers one may span.
-	// Readers do not wait for them, and transactions are most of what the broker does. A standby must be able to
-	// apply as many by itself.
-	tipInterval = time.Second
-	tipCommit   = maxSpeculative / 2
+	// tipCommit is how many barriers a commit at the tip may span. A standby must be able to apply as many by itself.
+	tipCommit = maxSpeculative / 2
 )
 
 // poll reads on. It returns no records when a commit is due.
@@ -277,7 +274,7 @@ func (t *task) due() time.Time {
 	case !t.dirty.IsZero() && t.far:
 		return time.Now().Add(t.n.cfg.CommitInterval) // no more records
 	case !t.dirty.IsZero() && t.tip:
-		return t.since.Add(tipInterval)
+		return t.since.Add(t.n.cfg.TipInterval)
 	case !t.dirty.IsZero():
 		return t.dirty.Add(t.n.cfg.CommitInterval)
 	case !t.catchUpUntil.IsZero():

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/ethereum/go-ethereum/common"
@@ -39,7 +40,9 @@ func TestBlocksShareACommit(t *testing.T) {
 	c := newChain(t, e.kafka, e.cat, 3)
 	c.keys = 100
 	o, m := &told{rows: map[uint64]map[string]bool{}}, &mirror{t: t, rows: map[int32]map[string]string{}, last: map[int32]Partition{}}
-	n := e.start(e.config("a", vfs.NewMem()), o, m)
+	cfg := e.config("a", vfs.NewMem())
+	cfg.TipInterval = time.Second
+	n := e.start(cfg, o, m)
 	c.add(1)
 	e.caughtUp(c, n)
 	before := e.commits(0)

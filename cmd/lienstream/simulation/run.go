@@ -21,6 +21,7 @@ type options struct {
 	calm   bool          // no faults
 	faults []string      // only these kinds; nil: all
 	redis  bool          // there is a Redis
+	shared bool          // at the tip several blocks share a commit
 	liar   bool          // the chain has a second node, which may lie
 	alone  bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
@@ -67,11 +68,11 @@ type run struct {
 	flows   time.Time       // when the last of them was healed
 	members map[string]bool // hosts that are to run
 	result  result
-	shown   map[string]shownAnswer  // by serving node and class of question: what it has last answered as of
-	newest  map[string]uint64    // by class of question: the highest block that any node answered as of
-	busy    map[string]bool      // hosts that something happens to
-	healed  map[string]time.Time // by host: when it was healed last
-	refused map[string]time.Time // since when a question is
+	shown   map[string]shownAnswer // by serving node and class of question: what it has last answered as of
+	newest  map[string]uint64      // by class of question: the highest block that any node answered as of
+	busy    map[string]bool        // hosts that something happens to
+	healed  map[string]time.Time   // by host: when it was healed last
+	refused map[string]time.Time   // since when a question is
 }
 
 // shownAnswer is an answer that a client got.
@@ -105,6 +106,9 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 		return result{}, err
 	}
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
+	if opt.shared {
+		s.tipCommit = time.Second
+	}
 	if opt.redis {
 		if err := s.startRedis(); err != nil {
 			return result{}, err

@@ -56,6 +56,7 @@ type system struct {
 	liar       *liar // nil: the chain has one node
 	liarServer *http.Server
 	skews      map[string]time.Duration // by host: how much its clock is ahead
+	tipCommit  time.Duration            // least time between two commits at the tip
 	heads      bool                     // the chain tells ingesters of its heads, by WebSocket; else they ask
 	client     *http.Client
 	streams    *http.Client // without a timeout
@@ -133,7 +134,7 @@ func (s *system) args(host string) []string {
 		}
 		return append([]string{"ingest", rpc, "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
 	case "processor":
-		return append([]string{"processors", "--applications=market", "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
+		return append([]string{"processors", "--applications=market", "--tip-commit-interval=" + s.tipCommit.String(), "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
 	default:
 		return append([]string{"serving", "--services=indexer", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret"}, all...)
 	}
