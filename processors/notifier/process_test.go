@@ -156,7 +156,7 @@ func (c *city) answers() {
 	go func() { done <- router.Run(ctx) }()
 	c.b.Cleanup(func() {
 		cancel()
-		_ = <-done // it was told to end
+		<-done // it was told to end
 		producer.Close()
 	})
 	c.client = notifier.NewClient(c.cat, producer, router)
