@@ -82,6 +82,7 @@ func (c Config) rpc() rpc.Config {
 func (c Config) follow() follow.Config {
 	f := follow.DefaultConfig()
 	f.Start, f.Window, f.Dense = c.Deployment.StartBlock, c.ReorgWindow, c.RangeBlocks
+	f.Votes = len(c.RPC.Endpoints) > 1
 	if c.RPC.Proof == rpc.ProofSparse {
 		f.Sparse = c.SparseBlocks
 	}

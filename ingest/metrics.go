@@ -44,6 +44,12 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		}
 		return 0
 	})
+	gauge("disputed", "1 while it is not known which chain is the endpoints', so that nothing becomes final.", func(s Status) float64 {
+		if s.Disputed != "" {
+			return 1
+		}
+		return 0
+	})
 	gauge("head_age_seconds", "Time since the last head was received.", func(s Status) float64 { return time.Since(s.HeadAt).Seconds() })
 	gauge("commit_age_seconds", "Time since the last commit.", func(s Status) float64 { return time.Since(s.CommitAt).Seconds() })
 	return &metrics{

@@ -63,14 +63,15 @@ func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, stands pub
 	return in.readBack(ctx)
 }
 
-// onChain asks for the block of a number until it is the given one, or another one several times.
+// onChain asks for the block of a number until it is the given one, or another one several times. Several endpoints have
+// to agree.
 func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error) {
 	for range contradictions {
-		headers, err := in.client.Headers(ctx, b.Number, b.Number)
+		h, err := in.client.Vote(ctx, b.Number, true)
 		if err != nil {
 			return false, err
 		}
-		if headers[0].Hash == b.Hash {
+		if h.Hash == b.Hash {
 			return true, nil
 		}
 	}

@@ -43,6 +43,7 @@ type session struct {
 	useless   int       // consecutive fetches without a usable response
 	hold      time.Time // no fetch starts before
 	follows   *followed
+	votes     votes
 }
 
 // fetch is a running fetch.
@@ -99,7 +100,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	s := &session{
 		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
-		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed),
+		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(),
 	}
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
@@ -108,7 +109,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),
 		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
 	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands)
-	p.unproved = func() []string { return in.status.get().Unproved }
+	p.unproved = func() []string { return in.status.get().lacks() }
 	g, ctx := errgroup.WithContext(ctx)
 	s.survey(ctx, g)
 	g.Go(func() error { return s.publishAll(ctx, p) })
@@ -140,6 +141,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			return err
 		}
 		s.publishMore()
+		s.finalizeMore(ctx, g)
 		var front chan struct{}
 		if len(s.queue) > 0 {
 			front = s.queue[0].done
@@ -154,8 +156,12 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			} else {
 				err = s.announce(h)
 			}
+		case h := <-s.in.client.Low():
+			s.low(h)
 		case <-ask.C:
 			s.poll(ctx, g)
+		case v := <-s.votes.over:
+			s.voted(v)
 		case p := <-s.polls:
 			err = s.polled(p)
 			ask.Reset(s.pollAfter())
@@ -300,25 +306,6 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// fetch executes one command. Blocks above settled may still change.
-func (in *Ingester) fetch(ctx context.Context, client *rpc.Client, f follow.Fetch, settled uint64) (blocks []follow.Block, err error) {
-	switch f.Kind {
-	case follow.Headers:
-		headers, err := client.Headers(ctx, f.From, f.To)
-		for _, h := range headers {
-			blocks = append(blocks, follow.Block{Header: h})
-		}
-		return blocks, err
-	case follow.Logs:
-		blocks, err = client.Logs(ctx, f.Headers)
-	case follow.Range:
-		blocks, err = client.Blocks(ctx, f.From, f.To, settled)
-	case follow.Sparse:
-		blocks, err = client.Sparse(ctx, f.From, f.To)
-	}
-	return blocks, err
-}
-
 // fetched processes the oldest fetch, which is done. again means that the head must be polled again.
 func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, err error) {
 	f := s.queue[0]
@@ -340,6 +327,11 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 				s.in.log.Error("waiting for an endpoint that proves", zap.Stringer("fetch", f), zap.Error(f.err))
 			}
 			s.unproved = true
+		case errors.Is(f.err, rpc.ErrSplit):
+			s.disputed(f.err)
+			s.m.Distrust()
+			s.drop()
+			return true, nil
 		default:
 			return false, f.err
 		}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,16 @@ type Status struct {
 	HeadAt    time.Time // when the last head was received
 	CommitAt  time.Time // time of the last commit
 	Unproved  []string  // what endpoints could not prove when the session began
+	Disputed  string    // why it is not known which chain is the endpoints'; empty: it is
 	Err       error     // that ended the last session
+}
+
+// lacks are what the barriers say of the endpoints.
+func (s Status) lacks() []string {
+	if s.Disputed == "" {
+		return s.Unproved
+	}
+	return append(slices.Clip(s.Unproved), s.Disputed)
 }
 
 // Progress is the verified share of the chain, from 0 to 1.

@@ -5,6 +5,9 @@
 // Only parent hashes count. A head is just a hint. A block is accepted if its parent is the last verified
 // block. A block that does not link starts a walk down the new chain until it reaches a known block. Only when
 // the whole new branch links is anything reverted.
+//
+// Headers that link may be one endpoint's own. So where several are configured (Config.Votes) what contradicts the
+// known chain is only a reason to ask all of them which block they have, and nothing is final before they were asked.
 package follow
 
 import (
@@ -55,6 +58,7 @@ type Config struct {
 	Sparse     uint64 // maximum blocks of a range below Settled, fetched without its empty blocks; 0: none are
 	MaxBranch  uint64 // headers fetched at once on the walk down a new chain
 	Suspicions int    // how often a broken link below the finalized block is fetched again before it counts
+	Votes      bool   // there are several endpoints, and only what they agree on becomes final or replaces known blocks
 }
 
 // DefaultConfig lacks the first block and the size of ranges.
@@ -93,16 +97,19 @@ const (
 	Logs
 	// Sparse is Range without the empty blocks between the first and the last.
 	Sparse
+	// Vote asks all endpoints for the header of the block From, and returns the one that most of them have.
+	Vote
 )
 
 // String names the kind.
-func (k Kind) String() string { return [...]string{"range", "headers", "logs", "sparse"}[k] }
+func (k Kind) String() string { return [...]string{"range", "headers", "logs", "sparse", "vote"}[k] }
 
 // Fetch is a command: fetch these blocks and pass them to Fetched, in the order of the commands.
 type Fetch struct {
 	Kind     Kind
 	From, To uint64
 	Headers  []Header // for Logs
+	Sure     bool     // for Vote: one endpoint's word is not enough
 
 	epoch uint64
 }
@@ -136,7 +143,9 @@ type Batch struct {
 //  3. pending reverts were popped off barriers, newest first, and are returned before any other block.
 //  4. finalized never decreases. It increases only when a block links, and never above tip minus the window,
 //     whatever a head claims. No barrier at or below it is ever popped.
-//  5. Responses to commands of an older epoch are ignored: after any failure the epoch increases and the
+//  5. With Votes, finalized increases only to a block that Vouched named, and no block is replaced before a vote
+//     was lost: at the height of tip, and for a final block at its own.
+//  6. Responses to commands of an older epoch are ignored: after any failure the epoch increases and the
 //     machine fetches again from tip.
 type Machine struct {
 	cfg Config
@@ -160,6 +169,8 @@ type Machine struct {
 
 	branch    []Header // headers of a new chain on the walk down to a known block, oldest first
 	forked    bool     // the branch meets the known chain at tip: its logs are fetched next
+	rival     *Header  // it contradicts the known chain: a vote decides whether a branch begins
+	voteAt    uint64   // the height of that vote
 	suspected int      // consecutive times that a link to a final block was broken
 }
 
@@ -215,7 +226,7 @@ func (m *Machine) Announce(h Header, final uint64) error {
 	if h.Number > m.cfg.Window {
 		below = h.Number - m.cfg.Window
 	}
-	m.target = max(m.target, min(below, final))
+	m.target = max(m.finalized, min(below, final)) // a higher head of before may have been made up
 	if h.Hash == m.tip.Hash {
 		m.finalize()
 	}
@@ -235,19 +246,36 @@ func (m *Machine) Refetch() { m.restart() }
 func (m *Machine) restart() {
 	m.epoch++
 	m.inflight = 0
-	m.branch, m.forked = nil, false
+	m.branch, m.forked, m.rival = nil, false, nil
 	m.asked = m.tip
 }
 
-// finalize raises the finalized number to the announced one and drops what is below. It is called only when a
-// block links: until then, blocks that are final by now may have been reorganised without notice.
+// finalize raises the finalized number to the announced one. It is called only when a block links: until then, blocks
+// that are final by now may have been reorganised without notice. With Votes it waits for Vouched instead.
 func (m *Machine) finalize() {
+	if !m.cfg.Votes {
+		m.settle(m.due())
+	}
+}
+
+// due is the number up to which blocks should be final.
+func (m *Machine) due() (n uint64) {
 	if m.tip.Number > m.cfg.Window {
-		m.finalized = max(m.finalized, min(m.target, m.tip.Number-m.cfg.Window))
+		n = min(m.target, m.tip.Number-m.cfg.Window)
 	}
-	if excess := len(m.links) - m.cfg.MaxWindow; excess > 0 {
-		m.finalized = max(m.finalized, m.links[excess-1].Number)
+	room := m.cfg.MaxWindow
+	if m.cfg.Votes {
+		room /= 2 // the rest is for the blocks that come before the vote is over
 	}
+	if excess := len(m.links) - room; excess > 0 {
+		n = max(n, m.links[excess-1].Number)
+	}
+	return max(n, m.finalized)
+}
+
+// settle makes blocks final and drops what is below.
+func (m *Machine) settle(finalized uint64) {
+	m.finalized = max(m.finalized, finalized)
 	m.barriers = dropBelow(m.barriers, m.finalized)
 	m.links = dropBelow(m.links, m.finalized)
 }

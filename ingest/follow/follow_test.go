@@ -170,6 +170,9 @@ func TestStories(t *testing.T) {
 			out strings.Builder
 		)
 		publish := func(mark bool) {
+			if due, ok := m.Due(); ok && int(due.Number) < len(c.blocks) && !m.Challenge(c.blocks[due.Number].Header) {
+				m.Vouched(due)
+			}
 			for {
 				b, ok := m.Publish(Limits{Records: 4, Bytes: 1 << 20}, mark)
 				if !ok {
@@ -267,7 +270,7 @@ func TestAnyReorgs(t *testing.T) {
 		var (
 			c       = newChain(10)
 			tp      = &topic{}
-			m       = machine(1, window, tp)
+			m       *Machine
 			queue   []Fetch
 			flipped = func(label string) bool { return rapid.Bool().Draw(t, label) }
 			logs    = func() map[uint64]int {
@@ -278,6 +281,12 @@ func TestAnyReorgs(t *testing.T) {
 				return l
 			}
 		)
+		votes := flipped("votes")
+		open := func() {
+			m, queue = machine(1, window, tp), nil
+			m.cfg.Votes = votes
+		}
+		open()
 		answer := func() {
 			f := queue[0]
 			queue = queue[1:]
@@ -291,6 +300,9 @@ func TestAnyReorgs(t *testing.T) {
 			}
 		}
 		publish := func(mark bool) {
+			if due, ok := m.Due(); ok && int(due.Number) < len(c.blocks) && !m.Challenge(c.blocks[due.Number].Header) {
+				m.Vouched(due)
+			}
 			for {
 				b, ok := m.Publish(Limits{Records: 3, Bytes: 1 << 20}, mark)
 				if !ok {
@@ -344,10 +356,7 @@ func TestAnyReorgs(t *testing.T) {
 			},
 			"publish": func(*rapid.T) { publish(flipped("mark")) },
 			"drain":   func(*rapid.T) { drain() },
-			"restart": func(*rapid.T) {
-				m = machine(1, window, tp)
-				queue = nil
-			},
+			"restart": func(*rapid.T) { open() },
 		}
 		t.Repeat(step)
 

@@ -17,13 +17,15 @@ func (m *Machine) Next(maxBlocks uint64) (Fetch, bool) {
 		return Fetch{}, false
 	case !m.started:
 		return m.anchor()
+	case m.rival != nil:
+		return m.nextVote()
 	case m.branch != nil:
 		return m.nextOfBranch(maxBlocks)
 	case m.head.Number > m.asked.Number:
 		return m.nextAbove(maxBlocks)
 	case m.inflight == 0 && !m.known(m.head.BlockRef):
-		m.branch = []Header{m.head}
-		return m.nextOfBranch(maxBlocks)
+		m.challenge(m.head)
+		return m.Next(maxBlocks)
 	}
 	return Fetch{}, false
 }
@@ -37,12 +39,18 @@ func (m *Machine) anchor() (Fetch, bool) {
 	if m.inflight > 0 || m.head.Number < n {
 		return Fetch{}, false
 	}
+	if m.cfg.Votes {
+		return m.fetch(Fetch{Kind: Vote, From: n, To: n, Sure: true}), true // no reorg may pass it
+	}
 	return m.fetch(Fetch{Kind: Headers, From: n, To: n}), true
 }
 
 // nextAbove fetches blocks above those already requested. If the head is the very next block its header is
 // known: only its logs are missing, and they are fetched by hash.
 func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
+	if m.cfg.Votes && len(m.links) > m.cfg.MaxWindow {
+		return Fetch{}, false // until the endpoints agree on what is final
+	}
 	h := m.head
 	if h.Number == m.asked.Number+1 && m.asked.Hash != (common.Hash{}) {
 		if h.Parent == m.asked.Hash {
@@ -53,8 +61,8 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 			return Fetch{}, false // the outstanding fetches may be of another chain
 		}
 		if h.Number > m.finalized+1 {
-			m.branch = []Header{h}
-			return m.nextOfBranch(maxBlocks)
+			m.challenge(h)
+			return m.Next(maxBlocks)
 		}
 		// A head alone must not contradict final blocks: fetch by number, and let Fetched decide.
 	}
@@ -111,6 +119,8 @@ func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
 	case !m.started:
 		m.start(blocks[0])
 		return false, nil
+	case f.Kind == Vote:
+		return m.voted(blocks[0].Header)
 	case f.Kind == Headers:
 		if blocks[len(blocks)-1].Hash != m.branch[0].Parent {
 			m.Distrust() // the branch itself was reorganised
@@ -124,7 +134,7 @@ func (m *Machine) Fetched(f Fetch, blocks []Block) (unlinked bool, err error) {
 		if m.meet() || m.branch[0].Number > m.links[0].Number+1 {
 			return false, nil
 		}
-		return true, m.suspect(m.branch[0], m.links[0])
+		return true, m.unmet()
 	case blocks[0].Parent != m.tip.Hash || blocks[0].Number != m.tip.Number+1:
 		return true, m.diverge(blocks[0].Header)
 	}
@@ -167,10 +177,10 @@ func (m *Machine) isAnchor(i int) bool { return i == 0 && len(m.barriers) == 0 }
 func (m *Machine) diverge(h Header) error {
 	tip := m.tip
 	m.restart()
-	if h.Number <= m.finalized+1 {
+	if h.Number <= m.finalized+1 && !m.cfg.Votes {
 		return m.suspect(h, tip)
 	}
-	m.branch = []Header{h}
+	m.challenge(h)
 	return nil
 }
 
@@ -250,13 +260,15 @@ func (l Limits) Backlog() int { return 2 * l.Records }
 
 // Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip; reverts
 // do not wait once the first block of the new chain is there. In a backfill, blocks wait until they are final:
-// who reads them from the topic then need not be able to revert them.
+// who reads them from the topic then need not be able to revert them. With Votes, blocks that should be final wait for
+// Vouched wherever they are.
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
-	hold := m.backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
+	hold := m.Backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
+	unsure := m.cfg.Votes && len(m.pending) == 0
 	for ; n < len(m.ready); n++ {
 		b := &m.ready[n]
-		if hold && b.Number > m.finalized {
+		if b.Number > m.finalized && (hold || unsure && b.Number <= m.due()) {
 			break
 		}
 		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) {
@@ -284,9 +296,9 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	return batch, true
 }
 
-// backfills reports whether more than a window of blocks that the chain calls final is still to be fetched.
-func (m *Machine) backfills() bool {
-	return m.haveHead && m.tip.Number+m.cfg.Window < m.target
+// Backfills reports whether more than a window of blocks that the chain calls final is still to be fetched.
+func (m *Machine) Backfills() bool {
+	return (m.haveHead || m.cfg.Votes) && m.tip.Number+m.cfg.Window < m.target
 }
 
 // bytes estimates the block's size in the topic.

@@ -45,6 +45,11 @@ type endpoint struct {
 	inflight int
 	failures int       // consecutive
 	rest     time.Time // no requests until then
+	throttle time.Time // it has asked for fewer requests until then
+	heard    time.Time // when it last said something new of the chain (fork.go)
+	highest  uint64    // the highest block that it has shown then
+	forks    int       // votes that it lost lately
+	forkedAt time.Time // when it lost the last one
 
 	head    uint64           // the newest block that it is known to have
 	behind  bool             // its last head was lower than another endpoint's
@@ -59,7 +64,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), heard: time.Now()}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -253,6 +258,10 @@ const (
 	minRest = 50 * time.Millisecond
 	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
 
+	forkRest    = 2 * time.Second // after a lost vote; it doubles with each
+	maxForkRest = time.Minute
+	forkMemory  = time.Hour // lost votes count for so long
+
 	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
 )
 
@@ -276,8 +285,14 @@ func (e *endpoint) failed(err error) {
 	case classGone:
 		d = minRest // it probably just lags
 	case classLie:
-		if len(e.client.endpoints) == 1 {
+		l, _ := errors.AsType[*lie](err)
+		switch {
+		case len(e.client.endpoints) == 1:
 			d = min(d, aloneRest) // its next response may be right
+		case l.kind == lieFork:
+			d = e.forked()
+		case l.relative():
+			d = minRest // the other endpoint may be the liar
 		}
 	case classOther:
 		e.proved = false // the node may have been replaced
@@ -288,6 +303,7 @@ func (e *endpoint) failed(err error) {
 		} else {
 			d = max(d, time.Second)
 		}
+		e.throttle = time.Now().Add(d)
 	default:
 	}
 	e.rest = time.Now().Add(d)

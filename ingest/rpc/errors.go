@@ -76,6 +76,15 @@ type lie struct {
 func (e *lie) Error() string { return e.kind + ": " + e.err.Error() }
 func (e *lie) Unwrap() error { return e.err }
 
+// lieFork: its block is not the one that most endpoints have.
+const lieFork = "fork"
+
+// relative reports whether the response contradicts another endpoint's headers or blocks, and not itself: these may be
+// made up, and whoever made them up must not silence others with them.
+func (e *lie) relative() bool {
+	return e.kind == "block_hash" || e.kind == "stale_head" || e.kind == "disagreement" || e.kind == "missing_logs"
+}
+
 func lied(kind, format string, args ...any) error {
 	return &lie{kind: kind, err: fmt.Errorf(format, args...)}
 }

@@ -35,6 +35,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (follow.Header, erro
 		}
 		if others := c.top(e); h.Number+maxStale < min(verified, others) {
 			e.saw(h.Number)
+			latest(c.low, h) // or the higher ones are made up
 			return h, lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
 		}
 		if h.Number > verified && e.doubts(h.Hash) {

@@ -14,6 +14,8 @@
 // samples, are checked against their receipts, and one error replaces the whole response by verified blocks.
 // ProofAll verifies everything, ProofOff nothing. ProofSparse fetches, of final blocks, only the headers of
 // blocks with logs and of the ends of ranges (sparse.go).
+//
+// What no header covers is compared: which chain is the endpoints' (fork.go), and what contracts say (call.go).
 package rpc
 
 import (
@@ -61,7 +63,9 @@ type Config struct {
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
-	NoBloom       bool // the chain's headers have no usable bloom filters
+	// Silence is how long an endpoint says nothing new of the chain until the others do without it (fork.go).
+	Silence time.Duration
+	NoBloom bool // the chain's headers have no usable bloom filters
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
 }
@@ -70,7 +74,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, HeaderBatch: 100, ReceiptsBatch: 8,
-		Parallel: 8, Proof: ProofTip,
+		Parallel: 8, Proof: ProofTip, Silence: time.Minute,
 	}
 }
 
@@ -113,6 +117,9 @@ func (c Config) Validate() error {
 	if c.Timeout < 1 || c.MaxBody < 1 || c.MaxRange < 1 || c.HeaderBatch < 1 || c.ReceiptsBatch < 1 || c.Parallel < 1 {
 		errs = append(errs, errors.New("timeout, body limit, range, batches and parallel must be positive"))
 	}
+	if c.Silence < 1 {
+		errs = append(errs, errors.New("silence must be positive"))
+	}
 	if c.Confirm < 0 {
 		errs = append(errs, errors.New("confirm must not be negative"))
 	}
@@ -149,6 +156,7 @@ type nodes struct {
 	metrics   *metrics
 	endpoints []*endpoint
 	heads     chan follow.Header
+	low       chan follow.Header
 	live      atomic.Int32             // subscriptions
 	highest   atomic.Uint64            // the highest confirmed head
 	claimant  atomic.Pointer[endpoint] // of the last head
@@ -160,7 +168,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
 	c := &Client{
-		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan follow.Header, 1)},
+		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan follow.Header, 1), low: make(chan follow.Header, 1)},
 		filter: newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom),
 	}
 	for i, e := range cfg.Endpoints {
@@ -182,6 +190,10 @@ func (c *Client) Only(contract common.Address, topic common.Hash, most int) *Cli
 
 // Heads yields announced heads, only the newest one. They are hints: a block may come twice, or never.
 func (c *Client) Heads() <-chan follow.Header { return c.heads }
+
+// Low yields heads that were left out because higher ones are known, only the newest. They matter if they contradict what
+// is known.
+func (c *Client) Low() <-chan follow.Header { return c.low }
 
 // Subscribed reports whether an endpoint announces heads at present; otherwise they must be polled.
 func (c *Client) Subscribed() bool { return c.live.Load() > 0 }
@@ -215,14 +227,19 @@ func (c *Client) announce(e *endpoint, h follow.Header) {
 	} else {
 		c.claimant.Store(e)
 	}
+	latest(c.heads, h)
+}
+
+// latest puts a header into a channel that holds one, in place of one that was not received yet.
+func latest(c chan follow.Header, h follow.Header) {
 	for {
 		select {
-		case c.heads <- h:
+		case c <- h:
 			return
 		default:
 		}
 		select {
-		case <-c.heads:
+		case <-c:
 		default:
 		}
 	}

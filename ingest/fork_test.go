@@ -1,0 +1,276 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// forger makes up a chain from a block on: empty blocks that hash and link right, up to so many above the real head.
+type forger struct {
+	t     *testing.T
+	w     *world
+	ahead uint64
+
+	mu     sync.Mutex
+	from   uint64
+	forged map[uint64]*types.Header
+}
+
+// forge begins with the block after the head.
+func (f *forger) forge(from uint64) rpctest.Lie {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.from, f.forged = from, map[uint64]*types.Header{}
+	return f.tell
+}
+
+// header is a forged header; it is made from the chain's own, or from the one below it.
+func (f *forger) header(number uint64) *types.Header {
+	if h := f.forged[number]; h != nil {
+		return h
+	}
+	var below *types.Header
+	if number > f.from {
+		if below = f.header(number - 1); below == nil {
+			return nil
+		}
+	}
+	h, err := f.w.chain.Client().HeaderByNumber(f.t.Context(), new(big.Int).SetUint64(number))
+	switch {
+	case err == nil:
+	case below == nil:
+		return nil
+	default:
+		h = types.CopyHeader(below)
+		h.Number.SetUint64(number)
+		h.Time++
+	}
+	if below != nil {
+		h.ParentHash = below.Hash()
+	}
+	h.Extra, h.Bloom, h.ReceiptHash = []byte("forged"), types.Bloom{}, types.EmptyReceiptsHash
+	f.forged[number] = h
+	return h
+}
+
+func (f *forger) tell(_ http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var tag string
+	switch req.Method {
+	case "eth_getLogs":
+		resp.Say([]any{})
+		return false
+	case "eth_getBlockByNumber":
+		_ = json.Unmarshal(req.Params[0], &tag)
+	default:
+		return false
+	}
+	head, err := f.w.chain.Client().BlockNumber(r.Context())
+	if err != nil {
+		return false
+	}
+	top, number := head+f.ahead, uint64(0)
+	if n, ok := new(big.Int).SetString(tag, 0); ok {
+		number = n.Uint64()
+	} else if m, _ := rpctest.Header(req, resp); m != nil {
+		n, _ := new(big.Int).SetString(m["number"].(string), 0)
+		number = n.Uint64() + f.ahead
+	}
+	if number >= f.from && number <= top {
+		if h := f.header(number); h != nil {
+			resp.Say(h)
+		}
+	}
+	return false
+}
+
+// forgedWorld is a chain that one liar, the fastest, and so many honest endpoints tell of.
+func forgedWorld(t *testing.T, honest int) (w *world, f *forger, liar *rpctest.Liar, cfg ingest.Config, topic string) {
+	t.Helper()
+	w = lyingWorld(t)
+	f = &forger{t: t, w: w}
+	liar = rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	endpoints := []rpc.Endpoint{{URL: liar.URL, Name: "liar"}}
+	for i := range honest {
+		endpoints = append(endpoints, rpc.Endpoint{URL: rpctest.NewLiar(t, w.chain.HTTP(), 10*time.Millisecond).URL, Name: fmt.Sprint("honest", i)})
+	}
+	cfg, topic = w.lyingConfig(t, "forged", endpoints...)
+	cfg.FinalizedEvery = 100 * time.Millisecond
+	return w, f, liar, cfg, topic
+}
+
+// blameless checks that no honest endpoint was counted for a lie of its own.
+func blameless(t *testing.T, in *running, honest int) {
+	t.Helper()
+	for i := range honest {
+		if n := counted(t, in.reg, fmt.Sprint("honest", i), "fork header_hash receipts_root malformed order"); n > 0 {
+			t.Errorf("honest%d was counted %v times", i, n)
+		}
+	}
+}
+
+// TestForgedChain: the fastest endpoint has a chain of its own, whose headers hash and link right and whose blocks are
+// empty, also beyond the head. Beside two honest endpoints it is outvoted: nothing of it becomes final, nor the topic's
+// history; what came in at the tip is reverted, and it is counted.
+func TestForgedChain(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		from  uint64 // 0: the block after the head, once the topic has all up to it
+		ahead uint64
+	}{
+		{"history", 20, 0},
+		{"history, and ahead", 20, 50},
+		{"from the first block on", 1, 0},
+		{"tip", 0, 0},
+		{"tip, and ahead", 0, 50},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, f, liar, cfg, topic := forgedWorld(t, 2)
+			f.ahead = test.ahead
+			if test.from > 0 {
+				liar.Tells(f.forge(test.from))
+			}
+			in := run(t, cfg)
+			if test.from == 0 {
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+				head, err := w.chain.Client().BlockNumber(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				liar.Tells(f.forge(head + 1))
+			}
+			for began := time.Now(); count(t, in.reg, "liar", "fork") == 0; {
+				if time.Since(began) > time.Minute {
+					t.Fatalf("the liar was never counted: %+v", in.Status())
+				}
+				w.step(t, 1)
+				<-time.After(100 * time.Millisecond) // the time between blocks
+			}
+			for range 20 { // beyond the window
+				w.step(t, 1)
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			}
+			polltest.Within(t, time.Minute, func() error {
+				head, err := w.chain.Client().BlockNumber(t.Context())
+				if err != nil {
+					return err
+				}
+				if s := in.Status(); s.Finalized+cfg.ReorgWindow+2 < head {
+					return fmt.Errorf("at block %d only %d is final: %s", head, s.Finalized, s.Disputed)
+				}
+				w.step(t, 1)
+				return nil
+			})
+			blameless(t, in, 2)
+		})
+	}
+}
+
+// TestForgedChainOfTwo: beside one honest endpoint nobody can know. Nothing forged becomes final, and nothing comes in
+// below the tip; it is said, and when they agree again, with a new ingester or without, the topic equals the chain.
+func TestForgedChainOfTwo(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		tip     bool
+		restart bool
+	}{
+		{"history", false, false},
+		{"tip", true, false},
+		{"tip, and a new ingester", true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, f, liar, cfg, topic := forgedWorld(t, 1)
+			forged := uint64(20)
+			if !test.tip {
+				liar.Tells(f.forge(forged))
+			}
+			in := run(t, cfg)
+			if test.tip {
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+				head, err := w.chain.Client().BlockNumber(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				forged = head + 1
+				liar.Tells(f.forge(forged))
+			}
+			for n := 0; n < 20 || in.Status().Disputed == ""; n++ {
+				if n > 300 {
+					t.Fatalf("nothing was said of the dispute: %+v", in.Status())
+				}
+				w.step(t, 1)
+				<-time.After(100 * time.Millisecond) // the time between blocks
+				if s := in.Status(); s.Finalized >= forged || !test.tip && s.Published.Number >= forged {
+					t.Fatalf("from block %d on all is forged, but %d is published and %d final", forged, s.Published.Number, s.Finalized)
+				}
+			}
+			if s := in.Status(); !strings.Contains(s.Disputed, "liar") || !strings.Contains(s.Disputed, "honest0") {
+				t.Errorf("it is not said who disagrees: %s", s.Disputed)
+			}
+			if test.restart {
+				if err := in.stop(); err != nil {
+					t.Fatal(err)
+				}
+				in = run(t, cfg)
+			}
+			liar.Tells(nil)
+			w.step(t, 1)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			polltest.Within(t, time.Minute, func() error {
+				w.step(t, 1)
+				if s := in.Status(); s.Disputed != "" || s.Finalized < forged {
+					return fmt.Errorf("block %d is final: %s", s.Finalized, s.Disputed)
+				}
+				return nil
+			})
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			blameless(t, in, 1)
+		})
+	}
+}
+
+// TestSilence: of two endpoints one answers nothing. Nothing becomes final by the word of the other until it is silent
+// for long, and then all of it.
+func TestSilence(t *testing.T) {
+	w := lyingWorld(t)
+	dead := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	dead.Tells(func(rw http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+		rw.WriteHeader(http.StatusBadGateway)
+		return true
+	})
+	cfg, topic := w.lyingConfig(t, "silence", rpc.Endpoint{URL: dead.URL, Name: "dead"}, rpc.Endpoint{URL: w.chain.HTTP(), Name: "honest"})
+	cfg.RPC.Silence = 3 * time.Second
+	began := time.Now()
+	in := run(t, cfg)
+	var seen []string
+	polltest.Within(t, time.Minute, func() error {
+		s := in.Status()
+		if s.Disputed != "" && !slices.Contains(seen, s.Disputed) {
+			seen = append(seen, s.Disputed)
+		}
+		if s.Finalized == 0 {
+			return errors.New("nothing is final")
+		}
+		return nil
+	})
+	if took := time.Since(began); took < cfg.RPC.Silence || len(seen) == 0 {
+		t.Errorf("one endpoint's word was final after %s, said: %q", took, seen)
+	}
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+}

@@ -1,0 +1,199 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+)
+
+// That headers hash and link shows that they belong together, and not that anybody else has them: an endpoint may make up
+// a chain, with logs or without. Which chain is the endpoints' is put to the vote.
+//
+// Invariants, where several endpoints are configured:
+//
+//  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
+//     two of them: one alone only if all others are silent. An endpoint is silent if for Config.Silence it neither had a
+//     block that was put to the vote nor a higher head than before; one that does not answer, refuses, or stands still.
+//  2. A known block is replaced only by one that more endpoints have. Who has the one that fewer have is counted as
+//     a liar and rests, longer each time.
+//  3. Everybody has a vote, also who rests; only who asked for fewer requests is left alone. A response that does not fit
+//     another endpoint's headers costs no more than the shortest rest.
+//  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
+//
+// A vote costs an endpoint one header, or two where it lacks the block. Below finality that is one vote for each advance,
+// and above one for each head that contradicts; blocks at the tip come in without any, and are reverted if they lose.
+
+// ErrSplit: it is not known which block is the endpoints'. Try again later.
+var ErrSplit = errors.New("the endpoints do not agree on a block")
+
+const (
+	voteWait     = time.Second     // for a vote on what is not final
+	sureVoteWait = 5 * time.Second // for one on what is
+)
+
+// ballot is a vote in progress.
+type ballot struct {
+	mu      sync.Mutex
+	headers map[common.Hash]follow.Header
+	have    map[common.Hash][]*endpoint
+	lack    []*endpoint
+}
+
+// Vote asks all endpoints for a block, and returns the one that most of them have. sure: one endpoint's word is enough
+// only if all others are silent. It returns ErrSplit if none is that block, and ErrGone if nobody has one.
+func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Header, error) {
+	wait := voteWait
+	if sure {
+		wait = sureVoteWait
+	}
+	asking, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	b := ballot{headers: map[common.Hash]follow.Header{}, have: map[common.Hash][]*endpoint{}}
+	var g sync.WaitGroup
+	for _, e := range c.endpoints {
+		if e.throttled() {
+			continue
+		}
+		g.Go(func() {
+			h, err := e.vote(asking, number)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			switch {
+			case err == nil:
+				b.headers[h.Hash] = h
+				b.have[h.Hash] = append(b.have[h.Hash], e)
+				if 2*len(b.have[h.Hash]) > len(c.endpoints) {
+					cancel() // whatever the others say
+				}
+			case errors.Is(err, errNoBlock):
+				b.lack = append(b.lack, e)
+			case asking.Err() == nil:
+				e.failed(err)
+			}
+		})
+	}
+	g.Wait()
+	if ctx.Err() != nil {
+		return follow.Header{}, ctx.Err()
+	}
+	return c.counted(&b, number, sure)
+}
+
+// counted is the outcome of a vote.
+func (c *Client) counted(b *ballot, number uint64, sure bool) (follow.Header, error) {
+	if len(b.have) == 0 {
+		return follow.Header{}, fmt.Errorf("vote on block %d: %w", number, ErrGone)
+	}
+	order := slices.SortedFunc(maps.Keys(b.have), func(x, y common.Hash) int { return cmp.Compare(len(b.have[y]), len(b.have[x])) })
+	most := order[0]
+	n, next := len(b.have[most]), 0
+	if len(order) > 1 {
+		next = len(b.have[order[1]])
+	}
+	switch {
+	case n == next:
+		for _, by := range b.have {
+			for _, e := range by {
+				c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
+			}
+		}
+		return follow.Header{}, fmt.Errorf("block %d: %w: %s", number, ErrSplit, b)
+	case sure && n < 2 && (next > 0 || !c.silent(b.have[most][0])):
+		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others are not yet silent for %s", number, ErrSplit, b, c.cfg.Silence)
+	}
+	for _, hash := range order[1:] {
+		for _, e := range b.have[hash] {
+			if e.resting() {
+				continue // it was counted
+			}
+			e.failed(lied(lieFork, "block %d is %s, but %d endpoints have %s", number, hash, n, most))
+		}
+	}
+	return b.headers[most], nil
+}
+
+// String says who has which block.
+func (b *ballot) String() string {
+	var all []string
+	names := func(by []*endpoint) string {
+		var s []string
+		for _, e := range by {
+			s = append(s, e.name)
+		}
+		slices.Sort(s)
+		return strings.Join(s, ", ")
+	}
+	for hash, by := range b.have {
+		all = append(all, fmt.Sprintf("%s: %s", names(by), hash.TerminalString()))
+	}
+	if len(b.lack) > 0 {
+		all = append(all, names(b.lack)+": none")
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// vote fetches a block that is put to the vote. Who lacks it is heard too, while its head rises.
+func (e *endpoint) vote(ctx context.Context, number uint64) (follow.Header, error) {
+	h, err := e.byNumber(ctx, number)
+	switch {
+	case err == nil:
+		e.hear(number, true)
+	case errors.Is(err, errNoBlock):
+		if head, failed := e.header(ctx, `"latest"`); failed == nil {
+			e.hear(head.Number, false)
+		}
+	}
+	return h, err
+}
+
+// hear records a block that an endpoint has shown: one put to the vote, or its head, which counts if it is higher than any before.
+func (e *endpoint) hear(number uint64, voted bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if voted || number > e.highest {
+		e.heard = time.Now()
+	}
+	e.highest = max(e.highest, number)
+}
+
+// silent reports whether all endpoints but one are silent.
+func (c *Client) silent(but *endpoint) bool {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		since := time.Since(e.heard)
+		e.mu.Unlock()
+		if e != but && since < c.cfg.Silence {
+			return false
+		}
+	}
+	return true
+}
+
+// throttled reports whether the endpoint has asked for fewer requests.
+func (e *endpoint) throttled() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.throttle)
+}
+
+// forked is the rest after a lost vote. The caller holds mu.
+func (e *endpoint) forked() time.Duration {
+	if time.Since(e.forkedAt) > forkMemory {
+		e.forks = 0
+	}
+	d := min(forkRest<<min(e.forks, 16), maxForkRest)
+	e.forks, e.forkedAt = e.forks+1, time.Now()
+	e.head = 0 // of a chain that is not the endpoints'
+	return d
+}
