@@ -265,10 +265,11 @@ func (l Limits) Backlog() int { return 2 * l.Records }
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
 	hold := m.Backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
-	unsure := m.cfg.Votes && len(m.pending) == 0
+	last, _ := m.Last()
+	unsure := m.cfg.Votes && len(m.pending) == 0 && max(last.Number, m.finalized) < m.due() // a barrier covers the empty blocks below it
 	for ; n < len(m.ready); n++ {
 		b := &m.ready[n]
-		if b.Number > m.finalized && (hold || unsure && b.Number <= m.due()) {
+		if b.Number > m.finalized && (hold || unsure) {
 			break
 		}
 		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) {
