@@ -152,11 +152,14 @@ func (c *city) answers() {
 	producer, err := kafka.NewProducer(c.cfg, "users", kafka.ProducerOptions{})
 	check(c.b, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- router.Run(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = router.Run(ctx) // it ends when it is told to
+	}()
 	c.b.Cleanup(func() {
 		cancel()
-		<-done // it was told to end
+		<-done
 		producer.Close()
 	})
 	c.client = notifier.NewClient(c.cat, producer, router)
