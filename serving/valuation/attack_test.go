@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
@@ -194,11 +195,11 @@ func TestNobodyHidesWhatThePriceDid(t *testing.T) {
 		}
 		s := stage()
 		_, most := s.valued(t, meme, nil)
-		was, _ := s.cfg.Haircut.deviation(s.series(meme, &quoted{pools: []*pool{s.direct}}))
+		was, _ := s.cfg.Haircut.deviation(s.series(meme, []*pool{s.direct}))
 		s.move(t, s.direct, 0)
 		s.direct.Hours = append(s.direct.Hours, query.PriceAt{At: s.at.Timestamp, Tick: s.direct.Tick})
 		_, suggested := s.valued(t, meme, nil)
-		is, _ := s.cfg.Haircut.deviation(s.series(meme, &quoted{pools: []*pool{s.direct}}))
+		is, _ := s.cfg.Haircut.deviation(s.series(meme, []*pool{s.direct}))
 		if is < was || suggested == nil || suggested.Cmp(most) > 0 {
 			t.Errorf("moved back by %d ticks the deviation is %g and %s suggested, without it %g and %s", moved, is, suggested, was, most)
 		}
@@ -320,5 +321,48 @@ func TestBothTokensAreSold(t *testing.T) {
 		if gap := new(big.Int).Sub(got, both.Out.ToBig()); gap.CmpAbs(big.NewInt(2)) > 0 {
 			t.Errorf("both are sold for %s, together they bring %s", got, &both.Out)
 		}
+	}
+}
+
+// wild has the hours of a pool close at 0 and at a tick in turns.
+func wild(p *pool, tick int32) {
+	for i := range p.Hours {
+		p.Hours[i].Tick = int32(i%2) * tick
+	}
+}
+
+// TestNobodyChoosesACalmPool: whoever makes a pool the deepest in which nobody trades has no higher cap suggested.
+func TestNobodyChoosesACalmPool(t *testing.T) {
+	of := &topics.Deal{Token: meme, Term: 30 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
+	suggested := func(liquidity uint64) *big.Int {
+		s := newStage(t)
+		s.assets[meme].Lane = contracts.LaneETH
+		wild(s.direct, 150)
+		wild(s.open(t, 9, usdg, meme, 0, liquidity), 0)
+		_, suggested := s.valuedAs(t, of, nil)
+		return suggested
+	}
+	thin, deep := suggested(1e9), suggested(11e14)
+	gain := new(big.Int).Sub(deep, thin)
+	if gain.Mul(gain, big.NewInt(1_000_000)).Cmp(thin) > 0 { // a sale into a deeper pool brings a little more
+		t.Errorf("%s suggested, beside a thin pool %s", deep, thin)
+	}
+}
+
+// TestEitherTokenMayFall: of a position of two tokens the one that moves more decides, whichever address is lower.
+func TestEitherTokenMayFall(t *testing.T) {
+	held := &topics.PositionLiquidity{PoolID: common.Hash{2}, TickLower: -6000, TickUpper: 6000, Liquidity: *uint256.NewInt(1e9)}
+	of := &topics.Deal{Token: meme, Term: 30 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
+	suggested := func(first, other int32) *big.Int {
+		s := newStage(t)
+		s.assets[meme].Lane = contracts.LaneETH
+		wild(s.direct, first)
+		wild(s.open(t, 9, usdg, second, 0, 1e15), other)
+		_, suggested := s.valuedAs(t, of, held)
+		return suggested
+	}
+	calm, one, two := suggested(0, 0), suggested(300, 0), suggested(0, 300)
+	if one.Cmp(two) != 0 || one.Cmp(calm) >= 0 {
+		t.Errorf("%s suggested with one token wild, %s with the other, %s with none", one, two, calm)
 	}
 }

@@ -208,8 +208,7 @@ func (t *pledgedToken) ends() (bottom, top price, ok bool, err error) {
 }
 
 func (t *pledgedToken) haircut() (sigma float64, maxBps uint16) {
-	sigma, _ = t.st.cfg.Haircut.deviation(t.st.series(t.deal.Token, t.quote))
-	return sigma, t.st.maxBps(t.deal.Token)
+	return t.st.sigma(t.deal.Token, t.quote), t.st.maxBps(t.deal.Token)
 }
 
 func (t *pledgedToken) proceeds(in poolPrice) (*big.Int, error) {

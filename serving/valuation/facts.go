@@ -115,7 +115,7 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 		now := worth(supply, q.price).String()
 		b.MarketCapUSDG = &now
 	}
-	series := st.series(token, q)
+	series := st.series(token, q.pools)
 	if len(series) == 0 {
 		return
 	}

@@ -232,7 +232,10 @@ func (p *pledgedPosition) ends() (bottom, top price, ok bool, err error) {
 }
 
 func (p *pledgedPosition) haircut() (sigma float64, maxBps uint16) {
-	sigma, _ = p.st.cfg.Haircut.deviation(p.st.series(p.baseToken(), p.quote))
+	sigma = p.st.sigma(p.baseToken(), p.quote)
+	if leg, _ := p.in.other(p.baseToken()); leg != p.st.cfg.Deployment.USDG {
+		sigma = max(sigma, p.st.sigma(leg, p.leg)) // whichever falls by a part, no more than that is lost
+	}
 	return sigma, min(p.st.maxBps(p.in.Currency0), p.st.maxBps(p.in.Currency1))
 }
 

@@ -71,6 +71,7 @@ type quoted struct {
 	decimals uint8  // of the token
 	kind     string // "pool" or "two-hop"
 	pools    []*pool
+	ways     [][]*pool // by which it has a price that agrees: pools, and all others that are not thin
 }
 
 // text formats a raw price of the token per whole token.
@@ -166,7 +167,7 @@ func (s *state) priced(token common.Address) (*quoted, error) {
 	}
 	if direct != nil {
 		p, err := direct.pool.referenceOf(token)
-		return &quoted{price: p, kind: kindPool, pools: []*pool{direct.pool}}, err
+		return &quoted{price: p, kind: kindPool, pools: []*pool{direct.pool}, ways: ways(direct)}, err
 	}
 	return s.twoHop(token)
 }
@@ -213,7 +214,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		if fault != nil {
 			return nil, fault
 		}
-		all = append(all, &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, pools: []*pool{first.pool, second.pool}})
+		all = append(all, &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, pools: []*pool{first.pool, second.pool}, ways: ways(first, second)})
 		if most == nil || first.depth.Cmp(most) > 0 {
 			most = first.depth
 			all[0], all[len(all)-1] = all[len(all)-1], all[0]
@@ -230,8 +231,24 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		if gap > s.cfg.Reference.MaxDeviation {
 			return nil, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", all[0].pools[0].ID, other.pools[0].ID, gap)
 		}
+		all[0].ways = append(all[0].ways, other.ways...)
 	}
 	return all[0], nil
+}
+
+// ways are all ways through one pool of each pair.
+func ways(hops ...*candidate) [][]*pool {
+	all := [][]*pool{nil}
+	for _, hop := range hops {
+		var longer [][]*pool
+		for _, way := range all {
+			for _, p := range append([]*pool{hop.pool}, hop.beside...) {
+				longer = append(longer, append(slices.Clone(way), p))
+			}
+		}
+		all = longer
+	}
+	return all
 }
 
 // ticksApart is how many ticks lie between two prices.
@@ -246,10 +263,11 @@ func ticksApart(a, b price) (int32, error) {
 
 // candidate is a pool that may price a token.
 type candidate struct {
-	pool  *pool
-	depth *big.Int // in raw USDG, at its price or its reference price: whichever is deeper
-	least *big.Int // whichever is not
-	thin  bool     // depth is below the floor: little money moves it, and it has no say
+	pool   *pool
+	depth  *big.Int // in raw USDG, at its price or its reference price: whichever is deeper
+	least  *big.Int // whichever is not
+	thin   bool     // depth is below the floor: little money moves it, and it has no say
+	beside []*pool  // the other pools of the pair that are not thin
 }
 
 // deepest is the deepest pool of a pair, with depth valued at the second token's price; nil: the pair has none.
@@ -293,6 +311,7 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 		if gap := abs(c.pool.reference - first.pool.reference); gap > s.cfg.Reference.MaxDeviation {
 			return first, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", first.pool.ID, c.pool.ID, gap)
 		}
+		first.beside = append(first.beside, c.pool)
 	}
 	return first, nil
 }

@@ -30,9 +30,22 @@ func (p *pool) hourlyTicks(now, history uint64) (ticks []int32) {
 	return append(ticks, p.reference)
 }
 
-// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from its reference pools.
-func (s *state) series(token common.Address, q *quoted) (sum []float64) {
-	for i, p := range q.pools {
+// sigma is the largest deviation of a token's price among all ways by which it has one: who makes a pool the deepest in which
+// nobody trades says what the price is, but not that it stands still.
+func (s *state) sigma(token common.Address, q *quoted) (most float64) {
+	if len(q.ways) == 0 {
+		return s.cfg.Haircut.UnknownHourly
+	}
+	for _, way := range q.ways {
+		sigma, _ := s.cfg.Haircut.deviation(s.series(token, way))
+		most = max(most, sigma)
+	}
+	return most
+}
+
+// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from pools that lead there.
+func (s *state) series(token common.Address, pools []*pool) (sum []float64) {
+	for i, p := range pools {
 		ticks := p.hourlyTicks(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
 		sign := 1.0
 		if token != p.Currency0 {
