@@ -293,7 +293,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 			before = s.queue[n-1].known
 		}
 		settled, client := s.m.Settled(), s.follows.client
-		tip := f.Kind != follow.Headers && f.To+followLag >= s.m.Head()
+		tip := f.Kind != follow.Headers && f.Kind != follow.Vote && f.To+followLag >= s.m.Head()
 		s.queue = append(s.queue, u)
 		g.Go(func() error {
 			defer close(u.done)

@@ -46,8 +46,8 @@ type endpoint struct {
 	failures int       // consecutive
 	rest     time.Time // no requests until then
 	throttle time.Time // it has asked for fewer requests until then
-	heard    time.Time // when it last said something new of the chain (fork.go)
-	highest  uint64    // the highest block that it has shown then
+	unheard  time.Time // since when it says nothing new of the chain where it is asked to vote; zero: it did (fork.go)
+	highest  uint64    // the highest block that it has shown
 	forks    int       // votes that it lost lately
 	forkedAt time.Time // when it lost the last one
 
@@ -64,7 +64,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), heard: time.Now()}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -143,13 +143,17 @@ func (e *endpoint) tooMany(err error, calls []call) bool {
 }
 
 func (e *endpoint) send(ctx context.Context, calls []call) error {
-	if err := e.limiter.WaitN(ctx, min(len(calls), max(e.limiter.Burst(), 1))); err != nil {
-		return fmt.Errorf("wait for the rate limit: %w", err)
+	if n := min(len(calls), max(e.limiter.Burst(), 1)); isVote(ctx) {
+		e.limiter.ReserveN(time.Now(), n)
+	} else {
+		if err := e.limiter.WaitN(ctx, n); err != nil {
+			return fmt.Errorf("wait for the rate limit: %w", err)
+		}
+		if err := e.slots.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		defer e.slots.Release(1)
 	}
-	if err := e.slots.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer e.slots.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
 	defer cancel()
 	n := uint64(len(calls))

@@ -22,16 +22,18 @@ import (
 // Invariants, where several endpoints are configured:
 //
 //  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
-//     two of them: one alone only if all others are silent. An endpoint is silent if for Config.Silence it neither had a
-//     block that was put to the vote nor a higher head than before; one that does not answer, refuses, or stands still.
+//     two of them: one alone only if all others are silent. An endpoint is silent if in all votes of Config.Silence it
+//     neither had the block nor a higher head than before; one that does not answer, refuses, or stands still. Two that
+//     answer without the block are not silent, and who asked for fewer requests is after twice that time.
 //  2. A known block is replaced only by one that more endpoints have. Who has the one that fewer have is counted as
 //     a liar and rests, longer each time.
 //  3. Everybody has a vote, also who rests; only who asked for fewer requests is left alone. A response that does not fit
 //     another endpoint's headers costs no more than the shortest rest.
 //  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
 //
-// A vote costs an endpoint one header, or two where it lacks the block. Below finality that is one vote for each advance,
-// and above one for each head that contradicts; blocks at the tip come in without any, and are reverted if they lose.
+// A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it. Below
+// finality that is one vote for each advance, and above one for each head that contradicts; blocks at the tip come in
+// without any, and are reverted if they lose.
 
 // ErrSplit: it is not known which block is the endpoints'. Try again later.
 var ErrSplit = errors.New("the endpoints do not agree on a block")
@@ -56,12 +58,13 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 	if sure {
 		wait = sureVoteWait
 	}
-	asking, cancel := context.WithTimeout(ctx, wait)
+	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), wait)
 	defer cancel()
 	b := ballot{headers: map[common.Hash]follow.Header{}, have: map[common.Hash][]*endpoint{}}
 	var g sync.WaitGroup
 	for _, e := range c.endpoints {
 		if e.throttled() {
+			e.missed()
 			continue
 		}
 		g.Go(func() {
@@ -77,8 +80,13 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 				}
 			case errors.Is(err, errNoBlock):
 				b.lack = append(b.lack, e)
-			case asking.Err() == nil:
-				e.failed(err)
+			default:
+				if !errors.Is(asking.Err(), context.Canceled) {
+					e.missed()
+				}
+				if asking.Err() == nil {
+					e.failed(err)
+				}
 			}
 		})
 	}
@@ -108,7 +116,7 @@ func (c *Client) counted(b *ballot, number uint64, sure bool) (follow.Header, er
 			}
 		}
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s", number, ErrSplit, b)
-	case sure && n < 2 && (next > 0 || !c.silent(b.have[most][0])):
+	case sure && n < 2 && (next > 0 || len(b.lack) > 1 || !c.silent(b.have[most][0])):
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others are not yet silent for %s", number, ErrSplit, b, c.cfg.Silence)
 	}
 	for _, hash := range order[1:] {
@@ -150,6 +158,7 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (follow.Header, erro
 	case err == nil:
 		e.hear(number, true)
 	case errors.Is(err, errNoBlock):
+		e.missed()
 		if head, failed := e.header(ctx, `"latest"`); failed == nil {
 			e.hear(head.Number, false)
 		}
@@ -162,23 +171,41 @@ func (e *endpoint) hear(number uint64, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if voted || number > e.highest {
-		e.heard = time.Now()
+		e.unheard = time.Time{}
 	}
 	e.highest = max(e.highest, number)
+}
+
+// missed records a vote in which the endpoint said nothing new.
+func (e *endpoint) missed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.unheard.IsZero() {
+		e.unheard = time.Now()
+	}
 }
 
 // silent reports whether all endpoints but one are silent.
 func (c *Client) silent(but *endpoint) bool {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		since := time.Since(e.heard)
+		limit := c.cfg.Silence
+		if e.throttle.After(e.unheard) {
+			limit *= 2
+		}
+		heard := e.unheard.IsZero() || time.Since(e.unheard) < limit
 		e.mu.Unlock()
-		if e != but && since < c.cfg.Silence {
+		if e != but && heard {
 			return false
 		}
 	}
 	return true
 }
+
+// voting marks the context of a vote.
+type voting struct{}
+
+func isVote(ctx context.Context) bool { return ctx.Value(voting{}) != nil }
 
 // throttled reports whether the endpoint has asked for fewer requests.
 func (e *endpoint) throttled() bool {

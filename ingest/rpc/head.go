@@ -268,6 +268,7 @@ func (e *endpoint) claim(t tag, n uint64) {
 
 // saw records a head that the endpoint reported.
 func (e *endpoint) saw(head uint64) {
+	e.hear(head, false)
 	top := e.client.top(e)
 	e.mu.Lock()
 	defer e.mu.Unlock()
