@@ -27,7 +27,8 @@ type vote struct {
 
 func newVotes() votes { return votes{over: make(chan vote, 1)} }
 
-// finalizeMore puts the next block that is to be final to the vote: at the tip at most one every FinalizedEvery.
+// finalizeMore puts the next block that is to be final to the vote: where none waits for it, at most one every
+// FinalizedEvery.
 func (s *session) finalizeMore(ctx context.Context, g *errgroup.Group) {
 	if s.votes.running || time.Now().Before(s.votes.next) {
 		return
@@ -47,7 +48,7 @@ func (s *session) finalizeMore(ctx context.Context, g *errgroup.Group) {
 // voted takes the result of a vote.
 func (s *session) voted(v vote) {
 	s.votes.running = false
-	if v.err != nil || v.most.Hash != v.due.Hash || !s.m.Backfills() {
+	if v.err != nil || v.most.Hash != v.due.Hash || !s.m.Backfills() && !s.m.Held() {
 		s.votes.next = time.Now().Add(s.in.cfg.FinalizedEvery)
 	}
 	switch {

@@ -265,8 +265,7 @@ func (l Limits) Backlog() int { return 2 * l.Records }
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
 	hold := m.Backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
-	last, _ := m.Last()
-	unsure := m.cfg.Votes && len(m.pending) == 0 && max(last.Number, m.finalized) < m.due() // a barrier covers the empty blocks below it
+	unsure := len(m.pending) == 0 && m.Held()
 	for ; n < len(m.ready); n++ {
 		b := &m.ready[n]
 		if b.Number > m.finalized && (hold || unsure) {
@@ -295,6 +294,12 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	}
 	m.barriers = dropBelow(m.barriers, m.finalized)
 	return batch, true
+}
+
+// Held reports whether blocks that should be final wait for Vouched. A barrier covers the empty blocks below it.
+func (m *Machine) Held() bool {
+	last, _ := m.Last()
+	return m.cfg.Votes && max(last.Number, m.finalized) < m.due()
 }
 
 // Backfills reports whether more than a window of blocks that the chain calls final is still to be fetched.
