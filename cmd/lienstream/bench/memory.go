@@ -20,20 +20,10 @@ var budgets = []string{"256MiB", "350MiB", "512MiB", "1GiB", "2GiB"}
 // events, everything without (--rebuild), and the state alone, from the changelog. In turns, so that other load of the
 // machine affects all.
 func (b *bench) memory(ctx context.Context) error {
-	w, err := newWorld(ctx, b.config, b.chain, real)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	out, err := newOutside(w.kafka.Addrs())
-	if err != nil {
-		return err
-	}
-	defer out.close()
-	raw, err := w.newRaw(ctx)
-	if err != nil {
-		return err
-	}
+	return b.onRaw(ctx, func(raw *raw) error { return b.byBudget(ctx, raw) })
+}
+
+func (b *bench) byBudget(ctx context.Context, raw *raw) error {
 	// A fresh broker makes its own topics, of transactions and of groups: that does not count.
 	if _, _, _, err := raw.process(ctx); err != nil {
 		return err
@@ -43,7 +33,7 @@ func (b *bench) memory(ctx context.Context) error {
 	peak := map[string]float64{}
 	for range b.runs {
 		for _, budget := range budgets {
-			if err := raw.forget(ctx, out); err != nil {
+			if err := raw.forget(ctx); err != nil {
 				return err
 			}
 			for _, way := range []struct {
@@ -64,7 +54,7 @@ func (b *bench) memory(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("%s in %s: %w", way.name, budget, err)
 				}
-				name := fmt.Sprintf("processors in %s, %s, %s", budget, way.name, w.kind)
+				name := fmt.Sprintf("processors in %s, %s, %s", budget, way.name, raw.w.kind)
 				took[name], used[name] = append(took[name], wall.Seconds()), append(used[name], of.Seconds())
 				peak[budget] = max(peak[budget], float64(rss))
 				b.note("%s: %.2f s (%.2f s of processor time), %d MB", name, wall.Seconds(), of.Seconds(), rss/1e6)
@@ -73,11 +63,11 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	for _, budget := range budgets {
 		for _, way := range []string{"from the raw topic, with events", "rebuild", "restore"} {
-			name := fmt.Sprintf("processors in %s, %s, %s", budget, way, w.kind)
+			name := fmt.Sprintf("processors in %s, %s, %s", budget, way, raw.w.kind)
 			b.add(name, "s", median(took[name]), 0, goal{})
 			b.add(name+", processor time", "s", median(used[name]), 0, goal{})
 		}
-		b.add("peak memory of processors in "+budget+", "+w.kind, "MB", peak[budget]/1e6, 0, goal{})
+		b.add("peak memory of processors in "+budget+", "+raw.w.kind, "MB", peak[budget]/1e6, 0, goal{})
 	}
 	return nil
 }
@@ -86,20 +76,42 @@ func (b *bench) memory(ctx context.Context) error {
 type raw struct {
 	*pipeline // its topics
 
+	out  *outside
 	data string
 	args []string
 	head uint64 // of the history
 }
 
+// onRaw calls fn with a raw topic of the whole chain, on an Apache Kafka of its own.
+func (b *bench) onRaw(ctx context.Context, fn func(*raw) error) error {
+	w, err := newWorld(ctx, b.config, b.chain, real)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	out, err := newOutside(w.kafka.Addrs())
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	began := time.Now()
+	r, err := w.newRaw(ctx, out)
+	if err != nil {
+		return err
+	}
+	b.note("raw topic by the ingester in %.1f s", time.Since(began).Seconds())
+	return fn(r)
+}
+
 // newRaw ingests the chain into topics of its own.
-func (w *world) newRaw(ctx context.Context) (*raw, error) {
+func (w *world) newRaw(ctx context.Context, out *outside) (*raw, error) {
 	w.runs++
 	p := &pipeline{w: w, name: fmt.Sprintf("%s-%d", w.kind, w.runs)}
 	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + p.name}, w.servers...)
 	if err := w.provision(p); err != nil {
 		return nil, err
 	}
-	r := &raw{pipeline: p, data: filepath.Join(w.cfg.dir, p.name), args: append(p.topics, w.chain.flags(false)...), head: w.chain.head}
+	r := &raw{pipeline: p, out: out, data: filepath.Join(w.cfg.dir, p.name), args: append(p.topics, w.chain.flags(false)...), head: w.chain.head}
 	ingest, err := r.ingest(ctx)
 	if err != nil {
 		return nil, err
@@ -138,12 +150,12 @@ func (r *raw) launch(flags ...string) (p *process, ops string, err error) {
 	return p, ops, err
 }
 
-// atEnd is satisfied once every partition has committed the last block of the chain's history.
+// atEnd is satisfied once every partition shows the last block of the chain's history. Far from the head it is committed then.
 func (r *raw) atEnd(ctx context.Context, ops string) error {
 	return reached(ctx, ops, "lienstream_processors_block_number{", r.w.cfg.partitions, r.head)
 }
 
-// process runs processors until every partition has committed the last block.
+// process runs processors until every partition has the last block.
 func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Duration, rss int64, err error) {
 	began := time.Now()
 	p, ops, err := r.launch(flags...)
@@ -167,9 +179,9 @@ func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Dur
 }
 
 // forget drops the state and every topic but the raw one.
-func (r *raw) forget(ctx context.Context, out *outside) error {
+func (r *raw) forget(ctx context.Context) error {
 	c := r.catalogue()
-	if err := errors.Join(out.remove(ctx, c.Prefix+".", c.Raw()), os.RemoveAll(r.data)); err != nil {
+	if err := errors.Join(r.out.remove(ctx, c.Prefix+".", c.Raw()), os.RemoveAll(r.data)); err != nil {
 		return err
 	}
 	return r.w.provision(r.pipeline)

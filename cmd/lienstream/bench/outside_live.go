@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics"
 )
 
 // watch reads a raw topic and a topic of deals as they grow.
 type watch struct {
+	vault      abi.ABI
 	partitions int
 	records    chan watched
 	errs       chan error
@@ -35,9 +39,12 @@ const watchBuffer = 1 << 16
 
 // watch begins behind all that either topic has. Close it.
 func (o *outside) watch(ctx context.Context, raw, deals string) (*watch, error) {
+	vault, err := contracts.ABI("DealVault")
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{records: make(chan watched, watchBuffer), errs: make(chan error, 2), close: cancel}
-	var err error
+	w := &watch{vault: vault, records: make(chan watched, watchBuffer), errs: make(chan error, 2), close: cancel}
 	if w.partitions, err = o.follow(ctx, w, deals, true); err == nil {
 		_, err = o.follow(ctx, w, raw, false)
 	}
@@ -127,8 +134,15 @@ type appended struct {
 	at    time.Time
 }
 
-// latencies are, in ms, from when a deal's log can be read from the raw topic's end, though not committed, until a row of the
-// deal as of that block or a later one is committed. Logs of the first moments do not count.
+// changes reports whether a log changes its deal's row for sure. A bid and its withdrawal in one block leave the row as it was,
+// and then there is no record.
+func (w *watch) changes(l *topics.Log) bool {
+	event, err := w.vault.EventByID(l.Topics[0])
+	return err == nil && strings.HasPrefix(event.Name, "Deal")
+}
+
+// latencies are, in ms, from when a log that changes a deal can be read from the raw topic's end, though not committed, until a
+// row of the deal as of that block or a later one is committed. Logs of the first moments do not count.
 func (w *watch) latencies(ctx context.Context, of, skip time.Duration) ([]float64, error) {
 	began, end := time.Now(), time.After(of)
 	waiting, shown := map[string][]appended{}, map[string]uint64{}
@@ -168,7 +182,7 @@ func (w *watch) latencies(ctx context.Context, of, skip time.Duration) ([]float6
 			return nil, err
 		}
 		l, ok := raw.(*topics.Log)
-		if key := string(id); ok && l.Block.Number > shown[key] && !slices.ContainsFunc(waiting[key], func(a appended) bool { return a.block == l.Block.Number }) {
+		if key := string(id); ok && w.changes(l) && l.Block.Number > shown[key] && !slices.ContainsFunc(waiting[key], func(a appended) bool { return a.block == l.Block.Number }) {
 			waiting[key] = append(waiting[key], appended{l.Block.Number, r.at})
 		}
 	}

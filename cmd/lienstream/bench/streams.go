@@ -12,36 +12,22 @@ import (
 // streams compares the processors with a Kafka Streams application (streams/) on one Apache Kafka and one raw topic, which
 // the ingester wrote. They take turns, so that other load of the machine affects both. What Streams is spared and where it is
 // helped is in README.md.
-func (b *bench) streams(ctx context.Context) (err error) {
+func (b *bench) streams(ctx context.Context) error {
 	limit := time.Duration(9+5*b.runs) * time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()
-	w, err := newWorld(ctx, b.config, b.chain, real)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	out, err := newOutside(w.kafka.Addrs())
-	if err != nil {
-		return err
-	}
-	defer out.close()
-	began := time.Now()
-	raw, err := w.newRaw(ctx)
-	if err != nil {
-		return err
-	}
-	b.note("raw topic by the ingester in %.1f s", time.Since(began).Seconds())
-	c := &comparison{
-		bench: b, w: w, raw: raw, out: out,
-		ours:   &processors{raw: raw, out: out, memory: b.memoryOf},
-		theirs: &streamsApp{raw: raw, out: out, name: "streams", dir: filepath.Join(w.cfg.dir, "streams")},
-		all:    map[string]*[2][]float64{},
-	}
-	if err := c.run(ctx); err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	return nil
+	return b.onRaw(ctx, func(raw *raw) error {
+		c := &comparison{
+			bench: b, raw: raw,
+			ours:   &processors{raw: raw, memory: b.memoryOf},
+			theirs: &streamsApp{raw: raw, name: "streams", dir: filepath.Join(b.dir, "streams")},
+			all:    map[string]*[2][]float64{},
+		}
+		if err := c.run(ctx); err != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		return nil
+	})
 }
 
 // contender is one of the two.
@@ -49,7 +35,7 @@ type contender interface {
 	// forget drops everything but the raw topic.
 	forget(ctx context.Context) error
 	launch(as how) (*process, error)
-	// atEnd is satisfied once it has committed the end of the raw topic.
+	// atEnd is satisfied once it has the end of the raw topic.
 	atEnd(ctx context.Context) error
 	// topic is the name of an entity's topic.
 	topic(entity string) string
@@ -69,9 +55,7 @@ type how struct {
 type comparison struct {
 	*bench
 
-	w            *world
 	raw          *raw
-	out          *outside
 	ours, theirs contender
 	all          map[string]*[2][]float64
 }
@@ -131,7 +115,7 @@ func (c *comparison) once(ctx context.Context, name string, side int, as how) er
 			return err
 		}
 	}
-	broker, err := cpuOf(c.w.kafka.PID())
+	broker, err := cpuOf(c.raw.w.kafka.PID())
 	if err != nil {
 		return err
 	}
@@ -147,7 +131,7 @@ func (c *comparison) once(ctx context.Context, name string, side int, as how) er
 	wall := time.Since(began)
 	used, err1 := p.cpu()
 	rss, err2 := p.status("VmHWM")
-	after, err3 := cpuOf(c.w.kafka.PID())
+	after, err3 := cpuOf(c.raw.w.kafka.PID())
 	if err := errors.Join(err1, err2, err3, p.stop()); err != nil {
 		return err
 	}
@@ -168,7 +152,7 @@ var contenders = [2]string{"ours", "streams"}
 func (c *comparison) equal(ctx context.Context, when string) error {
 	rows, differ := 0, 0
 	for _, entity := range comparedEntities {
-		n, d, example, err := c.out.compare(ctx, c.ours.topic(entity), c.theirs.topic(entity))
+		n, d, example, err := c.raw.out.compare(ctx, c.ours.topic(entity), c.theirs.topic(entity))
 		if err != nil {
 			return err
 		}
@@ -226,12 +210,11 @@ func (c *comparison) figures() {
 // processors are ours.
 type processors struct {
 	raw    *raw
-	out    *outside
 	memory string
 	ops    string // of the last start
 }
 
-func (p *processors) forget(ctx context.Context) error { return p.raw.forget(ctx, p.out) }
+func (p *processors) forget(ctx context.Context) error { return p.raw.forget(ctx) }
 
 func (p *processors) launch(as how) (*process, error) {
 	flags := []string{"--memory=" + p.memory}
@@ -253,7 +236,6 @@ func (p *processors) state() string { return p.raw.data }
 // streamsApp is Kafka Streams.
 type streamsApp struct {
 	raw  *raw
-	out  *outside
 	name string // of the application
 	life int    // counts its names: a former one's offsets and transactions stay
 	dir  string
@@ -268,7 +250,7 @@ func (s *streamsApp) state() string { return s.dir }
 func (s *streamsApp) changelog() string { return s.id() + "-market-changelog" }
 
 func (s *streamsApp) forget(ctx context.Context) error {
-	if err := errors.Join(s.out.remove(ctx, s.id()), os.RemoveAll(s.dir)); err != nil {
+	if err := errors.Join(s.raw.out.remove(ctx, s.id()), os.RemoveAll(s.dir)); err != nil {
 		return err
 	}
 	s.life++
@@ -276,7 +258,7 @@ func (s *streamsApp) forget(ctx context.Context) error {
 	for _, e := range comparedEntities {
 		names = append(names, s.topic(e))
 	}
-	return s.out.create(ctx, s.raw.w.cfg.partitions, names...)
+	return s.raw.out.create(ctx, s.raw.w.cfg.partitions, names...)
 }
 
 // heap is what Streams gets; with less it is slower.
@@ -287,7 +269,7 @@ func (s *streamsApp) launch(as how) (*process, error) {
 	args := []string{
 		"-Xms" + heap, "-Xmx" + heap, "-XX:+UseParallelGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 		"-cp", filepath.Join(cfg.repository, "bin/streams/classes") + ":" + filepath.Join(cfg.repository, "bin/streams/libs/*"), "com.lienstream.bench.App",
-		"application.id=" + s.id(), "bootstrap.servers=" + s.out.seed, "in=" + s.raw.catalogue().Raw(), "out=" + s.id() + ".ent.", "state.dir=" + s.dir,
+		"application.id=" + s.id(), "bootstrap.servers=" + s.raw.out.seed, "in=" + s.raw.catalogue().Raw(), "out=" + s.id() + ".ent.", "state.dir=" + s.dir,
 		fmt.Sprintf("vault=0x%x", at.DealVault), fmt.Sprintf("registry=0x%x", at.AssetRegistry),
 	}
 	args = append(args, tuned...)
@@ -315,5 +297,5 @@ var tuned = []string{
 }
 
 func (s *streamsApp) atEnd(ctx context.Context) error {
-	return s.out.committed(ctx, s.id(), s.raw.catalogue().Raw())
+	return s.raw.out.committed(ctx, s.id(), s.raw.catalogue().Raw())
 }

@@ -27,7 +27,7 @@ const (
 
 // live compares both at the tip, at ten blocks a second of 20 logs: latency, and how long rows take to come after a SIGKILL and
 // without the state. At the end both have the same rows again.
-func (c *comparison) live(ctx context.Context) error {
+func (c *comparison) live(ctx context.Context) (err error) {
 	ingest, err := c.raw.ingest(ctx)
 	if err != nil {
 		return err
@@ -54,13 +54,15 @@ func (c *comparison) live(ctx context.Context) error {
 	if err := errors.Join(c.raw.published(ctx, ingest), ingest.stop()); err != nil {
 		return err
 	}
+	// Ours show a block before it is committed: so they run until the rows were compared.
 	for side, of := range c.both() {
-		p, err := of.launch(how{})
-		if err == nil {
-			err = errors.Join(until(ctx, p, of.atEnd), p.stop())
+		p, err2 := of.launch(how{})
+		if err2 == nil {
+			defer func() { err = errors.Join(err, p.stop()) }()
+			err2 = until(ctx, p, of.atEnd)
 		}
-		if err != nil {
-			return fmt.Errorf("%s, to the end: %w", contenders[side], err)
+		if err2 != nil {
+			return fmt.Errorf("%s, to the end: %w", contenders[side], err2)
 		}
 	}
 	return c.equal(ctx, ", after kills and wipes")
@@ -98,7 +100,7 @@ func (c *comparison) latency(ctx context.Context, side int, row string, as how) 
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.out.watch(ctx, c.raw.catalogue().Raw(), c.both()[side].topic("deal"))
+	w, err := c.raw.out.watch(ctx, c.raw.catalogue().Raw(), c.both()[side].topic("deal"))
 	if err != nil {
 		p.kill()
 		return nil, err
@@ -138,7 +140,7 @@ func (c *comparison) returns(ctx context.Context, side int, row string) (*proces
 // begin starts one, and waits until rows of every partition have come.
 func (c *comparison) begin(ctx context.Context, side int, as how, took func(first, all time.Duration)) (*process, error) {
 	of := c.both()[side]
-	w, err := c.out.watch(ctx, c.raw.catalogue().Raw(), of.topic("deal"))
+	w, err := c.raw.out.watch(ctx, c.raw.catalogue().Raw(), of.topic("deal"))
 	if err != nil {
 		return nil, err
 	}
