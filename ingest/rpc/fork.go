@@ -166,7 +166,8 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (follow.Header, erro
 	return h, err
 }
 
-// hear records a block that an endpoint has shown: one put to the vote, or its head, which counts if it is higher than any before.
+// hear records a block that an endpoint has shown: one put to the vote, or its head, which counts if it is higher than
+// any before.
 func (e *endpoint) hear(number uint64, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

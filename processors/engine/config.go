@@ -31,9 +31,9 @@ type Config struct {
 	// Rebuild drops the state and reprocesses the raw topic from its start, once.
 	Rebuild bool
 
-	// At the tip each block is a commit, or those of TipInterval are. Behind the tip a commit spans CommitRecords or CommitInterval. Far behind,
-	// where nobody waits for it, it spans farInterval or what fits into memory: the tasks of a node that are
-	// far behind share CommitBytes, and at most `committers` of them commit at a time.
+	// At the tip each block is a commit, or those of TipInterval are. Behind the tip a commit spans CommitRecords
+	// or CommitInterval. Far behind, where nobody waits for it, it spans farInterval or what fits into memory: the
+	// tasks of a node that are far behind share CommitBytes, and at most `committers` of them commit at a time.
 	TipInterval    time.Duration
 	CommitRecords  int
 	CommitInterval time.Duration

@@ -51,10 +51,10 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	http := httpapi.DefaultConfig(":42069")
-	http.Client.Share = float64(runtime.GOMAXPROCS(0)) / 16 // its handlers compute, those of other services wait for a chain
+	port := httpapi.DefaultConfig(":42069")
+	port.Client.Share = float64(runtime.GOMAXPROCS(0)) / 16 // its handlers compute, those of other services wait for a chain
 	return Config{
-		HTTP:         http,
+		HTTP:         port,
 		ChainID:      contracts.DefaultChainID,
 		MaxLagBlocks: query.DefaultMaxLagBlocks,
 		MaxHeadAge:   query.DefaultMaxHeadAge,

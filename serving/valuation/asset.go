@@ -83,6 +83,6 @@ func (s *Service) assetValue(ctx context.Context, req *httpapi.Request, res *htt
 	return s.answer(res, st, assetBody{
 		Token: lower(token), PriceUSDG: q.text(q.price),
 		PriceRaw: fractionBody{q.price.Num.String(), q.price.Den.String()},
-		Source:   st.source(q.pools), At: st.at.Timestamp,
+		Source:   st.source(q.pools()), At: st.at.Timestamp,
 	})
 }

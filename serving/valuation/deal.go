@@ -192,7 +192,7 @@ func (s *state) pledgedToken(deal *topics.Deal) (*pledgedToken, error) {
 }
 
 func (t *pledgedToken) base() *quoted                    { return t.quote }
-func (t *pledgedToken) pools() []*pool                   { return t.quote.pools }
+func (t *pledgedToken) pools() []*pool                   { return t.quote.pools() }
 func (t *pledgedToken) text(p price) string              { return t.quote.text(p) }
 func (t *pledgedToken) value(at price) (*big.Int, error) { return worth(t.amount, at), nil }
 

@@ -67,13 +67,13 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 		b.ListingNote = "no price now: " + r.message
 		q = &quoted{}
 	}
-	facts, err := s.chain.contractFacts(ctx, st, token, q.pools)
+	facts, err := s.chain.contractFacts(ctx, st, token, q.pools())
 	if err != nil {
 		return s.refused(err)
 	}
 	b.Checks = facts.checks
 	b.priced(st, token, q, facts.supply)
-	if b.LockedBps, err = s.lockedBps(ctx, st, q.pools); err != nil {
+	if b.LockedBps, err = s.lockedBps(ctx, st, q.pools()); err != nil {
 		return s.refused(err)
 	}
 	if err = s.held(ctx, st, token, facts.supply, &b); err != nil {
@@ -85,11 +85,11 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 
 // priced fills in the facts that follow from the pools.
 func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *big.Int) {
-	if len(q.pools) == 0 {
+	if len(q.pools()) == 0 {
 		return
 	}
-	b.Source = st.source(q.pools)
-	first := q.pools[0]
+	b.Source = st.source(q.pools())
+	first := q.pools()[0]
 	pool := first.ID.Hex()
 	against, _ := first.other(token)
 	pair := lower(against)
@@ -115,7 +115,7 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 		now := worth(supply, q.price).String()
 		b.MarketCapUSDG = &now
 	}
-	series := st.series(token, q.pools)
+	series := st.series(token, q.pools())
 	if len(series) == 0 {
 		return
 	}

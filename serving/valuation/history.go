@@ -30,8 +30,8 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	if err != nil {
 		return s.refused(err)
 	}
-	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools), At: st.at.Timestamp}
-	series := st.series(token, q.pools)
+	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools()), At: st.at.Timestamp}
+	series := st.series(token, q.pools())
 	for i, sum := range series {
 		root, err := ammv4.SqrtPriceAtTick(int32(sum))
 		if err != nil {

@@ -44,7 +44,7 @@ func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPositio
 	if err != nil {
 		return nil, err
 	}
-	if p.base0 = len(q0.pools) > len(q1.pools); p.base0 {
+	if p.base0 = len(q0.pools()) > len(q1.pools()); p.base0 {
 		p.quote, p.leg = q0, q1
 	} else {
 		p.quote, p.leg = q1, q0
@@ -90,8 +90,8 @@ func (p *pledgedPosition) amounts(root *uint256.Int) (of0, of1 *uint256.Int, err
 func (p *pledgedPosition) base() *quoted { return p.quote }
 
 func (p *pledgedPosition) pools() []*pool {
-	all := slices.Clone(p.quote.pools)
-	for _, q := range p.leg.pools {
+	all := slices.Clone(p.quote.pools())
+	for _, q := range p.leg.pools() {
 		if !slices.Contains(all, q) {
 			all = append(all, q)
 		}

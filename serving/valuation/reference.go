@@ -67,11 +67,18 @@ var priceUnreliable = httpapi.Code{Name: "PRICE_UNRELIABLE", Status: 503}
 
 // quoted is the reference price of a token.
 type quoted struct {
-	price    price  // raw USDG per raw unit
-	decimals uint8  // of the token
-	kind     string // "pool" or "two-hop"
-	pools    []*pool
-	ways     [][]*pool // by which it has a price that agrees: pools, and all others that are not thin
+	price    price     // raw USDG per raw unit
+	decimals uint8     // of the token
+	kind     string    // "pool" or "two-hop"
+	ways     [][]*pool // through pools: the one that the price is from, and all others that are not thin. None: the dollar token
+}
+
+// pools are those that the price is from.
+func (q *quoted) pools() []*pool {
+	if len(q.ways) == 0 {
+		return nil
+	}
+	return q.ways[0]
 }
 
 // text formats a raw price of the token per whole token.
@@ -167,7 +174,7 @@ func (s *state) priced(token common.Address) (*quoted, error) {
 	}
 	if direct != nil {
 		p, err := direct.pool.referenceOf(token)
-		return &quoted{price: p, kind: kindPool, pools: []*pool{direct.pool}, ways: ways(direct)}, err
+		return &quoted{price: p, kind: kindPool, ways: ways(direct)}, err
 	}
 	return s.twoHop(token)
 }
@@ -214,7 +221,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		if fault != nil {
 			return nil, fault
 		}
-		all = append(all, &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, pools: []*pool{first.pool, second.pool}, ways: ways(first, second)})
+		all = append(all, &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, ways: ways(first, second)})
 		if most == nil || first.depth.Cmp(most) > 0 {
 			most = first.depth
 			all[0], all[len(all)-1] = all[len(all)-1], all[0]
@@ -229,14 +236,14 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 			return nil, err
 		}
 		if gap > s.cfg.Reference.MaxDeviation {
-			return nil, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", all[0].pools[0].ID, other.pools[0].ID, gap)
+			return nil, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", all[0].pools()[0].ID, other.pools()[0].ID, gap)
 		}
 		all[0].ways = append(all[0].ways, other.ways...)
 	}
 	return all[0], nil
 }
 
-// ways are all ways through one pool of each pair.
+// ways are all ways through one pool of each pair, that through the deepest ones first.
 func ways(hops ...*candidate) [][]*pool {
 	all := [][]*pool{nil}
 	for _, hop := range hops {

@@ -15,15 +15,15 @@ type options struct {
 	size
 	processors, servings, ingesters int
 
-	steps  int           // that the chain makes while faults happen, besides those of a burst
-	pause  time.Duration // between two of them, at the most
-	reads  time.Duration // between two requests of a client, at the most
-	calm   bool          // no faults
-	faults []string      // only these kinds; nil: all
-	redis  bool          // there is a Redis
-	shared bool          // at the tip several blocks share a commit
-	liar   bool          // the chain has a second node, which may lie
-	alone  bool          // one fault at a time, when the last was long healed: what is held twice stays readable
+	steps     int           // that the chain makes while faults happen, besides those of a burst
+	pause     time.Duration // between two of them, at the most
+	reads     time.Duration // between two requests of a client, at the most
+	calm      bool          // no faults
+	faults    []string      // only these kinds; nil: all
+	redis     bool          // there is a Redis
+	tipCommit time.Duration // least time between two commits at the tip
+	liar      bool          // the chain has a second node, which may lie
+	alone     bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
 // Numbers of partitions. What a partition costs, it costs in each block.
@@ -106,9 +106,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 		return result{}, err
 	}
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
-	if opt.shared {
-		s.tipCommit = time.Second
-	}
+	s.tipCommit = opt.tipCommit
 	if opt.redis {
 		if err := s.startRedis(); err != nil {
 			return result{}, err

@@ -131,7 +131,9 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 		opt.partitions = manyPartitions
 	}
 	opt.liar = seed%5 == 0 || strings.Contains(*onlyFlag, "chain node")
-	opt.shared = seed%4 < 2
+	if seed%4 < 2 {
+		opt.tipCommit = time.Second // several blocks share a commit
+	}
 	opt.redis = seed%3 == 0 || strings.Contains(*onlyFlag, redisHost)
 	tell := &story{}
 	if *tellFlag {

@@ -211,10 +211,11 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 		x.Pools[i].Standing = x.Pools[i].Ticks
 	}
 	for _, it := range split[sectionYoung] {
-		if len(it.Key) != common.HashLength+4 || len(it.Row) != 32 || places[common.Hash(it.Key[:common.HashLength])] == nil {
+		if len(it.Key) != common.HashLength+4 || len(it.Row) != 32 {
 			return x, read.ErrMalformed
 		}
-		if !places[common.Hash(it.Key[:common.HashLength])].withoutYoung(liquidity.TickOf(it.Key), new(uint256.Int).SetBytes32(it.Row)) {
+		p := places[common.Hash(it.Key[:common.HashLength])]
+		if p == nil || !p.withoutYoung(liquidity.TickOf(it.Key), new(uint256.Int).SetBytes32(it.Row)) {
 			return x, read.ErrMalformed
 		}
 	}
