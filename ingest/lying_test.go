@@ -132,6 +132,12 @@ var lies = []struct {
 		w.WriteHeader(http.StatusBadGateway)
 		return true
 	}},
+	{"fails at receipts alone", "failure", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockReceipts" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32603,"message":"internal error"}`)
+		}
+		return false
+	}},
 	{"stalls", "failure", false, func(w http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
 		if req.Method != "eth_getBlockReceipts" {
 			return false

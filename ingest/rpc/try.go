@@ -147,12 +147,13 @@ func (c *Client) top(but *endpoint) (top uint64) {
 // try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If each endpoint
 // was tried twice without the block, or with inconsistent responses, it returns ErrGone; likewise ErrNoState
 // and ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
-// where receipts have the logs.
+// where receipts have the logs. Who fails in other ways is asked again, after a pause that grows with each round of all.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
 	var (
 		last    error
 		state   int
 		useless int
+		failed  int
 		enough  = 2 * len(c.endpoints)
 		asked   = make(map[*endpoint]int, len(c.endpoints))
 	)
@@ -191,7 +192,27 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 				return fmt.Errorf("%w: %w", ErrGone, last)
 			}
 		default:
+			if failed++; failed%len(c.endpoints) == 0 {
+				if err := pause(ctx, min(minRest<<min(failed/len(c.endpoints)-1, 16), maxRound)); err != nil {
+					return err
+				}
+			}
 		}
+	}
+}
+
+// maxRound is the longest pause of a request that all endpoints have failed at. It grows with each round of them: what
+// they answer beside it ends their rests, and says nothing of this one.
+const maxRound = 2 * time.Second
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -228,12 +249,8 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			}
 			return best, nil
 		}
-		t := time.NewTimer(max(soonest, time.Millisecond))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, ctx.Err()
+		if err := pause(ctx, max(soonest, time.Millisecond)); err != nil {
+			return nil, err
 		}
 	}
 }
