@@ -46,7 +46,7 @@ type Config struct {
 	MarkEvery      time.Duration // a barrier is published at least this often while blocks are empty
 	Heartbeat      time.Duration // the last barrier is repeated this often on an idle chain
 	ShortPatience  time.Duration // how long a chain may end below the published blocks before that is an error
-	ProbeTimeout   time.Duration // of the probes of a block; missing answers are probed again later
+	ProbeTimeout   time.Duration // of the probes of a block, longer than a silent endpoint is waited for; missing answers are probed again later
 	ReadyAge       time.Duration // the ingester is ready while the last commit and the last head are at most this old
 
 	// Rewind allows reverting final blocks, for one run: an operator's answer to follow.ErrDeepReorg. The
@@ -65,7 +65,7 @@ func DefaultConfig() Config {
 		Ranges: 4, RangeBlocks: 2000, SparseBlocks: 40_000, RangeLogs: 1250, BatchRecords: 10_000, BatchBytes: 16 << 20,
 		PollInterval: 100 * time.Millisecond, PollBackup: time.Second, FinalizedEvery: 2 * time.Second,
 		MarkEvery: 200 * time.Millisecond, Heartbeat: 2 * time.Second, TakeoverAfter: 6 * time.Second,
-		ShortPatience: 30 * time.Second, ProbeTimeout: 5 * time.Second, ReadyAge: 15 * time.Second,
+		ShortPatience: 30 * time.Second, ProbeTimeout: 10 * time.Second, ReadyAge: 15 * time.Second,
 	}
 }
 

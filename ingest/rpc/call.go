@@ -30,63 +30,110 @@ type CallResult struct {
 
 // Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
 // endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
-// It may return ErrNoState or ErrGone.
+// Who has no answer for opinionPatience has no say. It may return ErrNoState or ErrGone.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	for from := 0; from < len(calls); {
 		n := min(len(calls)-from, c.cfg.HeaderBatch)
-		err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) error {
-			first, err := e.call(ctx, block, calls[from:from+n])
-			if err != nil {
-				return err
-			}
-			said, silent := c.opinions(ctx, e, first, func(ctx context.Context, o *endpoint) ([]CallResult, error) {
-				return o.call(ctx, block, calls[from:from+n])
-			})
-			for i := range n {
-				answers[from+i] = c.agreedResult(said, silent, i)
-			}
-			return ctx.Err()
-		})
+		ask := func(ctx context.Context, e *endpoint) ([]CallResult, error) {
+			return e.call(ctx, block, calls[from:from+n])
+		}
+		first, by, err := hedged(ctx, c, choice{}, ask)
 		if err != nil {
 			return nil, fmt.Errorf("call at block %s: %w", block, err)
+		}
+		said := c.opinions(ctx, by, first, ask)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		for i := range n {
+			answers[from+i] = c.agreedResult(said, i)
 		}
 		from += n
 	}
 	return answers, nil
 }
 
-// opinionWait is how long an endpoint may take to confirm what another one said; it is asked twice.
-const opinionWait = time.Second
+// An endpoint that does not answer a call is waited for, so that nobody is believed alone because another one is late: its
+// answers may take opinionWait, and each time twice as long, up to opinionPatience in all. Who lacks the block is behind,
+// and waited for as long as a block takes to spread. Who said nothing then is waited for no longer than opinionWait, and
+// after each answer by as much more: or it would delay every block with a call.
+const (
+	opinionWait     = time.Second
+	opinionPatience = 7 * time.Second
+)
 
-// opinions asks all other endpoints as well. silent are those that should have answered and did not: not those that lack the
-// block or its state, nor those that are paused for long.
-func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult, ask func(context.Context, *endpoint) ([]CallResult, error)) (said map[*endpoint][]CallResult, silent int) {
-	said = map[*endpoint][]CallResult{by: first}
-	failed := map[*endpoint]bool{}
-	c.others(ctx, by, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
-		bounded, cancel := context.WithTimeout(ctx, opinionWait)
-		defer cancel()
-		answers, err := ask(bounded, o)
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			said[o] = answers
+// opinions is what endpoints say: one that was asked, and all others that have an answer.
+func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult, ask func(context.Context, *endpoint) ([]CallResult, error)) map[*endpoint][]CallResult {
+	var g sync.WaitGroup
+	var mu sync.Mutex
+	by.spoke()
+	said := map[*endpoint][]CallResult{by: first}
+	for _, e := range c.endpoints {
+		if e == by {
+			continue
 		}
-		class := classify(err)
-		failed[o] = err != nil && class != classState && class != classGone && class != classMethod
-		return err
-	})
-	for _, is := range failed {
-		if is {
-			silent++
+		g.Go(func() {
+			answers := e.opinion(ctx, ask)
+			mu.Lock()
+			defer mu.Unlock()
+			if answers != nil {
+				said[e] = answers
+			}
+		})
+	}
+	g.Wait()
+	return said
+}
+
+// opinion is what an endpoint says; nil: it has no say.
+func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpoint) ([]CallResult, error)) []CallResult {
+	began := time.Now()
+	e.mu.Lock()
+	patience := e.patience
+	e.mu.Unlock()
+	for wait, rest := opinionWait, minRest; e.rested(ctx, shortRest); wait, rest = 2*wait, 2*rest {
+		bounded, cancel := context.WithTimeout(ctx, min(wait, patience-time.Since(began)))
+		answers, err := ask(bounded, e)
+		cancel()
+		if err == nil {
+			e.well()
+			e.spoke()
+			return answers
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.failed(err)
+		class, lasts := classify(err), time.Since(began)+rest
+		switch {
+		case class == classState || class == classMethod || class == classGone && lasts >= opinionWait:
+			return nil
+		case lasts >= patience:
+			e.mu.Lock()
+			e.patience = opinionWait
+			e.mu.Unlock()
+			if patience > opinionWait {
+				e.client.log.Warn("endpoint does not say what a contract answers, the others decide without it", zap.String("endpoint", e.name), zap.Error(e.redact(err)))
+			}
+			return nil
+		}
+		if pause(ctx, rest) != nil {
+			return nil
 		}
 	}
-	return said, silent
+	return nil
+}
+
+// spoke records an answer to a call.
+func (e *endpoint) spoke() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.patience = min(e.patience+opinionWait, opinionPatience)
 }
 
 // agreedResult returns what endpoints agree on about one call. It pauses nobody, as of two that differ either may be right.
-func (c *Client) agreedResult(said map[*endpoint][]CallResult, silent, call int) CallResult {
+func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallResult {
 	votes := map[string]int{}
 	of := func(r CallResult) string { return fmt.Sprintf("%t%x", r.Data == nil, r.Data) }
 	result, most, all := CallResult{Failed: true}, 0, 0
@@ -101,7 +148,7 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, silent, call int)
 			result, most = r, n
 		}
 	}
-	known := most == all && silent == 0 || most >= 2 && most > all-most
+	known := most == all || most >= 2 && most > all-most
 	for e, answers := range said {
 		if r := answers[call]; !r.Failed && most < all && (!known || of(r) != of(result)) {
 			c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
@@ -296,14 +343,7 @@ func (e *endpoint) rested(ctx context.Context, limit time.Duration) bool {
 	if rest > limit {
 		return false
 	}
-	t := time.NewTimer(rest)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause(ctx, rest) == nil
 }
 
 // coded reports which of the addresses have code as of a block, by number or by hash.

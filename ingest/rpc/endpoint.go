@@ -43,13 +43,14 @@ type endpoint struct {
 	proved   bool
 	latency  time.Duration // moving average
 	inflight int
-	failures int       // consecutive
-	rest     time.Time // no requests until then
-	throttle time.Time // it has asked for fewer requests until then
-	unheard  time.Time // since when it says nothing new of the chain where it is asked to vote; zero: it did (fork.go)
-	highest  uint64    // the highest block that it has shown
-	forks    int       // votes that it lost lately
-	forkedAt time.Time // when it lost the last one
+	failures int           // consecutive
+	rest     time.Time     // no requests until then
+	throttle time.Time     // it has asked for fewer requests until then
+	unheard  time.Time     // since when it says nothing new of the chain where it is asked to vote; zero: it did (fork.go)
+	highest  uint64        // the highest block that it has shown
+	forks    int           // votes that it lost lately
+	forkedAt time.Time     // when it lost the last one
+	patience time.Duration // for its answer to a call (call.go)
 
 	head    uint64           // the newest block that it is known to have
 	behind  bool             // its last head was lower than another endpoint's
@@ -64,7 +65,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {

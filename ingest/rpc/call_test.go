@@ -1,0 +1,226 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// pipes is a network in memory, so that time is virtual: a listener whose connections are pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// caller is a node that is only asked what contracts say.
+type caller struct {
+	name  string
+	says  byte                                              // each contract's word
+	fault func(w http.ResponseWriter, r *http.Request) bool // answers by itself; nil: never
+	asked int                                               // requests of calls
+}
+
+func (n *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	var q struct {
+		ID     json.RawMessage
+		Method string
+	}
+	_ = json.Unmarshal(body, &q)
+	if q.Method == "eth_chainId" {
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x7"}`, q.ID)
+		return
+	}
+	n.asked++
+	if n.fault != nil && n.fault(w, r) {
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x%064x"}`, q.ID, n.says)
+}
+
+// callers is a client of nodes in a bubble, the first the fastest.
+func callers(t *testing.T, nodes ...*caller) *Client {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.ChainID, cfg.Addresses = 7, []common.Address{{1}}
+	servers := map[string]pipes{}
+	for _, n := range nodes {
+		cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: "http://" + n.name, Name: n.name})
+		l := make(pipes)
+		servers[n.name+":80"] = l
+		s := &http.Server{Handler: n, ReadHeaderTimeout: time.Minute}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() {
+			close(l)
+			_ = s.Close()
+		})
+	}
+	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) {
+		here, there := net.Pipe()
+		select {
+		case servers[addr] <- there:
+			return here, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	c, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, e := range c.endpoints {
+			e.http.CloseIdleConnections()
+		}
+	})
+	return c
+}
+
+// is what a call of the client comes to: the contract's word, or -1 if it is unknown; and how long it took.
+func (c *Client) said(t *testing.T) (word int, took time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	began := time.Now()
+	results, err := c.Call(ctx, common.Hash{1}, []Call{{To: common.Address{1}, Bytes: 32}})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return -1, time.Since(began)
+	case err != nil:
+		t.Fatal(err)
+	case results[0].Failed:
+		return -1, time.Since(began)
+	}
+	return int(results[0].Data[31]), time.Since(began)
+}
+
+// Faults of a caller.
+func away(_ http.ResponseWriter, r *http.Request) bool {
+	<-r.Context().Done()
+	return true
+}
+
+func slow(by time.Duration) func(http.ResponseWriter, *http.Request) bool {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-time.After(by):
+		case <-r.Context().Done():
+		}
+		return false
+	}
+}
+
+func answers(status int, result string, during time.Duration) func(http.ResponseWriter, *http.Request) bool {
+	var began time.Time
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if time.Since(began) >= during {
+			return false
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":2,`+result+`}`)
+		return true
+	}
+}
+
+func inBubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// TestSilentBesideACall: of two nodes one answers and the other does not, or late. What a contract says is known all the
+// same, and blocks wait for the silent one once only.
+func TestSilentBesideACall(t *testing.T) {
+	const unavailable = `"error":{"code":-32603,"message":"unavailable"}`
+	for _, test := range []struct {
+		name        string
+		fault       func(http.ResponseWriter, *http.Request) bool
+		first, next time.Duration // at most, for the first calls and for those after
+	}{
+		{"away", away, 8 * time.Second, 1100 * time.Millisecond},
+		{"slow", slow(1500 * time.Millisecond), 4 * time.Second, 4 * time.Second},
+		{"fails", answers(http.StatusBadGateway, unavailable, time.Hour), 8 * time.Second, 1100 * time.Millisecond},
+		{"fails for a moment", answers(http.StatusOK, unavailable, 2*time.Second), 4 * time.Second, time.Millisecond},
+	} {
+		for first := range 2 { // who is asked first
+			inBubble(t, fmt.Sprint(test.name, ", asked as number ", first), func(t *testing.T) {
+				nodes := []*caller{{name: "other", says: 5, fault: test.fault}, {name: "honest", says: 5}}
+				nodes[0], nodes[first] = nodes[first], nodes[0]
+				c := callers(t, nodes...)
+				for i := range 6 {
+					word, took := c.said(t)
+					most := test.next
+					if i == 0 {
+						most = test.first
+					}
+					if word != 5 || took > most {
+						t.Errorf("call %d says %d after %s", i, word, took)
+					}
+					<-time.After(12 * time.Second)
+				}
+			})
+		}
+	}
+}
+
+// TestSilentAtTimes: a node that is silent at every other call delays them all by little more than one that always is.
+func TestSilentAtTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := &caller{name: "other", says: 5}
+		c := callers(t, other, &caller{name: "honest", says: 5})
+		for i := range 10 {
+			if other.fault = nil; i%2 == 0 {
+				other.fault = away
+			}
+			if word, took := c.said(t); word != 5 || i > 0 && took > 3*time.Second {
+				t.Errorf("call %d says %d after %s", i, word, took)
+			}
+			<-time.After(12 * time.Second)
+		}
+	})
+}
+
+// TestLiarBesideASlowOne: a liar answers at once, and the honest node late, lacks the block for a moment, or fails at first.
+// The liar is not believed.
+func TestLiarBesideASlowOne(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fault func(http.ResponseWriter, *http.Request) bool
+	}{
+		{"slow", slow(3 * time.Second)},
+		{"lacks the block", answers(http.StatusOK, `"error":{"code":-32000,"message":"header not found"}`, 500*time.Millisecond)},
+		{"fails", answers(http.StatusBadGateway, `"error":{"code":-32603,"message":"unavailable"}`, 2*time.Second)},
+		{"is busy", answers(http.StatusTooManyRequests, `"error":{"code":429,"message":"slow down"}`, 2*time.Second)},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			c := callers(t, &caller{name: "liar", says: 6}, &caller{name: "honest", says: 5, fault: test.fault})
+			if word, took := c.said(t); word == 6 {
+				t.Errorf("the liar is believed after %s", took)
+			}
+		})
+	}
+}
