@@ -106,7 +106,7 @@ func TestWrongParameters(t *testing.T) {
 	pool := w.dep.PoolID.Hex()
 	good := map[string]string{
 		"eth": "1000000000000000", "usdg": "1000000", "to": "ETH", "slippageBps": "50", "pool": pool, "term": "604800",
-		"amount": "1000000000000000000", "tickLower": "-600", "tickUpper": "600", "route": "match", "payAsset": "ETH",
+		"amount": "1000000000000000000", "tickLower": "-887220", "tickUpper": "887220", "route": "match", "payAsset": "ETH",
 	}
 	for _, path := range []struct {
 		path  string
@@ -116,7 +116,7 @@ func TestWrongParameters(t *testing.T) {
 		{"/quote/payout", map[string][]string{"usdg": numbers, "to": append(tokens, w.dep.USDG.Hex()), "slippageBps": slippages}},
 		{"/range/suggest", map[string][]string{"pool": {"", "0x", "0xzz", pool[:64], pool + "0"}, "term": {"", "0", "-1", "1.5", "31536001", "4294967296"}}},
 		{"/quote/reinvest", map[string][]string{
-			"amount": numbers, "tickLower": append(ticks, "600", "660"), "tickUpper": append(ticks, "-600", "-660"),
+			"amount": numbers, "tickLower": append(ticks, "887220", "-887272"), "tickUpper": append(ticks, "-887220", "887272"),
 			"route": {"", "Match", "swap"}, "payAsset": append(tokens, w.dep.STKN.Hex()), "slippageBps": slippages,
 		}},
 	} {

@@ -5,6 +5,8 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
 )
 
 // deadAddress is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
@@ -24,7 +26,11 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 	if err != nil {
 		return nil, err
 	}
-	fair := pools[0].moved() // with all of its liquidity
+	root, err := ammv4.SqrtPriceAtTick(pools[0].reference)
+	if err != nil {
+		return nil, err
+	}
+	fair := pools[0].moved(root) // with all of its liquidity
 	if fair == nil || fair.Liquidity.IsZero() {
 		return nil, nil //nolint:nilnil // the fact cannot be had
 	}

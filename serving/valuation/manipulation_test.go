@@ -83,6 +83,56 @@ func (a *attacked) questions() (all []question) {
 	return append(all, question{reinvest + "match&payAsset=" + a.by.w.dep.USDG.Hex(), []string{"maxPay"}}, question{reinvest + "zap", []string{"maxSold"}})
 }
 
+// TestNobodyRaisesALimitByALittle: the pools are moved by less than is refused. Then a quote's limit is higher by no more than
+// what prices may be off, however narrow a range.
+func TestNobodyRaisesALimitByALittle(t *testing.T) {
+	a := newAttacked(t)
+	own := a.by.w.state().byID(a.by.w.dep.PoolID)
+	middle := own.Tick / own.TickSpacing * own.TickSpacing
+	const amount = 1e15
+	ask := func(w *world, half int32) (status int, maxPay *big.Int, sold *big.Int) {
+		path := fmt.Sprintf("/quote/reinvest?slippageBps=0&amount=%d&tickLower=%d&tickUpper=%d&route=", int64(amount), middle-half, middle+half)
+		status, body := w.ask(path + "match&payAsset=" + w.dep.USDG.Hex())
+		zapStatus, zap := w.ask(path + "zap")
+		return max(status, zapStatus), fieldsOf(t, body)["maxPay"], fieldsOf(t, zap)["maxSold"]
+	}
+	compared := 0
+	for _, p := range a.by.w.state().pools {
+		if other, ok := p.other(a.by.w.dep.USDG); p != own && (!ok || other != a.by.w.dep.TKN) {
+			continue
+		}
+		for _, ticks := range []int32{175, -175, 30, -30} {
+			push, back := a.push(p.ID, ticks)
+			a.mine(1, push())
+			for _, half := range []int32{180, 600, 12_000} {
+				when := fmt.Sprintf("pool %s by %d ticks, a range of %d", p.ID.TerminalString(), ticks, 2*half)
+				status, fair, fairSold := ask(a.control, half)
+				if status != 200 {
+					t.Fatalf("%s: %d without", when, status)
+				}
+				if status, pays, sold := ask(a.by.w, half); status == 200 {
+					compared++
+					more := new(big.Int).Sub(pays, tolerated(fair, 2))
+					if more.Cmp(new(big.Int).Quo(fair, big.NewInt(20))) > 0 { // of the amount itself, which is worth about as much
+						t.Errorf("%s: %s is paid, without it %s", when, pays, fair)
+					}
+					if most := tolerated(big.NewInt(amount), 1); sold.Cmp(most.Sub(most, big.NewInt(amount)).Add(most, fairSold)) > 0 {
+						t.Errorf("%s: %s is sold, without it %s", when, sold, fairSold)
+					}
+				} else if status != 503 {
+					t.Errorf("%s: %d", when, status)
+				} else {
+					a.refused++
+				}
+			}
+			a.mine(1, back())
+		}
+	}
+	if compared < 8 || a.refused < 4 {
+		t.Errorf("%d compared, %d refused", compared, a.refused)
+	}
+}
+
 // fieldsOf are the amounts of an answer.
 func fieldsOf(t *testing.T, body []byte) map[string]*big.Int {
 	t.Helper()

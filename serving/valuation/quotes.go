@@ -87,11 +87,11 @@ func (s *Service) quoteEntry(ctx context.Context, req *httpapi.Request, res *htt
 	if err != nil {
 		return err
 	}
-	ways, err := st.routes(st.etherTokens(), []common.Address{s.cfg.Deployment.USDG}, nil)
+	offer, err := st.offer(st.etherTokens(), []common.Address{s.cfg.Deployment.USDG}, nil)
 	if err != nil {
 		return s.quoteError(err, "eth", "eth")
 	}
-	q, err := best(ways, true, amount)
+	q, err := offer.quote(true, amount)
 	if err != nil {
 		return s.quoteError(err, "eth", "eth")
 	}
@@ -116,11 +116,11 @@ func (s *Service) quotePayout(ctx context.Context, req *httpapi.Request, res *ht
 	if token != nil && *token == usdg {
 		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"to" is the dollar token itself`}
 	}
-	ways, err := st.routes([]common.Address{usdg}, st.forms(token), nil)
+	offer, err := st.offer([]common.Address{usdg}, st.forms(token), nil)
 	if err != nil {
 		return s.quoteError(err, "usdg", "to")
 	}
-	q, err := best(ways, true, amount)
+	q, err := offer.quote(true, amount)
 	if err != nil {
 		return s.quoteError(err, "usdg", "to")
 	}

@@ -68,7 +68,7 @@ func TestQuotesEqualV4Quoter(t *testing.T) {
 		}
 		for _, pay := range []string{"ETH", w.dep.USDG.Hex()} {
 			var match matchBody
-			w.get("/quote/reinvest?route=match&tickLower=-1200&tickUpper=1200&payAsset="+pay+"&amount="+eth, &match)
+			w.get("/quote/reinvest?route=match&tickLower=-887220&tickUpper=887220&payAsset="+pay+"&amount="+eth, &match)
 			needed, _ := new(big.Int).SetString(match.TKNNeeded, 10)
 			if want := w.quoterSays(*match.Route, false, needed).String(); match.PayAmount != want {
 				t.Errorf("%s of TKN for %s: %s, V4Quoter %s", match.TKNNeeded, pay, match.PayAmount, want)

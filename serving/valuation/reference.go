@@ -95,7 +95,12 @@ func (s *state) steady(p *pool) error {
 	if deviation := abs(p.Tick - p.reference); p.history > 0 && deviation > r.MaxDeviation {
 		return refuse(reasonDeviation, "pool %s is %d ticks away from its reference price", p.ID, deviation)
 	}
-	if have := p.history; have == 0 || have < uint64(r.MinHistory/time.Second) {
+	return s.known(p)
+}
+
+// known returns the reason why a pool has no reference price, or nil.
+func (s *state) known(p *pool) error {
+	if have := p.history; have == 0 || have < uint64(s.cfg.Reference.MinHistory/time.Second) {
 		return refuse(reasonHistory, "pool %s has only %d s of price history", p.ID, have)
 	}
 	return nil

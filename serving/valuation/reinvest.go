@@ -96,8 +96,8 @@ func (s *Service) quoteReinvest(ctx context.Context, req *httpapi.Request, res *
 }
 
 func (s *Service) zap(res *httpapi.Response, st *state, in *pool, r *reinvestment) error {
-	var z ammv4.Zapped
-	if err := in.amm.Zap(&z, in.Currency0 == s.cfg.Deployment.STKN, r.amount, r.lower, r.upper); err != nil {
+	z, err := st.zapped(in, r, in.Currency0 == s.cfg.Deployment.STKN)
+	if err != nil {
 		return s.quoteError(err, "amount", "amount")
 	}
 	sold := most(&z.Sold, r.slippage)
@@ -112,29 +112,32 @@ func (s *Service) zap(res *httpapi.Response, st *state, in *pool, r *reinvestmen
 
 // match computes the liquidity for the sTKN at the pool's price, and the cost of the TKN that it needs.
 func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestment) error {
-	liquidity, needed, err := in.matched(r, in.Currency0 == s.cfg.Deployment.STKN)
+	tkn := s.cfg.Deployment.TKN
+	if r.pay != nil && *r.pay == s.cfg.Deployment.STKN {
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `route=zap requires "payAsset" to be the reinvested asset`}
+	}
+	var market *offer
+	if r.pay == nil || *r.pay != tkn {
+		var err error
+		if market, err = st.offer(st.forms(r.pay), []common.Address{tkn}, in); err != nil { // buying in the pool itself would move it
+			return s.quoteError(err, "amount", "payAsset")
+		}
+	}
+	liquidity, needed, err := st.matched(in, r, in.Currency0 == s.cfg.Deployment.STKN)
 	if errors.Is(err, errNotTaken) {
 		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"tickLower" and "tickUpper": ` + err.Error()}
 	}
 	if err != nil {
 		return s.quoteError(err, "amount", "amount")
 	}
-	body := matchBody{TKNNeeded: needed.Dec(), MinLiquidity: least(&liquidity, r.slippage), At: st.at.Timestamp}
-	pay, tkn := st.forms(r.pay), s.cfg.Deployment.TKN
+	body := matchBody{
+		TKNNeeded: needed.Dec(), MinLiquidity: least(&liquidity, r.slippage), PayAmount: "0", MaxPay: "0", At: st.at.Timestamp,
+	}
 	switch {
-	case r.pay != nil && *r.pay == s.cfg.Deployment.STKN:
-		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `route=zap requires "payAsset" to be the reinvested asset`}
-	case r.pay != nil && *r.pay == tkn:
+	case market == nil:
 		body.PayAmount, body.MaxPay = needed.Dec(), most(&needed, r.slippage).String()
-		return s.answer(res, st, body)
-	}
-	ways, err := st.routes(pay, []common.Address{tkn}, in) // buying in the pool itself would move it
-	if err != nil {
-		return s.quoteError(err, "amount", "payAsset")
-	}
-	body.PayAmount, body.MaxPay = "0", "0"
-	if !needed.IsZero() {
-		q, err := best(ways, false, &needed)
+	case !needed.IsZero():
+		q, err := market.quote(false, &needed)
 		if err != nil {
 			return s.quoteError(err, "amount", "payAsset")
 		}
@@ -144,8 +147,62 @@ func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestm
 	return s.answer(res, st, body)
 }
 
-// matched is the liquidity for an amount of one currency, and the required amount of the other, rounded up.
-func (p *pool) matched(r *reinvestment, of0 bool) (liquidity, needed uint256.Int, err error) {
+// matched is the liquidity for an amount of one currency at the pool's price, and the required amount of the other, rounded
+// up. It is refused where both amounts would be worth less at the reference price, by more than MaxDeviation: a small move of
+// the price changes many times what a narrow range needs.
+func (s *state) matched(in *pool, r *reinvestment, of0 bool) (liquidity, needed uint256.Int, err error) {
+	if liquidity, needed, err = r.matched(&in.SqrtPriceX96, of0); err != nil {
+		return liquidity, needed, err
+	}
+	fair, err := in.nearestReference()
+	if err != nil {
+		return liquidity, needed, err
+	}
+	_, usual, err := r.matched(fair, of0)
+	if errors.Is(err, errNotTaken) {
+		return liquidity, needed, refuse(reasonDeviation, "at the reference price of pool %s the range does not take the staking token", in.ID)
+	}
+	if err != nil {
+		return liquidity, needed, err
+	}
+	price := priceAt(fair)
+	if !of0 {
+		price = inverse(price)
+	}
+	all := worth(r.amount.ToBig(), price)
+	bound := s.worse(all.Add(all, usual.ToBig()), 1)
+	if most := bound.Sub(bound, worth(r.amount.ToBig(), price)); needed.ToBig().Cmp(most) > 0 {
+		return liquidity, needed, refuse(reasonDeviation, "at the price of pool %s the range takes %s beside the amount, and %s at its reference price",
+			in.ID, needed.Dec(), usual.Dec())
+	}
+	return liquidity, needed, nil
+}
+
+// zapped is how an amount becomes liquidity in a pool. It is refused where at the pool's reference price it would become more,
+// or less of it would be sold, by more than MaxDeviation of the amount.
+func (s *state) zapped(in *pool, r *reinvestment, of0 bool) (z ammv4.Zapped, err error) {
+	if err := in.amm.Zap(&z, of0, r.amount, r.lower, r.upper); err != nil {
+		return z, err
+	}
+	if in.settled == nil {
+		return z, refuse(reasonDepth, "pool %s cannot be moved to its reference price", in.ID)
+	}
+	var usual ammv4.Zapped
+	if err := in.settled.amm.Zap(&usual, of0, r.amount, r.lower, r.upper); err != nil {
+		return z, refuse(reasonDepth, "pool %s cannot take the amount at its reference price: %s", in.ID, err)
+	}
+	amount := r.amount.ToBig()
+	most := s.worse(amount, 1)
+	most.Sub(most, amount).Add(most, usual.Sold.ToBig())
+	if z.Sold.ToBig().Cmp(most) > 0 || s.worse(z.Liquidity.ToBig(), 1).Cmp(usual.Liquidity.ToBig()) < 0 {
+		return z, refuse(reasonDeviation, "at the price of pool %s %s is sold for a liquidity of %s, at its reference price %s for %s",
+			in.ID, z.Sold.Dec(), z.Liquidity.Dec(), usual.Sold.Dec(), usual.Liquidity.Dec())
+	}
+	return z, nil
+}
+
+// matched is the liquidity for an amount of one currency at a price, and the required amount of the other, rounded up.
+func (r *reinvestment) matched(at *uint256.Int, of0 bool) (liquidity, needed uint256.Int, err error) {
 	a, err := ammv4.SqrtPriceAtTick(r.lower)
 	if err != nil {
 		return liquidity, needed, err
@@ -155,7 +212,6 @@ func (p *pool) matched(r *reinvestment, of0 bool) (liquidity, needed uint256.Int
 		return liquidity, needed, err
 	}
 	// The part of the range that the given currency fills, from the end where the liquidity is all in it.
-	at := &p.SqrtPriceX96
 	low, high := a, b
 	if of0 && at.Gt(a) {
 		low = at

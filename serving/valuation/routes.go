@@ -33,12 +33,17 @@ type swapped struct {
 // routes are all routes between two sets of tokens: through one pool, or two pools that share a third token.
 // Pools with unreliable prices are left out; if there are no others, the error says why.
 func (s *state) routes(from, to []common.Address, except *pool) (ways []route, err error) {
+	return s.routesBy(from, to, except, s.steady)
+}
+
+// routesBy are all routes through pools about which usable has no objection, and whose tokens are not paused.
+func (s *state) routesBy(from, to []common.Address, except *pool, usable func(*pool) error) (ways []route, err error) {
 	var wrong error
-	usable := func(p *pool) bool {
+	use := func(p *pool) bool {
 		if except != nil && p.ID == except.ID {
 			return false
 		}
-		err := s.steady(p)
+		err := usable(p)
 		if err == nil {
 			err = s.paused(p.Currency0)
 		}
@@ -58,14 +63,14 @@ func (s *state) routes(from, to []common.Address, except *pool) (ways []route, e
 			}
 			start := hop{first, in == first.Currency0}
 			if slices.Contains(to, middle) {
-				if usable(first) {
+				if use(first) {
 					ways = append(ways, route{start})
 				}
 				continue
 			}
 			for _, second := range s.pools {
 				out, ok := second.other(middle)
-				if ok && second != first && slices.Contains(to, out) && usable(first) && usable(second) {
+				if ok && second != first && slices.Contains(to, out) && use(first) && use(second) {
 					ways = append(ways, route{start, {second, middle == second.Currency0}})
 				}
 			}
@@ -106,16 +111,20 @@ func (r route) exactOut(amount *uint256.Int) (*swapped, error) {
 	return in, nil
 }
 
+// swap is exactIn or exactOut.
+func (r route) swap(exactIn bool, amount *uint256.Int) (*swapped, error) {
+	if exactIn {
+		return r.exactIn(amount)
+	}
+	return r.exactOut(amount)
+}
+
 // best is the route with the highest output or the lowest input. ErrLiquidity: none has enough liquidity.
 func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
 	var found *swapped
 	var wrong error
 	for _, way := range ways {
-		quote := way.exactOut
-		if exactIn {
-			quote = way.exactIn
-		}
-		q, err := quote(amount)
+		q, err := way.swap(exactIn, amount)
 		switch {
 		case err != nil:
 			wrong = err

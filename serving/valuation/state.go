@@ -44,6 +44,7 @@ type pool struct {
 	history   uint64 // seconds of the window with a price
 	stood     *pool  // with the liquidity alone that has stood for long enough: what is added for a block moves nothing
 	fair      *pool  // that, as it would be at its reference price; nil: nothing moves it there
+	settled   *pool  // with all of its liquidity, at the nearest price to its own that is a reference; nil: nothing moves it there
 	depth     [2]uint256.Int
 }
 
@@ -52,9 +53,29 @@ func (p *pool) judge(now, window uint64) {
 	p.reference, p.history = query.MedianTick(p.Seconds, now, window)
 	p.stood = p.with(p.Standing)
 	p.depth = depthOf(&p.stood.amm)
-	if p.fair = p.stood.moved(); p.fair != nil {
+	if root, err := ammv4.SqrtPriceAtTick(p.reference); err == nil {
+		p.fair = p.stood.moved(root)
+	}
+	if p.fair != nil {
 		p.fair.depth = depthOf(&p.fair.amm)
 	}
+	if root, err := p.nearestReference(); err == nil {
+		p.settled = p.moved(root)
+	}
+}
+
+// nearestReference is the square root of the price within the reference tick that is nearest to the pool's price: a reference
+// is no finer than a tick.
+func (p *pool) nearestReference() (*uint256.Int, error) {
+	low, err := ammv4.SqrtPriceAtTick(p.reference)
+	if err != nil || p.SqrtPriceX96.Lt(low) {
+		return low, err
+	}
+	high, err := ammv4.SqrtPriceAtTick(min(p.reference+1, ammv4.MaxTick))
+	if err != nil || high.Lt(&p.SqrtPriceX96) {
+		return high, err
+	}
+	return &p.SqrtPriceX96, nil
 }
 
 // with is the pool with other liquidity at the same price.
@@ -72,12 +93,8 @@ func (p *pool) with(ticks []ammv4.Tick) *pool {
 	return &other
 }
 
-// moved is the pool swapped to its reference price.
-func (p *pool) moved() *pool {
-	root, err := ammv4.SqrtPriceAtTick(p.reference)
-	if err != nil {
-		return nil
-	}
+// moved is the pool swapped to a price; nil: nothing moves it there.
+func (p *pool) moved(root *uint256.Int) *pool {
 	var r ammv4.Result
 	if err := p.amm.Move(&r, root); err != nil {
 		return nil

@@ -1,0 +1,75 @@
+package valuation
+
+import (
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+)
+
+// offer is what the pools offer between two sets of tokens.
+type offer struct {
+	st   *state
+	now  []route // through pools with reliable prices
+	fair []route // through all pools that have a reference price, as they would be there
+}
+
+// offer finds the routes between two sets of tokens. Its error says why there are none.
+func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
+	now, err := s.routes(from, to, except)
+	if err != nil {
+		return nil, err
+	}
+	o := &offer{st: s, now: now}
+	ways, _ := s.routesBy(from, to, except, s.known)
+	for _, way := range ways {
+		settled := make(route, 0, len(way))
+		for _, h := range way {
+			if h.pool.settled != nil {
+				settled = append(settled, hop{h.pool.settled, h.zeroForOne})
+			}
+		}
+		if len(settled) == len(way) {
+			o.fair = append(o.fair, settled)
+		}
+	}
+	return o, nil
+}
+
+// quote is the best swap at the pools' prices. It is refused where at the reference prices there is one that is better by more
+// than MaxDeviation for each of its pools, a pool with an unreliable price among them or not: who moves a pool, from where it
+// has liquidity to where it has none, or out of the way of a worse one, raises no limit.
+func (o *offer) quote(exactIn bool, amount *uint256.Int) (*swapped, error) {
+	now, scarce := best(o.now, exactIn, amount)
+	for _, way := range o.fair {
+		fair, err := way.swap(exactIn, amount)
+		if err != nil {
+			continue // there is less liquidity than now
+		}
+		if scarce != nil {
+			return nil, refuse(reasonDeviation, "at the reference prices of the pools it would be %s for %s, for which there is no liquidity now",
+				fair.out.Dec(), fair.in.Dec())
+		}
+		better, other := &now.out, &fair.out
+		if !exactIn {
+			better, other = &fair.in, &now.in
+		}
+		if o.st.worse(better.ToBig(), len(way)).Cmp(other.ToBig()) < 0 {
+			return nil, refuse(reasonDeviation, "at the reference prices of the pools it would be %s for %s, and not %s for %s",
+				fair.out.Dec(), fair.in.Dec(), now.out.Dec(), now.in.Dec())
+		}
+	}
+	return now, scarce
+}
+
+// worse is an amount that is higher by what prices may be off their references, MaxDeviation for each of some pools.
+func (s *state) worse(amount *big.Int, pools int) *big.Int {
+	ticks := int64(s.cfg.Reference.MaxDeviation) * int64(pools)
+	root, err := ammv4.SqrtPriceAtTick(int32(min(ticks, ammv4.MaxTick)))
+	if err != nil {
+		panic("valuation: a tick within the bounds has no price: " + err.Error())
+	}
+	return worthUp(amount, priceAt(root))
+}
