@@ -126,7 +126,7 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("fetch blocks %d-%d: %w", from, to, err)
 	}
-	return assemble(headers, append(got, above...)), nil
+	return assemble(headers, append(got, above...))
 }
 
 // headersOf returns the headers to check the logs of a range against: those of the logs' blocks, or all of the
@@ -149,7 +149,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 				return a, err
 			}
 			if a.headers, err = of(ctx, next, last, a.logs, false); err != nil {
-				return a, err
+				return a, &notHis{err}
 			}
 			return a, c.filter.match(a.headers, a.logs)
 		})
@@ -280,7 +280,7 @@ func (c *Client) Logs(ctx context.Context, headers []follow.Header) ([]follow.Bl
 	if err != nil {
 		return nil, err
 	}
-	return assemble(headers, logs), nil
+	return assemble(headers, logs)
 }
 
 func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
@@ -340,7 +340,7 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]top
 }
 
 // assemble builds blocks from headers and their logs.
-func assemble(headers []follow.Header, logs []topics.Log) []follow.Block {
+func assemble(headers []follow.Header, logs []topics.Log) ([]follow.Block, error) {
 	blocks := make([]follow.Block, len(headers))
 	items := make([]follow.Item, len(logs))
 	at := 0
@@ -353,5 +353,8 @@ func assemble(headers []follow.Header, logs []topics.Log) []follow.Block {
 		}
 		blocks[i].Logs = items[from:at:at]
 	}
-	return blocks
+	if at < len(logs) {
+		return nil, fmt.Errorf("log of block %d %s has no header: %w", logs[at].Block.Number, logs[at].Block.Hash, ErrGone)
+	}
+	return blocks, nil
 }

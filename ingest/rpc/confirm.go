@@ -22,7 +22,8 @@ type response struct {
 var errLeftOut = errors.New("every endpoint omits logs")
 
 // confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and
-// another endpoint has, and the configured number of responses agree.
+// another endpoint has, and the configured number of responses agree, of different endpoints. Where two differ, receipts
+// decide.
 func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (response, error)) ([]topics.Log, error) {
 	var (
 		former   response
@@ -32,12 +33,24 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 	for doubts := 0; doubts <= 2*len(c.endpoints); doubts++ {
 		var got response
 		var by *endpoint
-		err := c.try(ctx, choice{avoid: formerBy}, func(ctx context.Context, e *endpoint) (err error) {
+		want := choice{avoid: formerBy}
+		if agreed > 0 && len(c.endpoints) > 1 {
+			if c.silent(formerBy) {
+				return former.logs, nil
+			}
+			want = choice{not: formerBy}
+		}
+		err := c.try(ctx, want, func(ctx context.Context, e *endpoint) (err error) {
 			by = e
 			got, err = ask(ctx, e)
 			return err
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, errNobodyElse) && c.cfg.Proof != ProofOff:
+			return nil, errLeftOut // as below
+		case errors.Is(err, errNobodyElse):
+			return nil, fmt.Errorf("%w: logs that %s has: %w", ErrSplit, formerBy.name, err)
+		case err != nil:
 			return nil, err
 		}
 		left, err := c.leftOut(ctx, by, got)
@@ -53,6 +66,8 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 				return former.logs, nil // as below, where two responses disagree
 			}
 			agreed = 0
+		case agreed > 0 && c.cfg.Proof != ProofOff && !sameLogs(former.logs, got.logs):
+			return c.decided(ctx, &former, formerBy, &got, by)
 		case agreed > 0 && !sameLogs(former.logs, got.logs):
 			less, n, m := by, len(got.logs), len(former.logs)
 			if m < n {
@@ -60,7 +75,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 			}
 			less.failed(lied("disagreement", "%d logs, but another endpoint returned %d", n, m))
 			agreed = 1
-			// Nodes omit logs, but cannot invent logs that fit the headers. So of two responses the one that
+			// Nodes omit logs more often than they invent some that fit the headers, and nothing is proved here. So of two responses the one that
 			// contains the other is used; otherwise a node that always omits some would block everything.
 			switch {
 			case contains(got.logs, former.logs):
@@ -77,6 +92,42 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		former, formerBy = got, by
 	}
 	return nil, fmt.Errorf("%w: %w", ErrGone, errLeftOut)
+}
+
+// decided returns the logs of two responses that differ: where they do, those that the receipts have.
+func (c *Client) decided(ctx context.Context, a *response, byA *endpoint, b *response, byB *endpoint) ([]topics.Log, error) {
+	var (
+		all    []topics.Log
+		differ []follow.Header
+	)
+	for _, h := range mergeHeaders(a.headers, b.headers) {
+		switch ofA, ofB := a.of(h.Number), b.of(h.Number); {
+		case sameLogs(ofA, ofB):
+			all = append(all, ofA...)
+		default:
+			differ = append(differ, h)
+		}
+	}
+	proved := make([][]topics.Log, len(differ))
+	if err := c.eachProved(ctx, differ, func(i int, logs []topics.Log) { proved[i] = copyLogs(logs) }); err != nil {
+		return nil, err
+	}
+	for e, said := range map[*endpoint]*response{byA: a, byB: b} {
+		for i := range differ {
+			if n := differ[i].Number; !sameLogs(said.of(n), proved[i]) {
+				e.failed(lied("disagreement", "the %d logs of block %d do not match its receipts, which have %d", len(said.of(n)), n, len(proved[i])))
+				break
+			}
+		}
+	}
+	return merge(all, slices.Concat(proved...)), nil
+}
+
+// mergeHeaders joins two ascending lists without duplicates.
+func mergeHeaders(a, b []follow.Header) []follow.Header {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(x, y follow.Header) int { return cmp.Compare(x.Number, y.Number) })
+	return slices.CompactFunc(all, func(x, y follow.Header) bool { return x.Number == y.Number })
 }
 
 // leftOut checks the blocks whose logs may be incomplete, and returns an error naming the first missing log.

@@ -21,9 +21,11 @@ var (
 	// ErrDense: the blocks have more logs than are held at once. Ask for fewer blocks; one is always answered.
 	ErrDense = errors.New("more logs than are held at once")
 
-	errNoBlock   = errors.New("block is null")
-	errOneTooBig = errors.New("the logs of a single block are more than the endpoint returns at once")
-	errTooBig    = errors.New("response exceeds the size limit")
+	errNoBlock = errors.New("block is null")
+	// errNobodyElse: all endpoints but one fail, or are paused for long.
+	errNobodyElse = errors.New("no other endpoint answers")
+	errOneTooBig  = errors.New("the logs of a single block are more than the endpoint returns at once")
+	errTooBig     = errors.New("response exceeds the size limit")
 )
 
 // Error is a JSON-RPC error of a node.

@@ -2,9 +2,11 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/ingest/follow"
@@ -13,17 +15,68 @@ import (
 
 // Sparse fetches those of the blocks from..to that have logs, and the first and the last, which link to their
 // neighbours. That the blocks between are empty is not verified, which would cost a header each.
+//
+// So these blocks do not link to each other, and one endpoint could make up any of them. Beside others, a header is one that
+// two endpoints have, and so are the logs: nobody confirms himself before all others are silent (fork.go). While nobody else
+// answers, the range is fetched with all of its headers.
 func (c *Client) Sparse(ctx context.Context, from, to uint64) ([]follow.Block, error) {
+	blocks, err := c.sparse(ctx, from, to)
+	if errors.Is(err, errNobodyElse) {
+		blocks, err = c.linked(ctx, from, to)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch sparse blocks %d-%d: %w", from, to, err)
+	}
+	return blocks, nil
+}
+
+func (c *Client) sparse(ctx context.Context, from, to uint64) ([]follow.Block, error) {
 	h := &sparse{client: c, known: map[uint64]follow.Header{}}
 	logs, err := c.rangeLogs(ctx, from, to, h.of)
 	if err != nil {
-		return nil, fmt.Errorf("fetch sparse blocks %d-%d: %w", from, to, err)
+		return nil, err
 	}
 	headers, err := h.fetch(ctx, numbersOf(from, to, logs))
 	if err != nil {
-		return nil, fmt.Errorf("fetch sparse blocks %d-%d: %w", from, to, err)
+		return nil, err
 	}
-	return assemble(headers, logs), nil
+	return assemble(headers, logs)
+}
+
+// linkedBlocks is how many headers linked holds at once.
+const linkedBlocks = 2000
+
+// linked returns what Sparse does, of blocks that link and whose logs are proved.
+func (c *Client) linked(ctx context.Context, from, to uint64) (all []follow.Block, err error) {
+	logs, last := 0, common.Hash{}
+	for next := from; next <= to; {
+		headers, err := c.Headers(ctx, next, min(to, next+linkedBlocks-1))
+		if err != nil {
+			return nil, err
+		}
+		if next > from && headers[0].Parent != last {
+			return nil, fmt.Errorf("block %d does not link to the one before it: %w", next, ErrGone)
+		}
+		proved, err := c.logsOf(ctx, headers)
+		if err != nil {
+			return nil, err
+		}
+		if logs += len(proved); c.dense(logs, from < to) {
+			return nil, ErrDense
+		}
+		blocks, err := assemble(headers, proved)
+		if err != nil {
+			return nil, err
+		}
+		for i := range blocks {
+			if b := &blocks[i]; len(b.Logs) > 0 || b.Number == from || b.Number == to {
+				all = append(all, *b)
+			}
+		}
+		top := headers[len(headers)-1]
+		next, last = top.Number+1, top.Hash
+	}
+	return all, nil
 }
 
 // sparse holds the headers of a range fetched so far.
@@ -34,12 +87,25 @@ type sparse struct {
 	known map[uint64]follow.Header
 }
 
-// of implements headersOf.
+// of implements headersOf. All headers of a range link, so they are the endpoints' if both ends are.
 func (s *sparse) of(ctx context.Context, first, last uint64, logs []topics.Log, all bool) ([]follow.Header, error) {
-	if all {
-		return s.client.Headers(ctx, first, last)
+	if !all {
+		return s.fetch(ctx, numbersOf(0, 0, logs))
 	}
-	return s.fetch(ctx, numbersOf(0, 0, logs))
+	headers, err := s.client.Headers(ctx, first, last)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := s.fetch(ctx, numbersOf(first, last, nil))
+	if err != nil {
+		return nil, err
+	}
+	for _, end := range ends {
+		if is := headers[end.Number-first]; is.Hash != end.Hash {
+			return nil, fmt.Errorf("block %d is %s, but two endpoints have %s: %w", end.Number, is.Hash, end.Hash, ErrGone)
+		}
+	}
+	return headers, nil
 }
 
 // numbersOf returns the blocks of logs, which ascend, and first and last, without duplicates.
@@ -72,7 +138,7 @@ func (s *sparse) fetch(ctx context.Context, numbers []uint64) ([]follow.Header, 
 	g, ctx := errgroup.WithContext(ctx)
 	for i := 0; i < len(missing); i += s.client.cfg.HeaderBatch {
 		end := min(i+s.client.cfg.HeaderBatch, len(missing))
-		g.Go(func() error { return s.client.headers(ctx, missing[i:end], got[i:end]) })
+		g.Go(func() error { return s.client.twice(ctx, missing[i:end], got[i:end]) })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("fetch %d headers: %w", len(missing), err)
@@ -85,4 +151,44 @@ func (s *sparse) fetch(ctx context.Context, numbers []uint64) ([]follow.Header, 
 		all[i] = s.known[n]
 	}
 	return all, nil
+}
+
+// twice fetches headers, ascending by number, that two endpoints have. Where two differ, all are asked.
+func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Header) error {
+	last := numbers[len(numbers)-1]
+	confirmed := make([]follow.Header, len(into))
+	for range 2 * len(c.endpoints) {
+		var by, other *endpoint
+		err := c.try(ctx, choice{block: last}, func(ctx context.Context, e *endpoint) error {
+			by = e
+			return e.headers(ctx, numbers, into)
+		})
+		if err != nil || c.silent(by) {
+			return err
+		}
+		err = c.try(ctx, choice{block: last, not: by}, func(ctx context.Context, e *endpoint) error {
+			other = e
+			return e.headers(ctx, numbers, confirmed)
+		})
+		if err != nil {
+			return fmt.Errorf("confirm headers: %w", err)
+		}
+		differ := 0
+		for differ < len(into) && into[differ].Hash == confirmed[differ].Hash {
+			differ++
+		}
+		if differ == len(into) {
+			return nil
+		}
+		most, err := c.Vote(ctx, numbers[differ], true)
+		if err != nil {
+			return err
+		}
+		for e, has := range map[*endpoint]follow.Header{by: into[differ], other: confirmed[differ]} {
+			if has.Hash != most.Hash && !e.resting() {
+				e.failed(lied(lieFork, "block %d is %s, but most endpoints have %s", most.Number, has.Hash, most.Hash))
+			}
+		}
+	}
+	return fmt.Errorf("headers %d-%d: two endpoints never agree: %w", numbers[0], last, ErrGone)
 }

@@ -12,6 +12,7 @@ import (
 // choice is a preference for endpoints.
 type choice struct {
 	avoid    *endpoint // prefer any other
+	not      *endpoint // only others: errNobodyElse if they fail
 	receipts bool      // prefer one that supports eth_getBlockReceipts
 	block    uint64    // prefer one that is known to have this block
 	turn     turn      // prefer the one whose turn it is
@@ -144,6 +145,12 @@ func (c *Client) top(but *endpoint) (top uint64) {
 	return top
 }
 
+// notHis is an error of an op that is not of the endpoint that it was called with.
+type notHis struct{ err error }
+
+func (e *notHis) Error() string { return e.err.Error() }
+func (e *notHis) Unwrap() error { return e.err }
+
 // try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If each endpoint
 // was tried twice without the block, or with inconsistent responses, it returns ErrGone; likewise ErrNoState
 // and ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
@@ -158,6 +165,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		asked   = make(map[*endpoint]int, len(c.endpoints))
 	)
 	for {
+		if want.not != nil && c.askedAll(asked, want.not) {
+			return errors.Join(errNobodyElse, last)
+		}
 		e, err := c.pick(ctx, want, asked)
 		if err != nil {
 			return errors.Join(err, last)
@@ -171,6 +181,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if not, ok := errors.AsType[*notHis](err); ok {
+			return not.err
 		}
 		asked[e]++
 		if errors.Is(err, errOneTooBig) && c.cfg.Proof != ProofOff {
@@ -216,6 +229,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// askedAll reports whether all endpoints but one were tried twice.
+func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
+	for _, e := range c.endpoints {
+		if e != but && asked[e] < 2 {
+			return false
+		}
+	}
+	return true
+}
+
 // pick chooses the endpoint: available, used least often for this, with the best score. If all are paused it
 // waits for the first.
 func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int) (*endpoint, error) {
@@ -227,6 +250,9 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			now       = time.Now()
 		)
 		for _, e := range c.endpoints {
+			if e == want.not {
+				continue
+			}
 			if len(c.endpoints) > 1 && asked[e] == 0 && len(asked) < len(c.endpoints)-1 && !want.fits(e) {
 				continue
 			}
@@ -248,6 +274,9 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 				best.mu.Unlock()
 			}
 			return best, nil
+		}
+		if want.not != nil && (soonest < 0 || soonest > shortRest) {
+			return nil, errNobodyElse
 		}
 		if err := pause(ctx, max(soonest, time.Millisecond)); err != nil {
 			return nil, err

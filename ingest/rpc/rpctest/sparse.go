@@ -103,7 +103,7 @@ func (s *Sparse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Calls.Add(int64(len(batch)))
 	answers := make([]string, len(batch))
 	for i, m := range batch {
-		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.answer(m))
+		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.Answer(m))
 	}
 	out := strings.Join(answers, ",")
 	if !single {
@@ -114,7 +114,8 @@ func (s *Sparse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Bytes.Add(int64(n))
 }
 
-func (s *Sparse) answer(m Message) string {
+// Answer is the result of a call.
+func (s *Sparse) Answer(m Message) string {
 	switch m.Method {
 	case "eth_chainId":
 		return fmt.Sprintf("%q", hexutil.Uint64(s.chainID))
