@@ -41,15 +41,15 @@ func needProbe() map[common.Hash]bool {
 
 // probe appends to each block a probe of every registered token that its logs mention, placed after the last
 // such log. before is closed once the blocks below have registered their tokens; known is closed once these
-// have. At the tip it also probes tokens that are due.
-func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-chan struct{}, known chan<- struct{}, tip bool) error {
+// have. At the tip it also probes tokens that are due, at the end of the block. It returns all answers in order.
+func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-chan struct{}, known chan<- struct{}, tip bool) (all []answer, err error) {
 	seen := in.register(blocks)
 	if before != nil {
 		select {
 		case <-before:
 		case <-ctx.Done():
 			close(known)
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 	close(known)
@@ -58,23 +58,26 @@ func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-c
 		due := in.tokens.registered(seen[i])
 		var again []common.Address
 		if tip && i == len(blocks)-1 {
-			again = in.tokens.due(time.Now(), due)
+			now := time.Now()
+			again = in.tokens.due(now, now.Add(in.cfg.ProbeTimeout), due)
 		}
 		if len(due)+len(again) == 0 {
 			continue
 		}
 		answers, err := in.ask(ctx, b.BlockRef, append(due, again...))
 		if err != nil {
-			return err
+			return nil, err
+		}
+		for k := range answers {
+			answers[k].required = k < len(due)
 		}
 		b.Logs = place(b.Logs, seen[i], answers[:len(due)])
-		for _, p := range answers[len(due):] {
-			if in.tokens.news(p) {
-				b.Logs = append(slices.Clip(b.Logs), p)
-			}
+		for _, a := range answers[len(due):] {
+			b.Logs = append(slices.Clip(b.Logs), a.Probe)
 		}
+		all = append(all, answers...)
 	}
-	return nil
+	return all, nil
 }
 
 // mention is a token mentioned in a block's logs, and the index of its last such log.
@@ -109,10 +112,10 @@ func (in *Ingester) register(blocks []follow.Block) [][]mention {
 }
 
 // place inserts each probe after the last log of its token.
-func place(logs []follow.Item, seen []mention, answers []*topics.Probe) []follow.Item {
+func place(logs []follow.Item, seen []mention, answers []answer) []follow.Item {
 	of := make(map[common.Address]*topics.Probe, len(answers))
-	for _, p := range answers {
-		of[p.Token] = p
+	for _, a := range answers {
+		of[a.Token] = a.Probe
 	}
 	after := make(map[int]*topics.Probe, len(answers))
 	for _, m := range seen {
@@ -151,11 +154,11 @@ func (in *Ingester) probed(item follow.Item) (common.Address, bool) {
 
 // ask probes tokens as of a block, with as few requests as possible and within ProbeTimeout. A field without an
 // answer in time, or from any endpoint, is nil, counted, and probed again later.
-func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []common.Address) ([]*topics.Probe, error) {
-	all := make([]*topics.Probe, len(tokens))
+func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []common.Address) ([]answer, error) {
+	all := make([]answer, len(tokens))
 	calls := make([]rpc.Call, 0, len(probes)*len(tokens))
 	for i, token := range tokens {
-		all[i] = &topics.Probe{Block: block, Token: token}
+		all[i].Probe = &topics.Probe{Block: block, Token: token}
 		for _, data := range probes {
 			calls = append(calls, rpc.Call{To: token, Data: data, Gas: probeGas, Bytes: probeBytes})
 		}
@@ -171,16 +174,12 @@ func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []com
 		return nil, err // the block is gone: fetch the head again
 	case err != nil:
 		in.metrics.probesBlind.Add(float64(len(tokens)))
-		in.tokens.failed(time.Now(), tokens...)
 		return all, nil
 	}
-	for i, p := range all {
-		if !fill(p, answers[i*len(probes):(i+1)*len(probes)]) {
+	for i := range all {
+		if all[i].whole = fill(all[i].Probe, answers[i*len(probes):(i+1)*len(probes)]); !all[i].whole {
 			in.metrics.probesBlind.Inc()
-			in.tokens.failed(time.Now(), p.Token)
-			continue
 		}
-		in.tokens.answered(time.Now(), p)
 	}
 	return all, nil
 }

@@ -142,6 +142,66 @@ func TestProbedAgain(t *testing.T) {
 	}
 }
 
+// TestNewsOfARevertedBlock: what tokens say is unknown, then a block without logs has it, and that block is taken back. The
+// chain that comes instead has it too, although they say the same as before.
+func TestNewsOfARevertedBlock(t *testing.T) {
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	var silent atomic.Bool
+	silent.Store(true)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_call" && silent.Load() {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"the dog ate it"}`)
+		}
+		return false
+	})
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	run(t, cfg)
+	w.step(t, 30)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	silent.Store(false)
+	var head *types.Header
+	mine := func() map[common.Address]uint64 {
+		last, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.chain.Mine(t.Context(), last.Time+1, nil); err != nil {
+			t.Fatal(err)
+		}
+		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+		if head, err = w.chain.Client().HeaderByNumber(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		told := map[common.Address]uint64{}
+		for _, p := range w.probes(t) {
+			if p.Paused != nil {
+				told[p.Token] = p.Block.Number
+			}
+		}
+		return told
+	}
+	var before map[common.Address]uint64
+	for deadline := time.Now().Add(time.Minute); len(before) == 0; before = mine() {
+		if time.Now().After(deadline) {
+			t.Fatal("no token is asked again")
+		}
+	}
+	if err := w.chain.Rewind(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	var after map[common.Address]uint64
+	for range 4 { // a chain is believed once it is the longer one
+		after = mine()
+	}
+	for token, block := range before {
+		if after[token] == 0 {
+			t.Errorf("block %d said of %s what is not said again up to block %d", block, token, head.Number)
+		}
+	}
+}
+
 // onlyPlain says whether none of the tokens has a function that is probed.
 func onlyPlain(t *testing.T, w *world, all map[common.Address]bool) bool {
 	t.Helper()

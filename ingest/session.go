@@ -50,6 +50,7 @@ type session struct {
 type fetch struct {
 	follow.Fetch
 	blocks []follow.Block
+	probes []answer
 	err    error
 	done   chan struct{}
 	known  chan struct{} // closed when the tokens that its blocks register are known
@@ -89,6 +90,7 @@ func (in *Ingester) session(ctx context.Context) error {
 			return err
 		}
 	}
+	in.tokens.forget()
 	if err := in.loadTokens(ctx, stands.last.Block); err != nil {
 		return err
 	}
@@ -283,6 +285,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	}
 	for len(s.queue) < s.in.cfg.Ranges*len(s.in.cfg.RPC.Endpoints) && s.m.Backlog() < s.in.cfg.limits().Backlog() {
 		f, ok := s.m.Next(s.size)
+		s.in.tokens.revert(s.m.Tip().Number, time.Now())
 		if !ok {
 			return nil
 		}
@@ -298,7 +301,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 		g.Go(func() error {
 			defer close(u.done)
 			if u.blocks, u.err = s.in.fetch(ctx, client, f, settled); u.err == nil {
-				u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
+				u.probes, u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
 			}
 			return nil
 		})
@@ -348,6 +351,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	for i := range f.blocks {
 		f.blocks[i].Logs = s.in.published(&f.blocks[i], s.follows)
 	}
+	verified := s.in.tokens.news(f.blocks, f.probes)
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {
 		return false, fmt.Errorf("follow: %w", err)
@@ -360,6 +364,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)
+	}
+	if verified != nil && s.m.Tip() == f.blocks[len(f.blocks)-1].BlockRef {
+		verified(time.Now())
 	}
 	s.joined(f)
 	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -21,16 +23,29 @@ import (
 // nothing, and each AssetSet adds one. A token of a reverted block costs a call and does no harm: readers
 // ignore tokens that the registry never set.
 type tokens struct {
-	mu    sync.Mutex
-	known map[common.Address]*token
+	mu     sync.Mutex
+	known  map[common.Address]*token
+	newest uint64 // block of an answer
 }
 
 // token is what is known of one.
+//
+// Invariants:
+//
+//  1. last is the newest answer that the topic has, or will have, of the verified chain. nil: none, or it is unknown since, and
+//     the next answer is news whatever it says.
+//  2. What is not verified changes nothing: a dropped block's probe is as if it had not been, and is due again soon.
 type token struct {
-	at      time.Time     // next probe without a log that requires it
-	wait    time.Duration // pause after a failed probe; 0: it did not fail
-	last    *topics.Probe // last answer; nil: none, or it failed since
-	changed bool          // last differs from the answer before
+	at   time.Time     // next probe without a log that requires it
+	wait time.Duration // pause after a failed probe; 0: it did not fail
+	last *topics.Probe
+}
+
+// answer is a probe and what came of it.
+type answer struct {
+	*topics.Probe
+	required bool // by a log
+	whole    bool // nothing is unknown
 }
 
 // Bounds of the pause after a failed probe, and the number of tokens that a block at the tip probes again.
@@ -65,48 +80,96 @@ func (t *tokens) registered(seen []mention) []common.Address {
 }
 
 // due returns tokens to probe although no log requires it, except those that are probed anyway: those whose
-// probe failed and, from time to time, all others, since not every change of a token emits an event.
-func (t *tokens) due(now time.Time, but []common.Address) []common.Address {
+// probe failed and, from time to time, all others, since not every change of a token emits an event. They are due again at
+// the time given, unless an answer is verified before.
+func (t *tokens) due(now, again time.Time, but []common.Address) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []common.Address
 	for _, address := range but {
-		t.known[address].at = now.Add(maxProbeWait)
+		t.known[address].at = again
 	}
 	for address, k := range t.known {
 		if !now.Before(k.at) && len(all) < mostAgain {
-			k.at = now.Add(maxProbeWait) // until the answer arrives
+			k.at = again
 			all = append(all, address)
 		}
 	}
 	return all
 }
 
-func (t *tokens) failed(now time.Time, all ...common.Address) {
+// news removes from fetched blocks the probes that no log required and that say nothing new. verified is to be called once
+// the blocks are; nil: they have no probe.
+func (t *tokens) news(blocks []follow.Block, answers []answer) (verified func(now time.Time)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, address := range all {
-		k := t.known[address]
-		k.wait = min(max(minProbeWait, 2*k.wait), maxProbeWait)
-		k.at, k.last = now.Add(k.wait), nil
+	next := map[common.Address]*topics.Probe{}
+	repeated := map[*topics.Probe]bool{}
+	for _, a := range answers { // in the order of the blocks
+		if a.Block.Number > blocks[len(blocks)-1].Number {
+			break // of a block that is fetched again
+		}
+		last, ok := next[a.Token]
+		if !ok {
+			last = t.known[a.Token].last
+		}
+		repeated[a.Probe] = !a.required && (!a.whole || last != nil && same(last, a.Probe))
+		switch {
+		case !a.whole:
+			last = nil
+		case !repeated[a.Probe]:
+			last = a.Probe
+		}
+		next[a.Token] = last
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	for i := range blocks {
+		blocks[i].Logs = slices.DeleteFunc(blocks[i].Logs, func(item follow.Item) bool {
+			p, ok := item.(*topics.Probe)
+			return ok && repeated[p]
+		})
+	}
+	return func(now time.Time) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for address, last := range next {
+			k := t.known[address]
+			if k.last = last; last == nil {
+				k.wait = min(max(minProbeWait, 2*k.wait), maxProbeWait)
+				k.at = now.Add(k.wait)
+				continue
+			}
+			k.wait, k.at = 0, now.Add(maxProbeWait)
+			t.newest = max(t.newest, last.Block.Number)
+		}
 	}
 }
 
-func (t *tokens) answered(now time.Time, p *topics.Probe) {
+// revert forgets the answers of blocks above the verified ones, and has them given again. It is called before the blocks that
+// come instead are fetched.
+func (t *tokens) revert(verified uint64, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.known[p.Token]
-	k.wait, k.at = 0, now.Add(maxProbeWait)
-	k.changed = k.last == nil || !same(k.last, p)
-	k.last = p
+	if verified >= t.newest {
+		return
+	}
+	t.newest = verified
+	for _, k := range t.known {
+		if k.last != nil && k.last.Block.Number > verified {
+			k.last, k.at = nil, now
+		}
+	}
 }
 
-// news reports whether a token's last answer, which no log required, has changed and so is published.
-func (t *tokens) news(p *topics.Probe) bool {
+// forget forgets all answers: the topic may have others.
+func (t *tokens) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.known[p.Token]
-	return k.last == p && k.changed
+	for _, k := range t.known {
+		k.last = nil
+	}
 }
 
 func same(a, b *topics.Probe) bool {

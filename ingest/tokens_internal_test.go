@@ -1,0 +1,96 @@
+package ingest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+	"pgregory.net/rapid"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// TestTokensTellNews: whatever is dropped before it is verified, reverted after it or left unanswered, and whichever blocks
+// have logs that require a probe: once all answer, the topic says what the tokens say, and then nothing more.
+func TestTokensTellNews(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const some = 3
+		var (
+			all   tokens
+			now   = time.Now()
+			says  [some]uint64
+			chain [][]*topics.Probe // what each verified block has
+		)
+		for i := range some {
+			all.add(common.Address{byte(i)})
+		}
+		// fetch is a block above the chain, with the probes that are required and those that are due.
+		fetch := func(required []common.Address, whole bool) (told int, verify func()) {
+			all.revert(uint64(len(chain)), now)
+			ref := topics.BlockRef{Number: uint64(len(chain)) + 1}
+			b := []follow.Block{{Header: follow.Header{BlockRef: ref}}}
+			var answers []answer
+			for i, token := range append(required, all.due(now, now.Add(10*time.Second), required)...) {
+				a := answer{Probe: &topics.Probe{Block: ref, Token: token}, required: i < len(required), whole: whole}
+				if whole {
+					a.UIMultiplier = uint256.NewInt(says[token[0]])
+				}
+				b[0].Logs, answers = append(b[0].Logs, a.Probe), append(answers, a)
+			}
+			verified := all.news(b, answers)
+			return len(b[0].Logs), func() {
+				var has []*topics.Probe
+				for _, item := range b[0].Logs {
+					has = append(has, item.(*topics.Probe))
+				}
+				if chain = append(chain, has); verified != nil {
+					verified(now)
+				}
+			}
+		}
+		for range rapid.IntRange(0, 30).Draw(t, "events") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Second, 20 * time.Second, 10 * time.Minute}).Draw(t, "time"))
+			switch rapid.IntRange(0, 3).Draw(t, "event") {
+			case 0:
+				says[rapid.IntRange(0, some-1).Draw(t, "token")] = rapid.Uint64Range(0, 2).Draw(t, "says")
+			case 1:
+				chain = chain[:rapid.IntRange(max(0, len(chain)-3), len(chain)).Draw(t, "reverted to")]
+				all.revert(uint64(len(chain)), now)
+			default:
+				var required []common.Address
+				for i := range some {
+					if rapid.IntRange(0, 3).Draw(t, "log") == 0 {
+						required = append(required, common.Address{byte(i)})
+					}
+				}
+				_, verify := fetch(required, rapid.Bool().Draw(t, "answers"))
+				if rapid.IntRange(0, 2).Draw(t, "kept") > 0 {
+					verify()
+				}
+			}
+		}
+		now = now.Add(time.Hour)
+		_, verify := fetch(nil, true)
+		verify()
+		for i := range some {
+			var last *topics.Probe
+			for _, block := range slices.Backward(chain) {
+				k := slices.IndexFunc(block, func(p *topics.Probe) bool { return p.Token[0] == byte(i) })
+				if k >= 0 {
+					last = block[k]
+					break
+				}
+			}
+			if last == nil || last.UIMultiplier == nil || last.UIMultiplier.Uint64() != says[i] {
+				t.Fatalf("token %d says %d, the topic %v", i, says[i], last)
+			}
+		}
+		now = now.Add(time.Hour)
+		if told, _ := fetch(nil, true); told > 0 {
+			t.Fatalf("%d tokens are told again", told)
+		}
+	})
+}
