@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,37 @@ func TestAHolderThatBecomesKnownIsAskedAtOnce(t *testing.T) {
 			t.Errorf("%v after %v, want an answer %v after the standby became known", err, took, hedgeAgain)
 		}
 	})
+}
+
+// A read that comes before anybody holds its partition is answered as soon as somebody does: not at the next of ever
+// longer pauses, as when a node starts anew.
+func TestAReadWaitsForAHolder(t *testing.T) {
+	for _, late := range []time.Duration{130 * time.Millisecond, 400 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Application, cfg.Partitions, cfg.Registerer = "toy", 1, prometheus.NewRegistry()
+			cfg.Owners = func() (Feed, error) { return nil, ErrUnavailable }
+			r, err := NewRouter(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := Request{Operation: toy(nil).Operations[0], Query: &page{Limit: 1}}
+			began := time.Now()
+			if _, err := r.Read(t.Context(), read); !errors.Is(err, ErrUnavailable) || time.Since(began) > cfg.Patience {
+				t.Errorf("nobody comes: %v after %v, want ErrUnavailable within %v", err, time.Since(began), cfg.Patience)
+			}
+			time.AfterFunc(late, func() {
+				o := topics.Owner{Instance: "a", Addr: "a", Role: topics.RoleOwner, Incarnation: 1, State: topics.StateRunning, At: markAt(0, 1).At}
+				r.nodes.announced(o, false, func(string) *node {
+					return &node{asker: askerFunc(func(context.Context) (*Response, error) { return asOf(moment(1, 0), 1), nil }), stop: func() {}}
+				})
+			})
+			began = time.Now()
+			if _, err := r.Read(t.Context(), read); err != nil || time.Since(began) > late+frontierAge {
+				t.Errorf("%v after %v, want an answer after %v", err, time.Since(began), late)
+			}
+		})
+	}
 }
 
 // What a node tells of itself is newer than what the owners topic has of it: one that takes a partition over answers

@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -54,20 +55,45 @@ func (r *Router) await(ctx context.Context, partitions []int32, number uint64) w
 		case reached && time.Since(since) >= asideWait:
 			return isAside
 		}
-		age := time.NewTimer(frontierAge)
-		select {
-		case <-f.here:
-		case <-f.beyond:
-		case <-age.C: // an expired holder sends no notification
-		case <-timeout.C:
-			age.Stop()
-			return isNowhere
-		case <-ctx.Done():
-			age.Stop()
+		if !f.wait(ctx, timeout.C) {
 			return isNowhere
 		}
-		age.Stop()
 	}
+}
+
+// awaitHolders waits, up to patience, until every partition has a holder. A node that starts, or takes over, answers as
+// soon as it can, and nobody is asked before.
+func (r *Router) awaitHolders(ctx context.Context, partitions []int32, patience time.Duration) {
+	f := r.nodes.frontier()
+	if f.held(partitions) {
+		return
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for !f.held(partitions) && f.wait(ctx, timeout.C) {
+		f = r.nodes.frontier()
+	}
+}
+
+// wait returns when the frontier may be outdated; false: the time is up, or ctx is over.
+func (f *frontier) wait(ctx context.Context, timeout <-chan time.Time) bool {
+	age := time.NewTimer(frontierAge)
+	defer age.Stop()
+	select {
+	case <-f.here:
+	case <-f.beyond:
+	case <-age.C: // an expired holder sends no notification
+	case <-timeout:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// held says whether every partition has a holder.
+func (f *frontier) held(partitions []int32) bool {
+	return f.known || !slices.ContainsFunc(partitions, func(p int32) bool { return f.marks[p].Role == "" })
 }
 
 func (f *frontier) reached(partitions []int32, number uint64) bool {
