@@ -36,6 +36,9 @@ var Seconds = &state.Table{
 // are kept forever.
 var Hours = &state.Table{ID: 16, Name: "price hours"}
 
+// unpruned has an empty row for each pool, under its ID, of which more old observations are left than one observation deletes.
+var unpruned = &state.Table{ID: 32, Name: "unpruned prices"}
+
 // Volumes has what was traded in each hour, a Volume, under Key of the hour's first second. They are kept forever.
 var Volumes = &state.Table{ID: 22, Name: "volumes"}
 
@@ -64,7 +67,7 @@ func Before(pool common.Hash, at uint64) []byte {
 
 // Family describes this family.
 var Family = family.Family{
-	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes, Closes}, Apply: apply,
+	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes, Closes, unpruned}, Apply: apply,
 	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
 }
 
@@ -102,13 +105,26 @@ func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int3
 	w.Put(Seconds, Key(pool, at), row)
 
 	w.Put(Hours, hour, bytes.Clone(row))
-	if former == nil {
+	due := former == nil
+	if !due {
+		left, err := w.Get(unpruned, pool[:])
+		if err != nil {
+			return err
+		}
+		due = left != nil
+	}
+	if due {
 		return prune(w, pool, at)
 	}
 	return nil
 }
 
-// prune deletes old per-second observations once an hour: usually those of one hour.
+// prunedAtOnce bounds what an observation deletes: a pool may have been traded in every second of a day, and its next swap
+// must cost no more than any other.
+const prunedAtOnce = 64
+
+// prune deletes per-second observations that are too old: once an hour, and with the next observations for as long as there are
+// more of them.
 func prune(w state.Writer, pool common.Hash, now uint64) error {
 	oldest := now - now%Hour
 	if oldest < secondsKept*Hour {
@@ -116,14 +132,29 @@ func prune(w state.Writer, pool common.Hash, now uint64) error {
 	}
 	oldest -= secondsKept * Hour
 	var old [][]byte
+	more := false
 	err := w.Scan(Seconds, pool[:], Key(pool, oldest), func(key, _ []byte) bool {
-		old = append(old, bytes.Clone(key))
-		return true
+		if more = len(old) == prunedAtOnce; !more {
+			old = append(old, bytes.Clone(key))
+		}
+		return !more
 	})
+	if err != nil {
+		return err
+	}
 	for _, key := range old {
 		w.Delete(Seconds, key)
 	}
-	return err
+	left, err := w.Get(unpruned, pool[:])
+	switch {
+	case err != nil:
+		return err
+	case more && left == nil:
+		w.Put(unpruned, pool[:], []byte{})
+	case !more && left != nil:
+		w.Delete(unpruned, pool[:])
+	}
+	return nil
 }
 
 // rowBytes is the maximum size of a row.
