@@ -214,5 +214,31 @@ func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Blo
 	return answer.block()
 }
 
+// BlocksByNumber are the blocks at some heights, in one round trip where Config.MaxBatch allows. ErrBlockGone: the node that was
+// asked lacks one.
+func (c *Client) BlocksByNumber(ctx context.Context, numbers []uint64) ([]Block, error) {
+	answers, requests := make([]rpcBlock, len(numbers)), make([]*Request, len(numbers))
+	for i, number := range numbers {
+		requests[i] = &Request{Method: "eth_getBlockByNumber", Params: []any{NumberOf(number), false}, Result: &answers[i], orNext: true}
+	}
+	if err := c.Batch(ctx, requests...); err != nil {
+		return nil, err
+	}
+	blocks := make([]Block, len(numbers))
+	for i := range answers {
+		if requests[i].Err != nil {
+			return nil, requests[i].Err
+		}
+		var err error
+		if blocks[i], err = answers[i].block(); err != nil {
+			return nil, err
+		}
+		if blocks[i].Number != numbers[i] {
+			return nil, fmt.Errorf("block %d for %d: %w", blocks[i].Number, numbers[i], errMalformed)
+		}
+	}
+	return blocks, nil
+}
+
 // NumberOf is a block number for BlockByNumber.
 func NumberOf(number uint64) rpc.BlockNumber { return rpc.BlockNumber(min(number, math.MaxInt64)) }

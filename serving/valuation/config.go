@@ -21,6 +21,7 @@ type Config struct {
 	Lockers   []string // addresses that never give a position back, besides deadAddress
 
 	MaxAge      time.Duration // maximum age of the state's block, by its timestamp; 0: no limit, if the chain may stand still or has its own clock
+	MaxGap      time.Duration // between two blocks: after a longer one prices and liquidity are believed again once Reference.MinHistory has passed; 0: no limit, as above
 	MaxLag      time.Duration // how long an earlier block's state is used while the next one is being read
 	Poll        time.Duration // poll interval for a later block
 	IdleAfter   time.Duration // without requests for this long, states are not read in advance
@@ -60,6 +61,7 @@ func DefaultConfig() Config {
 			Quantile:   1.65, Decay: 0.94, MinHours: 24, UnknownHourly: 0.01, History: 7 * 24 * time.Hour, RangeDeviation: 1.5,
 		},
 		MaxAge:      60 * time.Second,
+		MaxGap:      time.Minute,
 		MaxLag:      200 * time.Millisecond,
 		Poll:        10 * time.Millisecond,
 		IdleAfter:   10 * time.Second,
@@ -90,6 +92,9 @@ func (c *Config) Validate() error {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
+	}
+	if c.MaxGap < 0 || c.MaxGap > 0 && c.MaxGap < time.Second {
+		faults = append(faults, fmt.Errorf("maximum gap between blocks: %s is neither 0 nor a second", c.MaxGap))
 	}
 	if c.MaxAge < 0 || c.MaxLag < 0 || c.Reference.MinHistory < 0 || c.Reference.MinHistory > c.Reference.Window {
 		faults = append(faults, fmt.Errorf("maximum age %s, maximum lag %s and minimum history %s: negative, or the history exceeds the window",

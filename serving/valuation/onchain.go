@@ -40,6 +40,8 @@ type chainReader struct {
 	scales map[common.Address]*uint8 // decimals, by token; nil: it has none
 
 	creations map[common.Address]creation // by token
+
+	run unbroken // up to the last state's block
 }
 
 // Storage layout of Uniswap v4's PoolManager and its Pool.State.

@@ -48,6 +48,7 @@ const (
 	reasonDepth     = "depth"
 	reasonPaused    = "paused"
 	reasonHistory   = "history"
+	reasonHalt      = "halt"
 	reasonNoPool    = "no pool"
 	reasonDisagree  = "pools disagree"
 	reasonStale     = "stale"
@@ -100,8 +101,12 @@ func (s *state) steady(p *pool) error {
 
 // known returns the reason why a pool has no reference price, or nil.
 func (s *state) known(p *pool) error {
-	if have := p.history; have == 0 || have < uint64(s.cfg.Reference.MinHistory/time.Second) {
+	need := uint64(s.cfg.Reference.MinHistory / time.Second)
+	if have := p.history; have == 0 || have < need {
 		return refuse(reasonHistory, "pool %s has only %d s of price history", p.ID, have)
+	}
+	if ran := s.at.Timestamp - min(s.since, s.at.Timestamp); ran < need {
+		return refuse(reasonHalt, "the chain made no block for more than %s until %d s ago", s.cfg.MaxGap, ran)
 	}
 	return nil
 }

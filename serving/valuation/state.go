@@ -20,6 +20,7 @@ import (
 // except for data that is read on demand and cached in it.
 type state struct {
 	at         topics.BlockRef
+	since      uint64 // when the chain's last halt ended; 0: before the window of a reference
 	reverts    uint64 // blocks that were ever reverted before it, at most: more now, and it may be no longer canonical
 	taken      time.Time
 	cfg        *Config
@@ -206,9 +207,8 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the pools: %w", err)
 		}
-		s, err := k.build(ctx, &answer)
+		s, err := k.build(ctx, &answer, head.Reverts)
 		if err == nil {
-			s.reverts = head.Reverts
 			return s, nil
 		}
 		if !errors.Is(err, errBlockGone) {
@@ -224,9 +224,9 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 	}
 }
 
-func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]) (*state, error) {
+func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange], reverts uint64) (*state, error) {
 	s := &state{
-		at: answer.At, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
+		at: answer.At, reverts: reverts, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
 		ahead: make(map[askedPosition][]uint256.Int), fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
 	}
 	for i := range answer.Value.Assets {
@@ -245,6 +245,12 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 		return nil, err
 	}
 	window := uint64(k.cfg.Reference.Window / time.Second)
+	if k.cfg.MaxGap > 0 {
+		var err error
+		if s.since, err = k.chain.withoutHalt(ctx, s, window); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range s.pools {
 		p.judge(s.at.Timestamp, window)
 	}

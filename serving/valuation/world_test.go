@@ -135,7 +135,7 @@ func (w *world) serve() {
 		_ = w.client.Run(ended) // closes the connections
 	})
 	cfg := DefaultConfig()
-	cfg.HTTP.Listen, cfg.Deployment, cfg.MaxAge, cfg.MaxLag = "127.0.0.1:0", w.dep, 0, 0
+	cfg.HTTP.Listen, cfg.Deployment, cfg.MaxAge, cfg.MaxGap, cfg.MaxLag = "127.0.0.1:0", w.dep, 0, 0, 0
 	cfg.HTTP.Client.Rate, cfg.HTTP.Client.Burst = 1e6, 1e6
 	w.reader = router
 	if w.service, err = New(cfg, router, w.client, zap.NewNop(), prometheus.NewRegistry()); err != nil {

@@ -26,6 +26,7 @@ func (s *valuationService) Flags(f *Flags) {
 	c, r := &s.cfg, &s.cfg.Reference
 	bind(f, &c.HTTP.Listen, "valuation-addr", "listen address of the valuation service")
 	bind(f, &c.MaxAge, "valuation-max-age", "maximum age of the block that the valuation service answers from")
+	bind(f, &c.MaxGap, "valuation-max-gap", "gap between two blocks from which the chain stood still: prices and liquidity are not believed before --valuation-min-history has passed again; 0: no limit")
 	bind(f, &r.Window, "valuation-window", "time window of a reference price, the time-weighted median tick")
 	bind(f, &r.MinHistory, "valuation-min-history", "minimum price history of a pool")
 	bind(f, &r.MaxDeviation, "valuation-max-deviation", "deviation from the reference price, in ticks, from which a pool's price is refused")
@@ -37,7 +38,7 @@ func (s *valuationService) Flags(f *Flags) {
 func (s *valuationService) config(p *Process) (valuation.Config, error) {
 	c := s.cfg
 	if p.EmbeddedChain() {
-		c.MaxAge = 0
+		c.MaxAge, c.MaxGap = 0, 0
 	}
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
