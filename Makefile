@@ -28,7 +28,7 @@ build: $(NPM) ## the binary, bin/lienstream
 	go build -o bin/lienstream ./cmd/lienstream
 
 test: deps ## every test, on the real servers
-	go test -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
+	$(if $(FUZZ),@.ci/beside ".ci/fuzz $(FUZZ)" )go test -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
 	go test -timeout 30m ./cmd/lienstream/system/... # alone: it measures for how long reads fail
 
 test-fast: $(NPM) ## what needs no server: under a minute once it is built
@@ -38,7 +38,8 @@ race: deps ## every test but the system's under the race detector, package by pa
 	@failed=; for p in $$(go list ./... | grep -v /cmd/lienstream/system); do nice go test -race -timeout 20m $$p || failed="$$failed $$p"; done; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-check: lint contracts-check manifests test ## what CI runs
+check: FUZZ = 20s
+check: lint contracts-check manifests test ## what CI runs; every fuzz target runs for 20 s beside the tests of packages, which mostly wait
 
 lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, imports that must run one way, no code without a caller
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
@@ -105,7 +106,7 @@ manifests: $(KUSTOMIZE) $(KUBECONFORM) $(SCHEMAS) ## k8s/ against Kubernetes' sc
 	$(KUSTOMIZE) build k8s | $(KUBECONFORM) -strict -summary -schema-location '$(SCHEMAS)/{{.ResourceKind}}{{.KindSuffix}}.json'
 	go test -count=1 ./k8s
 
-fuzz: $(NPM) ## every fuzz target for 20 s, two packages at a time: some 7 minutes
+fuzz: $(NPM) ## every fuzz target for 20 s, guided by coverage: some ten minutes
 	@.ci/fuzz 20s -fuzz=.
 
 fuzz-short: $(NPM) ## every fuzz target for 4 s

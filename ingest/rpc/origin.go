@@ -170,20 +170,25 @@ func (e *endpoint) named(ctx context.Context, h *follow.Header, at uint32) (hash
 	p := append(appendHex([]byte{'['}, h.Hash[:]), ',')
 	return hash, e.do(ctx, []call{{
 		method: "eth_getTransactionByBlockHashAndIndex", params: append(appendQuantity(p, uint64(at)), ']'),
-		result: func(s *scanner) error {
-			if s.null() {
-				return errNoBlock
-			}
-			raw, err := s.raw()
-			if err != nil {
-				return err
-			}
-			var tx struct{ Hash common.Hash }
-			if err := json.Unmarshal(raw, &tx); err != nil {
-				return fmt.Errorf("transaction: %w", err)
-			}
-			hash = tx.Hash
-			return nil
+		result: func(s *scanner) (err error) {
+			hash, err = decodeTransaction(s)
+			return err
 		},
 	}})
+}
+
+// decodeTransaction decodes the hash of a transaction.
+func decodeTransaction(s *scanner) (common.Hash, error) {
+	if s.null() {
+		return common.Hash{}, errNoBlock
+	}
+	raw, err := s.raw()
+	if err != nil {
+		return common.Hash{}, err
+	}
+	var tx struct{ Hash common.Hash }
+	if err := json.Unmarshal(raw, &tx); err != nil {
+		return common.Hash{}, fmt.Errorf("transaction: %w", err)
+	}
+	return tx.Hash, nil
 }

@@ -84,14 +84,21 @@ func (c *chainReader) signer(ctx context.Context, hash common.Hash) (common.Addr
 	if err := c.client.Batch(ctx, sent); err != nil {
 		return common.Address{}, err
 	}
-	var tx types.Transaction
-	if sent.Err != nil || len(raw) == 0 || json.Unmarshal(raw, &tx) != nil {
+	if sent.Err != nil {
 		return common.Address{}, nil //nolint:nilerr // the node has none
 	}
-	ours := new(big.Int).SetUint64(c.cfg.Deployment.ChainID)
-	from, err := types.Sender(types.LatestSignerForChainID(ours), &tx)
-	if err != nil || tx.Hash() != hash || tx.ChainId().Cmp(ours) != 0 {
-		return common.Address{}, nil //nolint:nilerr // it is another one, or nobody signed it
+	return signerOf(raw, hash, new(big.Int).SetUint64(c.cfg.Deployment.ChainID)), nil
+}
+
+// signerOf is who signed a transaction of a chain, as a node has it. Zero: it is another one, or nobody did.
+func signerOf(raw json.RawMessage, hash common.Hash, chainID *big.Int) common.Address {
+	var tx types.Transaction
+	if len(raw) == 0 || json.Unmarshal(raw, &tx) != nil {
+		return common.Address{}
 	}
-	return from, nil
+	from, err := types.Sender(types.LatestSignerForChainID(chainID), &tx)
+	if err != nil || tx.Hash() != hash || tx.ChainId().Cmp(chainID) != 0 {
+		return common.Address{}
+	}
+	return from
 }
