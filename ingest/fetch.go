@@ -14,7 +14,7 @@ func (in *Ingester) fetch(ctx context.Context, client *rpc.Client, f follow.Fetc
 		h, err := client.Vote(ctx, f.From, f.Sure)
 		return []follow.Block{{Header: h}}, err
 	case follow.Headers:
-		headers, err := client.Headers(ctx, f.From, f.To)
+		headers, err := client.Headers(ctx, f.From, f.To, f.Top)
 		for _, h := range headers {
 			blocks = append(blocks, follow.Block{Header: h})
 		}

@@ -144,11 +144,11 @@ func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64
 	if from, err = in.client.Created(ctx, token, upTo); err != nil || from == 0 {
 		return 0, common.Hash{}, err
 	}
-	first, err := in.client.Headers(ctx, from, from)
+	first, err := in.client.Vote(ctx, from, false)
 	if err != nil {
 		return 0, common.Hash{}, fmt.Errorf("find the beginning of token %s: %w", token, err)
 	}
-	parent = first[0].Parent
+	parent = first.Parent
 	before, err := in.client.Existed(ctx, parent, []common.Address{token})
 	if err != nil {
 		return 0, common.Hash{}, err

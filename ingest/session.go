@@ -343,7 +343,6 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		s.drop()
 		return true, nil
 	}
-	s.useless = 0
 	if s.unproved {
 		s.unproved = false
 		s.survey(ctx, g)
@@ -361,6 +360,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		s.in.log.Info("block does not link to the verified chain", zap.Uint64("block", f.From))
 		s.drop()
 		return true, nil
+	}
+	if f.Kind != follow.Vote && f.Kind != follow.Headers {
+		s.useless = 0 // blocks came in
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)

@@ -108,8 +108,9 @@ func (k Kind) String() string { return [...]string{"range", "headers", "logs", "
 type Fetch struct {
 	Kind     Kind
 	From, To uint64
-	Headers  []Header // for Logs
-	Sure     bool     // for Vote: one endpoint's word is not enough
+	Headers  []Header    // for Logs
+	Sure     bool        // for Vote: one endpoint's word is not enough
+	Top      common.Hash // for Headers: the hash of the last; zero: any
 
 	epoch uint64
 }

@@ -90,7 +90,7 @@ func (m *Machine) nextOfBranch(maxBlocks uint64) (Fetch, bool) {
 		bottom, floor := m.branch[0].Number, m.links[0].Number
 		// Start with short steps: most reorgs are one or two blocks deep.
 		step := min(uint64(len(m.branch))*4, m.cfg.MaxBranch, bottom-1-floor)
-		return m.fetch(Fetch{Kind: Headers, From: bottom - step, To: bottom - 1}), true
+		return m.fetch(Fetch{Kind: Headers, From: bottom - step, To: bottom - 1, Top: m.branch[0].Parent}), true
 	}
 	n := min(uint64(len(m.branch)), max(maxBlocks, 1))
 	f := Fetch{Kind: Logs, From: m.branch[0].Number, To: m.branch[n-1].Number, Headers: m.branch[:n]}

@@ -13,67 +13,6 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-func (e *endpoint) header(ctx context.Context, tag string) (h follow.Header, err error) {
-	return h, e.do(ctx, []call{{
-		method: "eth_getBlockByNumber", params: []byte("[" + tag + ",false]"),
-		result: func(s *scanner) error { return decodeHeader(s, &h, e.client.cfg.Proof != ProofOff) },
-	}})
-}
-
-// Headers fetches the headers from..to, and checks that they link.
-func (c *Client) Headers(ctx context.Context, from, to uint64) ([]follow.Header, error) {
-	all := make([]follow.Header, to-from+1)
-	g, gctx := errgroup.WithContext(ctx)
-	for i := 0; i < len(all); i += c.cfg.HeaderBatch {
-		part := all[i:min(i+c.cfg.HeaderBatch, len(all))]
-		first := from + uint64(i)
-		numbers := make([]uint64, len(part))
-		for i := range numbers {
-			numbers[i] = first + uint64(i)
-		}
-		g.Go(func() error { return c.headers(gctx, numbers, part) })
-	}
-	if err := g.Wait(); err != nil {
-		return nil, fmt.Errorf("fetch headers %d-%d: %w", from, to, err)
-	}
-	for i := 1; i < len(all); i++ {
-		if all[i].Parent != all[i-1].Hash {
-			return nil, fmt.Errorf("fetch headers %d-%d: batches do not link at block %d: %w", from, to, from+uint64(i), ErrGone)
-		}
-	}
-	return all, nil
-}
-
-// headers fetches one batch of headers, ascending by number.
-func (c *Client) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
-	return c.try(ctx, choice{block: numbers[len(numbers)-1]}, func(ctx context.Context, e *endpoint) error {
-		return e.headers(ctx, numbers, into)
-	})
-}
-
-func (e *endpoint) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
-	calls := make([]call, len(into))
-	for i := range into {
-		into[i] = follow.Header{}
-		calls[i] = call{
-			method: "eth_getBlockByNumber", params: append(appendQuantity([]byte{'['}, numbers[i]), ",false]"...),
-			result: func(s *scanner) error { return decodeHeader(s, &into[i], e.client.cfg.Proof != ProofOff) },
-		}
-	}
-	if err := e.do(ctx, calls); err != nil {
-		return err
-	}
-	for i := range into {
-		if into[i].Number != numbers[i] {
-			return lied("wrong_block", "requested block %d, got %d", numbers[i], into[i].Number)
-		}
-		if i > 0 && numbers[i] == numbers[i-1]+1 && into[i].Parent != into[i-1].Hash {
-			return lied("parent", "block %d has parent %s, but the block before it is %s", into[i].Number, into[i].Parent, into[i-1].Hash)
-		}
-	}
-	return nil
-}
-
 // Blocks fetches the blocks from..to with their logs, by number. final is the number up to which the chain is
 // not expected to change; the logs of later blocks are verified as Proof says.
 func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.Block, error) {
@@ -99,16 +38,16 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 			return nil, context.Cause(ctx)
 		}
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, fetching := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		if headers, err = c.Headers(ctx, from, to); err == nil {
+		if headers, err = c.Headers(fetching, from, to, common.Hash{}); err == nil {
 			close(ready)
 		}
 		return err
 	})
 	if believed >= from {
 		g.Go(func() (err error) {
-			got, err = c.rangeLogs(ctx, from, believed, func(ctx context.Context, first, last uint64, _ []topics.Log, _ bool) ([]follow.Header, error) {
+			got, err = c.rangeLogs(fetching, from, believed, func(ctx context.Context, first, last uint64, _ []topics.Log, _ bool) ([]follow.Header, error) {
 				return headersOf(ctx, first, last)
 			})
 			return err
@@ -116,14 +55,20 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	}
 	if believed < to {
 		g.Go(func() error {
-			proved, err := headersOf(ctx, max(from, believed+1), to)
+			proved, err := headersOf(fetching, max(from, believed+1), to)
 			if err == nil {
-				above, err = c.proved(ctx, c.wanted(proved))
+				above, err = c.proved(fetching, c.wanted(proved))
 			}
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
+		if errors.Is(err, ErrGone) && len(c.endpoints) > 1 {
+			// The headers link, so if any of them is made up the last one is. A vote finds who told of it.
+			if _, failed := c.Vote(ctx, to, false); failed != nil {
+				err = fmt.Errorf("%w (%w)", err, failed)
+			}
+		}
 		return nil, fmt.Errorf("fetch blocks %d-%d: %w", from, to, err)
 	}
 	return assemble(headers, append(got, above...))

@@ -48,8 +48,11 @@ type endpoint struct {
 	throttle time.Time     // it has asked for fewer requests until then
 	unheard  time.Time     // since when it says nothing new of the chain where it is asked to vote; zero: it did (fork.go)
 	highest  uint64        // the highest block that it has shown
-	forks    int           // votes that it lost lately
-	forkedAt time.Time     // when it lost the last one
+	told     told          // what it served last (told.go)
+	losses   int           // votes on what is not final that it lost in a row
+	lostAt   time.Time     // when it lost the last one
+	forks    int           // how often it was on another chain lately
+	forkedAt time.Time     // when it last was
 	patience time.Duration // for its answer to a call (call.go)
 
 	head    uint64           // the newest block that it is known to have
@@ -263,10 +266,6 @@ const (
 	minRest = 50 * time.Millisecond
 	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
 
-	forkRest    = 2 * time.Second // after a lost vote; it doubles with each
-	maxForkRest = time.Minute
-	forkMemory  = time.Hour // lost votes count for so long
-
 	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
 )
 
@@ -311,7 +310,9 @@ func (e *endpoint) failed(err error) {
 		e.throttle = time.Now().Add(d)
 	default:
 	}
-	e.rest = time.Now().Add(d)
+	if until := time.Now().Add(d); until.After(e.rest) {
+		e.rest = until
+	}
 	if e.failures == 1 || c == classLie {
 		e.client.log.Warn("endpoint failed", zap.String("endpoint", e.name), zap.Stringer("class", c), zap.Duration("rest", d), zap.Error(e.redact(err)))
 	}

@@ -23,10 +23,14 @@ import (
 //
 //  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
 //     two of them: one alone only if all others are silent. An endpoint is silent if in all votes of Config.Silence it
-//     neither had the block nor a higher head than before; one that does not answer, refuses, or stands still. Two that
-//     answer without the block are not silent, and who asked for fewer requests is after twice that time.
-//  2. A known block is replaced only by one that more endpoints have. Who has the one that fewer have is counted as
-//     a liar and rests, longer each time.
+//     neither had the block nor a higher head than before; one that does not answer, refuses, stands still, or says itself
+//     that it is syncing: nobody else can say so of it. Two that answer without the block are not silent, and who asked for
+//     fewer requests is after twice that time.
+//  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
+//     they have none, or did not answer for a while.
+//     Who has the one that fewer have, or has told of it or of what follows from it while it votes with the others, is
+//     counted as a liar and rests, longer each time. Where the block is not final, it may have seen a reorg first or last:
+//     it rests shortly, and is counted if it goes on for seconds.
 //  3. Everybody has a vote, also who rests; only who asked for fewer requests is left alone. A response that does not fit
 //     another endpoint's headers costs no more than the shortest rest.
 //  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
@@ -38,10 +42,11 @@ import (
 // ErrSplit: it is not known which block is the endpoints'. Try again later.
 var ErrSplit = errors.New("the endpoints do not agree on a block")
 
-const (
-	voteWait     = time.Second     // for a vote on what is not final
-	sureVoteWait = 5 * time.Second // for one on what is
-)
+// voteWait is how long an endpoint may take for its vote.
+const voteWait = 5 * time.Second
+
+// hasty is the part of Config.Silence after which one endpoint alone replaces what is not final.
+const hasty = 20
 
 // ballot is a vote in progress.
 type ballot struct {
@@ -54,17 +59,14 @@ type ballot struct {
 // Vote asks all endpoints for a block, and returns the one that most of them have. sure: one endpoint's word is enough
 // only if all others are silent. It returns ErrSplit if none is that block, and ErrGone if nobody has one.
 func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Header, error) {
-	wait := voteWait
-	if sure {
-		wait = sureVoteWait
-	}
-	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), wait)
+	began := time.Now()
+	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), voteWait)
 	defer cancel()
 	b := ballot{headers: map[common.Hash]follow.Header{}, have: map[common.Hash][]*endpoint{}}
 	var g sync.WaitGroup
 	for _, e := range c.endpoints {
 		if e.throttled() {
-			e.missed()
+			e.missed(began)
 			continue
 		}
 		g.Go(func() {
@@ -82,7 +84,7 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 				b.lack = append(b.lack, e)
 			default:
 				if !errors.Is(asking.Err(), context.Canceled) {
-					e.missed()
+					e.missed(began)
 				}
 				if asking.Err() == nil {
 					e.failed(err)
@@ -118,15 +120,15 @@ func (c *Client) counted(b *ballot, number uint64, sure bool) (follow.Header, er
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s", number, ErrSplit, b)
 	case sure && n < 2 && (next > 0 || len(b.lack) > 1 || !c.silent(b.have[most][0])):
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others are not yet silent for %s", number, ErrSplit, b, c.cfg.Silence)
+	case n < 2 && !c.quiet(c.cfg.Silence/hasty, append(b.lack, b.have[most]...)...):
+		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others do not answer", number, ErrSplit, b)
 	}
 	for _, hash := range order[1:] {
 		for _, e := range b.have[hash] {
-			if e.resting() {
-				continue // it was counted
-			}
-			e.failed(lied(lieFork, "block %d is %s, but %d endpoints have %s", number, hash, n, most))
+			e.lost(sure, lied(lieFork, "block %d is %s, but %d endpoints have %s", number, hash, n, most))
 		}
 	}
+	c.contradicted(b.headers[most], n, sure)
 	return b.headers[most], nil
 }
 
@@ -158,8 +160,8 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (follow.Header, erro
 	case err == nil:
 		e.hear(number, true)
 	case errors.Is(err, errNoBlock):
-		e.missed()
-		if head, failed := e.header(ctx, `"latest"`); failed == nil {
+		e.missed(time.Now())
+		if head, failed := e.header(ctx, `"latest"`); failed == nil && head.Number > e.peak() && !e.syncing(ctx) {
 			e.hear(head.Number, false)
 		}
 	}
@@ -178,25 +180,47 @@ func (e *endpoint) hear(number uint64, voted bool) {
 }
 
 // missed records a vote in which the endpoint said nothing new.
-func (e *endpoint) missed() {
+func (e *endpoint) missed(since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.unheard.IsZero() {
-		e.unheard = time.Now()
+		e.unheard = since
 	}
 }
 
+// peak is the highest block that the endpoint has shown.
+func (e *endpoint) peak() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.highest
+}
+
+// syncing reports whether the endpoint says of itself that it is syncing.
+func (e *endpoint) syncing(ctx context.Context) (is bool) {
+	err := e.do(ctx, []call{{method: "eth_syncing", params: []byte("[]"), result: func(s *scanner) error {
+		is = s.peek() == '{'
+		return s.skip()
+	}}})
+	return is && err == nil
+}
+
 // silent reports whether all endpoints but one are silent.
-func (c *Client) silent(but *endpoint) bool {
+func (c *Client) silent(but *endpoint) bool { return c.quiet(c.cfg.Silence, but) }
+
+// quiet reports whether all endpoints but some have been silent for so long.
+func (c *Client) quiet(limit time.Duration, but ...*endpoint) bool {
 	for _, e := range c.endpoints {
-		e.mu.Lock()
-		limit := c.cfg.Silence
-		if e.throttle.After(e.unheard) {
-			limit *= 2
+		if slices.Contains(but, e) {
+			continue
 		}
-		heard := e.unheard.IsZero() || time.Since(e.unheard) < limit
+		e.mu.Lock()
+		d := limit
+		if e.throttle.After(e.unheard) {
+			d *= 2
+		}
+		heard := e.unheard.IsZero() || time.Since(e.unheard) < d
 		e.mu.Unlock()
-		if e != but && heard {
+		if heard {
 			return false
 		}
 	}
@@ -213,15 +237,4 @@ func (e *endpoint) throttled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Now().Before(e.throttle)
-}
-
-// forked is the rest after a lost vote. The caller holds mu.
-func (e *endpoint) forked() time.Duration {
-	if time.Since(e.forkedAt) > forkMemory {
-		e.forks = 0
-	}
-	d := min(forkRest<<min(e.forks, 16), maxForkRest)
-	e.forks, e.forkedAt = e.forks+1, time.Now()
-	e.head = 0 // of a chain that is not the endpoints'
-	return d
 }

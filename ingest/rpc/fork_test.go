@@ -124,7 +124,7 @@ func TestVoteBesideABackfill(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	fetched := make(chan error, 1)
 	go func() {
-		_, err := c.Headers(ctx, 1, 4000)
+		_, err := c.Headers(ctx, 1, 4000, common.Hash{})
 		fetched <- err
 	}()
 	defer func() {

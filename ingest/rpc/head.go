@@ -50,6 +50,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (follow.Header, erro
 			}
 		}
 		e.saw(h.Number)
+		e.tells(h)
 		return h, nil
 	})
 	if err != nil {

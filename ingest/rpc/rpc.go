@@ -226,6 +226,7 @@ func (c *Client) announce(e *endpoint, h follow.Header) {
 		h = follow.Header{}
 	} else {
 		c.claimant.Store(e)
+		e.tells(h)
 	}
 	latest(c.heads, h)
 }

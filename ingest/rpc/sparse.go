@@ -50,7 +50,7 @@ const linkedBlocks = 2000
 func (c *Client) linked(ctx context.Context, from, to uint64) (all []follow.Block, err error) {
 	logs, last := 0, common.Hash{}
 	for next := from; next <= to; {
-		headers, err := c.Headers(ctx, next, min(to, next+linkedBlocks-1))
+		headers, err := c.Headers(ctx, next, min(to, next+linkedBlocks-1), common.Hash{})
 		if err != nil {
 			return nil, err
 		}
@@ -87,25 +87,16 @@ type sparse struct {
 	known map[uint64]follow.Header
 }
 
-// of implements headersOf. All headers of a range link, so they are the endpoints' if both ends are.
+// of implements headersOf. All headers of a range link, so they are the endpoints' if the last one is.
 func (s *sparse) of(ctx context.Context, first, last uint64, logs []topics.Log, all bool) ([]follow.Header, error) {
 	if !all {
 		return s.fetch(ctx, numbersOf(0, 0, logs))
 	}
-	headers, err := s.client.Headers(ctx, first, last)
+	end, err := s.fetch(ctx, []uint64{last})
 	if err != nil {
 		return nil, err
 	}
-	ends, err := s.fetch(ctx, numbersOf(first, last, nil))
-	if err != nil {
-		return nil, err
-	}
-	for _, end := range ends {
-		if is := headers[end.Number-first]; is.Hash != end.Hash {
-			return nil, fmt.Errorf("block %d is %s, but two endpoints have %s: %w", end.Number, is.Hash, end.Hash, ErrGone)
-		}
-	}
-	return headers, nil
+	return s.client.Headers(ctx, first, last, end[0].Hash)
 }
 
 // numbersOf returns the blocks of logs, which ascend, and first and last, without duplicates.
@@ -185,8 +176,8 @@ func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Head
 			return err
 		}
 		for e, has := range map[*endpoint]follow.Header{by: into[differ], other: confirmed[differ]} {
-			if has.Hash != most.Hash && !e.resting() {
-				e.failed(lied(lieFork, "block %d is %s, but most endpoints have %s", most.Number, has.Hash, most.Hash))
+			if has.Hash != most.Hash {
+				e.lost(true, lied(lieFork, "block %d is %s, but most endpoints have %s", most.Number, has.Hash, most.Hash))
 			}
 		}
 	}
