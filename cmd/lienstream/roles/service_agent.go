@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lienstream/lienstream/processors/market/hotcache"
 	"github.com/lienstream/lienstream/serving/agent"
 )
 
@@ -88,11 +89,11 @@ func (s *agentService) Start(ctx context.Context, p *Process) error {
 		parts.Valuation = agent.NewValuationHTTP(from, &http.Client{Transport: &http.Transport{DialContext: p.Dial}}, valuationTimeout)
 	}
 	if p.Servers.Redis != "" {
-		options, err := redis.ParseURL(p.Servers.Redis)
+		options, err := hotcache.Options(p.Servers.Redis, p.Dial)
 		if err != nil {
-			return errors.New("redis: not a valid URL") // which is not repeated: it may hold a password
+			return err
 		}
-		options.Dialer, options.MaxRetries, options.ContextTimeoutEnabled = p.Dial, -1, true
+		options.MaxRetries, options.ContextTimeoutEnabled = -1, true
 		client := redis.NewClient(options)
 		p.Closing(client.Close)
 		parts.Redis, c.Limits.Prefix = client, p.Servers.Prefix

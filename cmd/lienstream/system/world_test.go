@@ -130,27 +130,13 @@ type redisServer struct {
 
 func startRedis(t *testing.T) *redisServer {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") == "" {
-			t.Skip(err)
-		}
-		t.Fatal(err)
-	}
-	addr := address(t)
+	path, addr := redisPath(t), address(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &redisServer{url: "redis://" + addr, cmd: exec.Command(path, "--port", port, "--bind", "127.0.0.1",
+	r := &redisServer{url: "redis://" + addr, cmd: runRedis(t, path, "--port", port, "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--maxmemory-policy", "noeviction")}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait()
-	})
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
 	polltest.Within(t, 30*time.Second, func() error {
@@ -160,4 +146,31 @@ func startRedis(t *testing.T) *redisServer {
 		return nil
 	})
 	return r
+}
+
+// redisPath is where redis-server is.
+func redisPath(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") == "" {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	return path
+}
+
+// runRedis runs it until the test ends.
+func runRedis(t *testing.T, path string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
 }

@@ -106,8 +106,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	if _, err := redis.ParseURL(c.URL); err != nil {
-		errs = append(errs, fmt.Errorf("redis url %s: %w", redacted(c.URL), err))
+	if _, err := Options(c.URL, nil); err != nil {
+		errs = append(errs, err)
 	}
 	fault(c.Prefix == "", "redis prefix is empty")
 	fault(c.ChainID == 0, "chain id is 0")
@@ -139,12 +139,9 @@ func redacted(raw string) string {
 
 // client makes a client whose operations end within timeout. It connects on first use.
 func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, error) {
-	o, err := redis.ParseURL(c.URL)
+	o, err := Options(c.URL, c.Dial)
 	if err != nil {
-		return nil, fmt.Errorf("redis url %s: %w", redacted(c.URL), err)
-	}
-	if o.TLSConfig != nil {
-		o.TLSConfig.MinVersion = tls.VersionTLS12
+		return nil, err
 	}
 	u := &redis.UniversalOptions{
 		Addrs:                 []string{o.Addr},
@@ -153,6 +150,7 @@ func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, 
 		Password:              o.Password,
 		DB:                    o.DB,
 		TLSConfig:             o.TLSConfig,
+		Dialer:                o.Dialer,
 		Protocol:              2,
 		DisableIdentity:       true, // saves a round trip per connection
 		ContextTimeoutEnabled: true,
@@ -167,10 +165,23 @@ func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, 
 			Mode: maintnotifications.ModeDisabled,
 		},
 	}
-	if c.Dial != nil {
-		u.Dialer = dialer(c.Dial, o.TLSConfig)
-	}
 	return redis.NewUniversalClient(u), nil
+}
+
+// Options are those of a URL, which no error repeats whole: it may hold a password. dial opens connections; nil: the
+// machine's network.
+func Options(url string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*redis.Options, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("redis url %s: %w", redacted(url), err)
+	}
+	if o.TLSConfig != nil {
+		o.TLSConfig.MinVersion = tls.VersionTLS12
+	}
+	if dial != nil {
+		o.Dialer = dialer(dial, o.TLSConfig)
+	}
+	return o, nil
 }
 
 // dialer encrypts what dial opens where conf is not nil: a dialer of ours does it itself.
