@@ -149,6 +149,7 @@ var decodeTests = []struct {
 	{"none", `[]`, ""},
 	{"one", "[" + logJSON(7, 1) + "]", ""},
 	{"white space and order", "\n[ {\t\"logIndex\" : \"0x1\" , \"blockHash\":\"0x" + strings.Repeat("ab", 32) + "\",\"transactionIndex\":\"0x0\",\"transactionHash\":\"0x" + strings.Repeat("cd", 32) + "\",\"blockNumber\":\"0x9\",\"data\":\"0x\",\"topics\":[ ],\"address\":\"0x" + strings.Repeat("Ef", 20) + "\" } ]", ""},
+	{"capital prefix", "[" + strings.ReplaceAll(logJSON(7, 1), `"0x`, `"0X`) + "]", ""},
 	{"unknown fields", "[" + strings.Replace(logJSON(7, 1), `{"address"`, `{"x":{"y":[1,"}]\"",null,{"z":-1e9}]},"address"`, 1) + "]", ""},
 	{"no array", `{}`, "malformed JSON"},
 	{"null log", `[null]`, "malformed JSON"},

@@ -64,13 +64,13 @@ func unhex8(x uint64) (uint32, bool) {
 	return uint32(v | v>>16), true
 }
 
-// digits reads a string that starts with 0x and returns the rest.
+// digits reads a string that starts with 0x, or 0X as go-ethereum takes it, and returns the rest.
 func (s *scanner) digits() ([]byte, error) {
 	v, err := s.str()
 	if err != nil {
 		return nil, err
 	}
-	if len(v) < 2 || v[0] != '0' || v[1] != 'x' {
+	if len(v) < 2 || v[0] != '0' || v[1] != 'x' && v[1] != 'X' {
 		return nil, errHex
 	}
 	return v[2:], nil
