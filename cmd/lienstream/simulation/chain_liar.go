@@ -44,6 +44,9 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tell := l.tell
 	l.mu.Unlock()
 	if err == nil && tell != nil {
+		if raw[0] == '[' {
+			r.Header.Set(batchHeader, "true")
+		}
 		answer = rpctest.Told(tell, w, r, raw, answer)
 	}
 	if answer != nil { // else the lie has answered
@@ -52,8 +55,16 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// startLiar runs it on a host of its own.
-func (s *system) startLiar() error {
+// startLiar runs it on a host of its own, and with a witness an honest node besides.
+func (s *system) startLiar(witness bool) error {
+	if witness {
+		l, err := s.net.listen(witnessHost + ":8545")
+		if err != nil {
+			return err
+		}
+		s.witness = &http.Server{Handler: s.chain, ReadHeaderTimeout: time.Minute}
+		go func() { _ = s.witness.Serve(l) }() // until close
+	}
 	l, err := s.net.listen(liarHost + ":8545")
 	if err != nil {
 		return err

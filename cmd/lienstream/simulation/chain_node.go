@@ -53,6 +53,16 @@ func (n *node) step() bool {
 	return true
 }
 
+// headerAt is the header of a block, and the number of the head; nil: it is above the head.
+func (n *node) headerAt(number uint64) (h *types.Header, head uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if head = uint64(len(n.canonical)) - 1; number <= head {
+		h = n.rec.blocks[n.canonical[number]].header
+	}
+	return h, head
+}
+
 func (n *node) head() common.Hash {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,7 +198,9 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 		param(0, &to)
 		param(1, &at)
 		answer, ok := n.rec.calls[callKey(at.BlockHash, to.To, to.Data)]
-		if reply.Result = answer; !ok {
+		if reply.Result = answer; at.BlockHash != (common.Hash{}) && n.rec.blocks[at.BlockHash] == nil {
+			reply.Result, reply.Error = nil, &rpcError{-32000, "header not found"}
+		} else if !ok {
 			reply.Result, reply.Error = nil, &rpcError{3, "execution reverted"}
 		}
 	case "eth_getCode": // it keeps no states but those of the recorded calls

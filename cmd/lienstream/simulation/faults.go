@@ -26,7 +26,7 @@ type faultKind struct {
 // dries reports whether blocks may not come while this fault lasts: not even to nodes that nothing happens to.
 func (k *faultKind) dries(f fault) bool {
 	return kindOf(f.host) == "ingester" || slices.Contains([]string{
-		"brokers stall", "brokers do not answer", "brokers are slow", "leaders move", "fence", "chain is away", "chain node lies", "chain node is away", "chain node is slow",
+		"brokers stall", "brokers do not answer", "brokers are slow", "leaders move", "fence", "chain is away", "chain node lies", "chain node is away", "chain node is slow", "chain node forges", "chain node forges ranges",
 	}, k.name)
 }
 
@@ -58,7 +58,7 @@ func kinds() []faultKind {
 		}},
 		// Only towards others: its own timers go on.
 		{"freeze", 4, "", func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, redisHost, "client"), f.hosts...), true, f.lasts)
+			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, "client"), f.hosts...), true, f.lasts)
 		}},
 		{"partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
@@ -137,6 +137,9 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 	}
 	if opt.liar {
 		of = append(of, liarKinds()...)
+	}
+	if opt.forger {
+		of = append(of, forgerKinds()...)
 	}
 	names := []string{clocksApart}
 	for _, k := range of {

@@ -23,6 +23,7 @@ type options struct {
 	redis     bool          // there is a Redis
 	tipCommit time.Duration // least time between two commits at the tip
 	liar      bool          // the chain has a second node, which may lie
+	forger    bool          // the chain has two more nodes, one of which may make up blocks
 	alone     bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
@@ -112,8 +113,8 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 			return result{}, err
 		}
 	}
-	if opt.liar {
-		if err := s.startLiar(); err != nil {
+	if opt.liar || opt.forger {
+		if err := s.startLiar(opt.forger); err != nil {
 			return result{}, err
 		}
 	}

@@ -110,6 +110,10 @@ func (l *follower) take(name, id string, data []byte) {
 
 func (l *follower) judge(now common.Hash) {
 	b, before := l.chain.rec.blocks[now], l.chain.rec.blocks[l.block]
+	if b == nil && l.forged.stands(now) {
+		l.deals = nil
+		return
+	}
 	if b == nil {
 		l.found("stream of a block that never was", "%s: %s", l.host, now)
 		return

@@ -55,6 +55,8 @@ type system struct {
 	redisPort  net.Listener
 	liar       *liar // nil: the chain has one node
 	liarServer *http.Server
+	witness    *http.Server // nil: there is none
+	forged     forgeries
 	skews      map[string]time.Duration // by host: how much its clock is ahead
 	tipCommit  time.Duration            // least time between two commits at the tip
 	heads      bool                     // the chain tells ingesters of its heads, by WebSocket; else they ask
@@ -131,6 +133,9 @@ func (s *system) args(host string) []string {
 		rpc := "--rpc=" + scheme + "://chain:8545"
 		if s.liar != nil {
 			rpc += ",http://" + liarHost + ":8545"
+		}
+		if s.witness != nil {
+			rpc += ",http://" + witnessHost + ":8545"
 		}
 		return append([]string{"ingest", rpc, "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
 	case "processor":
@@ -276,6 +281,9 @@ func (s *system) close() error {
 	s.client.CloseIdleConnections()
 	if s.liar != nil {
 		errs = append(errs, s.liarServer.Close())
+	}
+	if s.witness != nil {
+		errs = append(errs, s.witness.Close())
 	}
 	return errors.Join(append(errs, s.closeRedis(), s.broker.Close(), s.server.Close())...)
 }
