@@ -28,6 +28,8 @@ var (
 	ErrPrice = errors.New("price out of bounds")
 	// ErrLiquidity: there is not enough of it for what was asked.
 	ErrLiquidity = errors.New("not enough liquidity")
+	// ErrTicks: more ticks would be crossed than one transaction can.
+	ErrTicks = errors.New("too many ticks")
 	// ErrOverflow: a result has more bits than its type.
 	ErrOverflow = errors.New("amount out of bounds")
 	// ErrFee: nothing can be bought exactly where the fee takes all.

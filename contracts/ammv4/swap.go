@@ -40,7 +40,12 @@ type Swap struct {
 	ExactIn    bool // Amount is what comes in; else what goes out
 	Amount     uint256.Int
 	Limit      uint256.Int
+	MaxTicks   int // that are crossed; 0: however many
 }
+
+// MaxCrossed is how many ticks a swap crosses at most that is quoted. Each costs the contract at least three reads and two
+// writes of storage, some 20,000 gas: a transaction of 32 million gas does not come as far.
+const MaxCrossed = 4096
 
 // Result is what a swap came to.
 type Result struct {
@@ -52,6 +57,7 @@ type Result struct {
 	Tick          int32
 	Liquidity     uint256.Int
 	Steps         int
+	Crossed       int // ticks
 }
 
 // The limits of a swap that has none of its own.
@@ -61,7 +67,7 @@ var (
 )
 
 // Quote is V4Quoter's quoteExactInputSingle and quoteExactOutputSingle: a swap without a limit, which must come to
-// the whole amount.
+// the whole amount. ErrTicks: it would cross more than MaxCrossed.
 func (p *Pool) Quote(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) error {
 	if err := p.swapAll(r, zeroForOne, exactIn, amount); err != nil {
 		return err
@@ -87,7 +93,7 @@ func (p *Pool) swapAll(r *Result, zeroForOne, exactIn bool, amount *uint256.Int)
 		*r = p.untouched()
 		return nil
 	}
-	return p.Swap(r, &Swap{ZeroForOne: zeroForOne, ExactIn: exactIn, Amount: *amount, Limit: *limit})
+	return p.Swap(r, &Swap{ZeroForOne: zeroForOne, ExactIn: exactIn, Amount: *amount, Limit: *limit, MaxTicks: MaxCrossed})
 }
 
 // untouched is a swap of nothing.
@@ -162,6 +168,9 @@ func (p *Pool) Swap(r *Result, s *Swap) error {
 		switch {
 		case r.SqrtPriceX96.Eq(&at):
 			if found {
+				if r.Crossed++; s.MaxTicks > 0 && r.Crossed > s.MaxTicks {
+					return ErrTicks
+				}
 				if !cross(&r.Liquidity, &p.Ticks[next].Net, s.ZeroForOne) {
 					return ErrLiquidity
 				}

@@ -10,9 +10,12 @@ type Zapped struct {
 	Used      [2]uint256.Int
 }
 
+// maxZapCrossed bounds the work of a zap: it is some seventy swaps. Anybody may have put dust at every tick.
+const maxZapCrossed = 1 << 16
+
 // Zap finds how much of an amount to sell so that it becomes the most liquidity of a range, by bisection: selling more
 // leaves less of the one currency, buys more of the other, and moves the price so that the range needs less of
-// the other.
+// the other. ErrTicks: too many ticks lie on the way.
 func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, upper int32) error {
 	if lower >= upper || lower < MinTick || upper > MaxTick {
 		return ErrTick
@@ -23,9 +26,14 @@ func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, uppe
 	var low, high, middle, one uint256.Int // enough is sold from high on
 	one.SetOne()
 	high.Set(amount)
+	crossed := 0
 	for low.Lt(&high) {
 		middle.Add(&low, middle.Rsh(middle.Sub(&high, &low), 1))
-		if err := p.Quote(&z.Swap, ofCurrency0, true, &middle); err == nil && z.sellMore(ofCurrency0, amount, &middle, &a, &b) {
+		err := p.Quote(&z.Swap, ofCurrency0, true, &middle)
+		if crossed += z.Swap.Crossed; crossed > maxZapCrossed {
+			return ErrTicks
+		}
+		if err == nil && z.sellMore(ofCurrency0, amount, &middle, &a, &b) {
 			low.Add(&middle, &one)
 		} else {
 			high.Set(&middle)

@@ -72,6 +72,8 @@ func (s *Service) quoteError(err error, amount, token string) error {
 	switch {
 	case errors.Is(err, errNoRoute):
 		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + token + `" has no route through allowed pools`}
+	case errors.Is(err, ammv4.ErrTicks):
+		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + amount + `" crosses more ticks of the pools than one transaction can`}
 	case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow), errors.Is(err, ammv4.ErrFee):
 		return &httpapi.Error{Code: httpapi.InvalidInput, Message: `"` + amount + `" exceeds the liquidity of the pools`}
 	}

@@ -182,7 +182,7 @@ func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice)
 			switch {
 			case err == nil:
 				moved[p.ID] = p.after(&result)
-			case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow):
+			case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow), errors.Is(err, ammv4.ErrTicks):
 				result.Out.Clear()
 			default:
 				return nil, nil, fmt.Errorf("sell %s in pool %s: %w", token, p.ID, err)
