@@ -44,6 +44,9 @@ func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *
 	if err != nil {
 		return err
 	}
+	if err := p.crowded(); err != nil {
+		return s.refused(err)
+	}
 	return s.answer(res, st, &distributionBody{
 		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference, Segments: distribution(p.Ticks, p.Tick),
 		AsOfBlock: st.at.Number, At: st.at.Timestamp,

@@ -180,3 +180,28 @@ func TestAReferenceIsNoFinerThanATick(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyCrowdsAPoolAway: whoever adds dust at so many ticks of a pool that they are not read does not have a token priced, or a
+// quote made, by another pool.
+func TestNobodyCrowdsAPoolAway(t *testing.T) {
+	for name, of := range map[string]func(*stage) *pool{"with the dollar": func(s *stage) *pool { return s.direct }, "of the pair": func(s *stage) *pool { return s.pair }} {
+		s := newStage(t)
+		s.open(t, 8, usdg, meme, 900, 2e14) // deep enough, and another price
+		s.open(t, 9, meme, second, 900, 2e14)
+		p := of(s)
+		p.Crowded = true
+		p.Ticks, p.Standing, p.amm.Ticks = nil, nil, nil
+		s.judge()
+		for _, token := range []common.Address{meme, second} {
+			if token == meme && p == s.pair {
+				continue // the pair prices the other
+			}
+			if q, err := s.reference(token); err == nil {
+				t.Errorf("%s: %s is priced at %s", name, token, q.text(q.price))
+			}
+			if o, err := s.offer([]common.Address{usdg}, []common.Address{token}, nil); err == nil {
+				t.Errorf("%s: %s has %d routes", name, token, len(o.now))
+			}
+		}
+	}
+}

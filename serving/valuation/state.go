@@ -60,7 +60,7 @@ func (p *pool) judge(now, window uint64) {
 	if p.fair != nil {
 		p.fair.depth = depthOf(&p.fair.amm)
 	}
-	if root, err := p.nearestReference(); err == nil {
+	if root, err := p.nearestReference(); err == nil && !p.Crowded {
 		p.settled = p.moved(root)
 	}
 }

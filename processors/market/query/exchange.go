@@ -52,10 +52,12 @@ type Exchange struct {
 // it.
 type PoolState struct {
 	topics.Pool
-	Ticks    []ammv4.Tick // ascending
+	Ticks    []ammv4.Tick // ascending; none where it is Crowded
 	Standing []ammv4.Tick // the same of the liquidity that has stood for half an hour
 	Seconds  []PriceAt    // ascending; the first is the price at the start of the period, if there was one
 	Hours    []PriceAt    // ascending: the closes of hours, by their first second. Each is that of the hours until the next one too
+
+	Crowded bool // it has more than MaxTicks ticks, which are not read: whoever adds dust at each makes no other pool's state late
 
 	Volume24h prices.Volume // of the current hour and the 23 before it
 }
@@ -128,10 +130,7 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 		}
 		now := v.At().Timestamp
 		for _, id := range ids {
-			if err := v.Scan(liquidity.Ticks, id[:], nil, c.addAll(sectionTick)); err != nil {
-				return nil, err
-			}
-			if err := addYoung(&c, v, id, now); err != nil {
+			if err := addTicks(&c, v, id, now); err != nil {
 				return nil, err
 			}
 			if err := addSeconds(&c, v, id, now, q.Seconds); err != nil {
@@ -195,28 +194,10 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 		x.Pools[i].Pool = pools[i]
 		places[pools[i].ID] = &x.Pools[i]
 	}
-	for _, it := range split[sectionTick] {
-		row, err := liquidity.DecodeTick(it.Row)
-		if err != nil || len(it.Key) != common.HashLength+4 || places[common.Hash(it.Key[:common.HashLength])] == nil {
-			return x, read.ErrMalformed
-		}
-		tick, err := ammv4.NewTick(liquidity.TickOf(it.Key), &row.Net)
-		if err != nil {
-			return x, fmt.Errorf("%w: %w", read.ErrMalformed, err)
-		}
-		p := places[common.Hash(it.Key[:common.HashLength])]
-		p.Ticks = append(p.Ticks, tick)
-	}
 	for i := range x.Pools {
-		x.Pools[i].Standing = x.Pools[i].Ticks
-	}
-	for _, it := range split[sectionYoung] {
-		if len(it.Key) != common.HashLength+4 || len(it.Row) != 32 {
-			return x, read.ErrMalformed
-		}
-		p := places[common.Hash(it.Key[:common.HashLength])]
-		if p == nil || !p.withoutYoung(liquidity.TickOf(it.Key), new(uint256.Int).SetBytes32(it.Row)) {
-			return x, read.ErrMalformed
+		p := &x.Pools[i]
+		if err := p.decodeTicks(&split); err != nil {
+			return x, err
 		}
 	}
 	for _, it := range split[sectionVolume] {

@@ -2,7 +2,6 @@ package query
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,12 +9,8 @@ import (
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/holiman/uint256"
-
-	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
-	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -26,28 +21,6 @@ type PriceAt = prices.PriceAt
 // MedianTick is prices.Median.
 func MedianTick(seconds []PriceAt, last, window uint64) (tick int32, history uint64) {
 	return prices.Median(seconds, last, window)
-}
-
-// addYoung adds what has to be subtracted from the ticks of a pool for the liquidity that stands.
-func addYoung(c *collector, v state.View, pool common.Hash, now uint64) error {
-	return liquidity.ScanYoung(v, pool, now, func(tick int32, young *uint256.Int) {
-		raw := young.Bytes32()
-		c.add(sectionYoung, liquidity.TickKey(pool, tick), raw[:])
-	})
-}
-
-// withoutYoung subtracts what is young at a tick. False: there is no such tick.
-func (p *PoolState) withoutYoung(tick int32, young *uint256.Int) bool {
-	i, found := slices.BinarySearchFunc(p.Ticks, tick, func(t ammv4.Tick, tick int32) int { return cmp.Compare(t.Index, tick) })
-	if !found {
-		return false
-	}
-	if &p.Standing[0] == &p.Ticks[0] {
-		p.Standing = slices.Clone(p.Ticks)
-	}
-	net := &p.Standing[i].Net
-	net.Sub(net, young)
-	return true
 }
 
 const priceAtBytes = 8 + 4

@@ -47,6 +47,7 @@ const (
 	sectionDay     // what was funded in it
 	sectionPoolDay // pools before its first change
 	sectionYoung   // what of a pool's ticks does not stand
+	sectionCrowded // a pool whose ticks are not read
 
 	sections // number of sections
 )
