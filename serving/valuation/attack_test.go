@@ -357,6 +357,7 @@ func TestEitherTokenMayFall(t *testing.T) {
 		s := newStage(t)
 		s.assets[meme].Lane = contracts.LaneETH
 		wild(s.direct, first)
+		wild(s.pair, 0)
 		wild(s.open(t, 9, usdg, second, 0, 1e15), other)
 		_, suggested := s.valuedAs(t, of, held)
 		return suggested

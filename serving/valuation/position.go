@@ -57,7 +57,30 @@ func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPositio
 	if gap := abs(in.Tick - fair); gap > s.cfg.Reference.MaxDeviation {
 		return nil, refuse(reasonDeviation, "pool %s is %d ticks away from its tokens' reference prices", in.ID, gap)
 	}
-	return p, nil
+	return p, p.deepWithout()
+}
+
+// deepWithout returns an error if the position's pool prices its tokens, and is too shallow without the position: whoever
+// provides nearly all of a pool's liquidity holds its price where he wants.
+func (p *pledgedPosition) deepWithout() error {
+	if !slices.Contains(p.quote.pools(), p.in) {
+		return nil
+	}
+	for _, in := range []poolPrice{asTheyStand, atReference} {
+		own, err := in(p.in)
+		if err != nil {
+			return err
+		}
+		depth := depthOf(&own.without(p.held).amm)
+		leg := &depth[0]
+		if p.base0 {
+			leg = &depth[1]
+		}
+		if have := worth(leg.ToBig(), p.leg.price); have.Cmp(new(big.Int).SetUint64(p.st.cfg.Reference.MinDepth)) < 0 {
+			return refuse(reasonDepth, "pool %s is too shallow without the position: %s raw USDG move its price by 2 %%", p.in.ID, have)
+		}
+	}
+	return nil
 }
 
 // rootAt is the square root of the pool's price for a price of the base.

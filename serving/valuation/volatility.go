@@ -3,6 +3,7 @@ package valuation
 import (
 	"math"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -36,30 +37,93 @@ func (s *state) sigma(token common.Address, q *quoted) (most float64) {
 	if len(q.ways) == 0 {
 		return s.cfg.Haircut.UnknownHourly
 	}
-	for _, way := range q.ways {
-		sigma, _ := s.cfg.Haircut.deviation(s.series(token, way))
-		most = max(most, sigma)
+	ways := q.ways
+	if q.kind == kindPool {
+		ways = slices.Concat(ways, s.hopWays(token)) // a pool with the dollar hides nothing of what another market did
+	}
+	for _, way := range ways {
+		known, _ := s.cfg.Haircut.deviation(s.series(token, way))
+		most = max(most, known, s.cfg.Haircut.ofReturns(s.carried(token, way)))
 	}
 	return most
 }
 
-// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from pools that lead there.
-func (s *state) series(token common.Address, pools []*pool) (sum []float64) {
+// hopWays are the ways of two hops from a token to USDG that are not thin, reliable or not.
+func (s *state) hopWays(token common.Address) (all [][]*pool) {
+	usdg := s.cfg.Deployment.USDG
+	hops := map[common.Address]bool{usdg: true}
+	for _, p := range s.pools {
+		hop, ok := p.other(token)
+		if !ok || hops[hop] {
+			continue
+		}
+		hops[hop] = true
+		second, _ := s.deepest(hop, usdg, par)
+		if second == nil || second.thin {
+			continue
+		}
+		inUSDG, err := second.pool.referenceOf(hop)
+		if err != nil {
+			continue
+		}
+		if first, _ := s.deepest(token, hop, inUSDG); first != nil && !first.thin {
+			all = append(all, ways(first, second)...)
+		}
+	}
+	return all
+}
+
+// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from pools that lead there: as
+// far back as all of them have a price.
+func (s *state) series(token common.Address, pools []*pool) []float64 {
+	hops := s.seriesOf(token, pools)
+	if len(hops) == 0 {
+		return nil // of the dollar token
+	}
+	n := len(hops[0])
+	for _, hop := range hops {
+		n = min(n, len(hop))
+	}
+	return sumOf(hops, n)
+}
+
+// carried is series as far back as one of the pools has a price, with the first one of each before it had one: a hop that is
+// young hides nothing of what another did.
+func (s *state) carried(token common.Address, pools []*pool) []float64 {
+	hops := s.seriesOf(token, pools)
+	n := 0
+	for _, hop := range hops {
+		n = max(n, len(hop))
+	}
+	for i, hop := range hops {
+		hops[i] = append(slices.Repeat(hop[:1], n-len(hop)), hop...)
+	}
+	return sumOf(hops, n)
+}
+
+// seriesOf are the logarithms of the prices of each pool, at least of now.
+func (s *state) seriesOf(token common.Address, pools []*pool) [][]float64 {
+	hops := make([][]float64, len(pools))
 	for i, p := range pools {
-		ticks := p.hourlyTicks(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second))
 		sign := 1.0
 		if token != p.Currency0 {
 			sign = -1
 		}
-		if i == 0 {
-			sum = make([]float64, len(ticks))
-		}
-		n := min(len(sum), len(ticks))
-		sum, ticks = sum[len(sum)-n:], ticks[len(ticks)-n:]
-		for j := range n {
-			sum[j] += sign * float64(ticks[j])
+		for _, tick := range p.hourlyTicks(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second)) {
+			hops[i] = append(hops[i], sign*float64(tick))
 		}
 		token, _ = p.other(token)
+	}
+	return hops
+}
+
+// sumOf adds up the last n of each.
+func sumOf(hops [][]float64, n int) []float64 {
+	sum := make([]float64, n)
+	for _, hop := range hops {
+		for i, of := range hop[len(hop)-n:] {
+			sum[i] += of
+		}
 	}
 	return sum
 }
@@ -68,6 +132,15 @@ func (s *state) series(token common.Address, pools []*pool) (sum []float64) {
 // the number of returns. The last one is of an hour that is not over: it counts only where it says that the price moves more.
 // With few returns it is at least UnknownHourly.
 func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
+	sigma, returns = h.ofReturns(series), max(len(series)-1, 0)
+	if returns < h.MinHours {
+		sigma = max(sigma, h.UnknownHourly)
+	}
+	return sigma, returns
+}
+
+// ofReturns is deviation, however few returns there are.
+func (h *Haircut) ofReturns(series []float64) float64 {
 	var variance, before float64
 	for i := 1; i < len(series); i++ {
 		r := (series[i] - series[i-1]) * logTick
@@ -77,11 +150,7 @@ func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
 			variance = h.Decay*variance + (1-h.Decay)*r*r
 		}
 	}
-	sigma, returns = math.Sqrt(max(variance, before)*ofMedians), max(len(series)-1, 0)
-	if returns < h.MinHours {
-		sigma = max(sigma, h.UnknownHourly)
-	}
-	return sigma, returns
+	return math.Sqrt(max(variance, before) * ofMedians)
 }
 
 // ofMedians is the variance of a price that wanders, over that of its means of half an hour, an hour apart: these move less.
