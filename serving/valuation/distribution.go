@@ -2,7 +2,6 @@ package valuation
 
 import (
 	"context"
-	"slices"
 
 	"github.com/holiman/uint256"
 
@@ -56,15 +55,17 @@ func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *
 // distribution sums ticks up to segments around a tick.
 func distribution(ticks []ammv4.Tick, around int32) []segmentBody {
 	segments := []segmentBody{}
-	var liquidity uint256.Int
-	for i := range ticks[:max(len(ticks)-1, 0)] {
-		liquidity.Add(&liquidity, &ticks[i].Net)
-		segments = append(segments, segmentBody{ticks[i].Index, ticks[i+1].Index, liquidity.Dec()})
-	}
-	middle := slices.IndexFunc(segments, func(b segmentBody) bool { return around < b.TickUpper })
-	if middle < 0 {
-		middle = len(segments)
+	n := max(len(ticks)-1, 0)
+	middle := 0
+	for middle < n && around >= ticks[middle+1].Index {
+		middle++
 	}
 	first := max(middle-maxSegments/2, 0)
-	return segments[first:min(first+maxSegments, len(segments))]
+	var liquidity uint256.Int
+	for i := range ticks[:min(first+maxSegments, n)] {
+		if liquidity.Add(&liquidity, &ticks[i].Net); i >= first { // anybody may have put dust at every tick
+			segments = append(segments, segmentBody{ticks[i].Index, ticks[i+1].Index, liquidity.Dec()})
+		}
+	}
+	return segments
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
 // tolerated is an amount that is higher by what the default MaxDeviation is as a factor, and a rounding.
@@ -202,6 +204,40 @@ func TestNobodyCrowdsAPoolAway(t *testing.T) {
 			if o, err := s.offer([]common.Address{usdg}, []common.Address{token}, nil); err == nil {
 				t.Errorf("%s: %s has %d routes", name, token, len(o.now))
 			}
+		}
+	}
+}
+
+// TestDustIsNoFault: an amount that crosses more ticks than a transaction can is the caller's, however it is quoted.
+func TestDustIsNoFault(t *testing.T) {
+	s := newStage(t)
+	p := s.direct
+	p.Ticks = p.Ticks[:1:1]
+	for at := int32(60); at <= 60*2*ammv4.MaxCrossed; at += 60 {
+		tick, err := ammv4.NewTick(at, new(uint256.Int))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ticks = append(p.Ticks, tick)
+	}
+	p.amm.Ticks, p.Standing = p.Ticks, p.Ticks
+	s.judge()
+	o, err := s.offer([]common.Address{meme}, []common.Address{usdg}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, exactIn := range []bool{true, false} {
+		amount := uint256.NewInt(999_999_999_999_999) // nearly all that there is
+		if exactIn {
+			amount.Lsh(amount, 50)
+		}
+		_, err := o.quote(exactIn, amount)
+		if !errors.Is(err, ammv4.ErrTicks) {
+			t.Errorf("exact in %t: %v", exactIn, err)
+		}
+		refused, ok := errors.AsType[*httpapi.Error](new(Service).quoteError(err, "usdg", "to"))
+		if !ok || refused.Code != httpapi.InvalidInput || !strings.Contains(refused.Message, `"usdg"`) {
+			t.Errorf("exact in %t: %+v", exactIn, refused)
 		}
 	}
 }

@@ -25,6 +25,7 @@ type pledgedPosition struct {
 	base0 bool // currency0 is the base
 	quote *quoted
 	leg   *quoted
+	apart map[*pool]*pool // without, of its pool as it stands and at its reference: a copy of all ticks each
 }
 
 func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPosition, error) {
@@ -71,7 +72,7 @@ func (p *pledgedPosition) deepWithout() error {
 		if err != nil {
 			return err
 		}
-		depth := depthOf(&own.without(p.held).amm)
+		depth := depthOf(&p.leave(own).amm)
 		leg := &depth[0]
 		if p.base0 {
 			leg = &depth[1]
@@ -273,7 +274,7 @@ func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 	if err != nil {
 		return nil, err
 	}
-	without := own.without(p.held)
+	without := p.leave(own)
 	after := func(other *pool) (*pool, error) {
 		if other.ID == without.ID {
 			return without, nil
@@ -289,6 +290,17 @@ func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 		return nil, err
 	}
 	return sum.Add(sum, more), nil
+}
+
+// leave is its pool without the position.
+func (p *pledgedPosition) leave(own *pool) *pool {
+	if p.apart == nil {
+		p.apart = make(map[*pool]*pool, 2)
+	}
+	if p.apart[own] == nil {
+		p.apart[own] = own.without(p.held)
+	}
+	return p.apart[own]
 }
 
 // without is the pool after the position has left it. Where the position's own liquidity has not stood, as much of that of
