@@ -46,6 +46,9 @@ func TestLastHalt(t *testing.T) {
 		if err != nil || got != want {
 			t.Fatalf("after %d a halt ends at %d, %v; want %d of %v from %d on", after, got, err, want, at, known)
 		}
+		if known >= 0 && at[last]-at[known] <= gap && read > 0 {
+			t.Fatalf("%d blocks are read although the last known one is %d s old", read, at[last]-at[known])
+		}
 		if rounds > 12 || read > 600 {
 			t.Fatalf("%d blocks are read, in %d rounds, of %d", read, rounds, len(at))
 		}
