@@ -20,60 +20,41 @@ import (
 // two could not be refuted.
 const witnessHost = "witness"
 
-// forger makes up a chain from a block on: empty blocks that hash and link right, up to some above the real head.
+// forger makes up a chain from a block on, up to the real head: empty blocks that hash and link right.
 //
-// A block that it adds to the chain's own may come in until the others show another one, as designed: nobody can
-// know yet. It must be taken back then, and is never final.
+// A block that it puts in the place of the newest may come in until the others show theirs, as designed: nobody can
+// know yet. It must be taken back then, and is never final. It makes up none above the head: while no real block comes, as
+// when a run ends, nothing would contradict that one.
 type forger struct {
 	chain *node
 	from  uint64
-	ahead uint64
 	only  bool // headers that are asked for with others, and logs of ranges: what it says of one block is true
 
 	mu     sync.Mutex
 	forged map[uint64]*types.Header
-	made   func(common.Hash) // told of each forged block
+	made   func(*types.Header) // told of each forged block
 }
 
-// header is a forged header, made from the chain's own, or from the one below it. nil: it is too high. The lock is held.
+// header is a forged header, made from the chain's own. nil: it is too high. The lock is held.
 func (f *forger) header(number uint64) *types.Header {
 	if h := f.forged[number]; h != nil {
 		return h
 	}
-	own, head := f.chain.headerAt(number)
-	var below *types.Header
-	if number > head+f.ahead || number == 0 {
+	own, _ := f.chain.headerAt(number)
+	if own == nil {
 		return nil
 	}
+	h := types.CopyHeader(own)
 	if number > f.from {
-		if below = f.header(number - 1); below == nil {
+		below := f.header(number - 1)
+		if below == nil {
 			return nil
 		}
-	}
-	var h *types.Header
-	switch {
-	case own != nil:
-		h = types.CopyHeader(own)
-	case below != nil:
-		h = types.CopyHeader(below)
-		h.Number.SetUint64(number)
-		h.Time++
-	default: // the first forged one is above the head
-		own, _ := f.chain.headerAt(number - 1)
-		if own == nil {
-			return nil
-		}
-		h = types.CopyHeader(own)
-		h.Number.SetUint64(number)
-		h.ParentHash = own.Hash()
-		h.Time++
-	}
-	if below != nil {
 		h.ParentHash = below.Hash()
 	}
 	h.Extra, h.Bloom, h.ReceiptHash, h.TxHash = []byte("forged"), types.Bloom{}, types.EmptyReceiptsHash, types.EmptyTxsHash
 	f.forged[number] = h
-	f.made(h.Hash())
+	f.made(h)
 	return h
 }
 
@@ -94,7 +75,7 @@ func (f *forger) tell(_ http.ResponseWriter, r *http.Request, req rpctest.Messag
 			number = n.Uint64()
 		} else if h, _ := rpctest.Header(req, resp); h != nil {
 			n, _ := new(big.Int).SetString(h["number"].(string), 0)
-			number = n.Uint64() + f.ahead
+			number = n.Uint64()
 		}
 		if number < f.from {
 			return false
@@ -120,8 +101,8 @@ func (r *run) forges(f fault, only bool) {
 	case 1:
 		from = 1 + rng.Uint64N(head)
 	}
-	forger := &forger{chain: r.chain, from: from, ahead: rng.Uint64N(4), only: only, forged: map[uint64]*types.Header{}, made: r.forged.add}
-	r.story.tell("FORGE", fmt.Sprint("from block ", from, ", head ", head, ", ahead ", forger.ahead))
+	forger := &forger{chain: r.chain, from: from, only: only, forged: map[uint64]*types.Header{}, made: r.forged.add}
+	r.story.tell("FORGE", fmt.Sprint("from block ", from, ", head ", head))
 	r.forged.begin()
 	r.liar.tells(forger.tell)
 	time.Sleep(f.lasts)
@@ -140,18 +121,18 @@ func forgerKinds() []faultKind {
 // forgeries are the blocks that were made up.
 type forgeries struct {
 	mu    sync.Mutex
-	all   map[common.Hash]bool
+	all   map[common.Hash]*block
 	now   int       // forgers at work
 	ended time.Time // when the last one stopped
 }
 
-func (f *forgeries) add(h common.Hash) {
+func (f *forgeries) add(h *types.Header) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
-		f.all = map[common.Hash]bool{}
+		f.all = map[common.Hash]*block{}
 	}
-	f.all[h] = true
+	f.all[h.Hash()] = &block{header: h}
 }
 
 func (f *forgeries) begin() {
@@ -172,5 +153,12 @@ func (f *forgeries) end() {
 func (f *forgeries) stands(h common.Hash) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.all[h] && (f.now > 0 || time.Since(f.ended) < healWithin)
+	return f.all[h] != nil && (f.now > 0 || time.Since(f.ended) < healWithin)
+}
+
+// block is one that was made up; nil: it was not.
+func (f *forgeries) block(h common.Hash) *block {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[h]
 }

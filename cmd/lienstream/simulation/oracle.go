@@ -173,7 +173,11 @@ func (s *system) rows() *fold {
 // withoutBlock cuts the block off a row: its number, hash and timestamp, both numbers as Avro has them.
 func (s *system) withoutBlock(row []byte) ([]byte, bool) {
 	for at := len(row) - common.HashLength - 1; at > 0 && at > len(row)-common.HashLength-binary.MaxVarintLen64-1; at-- {
-		b := s.chain.rec.blocks[common.BytesToHash(row[at:at+common.HashLength])]
+		hash := common.BytesToHash(row[at : at+common.HashLength])
+		b := s.chain.rec.blocks[hash]
+		if b == nil {
+			b = s.forged.block(hash) // what its revert restored says so, as of any block that was reverted
+		}
 		if b == nil {
 			continue
 		}
