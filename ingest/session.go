@@ -58,15 +58,6 @@ type fetch struct {
 	joins  []common.Address // tokens that join with the last block, whose ledgers are read then; nil: none
 }
 
-// poll is the result of polling the head.
-type poll struct {
-	head      follow.Header
-	finalized *uint64 // nil: not polled, or unavailable
-	safe      uint64  // 0: not polled, or unavailable
-	asked     bool    // polled, but unavailable
-	err       error
-}
-
 // session takes the topic, reads its end and follows the chain from there.
 func (in *Ingester) session(ctx context.Context) error {
 	in.status.phase(PhaseStarting)
@@ -192,46 +183,8 @@ const (
 	followLag  = 32                    // distance from the head, in blocks, at which backfill ends
 )
 
-// pollAfter is when to poll the head next: rarely while heads are announced.
-func (s *session) pollAfter() time.Duration {
-	if s.in.client.Subscribed() {
-		return s.in.cfg.PollBackup
-	}
-	return s.in.cfg.PollInterval
-}
-
 // safeEvery is how many polls of the finalized block there are for each of the safe block.
 const safeEvery = 5
-
-// poll polls the head, and at intervals the finalized and the safe block; one poll at a time.
-func (s *session) poll(ctx context.Context, g *errgroup.Group) {
-	if s.polling {
-		return
-	}
-	s.polling = true
-	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
-	withSafe := s.known && s.in.cfg.Finality == FinalityTag && time.Since(s.safeAt) >= safeEvery*s.in.cfg.FinalizedEvery
-	if withSafe {
-		s.safeAt = time.Now()
-	}
-	verified, known := s.m.Tip().Number, s.known
-	g.Go(func() error {
-		var p poll
-		p.head, p.err = s.in.client.Head(ctx, verified)
-		if p.err == nil && withFinalized {
-			if n, err := s.final(ctx); err == nil {
-				p.finalized = &n
-			} else if p.asked = true; !known {
-				p.err = err
-			}
-		}
-		if p.err == nil && withSafe {
-			p.safe, _ = s.in.client.Safe(ctx) // on an error it keeps its value
-		}
-		s.polls <- p
-		return nil
-	})
-}
 
 // final is the number up to which the chain, or the configuration, guarantees that nothing changes.
 func (s *session) final(ctx context.Context) (uint64, error) {
@@ -239,22 +192,6 @@ func (s *session) final(ctx context.Context) (uint64, error) {
 		return math.MaxUint64, nil
 	}
 	return s.in.client.Finalized(ctx)
-}
-
-func (s *session) polled(p poll) error {
-	s.polling = false
-	if p.err != nil {
-		s.in.log.Debug("cannot fetch the head", zap.Error(p.err))
-		return nil //nolint:nilerr // the next poll tries again, and the head's age shows the failure
-	}
-	if p.asked {
-		s.askedAt = time.Now()
-	}
-	s.safe = max(s.safe, p.safe)
-	if p.finalized != nil {
-		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
-	}
-	return s.announce(p.head)
 }
 
 // announce passes a head to the machine, once the finalized block is known: final blocks are never reverted, so

@@ -1,0 +1,74 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+)
+
+// poll is the result of polling the head.
+type poll struct {
+	head      follow.Header
+	finalized *uint64 // nil: not polled, or unavailable
+	safe      uint64  // 0: not polled, or unavailable
+	asked     bool    // polled, but unavailable
+	err       error
+}
+
+// poll polls the head, and at intervals the finalized and the safe block; one poll at a time.
+func (s *session) poll(ctx context.Context, g *errgroup.Group) {
+	if s.polling {
+		return
+	}
+	s.polling = true
+	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
+	withSafe := s.known && s.in.cfg.Finality == FinalityTag && time.Since(s.safeAt) >= safeEvery*s.in.cfg.FinalizedEvery
+	if withSafe {
+		s.safeAt = time.Now()
+	}
+	verified, known := s.m.Tip().Number, s.known
+	g.Go(func() error {
+		var p poll
+		p.head, p.err = s.in.client.Head(ctx, verified)
+		if p.err == nil && withFinalized {
+			if n, err := s.final(ctx); err == nil {
+				p.finalized = &n
+			} else if p.asked = true; !known {
+				p.err = err
+			}
+		}
+		if p.err == nil && withSafe {
+			p.safe, _ = s.in.client.Safe(ctx) // on an error it keeps its value
+		}
+		s.polls <- p
+		return nil
+	})
+}
+
+func (s *session) polled(p poll) error {
+	s.polling = false
+	if p.err != nil {
+		s.in.log.Debug("cannot fetch the head", zap.Error(p.err))
+		return nil //nolint:nilerr // the next poll tries again, and the head's age shows the failure
+	}
+	if p.asked {
+		s.askedAt = time.Now()
+	}
+	s.safe = max(s.safe, p.safe)
+	if p.finalized != nil {
+		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
+	}
+	return s.announce(p.head)
+}
+
+// pollAfter is when to poll the head next: rarely while heads are announced.
+func (s *session) pollAfter() time.Duration {
+	if s.in.client.Subscribed() {
+		return s.in.cfg.PollBackup
+	}
+	return s.in.cfg.PollInterval
+}
