@@ -61,16 +61,16 @@ func (r *Router) await(ctx context.Context, partitions []int32, number uint64) w
 	}
 }
 
-// awaitHolders waits, up to patience, until every partition has a holder. A node that starts, or takes over, answers as
-// soon as it can, and nobody is asked before.
-func (r *Router) awaitHolders(ctx context.Context, partitions []int32, patience time.Duration) {
+// awaitAnswerable waits, up to patience, until every partition has a holder that can answer. A node that starts, or takes
+// over, answers as soon as it can, and nobody is asked before.
+func (r *Router) awaitAnswerable(ctx context.Context, partitions []int32, atFrontier bool, patience time.Duration) {
 	f := r.nodes.frontier()
-	if f.held(partitions) {
+	if f.answerable(partitions, atFrontier) {
 		return
 	}
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
-	for !f.held(partitions) && f.wait(ctx, timeout.C) {
+	for !f.answerable(partitions, atFrontier) && f.wait(ctx, timeout.C) {
 		f = r.nodes.frontier()
 	}
 }
@@ -91,9 +91,13 @@ func (f *frontier) wait(ctx context.Context, timeout <-chan time.Time) bool {
 	return true
 }
 
-// held says whether every partition has a holder.
-func (f *frontier) held(partitions []int32) bool {
-	return f.known || !slices.ContainsFunc(partitions, func(p int32) bool { return f.marks[p].Role == "" })
+// answerable says whether every partition has a holder, and one that has come to the frontier if the read is to be as of
+// it: some may have passed it before the last was restored.
+func (f *frontier) answerable(partitions []int32, atFrontier bool) bool {
+	return !slices.ContainsFunc(partitions, func(p int32) bool {
+		m := &f.marks[p]
+		return m.Role == "" || atFrontier && f.stands && m.Moment().Before(f.common)
+	})
 }
 
 func (f *frontier) reached(partitions []int32, number uint64) bool {

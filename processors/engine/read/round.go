@@ -60,7 +60,7 @@ func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 		}
 		req.aside = at == isAside
 	}
-	r.awaitHolders(ctx, partitions, patience)
+	r.awaitAnswerable(ctx, partitions, q.At == nil && !req.aside, patience)
 	tried := tries{} // failed nodes are tried last
 	wait := firstWait
 	for range maxRounds {
