@@ -367,3 +367,39 @@ func TestEitherTokenMayFall(t *testing.T) {
 		t.Errorf("%s suggested with one token wild, %s with the other, %s with none", one, two, calm)
 	}
 }
+
+// TestACentRefusesNoQuote: an empty pool stood at an absurd price for half of the window, which costs nothing; then its price
+// was moved back, and somebody left a fraction of a cent where it had been. A quote through a deep pool is no worse for it.
+func TestACentRefusesNoQuote(t *testing.T) {
+	s := newStage(t)
+	even, err := ammv4.SqrtPriceAtTick(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.empty(t, 7, usdg, meme, even)
+	p.Seconds = []query.PriceAt{{At: began, Tick: 207_240}, {At: now, Tick: 0}}
+	quote := func() (*swapped, error) {
+		o, err := s.offer([]common.Address{usdg}, []common.Address{meme}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return o.quote(false, uint256.NewInt(1e12))
+	}
+	before, err := quote()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.liquidity(t, p, 207_180, 207_300, 2e10)
+	if after, err := quote(); err != nil || !after.in.Eq(&before.in) {
+		t.Errorf("with the order: %v, want what it was", err)
+	}
+}
+
+// TestPricesBeyondAPool: of two hops each was once far away, so that both together were further than one pool can be.
+func TestPricesBeyondAPool(t *testing.T) {
+	for _, sum := range []float64{900_000, -900_000, 0} {
+		if _, err := ammv4.SqrtPriceAtTick(tickOf(sum)); err != nil {
+			t.Errorf("a sum of %v: %v", sum, err)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools()), At: st.at.Timestamp}
 	series := st.series(token, q.pools())
 	for i, sum := range series {
-		root, err := ammv4.SqrtPriceAtTick(int32(sum))
+		root, err := ammv4.SqrtPriceAtTick(tickOf(sum))
 		if err != nil {
 			return fmt.Errorf("price of %s: %w", token, err)
 		}
@@ -45,3 +45,6 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	}
 	return s.answer(res, st, &b)
 }
+
+// tickOf is the tick of a sum of ticks. That of two pools may be further away than one can be.
+func tickOf(sum float64) int32 { return int32(min(max(sum, ammv4.MinTick), ammv4.MaxTick)) }

@@ -14,7 +14,7 @@ import (
 type offer struct {
 	st   *state
 	now  []route // through pools with reliable prices
-	fair []route // through all pools that have a reference price, as they would be there
+	fair []route // through all pools that have a reference price and are not shallow there, as they would be there
 }
 
 // offer finds the routes between two sets of tokens. Its error says why there are none.
@@ -35,7 +35,7 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 	for _, way := range ways {
 		settled := make(route, 0, len(way))
 		for _, h := range way {
-			if h.pool.settled != nil {
+			if h.pool.settled != nil && !s.shallow(h.pool.settled) {
 				settled = append(settled, hop{h.pool.settled, h.zeroForOne})
 			}
 		}
@@ -44,6 +44,18 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 		}
 	}
 	return o, nil
+}
+
+// shallow says whether a pool's depth is below the floor, in the lesser of its tokens as far as they have a price: then it
+// refuses no quote, or a few cents at a price of old would refuse all.
+func (s *state) shallow(p *pool) bool {
+	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
+	for _, token := range []common.Address{p.Currency0, p.Currency1} {
+		if q, err := s.priced(token); err == nil && worth(p.depthIn(token), q.price).Cmp(floor) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // quote is the best swap at the pools' prices. It is refused where at the reference prices there is one that is better by more

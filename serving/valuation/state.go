@@ -63,6 +63,9 @@ func (p *pool) judge(now, window uint64) {
 	if root, err := p.nearestReference(); err == nil && !p.Crowded {
 		p.settled = p.moved(root)
 	}
+	if p.settled != nil {
+		p.settled.depth = depthOf(&p.settled.amm)
+	}
 }
 
 // nearestReference is the square root of the price within the reference tick that is nearest to the pool's price: a reference
