@@ -32,6 +32,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Ingester ingests one chain.
@@ -152,7 +153,7 @@ func (in *Ingester) run(ctx context.Context) error {
 		}
 		in.metrics.sessions.Inc()
 		in.log.Warn("session ended, resuming from the end of the topic", zap.Duration("wait", wait), zap.Error(err))
-		if err := sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 		wait = min(2*wait, maxWait)
@@ -169,15 +170,4 @@ func (in *Ingester) alone(err error) bool {
 func final(err error) bool {
 	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort) ||
 		errors.Is(err, ErrTorn) || errors.Is(err, ErrUnrelated) || errors.Is(err, ErrOtherFilter) || errors.Is(err, topics.ErrLaterSchema)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // standBy waits until the active ingester was silent for TakeoverAfter. An active ingester writes a barrier
@@ -38,7 +39,7 @@ func (in *Ingester) standBy(ctx context.Context) error {
 			in.log.Info("the active ingester writes nothing, taking over", zap.String("topic", in.topic))
 			return nil
 		}
-		if err := sleep(ctx, in.cfg.Heartbeat/4); err != nil {
+		if err := pause.For(ctx, in.cfg.Heartbeat/4); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Call is an eth_call. Gas and Bytes limit its cost: Bytes also holds for nodes that ignore the gas limit.
@@ -118,7 +120,7 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 			}
 			return nil
 		}
-		if pause(ctx, rest) != nil {
+		if pause.For(ctx, rest) != nil {
 			return nil
 		}
 	}
@@ -343,7 +345,7 @@ func (e *endpoint) rested(ctx context.Context, limit time.Duration) bool {
 	if rest > limit {
 		return false
 	}
-	return pause(ctx, rest) == nil
+	return pause.For(ctx, rest) == nil
 }
 
 // coded reports which of the addresses have code as of a block, by number or by hash.

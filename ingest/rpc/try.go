@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // choice is a preference for endpoints.
@@ -206,7 +208,7 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			}
 		default:
 			if failed++; failed%len(c.endpoints) == 0 {
-				if err := pause(ctx, min(minRest<<min(failed/len(c.endpoints)-1, 16), maxRound)); err != nil {
+				if err := pause.For(ctx, min(minRest<<min(failed/len(c.endpoints)-1, 16), maxRound)); err != nil {
 					return err
 				}
 			}
@@ -217,17 +219,6 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 // maxRound is the longest pause of a request that all endpoints have failed at. It grows with each round of them: what
 // they answer beside it ends their rests, and says nothing of this one.
 const maxRound = 2 * time.Second
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // askedAll reports whether all endpoints but one were tried twice.
 func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
@@ -278,7 +269,7 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 		if want.not != nil && (soonest < 0 || soonest > shortRest) {
 			return nil, errNobodyElse
 		}
-		if err := pause(ctx, max(soonest, time.Millisecond)); err != nil {
+		if err := pause.For(ctx, max(soonest, time.Millisecond)); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Request is a JSON-RPC call. After the batch Err is nil, *RevertError, *NodeError or ErrUnsupported.
@@ -73,7 +75,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 			continue // it would be asked for the same once more
 		}
 		if attempt > 0 && attempt%len(endpoints) == 0 {
-			if err := pause(ctx, 20*time.Millisecond<<(attempt/len(endpoints))); err != nil {
+			if err := pause.For(ctx, jittered(20*time.Millisecond<<(attempt/len(endpoints)))); err != nil {
 				return err
 			}
 		}
@@ -263,13 +265,5 @@ func worse(a, b error) error {
 	return a
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d/2 + rand.N(d))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// jittered is a time at random, around d.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }

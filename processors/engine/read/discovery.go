@@ -9,6 +9,7 @@ import (
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Feed reads the owners topic from its start. A *kafka.Reader is one.
@@ -51,7 +52,7 @@ func (r *Router) follow(ctx context.Context, watch func(addr string) *node) erro
 		if err := r.readOwners(ctx, watch); ctx.Err() == nil {
 			r.cfg.Logger.Warn("owners topic", zap.Error(err))
 		}
-		if err := pause(ctx, reopenWait); err != nil {
+		if err := pause.For(ctx, reopenWait); err != nil {
 			return err
 		}
 	}
@@ -120,7 +121,7 @@ func (r *Router) watch(ctx context.Context, h *node) {
 			}
 			seen = news
 		}
-		if pause(ctx, rest-time.Since(began)) != nil {
+		if pause.For(ctx, rest-time.Since(began)) != nil {
 			return
 		}
 	}

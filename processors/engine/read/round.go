@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 const (
@@ -77,7 +78,7 @@ func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrStale) || time.Since(start)+wait > patience {
 			break
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, fmt.Errorf("read %s: %w", op.name, err)
 		}
 		wait = min(2*wait, maxWait)
@@ -194,15 +195,4 @@ func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, 
 		return nil, &lackingError{partition, fmt.Errorf("response of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
 	}
 	return a, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
