@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +19,9 @@ type poll struct {
 	asked     bool    // polled, but unavailable
 	err       error
 }
+
+// safeEvery is how many polls of the finalized block there are for each of the safe block.
+const safeEvery = 5
 
 // poll polls the head, and at intervals the finalized and the safe block; one poll at a time.
 func (s *session) poll(ctx context.Context, g *errgroup.Group) {
@@ -47,6 +51,14 @@ func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 		s.polls <- p
 		return nil
 	})
+}
+
+// final is the number up to which the chain, or the configuration, guarantees that nothing changes.
+func (s *session) final(ctx context.Context) (uint64, error) {
+	if s.in.cfg.Finality == FinalityWindow {
+		return math.MaxUint64, nil
+	}
+	return s.in.client.Finalized(ctx)
 }
 
 func (s *session) polled(p poll) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -182,17 +181,6 @@ const (
 	maxHold    = 2 * time.Second       // longest pause: an endpoint gets at most some 60 requests per block
 	followLag  = 32                    // distance from the head, in blocks, at which backfill ends
 )
-
-// safeEvery is how many polls of the finalized block there are for each of the safe block.
-const safeEvery = 5
-
-// final is the number up to which the chain, or the configuration, guarantees that nothing changes.
-func (s *session) final(ctx context.Context) (uint64, error) {
-	if s.in.cfg.Finality == FinalityWindow {
-		return math.MaxUint64, nil
-	}
-	return s.in.client.Finalized(ctx)
-}
 
 // announce passes a head to the machine, once the finalized block is known: final blocks are never reverted, so
 // finality must not be guessed too high.
