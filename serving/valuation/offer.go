@@ -31,19 +31,24 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 	if crowded != nil { // it may be the best, and nobody moves it out of the way
 		return nil, crowded
 	}
-	ways, _ := s.routesBy(from, to, except, s.known)
-	for _, way := range ways {
-		settled := make(route, 0, len(way))
-		for _, h := range way {
-			if h.pool.settled != nil && !s.shallow(h.pool.settled) {
-				settled = append(settled, hop{h.pool.settled, h.zeroForOne})
-			}
-		}
-		if len(settled) == len(way) {
-			o.fair = append(o.fair, settled)
+	o.fair, _ = s.routesBy(from, to, except, s.settles)
+	for _, way := range o.fair {
+		for i := range way {
+			way[i].pool = way[i].pool.settled
 		}
 	}
 	return o, nil
+}
+
+// settles returns the reason why nothing is known of what a pool offers at its reference price, or nil.
+func (s *state) settles(p *pool) error {
+	if err := s.known(p); err != nil {
+		return err
+	}
+	if p.settled == nil || s.shallow(p.settled) {
+		return refuse(reasonDepth, "pool %s is too shallow at its reference price", p.ID)
+	}
+	return nil
 }
 
 // shallow says whether a pool's depth is below the floor, in the lesser of its tokens as far as they have a price: then it

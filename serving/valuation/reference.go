@@ -3,6 +3,7 @@ package valuation
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math/big"
 	"slices"
 	"time"
@@ -211,13 +212,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		most  *big.Int
 		wrong error
 	)
-	hops := map[common.Address]bool{}
-	for _, p := range s.pools {
-		hop, ok := p.other(token)
-		if !ok || hops[hop] {
-			continue
-		}
-		hops[hop] = true
+	for hop := range s.hops(token) {
 		second, err := s.deepest(hop, usdg, par)
 		if second == nil && err == nil {
 			continue // the second token has no pool with USDG
@@ -264,6 +259,22 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		all[0].ways = append(all[0].ways, other.ways...)
 	}
 	return all[0], nil
+}
+
+// hops are the tokens other than the dollar that a token has a pool with, each once.
+func (s *state) hops(token common.Address) iter.Seq[common.Address] {
+	return func(yield func(common.Address) bool) {
+		seen := map[common.Address]bool{s.cfg.Deployment.USDG: true}
+		for _, p := range s.pools {
+			hop, ok := p.other(token)
+			if !ok || seen[hop] {
+				continue
+			}
+			if seen[hop] = true; !yield(hop) {
+				return
+			}
+		}
+	}
 }
 
 // ways are all ways through one pool of each pair, that through the deepest ones first.

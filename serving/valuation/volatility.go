@@ -50,15 +50,8 @@ func (s *state) sigma(token common.Address, q *quoted) (most float64) {
 
 // hopWays are the ways of two hops from a token to USDG that are not thin, reliable or not.
 func (s *state) hopWays(token common.Address) (all [][]*pool) {
-	usdg := s.cfg.Deployment.USDG
-	hops := map[common.Address]bool{usdg: true}
-	for _, p := range s.pools {
-		hop, ok := p.other(token)
-		if !ok || hops[hop] {
-			continue
-		}
-		hops[hop] = true
-		second, _ := s.deepest(hop, usdg, par)
+	for hop := range s.hops(token) {
+		second, _ := s.deepest(hop, s.cfg.Deployment.USDG, par)
 		if second == nil || second.thin {
 			continue
 		}
