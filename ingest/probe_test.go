@@ -88,15 +88,7 @@ func TestStranger(t *testing.T) {
 // later block has what was missing. A token that was registered before this process began is known too.
 func TestProbedAgain(t *testing.T) {
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	var silent atomic.Bool
-	silent.Store(true)
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == "eth_call" && silent.Load() {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"the dog ate it"}`)
-		}
-		return false
-	})
+	node, silent := newMute(t, w.chain.HTTP())
 	cfg := w.config()
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
 	in := run(t, cfg)
@@ -146,15 +138,7 @@ func TestProbedAgain(t *testing.T) {
 // chain that comes instead has it too, although they say the same as before.
 func TestNewsOfARevertedBlock(t *testing.T) {
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	var silent atomic.Bool
-	silent.Store(true)
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == "eth_call" && silent.Load() {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"the dog ate it"}`)
-		}
-		return false
-	})
+	node, silent := newMute(t, w.chain.HTTP())
 	cfg := w.config()
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
 	run(t, cfg)
@@ -295,4 +279,18 @@ func value(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("there is no metric %s", name)
 	return 0
+}
+
+// newMute is a node that answers no call while silent.
+func newMute(t *testing.T, of string) (node *rpctest.Liar, silent *atomic.Bool) {
+	t.Helper()
+	node, silent = rpctest.NewLiar(t, of, 0), new(atomic.Bool)
+	silent.Store(true)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_call" && silent.Load() {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"the dog ate it"}`)
+		}
+		return false
+	})
+	return node, silent
 }

@@ -1,15 +1,8 @@
 package kafka_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +14,7 @@ import (
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/certtest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -77,7 +71,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 // Over TLS, with each mechanism and each compression, a transaction arrives; with a wrong password none.
 func TestTLSAndSASL(t *testing.T) {
 	dir := t.TempDir()
-	cert, ca := selfSigned(t, dir)
+	cert, ca, _ := certtest.New(t)
 	password := filepath.Join(dir, "password")
 	if err := os.WriteFile(password, []byte("pencil\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,27 +112,6 @@ func TestTLSAndSASL(t *testing.T) {
 			}
 		})
 	}
-}
-
-func selfSigned(t *testing.T, dir string) (cert tls.Certificate, caFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caFile = filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, caFile
 }
 
 // A client that takes the place of another of the same name goes on under the same metrics, and the

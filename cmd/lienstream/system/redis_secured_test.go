@@ -1,14 +1,9 @@
 package system
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lienstream/lienstream/topics/certtest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -34,7 +30,13 @@ func TestRedisByTLSAndACL(t *testing.T) {
 	if !strings.Contains(user, "PASSWORD") {
 		t.Fatalf("docs/operations.md has no user of Redis: %q", user)
 	}
-	certificate, key, authorities := selfSigned(t)
+	cert, certificate, key := certtest.New(t)
+	authorities := x509.NewCertPool()
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorities.AddCert(leaf)
 	t.Setenv("SSL_CERT_FILE", certificate)
 	addr, dir := address(t), t.TempDir()
 	_, port, _ := net.SplitHostPort(addr)
@@ -98,37 +100,4 @@ func denied(t *testing.T, admin *redis.Client) (what []string) {
 		what = append(what, fmt.Sprintf("%s (%s)", e.Object, e.Reason))
 	}
 	return what
-}
-
-// selfSigned writes a certificate of 127.0.0.1 and its key.
-func selfSigned(t *testing.T) (certificate, key string, authorities *x509.CertPool) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	authorities = x509.NewCertPool()
-	dir := t.TempDir()
-	certificate, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for path, text := range map[string][]byte{certificate: public, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	authorities.AppendCertsFromPEM(public)
-	return certificate, key, authorities
 }
