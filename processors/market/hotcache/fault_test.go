@@ -14,6 +14,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/freeport"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -424,7 +425,11 @@ func TestTimeIsTakenBack(t *testing.T) {
 
 // TestCluster: a Redis Cluster takes the scripts, whose keys share a slot.
 func TestCluster(t *testing.T) {
-	redis := startRedis(t, "--cluster-enabled", "yes")
+	bus, err := freeport.Find(1) // by default the port plus 10,000, from which systems take ports of outgoing connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis := startRedis(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(bus[0]))
 	if err := admin(t, redis.url()).ClusterAddSlotsRange(context.Background(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
