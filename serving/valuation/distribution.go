@@ -47,7 +47,7 @@ func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *
 		return s.refused(err)
 	}
 	return s.answer(res, st, &distributionBody{
-		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference, Segments: distribution(p.Ticks, p.Tick),
+		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference.middle(), Segments: distribution(p.Ticks, p.Tick),
 		AsOfBlock: st.at.Number, At: st.at.Timestamp,
 	})
 }

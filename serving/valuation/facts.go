@@ -119,12 +119,15 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 	if len(series) == 0 {
 		return
 	}
-	top, last := slices.Max(series), series[len(series)-1]
-	drop := int64((1 - pow(last-top)) * bpsOfAll)
+	lows, top := make([]float64, len(series)), series[0].high
+	for i, of := range series {
+		lows[i], top = of.low, max(top, of.high)
+	}
+	drop := int64((1 - pow(lows[len(lows)-1]-top)) * bpsOfAll)
 	b.Drawdown7dBps = &drop
 	if supply != nil {
-		sorted := slices.Sorted(slices.Values(series))
-		middle := sorted[(len(sorted)-1)/2]
+		slices.Sort(lows)
+		middle := lows[(len(lows)-1)/2]
 		if root, err := ammv4.SqrtPriceAtTick(int32(middle)); err == nil {
 			median := worth(supply, priceAt(root)).String()
 			b.MedianCap7dUSDG = &median

@@ -33,7 +33,7 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools()), At: st.at.Timestamp}
 	series := st.series(token, q.pools())
 	for i, sum := range series {
-		root, err := ammv4.SqrtPriceAtTick(tickOf(sum))
+		root, err := ammv4.SqrtPriceAtTick(tickOf(sum.low))
 		if err != nil {
 			return fmt.Errorf("price of %s: %w", token, err)
 		}

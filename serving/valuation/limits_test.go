@@ -169,7 +169,7 @@ func TestAReferenceIsNoFinerThanATick(t *testing.T) {
 		root.Add(low, root.Div(root.Mul(root, uint256.NewInt(part)), uint256.NewInt(8)))
 		p := s.direct
 		p.SqrtPriceX96, p.amm.SqrtPriceX96, p.Tick, p.amm.Tick = *root, *root, 60, 60
-		p.Seconds[0].Tick = 60
+		p.Seconds[0].Low, p.Seconds[0].High = 60, 60
 		s.judge()
 		for _, of0 := range []bool{true, false} {
 			r := &reinvestment{amount: uint256.NewInt(1e9), lower: 60, upper: 120}

@@ -26,7 +26,7 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 	if err != nil {
 		return nil, err
 	}
-	root, err := ammv4.SqrtPriceAtTick(pools[0].reference)
+	root, err := ammv4.SqrtPriceAtTick(pools[0].reference.middle())
 	if err != nil {
 		return nil, err
 	}

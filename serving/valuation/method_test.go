@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -73,9 +74,9 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 	p.amm = ammv4.Pool{SqrtPriceX96: *price, Tick: tick, Liquidity: *l, LPFee: 3000, TickSpacing: 60, Ticks: p.Ticks}
 	p.Standing = p.Ticks
 	for at := uint64(began); at <= now-3600; at += 3600 { // a price that trembles by the hour
-		p.Hours = append(p.Hours, query.PriceAt{At: at, Tick: tick + int32(at/3600%3*20)})
+		p.Hours = append(p.Hours, query.PriceAt{At: at, Low: tick + int32(at/3600%3*20), High: tick + int32(at/3600%3*20)})
 	}
-	p.Seconds = []query.PriceAt{{At: began, Tick: tick}}
+	p.Seconds = []query.PriceAt{{At: began, Low: tick, High: tick}}
 	s.pools = append(s.pools, p)
 	s.judge()
 	return p
@@ -105,11 +106,18 @@ func (s *stage) move(t testing.TB, p *pool, to int32) {
 	}
 	p.SqrtPriceX96, p.Tick, p.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
 	p.amm.SqrtPriceX96, p.amm.Tick, p.amm.Liquidity = r.SqrtPriceX96, r.Tick, r.Liquidity
-	if last := &p.Seconds[len(p.Seconds)-1]; last.At == s.at.Timestamp {
-		last.Tick = r.Tick
-	} else {
-		p.Seconds = append(p.Seconds, query.PriceAt{At: s.at.Timestamp, Tick: r.Tick})
+	s.seen(p, r.Tick)
+}
+
+// seen is a tick at which a block of now leaves a pool.
+func (s *stage) seen(p *pool, tick int32) {
+	last := &p.Seconds[len(p.Seconds)-1]
+	if last.At <= s.at.Timestamp { // the first block of its second
+		p.Seconds = append(p.Seconds, query.PriceAt{At: s.at.Timestamp, Low: last.Low, High: last.High}, query.PriceAt{At: s.at.Timestamp + 1})
 	}
+	n := len(p.Seconds)
+	p.Seconds[n-2].Low, p.Seconds[n-2].High = min(p.Seconds[n-2].Low, tick), max(p.Seconds[n-2].High, tick)
+	p.Seconds[n-1].Low, p.Seconds[n-1].High = tick, tick
 	s.judge()
 }
 
@@ -261,32 +269,26 @@ func TestMedianTick(t *testing.T) {
 			if at > end {
 				break
 			}
-			seconds = append(seconds, query.PriceAt{At: at, Tick: rapid.Int32Range(-5, 5).Draw(t, "tick")})
+			low := rapid.Int32Range(-5, 5).Draw(t, "low")
+			seconds = append(seconds, query.PriceAt{At: at, Low: low, High: low + rapid.Int32Range(0, 3).Draw(t, "width")})
 		}
-		counts := map[int32]int{}
-		total := 0
+		var lows, highs []int32
 		for second := end - window + 1; second <= end; second++ {
-			held := false
-			var tick int32
-			for _, o := range seconds {
-				if o.At <= second {
-					tick, held = o.Tick, true
-				}
+			i := len(seconds) - 1
+			for i >= 0 && seconds[i].At > second {
+				i--
 			}
-			if held {
-				counts[tick]++
-				total++
+			if i >= 0 {
+				lows, highs = append(lows, seconds[i].Low), append(highs, seconds[i].High)
 			}
 		}
-		want, sum := int32(0), 0
-		for tick := int32(-5); total > 0; tick++ {
-			if sum += counts[tick]; 2*sum >= total {
-				want = tick
-				break
-			}
+		var low, high int32
+		if slices.Sort(lows); len(lows) > 0 {
+			slices.Sort(highs)
+			low, high = lows[(len(lows)-1)/2], highs[len(highs)/2]
 		}
-		if got, history := query.MedianTick(seconds, end, window); got != want || int(history) != total {
-			t.Fatalf("%d over %d s, want %d over %d s: %v until %d", got, history, want, total, seconds, end)
+		if gotLow, gotHigh, history := query.MedianTick(seconds, end, window); gotLow != low || gotHigh != high || int(history) != len(lows) {
+			t.Fatalf("%d to %d over %d s, want %d to %d over %d s: %v until %d", gotLow, gotHigh, history, low, high, len(lows), seconds, end)
 		}
 	})
 }

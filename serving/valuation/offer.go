@@ -34,7 +34,7 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 	o.fair, _ = s.routesBy(from, to, except, s.settles)
 	for _, way := range o.fair {
 		for i := range way {
-			way[i].pool = way[i].pool.settled
+			way[i].pool = way[i].pool.settled.cheap(!way[i].zeroForOne) // where more comes out
 		}
 	}
 	return o, nil
@@ -45,8 +45,10 @@ func (s *state) settles(p *pool) error {
 	if err := s.known(p); err != nil {
 		return err
 	}
-	if p.settled == nil || s.shallow(p.settled) {
-		return refuse(reasonDepth, "pool %s is too shallow at its reference price", p.ID)
+	for _, settled := range p.settled.both() {
+		if settled == nil || s.shallow(settled) {
+			return refuse(reasonDepth, "pool %s is too shallow at its reference price", p.ID)
+		}
 	}
 	return nil
 }

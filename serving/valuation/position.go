@@ -67,10 +67,9 @@ func (p *pledgedPosition) deepWithout() error {
 	if !slices.Contains(p.quote.pools(), p.in) {
 		return nil
 	}
-	for _, in := range []poolPrice{asTheyStand, atReference} {
-		own, err := in(p.in)
-		if err != nil {
-			return err
+	for _, own := range append(p.in.fair.both(), p.in.stood) {
+		if own == nil {
+			return refuse(reasonDepth, "pool %s cannot be moved to its reference price", p.in.ID)
 		}
 		depth := depthOf(&p.leave(own).amm)
 		leg := &depth[0]
@@ -266,7 +265,7 @@ func (p *pledgedPosition) haircut() (sigma float64, maxBps uint16) {
 // proceeds removes the liquidity from its pool, and then sells the tokens into the remaining pools, one after the other:
 // the second into what the first has left.
 func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
-	own, err := in(p.in)
+	own, err := in(p.in, p.base0)
 	if err != nil {
 		return nil, err
 	}
@@ -275,11 +274,11 @@ func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 		return nil, err
 	}
 	without := p.leave(own)
-	after := func(other *pool) (*pool, error) {
+	after := func(other *pool, currency0 bool) (*pool, error) {
 		if other.ID == without.ID {
 			return without, nil
 		}
-		return in(other)
+		return in(other, currency0)
 	}
 	sum, left, err := p.st.soldFor(p.in.Currency0, of0, after)
 	if err != nil {

@@ -96,7 +96,7 @@ const (
 // steady returns the reason why a pool's price is unreliable now, or nil.
 func (s *state) steady(p *pool) error {
 	r := &s.cfg.Reference
-	if deviation := abs(p.Tick - p.reference); p.history > 0 && deviation > r.MaxDeviation {
+	if deviation := max(abs(p.Tick-p.reference.low), abs(p.Tick-p.reference.high)); p.history > 0 && deviation > r.MaxDeviation {
 		return refuse(reasonDeviation, "pool %s is %d ticks away from its reference price", p.ID, deviation)
 	}
 	return s.known(p)
@@ -135,9 +135,9 @@ func (s *state) paused(token common.Address) error {
 	return nil
 }
 
-// referenceOf is the pool's reference price of one currency in the other, in raw units.
+// referenceOf is the pool's reference price of one currency in the other, in raw units: the lower one of both ends.
 func (p *pool) referenceOf(token common.Address) (price, error) {
-	root, err := ammv4.SqrtPriceAtTick(p.reference)
+	root, err := ammv4.SqrtPriceAtTick(p.reference.cheap(token == p.Currency0))
 	if err != nil {
 		return price{}, fmt.Errorf("reference of pool %s: %w", p.ID, err)
 	}
@@ -305,8 +305,8 @@ func ticksApart(a, b price) (int32, error) {
 // candidate is a pool that may price a token.
 type candidate struct {
 	pool   *pool
-	depth  *big.Int // in raw USDG, at its price or its reference price: whichever is deeper
-	least  *big.Int // whichever is not
+	depth  *big.Int // in raw USDG, at its price or an end of its reference: where it is deepest
+	least  *big.Int // where it is not
 	thin   bool     // depth is below the floor: little money moves it, and it has no say
 	beside []*pool  // the other pools of the pair that are not thin
 }
@@ -324,12 +324,19 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 		if !ok || other != against {
 			continue
 		}
-		c := &candidate{pool: p, depth: worth(p.depthIn(against), inUSDG), least: new(big.Int)}
-		if p.fair != nil {
-			c.least = worth(p.fair.depthIn(against), inUSDG)
-		}
-		if c.least.Cmp(c.depth) > 0 {
-			c.least, c.depth = c.depth, c.least
+		c := &candidate{pool: p, depth: worth(p.depthIn(against), inUSDG)}
+		c.least = c.depth
+		for _, fair := range p.fair.both() {
+			depth := new(big.Int)
+			if fair != nil {
+				depth = worth(fair.depthIn(against), inUSDG)
+			}
+			if depth.Cmp(c.depth) > 0 {
+				c.depth = depth
+			}
+			if depth.Cmp(c.least) < 0 {
+				c.least = depth
+			}
 		}
 		if err := p.crowded(); err != nil { // how deep it is nobody knows, so none may take its place
 			return c, err
@@ -352,7 +359,7 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 		if c.thin {
 			break
 		}
-		if gap := abs(c.pool.reference - first.pool.reference); gap > s.cfg.Reference.MaxDeviation {
+		if gap := c.pool.reference.apart(first.pool.reference); gap > s.cfg.Reference.MaxDeviation {
 			return first, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", first.pool.ID, c.pool.ID, gap)
 		}
 		first.beside = append(first.beside, c.pool)

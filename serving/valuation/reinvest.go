@@ -154,7 +154,7 @@ func (s *state) matched(in *pool, r *reinvestment, of0 bool) (liquidity, needed 
 	if liquidity, needed, err = r.matched(&in.SqrtPriceX96, of0); err != nil {
 		return liquidity, needed, err
 	}
-	fair, err := in.nearestReference()
+	fair, err := in.nearestIn(in.reference.cheap(of0)) // where the range takes least beside the amount
 	if err != nil {
 		return liquidity, needed, err
 	}
@@ -184,19 +184,21 @@ func (s *state) zapped(in *pool, r *reinvestment, of0 bool) (z ammv4.Zapped, err
 	if err := in.amm.Zap(&z, of0, r.amount, r.lower, r.upper); err != nil {
 		return z, err
 	}
-	if in.settled == nil {
-		return z, refuse(reasonDepth, "pool %s cannot be moved to its reference price", in.ID)
-	}
-	var usual ammv4.Zapped
-	if err := in.settled.amm.Zap(&usual, of0, r.amount, r.lower, r.upper); err != nil {
-		return z, refuse(reasonDepth, "pool %s cannot take the amount at its reference price: %s", in.ID, err)
-	}
-	amount := r.amount.ToBig()
-	most := s.worse(amount, 1)
-	most.Sub(most, amount).Add(most, usual.Sold.ToBig())
-	if z.Sold.ToBig().Cmp(most) > 0 || s.worse(z.Liquidity.ToBig(), 1).Cmp(usual.Liquidity.ToBig()) < 0 {
-		return z, refuse(reasonDeviation, "at the price of pool %s %s is sold for a liquidity of %s, at its reference price %s for %s",
-			in.ID, z.Sold.Dec(), z.Liquidity.Dec(), usual.Sold.Dec(), usual.Liquidity.Dec())
+	for _, settled := range in.settled.both() {
+		if settled == nil {
+			return z, refuse(reasonDepth, "pool %s cannot be moved to its reference price", in.ID)
+		}
+		var usual ammv4.Zapped
+		if err := settled.amm.Zap(&usual, of0, r.amount, r.lower, r.upper); err != nil {
+			return z, refuse(reasonDepth, "pool %s cannot take the amount at its reference price: %s", in.ID, err)
+		}
+		amount := r.amount.ToBig()
+		most := s.worse(amount, 1)
+		most.Sub(most, amount).Add(most, usual.Sold.ToBig())
+		if z.Sold.ToBig().Cmp(most) > 0 || s.worse(z.Liquidity.ToBig(), 1).Cmp(usual.Liquidity.ToBig()) < 0 {
+			return z, refuse(reasonDeviation, "at the price of pool %s %s is sold for a liquidity of %s, at its reference price %s for %s",
+				in.ID, z.Sold.Dec(), z.Liquidity.Dec(), usual.Sold.Dec(), usual.Liquidity.Dec())
+		}
 	}
 	return z, nil
 }

@@ -138,18 +138,19 @@ func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
 	return found, nil
 }
 
-// poolPrice selects the pool state to sell into.
-type poolPrice func(*pool) (*pool, error)
+// poolPrice selects the pool state to sell one of its currencies into.
+type poolPrice func(p *pool, currency0 bool) (*pool, error)
 
 // asTheyStand uses the pools at their current prices, with the liquidity that has stood.
-func asTheyStand(p *pool) (*pool, error) { return p.stood, nil }
+func asTheyStand(p *pool, _ bool) (*pool, error) { return p.stood, nil }
 
 // atReference uses the same as it would be at the reference prices, so that manipulation has no effect.
-func atReference(p *pool) (*pool, error) {
-	if p.fair == nil {
+func atReference(p *pool, currency0 bool) (*pool, error) {
+	fair := p.fair.cheap(currency0)
+	if fair == nil {
 		return nil, refuse(reasonDepth, "pool %s cannot be moved to its reference price", p.ID)
 	}
-	return p.fair, nil
+	return fair, nil
 }
 
 // soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows, and the pools as
@@ -173,7 +174,7 @@ func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice)
 	for _, way := range ways {
 		out, moved := *amount, make(map[common.Hash]*pool, len(way))
 		for _, h := range way {
-			p, err := in(h.pool)
+			p, err := in(h.pool, h.zeroForOne)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -190,11 +191,11 @@ func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice)
 			out = result.Out
 		}
 		if got := out.ToBig(); got.Cmp(most) > 0 {
-			most, left = got, func(p *pool) (*pool, error) {
+			most, left = got, func(p *pool, currency0 bool) (*pool, error) {
 				if after := moved[p.ID]; after != nil {
 					return after, nil
 				}
-				return in(p)
+				return in(p, currency0)
 			}
 		}
 	}

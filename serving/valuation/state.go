@@ -41,41 +41,86 @@ type pool struct {
 	query.PoolState
 	amm       ammv4.Pool
 	growth    ammv4.FeeGrowth
-	reference int32  // the time-weighted median tick
+	reference span   // the time-weighted median ticks
 	history   uint64 // seconds of the window with a price
 	stood     *pool  // with the liquidity alone that has stood for long enough: what is added for a block moves nothing
-	fair      *pool  // that, as it would be at its reference price; nil: nothing moves it there
-	settled   *pool  // with all of its liquidity, at the nearest price to its own that is a reference; nil: nothing moves it there
+	fair      ends   // that, as it would be at its reference
+	settled   ends   // with all of its liquidity, at the nearest price to its own within either tick of its reference
 	depth     [2]uint256.Int
+}
+
+// span is between which ticks a price is.
+type span struct{ low, high int32 }
+
+// cheap is the end at which one of the pool's currencies is worth least.
+func (r span) cheap(currency0 bool) int32 {
+	if currency0 {
+		return r.low
+	}
+	return r.high
+}
+
+// apart is how far two references are apart, by their lower or their higher ends.
+func (r span) apart(other span) int32 { return max(abs(r.low-other.low), abs(r.high-other.high)) }
+
+func (r span) middle() int32 { return r.low + (r.high-r.low)/2 }
+
+// ends is a pool at both ends of its reference; nil: nothing moves it there.
+type ends struct{ low, high *pool }
+
+// cheap is the pool where one of its currencies is worth least.
+func (e ends) cheap(currency0 bool) *pool {
+	if currency0 {
+		return e.low
+	}
+	return e.high
+}
+
+// both are the different ones.
+func (e ends) both() []*pool {
+	if e.low == e.high {
+		return []*pool{e.low}
+	}
+	return []*pool{e.low, e.high}
 }
 
 // judge computes what follows of a pool's state and its prices over a window.
 func (p *pool) judge(now, window uint64) {
-	p.reference, p.history = query.MedianTick(p.Seconds, now, window)
+	p.reference.low, p.reference.high, p.history = query.MedianTick(p.Seconds, now, window)
 	p.stood = p.with(p.Standing)
 	p.depth = depthOf(&p.stood.amm)
-	if root, err := ammv4.SqrtPriceAtTick(p.reference); err == nil {
-		p.fair = p.stood.moved(root)
-	}
-	if p.fair != nil {
-		p.fair.depth = depthOf(&p.fair.amm)
-	}
-	if root, err := p.nearestReference(); err == nil && !p.Crowded {
-		p.settled = p.moved(root)
-	}
-	if p.settled != nil {
-		p.settled.depth = depthOf(&p.settled.amm)
-	}
+	p.fair = p.atEnds(p.stood, ammv4.SqrtPriceAtTick)
+	p.settled = p.atEnds(p, p.nearestIn)
 }
 
-// nearestReference is the square root of the price within the reference tick that is nearest to the pool's price: a reference
-// is no finer than a tick.
-func (p *pool) nearestReference() (*uint256.Int, error) {
-	low, err := ammv4.SqrtPriceAtTick(p.reference)
+// atEnds is a pool as it would be at prices of both ends of the reference.
+func (p *pool) atEnds(from *pool, price func(tick int32) (*uint256.Int, error)) (e ends) {
+	at := func(tick int32) *pool {
+		root, err := price(tick)
+		if err != nil {
+			return nil
+		}
+		there := from.moved(root)
+		if there != nil {
+			there.depth = depthOf(&there.amm)
+		}
+		return there
+	}
+	e.low = at(p.reference.low)
+	if e.high = e.low; p.reference.high != p.reference.low {
+		e.high = at(p.reference.high)
+	}
+	return e
+}
+
+// nearestIn is the square root of the price within a tick that is nearest to the pool's price: a reference is no finer than a
+// tick.
+func (p *pool) nearestIn(tick int32) (*uint256.Int, error) {
+	low, err := ammv4.SqrtPriceAtTick(tick)
 	if err != nil || p.SqrtPriceX96.Lt(low) {
 		return low, err
 	}
-	high, err := ammv4.SqrtPriceAtTick(min(p.reference+1, ammv4.MaxTick))
+	high, err := ammv4.SqrtPriceAtTick(min(tick+1, ammv4.MaxTick))
 	if err != nil || high.Lt(&p.SqrtPriceX96) {
 		return high, err
 	}

@@ -87,7 +87,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 		},
 		Full: ticksBody{-widest, widest},
 		Basis: basisBody{
-			PoolID: p.ID.Hex(), ReferenceTick: p.reference, SigmaHourly: strconv.FormatFloat(r.sigma, 'f', 8, 64), Returns: r.returns,
+			PoolID: p.ID.Hex(), ReferenceTick: p.reference.middle(), SigmaHourly: strconv.FormatFloat(r.sigma, 'f', 8, 64), Returns: r.returns,
 			LookbackSeconds: uint64(s.cfg.Haircut.History / time.Second), TimeInRangeBps: int64(math.Floor(r.stays * bpsOfAll)),
 			AsOfBlock: st.at.Number, At: st.at.Timestamp,
 		},
@@ -111,17 +111,13 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 // spacing.
 func (s *state) suggest(p *pool, term uint32) suggestion {
 	h := &s.cfg.Haircut
-	var logs []float64
-	for _, tick := range p.hourlyTicks(s.at.Timestamp, uint64(h.History/time.Second)) {
-		logs = append(logs, float64(tick))
-	}
 	r := suggestion{}
-	r.sigma, r.returns = h.deviation(logs)
+	r.sigma, r.returns = h.deviation(p.hourly(s.at.Timestamp, uint64(h.History/time.Second), true))
 	spread := r.sigma * math.Sqrt(float64(term)/hour) // of the log price over the term
 	half := h.RangeDeviation * spread / logTick
 	widest := usable(p.TickSpacing)
-	r.lower = max(snap(float64(p.reference)-half, p.TickSpacing, math.Floor), -widest)
-	r.upper = min(snap(float64(p.reference)+half, p.TickSpacing, math.Ceil), widest)
+	r.lower = max(snap(float64(p.reference.low)-half, p.TickSpacing, math.Floor), -widest)
+	r.upper = min(snap(float64(p.reference.high)+half, p.TickSpacing, math.Ceil), widest)
 	if r.lower >= r.upper { // the price never moved
 		r.lower, r.upper = max(r.lower-p.TickSpacing, -widest), min(r.upper+p.TickSpacing, widest)
 	}
@@ -148,7 +144,7 @@ func widthBps(lower, upper int32) int64 {
 // lookback period, scaled to the part of the term in range, divided by the cost of a unit of liquidity.
 func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, terms float64) int64 {
 	root := func(tick int32) float64 { return math.Exp(float64(tick) * logTick / 2) }
-	s, a, b := root(p.reference), root(r.lower), root(r.upper)
+	s, a, b := root(p.reference.middle()), root(r.lower), root(r.upper)
 	cost := 2*s - a - s*s/b // of currency1
 	if cost <= 0 {
 		return 0

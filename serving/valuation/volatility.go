@@ -16,19 +16,30 @@ const (
 	logTick = 9.999500033330834e-05 // ln(1.0001)
 )
 
-// hourlyTicks are the closes of the hours that are over, carried forward; the last one is the reference, which is for now what
-// a close is for its hour.
-func (p *pool) hourlyTicks(now, history uint64) (ticks []int32) {
+// level is between which bounds the logarithm of a price is, in ticks.
+type level struct{ low, high float64 }
+
+// levelOf is that of one of a pool's currencies in the other.
+func levelOf(low, high int32, currency0 bool) level {
+	if currency0 {
+		return level{float64(low), float64(high)}
+	}
+	return level{-float64(high), -float64(low)}
+}
+
+// hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
+// reference, which is for now what a close is for its hour.
+func (p *pool) hourly(now, history uint64, currency0 bool) (levels []level) {
 	next := 0
 	for at := (now - min(now, history) + hour - 1) / hour * hour; at+hour < now; at += hour {
 		for next < len(p.Hours) && p.Hours[next].At <= at {
 			next++
 		}
 		if next > 0 {
-			ticks = append(ticks, p.Hours[next-1].Tick)
+			levels = append(levels, levelOf(p.Hours[next-1].Low, p.Hours[next-1].High, currency0))
 		}
 	}
-	return append(ticks, p.reference)
+	return append(levels, levelOf(p.reference.low, p.reference.high, currency0))
 }
 
 // sigma is the largest deviation of a token's price among all ways by which it has one: who makes a pool the deepest in which
@@ -68,7 +79,7 @@ func (s *state) hopWays(token common.Address) (all [][]*pool) {
 
 // series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from pools that lead there: as
 // far back as all of them have a price.
-func (s *state) series(token common.Address, pools []*pool) []float64 {
+func (s *state) series(token common.Address, pools []*pool) []level {
 	hops := s.seriesOf(token, pools)
 	if len(hops) == 0 {
 		return nil // of the dollar token
@@ -82,7 +93,7 @@ func (s *state) series(token common.Address, pools []*pool) []float64 {
 
 // carried is series as far back as one of the pools has a price, with the first one of each before it had one: a hop that is
 // young hides nothing of what another did.
-func (s *state) carried(token common.Address, pools []*pool) []float64 {
+func (s *state) carried(token common.Address, pools []*pool) []level {
 	hops := s.seriesOf(token, pools)
 	n := 0
 	for _, hop := range hops {
@@ -95,27 +106,22 @@ func (s *state) carried(token common.Address, pools []*pool) []float64 {
 }
 
 // seriesOf are the logarithms of the prices of each pool, at least of now.
-func (s *state) seriesOf(token common.Address, pools []*pool) [][]float64 {
-	hops := make([][]float64, len(pools))
+func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
+	hops := make([][]level, len(pools))
 	for i, p := range pools {
-		sign := 1.0
-		if token != p.Currency0 {
-			sign = -1
-		}
-		for _, tick := range p.hourlyTicks(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second)) {
-			hops[i] = append(hops[i], sign*float64(tick))
-		}
+		hops[i] = p.hourly(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second), token == p.Currency0)
 		token, _ = p.other(token)
 	}
 	return hops
 }
 
 // sumOf adds up the last n of each.
-func sumOf(hops [][]float64, n int) []float64 {
-	sum := make([]float64, n)
+func sumOf(hops [][]level, n int) []level {
+	sum := make([]level, n)
 	for _, hop := range hops {
 		for i, of := range hop[len(hop)-n:] {
-			sum[i] += of
+			sum[i].low += of.low
+			sum[i].high += of.high
 		}
 	}
 	return sum
@@ -124,7 +130,7 @@ func sumOf(hops [][]float64, n int) []float64 {
 // deviation is the standard deviation of an hour's log return, from the exponentially weighted average of squared returns, and
 // the number of returns. The last one is of an hour that is not over: it counts only where it says that the price moves more.
 // With few returns it is at least UnknownHourly.
-func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
+func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
 	sigma, returns = h.ofReturns(series), max(len(series)-1, 0)
 	if returns < h.MinHours {
 		sigma = max(sigma, h.UnknownHourly)
@@ -132,11 +138,12 @@ func (h *Haircut) deviation(series []float64) (sigma float64, returns int) {
 	return sigma, returns
 }
 
-// ofReturns is deviation, however few returns there are.
-func (h *Haircut) ofReturns(series []float64) float64 {
+// ofReturns is deviation, however few returns there are. A return is the largest that the bounds allow: nobody hides one by
+// holding a price for a part of each second.
+func (h *Haircut) ofReturns(series []level) float64 {
 	var variance, before float64
 	for i := 1; i < len(series); i++ {
-		r := (series[i] - series[i-1]) * logTick
+		r := max(series[i].high-series[i-1].low, series[i-1].high-series[i].low) * logTick
 		if before = variance; i == 1 {
 			variance = r * r
 		} else {

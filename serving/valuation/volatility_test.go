@@ -21,15 +21,15 @@ func TestVolatilityOfPaths(t *testing.T) {
 	h.MinHours, h.Decay = 0, 0.99
 	var sum float64
 	for range paths {
-		at, series := 0.0, []float64{}
+		at, series := 0.0, []level{}
 		for range hours {
 			var seconds []query.PriceAt
 			for i := range uint64(60) {
 				at += random.NormFloat64() * perMinute * 100
-				seconds = append(seconds, query.PriceAt{At: i * minute, Tick: int32(math.Round(at))})
+				seconds = append(seconds, query.PriceAt{At: i * minute, Low: int32(math.Round(at)), High: int32(math.Round(at))})
 			}
-			tick, _ := query.MedianTick(seconds, hour-1, 1800)
-			series = append(series, float64(tick))
+			low, high, _ := query.MedianTick(seconds, hour-1, 1800)
+			series = append(series, levelOf(low, high, true))
 		}
 		sigma, _ := h.deviation(series)
 		sum += sigma * sigma
@@ -42,10 +42,10 @@ func TestVolatilityOfPaths(t *testing.T) {
 
 func TestVolatility(t *testing.T) {
 	h := DefaultConfig().Haircut
-	var flat, wild []float64
-	for i := range 100 {
-		flat = append(flat, 7)
-		wild = append(wild, float64(i%2)*100) // 100 ticks up, 100 down: 1 % an hour
+	var flat, wild []level
+	for i := range int32(100) {
+		flat = append(flat, levelOf(7, 7, true))
+		wild = append(wild, levelOf(i%2*100, i%2*100, true)) // 100 ticks up, 100 down: 1 % an hour
 	}
 	if sigma, n := h.deviation(flat); sigma != 0 || n != 99 {
 		t.Errorf("a price that stands still has %g over %d hours", sigma, n)

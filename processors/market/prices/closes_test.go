@@ -14,8 +14,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestCloses: the close of every hour that is over is the median of its last half hour, written out second by second, however
-// long nobody trades.
+// TestCloses: the close of every hour that is over is the median of the lowest and of the highest ticks of the seconds of its last
+// half hour, written out second by second and block by block, however long nobody trades.
 func TestCloses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, err := state.Open(state.Options{Dir: "state", Tables: prices.Family.Tables, FS: vfs.NewMem()})
@@ -25,19 +25,21 @@ func TestCloses(t *testing.T) {
 		defer store.Close()
 		pool := common.Hash{7}
 		now := rapid.Uint64Range(2_000_000_000, 2_000_010_000).Draw(t, "began")
-		var seen []prices.PriceAt
-		for number := range rapid.Uint64Range(1, 25).Draw(t, "trades") {
-			now += rapid.OneOf(rapid.Uint64Range(0, 900), rapid.Uint64Range(0, 9000), rapid.Uint64Range(80_000, 120_000)).Draw(t, "gap")
-			tick := rapid.Int32Range(-5, 5).Draw(t, "tick")
+		var seen []left
+		for number := range rapid.Uint64Range(1, 25).Draw(t, "blocks") {
+			now += rapid.OneOf(rapid.Just[uint64](0), rapid.Uint64Range(0, 900), rapid.Uint64Range(0, 9000), rapid.Uint64Range(80_000, 120_000)).Draw(t, "gap")
 			o := store.NewOverlay()
 			o.Begin(topics.BlockRef{Number: number, Hash: common.Hash{byte(number), 1}, Timestamp: now}, true)
-			if _, err := prices.Family.Apply(o, topics.EventMeta{}, &contracts.Swapped{PoolID: pool, Tick: tick}); err != nil {
-				t.Fatal(err)
+			ticks := rapid.SliceOfN(rapid.Int32Range(-5, 5), 1, 3).Draw(t, "ticks")
+			for _, tick := range ticks {
+				if _, err := prices.Family.Apply(o, topics.EventMeta{}, &contracts.Swapped{PoolID: pool, Tick: tick}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := store.Commit(o, []byte("meta")); err != nil {
 				t.Fatal(err)
 			}
-			seen = append(seen, prices.PriceAt{At: now, Tick: tick})
+			seen = append(seen, left{now, ticks[len(ticks)-1]})
 		}
 		now += rapid.OneOf(rapid.Uint64Range(0, 4000), rapid.Uint64Range(0, 200_000)).Draw(t, "later")
 		snap := store.Snapshot()
@@ -49,43 +51,63 @@ func TestCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := v.Scan(prices.Closes, pool[:], nil, func(key, row []byte) bool {
-			tick, err := prices.DecodeClose(row)
+			low, high, err := prices.DecodeClose(row)
 			if err != nil {
 				t.Fatal(err)
 			}
-			have = append(have, prices.PriceAt{At: prices.At(key), Tick: tick})
+			have = append(have, prices.PriceAt{At: prices.At(key), Low: low, High: high})
 			return true
 		}); err != nil {
 			t.Fatal(err)
 		}
 		slices.SortFunc(have, func(a, b prices.PriceAt) int { return int(a.At) - int(b.At) })
 		next := 0
-		for hour := seen[0].At - seen[0].At%prices.Hour; hour+prices.Hour <= now; hour += prices.Hour {
+		for hour := seen[0].at - seen[0].at%prices.Hour; hour+prices.Hour <= now; hour += prices.Hour {
 			for next < len(have) && have[next].At <= hour {
 				next++
 			}
 			if next == 0 {
 				t.Fatalf("no close of the hour from %d on, of %v", hour, have)
 			}
-			if got, want := have[next-1].Tick, median(seen, hour+prices.Hour-prices.CloseSeconds, hour+prices.Hour); got != want {
-				t.Fatalf("the hour from %d on closes at %d, want %d: %v", hour, got, want, seen)
+			low, high := medians(seen, hour+prices.Hour-prices.CloseSeconds, hour+prices.Hour)
+			if got := have[next-1]; got.Low != low || got.High != high {
+				t.Fatalf("the hour from %d on closes at %d to %d, want %d to %d: %v", hour, got.Low, got.High, low, high, seen)
 			}
+		}
+		since, err := prices.Since(v, pool, now-min(now, 1800), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotLow, gotHigh, _ := prices.Median(since, now, 1800)
+		if low, high := medians(seen, now+1-1800, now+1); gotLow != low || gotHigh != high {
+			t.Fatalf("at %d the price is %d to %d, want %d to %d: %v", now, gotLow, gotHigh, low, high, seen)
 		}
 	})
 }
 
-// median is that of every second in [from, to).
-func median(seen []prices.PriceAt, from, to uint64) int32 {
-	var all []int32
+// left is where a block leaves a price.
+type left struct {
+	at   uint64
+	tick int32
+}
+
+// medians are those of every second in [from, to).
+func medians(seen []left, from, to uint64) (low, high int32) {
+	var lows, highs []int32
 	i := 0
 	for second := from; second < to; second++ {
-		for i < len(seen) && seen[i].At <= second {
+		for i < len(seen) && seen[i].at < second {
 			i++
 		}
-		if i > 0 {
-			all = append(all, seen[i-1].Tick)
+		var held []int32 // at the ends of blocks: of the last one before the second, and of its own
+		for j := max(i-1, 0); j < len(seen) && seen[j].at <= second; j++ {
+			held = append(held, seen[j].tick)
+		}
+		if len(held) > 0 {
+			lows, highs = append(lows, slices.Min(held)), append(highs, slices.Max(held))
 		}
 	}
-	slices.Sort(all)
-	return all[(len(all)-1)/2]
+	slices.Sort(lows)
+	slices.Sort(highs)
+	return lows[(len(lows)-1)/2], highs[len(highs)/2]
 }

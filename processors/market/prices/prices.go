@@ -1,5 +1,5 @@
-// Package prices keeps the history of each pool: an observation for each second in which the price moved, and one for
-// each hour; and what was traded in each hour. It must depend on nothing but the given state and event: no clock, no chain, no other
+// Package prices keeps the history of each pool: an observation for each second in which the price moved, with the span of its
+// prices, and one for each hour; and what was traded in each hour. It must depend on nothing but the given state and event: no clock, no chain, no other
 // family.
 package prices
 
@@ -67,7 +67,7 @@ func Before(pool common.Hash, at uint64) []byte {
 
 // Family describes this family.
 var Family = family.Family{
-	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes, Closes, unpruned}, Apply: apply,
+	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes, Closes, unpruned, Spans}, Apply: apply,
 	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
 }
 
@@ -84,7 +84,7 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 	return "", err
 }
 
-// observe overwrites the observation of the second and of the hour: the last one counts.
+// observe overwrites the observation of the second and of the hour, of which the last one counts, and widens the span.
 func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int32) error {
 	at := w.Block().Timestamp
 	hour := Key(pool, at-at%Hour)
@@ -92,10 +92,23 @@ func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int3
 	if err != nil {
 		return err
 	}
-	if former == nil {
+	var last uint64
+	if former != nil {
+		var o topics.Observation
+		if err := o.UnmarshalBinary(former); err != nil {
+			return err
+		}
+		last = o.At
+	} else {
 		if err := finish(w, pool, at); err != nil {
 			return err
 		}
+		if last, _, err = newest(w, pool, at); err != nil {
+			return err
+		}
+	}
+	if err := widen(w, pool, last, tick); err != nil {
+		return err
 	}
 	o := topics.Observation{PoolID: pool, At: at, SqrtPriceX96: *sqrtPrice, Tick: tick}
 	row, err := o.AppendBinary(make([]byte, 0, rowBytes))
@@ -144,6 +157,7 @@ func prune(w state.Writer, pool common.Hash, now uint64) error {
 	}
 	for _, key := range old {
 		w.Delete(Seconds, key)
+		w.Delete(Spans, key)
 	}
 	left, err := w.Get(unpruned, pool[:])
 	switch {

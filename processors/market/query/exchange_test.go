@@ -67,14 +67,20 @@ func TestExchange(t *testing.T) {
 	if diff := cmp.Diff(wanted, p.Ticks, cmp.AllowUnexported(ammv4.Tick{})); diff != "" {
 		t.Error("ticks (-want +got):", diff)
 	}
-	if diff := cmp.Diff([]query.PriceAt{{At: began + 4200, Tick: 140}, {At: began + 4260, Tick: 150}}, read(60, 0).Pools[1].Seconds); diff != "" {
+	// Within a second the price was between what its blocks and the last one before it left; 120 was not left by any.
+	all := []query.PriceAt{
+		{At: began, Low: 100, High: 100},
+		{At: began + 3600, Low: 100, High: 110}, {At: began + 3601, Low: 110, High: 110},
+		{At: began + 4200, Low: 110, High: 140}, {At: began + 4201, Low: 140, High: 140},
+		{At: began + 4260, Low: 140, High: 150}, {At: began + 4261, Low: 150, High: 150},
+	}
+	if diff := cmp.Diff(all[3:], read(60, 0).Pools[1].Seconds); diff != "" {
 		t.Error("a minute (-want +got):", diff)
 	}
-	all := []query.PriceAt{{At: began, Tick: 100}, {At: began + 3600, Tick: 110}, {At: began + 4200, Tick: 140}, {At: began + 4260, Tick: 150}}
 	if diff := cmp.Diff(all, read(1<<40, 0).Pools[1].Seconds); diff != "" {
 		t.Error("all seconds (-want +got):", diff)
 	}
-	if hours := p.Hours; len(hours) != 1 || hours[0] != (query.PriceAt{At: began - began%3600, Tick: 100}) {
+	if hours := p.Hours; len(hours) != 1 || hours[0] != (query.PriceAt{At: began - began%3600, Low: 100, High: 100}) {
 		t.Errorf("hours %v", hours)
 	}
 	if p.Volume24h != (prices.Volume{word(50), word(45)}) {
@@ -93,7 +99,7 @@ func TestExchange(t *testing.T) {
 	if m.mine(t, 24*3600); read(60, 0).Pools[1].Volume24h != (prices.Volume{}) {
 		t.Error("traded within a day in which nobody did")
 	}
-	if len(x.Pools[0].Ticks) != 0 || len(x.Pools[0].Seconds) != 1 || x.Pools[0].Seconds[0].Tick != 7 {
+	if len(x.Pools[0].Ticks) != 0 || len(x.Pools[0].Seconds) != 1 || x.Pools[0].Seconds[0].Low != 7 {
 		t.Errorf("a pool that never moved: %+v", x.Pools[0])
 	}
 }

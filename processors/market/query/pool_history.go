@@ -12,53 +12,32 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/prices"
-	"github.com/lienstream/lienstream/topics"
 )
 
-// PriceAt is the tick of a pool from a second on.
+// PriceAt is between which ticks a pool's price was from a second on.
 type PriceAt = prices.PriceAt
 
 // MedianTick is prices.Median.
-func MedianTick(seconds []PriceAt, last, window uint64) (tick int32, history uint64) {
+func MedianTick(seconds []PriceAt, last, window uint64) (low, high int32, history uint64) {
 	return prices.Median(seconds, last, window)
 }
 
-const priceAtBytes = 8 + 4
+const priceAtBytes = 8 + 4 + 4
 
 func appendPrice(b []byte, p PriceAt) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, p.At), uint32(p.Tick))
+	b = binary.BigEndian.AppendUint64(b, p.At)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(p.Low)), uint32(p.High))
 }
 
 // addSeconds adds the prices of a pool in one row, descending by time: those since a time, and the one before.
 func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint64) error {
-	from := now - min(now, seconds)
-	var (
-		all     []byte
-		bad     error
-		carried bool
-	)
-	visit := func(_, row []byte) bool {
-		var o topics.Observation
-		if bad = o.UnmarshalBinary(row); bad != nil {
-			return false
-		}
-		all = appendPrice(all, PriceAt{At: o.At, Tick: o.Tick})
-		carried = o.At <= from
-		return !carried
+	since, err := prices.Since(v, pool, now-min(now, seconds), now)
+	if err != nil {
+		return err
 	}
-	err := v.Scan(prices.Seconds, pool[:], prices.Before(pool, now), visit)
-	if err == nil && bad == nil && !carried {
-		// The per-second observations of that time are deleted: use the hours.
-		err = v.Scan(prices.Hours, pool[:], prices.Before(pool, from), func(key, row []byte) bool {
-			var o topics.Observation
-			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
-				return bad == nil
-			}
-			return visit(key, row)
-		})
-	}
-	if err = errors.Join(err, bad); err != nil {
-		return fmt.Errorf("prices: %w", err)
+	all := make([]byte, 0, len(since)*priceAtBytes)
+	for _, p := range slices.Backward(since) {
+		all = appendPrice(all, p)
 	}
 	c.add(sectionSecond, pool[:], all)
 	return nil
@@ -78,7 +57,7 @@ func addCloses(c *collector, v state.View, pool common.Hash, now, seconds uint64
 	}
 	err = v.Scan(prices.Closes, pool[:], prices.Before(pool, now), func(key, row []byte) bool {
 		p := PriceAt{At: prices.At(key)}
-		if p.Tick, bad = prices.DecodeClose(row); bad != nil {
+		if p.Low, p.High, bad = prices.DecodeClose(row); bad != nil {
 			return false
 		}
 		all = appendPrice(all, p)
@@ -103,7 +82,7 @@ func decodePrices(items []read.Item, pool common.Hash) ([]PriceAt, error) {
 	}
 	all := make([]PriceAt, 0, len(row)/priceAtBytes)
 	for ; len(row) > 0; row = row[priceAtBytes:] {
-		p := PriceAt{At: binary.BigEndian.Uint64(row), Tick: int32(binary.BigEndian.Uint32(row[8:]))}
+		p := PriceAt{At: binary.BigEndian.Uint64(row), Low: int32(binary.BigEndian.Uint32(row[8:])), High: int32(binary.BigEndian.Uint32(row[12:]))}
 		if p.At > math.MaxInt64 {
 			return nil, read.ErrMalformed
 		}

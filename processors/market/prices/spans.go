@@ -1,0 +1,173 @@
+package prices
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/family"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Spans has a row for each second of Seconds, under the same Key: between which ticks the price was in it, at the ends of its
+// blocks and of the last block before it.
+//
+// A chain may make many blocks in a second. Whoever trades last in one of them sets the last price of a second, and holds it
+// for no longer than a block. How long each price held within a second no timestamp says, and how many blocks it has is partly
+// in the hands of those who trade. Between its lowest and its highest price is what is certain.
+var Spans = &state.Table{ID: 33, Name: "price spans"}
+
+// span is a row of Spans, and what the next one follows from.
+type span struct {
+	block     uint64 // of the last event
+	tick      int32  // after it
+	low, high int32  // of the blocks of the second before that one, and of the last block before the second
+}
+
+const spanBytes = 8 + 3*4
+
+var errSpan = errors.New("a span has another size")
+
+// AppendBinary appends the row. The error is always nil.
+func (s *span) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.BigEndian.AppendUint64(b, s.block)
+	for _, tick := range []int32{s.tick, s.low, s.high} {
+		b = binary.BigEndian.AppendUint32(b, uint32(tick))
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads a row.
+func (s *span) UnmarshalBinary(data []byte) error {
+	if len(data) != spanBytes {
+		return fmt.Errorf("%w: %d bytes", errSpan, len(data))
+	}
+	s.block, data = binary.BigEndian.Uint64(data), data[8:]
+	for _, tick := range []*int32{&s.tick, &s.low, &s.high} {
+		*tick, data = int32(binary.BigEndian.Uint32(data)), data[4:]
+	}
+	return nil
+}
+
+// ended is between which ticks the price was, the last block included.
+func (s *span) ended() (low, high int32) { return min(s.low, s.tick), max(s.high, s.tick) }
+
+// widen adds a price to the span of its second. The pool's last price was in the second last, if it has one: zero is none.
+func widen(w state.Writer, pool common.Hash, last uint64, tick int32) error {
+	block := w.Block()
+	next := span{block: block.Number, tick: tick, low: math.MaxInt32, high: math.MinInt32}
+	if last > 0 {
+		var before span
+		if found, err := family.Get(w, Spans, Key(pool, last), &before); err != nil || !found {
+			return cmp.Or(err, fmt.Errorf("no span of pool %s at %d: %w", pool, last, errSpan))
+		}
+		switch {
+		case before.block == block.Number: // only where a block leaves the price counts
+			next.low, next.high = before.low, before.high
+		case last == block.Timestamp:
+			next.low, next.high = before.ended()
+		default:
+			next.low, next.high = before.tick, before.tick
+		}
+	}
+	return family.Put(w, Spans, Key(pool, block.Timestamp), &next)
+}
+
+// PriceAt is between which ticks a pool's price was from a second on.
+type PriceAt struct {
+	At        uint64
+	Low, High int32
+}
+
+// scanner is what a Reader and a Writer can do.
+type scanner interface {
+	Scan(t *state.Table, prefix, after []byte, fn func(key, row []byte) bool) error
+}
+
+// Since are the prices of a pool from a second on until another, ascending. The first one is that at the beginning, if there
+// was one.
+func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
+	var (
+		all     []PriceAt // descending
+		bad     error
+		carried bool
+	)
+	err := v.Scan(Spans, pool[:], Before(pool, until), func(key, row []byte) bool {
+		var s span
+		if bad = s.UnmarshalBinary(row); bad != nil {
+			return false
+		}
+		p := PriceAt{At: At(key)}
+		p.Low, p.High = s.ended()
+		after := p.At + 1
+		if next := len(all) - 1; (p.Low != s.tick || p.High != s.tick) && after <= until && (next < 0 || all[next].At > after) {
+			all = append(all, PriceAt{after, s.tick, s.tick})
+		}
+		all = append(all, p)
+		carried = p.At <= from
+		return !carried
+	})
+	if err == nil && bad == nil && !carried {
+		// What the price was then may be older than the seconds that are kept.
+		err = v.Scan(Hours, pool[:], Before(pool, from), func(_, row []byte) bool {
+			var o topics.Observation
+			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
+				return bad == nil
+			}
+			all = append(all, PriceAt{o.At, o.Tick, o.Tick})
+			return false
+		})
+	}
+	if err = errors.Join(err, bad); err != nil {
+		return nil, fmt.Errorf("prices: %w", err)
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+// Median is the time-weighted median of a pool's price over the window that ends with a second: that of the lowest tick of each
+// second, and that of the highest. Prices are ascending and carried forward. Whoever would raise the one, or lower the other,
+// has to hold the price throughout half of the window's seconds. It also returns for how many of these there is a price.
+//
+// Where half of the seconds have a lower tick and half a higher one, low is the lower and high the higher one.
+func Median(prices []PriceAt, last, window uint64) (low, high int32, history uint64) {
+	type weight struct {
+		low, high int32
+		seconds   uint64
+	}
+	begin := last + 1 - min(last+1, window) // first second of the window
+	weights := make([]weight, 0, len(prices))
+	for i, p := range prices {
+		end := last + 1
+		if i+1 < len(prices) {
+			end = min(end, prices[i+1].At)
+		}
+		if from := max(p.At, begin); end > from {
+			weights = append(weights, weight{p.Low, p.High, end - from})
+			history += end - from
+		}
+	}
+	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(a.low, b.low) })
+	sum := uint64(0)
+	for _, w := range weights {
+		if sum += w.seconds; 2*sum >= history {
+			low = w.low
+			break
+		}
+	}
+	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(b.high, a.high) })
+	sum = 0
+	for _, w := range weights {
+		if sum += w.seconds; 2*sum >= history {
+			high = w.high
+			break
+		}
+	}
+	return low, high, history
+}
