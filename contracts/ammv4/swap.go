@@ -32,6 +32,9 @@ type Pool struct {
 	ProtocolFee  uint32 // as slot0 holds it: see ProtocolFee
 	TickSpacing  int32
 	Ticks        []Tick // of NewTick, ascending; multiples of the spacing
+
+	// Ticks are all that there are from the first of these ticks to the second; both zero: however far.
+	From, To int32
 }
 
 // Swap is an order. The limit is the price at which it ends, whatever remains.
@@ -45,7 +48,7 @@ type Swap struct {
 
 // MaxCrossed is how many ticks a swap crosses at most that is quoted. Each costs the contract at least three reads and two
 // writes of storage, some 20,000 gas: a transaction of 32 million gas does not come as far.
-const MaxCrossed = 4096
+const MaxCrossed = 2048
 
 // Result is what a swap came to.
 type Result struct {
@@ -67,7 +70,7 @@ var (
 )
 
 // Quote is V4Quoter's quoteExactInputSingle and quoteExactOutputSingle: a swap without a limit, which must come to
-// the whole amount. ErrTicks: it would cross more than MaxCrossed.
+// the whole amount. ErrTicks: it would cross more than MaxCrossed, or leave what the pool knows of its ticks.
 func (p *Pool) Quote(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) error {
 	if err := p.swapAll(r, zeroForOne, exactIn, amount); err != nil {
 		return err
@@ -186,12 +189,18 @@ func (p *Pool) Swap(r *Result, s *Swap) error {
 				return err
 			}
 		}
+		if !p.knows(r.Tick) {
+			return ErrTicks
+		}
 	}
 	if r.In.BitLen() > 127 || r.Out.BitLen() > 127 { // int128 each
 		return ErrOverflow
 	}
 	return nil
 }
+
+// knows says whether no tick is missing on the way to one.
+func (p *Pool) knows(tick int32) bool { return p.From == p.To || p.From <= tick && tick <= p.To }
 
 // take adds a step to the sums.
 func (r *Result) take(step *Step, remaining *uint256.Int, exactIn bool, fee, protocolFee uint32) error {

@@ -63,8 +63,9 @@ func (a *App) Tables() []*state.Table { return a.families.Tables() }
 // medians in trees. Version 4 knows when a pool was initialised, and what is traded in it. Version 5
 // knows who holds meme tokens. Version 6 keeps what collateral, pools and positions were on each day. Version 7 knows which
 // liquidity has stood for half an hour, and the closes of hours. Version 8 prunes prices little by little. Version 9 knows
-// between which ticks a price was in each second: what was made before cannot be continued.
-func (a *App) Version() (version, since uint32) { return 9, 9 }
+// between which ticks a price was in each second: what was made before cannot be continued. Version 10 sums
+// ticks up by stretches.
+func (a *App) Version() (version, since uint32) { return 10, 10 }
 
 // Apply applies a *topics.Log, a *topics.Probe or a *topics.Ledger.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {

@@ -63,8 +63,7 @@ func (s *stage) add(t testing.TB, p *pool, held *topics.PositionLiquidity, young
 			slices.SortFunc(*to.ticks, func(a, b ammv4.Tick) int { return cmp.Compare(a.Index, b.Index) })
 		}
 	}
-	p.amm = p.with(p.Ticks).amm
-	p.Liquidity = p.amm.Liquidity
+	*p = *p.at(&p.SqrtPriceX96, p.Tick, false)
 	s.judge()
 }
 

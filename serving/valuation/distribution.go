@@ -43,17 +43,14 @@ func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *
 	if err != nil {
 		return err
 	}
-	if err := p.crowded(); err != nil {
-		return s.refused(err)
-	}
 	return s.answer(res, st, &distributionBody{
-		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference.middle(), Segments: distribution(p.Ticks, p.Tick),
+		PoolID: p.ID.Hex(), Tick: p.Tick, ReferenceTick: p.reference.middle(), Segments: distribution(p.Below, p.Ticks, p.Tick),
 		AsOfBlock: st.at.Number, At: st.at.Timestamp,
 	})
 }
 
-// distribution sums ticks up to segments around a tick.
-func distribution(ticks []ammv4.Tick, around int32) []segmentBody {
+// distribution sums ticks up to segments around a tick. There is so much liquidity below the first one.
+func distribution(liquidity uint256.Int, ticks []ammv4.Tick, around int32) []segmentBody {
 	segments := []segmentBody{}
 	n := max(len(ticks)-1, 0)
 	middle := 0
@@ -61,7 +58,6 @@ func distribution(ticks []ammv4.Tick, around int32) []segmentBody {
 		middle++
 	}
 	first := max(middle-maxSegments/2, 0)
-	var liquidity uint256.Int
 	for i := range ticks[:min(first+maxSegments, n)] {
 		if liquidity.Add(&liquidity, &ticks[i].Net); i >= first { // anybody may have put dust at every tick
 			segments = append(segments, segmentBody{ticks[i].Index, ticks[i+1].Index, liquidity.Dec()})

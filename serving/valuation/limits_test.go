@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,9 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // tolerated is an amount that is higher by what the default MaxDeviation is as a factor, and a rounding.
@@ -183,27 +186,86 @@ func TestAReferenceIsNoFinerThanATick(t *testing.T) {
 	}
 }
 
-// TestNobodyCrowdsAPoolAway: whoever adds dust at so many ticks of a pool that they are not read does not have a token priced, or a
-// quote made, by another pool.
-func TestNobodyCrowdsAPoolAway(t *testing.T) {
-	for name, of := range map[string]func(*stage) *pool{"with the dollar": func(s *stage) *pool { return s.direct }, "of the pair": func(s *stage) *pool { return s.pair }} {
-		s := newStage(t)
-		s.open(t, 8, usdg, meme, 900, 2e14) // deep enough, and another price
-		s.open(t, 9, meme, second, 900, 2e14)
-		p := of(s)
-		p.Crowded = true
-		p.Ticks, p.Standing, p.amm.Ticks = nil, nil, nil
-		s.judge()
-		for _, token := range []common.Address{meme, second} {
-			if token == meme && p == s.pair {
-				continue // the pair prices the other
+// crowd puts dust at each of so many ticks on both sides of a pool, of which no more is known than the pipeline reads around
+// its price and its reference.
+func (s *stage) crowd(t testing.TB, p *pool, each int32) {
+	t.Helper()
+	var all []ammv4.Tick
+	add := func(at int32, net *uint256.Int) {
+		tick, err := ammv4.NewTick(at, net)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tick)
+	}
+	one := uint256.NewInt(1)
+	for at := -each; at <= each; at++ {
+		if at < 0 {
+			add(at, one)
+		} else if at > 0 {
+			add(at, new(uint256.Int).Neg(one))
+		}
+	}
+	p.TickSpacing, p.amm.TickSpacing = 1, 1
+	all = slices.Concat(p.Ticks[:1], all, p.Ticks[1:])
+	window := func(around int32) (w query.Window) {
+		i, _ := slices.BinarySearchFunc(all, around+1, func(t ammv4.Tick, at int32) int { return int(t.Index) - int(at) })
+		first, last := i-ammv4.MaxCrossed, i+ammv4.MaxCrossed
+		w.From, w.To = all[first].Index, all[last-1].Index
+		for _, t := range all[:first] {
+			w.Below.Add(&w.Below, &t.Net)
+		}
+		w.StandingBelow, w.Ticks, w.Standing = w.Below, all[first:last], all[first:last]
+		return w
+	}
+	p.Window, p.Far = window(p.Tick), []query.Window{window(0)}
+	*p = *p.at(&p.SqrtPriceX96, p.Tick, false)
+	s.judge()
+}
+
+// TestDustRefusesNothing: somebody puts dust at every tick around a pool's price, far more than is read. What it prices is
+// worth the same and quotes come to the same, but for the dust; and while somebody moves the pool, no other takes its place.
+func TestDustRefusesNothing(t *testing.T) {
+	position := &topics.PositionLiquidity{PoolID: common.Hash{1}, TickLower: -60_000, TickUpper: 60_000, Liquidity: *uint256.NewInt(1e12)}
+	near := func(what string, have, want *big.Int) {
+		t.Helper()
+		gap := new(big.Int).Sub(have, want)
+		if gap.Mul(gap, big.NewInt(1_000_000)).CmpAbs(want) > 0 {
+			t.Errorf("%s is %s, without dust %s", what, have, want)
+		}
+	}
+	for _, of := range []struct {
+		token common.Address
+		held  *topics.PositionLiquidity
+	}{{token: meme}, {token: second}, {held: position}} {
+		clean, s := newStage(t), newStage(t)
+		fair, most := clean.valued(t, of.token, of.held)
+		s.crowd(t, s.direct, 40_000)
+		value, suggested := s.valued(t, of.token, of.held)
+		if value == nil {
+			t.Fatal("dust refuses a price")
+		}
+		near("the value", value, fair)
+		near("the cap", suggested, most)
+		quote := func(s *stage) *swapped {
+			o, err := s.offer([]common.Address{usdg}, []common.Address{second}, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if q, err := s.reference(token); err == nil {
-				t.Errorf("%s: %s is priced at %s", name, token, q.text(q.price))
+			q, err := o.quote(true, uint256.NewInt(1e12))
+			if err != nil {
+				t.Fatal(err)
 			}
-			if o, err := s.offer([]common.Address{usdg}, []common.Address{token}, nil); err == nil {
-				t.Errorf("%s: %s has %d routes", name, token, len(o.now))
-			}
+			return q
+		}
+		near("a quote", quote(s).out.ToBig(), quote(clean).out.ToBig())
+
+		s = newStage(t)
+		s.open(t, 8, usdg, meme, 100, 2e14) // deep enough, and a better price
+		s.move(t, s.direct, -2000)
+		s.crowd(t, s.direct, 40_000)
+		if value, _ := s.valued(t, of.token, of.held); value != nil {
+			t.Errorf("worth %s by another pool", value)
 		}
 	}
 }

@@ -15,8 +15,8 @@ var deadAddress = common.HexToAddress("0x000000000000000000000000000000000000dEa
 // lockedBps is the part of a pool's liquidity at its reference price that nobody can take out, at least: of a locker with
 // thousands of positions only the oldest count. Nil: unknown, because there is no such liquidity.
 func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int64, error) {
-	if len(pools) == 0 || pools[0].Crowded {
-		return nil, nil //nolint:nilnil // no pool, or one whose liquidity is not read
+	if len(pools) == 0 {
+		return nil, nil //nolint:nilnil // no pool
 	}
 	owners := []common.Address{deadAddress}
 	for _, locker := range s.cfg.Lockers {
@@ -30,7 +30,7 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 	if err != nil {
 		return nil, err
 	}
-	fair := pools[0].moved(root) // with all of its liquidity
+	fair := pools[0].moved(root, false)
 	if fair == nil || fair.Liquidity.IsZero() {
 		return nil, nil //nolint:nilnil // the fact cannot be had
 	}

@@ -1,7 +1,6 @@
 package valuation
 
 import (
-	"cmp"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -24,13 +23,6 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 		return nil, err
 	}
 	o := &offer{st: s, now: now}
-	var crowded error
-	if _, err := s.routesBy(from, to, except, func(p *pool) error { crowded = cmp.Or(crowded, p.crowded()); return nil }); err != nil {
-		return nil, err
-	}
-	if crowded != nil { // it may be the best, and nobody moves it out of the way
-		return nil, crowded
-	}
 	o.fair, _ = s.routesBy(from, to, except, s.settles)
 	for _, way := range o.fair {
 		for i := range way {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
@@ -81,10 +82,10 @@ func TestDistribution(t *testing.T) {
 	for i := range int32(1000) {
 		many = append(many, ammv4.Tick{Index: i * 10})
 	}
-	if some := distribution(many, 5005); len(some) != maxSegments || some[0].TickLower != 5000-1280 {
+	if some := distribution(uint256.Int{}, many, 5005); len(some) != maxSegments || some[0].TickLower != 5000-1280 {
 		t.Errorf("%d segments, from %d on", len(some), some[0].TickLower)
 	}
-	if none := distribution(nil, 0); len(none) != 0 {
+	if none := distribution(uint256.Int{}, nil, 0); len(none) != 0 {
 		t.Errorf("segments without a tick: %v", none)
 	}
 }

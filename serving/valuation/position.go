@@ -305,8 +305,16 @@ func (p *pledgedPosition) leave(own *pool) *pool {
 // without is the pool after the position has left it. Where the position's own liquidity has not stood, as much of that of
 // others counts as gone.
 func (p *pool) without(held *topics.PositionLiquidity) *pool {
+	left := *p
 	ticks := slices.Clone(p.amm.Ticks)
-	var sum, shown uint256.Int // two's complement
+	sum, shown := p.below, p.below // two's complement
+	if known := p.amm.From != p.amm.To; known && held.TickLower < p.amm.From && p.amm.From <= held.TickUpper {
+		sum.Sub(&sum, &held.Liquidity)
+		if shown = sum; sum.Sign() < 0 {
+			shown.Clear()
+		}
+	}
+	left.below, left.amm.Ticks = shown, ticks
 	for i := range ticks {
 		t := &ticks[i]
 		sum.Add(&sum, &t.Net)
@@ -322,7 +330,8 @@ func (p *pool) without(held *topics.PositionLiquidity) *pool {
 		}
 		t.Net.Sub(&shown, &before)
 	}
-	return p.with(ticks)
+	left.sum()
+	return &left
 }
 
 // positionBody is the position's present contents and fees.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
-	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -51,7 +50,6 @@ const (
 	reasonPaused    = "paused"
 	reasonHistory   = "history"
 	reasonHalt      = "halt"
-	reasonTicks     = "ticks"
 	reasonNoPool    = "no pool"
 	reasonDisagree  = "pools disagree"
 	reasonStale     = "stale"
@@ -102,19 +100,8 @@ func (s *state) steady(p *pool) error {
 	return s.known(p)
 }
 
-// crowded returns an error if the pool has more ticks than are read.
-func (p *pool) crowded() error {
-	if p.Crowded {
-		return refuse(reasonTicks, "pool %s has more than %d ticks", p.ID, query.MaxTicks)
-	}
-	return nil
-}
-
 // known returns the reason why a pool has no reference price, or nil.
 func (s *state) known(p *pool) error {
-	if err := p.crowded(); err != nil {
-		return err
-	}
 	need := uint64(s.cfg.Reference.MinHistory / time.Second)
 	if have := p.history; have == 0 || have < need {
 		return refuse(reasonHistory, "pool %s has only %d s of price history", p.ID, have)
@@ -337,9 +324,6 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 			if depth.Cmp(c.least) < 0 {
 				c.least = depth
 			}
-		}
-		if err := p.crowded(); err != nil { // how deep it is nobody knows, so none may take its place
-			return c, err
 		}
 		c.thin = c.depth.Cmp(floor) < 0
 		all = append(all, c)

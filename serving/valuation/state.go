@@ -47,6 +47,7 @@ type pool struct {
 	fair      ends   // that, as it would be at its reference
 	settled   ends   // with all of its liquidity, at the nearest price to its own within either tick of its reference
 	depth     [2]uint256.Int
+	below     uint256.Int // liquidity below the first tick that amm knows
 }
 
 // span is between which ticks a price is.
@@ -87,20 +88,20 @@ func (e ends) both() []*pool {
 // judge computes what follows of a pool's state and its prices over a window.
 func (p *pool) judge(now, window uint64) {
 	p.reference.low, p.reference.high, p.history = query.MedianTick(p.Seconds, now, window)
-	p.stood = p.with(p.Standing)
+	p.stood = p.at(&p.SqrtPriceX96, p.Tick, true)
 	p.depth = depthOf(&p.stood.amm)
-	p.fair = p.atEnds(p.stood, ammv4.SqrtPriceAtTick)
-	p.settled = p.atEnds(p, p.nearestIn)
+	p.fair = p.atEnds(true, ammv4.SqrtPriceAtTick)
+	p.settled = p.atEnds(false, p.nearestIn)
 }
 
 // atEnds is a pool as it would be at prices of both ends of the reference.
-func (p *pool) atEnds(from *pool, price func(tick int32) (*uint256.Int, error)) (e ends) {
+func (p *pool) atEnds(standing bool, price func(tick int32) (*uint256.Int, error)) (e ends) {
 	at := func(tick int32) *pool {
 		root, err := price(tick)
 		if err != nil {
 			return nil
 		}
-		there := from.moved(root)
+		there := p.moved(root, standing)
 		if there != nil {
 			there.depth = depthOf(&there.amm)
 		}
@@ -127,28 +128,46 @@ func (p *pool) nearestIn(tick int32) (*uint256.Int, error) {
 	return &p.SqrtPriceX96, nil
 }
 
-// with is the pool with other liquidity at the same price.
-func (p *pool) with(ticks []ammv4.Tick) *pool {
-	other := *p
-	other.Ticks, other.amm.Ticks = ticks, ticks
-	other.amm.Liquidity.Clear()
-	for i := range ticks {
-		if ticks[i].Index > p.Tick {
-			break
-		}
-		other.amm.Liquidity.Add(&other.amm.Liquidity, &ticks[i].Net)
-	}
-	other.Liquidity = other.amm.Liquidity
-	return &other
-}
-
-// moved is the pool swapped to a price; nil: nothing moves it there.
-func (p *pool) moved(root *uint256.Int) *pool {
-	var r ammv4.Result
-	if err := p.amm.Move(&r, root); err != nil {
+// at is the pool as it would be at a price, with all of its liquidity or what of it stands; nil: it is not known there.
+func (p *pool) at(root *uint256.Int, tick int32, standing bool) *pool {
+	w := p.WindowAt(tick)
+	if w == nil {
 		return nil
 	}
-	return p.after(&r)
+	there := *p
+	there.below, there.amm.Ticks = w.Below, w.Ticks
+	if standing {
+		there.below, there.amm.Ticks = w.StandingBelow, w.Standing
+	}
+	there.amm.From, there.amm.To = w.From, w.To
+	there.SqrtPriceX96, there.Tick = *root, tick
+	there.amm.SqrtPriceX96, there.amm.Tick = *root, tick
+	there.sum()
+	return &there
+}
+
+// sum adds up the liquidity at the pool's tick.
+func (p *pool) sum() {
+	p.amm.Liquidity = p.below
+	for i := range p.amm.Ticks {
+		if p.amm.Ticks[i].Index > p.Tick {
+			break
+		}
+		p.amm.Liquidity.Add(&p.amm.Liquidity, &p.amm.Ticks[i].Net)
+	}
+	p.Liquidity = p.amm.Liquidity
+}
+
+// moved is the pool as it would be at a price; nil: it is not known there.
+func (p *pool) moved(root *uint256.Int, standing bool) *pool {
+	if !root.Lt(ammv4.MaxSqrtPrice) {
+		root = new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
+	}
+	tick, err := ammv4.TickAtSqrtPrice(root)
+	if err != nil {
+		return nil
+	}
+	return p.at(root, tick, standing)
 }
 
 // after is the pool as a swap leaves it.
@@ -285,8 +304,9 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 		p := &pool{PoolState: answer.Value.Pools[i]}
 		p.amm = ammv4.Pool{
 			SqrtPriceX96: p.SqrtPriceX96, Tick: p.Tick, Liquidity: p.Liquidity, LPFee: p.Fee,
-			TickSpacing: p.TickSpacing, Ticks: p.Ticks,
+			TickSpacing: p.TickSpacing, Ticks: p.Ticks, From: p.From, To: p.To,
 		}
+		p.below = p.Below
 		s.pools = append(s.pools, p)
 	}
 	if err := k.chain.complete(ctx, s); err != nil {

@@ -40,7 +40,7 @@ func (s *scope) putPool(w state.Writer, before, after *topics.Pool) error {
 // ScanPoolsAfter calls fn for the rows of pools before their first change on each day after one, ascending by day. A pool that
 // was not there has the row of none.
 func ScanPoolsAfter(v state.Reader, day uint64, fn func(day uint64, id common.Hash, row []byte)) error {
-	return scanRows(v, poolDays, nil, family.AfterDay(day), func(key, row []byte) error {
+	return scanRows(v, poolDays, nil, family.AfterDay(day), nil, func(key, row []byte) error {
 		day, rest, ok := family.SplitDay(key)
 		if !ok || len(rest) != common.HashLength {
 			return errDay
@@ -53,7 +53,7 @@ func ScanPoolsAfter(v state.Reader, day uint64, fn func(day uint64, id common.Ha
 // ScanLiquidityAfter does the same for the position of a token ID.
 func ScanLiquidityAfter(v state.Reader, id common.Hash, day uint64, fn func(day uint64, p *topics.PositionLiquidity)) error {
 	after := liquidityDayKey(id, day)
-	return scanRows(v, liquidityDays, id[:], after, func(key, row []byte) error {
+	return scanRows(v, liquidityDays, id[:], after, nil, func(key, row []byte) error {
 		day, _, ok := family.SplitDay(bytes.TrimPrefix(key, id[:]))
 		if !ok {
 			return errDay
@@ -67,9 +67,12 @@ func ScanLiquidityAfter(v state.Reader, id common.Hash, day uint64, fn func(day 
 	})
 }
 
-func scanRows(v state.Reader, t *state.Table, prefix, after []byte, fn func(key, row []byte) error) error {
+func scanRows(v state.Reader, t *state.Table, prefix, after, last []byte, fn func(key, row []byte) error) error {
 	var bad error
 	err := v.Scan(t, prefix, after, func(key, row []byte) bool {
+		if last != nil && bytes.Compare(key, last) > 0 {
+			return false
+		}
 		bad = fn(key, row)
 		return bad == nil
 	})

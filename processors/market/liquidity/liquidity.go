@@ -37,7 +37,7 @@ type scope struct {
 func Family(d contracts.Deployment) family.Family {
 	s := &scope{manager: d.PositionManager, pool: d.PoolID}
 	return family.Family{
-		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays, youngRanges, youngTicks},
+		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays, youngRanges, youngTicks, tickSums, youngSums},
 		Events: []contracts.Event{
 			&contracts.Swapped{}, &contracts.PoolInitialized{}, &contracts.LiquidityModified{}, &contracts.PoolSet{},
 			&contracts.PositionTransferred{}, &contracts.PositionStaked{}, &contracts.PositionCheckpointed{},
@@ -141,6 +141,9 @@ func (s *scope) modified(w state.Writer, e *contracts.LiquidityModified) (string
 	}
 	if p.Hooks != (common.Address{}) && p.ID != s.pool {
 		return "", nil // it prices nothing
+	}
+	if err := addSums(w, e); err != nil {
+		return "", err
 	}
 	return "", age(w, e)
 }

@@ -130,7 +130,11 @@ func age(w state.Writer, e *contracts.LiquidityModified) error {
 		tick  int32
 		upper bool
 	}{{e.TickLower, false}, {e.TickUpper, true}} {
-		if _, err := putYoung(w, youngTicks, TickKey(e.PoolID, end.tick), func(y *youngness) { y.add(&before, &after, end.upper) }); err != nil {
+		older := func(y *youngness) { y.add(&before, &after, end.upper) }
+		if _, err := putYoung(w, youngTicks, TickKey(e.PoolID, end.tick), older); err != nil {
+			return err
+		}
+		if _, err := putYoung(w, youngSums, sumKey(e.PoolID, end.tick), older); err != nil {
 			return err
 		}
 	}
@@ -155,16 +159,22 @@ func putYoung(w state.Writer, t *state.Table, key []byte, edit func(*youngness))
 	return before, nil
 }
 
-// ScanYoung calls fn for the ticks of a pool at which young liquidity begins or ends at a time, ascending, with what has to be
-// subtracted from their net liquidity for that which stands.
-func ScanYoung(v state.Reader, pool common.Hash, now uint64, fn func(tick int32, young *uint256.Int)) error {
-	return scanRows(v, youngTicks, pool[:], nil, func(key, row []byte) error {
+// ScanYoung calls fn for the ticks of a pool from one to another at which young liquidity begins or ends at a time, ascending,
+// with what has to be subtracted from their net liquidity for that which stands.
+func ScanYoung(v state.Reader, pool common.Hash, from, to int32, now uint64, fn func(tick int32, young *uint256.Int)) error {
+	return scanYoung(v, youngTicks, pool, TickKey(pool, from-1), TickKey(pool, to), now, func(key []byte, young *uint256.Int) {
+		fn(TickOf(key), young)
+	})
+}
+
+func scanYoung(v state.Reader, t *state.Table, pool common.Hash, after, last []byte, now uint64, fn func(key []byte, young *uint256.Int)) error {
+	return scanRows(v, t, pool[:], after, last, func(key, row []byte) error {
 		var y youngness
 		if err := y.UnmarshalBinary(row); err != nil {
 			return err
 		}
 		if y.at(now / periodSeconds); !y.young().IsZero() {
-			fn(TickOf(key), y.young())
+			fn(key, y.young())
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/topics"
@@ -28,7 +29,7 @@ func TestStanding(t *testing.T) {
 		}
 		defer store.Close()
 		pool, hooked := common.Hash{7}, common.Hash{8}
-		ranges := []span{{-60, 60}, {-60, 120}, {0, 60}}
+		ranges := []span{{-60, 60}, {-60, 120}, {0, 60}, {-5040, 60}, {-60, 5040}, {-1080, -1020}}
 		held := map[span]int64{}
 		was := []map[span]int64{} // the least in each second from the first on
 		began := rapid.Uint64Range(2_000_000_000, 2_000_001_000).Draw(t, "began")
@@ -93,19 +94,19 @@ func check(t *rapid.T, store *state.Store, pool, hooked common.Hash, at uint64, 
 	v := snap.View(topics.BlockRef{Timestamp: at})
 	defer v.Close()
 	young := map[int32]int64{}
-	if err := liquidity.ScanYoung(v, pool, at, func(tick int32, y *uint256.Int) {
+	if err := liquidity.ScanYoung(v, pool, ammv4.MinTick, ammv4.MaxTick, at, func(tick int32, y *uint256.Int) {
 		young[tick] = int64(y.Uint64())
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := liquidity.ScanYoung(v, hooked, at, func(int32, *uint256.Int) { t.Error("a pool with hooks has young liquidity") }); err != nil {
+	if err := liquidity.ScanYoung(v, hooked, ammv4.MinTick, ammv4.MaxTick, at, func(int32, *uint256.Int) { t.Error("a pool with hooks has young liquidity") }); err != nil {
 		t.Fatal(err)
 	}
 	most, fewest := least(liquidity.StandingSeconds), least(liquidity.StandingSeconds+600)
-	var stands, high, low int64
-	for tick := int32(-60); tick <= 120; tick += 60 {
+	var all, stands, high, low int64
+	for _, tick := range []int32{-5040, -1080, -1020, -60, 0, 60, 120, 5040} {
 		for r, l := range held {
-			for of, sum := range map[*int64]int64{&stands: l, &high: most[r], &low: fewest[r]} {
+			for of, sum := range map[*int64]int64{&all: l, &stands: l, &high: most[r], &low: fewest[r]} {
 				if r.lower == tick {
 					*of += sum
 				}
@@ -117,6 +118,15 @@ func check(t *rapid.T, store *state.Store, pool, hooked common.Hash, at uint64, 
 		stands -= young[tick]
 		if stands > high || stands < low {
 			t.Errorf("at %d from tick %d on %d stands, the least of half an hour is %d, of ten minutes more %d", at, tick, stands, high, low)
+		}
+		for _, above := range []int32{tick + 1, tick + 60} {
+			below, old, err := liquidity.Below(v, pool, above, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if below != *uint256.NewInt(uint64(all)) || old != *uint256.NewInt(uint64(stands)) {
+				t.Errorf("below tick %d there are %s, of which %s stand, want %d and %d", above, below.Dec(), old.Dec(), all, stands)
+			}
 		}
 	}
 }

@@ -23,6 +23,8 @@ const (
 	tableLiquidityDays       byte = 28
 	tableYoungRanges         byte = 29
 	tableYoungTicks          byte = 30
+	tableTickSums            byte = 34
+	tableYoungSums           byte = 35
 
 	// IndexAllowedPool: the pools that the registry allows, by pool ID. The value is the row.
 	IndexAllowedPool byte = 0x1b

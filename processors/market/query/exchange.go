@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
@@ -52,12 +50,10 @@ type Exchange struct {
 // it.
 type PoolState struct {
 	topics.Pool
-	Ticks    []ammv4.Tick // ascending; none where it is Crowded
-	Standing []ammv4.Tick // the same of the liquidity that has stood for half an hour
-	Seconds  []PriceAt    // ascending; the first is the price at the start of the period, if there was one
-	Hours    []PriceAt    // ascending: the closes of hours, by their first second. Each is that of the hours until the next one too
-
-	Crowded bool // it has more than MaxTicks ticks, which are not read: whoever adds dust at each makes no other pool's state late
+	Window            // around its price
+	Far     []Window  // around the ends of its MedianTick over Seconds, where that one does not reach as far
+	Seconds []PriceAt // ascending; the first is the price at the start of the period, if there was one
+	Hours   []PriceAt // ascending: the closes of hours, by their first second. Each is that of the hours until the next one too
 
 	Volume24h prices.Volume // of the current hour and the 23 before it
 }
@@ -124,16 +120,17 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 		if err := v.Scan(assets.Assets, nil, nil, c.addAll(sectionAsset)); err != nil {
 			return nil, err
 		}
-		ids, err := tradable(&c, v, q.Pool)
+		ticks, err := tradable(&c, v, q.Pool)
 		if err != nil {
 			return nil, err
 		}
 		now := v.At().Timestamp
-		for _, id := range ids {
-			if err := addTicks(&c, v, id, now); err != nil {
+		for id, tick := range ticks {
+			low, high, err := addSeconds(&c, v, id, now, q.Seconds)
+			if err != nil {
 				return nil, err
 			}
-			if err := addSeconds(&c, v, id, now, q.Seconds); err != nil {
+			if err := addTicks(&c, v, id, []int32{tick, low, high}, now); err != nil {
 				return nil, err
 			}
 			if err := addCloses(&c, v, id, now, q.Hours); err != nil {
@@ -147,17 +144,18 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 	return c.sorted(), nil
 }
 
-// tradable adds the tradable pools, and returns their IDs.
-func tradable(c *collector, v state.View, own common.Hash) (ids []common.Hash, err error) {
+// tradable adds the tradable pools, and returns their ticks by ID.
+func tradable(c *collector, v state.View, own common.Hash) (ticks map[common.Hash]int32, err error) {
+	ticks = map[common.Hash]int32{}
 	var bad error
 	visit := func(_, row []byte) bool {
 		var p topics.Pool
 		if bad = p.UnmarshalBinary(row); bad != nil {
 			return false
 		}
-		if p.Initialized && (p.Hooks == (common.Address{}) || p.ID == own) && p.Fee != dynamicFee && !slices.Contains(ids, p.ID) {
+		if _, twice := ticks[p.ID]; p.Initialized && (p.Hooks == (common.Address{}) || p.ID == own) && p.Fee != dynamicFee && !twice {
 			c.add(sectionPool, p.ID[:], row)
-			ids = append(ids, p.ID)
+			ticks[p.ID] = p.Tick
 		}
 		return true
 	}
@@ -173,7 +171,7 @@ func tradable(c *collector, v state.View, own common.Hash) (ids []common.Hash, e
 	if err != nil {
 		return nil, fmt.Errorf("pools: %w", err)
 	}
-	return ids, nil
+	return ticks, nil
 }
 
 func decodeExchange(a *read.Response) (x Exchange, err error) {
@@ -196,7 +194,7 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 	}
 	for i := range x.Pools {
 		p := &x.Pools[i]
-		if err := p.decodeTicks(&split); err != nil {
+		if err := p.decodeTicks(split[sectionTick]); err != nil {
 			return x, err
 		}
 	}

@@ -29,18 +29,20 @@ func appendPrice(b []byte, p PriceAt) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(p.Low)), uint32(p.High))
 }
 
-// addSeconds adds the prices of a pool in one row, descending by time: those since a time, and the one before.
-func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint64) error {
+// addSeconds adds the prices of a pool in one row, descending by time: those since a time, and the one before. It returns
+// their MedianTick.
+func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint64) (low, high int32, err error) {
 	since, err := prices.Since(v, pool, now-min(now, seconds), now)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	all := make([]byte, 0, len(since)*priceAtBytes)
 	for _, p := range slices.Backward(since) {
 		all = appendPrice(all, p)
 	}
 	c.add(sectionSecond, pool[:], all)
-	return nil
+	low, high, _ = prices.Median(since, now, seconds)
+	return low, high, nil
 }
 
 // addCloses adds the closes of a pool's hours in one row, descending by time: those of hours since a time, and the one before.

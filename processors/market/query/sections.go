@@ -26,7 +26,7 @@ const (
 	sectionPool
 	sectionStaking
 	sectionSeed
-	sectionTick
+	sectionTick // of a pool: one, or a window of them
 	sectionBurn
 	sectionBurned
 	sectionOwned     // positions by their owner
@@ -46,8 +46,6 @@ const (
 	sectionHolding // of an account
 	sectionDay     // what was funded in it
 	sectionPoolDay // pools before its first change
-	sectionYoung   // what of a pool's ticks does not stand
-	sectionCrowded // a pool whose ticks are not read
 
 	sections // number of sections
 )

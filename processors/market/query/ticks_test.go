@@ -7,6 +7,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
@@ -34,14 +35,15 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
-// TestManyTicks: the ticks of a pool are read whole, with what does not stand, up to a bound; beyond it the pool is named, and all
-// others are read as before.
+// TestManyTicks: of a pool with dust at more ticks than a quote crosses, those around its price and its median price are read,
+// with all that is below them, and what of it stands. All other pools are read whole.
 func TestManyTicks(t *testing.T) {
+	const each, side = 6000, ammv4.MaxCrossed
 	m := newMarketNode(t, deployment)
 	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 0), allow(tknPool),
 		initialize(t, thinPool, usdg, stock, 0), allow(thinPool), provide(thinPool, 1e9, -60, 60, 7))
-	m.crowd(t, query.MaxTicks)
-	read := func() []query.PoolState {
+	m.crowd(t, 2*each)
+	read := func() *query.PoolState {
 		answer, err := m.router.Exchange(t.Context(), query.ExchangeQuery{Seconds: 1800})
 		x := must(t, answer, err)
 		if len(x.Pools) != 2 {
@@ -50,26 +52,46 @@ func TestManyTicks(t *testing.T) {
 		if x.Pools[0].ID != tknPool {
 			slices.Reverse(x.Pools)
 		}
-		if other := x.Pools[1]; other.Crowded || len(other.Ticks) != 2 {
-			t.Errorf("the pool beside it has %d ticks, crowded %t", len(other.Ticks), other.Crowded)
+		if other := x.Pools[1]; other.From != other.To || len(other.Ticks) != 2 {
+			t.Errorf("the pool beside it has %d ticks from %d to %d", len(other.Ticks), other.From, other.To)
 		}
-		return x.Pools
+		return &x.Pools[0]
 	}
-	p := read()[0]
-	if p.Crowded || len(p.Ticks) != query.MaxTicks || len(p.Standing) != query.MaxTicks {
-		t.Fatalf("%d and %d ticks, crowded %t", len(p.Ticks), len(p.Standing), p.Crowded)
-	}
-	for i := range p.Ticks {
-		want := *uint256.NewInt(1)
-		if i >= query.MaxTicks/2 {
-			want.Neg(&want)
+	// check holds a window against the liquidity that was provided, from each to -each.
+	check := func(w *query.Window, from, to int32, stands bool) {
+		t.Helper()
+		if w == nil || w.From != from || w.To != to || len(w.Ticks) > 2*side || len(w.Standing) != len(w.Ticks) {
+			t.Fatalf("a window %+v, want one from %d to %d", w, from, to)
 		}
-		if p.Ticks[i].Net != want || !p.Standing[i].Net.IsZero() || i > 0 && p.Ticks[i-1].Index >= p.Ticks[i].Index {
-			t.Fatalf("tick %d: %+v, of which %+v stands", i, p.Ticks[i], p.Standing[i])
+		all, old := w.Below, w.StandingBelow
+		for i := range w.Ticks {
+			at := w.Ticks[i].Index
+			all.Add(&all, &w.Ticks[i].Net)
+			old.Add(&old, &w.Standing[i].Net)
+			want := uint256.NewInt(uint64(each + at + 1)) // ranges from -1 to 1, from -2 to 2, and so on
+			if at >= 0 {
+				want = uint256.NewInt(uint64(each - at))
+			}
+			if all != *want || stands && old != all || !stands && !old.IsZero() {
+				t.Fatalf("at tick %d there are %s, of which %s stand, want %s", at, all.Dec(), old.Dec(), want.Dec())
+			}
 		}
 	}
-	m.mine(t, 1, provide(tknPool, 1<<40, -query.MaxTicks, query.MaxTicks, 1))
-	if p := read()[0]; !p.Crowded || p.Ticks != nil || p.Standing != nil {
-		t.Errorf("%d ticks, crowded %t", len(p.Ticks), p.Crowded)
+	p := read()
+	check(&p.Window, -side, side, false)
+	if len(p.Far) != 0 {
+		t.Errorf("%d windows beside it", len(p.Far))
+	}
+	m.mine(t, 3000, &contracts.Swapped{PoolID: tknPool, SqrtPriceX96: at(t, 5000), Tick: 5000, Liquidity: word(each - 5000)})
+	p = read()
+	check(&p.Window, 5000-side+1, ammv4.MaxTick+1, true)
+	check(p.WindowAt(0), -side, side, true)
+	check(p.WindowAt(5000), 5000-side+1, ammv4.MaxTick+1, true)
+	if p.WindowAt(-5000) != nil {
+		t.Error("what was not read is known")
+	}
+	m.mine(t, 1800)
+	if p = read(); len(p.Far) != 0 {
+		t.Errorf("%d windows beside the one in which it has been for half an hour", len(p.Far))
 	}
 }
