@@ -12,34 +12,36 @@ import (
 
 // ConsumerOptions tune a Consumer. The zero value works.
 type ConsumerOptions struct {
-	MaxBytes          int32 // of a fetch; default 4 MiB
-	MaxPartitionBytes int32 // of a partition in a fetch; default 1 MiB
-	Unread            int   // bytes buffered for a partition, above which it is not fetched; default 1 MiB
+	MaxBytes          int32         // of a fetch; default 4 MiB
+	MaxPartitionBytes int32         // of a partition in a fetch; default 1 MiB
+	Unread            int           // bytes buffered for a partition, above which it is not fetched; default 1 MiB
+	Wait              time.Duration // of a fetch without new records; default 100 ms: at 25 ms fetches were half of an idle broker's work
+	Fresh             time.Duration // how long after the last Open partitions are fresh; default 250 ms
 }
 
-// consumerWait is how long a fetch waits without new records; a newly opened partition waits for it. On an idle chain
-// a quarter of it made fetches half of what the broker did.
-const consumerWait = 100 * time.Millisecond
+// freshWait is how long a fetch of fresh partitions waits for records, and with it the next one that is opened: the least
+// that franz-go allows.
+const freshWait = 10 * time.Millisecond
 
-// Consumer reads many partitions, read-committed, with one client: a fetch takes from a broker what is new in
-// any of them. Each partition is read by its own goroutine at its own pace.
+// Consumer reads many partitions, read-committed, with two clients: a fetch takes from a broker what is new in
+// any of a client's partitions. Each partition is read by its own goroutine at its own pace.
+//
+// A partition that is added to a client waits until the client's running fetch ends. So what was just opened is fetched
+// by a client that hardly waits, and later moves to the one whose fetches wait long and cost the broker little.
 //
 // Invariants:
-//  1. records returned by Poll are never delivered again, and none is skipped: partitions are added and
-//     removed between two polls of the client, in its goroutine;
+//  1. records returned by Poll are never delivered again, and none is skipped: partitions are added to a client and
+//     removed between two of its polls, in its goroutine, and a reader takes from one client at a time;
 //  2. a partition that is not read blocks no other: it is paused meanwhile.
 type Consumer struct {
-	cl      *kgo.Client
-	conns   *dialer
-	unread  int
-	rewrite *rewriter
-	ended   chan struct{}
+	opt           ConsumerOptions
+	rewrite       *rewriter
+	fresh, steady *fetcher
 
-	mu        sync.Mutex
-	open      map[topicPartition]*PartitionReader
-	changes   []func()           // of the set of partitions
-	interrupt context.CancelFunc // of the running poll
-	closed    bool
+	mu     sync.Mutex
+	open   map[topicPartition]*PartitionReader
+	settle *time.Timer // moves what is fresh
+	closed bool
 }
 
 type topicPartition struct {
@@ -62,6 +64,7 @@ type PartitionReader struct {
 	news chan struct{} // there are records to read, or an error
 
 	// Guarded by the Consumer's mu:
+	by      *fetcher
 	fetched bool // what the client returns is from its offset on, not left by a reader before it
 	next    int64
 	queue   []*Record
@@ -81,22 +84,30 @@ func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error
 	if opt.Unread == 0 {
 		opt.Unread = 1 << 20
 	}
-	cl, conns, err := cfg.client(name, nil, append(committed(consumerWait, opt.MaxBytes, opt.MaxPartitionBytes),
-		kgo.MetadataMinAge(leastMetadataAge))...) // a newly opened partition waits for metadata
-	if err != nil {
+	if opt.Wait == 0 {
+		opt.Wait = 100 * time.Millisecond
+	}
+	if opt.Fresh == 0 {
+		opt.Fresh = 250 * time.Millisecond
+	}
+	c := &Consumer{opt: opt, rewrite: newRewriter(cfg.SchemaIDs), open: map[topicPartition]*PartitionReader{}}
+	var err error
+	if c.fresh, err = c.newFetcher(cfg, name, freshWait); err != nil {
 		return nil, err
 	}
-	c := &Consumer{
-		cl: cl, conns: conns, unread: opt.Unread, rewrite: newRewriter(cfg.SchemaIDs), ended: make(chan struct{}),
-		open: map[topicPartition]*PartitionReader{}, interrupt: func() {},
+	if c.steady, err = c.newFetcher(cfg, name, opt.Wait); err != nil {
+		closeClient(c.fresh.cl, c.fresh.conns)
+		return nil, err
 	}
-	go c.run()
+	c.settle = time.AfterFunc(opt.Fresh, c.moveFresh)
+	go c.fresh.run()
+	go c.steady.run()
 	return c, nil
 }
 
 // Open reads a partition from an offset on. It is an error if the partition already has a reader.
 func (c *Consumer) Open(topic string, partition int32, offset int64) (*PartitionReader, error) {
-	r := &PartitionReader{c: c, at: topicPartition{topic, partition}, next: offset, news: make(chan struct{}, 1)}
+	r := &PartitionReader{c: c, at: topicPartition{topic, partition}, by: c.fresh, next: offset, news: make(chan struct{}, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -106,55 +117,44 @@ func (c *Consumer) Open(topic string, partition int32, offset int64) (*Partition
 		return nil, fmt.Errorf("%s/%d already has a reader", topic, partition)
 	}
 	c.open[r.at] = r
-	c.change(func() {
-		c.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}})
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		r.fetched = true
-	})
+	r.by.add([]*PartitionReader{r})
+	c.settle.Reset(c.opt.Fresh)
 	return r, nil
 }
 
-// change calls f between two polls of the client.
-func (c *Consumer) change(f func()) {
-	c.changes = append(c.changes, f)
-	c.interrupt()
-}
-
-// run polls the client until Close.
-func (c *Consumer) run() {
-	defer close(c.ended)
-	for {
-		ctx, changes := c.next()
-		if ctx == nil {
-			return
-		}
-		for _, f := range changes {
-			f()
-		}
-		fetches := c.cl.PollFetches(ctx)
-		if fetches.IsClientClosed() {
-			return
-		}
-		c.deliver(fetches)
-	}
-}
-
-// next returns the changes to make before the next poll, and its context; nil: there is no next poll.
-func (c *Consumer) next() (ctx context.Context, changes []func()) {
+// moveFresh lets the steady client go on with what the fresh one has read.
+func (c *Consumer) moveFresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.interrupt()
-	if c.closed {
-		return nil, nil
-	}
-	ctx, c.interrupt = context.WithCancel(context.Background())
-	changes, c.changes = c.changes, nil
-	return ctx, changes
+	c.fresh.change(func() { c.fresh.cl.RemoveConsumePartitions(c.takeFresh()) })
 }
 
-// deliver distributes errors and records to their readers.
-func (c *Consumer) deliver(fetches kgo.Fetches) {
+// takeFresh gives what the fresh client reads to the steady one.
+func (c *Consumer) takeFresh() map[string][]int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var readers []*PartitionReader
+	moved := map[string][]int32{}
+	for at, r := range c.open {
+		if r.by != c.fresh || !r.fetched || r.err != nil {
+			continue
+		}
+		r.by, r.fetched = c.steady, false
+		if r.leftOut {
+			c.steady.cl.PauseFetchPartitions(at.alone())
+			c.fresh.cl.ResumeFetchPartitions(at.alone())
+		}
+		readers = append(readers, r)
+		moved[at.topic] = append(moved[at.topic], at.partition)
+	}
+	if len(readers) > 0 {
+		c.steady.add(readers)
+	}
+	return moved
+}
+
+// deliver distributes errors and records of a client to their readers.
+func (c *Consumer) deliver(by *fetcher, fetches kgo.Fetches) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range fetches.Errors() {
@@ -162,13 +162,13 @@ func (c *Consumer) deliver(fetches kgo.Fetches) {
 			continue // a change is pending
 		}
 		for at, r := range c.open {
-			if of := (topicPartition{e.Topic, e.Partition}); r.fetched && (e.Topic == "" || at == of) {
+			if of := (topicPartition{e.Topic, e.Partition}); r.by == by && r.fetched && (e.Topic == "" || at == of) {
 				r.fail(fmt.Errorf("fetch %s/%d: %w", at.topic, at.partition, classify(e.Err)))
 			}
 		}
 	}
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && r.fetched && r.err == nil && len(p.Records) > 0 {
+		if r := c.open[topicPartition{p.Topic, p.Partition}]; r != nil && r.by == by && r.fetched && r.err == nil && len(p.Records) > 0 {
 			r.add(p.Records)
 		}
 	})
@@ -185,9 +185,9 @@ func (r *PartitionReader) add(records []*Record) {
 		r.bytes += size(rec)
 	}
 	r.queue = append(r.queue, records...)
-	if r.bytes >= r.c.unread && !r.leftOut {
+	if r.bytes >= r.c.opt.Unread && !r.leftOut {
 		r.leftOut = true
-		r.c.cl.PauseFetchPartitions(r.at.alone())
+		r.by.cl.PauseFetchPartitions(r.at.alone())
 	}
 	r.tell()
 }
@@ -246,7 +246,7 @@ func (r *PartitionReader) emptied() {
 	r.bytes = 0
 	if r.leftOut {
 		r.leftOut = false
-		r.c.cl.ResumeFetchPartitions(r.at.alone())
+		r.by.cl.ResumeFetchPartitions(r.at.alone())
 	}
 }
 
@@ -259,20 +259,26 @@ func (r *PartitionReader) Close() {
 		return
 	}
 	delete(c.open, r.at)
-	c.change(func() { c.cl.RemoveConsumePartitions(r.at.alone()) })
+	by := r.by
+	by.change(func() { by.cl.RemoveConsumePartitions(r.at.alone()) })
 	r.emptied()
 }
 
-// Close releases the client, in bounded time. Waiting Polls return ErrKilled.
+// Close releases the clients, in bounded time. Waiting Polls return ErrKilled.
 func (c *Consumer) Close() {
 	c.mu.Lock()
 	c.closed = true
-	c.interrupt()
+	c.settle.Stop()
 	for _, r := range c.open {
 		r.fail(ErrKilled)
 	}
 	clear(c.open)
+	for _, f := range []*fetcher{c.fresh, c.steady} {
+		f.interrupt()
+	}
 	c.mu.Unlock()
-	closeClient(c.cl, c.conns)
-	<-c.ended
+	for _, f := range []*fetcher{c.fresh, c.steady} {
+		closeClient(f.cl, f.conns)
+		<-f.ended
+	}
 }

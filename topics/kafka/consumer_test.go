@@ -44,7 +44,8 @@ func (b *testBroker) fill(ctx context.Context, tx *kafka.Transactor, n int, valu
 	return nil
 }
 
-// Partitions come and go while others are read, each where it was left: every record is read once, in order.
+// Partitions come and go and move between clients while others are read, each where it was left: every record is read
+// once, in order.
 func readersComeAndGo(t *testing.T, b *testBroker) {
 	const n = 2000
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -69,6 +70,9 @@ func readersComeAndGo(t *testing.T, b *testBroker) {
 					return
 				}
 				for stay := random.IntN(3); stay >= 0 && next < n; stay-- {
+					if random.IntN(4) == 0 {
+						kafka.Settle(c)
+					}
 					if records, err = r.Poll(ctx, records); err != nil {
 						t.Errorf("partition %d after %d: %v", p, next, err)
 						return
@@ -131,6 +135,30 @@ func unreadHoldsUpNobody(t *testing.T, b *testBroker) {
 	// Of what is there already no more than Unread and a fetch wait, however long nobody reads.
 	if most := read(idle); most*size > 2*unread {
 		t.Errorf("%d records of %d bytes waited, where %d bytes may", most, size, unread)
+	}
+}
+
+// A partition that is opened is read at once, however long the fetch of others waits for records.
+func openedIsReadAtOnce(t *testing.T, b *testBroker) {
+	c := b.consumer(t, kafka.ConsumerOptions{Wait: time.Minute, Fresh: time.Hour})
+	b.commit(t, b.transactor(t, "a"), "1") // to partition 1
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	idle, err := c.Open(b.log, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	for range 3 {
+		kafka.Settle(c)
+		r, err := c.Open(b.log, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if records, err := r.Poll(ctx, nil); err != nil || len(records) != 1 {
+			t.Fatalf("poll: %d records, %v", len(records), err)
+		}
+		r.Close()
 	}
 }
 

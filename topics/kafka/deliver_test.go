@@ -2,13 +2,20 @@ package kafka
 
 import (
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+func unconnected() *Consumer {
+	c := &Consumer{opt: ConsumerOptions{Unread: 1 << 20}, open: map[topicPartition]*PartitionReader{}, settle: time.NewTimer(time.Hour)}
+	c.fresh = &fetcher{c: c, interrupt: func() {}}
+	return c
+}
+
 // What the client fetched for a reader that has ended is not for the one that was opened since, elsewhere.
 func TestDeliverToTheNext(t *testing.T) {
-	c := &Consumer{unread: 1 << 20, open: map[topicPartition]*PartitionReader{}, interrupt: func() {}}
+	c := unconnected()
 	fetched := func(offset int64) kgo.Fetches {
 		return kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "t", Partitions: []kgo.FetchPartition{
 			{Partition: 1, Records: []*Record{{Topic: "t", Partition: 1, Offset: offset}}},
@@ -18,12 +25,12 @@ func TestDeliverToTheNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.deliver(fetched(100)) // polled before the client knew of r
+	c.deliver(c.fresh, fetched(100)) // polled before the client knew of r
 	if records, err := r.take(nil); len(records) > 0 || err != nil {
 		t.Errorf("a reader from offset 7 on got offset %d (%v)", records[0].Offset, err)
 	}
 	r.fetched = true
-	c.deliver(fetched(7))
+	c.deliver(c.fresh, fetched(7))
 	if records, err := r.take(nil); len(records) != 1 || err != nil {
 		t.Errorf("got %d records, want what was fetched for it (%v)", len(records), err)
 	}
@@ -47,14 +54,14 @@ func TestNothingIsDeliveredFromElsewhere(t *testing.T) {
 		"again":                  {fetched(nil, 7, 8), fetched(nil, 8, 9)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Consumer{unread: 1 << 20, open: map[topicPartition]*PartitionReader{}, interrupt: func() {}}
+			c := unconnected()
 			r, err := c.Open("t", 1, 7)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.fetched = true
 			for _, p := range polls {
-				c.deliver(p)
+				c.deliver(c.fresh, p)
 			}
 			records, err := r.take(nil)
 			if len(records) != 2 || records[1].Offset != 8 || err != nil {

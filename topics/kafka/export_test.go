@@ -32,3 +32,6 @@ func (t *Transactor) Abort(ctx context.Context) error {
 	t.mu.Unlock()
 	return nil
 }
+
+// Settle moves the partitions that are fresh now.
+func Settle(c *Consumer) { c.moveFresh() }

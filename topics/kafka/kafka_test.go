@@ -32,6 +32,7 @@ var promises = []struct {
 	{"KillEndsAPoll", killEndsAPoll},
 	{"ReadersComeAndGo", readersComeAndGo},
 	{"UnreadHoldsUpNobody", unreadHoldsUpNobody},
+	{"OpenedIsReadAtOnce", openedIsReadAtOnce},
 	{"ReaderErrors", readerErrors},
 	{"HistoryIsShared", historyIsShared},
 	{"CommitEndsTheLinger", commitEndsTheLinger},
