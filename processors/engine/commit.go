@@ -18,8 +18,13 @@ import (
 //	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
 //	progress, last      ─┘
 func (t *task) commit(ctx context.Context) error {
-	if !t.settled || t.dirty.IsZero() && time.Since(t.since) < idleInterval {
+	if !t.settled {
 		return nil
+	}
+	if t.dirty.IsZero() {
+		if due, err := t.progressDue(); !due {
+			return err
+		}
 	}
 	end, err := t.takeTurn(ctx)
 	if err != nil {

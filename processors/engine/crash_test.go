@@ -29,7 +29,7 @@ func TestPromises(t *testing.T) {
 			for name, test := range map[string]func(*testing.T, *env){
 				"crashes": testCrashes, "drains": testDrains, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
 				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
-				"fenced while idle": testFencedWhileIdle,
+				"fenced while idle": testFencedWhileIdle, "idle": testIdleOwnersWriteNothing,
 			} {
 				t.Run(name, func(t *testing.T) {
 					test(t, provision(t, brokertest.Config(brokers, strings.ReplaceAll(name, " ", "-")), 4))

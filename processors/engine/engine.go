@@ -5,6 +5,7 @@
 //	task.go       an owner: fence, restore, loop; input.go and commit.go are its two halves
 //	sending.go    records into the transaction of a commit, those of final events before it
 //	scout.go      what is final, read ahead of the tasks; memory.go the sizes that follow from --memory
+//	idle.go       an owner without changes
 //	commands.go   input that is no chain: the commands of users
 //	restore.go    a changelog into a store; changelog.go its records
 //	standby.go    a follower of the changelog that serves reads

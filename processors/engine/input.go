@@ -286,8 +286,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	t.ahead = false
 	t.distance(b, written)
 	if t.overlay.Empty() {
-		// Nothing to commit: publish the new watermark now, and progress with the next commit or after
-		// idleInterval.
+		// Nothing to commit: publish the new watermark now, and progress with the next commit (idle.go).
 		t.dirty = time.Time{}
 		t.publish(nil, t.applied(nil))
 		return nil

@@ -59,6 +59,7 @@ type Node struct {
 
 	outboxes outboxes
 	scout    *scout
+	ends     changelogEnds
 }
 
 // eventTopics are the topics of a family; one of them is empty if the family publishes only final events, or
@@ -168,6 +169,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return n.followOwners(ctx) })
 	g.Go(func() error { return n.announce(ctx) })
 	g.Go(func() error { return n.runScout(ctx) })
+	g.Go(func() error { return n.lookUpEnds(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

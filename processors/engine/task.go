@@ -43,6 +43,7 @@ type task struct {
 	begun   bool      // the transaction of the next commit is open: some events were sent
 	floor   uint64    // up to which stored blocks are final, as of what was sent
 	since   time.Time // time of the last commit
+	looked  time.Time // when it was last looked whether an owner without changes has to commit
 
 	uncommitted int  // Commit barriers since the last commit
 	ahead       bool // ready is published, ahead of its commit
@@ -237,16 +238,8 @@ func (t *task) run(ctx context.Context) (err error) {
 	}
 }
 
-const (
-	// idleInterval is how long an owner without changes goes without a commit, whether or not its watermark moves.
-	// Only a commit tells it that it was fenced. The fencing node may have woken up from a pause without knowing
-	// that the group reassigned its partition; until it is fenced in turn, readers accept nobody's answer for the
-	// partition.
-	idleInterval = 3 * time.Second
-
-	// tipCommit is how many barriers a commit at the tip may span. A standby must be able to apply as many by itself.
-	tipCommit = maxSpeculative / 2
-)
+// tipCommit is how many barriers a commit at the tip may span. A standby must be able to apply as many by itself.
+const tipCommit = maxSpeculative / 2
 
 // poll reads on. It returns no records when a commit is due.
 func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []*kafka.Record) ([]*kafka.Record, error) {
@@ -280,13 +273,14 @@ func (t *task) due() time.Time {
 	case !t.catchUpUntil.IsZero():
 		return time.Now().Add(catchUpPoll)
 	}
-	return t.since.Add(idleInterval)
+	return t.looked.Add(idleLook)
 }
 
 // reset begins a new overlay.
 func (t *task) reset() {
 	t.overlay = t.r.store.NewOverlay()
 	t.dirty, t.since, t.records = time.Time{}, time.Now(), 0
+	t.looked = t.since
 	t.uncommitted, t.ahead, t.told = 0, false, -1
 	t.begun, t.floor = false, t.store.Progress.Floor
 }

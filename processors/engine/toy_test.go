@@ -438,6 +438,7 @@ func (e *env) holdAll(cfg Config, roles ...topics.HolderRole) *runningNode {
 	r.nextRole = func() { (<-ends)() }
 	go func() {
 		var wg sync.WaitGroup
+		wg.Go(func() { _ = n.lookUpEnds(all) })
 		for _, p := range n.replicas {
 			wg.Go(func() {
 				for i, role := range roles {

@@ -125,6 +125,27 @@ func (h *History) Place(ctx context.Context, topic string, partition, epoch int3
 	return place, nil
 }
 
+// Ends returns the offset after the last record of each partition of a topic, decided or not.
+func (h *History) Ends(ctx context.Context, topic string) (map[int32]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	listed := make(chan kadm.ListedOffsets, 1)
+	err := supervise(ctx, func(ctx context.Context) error {
+		all, err := kadm.NewClient(h.cl).ListEndOffsets(ctx, topic)
+		if err == nil {
+			err = all.Error()
+		}
+		listed <- all
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ends of %s: %w", topic, err)
+	}
+	ends := map[int32]int64{}
+	(<-listed).Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })
+	return ends, nil
+}
+
 // epochEnd is the end offset of a leader epoch in the leader's log.
 func (b *backwards) epochEnd(ctx context.Context, epoch int32) (int64, error) {
 	if epoch < 0 {

@@ -75,6 +75,15 @@ func (o *Overlay) Events(fn func(e Event, removed bool)) {
 	}
 }
 
+// Settles reports whether there are blocks on disk that Settle with these bounds would make final.
+func (o *Overlay) Settles(from, to uint64) (bool, error) {
+	if to <= from {
+		return false, nil
+	}
+	numbers, err := o.undoBlocks(from, to)
+	return len(numbers) > 0, err
+}
+
 // Settle makes every block above `from`, up to and including `to`, final: it calls fn for their events, in
 // order, and drops their undo records. Call it once, at the end of a commit, even if the floor did not move: it
 // also creates the undo records of the other blocks.

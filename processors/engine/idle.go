@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// An owner without changes commits nothing, so that on an idle chain the broker has little to do. But it must find out
+// that it was fenced: by a node that woke up from a pause without knowing that the group reassigned its partition. Until
+// that node is fenced in turn, readers accept nobody's answer for the partition. So the changelog's end is looked up: where
+// it is beyond the owner's own last record, a commit tells.
+const (
+	// idleLook is how often that is done.
+	idleLook = time.Second
+	// idleInterval is how long an owner goes without a commit where the end is not known, or a commit would say something
+	// to others: what is final now, or that records changed nothing, which a standby waits to hear.
+	idleInterval = 3 * time.Second
+	// progressInterval is how long it goes without a commit in any case: so far back a restart reads.
+	progressInterval = 30 * time.Second
+)
+
+// changelogEnds are the ends of all partitions of the changelog, for the owners of a node.
+type changelogEnds struct {
+	wanted atomic.Bool
+	last   atomic.Pointer[endsAt]
+}
+
+type endsAt struct {
+	asked time.Time
+	ends  map[int32]int64 // by partition
+}
+
+// lookUpEnds looks the ends up while owners want to know them. One that commits all the time does not.
+func (n *Node) lookUpEnds(ctx context.Context) error {
+	for wait(ctx, idleLook) {
+		if !n.ends.wanted.Swap(false) {
+			continue
+		}
+		asked := time.Now()
+		ends, err := n.history.Ends(ctx, n.changelog)
+		if err != nil {
+			n.logger.Debug("cannot look up the ends of the changelog", zap.Error(err))
+			continue
+		}
+		n.ends.last.Store(&endsAt{asked, ends})
+	}
+	return ctx.Err()
+}
+
+// progressDue reports whether an owner without changes has to commit its progress.
+func (t *task) progressDue() (bool, error) {
+	t.looked = time.Now()
+	idle := t.looked.Sub(t.since)
+	if idle < idleLook {
+		return false, nil
+	}
+	t.n.ends.wanted.Store(true)
+	known := t.n.ends.last.Load()
+	if known != nil && known.asked.After(t.since) && t.looked.Sub(known.asked) < idleInterval {
+		switch ours := t.store.Changelog + 1; { // with the marker of our last transaction
+		case known.ends[t.r.partition] > ours:
+			return true, nil
+		case idle >= progressInterval:
+			return true, nil
+		case t.records == 0 && t.ready.Reverts == t.store.Progress.Reverts:
+			settles, err := t.overlay.Settles(t.floor, t.ready.Floor)
+			return settles && idle >= idleInterval, err
+		}
+	}
+	return idle >= idleInterval, nil
+}
