@@ -23,7 +23,7 @@ type ClientLimits struct {
 	MaxInFlight    int     // concurrent requests
 	MaxStreams     int     // concurrent streams
 	MaxReads       int     // GETs whose handlers run at once; others wait in turn
-	Share          float64 // of a core that these handlers may take in the long run; more of them wait; 0: no limit
+	Share          float64 // of a core that its answers may take in the long run; more of them wait; 0: no limit
 	Rate           float64 // requests per second; 0: no limit
 	Burst          int     // additional requests at once
 
@@ -50,9 +50,18 @@ func (l *ClientLimits) validate() (faults []error) {
 	return faults
 }
 
-// workBurst is how long the handlers of a client may run before its share is counted, and the most that one of them
-// counts: it may have waited for others.
-const workBurst = 100 * time.Millisecond
+const (
+	// workBurst is how much work a client may cause before its share is counted, and the most that one handler counts: it
+	// may have waited for others. It is what others wait for when a client begins to ask without a pause.
+	workBurst = 20 * time.Millisecond
+	// What an answer from the cache counts. The time that it takes to write is also the client's.
+	answerWork  = 20 * time.Microsecond
+	answerBytes = 4 << 10 // that count as much again
+
+	// refusalPause is how long a refusal of what is beyond a client's limits is held back: who asks again at once would
+	// keep a core busy with being refused.
+	refusalPause = 100 * time.Millisecond
+)
 
 // clients counts each client's requests in flight.
 //
@@ -156,7 +165,12 @@ func (cl *client) read(ctx context.Context) error {
 	return nil
 }
 
-// worked counts for how long a handler ran.
+// rested reports whether the client has work left that it may cause at once.
+func (cl *client) rested() bool {
+	return cl == nil || cl.work == nil || cl.work.Tokens() >= 0
+}
+
+// worked counts for how long a handler ran, or what an answer from the cache counts.
 func (cl *client) worked(took time.Duration) {
 	if cl != nil && cl.work != nil {
 		cl.work.ReserveN(time.Now(), int(min(took, workBurst)/time.Microsecond))

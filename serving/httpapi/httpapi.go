@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Handler fills in res for a request, or returns an *Error. It must keep neither req nor res: both are reused.
@@ -183,13 +185,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	refusal := a.enter()
 	from, err := a.clients.enter(r)
+	if err != nil {
+		a.inFlight.Add(-1) // who waits takes nothing from the others
+		_ = pause.For(r.Context(), refusalPause)
+		a.inFlight.Add(1)
+	}
 	if refusal == nil {
 		refusal = err
 	}
-	if cacheable(r) && refusal == nil && a.opt.Admit == nil { // a canonical query needs no parsing
+	if cacheable(r) && refusal == nil && a.opt.Admit == nil && from.rested() { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
 			a.metrics.cacheHits.Inc()
-			a.writeCached(w, r, res, a.requestID(r), started)
+			a.writeCached(w, r, res, from, a.requestID(r), started)
 			a.leave(from)
 			return
 		}
@@ -225,7 +232,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 		path, err = a.answer(w, r, x)
 	}
 	if x.cached != nil {
-		a.writeCached(w, r, x.cached, x.req.ID, started)
+		a.writeCached(w, r, x.cached, x.client, x.req.ID, started)
 		a.leave(x.client)
 		a.answered(path, nil)
 		return
@@ -279,7 +286,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		route, err = a.admit(ctx, w, r, x, e, vars)
 	}
 	if route != nil && cacheable(r) {
-		a.inFlight.Add(-1) // who waits takes nothing from the others
+		a.inFlight.Add(-1) // nor does who waits here
 		err := x.client.read(ctx)
 		a.inFlight.Add(1)
 		if err != nil {

@@ -38,13 +38,14 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, x *exchange, err err
 }
 
 // writeCached writes a cached response, the first time too.
-func (a *API) writeCached(w http.ResponseWriter, r *http.Request, answer *cachedResponse, id string, started time.Time) {
+func (a *API) writeCached(w http.ResponseWriter, r *http.Request, answer *cachedResponse, from *client, id string, started time.Time) {
 	h := w.Header()
 	for _, f := range answer.header {
 		h[f.name] = f.value
 	}
 	h["X-Request-Id"] = []string{id}
 	status, body := answer.form(http.StatusOK, r, h)
+	from.worked(answerWork * time.Duration(1+len(body)/answerBytes))
 	written := send(w, r, status, body)
 	took := time.Since(started)
 	if status == http.StatusOK && r.Method == http.MethodGet {
