@@ -202,7 +202,7 @@ func TestCachedAnswersAreWork(t *testing.T) {
 		if took, least := took("192.0.2.1:1", 2000), 8*(2000*2*answerWork-workBurst); took < least*9/10 {
 			t.Errorf("2,000 answers from the cache took %s, not %s", took, least)
 		}
-		if took := took("192.0.2.2:1", 1)+took("127.0.0.1:1", 2000); took > 0 {
+		if took := took("192.0.2.2:1", 1) + took("127.0.0.1:1", 2000); took > 0 {
 			t.Errorf("others wait for %s", took)
 		}
 	})
