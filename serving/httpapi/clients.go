@@ -51,9 +51,11 @@ func (l *ClientLimits) validate() (faults []error) {
 }
 
 const (
-	// workBurst is how much work a client may cause before its share is counted, and the most that one handler counts: it
-	// may have waited for others. It is what others wait for when a client begins to ask without a pause.
+	// workBurst is how much work a client may cause before its share is counted. It is what others wait for when a client
+	// begins to ask without a pause.
 	workBurst = 20 * time.Millisecond
+	// maxWork is the most that one handler counts: it may have waited for others.
+	maxWork = 100 * time.Millisecond
 	// What an answer from the cache counts. The time that it takes to write is also the client's.
 	answerWork  = 20 * time.Microsecond
 	answerBytes = 4 << 10 // that count as much again
@@ -172,8 +174,11 @@ func (cl *client) rested() bool {
 
 // worked counts for how long a handler ran, or what an answer from the cache counts.
 func (cl *client) worked(took time.Duration) {
-	if cl != nil && cl.work != nil {
-		cl.work.ReserveN(time.Now(), int(min(took, workBurst)/time.Microsecond))
+	if cl == nil || cl.work == nil {
+		return
+	}
+	for left := min(took, maxWork); left > 0; left -= workBurst { // which is as much as can be counted at a time
+		cl.work.ReserveN(time.Now(), int(min(left, workBurst)/time.Microsecond))
 	}
 }
 
