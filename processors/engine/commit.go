@@ -26,11 +26,10 @@ func (t *task) commit(ctx context.Context) error {
 			return err
 		}
 	}
-	end, err := t.takeTurn(ctx)
-	if err != nil {
+	if err := t.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer end()
+	defer t.endTurn()
 	started := time.Now()
 	if err := t.begin(); err != nil {
 		return err

@@ -32,8 +32,8 @@ type Config struct {
 	Rebuild bool
 
 	// At the tip each block is a commit, or those of TipInterval are. Behind the tip a commit spans CommitRecords
-	// or CommitInterval. Far behind, where nobody waits for it, it spans farInterval or what fits into memory: the
-	// tasks of a node that are far behind share CommitBytes, and at most `committers` of them commit at a time.
+	// or CommitInterval. Far behind, where nobody waits for it, it spans farInterval or what fits into memory:
+	// `committers` tasks of a node apply and commit at a time, and share CommitBytes.
 	TipInterval    time.Duration
 	CommitRecords  int
 	CommitInterval time.Duration

@@ -27,7 +27,7 @@ const (
 const (
 	farBlocks   = 512
 	farAge      = 10 * time.Second
-	farInterval = time.Second
+	farInterval = 2 * time.Second
 )
 
 func atTip(b *topics.BlockEnd, age time.Duration) bool { return near(b) && age < tipAge }
@@ -288,6 +288,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	if t.overlay.Empty() {
 		// Nothing to commit: publish the new watermark now, and progress with the next commit (idle.go).
 		t.dirty = time.Time{}
+		t.endTurn()
 		t.publish(nil, t.applied(nil))
 		return nil
 	}
@@ -308,8 +309,10 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	return nil
 }
 
-// commitBytes is how much a commit of the task may hold.
-func (t *task) commitBytes() int { return t.n.cfg.CommitBytes / int(max(t.n.far.Load(), 1)) }
+// commitBytes is how much a commit of the task may hold: a share of those that have a turn.
+func (t *task) commitBytes() int {
+	return t.n.cfg.CommitBytes / min(int(max(t.n.far.Load(), 1)), committers)
+}
 
 // full reports whether a commit has enough records, bytes or time.
 func (t *task) full() bool {

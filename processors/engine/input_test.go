@@ -199,11 +199,11 @@ func TestDeepReorgAndRebuild(t *testing.T) {
 	e.invariantTopics(c)
 }
 
-// What a commit far behind the head may hold is shared by the tasks that are there.
+// What a commit far behind the head may hold is shared by the tasks that have a turn, however many are there.
 func TestCommitBytesAreShared(t *testing.T) {
 	e := newEnv(t, 1)
 	c := newChain(t, e.kafka, e.cat, 7)
-	c.ahead, c.final = 1<<20, 1<<40
+	c.ahead, c.final, c.keys = 1<<20, 1<<40, 20_000
 	for range 50 {
 		c.add(1)
 	}
@@ -231,9 +231,37 @@ func TestCommitBytesAreShared(t *testing.T) {
 		}
 		return n
 	}
-	alone, shared := commits("a", 64<<10, 0), commits("a", 64<<10, 31)
-	if shared < 10 || alone > shared/2 {
-		t.Fatalf("%v commits alone, %v beside 31 others", alone, shared)
+	alone, few, many := commits("a", 32<<10, 0), commits("a", 32<<10, committers-1), commits("a", 32<<10, 31)
+	if few < 6 || alone > few/2 || many > 2*few {
+		t.Fatalf("%v commits alone, %v beside %d others, %v beside 31", alone, few, committers-1, many)
+	}
+}
+
+// One turn is enough for many tasks far behind: none keeps it while it waits for records.
+func TestOneTurnServesAll(t *testing.T) {
+	e := newEnv(t, 4)
+	c := newChain(t, e.kafka, e.cat, 8)
+	c.ahead, c.final = 1<<20, 1<<40
+	for range 20 {
+		c.add(2)
+	}
+	cfg := e.config("a", vfs.NewMem())
+	cfg.CommitBytes = 8 << 10
+	node, err := New(cfg, toy{})
+	check(t, err)
+	node.turn = make(chan struct{}, 1)
+	n := e.run(node)
+	e.caughtUp(c, n)
+	for range 20 { // and some of them get no records but barriers
+		c.logs = 1
+		c.add(1)
+		e.caughtUp(c, n)
+	}
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	n.stop(t)
+	if len(node.turn) != 0 {
+		t.Fatal("a task kept its turn when it ended")
 	}
 }
 
@@ -246,6 +274,12 @@ func TestTurns(t *testing.T) {
 	waits := &task{n: n, far: true, applier: applier{settled: true, dirty: time.Now()}}
 	if err := waits.commit(ctx); !errors.Is(err, context.Canceled) || len(n.turn) != 1 {
 		t.Fatalf("%v, %d turns taken", err, len(n.turn))
+	}
+	<-n.turn
+	check(t, errors.Join(waits.takeTurn(t.Context()), waits.takeTurn(t.Context()))) // once
+	waits.endTurn()
+	if waits.endTurn(); len(n.turn) != 0 {
+		t.Fatalf("%d turns taken after the end", len(n.turn))
 	}
 }
 

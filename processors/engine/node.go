@@ -54,7 +54,7 @@ type Node struct {
 
 	clock clock         // of the writer of the raw topic
 	far   atomic.Int32  // number of tasks far behind the head
-	turn  chan struct{} // semaphore of the tasks far behind that commit
+	turn  chan struct{} // semaphore of the tasks far behind that apply and commit
 	loads *turns        // limits the partitions that are loaded into empty stores
 
 	outboxes outboxes
@@ -69,7 +69,7 @@ type eventTopics struct {
 	routed      bool // the first bytes of a key name the record's partition
 }
 
-// committers is how many tasks far behind the head commit at a time: each holds its records in memory twice,
+// committers is how many tasks far behind the head apply and commit at a time: each holds its records in memory twice,
 // and a broker is no faster with more of them.
 const committers = 4
 

@@ -79,16 +79,25 @@ func (t *task) begin() error {
 	return t.tx.Begin()
 }
 
-// takeTurn waits until the task may send, far behind the head.
-func (t *task) takeTurn(ctx context.Context) (end func(), err error) {
-	if !t.far {
-		return func() {}, nil
+// takeTurn waits, far behind the head, until the task may apply and send. It keeps the turn until its commit: so few
+// commits share the memory, each is as large as it can be, and a row that is written often is sent and stored once.
+func (t *task) takeTurn(ctx context.Context) error {
+	if !t.far || t.turn {
+		return nil
 	}
 	select {
 	case t.n.turn <- struct{}{}:
-		return func() { <-t.n.turn }, nil
+		t.turn = true
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
+	}
+}
+
+func (t *task) endTurn() {
+	if t.turn {
+		t.turn = false
+		<-t.n.turn
 	}
 }
 
@@ -98,11 +107,9 @@ func (t *task) drain(ctx context.Context) error {
 	if !t.far || t.overlay.EventBytes() < min(flushBytes, t.commitBytes()/2) {
 		return nil
 	}
-	end, err := t.takeTurn(ctx)
-	if err != nil {
+	if err := t.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer end()
 	if err := t.begin(); err != nil {
 		return err
 	}

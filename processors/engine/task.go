@@ -56,6 +56,7 @@ type task struct {
 
 	tip   bool  // at the tip of the chain, as of the last Commit barrier
 	far   bool  // far behind it
+	turn  bool  // one of those far behind that apply and commit: from a commit's first record to its end
 	end   int64 // end of the raw topic when the task began: passing it is worth a commit
 	ended bool
 }
@@ -194,6 +195,7 @@ func (t *task) run(ctx context.Context) (err error) {
 	t.beginCatchUp()
 	defer t.n.catchingUp.end(t.r.partition)
 	defer t.r.forgetKept() // a standby may be ahead of them
+	defer t.endTurn()
 	defer func() {
 		if t.far {
 			t.n.far.Add(-1)
@@ -219,6 +221,9 @@ func (t *task) run(ctx context.Context) (err error) {
 			t.foresee(records, known)
 		}
 		for _, rec := range records {
+			if err := t.takeTurn(ctx); err != nil {
+				return err
+			}
 			if err := t.step(ctx, rec); err != nil {
 				return fmt.Errorf("input offset %d: %w", rec.Offset, err)
 			}
@@ -231,8 +236,11 @@ func (t *task) run(ctx context.Context) (err error) {
 					return err
 				}
 			}
-		} else if err := t.commit(ctx); err != nil {
-			return err
+		} else {
+			if err := t.commit(ctx); err != nil {
+				return err
+			}
+			t.endTurn() // others need not wait for records too
 		}
 		t.endCatchUp()
 	}
@@ -262,6 +270,8 @@ var errDue = errors.New("commit is due")
 // not at all.
 func (t *task) due() time.Time {
 	switch {
+	case !t.settled && t.turn:
+		return time.Now().Add(idleTurn)
 	case !t.settled:
 		return time.Time{}
 	case !t.dirty.IsZero() && t.far:
