@@ -5,8 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	netmail "net/mail"
+	"net/textproto"
 	"strings"
+	"time"
 
 	"github.com/wneessen/go-mail"
 
@@ -87,12 +90,26 @@ func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 	return e.deliver(ctx, msg)
 }
 
+// mailTime bounds a delivery whose context does not.
+const mailTime = time.Minute
+
 func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, mailTime)
+	defer cancel()
+	ends, _ := ctx.Deadline() // by then the connection is closed
 	policy := mail.TLSMandatory
 	if e.cfg.Plain {
 		policy = mail.NoTLS
 	}
-	options := []mail.Option{mail.WithPort(e.cfg.Port), mail.WithTLSPolicy(policy)}
+	// The client goes by its context while it connects, and not when it waits for an answer.
+	dial := func(connecting context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(connecting, network, address) //nolint:forbidigo // of the operator's choosing
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+	options := []mail.Option{mail.WithPort(e.cfg.Port), mail.WithTLSPolicy(policy), mail.WithDialContextFunc(dial), mail.WithTimeout(time.Until(ends) + mailTime)}
 	if e.cfg.TLS != nil {
 		options = append(options, mail.WithTLSConfig(e.cfg.TLS))
 	}
@@ -103,18 +120,35 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	if err != nil {
 		return &Failure{Reason: "the SMTP settings are not valid"}
 	}
-	return refusedMail(client.DialAndSendWithContext(ctx, msg))
+	err = client.DialAndSendWithContext(ctx, msg)
+	if err == nil || msg.IsDelivered() {
+		return nil // whatever became of the connection after it
+	}
+	if ctx.Err() != nil {
+		return unreached(ctx.Err()) // the connection was closed for that
+	}
+	return refusedMail(err)
 }
 
 // refusedMail distinguishes a permanent refusal of this recipient or message (5xx) from other errors. A refusal
 // of us, our sender or our password says nothing about the recipient.
 func refusedMail(err error) error {
-	var refused *mail.SendError
-	if !errors.As(err, &refused) || refused.ErrorCode() <= 0 {
+	refused, sending := errors.AsType[*mail.SendError](err)
+	said, answered := errors.AsType[*textproto.Error](err)
+	var code int
+	switch {
+	case sending:
+		code = refused.ErrorCode()
+	case answered:
+		code = said.Code
+	case strings.Contains(err.Error(), "does not support STARTTLS"): // which is no type of error
+		return &Failure{Reason: "the mail server does not offer STARTTLS"}
+	}
+	if code <= 0 {
 		return unreached(err)
 	}
-	f := &Failure{Reason: fmt.Sprintf("the mail server responded with %d", refused.ErrorCode())}
-	f.Gone = refused.ErrorCode() >= 500 && refused.ErrorCode() < 600 && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
+	f := &Failure{Reason: fmt.Sprintf("the mail server responded with %d", code)}
+	f.Gone = sending && code >= 500 && code < 600 && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
 	return f
 }
 
