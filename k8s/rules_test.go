@@ -60,7 +60,7 @@ var wrong = map[string][]string{
 	},
 	"ChainNodeContradicted": {`lienstream_chain_contradicted_total{endpoint="rpc.example"} 0x30 1x90`},
 	"ChainNodeAlone":        {`lienstream_chain_alone 0x30 1x90`},
-	"NotifierLate":          {`lienstream_sender_oldest_due_seconds 0+60x120`},
+	"NotifierLate":          {`lienstream_sender_oldest_due_seconds{channel="push",partition="1"} 0+60x120`},
 	"NotifierRetries": {
 		`lienstream_sender_attempts_total{channel="email",result="sent"} 0+1x120`,
 		`lienstream_sender_attempts_total{channel="email",result="retry"} 0+5x120`,

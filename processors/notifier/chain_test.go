@@ -36,6 +36,7 @@ const (
 var (
 	vault      = common.HexToAddress("0x00000000000000000000000000000000000000aa")
 	controller = common.HexToAddress("0x00000000000000000000000000000000000000bb")
+	registry   = common.HexToAddress("0x00000000000000000000000000000000000000cc")
 )
 
 func check(t testing.TB, err error) {
@@ -49,6 +50,7 @@ func check(t testing.TB, err error) {
 type chain struct {
 	t      testing.TB
 	unsafe int
+	policy facts.Policy
 	cfg    kafka.Config
 	cat    topics.Catalogue
 	tx     *kafka.Transactor
@@ -77,7 +79,7 @@ func newTopics(t testing.TB, kind string, unsafe int) *chain {
 }
 
 func newTopicsOf(t testing.TB, kind string, unsafe int, cat topics.Catalogue) *chain {
-	c := &chain{t: t, unsafe: unsafe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), cat: cat, head: topics.BlockRef{Timestamp: genesis}}
+	c := &chain{t: t, unsafe: unsafe, policy: facts.Safe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), cat: cat, head: topics.BlockRef{Timestamp: genesis}}
 	c.cat.Prefix = "n"
 	brokertest.Apply(t, c.cfg, c.cat.Topics())
 	var err error
@@ -89,15 +91,15 @@ func newTopicsOf(t testing.TB, kind string, unsafe int, cat topics.Catalogue) *c
 }
 
 // atTests are the contracts that the tests make events of.
-var atTests = contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller}
+var atTests = contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller, AssetRegistry: registry}
 
 // newNodes are the facts and the notifier as a process runs them.
-func newNodes(conf engine.Config, of contracts.Deployment) (source, node *engine.Node, err error) {
+func newNodes(conf engine.Config, of contracts.Deployment, policy facts.Policy) (source, node *engine.Node, err error) {
 	telling := conf
 	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, conf.Dir+"/facts", prometheus.NewRegistry()
 	telling.HeadCommands = true
 	decoder := contracts.NewDecoder(of)
-	if source, err = engine.New(telling, facts.New(decoder, conf.Catalogue.Partitions, facts.Safe)); err != nil {
+	if source, err = engine.New(telling, facts.New(decoder, conf.Catalogue.Partitions, policy)); err != nil {
 		return nil, nil, err
 	}
 	conf.AppName, conf.Dir, conf.Registerer = topics.AppNotifier, conf.Dir+"/notifier", prometheus.NewRegistry()
@@ -105,8 +107,11 @@ func newNodes(conf engine.Config, of contracts.Deployment) (source, node *engine
 	return source, node, err
 }
 
-func newChain(t *testing.T, unsafe int) *chain {
+func newChain(t *testing.T, unsafe int) *chain { return newChainOf(t, unsafe, facts.Safe) }
+
+func newChainOf(t *testing.T, unsafe int, policy facts.Policy) *chain {
 	c := newTopics(t, "kfake", unsafe)
+	c.policy = policy
 	wait := c.follow(atTests)
 	c.came = make([]ticked, c.cat.Partitions)
 	for p := range c.cat.Partitions {
@@ -123,7 +128,7 @@ func (c *chain) follow(of contracts.Deployment) (beside func(func(context.Contex
 	cfg := engine.DefaultConfig()
 	cfg.Kafka, cfg.Catalogue, cfg.Instance, cfg.FS = c.cfg, c.cat, "a", vfs.NewMem()
 	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
-	source, node, err := newNodes(cfg, of)
+	source, node, err := newNodes(cfg, of, c.policy)
 	check(c.t, err)
 	c.source, c.node = source, node
 	ctx, cancel := context.WithCancel(context.Background())
@@ -178,6 +183,8 @@ func (c *chain) log(name string, values map[string]any) *topics.Log {
 	contract, at := "DealVault", vault
 	if strings.HasPrefix(name, "Epoch") {
 		contract, at = "EpochController", controller
+	} else if name == "AssetSet" {
+		contract, at = "AssetRegistry", registry
 	}
 	described, err := contracts.ABI(contract)
 	check(c.t, err)
@@ -237,6 +244,11 @@ func (c *chain) send(p int32, key []byte, r topics.Raw) {
 	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r)})
 }
 
+// lag is how many blocks follow one before it is confirmed.
+func (c *chain) lag() int {
+	return map[facts.Policy]int{facts.Latest: 0, facts.Safe: c.unsafe, facts.Finalized: 2 * c.unsafe}[c.policy]
+}
+
 // back is the block that so many follow.
 func (c *chain) back(n int) topics.BlockRef {
 	if all := append(slices.Clone(c.before), c.head); n < len(all) {
@@ -259,14 +271,16 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 		key := contracts.DealEntity(id).Key()
 		if l.Address == controller {
 			key = contracts.EpochEntity(uint32(id.Uint64())).Key()
+		} else if l.Address == registry {
+			key = contracts.TokenEntity(common.BytesToAddress(l.Topics[1][:])).Key()
 		}
 		p := topics.Partition(key, c.cat.Partitions)
 		counts[p]++
 		c.send(p, key, l)
 	}
 	c.before, c.head = append(c.before, c.head), next
-	if len(c.before) > c.unsafe {
-		c.ticks++ // of the block that is safe by now
+	if len(c.before) > c.lag() {
+		c.ticks++ // of the block that is confirmed by now
 	}
 	for p := range c.cat.Partitions {
 		c.send(p, nil, &topics.BlockEnd{
@@ -280,7 +294,7 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 // revert takes the last block back.
 func (c *chain) revert() {
 	c.t.Helper()
-	if len(c.before) > c.unsafe {
+	if len(c.before) > c.lag() {
 		c.ticks++
 	}
 	last := c.head

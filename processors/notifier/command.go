@@ -105,6 +105,7 @@ type Deal struct {
 	Lender   common.Address `json:"lender"`
 	Token    common.Address `json:"token"`
 	Amount   string         `json:"amount"`
+	Position bool           `json:"position,omitempty"` // the amount is the ID of a liquidity position
 	Cap      string         `json:"cap"`
 	Price    string         `json:"price,omitempty"`
 	FundedAt uint64         `json:"fundedAt,omitempty"`
@@ -131,6 +132,13 @@ type News struct {
 	Budget7  string `json:"budget7"`
 	Budget21 string `json:"budget21"`
 	Reserved string `json:"reserved,omitempty"` // of the budget
+}
+
+// Asset is what a token that may be collateral is called, and how its amounts are written.
+type Asset struct {
+	Token    common.Address `json:"token"`
+	Symbol   string         `json:"symbol"`
+	Decimals uint8          `json:"decimals"`
 }
 
 // Tick is the progress of a partition of the raw topic: all facts of it up to that time came before.
@@ -190,6 +198,7 @@ type Command struct {
 	Confirm *Confirmation `json:"confirm,omitempty"`
 
 	Reseal *Reseal `json:"reseal,omitempty"`
+	Asset  *Asset  `json:"asset,omitempty"`
 
 	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
 }

@@ -15,6 +15,7 @@ func FuzzCommand(f *testing.F) {
 	for _, c := range []Command{
 		{Subscribe: &Subscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Push, Sealed: []byte{3}, Mask: "m", Prefs: 5, Unix: 6}},
 		{Fact: &Fact{Wallet: common.Address{2}, Deal: Deal{ID: "1", Open: true}}, Removed: true},
+		{Asset: &Asset{Token: common.Address{2}, Symbol: "T", Decimals: 6}},
 		{Tick: &Tick{From: 1, Block: 2, Time: 3}},
 		{Report: &Delivery{Row: []byte{1}, Result: Sent}},
 		{Ask: &Subscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 7}},

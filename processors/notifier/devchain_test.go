@@ -1,6 +1,7 @@
 package notifier_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -46,7 +47,7 @@ type onChain struct {
 }
 
 func newOnChain(t *testing.T, seed uint64) *onChain {
-	w := &onChain{chain: newTopicsOf(t, "kfake", safeAfter, topics.Catalogue{ChainID: devchain.DefaultChainID, Partitions: 4}), ends: map[int64]map[common.Hash]bool{}}
+	w := &onChain{chain: newTopicsOf(t, cmp.Or(os.Getenv("LIENSTREAM_BROKER"), "kfake"), safeAfter, topics.Catalogue{ChainID: devchain.DefaultChainID, Partitions: 4}), ends: map[int64]map[common.Hash]bool{}}
 	var err error
 	w.node, err = devchain.New(devchain.Config{Seed: seed, SafeBlocks: safeAfter, FinalizedBlocks: 2 * safeAfter})
 	check(t, err)

@@ -43,6 +43,7 @@ import (
 
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/facts"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
@@ -98,7 +99,7 @@ func (s *start) run(ctx context.Context) error {
 	conf := engine.DefaultConfig()
 	conf.Kafka, conf.Catalogue, conf.Instance, conf.Dir, conf.Logger = cfg, cat, s.Instance, s.Dir, logger
 	conf.SessionTimeout, conf.Memory.Blocks = 6*time.Second, 8<<20
-	source, node, err := newNodes(conf, atTests)
+	source, node, err := newNodes(conf, atTests, facts.Safe)
 	if err != nil {
 		return err
 	}

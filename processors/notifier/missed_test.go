@@ -8,11 +8,12 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// sendable is what the sender finds in the outbox, each alert as wallet, channel, deal and stage.
-func (d *desk) sendable() string {
+// viewed has f read what was applied, as the sender does.
+func (d *desk) viewed(f func(state.View)) {
 	d.t.Helper()
 	snap, err := d.store.SnapshotWith(d.w)
 	if err != nil {
@@ -21,8 +22,20 @@ func (d *desk) sendable() string {
 	defer snap.Release()
 	view := snap.View(topics.BlockRef{Number: 1})
 	defer view.Close()
+	f(view)
+}
+
+// sendable is what the sender finds in the outbox, each alert as wallet, channel, deal and stage.
+func (d *desk) sendable() (all string) {
+	d.t.Helper()
+	d.viewed(func(view state.View) { all = d.sendableOf(view) })
+	return all
+}
+
+func (d *desk) sendableOf(view state.View) string {
+	d.t.Helper()
 	var found []string
-	err = view.ScanIndex(OutboxByTime, nil, nil, func(entry, _ []byte) bool {
+	err := view.ScanIndex(OutboxByTime, nil, nil, func(entry, _ []byte) bool {
 		row := slices.Clone(entry[8:])
 		_, _, ok, err := Pending(view, row)
 		if err != nil {

@@ -26,6 +26,7 @@ type newsRow struct {
 	Removed bool   `json:"removed,omitempty"` // a reorg took it back
 	Told    []byte `json:"told,omitempty"`    // the last subscriber who was told
 	Done    bool   `json:"done,omitempty"`
+	Over    bool   `json:"over,omitempty"` // the epoch has ended: nobody is told any more
 }
 
 func newsKey(n *News) []byte {
@@ -92,14 +93,19 @@ func tell(w state.Writer, n *News, removed bool) error {
 	return err
 }
 
-// announce sends due news to their subscribers, as many as one tick allows; the next tick continues.
+// announce sends due news to their subscribers, as many as one tick allows; the next tick continues. What it has sent is not
+// to be told of once the epoch has ended.
 func announce(w state.Writer, at time.Time, now uint64) error {
-	var due []newsRow
+	var due, over []newsRow
 	var fault error
 	err := w.Scan(news, nil, nil, func(_, value []byte) bool {
 		var row newsRow
 		if fault = json.Unmarshal(value, &row); fault != nil {
 			return false
+		}
+		if n := &row.News; !row.Over && n.EndsAt != 0 && n.EndsAt <= now {
+			row.Over = true
+			over = append(over, row)
 		}
 		// Strictly later than the event: blocks share timestamps, and one of them may be unconfirmed.
 		if n := &row.News; !row.Done && !row.Removed && n.At < now && n.due() <= now {
@@ -109,6 +115,11 @@ func announce(w state.Writer, at time.Time, now uint64) error {
 	})
 	if err := errors.Join(err, fault); err != nil {
 		return err
+	}
+	for i := range over {
+		if err := putRow(w, news, newsKey(&over[i].News), &over[i]); err != nil {
+			return err
+		}
 	}
 	left := maxFired
 	for i := range due {

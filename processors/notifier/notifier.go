@@ -66,6 +66,8 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = a.fact(w, cmd.Fact, cmd.Removed)
 	case cmd.News != nil:
 		err = tell(w, cmd.News, cmd.Removed)
+	case cmd.Asset != nil: // what a token is called does not depend on the block
+		err = putAsset(w, cmd.Asset)
 	case cmd.Tick != nil && cmd.Removed: // time does not go back: what has become due stays due
 	case cmd.Tick != nil:
 		err = a.tick(w, c.Time, cmd.Tick)

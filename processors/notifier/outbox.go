@@ -23,8 +23,7 @@ var (
 			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
 		}
 	}} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
-	tallies = &state.Table{ID: 7, Name: "tallies"} // of alerts, one row; of requests to confirm an address, by hour
-	dead    = &state.Table{ID: 8, Name: "dead"}    // as outbox: an alert that was given up, with the reason
+	tallies = &state.Table{ID: 7, Name: "tallies"} // of alerts and dead letters, a row each; of requests to confirm an address, by hour; and assets
 )
 
 // SettleTime is how long an alert waits before the first attempt: in a burst after a downtime, later stages
@@ -45,6 +44,10 @@ type Alert struct {
 
 	// Held: the deal has ended. The alert is not sent, unless a reorg takes the end back, and does not count as pending.
 	Held bool `json:"held,omitempty"`
+
+	// Of Pending.
+	Collateral *Asset `json:"-"` // of the deal; nil: nothing is known of its token
+	Over       bool   `json:"-"` // it will never be true again
 }
 
 // Address is the key of an alert: recipient, channel, subject and stage.
@@ -72,34 +75,6 @@ func ParseRow(key []byte) (a Address, ok bool) {
 	a.Subject = common.Hash(key[common.AddressLength+1 : outboxKeyBytes-1])
 	a.Stage = Stage(key[outboxKeyBytes-1])
 	return a, channelNames[a.Channel] != "" && int(a.Stage) < len(stages)
-}
-
-// Pending returns an alert of the outbox and its subscription; found is false if there is nothing to send any
-// more.
-func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err error) {
-	to, ok := ParseRow(row)
-	if !ok {
-		return a, s, false, nil
-	}
-	is, err := r.Get(outbox, row)
-	if err != nil || is == nil {
-		return a, s, false, err
-	}
-	if err := json.Unmarshal(is, &a); err != nil || a.Held {
-		return a, s, false, err
-	}
-	if a.News != nil { // retracted news are hidden until they come again
-		var row newsRow
-		if err := getRow(r, news, newsKey(a.News), &row); err != nil || row.Removed {
-			return a, s, false, err
-		}
-	}
-	s, err = getSubscription(r, to.Wallet, to.Channel)
-	open := s.Disabled == ""
-	if to.Stage == ToConfirm {
-		open = s.ConfirmBy != 0
-	}
-	return a, s, err == nil && s.Active() && open, err
 }
 
 // Event is the alert as a record of evt.alert.
@@ -180,8 +155,9 @@ func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 	return nil
 }
 
-// hold keeps a deal's unsent alerts in a wallet's outbox from being sent, or lets them go again.
-func hold(w state.Writer, wallet common.Address, deal common.Hash, held bool) error {
+// review goes through a deal's unsent alerts of a wallet after the deal has changed: what is due at another time now is
+// cancelled, and the rest is held while the deal has ended.
+func review(w state.Writer, wallet common.Address, subject common.Hash, deal *Deal) error {
 	type row struct {
 		key   []byte
 		alert Alert
@@ -189,27 +165,33 @@ func hold(w state.Writer, wallet common.Address, deal common.Hash, held bool) er
 	var rows []row
 	for _, channel := range Channels {
 		var fault error
-		err := w.Scan(outbox, dealPrefix(wallet, channel, deal), nil, func(key, value []byte) bool {
+		err := w.Scan(outbox, dealPrefix(wallet, channel, subject), nil, func(key, value []byte) bool {
 			r := row{key: slices.Clone(key)}
-			if fault = json.Unmarshal(value, &r.alert); fault == nil && r.alert.Held != held {
-				rows = append(rows, r)
-			}
+			fault = json.Unmarshal(value, &r.alert)
+			rows = append(rows, r)
 			return fault == nil
 		})
 		if err := errors.Join(err, fault); err != nil {
 			return err
 		}
 	}
+	more := 0
 	for _, r := range rows {
-		r.alert.Held = held
+		if !r.alert.Held {
+			more--
+		}
+		if r.alert.Stage.due(deal) != r.alert.Due {
+			w.Delete(outbox, r.key)
+			continue
+		}
+		if r.alert.Deal, r.alert.Held = deal, !deal.Open; deal.Open {
+			more++
+		}
 		if err := putRow(w, outbox, r.key, &r.alert); err != nil {
 			return err
 		}
 	}
-	if held {
-		return count(w, -len(rows), 0, time.Time{})
-	}
-	return count(w, len(rows), 0, time.Time{})
+	return count(w, more, 0, time.Time{})
 }
 
 // cancelUnwanted removes alerts that are no longer subscribed to.
@@ -311,7 +293,7 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 		if err := count(w, pending, 0, at); err != nil {
 			return err
 		}
-		if err := putRow(w, dead, r.Row, &a); err != nil || result == Dead || !s.Active() {
+		if err := bury(w, at, r.Row, &a); err != nil || result == Dead || !s.Active() {
 			return err
 		}
 		// The address accepts nothing any more, until the wallet subscribes again.

@@ -2,6 +2,7 @@ package notifier
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -77,6 +78,30 @@ func putSubscription(w state.Writer, wallet common.Address, s *Subscription) err
 	}
 	want(w, key, prefs)
 	return cancelUnwanted(w, wallet, s.Channel, prefs)
+}
+
+// maxSubscribed bounds the rows that Subscribed reads.
+const maxSubscribed = 1 << 18
+
+// Subscribed reports which of some channels have a subscription in a partition.
+func Subscribed(v state.View, of []Channel) (found []Channel, err error) {
+	var fault error
+	looked := 0
+	err = v.Scan(subscriptions, nil, nil, func(key, row []byte) bool {
+		if looked++; looked > maxSubscribed || len(found) == len(of) {
+			return false
+		}
+		c := Channel(key[len(key)-1])
+		if !slices.Contains(of, c) || slices.Contains(found, c) {
+			return true
+		}
+		var s Subscription
+		if fault = json.Unmarshal(row, &s); fault == nil && s.Active() {
+			found = append(found, c)
+		}
+		return fault == nil
+	})
+	return found, errors.Join(err, fault)
 }
 
 func subscribe(w state.Writer, at time.Time, c *Subscribe) error {

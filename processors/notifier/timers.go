@@ -111,7 +111,7 @@ func timerKey(due uint64, deal []byte) []byte {
 const endedSeconds = 24 * 3600
 
 // fact updates a deal with the chain's state. Alerts of a deal that has ended are held: a reorg may take the end back. Those
-// of another funding are cancelled.
+// of another funding, or of another time, are cancelled.
 func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	id, err := subject(f.Deal.ID)
 	if err != nil {
@@ -147,7 +147,7 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 		d.Ended = f.At + endedSeconds
 	}
 	if known {
-		if err := hold(w, f.Wallet, id, !d.Deal.Open); err != nil {
+		if err := review(w, f.Wallet, id, &d.Deal); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
 	if err := count(w, pending, 0, at); err != nil {
 		return err
 	}
-	if err := forgetAsked(w, at); err != nil {
+	if err := errors.Join(forgetAsked(w, at), forgetDead(w, at)); err != nil {
 		return err
 	}
 	return announce(w, at, now)

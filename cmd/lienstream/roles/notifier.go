@@ -186,8 +186,8 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 	p.Ready("notifier keys", func(context.Context) error { return seals.Ready() })
 	p.Group.Go(func() error { return seals.Run(ctx) })
 	channels, err := p.channels()
-	if err != nil || len(channels) == 0 {
-		return err // without a channel, alerts are published and stay in the outbox
+	if err != nil {
+		return err
 	}
 	c := sender.DefaultConfig()
 	c.Catalogue = p.Catalogue()

@@ -80,7 +80,7 @@ func New(decoder *contracts.Decoder, partitions int32, policy Policy) *App {
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{deals, clock, waits, epochs} }
 
-// Apply applies a log of a deal or an epoch; others are skipped.
+// Apply applies a log of a deal, an asset or an epoch; others are skipped.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	log, ok := rec.(*topics.Log)
 	if !ok {
@@ -90,7 +90,8 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	switch e := a.decoder.Decode(log.Address, log.Topics, log.Data).(type) {
 	case *contracts.DealListed:
 		return put(w, &notifier.Deal{
-			ID: e.DealID.Dec(), Borrower: e.Borrower, Token: e.Token, Amount: e.AmountOrTokenID.Dec(), Cap: e.Cap.Dec(),
+			ID: e.DealID.Dec(), Borrower: e.Borrower, Token: e.Token, Amount: e.AmountOrTokenID.Dec(), Position: e.Kind == contracts.KindPosition,
+			Cap: e.Cap.Dec(),
 		})
 	case *contracts.DealTermsUpdated:
 		return a.edit(w, at, e.DealID.Dec(), func(d *notifier.Deal) bool {
@@ -109,6 +110,8 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 		return a.end(w, at, e.DealID.Dec())
 	case *contracts.DealCancelled:
 		w.Delete(deals, []byte(e.DealID.Dec()))
+	case *contracts.AssetSet:
+		return a.everybody(w, &notifier.Command{Asset: &notifier.Asset{Token: e.Token, Symbol: e.Symbol, Decimals: e.Decimals}})
 	case *contracts.EpochOpened:
 		return a.opened(w, at, e)
 	case *contracts.EpochReserved:

@@ -91,8 +91,11 @@ func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	if err != nil {
 		return false, false
 	}
-	d.sub, d.now = sub, clock.Time // its address may have changed
-	return alert.By != d.alert.By, alert.By == d.claim
+	if alert.By == d.alert.By {
+		return false, false
+	}
+	d.alert, d.sub, d.now = alert, sub, clock.Time // the deal and the address may have changed while it waited for its turn
+	return true, alert.By == d.claim
 }
 
 // stopping is how long a stop waits for running attempts, so that nothing is sent again for it.

@@ -2,6 +2,7 @@ package sender_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,7 +11,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/engine"
@@ -40,12 +44,18 @@ var links = sender.Links{App: "https://app.example", Notify: "https://notify.exa
 // house is a node of the notifier with a sender, on a broker of its own.
 type house struct {
 	t        *testing.T
+	cfg      kafka.Config
 	cat      topics.Catalogue
 	keys     *notifier.Keys
 	producer *kafka.Producer
 	client   *notifier.Client
 	metrics  *prometheus.Registry // of the node
+	node     *engine.Node
 	at       uint64
+	ahead    time.Duration // of who sends commands
+
+	sends  *prometheus.Registry // of the sender
+	logged *observer.ObservedLogs
 }
 
 func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
@@ -54,44 +64,60 @@ func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) ma
 }
 
 func newHouseOn(t *testing.T, brokers []string, partitions int32, perSecond rate.Limit, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
-	h := &house{t: t, at: genesis, metrics: prometheus.NewRegistry()}
 	cfg := brokertest.Config(brokers, "n")
+	h := &house{t: t, cfg: cfg, at: genesis, metrics: prometheus.NewRegistry()}
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: partitions}
 	brokertest.Apply(t, cfg, h.cat.Topics())
 	of := engine.DefaultConfig()
 	of.Kafka, of.Catalogue, of.AppName, of.Instance, of.Dir, of.FS = cfg, h.cat, topics.AppNotifier, "a", "/a", vfs.NewMem()
 	of.Standbys, of.SessionTimeout, of.CommitTimeout, of.Registerer = 0, 6*time.Second, 3*time.Second, h.metrics
-	node, err := engine.NewCommands(of, notifier.New(1, prometheus.NewRegistry()))
+	var err error
+	h.node, err = engine.NewCommands(of, notifier.New(1, prometheus.NewRegistry()))
 	check(t, err)
 	h.producer, err = kafka.NewProducer(cfg, "p", kafka.ProducerOptions{})
 	check(t, err)
 	t.Cleanup(h.producer.Close)
 	routing := read.DefaultConfig()
-	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, partitions, node
+	routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, partitions, h.node
 	router, err := read.NewRouter(routing)
 	check(t, err)
 	h.client = notifier.NewClient(h.cat, h.producer, router)
 	h.keys, err = notifier.ParseKeys("1:" + strings.Repeat("11", 32))
 	check(t, err)
 
+	h.runs(h.node.Run)
+	if channels != nil {
+		h.deliver(perSecond, conf, channels)
+	}
+	return h
+}
+
+// runs runs f until the test ends.
+func (h *house) runs(f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f(ctx); err != nil {
+			h.t.Error(err)
+		}
+	})
+	h.t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// deliver starts the sender.
+func (h *house) deliver(perSecond rate.Limit, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) {
+	h.t.Helper()
 	conf.Catalogue, conf.Look, conf.FirstWait = h.cat, 10*time.Millisecond, 20*time.Millisecond
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range channels(h.keys) {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(perSecond, 1)}
 	}
-	out, err := sender.New(conf, node, h.producer, h.keys, lines, zap.NewNop(), prometheus.NewRegistry())
-	check(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	for _, run := range []func(context.Context) error{node.Run, out.Run} {
-		wg.Go(func() {
-			if err := run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	t.Cleanup(func() { cancel(); wg.Wait() })
-	return h
+	var log zapcore.Core
+	log, h.logged = observer.New(zap.WarnLevel)
+	h.sends = prometheus.NewRegistry()
+	out, err := sender.New(conf, h.node, h.producer, h.keys, lines, zap.New(log), h.sends)
+	check(h.t, err)
+	h.runs(out.Run)
 }
 
 // subscribe has a wallet told of everything.
@@ -111,6 +137,7 @@ func (h *house) send(wallet common.Address, cmd notifier.Command) {
 	h.t.Helper()
 	rec, err := cmd.Record(h.cat, wallet)
 	check(h.t, err)
+	rec.Timestamp = time.Now().Add(h.ahead)
 	_, err = h.producer.Send(h.t.Context(), rec)
 	check(h.t, err)
 }
@@ -121,7 +148,7 @@ func (h *house) everybody(cmd notifier.Command) {
 	for p := range h.cat.Partitions {
 		rec, err := cmd.Record(h.cat, common.Address{})
 		check(h.t, err)
-		rec.Partition = p
+		rec.Partition, rec.Timestamp = p, time.Now().Add(h.ahead)
 		_, err = h.producer.Send(h.t.Context(), rec)
 		check(h.t, err)
 	}
@@ -138,6 +165,21 @@ func (h *house) fire(borrowers ...common.Address) {
 	}
 	h.at += hour
 	h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+}
+
+// gauge is the sum of the sender's metrics of that name and label.
+func (h *house) gauge(name, label, value string) (sum float64) {
+	h.t.Helper()
+	all, err := h.sends.Gather()
+	check(h.t, err)
+	for _, family := range all {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == label && l.GetValue() == value }) {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // restarts is how often the node's task began anew.

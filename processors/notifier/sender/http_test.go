@@ -158,6 +158,7 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(429, `,"parameters":{"retry_after":1}`)}},
 		{answers: []func(http.ResponseWriter, *http.Request){says(502, "<html>bad gateway"), breaks, refusal(500, "")}},
 		{answers: []func(http.ResponseWriter, *http.Request){hangs}},
+		{answers: []func(http.ResponseWriter, *http.Request){says(200, "<html>welcome"), says(200, ""), says(200, `{"ok":false}`), says(200, `[]`), says(200, strings.Repeat("x", 1<<20))}},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(401, "")}}, // our own fault: nobody is given up for it
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram responded with 403"},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}, lost: true},

@@ -3,7 +3,6 @@ package sender
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -46,15 +45,24 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark
 	if err := s.forget(partition, view); err != nil {
 		return err
 	}
+	if s.paces[partition] == nil {
+		if err := s.unserved(view); err != nil {
+			return err
+		}
+	}
 	held, err := s.paced(of, view, began)
 	if err != nil {
 		return err
 	}
-	rows, oldest, err := s.due(view, partition, began, held)
+	rows, kept, err := s.due(view, partition, began, held)
 	if err != nil {
 		return err
 	}
-	s.metrics.oldest.WithLabelValues(fmt.Sprint(partition)).Set(oldest.Seconds())
+	for _, row := range kept {
+		if err := s.expire(ctx, wg, view, partition, row, began); err != nil {
+			return err
+		}
+	}
 	for _, row := range rows {
 		if err := s.start(ctx, wg, view, partition, row, began); err != nil {
 			return err
@@ -79,8 +87,12 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 	if d.alert, d.sub, found, err = notifier.Pending(view, row); err != nil {
 		return err
 	}
+	if d.alert.Over {
+		s.giveUp(ctx, wg, &d, now, "the epoch is over")
+		return nil
+	}
 	if !found {
-		s.pass(&d, passed{until: now.Add(passedFor)})
+		s.pass(&d, passed{until: now.Add(passedFor), nothing: true})
 		return nil
 	}
 	if _, has := s.keys.KeyOf(d.sub.Sealed); !has {
@@ -113,8 +125,9 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 // passed is why an alert that is due was passed over, so that it is not read again meanwhile: its host is busy, or there is
 // nothing to send for now, since news were retracted.
 type passed struct {
-	host  string
-	until time.Time
+	host    string
+	until   time.Time
+	nothing bool // to send
 }
 
 const (
@@ -153,34 +166,50 @@ func (s *Sender) lapsed(d *due, now time.Time) bool {
 }
 
 const (
-	maxStart = 2000    // alerts that a look may start
-	maxLook  = 1 << 20 // and that it passes over
+	maxStart  = 2000    // alerts that a look may start
+	maxExpire = 100     // and give up, as nobody has sent them in time
+	maxLook   = 1 << 20 // and that it passes over
+	maxCount  = 1 << 16 // and that it counts, once it has found as many as it may start
 )
 
-// due lists the rows that are due and may be started: those of deals, then news, each the oldest first.
-func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows [][]byte, oldest time.Duration, err error) {
+// due lists the rows that are due and may be started: those of deals, then news, each the oldest first; and those that are
+// to be given up, as they were due long ago.
+func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var news [][]byte
 	looked, over := 0, s.passed[partition]
+	waits := map[notifier.Channel]waiting{}
 	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
 		if len(entry) < 8 {
 			return true
 		}
 		at := time.UnixMilli(int64(binary.BigEndian.Uint64(entry)))
-		if looked++; at.After(now) || looked > maxLook || len(rows) == maxStart {
+		looked++
+		full := len(rows) == maxStart
+		if at.After(now) || looked > maxLook || full && looked > maxCount {
 			return false
 		}
-		oldest = max(oldest, now.Sub(at))
 		row := entry[8:]
 		to, ok := notifier.ParseRow(row)
-		if !ok || held && to.Stage != notifier.ToConfirm {
+		if !ok {
 			return true
 		}
-		if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) || s.busy[string(row)] != nil {
+		p, was := over[string(row)]
+		if !p.nothing || !now.Before(p.until) {
+			waits[to.Channel] = waits[to.Channel].with(now.Sub(at))
+		}
+		if held && to.Stage != notifier.ToConfirm || full || s.busy[string(row)] != nil {
+			return true
+		}
+		if now.Sub(at) > s.cfg.Keep && len(expired) < maxExpire {
+			expired = append(expired, slices.Clone(row))
+			return true
+		}
+		if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) {
 			return true // no room: retry at the next look
 		}
-		if p, was := over[string(row)]; was {
+		if was {
 			if now.Before(p.until) || p.host != "" && s.hosts[p.host] >= s.cfg.PerHost {
 				return true
 			}
@@ -195,7 +224,8 @@ func (s *Sender) due(view state.View, partition int32, now time.Time, held bool)
 		}
 		return true
 	})
-	return append(rows, news...)[:min(len(rows)+len(news), maxStart)], oldest, err
+	s.metrics.show(partition, waits)
+	return append(rows, news...)[:min(len(rows)+len(news), maxStart)], expired, err
 }
 
 // siteOf is what a push endpoint's host belongs to, all of whose hosts share the limit of one: who has a domain can make up

@@ -1,9 +1,17 @@
 package sender
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
 
 type metrics struct {
 	attempts   *prometheus.CounterVec
+	due        *prometheus.GaugeVec
 	oldest     *prometheus.GaugeVec
 	unreported prometheus.Counter
 }
@@ -13,13 +21,41 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver an alert, by result.",
 		}, []string{"channel", "result"}),
+		due: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "lienstream", Subsystem: "sender", Name: "due_alerts", Help: "Alerts that are due and not sent, as far as the sender counts.",
+		}, []string{"partition", "channel"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the oldest due alert has been waiting.",
-		}, []string{"partition"}),
+		}, []string{"partition", "channel"}),
 		unreported: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose result could not be recorded: they may be repeated.",
 		}),
 	}
-	reg.MustRegister(m.attempts, m.oldest, m.unreported)
+	reg.MustRegister(m.attempts, m.due, m.oldest, m.unreported)
 	return m
+}
+
+// waiting is what waits for a channel.
+type waiting struct {
+	n      int
+	oldest time.Duration
+}
+
+func (w waiting) with(since time.Duration) waiting { return waiting{w.n + 1, max(w.oldest, since)} }
+
+// show sets what waits in a partition.
+func (m *metrics) show(partition int32, by map[notifier.Channel]waiting) {
+	for _, channel := range notifier.Channels {
+		of := by[channel]
+		labels := []string{fmt.Sprint(partition), channel.String()}
+		m.due.WithLabelValues(labels...).Set(float64(of.n))
+		m.oldest.WithLabelValues(labels...).Set(of.oldest.Seconds())
+	}
+}
+
+// forget drops what is known of a partition that moved to another node.
+func (m *metrics) forget(partition int32) {
+	of := prometheus.Labels{"partition": fmt.Sprint(partition)}
+	m.due.DeletePartialMatch(of)
+	m.oldest.DeletePartialMatch(of)
 }

@@ -1,7 +1,6 @@
 package sender
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -75,7 +74,7 @@ func (s *Sender) keep(all []read.Watermark) {
 			delete(s.claims, partition)
 			delete(s.passed, partition)
 			delete(s.rests, partition)
-			s.metrics.oldest.DeleteLabelValues(fmt.Sprint(partition))
+			s.metrics.forget(partition)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Config struct {
 	Attempts  int           // after which an alert is given up
 	FirstWait time.Duration // after the first failure; it doubles with each one up to LastWait
 	LastWait  time.Duration
+	Keep      time.Duration // for which an alert waits that nobody can send
 }
 
 // DefaultConfig returns the defaults.
@@ -42,7 +43,7 @@ func DefaultConfig() Config {
 	return Config{
 		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Attempts: 72, // about a day
 		Hold:      time.Minute,
-		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute,
+		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute, Keep: 7 * 24 * time.Hour,
 	}
 }
 
@@ -58,7 +59,7 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"look", c.Look}, {"timeout", c.Timeout}, {"hold", c.Hold}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}} {
+	}{{"look", c.Look}, {"timeout", c.Timeout}, {"hold", c.Hold}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}, {"keep", c.Keep}} {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
@@ -147,9 +148,13 @@ type Sender struct {
 	queue map[notifier.Channel]chan struct{} // queued or running
 	slots map[notifier.Channel]chan struct{} // running
 
+	ending chan struct{} // being given up
+
 	mu    sync.Mutex
 	busy  map[string]*running // by row key
 	hosts map[string]int      // queued or running attempts, of channels with many hosts
+
+	warned map[notifier.Channel]bool // by Run
 
 	// Only Run uses these, by partition.
 	paces  map[int32]*pace
@@ -164,7 +169,7 @@ type claimed struct {
 	since time.Time
 }
 
-// New makes a sender. It does nothing before Run. Channels without a line are left to other nodes.
+// New makes a sender. It does nothing before Run. Alerts of channels without a line wait for a node that has it.
 func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, log *zap.Logger, reg prometheus.Registerer) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -174,6 +179,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 		busy: map[string]*running{}, hosts: map[string]int{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
 		passed: map[int32]map[string]passed{}, rests: map[int32]time.Time{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
+		ending: make(chan struct{}, cfg.Queue), warned: map[notifier.Channel]bool{},
 	}
 	for channel := range lines {
 		s.queue[channel] = make(chan struct{}, cfg.Queue)

@@ -26,7 +26,8 @@ type sample struct {
 // samples are every kind, to both parties, in time and late; one has the longest of all that may be in it.
 func samples() (all []sample) {
 	ann, bob := common.Address{1}, common.Address{2}
-	deal := notifier.Deal{ID: "7", Borrower: ann, Lender: bob, Cap: "1234500000", Expiry: 2_000_000_000, GraceEnd: 2_000_086_400}
+	deal := notifier.Deal{ID: "7", Borrower: ann, Lender: bob, Amount: "2500000000000000000", Token: common.Address{3}, Cap: "1234500000", Expiry: 2_000_000_000, GraceEnd: 2_000_086_400}
+	asset := &notifier.Asset{Token: deal.Token, Symbol: "WETH", Decimals: 18}
 	news := notifier.News{
 		Epoch: 12, StartsAt: 2_000_000_000, EndsAt: 2_000_604_800, Term: 21 * 24 * 3600,
 		Budget7: "1000000000000000000", Budget21: "2500000000000000000", Reserved: "2250000000000000000",
@@ -40,7 +41,7 @@ func samples() (all []sample) {
 		if due == 0 {
 			due = deal.Expiry
 		}
-		alert := notifier.Alert{Deal: d, News: n, Stage: stage, Due: due, FiredAt: due}
+		alert := notifier.Alert{Deal: d, News: n, Stage: stage, Due: due, FiredAt: due, Collateral: asset}
 		event := alert.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: stage})
 		all = append(all, sample{name, Message{Channel: notifier.Email, Alert: alert, Event: event, Now: due + late}})
 	}
@@ -57,8 +58,16 @@ func samples() (all []sample) {
 		}
 		add(stage.String(), stage, ann, 0, nil, &of)
 	}
+	position, unknown, unnamed := deal, deal, deal
+	position.Position, position.Amount = true, "1234"
+	add("position", notifier.Before24, ann, 0, &position, nil)
+	asset = nil
+	add("unknown-token", notifier.Before24, bob, 0, &unknown, nil)
+	asset = &notifier.Asset{Token: deal.Token, Symbol: "FREE\r\nhttps://evil.example", Decimals: 6}
+	add("unnamed-token", notifier.AtGraceEnd, ann, 0, &unnamed, nil)
+	asset = &notifier.Asset{Token: deal.Token, Symbol: strings.Repeat("W", 16)}
 	huge := deal
-	huge.ID, huge.Cap = strings.Repeat("9", 78), strings.Repeat("8", 39)
+	huge.ID, huge.Cap, huge.Amount = strings.Repeat("9", 78), strings.Repeat("8", 39), strings.Repeat("7", 78)
 	add("longest", notifier.Before1, ann, 3599, &huge, nil)
 	ask := notifier.Alert{Stage: notifier.ToConfirm, Due: 1_999_999_999}
 	wallet := common.HexToAddress("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")

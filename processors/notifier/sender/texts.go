@@ -6,6 +6,7 @@ import (
 	"fmt"
 	htmltemplate "html/template"
 	"math/big"
+	"regexp"
 	"strings"
 	"text/template"
 	"time"
@@ -37,6 +38,8 @@ type facts struct {
 	Expiry   string `json:"expiry,omitempty"`
 	GraceEnd string `json:"graceEnd,omitempty"`
 	Repay    string `json:"repay,omitempty"` // what the borrower repays, with its unit
+
+	Collateral string `json:"collateral,omitempty"` // with its unit
 
 	Epoch    uint32 `json:"epoch,omitempty"`
 	StartsAt string `json:"startsAt,omitempty"`
@@ -75,6 +78,7 @@ func factsOf(m *Message, links Links) facts {
 		path = "/deals/" + m.Event.DealID
 		f.DealID, f.Borrower = m.Event.DealID, m.Event.Role == "borrower"
 		f.Expiry, f.GraceEnd, f.Repay = when(m.Event.Expiry), when(m.Event.GraceEnd), units(m.Alert.Deal.Cap, usdgDecimals)+" USDG"
+		f.Collateral = collateral(m.Alert.Deal, m.Alert.Collateral)
 		if f.Over = now >= m.Event.GraceEnd; now < m.Event.Expiry {
 			f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
 		}
@@ -97,6 +101,24 @@ func (f *facts) render() (Text, error) {
 	}
 	return Text{Subject: strings.TrimSpace(subject.String()), Body: body.String(), HTML: html.String()}, nil
 }
+
+// collateral names what a deal is secured by. What a contract says of its symbol is not repeated if it is no plain word: by the
+// address everybody can look it up.
+func collateral(d *notifier.Deal, asset *notifier.Asset) string {
+	switch {
+	case d.Amount == "":
+		return ""
+	case d.Position:
+		return "liquidity position " + d.Amount
+	case asset == nil:
+		return d.Amount + " raw units of " + strings.ToLower(d.Token.Hex())
+	case !symbols.MatchString(asset.Symbol):
+		return units(d.Amount, int(asset.Decimals)) + " of " + strings.ToLower(d.Token.Hex())
+	}
+	return units(d.Amount, int(asset.Decimals)) + " " + asset.Symbol
+}
+
+var symbols = regexp.MustCompile(`^[A-Za-z0-9$][A-Za-z0-9$+_-]{0,15}$`)
 
 // when formats a time with its zone.
 func when(unix uint64) string {

@@ -1,0 +1,71 @@
+package notifier
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// Pending returns an alert of the outbox with what the chain says by now, and its subscription; found is false if there is
+// nothing to send, for now or for good.
+func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err error) {
+	to, ok := ParseRow(row)
+	if !ok {
+		return a, s, false, nil
+	}
+	is, err := r.Get(outbox, row)
+	if err != nil || is == nil {
+		return a, s, false, err
+	}
+	if err := json.Unmarshal(is, &a); err != nil || a.Held {
+		return a, s, false, err
+	}
+	if known, err := a.update(r, to); err != nil || !known {
+		return a, s, false, err
+	}
+	s, err = getSubscription(r, to.Wallet, to.Channel)
+	open := s.Disabled == ""
+	if to.Stage == ToConfirm {
+		open = s.ConfirmBy != 0
+	}
+	return a, s, err == nil && s.Active() && open, err
+}
+
+// update puts the facts of now in the place of those by which the alert was fired: a reorg may have brought others. It
+// reports whether the alert is true.
+func (a *Alert) update(r rowReader, to Address) (bool, error) {
+	if to.Stage == ToConfirm {
+		return true, nil
+	}
+	if to.Stage.OfNews() {
+		return a.updateNews(r)
+	}
+	var d openDeal
+	if err := getRow(r, dealsOf, slices.Concat(to.Wallet[:], to.Subject[:]), &d); err != nil {
+		return false, err
+	}
+	if !d.Deal.Open || to.Stage.due(&d.Deal) != a.Due {
+		return false, nil
+	}
+	a.Deal = &d.Deal
+	var err error
+	a.Collateral, err = getAsset(r, d.Deal.Token)
+	return true, err
+}
+
+func (a *Alert) updateNews(r rowReader) (bool, error) {
+	if a.News == nil {
+		return false, nil
+	}
+	var row newsRow
+	if err := getRow(r, news, newsKey(a.News), &row); err != nil {
+		return false, err
+	}
+	a.Over = row.Over || row.News.Stage == 0 // as old as to be forgotten
+	if a.Over || row.Removed {               // what is retracted may come again
+		return false, nil
+	}
+	a.News = &row.News
+	return true, nil
+}

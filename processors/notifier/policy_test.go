@@ -1,0 +1,90 @@
+package notifier_test
+
+import (
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/facts"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// An alert fires once the block by whose time it is due is confirmed, by the policy, and not before.
+func TestPolicies(t *testing.T) {
+	for _, policy := range facts.Policies {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newChainOf(t, 2, policy)
+			ann, bob := common.Address{1}, common.Address{2}
+			c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
+			d := &deal{1, ann, bob, genesis + 20, genesis + 2*hour, genesis + 26*hour}
+			c.block(10, c.listed(d))
+			c.block(10, c.funded(d))
+			for range c.lag() {
+				c.block(10)
+			}
+			c.block(hour)
+			for range c.lag() {
+				c.want()
+				c.block(10)
+			}
+			c.want(model(d, ann, "email", "t1"))
+		})
+	}
+}
+
+// By the policy `latest` an alert may fire by a block that is reverted. What it says is what the chain says then.
+func TestLatestIsReverted(t *testing.T) {
+	c := newChainOf(t, 2, facts.Latest)
+	ann, bob, token := common.Address{1}, common.Address{2}, common.Address{0xee}
+	c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
+	d := &deal{1, ann, bob, genesis + 30, genesis + 2*hour, genesis + 26*hour}
+	c.block(10, c.log("AssetSet", map[string]any{"token": token, "decimals": uint8(6), "symbol": "GLD", "name": "Gold"}))
+	c.block(10, c.log("DealListed", map[string]any{"dealId": big.NewInt(d.id), "borrower": ann, "token": token, "amountOrTokenId": big.NewInt(500), "cap": big.NewInt(100)}))
+	c.block(10, c.funded(d))
+	c.block(hour + 60)
+	fired := model(d, ann, "email", "t1")
+	c.want(fired)
+	is, found := c.pending(ann, d.id)
+	if !found || is.Deal.Cap != "100" || is.Deal.Amount != "500" || is.Collateral == nil || *is.Collateral != (notifier.Asset{Token: token, Symbol: "GLD", Decimals: 6}) {
+		t.Fatalf("before the reorg: %v, %+v", found, is)
+	}
+
+	c.revert()
+	c.revert()
+	c.block(5)
+	polltest.Until(t, "a deal that is not funded is told of to nobody", func() bool { _, found := c.pending(ann, d.id); return !found })
+	c.block(5, c.log("DealTermsUpdated", map[string]any{"dealId": big.NewInt(d.id), "cap": big.NewInt(200)}), c.funded(d))
+	c.block(hour + 60)
+	c.want(fired)
+	polltest.Until(t, "it says the other cap", func() bool { is, found := c.pending(ann, d.id); return found && is.Deal.Cap == "200" })
+
+	// Funded at another time, it is due at another, and the former deadline is nobody's.
+	c.revert()
+	c.revert()
+	later := &deal{1, ann, bob, genesis + 90, genesis + 60 + 2*hour, genesis + 60 + 26*hour}
+	c.block(65, c.funded(later))
+	c.want(fired)
+	polltest.Until(t, "nothing is due of it", func() bool { _, found := c.pending(ann, d.id); return !found })
+	c.block(hour + 60)
+	c.want(fired, model(later, ann, "email", "t1"))
+	is, found = c.pending(ann, d.id)
+	if !found || is.Deal.Cap != "100" || is.Deal.Expiry != later.expiry {
+		t.Fatalf("of another deadline: %v, %+v", found, is)
+	}
+}
+
+// pending is the alert of an hour before a deal's end as the sender would read it.
+func (c *chain) pending(wallet common.Address, id int64) (a notifier.Alert, found bool) {
+	c.t.Helper()
+	view, err := c.node.View(c.t.Context(), topics.Partition(wallet[:], c.cat.Partitions), nil)
+	check(c.t, err)
+	defer view.Close()
+	row := notifier.Address{Wallet: wallet, Channel: notifier.Email, Subject: uint256.NewInt(uint64(id)).Bytes32(), Stage: notifier.Before1}.Row()
+	a, _, found, err = notifier.Pending(view, row)
+	check(c.t, err)
+	return a, found
+}
