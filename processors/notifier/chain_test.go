@@ -269,9 +269,10 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 		l.Block, l.LogIndex = next, uint32(i)
 		id := new(uint256.Int).SetBytes32(l.Topics[1][:])
 		key := contracts.DealEntity(id).Key()
-		if l.Address == controller {
+		switch l.Address {
+		case controller:
 			key = contracts.EpochEntity(uint32(id.Uint64())).Key()
-		} else if l.Address == registry {
+		case registry:
 			key = contracts.TokenEntity(common.BytesToAddress(l.Topics[1][:])).Key()
 		}
 		p := topics.Partition(key, c.cat.Partitions)

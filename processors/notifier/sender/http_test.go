@@ -32,6 +32,7 @@ import (
 
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
 
 // service is a receiver over HTTP that answers each of its customers as it was told to, in turn, and takes what comes
@@ -266,6 +267,16 @@ func (b *browser) decrypt(body []byte) ([]byte, error) {
 	return plain[:len(plain)-1], nil
 }
 
+// decryptedElsewhere is a message as http_ece reads it.
+func (b *browser) decryptedElsewhere(t *testing.T, body []byte) string {
+	t.Helper()
+	encode := base64.RawURLEncoding.EncodeToString
+	out := apitest.Node(t, "../../../serving/clients", nil, "decrypt.mjs", encode(body), encode(b.key.Bytes()), encode(b.auth))
+	plain, err := base64.RawURLEncoding.DecodeString(string(out))
+	check(t, err)
+	return string(plain)
+}
+
 // vapid checks the header by which a push service knows the sender (RFC 8292).
 func vapid(header, public, audience string) error {
 	var token, key string
@@ -314,6 +325,7 @@ func TestPush(t *testing.T) {
 	private, public, err := webpush.GenerateVAPIDKeys()
 	check(t, err)
 	push, browsers := newService(), map[string]*browser{}
+	first := make(chan []byte, 1) // to b0, as it came
 	var server *httptest.Server
 	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := strings.TrimPrefix(r.URL.Path, "/")
@@ -330,6 +342,12 @@ func TestPush(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil && len(body) > 4096 {
 			err = errors.New("longer than a push service takes")
+		}
+		if who == "b0" {
+			select {
+			case first <- body:
+			default:
+			}
 		}
 		var plain []byte
 		if err == nil {
@@ -411,6 +429,9 @@ func TestPush(t *testing.T) {
 		}
 	}
 	push.waited(t, "b1", time.Second)
+	if _, payload, _ := strings.Cut(push.one(t, "b0"), " "); browsers["b0"].decryptedElsewhere(t, <-first) != payload {
+		t.Errorf("others decrypt something else than %s", payload)
+	}
 }
 
 // Nothing inside our network is asked, however an endpoint spells it.

@@ -192,7 +192,6 @@ func talk(listener net.Listener, reply func(command string) string) {
 	}
 	defer func() { _ = conn.Close() }()
 	read := bufio.NewReader(conn)
-	mail := false
 	for command := ""; ; {
 		switch said := reply(command); said {
 		case "":
@@ -205,7 +204,7 @@ func talk(listener net.Listener, reply func(command string) string) {
 				return
 			}
 		}
-		mail = command == "DATA"
+		mail := command == "DATA"
 		for {
 			line, err := read.ReadString('\n')
 			if err != nil {
