@@ -189,7 +189,7 @@ func TestNobodyHidesWhatThePriceDid(t *testing.T) {
 			s := newStage(t)
 			p := s.direct
 			s.move(t, p, moved)
-			p.Hours = append(p.Hours, query.PriceAt{At: s.at.Timestamp, Low: p.Tick, High: p.Tick})
+			p.Hours = append(p.Hours, query.PriceAt{At: s.at.Timestamp, Low: p.Tick, High: p.Tick, Liquidity: p.Liquidity})
 			s.wait(2400)
 			return s
 		}
@@ -197,7 +197,7 @@ func TestNobodyHidesWhatThePriceDid(t *testing.T) {
 		_, most := s.valued(t, meme, nil)
 		was, _ := s.cfg.Haircut.deviation(s.series(meme, []*pool{s.direct}))
 		s.move(t, s.direct, 0)
-		s.direct.Hours = append(s.direct.Hours, query.PriceAt{At: s.at.Timestamp, Low: s.direct.Tick, High: s.direct.Tick})
+		s.direct.Hours = append(s.direct.Hours, query.PriceAt{At: s.at.Timestamp, Low: s.direct.Tick, High: s.direct.Tick, Liquidity: s.direct.Liquidity})
 		_, suggested := s.valued(t, meme, nil)
 		is, _ := s.cfg.Haircut.deviation(s.series(meme, []*pool{s.direct}))
 		if is < was || suggested == nil || suggested.Cmp(most) > 0 {
@@ -346,6 +346,34 @@ func TestNobodyChoosesACalmPool(t *testing.T) {
 	gain := new(big.Int).Sub(deep, thin)
 	if gain.Mul(gain, big.NewInt(1_000_000)).Cmp(thin) > 0 { // a sale into a deeper pool brings a little more
 		t.Errorf("%s suggested, beside a thin pool %s", deep, thin)
+	}
+}
+
+// TestAnEmptyPoolSaysNothing: a second pool was empty, and its price wherever somebody moved it for nothing; since then it has as
+// much liquidity as the floor asks for. What its price was says nothing of how much the token moves. Where it had liquidity
+// then it does.
+func TestAnEmptyPoolSaysNothing(t *testing.T) {
+	for _, token := range []common.Address{meme, second} {
+		of := &topics.Deal{Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
+		suggested := func(beside bool, liquidity uint64) *big.Int {
+			s := newStage(t)
+			if beside {
+				p := s.open(t, 9, usdg, meme, 0, 2e12)
+				wild(p, 20_000)
+				for i := range p.Hours {
+					p.Hours[i].Liquidity.SetUint64(liquidity)
+				}
+			}
+			_, suggested := s.valuedAs(t, of, nil)
+			return suggested
+		}
+		alone, empty, full := suggested(false, 0), suggested(true, 0), suggested(true, 2e12)
+		if alone == nil || alone.Sign() == 0 || empty == nil || empty.Cmp(alone) < 0 {
+			t.Errorf("%s suggested beside a pool that was empty, without it %s", empty, alone)
+		}
+		if full == nil || full.Cmp(new(big.Int).Quo(alone, big.NewInt(100))) > 0 {
+			t.Errorf("%s suggested beside a pool that moved although it had liquidity, without it %s", full, alone)
+		}
 	}
 }
 

@@ -71,6 +71,9 @@ func DefaultConfig() Config {
 	}
 }
 
+// maxWindow is for how long the pipeline keeps prices by the second.
+const maxWindow = 24 * time.Hour
+
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
@@ -92,6 +95,9 @@ func (c *Config) Validate() error {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
+	}
+	if c.Reference.Window > maxWindow {
+		faults = append(faults, fmt.Errorf("reference window: %s is more than %s", c.Reference.Window, maxWindow))
 	}
 	if c.MaxGap < 0 || c.MaxGap > 0 && c.MaxGap < time.Second {
 		faults = append(faults, fmt.Errorf("maximum gap between blocks: %s is neither 0 nor a second", c.MaxGap))

@@ -119,6 +119,7 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 	if len(series) == 0 {
 		return
 	}
+	series = slices.DeleteFunc(series, func(of level) bool { return of.empty })
 	lows, top := make([]float64, len(series)), series[0].high
 	for i, of := range series {
 		lows[i], top = of.low, max(top, of.high)

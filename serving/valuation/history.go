@@ -33,6 +33,9 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools()), At: st.at.Timestamp}
 	series := st.series(token, q.pools())
 	for i, sum := range series {
+		if sum.empty {
+			continue
+		}
 		root, err := ammv4.SqrtPriceAtTick(tickOf(sum.low))
 		if err != nil {
 			return fmt.Errorf("price of %s: %w", token, err)

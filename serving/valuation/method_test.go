@@ -74,7 +74,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 	p.amm = ammv4.Pool{SqrtPriceX96: *price, Tick: tick, Liquidity: *l, LPFee: 3000, TickSpacing: 60, Ticks: p.Ticks}
 	p.Standing = p.Ticks
 	for at := uint64(began); at <= now-3600; at += 3600 { // a price that trembles by the hour
-		p.Hours = append(p.Hours, query.PriceAt{At: at, Low: tick + int32(at/3600%3*20), High: tick + int32(at/3600%3*20)})
+		p.Hours = append(p.Hours, query.PriceAt{At: at, Low: tick + int32(at/3600%3*20), High: tick + int32(at/3600%3*20), Liquidity: *l})
 	}
 	p.Seconds = []query.PriceAt{{At: began, Low: tick, High: tick}}
 	s.pools = append(s.pools, p)

@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
 )
 
 const (
@@ -17,26 +18,50 @@ const (
 )
 
 // level is between which bounds the logarithm of a price is, in ticks.
-type level struct{ low, high float64 }
+type level struct {
+	low, high float64
+	empty     bool // it is that of a pool with hardly any liquidity, and says nothing
+}
 
 // levelOf is that of one of a pool's currencies in the other.
 func levelOf(low, high int32, currency0 bool) level {
 	if currency0 {
-		return level{float64(low), float64(high)}
+		return level{low: float64(low), high: float64(high)}
 	}
-	return level{-float64(high), -float64(low)}
+	return level{low: -float64(high), high: -float64(low)}
+}
+
+// partOfFloor is the part of the floor of depth that a pool must have had for its closes to count. It is less than all: who
+// provides a part of a pool's liquidity must not choose which hours count by taking it out.
+const partOfFloor = 10
+
+// twoPercent is how much of a currency, over its virtual reserve, moves a price by 2 %, about.
+const twoPercent = 0.00995
+
+// wasEmpty says whether less of the other currency of a pool than an amount would have moved its price by 2 % at a close.
+func wasEmpty(c *query.PriceAt, currency0 bool, least float64) bool {
+	reserve, _ := new(big.Float).SetInt(c.Liquidity.ToBig()).Float64()
+	if root := pow(float64(c.Low) / 2); currency0 {
+		reserve *= root
+	} else {
+		reserve /= root
+	}
+	return reserve*twoPercent < least
 }
 
 // hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
-// reference, which is for now what a close is for its hour.
-func (p *pool) hourly(now, history uint64, currency0 bool) (levels []level) {
+// reference, which is for now what a close is for its hour. A close with less depth in the other currency than least is empty.
+func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (levels []level) {
 	next := 0
 	for at := (now - min(now, history) + hour - 1) / hour * hour; at+hour < now; at += hour {
 		for next < len(p.Hours) && p.Hours[next].At <= at {
 			next++
 		}
 		if next > 0 {
-			levels = append(levels, levelOf(p.Hours[next-1].Low, p.Hours[next-1].High, currency0))
+			c := &p.Hours[next-1]
+			of := levelOf(c.Low, c.High, currency0)
+			of.empty = wasEmpty(c, currency0, least)
+			levels = append(levels, of)
 		}
 	}
 	return append(levels, levelOf(p.reference.low, p.reference.high, currency0))
@@ -78,7 +103,7 @@ func (s *state) hopWays(token common.Address) (all [][]*pool) {
 }
 
 // series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from pools that lead there: as
-// far back as all of them have a price.
+// far back as all of them have a price. The last one is never empty.
 func (s *state) series(token common.Address, pools []*pool) []level {
 	hops := s.seriesOf(token, pools)
 	if len(hops) == 0 {
@@ -107,10 +132,15 @@ func (s *state) carried(token common.Address, pools []*pool) []level {
 
 // seriesOf are the logarithms of the prices of each pool, at least of now.
 func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
-	hops := make([][]level, len(pools))
+	hops, of0 := make([][]level, len(pools)), make([]bool, len(pools))
 	for i, p := range pools {
-		hops[i] = p.hourly(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second), token == p.Currency0)
+		of0[i] = token == p.Currency0
 		token, _ = p.other(token)
+	}
+	least := float64(s.cfg.Reference.MinDepth) / partOfFloor // of the last pool's dollars, and then of each one's other currency
+	for i, p := range slices.Backward(pools) {
+		hops[i] = p.hourly(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second), of0[i], least)
+		least /= pow(hops[i][len(hops[i])-1].low)
 	}
 	return hops
 }
@@ -122,6 +152,7 @@ func sumOf(hops [][]level, n int) []level {
 		for i, of := range hop[len(hop)-n:] {
 			sum[i].low += of.low
 			sum[i].high += of.high
+			sum[i].empty = sum[i].empty || of.empty
 		}
 	}
 	return sum
@@ -131,7 +162,12 @@ func sumOf(hops [][]level, n int) []level {
 // the number of returns. The last one is of an hour that is not over: it counts only where it says that the price moves more.
 // With few returns it is at least UnknownHourly.
 func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
-	sigma, returns = h.ofReturns(series), max(len(series)-1, 0)
+	for _, of := range series[:max(len(series)-1, 0)] {
+		if !of.empty {
+			returns++
+		}
+	}
+	sigma = h.ofReturns(series)
 	if returns < h.MinHours {
 		sigma = max(sigma, h.UnknownHourly)
 	}
@@ -142,13 +178,22 @@ func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
 // holding a price for a part of each second.
 func (h *Haircut) ofReturns(series []level) float64 {
 	var variance, before float64
-	for i := 1; i < len(series); i++ {
-		r := max(series[i].high-series[i-1].low, series[i-1].high-series[i].low) * logTick
-		if before = variance; i == 1 {
-			variance = r * r
-		} else {
-			variance = h.Decay*variance + (1-h.Decay)*r*r
+	var last *level
+	first := true
+	for i := range series {
+		of := &series[i]
+		if of.empty {
+			continue // what the price did meanwhile is in the next return
 		}
+		if last != nil {
+			r := max(of.high-last.low, last.high-of.low) * logTick
+			if before = variance; first {
+				variance, first = r*r, false
+			} else {
+				variance = h.Decay*variance + (1-h.Decay)*r*r
+			}
+		}
+		last = of
 	}
 	return math.Sqrt(max(variance, before) * ofMedians)
 }

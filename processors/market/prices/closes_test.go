@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 	"pgregory.net/rapid"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -15,7 +16,7 @@ import (
 )
 
 // TestCloses: the close of every hour that is over is the median of the lowest and of the highest ticks of the seconds of its last
-// half hour, written out second by second and block by block, however long nobody trades.
+// half hour, and of the most liquidity in each, written out second by second and block by block, however long nobody trades.
 func TestCloses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, err := state.Open(state.Options{Dir: "state", Tables: prices.Family.Tables, FS: vfs.NewMem()})
@@ -26,20 +27,35 @@ func TestCloses(t *testing.T) {
 		pool := common.Hash{7}
 		now := rapid.Uint64Range(2_000_000_000, 2_000_010_000).Draw(t, "began")
 		var seen []left
+		var p left
 		for number := range rapid.Uint64Range(1, 25).Draw(t, "blocks") {
 			now += rapid.OneOf(rapid.Just[uint64](0), rapid.Uint64Range(0, 900), rapid.Uint64Range(0, 9000), rapid.Uint64Range(80_000, 120_000)).Draw(t, "gap")
 			o := store.NewOverlay()
 			o.Begin(topics.BlockRef{Number: number, Hash: common.Hash{byte(number), 1}, Timestamp: now}, true)
-			ticks := rapid.SliceOfN(rapid.Int32Range(-5, 5), 1, 3).Draw(t, "ticks")
-			for _, tick := range ticks {
-				if _, err := prices.Family.Apply(o, topics.EventMeta{}, &contracts.Swapped{PoolID: pool, Tick: tick}); err != nil {
+			for range rapid.IntRange(1, 3).Draw(t, "events") {
+				var event contracts.Event
+				if number == 0 || rapid.Bool().Draw(t, "swaps") {
+					p.tick, p.liquidity = rapid.Int32Range(-5, 5).Draw(t, "tick"), rapid.Uint64Range(1000, 2000).Draw(t, "liquidity")
+					event = &contracts.Swapped{PoolID: pool, Tick: p.tick, Liquidity: *uint256.NewInt(p.liquidity)}
+				} else {
+					delta := rapid.Int64Range(-10, 10).Draw(t, "delta")
+					change := &contracts.LiquidityModified{PoolID: pool, TickLower: -3, TickUpper: 3, LiquidityDelta: *uint256.NewInt(uint64(max(delta, -delta)))}
+					if delta < 0 {
+						change.LiquidityDelta.Neg(&change.LiquidityDelta)
+					}
+					if event = change; -3 <= p.tick && p.tick < 3 {
+						p.liquidity = uint64(int64(p.liquidity) + delta)
+					}
+				}
+				if _, err := prices.Family.Apply(o, topics.EventMeta{}, event); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if err := store.Commit(o, []byte("meta")); err != nil {
 				t.Fatal(err)
 			}
-			seen = append(seen, left{now, ticks[len(ticks)-1]})
+			p.at = now
+			seen = append(seen, p)
 		}
 		now += rapid.OneOf(rapid.Uint64Range(0, 4000), rapid.Uint64Range(0, 200_000)).Draw(t, "later")
 		snap := store.Snapshot()
@@ -51,11 +67,12 @@ func TestCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := v.Scan(prices.Closes, pool[:], nil, func(key, row []byte) bool {
-			low, high, err := prices.DecodeClose(row)
+			p, err := prices.DecodeClose(row)
 			if err != nil {
 				t.Fatal(err)
 			}
-			have = append(have, prices.PriceAt{At: prices.At(key), Low: low, High: high})
+			p.At = prices.At(key)
+			have = append(have, p)
 			return true
 		}); err != nil {
 			t.Fatal(err)
@@ -69,9 +86,10 @@ func TestCloses(t *testing.T) {
 			if next == 0 {
 				t.Fatalf("no close of the hour from %d on, of %v", hour, have)
 			}
-			low, high := medians(seen, hour+prices.Hour-prices.CloseSeconds, hour+prices.Hour)
-			if got := have[next-1]; got.Low != low || got.High != high {
-				t.Fatalf("the hour from %d on closes at %d to %d, want %d to %d: %v", hour, got.Low, got.High, low, high, seen)
+			want := medians(seen, hour+prices.Hour-prices.CloseSeconds, hour+prices.Hour)
+			want.At = have[next-1].At
+			if got := have[next-1]; got != want {
+				t.Fatalf("the hour from %d on closes at %+v, want %+v: %v", hour, got, want, seen)
 			}
 		}
 		since, err := prices.Since(v, pool, now-min(now, 1800), now)
@@ -79,35 +97,41 @@ func TestCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		gotLow, gotHigh, _ := prices.Median(since, now, 1800)
-		if low, high := medians(seen, now+1-1800, now+1); gotLow != low || gotHigh != high {
-			t.Fatalf("at %d the price is %d to %d, want %d to %d: %v", now, gotLow, gotHigh, low, high, seen)
+		if want := medians(seen, now+1-1800, now+1); gotLow != want.Low || gotHigh != want.High {
+			t.Fatalf("at %d the price is %d to %d, want %+v: %v", now, gotLow, gotHigh, want, seen)
 		}
 	})
 }
 
-// left is where a block leaves a price.
+// left is where a block leaves a pool.
 type left struct {
-	at   uint64
-	tick int32
+	at        uint64
+	tick      int32
+	liquidity uint64
 }
 
 // medians are those of every second in [from, to).
-func medians(seen []left, from, to uint64) (low, high int32) {
+func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	var lows, highs []int32
+	var most []uint64
 	i := 0
 	for second := from; second < to; second++ {
 		for i < len(seen) && seen[i].at < second {
 			i++
 		}
 		var held []int32 // at the ends of blocks: of the last one before the second, and of its own
+		var liquidity uint64
 		for j := max(i-1, 0); j < len(seen) && seen[j].at <= second; j++ {
-			held = append(held, seen[j].tick)
+			held, liquidity = append(held, seen[j].tick), max(liquidity, seen[j].liquidity)
 		}
 		if len(held) > 0 {
-			lows, highs = append(lows, slices.Min(held)), append(highs, slices.Max(held))
+			lows, highs, most = append(lows, slices.Min(held)), append(highs, slices.Max(held)), append(most, liquidity)
 		}
 	}
 	slices.Sort(lows)
 	slices.Sort(highs)
-	return lows[(len(lows)-1)/2], highs[len(highs)/2]
+	slices.Sort(most)
+	p.Low, p.High = lows[(len(lows)-1)/2], highs[len(highs)/2]
+	p.Liquidity.SetUint64(most[len(most)/2])
+	return p
 }

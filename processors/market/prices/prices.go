@@ -5,7 +5,9 @@ package prices
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -68,38 +70,71 @@ func Before(pool common.Hash, at uint64) []byte {
 // Family describes this family.
 var Family = family.Family{
 	Name: "prices", Tables: []*state.Table{Seconds, Hours, Volumes, Closes, unpruned, Spans}, Apply: apply,
-	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}},
+	Events: []contracts.Event{&contracts.Swapped{}, &contracts.PoolInitialized{}, &contracts.LiquidityModified{}},
 }
 
 // apply records the price of the pool after an event.
 func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation string, err error) {
 	switch e := event.(type) {
 	case *contracts.Swapped:
-		if err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick); err == nil {
+		o := topics.Observation{PoolID: e.PoolID, At: w.Block().Timestamp, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick}
+		if err = observe(w, &o, &e.Liquidity); err == nil {
 			err = trade(w, e)
 		}
 	case *contracts.PoolInitialized:
-		err = observe(w, e.PoolID, &e.SqrtPriceX96, e.Tick)
+		o := topics.Observation{PoolID: e.PoolID, At: w.Block().Timestamp, SqrtPriceX96: e.SqrtPriceX96, Tick: e.Tick}
+		err = observe(w, &o, new(uint256.Int))
+	case *contracts.LiquidityModified:
+		err = modified(w, e)
 	}
 	return "", err
 }
 
-// observe overwrites the observation of the second and of the hour, of which the last one counts, and widens the span.
-func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int32) error {
-	at := w.Block().Timestamp
-	hour := Key(pool, at-at%Hour)
-	former, err := w.Get(Hours, hour)
+// observe overwrites the observation of the second and of the hour: the last one counts.
+func observe(w state.Writer, o *topics.Observation, liquidity *uint256.Int) error {
+	row, err := o.AppendBinary(make([]byte, 0, rowBytes))
 	if err != nil {
 		return err
 	}
-	var last uint64
-	if former != nil {
-		var o topics.Observation
-		if err := o.UnmarshalBinary(former); err != nil {
-			return err
-		}
-		last = o.At
-	} else {
+	w.Put(Seconds, Key(o.PoolID, o.At), row)
+	return keep(w, o, liquidity)
+}
+
+// modified keeps the liquidity in range where it changes.
+func modified(w state.Writer, e *contracts.LiquidityModified) error {
+	at := w.Block().Timestamp
+	var o topics.Observation
+	found, err := family.Get(w, Hours, Key(e.PoolID, at-at%Hour), &o)
+	if err == nil && !found { // of an hour before
+		var bad error
+		err = w.Scan(Hours, e.PoolID[:], nil, func(_, row []byte) bool {
+			found, bad = true, o.UnmarshalBinary(row)
+			return false
+		})
+		err = errors.Join(err, bad)
+	}
+	if err != nil || !found || o.Tick < e.TickLower || o.Tick >= e.TickUpper || e.LiquidityDelta.IsZero() {
+		return err
+	}
+	var last span
+	if found, err := family.Get(w, Spans, Key(e.PoolID, o.At), &last); err != nil || !found {
+		return cmp.Or(err, fmt.Errorf("no span of pool %s at %d: %w", e.PoolID, o.At, errSpan))
+	}
+	o.At = at
+	return keep(w, &o, last.liquidity.Add(&last.liquidity, &e.LiquidityDelta))
+}
+
+// keep overwrites the observation of the hour, and widens the span of the second.
+func keep(w state.Writer, o *topics.Observation, liquidity *uint256.Int) error {
+	pool, at := o.PoolID, o.At
+	hour := Key(pool, at-at%Hour)
+	var before topics.Observation
+	former, err := family.Get(w, Hours, hour, &before)
+	if err != nil {
+		return err
+	}
+	last := before.At
+	if !former {
 		if err := finish(w, pool, at); err != nil {
 			return err
 		}
@@ -107,18 +142,13 @@ func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int3
 			return err
 		}
 	}
-	if err := widen(w, pool, last, tick); err != nil {
+	if err := widen(w, pool, last, o.Tick, liquidity); err != nil {
 		return err
 	}
-	o := topics.Observation{PoolID: pool, At: at, SqrtPriceX96: *sqrtPrice, Tick: tick}
-	row, err := o.AppendBinary(make([]byte, 0, rowBytes))
-	if err != nil {
+	if err := family.Put(w, Hours, hour, o); err != nil {
 		return err
 	}
-	w.Put(Seconds, Key(pool, at), row)
-
-	w.Put(Hours, hour, bytes.Clone(row))
-	due := former == nil
+	due := !former
 	if !due {
 		left, err := w.Get(unpruned, pool[:])
 		if err != nil {
@@ -136,7 +166,7 @@ func observe(w state.Writer, pool common.Hash, sqrtPrice *uint256.Int, tick int3
 // must cost no more than any other.
 const prunedAtOnce = 64
 
-// prune deletes per-second observations that are too old: once an hour, and with the next observations for as long as there are
+// prune deletes observations and spans of seconds that are too old: once an hour, and with the next observations for as long as there are
 // more of them.
 func prune(w state.Writer, pool common.Hash, now uint64) error {
 	oldest := now - now%Hour
@@ -146,7 +176,7 @@ func prune(w state.Writer, pool common.Hash, now uint64) error {
 	oldest -= secondsKept * Hour
 	var old [][]byte
 	more := false
-	err := w.Scan(Seconds, pool[:], Key(pool, oldest), func(key, _ []byte) bool {
+	err := w.Scan(Spans, pool[:], Key(pool, oldest), func(key, _ []byte) bool {
 		if more = len(old) == prunedAtOnce; !more {
 			old = append(old, bytes.Clone(key))
 		}
@@ -155,9 +185,17 @@ func prune(w state.Writer, pool common.Hash, now uint64) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range old {
-		w.Delete(Seconds, key)
-		w.Delete(Spans, key)
+	for i, key := range old {
+		second, err := w.Get(Seconds, key)
+		if err != nil {
+			return err
+		}
+		if second != nil {
+			w.Delete(Seconds, key)
+		}
+		if i > 0 { // the newest is what the price was until the first that is kept
+			w.Delete(Spans, key)
+		}
 	}
 	left, err := w.Get(unpruned, pool[:])
 	switch {

@@ -9,14 +9,14 @@ import (
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/family"
-	"github.com/lienstream/lienstream/topics"
 )
 
-// Spans has a row for each second of Seconds, under the same Key: between which ticks the price was in it, at the ends of its
-// blocks and of the last block before it.
+// Spans has a row for each second in which a pool's price or its liquidity in range changed, under Key: between which ticks the
+// price was in it, at the ends of its blocks and of the last block before it, and the most liquidity that was in range then.
 //
 // A chain may make many blocks in a second. Whoever trades last in one of them sets the last price of a second, and holds it
 // for no longer than a block. How long each price held within a second no timestamp says, and how many blocks it has is partly
@@ -25,12 +25,22 @@ var Spans = &state.Table{ID: 33, Name: "price spans"}
 
 // span is a row of Spans, and what the next one follows from.
 type span struct {
-	block     uint64 // of the last event
-	tick      int32  // after it
-	low, high int32  // of the blocks of the second before that one, and of the last block before the second
+	block     uint64      // of the last event
+	tick      int32       // after it
+	liquidity uint256.Int // in range after it
+	low, high int32       // of the blocks of the second before that one, and of the last block before the second
+	most      uint256.Int // liquidity of these
 }
 
-const spanBytes = 8 + 3*4
+const (
+	liquidityBytes = 16
+	spanBytes      = 8 + 3*4 + 2*liquidityBytes
+)
+
+func appendLiquidity(b []byte, l *uint256.Int) []byte {
+	raw := l.Bytes32()
+	return append(b, raw[len(raw)-liquidityBytes:]...)
+}
 
 var errSpan = errors.New("a span has another size")
 
@@ -40,7 +50,7 @@ func (s *span) AppendBinary(b []byte) ([]byte, error) {
 	for _, tick := range []int32{s.tick, s.low, s.high} {
 		b = binary.BigEndian.AppendUint32(b, uint32(tick))
 	}
-	return b, nil
+	return appendLiquidity(appendLiquidity(b, &s.liquidity), &s.most), nil
 }
 
 // UnmarshalBinary reads a row.
@@ -52,16 +62,28 @@ func (s *span) UnmarshalBinary(data []byte) error {
 	for _, tick := range []*int32{&s.tick, &s.low, &s.high} {
 		*tick, data = int32(binary.BigEndian.Uint32(data)), data[4:]
 	}
+	s.liquidity.SetBytes(data[:liquidityBytes])
+	s.most.SetBytes(data[liquidityBytes:])
 	return nil
 }
 
-// ended is between which ticks the price was, the last block included.
-func (s *span) ended() (low, high int32) { return min(s.low, s.tick), max(s.high, s.tick) }
+// ended is the span with the last block.
+func (s *span) ended() PriceAt {
+	p := PriceAt{Low: min(s.low, s.tick), High: max(s.high, s.tick), Liquidity: s.most}
+	if s.liquidity.Gt(&p.Liquidity) {
+		p.Liquidity = s.liquidity
+	}
+	return p
+}
 
-// widen adds a price to the span of its second. The pool's last price was in the second last, if it has one: zero is none.
-func widen(w state.Writer, pool common.Hash, last uint64, tick int32) error {
+// left is what the last block left.
+func (s *span) left(at uint64) PriceAt { return PriceAt{at, s.tick, s.tick, s.liquidity} }
+
+// widen adds a price, and liquidity in range, to the span of its second. The pool's last span is of the second last, if it has
+// one: zero is none.
+func widen(w state.Writer, pool common.Hash, last uint64, tick int32, liquidity *uint256.Int) error {
 	block := w.Block()
-	next := span{block: block.Number, tick: tick, low: math.MaxInt32, high: math.MinInt32}
+	next := span{block: block.Number, tick: tick, liquidity: *liquidity, low: math.MaxInt32, high: math.MinInt32}
 	if last > 0 {
 		var before span
 		if found, err := family.Get(w, Spans, Key(pool, last), &before); err != nil || !found {
@@ -69,20 +91,22 @@ func widen(w state.Writer, pool common.Hash, last uint64, tick int32) error {
 		}
 		switch {
 		case before.block == block.Number: // only where a block leaves the price counts
-			next.low, next.high = before.low, before.high
+			next.low, next.high, next.most = before.low, before.high, before.most
 		case last == block.Timestamp:
-			next.low, next.high = before.ended()
+			ended := before.ended()
+			next.low, next.high, next.most = ended.Low, ended.High, ended.Liquidity
 		default:
-			next.low, next.high = before.tick, before.tick
+			next.low, next.high, next.most = before.tick, before.tick, before.liquidity
 		}
 	}
 	return family.Put(w, Spans, Key(pool, block.Timestamp), &next)
 }
 
-// PriceAt is between which ticks a pool's price was from a second on.
+// PriceAt is between which ticks a pool's price was from a second on, and the most liquidity that was in range.
 type PriceAt struct {
 	At        uint64
 	Low, High int32
+	Liquidity uint256.Int
 }
 
 // scanner is what a Reader and a Writer can do.
@@ -91,44 +115,59 @@ type scanner interface {
 }
 
 // Since are the prices of a pool from a second on until another, ascending. The first one is that at the beginning, if there
-// was one.
+// was one: of no more than a day before.
 func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
-	var (
-		all     []PriceAt // descending
-		bad     error
-		carried bool
-	)
+	var all []PriceAt // descending
+	var bad error
 	err := v.Scan(Spans, pool[:], Before(pool, until), func(key, row []byte) bool {
 		var s span
 		if bad = s.UnmarshalBinary(row); bad != nil {
 			return false
 		}
-		p := PriceAt{At: At(key)}
-		p.Low, p.High = s.ended()
-		after := p.At + 1
-		if next := len(all) - 1; (p.Low != s.tick || p.High != s.tick) && after <= until && (next < 0 || all[next].At > after) {
-			all = append(all, PriceAt{after, s.tick, s.tick})
+		p := s.ended()
+		p.At = At(key)
+		after := s.left(p.At + 1)
+		if next := len(all) - 1; after.At <= until && (next < 0 || all[next].At > after.At) && (p.Low != p.High || p.Liquidity != after.Liquidity) {
+			all = append(all, after)
 		}
 		all = append(all, p)
-		carried = p.At <= from
-		return !carried
+		return p.At > from
 	})
-	if err == nil && bad == nil && !carried {
-		// What the price was then may be older than the seconds that are kept.
-		err = v.Scan(Hours, pool[:], Before(pool, from), func(_, row []byte) bool {
-			var o topics.Observation
-			if bad = o.UnmarshalBinary(row); bad != nil || o.At > from {
-				return bad == nil
-			}
-			all = append(all, PriceAt{o.At, o.Tick, o.Tick})
-			return false
-		})
-	}
 	if err = errors.Join(err, bad); err != nil {
 		return nil, fmt.Errorf("prices: %w", err)
 	}
 	slices.Reverse(all)
 	return all, nil
+}
+
+// closeOf is the Median of an hour's last CloseSeconds, and the median of its liquidity, the higher one of two.
+func closeOf(hour uint64, prices []PriceAt) PriceAt {
+	type weight struct {
+		liquidity uint256.Int
+		seconds   uint64
+	}
+	last, window := hour+Hour-1, uint64(CloseSeconds)
+	c := PriceAt{At: hour}
+	var history, sum uint64
+	c.Low, c.High, history = Median(prices, last, window)
+	var weights []weight
+	for i, p := range prices {
+		end := last + 1
+		if i+1 < len(prices) {
+			end = min(end, prices[i+1].At)
+		}
+		if from := max(p.At, last+1-window); end > from {
+			weights = append(weights, weight{p.Liquidity, end - from})
+		}
+	}
+	slices.SortFunc(weights, func(a, b weight) int { return b.liquidity.Cmp(&a.liquidity) })
+	for i := range weights {
+		if sum += weights[i].seconds; 2*sum >= history {
+			c.Liquidity = weights[i].liquidity
+			break
+		}
+	}
+	return c
 }
 
 // Median is the time-weighted median of a pool's price over the window that ends with a second: that of the lowest tick of each

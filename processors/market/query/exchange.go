@@ -206,10 +206,10 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 	}
 	for i := range x.Pools {
 		p := &x.Pools[i]
-		if p.Seconds, err = decodePrices(split[sectionSecond], p.ID); err != nil {
+		if p.Seconds, err = decodePrices(split[sectionSecond], p.ID, priceBytes, decodePrice); err != nil {
 			return x, err
 		}
-		if p.Hours, err = decodePrices(split[sectionHour], p.ID); err != nil {
+		if p.Hours, err = decodePrices(split[sectionHour], p.ID, prices.CloseBytes, prices.DecodeClose); err != nil {
 			return x, err
 		}
 	}

@@ -70,9 +70,12 @@ func TestExchange(t *testing.T) {
 	// Within a second the price was between what its blocks and the last one before it left; 120 was not left by any.
 	all := []query.PriceAt{
 		{At: began, Low: 100, High: 100},
-		{At: began + 3600, Low: 100, High: 110}, {At: began + 3601, Low: 110, High: 110},
-		{At: began + 4200, Low: 110, High: 140}, {At: began + 4201, Low: 140, High: 140},
-		{At: began + 4260, Low: 140, High: 150}, {At: began + 4261, Low: 150, High: 150},
+		{At: began + 3600, Low: 100, High: 110},
+		{At: began + 3601, Low: 110, High: 110},
+		{At: began + 4200, Low: 110, High: 140},
+		{At: began + 4201, Low: 140, High: 140},
+		{At: began + 4260, Low: 140, High: 150},
+		{At: began + 4261, Low: 150, High: 150},
 	}
 	if diff := cmp.Diff(all[3:], read(60, 0).Pools[1].Seconds); diff != "" {
 		t.Error("a minute (-want +got):", diff)
@@ -80,7 +83,7 @@ func TestExchange(t *testing.T) {
 	if diff := cmp.Diff(all, read(1<<40, 0).Pools[1].Seconds); diff != "" {
 		t.Error("all seconds (-want +got):", diff)
 	}
-	if hours := p.Hours; len(hours) != 1 || hours[0] != (query.PriceAt{At: began - began%3600, Low: 100, High: 100}) {
+	if hours := p.Hours; len(hours) != 1 || hours[0] != (query.PriceAt{At: began - began%3600, Low: 100, High: 100, Liquidity: word(1500)}) {
 		t.Errorf("hours %v", hours)
 	}
 	if p.Volume24h != (prices.Volume{word(50), word(45)}) {

@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,7 +21,10 @@ func MedianTick(seconds []PriceAt, last, window uint64) (low, high int32, histor
 	return prices.Median(seconds, last, window)
 }
 
-const priceAtBytes = 8 + 4 + 4
+const (
+	timeBytes  = 8
+	priceBytes = 4 + 4
+)
 
 func appendPrice(b []byte, p PriceAt) []byte {
 	b = binary.BigEndian.AppendUint64(b, p.At)
@@ -36,7 +38,7 @@ func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint6
 	if err != nil {
 		return 0, 0, err
 	}
-	all := make([]byte, 0, len(since)*priceAtBytes)
+	all := make([]byte, 0, len(since)*(timeBytes+priceBytes))
 	for _, p := range slices.Backward(since) {
 		all = appendPrice(all, p)
 	}
@@ -48,44 +50,47 @@ func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint6
 // addCloses adds the closes of a pool's hours in one row, descending by time: those of hours since a time, and the one before.
 func addCloses(c *collector, v state.View, pool common.Hash, now, seconds uint64) error {
 	from := now - min(now, seconds)
-	var bad error
 	open, err := prices.Open(v, pool, now)
 	if err != nil {
 		return fmt.Errorf("closes: %w", err)
 	}
 	all := []byte{}
-	for _, p := range slices.Backward(open) {
-		all = appendPrice(all, p)
+	for i := range slices.Backward(open) {
+		all = prices.AppendClose(binary.BigEndian.AppendUint64(all, open[i].At), &open[i])
 	}
 	err = v.Scan(prices.Closes, pool[:], prices.Before(pool, now), func(key, row []byte) bool {
-		p := PriceAt{At: prices.At(key)}
-		if p.Low, p.High, bad = prices.DecodeClose(row); bad != nil {
-			return false
-		}
-		all = appendPrice(all, p)
-		return p.At > from
+		at := prices.At(key)
+		all = append(binary.BigEndian.AppendUint64(all, at), row...)
+		return at > from
 	})
-	if err = errors.Join(err, bad); err != nil {
+	if err != nil {
 		return fmt.Errorf("closes: %w", err)
 	}
 	c.add(sectionHour, pool[:], all)
 	return nil
 }
 
-// decodePrices decodes the prices of a pool; none if it has no price.
-func decodePrices(items []read.Item, pool common.Hash) ([]PriceAt, error) {
+// decodePrice decodes one of addSeconds, but for its time.
+func decodePrice(row []byte) (p PriceAt, err error) {
+	p.Low, p.High = int32(binary.BigEndian.Uint32(row)), int32(binary.BigEndian.Uint32(row[4:]))
+	return p, nil
+}
+
+// decodePrices decodes the prices of a pool, each a time and so many bytes that decode takes; none if it has no price.
+func decodePrices(items []read.Item, pool common.Hash, size int, decode func(row []byte) (PriceAt, error)) ([]PriceAt, error) {
 	i := slices.IndexFunc(items, func(it read.Item) bool { return bytes.Equal(it.Key, pool[:]) })
 	if i < 0 {
 		return nil, nil
 	}
 	row := items[i].Row
-	if len(row)%priceAtBytes != 0 {
+	if size += timeBytes; len(row)%size != 0 {
 		return nil, read.ErrMalformed
 	}
-	all := make([]PriceAt, 0, len(row)/priceAtBytes)
-	for ; len(row) > 0; row = row[priceAtBytes:] {
-		p := PriceAt{At: binary.BigEndian.Uint64(row), Low: int32(binary.BigEndian.Uint32(row[8:])), High: int32(binary.BigEndian.Uint32(row[12:]))}
-		if p.At > math.MaxInt64 {
+	all := make([]PriceAt, 0, len(row)/size)
+	for ; len(row) > 0; row = row[size:] {
+		p, err := decode(row[timeBytes:size])
+		p.At = binary.BigEndian.Uint64(row)
+		if err != nil || p.At > math.MaxInt64 {
 			return nil, read.ErrMalformed
 		}
 		all = append(all, p)
