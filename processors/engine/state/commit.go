@@ -202,7 +202,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	if o.err != nil {
 		return o.err
 	}
-	b := s.db.NewBatchWithSize(o.bytes/2 + 256)
+	b := s.db.NewBatchWithSize(int(float64(o.bytes)*max(s.packed, 0.5)) + 256)
 	defer b.Close()
 	if err := o.writeRows(b); err != nil {
 		return wrap("batch", err)
@@ -215,6 +215,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	if err := set(b, keyMeta, meta); err != nil {
 		return wrap("batch meta", err)
 	}
+	s.packed = min(float64(b.Len())/float64(o.bytes+1)*1.05, 2) // a batch that grows is copied
 	err := b.Commit(pebble.NoSync)
 	if err != nil || o.foreign {
 		s.rows.clear(false)

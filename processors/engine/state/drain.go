@@ -26,7 +26,10 @@ func (o *Overlay) Drain(from, to uint64, final func(Event), head func(e Event, r
 			o.bytes -= e.bytes()
 			o.events -= e.bytes()
 		}
-		b.events = nil
+		if b.events != nil {
+			o.used = append(o.used, b.events[:0])
+			b.events = nil
+		}
 	}
 	o.blocks = o.blocks[min(blocks, len(o.blocks)-1):] // the last is the one that a revert is checked against
 	o.drained = true

@@ -38,8 +38,8 @@ func (s *Store) load(limit, indexLimit int) (*Load, error) {
 	if err := errors.Join(s.fs.RemoveAll(l.dir), s.fs.MkdirAll(l.dir, 0o750)); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	l.entries = sorter{fs: s.fs, path: s.fs.PathJoin(l.dir, "entries."), limit: limit}
-	l.indexes = sorter{fs: s.fs, path: s.fs.PathJoin(l.dir, "indexes."), limit: indexLimit}
+	l.entries = s.loads.sorter(s.fs, s.fs.PathJoin(l.dir, "entries."), limit)
+	l.indexes = s.loads.sorter(s.fs, s.fs.PathJoin(l.dir, "indexes."), indexLimit)
 	return l, nil
 }
 
@@ -91,6 +91,8 @@ func (l *Load) Commit(ctx context.Context, meta []byte) error {
 
 // Close removes the files outside the store.
 func (l *Load) Close() error {
+	l.entries.close()
+	l.indexes.close()
 	return wrap("load", l.s.fs.RemoveAll(l.dir))
 }
 

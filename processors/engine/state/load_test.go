@@ -103,6 +103,42 @@ func TestLoadMergesRuns(t *testing.T) {
 	}
 }
 
+// A load sorts in the memory of one that has ended, and the last leaves none.
+func TestLoadsUseMemoryAgain(t *testing.T) {
+	c := NewCache(DefaultMemory(), 2)
+	defer c.Close()
+	var stores []*Store
+	var loads []*Load
+	for i := range 3 {
+		s, err := Open(Options{Dir: fmt.Sprint(i), Tables: tables, Cache: c, FS: vfs.NewMem()})
+		check(t, err)
+		defer func() { check(t, s.Close()) }()
+		l, err := s.Load()
+		check(t, err)
+		stores, loads = append(stores, s), append(loads, l)
+	}
+	for i, l := range loads {
+		want := map[string]string{}
+		for n := range 500 {
+			key, row := fmt.Sprint(n%300), fmt.Sprint(i, n)
+			check(t, l.Restore(appendRowKey(nil, indexed.ID, key), []byte(row)))
+			want[string(rune(indexed.ID))+key] = row
+		}
+		if left := len(c.loads.free); left != min(i, 1) { // that of the indexes
+			t.Fatalf("load %d leaves %d of the memory that there is", i, left)
+		}
+		check(t, l.Commit(t.Context(), []byte("m")))
+		check(t, l.Close())
+		if diff := cmp.Diff(want, contents(t, stores[i].db, spaceRow)); diff != "" {
+			t.Fatalf("rows of load %d (-want +got):\n%s", i, diff)
+		}
+		invariantIndex(t, stores[i])
+	}
+	if c.loads.free != nil || c.loads.open > 0 {
+		t.Fatalf("%d of memory are left, for %d sorters", len(c.loads.free), c.loads.open)
+	}
+}
+
 // A crash leaves nothing of a load, or all of it.
 func TestCrashLeavesALoadOrNone(t *testing.T) {
 	var whole, none int

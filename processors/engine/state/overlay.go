@@ -34,10 +34,12 @@ type Overlay struct {
 	undos   map[string][]byte // undo parts to write; nil: to delete
 	undoIDs []string          // their keys, in order
 	bytes   int
-	events  int   // bytes of events that are in blocks
-	drained bool  // some were
-	foreign bool  // restored rows alias records, which must not be kept
-	err     error // of a write, which cannot return it
+	events  int  // bytes of events that are in blocks
+	drained bool // some were
+	emitted keeper
+	used    [][]Event // slices of blocks that were drained, to be used again
+	foreign bool      // restored rows alias records, which must not be kept
+	err     error     // of a write, which cannot return it
 }
 
 // layer is the overlay of one table. Keys are sorted only when a scan needs them.
@@ -70,8 +72,14 @@ type block struct {
 
 // NewOverlay makes an empty overlay over the committed state.
 func (s *Store) NewOverlay() *Overlay {
-	return &Overlay{store: s, undos: map[string][]byte{}}
+	return &Overlay{store: s, undos: map[string][]byte{}, emitted: &s.slab}
 }
+
+// keeper copies what events are made of.
+type keeper interface{ Copy(b []byte) []byte }
+
+// KeepEvents has the events kept in this memory, for a caller that uses it again once it was handed all of them.
+func (o *Overlay) KeepEvents(in *topics.Scratch) { o.emitted = in }
 
 // Begin starts a block. Without capture no undo record is kept, so the block can never be reverted.
 func (o *Overlay) Begin(ref topics.BlockRef, capture bool) {
@@ -117,10 +125,12 @@ func (o *Overlay) Emit(family string, key, value []byte) {
 		return
 	}
 	b := o.blocks[len(o.blocks)-1]
-	if b.events == nil {
+	if n := len(o.used); b.events == nil && n > 0 {
+		b.events, o.used = o.used[n-1], o.used[:n-1]
+	} else if b.events == nil {
 		b.events = make([]Event, 0, 8)
 	}
-	e := Event{family, o.store.slab.Copy(key), o.store.slab.Copy(value)}
+	e := Event{family, o.emitted.Copy(key), o.emitted.Copy(value)}
 	b.events = append(b.events, e)
 	o.bytes += e.bytes()
 	o.events += e.bytes()

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"slices"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -23,6 +23,7 @@ type sorter struct {
 	fs      vfs.FS
 	path    string // of runs, without their number
 	limit   int
+	memory  *sortMemory
 	arena   []byte // keys and values of entries
 	entries []sorted
 	runs    []string // oldest first
@@ -37,15 +38,64 @@ type sorted struct {
 	value uint32 // 1 + its length; 0: deleted
 }
 
+// sortMemory has the memory of sorters that are closed, for the next ones, until none is left.
+type sortMemory struct {
+	mu   sync.Mutex
+	open int
+	free []sorter
+}
+
+// sorter makes a sorter. Close it.
+func (m *sortMemory) sorter(fs vfs.FS, path string, limit int) sorter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open++
+	return sorter{fs: fs, path: path, limit: limit, memory: m}
+}
+
+func (m *sortMemory) take() (arena []byte, entries []sorted) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.free); n > 0 {
+		arena, entries = m.free[n-1].arena, m.free[n-1].entries
+		m.free = m.free[:n-1]
+	}
+	return arena, entries
+}
+
+// close gives the memory back; runs stay where they are.
+func (s *sorter) close() {
+	m := s.memory
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.arena != nil {
+		m.free = append(m.free, sorter{arena: s.arena[:0], entries: s.entries[:0]})
+	}
+	if m.open--; m.open == 0 {
+		m.free = nil
+	}
+	s.memory, s.arena, s.entries = nil, nil, nil
+}
+
 const (
 	// maxRuns bounds the number of open runs; sortedBytes is an estimate of what an entry takes besides its key
 	// and value.
 	maxRuns     = 64
 	runBuffer   = 64 << 10
 	sortedBytes = 24
+	leastArena  = 256 << 10
 )
 
 func (s *sorter) add(key, value []byte) error {
+	if s.arena == nil {
+		s.arena, s.entries = s.memory.take()
+	}
+	if need := len(s.arena) + len(key) + len(value); need > cap(s.arena) {
+		s.arena = slices.Grow(s.arena, max(need, min(s.limit, max(leastArena, 2*cap(s.arena))))-len(s.arena))
+	}
 	e := sorted{head: keyHead(key), at: len(s.arena), key: uint32(len(key))}
 	s.arena = append(s.arena, key...)
 	if value != nil {
@@ -95,7 +145,7 @@ func (s *sorter) sort() {
 	})
 	last := s.entries[:0]
 	for i, e := range s.entries {
-		if i+1 == len(s.entries) || !bytes.Equal(s.key(e), s.key(s.entries[i+1])) {
+		if i+1 == len(s.entries) || e.head != s.entries[i+1].head || !bytes.Equal(s.key(e), s.key(s.entries[i+1])) {
 			last = append(last, e)
 		}
 	}
@@ -175,6 +225,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // fn returns.
 func (s *sorter) each(fn func(key, value []byte) error) (err error) {
 	s.sort()
+	if len(s.runs) == 0 {
+		for _, e := range s.entries {
+			if err := fn(s.key(e), s.value(e)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var h runHeap
 	defer func() {
 		for _, r := range h {
@@ -228,111 +286,3 @@ func (s *sorter) clear() error {
 	s.arena, s.entries = s.arena[:0], s.entries[:0]
 	return s.removeRuns()
 }
-
-// run reads a sorted list of entries. At its end the key is nil.
-type run struct {
-	age        int
-	key, value []byte
-
-	memory *sorter // and what is left of it
-	left   []sorted
-
-	file vfs.File // or
-	in   *bufio.Reader
-	sum  uint32
-	buf  []byte
-}
-
-func (r *run) next() error {
-	if r.memory != nil {
-		if r.key, r.value = nil, nil; len(r.left) > 0 {
-			r.key, r.value = r.memory.key(r.left[0]), r.memory.value(r.left[0])
-			r.left = r.left[1:]
-		}
-		return nil
-	}
-	if err := r.read(); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return fmt.Errorf("sorted run: %w", err)
-	}
-	return nil
-}
-
-func (r *run) read() error {
-	n, err := binary.ReadUvarint(r.in)
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		r.key, r.value = nil, nil
-		var sum [4]byte
-		if _, err := io.ReadFull(r.in, sum[:]); err != nil {
-			return err
-		}
-		if binary.BigEndian.Uint32(sum[:]) != r.sum {
-			return fmt.Errorf("%w: checksum", ErrCorrupt)
-		}
-		return nil
-	}
-	r.buf = binary.AppendUvarint(r.buf[:0], n)
-	from := len(r.buf)
-	if err := r.take(n); err != nil {
-		return err
-	}
-	to := len(r.buf)
-	if n, err = binary.ReadUvarint(r.in); err != nil {
-		return err
-	}
-	r.buf = binary.AppendUvarint(r.buf, n)
-	at := len(r.buf)
-	if n > 0 {
-		if err := r.take(n - 1); err != nil {
-			return err
-		}
-	}
-	r.sum = crc32.Update(r.sum, castagnoli, r.buf)
-	if r.key, r.value = r.buf[from:to], nil; n > 0 {
-		r.value = r.buf[at:]
-	}
-	return nil
-}
-
-// maxSortedBytes is more than the length of any key or value: a greater one is corrupt.
-const maxSortedBytes = 1 << 30
-
-func (r *run) take(n uint64) error {
-	if n > maxSortedBytes {
-		return fmt.Errorf("%w: %d bytes", ErrCorrupt, n)
-	}
-	at := len(r.buf)
-	r.buf = slices.Grow(r.buf, int(n))[:at+int(n)]
-	_, err := io.ReadFull(r.in, r.buf[at:])
-	return err
-}
-
-func (r *run) close() error {
-	if r.file == nil {
-		return nil
-	}
-	return wrap("sorted run", r.file.Close())
-}
-
-// runHeap has the least key first, among equal keys the newest, and finished runs last.
-type runHeap []*run
-
-func (h runHeap) Len() int      { return len(h) }
-func (h runHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h runHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	if a.key == nil || b.key == nil {
-		return a.key != nil
-	}
-	if c := bytes.Compare(a.key, b.key); c != 0 {
-		return c < 0
-	}
-	return a.age > b.age
-}
-func (h *runHeap) Push(any) {} // all are there from the beginning
-func (h *runHeap) Pop() any { return nil }

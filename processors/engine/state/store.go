@@ -47,6 +47,7 @@ const (
 type Cache struct {
 	blocks *pebble.Cache
 	memory Memory
+	loads  sortMemory
 }
 
 // NewCache makes a cache for this many stores, which keep to this memory. Close it after them.
@@ -54,7 +55,7 @@ type Cache struct {
 // Pebble subtracts the stores' memtables from the size: a cache without room for them would hold no block at
 // all.
 func NewCache(m Memory, stores int) *Cache {
-	return &Cache{pebble.NewCache(m.Blocks + int64(stores)*restingTables*int64(m.MemTable)), m}
+	return &Cache{blocks: pebble.NewCache(m.Blocks + int64(stores)*restingTables*int64(m.MemTable)), memory: m}
 }
 
 // Close releases the cache.
@@ -86,8 +87,10 @@ type Store struct {
 	dir    string
 	tables [256]*Table
 	memory Memory
+	loads  *sortMemory    // of the process
 	rows   *rowCache      // of the writer
 	slab   topics.Slab    // memory of the writer for events and keys of changelog entries
+	packed float64        // bytes of a batch by those of its overlay, as of the last commit
 	open   sync.WaitGroup // snapshots in use
 	logger *zap.Logger
 
@@ -102,11 +105,11 @@ func Open(o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	m := DefaultMemory()
+	m, loads := DefaultMemory(), &sortMemory{}
 	if o.Cache != nil {
-		m = o.Cache.memory
+		m, loads = o.Cache.memory, &o.Cache.loads
 	}
-	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, memory: m, rows: newRowCache(m.Rows)}
+	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, memory: m, loads: loads, rows: newRowCache(m.Rows)}
 	for _, t := range o.Tables {
 		if s.tables[t.ID] != nil {
 			return nil, fmt.Errorf("tables %s and %s share the ID %d", s.tables[t.ID].Name, t.Name, t.ID)
