@@ -29,7 +29,7 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer t.endTurn()
+	defer t.turn.end()
 	started := time.Now()
 	if err := t.begin(); err != nil {
 		return err

@@ -288,7 +288,6 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	if t.overlay.Empty() {
 		// Nothing to commit: publish the new watermark now, and progress with the next commit (idle.go).
 		t.dirty = time.Time{}
-		t.endTurn()
 		t.publish(nil, t.applied(nil))
 		return nil
 	}
@@ -309,14 +308,10 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 	return nil
 }
 
-// commitBytes is how much a commit of the task may hold: a share of those that have a turn.
-func (t *task) commitBytes() int {
-	return t.n.cfg.CommitBytes / min(int(max(t.n.far.Load(), 1)), committers)
-}
-
 // full reports whether a commit has enough records, bytes or time.
 func (t *task) full() bool {
 	c := &t.n.cfg
+	t.hold()
 	switch {
 	case t.overlay.Bytes() >= t.commitBytes():
 		return true

@@ -249,7 +249,7 @@ func TestOneTurnServesAll(t *testing.T) {
 	cfg.CommitBytes = 8 << 10
 	node, err := New(cfg, toy{})
 	check(t, err)
-	node.turn = make(chan struct{}, 1)
+	node.turns = &turns{free: 1}
 	n := e.run(node)
 	e.caughtUp(c, n)
 	for range 20 { // and some of them get no records but barriers
@@ -260,26 +260,38 @@ func TestOneTurnServesAll(t *testing.T) {
 	e.invariantState(c, n)
 	e.invariantTopics(c)
 	n.stop(t)
-	if len(node.turn) != 0 {
-		t.Fatal("a task kept its turn when it ended")
+	if node.turns.free != 1 || node.overlays.Load() != 0 {
+		t.Fatalf("%d turns are free, %d bytes held after all tasks ended", node.turns.free, node.overlays.Load())
 	}
 }
 
 // Far behind the head a task waits for its turn to commit, and no longer than it lives.
 func TestTurns(t *testing.T) {
-	n := &Node{turn: make(chan struct{}, 1)}
-	n.turn <- struct{}{}
+	n := &Node{turns: &turns{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	waits := &task{n: n, far: true, applier: applier{settled: true, dirty: time.Now()}}
-	if err := waits.commit(ctx); !errors.Is(err, context.Canceled) || len(n.turn) != 1 {
-		t.Fatalf("%v, %d turns taken", err, len(n.turn))
+	waits := &task{n: n, far: true, turn: turn{of: n.turns}, applier: applier{settled: true, dirty: time.Now()}}
+	if err := waits.commit(ctx); !errors.Is(err, context.Canceled) || waits.turn.has {
+		t.Fatalf("%v, it has a turn: %t", err, waits.turn.has)
 	}
-	<-n.turn
-	check(t, errors.Join(waits.takeTurn(t.Context()), waits.takeTurn(t.Context()))) // once
-	waits.endTurn()
-	if waits.endTurn(); len(n.turn) != 0 {
-		t.Fatalf("%d turns taken after the end", len(n.turn))
+	n.turns.free = 1
+	check(t, errors.Join(waits.takeTurn(t.Context()), waits.takeTurn(t.Context())))
+	if n.turns.free != 0 || waits.turn.rank != rankBegun {
+		t.Fatalf("%d turns are free, it is of rank %d", n.turns.free, waits.turn.rank)
+	}
+}
+
+// A commit is large while few tasks have any, and all are small when the memory is used up.
+func TestCommitsShareWhatThereIs(t *testing.T) {
+	n := &Node{cfg: Config{CommitBytes: 1600}}
+	n.far.Store(16)
+	of := &task{n: n}
+	if few := of.commitBytes(); few != 400 {
+		t.Errorf("%d bytes while none is held", few)
+	}
+	n.overlays.Store(1600)
+	if all := of.commitBytes(); all != 100 {
+		t.Errorf("%d bytes while all is held", all)
 	}
 }
 

@@ -52,10 +52,11 @@ type Node struct {
 	left           chan struct{} // signalled when a replica is no longer held
 	version, since uint32        // of the application, and the oldest version whose state it can continue
 
-	clock clock         // of the writer of the raw topic
-	far   atomic.Int32  // number of tasks far behind the head
-	turn  chan struct{} // semaphore of the tasks far behind that apply and commit
-	loads *turns        // limits the partitions that are loaded into empty stores
+	clock    clock        // of the writer of the raw topic
+	far      atomic.Int32 // number of tasks far behind the head
+	overlays atomic.Int64 // their bytes
+	turns    *turns       // limits how many of them apply and commit
+	loads    *turns       // limits the partitions that are loaded into empty stores
 
 	outboxes outboxes
 	scout    *scout
@@ -106,7 +107,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		left: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
-		turn: make(chan struct{}, committers), outboxes: newOutboxes(), scout: newScout(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
+		turns: &turns{free: committers}, outboxes: newOutboxes(), scout: newScout(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {
 		n.version, n.since = v.Version()

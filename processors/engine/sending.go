@@ -79,28 +79,6 @@ func (t *task) begin() error {
 	return t.tx.Begin()
 }
 
-// takeTurn waits, far behind the head, until the task may apply and send. It keeps the turn until its commit: so few
-// commits share the memory, each is as large as it can be, and a row that is written often is sent and stored once.
-func (t *task) takeTurn(ctx context.Context) error {
-	if !t.far || t.turn {
-		return nil
-	}
-	select {
-	case t.n.turn <- struct{}{}:
-		t.turn = true
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (t *task) endTurn() {
-	if t.turn {
-		t.turn = false
-		<-t.n.turn
-	}
-}
-
 // drain sends the events that are final before the commit, far behind the head: they would be most of what the commit holds
 // in memory, and so it has room for rows, of which it sends one version each.
 func (t *task) drain(ctx context.Context) error {
@@ -123,6 +101,9 @@ func (t *task) drain(ctx context.Context) error {
 	}
 	if s.flush() { // otherwise the client still has them, and the commit fails
 		t.n.outboxes.release(s.out)
+		if drained && t.overlay.EventBytes() == 0 {
+			t.emitted.Reset()
+		}
 	}
 	if t.crash("drained") {
 		return errCrash

@@ -38,12 +38,13 @@ type task struct {
 	incarnation int64
 	store       position // what the store holds
 
-	applier           // since the last commit; settled: a commit is possible
-	ready   progress  // as of the last Commit barrier
-	begun   bool      // the transaction of the next commit is open: some events were sent
-	floor   uint64    // up to which stored blocks are final, as of what was sent
-	since   time.Time // time of the last commit
-	looked  time.Time // when it was last looked whether an owner without changes has to commit
+	applier                // since the last commit; settled: a commit is possible
+	ready   progress       // as of the last Commit barrier
+	begun   bool           // the transaction of the next commit is open: some events were sent
+	emitted topics.Scratch // events that are not sent yet, far behind the head
+	floor   uint64         // up to which stored blocks are final, as of what was sent
+	since   time.Time      // time of the last commit
+	looked  time.Time      // when it was last looked whether an owner without changes has to commit
 
 	uncommitted int  // Commit barriers since the last commit
 	ahead       bool // ready is published, ahead of its commit
@@ -56,7 +57,8 @@ type task struct {
 
 	tip   bool  // at the tip of the chain, as of the last Commit barrier
 	far   bool  // far behind it
-	turn  bool  // one of those far behind that apply and commit: from a commit's first record to its end
+	turn  turn  // of those far behind that apply and commit
+	held  int   // bytes that count in the node's
 	end   int64 // end of the raw topic when the task began: passing it is worth a commit
 	ended bool
 }
@@ -99,7 +101,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return err
 	}
 	defer tx.Close()
-	t := &task{n: n, r: r, tx: tx, applier: applier{app: n.app, commands: n.commands, partition: r.partition}}
+	t := &task{n: n, r: r, tx: tx, turn: turn{of: n.turns}, applier: applier{app: n.app, commands: n.commands, partition: r.partition}}
 	t.unread = t.unreadable
 	defer func() {
 		if errors.Is(err, errCrash) {
@@ -195,7 +197,10 @@ func (t *task) run(ctx context.Context) (err error) {
 	t.beginCatchUp()
 	defer t.n.catchingUp.end(t.r.partition)
 	defer t.r.forgetKept() // a standby may be ahead of them
-	defer t.endTurn()
+	defer func() {
+		t.turn.end()
+		t.n.overlays.Add(-int64(t.held))
+	}()
 	defer func() {
 		if t.far {
 			t.n.far.Add(-1)
@@ -236,11 +241,8 @@ func (t *task) run(ctx context.Context) (err error) {
 					return err
 				}
 			}
-		} else {
-			if err := t.commit(ctx); err != nil {
-				return err
-			}
-			t.endTurn() // others need not wait for records too
+		} else if err := t.commit(ctx); err != nil {
+			return err
 		}
 		t.endCatchUp()
 	}
@@ -251,27 +253,23 @@ const tipCommit = maxSpeculative / 2
 
 // poll reads on. It returns no records when a commit is due.
 func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []*kafka.Record) ([]*kafka.Record, error) {
+	if t.turn.has {
+		if soon, err := pollUntil(ctx, read, records, time.Now().Add(turnPatience)); err != nil || len(soon) > 0 {
+			return soon, err
+		}
+		t.turn.end()
+	}
 	due := t.due()
 	if due.IsZero() {
 		return read.Poll(ctx, records)
 	}
-	ctx, cancel := context.WithDeadlineCause(ctx, due, errDue)
-	defer cancel()
-	records, err := read.Poll(ctx, records)
-	if err != nil && errors.Is(context.Cause(ctx), errDue) && errors.Is(err, context.DeadlineExceeded) {
-		return records[:0], nil
-	}
-	return records, err
+	return pollUntil(ctx, read, records, due)
 }
-
-var errDue = errors.New("commit is due")
 
 // due is when to commit, or to check whether the owner may become visible, even without further records; zero:
 // not at all.
 func (t *task) due() time.Time {
 	switch {
-	case !t.settled && t.turn:
-		return time.Now().Add(idleTurn)
 	case !t.settled:
 		return time.Time{}
 	case !t.dirty.IsZero() && t.far:
@@ -293,6 +291,12 @@ func (t *task) reset() {
 	t.looked = t.since
 	t.uncommitted, t.ahead, t.told = 0, false, -1
 	t.begun, t.floor = false, t.store.Progress.Floor
+	if t.emitted.Reset(); t.far {
+		t.overlay.KeepEvents(&t.emitted)
+	} else {
+		t.emitted = topics.Scratch{} // near the head they are few
+	}
+	t.hold()
 }
 
 func (t *task) self() Partition {
