@@ -87,6 +87,7 @@ func (s *stage) judge() {
 	for _, p := range s.pools {
 		p.judge(s.at.Timestamp, 1800)
 	}
+	s.settle()
 }
 
 // move swaps a pool to a tick, as somebody with money does.
@@ -209,8 +210,8 @@ func TestNobodyRaisesAValuation(t *testing.T) {
 	}
 }
 
-// TestThinPoolPullsNothing: a second pool of the pair, which little money moves, has no say; one as deep that disagrees stops
-// the price.
+// TestThinPoolPullsNothing: a second pool of the pair, which little money moves, has no say, nor has one that is much shallower;
+// one as deep that disagrees stops the price.
 func TestThinPoolPullsNothing(t *testing.T) {
 	s := newStage(t)
 	fair, _ := s.valued(t, second, nil)
@@ -218,7 +219,11 @@ func TestThinPoolPullsNothing(t *testing.T) {
 	if value, _ := s.valued(t, second, nil); value == nil || value.Cmp(fair) != 0 {
 		t.Errorf("worth %s beside a thin pool, %s without", value, fair)
 	}
-	s.open(t, 8, meme, second, -5000, 9e14)
+	s.open(t, 8, meme, second, -5000, 2e13) // deep enough to price it, and some 40 times shallower
+	if value, _ := s.valued(t, second, nil); value == nil || value.Cmp(fair) != 0 {
+		t.Errorf("worth %s beside a much shallower pool, %s without", value, fair)
+	}
+	s.open(t, 7, meme, second, -5000, 9e14)
 	if value, _ := s.valued(t, second, nil); value != nil {
 		t.Errorf("worth %s although two deep pools disagree", value)
 	}

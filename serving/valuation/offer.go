@@ -2,6 +2,7 @@ package valuation
 
 import (
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -37,20 +38,36 @@ func (s *state) settles(p *pool) error {
 	if err := s.known(p); err != nil {
 		return err
 	}
-	for _, settled := range p.settled.both() {
-		if settled == nil || s.shallow(settled) {
-			return refuse(reasonDepth, "pool %s is too shallow at its reference price", p.ID)
-		}
+	if p.shallow {
+		return refuse(reasonDepth, "pool %s is too shallow at its reference price", p.ID)
 	}
 	return nil
 }
 
+// settle says of all pools whether they are too shallow at their references, once for all requests.
+func (s *state) settle() {
+	prices := map[common.Address]*quoted{} // nil: it has none
+	for _, p := range s.pools {
+		for _, token := range []common.Address{p.Currency0, p.Currency1} {
+			if _, known := prices[token]; known {
+				continue
+			}
+			if q, err := s.priced(token); err == nil {
+				prices[token] = q
+			} else {
+				prices[token] = nil
+			}
+		}
+		p.shallow = slices.ContainsFunc(p.settled.both(), func(settled *pool) bool { return settled == nil || s.shallow(settled, prices) })
+	}
+}
+
 // shallow says whether a pool's depth is below the floor, in the lesser of its tokens as far as they have a price: then it
 // refuses no quote, or a few cents at a price of old would refuse all.
-func (s *state) shallow(p *pool) bool {
+func (s *state) shallow(p *pool, prices map[common.Address]*quoted) bool {
 	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
 	for _, token := range []common.Address{p.Currency0, p.Currency1} {
-		if q, err := s.priced(token); err == nil && worth(p.depthIn(token), q.price).Cmp(floor) < 0 {
+		if q := prices[token]; q != nil && worth(p.depthIn(token), q.price).Cmp(floor) < 0 {
 			return true
 		}
 	}

@@ -289,6 +289,16 @@ func ticksApart(a, b price) (int32, error) {
 	return abs(one - other), err
 }
 
+// muchDeeper is how many times a pool is as deep as another whose price is then no reason to doubt its own. Where they disagree
+// somebody gains by trading one against the other: that moves the shallow one long before the deep one, so who would silence
+// it with a deep pool at a price of his own pays for as much as moving it takes.
+const muchDeeper = 20
+
+// contradicts says whether a pool of one depth stops a price that is from another of another depth.
+func contradicts(depth, other *big.Int) bool {
+	return new(big.Int).Mul(depth, big.NewInt(muchDeeper)).Cmp(other) >= 0
+}
+
 // candidate is a pool that may price a token.
 type candidate struct {
 	pool   *pool
@@ -299,7 +309,8 @@ type candidate struct {
 }
 
 // deepest is the deepest pool of a pair, with depth valued at the second token's price; nil: the pair has none.
-// It is refused, and returned beside the refusal, if it is unreliable, too shallow, or if another deep pool disagrees with it.
+// It is refused, and returned beside the refusal, if it is unreliable, too shallow, or if another deep pool disagrees with it
+// that is not muchDeeper times shallower.
 //
 // A pool whose price was moved to where there is no liquidity still counts as deep as it is at its reference price: so
 // nobody chooses the pool by disturbing another.
@@ -344,6 +355,9 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 			break
 		}
 		if gap := c.pool.reference.apart(first.pool.reference); gap > s.cfg.Reference.MaxDeviation {
+			if !contradicts(c.depth, first.least) {
+				continue
+			}
 			return first, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", first.pool.ID, c.pool.ID, gap)
 		}
 		first.beside = append(first.beside, c.pool)

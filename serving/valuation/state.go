@@ -46,6 +46,7 @@ type pool struct {
 	stood     *pool  // with the liquidity alone that has stood for long enough: what is added for a block moves nothing
 	fair      ends   // that, as it would be at its reference
 	settled   ends   // with all of its liquidity, at the nearest price to its own within either tick of its reference
+	shallow   bool   // settled is, or is not known
 	depth     [2]uint256.Int
 	below     uint256.Int // liquidity below the first tick that amm knows
 }
@@ -322,6 +323,7 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 	for _, p := range s.pools {
 		p.judge(s.at.Timestamp, window)
 	}
+	s.settle()
 	return s, nil
 }
 
