@@ -11,7 +11,7 @@ type Zapped struct {
 }
 
 // maxZapCrossed bounds the work of a zap: it is some seventy swaps. Anybody may have put dust at every tick.
-const maxZapCrossed = 1 << 16
+const maxZapCrossed = 1 << 14
 
 // Zap finds how much of an amount to sell so that it becomes the most liquidity of a range, by bisection: selling more
 // leaves less of the one currency, buys more of the other, and moves the price so that the range needs less of

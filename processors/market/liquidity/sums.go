@@ -13,7 +13,7 @@ import (
 )
 
 // Anybody may put dust at every tick of a pool, and the liquidity at a price is the sum of all ticks below it. So ticks are also
-// summed up by stretches of sumTicks: whoever wants to know of the ticks around a price need not read the others.
+// summed up by stretches: whoever wants to know of the ticks around a price need not read the others.
 var (
 	// tickSums has the sum of the net liquidity of the ticks of a stretch, two's complement, under sumKey.
 	tickSums = &state.Table{ID: tableTickSums, Name: "tick sums"}
@@ -21,9 +21,7 @@ var (
 	youngSums = &state.Table{ID: tableYoungSums, Name: "young sums"}
 )
 
-// sumTicks is the length of a stretch: the root of how many ticks there may be, about.
-const sumTicks = 1 << sumBits
-
+// sumBits is the logarithm of a stretch's length, to the base of 2: a stretch is about the root of how many ticks there may be.
 const sumBits = 10
 
 // sumKey is the key of the stretch that a tick is in.
