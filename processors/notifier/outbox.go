@@ -18,7 +18,10 @@ const OutboxByTime byte = 1
 
 var (
 	outbox = &state.Table{ID: 6, Name: "outbox", Index: func(key, row []byte, to *state.IndexEntries) {
-		var a Alert
+		var a struct {
+			Next int64 `json:"next"`
+			Held bool  `json:"held"`
+		}
 		if json.Unmarshal(row, &a) == nil && !a.Held {
 			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
 		}
@@ -102,27 +105,28 @@ func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, now 
 	if err != nil {
 		return 0, err
 	}
+	wanted, err := wantedBy(w, wallet)
+	if err != nil {
+		return 0, err
+	}
+	told := d.After > d.Deal.FundedAt // otherwise nothing of this funding was ever fired
 	for _, channel := range Channels {
-		s, err := getSubscription(w, wallet, channel)
-		if err != nil {
-			return 0, err
-		}
-		if !s.Active() || s.Disabled != "" {
-			continue
-		}
-		stage, ok := d.last(now, s.Prefs)
+		stage, ok := d.last(now, wanted[channel])
 		if !ok {
 			continue
 		}
-		gone, err := remove(w, dealPrefix(wallet, channel, id), everyAlert)
-		if err != nil {
-			return 0, err
+		if told {
+			gone, err := remove(w, dealPrefix(wallet, channel, id), everyAlert)
+			if err != nil {
+				return 0, err
+			}
+			more -= gone
 		}
 		alert := Alert{Deal: &d.Deal, Stage: stage, Due: stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
 		if err := post(w, Address{wallet, channel, id, stage}, &alert); err != nil {
 			return 0, err
 		}
-		more += 1 - gone
+		more++
 	}
 	return more, nil
 }

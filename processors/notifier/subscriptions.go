@@ -66,6 +66,27 @@ func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Sub
 	return s, err
 }
 
+// wantedBy is what a wallet asks for, by channel, where something may be sent. It is one scan: reads of each channel's row are
+// most of what an alert costs, and most of them find none.
+func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]Prefs, err error) {
+	var fault error
+	err = w.Scan(subscriptions, wallet[:], nil, func(key, row []byte) bool {
+		var s struct {
+			Prefs     Prefs  `json:"prefs"`
+			CreatedAt int64  `json:"createdAt"`
+			Disabled  string `json:"disabled"`
+		}
+		if fault = json.Unmarshal(row, &s); fault != nil {
+			return false
+		}
+		if c := int(key[len(key)-1]); c < len(all) && s.CreatedAt != 0 && s.Disabled == "" {
+			all[c] = s.Prefs
+		}
+		return true
+	})
+	return all, errors.Join(err, fault)
+}
+
 // putSubscription writes a row, and cancels queued alerts that are no longer wanted.
 func putSubscription(w state.Writer, wallet common.Address, s *Subscription) error {
 	key := subscriptionKey(wallet, s.Channel)
