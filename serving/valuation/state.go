@@ -195,6 +195,9 @@ type keeper struct {
 	last   *state
 	asked  time.Time
 	flight *flight
+	landed bool // no read may begin
+
+	flights sync.WaitGroup
 }
 
 // flight is a read in progress.
@@ -233,9 +236,13 @@ func (k *keeper) renew(ctx context.Context) (*state, error) {
 	k.mu.Lock()
 	f := k.flight
 	if f == nil {
+		if k.landed {
+			k.mu.Unlock()
+			return nil, context.Canceled
+		}
 		f = &flight{done: make(chan struct{})}
 		k.flight = f
-		go k.fly(context.WithoutCancel(ctx), f)
+		k.flights.Go(func() { k.fly(context.WithoutCancel(ctx), f) })
 	}
 	k.mu.Unlock()
 	select {
@@ -244,6 +251,14 @@ func (k *keeper) renew(ctx context.Context) (*state, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// land waits for the read in progress, which may be of nobody any more, and lets none begin.
+func (k *keeper) land() {
+	k.mu.Lock()
+	k.landed = true
+	k.mu.Unlock()
+	k.flights.Wait()
 }
 
 func (k *keeper) fly(ctx context.Context, f *flight) {

@@ -88,6 +88,7 @@ func (s *Service) routes() []httpapi.Route {
 
 // Run serves until ctx is done, then drains.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.keeper.land()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.server.Run(ctx) })
 	g.Go(func() error { return s.keeper.run(ctx) })
