@@ -149,7 +149,7 @@ func (p *Process) Application(ctx context.Context, name string) (*read.Router, e
 		return nil, err
 	}
 	cfg := read.DefaultConfig()
-	cfg.Application, cfg.Partitions, cfg.Registerer, cfg.Logger, cfg.Token = name, p.partitions, p.Reg, p.Log, token
+	cfg.Application, cfg.Partitions, cfg.Registerer, cfg.Logger, cfg.Dial, cfg.Token = name, p.partitions, p.Reg, p.Log, p.Dial, token
 	cfg.Owners = func() (read.Feed, error) {
 		return kafka.NewReader(p.Kafka(), p.Catalogue().OwnersTopic(), 0, kafka.Start, kafka.ReaderOptions{})
 	}

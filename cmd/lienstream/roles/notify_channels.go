@@ -34,7 +34,7 @@ func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 		if err != nil {
 			return nil, err
 		}
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: token, URL: n.telegramURL, Links: n.links()}, keys)
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: token, URL: n.telegramURL, Dial: p.Dial, Links: n.links()}, keys)
 		if err != nil {
 			return nil, err
 		}

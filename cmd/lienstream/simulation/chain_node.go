@@ -27,6 +27,8 @@ type node struct {
 	finalized uint64
 	heads     map[*websocket.Conn]bool  // who is told of new heads
 	overtaken map[common.Hash]time.Time // when a block was the head for the last time
+	shown     map[common.Hash]time.Time // when it came onto the chain for the last time
+	highest   uint64                    // timestamp of all blocks so far
 }
 
 // step moves the head; false: the recording has ended.
@@ -42,7 +44,8 @@ func (n *node) step() bool {
 		n.overtaken[n.canonical[at-1]] = time.Now()
 	}
 	for _, h := range s.added {
-		n.overtaken[h] = time.Now()
+		n.overtaken[h], n.shown[h] = time.Now(), time.Now()
+		n.highest = max(n.highest, n.rec.blocks[h].header.Time)
 	}
 	delete(n.overtaken, s.added[len(s.added)-1])
 	n.canonical = append(n.canonical[:s.from:s.from], s.added...)
@@ -61,6 +64,23 @@ func (n *node) headerAt(number uint64) (h *types.Header, head uint64) {
 		h = n.rec.blocks[n.canonical[number]].header
 	}
 	return h, head
+}
+
+// highestTime is the highest timestamp of all blocks so far.
+func (n *node) highestTime() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.highest
+}
+
+// timeBelowFinal is the timestamp of the block that is so many below what is final; 0: there is none.
+func (n *node) timeBelowFinal(blocks uint64) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.finalized < blocks {
+		return 0
+	}
+	return n.rec.blocks[n.canonical[n.finalized-blocks]].header.Time
 }
 
 func (n *node) head() common.Hash {
@@ -107,6 +127,36 @@ type rpcReply struct {
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+// say is what the chain's states answer.
+func (r *rpcReply) say(a stateAnswer) {
+	if r.Result = json.RawMessage(a.Result); a.Code != 0 {
+		r.Result, r.Error = nil, &rpcError{a.Code, a.Message, a.Data}
+	}
+}
+
+// pinned is the block that a parameter names by its hash; gone: the node does not have it, or no longer where it has to be
+// canonical. The lock is held.
+func (n *node) pinned(q *rpcRequest, param int) (at common.Hash, gone *rpcError) {
+	var block struct {
+		BlockHash        common.Hash
+		RequireCanonical bool
+	}
+	if param < len(q.Params) {
+		_ = json.Unmarshal(q.Params[param], &block)
+	}
+	b := n.rec.blocks[block.BlockHash]
+	if b == nil && (block.RequireCanonical || block.BlockHash != (common.Hash{})) {
+		return block.BlockHash, &rpcError{Code: -32000, Message: "header not found"}
+	}
+	if b != nil && block.RequireCanonical {
+		if number := b.header.Number.Uint64(); number >= uint64(len(n.canonical)) || n.canonical[number] != block.BlockHash {
+			return block.BlockHash, &rpcError{Code: -32000, Message: "hash is not currently canonical"}
+		}
+	}
+	return block.BlockHash, nil
 }
 
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -194,19 +244,23 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 			To   common.Address
 			Data hexutil.Bytes
 		}
-		var at struct{ BlockHash common.Hash }
 		param(0, &to)
-		param(1, &at)
-		answer, ok := n.rec.calls[callKey(at.BlockHash, to.To, to.Data)]
-		if reply.Result = answer; at.BlockHash != (common.Hash{}) && n.rec.blocks[at.BlockHash] == nil {
-			reply.Result, reply.Error = nil, &rpcError{-32000, "header not found"}
-		} else if !ok {
-			reply.Result, reply.Error = nil, &rpcError{3, "execution reverted"}
+		at, gone := n.pinned(q, 1)
+		answer, probed := n.rec.calls[callKey(at, to.To, to.Data)]
+		switch {
+		case gone != nil:
+			reply.Result, reply.Error = nil, gone
+		case probed:
+			reply.Result = answer
+		case to.Data != nil: // as ingesters ask, and nothing else
+			reply.Result, reply.Error = nil, &rpcError{Code: 3, Message: "execution reverted"}
+		default:
+			reply.say(n.rec.states.call(at, q.Params[0]))
 		}
-	case "eth_getCode": // it keeps no states but those of the recorded calls
-		reply.Result, reply.Error = nil, &rpcError{-32000, "missing trie node"}
+	case "eth_getCode": // it keeps no codes
+		reply.Result, reply.Error = nil, &rpcError{Code: -32000, Message: "missing trie node"}
 	default:
-		reply.Result, reply.Error = nil, &rpcError{-32601, "the method " + q.Method + " does not exist"}
+		reply.Result, reply.Error = nil, &rpcError{Code: -32601, Message: "the method " + q.Method + " does not exist"}
 	}
 	return reply
 }

@@ -3,9 +3,9 @@ package simulation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
@@ -27,6 +27,8 @@ type recording struct {
 	ends       []int                    // steps that runs end at
 	calls      map[string]hexutil.Bytes // of probes: block, token and selector
 	tokens     []common.Address         // that were registered so far, in any branch
+	ledger     *ledger
+	states     *states
 
 	also func(context.Context, *rpc.Client, *recording, *types.Header) error // sees each block; nil: nobody does
 }
@@ -48,8 +50,9 @@ type step struct {
 
 // Of the recorded chain. Reorgs are deep enough to go below what several commits span.
 const (
-	reorgEvery = 15
-	reorgDepth = 6
+	reorgEvery   = 15
+	reorgDepth   = 6
+	timePerBlock = 2 * time.Hour // so that deals become due
 )
 
 // record runs the market's scenario on go-ethereum.
@@ -59,7 +62,8 @@ func (r *recording) record(ctx context.Context, seed uint64, blocks int, modules
 		return err
 	}
 	r.blocks, r.calls = map[common.Hash]*block{}, map[string]hexutil.Bytes{}
-	return errors.Join(r.run(ctx, chain, seed, blocks, modules), chain.Close())
+	r.states = newStates(ctx, chain) // until close
+	return r.run(ctx, chain, seed, blocks, modules)
 }
 
 func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64, blocks int, modules string) error {
@@ -69,7 +73,7 @@ func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64,
 	}
 	r.deployment = market.Deployment
 	scenario, err := devchain.NewScenario(market, devchain.ScenarioConfig{
-		Seed: seed, Reorgs: true, ReorgEvery: reorgEvery, MaxReorgDepth: reorgDepth,
+		Seed: seed, Reorgs: true, ReorgEvery: reorgEvery, MaxReorgDepth: reorgDepth, TimePerBlock: timePerBlock,
 	})
 	if err != nil {
 		return err
@@ -88,6 +92,7 @@ func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64,
 	if r.ends = r.highest(ends); len(r.ends) != len(ends) {
 		return fmt.Errorf("%d steps have no end for each of %v", len(r.steps), ends)
 	}
+	r.ledger = ledgerOf(r)
 	return nil
 }
 

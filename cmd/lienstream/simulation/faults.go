@@ -58,7 +58,7 @@ func kinds() []faultKind {
 		}},
 		// Only towards others: its own timers go on.
 		{"freeze", 4, "", func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, "client"), f.hosts...), true, f.lasts)
+			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, telegramHost, "client"), f.hosts...), true, f.lasts)
 		}},
 		{"partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
@@ -135,6 +135,9 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 	if opt.redis {
 		of = append(of, redisKinds()...)
 	}
+	if opt.alerts {
+		of = append(of, telegramKinds()...)
+	}
 	if opt.liar {
 		of = append(of, liarKinds()...)
 	}
@@ -180,6 +183,8 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		r.dry++
 	}
 	r.busy[f.host] = true
+	r.spells = append(r.spells, spell{from: time.Now()})
+	at := len(r.spells) - 1
 	r.result.faults[kind.name]++
 	r.story.tell("FAULT", kind.name, f.host, "other="+f.other, fmt.Sprint(f.brokers), f.lasts.String())
 	wg.Go(func() {
@@ -190,6 +195,7 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		r.rmu.Lock()
 		defer r.rmu.Unlock()
 		r.busy[f.host], r.healed[f.host] = false, time.Now()
+		r.spells[at].until = time.Now()
 		if dries {
 			r.dry--
 			r.flows = time.Now()

@@ -1,21 +1,37 @@
 package simulation
 
 import (
+	"bytes"
 	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/contracts"
 )
 
-var oracleFlag = flag.String("sim.oracle", "", "file that the oracle is read from; it is written if it is not there. Only one build may use it, and builds with a fault put in")
+var oracleFlag = flag.String("sim.oracle", "", "file that the recording and its oracle are read from; it is written if it is not there. Only one build may use it, and builds with a fault put in")
 
-// keptOracle is an oracle in a file. Most answers are those of the block before.
+// keptOracle is an oracle and its recording in a file. Most answers are those of the block before.
 type keptOracle struct {
 	Bodies  []string
 	Answers map[string]map[string]keptReply
 	Topics  map[int32]map[string]map[string]string
+
+	Deployment []byte
+	Blocks     map[common.Hash]keptBlock
+	Steps      []keptStep
+	Ends       []int
+	Calls      map[string]hexutil.Bytes
+	Tokens     []common.Address
+	States     map[string]stateAnswer
 }
 
 type keptReply struct {
@@ -23,9 +39,27 @@ type keptReply struct {
 	Number, Hash string
 }
 
+type keptBlock struct {
+	JSON, Receipts json.RawMessage
+	Logs           []types.Log
+	Txs            []hexutil.Bytes
+}
+
+type keptStep struct {
+	From  uint64
+	Added []common.Hash
+}
+
 // keep writes an oracle to a file that must not exist.
-func keep(file string, o *oracle) error {
-	k := keptOracle{Answers: map[string]map[string]keptReply{}, Topics: o.topics}
+func keep(file string, rec *recording, o *oracle) error {
+	var deployment bytes.Buffer
+	if err := rec.deployment.Write(&deployment); err != nil {
+		return err
+	}
+	k := keptOracle{
+		Answers: map[string]map[string]keptReply{}, Topics: o.topics,
+		Deployment: deployment.Bytes(), Blocks: map[common.Hash]keptBlock{}, Ends: rec.ends, Calls: rec.calls, Tokens: rec.tokens, States: rec.states.kept,
+	}
 	known := map[string]int{}
 	for block, answers := range o.answers {
 		k.Answers[block] = map[string]keptReply{}
@@ -38,6 +72,12 @@ func keep(file string, o *oracle) error {
 			k.Answers[block][path] = keptReply{r.status, at, r.number, r.hash}
 		}
 	}
+	for hash, b := range rec.blocks {
+		k.Blocks[hash] = keptBlock{b.json, b.receipts, b.logs, b.txs}
+	}
+	for _, s := range rec.steps {
+		k.Steps = append(k.Steps, keptStep{s.from, s.added})
+	}
 	part := fmt.Sprint(file, ".", os.Getpid()) // several processes may begin at once
 	f, err := os.Create(part)
 	if err != nil {
@@ -49,20 +89,35 @@ func keep(file string, o *oracle) error {
 	return os.Rename(part, file)
 }
 
-// kept reads an oracle; nil: the file is not there.
-func kept(file string, rec *recording) (*oracle, error) {
+// kept reads an oracle and its recording; nil: the file is not there.
+func kept(file string) (*recording, *oracle, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = f.Close() }()
 	var k keptOracle
 	if err := gob.NewDecoder(f).Decode(&k); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
+	rec := &recording{blocks: map[common.Hash]*block{}, ends: k.Ends, calls: k.Calls, tokens: k.Tokens, states: &states{kept: k.States}}
+	if rec.deployment, err = contracts.ReadDeployment(bytes.NewReader(k.Deployment)); err != nil {
+		return nil, nil, err
+	}
+	for hash, b := range k.Blocks {
+		header := new(types.Header)
+		if err := json.Unmarshal(b.JSON, header); err != nil {
+			return nil, nil, err
+		}
+		rec.blocks[hash] = &block{header, b.JSON, b.Receipts, b.Logs, b.Txs}
+	}
+	for _, s := range k.Steps {
+		rec.steps = append(rec.steps, step{s.From, s.Added})
+	}
+	rec.ledger = ledgerOf(rec)
 	o := newOracle(rec)
 	o.topics = k.Topics
 	for block, answers := range k.Answers {
@@ -71,8 +126,8 @@ func kept(file string, rec *recording) (*oracle, error) {
 			o.answers[block][path] = reply{r.Status, r.Number, r.Hash, k.Bodies[r.Body]}
 		}
 		if o.deals[block], err = dealsOf(o.answers[block]["/deals?limit=200"].body); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return o, nil
+	return rec, o, nil
 }

@@ -26,13 +26,15 @@ const (
 // readFrom is a client of a serving node. Half of its questions name the newest block that any client has seen. What is
 // refused it asks again, until it is answered.
 func (r *run) readFrom(ctx context.Context, host string, rng *rand.Rand, every time.Duration) {
-	path, answered := "", true
+	path, answered, questions := "", true, r.questions()
 	for ctx.Err() == nil {
 		var atLeast uint64
 		if answered {
-			path = r.oracle.paths[rng.IntN(len(r.oracle.paths))]
+			path = questions[rng.IntN(len(questions))]
 			r.rmu.Lock()
-			atLeast = r.newest[classOf(path)] * uint64(rng.IntN(2))
+			if atLeast = r.newest[classOf(path)] * uint64(rng.IntN(2)); isValue(path) { // which has no minBlock
+				atLeast = 0
+			}
 			r.rmu.Unlock()
 		}
 		answered = r.ask(ctx, host, path, atLeast) || atLeast > 0
@@ -56,9 +58,12 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	a, err := r.get(ctx, host, question)
 	same := life == r.life(host)
 	r.rmu.Lock()
-	ok := err == nil && a.status < http.StatusInternalServerError
-	if atLeast == 0 { // else a node that is behind may refuse
+	ok := err == nil && a.answered()
+	if atLeast == 0 && !isValue(path) { // else a node that is behind may refuse
 		r.outage(class, host, asked, ok)
+	}
+	if isValue(path) && ok {
+		r.result.values++
 	}
 	if r.result.requests++; !ok {
 		r.result.errors++
@@ -85,7 +90,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 				question, host, a.status, at, before.what, last.header.Number)
 		}
 	}
-	if a.status == http.StatusOK && atLeast == 0 {
+	if a.status == http.StatusOK && atLeast == 0 && !isValue(path) {
 		r.aged(now, began, host, question)
 	}
 	r.rmu.Lock()
@@ -101,6 +106,10 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	case !known:
 	case want.status != a.status:
 		r.found("other status: "+endpointOf(path), "GET %s of %s at block %s: %d, want %d: %.300s", path, host, a.number, a.status, want.status, a.body)
+	case isValue(path):
+		if want.body != digest(a.body) {
+			r.found("other answer: "+endpointOf(path), "GET %s of %s at block %s: %.300s", path, host, a.number, a.body)
+		}
 	case a.status == http.StatusOK && want.body != a.body:
 		r.found("other answer: "+endpointOf(path), "GET %s of %s at block %s: %s", path, host, a.number, difference(want.body, a.body))
 	}
@@ -149,6 +158,9 @@ func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
 		r.found("an answer is old", "GET %s of %s: its block was overtaken %v before, of at most %v", question, host, age, within)
 	}
 }
+
+// isValue reports whether a question is to the valuation service: it waits for the chain, too.
+func isValue(path string) bool { return strings.HasPrefix(path, valuationPath) }
 
 func withParam(path, param string) string {
 	if strings.Contains(path, "?") {

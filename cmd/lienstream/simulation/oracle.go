@@ -18,7 +18,8 @@ import (
 
 // oracle has the answers of a node without faults. All other runs are compared with it.
 type oracle struct {
-	paths   []string
+	paths   []string                               // of the indexer
+	values  []string                               // of the valuation service
 	answers map[string]map[string]reply            // by the block's hash and the path
 	deals   map[string]map[string]any              // those of /deals by their IDs, by the block's hash
 	topics  map[int32]map[string]map[string]string // what was committed at the ends, by the number of partitions and the block's hash; see committed
@@ -42,19 +43,21 @@ func (r *recording) highest(ends []int) (at []int) {
 }
 
 func newOracle(rec *recording) *oracle {
+	e := entitiesOf(rec)
 	return &oracle{
-		paths: entitiesOf(rec).paths(), answers: map[string]map[string]reply{}, deals: map[string]map[string]any{},
+		paths: e.paths(), values: e.values(), answers: map[string]map[string]reply{}, deals: map[string]map[string]any{},
 		topics: map[int32]map[string]map[string]string{},
 	}
 }
 
-// ask asks one node of so many partitions all of these questions as of every block. What it says does not depend on
-// their number; what the topics hold does.
-func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, paths []string, story *story) error {
+// ask has one node of so many partitions follow the chain, and with all asks it all questions as of every block. What it says
+// does not depend on their number; what the topics hold does.
+func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all bool, story *story) error {
 	s, err := newSystem(ctx, rec, 0, size{1, partitions}, story)
 	if err != nil {
 		return err
 	}
+	s.valuation = all
 	o.topics[partitions] = map[string]map[string]string{}
 	for _, host := range []string{"ingester0", "processor0", "serving0"} {
 		if err := s.start(ctx, host); err != nil {
@@ -65,13 +68,15 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, path
 		if err := s.settle(ctx, "serving0", time.Minute); err != nil {
 			return err
 		}
-		at := map[string]reply{}
-		for _, path := range paths {
-			if at[path], err = s.get(ctx, "serving0", path); err != nil {
+		if all {
+			values := o.values
+			if s.chain.played%valuesEvery > 0 {
+				values = nil
+			}
+			at, err := s.answers(ctx, "serving0", o.paths, values)
+			if err != nil {
 				return err
 			}
-		}
-		if len(paths) > 0 {
 			o.answers[s.chain.head().Hex()] = at
 			if o.deals[s.chain.head().Hex()], err = dealsOf(at["/deals?limit=200"].body); err != nil {
 				return fmt.Errorf("deals: %w", err)
@@ -89,6 +94,37 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, path
 	}
 	return s.close()
 }
+
+// valuesEvery is after how many steps of the chain the oracle is asked for values again: they are most of what it computes.
+const valuesEvery = 3
+
+// answers are a node's to all of these questions as of the head. The valuation service reads a block's state a moment
+// after others know the block.
+func (s *system) answers(ctx context.Context, host string, paths ...[]string) (map[string]reply, error) {
+	at := map[string]reply{}
+	for _, path := range slices.Concat(paths...) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			r, err := s.get(ctx, host, path)
+			if err != nil {
+				return nil, err
+			}
+			if r.hash == s.chain.head().Hex() && r.answered() {
+				if isValue(path) {
+					r.body = digest(r.body)
+				}
+				at[path] = r
+				break
+			}
+			if time.Now().After(end) {
+				return nil, fmt.Errorf("%s: %d as of %s: %.200s", path, r.status, r.number, r.body)
+			}
+		}
+	}
+	return at, nil
+}
+
+// digest is what is kept of a value: each block has another.
+func digest(body string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(body))) }
 
 // committed hashes the committed records of topics. Final events: each event of a final block once, in order. Entities:
 // the latest row of each key, without the block that it names: that depends on what was committed together, but must

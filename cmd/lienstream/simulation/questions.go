@@ -14,13 +14,13 @@ import (
 
 // entities are the IDs in a recording, of all branches, by the names of path parameters.
 type entities struct {
-	deals, wallets, tokens []string
+	deals, wallets, tokens, pools []string
 
 	parties map[string][]common.Address // by deal: its borrower and whoever funded it
 }
 
 func entitiesOf(rec *recording) *entities {
-	deals, wallets, tokens := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	deals, wallets, tokens, pools := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	e := &entities{parties: map[string][]common.Address{}}
 	wallet := func(a common.Address) { wallets[strings.ToLower(a.Hex())] = true }
 	party := func(deal string, a common.Address) {
@@ -46,12 +46,15 @@ func entitiesOf(rec *recording) *entities {
 				wallet(v.Owner)
 			case *contracts.PositionTransferred:
 				wallet(v.To)
+			case *contracts.PoolSet:
+				pools[v.PoolID.Hex()] = true
 			case *contracts.AssetSet:
 				tokens[strings.ToLower(v.Token.Hex())] = true
 			}
 		}
 	}
 	e.deals, e.wallets, e.tokens = slices.Sorted(maps.Keys(deals)), slices.Sorted(maps.Keys(wallets)), slices.Sorted(maps.Keys(tokens))
+	e.pools = slices.Sorted(maps.Keys(pools))
 	return e
 }
 
@@ -71,6 +74,32 @@ func (e *entities) paths() []string {
 	}
 	for _, token := range e.tokens {
 		all = append(all, "/assets/"+token+"/deals?limit=100")
+	}
+	return all
+}
+
+// values are questions to the valuation service, with one answer each as of a block. Facts of a token are left out: who
+// created it is no state's. Of deals a fourth is asked for: a value costs more than all else that is asked.
+func (e *entities) values() (all []string) {
+	ask := func(path string) { all = append(all, valuationPath+path) }
+	for i, id := range e.deals {
+		if i%4 > 0 {
+			continue
+		}
+		ask("/deals/" + id + "/valuation")
+	}
+	for _, token := range e.tokens {
+		ask("/assets/" + token + "/value")
+		ask("/quote/payout?usdg=1000000000&to=" + token)
+	}
+	for _, pool := range e.pools {
+		ask("/range/suggest?term=604800&pool=" + pool)
+	}
+	for _, eth := range []string{"1000000000000000", "1000000000000000000"} {
+		ask("/quote/entry?eth=" + eth)
+	}
+	for _, route := range []string{"match", "zap"} {
+		ask("/quote/reinvest?amount=1000000000000000000&tickLower=-6000&tickUpper=6000&route=" + route)
 	}
 	return all
 }

@@ -56,6 +56,12 @@ func redisKinds() []faultKind {
 			r.net.slow(redisHost, 0)
 			return nil
 		}},
+		{"redis refuses", 2, "", func(_ context.Context, r *run, f fault) error {
+			r.redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+			time.Sleep(f.lasts)
+			r.redis.SetError("")
+			return nil
+		}},
 		// As after a restart without a file, or as a failover to a replica that has nothing yet.
 		{"redis is empty", 4, "", func(_ context.Context, r *run, f fault) error {
 			if f.seed%2 == 0 {

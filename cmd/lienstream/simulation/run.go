@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ type options struct {
 	tipCommit time.Duration // least time between two commits at the tip
 	liar      bool          // the chain has a second node, which may lie
 	forger    bool          // the chain has two more nodes, one of which may make up blocks
+	valuation bool          // the valuation service is asked, too
+	alerts    bool          // every party of a deal asks for alerts
 	alone     bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
@@ -42,8 +45,10 @@ type result struct {
 	findings         map[string]int    // by what they say, without numbers
 	examples         map[string]string // the first of each
 	requests, errors int
+	values           int // answers of the valuation service
 	compactions      int
 	events           int // blocks of the stream whose deals were compared
+	alerts           int // that came
 	faults           map[string]int
 	crashes          map[string]int
 	took             time.Duration // virtual
@@ -74,7 +79,13 @@ type run struct {
 	busy    map[string]bool        // hosts that something happens to
 	healed  map[string]time.Time   // by host: when it was healed last
 	refused map[string]time.Time   // since when a question is
+	spells  []spell
+
+	telegram *telegram // nil: nobody asks for alerts
 }
+
+// spell is for how long something is broken.
+type spell struct{ from, until time.Time } // zero: it is
 
 // shownAnswer is an answer that a client got.
 type shownAnswer struct {
@@ -107,7 +118,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 		return result{}, err
 	}
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
-	s.tipCommit = opt.tipCommit
+	s.tipCommit, s.valuation = opt.tipCommit, opt.valuation
 	if opt.redis {
 		if err := s.startRedis(); err != nil {
 			return result{}, err
@@ -115,6 +126,11 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	}
 	if opt.liar || opt.forger {
 		if err := s.startLiar(opt.forger); err != nil {
+			return result{}, err
+		}
+	}
+	if opt.alerts {
+		if err := r.startTelegram(ctx); err != nil {
 			return result{}, err
 		}
 	}
@@ -137,6 +153,14 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 		r.found("does not end", "%v", err)
 	}
 	return r.result, nil
+}
+
+// questions are those that clients ask.
+func (r *run) questions() []string {
+	if r.opt.valuation {
+		return slices.Concat(r.oracle.paths, r.oracle.values)
+	}
+	return r.oracle.paths
 }
 
 func names(kind string, n int) []string {
@@ -180,8 +204,11 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	}
 	stop()
 	readers.Wait()
-	for i, path := range r.oracle.paths { // in the end each of one of them
+	for i, path := range r.questions() { // in the end each of one of them
 		r.ask(ctx, servings[(i+int(seed))%len(servings)], path, 0)
 	}
 	r.compareTopics(ctx)
+	if r.telegram != nil {
+		r.telegram.judgeMissing()
+	}
 }

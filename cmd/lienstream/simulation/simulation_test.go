@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -53,37 +51,45 @@ func recordWorld(also func(context.Context, *rpc.Client, *recording, *types.Head
 // judge is a recording and its oracle.
 func judge(t *testing.T) (*recording, *oracle) {
 	t.Helper()
+	if judged.oracle == nil && *oracleFlag != "" {
+		var err error
+		if judged.recording, judged.oracle, err = kept(*oracleFlag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if judged.oracle != nil {
+		return judged.recording, judged.oracle
+	}
 	rec, err := world()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known == nil && *oracleFlag != "" {
-		if known, err = kept(*oracleFlag, rec); err != nil {
+	o := newOracle(rec)
+	for partitions, all := range map[int32]bool{manyPartitions: true, fewPartitions: false} {
+		inBubble(t, func(t *testing.T) {
+			if err := o.ask(t.Context(), rec, partitions, all, &story{}); err != nil {
+				t.Fatalf("the oracle: %v", err)
+			}
+		})
+	}
+	rec.states.fill(rec.blocks)
+	if err := rec.states.close(); err != nil {
+		t.Fatal(err)
+	}
+	if *oracleFlag != "" {
+		if err := keep(*oracleFlag, rec, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if known == nil {
-		inBubble(t, func(t *testing.T) {
-			known = newOracle(rec)
-			if err := known.ask(t.Context(), rec, manyPartitions, known.paths, &story{}); err != nil {
-				t.Fatalf("the oracle: %v", err)
-			}
-		})
-		inBubble(t, func(t *testing.T) {
-			if err := known.ask(t.Context(), rec, fewPartitions, nil, &story{}); err != nil {
-				t.Fatalf("the oracle: %v", err)
-			}
-		})
-		if *oracleFlag != "" {
-			if err := keep(*oracleFlag, known); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return rec, known
+	judged.recording, judged.oracle = rec, o
+	return rec, o
 }
 
-var known *oracle // see judge
+// judged is what all runs of a process are judged by.
+var judged struct {
+	*recording
+	*oracle
+}
 
 // inBubble runs f in virtual time. It empties sync.Pools before: Pebble keeps buffers with channels there, which belong
 // to the bubble that made them.
@@ -97,7 +103,8 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 // tally sums up runs.
 type tally struct {
 	runs, found, requests, errors int
-	events, compactions           int
+	values                        int
+	events, alerts, compactions   int
 	faults, crashes               map[string]int
 	virtual, healed, outage, age  time.Duration
 	began                         time.Time
@@ -136,6 +143,8 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 		opt.tipCommit = time.Second // several blocks share a commit
 	}
 	opt.redis = seed%3 == 0 || strings.Contains(*onlyFlag, redisHost)
+	opt.valuation = seed%5 < 2 // 0: with a node that lies
+	opt.alerts = seed%7 < 2 || strings.Contains(*onlyFlag, telegramHost)
 	tell := &story{}
 	if *tellFlag {
 		tell.out = os.Stderr
@@ -152,6 +161,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	y.runs++
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
 	y.events += res.events
+	y.values, y.alerts = y.values+res.values, y.alerts+res.alerts
 	y.compactions += res.compactions
 	y.healed, y.outage, y.age = max(y.healed, res.healed), max(y.outage, res.outage), max(y.age, res.age)
 	for k, n := range res.faults {
@@ -177,8 +187,8 @@ func newTally() *tally {
 func (y *tally) report(t *testing.T) {
 	t.Helper()
 	real := time.Since(y.began)
-	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d blocks of streams, %d compactions; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
-		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/(cpuTime()-y.cpu).Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.events, y.compactions, y.healed, y.outage, y.age, y.faults, y.crashes)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d blocks of streams, %d alerts, %d compactions; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/(cpuTime()-y.cpu).Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.events, y.alerts, y.compactions, y.healed, y.outage, y.age, y.faults, y.crashes)
 }
 
 // ciSeed is CI's first seed. CI always runs the same ones, so that only a change can break a build.
@@ -233,55 +243,4 @@ func TestKeptSeeds(t *testing.T) {
 		y.runSeed(t, seed)
 	}
 	y.report(t)
-}
-
-// TestMutantsApply checks that the patches of `make judge` apply to the code.
-func TestMutantsApply(t *testing.T) {
-	mutants, err := filepath.Glob("testdata/mutants/*.patch")
-	if err != nil || len(mutants) == 0 {
-		t.Fatal("no mutants", err)
-	}
-	for _, m := range mutants {
-		in, err := os.Open(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "patch", "--dry-run", "--batch", "-p1", "-d", "../../..")
-		cmd.Stdin = in
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", m, err, out)
-		}
-		_ = in.Close()
-	}
-}
-
-// TestMutantsAreDocumented: docs/simulation.md lists the faults of `make judge`. LIENSTREAM_REWRITE=1 writes the list.
-func TestMutantsAreDocumented(t *testing.T) {
-	const file, from, to = "../../../docs/simulation.md", "<!-- mutants -->\n", "<!-- /mutants -->\n"
-	mutants, err := filepath.Glob("testdata/mutants/*.patch")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list strings.Builder
-	for _, m := range mutants {
-		list.WriteString("- " + strings.ReplaceAll(strings.TrimSuffix(filepath.Base(m), ".patch"), "-", " ") + "\n")
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begins := strings.Cut(string(text), from)
-	listed, after, ends := strings.Cut(rest, to)
-	if !begins || !ends {
-		t.Fatalf("%s has no list of faults", file)
-	}
-	if listed == list.String() {
-		return
-	}
-	if os.Getenv("LIENSTREAM_REWRITE") == "" {
-		t.Fatalf("%s lists other faults than there are: LIENSTREAM_REWRITE=1 go test -run TestMutantsAreDocumented ./cmd/lienstream/simulation", file)
-	}
-	if err := os.WriteFile(file, []byte(before+from+list.String()+to+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -126,6 +126,9 @@ func (l *follower) judge(now common.Hash) {
 		l.deals = nil
 		return
 	}
+	if len(want) == longestList { // older ones are on another page
+		maps.DeleteFunc(l.deals, func(id string, _ any) bool { return want[id] == nil && older(id, want) })
+	}
 	if l.deals != nil {
 		l.rmu.Lock()
 		l.result.events++
@@ -135,6 +138,19 @@ func (l *follower) judge(now common.Hash) {
 		}
 	}
 	l.deals = maps.Clone(want)
+}
+
+// longestList is how long a page is at the most.
+const longestList = 200
+
+// older reports whether a deal came before all of these.
+func older(id string, deals map[string]any) bool {
+	for other := range deals {
+		if len(other) < len(id) || len(other) == len(id) && other < id {
+			return false
+		}
+	}
+	return true
 }
 
 // dealsOf are the deals of an answer by their IDs, without what changes with time alone.

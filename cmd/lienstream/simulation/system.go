@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,9 +57,11 @@ type system struct {
 	liar       *liar // nil: the chain has one node
 	liarServer *http.Server
 	witness    *http.Server // nil: there is none
+	bot        *http.Server // takes alerts; nil: nobody asks for any
 	forged     forgeries
 	skews      map[string]time.Duration // by host: how much its clock is ahead
 	tipCommit  time.Duration            // least time between two commits at the tip
+	valuation  bool                     // serving nodes run the valuation service, too
 	heads      bool                     // the chain tells ingesters of its heads, by WebSocket; else they ask
 	client     *http.Client
 	streams    *http.Client // without a timeout
@@ -82,7 +85,7 @@ type process struct {
 func newSystem(ctx context.Context, rec *recording, seed uint64, size size, story *story) (*system, error) {
 	s := &system{
 		size: size,
-		rng:  rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}, overtaken: map[common.Hash]time.Time{}},
+		rng:  rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}, overtaken: map[common.Hash]time.Time{}, shown: map[common.Hash]time.Time{}},
 		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: size.partitions},
 		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{}, ailments: map[string]ailment{},
 	}
@@ -130,20 +133,41 @@ func (s *system) args(host string) []string {
 		if s.heads {
 			scheme = "ws"
 		}
-		rpc := "--rpc=" + scheme + "://chain:8545"
-		if s.liar != nil {
-			rpc += ",http://" + liarHost + ":8545"
-		}
-		if s.witness != nil {
-			rpc += ",http://" + witnessHost + ":8545"
-		}
-		return append([]string{"ingest", rpc, "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
+		return append([]string{"ingest", s.rpc(scheme), "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
 	case "processor":
-		return append([]string{"processors", "--applications=market", "--tip-commit-interval=" + s.tipCommit.String(), "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
+		if s.bot != nil {
+			all = append(all, "--applications=market,notifier", "--notify-keys-file=/notify-keys", "--telegram-token-file=/telegram-token",
+				"--telegram-url=http://"+telegramHost+":80", "--telegram-rate=1000")
+		} else {
+			all = append(all, "--applications=market")
+		}
+		return append([]string{"processors", "--tip-commit-interval=" + s.tipCommit.String(), "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
 	default:
-		return append([]string{"serving", "--services=indexer", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret"}, all...)
+		services := []string{"--services=indexer"}
+		if s.valuation { // the chain's clock is not ours, and goes faster
+			services = []string{"--services=indexer,valuation", "--valuation-addr=" + host + valuationPort, "--valuation-max-age=0", "--valuation-max-gap=0", s.rpc("http")}
+		}
+		return slices.Concat([]string{"serving", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret"}, services, all)
 	}
 }
+
+// rpc are the nodes of the chain. The first is asked by scheme.
+func (s *system) rpc(scheme string) string {
+	rpc := "--rpc=" + scheme + "://chain:8545"
+	if s.liar != nil {
+		rpc += ",http://" + liarHost + ":8545"
+	}
+	if s.witness != nil {
+		rpc += ",http://" + witnessHost + ":8545"
+	}
+	return rpc
+}
+
+// valuationPort is the valuation service's, and valuationPath begins what is asked of it.
+const (
+	valuationPort = ":81"
+	valuationPath = "/valuation"
+)
 
 // reorgWindow is less than the chain's finality, and more than its deepest reorg.
 const reorgWindow = finality
@@ -158,7 +182,7 @@ func (s *system) disk(host string) (*vfs.MemFS, error) {
 	d := vfs.NewCrashableMem()
 	var deployment bytes.Buffer
 	err := s.chain.rec.deployment.Write(&deployment)
-	for name, text := range map[string][]byte{"/deployment.json": deployment.Bytes(), "/secret": []byte("of all nodes that serve")} {
+	for name, text := range map[string][]byte{"/deployment.json": deployment.Bytes(), "/secret": []byte("of all nodes that serve"), "/notify-keys": []byte(notifyKeys), "/telegram-token": []byte(telegramToken)} {
 		f, err2 := d.Create(name, vfs.WriteCategoryUnspecified)
 		if err = errors.Join(err, err2); err != nil {
 			return nil, err
@@ -279,13 +303,12 @@ func (s *system) close() error {
 		}
 	}
 	s.client.CloseIdleConnections()
-	if s.liar != nil {
-		errs = append(errs, s.liarServer.Close())
+	for _, server := range []*http.Server{s.liarServer, s.witness, s.bot, s.server} {
+		if server != nil {
+			errs = append(errs, server.Close())
+		}
 	}
-	if s.witness != nil {
-		errs = append(errs, s.witness.Close())
-	}
-	return errors.Join(append(errs, s.closeRedis(), s.broker.Close(), s.server.Close())...)
+	return errors.Join(append(errs, s.closeRedis(), s.broker.Close())...)
 }
 
 // reply is what a serving node answered.
@@ -295,8 +318,17 @@ type reply struct {
 	body         string
 }
 
+// answered reports whether a reply is an answer as of its block: a price that is refused is one.
+func (r *reply) answered() bool {
+	return r.status < http.StatusInternalServerError || strings.Contains(r.body, "PRICE_UNRELIABLE")
+}
+
 func (s *system) get(ctx context.Context, host, path string) (reply, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":80"+path, nil)
+	at, isValue := host+":80", false
+	if path, isValue = strings.CutPrefix(path, valuationPath); isValue {
+		at = host + valuationPort
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+path, nil)
 	if err != nil {
 		return reply{}, err
 	}

@@ -209,7 +209,11 @@ func TestOracleSaysWhatTheContractsSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := &viewer{vault: vault, owed: map[[2]common.Address]bool{}, at: map[common.Hash]*views{}}
-	if _, err := recordWorld(v.see); err != nil {
+	again, err := recordWorld(v.see)
+	if err == nil {
+		err = again.states.close()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	deals, bids, credits := 0, 0, 0

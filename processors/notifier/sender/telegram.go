@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -19,6 +20,8 @@ type TelegramConfig struct {
 	Token string
 	URL   string // of the Bot API; empty: Telegram's own
 
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
+
 	Links Links
 }
 
@@ -32,7 +35,7 @@ type Telegram struct {
 // NewTelegram makes the channel. It connects on Send.
 func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
 	options := []bot.Option{
-		bot.WithSkipGetMe(), bot.WithHTTPClient(0, apiClient{newHTTPClient(&http.Transport{})}),
+		bot.WithSkipGetMe(), bot.WithHTTPClient(0, apiClient{newHTTPClient(&http.Transport{DialContext: cfg.Dial})}),
 		bot.WithErrorsHandler(func(error) {}), // Send returns all errors
 	}
 	if cfg.URL != "" {
