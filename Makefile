@@ -99,7 +99,7 @@ simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs o
 	  GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.runs 1 -sim.seed $(or $(SEED),1) -sim.oracle $$oracle | grep -o 'trace [0-9a-f]*'; \
 	done | sort | uniq -c | tee /dev/stderr | awk 'END { exit NR != 1 }'
 
-judge: $(NPM) ## whether the simulation finds faults that are put into the code: ONLY=name SECONDS_EACH=120
+judge: $(NPM) ## whether the simulation finds faults that are put into the code: ONLY=name RUNS_EACH= SECONDS_EACH=120
 	cmd/lienstream/simulation/judge.sh
 
 manifests: $(KUSTOMIZE) $(KUBECONFORM) $(SCHEMAS) ## k8s/ against Kubernetes' schemas; with docker/ against the program's flags

@@ -1,35 +1,39 @@
 #!/usr/bin/env bash
-# Judges the judge: builds the simulation with each fault of testdata/mutants put into the code, by an overlay that
-# leaves the sources alone, and counts runs until it finds something; with FAULTS, of these kinds alone. The oracle is that
-# of the code without faults. Run it from the repository's root.
+# Judges the judge: builds the simulation once with every fault of testdata/mutants in the code (./judge), by an overlay that
+# leaves the sources alone, does one fault after another, and counts runs until it is found: RUNS_EACH at the most, or as many
+# as SECONDS_EACH is enough for; with FAULTS, of these kinds alone. What it counts goes into the table of docs/simulation.md.
+# The oracle is that of the code without faults, kept in ORACLE if that is named. Run it from the repository's root.
 set -euo pipefail
-seconds=${SECONDS_EACH:-120} seed=${SEED:-1000} missed=0
+seed=${SEED:-1000} missed=0 table=docs/simulation.md mutants=cmd/lienstream/simulation/testdata/mutants
+limit=(-sim.time "${SECONDS_EACH:-120}s")
+[ -z "${RUNS_EACH:-}" ] || limit=(-sim.time 0s -sim.runs "$RUNS_EACH")
 work=$(mktemp -d)
-export GOEXPERIMENT=norandomizedheapbase64 # as the Makefile does for a runtime that takes no decision by chance
-cmd/lienstream/simulation/overlay.sh .tools/overlay
-runtime=$(sed -E 's/^\{"Replace":\{(.*)\}\}$/\1/' .tools/overlay/overlay.json)
-build() { go test -c -vet=off -tags exact -overlay "$1" -o "$2" ./cmd/lienstream/simulation; }
-build .tools/overlay/overlay.json "$work/honest"
-(cd cmd/lienstream/simulation && GOMAXPROCS=1 GOGC=400 "$work/honest" -test.run '^TestFreshSeeds$' -sim.runs 1 -sim.calm -sim.seed "$seed" -sim.oracle "$work/oracle") > "$work/log"
 trap 'rm -rf "$work"' EXIT
-for patch in cmd/lienstream/simulation/testdata/mutants/${ONLY:-*}.patch; do
-  name=$(basename "$patch" .patch)
-  rm -rf "$work/src" && mkdir "$work/src"
-  replace=
-  for file in $(sed -n 's|^+++ b/||p' "$patch"); do
-    mkdir -p "$work/src/$(dirname "$file")"
-    cp "$file" "$work/src/$file"
-    replace="$replace${replace:+,}\"$PWD/$file\":\"$work/src/$file\""
-  done
-  patch -s -d "$work/src" -p1 < "$patch"
-  echo "{\"Replace\":{$runtime,$replace}}" > "$work/overlay.json"
-  build "$work/overlay.json" "$work/simulate"
-  if (cd cmd/lienstream/simulation && GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 "$work/simulate" -test.v -test.run '^TestFreshSeeds$' \
-      -sim.first -sim.time "${seconds}s" -sim.seed "$seed" -sim.faults "${FAULTS:-}" -sim.oracle "$work/oracle") > "$work/log" 2>&1; then
-    echo "MISSED $name: $(grep -o '[0-9]* runs' "$work/log" | head -1)"
-    missed=1
+oracle=${ORACLE:-$work/oracle}
+export GOEXPERIMENT=norandomizedheapbase64 # as the Makefile does for a runtime that takes no decision by chance
+cmd/lienstream/simulation/overlay.sh "$PWD/.tools/overlay"
+go run ./cmd/lienstream/simulation/judge $mutants .tools/overlay/overlay.json "$work"
+go test -c -vet=off -ldflags=-w -tags exact -overlay "$work/overlay.json" -o "$work/simulate" ./cmd/lienstream/simulation
+simulate() {
+  (cd cmd/lienstream/simulation && GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 "$work/simulate" -test.v -test.timeout 0 \
+    -test.run '^TestFreshSeeds$' -sim.seed "$seed" -sim.oracle "$oracle" "$@")
+}
+[ -s "$oracle" ] || simulate -sim.runs 1 -sim.calm > "$work/log" || { cat "$work/log"; exit 1; }
+for patch in "$mutants"/${ONLY:-*}.patch; do
+  name=$(basename "$patch" .patch) status=0
+  LIENSTREAM_MUTANT=$name simulate -sim.first -sim.faults "${FAULTS:-}" "${limit[@]}" > "$work/log" 2>&1 || status=$?
+  ended=$(grep -c ': trace ' "$work/log" || true)
+  said=$(sed -nE 's/^ *[0-9]+ × ([^:]*(: \/[a-z]*)?).*/\1/p; s/^panic: (.{0,60}).*/a panic: \1/p' "$work/log" | head -1 || true)
+  if [ $status -eq 0 ]; then
+    after="**not in $ended**" said= missed=1
   else
-    echo "found  $name: $(grep -o '[0-9]* runs' "$work/log" | head -1 || echo 'the oracle') $(grep -m1 -oE '× [^:]*(: /[a-z]*)?|the oracle:.{0,80}|panic: .{0,80}' "$work/log" || true)"
+    after=$ended
+    [[ $said != "a panic"* ]] || after=$((ended + 1)) # that run did not come to its trace
   fi
+  after="$after${FAULTS:+ of \`FAULTS='$FAULTS'\`}"
+  printf '%-45s %-22s %s\n' "$name" "$after" "$said"
+  NAME=${name//-/ } AFTER=$after SAID=$said awk '
+    index($0, "| " ENVIRON["NAME"] " |") == 1 { $0 = "| " ENVIRON["NAME"] " | " ENVIRON["AFTER"] " | " ENVIRON["SAID"] " |" } { print }' "$table" > "$work/table"
+  cat "$work/table" > "$table"
 done
 exit $missed
