@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // ErrUnrelated: no barrier of the raw topic is on the chain.
@@ -67,7 +69,7 @@ func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, stands pub
 // to agree.
 func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error) {
 	for range contradictions {
-		h, err := in.client.Vote(ctx, b.Number, true)
+		h, err := in.vote(ctx, b.Number)
 		if err != nil {
 			return false, err
 		}
@@ -76,6 +78,21 @@ func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error
 		}
 	}
 	return false, nil
+}
+
+// vote asks for the endpoints' block of a number, until they agree. While one is away, or asks for fewer requests, they do
+// not: by the end it is silent, and has no say.
+func (in *Ingester) vote(ctx context.Context, number uint64) (follow.Header, error) {
+	end := time.Now().Add(2*in.cfg.RPC.Silence + maxHold)
+	for wait := retryAfter; ; wait = min(2*wait, maxHold) {
+		h, err := in.client.Vote(ctx, number, true)
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return h, err
+		}
+		if err := pause.For(ctx, wait); err != nil {
+			return h, err
+		}
+	}
 }
 
 // reverts passes the reverts of all barriers above a block, newest first, to publish. The slice is used again.

@@ -4,14 +4,22 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -62,6 +70,32 @@ func TestSearchFindsTheLastCommonBarrier(t *testing.T) {
 			t.Fatalf("%d questions about %d barriers", asked, n)
 		}
 	})
+}
+
+// A node that asks for fewer requests ends no search: the question is asked again.
+func TestSearchBesideABusyNode(t *testing.T) {
+	chain := rpctest.NewSparse(7, 100, 10, types.Log{Address: common.Address{1}, Topics: []common.Hash{{9}}})
+	t.Cleanup(chain.Close)
+	var asked atomic.Int32
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 2 { // the first is for the chain's ID
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		chain.ServeHTTP(w, r)
+	}))
+	t.Cleanup(busy.Close)
+	cfg := rpc.DefaultConfig()
+	cfg.ChainID, cfg.Addresses, cfg.Endpoints = 7, []common.Address{{1}}, []rpc.Endpoint{{URL: chain.URL}, {URL: busy.URL}}
+	client, err := rpc.New(cfg, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &Ingester{client: client}
+	in.cfg.RPC = cfg
+	if on, err := in.onChain(t.Context(), topics.BlockRef{Number: 50, Hash: chain.Hash(50)}); err != nil || !on {
+		t.Errorf("block 50 is on the chain: %t, %v", on, err)
+	}
 }
 
 // What takes back millions of barriers takes as much memory as what takes back few.
