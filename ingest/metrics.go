@@ -20,6 +20,7 @@ type metrics struct {
 	probesBlind prometheus.Counter
 	unlinked    prometheus.Counter
 	gone        prometheus.Counter
+	low         prometheus.Counter
 	unknown     prometheus.Counter
 	joined      prometheus.Counter
 	followed    prometheus.Gauge
@@ -67,6 +68,7 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		probesBlind: counter("probes_blind_total", "Probes without an answer: their fields are empty, and the token is probed again later."),
 		unlinked:    counter("unlinked_total", "Responses that did not link to the verified chain, because of a reorg or a faulty node."),
 		gone:        counter("gone_total", "Fetches that no endpoint could answer, because the blocks were reorged out or do not exist yet."),
+		low:         counter("heads_too_low_total", "Heads below what is final, which were ignored."),
 		joined:      counter("tokens_joined_total", "Meme tokens whose history was read, after which their transfers are followed."),
 		followed: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_ingest_tokens_followed", Help: fmt.Sprintf("Meme tokens whose transfers are followed, at most %d.", maxFollowed),

@@ -8,12 +8,12 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
 )
 
 // poll is the result of polling the head.
 type poll struct {
-	head      follow.Header
+	head      rpc.Announcement
 	finalized *uint64 // nil: not polled, or unavailable
 	safe      uint64  // 0: not polled, or unavailable
 	asked     bool    // polled, but unavailable
@@ -28,7 +28,7 @@ func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 	if s.polling {
 		return
 	}
-	s.polling = true
+	s.polling, s.polledAt = true, time.Now()
 	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
 	withSafe := s.known && s.in.cfg.Finality == FinalityTag && time.Since(s.safeAt) >= safeEvery*s.in.cfg.FinalizedEvery
 	if withSafe {
@@ -74,7 +74,12 @@ func (s *session) polled(p poll) error {
 	if p.finalized != nil {
 		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
 	}
-	return s.announce(p.head)
+	return s.announce(p.head, s.in.client.Newest())
+}
+
+// pollAgain is when to poll the head because something hints at another one: any endpoint may hint, as often as it likes.
+func (s *session) pollAgain() time.Duration {
+	return max(0, s.in.cfg.PollInterval-time.Since(s.polledAt))
 }
 
 // pollAfter is when to poll the head next: rarely while heads are announced.

@@ -32,6 +32,8 @@ type session struct {
 
 	polls     chan poll
 	polling   bool
+	polledAt  time.Time
+	headBy    int // the endpoint that told of the head that is followed
 	finalized uint64
 	safe      uint64 // 0: no node has a safe block
 	safeAt    time.Time
@@ -54,6 +56,7 @@ type fetch struct {
 	done   chan struct{}
 	known  chan struct{} // closed when the tokens that its blocks register are known
 	cancel context.CancelFunc
+	headBy int              // the endpoint that told of the head then
 	joins  []common.Address // tokens that join with the last block, whose ledgers are read then; nil: none
 }
 
@@ -92,7 +95,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	s := &session{
 		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
-		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(),
+		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
 	}
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
@@ -134,6 +137,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 		}
 		s.publishMore()
 		s.finalizeMore(ctx, g)
+		s.contest(ctx, g)
 		var front chan struct{}
 		if len(s.queue) > 0 {
 			front = s.queue[0].done
@@ -142,18 +146,15 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case h := <-s.in.client.Heads():
-			if h.Hash == (common.Hash{}) || !s.in.client.Plausible(h.Number, s.m.Tip().Number) {
-				s.poll(ctx, g) // the head is missing blocks below it, or must be confirmed
-			} else {
-				err = s.announce(h)
-			}
-		case h := <-s.in.client.Low():
-			s.low(h)
+		case <-s.in.client.Heads():
+			err = s.heard(ask)
 		case <-ask.C:
 			s.poll(ctx, g)
 		case v := <-s.votes.over:
-			s.voted(v)
+			var again bool
+			if again, err = s.voted(v); again {
+				ask.Reset(s.pollAgain())
+			}
 		case p := <-s.polls:
 			err = s.polled(p)
 			ask.Reset(s.pollAfter())
@@ -166,6 +167,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			s.done(j)
 		case <-mark.C:
 			s.mark = true
+			err = s.heard(ask) // of who counts again
 		case <-beat.C:
 			s.beat()
 		}
@@ -182,27 +184,6 @@ const (
 	followLag  = 32                    // distance from the head, in blocks, at which backfill ends
 )
 
-// announce passes a head to the machine, once the finalized block is known: final blocks are never reverted, so
-// finality must not be guessed too high.
-func (s *session) announce(h follow.Header) error {
-	if !s.known {
-		return nil
-	}
-	now := time.Now()
-	err := s.m.Announce(h, s.finalized)
-	switch {
-	case err == nil:
-		s.shortAt = time.Time{}
-	case s.shortAt.IsZero():
-		s.shortAt = now
-		s.in.log.Warn("the chain ends below the topic, waiting", zap.Duration("patience", s.in.cfg.ShortPatience), zap.Error(err))
-	case now.Sub(s.shortAt) > s.in.cfg.ShortPatience:
-		return err
-	}
-	s.in.status.update(func(st *Status) { st.Head, st.HeadAt = max(h.Number, s.m.Head()), now })
-	return nil
-}
-
 // fetchMore starts fetches. It bounds their number, and stops while too many verified records wait.
 func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	if time.Now().Before(s.hold) {
@@ -215,7 +196,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 			return nil
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel}
+		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, headBy: s.headBy}
 		var before chan struct{}
 		if n := len(s.queue); n > 0 {
 			before = s.queue[n-1].known
@@ -250,6 +231,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 				s.useless = 0 // history: another attempt may fetch many blocks
 			}
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
+			s.in.client.Forget(f.headBy)
 		case errors.Is(f.err, rpc.ErrNoProof):
 			if !s.unproved {
 				s.in.log.Error("waiting for an endpoint that proves", zap.Stringer("fetch", f), zap.Error(f.err))
@@ -257,13 +239,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 			s.unproved = true
 		case errors.Is(f.err, rpc.ErrSplit):
 			s.disputed(f.err)
-			s.m.Distrust()
-			s.drop()
-			return true, nil
 		default:
 			return false, f.err
 		}
-		s.in.client.Forget()
 		s.m.Distrust()
 		s.drop()
 		return true, nil

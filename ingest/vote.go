@@ -2,78 +2,210 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// votes are those on what is to be final: one at a time, beside everything else.
+// votes run beside everything else: one at a time on what is to be final, and one on the newest blocks.
+//
+// Whoever tells of a head that contradicts what is known can ask for a vote, at no cost to himself. So no fetch waits for
+// one, and after it he waits, longer each time that it changed nothing.
 type votes struct {
-	running bool
+	running [voteKinds]bool
 	over    chan vote
-	next    time.Time
+	next    time.Time    // of the next on what is to be final
+	rivals  []rivalPause // by endpoint
+	changed time.Time    // when another chain was under way for the last time: heads told before may be of the one that it replaced
+	unseen  unseen
+}
+
+type voteKind uint8
+
+const (
+	onFinal  voteKind = iota
+	onRival           // a head contradicts what is known
+	onUnseen          // a block at the tip that perhaps one endpoint alone has
+
+	voteKinds
+)
+
+// rivalPause is how long an endpoint waits before it can ask for another vote.
+type rivalPause struct {
+	until time.Time
+	wait  time.Duration
+}
+
+const minRivalPause, maxRivalPause = 200 * time.Millisecond, 5 * time.Second
+
+// unseen is the oldest block at the tip that no two endpoints have told of.
+type unseen struct {
+	block topics.BlockRef // zero hash: there is none
+	since time.Time
+	seen  topics.BlockRef // the last one that two endpoints have
 }
 
 // vote is the result of one.
 type vote struct {
-	due  topics.BlockRef
-	most follow.Header
-	err  error
+	kind  voteKind
+	block topics.BlockRef // onFinal, onUnseen: ours
+	rival rpc.Announcement
+	most  follow.Header
+	below []follow.Header // onUnseen: where most endpoints end, if that is below
+	err   error
 }
 
-func newVotes() votes { return votes{over: make(chan vote, 1)} }
+func newVotes(endpoints int) votes {
+	return votes{over: make(chan vote, voteKinds), rivals: make([]rivalPause, endpoints)}
+}
 
 // finalizeMore puts the next block that is to be final to the vote: where none waits for it, at most one every
 // FinalizedEvery.
 func (s *session) finalizeMore(ctx context.Context, g *errgroup.Group) {
-	if s.votes.running || time.Now().Before(s.votes.next) {
+	if s.votes.running[onFinal] || time.Now().Before(s.votes.next) {
 		return
 	}
 	due, ok := s.m.Due()
 	if !ok {
 		return
 	}
-	s.votes.running = true
+	s.vote(g, vote{kind: onFinal, block: due}, func(v *vote) { v.most, v.err = s.in.client.Vote(ctx, due.Number, true) })
+}
+
+func (s *session) vote(g *errgroup.Group, v vote, ask func(*vote)) {
+	s.votes.running[v.kind] = true
 	g.Go(func() error {
-		most, err := s.in.client.Vote(ctx, due.Number, true)
-		s.votes.over <- vote{due, most, err}
+		ask(&v)
+		s.votes.over <- v // has room
 		return nil
 	})
 }
 
-// voted takes the result of a vote.
-func (s *session) voted(v vote) {
-	s.votes.running = false
-	if v.err != nil || v.most.Hash != v.due.Hash || !s.m.Backfills() && !s.m.Held() {
+// contest puts a head that contradicts what is known to the vote; without one, a block at the tip that no two endpoints
+// told of for a while.
+func (s *session) contest(ctx context.Context, g *errgroup.Group) {
+	now, tip := time.Now(), s.m.Tip()
+	if s.m.Contested() {
+		s.votes.changed = now
+		return
+	}
+	if len(s.votes.rivals) < 2 || s.votes.running[onRival] || s.votes.running[onUnseen] {
+		return
+	}
+	all := s.in.client.Newest()
+	for _, a := range all {
+		if s.m.Contradicts(a.Header) && a.At.After(s.votes.changed) && now.After(s.votes.rivals[a.By].until) {
+			at := min(a.Number, tip.Number)
+			s.vote(g, vote{kind: onRival, rival: a}, func(v *vote) { v.most, v.err = s.in.client.Vote(ctx, at, false) })
+			return
+		}
+	}
+	u := &s.votes.unseen
+	u.look(s.m, all, now)
+	if u.block.Hash != (common.Hash{}) && now.Sub(u.since) > s.in.cfg.RPC.Hasty() {
+		block := u.block
+		s.vote(g, vote{kind: onUnseen, block: block}, func(v *vote) { v.below, v.most, v.err = s.in.client.Lacked(ctx, block.Number) })
+	}
+}
+
+// look finds the block.
+func (u *unseen) look(m *follow.Machine, all []rpc.Announcement, now time.Time) {
+	by := 0
+	for _, a := range all {
+		if a.Number >= u.block.Number && m.Has(a.BlockRef) {
+			by++
+		}
+	}
+	if by > 1 {
+		u.seen = u.block
+	}
+	if by > 1 || !m.Has(u.block) {
+		u.block, u.since = topics.BlockRef{}, now
+	}
+	if tip := m.Tip(); u.block.Hash == (common.Hash{}) && tip != u.seen && tip.Number+followLag >= m.Head() {
+		u.block, u.since = tip, now
+	}
+}
+
+// voted takes the result of a vote. again: the head is to be polled.
+func (s *session) voted(v vote) (again bool, err error) {
+	s.votes.running[v.kind] = false
+	if errors.Is(v.err, rpc.ErrSplit) {
+		s.disputed(v.err)
+	}
+	switch v.kind {
+	case onFinal:
+		return s.votedFinal(&v)
+	case onUnseen:
+		return s.votedUnseen(&v)
+	default:
+	}
+	changed := false
+	if v.err == nil {
+		changed, err = s.outvoted(v.most, v.rival.Header)
+	}
+	r := &s.votes.rivals[v.rival.By]
+	if r.wait = min(max(2*r.wait, minRivalPause), maxRivalPause); changed {
+		r.wait = 0
+	}
+	r.until = time.Now().Add(r.wait)
+	return changed, err
+}
+
+func (s *session) votedFinal(v *vote) (again bool, err error) {
+	agreed := v.err == nil && v.most.Hash == v.block.Hash
+	if !agreed || !s.m.Backfills() && !s.m.Held() {
 		s.votes.next = time.Now().Add(s.in.cfg.FinalizedEvery)
 	}
 	switch {
 	case v.err != nil:
 		s.disputed(v.err)
-	case v.most.Hash == v.due.Hash:
+	case agreed:
 		s.disputed(nil)
-		s.m.Vouched(v.due)
+		s.m.Vouched(v.block)
 	default:
-		s.in.log.Warn("most endpoints have another block than was ingested", zap.Uint64("block", v.due.Number), zap.Stringer("hash", v.due.Hash), zap.Stringer("theirs", v.most.Hash))
-		s.challenge(v.most)
+		again, err = s.outvoted(v.most, v.most)
 	}
+	return again, err
 }
 
-// low takes a head that is too low to be followed. If it is on another chain, that of the higher ones may be made up.
-func (s *session) low(h follow.Header) {
-	if s.m.Contradicts(h.BlockRef) {
-		s.challenge(h)
+func (s *session) votedUnseen(v *vote) (again bool, err error) {
+	u, now := &s.votes.unseen, time.Now()
+	if u.look(s.m, s.in.client.Newest(), now); u.block != v.block {
+		return false, nil // another endpoint has told of it meanwhile, or it is gone
 	}
+	u.since = now // where nothing follows it is put to the vote again
+	for _, h := range v.below {
+		if s.m.Retreat(h) {
+			s.in.log.Warn("most endpoints end below the newest block, which is taken back", zap.Uint64("block", v.block.Number), zap.Stringer("hash", v.block.Hash), zap.Uint64("theirs", h.Number))
+			s.drop()
+			return true, nil
+		}
+	}
+	switch {
+	case v.err != nil || len(v.below) > 0:
+	case v.most.Hash == v.block.Hash:
+		u.seen, u.block = v.block, topics.BlockRef{}
+	default:
+		again, err = s.outvoted(v.most, v.most)
+	}
+	return again, err
 }
 
-func (s *session) challenge(h follow.Header) {
-	if s.m.Challenge(h) {
+// outvoted follows the chain of most endpoints, if it is another one than is known.
+func (s *session) outvoted(most, rival follow.Header) (changed bool, err error) {
+	if changed, err = s.m.Outvoted(most, rival); changed {
+		s.in.log.Warn("most endpoints have another block than was ingested", zap.Uint64("block", most.Number), zap.Stringer("theirs", most.Hash))
 		s.drop()
 	}
+	return changed, err
 }
 
 // disputed records why the endpoints' chain is not known; nil: it is.

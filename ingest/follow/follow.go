@@ -202,6 +202,14 @@ func (m *Machine) Head() uint64 { return m.head.Number }
 // Finalized is the number of the last final block.
 func (m *Machine) Finalized() uint64 { return m.finalized }
 
+// Floor is the number of the newest block that no reorg may pass.
+func (m *Machine) Floor() uint64 {
+	if !m.started {
+		return 0
+	}
+	return m.links[0].Number
+}
+
 // Settled is the number up to which the chain, as announced, is not expected to change.
 func (m *Machine) Settled() uint64 { return m.target }
 
@@ -216,23 +224,34 @@ func (m *Machine) Last() (topics.BlockRef, bool) {
 // Backlog is the number of records of verified blocks that were not returned yet.
 func (m *Machine) Backlog() int { return m.backlog }
 
-// Announce passes a head and the number of the finalized block; for a chain without finality pass the head's
-// number. It may return ErrChainShort.
-func (m *Machine) Announce(h Header, final uint64) error {
+// Announce passes a head and the number of the finalized block; for a chain without finality pass the head's number.
+// taken: it is followed. It may return ErrChainShort.
+//
+// With Votes a head is followed only while it does not contradict what is known, nor replaces a higher one: these are claims,
+// which must not stop what is being fetched.
+func (m *Machine) Announce(h Header, final uint64) (taken bool, err error) {
 	if m.started && h.Number < m.links[0].Number {
-		return fmt.Errorf("head %d, finalized block %d: %w", h.Number, m.links[0].Number, ErrChainShort)
+		return false, fmt.Errorf("head %d, finalized block %d: %w", h.Number, m.links[0].Number, ErrChainShort)
+	}
+	if m.cfg.Votes {
+		if (m.Contested() || !m.Contradicts(h)) && (!m.haveHead || h.Number >= m.head.Number || m.Contradicts(m.head)) {
+			m.head, m.haveHead, taken = h, true, true
+		}
+		if m.haveHead {
+			m.target = max(m.finalized, min(m.below(max(m.head.Number, m.tip.Number)), final))
+		}
+		return taken, nil
 	}
 	m.head, m.haveHead = h, true
-	below := uint64(0)
-	if h.Number > m.cfg.Window {
-		below = h.Number - m.cfg.Window
-	}
-	m.target = max(m.finalized, min(below, final)) // a higher head of before may have been made up
+	m.target = max(m.finalized, min(m.below(h.Number), final)) // a higher head of before may have been made up
 	if h.Hash == m.tip.Hash {
 		m.finalize()
 	}
-	return nil
+	return true, nil
 }
+
+// below is the number a window below another one.
+func (m *Machine) below(n uint64) uint64 { return n - min(n, m.cfg.Window) }
 
 // Distrust forgets the head and all outstanding fetches, after a fetch that no endpoint could answer because
 // the block is gone or the nodes disagree. The next head restarts from the last verified block.
@@ -261,9 +280,7 @@ func (m *Machine) finalize() {
 
 // due is the number up to which blocks should be final.
 func (m *Machine) due() (n uint64) {
-	if m.tip.Number > m.cfg.Window {
-		n = min(m.target, m.tip.Number-m.cfg.Window)
-	}
+	n = min(m.target, m.below(m.tip.Number))
 	room := m.cfg.MaxWindow
 	if m.cfg.Votes {
 		room /= 2 // the rest is for the blocks that come before the vote is over

@@ -128,6 +128,21 @@ func machine(start, window uint64, from *topic) *Machine {
 	return m
 }
 
+// vote puts a block to the vote, of those who have the chain. False: they have none other.
+func vote(t interface{ Fatal(...any) }, m *Machine, c *chain, number uint64) bool {
+	if !m.cfg.Votes {
+		return false
+	}
+	if number >= uint64(len(c.blocks)) {
+		return true
+	}
+	changed, err := m.Outvoted(c.blocks[number].Header, c.head())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
 // equals compares the topic with the canonical chain: every log, and nothing else.
 func (t *topic) equals(c *chain) error {
 	var want, got []string
@@ -170,7 +185,7 @@ func TestStories(t *testing.T) {
 			out strings.Builder
 		)
 		publish := func(mark bool) {
-			if due, ok := m.Due(); ok && int(due.Number) < len(c.blocks) && !m.Challenge(c.blocks[due.Number].Header) {
+			if due, ok := m.Due(); ok && !vote(t, m, c, due.Number) {
 				m.Vouched(due)
 			}
 			for {
@@ -224,7 +239,7 @@ func TestStories(t *testing.T) {
 				}
 			case "head":
 				h := c.blocks[num("number", len(c.blocks)-1)].Header
-				if err := m.Announce(h, uint64(num("final", int(h.Number)))); err != nil {
+				if _, err := m.Announce(h, uint64(num("final", int(h.Number)))); err != nil {
 					return err.Error()
 				}
 			case "mark":
@@ -300,7 +315,7 @@ func TestAnyReorgs(t *testing.T) {
 			}
 		}
 		publish := func(mark bool) {
-			if due, ok := m.Due(); ok && int(due.Number) < len(c.blocks) && !m.Challenge(c.blocks[due.Number].Header) {
+			if due, ok := m.Due(); ok && !vote(t, m, c, due.Number) {
 				m.Vouched(due)
 			}
 			for {
@@ -314,9 +329,10 @@ func TestAnyReorgs(t *testing.T) {
 			}
 		}
 		drain := func() {
-			if err := m.Announce(c.head(), c.head().Number); err != nil {
+			if _, err := m.Announce(c.head(), c.head().Number); err != nil {
 				t.Fatal(err)
 			}
+			vote(t, m, c, min(m.Tip().Number, c.head().Number))
 			for {
 				if f, ok := m.Next(30); ok {
 					queue = append(queue, f)
@@ -340,8 +356,11 @@ func TestAnyReorgs(t *testing.T) {
 				c.reorg(uint64(above), depth+rapid.IntRange(0, 3).Draw(t, "longer"), l)
 			},
 			"announce": func(*rapid.T) {
-				if err := m.Announce(c.head(), c.head().Number); err != nil {
+				if _, err := m.Announce(c.head(), c.head().Number); err != nil {
 					t.Fatal(err)
+				}
+				if m.Contradicts(c.head()) {
+					vote(t, m, c, min(m.Tip().Number, c.head().Number))
 				}
 			},
 			"ask": func(*rapid.T) {
@@ -385,5 +404,120 @@ func TestConfigNamesItsFaults(t *testing.T) {
 	cfg := DefaultConfig()
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHeadsAreClaims: a head that is low, or contradicts what is known, neither stops a backfill nor drops what is being
+// fetched, nor has blocks published that nobody voted on.
+func TestHeadsAreClaims(t *testing.T) {
+	c := newChain(10)
+	c.extend(500, map[uint64]int{10: 1, 20: 1, 30: 1})
+	m := machine(1, 4, &topic{})
+	m.cfg.Votes = true
+	step := func() Fetch {
+		t.Helper()
+		f, ok := m.Next(20)
+		if !ok {
+			t.Fatal("nothing is fetched")
+		}
+		return f
+	}
+	answer := func(f Fetch) {
+		t.Helper()
+		before := m.Tip()
+		blocks, _ := c.answer(f)
+		if unlinked, err := m.Fetched(f, blocks); err != nil || unlinked || m.Tip() == before {
+			t.Fatalf("%s came in vain: %v", f, err)
+		}
+		if b, ok := m.Publish(Limits{Records: 100, Bytes: 1 << 20}, true); ok && b.Blocks[len(b.Blocks)-1].Number > 0 {
+			t.Fatalf("block %d is published, and nobody voted on it", b.Blocks[len(b.Blocks)-1].Number)
+		}
+	}
+	announce := func(h Header) {
+		t.Helper()
+		if _, err := m.Announce(h, 490); err != nil {
+			t.Fatal(err)
+		}
+	}
+	announce(c.head())
+	answer(step())
+	answer(step())
+	first, second := step(), step()
+	settled := m.Settled()
+	rival := c.blocks[m.Tip().Number+1].Header
+	rival.Parent, rival.Hash = common.Hash{1}, common.Hash{2}
+	for _, h := range []Header{rival, c.blocks[m.Tip().Number].Header, c.blocks[5].Header} {
+		announce(h)
+		if m.Settled() < settled {
+			t.Errorf("a head at %d makes %d of %d be final", h.Number, m.Settled(), settled)
+		}
+		if f := step(); f.Kind != Range {
+			t.Errorf("a head at %d is followed by a %s", h.Number, f)
+		}
+	}
+	if !m.Contradicts(rival) || m.Contradicts(c.blocks[m.Tip().Number].Header) {
+		t.Error("it is not known what contradicts")
+	}
+	answer(first)
+	answer(second)
+	m.Distrust()
+	announce(c.blocks[m.Tip().Number+1].Header) // no other is known
+	answer(step())
+}
+
+// TestRetreat: where most endpoints end below the tip, what is above is taken back, and comes in again as they tell of it.
+func TestRetreat(t *testing.T) {
+	c, tp := newChain(10), &topic{}
+	c.extend(20, map[uint64]int{18: 1, 19: 2, 20: 1})
+	m := machine(1, 4, tp)
+	m.cfg.Votes = true
+	drain := func() {
+		t.Helper()
+		for {
+			if due, ok := m.Due(); ok {
+				m.Vouched(due)
+			}
+			if b, ok := m.Publish(Limits{Records: 100, Bytes: 1 << 20}, true); ok {
+				if err := tp.apply(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f, ok := m.Next(100)
+			if !ok {
+				return
+			}
+			blocks, _ := c.answer(f)
+			if _, err := m.Fetched(f, blocks); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	announce := func() {
+		t.Helper()
+		if _, err := m.Announce(c.head(), c.head().Number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	announce()
+	drain()
+	for _, n := range []uint64{20, m.Floor()} {
+		if m.Retreat(c.blocks[n].Header) {
+			t.Errorf("the tip is %d, final is %d, and it is taken back to %d", m.Tip().Number, m.Floor(), n)
+		}
+	}
+	all := c.blocks
+	c.blocks = all[:19]
+	if !m.Retreat(c.head()) {
+		t.Fatal("nothing is taken back")
+	}
+	drain()
+	if err := tp.equals(c); err != nil || m.Tip() != c.head().BlockRef {
+		t.Fatalf("the tip is %d: %v", m.Tip().Number, err)
+	}
+	c.blocks = all
+	announce()
+	drain()
+	if err := tp.equals(c); err != nil {
+		t.Fatal(err)
 	}
 }

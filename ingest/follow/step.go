@@ -23,7 +23,7 @@ func (m *Machine) Next(maxBlocks uint64) (Fetch, bool) {
 		return m.nextOfBranch(maxBlocks)
 	case m.head.Number > m.asked.Number:
 		return m.nextAbove(maxBlocks)
-	case m.inflight == 0 && !m.known(m.head.BlockRef):
+	case m.inflight == 0 && !m.cfg.Votes && !m.known(m.head.BlockRef):
 		m.challenge(m.head)
 		return m.Next(maxBlocks)
 	}
@@ -57,8 +57,8 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 			m.asked = h.BlockRef
 			return m.fetch(Fetch{Kind: Logs, From: h.Number, To: h.Number, Headers: []Header{h}}), true
 		}
-		if m.inflight > 0 {
-			return Fetch{}, false // the outstanding fetches may be of another chain
+		if m.inflight > 0 || m.Contradicts(h) {
+			return Fetch{}, false // the outstanding fetches may be of another chain, or a vote says what comes next
 		}
 		if h.Number > m.finalized+1 {
 			m.challenge(h)

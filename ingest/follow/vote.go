@@ -19,27 +19,41 @@ func (m *Machine) nextVote() (Fetch, bool) {
 	return m.fetch(Fetch{Kind: Vote, From: m.voteAt, To: m.voteAt, Sure: m.voteAt <= m.links[0].Number}), true
 }
 
-// voted takes the header that most endpoints have. The branch begins with it, unless the rival follows from it: a rival
-// of most endpoints need not be theirs.
+// voted takes the header that most endpoints have.
 func (m *Machine) voted(most Header) (unlinked bool, err error) {
 	ours, ok := m.find(most.Number)
 	rival := *m.rival
 	m.rival = nil
-	switch {
-	case !ok || ours.Hash == most.Hash:
+	if !ok || ours.Hash == most.Hash {
 		m.Distrust()
 		return true, nil
-	case most.Number <= m.links[0].Number:
-		return true, m.suspect(most, ours)
-	case rival.Hash == most.Hash || rival.Parent == most.Hash:
-		m.branch = []Header{rival}
-	default:
-		m.branch = []Header{most}
 	}
-	if m.branch[0].Number <= m.links[0].Number+1 && !m.meet() {
+	return m.replace(most, rival, ours)
+}
+
+// replace begins the branch of most endpoints' header, in place of ours. It begins with the rival where that follows from
+// it: a rival of most endpoints need not be theirs.
+func (m *Machine) replace(most, rival Header, ours topics.BlockRef) (unlinked bool, err error) {
+	if most.Number <= m.links[0].Number {
+		return true, m.suspect(most, ours)
+	}
+	if rival.Hash != most.Hash && rival.Parent != most.Hash {
+		rival = most
+	}
+	m.begin(rival)
+	if rival.Number <= m.links[0].Number+1 && !m.meet() {
 		return true, m.unmet()
 	}
 	return false, nil
+}
+
+// begin begins a branch. A head on what it replaces is followed no more.
+func (m *Machine) begin(h Header) {
+	if !m.haveHead || m.head.Number <= m.tip.Number || m.Contradicts(m.head) {
+		m.head, m.haveHead = h, true
+	}
+	m.target = max(m.finalized, min(m.target, m.below(h.Number)))
+	m.branch = []Header{h}
 }
 
 // unmet handles a branch that does not meet the known chain above the final block.
@@ -55,7 +69,7 @@ func (m *Machine) unmet() error {
 
 // Due is the newest block that should become final, and waits for Vouched.
 func (m *Machine) Due() (topics.BlockRef, bool) {
-	if !m.cfg.Votes || !m.started || m.contested() {
+	if !m.cfg.Votes || !m.started || m.Contested() {
 		return topics.BlockRef{}, false
 	}
 	n := m.due()
@@ -74,21 +88,48 @@ func (m *Machine) Vouched(b topics.BlockRef) {
 	}
 }
 
-// Contradicts reports whether a head that is too low to be followed is on another chain.
-func (m *Machine) Contradicts(h topics.BlockRef) bool {
-	return m.started && m.cfg.Votes && !m.contested() && !m.known(h)
+// Contradicts reports whether a header is on another chain than what is known and not final. It may be made up: only a vote
+// replaces what is known.
+func (m *Machine) Contradicts(h Header) bool {
+	if !m.cfg.Votes || !m.started || h.Number <= m.finalized+1 {
+		return false
+	}
+	if ours, ok := m.find(h.Number); ok {
+		return ours.Hash != h.Hash
+	}
+	below, ok := m.find(h.Number - 1)
+	return ok && below.Hash != h.Parent
 }
 
-// contested reports whether a vote or a walk down another chain is under way.
-func (m *Machine) contested() bool { return m.rival != nil || m.branch != nil }
+// Has reports whether a block is on the verified chain, and not below what is final.
+func (m *Machine) Has(b topics.BlockRef) bool {
+	ours, ok := m.find(b.Number)
+	return ok && ours.Hash == b.Hash
+}
 
-// Challenge puts a header that contradicts the known chain to the vote, once more if it has won one. false: it does not,
-// or another vote is under way.
-func (m *Machine) Challenge(h Header) bool {
-	if ours, ok := m.find(h.Number); m.contested() || ok && ours.Hash == h.Hash {
+// Contested reports whether a vote among the fetches, or a walk down another chain, is under way.
+func (m *Machine) Contested() bool { return m.rival != nil || m.branch != nil }
+
+// Outvoted takes the header that most endpoints have, after a vote beside the fetches, which led from a rival. false: it is
+// the known one, or another chain is under way.
+func (m *Machine) Outvoted(most, rival Header) (bool, error) {
+	ours, ok := m.find(most.Number)
+	if m.Contested() || !ok || ours.Hash == most.Hash {
+		return false, nil
+	}
+	m.restart()
+	_, err := m.replace(most, rival, ours)
+	return true, err
+}
+
+// Retreat takes back what is above a known block, because most endpoints end with it. It is fetched again, as the newest.
+// false: it is not known, or final, or another chain is under way.
+func (m *Machine) Retreat(to Header) bool {
+	if m.Contested() || !m.Has(to.BlockRef) || to.Number <= m.links[0].Number || to.Number >= m.tip.Number {
 		return false
 	}
 	m.restart()
-	m.challenge(h)
+	m.head, m.haveHead = to, true
+	m.begin(to)
 	return true
 }

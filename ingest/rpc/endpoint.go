@@ -55,6 +55,8 @@ type endpoint struct {
 	forkedAt time.Time     // when it last was
 	patience time.Duration // for its answer to a call (call.go)
 
+	announced announced // its newest head (announce.go)
+
 	head    uint64           // the newest block that it is known to have
 	behind  bool             // its last head was lower than another endpoint's
 	doubt   time.Time        // until then each of its heads needs confirmation

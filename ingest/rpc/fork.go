@@ -23,21 +23,27 @@ import (
 //
 //  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
 //     two of them: one alone only if all others are silent. An endpoint is silent if in all votes of Config.Silence it
-//     neither had the block nor a higher head than before; one that does not answer, refuses, stands still, or says itself
-//     that it is syncing: nobody else can say so of it. Two that answer without the block are not silent, and who asked for
+//     neither had the block nor a higher head than before; one that does not answer, refuses, stands still, or is syncing: it says
+//     so itself, or its head rises and is older than ten minutes. Nobody else can say so of it. Two that answer without the block are not silent, and who asked for
 //     fewer requests is after twice that time.
 //  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
-//     they have none, or did not answer for a while.
+//     they have none, or did not answer for a while. It is taken back without another one if more endpoints, and at least
+//     two, end below it for a while (Lacked).
 //     Who has the one that fewer have, or has told of it or of what follows from it while it votes with the others, is
 //     counted as a liar and rests, longer each time. Where the block is not final, it may have seen a reorg first or last:
-//     it rests shortly, and is counted if it goes on for seconds.
+//     it rests shortly, and is counted if it goes on for seconds. Not so if one of the others knows the block by its hash:
+//     then it was on the chain, and a reorg replaced it.
 //  3. Everybody has a vote, also who rests; only who asked for fewer requests is left alone. A response that does not fit
 //     another endpoint's headers costs no more than the shortest rest.
 //  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
+//  5. A head is a claim that costs nothing. It starts no vote more often than every 200 ms, and longer apart each time that
+//     the vote changes nothing; those of an endpoint that lost one are ignored while it rests, and so are those above all
+//     others' of an endpoint whose last such block was taken back.
 //
-// A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it. Below
-// finality that is one vote for each advance, and above one for each head that contradicts; blocks at the tip come in
-// without any, and are reverted if they lose.
+// A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it, nor does any
+// fetch wait for it. Below finality that is one vote for each advance, and above one for each head that contradicts; blocks
+// at the tip come in without any, and are reverted if they lose. The newest is put to the vote once if no two endpoints told
+// of it, or of what follows from it, for three seconds.
 
 // ErrSplit: it is not known which block is the endpoints'. Try again later.
 var ErrSplit = errors.New("the endpoints do not agree on a block")
@@ -45,24 +51,65 @@ var ErrSplit = errors.New("the endpoints do not agree on a block")
 // voteWait is how long an endpoint may take for its vote.
 const voteWait = 5 * time.Second
 
-// hasty is the part of Config.Silence after which one endpoint alone replaces what is not final.
-const hasty = 20
-
 // ballot is a vote in progress.
 type ballot struct {
 	mu      sync.Mutex
 	headers map[common.Hash]follow.Header
 	have    map[common.Hash][]*endpoint
 	lack    []*endpoint
+	below   []follow.Header // heads of those, who have a say
 }
 
 // Vote asks all endpoints for a block, and returns the one that most of them have. sure: one endpoint's word is enough
 // only if all others are silent. It returns ErrSplit if none is that block, and ErrGone if nobody has one.
 func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Header, error) {
+	if h, ok := c.history.find(number); ok && sure && len(c.endpoints) <= 3 {
+		return h, nil
+	}
+	b, err := c.poll(ctx, number)
+	if err != nil {
+		return follow.Header{}, err
+	}
+	return c.counted(ctx, b, number, sure)
+}
+
+// Lacked asks all endpoints for a block at the tip that only one has told of. If at least two, and more than have one, end
+// below it, their heads are returned, highest first, and who has one is not followed beyond the others for a while. Otherwise it is Vote.
+func (c *Client) Lacked(ctx context.Context, number uint64) (below []follow.Header, most follow.Header, err error) {
+	b, err := c.poll(ctx, number)
+	if err != nil {
+		return nil, most, err
+	}
+	have := 0
+	for _, by := range b.have {
+		have += len(by)
+	}
+	if len(b.below) < 2 || len(b.below) <= have {
+		most, err = c.counted(ctx, b, number, false)
+		return nil, most, err
+	}
+	for _, by := range b.have {
+		for _, e := range by {
+			e.alone(number)
+		}
+	}
+	slices.SortFunc(b.below, func(x, y follow.Header) int { return cmp.Compare(y.Number, x.Number) })
+	return b.below, most, nil
+}
+
+// alone records that most endpoints end below a block that this one has.
+func (e *endpoint) alone(number uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.announced.lonely, e.announced.lonelyAt = time.Now().Add(e.client.cfg.Silence), number
+}
+
+// poll asks all endpoints for a block.
+func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 	began := time.Now()
 	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), voteWait)
 	defer cancel()
-	b := ballot{headers: map[common.Hash]follow.Header{}, have: map[common.Hash][]*endpoint{}}
+	b := &ballot{headers: map[common.Hash]follow.Header{}, have: map[common.Hash][]*endpoint{}}
 	var g sync.WaitGroup
 	for _, e := range c.endpoints {
 		if e.throttled() {
@@ -70,7 +117,7 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 			continue
 		}
 		g.Go(func() {
-			h, err := e.vote(asking, number)
+			h, head, err := e.vote(asking, number)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			switch {
@@ -82,6 +129,9 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 				}
 			case errors.Is(err, errNoBlock):
 				b.lack = append(b.lack, e)
+				if head != nil && head.Number < number {
+					b.below = append(b.below, *head)
+				}
 			default:
 				if !errors.Is(asking.Err(), context.Canceled) {
 					e.missed(began)
@@ -93,14 +143,11 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 		})
 	}
 	g.Wait()
-	if ctx.Err() != nil {
-		return follow.Header{}, ctx.Err()
-	}
-	return c.counted(&b, number, sure)
+	return b, ctx.Err()
 }
 
 // counted is the outcome of a vote.
-func (c *Client) counted(b *ballot, number uint64, sure bool) (follow.Header, error) {
+func (c *Client) counted(ctx context.Context, b *ballot, number uint64, sure bool) (follow.Header, error) {
 	if len(b.have) == 0 {
 		return follow.Header{}, fmt.Errorf("vote on block %d: %w", number, ErrGone)
 	}
@@ -120,15 +167,10 @@ func (c *Client) counted(b *ballot, number uint64, sure bool) (follow.Header, er
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s", number, ErrSplit, b)
 	case sure && n < 2 && (next > 0 || len(b.lack) > 1 || !c.silent(b.have[most][0])):
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others are not yet silent for %s", number, ErrSplit, b, c.cfg.Silence)
-	case n < 2 && !c.quiet(c.cfg.Silence/hasty, append(b.lack, b.have[most]...)...):
+	case n < 2 && !c.quiet(c.cfg.Hasty(), append(b.lack, b.have[most]...)...):
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others do not answer", number, ErrSplit, b)
 	}
-	for _, hash := range order[1:] {
-		for _, e := range b.have[hash] {
-			e.lost(sure, lied(lieFork, "block %d is %s, but %d endpoints have %s", number, hash, n, most))
-		}
-	}
-	c.contradicted(b.headers[most], n, sure)
+	c.contradicted(ctx, b, b.headers[most], sure)
 	return b.headers[most], nil
 }
 
@@ -153,30 +195,44 @@ func (b *ballot) String() string {
 	return strings.Join(all, "; ")
 }
 
-// vote fetches a block that is put to the vote. Who lacks it is heard too, while its head rises.
-func (e *endpoint) vote(ctx context.Context, number uint64) (follow.Header, error) {
-	h, err := e.byNumber(ctx, number)
+// oldFor is the age of a head that rises and yet is nothing new of the chain: whoever knows the chain's end and sees it go
+// on has a newer one. So a node that syncs has no say, whether it says so or not.
+const oldFor = 10 * time.Minute
+
+func old(h *follow.Header) bool { return int64(h.Timestamp) < time.Now().Add(-oldFor).Unix() } //nolint:gosec // a time
+
+// vote fetches a block that is put to the vote. Who lacks it is heard too, while its head rises; head is its head if it has a
+// say.
+func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, head *follow.Header, err error) {
+	h, err = e.byNumber(ctx, number)
 	switch {
 	case err == nil:
-		e.hear(number, true)
+		e.hear(&h, true)
 	case errors.Is(err, errNoBlock):
 		e.missed(time.Now())
-		if head, failed := e.header(ctx, `"latest"`); failed == nil && head.Number > e.peak() && !e.syncing(ctx) {
-			e.hear(head.Number, false)
+		latest, failed := e.header(ctx, `"latest"`)
+		if failed != nil {
+			break
 		}
+		e.says(latest)
+		if rises := latest.Number > e.peak(); rises && (old(&latest) || e.syncing(ctx)) {
+			break
+		}
+		head = &latest
+		e.hear(head, false)
 	}
-	return h, err
+	return h, head, err
 }
 
 // hear records a block that an endpoint has shown: one put to the vote, or its head, which counts if it is higher than
-// any before.
-func (e *endpoint) hear(number uint64, voted bool) {
+// any before and not old.
+func (e *endpoint) hear(h *follow.Header, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if voted || number > e.highest {
+	if voted || h.Number > e.highest && !old(h) {
 		e.unheard = time.Time{}
 	}
-	e.highest = max(e.highest, number)
+	e.highest = max(e.highest, h.Number)
 }
 
 // missed records a vote in which the endpoint said nothing new.

@@ -27,15 +27,18 @@ const (
 // Head fetches the chain's head from one endpoint, each in turn, so that a stalled endpoint costs one turn
 // only. verified is the last block known to be on the chain. A head far above it is accepted once another
 // endpoint is as high, or once the headers below it are there; until then a lower head is returned.
-func (c *Client) Head(ctx context.Context, verified uint64) (follow.Header, error) {
+func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error) {
 	h, by, err := hedged(ctx, c, choice{turn: turnHead}, func(ctx context.Context, e *endpoint) (follow.Header, error) {
 		h, err := e.header(ctx, `"latest"`)
 		if err != nil {
 			return h, err
 		}
+		e.says(h)
+		if e.isAhead(h.Number) {
+			return h, fmt.Errorf("head %d is of a height that most endpoints lack: %w", h.Number, errNoBlock)
+		}
 		if others := c.top(e); h.Number+maxStale < min(verified, others) {
-			e.saw(h.Number)
-			latest(c.low, h) // or the higher ones are made up
+			e.saw(&h)
 			return h, lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
 		}
 		if h.Number > verified && e.doubts(h.Hash) {
@@ -49,15 +52,13 @@ func (c *Client) Head(ctx context.Context, verified uint64) (follow.Header, erro
 				return h, err
 			}
 		}
-		e.saw(h.Number)
-		e.tells(h)
+		e.saw(&h)
 		return h, nil
 	})
 	if err != nil {
-		return h, fmt.Errorf("fetch head: %w", err)
+		return Announcement{Header: h}, fmt.Errorf("fetch head: %w", err)
 	}
-	c.claimant.Store(by)
-	return h, nil
+	return Announcement{Header: h, By: slices.Index(c.endpoints, by)}, nil
 }
 
 // Plausible reports whether a head needs no confirmation.
@@ -65,15 +66,16 @@ func (c *Client) Plausible(head, verified uint64) bool {
 	return head <= max(verified, c.highest.Load())+maxJump
 }
 
-// Forget forgets the confirmed heads, after blocks below the last one turned out to be missing. For a while whoever
-// claimed that one has to show each of its heads.
-func (c *Client) Forget() {
+// Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
+// to show each of its heads, and is not followed beyond the others.
+func (c *Client) Forget(by int) {
 	c.highest.Store(0)
-	by := c.claimant.Load()
-	for _, e := range c.endpoints {
+	for i, e := range c.endpoints {
 		e.mu.Lock()
-		if e == by {
-			e.head, e.doubt = 0, time.Now().Add(doubtFor)
+		if i == by {
+			e.doubt = time.Now().Add(doubtFor)
+			e.announced.lonely, e.announced.lonelyAt = e.doubt, max(e.head, e.announced.newest.Number)
+			e.head, e.announced.newest = 0, follow.Header{}
 		}
 		e.behind = false // perhaps only that head was higher
 		e.mu.Unlock()
@@ -92,6 +94,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 			e.failed(err)
 			continue
 		}
+		e.says(other)
 		alone = false
 		if other.Number+maxJump >= claim.Number {
 			c.raise(claim.Number)
@@ -111,7 +114,10 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 	}
 	number := verified + maxJump // step by step: the fetched blocks must link
 	below, err := by.byNumber(ctx, number)
-	if errors.Is(err, errNoBlock) {
+	switch {
+	case err == nil:
+		by.tells(below)
+	case errors.Is(err, errNoBlock):
 		err = lied("inflated_head", "head is %d, but block %d below it is missing", claim.Number, number)
 	}
 	return below, err
@@ -268,12 +274,12 @@ func (e *endpoint) claim(t tag, n uint64) {
 }
 
 // saw records a head that the endpoint reported.
-func (e *endpoint) saw(head uint64) {
-	e.hear(head, false)
+func (e *endpoint) saw(h *follow.Header) {
+	e.hear(h, false)
 	top := e.client.top(e)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.head, e.behind = head, head < top
+	e.head, e.behind = h.Number, h.Number < top
 }
 
 // has records a block that the endpoint has.

@@ -11,8 +11,16 @@ import (
 )
 
 func (e *endpoint) header(ctx context.Context, tag string) (h follow.Header, err error) {
+	return e.headerOf(ctx, "eth_getBlockByNumber", tag)
+}
+
+func (e *endpoint) byHash(ctx context.Context, hash common.Hash) (h follow.Header, err error) {
+	return e.headerOf(ctx, "eth_getBlockByHash", `"`+hash.Hex()+`"`)
+}
+
+func (e *endpoint) headerOf(ctx context.Context, method, block string) (h follow.Header, err error) {
 	return h, e.do(ctx, []call{{
-		method: "eth_getBlockByNumber", params: []byte("[" + tag + ",false]"),
+		method: method, params: []byte("[" + block + ",false]"),
 		result: func(s *scanner) error { return decodeHeader(s, &h, e.client.cfg.Proof != ProofOff) },
 	}})
 }

@@ -33,8 +33,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/lienstream/lienstream/ingest/follow"
 )
 
 // Endpoint is a node.
@@ -88,6 +86,10 @@ func (c Config) confirm() int {
 	}
 	return 1
 }
+
+// Hasty is how long others must say nothing until one endpoint alone replaces what is not final, and how long it alone has a
+// block at the tip until that is put to the vote.
+func (c Config) Hasty() time.Duration { return c.Silence / 20 }
 
 // Validate reports all errors.
 func (c Config) Validate() error {
@@ -155,11 +157,10 @@ type nodes struct {
 	log       *zap.Logger
 	metrics   *metrics
 	endpoints []*endpoint
-	heads     chan follow.Header
-	low       chan follow.Header
-	live      atomic.Int32             // subscriptions
-	highest   atomic.Uint64            // the highest confirmed head
-	claimant  atomic.Pointer[endpoint] // of the last head
+	heads     chan struct{}
+	live      atomic.Int32  // subscriptions
+	highest   atomic.Uint64 // the highest confirmed head
+	history   agreed        // sparse.go
 }
 
 // New makes a client. It opens no connection.
@@ -168,7 +169,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
 	c := &Client{
-		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan follow.Header, 1), low: make(chan follow.Header, 1)},
+		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan struct{}, 1)},
 		filter: newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom),
 	}
 	for i, e := range cfg.Endpoints {
@@ -187,13 +188,6 @@ func (c *Client) And(contracts []common.Address) *Client {
 func (c *Client) Only(contract common.Address, topic common.Hash, most int) *Client {
 	return &Client{nodes: c.nodes, filter: onlyOf(contract, topic, c.cfg.NoBloom), most: most}
 }
-
-// Heads yields announced heads, only the newest one. They are hints: a block may come twice, or never.
-func (c *Client) Heads() <-chan follow.Header { return c.heads }
-
-// Low yields heads that were left out because higher ones are known, only the newest. They matter if they contradict what
-// is known.
-func (c *Client) Low() <-chan follow.Header { return c.low }
 
 // Subscribed reports whether an endpoint announces heads at present; otherwise they must be polled.
 func (c *Client) Subscribed() bool { return c.live.Load() > 0 }
@@ -217,31 +211,4 @@ func (c *Client) Run(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
-}
-
-// announce offers a head of an endpoint, replacing one that was not received yet. That of a doubted endpoint is a hint to
-// poll.
-func (c *Client) announce(e *endpoint, h follow.Header) {
-	if e.doubted() {
-		h = follow.Header{}
-	} else {
-		c.claimant.Store(e)
-		e.tells(h)
-	}
-	latest(c.heads, h)
-}
-
-// latest puts a header into a channel that holds one, in place of one that was not received yet.
-func latest(c chan follow.Header, h follow.Header) {
-	for {
-		select {
-		case c <- h:
-			return
-		default:
-		}
-		select {
-		case <-c:
-		default:
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/errgroup"
@@ -169,6 +170,7 @@ func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Head
 			differ++
 		}
 		if differ == len(into) {
+			c.history.add(&into[len(into)-1])
 			return nil
 		}
 		most, err := c.Vote(ctx, numbers[differ], true)
@@ -182,4 +184,36 @@ func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Head
 		}
 	}
 	return fmt.Errorf("headers %d-%d: two endpoints never agree: %w", numbers[0], last, ErrGone)
+}
+
+// agreed are the last blocks of history that two endpoints were found to have. A vote on one of them asks nobody again: with
+// three endpoints or less no other block can have more.
+type agreed struct {
+	mu   sync.Mutex
+	all  [64]agreement
+	next int
+}
+
+type agreement struct {
+	header follow.Header
+	at     time.Time
+}
+
+func (a *agreed) add(h *follow.Header) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all[a.next] = agreement{*h, time.Now()}
+	a.next = (a.next + 1) % len(a.all)
+}
+
+// find returns the block of a height.
+func (a *agreed) find(number uint64) (follow.Header, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.all {
+		if of := &a.all[i]; of.header.Number == number && time.Since(of.at) < toldFor {
+			return of.header, true
+		}
+	}
+	return follow.Header{}, false
 }

@@ -187,7 +187,7 @@ func TestSparseLogOfAnotherBlock(t *testing.T) {
 	}
 }
 
-// TestSparseRequests: a million empty blocks cost at most 300 requests, votes on what is final included.
+// TestSparseRequests: a million empty blocks cost at most 250 requests, votes on what is final included.
 func TestSparseRequests(t *testing.T) {
 	const blocks, ranges = 40_000, 5
 	log := types.Log{Address: [20]byte{1}, Topics: []common.Hash{{9}}, Data: make([]byte, 32)}
@@ -202,7 +202,7 @@ func TestSparseRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const most = 300*blocks*ranges/1_000_000 + 4 // and two each for the chain's ID
+	const most = 250*blocks*ranges/1_000_000 + 4 // and two each for the chain's ID
 	if n := chain.Requests.Load(); n > most {
 		t.Errorf("%d requests for %d empty blocks, at most %d", n, blocks*ranges, most)
 	}

@@ -1,6 +1,10 @@
 package rpc
 
 import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -36,46 +40,81 @@ func (e *endpoint) tells(headers ...follow.Header) {
 	}
 }
 
-// against returns the header that contradicts the endpoints' block of a height, or of the height below.
-func (t *told) against(most *follow.Header) common.Hash {
+// against returns the blocks told of that contradict the endpoints' block of a height, and forgets them: each counts once.
+func (t *told) against(most *follow.Header) (hashes []common.Hash) {
 	for i := range t.all {
 		s := &t.all[i]
-		if time.Since(s.at) < toldFor && (s.number == most.Number && s.hash != most.Hash || s.number == most.Number+1 && s.parent != most.Hash) {
-			return s.hash
+		if s.number == most.Number && s.hash != most.Hash || s.number == most.Number+1 && s.parent != most.Hash {
+			if time.Since(s.at) < toldFor && !slices.Contains(hashes, s.hash) {
+				hashes = append(hashes, s.hash)
+			}
+			*s = sight{}
 		}
 	}
-	return common.Hash{}
+	return hashes
 }
 
-// drop forgets a header, which counts once.
-func (t *told) drop(hash common.Hash) {
-	for i := range t.all {
-		if t.all[i].hash == hash {
-			t.all[i] = sight{}
-		}
-	}
-}
+// maxReorged is how many blocks of a height an endpoint may tell of before they are no more looked for with others.
+const maxReorged = 3
 
-// contradicted counts the endpoints that told of a block that lost a vote, or of one that follows from it. What as many told
-// as now have another one, a reorg has replaced.
-func (c *Client) contradicted(most follow.Header, n int, sure bool) {
-	by := map[common.Hash][]*endpoint{}
+// contradicted counts the endpoints that told of a block that lost a vote, or of one that follows from it. A block that a reorg
+// has replaced, or will, is known by more: as many told of it as now have another one, or one of these has it still, by hash.
+func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header, sure bool) {
+	told := map[common.Hash][]*endpoint{}
+	many := map[*endpoint]bool{}
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		for hash := e.told.against(&most); hash != (common.Hash{}); hash = e.told.against(&most) {
-			by[hash] = append(by[hash], e)
-			e.told.drop(hash)
-		}
+		hashes := e.told.against(&most)
 		e.mu.Unlock()
+		many[e] = len(hashes) > maxReorged
+		for _, hash := range hashes {
+			told[hash] = append(told[hash], e)
+		}
 	}
-	for hash, all := range by {
-		if len(all) >= max(n, 2) {
+	have := b.have[most.Hash]
+	for hash, by := range b.have {
+		if hash == most.Hash {
 			continue
 		}
-		for _, e := range all {
-			e.lost(sure, lied(lieFork, "it told of block %s, but %d endpoints have block %d %s", hash, n, most.Number, most.Hash))
+		err := lied(lieFork, "block %d is %s, but %d endpoints have %s", most.Number, hash, len(have), most.Hash)
+		reorg := !sure && c.knows(ctx, hash, have)
+		for _, e := range by {
+			if reorg {
+				e.pause(reorgRest)
+			} else {
+				e.lost(sure, err)
+			}
+		}
+		delete(told, hash)
+	}
+	for hash, by := range told {
+		liar := slices.ContainsFunc(by, func(e *endpoint) bool { return many[e] })
+		others := slices.DeleteFunc(slices.Clone(have), func(e *endpoint) bool { return slices.Contains(by, e) })
+		if len(by) >= max(len(have), 2) || !liar && c.knows(ctx, hash, others) {
+			continue
+		}
+		for _, e := range by {
+			e.lost(false, lied(lieFork, "it told of block %s, but %d endpoints have block %d %s", hash, len(have), most.Number, most.Hash))
 		}
 	}
+}
+
+// knows reports whether one of the endpoints has a block by its hash, which need not be on its chain any more.
+func (c *Client) knows(ctx context.Context, hash common.Hash, of []*endpoint) bool {
+	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), c.patience())
+	defer cancel()
+	var found atomic.Bool
+	var g sync.WaitGroup
+	for _, e := range of {
+		g.Go(func() {
+			if h, err := e.byHash(asking, hash); err == nil && h.Hash == hash {
+				found.Store(true)
+				cancel()
+			}
+		})
+	}
+	g.Wait()
+	return found.Load()
 }
 
 const (
@@ -88,6 +127,15 @@ const (
 	maxForkRest = time.Minute
 	forkMemory  = time.Hour // for so long
 )
+
+// pause keeps others from asking the endpoint for a while.
+func (e *endpoint) pause(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if until := time.Now().Add(d); until.After(e.rest) {
+		e.rest = until
+	}
+}
 
 // lost records that the endpoint had, or told of, a block that lost a vote; final: it was on what does not change.
 func (e *endpoint) lost(final bool, err error) {
@@ -112,6 +160,7 @@ func (e *endpoint) often() bool {
 		e.losses, e.lostAt = e.losses+1, now
 	}
 	e.rest = now.Add(reorgRest)
+	e.announced.ignored = e.rest
 	return e.losses >= lostOften
 }
 
@@ -122,6 +171,7 @@ func (e *endpoint) forked() time.Duration {
 	}
 	d := min(forkRest<<min(e.forks, 16), maxForkRest)
 	e.forks, e.forkedAt = e.forks+1, time.Now()
-	e.head = 0 // of a chain that is not the endpoints'
+	e.head, e.announced.newest = 0, follow.Header{} // of a chain that is not the endpoints'
+	e.announced.ignored = time.Now().Add(d)
 	return d
 }

@@ -174,21 +174,37 @@ func raws(all []json.RawMessage) (b [][]byte) {
 	return b
 }
 
-// TestSyncing: an endpoint whose head rises, far below what is to be final, has a say for as long as it likes, unless it says
-// itself that it is syncing. Then it is silent.
+// TestSyncing: an endpoint whose head rises below what is to be final has a say for as long as it likes. Unless it is syncing:
+// it says so itself, or what it calls its head is old. Then it is silent, however often it is polled.
 func TestSyncing(t *testing.T) {
-	const silence = 300 * time.Millisecond
-	for _, syncing := range []bool{true, false} {
-		_, chain := chains(t, 1, 100_000)
-		c := voters(t, func(cfg *Config) { cfg.Silence = silence }, chain, &rising{Sparse: chain, syncing: syncing})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*silence)
-		defer cancel()
-		_, err := c.Vote(ctx, 99_000, true)
-		for err != nil && ctx.Err() == nil {
-			_, err = c.Vote(ctx, 99_000, true)
-		}
-		if syncing != (err == nil) {
-			t.Errorf("it says that it is syncing: %t, and the vote ended with: %v", syncing, err)
-		}
+	const silence, blocks = 300 * time.Millisecond, 100_000 // ten a second
+	for _, test := range []struct {
+		name  string
+		says  bool
+		head  uint64
+		hears bool
+	}{
+		{"rises", false, blocks - 5000, true},
+		{"says that it is syncing", true, blocks - 5000, false},
+		{"rises in what is old", false, 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, chain := chains(t, 1, blocks)
+			node := &rising{Sparse: chain, syncing: test.says}
+			node.head.Store(test.head)
+			c := voters(t, func(cfg *Config) { cfg.Silence = silence }, chain, node)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*silence)
+			defer cancel()
+			_, err := c.Vote(ctx, blocks-100, true)
+			for err != nil && ctx.Err() == nil {
+				if _, polled := c.Head(ctx, blocks-100); polled != nil && ctx.Err() == nil {
+					t.Fatal(polled)
+				}
+				_, err = c.Vote(ctx, blocks-100, true)
+			}
+			if test.hears == (err == nil) {
+				t.Errorf("the vote ended with: %v", err)
+			}
+		})
 	}
 }

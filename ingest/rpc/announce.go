@@ -1,0 +1,119 @@
+package rpc
+
+import (
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+)
+
+// Announcement is the newest head that an endpoint told of, by its subscription or when it was polled. It is a claim: a
+// block may come twice, or never.
+type Announcement struct {
+	follow.Header
+	By  int // the endpoint
+	At  time.Time
+	New bool // by subscription, and Announced has not returned it before
+}
+
+// announced is what an endpoint tells of its head.
+type announced struct {
+	newest   follow.Header
+	at       time.Time
+	unread   bool      // newest came by subscription, and nobody has read it
+	hint     bool      // something came that only a poll can tell
+	ignored  time.Time // until then its heads do not count: it lost a vote
+	lonely   time.Time // until then those above all others' do not count: others had none of the height
+	lonelyAt uint64    // of that height
+}
+
+// Heads says that Announced has something new.
+func (c *Client) Heads() <-chan struct{} { return c.heads }
+
+// Announced returns what Newest does, each new head once. hint: the head is to be polled.
+func (c *Client) Announced() (all []Announcement, hint bool) {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		hint, e.announced.hint = hint || e.announced.hint, false
+		e.mu.Unlock()
+	}
+	return c.newest(true), hint
+}
+
+// Newest returns the newest head of each endpoint whose heads count.
+func (c *Client) Newest() []Announcement { return c.newest(false) }
+
+func (c *Client) newest(read bool) (all []Announcement) {
+	now := time.Now()
+	for i, e := range c.endpoints {
+		top := c.reach(e)
+		e.mu.Lock()
+		a := &e.announced
+		if a.newest.Hash != (common.Hash{}) && now.After(a.ignored) && !a.ahead(a.newest.Number, top, now) {
+			all = append(all, Announcement{a.newest, i, a.at, a.unread})
+			a.unread = a.unread && !read
+		}
+		e.mu.Unlock()
+	}
+	return all
+}
+
+// announce takes a head of an endpoint's subscription. That of a doubted endpoint is a hint to poll, and so is one that
+// does not match its hash.
+func (c *Client) announce(e *endpoint, h follow.Header) {
+	doubted := e.doubted()
+	if !doubted && h.Hash != (common.Hash{}) {
+		e.tells(h)
+	}
+	e.mu.Lock()
+	if doubted || h.Hash == (common.Hash{}) {
+		e.announced.hint = true
+	} else {
+		e.announced.newest, e.announced.at, e.announced.unread = h, time.Now(), true
+	}
+	e.mu.Unlock()
+	select {
+	case c.heads <- struct{}{}:
+	default:
+	}
+}
+
+// says records a head that the endpoint returned.
+func (e *endpoint) says(h follow.Header) {
+	e.tells(h)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.announced.newest, e.announced.at, e.announced.unread = h, time.Now(), false
+}
+
+// reachFor is how long what an endpoint said of its head bounds those of another.
+const reachFor = 10 * time.Second
+
+// reach is the highest head that any endpoint but one told of lately. 0: none did.
+func (c *Client) reach(but *endpoint) (top uint64) {
+	for _, e := range c.endpoints {
+		if e == but {
+			continue
+		}
+		e.mu.Lock()
+		if time.Since(e.announced.at) < reachFor {
+			top = max(top, e.announced.newest.Number)
+		}
+		e.mu.Unlock()
+	}
+	return top
+}
+
+// ahead reports whether a head does not count because it is above all others'.
+func (a *announced) ahead(number, top uint64, now time.Time) bool {
+	return now.Before(a.lonely) && top > 0 && number > top && top < a.lonelyAt
+}
+
+// isAhead is ahead of a head that was polled.
+func (e *endpoint) isAhead(number uint64) bool {
+	top := e.client.reach(e)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.announced.ahead(number, top, time.Now())
+}
