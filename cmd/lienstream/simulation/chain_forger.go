@@ -20,36 +20,48 @@ import (
 // two could not be refuted.
 const witnessHost = "witness"
 
-// forger makes up a chain from a block on, up to the real head: empty blocks that hash and link right.
+// forger makes up a chain from a block on, up to the real head or above it: empty blocks that hash and link right.
 //
-// A block that it puts in the place of the newest may come in until the others show theirs, as designed: nobody can
-// know yet. It must be taken back then, and is never final. It makes up none above the head: while no real block comes, as
-// when a run ends, nothing would contradict that one.
+// A block that it puts in the place of the newest, or above, may come in until the others show theirs, or have shown none for
+// a while, as designed: nobody can know yet. It must be taken back then, and is never final.
 type forger struct {
 	chain *node
 	from  uint64
-	only  bool // headers that are asked for with others, and logs of ranges: what it says of one block is true
+	ahead uint64 // blocks above the real head
+	only  bool   // headers that are asked for with others, and logs of ranges: what it says of one block is true
 
 	mu     sync.Mutex
 	forged map[uint64]*types.Header
 	made   func(*types.Header) // told of each forged block
 }
 
-// header is a forged header, made from the chain's own. nil: it is too high. The lock is held.
+// header is a forged header, made from the chain's own or, above the head, from the one below. nil: it is too high. The lock
+// is held.
 func (f *forger) header(number uint64) *types.Header {
 	if h := f.forged[number]; h != nil {
 		return h
 	}
-	own, _ := f.chain.headerAt(number)
-	if own == nil {
+	h, head := f.chain.headerAt(number)
+	if number > head+f.ahead {
 		return nil
 	}
-	h := types.CopyHeader(own)
+	var below *types.Header
 	if number > f.from {
-		below := f.header(number - 1)
-		if below == nil {
-			return nil
-		}
+		below = f.header(number - 1)
+	} else if h == nil {
+		below, _ = f.chain.headerAt(number - 1)
+	}
+	switch {
+	case h == nil && below == nil, number > f.from && below == nil:
+		return nil
+	case h == nil:
+		h = types.CopyHeader(below)
+		h.Number.SetUint64(number)
+		h.Time++
+	default:
+		h = types.CopyHeader(h)
+	}
+	if below != nil {
 		h.ParentHash = below.Hash()
 	}
 	h.Extra, h.Bloom, h.ReceiptHash, h.TxHash = []byte("forged"), types.Bloom{}, types.EmptyReceiptsHash, types.EmptyTxsHash
@@ -75,7 +87,7 @@ func (f *forger) tell(_ http.ResponseWriter, r *http.Request, req rpctest.Messag
 			number = n.Uint64()
 		} else if h, _ := rpctest.Header(req, resp); h != nil {
 			n, _ := new(big.Int).SetString(h["number"].(string), 0)
-			number = n.Uint64()
+			number = n.Uint64() + f.ahead
 		}
 		if number < f.from {
 			return false
@@ -101,8 +113,8 @@ func (r *run) forges(f fault, only bool) {
 	case 1:
 		from = 1 + rng.Uint64N(head)
 	}
-	forger := &forger{chain: r.chain, from: from, only: only, forged: map[uint64]*types.Header{}, made: r.forged.add}
-	r.story.tell("FORGE", fmt.Sprint("from block ", from, ", head ", head))
+	forger := &forger{chain: r.chain, from: from, ahead: rng.Uint64N(3), only: only, forged: map[uint64]*types.Header{}, made: r.forged.add}
+	r.story.tell("FORGE", fmt.Sprint("from block ", from, ", head ", head, ", ahead ", forger.ahead))
 	r.forged.begin()
 	r.liar.tells(forger.tell)
 	time.Sleep(f.lasts)

@@ -217,6 +217,12 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 		if at < uint64(len(n.canonical)) {
 			reply.Result = n.rec.blocks[n.canonical[at]].json
 		}
+	case "eth_getBlockByHash": // what reorgs took back, too
+		var hash common.Hash
+		param(0, &hash)
+		if b := n.rec.blocks[hash]; b != nil {
+			reply.Result = b.json
+		}
 	case "eth_getBlockReceipts":
 		var hash common.Hash
 		param(0, &hash)

@@ -138,7 +138,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 		opt.partitions = manyPartitions
 	}
 	opt.liar = seed%5 == 0 || strings.Contains(*onlyFlag, "chain node")
-	opt.forger = strings.Contains(*onlyFlag, "forges") // by name alone: docs/simulation.md says what it finds
+	opt.forger = strings.Contains(*onlyFlag, "forges") // by name alone
 	if seed%4 < 2 {
 		opt.tipCommit = time.Second // several blocks share a commit
 	}
