@@ -760,3 +760,21 @@ func TestNoApprovalInVain(t *testing.T) {
 		w.call(w.actors[0], addressOf(deal.Token), "USDG", "approve", w.dep.DealVault, new(big.Int))
 	}
 }
+
+// FuzzDecodeValued: a valuation that is taken is of this deal, has a time, and its value is what its text says.
+func FuzzDecodeValued(f *testing.F) {
+	f.Add([]byte(`{"dealId":"7","valueUSDG":"1000000","at":1790000000}`))
+	f.Add([]byte(`{"dealId":"7","valueUSDG":"-1","at":1790000000}`))
+	f.Add([]byte(`{"dealId":"7","valueUSDG":1,"at":-1}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		v, ok := decodeValued(body, big.NewInt(7))
+		if !ok {
+			return
+		}
+		var text string
+		if err := json.Unmarshal(v.ValueUSDG, &text); err != nil || v.DealID != "7" || v.At == 0 || int64(v.At) < 0 || text != v.value.String() {
+			t.Errorf("%q is taken as %+v of %s", body, v, v.value)
+		}
+	})
+}

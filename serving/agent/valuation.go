@@ -81,8 +81,8 @@ func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawM
 	case err != nil:
 		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service does not respond, ask again shortly")
 	}
-	var v valued
-	if json.Unmarshal(body, &v) != nil || v.DealID != decimal(id) || readAmount(v.ValueUSDG, 256, &v.value) != nil || v.At == 0 || v.At > math.MaxInt64 {
+	v, ok := decodeValued(body, id)
+	if !ok {
 		return nil, nil, refuse(httpapi.UpstreamUnavailable, "the valuation service's response is malformed")
 	}
 	switch age, most := int64(now)-int64(v.At), int64(a.cfg.MaxValuation/time.Second); {
@@ -91,7 +91,14 @@ func (a *Agent) valueOf(ctx context.Context, id *big.Int, now uint64) (json.RawM
 	case a.cfg.MaxValuation > 0 && -age > most:
 		return nil, nil, refuse(staleValuation, fmt.Sprintf("the valuation is of %d s after the chain's latest block", -age))
 	}
-	return body, &v, nil
+	return body, v, nil
+}
+
+// decodeValued decodes a response of the valuation service about a deal.
+func decodeValued(body []byte, id *big.Int) (*valued, bool) {
+	v := new(valued)
+	ok := json.Unmarshal(body, v) == nil && v.DealID == decimal(id) && readAmount(v.ValueUSDG, 256, &v.value) == nil && v.At != 0 && v.At <= math.MaxInt64
+	return v, ok
 }
 
 // ValuationHTTP is an HTTP client of a valuation service.

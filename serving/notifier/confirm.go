@@ -221,15 +221,8 @@ func (s *Service) telegram(ctx context.Context, req *httpapi.Request, res *httpa
 	if err != nil {
 		return err
 	}
-	var update struct {
-		Message struct {
-			Chat struct {
-				ID int64 `json:"id"`
-			} `json:"chat"`
-			Text string `json:"text"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(body, &update); err != nil {
+	update, err := decodeUpdate(body)
+	if err != nil {
 		return invalid("body", "must be an update of the Bot API")
 	}
 	wallet, code, ok := readStart(update.Message.Text)
@@ -241,6 +234,21 @@ func (s *Service) telegram(ctx context.Context, req *httpapi.Request, res *httpa
 		return err
 	}
 	return answer(res, map[string]any{"method": "sendMessage", "chat_id": update.Message.Chat.ID, "text": said})
+}
+
+// update is what is read of an update of the Bot API; one that is no message has no text.
+type update struct {
+	Message struct {
+		Chat struct {
+			ID int64 `json:"id"`
+		} `json:"chat"`
+		Text string `json:"text"`
+	} `json:"message"`
+}
+
+func decodeUpdate(body []byte) (u update, err error) {
+	err = json.Unmarshal(body, &u)
+	return u, err
 }
 
 // started confirms a chat, and is what it is told.

@@ -1,6 +1,7 @@
 package notifier
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,6 +53,26 @@ func FuzzReadStart(f *testing.F) {
 		sent := strings.NewReplacer("\n", "", "\r", "").Replace(strings.TrimPrefix(text, "/start ")) // which base64 skips
 		if ok && startCode(wallet, code) != strings.TrimSpace(sent) {
 			t.Errorf("%q is read as %s and %s", text, wallet, code)
+		}
+	})
+}
+
+// FuzzDecodeUpdate: what is read of an update is the same once it is written and read again.
+func FuzzDecodeUpdate(f *testing.F) {
+	f.Add([]byte(`{"update_id":1,"message":{"chat":{"id":-1001234567},"text":"/start"}}`))
+	f.Add([]byte(`{"update_id":1,"edited_message":{"text":"no"}}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		u, err := decodeUpdate(body)
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeUpdate(text); err != nil || again != u {
+			t.Errorf("%q is %+v, and then %+v: %v", body, u, again, err)
 		}
 	})
 }

@@ -100,12 +100,17 @@ func (f *Facilitator) Settle(ctx context.Context, s *Signed, _ Record) error {
 	if err != nil {
 		return fmt.Errorf("%w: read the response: %w", ErrFacilitator, err)
 	}
+	return settled(res.StatusCode, text)
+}
+
+// settled is nil if a facilitator's response says that it has submitted the payment.
+func settled(status int, text []byte) error {
 	var answer Settlement
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return fmt.Errorf("%w: status %d without a settlement", ErrFacilitator, res.StatusCode)
+		return fmt.Errorf("%w: status %d without a settlement", ErrFacilitator, status)
 	}
 	if !answer.Success {
-		return fmt.Errorf("%w: status %d, reason %q", ErrFacilitator, res.StatusCode, answer.ErrorReason.shown())
+		return fmt.Errorf("%w: status %d, reason %q", ErrFacilitator, status, answer.ErrorReason.shown())
 	}
 	return nil
 }
