@@ -31,7 +31,7 @@ test: deps ## every test, on the real servers
 	$(if $(FUZZ),@.ci/beside ".ci/fuzz $(FUZZ)" )go test -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
 	go test -timeout 30m ./cmd/lienstream/system/... # alone: it measures for how long reads fail
 
-test-fast: $(NPM) ## what needs no server: under a minute once it is built
+test-fast: $(NPM) ## what needs no chain, broker or browser: under a minute once it is built
 	go test -short $$(go list ./... | grep -v /cmd/lienstream/system)
 
 race: deps ## every test but the system's under the race detector, package by package

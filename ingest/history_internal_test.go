@@ -37,6 +37,9 @@ func TestHistoryOfABurst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if testing.Short() {
+		t.Skip("takes a chain")
+	}
 	chain, err := devchain.New(devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8, Alloc: types.GenesisAlloc{
 		crypto.PubkeyToAddress(key.PublicKey): {Balance: new(big.Int).Lsh(big.NewInt(1), 90)},
 		token:                                 {Balance: new(big.Int), Code: minter()},

@@ -34,6 +34,9 @@ type world struct {
 
 func newWorld(t *testing.T, kind string, seed uint64, cfg devchain.ScenarioConfig) *world {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a chain and a broker")
+	}
 	t.Logf("seed %d", seed)
 	chain, err := devchain.New(devchain.Config{Seed: seed})
 	if err != nil {

@@ -217,6 +217,9 @@ func countCalls(t *testing.T, honest string) (*rpctest.Liar, *atomic.Int64) {
 // newWorldOn is newWorld on a chain of that configuration.
 func newWorldOn(t *testing.T, cfg devchain.Config) *world {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a chain and a broker")
+	}
 	chain, err := devchain.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,9 @@ import (
 
 func newChain(t *testing.T, cfg Config) *Chain {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a chain")
+	}
 	c, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -212,6 +212,9 @@ type env struct {
 }
 
 func newEnv(t testing.TB, partitions int32) *env {
+	if testing.Short() {
+		t.Skip("takes a broker")
+	}
 	b, err := broker.Open(broker.Config{})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })

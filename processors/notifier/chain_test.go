@@ -79,6 +79,9 @@ func newTopics(t testing.TB, kind string, unsafe int) *chain {
 }
 
 func newTopicsOf(t testing.TB, kind string, unsafe int, cat topics.Catalogue) *chain {
+	if testing.Short() {
+		t.Skip("takes a broker")
+	}
 	c := &chain{t: t, unsafe: unsafe, policy: facts.Safe, cfg: brokertest.Config(brokertest.Start(t, kind), "n"), cat: cat, head: topics.BlockRef{Timestamp: genesis}}
 	c.cat.Prefix = "n"
 	brokertest.Apply(t, c.cfg, c.cat.Topics())

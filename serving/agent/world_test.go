@@ -52,6 +52,9 @@ func newNode(t testing.TB, seed uint64) devchain.Backend { return newNodeWith(t,
 // newNodeWith is a node with accounts in its first block.
 func newNodeWith(t testing.TB, seed uint64, alloc types.GenesisAlloc) devchain.Backend {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a chain")
+	}
 	node, err := devchain.New(devchain.Config{Seed: seed, Alloc: alloc})
 	if err != nil {
 		t.Fatal(err)

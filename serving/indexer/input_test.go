@@ -200,6 +200,9 @@ func try(t *testing.T, c *apitest.Client, r apitest.Request) int {
 }
 
 func TestRequestsFromTheDescription(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	m := newMarket(t)

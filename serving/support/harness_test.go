@@ -76,6 +76,9 @@ func newWorld(t testing.TB) *world {
 
 func newWorldOf(t testing.TB, c settings) *world {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a chain and a broker")
+	}
 	if c.brokers == nil {
 		c.brokers = brokertest.Start(t, "kfake")
 	}

@@ -65,6 +65,9 @@ type world struct {
 // newWorld opens a market and lets its actors play for more than half an hour.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a chain")
+	}
 	uniswap, err := contracts.UniswapArtifacts("../../contracts/node_modules")
 	if err != nil && os.Getenv("CI") != "" {
 		t.Fatal(err)

@@ -23,6 +23,9 @@ var ofTheNode = []string{"/stream", "/pipeline", "/health/indexer"}
 // Three processor nodes and two serving nodes answer like one of each: every endpoint, every entity, every page and its
 // cursor, byte for byte as of one block.
 func TestManyNodesAnswerLikeOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	rec, err := world()
 	if err != nil {
 		t.Fatal(err)

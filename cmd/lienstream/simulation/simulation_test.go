@@ -51,6 +51,9 @@ func recordWorld(also func(context.Context, *rpc.Client, *recording, *types.Head
 // judge is a recording and its oracle.
 func judge(t *testing.T) (*recording, *oracle) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	if judged.oracle == nil && *oracleFlag != "" {
 		var err error
 		if judged.recording, judged.oracle, err = kept(*oracleFlag); err != nil {
@@ -207,9 +210,6 @@ func TestFreshSeeds(t *testing.T) {
 	t.Logf("seeds from %d", seed)
 	judge(t)
 	y := newTally()
-	if testing.Short() {
-		*runsFlag = 1
-	}
 	for (*runsFlag == 0 && time.Since(y.began) < *timeFlag) || y.runs < *runsFlag {
 		y.runSeed(t, seed)
 		seed++
@@ -230,6 +230,7 @@ func TestKeptSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
+	judge(t)
 	y := newTally()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		text, _, _ := strings.Cut(lines.Text(), "#")

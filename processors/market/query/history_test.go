@@ -54,6 +54,9 @@ func (c chronicle) expect(now uint64, days int) []query.Day {
 // The end of each day is what Stats said with the day's last block, whatever came later: on one node, and on two. The last day
 // is what Stats says now.
 func TestHistoryIsWhatStatsSaid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -125,6 +128,9 @@ func TestDaysOfAHistory(t *testing.T) {
 
 // More positions than a request may have are added up page by page.
 func TestHistoryOfManyPositions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	const many = 20_001
 	m := newMarketNode(t, deployment)
 	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 0), provide(tknPool, 1<<33, -6000, 6000, 1<<50), allow(tknPool))

@@ -14,6 +14,9 @@ import (
 // However many positions are collateral, /stats adds all of them up: as many times what is in one, on one node and on
 // three.
 func TestStatsOfAnyNumberOfPositions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	const many = 70_001
 	positions := func(from, to uint64) (events []contracts.Event) {
 		for id := from; id <= to; id++ {

@@ -64,6 +64,9 @@ func newHouse(t *testing.T, conf sender.Config, channels func(*notifier.Keys) ma
 }
 
 func newHouseOn(t *testing.T, brokers []string, partitions int32, perSecond rate.Limit, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) *house {
+	if testing.Short() {
+		t.Skip("takes a broker")
+	}
 	cfg := brokertest.Config(brokers, "n")
 	h := &house{t: t, cfg: cfg, at: genesis, metrics: prometheus.NewRegistry()}
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: partitions}

@@ -17,6 +17,9 @@ import (
 // something that its policy refuses, fails the test.
 func Browser(t *testing.T) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a browser")
+	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") != "" {

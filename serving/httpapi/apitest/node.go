@@ -23,6 +23,9 @@ func Node(t *testing.T, dir string, env []string, args ...string) []byte {
 // Start starts a program that needs the packages of serving/clients, and returns what waits for it.
 func Start(t *testing.T, dir string, env []string, program string, args ...string) (wait func() ([]byte, error)) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs a program that is not ours")
+	}
 	if _, err := os.Stat(filepath.Join(dir, "node_modules/@modelcontextprotocol/sdk")); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
