@@ -324,9 +324,9 @@ func (r *reply) answered() bool {
 }
 
 func (s *system) get(ctx context.Context, host, path string) (reply, error) {
-	at, isValue := host+":80", false
-	if path, isValue = strings.CutPrefix(path, valuationPath); isValue {
-		at = host + valuationPort
+	at := host + ":80"
+	if rest, isValue := strings.CutPrefix(path, valuationPath); isValue {
+		at, path = host+valuationPort, rest
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+path, nil)
 	if err != nil {
