@@ -29,7 +29,7 @@ func (r *run) roll(ctx context.Context, f fault) error {
 		err := r.stop(host)
 		time.Sleep(restart)
 		err = errors.Join(err, r.start(ctx, host), r.ready(ctx, host))
-		if r.leaves(host); err != nil {
+		if r.leaves(host, f.host); err != nil {
 			return fmt.Errorf("%s: %w", host, err)
 		}
 	}
@@ -55,8 +55,11 @@ func (r *run) resize(ctx context.Context, f fault) error {
 
 func (r *run) resizeTo(ctx context.Context, n int, own string) error {
 	for i, host := range names("processor", mostProcessors) {
-		running := slices.Contains(r.processors(), host)
-		if running == (i < n) || !r.takes(host, own) {
+		r.rmu.Lock()
+		running := r.members[host]
+		taken := running != (i < n) && r.take(host, own)
+		r.rmu.Unlock()
+		if !taken {
 			continue
 		}
 		var err error
@@ -68,7 +71,7 @@ func (r *run) resizeTo(ctx context.Context, n int, own string) error {
 		r.rmu.Lock()
 		r.members[host] = !running
 		r.rmu.Unlock()
-		if r.leaves(host); err != nil {
+		if r.leaves(host, own); err != nil {
 			return fmt.Errorf("%s: %w", host, err)
 		}
 		time.Sleep(r.settling())
@@ -94,10 +97,15 @@ func (r *run) running(hosts []string) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return !r.members[h] })
 }
 
-// takes says that something happens to a host, unless something does already; own is what its caller has taken before.
+// takes says that something happens to a host, unless something does already; own is the caller's until its fault ends.
 func (r *run) takes(host, own string) bool {
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
+	return r.take(host, own)
+}
+
+// take is takes with rmu held.
+func (r *run) take(host, own string) bool {
 	if host != own && r.busy[host] {
 		return false
 	}
@@ -105,8 +113,11 @@ func (r *run) takes(host, own string) bool {
 	return true
 }
 
-// leaves says that nothing happens to a host any more.
-func (r *run) leaves(host string) {
+// leaves says that nothing happens to a host any more, unless it is the caller's own.
+func (r *run) leaves(host, own string) {
+	if host == own {
+		return
+	}
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
 	r.busy[host], r.healed[host] = false, time.Now()
