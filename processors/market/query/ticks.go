@@ -107,7 +107,7 @@ func window(v state.View, pool common.Hash, around int32, now uint64) (w Window,
 	slices.Reverse(ticks)
 	all := ticks
 	if err = cmp.Or(err, bad); err == nil {
-		ticks = nil
+		ticks, more = nil, false
 		err = cmp.Or(v.Scan(liquidity.Ticks, pool[:], liquidity.TickKey(pool, around), visit), bad)
 	}
 	if err != nil {

@@ -95,3 +95,22 @@ func TestManyTicks(t *testing.T) {
 		t.Errorf("%d windows beside the one in which it has been for half an hour", len(p.Far))
 	}
 }
+
+// TestNoTicksAbove: more ticks than a window has, and all of them below the price, as of a token that was just launched.
+func TestNoTicksAbove(t *testing.T) {
+	m := newMarketNode(t, deployment)
+	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 60), allow(tknPool))
+	const ranges = 2100 // all of them end at the price
+	var events []contracts.Event
+	for i := range int32(ranges) {
+		events = append(events, provide(tknPool, uint64(i)+1, -60*(i+1), 60, 1))
+	}
+	m.mine(t, 1, events...)
+	answer, err := m.router.Exchange(t.Context(), query.ExchangeQuery{Seconds: 1800})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := &answer.Value.Pools[0]; p.From <= -60*ranges || p.To != ammv4.MaxTick+1 || len(p.Ticks) == 0 || p.Ticks[len(p.Ticks)-1].Index != 60 {
+		t.Errorf("%d ticks from %d to %d", len(p.Ticks), p.From, p.To)
+	}
+}
