@@ -377,6 +377,42 @@ func TestAnEmptyPoolSaysNothing(t *testing.T) {
 	}
 }
 
+// TestAnEmptyHopHidesNothing: of a price of two hops one moved by 6 % an hour. What the other did not tell, as it was empty or
+// is young and began so, hides nothing of it.
+func TestAnEmptyHopHidesNothing(t *testing.T) {
+	const full = 1e15
+	for name, place := range map[string]func(s *stage, liquidity uint64){
+		"empty": func(s *stage, liquidity uint64) {
+			wild(s.direct, 600)
+			wild(s.pair, 0)
+			for i := range s.pair.Hours {
+				s.pair.Hours[i].Liquidity.SetUint64(liquidity)
+			}
+		},
+		"young": func(s *stage, liquidity uint64) {
+			wild(s.pair, 600)
+			for i := len(s.pair.Hours) - 4; i < len(s.pair.Hours); i++ {
+				s.pair.Hours[i].Low, s.pair.Hours[i].High = 0, 0
+			}
+			s.direct.Hours = []query.PriceAt{
+				{At: now - 3*3600, Liquidity: *uint256.NewInt(liquidity)}, {At: now - 2*3600, Liquidity: *uint256.NewInt(full)},
+			}
+		},
+	} {
+		suggested := func(liquidity uint64) *big.Int {
+			s := newStage(t)
+			place(s, liquidity)
+			_, suggested := s.valuedAs(t, &topics.Deal{
+				Token: second, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9),
+			}, nil)
+			return suggested
+		}
+		if fair, hidden := suggested(full), suggested(0); fair.Sign() == 0 || hidden.Cmp(fair) > 0 {
+			t.Errorf("%s: %s suggested where a hop was empty, %s where it was not", name, hidden, fair)
+		}
+	}
+}
+
 // TestEitherTokenMayFall: of a position of two tokens the one that moves more decides, whichever address is lower.
 func TestEitherTokenMayFall(t *testing.T) {
 	held := &topics.PositionLiquidity{PoolID: common.Hash{2}, TickLower: -6000, TickUpper: 6000, Liquidity: *uint256.NewInt(1e9)}

@@ -50,7 +50,8 @@ func wasEmpty(c *query.PriceAt, currency0 bool, least float64) bool {
 }
 
 // hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
-// reference, which is for now what a close is for its hour. A close with less depth in the other currency than least is empty.
+// reference, which is for now what a close is for its hour. A close with less depth in the other currency than least is empty,
+// and has the price of the last one that is not, or of the first one where there is none before.
 func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (levels []level) {
 	next := 0
 	for at := (now - min(now, history) + hour - 1) / hour * hour; at+hour < now; at += hour {
@@ -64,7 +65,15 @@ func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (level
 			levels = append(levels, of)
 		}
 	}
-	return append(levels, levelOf(p.reference.low, p.reference.high, currency0))
+	levels = append(levels, levelOf(p.reference.low, p.reference.high, currency0))
+	known := levels[slices.IndexFunc(levels, func(of level) bool { return !of.empty })]
+	for i, of := range levels {
+		if !of.empty {
+			known = of
+		}
+		levels[i].low, levels[i].high = known.low, known.high
+	}
+	return levels
 }
 
 // sigma is the largest deviation of a token's price among all ways by which it has one: who makes a pool the deepest in which
@@ -125,7 +134,9 @@ func (s *state) carried(token common.Address, pools []*pool) []level {
 		n = max(n, len(hop))
 	}
 	for i, hop := range hops {
-		hops[i] = append(slices.Repeat(hop[:1], n-len(hop)), hop...)
+		before := hop[0]
+		before.empty = true
+		hops[i] = append(slices.Repeat([]level{before}, n-len(hop)), hop...)
 	}
 	return sumOf(hops, n)
 }
@@ -145,14 +156,14 @@ func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
 	return hops
 }
 
-// sumOf adds up the last n of each.
+// sumOf adds up the last n of each. A sum is empty where all are: a hop of which nothing is known hides nothing of another.
 func sumOf(hops [][]level, n int) []level {
-	sum := make([]level, n)
+	sum := slices.Repeat([]level{{empty: true}}, n)
 	for _, hop := range hops {
 		for i, of := range hop[len(hop)-n:] {
 			sum[i].low += of.low
 			sum[i].high += of.high
-			sum[i].empty = sum[i].empty || of.empty
+			sum[i].empty = sum[i].empty && of.empty
 		}
 	}
 	return sum

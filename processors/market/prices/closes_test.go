@@ -16,7 +16,7 @@ import (
 )
 
 // TestCloses: the close of every hour that is over is the median of the lowest and of the highest ticks of the seconds of its last
-// half hour, and of the most liquidity in each, written out second by second and block by block, however long nobody trades.
+// half hour, with the most liquidity of any, written out second by second and block by block, however long nobody trades.
 func TestCloses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, err := state.Open(state.Options{Dir: "state", Tables: prices.Family.Tables, FS: vfs.NewMem()})
@@ -110,7 +110,7 @@ type left struct {
 	liquidity uint64
 }
 
-// medians are those of every second in [from, to).
+// medians are those of every second in [from, to), with the most liquidity of any.
 func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	var lows, highs []int32
 	var most []uint64
@@ -130,8 +130,7 @@ func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	}
 	slices.Sort(lows)
 	slices.Sort(highs)
-	slices.Sort(most)
 	p.Low, p.High = lows[(len(lows)-1)/2], highs[len(highs)/2]
-	p.Liquidity.SetUint64(most[len(most)/2])
+	p.Liquidity.SetUint64(slices.Max(most))
 	return p
 }

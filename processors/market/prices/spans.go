@@ -140,31 +140,19 @@ func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 	return all, nil
 }
 
-// closeOf is the Median of an hour's last CloseSeconds, and the median of its liquidity, the higher one of two.
+// closeOf is the Median of an hour's last CloseSeconds, and the most liquidity that was in range in them: who provides most of a
+// pool must not hide what the price did by taking it out for a part of that time.
 func closeOf(hour uint64, prices []PriceAt) PriceAt {
-	type weight struct {
-		liquidity uint256.Int
-		seconds   uint64
-	}
 	last, window := hour+Hour-1, uint64(CloseSeconds)
 	c := PriceAt{At: hour}
-	var history, sum uint64
-	c.Low, c.High, history = Median(prices, last, window)
-	var weights []weight
-	for i, p := range prices {
+	c.Low, c.High, _ = Median(prices, last, window)
+	for i := range prices {
 		end := last + 1
 		if i+1 < len(prices) {
 			end = min(end, prices[i+1].At)
 		}
-		if from := max(p.At, last+1-window); end > from {
-			weights = append(weights, weight{p.Liquidity, end - from})
-		}
-	}
-	slices.SortFunc(weights, func(a, b weight) int { return b.liquidity.Cmp(&a.liquidity) })
-	for i := range weights {
-		if sum += weights[i].seconds; 2*sum >= history {
-			c.Liquidity = weights[i].liquidity
-			break
+		if p := &prices[i]; end > max(p.At, last+1-window) && p.Liquidity.Gt(&c.Liquidity) {
+			c.Liquidity = p.Liquidity
 		}
 	}
 	return c
