@@ -197,3 +197,55 @@ func TestUnequalSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestBusyBesideStuck: of two endpoints one stands, and the honest one asks once for fewer requests. It was taken for one that
+// makes up heads, and nothing came in for a minute.
+func TestBusyBesideStuck(t *testing.T) {
+	w := lyingWorld(t)
+	stuck, honest := rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond), rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	cfg, topic := w.lyingConfig(t, "busy", rpc.Endpoint{URL: stuck.URL, Name: "stuck"}, rpc.Endpoint{URL: honest.URL, WS: w.chain.WS(), Name: "honest0"})
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	at, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockReceipts" {
+			resp.Result = json.RawMessage("null")
+		}
+		var h types.Header
+		if m, tag := rpctest.Header(req, resp); m != nil && json.Unmarshal(resp.Result, &h) == nil && h.Number.Cmp(at.Number) > 0 {
+			if resp.Result = json.RawMessage("null"); tag == "latest" {
+				resp.Say(at)
+			}
+		}
+		return false
+	})
+	// follows has blocks come until so many of them came in.
+	blocks := time.NewTicker(250 * time.Millisecond)
+	defer blocks.Stop()
+	follows := func(more uint64) {
+		for came := at.Number.Uint64() + more; in.Status().Verified < came; <-blocks.C {
+			w.step(t, 1)
+		}
+	}
+	follows(10)
+	var asked atomic.Int64
+	honest.Tells(func(rw http.ResponseWriter, _ *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+		if req.Method != "eth_getBlockReceipts" || asked.Add(1) > 1 {
+			return false
+		}
+		rw.Header().Set("Retry-After", "1")
+		rw.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	began := time.Now()
+	follows(30)
+	if took := time.Since(began); took > 25*time.Second || asked.Load() == 0 {
+		t.Errorf("20 blocks came in within %s, of %d requests", took, asked.Load())
+	}
+	if err := in.stop(); err != nil {
+		t.Error(err)
+	}
+}
