@@ -231,9 +231,9 @@ func TestCommitBytesAreShared(t *testing.T) {
 		}
 		return n
 	}
-	alone, few, many := commits("a", 32<<10, 0), commits("a", 32<<10, committers-1), commits("a", 32<<10, 31)
+	alone, few, many := commits("a", 32<<10, 0), commits("a", 32<<10, 3*committers-1), commits("a", 32<<10, 31)
 	if few < 6 || alone > few/2 || many > 2*few {
-		t.Fatalf("%v commits alone, %v beside %d others, %v beside 31", alone, few, committers-1, many)
+		t.Fatalf("%v commits alone, %v beside %d others, %v beside 31", alone, few, 3*committers-1, many)
 	}
 }
 
@@ -283,14 +283,14 @@ func TestTurns(t *testing.T) {
 
 // A commit is large while few tasks have any, and all are small when the memory is used up.
 func TestCommitsShareWhatThereIs(t *testing.T) {
-	n := &Node{cfg: Config{CommitBytes: 1600}}
+	n := &Node{cfg: Config{CommitBytes: 4800}}
 	n.far.Store(16)
 	of := &task{n: n}
 	if few := of.commitBytes(); few != 400 {
 		t.Errorf("%d bytes while none is held", few)
 	}
-	n.overlays.Store(1600)
-	if all := of.commitBytes(); all != 100 {
+	n.overlays.Store(4800)
+	if all := of.commitBytes(); all != 300 {
 		t.Errorf("%d bytes while all is held", all)
 	}
 }

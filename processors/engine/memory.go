@@ -9,6 +9,9 @@ const (
 	fixedMemory       = 110 << 20
 )
 
+// growth is how much of what is beyond defaultMemory the sizes take: more goes by, between two collections, where all is larger.
+const growth = 0.7
+
 // LeastMemory is the least that Sized can keep to.
 const LeastMemory = 192 << 20
 
@@ -25,6 +28,9 @@ func (c Config) Sized(memory uint64, partitions int32) (sized Config, heap uint6
 		return c, defaultHeap
 	}
 	share := float64(max(memory, LeastMemory)-fixedMemory) / (defaultMemory - fixedMemory)
+	if share > 1 {
+		share = 1 + (share-1)*growth
+	}
 	each := share * defaultPartitions / float64(max(partitions, 1)) // what is counted once a store
 	d := DefaultConfig()
 	c.CommitBytes = int(float64(d.CommitBytes) * share)

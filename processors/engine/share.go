@@ -27,12 +27,12 @@ func (t *task) takeTurn(ctx context.Context) error {
 	return t.turn.begin(ctx)
 }
 
-// commitBytes is how much a commit of the task may hold: a share of the tasks that have a turn or, while others hold all
-// there is, of all that are far behind.
+// commitBytes is how much a commit of the task may hold: a share of three times the tasks that have a turn, as a store keeps its
+// last commit in memory until it is flushed, or, while others hold all there is, of all that are far behind.
 func (t *task) commitBytes() int {
 	all, far := t.n.cfg.CommitBytes, int(max(t.n.far.Load(), 1))
 	if int(t.n.overlays.Load()) < all {
-		far = min(far, committers)
+		far = min(far, 3*committers)
 	}
 	return all / far
 }
