@@ -62,29 +62,25 @@ func (c *Client) newest(read bool) (all []Announcement) {
 // announce takes a head of an endpoint's subscription. That of a doubted endpoint is a hint to poll, and so is one that
 // does not match its hash.
 func (c *Client) announce(e *endpoint, h follow.Header) {
-	doubted := e.doubted()
-	if !doubted && h.Hash != (common.Hash{}) {
-		e.tells(h)
-	}
-	e.mu.Lock()
-	if doubted || h.Hash == (common.Hash{}) {
+	if e.doubted() || h.Hash == (common.Hash{}) {
+		e.mu.Lock()
 		e.announced.hint = true
+		e.mu.Unlock()
 	} else {
-		e.announced.newest, e.announced.at, e.announced.unread = h, time.Now(), true
+		e.says(h, true)
 	}
-	e.mu.Unlock()
 	select {
 	case c.heads <- struct{}{}:
 	default:
 	}
 }
 
-// says records a head that the endpoint returned.
-func (e *endpoint) says(h follow.Header) {
+// says records a head that the endpoint told of, by subscription or as it was asked.
+func (e *endpoint) says(h follow.Header, bySubscription bool) {
 	e.tells(h)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.announced.newest, e.announced.at, e.announced.unread = h, time.Now(), false
+	e.announced.newest, e.announced.at, e.announced.unread = h, time.Now(), bySubscription
 }
 
 // reachFor is how long what an endpoint said of its head bounds those of another.

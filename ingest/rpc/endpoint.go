@@ -312,11 +312,16 @@ func (e *endpoint) failed(err error) {
 		e.throttle = time.Now().Add(d)
 	default:
 	}
-	if until := time.Now().Add(d); until.After(e.rest) {
-		e.rest = until
-	}
+	e.restFor(d)
 	if e.failures == 1 || c == classLie {
 		e.client.log.Warn("endpoint failed", zap.String("endpoint", e.name), zap.Stringer("class", c), zap.Duration("rest", d), zap.Error(e.redact(err)))
+	}
+}
+
+// restFor keeps others from asking the endpoint for a while. Its mu is held.
+func (e *endpoint) restFor(d time.Duration) {
+	if until := time.Now().Add(d); until.After(e.rest) {
+		e.rest = until
 	}
 }
 

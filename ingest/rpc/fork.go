@@ -214,7 +214,7 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, he
 		if failed != nil {
 			break
 		}
-		e.says(latest)
+		e.says(latest, false)
 		if rises := latest.Number > e.peak(); rises && (old(&latest) || e.syncing(ctx)) {
 			break
 		}

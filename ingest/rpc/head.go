@@ -33,7 +33,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 		if err != nil {
 			return h, err
 		}
-		e.says(h)
+		e.says(h, false)
 		if e.isAhead(h.Number) {
 			return h, fmt.Errorf("head %d is of a height that most endpoints lack: %w", h.Number, errNoBlock)
 		}
@@ -95,7 +95,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 			e.failed(err)
 			continue
 		}
-		e.says(other)
+		e.says(other, false)
 		alone = false
 		if other.Number+maxJump >= claim.Number {
 			c.raise(claim.Number)

@@ -80,7 +80,9 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 		reorg := !sure && c.knows(ctx, hash, have)
 		for _, e := range by {
 			if reorg {
-				e.pause(reorgRest)
+				e.mu.Lock()
+				e.restFor(reorgRest)
+				e.mu.Unlock()
 			} else {
 				e.lost(sure, err)
 			}
@@ -127,15 +129,6 @@ const (
 	maxForkRest = time.Minute
 	forkMemory  = time.Hour // for so long
 )
-
-// pause keeps others from asking the endpoint for a while.
-func (e *endpoint) pause(d time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if until := time.Now().Add(d); until.After(e.rest) {
-		e.rest = until
-	}
-}
 
 // lost records that the endpoint had, or told of, a block that lost a vote; final: it was on what does not change.
 func (e *endpoint) lost(final bool, err error) {
