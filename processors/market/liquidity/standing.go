@@ -126,10 +126,7 @@ func age(w state.Writer, e *contracts.LiquidityModified) error {
 	}
 	after := before
 	after.change(&e.LiquidityDelta)
-	for _, end := range []struct {
-		tick  int32
-		upper bool
-	}{{e.TickLower, false}, {e.TickUpper, true}} {
+	for _, end := range endsOf(e) {
 		older := func(y *youngness) { y.add(&before, &after, end.upper) }
 		if _, err := putYoung(w, youngTicks, TickKey(e.PoolID, end.tick), older); err != nil {
 			return err

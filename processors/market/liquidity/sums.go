@@ -27,12 +27,19 @@ const sumBits = 10
 // sumKey is the key of the stretch that a tick is in.
 func sumKey(pool common.Hash, tick int32) []byte { return TickKey(pool, tick>>sumBits) }
 
+// rangeEnd is an end of a range: below the upper one its liquidity is subtracted.
+type rangeEnd struct {
+	tick  int32
+	upper bool
+}
+
+func endsOf(e *contracts.LiquidityModified) [2]rangeEnd {
+	return [2]rangeEnd{{e.TickLower, false}, {e.TickUpper, true}}
+}
+
 // addSums adds a change of liquidity to the sums of both ends of its range.
 func addSums(w state.Writer, e *contracts.LiquidityModified) error {
-	for _, end := range []struct {
-		tick  int32
-		upper bool
-	}{{e.TickLower, false}, {e.TickUpper, true}} {
+	for _, end := range endsOf(e) {
 		key := sumKey(e.PoolID, end.tick)
 		var sum netSum
 		if _, err := family.Get(w, tickSums, key, &sum); err != nil {

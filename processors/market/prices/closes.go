@@ -13,7 +13,7 @@ import (
 // Closes has the close of each hour at whose end the price was another one than at the end of the hour before, under Key of the
 // hour's first second; of the hour that the last observation is in there is none yet. They are kept forever.
 //
-// A close is the Median of the hour's last CloseSeconds, and the median of the liquidity in range. The last price of an hour is
+// A close is the Median of the hour's last CloseSeconds, and the most liquidity in range. The last price of an hour is
 // whoever's it is that trades last, and the price of a pool without liquidity is whoever's it is that moves it, for nothing.
 var Closes = &state.Table{ID: 31, Name: "price closes"}
 

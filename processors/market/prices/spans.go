@@ -164,37 +164,35 @@ func closeOf(hour uint64, prices []PriceAt) PriceAt {
 //
 // Where half of the seconds have a lower tick and half a higher one, low is the lower and high the higher one.
 func Median(prices []PriceAt, last, window uint64) (low, high int32, history uint64) {
-	type weight struct {
-		low, high int32
-		seconds   uint64
-	}
 	begin := last + 1 - min(last+1, window) // first second of the window
-	weights := make([]weight, 0, len(prices))
+	lows, highs := make([]weight, 0, len(prices)), make([]weight, 0, len(prices))
 	for i, p := range prices {
 		end := last + 1
 		if i+1 < len(prices) {
 			end = min(end, prices[i+1].At)
 		}
 		if from := max(p.At, begin); end > from {
-			weights = append(weights, weight{p.Low, p.High, end - from})
+			lows, highs = append(lows, weight{p.Low, end - from}), append(highs, weight{-p.High, end - from})
 			history += end - from
 		}
 	}
-	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(a.low, b.low) })
+	return middle(lows, history), -middle(highs, history), history
+}
+
+// weight is for how many seconds a tick was.
+type weight struct {
+	tick    int32
+	seconds uint64
+}
+
+// middle is the median, the lower one of two. It sorts the weights, whose seconds are so many in all.
+func middle(weights []weight, all uint64) int32 {
+	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(a.tick, b.tick) })
 	sum := uint64(0)
 	for _, w := range weights {
-		if sum += w.seconds; 2*sum >= history {
-			low = w.low
-			break
+		if sum += w.seconds; 2*sum >= all {
+			return w.tick
 		}
 	}
-	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(b.high, a.high) })
-	sum = 0
-	for _, w := range weights {
-		if sum += w.seconds; 2*sum >= history {
-			high = w.high
-			break
-		}
-	}
-	return low, high, history
+	return 0
 }
