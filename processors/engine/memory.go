@@ -9,7 +9,8 @@ const (
 	fixedMemory       = 110 << 20
 )
 
-// growth is how much of what is beyond defaultMemory the sizes take: more goes by, between two collections, where all is larger.
+// growth is the part of what is beyond defaultMemory that the sizes take. Measured: with all of it a rebuild that was given
+// 600 MB took 632, with 0.8 611, with 0.7 573.
 const growth = 0.7
 
 // LeastMemory is the least that Sized can keep to.
