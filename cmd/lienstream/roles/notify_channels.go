@@ -72,7 +72,7 @@ func (p *Process) email(keys *notifier.Keys) (*sender.Email, error) {
 	if err != nil {
 		return nil, fmt.Errorf("smtp: %w", err)
 	}
-	c := sender.EmailConfig{Host: host, User: n.smtpUser, From: n.from, Plain: n.smtpPlain, Links: n.links()}
+	c := sender.EmailConfig{Host: host, User: n.smtpUser, From: n.from, Plain: n.smtpPlain, Dial: p.Dial, Links: n.links()}
 	if c.Port, err = strconv.Atoi(port); err != nil {
 		return nil, fmt.Errorf("smtp: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,7 +19,7 @@ type TelegramConfig struct {
 	Token string
 	URL   string // of the Bot API; empty: Telegram's own
 
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
+	Dial Dial // nil: the machine's network
 
 	Links Links
 }
