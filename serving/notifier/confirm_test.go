@@ -1,7 +1,6 @@
 package notifier_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"mime/quotedprintable"
@@ -128,7 +127,7 @@ func newTown(t *testing.T, kind string) *town {
 	}
 	out, err := sender.New(sending, w.node, w.producer, w.keys, lines, w.log, w.metrics.New())
 	check(t, err)
-	w.run(func(ctx context.Context) error { return out.Run(ctx) })
+	polltest.Run(w.t, out.Run)
 	return w
 }
 

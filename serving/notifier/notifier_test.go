@@ -2,7 +2,6 @@ package notifier_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
@@ -87,7 +86,7 @@ func newHouseOn(t testing.TB, brokers []string, log *zap.Logger) *house {
 	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
 	h.node, err = engine.NewCommands(cfg, notifier.New(h.cat.Partitions, h.metrics.New()))
 	check(t, err)
-	h.run(h.node.Run)
+	polltest.Run(h.t, h.node.Run)
 
 	h.chain, err = devchain.New(devchain.Config{Alloc: types.GenesisAlloc{factory.at: {Balance: new(big.Int), Code: factory.code}}})
 	check(t, err)
@@ -132,18 +131,6 @@ func (h *house) stopChain() {
 		check(h.t, h.chain.Close())
 		h.chain = nil
 	}
-}
-
-// run runs f until the test ends.
-func (h *house) run(f func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil {
-			h.t.Error(err)
-		}
-	})
-	h.t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
 func addressOf(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }

@@ -3,7 +3,6 @@ package notifier_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -295,7 +294,7 @@ func (c *canaries) send() {
 	}
 	out, err := sender.New(conf, h.node, producer, c.keys, lines, h.log, h.metrics.New())
 	check(h.t, err)
-	h.run(func(ctx context.Context) error { return out.Run(ctx) })
+	polltest.Run(h.t, out.Run)
 	command := func(wallet common.Address, cmd notifier.Command) {
 		rec, err := cmd.Record(h.cat, wallet)
 		check(h.t, err)

@@ -1,8 +1,9 @@
-// Package polltest waits in tests for what other goroutines and processes bring about, where there is no event
-// to wait for. Nothing that runs in production imports it.
+// Package polltest runs components in tests, and waits for what other goroutines and processes bring about, where there is no
+// event to wait for. Nothing that runs in production imports it.
 package polltest
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -50,4 +51,18 @@ func poll(limit time.Duration, check func() error) error {
 			return err
 		}
 	}
+}
+
+// Run runs a component until the test ends, which fails if it returns an error.
+func Run(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -35,8 +35,8 @@ func newStack(t *testing.T, cfg Config, incarnation int64) *stack {
 }
 
 func (s *stack) run(t *testing.T) {
-	running(t, s.w.Run)
-	running(t, s.r.Run)
+	polltest.Run(t, s.w.Run)
+	polltest.Run(t, s.r.Run)
 }
 
 var newest = query.ListingsQuery{Limit: 50}

@@ -226,8 +226,8 @@ func newPoolStack(t *testing.T, cfg Config) *poolStack {
 	s.over = NewCachedReader(newRouter(t, n), s.r)
 	n.land(block(2, 0), genesis(block(2, 0))...)
 	n.settle(t)
-	running(t, s.w.Run)
-	running(t, s.r.Run)
+	polltest.Run(t, s.w.Run)
+	polltest.Run(t, s.r.Run)
 	return s
 }
 

@@ -153,20 +153,6 @@ func newPatientReader(t testing.TB, cfg Config) *Cache {
 	return r
 }
 
-// running runs a component until the test ends.
-func running(t testing.TB, run func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func missed(r *Cache, reason Miss) float64 {
 	return testutil.ToFloat64(r.metrics.misses.WithLabelValues(string(reason)))
 }

@@ -1,10 +1,8 @@
 package sender_test
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -88,23 +86,11 @@ func newHouseOn(t *testing.T, brokers []string, partitions int32, perSecond rate
 	h.keys, err = notifier.ParseKeys("1:" + strings.Repeat("11", 32))
 	check(t, err)
 
-	h.runs(h.node.Run)
+	polltest.Run(t, h.node.Run)
 	if channels != nil {
 		h.deliver(perSecond, conf, channels)
 	}
 	return h
-}
-
-// runs runs f until the test ends.
-func (h *house) runs(f func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil {
-			h.t.Error(err)
-		}
-	})
-	h.t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
 // deliver starts the sender.
@@ -120,7 +106,7 @@ func (h *house) deliver(perSecond rate.Limit, conf sender.Config, channels func(
 	h.sends = prometheus.NewRegistry()
 	out, err := sender.New(conf, h.node, h.producer, h.keys, lines, zap.New(log), h.sends)
 	check(h.t, err)
-	h.runs(out.Run)
+	polltest.Run(h.t, out.Run)
 }
 
 // subscribe has a wallet told of everything.
