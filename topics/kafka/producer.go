@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,9 @@ type Producer struct {
 	conns   *dialer
 	timeout time.Duration
 	close   sync.Once
+
+	known  atomic.Bool   // it has its producer ID
+	asking chan struct{} // semaphore of who asks for it
 }
 
 // NewProducer makes a Producer. It connects on Send.
@@ -55,7 +59,7 @@ func NewProducer(cfg Config, name string, opt ProducerOptions) (*Producer, error
 	if err != nil {
 		return nil, err
 	}
-	return &Producer{cl: cl, conns: conns, timeout: opt.Timeout}, nil
+	return &Producer{cl: cl, conns: conns, timeout: opt.Timeout, asking: make(chan struct{}, 1)}, nil
 }
 
 // Send writes a record to its Topic and Partition, and returns its offset once all in-sync replicas have it.
@@ -63,6 +67,9 @@ func NewProducer(cfg Config, name string, opt ProducerOptions) (*Producer, error
 func (p *Producer) Send(ctx context.Context, r *Record) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	if err := p.identify(ctx); err != nil {
+		return 0, sent(r, err)
+	}
 	type result struct {
 		offset int64
 		err    error
@@ -76,6 +83,26 @@ func (p *Producer) Send(ctx context.Context, r *Record) (offset int64, err error
 	case <-ctx.Done():
 		return 0, sent(r, fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx)))
 	}
+}
+
+// identify gets the producer's ID before its first record, for one caller. Otherwise the client asks for it with the first records to
+// each broker, and those of the others wait at a mutex meanwhile. The time of a simulation stands while any goroutine waits at one.
+func (p *Producer) identify(ctx context.Context) error {
+	if p.known.Load() {
+		return nil
+	}
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if p.known.Load() {
+		return nil
+	}
+	_, _, err := p.cl.ProducerID(ctx)
+	p.known.Store(err == nil)
+	return err
 }
 
 // sent classifies the error of a produced record.
