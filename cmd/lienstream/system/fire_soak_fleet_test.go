@@ -203,6 +203,21 @@ func soakFaults() []fault {
 			n.Pause()
 			return func(*testing.T) { n.Resume() }, ""
 		}},
+		{"two brokers frozen", func(_ *testing.T, s *soaked, r *rand.Rand) (func(*testing.T), string) {
+			spared := r.IntN(len(s.kafka.Nodes))
+			for i, n := range s.kafka.Nodes {
+				if i != spared {
+					n.Pause()
+				}
+			}
+			return func(*testing.T) {
+				for i, n := range s.kafka.Nodes {
+					if i != spared {
+						n.Resume()
+					}
+				}
+			}, ""
+		}},
 		{"ingester killed", func(t *testing.T, s *soaked, _ *rand.Rand) (func(*testing.T), string) {
 			active, _ := s.ingesters(t)
 			return killed(s, active.name), ""
