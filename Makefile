@@ -28,8 +28,8 @@ build: $(NPM) ## the binary, bin/lienstream
 	go build -o bin/lienstream ./cmd/lienstream
 
 test: deps ## every test, on the real servers
-	$(if $(FUZZ),@.ci/beside ".ci/fuzz $(FUZZ)" )go test -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
-	go test -timeout 30m ./cmd/lienstream/system/... # alone: it measures for how long reads fail
+	$(if $(FUZZ),@.ci/beside ".ci/fuzz $(FUZZ)" )go test -p $$(($$(nproc) + 1)) -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
+	LIENSTREAM_SOAK_FOR=2m go test -timeout 30m ./cmd/lienstream/system/... # alone: it measures for how long reads fail
 
 test-fast: $(NPM) ## what needs no chain, broker or browser: under a minute once it is built
 	go test -short $$(go list ./... | grep -v /cmd/lienstream/system)

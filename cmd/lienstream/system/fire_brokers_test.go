@@ -64,8 +64,9 @@ func (w *world) shown(t *testing.T, within time.Duration, services ...*api) time
 	return time.Since(began)
 }
 
-// TestBrokerLost kills one broker of three: the one that coordinates the ingester's transactions and leads a part of its
-// topic. No read fails, and soon a new block is shown.
+// TestBrokerLost kills one broker of three, freezes it, and freezes two: among them always the one that coordinates the
+// ingester's transactions and leads a part of its topic. No read fails meanwhile. A new block is shown soon after, once there is
+// a quorum.
 func TestBrokerLost(t *testing.T) {
 	if os.Getenv("LIENSTREAM_SOAK") == "" {
 		t.Skip("three brokers of Apache Kafka take minutes and memory: make soak")
@@ -84,23 +85,65 @@ func TestBrokerLost(t *testing.T) {
 	f.whole(t)
 	f.balanced(t, "a", "b")
 
-	n := victim(t, k, w)
-	reads := []*reader{readOn(t, services[0], "/deals?limit=200", "/deals/7"), readOn(t, services[1], "/listings?limit=200&sort=cost")}
-	n.Kill()
-	t.Logf("without node %d a new block is shown after %v", n.ID(), w.shown(t, resumesWithin, services...).Round(time.Millisecond))
+	for _, lost := range []struct {
+		name   string
+		frozen int // brokers; 0: one is killed
+	}{{"killed", 0}, {"frozen", 1}, {"two frozen", 2}} {
+		t.Run(lost.name, func(t *testing.T) {
+			n := victim(t, k, w)
+			reads := []*reader{readOn(t, services[0], "/deals?limit=200", "/deals/7"), readOn(t, services[1], "/listings?limit=200&sort=cost")}
+			var back func()
+			if lost.frozen == 0 {
+				n.Kill()
+				back = func() { restart(t, n) }
+			} else {
+				back = freeze(k, n, lost.frozen)
+			}
+			if lost.frozen == 2 { // nothing can be written
+				w.pass(t, outage())
+				back()
+				back = func() {}
+			}
+			t.Logf("%s: a new block is shown after %v", lost.name, w.shown(t, resumesWithin, services...).Round(time.Millisecond))
+			back()
+			k.InSync(t, "")
+			t.Logf("with all brokers again a new block is shown after %v", w.shown(t, resumesWithin, services...).Round(time.Millisecond))
+			for _, r := range reads {
+				if gap := r.stop(t, lost.name); gap > standbyGap || r.failed > 0 {
+					t.Errorf("%d reads failed, one took %v", r.failed, gap)
+				}
+				r.judge(t.Context(), t, w.judge)
+			}
+			f.whole(t)
+		})
+	}
+	topicsEqualChain(t, w)
+}
+
+// restart starts a killed broker again.
+func restart(t *testing.T, n *broker.Apache) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := n.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
-	k.InSync(t, "")
-	t.Logf("with it again a new block is shown after %v", w.shown(t, resumesWithin, services...).Round(time.Millisecond))
-	for _, r := range reads {
-		if gap := r.stop(t, "a broker killed"); gap > standbyGap || r.failed > 0 {
-			t.Errorf("%d reads failed, one took %v", r.failed, gap)
+}
+
+// freeze stops so many brokers, first of all one of them, until the returned function is called.
+func freeze(k *brokertest.Cluster, first *broker.Apache, brokers int) (thaw func()) {
+	frozen := []*broker.Apache{first}
+	for _, n := range k.Nodes {
+		if n != first && len(frozen) < brokers {
+			frozen = append(frozen, n)
 		}
-		r.judge(t.Context(), t, w.judge)
 	}
-	f.whole(t)
-	topicsEqualChain(t, w)
+	for _, n := range frozen {
+		n.Pause()
+	}
+	return func() {
+		for _, n := range frozen {
+			n.Resume()
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package system
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -190,33 +189,15 @@ func soakFaults() []fault {
 		{"broker killed", func(_ *testing.T, s *soaked, r *rand.Rand) (func(*testing.T), string) {
 			n := node(s, r)
 			n.Kill()
-			return func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), soakRecover)
-				defer cancel()
-				if err := n.Restart(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}, ""
+			return func(t *testing.T) { restart(t, n) }, ""
 		}},
 		{"broker frozen", func(_ *testing.T, s *soaked, r *rand.Rand) (func(*testing.T), string) {
-			n := node(s, r)
-			n.Pause()
-			return func(*testing.T) { n.Resume() }, ""
+			thaw := freeze(s.kafka, node(s, r), 1)
+			return func(*testing.T) { thaw() }, ""
 		}},
 		{"two brokers frozen", func(_ *testing.T, s *soaked, r *rand.Rand) (func(*testing.T), string) {
-			spared := r.IntN(len(s.kafka.Nodes))
-			for i, n := range s.kafka.Nodes {
-				if i != spared {
-					n.Pause()
-				}
-			}
-			return func(*testing.T) {
-				for i, n := range s.kafka.Nodes {
-					if i != spared {
-						n.Resume()
-					}
-				}
-			}, ""
+			thaw := freeze(s.kafka, node(s, r), 2)
+			return func(*testing.T) { thaw() }, ""
 		}},
 		{"ingester killed", func(t *testing.T, s *soaked, _ *rand.Rand) (func(*testing.T), string) {
 			active, _ := s.ingesters(t)
