@@ -14,6 +14,9 @@ import (
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // fabricated tells of a head, and of a finalized block, that is far above the chain and hashes right.
@@ -141,4 +144,43 @@ func TestFrozenHead(t *testing.T) {
 	if took := time.Since(began); took > blocks*time.Second/2 {
 		t.Errorf("%d blocks took %s", blocks, took)
 	}
+}
+
+// TestSafeAtLast: the last block becomes safe while no other comes, and its barrier says so when it is repeated.
+func TestSafeAtLast(t *testing.T) {
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
+	w.step(t, 20)
+	head, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	cfg.FinalizedEvery, cfg.Heartbeat = 10*time.Millisecond, 40*time.Millisecond
+	_ = run(t, cfg)
+	last := func() (end topics.BlockEnd) {
+		var decoder topics.RawDecoder
+		if err := kafka.ReadBack(t.Context(), w.kafka, w.topic, 0, 1, func(r *kafka.Record) bool {
+			raw, err := decoder.Decode(r.Value)
+			if b, ok := raw.(*topics.BlockEnd); ok && err == nil {
+				end = *b
+			}
+			return false
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return end
+	}
+	polltest.Until(t, "the last block is published", func() bool { return last().Block.Hash == head.Hash() })
+	if safe := last().Safe; safe >= head.Number.Uint64() {
+		t.Fatalf("block %d is safe already", safe)
+	}
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == "safe" {
+			resp.Say(head)
+		}
+		return false
+	})
+	polltest.Until(t, "the last block is safe", func() bool { end := last(); return end.Block.Hash == head.Hash() && end.Safe == end.Block.Number })
 }

@@ -15,6 +15,7 @@ type job struct {
 	batch           *follow.Batch
 	followed        map[common.Address]uint64 // as of the batch's last block
 	head, finalized uint64
+	safe            uint64 // of a repeated barrier
 }
 
 // publishAll writes jobs. A transaction that was begun is ended even if ctx is done, because a known outcome is
@@ -43,7 +44,7 @@ func (s *session) publishAll(ctx context.Context, p *publisher) error {
 		if j.batch != nil {
 			err = p.follow(j.followed).publish(write, j.batch)
 		} else {
-			err = p.repeat(write, j.head, j.finalized)
+			err = p.repeat(write, j.head, j.finalized, j.safe)
 		}
 		if err != nil {
 			return err
@@ -83,7 +84,7 @@ func (s *session) beat() {
 		return
 	}
 	if _, ok := s.m.Last(); ok && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
-		s.give(job{head: s.m.Head(), finalized: s.m.Finalized()})
+		s.give(job{head: s.m.Head(), finalized: s.m.Finalized(), safe: s.safe})
 	}
 }
 

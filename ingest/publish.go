@@ -79,13 +79,13 @@ func (p *publisher) publish(ctx context.Context, b *follow.Batch) error {
 }
 
 // repeat writes the last barrier again: a heartbeat on an idle chain.
-func (p *publisher) repeat(ctx context.Context, head, finalized uint64) error {
+func (p *publisher) repeat(ctx context.Context, head, finalized, safe uint64) error {
 	if err := p.begin(); err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	clear(p.counts)
 	end := p.last
-	end.Head, end.Finalized = max(head, end.Head), max(finalized, end.Finalized)
+	end.Head, end.Finalized, end.Safe = max(head, end.Head), max(finalized, end.Finalized), max(min(safe, end.Block.Number), end.Safe)
 	p.barrier(ctx, end, true)
 	return p.commit(ctx)
 }

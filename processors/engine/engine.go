@@ -57,6 +57,10 @@ type Versioned interface {
 type BarrierApp interface {
 	App
 	EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error
+	// Idle is called when the barrier of the last block is repeated, since there is no newer block: what was not safe or
+	// final before may be by now. What it writes and emits may stay when a reorg takes the block back, and standbys that
+	// are ahead of their owner lack it.
+	Idle(w state.Writer, partition int32, b *topics.BlockEnd) error
 }
 
 // CommandApp is an application whose input is its command topic. There are no blocks and no undo: an applied

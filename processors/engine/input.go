@@ -252,8 +252,7 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	case err != nil || b == nil:
 		return err
 	case again && settled:
-		t.heartbeat(b, rec.Timestamp)
-		return nil
+		return t.heartbeat(b, rec)
 	case again:
 	default:
 		if err := t.drain(ctx); err != nil {
@@ -267,10 +266,22 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	return nil
 }
 
-// heartbeat takes over the chain's state from a repeated barrier.
-func (t *task) heartbeat(b *topics.BlockEnd, written time.Time) {
+// heartbeat takes over the chain's state from a repeated barrier, and calls a BarrierApp. A rebuild that passes it once more
+// has nothing to add.
+func (t *task) heartbeat(b *topics.BlockEnd, rec *kafka.Record) error {
 	t.ready = t.now
-	t.r.observe(b.Head, written)
+	t.r.observe(b.Head, rec.Timestamp)
+	app, ok := t.app.(BarrierApp)
+	if !ok || rec.Offset < t.now.Rebuild.Published {
+		return nil
+	}
+	if err := app.Idle(t.overlay, t.r.partition, b); err != nil {
+		return fmt.Errorf("%w: after block %d: %w", ErrApp, b.Block.Number, err)
+	}
+	if t.dirty.IsZero() && !t.overlay.Empty() {
+		t.dirty = time.Now()
+	}
+	return t.overlay.Err()
 }
 
 // unreadable counts and logs a record that could not be decoded.

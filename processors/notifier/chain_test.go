@@ -59,7 +59,9 @@ type chain struct {
 	node   *engine.Node
 	head   topics.BlockRef
 	tip    uint64 // a block that the chain has, but not the topic yet
+	near   bool   // the next block is too near the last tick to be told of as one
 	before []topics.BlockRef
+	last   topics.BlockEnd // its barrier, but for the number of records
 	salt   uint64
 
 	ticks int // told by each partition, or taken back
@@ -265,6 +267,9 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 	c.t.Helper()
 	c.salt++
 	next := topics.BlockRef{Number: c.head.Number + facts.TickBlocks, Timestamp: c.head.Timestamp + later}
+	if c.near {
+		next.Number = c.head.Number + 1
+	}
 	binary.BigEndian.PutUint64(next.Hash[:], c.salt)
 	counts := make([]uint32, c.cat.Partitions)
 	check(c.t, c.tx.Begin())
@@ -283,14 +288,28 @@ func (c *chain) block(later uint64, logs ...*topics.Log) {
 		c.send(p, key, l)
 	}
 	c.before, c.head = append(c.before, c.head), next
-	if len(c.before) > c.lag() {
+	if len(c.before) > c.lag() && (c.lag() > 0 || !c.near) {
 		c.ticks++ // of the block that is confirmed by now
 	}
+	c.last = topics.BlockEnd{
+		Block: next, Parent: c.back(1).Hash, Safe: c.back(c.unsafe).Number, Finalized: c.back(2 * c.unsafe).Number,
+		Head: max(next.Number, c.tip), Commit: true, Previous: c.back(1), Linked: true,
+	}
 	for p := range c.cat.Partitions {
-		c.send(p, nil, &topics.BlockEnd{
-			Block: next, Parent: c.back(1).Hash, Records: counts[p], Safe: c.back(c.unsafe).Number, Finalized: c.back(2 * c.unsafe).Number,
-			Head: max(next.Number, c.tip), Commit: true, Previous: c.back(1), Linked: true,
-		})
+		end := c.last
+		end.Records = counts[p]
+		c.send(p, nil, &end)
+	}
+	check(c.t, c.tx.Commit(c.t.Context()))
+}
+
+// stands says once more that the last block is the last, and what is safe and final by now.
+func (c *chain) stands(safe, final uint64) {
+	c.t.Helper()
+	c.last.Safe, c.last.Finalized = safe, final
+	check(c.t, c.tx.Begin())
+	for p := range c.cat.Partitions {
+		c.send(p, nil, &c.last)
 	}
 	check(c.t, c.tx.Commit(c.t.Context()))
 }

@@ -2,6 +2,7 @@ package notifier_test
 
 import (
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -32,6 +33,58 @@ func TestPolicies(t *testing.T) {
 				c.block(10)
 			}
 			c.want(model(d, ann, "email", "t1"))
+		})
+	}
+}
+
+// While no block comes, an alert fires once the last block is confirmed, though it is too near the last tick for one. What was
+// told then stays told when the block is taken back.
+func TestChainStands(t *testing.T) {
+	for _, policy := range facts.Policies {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newChainOf(t, 2, policy)
+			ann, bob := common.Address{1}, common.Address{2}
+			c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
+			d := &deal{1, ann, bob, genesis + 20, genesis + 2*hour, genesis + 26*hour}
+			c.block(10, c.listed(d))
+			c.block(10, c.funded(d))
+			for range c.lag() {
+				c.block(10)
+			}
+			c.near = true
+			c.block(hour)
+			c.want()
+			c.stands(c.last.Safe, c.last.Finalized)
+			head, before := c.head.Number, c.back(1).Number
+			if policy != facts.Latest {
+				c.ticks++                 // of the block before it
+				until := func(n uint64) { // what confirms is there
+					if policy == facts.Safe {
+						c.stands(n, c.last.Finalized)
+					} else {
+						c.stands(head, n)
+					}
+				}
+				until(before)
+				c.want()
+				until(head)
+			}
+			c.ticks++
+			fired := model(d, ann, "email", "t1")
+			c.want(fired)
+			c.stands(c.last.Safe, c.last.Finalized)
+			c.near = false
+			if policy != facts.Finalized {
+				c.revert()
+				c.block(hour)
+			}
+			for range c.lag() + 1 {
+				c.block(hour)
+			}
+			polltest.Until(t, "the end is told of", func() bool { return len(c.alerts()) >= 2 })
+			if got := c.alerts(); !slices.Equal(got, []common.Hash{fired, model(d, ann, "email", "expiry")}) {
+				t.Errorf("alerts %x", got)
+			}
 		})
 	}
 }

@@ -59,11 +59,14 @@ func (o *Overlay) Changed(after int, fn func(Row)) {
 	}
 }
 
-// Events calls fn for the events to publish: first the retracted ones, newest first, then those of the blocks
-// applied, in order.
+// Events calls fn for the events to publish: first the retracted ones, newest first, then those of no block, then those of
+// the blocks applied, in order.
 func (o *Overlay) Events(fn func(e Event, removed bool)) {
 	for _, e := range o.reverts {
 		fn(e, true)
+	}
+	for _, e := range o.after {
+		fn(e, false)
 	}
 	for _, b := range o.blocks {
 		if b.published {

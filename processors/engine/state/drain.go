@@ -4,7 +4,7 @@ package state
 // far as these are final, so that no revert can take them back. `from` and `to` are as for Settle, which goes on from `to`
 // then. drained is false where there are none, or others have to go first. Call it between two blocks.
 func (o *Overlay) Drain(from, to uint64, final func(Event), head func(e Event, removed bool)) (drained bool, err error) {
-	if o.events == 0 || len(o.reverts) > 0 || o.blocks[0].capture {
+	if o.events == 0 || len(o.reverts) > 0 || len(o.after) > 0 || o.blocks[0].capture {
 		return false, nil
 	}
 	if err := o.settleStored(from, to, final); err != nil {

@@ -31,6 +31,7 @@ type Overlay struct {
 	blocks  []*block
 	applied int // number of blocks ever begun
 	reverts []Event
+	after   []Event           // of no block here: they follow the last one on disk
 	undos   map[string][]byte // undo parts to write; nil: to delete
 	undoIDs []string          // their keys, in order
 	bytes   int
@@ -107,7 +108,7 @@ func (o *Overlay) Empty() bool {
 			return false
 		}
 	}
-	return len(o.dirty) == 0 && len(o.undoIDs) == 0 && len(o.reverts) == 0 && !o.drained
+	return len(o.dirty) == 0 && len(o.undoIDs) == 0 && len(o.reverts) == 0 && len(o.after) == 0 && !o.drained
 }
 
 // Bytes is an estimate of the memory in use.
@@ -119,8 +120,15 @@ func (o *Overlay) Err() error { return o.err }
 // Block is the block that is being applied.
 func (o *Overlay) Block() topics.BlockRef { return o.blocks[len(o.blocks)-1].ref }
 
-// Emit adds an event of the block.
+// Emit adds an event of the block. Where there is none here, the event is published with the next commit, and no revert takes
+// it back; only the topic at the head has it.
 func (o *Overlay) Emit(family string, key, value []byte) {
+	if len(o.blocks) == 0 {
+		e := Event{family, o.emitted.Copy(key), o.emitted.Copy(value)}
+		o.after = append(o.after, e)
+		o.bytes += e.bytes()
+		return
+	}
 	if o.Silent() {
 		return
 	}

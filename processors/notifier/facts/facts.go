@@ -183,27 +183,64 @@ func (a *App) everybody(w state.Writer, cmd *notifier.Command) error {
 // EndBlock sends the time of this partition's confirmed blocks to every partition of the notifier, at
 // intervals.
 func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error {
-	row, err := w.Get(clock, []byte("tick"))
+	number, time, err := last(w)
 	if err != nil {
 		return err
 	}
-	if len(row) != 16 || b.Block.Number >= binary.BigEndian.Uint64(row)+TickBlocks && b.Block.Timestamp >= binary.BigEndian.Uint64(row[8:])+TickSeconds {
-		number, time := binary.BigEndian.AppendUint64(nil, b.Block.Number), binary.BigEndian.AppendUint64(nil, b.Block.Timestamp)
-		w.Put(clock, []byte("tick"), slices.Concat(number, time))
-		w.Put(waits, number, time)
+	// One that is no higher than the last was told while the chain stood, and then taken back.
+	if b.Block.Number <= number || number == 0 || b.Block.Number >= number+TickBlocks && b.Block.Timestamp >= time+TickSeconds {
+		key := mark(w, b.Block)
+		w.Put(waits, key[:8], key[8:])
 	}
-	var told [][]byte
+	return a.confirmed(w, partition, b, notifier.Tick{})
+}
+
+// Idle sends what was confirmed since, without a newer block. The last block is the chain's time now, however near the last
+// tick it is.
+func (a *App) Idle(w state.Writer, partition int32, b *topics.BlockEnd) error {
+	number, _, err := last(w)
+	if err != nil {
+		return err
+	}
 	var tick notifier.Tick
-	err = w.Scan(waits, nil, nil, func(key, time []byte) bool {
+	if b.Block.Number > number && b.Block.Number <= a.policy.confirms(b) {
+		tick = notifier.Tick{From: partition, Block: b.Block.Number, Time: b.Block.Timestamp}
+		mark(w, b.Block)
+	}
+	return a.confirmed(w, partition, b, tick)
+}
+
+// last is the last block that is, or will be, told as a tick; 0: there is none.
+func last(w state.Writer) (number, time uint64, err error) {
+	row, err := w.Get(clock, []byte("tick"))
+	if err != nil || len(row) != 16 {
+		return 0, 0, err
+	}
+	return binary.BigEndian.Uint64(row), binary.BigEndian.Uint64(row[8:]), nil
+}
+
+// mark makes a block the last one, and returns its number and time as they are stored.
+func mark(w state.Writer, b topics.BlockRef) []byte {
+	row := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, b.Number), b.Timestamp)
+	w.Put(clock, []byte("tick"), row)
+	return row
+}
+
+// confirmed sends the latest tick that is confirmed: one that waited, or this one.
+func (a *App) confirmed(w state.Writer, partition int32, b *topics.BlockEnd, tick notifier.Tick) error {
+	var told [][]byte
+	err := w.Scan(waits, nil, nil, func(key, time []byte) bool {
 		number := binary.BigEndian.Uint64(key)
 		if number > a.policy.confirms(b) {
 			return false
 		}
 		told = append(told, slices.Clone(key))
-		tick = notifier.Tick{From: partition, Block: number, Time: binary.BigEndian.Uint64(time)}
+		if number >= tick.Block {
+			tick = notifier.Tick{From: partition, Block: number, Time: binary.BigEndian.Uint64(time)}
+		}
 		return true
 	})
-	if err != nil || len(told) == 0 {
+	if err != nil || tick.Block == 0 && len(told) == 0 {
 		return err
 	}
 	for _, key := range told {
