@@ -370,6 +370,10 @@ func TestPush(t *testing.T) {
 	redirect := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	}
+	loud := func(w http.ResponseWriter, _ *http.Request) { // Go would keep ten such megabytes, of each attempt
+		w.Header().Set("X-Loud", strings.Repeat("x", 1<<20))
+		w.WriteHeader(http.StatusCreated)
+	}
 	many := []struct {
 		answers  []func(http.ResponseWriter, *http.Request)
 		disabled string
@@ -384,6 +388,7 @@ func TestPush(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){says(404, "")}, disabled: "the push service responded with 404"},
 		{answers: []func(http.ResponseWriter, *http.Request){redirect}, lost: true},
 		{answers: []func(http.ResponseWriter, *http.Request){says(413, "")}, lost: true},
+		{answers: []func(http.ResponseWriter, *http.Request){loud}},
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())

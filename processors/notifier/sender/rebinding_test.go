@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,12 +14,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/SherClockHolmes/webpush-go"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // names is a name server that resolves every name to the same addresses, until they are changed.
@@ -157,4 +160,48 @@ func TestPushRebinding(t *testing.T) {
 	if reached.Load() != 1 {
 		t.Errorf("the server was reached %d times", reached.Load())
 	}
+}
+
+// Whoever has a domain has any number of hosts: connections to them do not stay open.
+func TestPushConnections(t *testing.T) {
+	private, _, err := webpush.GenerateVAPIDKeys()
+	check(t, err)
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	server.Config.ConnState = func(c net.Conn, is http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		if open[c] = true; is == http.StateClosed {
+			delete(open, c)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate()) // which is for every host of example.com
+	at, err := url.Parse(server.URL)
+	check(t, err)
+	dns := &names{}
+	dns.set("127.0.0.1")
+	push, err := sender.NewPush(sender.PushConfig{
+		Private: private, Contact: "ops@lien.example", AllowLoopback: true, TLS: &tls.Config{RootCAs: roots}, Resolver: dns.resolver(t),
+	})
+	check(t, err)
+	const hosts, most = 150, 64
+	b := newBrowser(t)
+	for i := range hosts {
+		check(t, push.Send(t.Context(), &sender.Message{
+			ID: "1", To: b.subscription(fmt.Sprintf("https://h%d.example.com:%s/p", i, at.Port())), Channel: notifier.Push,
+			Alert: notifier.Alert{Deal: &notifier.Deal{Cap: "1"}},
+		}))
+	}
+	polltest.Within(t, 10*time.Second, func() error { // long before an idle one is closed for its age
+		mu.Lock()
+		defer mu.Unlock()
+		if len(open) > most {
+			return fmt.Errorf("%d connections are open", len(open))
+		}
+		return nil
+	})
 }

@@ -47,12 +47,13 @@ func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
 	return &Telegram{cfg, keys, b}, nil
 }
 
-// maxAnswerBytes bounds the response that is read.
+// maxAnswerBytes bounds the headers of a response, and as much of its body as is read.
 const maxAnswerBytes = 64 << 10
 
 // newHTTPClient follows no redirects: a message is meant for one server.
 func newHTTPClient(t *http.Transport) *http.Client {
-	t.MaxIdleConnsPerHost, t.IdleConnTimeout, t.TLSHandshakeTimeout = 4, time.Minute, 10*time.Second
+	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = 64, 8, time.Minute
+	t.TLSHandshakeTimeout, t.MaxResponseHeaderBytes = 10*time.Second, maxAnswerBytes
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
