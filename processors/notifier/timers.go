@@ -50,6 +50,9 @@ const dealStages = AtGraceEnd + 1
 
 func (s Stage) String() string { return stages[s].name }
 
+// OfDeal reports whether the stage is one of a deal. Of the others strangers may bring about any number, at no cost.
+func (s Stage) OfDeal() bool { return s < dealStages }
+
 // OfNews reports whether the stage is one of an epoch, which everybody may be told of.
 func (s Stage) OfNews() bool { return s >= EpochOpen && s <= Budget100 }
 

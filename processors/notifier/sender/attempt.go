@@ -15,13 +15,12 @@ import (
 
 // attempt sends an alert when it is its turn, and reports the result; false: nothing was reported.
 func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
-	slots, line := s.slots[d.to.Channel], s.lines[d.to.Channel]
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	case <-ctx.Done():
+	line := s.lines[d.to.Channel]
+	leave, ok := s.enter(ctx, d)
+	if !ok {
 		return false
 	}
+	defer leave()
 	if line.Rate.Wait(ctx) != nil {
 		return false
 	}
@@ -34,8 +33,39 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 		return false // unknown: another node tries again, once the claim has lapsed
 	}
 	report := s.outcome(d, err)
+	if d.site != nil {
+		s.answered(d.site, report.Result != notifier.Retry)
+	}
 	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
 	return s.report(context.WithoutCancel(ctx), report)
+}
+
+// enter waits for a slot of the alert's site, if it has one, then for one of what is of no deal, then for one of its channel.
+func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
+	var slots []chan struct{}
+	if d.site != nil {
+		slots = append(slots, d.site.slots)
+	}
+	if !d.to.Stage.OfDeal() {
+		slots = append(slots, s.halves[d.to.Channel].slots)
+	}
+	slots = append(slots, s.slots[d.to.Channel])
+	taken := 0
+	leave = func() {
+		for _, slot := range slots[:taken] {
+			<-slot
+		}
+	}
+	for _, slot := range slots {
+		select {
+		case slot <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			leave()
+			return nil, false
+		}
+	}
+	return leave, true
 }
 
 // Pauses between looks for the outcome of a claim.

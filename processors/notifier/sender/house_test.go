@@ -51,6 +51,7 @@ type house struct {
 	node     *engine.Node
 	at       uint64
 	ahead    time.Duration // of who sends commands
+	look     time.Duration // of the sender
 
 	sends  *prometheus.Registry // of the sender
 	logged *observer.ObservedLogs
@@ -66,7 +67,7 @@ func newHouseOn(t *testing.T, brokers []string, partitions int32, perSecond rate
 		t.Skip("takes a broker")
 	}
 	cfg := brokertest.Config(brokers, "n")
-	h := &house{t: t, cfg: cfg, at: genesis, metrics: prometheus.NewRegistry()}
+	h := &house{t: t, cfg: cfg, at: genesis, look: 10 * time.Millisecond, metrics: prometheus.NewRegistry()}
 	h.cat = topics.Catalogue{Prefix: "n", ChainID: 1, Partitions: partitions}
 	brokertest.Apply(t, cfg, h.cat.Topics())
 	of := engine.DefaultConfig()
@@ -96,7 +97,7 @@ func newHouseOn(t *testing.T, brokers []string, partitions int32, perSecond rate
 // deliver starts the sender.
 func (h *house) deliver(perSecond rate.Limit, conf sender.Config, channels func(*notifier.Keys) map[notifier.Channel]sender.Channel) {
 	h.t.Helper()
-	conf.Catalogue, conf.Look, conf.FirstWait = h.cat, 10*time.Millisecond, 20*time.Millisecond
+	conf.Catalogue, conf.Look, conf.FirstWait = h.cat, h.look, 20*time.Millisecond
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range channels(h.keys) {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(perSecond, 1)}

@@ -3,13 +3,9 @@ package sender
 import (
 	"context"
 	"encoding/binary"
-	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/publicsuffix"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -25,11 +21,12 @@ type due struct {
 	sub       notifier.Subscription
 	now       uint64 // block time
 	host      string // of a channel with many hosts, what the host belongs to
+	site      *site  // of it, since the attempt began
 	claim     string
 }
 
 // look starts attempts of due alerts in a partition, as far as there is room: the oldest first, but those of deals before
-// news, which everybody may ask for.
+// what everybody may ask for.
 func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark) error {
 	partition := of.Partition
 	began := time.Now()
@@ -78,8 +75,8 @@ const restsTimes = 5
 func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View, partition int32, row []byte, now time.Time) error {
 	d := due{partition: partition, row: row}
 	d.to, _ = notifier.ParseRow(row)
-	queue := s.queue[d.to.Channel]
-	if len(queue) == cap(queue) {
+	queue, half := s.queue[d.to.Channel], s.halves[d.to.Channel].queue
+	if len(queue) == cap(queue) || !d.to.Stage.OfDeal() && len(half) == cap(half) {
 		return nil
 	}
 	var found bool
@@ -115,8 +112,15 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		s.end(&d, false)
 		return nil
 	}
+	if !d.to.Stage.OfDeal() {
+		half <- struct{}{} // has room: nobody else puts in
+	}
 	wg.Go(func() {
-		defer func() { <-queue }()
+		defer func() {
+			if <-queue; !d.to.Stage.OfDeal() {
+				<-half
+			}
+		}()
 		s.end(&d, s.attempt(ctx, &d))
 	})
 	return nil
@@ -172,12 +176,12 @@ const (
 	maxCount  = 1 << 16 // and that it counts, once it has found as many as it may start
 )
 
-// due lists the rows that are due and may be started: those of deals, then news, each the oldest first; and those that are
-// to be given up, as they were due long ago.
+// due lists the rows that are due and may be started: those of deals, then requests to confirm an address, then news, each the
+// oldest first; and those that are to be given up, as they were due long ago.
 func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var news [][]byte
+	var requests, news [][]byte
 	looked, over := 0, s.passed[partition]
 	waits := map[notifier.Channel]waiting{}
 	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
@@ -209,38 +213,27 @@ func (s *Sender) due(view state.View, partition int32, now time.Time, held bool)
 		if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) {
 			return true // no room: retry at the next look
 		}
+		if half := s.halves[to.Channel].queue; !to.Stage.OfDeal() && len(half) == cap(half) {
+			return true
+		}
 		if was {
-			if now.Before(p.until) || p.host != "" && s.hosts[p.host] >= s.cfg.PerHost {
+			if now.Before(p.until) || !s.hasRoom(p.host) {
 				return true
 			}
 			delete(over, string(row))
 		}
+		list := &rows
 		if to.Stage.OfNews() {
-			if len(news) < maxStart {
-				news = append(news, slices.Clone(row))
-			}
-		} else {
-			rows = append(rows, slices.Clone(row))
+			list = &news
+		} else if !to.Stage.OfDeal() {
+			list = &requests
+		}
+		if len(*list) < maxStart {
+			*list = append(*list, slices.Clone(row))
 		}
 		return true
 	})
 	s.metrics.show(partition, waits)
-	return append(rows, news...)[:min(len(rows)+len(news), maxStart)], expired, err
-}
-
-// siteOf is what a push endpoint's host belongs to, all of whose hosts share the limit of one: who has a domain can make up
-// any number of hosts.
-func siteOf(host string) string {
-	if addr, err := netip.ParseAddr(host); err == nil {
-		bits := 24
-		if addr = addr.Unmap(); addr.Is6() {
-			bits = 48
-		}
-		network, _ := addr.WithZone("").Prefix(bits) // the number of bits is right
-		return network.String()
-	}
-	if site, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(strings.TrimSuffix(host, "."))); err == nil {
-		return site
-	}
-	return host
+	rows = slices.Concat(rows, requests, news)
+	return rows[:min(len(rows), maxStart)], expired, err
 }

@@ -135,7 +135,8 @@ type Outbox interface {
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
 //  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for Hold at most.
-//  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found.
+//  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found; and
+//     however many hosts never answer what everybody may ask for, half of the room is for those of deals.
 type Sender struct {
 	cfg      Config
 	source   Outbox
@@ -145,14 +146,15 @@ type Sender struct {
 	log      *zap.Logger
 	metrics  *metrics
 
-	queue map[notifier.Channel]chan struct{} // queued or running
-	slots map[notifier.Channel]chan struct{} // running
+	queue  map[notifier.Channel]chan struct{} // queued or running
+	slots  map[notifier.Channel]chan struct{} // running
+	halves map[notifier.Channel]half          // of both, for what is of no deal
 
 	ending chan struct{} // being given up
 
 	mu    sync.Mutex
 	busy  map[string]*running // by row key
-	hosts map[string]int      // queued or running attempts, of channels with many hosts
+	sites map[string]*site    // of channels with many hosts
 
 	warned map[notifier.Channel]bool // by Run
 
@@ -162,6 +164,9 @@ type Sender struct {
 	passed map[int32]map[string]passed  // by row
 	rests  map[int32]time.Time          // before the next look
 }
+
+// half is what a channel has for what everybody may ask for: the rest is for alerts of deals.
+type half struct{ queue, slots chan struct{} }
 
 // claimed is a claim, and since when we know of it.
 type claimed struct {
@@ -176,14 +181,15 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
-		busy: map[string]*running{}, hosts: map[string]int{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
+		busy: map[string]*running{}, sites: map[string]*site{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
 		passed: map[int32]map[string]passed{}, rests: map[int32]time.Time{},
-		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{},
+		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{}, halves: map[notifier.Channel]half{},
 		ending: make(chan struct{}, cfg.Queue), warned: map[notifier.Channel]bool{},
 	}
 	for channel := range lines {
 		s.queue[channel] = make(chan struct{}, cfg.Queue)
 		s.slots[channel] = make(chan struct{}, cfg.Parallel)
+		s.halves[channel] = half{make(chan struct{}, max(cfg.Queue/2, 1)), make(chan struct{}, max(cfg.Parallel/2, 1))}
 	}
 	return s, nil
 }
@@ -221,16 +227,16 @@ type running struct {
 	reported  bool
 }
 
-// begin reports whether an attempt may start: the alert has no other attempt, and its host has room.
+// begin reports whether an attempt may start: the alert has no other attempt, and its site has room.
 func (s *Sender) begin(d *due) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[string(d.row)] != nil || d.host != "" && s.hosts[d.host] >= s.cfg.PerHost {
+	if s.busy[string(d.row)] != nil || !s.hasRoom(d.host) {
 		return false
 	}
 	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt}
 	if d.host != "" {
-		s.hosts[d.host]++
+		d.site = s.take(d.host)
 	}
 	return true
 }
@@ -239,10 +245,8 @@ func (s *Sender) begin(d *due) bool {
 func (s *Sender) end(d *due, reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d.host != "" {
-		if s.hosts[d.host]--; s.hosts[d.host] == 0 {
-			delete(s.hosts, d.host)
-		}
+	if d.site != nil {
+		d.site.attempts--
 	}
 	if u := s.busy[string(d.row)]; u != nil && reported {
 		u.reported = true
