@@ -10,6 +10,7 @@
 //	sparse.go     a long chain of which few blocks have a log
 //	agent.go      the agent API on the embedded chain
 //	valuation.go  the valuation service on the embedded chain
+//	notify.go     subscriptions to alerts
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
 //	memory.go     what the processors do with more or less memory
 //	streams.go    the processors beside Kafka Streams; streams_live.go: at the tip; outside.go: what both are judged by
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, payments, roles; all by default; or one of memory and streams, which are taken by themselves")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory and streams, which are taken by themselves")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
@@ -205,6 +206,12 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 				return err
 			}
 			return b.valuation(ctx, w)
+		}},
+		{"notify", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.notify(ctx, w)
 		}},
 		{"payments", func() error {
 			if err := p.stop(); err != nil {
