@@ -49,7 +49,7 @@ const minRivalPause, maxRivalPause = 200 * time.Millisecond, 5 * time.Second
 type unseen struct {
 	block topics.BlockRef // zero hash: there is none
 	since time.Time
-	seen  topics.BlockRef // the last one that two endpoints have
+	seen  topics.BlockRef // the last one that two endpoints told of
 }
 
 // vote is the result of one.
@@ -80,6 +80,7 @@ func (s *session) finalizeMore(ctx context.Context, g *errgroup.Group) {
 }
 
 func (s *session) vote(g *errgroup.Group, v vote, ask func(*vote)) {
+	s.in.client.Final(s.m.Floor())
 	s.votes.running[v.kind] = true
 	g.Go(func() error {
 		ask(&v)
@@ -181,20 +182,15 @@ func (s *session) votedUnseen(v *vote) (again bool, err error) {
 	if u.look(s.m, s.in.client.Newest(), now); u.block != v.block {
 		return false, nil // another endpoint has told of it meanwhile, or it is gone
 	}
-	u.since = now // where nothing follows it is put to the vote again
-	for _, h := range v.below {
-		if s.m.Retreat(h) {
-			s.in.log.Warn("most endpoints end below the newest block, which is taken back", zap.Uint64("block", v.block.Number), zap.Stringer("hash", v.block.Hash), zap.Uint64("theirs", h.Number))
-			s.drop()
-			return true, nil
-		}
-	}
+	u.since = now // until two tell of it, it is put to the vote again
 	switch {
-	case v.err != nil || len(v.below) > 0:
-	case v.most.Hash == v.block.Hash:
-		u.seen, u.block = v.block, topics.BlockRef{}
-	default:
+	case v.err != nil:
+	case len(v.below) == 0:
 		again, err = s.outvoted(v.most, v.most)
+	case s.m.Retreat(v.below[0]):
+		s.in.log.Warn("most endpoints end below the newest block, which is taken back", zap.Uint64("block", v.block.Number), zap.Stringer("hash", v.block.Hash), zap.Uint64("theirs", v.below[0].Number))
+		s.drop()
+		again = true
 	}
 	return again, err
 }

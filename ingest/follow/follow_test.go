@@ -465,6 +465,33 @@ func TestHeadsAreClaims(t *testing.T) {
 	answer(step())
 }
 
+// TestRetreatBetweenBarriers: after a restart only barriers are known. Where most endpoints end at a block that has none, or at
+// another one than is known, no more is taken back than what is above the block before it.
+func TestRetreatBetweenBarriers(t *testing.T) {
+	c := newChain(10)
+	c.extend(20, nil)
+	var barriers []topics.BlockRef
+	for n := 2; n <= 20; n += 3 {
+		barriers = append(barriers, c.blocks[n].BlockRef)
+	}
+	for _, test := range []struct {
+		name string
+		to   Header
+		tip  uint64
+	}{
+		{"between", c.blocks[19].Header, 17},
+		{"another one", Header{BlockRef: topics.BlockRef{Number: 17, Hash: common.Hash{9}}}, 14},
+	} {
+		m, err := New(Config{Window: 4, MaxWindow: 100, MaxBranch: 4, Suspicions: 3, Votes: true}, barriers, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !m.Retreat(test.to) || m.Tip().Number != test.tip || m.Head() != test.to.Number {
+			t.Errorf("%s: the tip is %d and the head %d", test.name, m.Tip().Number, m.Head())
+		}
+	}
+}
+
 // TestRetreat: where most endpoints end below the tip, what is above is taken back, and comes in again as they tell of it.
 func TestRetreat(t *testing.T) {
 	c, tp := newChain(10), &topic{}

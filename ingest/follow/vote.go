@@ -1,6 +1,11 @@
 package follow
 
-import "github.com/lienstream/lienstream/topics"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lienstream/lienstream/topics"
+)
 
 // challenge begins the walk down from a header that contradicts the known chain, or asks for a vote on it first.
 func (m *Machine) challenge(h Header) {
@@ -122,14 +127,20 @@ func (m *Machine) Outvoted(most, rival Header) (bool, error) {
 	return true, err
 }
 
-// Retreat takes back what is above a known block, because most endpoints end with it. It is fetched again, as the newest.
-// false: it is not known, or final, or another chain is under way.
+// Retreat takes back what is above a block, because most endpoints end with it, which is fetched again, as the newest. Where it is
+// not known, as between the barriers that were read from the topic, or is not ours, that is what is above the last known
+// block before it. false: nothing is above it, or it is final, or another chain is under way.
 func (m *Machine) Retreat(to Header) bool {
-	if m.Contested() || !m.Has(to.BlockRef) || to.Number <= m.links[0].Number || to.Number >= m.tip.Number {
+	if m.Contested() || to.Number <= m.links[0].Number || to.Number >= m.tip.Number {
 		return false
 	}
 	m.restart()
 	m.head, m.haveHead = to, true
-	m.begin(to)
+	if m.Has(to.BlockRef) {
+		m.begin(to)
+		return true
+	}
+	k, _ := slices.BinarySearchFunc(m.links, to.Number, func(l topics.BlockRef, n uint64) int { return cmp.Compare(l.Number, n) })
+	m.rewind(m.links[k-1])
 	return true
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -21,6 +22,7 @@ type Announcement struct {
 type announced struct {
 	newest   follow.Header
 	at       time.Time
+	since    time.Time // of the first time that it told of newest
 	unread   bool      // newest came by subscription, and nobody has read it
 	hint     bool      // something came that only a poll can tell
 	ignored  time.Time // until then its heads do not count: it lost a vote
@@ -80,16 +82,37 @@ func (e *endpoint) says(h follow.Header, bySubscription bool) {
 	e.tells(h)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.announced.newest, e.announced.at, e.announced.unread = h, time.Now(), bySubscription
+	now := time.Now()
+	if e.announced.newest.Hash != h.Hash {
+		e.announced.since = now
+	}
+	e.announced.newest, e.announced.at, e.announced.unread = h, now, bySubscription
+}
+
+// stands reports whether the endpoint's head is the same for Config.Silence, and another one's, which is higher, is not: it says
+// nothing of where the chain ends.
+func (e *endpoint) stands() bool {
+	rises := time.Now().Add(-e.client.cfg.Silence)
+	e.mu.Lock()
+	head, since := e.announced.newest.Number, e.announced.since
+	e.mu.Unlock()
+	if since.After(rises) {
+		return false
+	}
+	return slices.ContainsFunc(e.client.endpoints, func(o *endpoint) bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.announced.newest.Number > head && o.announced.since.After(rises)
+	})
 }
 
 // reachFor is how long what an endpoint said of its head bounds those of another.
 const reachFor = 10 * time.Second
 
-// reach is the highest head that any endpoint but one told of lately. 0: none did.
+// reach is the highest head that any endpoint but one told of lately, of those that do not stand. 0: none did.
 func (c *Client) reach(but *endpoint) (top uint64) {
 	for _, e := range c.endpoints {
-		if e == but {
+		if e == but || e.stands() {
 			continue
 		}
 		e.mu.Lock()

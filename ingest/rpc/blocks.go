@@ -65,7 +65,9 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	if err := g.Wait(); err != nil {
 		if errors.Is(err, ErrGone) && len(c.endpoints) > 1 {
 			// The headers link, so if any of them is made up the last one is. A vote finds who told of it.
-			if _, failed := c.Vote(ctx, to, false); failed != nil {
+			bounded, cancel := context.WithTimeout(ctx, c.patience())
+			defer cancel()
+			if _, failed := c.Vote(bounded, to, false); failed != nil {
 				err = fmt.Errorf("%w (%w)", err, failed)
 			}
 		}

@@ -60,16 +60,31 @@ func (n *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x%064x"}`, q.ID, n.says)
 }
 
-// callers is a client of nodes in a bubble, the first the fastest.
+// callers is a client of callers in a bubble.
 func callers(t *testing.T, nodes ...*caller) *Client {
+	t.Helper()
+	var all []http.Handler
+	for _, n := range nodes {
+		all = append(all, n)
+	}
+	return piped(t, func(cfg *Config) {
+		for i, n := range nodes {
+			cfg.Endpoints[i].Name = n.name
+		}
+	}, all...)
+}
+
+// piped is a client of nodes in a bubble. The first is asked first.
+func piped(t *testing.T, set func(*Config), nodes ...http.Handler) *Client {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.ChainID, cfg.Addresses = 7, []common.Address{{1}}
 	servers := map[string]pipes{}
-	for _, n := range nodes {
-		cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: "http://" + n.name, Name: n.name})
+	for i, n := range nodes {
+		name := fmt.Sprint("node", i)
+		cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: "http://" + name, Name: name})
 		l := make(pipes)
-		servers[n.name+":80"] = l
+		servers[name+":80"] = l
 		s := &http.Server{Handler: n, ReadHeaderTimeout: time.Minute}
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(func() {
@@ -86,6 +101,7 @@ func callers(t *testing.T, nodes ...*caller) *Client {
 			return nil, ctx.Err()
 		}
 	}
+	set(&cfg)
 	c, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)

@@ -24,15 +24,17 @@ import (
 //  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
 //     two of them: one alone only if all others are silent. An endpoint is silent if in all votes of Config.Silence it
 //     neither had the block nor a higher head than before; one that does not answer, refuses, stands still, or is syncing: it says
-//     so itself, or its head rises and is older than ten minutes. Nobody else can say so of it. Two that answer without the block are not silent, and who asked for
-//     fewer requests is after twice that time.
+//     so itself, or its head is below what is final. How old its head is says nothing: a whole chain may have stood for hours.
+//     Two that answer without the block are not silent, and who asked for fewer requests is after twice that time.
 //  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
 //     they have none, or did not answer for a while. It is taken back without another one if more endpoints, and at least
-//     two, end below it for a while (Lacked).
+//     two, end below it for a while (Lacked). Of these an endpoint is not one whose head has been the same for Config.Silence while a
+//     higher one rises. So while the chain stands, and one endpoint alone has more of it for that long, what it has comes in and
+//     stays, but does not become final: it cannot be told from the one that goes on where two stand.
 //     Who has the one that fewer have, or has told of it or of what follows from it while it votes with the others, is
 //     counted as a liar and rests, longer each time. Where the block is not final, it may have seen a reorg first or last:
 //     it rests shortly, and is counted if it goes on for seconds. Not so if one of the others knows the block by its hash:
-//     then it was on the chain, and a reorg replaced it.
+//     then it was on the chain, and a reorg replaced it. One endpoint's word blames nobody.
 //  3. Everybody has a vote, also who rests; only who asked for fewer requests is left alone. A response that does not fit
 //     another endpoint's headers costs no more than the shortest rest.
 //  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
@@ -42,8 +44,8 @@ import (
 //
 // A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it, nor does any
 // fetch wait for it. Below finality that is one vote for each advance, and above one for each head that contradicts; blocks
-// at the tip come in without any, and are reverted if they lose. The newest is put to the vote once if no two endpoints told
-// of it, or of what follows from it, for three seconds.
+// at the tip come in without any, and are reverted if they lose. The newest is put to the vote every three
+// seconds while no two endpoints have told of it, or of what follows from it.
 
 // ErrSplit: it is not known which block is the endpoints'. Try again later.
 var ErrSplit = errors.New("the endpoints do not agree on a block")
@@ -129,7 +131,7 @@ func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 				}
 			case errors.Is(err, errNoBlock):
 				b.lack = append(b.lack, e)
-				if head != nil && head.Number < number {
+				if head != nil && head.Number < number && !e.stands() {
 					b.below = append(b.below, *head)
 				}
 			default:
@@ -195,11 +197,9 @@ func (b *ballot) String() string {
 	return strings.Join(all, "; ")
 }
 
-// oldFor is the age of a head that rises and yet is nothing new of the chain: whoever knows the chain's end and sees it go
-// on has a newer one. So a node that syncs has no say, whether it says so or not.
-const oldFor = 10 * time.Minute
-
-func old(h *follow.Header) bool { return int64(h.Timestamp) < time.Now().Add(-oldFor).Unix() } //nolint:gosec // a time
+// Final tells the client which block is final. A head below it is nothing new of the chain: its endpoint syncs, whether it
+// says so or not.
+func (c *Client) Final(number uint64) { c.final.Store(number) }
 
 // vote fetches a block that is put to the vote. Who lacks it is heard too, while its head rises; head is its head if it has a
 // say.
@@ -215,7 +215,7 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, he
 			break
 		}
 		e.says(latest, false)
-		if rises := latest.Number > e.peak(); rises && (old(&latest) || e.syncing(ctx)) {
+		if latest.Number < e.client.final.Load() || latest.Number > e.peak() && e.syncing(ctx) {
 			break
 		}
 		head = &latest
@@ -225,11 +225,11 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, he
 }
 
 // hear records a block that an endpoint has shown: one put to the vote, or its head, which counts if it is higher than
-// any before and not old.
+// any before and than what is final.
 func (e *endpoint) hear(h *follow.Header, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if voted || h.Number > e.highest && !old(h) {
+	if voted || h.Number > e.highest && h.Number >= e.client.final.Load() {
 		e.unheard = time.Time{}
 	}
 	e.highest = max(e.highest, h.Number)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -81,36 +82,43 @@ func (b *busy) refuse(t *testing.T, e *endpoint) {
 func TestBusyIsNotSilent(t *testing.T) {
 	for _, retry := range []string{"", "1"} {
 		liar, honest := chains(t, 300, 300)
-		node := &busy{Handler: honest, retry: retry}
-		const silence = 700 * time.Millisecond
-		c := voters(t, func(cfg *Config) { cfg.Silence = silence }, liar, node)
-		if _, err := c.Vote(t.Context(), 100, true); !errors.Is(err, ErrSplit) {
-			t.Fatal(err)
-		}
-		for began := time.Now(); time.Since(began) < 2*silence; {
-			if _, err := c.endpoints[1].header(t.Context(), `"latest"`); err != nil {
+		inBubble(t, fmt.Sprintf("Retry-After %q", retry), func(t *testing.T) {
+			node := &busy{Handler: honest, retry: retry}
+			const silence = 700 * time.Millisecond
+			c := piped(t, func(cfg *Config) { cfg.Silence = silence }, liar, node)
+			if _, err := c.Vote(t.Context(), 100, true); !errors.Is(err, ErrSplit) {
 				t.Fatal(err)
 			}
-		}
-		node.refuse(t, c.endpoints[1])
-		for began := time.Now(); time.Since(began) < 2*silence; {
-			if h, err := c.Vote(t.Context(), 101, true); err == nil {
-				t.Fatalf("Retry-After %q: one endpoint's word is final, the liar's: %t", retry, h.Hash == liar.Hash(101))
+			for began := time.Now(); time.Since(began) < 2*silence; <-time.After(voteApart) {
+				if _, err := c.endpoints[1].header(t.Context(), `"latest"`); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
+			node.refuse(t, c.endpoints[1])
+			for began := time.Now(); time.Since(began) < 2*silence; <-time.After(voteApart) {
+				if h, err := c.Vote(t.Context(), 101, true); err == nil {
+					t.Fatalf("one endpoint's word is final, the liar's: %t", h.Hash == liar.Hash(101))
+				}
+			}
+		})
 	}
 }
+
+// voteApart is the time between votes, where time is virtual.
+const voteApart = 10 * time.Millisecond
 
 // TestAQuietChainIsNotSilent: two endpoints that answer each vote without the block are heard, although the chain makes none.
 func TestAQuietChainIsNotSilent(t *testing.T) {
 	liar, honest := chains(t, 500, 100)
-	const silence = 300 * time.Millisecond
-	c := voters(t, func(cfg *Config) { cfg.Silence = silence }, liar, honest, honest)
-	for began := time.Now(); time.Since(began) < 3*silence; {
-		if h, err := c.Vote(t.Context(), 300, true); err == nil {
-			t.Fatalf("one endpoint's word is final, the liar's: %t", h.Hash == liar.Hash(300))
+	inBubble(t, "", func(t *testing.T) {
+		const silence = 300 * time.Millisecond
+		c := piped(t, func(cfg *Config) { cfg.Silence = silence }, liar, honest, honest)
+		for began := time.Now(); time.Since(began) < 3*silence; <-time.After(voteApart) {
+			if h, err := c.Vote(t.Context(), 300, true); err == nil {
+				t.Fatalf("one endpoint's word is final, the liar's: %t", h.Hash == liar.Hash(300))
+			}
 		}
-	}
+	})
 }
 
 // TestVoteBesideABackfill: a vote does not wait until the rate limit lets all fetches of a backfill pass.

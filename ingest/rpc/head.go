@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -67,15 +68,15 @@ func (c *Client) Plausible(head, verified uint64) bool {
 }
 
 // Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
-// to show each of its heads, and is not followed beyond the others; but one that had asked for fewer requests was perhaps
-// not asked for them.
+// to show each of its heads, and is not followed beyond the others, wherever they are: the next claim would stop the blocks
+// again. But one that had asked for fewer requests was perhaps not asked for them.
 func (c *Client) Forget(by int) {
 	c.highest.Store(0)
 	for i, e := range c.endpoints {
 		e.mu.Lock()
 		if i == by && time.Now().After(e.throttle) {
 			e.doubt = time.Now().Add(doubtFor)
-			e.announced.lonely, e.announced.lonelyAt = e.doubt, max(e.head, e.announced.newest.Number)
+			e.announced.lonely, e.announced.lonelyAt = e.doubt, math.MaxUint64
 			e.head, e.announced.newest = 0, follow.Header{}
 		}
 		e.behind = false // perhaps only that head was higher

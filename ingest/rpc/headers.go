@@ -81,11 +81,18 @@ func unlinked(all []follow.Header, top common.Hash) int {
 	return -1
 }
 
-// headers fetches one batch of headers, ascending by number.
+// headers fetches one batch of headers, ascending by number. For as few as come at the tip a slow endpoint is not waited for.
 func (c *Client) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
-	return c.try(ctx, choice{block: numbers[len(numbers)-1]}, func(ctx context.Context, e *endpoint) error {
-		return e.headers(ctx, numbers, into)
+	want := choice{block: numbers[len(numbers)-1]}
+	if len(numbers) > c.cfg.ReceiptsBatch {
+		return c.try(ctx, want, func(ctx context.Context, e *endpoint) error { return e.headers(ctx, numbers, into) })
+	}
+	got, _, err := hedged(ctx, c, want, func(ctx context.Context, e *endpoint) ([]follow.Header, error) {
+		part := make([]follow.Header, len(numbers))
+		return part, e.headers(ctx, numbers, part)
 	})
+	copy(into, got)
+	return err
 }
 
 func (e *endpoint) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {

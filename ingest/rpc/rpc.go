@@ -160,6 +160,7 @@ type nodes struct {
 	heads     chan struct{}
 	live      atomic.Int32  // subscriptions
 	highest   atomic.Uint64 // the highest confirmed head
+	final     atomic.Uint64 // the block that is final (fork.go)
 	history   agreed        // sparse.go
 }
 

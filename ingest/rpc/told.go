@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -12,11 +13,11 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// told are the headers that an endpoint served last: heads, and the ends of batches, where what does not fit shows. A vote
-// says who told what is not the endpoints', also of an endpoint that votes with them.
+// told are the newest headers that an endpoint served: heads, and the ends of batches, where what does not fit shows. A vote
+// says who told what is not the endpoints', also of an endpoint that votes with them. Whatever it tells of afterwards, it
+// cannot have a block forgotten by one of a lower number.
 type told struct {
-	all  [512]sight
-	next int
+	by [128][maxReorged + 1]sight // by the number
 }
 
 // sight is one header.
@@ -29,26 +30,57 @@ type sight struct {
 // toldFor is how long a header counts against who told it: the chain may have changed since.
 const toldFor = time.Minute
 
-// tells records headers that the endpoint served.
+// tells records headers that the endpoint served, but none so high that it is not believed: it would take another one's place.
 func (e *endpoint) tells(headers ...follow.Header) {
+	top, now := e.client.reach(e), time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range headers {
-		h := &headers[i]
-		e.told.all[e.told.next] = sight{h.Number, h.Hash, h.Parent, time.Now()}
-		e.told.next = (e.told.next + 1) % len(e.told.all)
+		if h := &headers[i]; top == 0 || h.Number <= top+maxJump {
+			e.told.add(sight{h.Number, h.Hash, h.Parent, now})
+		}
+	}
+}
+
+// of are the headers whose numbers share a place.
+func (t *told) of(number uint64) []sight { return t.by[number%uint64(len(t.by))][:] }
+
+// add records a header in place of one that it is too late for, or of the lowest and of these the oldest.
+func (t *told) add(s sight) {
+	of := t.of(s.number)
+	rank := func(x sight) uint64 {
+		if s.at.Sub(x.at) >= toldFor {
+			return 0
+		}
+		return x.number + 1
+	}
+	least := &of[0]
+	for i := range of {
+		x := &of[i]
+		if x.hash == s.hash {
+			least = x
+			break
+		}
+		if c := cmp.Compare(rank(*x), rank(*least)); c < 0 || c == 0 && x.at.Before(least.at) {
+			least = x
+		}
+	}
+	if rank(*least) <= rank(s) {
+		*least = s
 	}
 }
 
 // against returns the blocks told of that contradict the endpoints' block of a height, and forgets them: each counts once.
 func (t *told) against(most *follow.Header) (hashes []common.Hash) {
-	for i := range t.all {
-		s := &t.all[i]
-		if s.number == most.Number && s.hash != most.Hash || s.number == most.Number+1 && s.parent != most.Hash {
-			if time.Since(s.at) < toldFor && !slices.Contains(hashes, s.hash) {
-				hashes = append(hashes, s.hash)
+	for _, of := range [][]sight{t.of(most.Number), t.of(most.Number + 1)} {
+		for i := range of {
+			s := &of[i]
+			if s.number == most.Number && s.hash != most.Hash || s.number == most.Number+1 && s.parent != most.Hash {
+				if time.Since(s.at) < toldFor {
+					hashes = append(hashes, s.hash)
+				}
+				*s = sight{}
 			}
-			*s = sight{}
 		}
 	}
 	return hashes
@@ -60,6 +92,10 @@ const maxReorged = 3
 // contradicted counts the endpoints that told of a block that lost a vote, or of one that follows from it. A block that a reorg
 // has replaced, or will, is known by more: as many told of it as now have another one, or one of these has it still, by hash.
 func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header, sure bool) {
+	have := b.have[most.Hash]
+	if len(have) < 2 {
+		return // one endpoint's word blames nobody
+	}
 	told := map[common.Hash][]*endpoint{}
 	many := map[*endpoint]bool{}
 	for _, e := range c.endpoints {
@@ -71,7 +107,6 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 			told[hash] = append(told[hash], e)
 		}
 	}
-	have := b.have[most.Hash]
 	for hash, by := range b.have {
 		if hash == most.Hash {
 			continue
@@ -92,7 +127,7 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 	for hash, by := range told {
 		liar := slices.ContainsFunc(by, func(e *endpoint) bool { return many[e] })
 		others := slices.DeleteFunc(slices.Clone(have), func(e *endpoint) bool { return slices.Contains(by, e) })
-		if len(by) >= max(len(have), 2) || !liar && c.knows(ctx, hash, others) {
+		if len(by) >= len(have) || !liar && c.knows(ctx, hash, others) {
 			continue
 		}
 		for _, e := range by {
@@ -122,7 +157,7 @@ func (c *Client) knows(ctx context.Context, hash common.Hash, of []*endpoint) bo
 const (
 	reorgRest = 250 * time.Millisecond // after a vote on what is not final, lost by who perhaps saw a reorg first or last
 	lostOften = 3                      // such votes make a liar, with no more than
-	lostPause = 10 * time.Second       // between them, and no less than
+	lostPause = 10 * time.Minute       // between them, however slow the chain is, and no less than
 	lostApart = time.Second
 
 	forkRest    = 2 * time.Second // of a liar; it doubles each time

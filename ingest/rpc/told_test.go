@@ -8,13 +8,98 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
+
+// TestForgottenBlocks: an endpoint tells of a block that it made up, and then of many that are the chain's, and of some far above
+// it. It is counted as it would be without these.
+func TestForgottenBlocks(t *testing.T) {
+	other, chain := chains(t, 3000, 3000)
+	inBubble(t, "", func(t *testing.T) {
+		c, both := piped(t, func(*Config) {}, chain, chain, chain), piped(t, func(*Config) {}, other, chain)
+		e, numbers := c.endpoints[0], make([]uint64, chain.Head())
+		for i := range numbers {
+			numbers[i] = uint64(i)
+		}
+		forged, theirs := make([]follow.Header, len(numbers)), make([]follow.Header, len(numbers))
+		for i, all := range [][]follow.Header{forged, theirs} {
+			if err := both.endpoints[i].headers(t.Context(), numbers, all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := uint64(900); n < 900+lostOften; n++ {
+			c.announce(c.endpoints[1], theirs[n])
+			c.announce(e, forged[n])
+			for i := range n {
+				c.announce(e, theirs[i])
+			}
+			for i := n + 2*maxJump; i < chain.Head(); i++ {
+				c.announce(e, forged[i])
+			}
+			if _, err := c.Vote(t.Context(), n, false); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(2 * lostApart)
+		}
+		if e.forks == 0 {
+			t.Errorf("it lost %d votes and was not counted", e.losses)
+		}
+	})
+}
+
+// TestForgerOfASlowChain: an endpoint tells of a block that it made up with each of the chain's, which come every 12 s.
+func TestForgerOfASlowChain(t *testing.T) {
+	other, chain := chains(t, 1000, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		c, forger := piped(t, func(*Config) {}, chain, chain, chain), piped(t, func(*Config) {}, other)
+		e := c.endpoints[0]
+		for n := uint64(900); n < 900+lostOften; n++ {
+			h, err := forger.endpoints[0].byNumber(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.announce(e, h)
+			if _, err := c.Vote(t.Context(), n, false); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(12 * time.Second)
+		}
+		if e.forks == 0 {
+			t.Errorf("it lost %d votes and was not counted", e.losses)
+		}
+	})
+}
+
+// TestOneWordBlamesNobody: an endpoint told of blocks that were rolled back, and ends below them. Another one alone has others of
+// these heights, which it may have made up.
+func TestOneWordBlamesNobody(t *testing.T) {
+	other, before := chains(t, 300, 300)
+	inBubble(t, "", func(t *testing.T) {
+		c, rolledBack := piped(t, func(*Config) {}, other, reaching(before, 199, 0)), piped(t, func(*Config) {}, before)
+		e := c.endpoints[1]
+		for n := uint64(200); n < 200+2*lostOften; n++ {
+			h, err := rolledBack.endpoints[0].byNumber(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.tells(h)
+			if _, err := c.Vote(t.Context(), n, false); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(2 * lostApart)
+		}
+		if e.forks > 0 || e.losses > 0 {
+			t.Errorf("by one endpoint's word it lost %d votes and was counted %d times", e.losses, e.forks)
+		}
+	})
+}
 
 // twofaced answers batches as one node, and single calls, among them votes, as another.
 func twofaced(batches, single http.Handler) http.Handler {
@@ -75,26 +160,27 @@ func TestRangesOfAnotherChain(t *testing.T) {
 // and is not counted, unless it goes on.
 func TestFirstToSeeAReorg(t *testing.T) {
 	other, chain := chains(t, 300, 300)
-	c := voters(t, func(*Config) {}, other, chain, chain)
-	began := time.Now()
-	for time.Since(began) < lostApart {
-		h, err := c.Vote(t.Context(), 200, false)
-		if err != nil || h.Hash != chain.Hash(200) {
-			t.Fatalf("%s: %v", h.Hash, err)
+	inBubble(t, "", func(t *testing.T) {
+		c := piped(t, func(*Config) {}, other, chain, chain)
+		for began := time.Now(); time.Since(began) < lostApart; <-time.After(voteApart) {
+			h, err := c.Vote(t.Context(), 200, false)
+			if err != nil || h.Hash != chain.Hash(200) {
+				t.Fatalf("%s: %v", h.Hash, err)
+			}
+			e := c.endpoints[0]
+			if rest, _ := e.score(time.Now()); e.forks > 0 || rest > reorgRest {
+				t.Fatalf("it rests for %s and was counted %d times", rest, e.forks)
+			}
 		}
-		e := c.endpoints[0]
-		if rest, _ := e.score(time.Now()); e.forks > 0 || rest > reorgRest {
-			t.Fatalf("it rests for %s and was counted %d times", rest, e.forks)
-		}
-	}
-	polltest.Within(t, 20*time.Second, func() error {
-		if _, err := c.Vote(t.Context(), 201, false); err != nil {
-			return err
-		}
-		if c.endpoints[0].forks == 0 {
-			return errors.New("it was not counted")
-		}
-		return nil
+		polltest.Within(t, 20*time.Second, func() error {
+			if _, err := c.Vote(t.Context(), 201, false); err != nil {
+				return err
+			}
+			if c.endpoints[0].forks == 0 {
+				return errors.New("it was not counted")
+			}
+			return nil
+		})
 	})
 }
 
@@ -132,67 +218,99 @@ func TestAReorgThatAllToldOf(t *testing.T) {
 // which answers at once, has another block.
 func TestSlowIsNotSilent(t *testing.T) {
 	liar, honest := chains(t, 300, 300)
-	c := voters(t, func(*Config) {}, liar, later(honest, t, 1300*time.Millisecond), later(honest, t, 1300*time.Millisecond))
-	h, err := c.Vote(t.Context(), 200, false)
-	if err != nil || h.Hash != honest.Hash(200) {
-		t.Errorf("%s: %v", h.Hash, err)
-	}
+	late := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		slow(1300*time.Millisecond)(w, r)
+		honest.ServeHTTP(w, r)
+	})
+	inBubble(t, "", func(t *testing.T) {
+		c := piped(t, func(*Config) {}, liar, late, late)
+		h, err := c.Vote(t.Context(), 200, false)
+		if err != nil || h.Hash != honest.Hash(200) {
+			t.Errorf("%s: %v", h.Hash, err)
+		}
+	})
 }
 
-// rising is a node whose head rises with each question, and which says that it is syncing, or does not.
-type rising struct {
+// upTo is a node that has less of a chain: up to a head, which rises by so much whenever it is asked for.
+type upTo struct {
 	*rpctest.Sparse
-	syncing bool
 	head    atomic.Uint64
+	rises   uint64
+	syncing bool // it says so
 }
 
-func (n *rising) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var m rpctest.Message
-	if json.NewDecoder(r.Body).Decode(&m) != nil {
+func reaching(chain *rpctest.Sparse, head, rises uint64) *upTo {
+	n := &upTo{Sparse: chain, rises: rises}
+	n.head.Store(head)
+	return n
+}
+
+func (n *upTo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
 		return
 	}
-	var result string
-	switch first := string(bytes.Join(raws(m.Params), nil)); {
-	case m.Method == "eth_syncing" && n.syncing:
-		result = `{"currentBlock":"0x10","highestBlock":"0x100","startingBlock":"0x0"}`
-	case m.Method == "eth_syncing":
-		result = "false"
-	case m.Method == "eth_getBlockByNumber" && bytes.Contains([]byte(first), []byte("latest")):
-		result = n.Answer(rpctest.Message{Method: m.Method, Params: []json.RawMessage{json.RawMessage(fmt.Sprintf(`"0x%x"`, n.head.Add(1)))}})
-	case m.Method == "eth_getBlockByNumber":
-		result = "null"
-	default:
-		result = n.Answer(m)
+	var all []rpctest.Message
+	single := json.Unmarshal(body, &all) != nil
+	if single {
+		all = make([]rpctest.Message, 1)
+		_ = json.Unmarshal(body, &all[0])
 	}
-	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	answers := make([]string, len(all))
+	for i, m := range all {
+		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, n.answer(m))
+	}
+	out := strings.Join(answers, ",")
+	if !single {
+		out = "[" + out + "]"
+	}
+	_, _ = io.WriteString(w, out)
 }
 
-func raws(all []json.RawMessage) (b [][]byte) {
-	for _, r := range all {
-		b = append(b, r)
+func (n *upTo) answer(m rpctest.Message) string {
+	switch m.Method {
+	case "eth_syncing":
+		if n.syncing {
+			return `{"currentBlock":"0x10","highestBlock":"0x100","startingBlock":"0x0"}`
+		}
+		return "false"
+	case "eth_getBlockByNumber":
+		var tag string
+		_ = json.Unmarshal(m.Params[0], &tag)
+		var number uint64
+		if tag == "latest" {
+			number = n.head.Add(n.rises)
+		} else if _, err := fmt.Sscanf(tag, "0x%x", &number); err != nil || number > n.head.Load() {
+			return "null"
+		}
+		m.Params[0] = json.RawMessage(fmt.Sprintf(`"0x%x"`, number))
 	}
-	return b
+	return n.Answer(m)
 }
 
-// TestSyncing: an endpoint whose head rises below what is to be final has a say for as long as it likes. Unless it is syncing:
-// it says so itself, or what it calls its head is old. Then it is silent, however often it is polled.
+// TestSyncing: an endpoint whose head rises below what is to be final has a say for as long as it likes, however old its head is:
+// the chain may have stood for hours. Unless it is syncing: it says so itself, or is below what is final. Then it is silent,
+// however often it is polled.
 func TestSyncing(t *testing.T) {
 	const silence, blocks = 300 * time.Millisecond, 100_000 // ten a second
 	for _, test := range []struct {
 		name  string
 		says  bool
-		head  uint64
+		final uint64
 		hears bool
 	}{
-		{"rises", false, blocks - 5000, true},
-		{"says that it is syncing", true, blocks - 5000, false},
-		{"rises in what is old", false, 1, false},
+		{"rises", false, 0, true},
+		{"says that it is syncing", true, 0, false},
+		{"rises below what is final", false, blocks / 2, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, chain := chains(t, 1, blocks)
-			node := &rising{Sparse: chain, syncing: test.says}
-			node.head.Store(test.head)
-			c := voters(t, func(cfg *Config) { cfg.Silence = silence }, chain, node)
+		_, chain := chains(t, 1, blocks)
+		inBubble(t, test.name, func(t *testing.T) {
+			node := reaching(chain, 1, 1)
+			node.syncing = test.says
+			c := piped(t, func(cfg *Config) { cfg.Silence = silence }, chain, node)
+			c.Final(test.final)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*silence)
 			defer cancel()
 			_, err := c.Vote(ctx, blocks-100, true)
@@ -200,6 +318,7 @@ func TestSyncing(t *testing.T) {
 				if _, polled := c.Head(ctx, blocks-100); polled != nil && ctx.Err() == nil {
 					t.Fatal(polled)
 				}
+				<-time.After(voteApart)
 				_, err = c.Vote(ctx, blocks-100, true)
 			}
 			if test.hears == (err == nil) {

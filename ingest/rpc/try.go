@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,8 +155,9 @@ type notHis struct{ err error }
 func (e *notHis) Error() string { return e.err.Error() }
 func (e *notHis) Unwrap() error { return e.err }
 
-// try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If each endpoint
-// was tried twice without the block, or with inconsistent responses, it returns ErrGone; likewise ErrNoState
+// try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If it was tried twice as
+// often as there are endpoints without the block, or with inconsistent responses, it returns ErrGone, but waits for those first
+// that are known to have it and fail in other ways, up to claimWait; likewise ErrNoState
 // and ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
 // where receipts have the logs. Who fails in other ways is asked again, after a pause that grows with each round of all.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
@@ -165,16 +168,23 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		failed  int
 		enough  = 2 * len(c.endpoints)
 		asked   = make(map[*endpoint]int, len(c.endpoints))
+		lack    []*endpoint // they have answered without the block
+		until   time.Time   // for so long the others are waited for
 	)
 	for {
 		if want.not != nil && c.askedAll(asked, want.not) {
 			return errors.Join(errNobodyElse, last)
 		}
-		e, err := c.pick(ctx, want, asked)
-		if err != nil {
-			return errors.Join(err, last)
+		var e *endpoint
+		var err error
+		if useless < enough {
+			if e, err = c.pick(ctx, want, asked); err != nil {
+				return errors.Join(err, last)
+			}
+		} else if e = c.owner(ctx, want.block, lack, until); e == nil {
+			return cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", ErrGone, last))
 		}
-		if err = op(ctx, e); err == nil {
+		if err = c.shows(ctx, want.block, e, op); err == nil {
 			e.well()
 			if want.block > 0 {
 				e.has(want.block)
@@ -193,7 +203,12 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		}
 		e.failed(err)
 		last = fmt.Errorf("%s: %w", e.name, e.redact(err))
-		switch classify(err) {
+		class := classify(err)
+		if errors.Is(err, errUnshown) {
+			class = classGone
+			useless++ // it has had its time, and is not asked twice
+		}
+		switch class {
 		case classState:
 			if state++; state >= enough {
 				return fmt.Errorf("%w: %w", ErrNoState, last)
@@ -203,9 +218,10 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 				return fmt.Errorf("%w: %w", ErrNoProof, last)
 			}
 		case classGone, classLie, classRange:
-			if useless++; useless >= enough {
-				return fmt.Errorf("%w: %w", ErrGone, last)
+			if useless++; lack == nil {
+				until = time.Now().Add(claimWait)
 			}
+			lack = append(lack, e)
 		default:
 			if failed++; failed%len(c.endpoints) == 0 {
 				if err := pause.For(ctx, min(minRest<<min(failed/len(c.endpoints)-1, 16), maxRound)); err != nil {
@@ -214,6 +230,42 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			}
 		}
 	}
+}
+
+// claimWait is how long a block is waited for that others answer without, and how long an endpoint may take to show one that
+// it alone tells of: a head is only a claim, and who makes one must not stop the blocks that others have.
+const claimWait = 2 * time.Second
+
+var errUnshown = errors.New("it does not show the block that it alone tells of")
+
+// shows calls op with an endpoint, for as long as that may take.
+func (c *Client) shows(ctx context.Context, block uint64, e *endpoint, op func(context.Context, *endpoint) error) error {
+	if reach := c.reach(e); reach == 0 || block <= reach {
+		return op(ctx, e)
+	}
+	bounded, cancel := context.WithTimeout(ctx, claimWait)
+	defer cancel()
+	err := op(bounded, e)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errUnshown, err)
+	}
+	return err
+}
+
+// owner waits for an endpoint that is known to have a block; nil: there is none but those that lack it, or it rests for longer.
+func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, until time.Time) *endpoint {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		has := block > 0 && e.head >= block
+		e.mu.Unlock()
+		if !has || slices.Contains(lack, e) {
+			continue
+		}
+		if rest, _ := e.score(time.Now()); time.Now().Add(rest).Before(until) && pause.For(ctx, rest) == nil {
+			return e
+		}
+	}
+	return nil
 }
 
 // maxRound is the longest pause of a request that all endpoints have failed at. It grows with each round of them: what
