@@ -45,6 +45,7 @@ type replica struct {
 	stands    *stands        // of the node
 	apart     bool           // positions are those of commands, which partitions do not share
 	leaving   atomic.Bool    // the owner goes on until it is fenced, and does not start again
+	stood     atomic.Uint64  // stands that were added before mark.Kept was made; written with mu held
 
 	// Used only by the goroutine that holds the replica:
 	store   *state.Store
@@ -58,7 +59,6 @@ type replica struct {
 	ring    []barrier // oldest first
 	kept    []barrier // newer ones, of an owner that is not visible yet
 	mark    read.Watermark
-	stood   uint64    // stands that were added before mark.Kept was made
 	failing time.Time // since when the owner cannot commit; zero: it can
 	writing time.Time // since when a write has been waiting for the disk; zero: none is
 	refuses time.Time // since when every start failed on the disk; zero: the last did not
@@ -88,7 +88,7 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
 	}
-	r.stood = r.stands.added.Load()
+	r.stood.Store(r.stands.added.Load())
 	stood := r.stands.on()
 	if n > 0 && r.ring[n-1].at.Same(m.At) {
 		r.ring[n-1].snap.Release()
@@ -379,7 +379,7 @@ func (n *Node) View(ctx context.Context, partition int32, at *topics.BlockRef) (
 
 // Watermarks lists the partitions that this node can answer for.
 func (n *Node) Watermarks() []read.Watermark {
-	var all []read.Watermark
+	all := make([]read.Watermark, 0, len(n.replicas))
 	for _, r := range n.replicas {
 		if m, ok := r.watermark(); ok {
 			all = append(all, m)

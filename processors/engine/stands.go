@@ -88,14 +88,12 @@ func (r *replica) told(stood []read.Point) []read.Point {
 // tellStands has the mark tell of views that readers stand on since it was published: it may not move for long.
 func (r *replica) tellStands() {
 	added := r.stands.added.Load()
-	r.mu.RLock()
-	old := r.stood != added
-	r.mu.RUnlock()
-	if !old {
+	if r.stood.Load() == added {
 		return
 	}
 	stood := r.stands.on()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stood, r.mark.Kept = added, r.told(stood)
+	r.stood.Store(added)
+	r.mark.Kept = r.told(stood)
 }
