@@ -37,7 +37,7 @@ type scope struct {
 func Family(d contracts.Deployment) family.Family {
 	s := &scope{manager: d.PositionManager, pool: d.PoolID}
 	return family.Family{
-		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays, youngRanges, youngTicks, tickSums, youngSums},
+		Name: "liquidity", Tables: []*state.Table{Pools, Positions, PositionLiquidities, Stakings, Stakes, Ticks, poolDays, liquidityDays, youngRanges, youngTicks, tickSums, youngSums, changes},
 		Events: []contracts.Event{
 			&contracts.Swapped{}, &contracts.PoolInitialized{}, &contracts.LiquidityModified{}, &contracts.PoolSet{},
 			&contracts.PositionTransferred{}, &contracts.PositionStaked{}, &contracts.PositionCheckpointed{},
@@ -142,6 +142,8 @@ func (s *scope) modified(w state.Writer, e *contracts.LiquidityModified) (string
 	if p.Hooks != (common.Address{}) && p.ID != s.pool {
 		return "", nil // it prices nothing
 	}
+	hash := w.Block().Hash
+	w.Put(changes, e.PoolID[:], hash[:])
 	if err := addSums(w, e); err != nil {
 		return "", err
 	}

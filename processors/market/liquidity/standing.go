@@ -25,6 +25,9 @@ const (
 	periodSeconds   = StandingSeconds / standingPeriods
 )
 
+// Period numbers the period that a time is in. Within one nothing becomes standing that was not.
+func Period(now uint64) uint64 { return now / periodSeconds }
+
 // Tables of what is young.
 var (
 	// youngRanges has a youngness for each range under rangeKey: whoever provides its liquidity.
@@ -144,7 +147,7 @@ func putYoung(w state.Writer, t *state.Table, key []byte, edit func(*youngness))
 	if err != nil {
 		return before, err
 	}
-	before.at(w.Block().Timestamp / periodSeconds)
+	before.at(Period(w.Block().Timestamp))
 	after := before
 	edit(&after)
 	switch {
@@ -170,7 +173,7 @@ func scanYoung(v state.Reader, t *state.Table, pool common.Hash, after, last []b
 		if err := y.UnmarshalBinary(row); err != nil {
 			return err
 		}
-		if y.at(now / periodSeconds); !y.young().IsZero() {
+		if y.at(Period(now)); !y.young().IsZero() {
 			fn(key, y.young())
 		}
 		return nil

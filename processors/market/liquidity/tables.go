@@ -25,6 +25,7 @@ const (
 	tableYoungTicks          byte = 30
 	tableTickSums            byte = 34
 	tableYoungSums           byte = 35
+	tableChanges             byte = 36
 
 	// IndexAllowedPool: the pools that the registry allows, by pool ID. The value is the row.
 	IndexAllowedPool byte = 0x1b

@@ -18,6 +18,16 @@ var Ticks = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityTick, Key: tickEntityKey, Encode: topics.EncodeTick},
 }
 
+// changes has the hash of the last block that changed a pool's liquidity, under the pool's ID: who has read the pool's ticks as
+// of a block knows by it whether they are still the same, whatever was reverted meanwhile.
+var changes = &state.Table{ID: tableChanges, Name: "liquidity changes"}
+
+// Changed is the block that last changed a pool's liquidity; zero: none has.
+func Changed(v state.Reader, pool common.Hash) (common.Hash, error) {
+	row, err := v.Get(changes, pool[:])
+	return common.BytesToHash(row), err
+}
+
 // TickKey is the key of a tick: the pool, then the tick, ascending.
 func TickKey(pool common.Hash, tick int32) []byte {
 	key := append(make([]byte, 0, len(pool)+4), pool[:]...)

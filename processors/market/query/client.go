@@ -18,6 +18,7 @@ type Client struct {
 	manager common.Address // of positions
 	last    lastParams
 	filling chan struct{} // has room for the one that reads days of the past
+	room    int           // of windows in an answer
 }
 
 // NewClient makes a client of the market. The deployment names the token layer's pool and tokens, and the
@@ -27,7 +28,7 @@ func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1)}, nil
+	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), room: maxRoom}, nil
 }
 
 var _ Reader = (*Client)(nil)

@@ -14,15 +14,17 @@ import (
 
 // FuzzDecodeExchange: what a node says of a pool's ticks and prices is refused, or is what it said.
 func FuzzDecodeExchange(f *testing.F) {
-	f.Add(make([]byte, windowBytes+tickBytes), make([]byte, timeBytes+priceBytes), make([]byte, timeBytes+prices.CloseBytes))
-	f.Add(bytes.Repeat([]byte{0xff}, windowBytes), []byte{}, []byte{1})
+	f.Add(make([]byte, 1+windowBytes+tickBytes), make([]byte, timeBytes+priceBytes), make([]byte, timeBytes+prices.CloseBytes))
+	f.Add(bytes.Repeat([]byte{windowRead}, 1+windowBytes), []byte{}, []byte{1})
 	pool := common.Hash{7}
 	f.Fuzz(func(t *testing.T, window, seconds, hours []byte) {
 		p := PoolState{}
 		p.ID = pool
-		if p.decodeTicks([]read.Item{{Key: append(pool.Bytes(), 0), Row: window}}) == nil {
-			if len(window) != windowBytes+len(p.Ticks)*tickBytes || len(p.Standing) != len(p.Ticks) {
-				t.Fatalf("%d bytes are %d ticks, of which %d stand", len(window), len(p.Ticks), len(p.Standing))
+		rows := []read.Item{{Key: append(pool.Bytes(), 0), Row: window}}
+		if has, whole, err := decodeTicks(rows, map[common.Hash]*PoolState{pool: &p}, nil); err == nil && whole {
+			of := has[pool]
+			if again := appendWindow([]byte{windowRead}, &of.all[0], of.changed); !bytes.Equal(again, window) || len(p.Standing) != len(p.Ticks) {
+				t.Fatalf("%x is read as %x, of which %d ticks stand", window, again, len(p.Standing))
 			}
 			for i := range p.Ticks {
 				if at := p.Ticks[i].Index; at < ammv4.MinTick || at > ammv4.MaxTick || i > 0 && at <= p.Ticks[i-1].Index || at != p.Standing[i].Index {

@@ -66,13 +66,29 @@ type Collateral struct {
 
 // Exchange implements ExchangeReader.
 func (c *Client) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange], error) {
-	a, err := c.Read(ctx, read.Request{Operation: opExchange, Query: &exchangeQuery{q, c.market.Pool}})
-	if err != nil {
-		return Answer[Exchange]{}, err
+	for range maxTurns {
+		var had tickWindows
+		if last := c.last.windows.Load(); last != nil {
+			had = *last
+		}
+		a, err := c.Read(ctx, read.Request{Operation: opExchange, Query: &exchangeQuery{q, c.market.Pool, c.room, had.known()}})
+		if err != nil {
+			return Answer[Exchange]{}, err
+		}
+		v, has, whole, err := decodeExchange(a, had)
+		if err != nil {
+			return Answer[Exchange]{}, err
+		}
+		c.last.windows.Store(&has) // who gives up here has others begin where he ended
+		if whole {
+			return Answer[Exchange]{At: a.Block, Value: v}, nil
+		}
 	}
-	v, err := decodeExchange(a)
-	return Answer[Exchange]{At: a.Block, Value: v}, err
+	return Answer[Exchange]{}, fmt.Errorf("the ticks of pools are not read yet: %w", ErrUnavailable)
 }
+
+// maxTurns bounds in how many turns the windows of all pools are read where nothing is known of them yet.
+const maxTurns = 256
 
 // Collateral implements ExchangeReader. Only the deal tells which partition has the position, so both are read
 // as of the same block.
@@ -116,6 +132,7 @@ func readContents(_ context.Context, views *read.Views, q *contentsQuery) (items
 
 func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]read.Item, error) {
 	var c collector
+	room := q.Room
 	for _, v := range views.Of {
 		if err := v.Scan(assets.Assets, nil, nil, c.addAll(sectionAsset)); err != nil {
 			return nil, err
@@ -130,7 +147,7 @@ func readExchange(_ context.Context, views *read.Views, q *exchangeQuery) ([]rea
 			if err != nil {
 				return nil, err
 			}
-			if err := addTicks(&c, v, id, []int32{tick, low, high}, now); err != nil {
+			if room, err = q.addTicks(&c, v, id, []int32{tick, low, high}, room); err != nil {
 				return nil, err
 			}
 			if err := addCloses(&c, v, id, now, q.Hours); err != nil {
@@ -174,17 +191,18 @@ func tradable(c *collector, v state.View, own common.Hash) (ticks map[common.Has
 	return ticks, nil
 }
 
-func decodeExchange(a *read.Response) (x Exchange, err error) {
+// decodeExchange decodes an answer to who had some windows already.
+func decodeExchange(a *read.Response, had tickWindows) (x Exchange, has tickWindows, whole bool, err error) {
 	split, err := inSections(a.Items)
 	if err != nil {
-		return x, err
+		return x, nil, false, err
 	}
 	if x.Assets, err = decodeAll[topics.Asset](split[sectionAsset]); err != nil {
-		return x, err
+		return x, nil, false, err
 	}
 	pools, err := decodeAll[topics.Pool](split[sectionPool])
 	if err != nil {
-		return x, err
+		return x, nil, false, err
 	}
 	x.Pools = make([]PoolState, len(pools))
 	places := make(map[common.Hash]*PoolState, len(pools))
@@ -192,26 +210,23 @@ func decodeExchange(a *read.Response) (x Exchange, err error) {
 		x.Pools[i].Pool = pools[i]
 		places[pools[i].ID] = &x.Pools[i]
 	}
-	for i := range x.Pools {
-		p := &x.Pools[i]
-		if err := p.decodeTicks(split[sectionTick]); err != nil {
-			return x, err
-		}
+	if has, whole, err = decodeTicks(split[sectionTick], places, had); err != nil {
+		return x, nil, false, err
 	}
 	for _, it := range split[sectionVolume] {
 		p := places[common.BytesToHash(it.Key)]
 		if p == nil || p.Volume24h.UnmarshalBinary(it.Row) != nil {
-			return x, read.ErrMalformed
+			return x, nil, false, read.ErrMalformed
 		}
 	}
 	for i := range x.Pools {
 		p := &x.Pools[i]
 		if p.Seconds, err = decodePrices(split[sectionSecond], p.ID, priceBytes, decodePrice); err != nil {
-			return x, err
+			return x, nil, false, err
 		}
 		if p.Hours, err = decodePrices(split[sectionHour], p.ID, prices.CloseBytes, prices.DecodeClose); err != nil {
-			return x, err
+			return x, nil, false, err
 		}
 	}
-	return x, nil
+	return x, has, whole, nil
 }

@@ -46,6 +46,7 @@ type node struct {
 	mu     sync.Mutex
 	parts  map[int32]*part
 	stands read.Point // what a reader answers as of
+	undo   bool       // blocks can be taken back
 }
 
 // Keep implements read.Keeper.
@@ -106,7 +107,7 @@ func (n *node) advance(t testing.TB, partition int32, at topics.BlockRef, events
 	t.Helper()
 	p := n.parts[partition]
 	o := p.store.NewOverlay()
-	o.Begin(at, false)
+	o.Begin(at, n.undo)
 	for i, e := range events {
 		violation, err := apply(o, topics.EventMeta{Block: at, Tx: at.Hash, LogIndex: uint32(i)}, e)
 		if err != nil || violation != "" {

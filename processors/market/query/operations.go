@@ -249,16 +249,25 @@ func (q *statsQuery) Validate() error {
 // exchangeQuery asks for the tradable pools, including the token layer's.
 type exchangeQuery struct {
 	ExchangeQuery
-	Pool common.Hash
+	Pool  common.Hash
+	Room  int         // bytes of windows that a node reads at most, and one more window
+	Known []knownPool // ascending
 }
 
 func (q *exchangeQuery) Code(c *wire.Coder) {
 	c.Uint64(&q.Seconds)
 	c.Uint64(&q.Hours)
 	c.Fixed(q.Pool[:])
+	c.Int(&q.Room)
+	wire.Slice(c, &q.Known, maxKnown, 2*common.HashLength, func(k *knownPool) { k.code(c) })
 }
 
-func (q *exchangeQuery) Validate() error { return nil }
+func (q *exchangeQuery) Validate() error {
+	if q.Room < 1 || q.Room > maxRoom {
+		return fmt.Errorf("room: %d is not in 1-%d", q.Room, maxRoom)
+	}
+	return nil
+}
 
 // contentsQuery asks for the contents of positions.
 type contentsQuery struct{ Keys []common.Hash }

@@ -107,6 +107,7 @@ type lastParams struct {
 	epochStart atomic.Uint64
 	needs      atomic.Pointer[needs]
 	past       atomic.Pointer[past]
+	windows    atomic.Pointer[tickWindows]
 }
 
 // Pool implements MarketReader.

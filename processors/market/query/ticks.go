@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 )
 
 // Window is what is read of a pool's ticks around one: those nearest to it, as many on either side as a quote crosses. Anybody
-// may have put dust at every tick.
+// may have put dust at every tick. It is read-only: many answers share it.
 type Window struct {
 	From, To             int32 // Ticks are all that there are between, both included; both zero: all of the pool's
 	Below, StandingBelow uint256.Int
@@ -53,150 +52,160 @@ func (p *PoolState) WindowAt(tick int32) *Window {
 	return best
 }
 
+// anchorTicks is how far the ticks are apart around which windows are read: a price that moves a little needs no other window.
+const anchorTicks = 512
+
+// anchor is the tick around which the window of a tick is read.
+func anchor(tick int32) int32 {
+	return (tick + anchorTicks/2) &^ (anchorTicks - 1)
+}
+
 // The ticks of a window come in one row: of thousands a row each would take ten times as long.
 const (
 	wordBytes   = 32
-	windowBytes = 4 + 4 + 2*wordBytes // of what comes before them
-	tickBytes   = 4 + 2*wordBytes     // each with what of it stands
+	windowBytes = common.HashLength + 8 + 4 + 4 + 4 + 2*wordBytes // of what comes before them
+	tickBytes   = 4 + wordBytes                                   // each, and a word more of what of it stands, where not all does
 )
 
-// addTicks adds a window around the first of some ticks, and one around each of the others that it does not reach.
-func addTicks(c *collector, v state.View, pool common.Hash, around []int32, now uint64) error {
-	var read []Window
-	for _, tick := range around {
-		if slices.ContainsFunc(read, func(w Window) bool { return w.reach(tick) >= enoughTicks }) {
-			continue
-		}
-		w, row, err := window(v, pool, tick, now)
-		if err != nil {
-			return fmt.Errorf("ticks: %w", err)
-		}
-		c.add(sectionTick, append(bytes.Clone(pool[:]), byte(len(read))), row)
-		read = append(read, w)
-	}
-	return nil
-}
-
-// window reads the ticks around one, and encodes them.
-func window(v state.View, pool common.Hash, around int32, now uint64) (w Window, row []byte, err error) {
-	type tick struct {
-		index       int32
-		net, stands uint256.Int
-	}
+// window reads the ticks around one.
+func window(v state.View, pool common.Hash, around int32, now uint64) (p placedWindow, err error) {
 	var (
-		ticks []tick
-		bad   error
-		more  bool
+		bad  error
+		more bool
 	)
-	visit := func(key, row []byte) bool {
-		if more = len(ticks) == sideTicks; more {
-			return false
-		}
-		t, err := liquidity.DecodeTick(row)
-		if bad = err; err != nil {
-			return false
-		}
-		ticks = append(ticks, tick{liquidity.TickOf(key), t.Net, t.Net})
-		return true
+	w := &p.Window
+	side := func(scan func(visit func(key, row []byte) bool) error) (ticks []ammv4.Tick, err error) {
+		more = false
+		err = scan(func(key, row []byte) bool {
+			if more = len(ticks) == sideTicks; more {
+				return false
+			}
+			t, err := liquidity.DecodeTick(row)
+			if bad = err; err != nil {
+				return false
+			}
+			ticks = append(ticks, ammv4.Tick{Index: liquidity.TickOf(key), Net: t.Net})
+			return true
+		})
+		return ticks, cmp.Or(err, bad)
 	}
-	w = Window{From: ammv4.MinTick - 1, To: ammv4.MaxTick + 1}
-	err = v.ScanBack(liquidity.Ticks, pool[:], liquidity.TickKey(pool, around+1), visit)
-	if more {
-		w.From = ticks[len(ticks)-1].index
-	}
-	slices.Reverse(ticks)
-	all := ticks
-	if err = cmp.Or(err, bad); err == nil {
-		ticks, more = nil, false
-		err = cmp.Or(v.Scan(liquidity.Ticks, pool[:], liquidity.TickKey(pool, around), visit), bad)
-	}
+	p.around, w.From, w.To = around, ammv4.MinTick-1, ammv4.MaxTick+1
+	below, err := side(func(visit func(key, row []byte) bool) error {
+		return v.ScanBack(liquidity.Ticks, pool[:], liquidity.TickKey(pool, around+1), visit)
+	})
 	if err != nil {
-		return w, nil, err
+		return p, err
 	}
 	if more {
-		w.To = ticks[len(ticks)-1].index
+		w.From = below[len(below)-1].Index
 	}
-	all = append(all, ticks...)
+	slices.Reverse(below)
+	above, err := side(func(visit func(key, row []byte) bool) error {
+		return v.Scan(liquidity.Ticks, pool[:], liquidity.TickKey(pool, around), visit)
+	})
+	if err != nil {
+		return p, err
+	}
+	if more {
+		w.To = above[len(above)-1].Index
+	}
+	w.Ticks = append(below, above...)
 	if w.From >= ammv4.MinTick {
 		if w.Below, w.StandingBelow, err = liquidity.Below(v, pool, w.From, now); err != nil {
-			return w, nil, err
+			return p, err
 		}
 	}
-	from, to, i := w.From, w.To, 0
+	w.Standing = w.Ticks
+	apart, i := false, 0
+	from, to := w.From, w.To
 	if w.From < ammv4.MinTick && w.To > ammv4.MaxTick {
 		w.From, w.To = 0, 0
 	}
-	if err = liquidity.ScanYoung(v, pool, from, to, now, func(at int32, young *uint256.Int) {
-		for i < len(all) && all[i].index < at {
+	err = liquidity.ScanYoung(v, pool, from, to, now, func(at int32, of *uint256.Int) {
+		if !apart {
+			w.Standing, apart = slices.Clone(w.Ticks), true
+		}
+		for i < len(w.Standing) && w.Standing[i].Index < at {
 			i++
 		}
-		if i == len(all) || all[i].index != at {
+		if i == len(w.Standing) || w.Standing[i].Index != at {
 			bad = fmt.Errorf("%w: young liquidity at tick %d, where there is none", read.ErrMalformed, at)
 			return
 		}
-		all[i].stands.Sub(&all[i].stands, young)
-	}); err == nil {
-		err = bad
+		w.Standing[i].Net.Sub(&w.Standing[i].Net, of)
+	})
+	if apart || w.Below != w.StandingBelow {
+		p.period = liquidity.Period(now)
 	}
-	row = make([]byte, 0, windowBytes+len(all)*tickBytes)
-	row = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(row, uint32(w.From)), uint32(w.To))
+	return p, cmp.Or(err, bad)
+}
+
+// appendWindow appends a window of a pool whose liquidity was last changed by a block.
+func appendWindow(row []byte, p *placedWindow, changed common.Hash) []byte {
+	w := &p.Window
+	row = slices.Grow(row, windowBytes+len(w.Ticks)*(tickBytes+wordBytes))
+	row = binary.BigEndian.AppendUint64(append(row, changed[:]...), p.period)
+	for _, tick := range []int32{p.around, w.From, w.To} {
+		row = binary.BigEndian.AppendUint32(row, uint32(tick))
+	}
 	word := func(n *uint256.Int) {
 		raw := n.Bytes32()
 		row = append(row, raw[:]...)
 	}
 	word(&w.Below)
 	word(&w.StandingBelow)
-	for i := range all {
-		row = binary.BigEndian.AppendUint32(row, uint32(all[i].index))
-		word(&all[i].net)
-		word(&all[i].stands)
+	for i := range w.Ticks {
+		row = binary.BigEndian.AppendUint32(row, uint32(w.Ticks[i].Index))
+		word(&w.Ticks[i].Net)
+		if p.period > 0 {
+			word(&w.Standing[i].Net)
+		}
 	}
-	return w, row, err
+	return row
 }
 
-// decodeTicks takes a pool's windows from an answer.
-func (p *PoolState) decodeTicks(items []read.Item) error {
-	first := true
-	for _, it := range items {
-		if !bytes.HasPrefix(it.Key, p.ID[:]) {
-			continue
-		}
-		w, err := decodeWindow(it.Row)
-		if err != nil {
-			return err
-		}
-		if first {
-			p.Window, first = w, false
-		} else {
-			p.Far = append(p.Far, w)
-		}
+func decodeWindow(row []byte) (p placedWindow, changed common.Hash, err error) {
+	if len(row) < windowBytes {
+		return p, changed, read.ErrMalformed
 	}
-	return nil
-}
-
-func decodeWindow(row []byte) (w Window, err error) {
-	if len(row) < windowBytes || (len(row)-windowBytes)%tickBytes != 0 || len(row) > windowBytes+2*sideTicks*tickBytes {
-		return w, read.ErrMalformed
+	w := &p.Window
+	changed, row = common.Hash(row), row[common.HashLength:]
+	p.period, row = binary.BigEndian.Uint64(row), row[8:]
+	for _, tick := range []*int32{&p.around, &w.From, &w.To} {
+		*tick, row = int32(binary.BigEndian.Uint32(row)), row[4:]
 	}
-	w.From, w.To = int32(binary.BigEndian.Uint32(row)), int32(binary.BigEndian.Uint32(row[4:]))
-	w.Below.SetBytes32(row[8:])
-	w.StandingBelow.SetBytes32(row[8+wordBytes:])
-	row = row[windowBytes:]
-	if n := len(row) / tickBytes; n > 0 {
+	w.Below.SetBytes32(row)
+	w.StandingBelow.SetBytes32(row[wordBytes:])
+	row = row[2*wordBytes:]
+	size := tickBytes
+	if p.period > 0 {
+		size += wordBytes
+	}
+	if len(row)%size != 0 || len(row) > 2*sideTicks*size || p.period == 0 && w.Below != w.StandingBelow {
+		return p, changed, read.ErrMalformed
+	}
+	if n := len(row) / size; n > 0 {
 		w.Ticks = make([]ammv4.Tick, 0, n)
-		w.Standing = make([]ammv4.Tick, 0, n)
+		if w.Standing = w.Ticks; p.period > 0 {
+			w.Standing = make([]ammv4.Tick, 0, n)
+		}
 	}
 	var net uint256.Int
-	for before := int64(ammv4.MinTick) - 1; len(row) > 0; row = row[tickBytes:] {
+	for before := int64(ammv4.MinTick) - 1; len(row) > 0; row = row[size:] {
 		tick := int32(binary.BigEndian.Uint32(row))
 		t, err := ammv4.NewTick(tick, net.SetBytes32(row[4:]))
 		if err != nil || int64(tick) <= before {
-			return w, read.ErrMalformed
+			return p, changed, read.ErrMalformed
 		}
 		before = int64(tick)
 		w.Ticks = append(w.Ticks, t)
-		t.Net.SetBytes32(row[4+wordBytes:])
-		w.Standing = append(w.Standing, t)
+		if p.period > 0 {
+			t.Net.SetBytes32(row[tickBytes:])
+			w.Standing = append(w.Standing, t)
+		}
 	}
-	return w, nil
+	if p.period == 0 {
+		w.Standing = w.Ticks
+	}
+	return p, changed, nil
 }
