@@ -62,13 +62,13 @@ func TestDustBoundsAQuote(t *testing.T) {
 	}
 }
 
-// TestDustBoundsAZap: the work of a zap is bounded, however many ticks it is over; over few dust changes nothing.
+// TestDustBoundsAZap: a zap goes over as many ticks as a quote, and no further; over those dust changes nothing.
 func TestDustBoundsAZap(t *testing.T) {
 	clean, p := dusty(t, 0), dusty(t, 2*ammv4.MaxCrossed)
 	for _, in := range []struct {
 		amount uint64
 		want   error
-	}{{1e12, nil}, {1e16, ammv4.ErrTicks}} {
+	}{{1e12, nil}, {1e14, nil}, {2e14, nil}, {1e16, ammv4.ErrTicks}} {
 		var z, without ammv4.Zapped
 		if err := p.Zap(&z, true, uint256.NewInt(in.amount), -60_000, 60_000); !errors.Is(err, in.want) {
 			t.Errorf("a zap of %d: %v", in.amount, err)

@@ -44,6 +44,7 @@ type Swap struct {
 	Amount     uint256.Int
 	Limit      uint256.Int
 	MaxTicks   int // that are crossed; 0: however many
+	MaxSteps   int // after which it ends, whatever remains; 0: however many
 }
 
 // MaxCrossed is how many ticks a swap crosses at most that is quoted. Each costs the contract at least three reads and two
@@ -88,15 +89,20 @@ func (p *Pool) Sell(r *Result, zeroForOne bool, amount *uint256.Int) error {
 
 // swapAll is a swap without a limit. At the end of prices it comes to nothing.
 func (p *Pool) swapAll(r *Result, zeroForOne, exactIn bool, amount *uint256.Int) error {
-	limit := highestLimit
-	if zeroForOne {
-		limit = lowestLimit
-	}
-	if zeroForOne != p.SqrtPriceX96.Gt(limit) || p.SqrtPriceX96.Eq(limit) {
+	limit, ended := p.limit(zeroForOne)
+	if ended {
 		*r = p.untouched()
 		return nil
 	}
 	return p.Swap(r, &Swap{ZeroForOne: zeroForOne, ExactIn: exactIn, Amount: *amount, Limit: *limit, MaxTicks: MaxCrossed})
+}
+
+// limit is that of a swap without one, and whether the pool is at that end of prices.
+func (p *Pool) limit(zeroForOne bool) (limit *uint256.Int, ended bool) {
+	if limit = highestLimit; zeroForOne {
+		limit = lowestLimit
+	}
+	return limit, zeroForOne != p.SqrtPriceX96.Gt(limit) || p.SqrtPriceX96.Eq(limit)
 }
 
 // untouched is a swap of nothing.
@@ -125,7 +131,7 @@ var mostIn = new(uint256.Int).Lsh(uint256.NewInt(1), 126)
 // Swap is Pool.swap. It goes from tick to tick and stops at every 256th possible tick too, as the contract does at the
 // ends of its bitmap's words: each stop rounds.
 //
-// It allocates nothing.
+// It allocates nothing. With ErrTicks the result is that of the ticks up to there.
 func (p *Pool) Swap(r *Result, s *Swap) error {
 	*r = p.untouched()
 	protocolFee := ProtocolFee(p.ProtocolFee, s.ZeroForOne)
@@ -144,10 +150,13 @@ func (p *Pool) Swap(r *Result, s *Swap) error {
 		!s.ZeroForOne && (!s.Limit.Gt(&p.SqrtPriceX96) || !s.Limit.Lt(MaxSqrtPrice)):
 		return ErrPrice
 	}
+	if !p.knows(p.Tick) {
+		return ErrTicks
+	}
 	next := p.cursor(s.ZeroForOne)
 	remaining := s.Amount
 	var step Step
-	for !remaining.IsZero() && !r.SqrtPriceX96.Eq(&s.Limit) {
+	for !remaining.IsZero() && !r.SqrtPriceX96.Eq(&s.Limit) && (s.MaxSteps == 0 || r.Steps < s.MaxSteps) {
 		start := r.SqrtPriceX96
 		tick, found := p.stop(r.Tick, next, s.ZeroForOne)
 		var at uint256.Int
@@ -282,6 +291,9 @@ func (p *Pool) stop(tick int32, i int, zeroForOne bool) (int32, bool) {
 		if t := p.Ticks[i].Index; zeroForOne && t >= end || !zeroForOne && t <= end {
 			return t, true
 		}
+	}
+	if p.From != p.To {
+		end = min(end, p.To+1) // what is beyond is unknown; a tick is at From
 	}
 	return min(max(end, MinTick), MaxTick), false
 }

@@ -1,6 +1,10 @@
 package ammv4
 
-import "github.com/holiman/uint256"
+import (
+	"errors"
+
+	"github.com/holiman/uint256"
+)
 
 // Zapped is how an amount of one currency becomes liquidity of a range.
 type Zapped struct {
@@ -10,12 +14,9 @@ type Zapped struct {
 	Used      [2]uint256.Int
 }
 
-// maxZapCrossed bounds the work of a zap: it is some seventy swaps. Anybody may have put dust at every tick.
-const maxZapCrossed = 1 << 14
-
-// Zap finds how much of an amount to sell so that it becomes the most liquidity of a range, by bisection: selling more
-// leaves less of the one currency, buys more of the other, and moves the price so that the range needs less of
-// the other. ErrTicks: too many ticks lie on the way.
+// Zap finds how much of an amount to sell so that it becomes the most liquidity of a range: selling more leaves less of the
+// one currency, buys more of the other, and moves the price so that the range needs less of the other. It sells step by step
+// as long as that is too little, and bisects within the last step. ErrTicks: too many ticks lie on the way.
 func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, upper int32) error {
 	if lower >= upper || lower < MinTick || upper > MaxTick {
 		return ErrTick
@@ -25,18 +26,22 @@ func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, uppe
 	sqrtPriceAt(&b, upper)
 	var low, high, middle, one uint256.Int // enough is sold from high on
 	one.SetOne()
-	high.Set(amount)
-	crossed := 0
-	for low.Lt(&high) {
-		middle.Add(&low, middle.Rsh(middle.Sub(&high, &low), 1))
-		err := p.Quote(&z.Swap, ofCurrency0, true, &middle)
-		if crossed += z.Swap.Crossed; crossed > maxZapCrossed {
-			return ErrTicks
+	z.Swap = p.untouched()
+	if z.sellMore(ofCurrency0, amount, &low, &a, &b) {
+		s := sale{at: *p, zeroForOne: ofCurrency0}
+		enough, err := s.advance(z, amount, &a, &b)
+		if err != nil {
+			return err
 		}
-		if err == nil && z.sellMore(ofCurrency0, amount, &middle, &a, &b) {
-			low.Add(&middle, &one)
-		} else {
-			high.Set(&middle)
+		low.Add(&s.sold, &one)
+		high = enough
+		for low.Lt(&high) {
+			middle.Add(&low, middle.Rsh(middle.Sub(&high, &low), 1))
+			if s.step(z, &middle) == nil && s.sells(&middle) && z.sellMore(ofCurrency0, amount, &middle, &a, &b) {
+				low.Add(&middle, &one)
+			} else {
+				high.Set(&middle)
+			}
 		}
 	}
 	// The best is there or one before: what the range takes is rounded.
@@ -48,6 +53,56 @@ func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, uppe
 		}
 	}
 	return err
+}
+
+// sale is a swap that is done step by step: whoever sells more goes through the same steps first.
+type sale struct {
+	zeroForOne bool
+	at         Pool        // as what is sold leaves it
+	sold, out  uint256.Int // by the steps before
+	next       Result      // of the step after them
+}
+
+// advance sells step by step for as long as more has to be sold than a step ends with. It returns an amount that is enough.
+func (s *sale) advance(z *Zapped, amount, a, b *uint256.Int) (enough uint256.Int, err error) {
+	for crossed := 0; ; {
+		if s.sold.Eq(amount) {
+			return *amount, nil
+		}
+		if _, ended := s.at.limit(s.zeroForOne); ended {
+			return *enough.AddUint64(&s.sold, 1), nil
+		}
+		err := s.step(z, amount)
+		if crossed += s.next.Crossed; errors.Is(err, ErrTicks) || crossed > MaxCrossed {
+			return enough, ErrTicks
+		}
+		if err != nil {
+			return *amount, nil //nolint:nilerr // this step cannot be done in whole
+		}
+		enough.Add(&s.sold, &s.next.In)
+		if !s.next.In.IsZero() && !z.sellMore(s.zeroForOne, amount, &enough, a, b) {
+			return enough, nil
+		}
+		s.sold, s.out = enough, z.Swap.Out
+		s.at.SqrtPriceX96, s.at.Tick, s.at.Liquidity = s.next.SqrtPriceX96, s.next.Tick, s.next.Liquidity
+	}
+}
+
+// step sells one step further, until so much is sold in all.
+func (s *sale) step(z *Zapped, all *uint256.Int) error {
+	limit, _ := s.at.limit(s.zeroForOne)
+	order := Swap{ZeroForOne: s.zeroForOne, ExactIn: true, Limit: *limit, MaxSteps: 1}
+	order.Amount.Sub(all, &s.sold)
+	err := s.at.Swap(&s.next, &order)
+	z.Swap.SqrtPriceX96 = s.next.SqrtPriceX96
+	z.Swap.Out.Add(&s.out, &s.next.Out)
+	return err
+}
+
+// sells says whether the last step was enough for so much in all.
+func (s *sale) sells(all *uint256.Int) bool {
+	var sum uint256.Int
+	return sum.Add(&s.sold, &s.next.In).Eq(all)
 }
 
 // sellMore says whether what is kept pays for more liquidity than what is bought.
