@@ -186,10 +186,11 @@ func TestAReferenceIsNoFinerThanATick(t *testing.T) {
 	}
 }
 
-// crowd puts dust at each of so many ticks on both sides of a pool, of which no more is known than the pipeline reads around
+// crowd puts dust at each of 40,000 ticks on both sides of a pool, of which no more is known than the pipeline reads around
 // its price and its reference.
-func (s *stage) crowd(t testing.TB, p *pool, each int32) {
+func (s *stage) crowd(t testing.TB, p *pool) {
 	t.Helper()
+	const each = int32(40_000)
 	var all []ammv4.Tick
 	add := func(at int32, net *uint256.Int) {
 		tick, err := ammv4.NewTick(at, net)
@@ -240,7 +241,7 @@ func TestDustRefusesNothing(t *testing.T) {
 	}{{token: meme}, {token: second}, {held: position}} {
 		clean, s := newStage(t), newStage(t)
 		fair, most := clean.valued(t, of.token, of.held)
-		s.crowd(t, s.direct, 40_000)
+		s.crowd(t, s.direct)
 		value, suggested := s.valued(t, of.token, of.held)
 		if value == nil {
 			t.Fatal("dust refuses a price")
@@ -263,10 +264,59 @@ func TestDustRefusesNothing(t *testing.T) {
 		s = newStage(t)
 		s.open(t, 8, usdg, meme, 100, 2e14) // deep enough, and a better price
 		s.move(t, s.direct, -2000)
-		s.crowd(t, s.direct, 40_000)
+		s.crowd(t, s.direct)
 		if value, _ := s.valued(t, of.token, of.held); value != nil {
 			t.Errorf("worth %s by another pool", value)
 		}
+	}
+}
+
+// TestDustHidesNoBetterRoute: of a pool with dust at every tick, which somebody moved so far that hardly any ticks around its
+// reference are read, nobody knows what a quote would come to there. A much worse route is not quoted for it; a little of one
+// that comes to as much still is.
+func TestDustHidesNoBetterRoute(t *testing.T) {
+	for _, of0 := range []bool{true, false} {
+		for _, exactIn := range []bool{true, false} {
+			quote := func(worse int32) error {
+				s := newStage(t)
+				s.pools = s.pools[:1]
+				move := int32(1630) // towards what is asked for
+				from, to := []common.Address{usdg}, []common.Address{meme}
+				if worse = -worse; !of0 {
+					from, to, move, worse = to, from, -move, -worse
+				}
+				s.open(t, 8, usdg, meme, worse, 1e15)
+				s.move(t, s.direct, move)
+				s.crowd(t, s.direct)
+				if w := &s.direct.Window; w.To < 408 || w.From > -408 {
+					t.Fatalf("another window would be read beside that from %d to %d", w.From, w.To)
+				}
+				s.direct.Far = nil
+				s.judge()
+				o, err := s.offer(from, to, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = o.quote(exactIn, uint256.NewInt(3e13))
+				return err
+			}
+			isDeviation(t, fmt.Sprintf("of currency0 %t, exact in %t", of0, exactIn), quote(900))
+			if err := quote(-200); err != nil {
+				t.Errorf("of currency0 %t, exact in %t: a route that is better: %v", of0, exactIn, err)
+			}
+		}
+	}
+}
+
+// TestDustTakesNoCap: what is sold into a pool with dust at every tick is sold as far as the ticks are known.
+func TestDustTakesNoCap(t *testing.T) {
+	of := &topics.Deal{Token: meme, Term: 3600, AmountOrTokenID: *uint256.NewInt(5e14), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
+	clean, s := newStage(t), newStage(t)
+	_, fair := clean.valuedAs(t, of, nil)
+	s.crowd(t, s.direct)
+	_, suggested := s.valuedAs(t, of, nil)
+	if suggested.Cmp(new(big.Int).Quo(fair, big.NewInt(4))) < 0 || suggested.Cmp(fair) > 0 {
+		t.Errorf("%s suggested, without dust %s", suggested, fair)
 	}
 }
 

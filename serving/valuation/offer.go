@@ -79,8 +79,12 @@ func (s *state) shallow(p *pool, prices map[common.Address]*quoted) bool {
 // has liquidity to where it has none, or out of the way of a worse one, raises no limit.
 func (o *offer) quote(exactIn bool, amount *uint256.Int) (*swapped, error) {
 	now, scarce := best(o.now, exactIn, amount)
+	bound := route.bound // nothing of it is unknown, or it might pass a worse one for the best
+	if scarce != nil {
+		bound = route.swap
+	}
 	for _, way := range o.fair {
-		fair, err := way.swap(exactIn, amount)
+		fair, err := bound(way, exactIn, amount)
 		if err != nil {
 			continue // there is less liquidity than now
 		}
@@ -93,7 +97,7 @@ func (o *offer) quote(exactIn bool, amount *uint256.Int) (*swapped, error) {
 			better, other = &fair.in, &now.in
 		}
 		if o.st.worse(better.ToBig(), len(way)).Cmp(other.ToBig()) < 0 {
-			return nil, refuse(reasonDeviation, "at the reference prices of the pools it would be %s for %s, and not %s for %s",
+			return nil, refuse(reasonDeviation, "at the reference prices of the pools it could be %s for %s, and not %s for %s",
 				fair.out.Dec(), fair.in.Dec(), now.out.Dec(), now.in.Dec())
 		}
 	}

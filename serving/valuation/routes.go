@@ -85,38 +85,64 @@ func (s *state) routesBy(from, to []common.Address, except *pool, usable func(*p
 	return nil, errNoRoute
 }
 
-// exactIn swaps an exact input along a route. ErrLiquidity: it exceeds the pools' liquidity.
-func (r route) exactIn(amount *uint256.Int) (*swapped, error) {
-	out := &swapped{route: r, in: *amount, out: *amount}
-	for _, h := range r {
-		var result ammv4.Result
-		if err := h.pool.amm.Quote(&result, h.zeroForOne, true, &out.out); err != nil {
-			return nil, err
-		}
-		out.out = result.Out
-	}
-	return out, nil
+// quote is a swap in a pool that comes to the whole amount.
+func (h hop) quote(r *ammv4.Result, exactIn bool, amount *uint256.Int) error {
+	return h.pool.amm.Quote(r, h.zeroForOne, exactIn, amount)
 }
 
-// exactOut swaps for an exact output along a route.
-func (r route) exactOut(amount *uint256.Int) (*swapped, error) {
-	in := &swapped{route: r, in: *amount, out: *amount}
-	for _, h := range slices.Backward(r) {
-		var result ammv4.Result
-		if err := h.pool.amm.Quote(&result, h.zeroForOne, false, &in.in); err != nil {
-			return nil, err
-		}
-		in.in = result.In
+// bound is a swap that is no worse: what is beyond the ticks that are known, or that one transaction can cross, is swapped at
+// the price there. It only gets worse from there on.
+func (h hop) bound(r *ammv4.Result, exactIn bool, amount *uint256.Int) error {
+	err := h.quote(r, exactIn, amount)
+	if !errors.Is(err, ammv4.ErrTicks) {
+		return err
 	}
-	return in, nil
+	at := priceAt(&r.SqrtPriceX96)
+	if h.zeroForOne != exactIn {
+		at = inverse(at) // of what is still to come in, or to go out
+	}
+	had, other, round := &r.In, &r.Out, worthUp
+	if !exactIn {
+		had, other, round = other, had, worth
+	}
+	rest, over := uint256.FromBig(round(new(big.Int).Sub(amount.ToBig(), had.ToBig()), at))
+	if over {
+		return ammv4.ErrOverflow
+	}
+	*had = *amount
+	if _, over = other.AddOverflow(other, rest); over {
+		return ammv4.ErrOverflow
+	}
+	return nil
 }
 
-// swap is exactIn or exactOut.
+// swap swaps an exact input along a route, or for an exact output. ErrLiquidity: it exceeds the pools' liquidity.
 func (r route) swap(exactIn bool, amount *uint256.Int) (*swapped, error) {
-	if exactIn {
-		return r.exactIn(amount)
+	return r.by(hop.quote, exactIn, amount)
+}
+
+// bound is swap where no swap is better.
+func (r route) bound(exactIn bool, amount *uint256.Int) (*swapped, error) {
+	return r.by(hop.bound, exactIn, amount)
+}
+
+func (r route) by(one func(h hop, r *ammv4.Result, exactIn bool, amount *uint256.Int) error, exactIn bool, amount *uint256.Int) (*swapped, error) {
+	s := &swapped{route: r, in: *amount, out: *amount}
+	for i := range r {
+		var result ammv4.Result
+		if exactIn {
+			if err := one(r[i], &result, true, &s.out); err != nil {
+				return nil, err
+			}
+			s.out = result.Out
+			continue
+		}
+		if err := one(r[len(r)-1-i], &result, false, &s.in); err != nil {
+			return nil, err
+		}
+		s.in = result.In
 	}
-	return r.exactOut(amount)
+	return s, nil
 }
 
 // best is the route with the highest output or the lowest input. ErrLiquidity: none has enough liquidity.
@@ -181,9 +207,9 @@ func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice)
 			var result ammv4.Result
 			err = p.amm.Sell(&result, h.zeroForOne, &out)
 			switch {
-			case err == nil:
+			case err == nil, errors.Is(err, ammv4.ErrTicks): // a part is sold
 				moved[p.ID] = p.after(&result)
-			case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow), errors.Is(err, ammv4.ErrTicks):
+			case errors.Is(err, ammv4.ErrLiquidity), errors.Is(err, ammv4.ErrOverflow):
 				result.Out.Clear()
 			default:
 				return nil, nil, fmt.Errorf("sell %s in pool %s: %w", token, p.ID, err)
