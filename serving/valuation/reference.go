@@ -1,9 +1,7 @@
 package valuation
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
 	"math/big"
 	"slices"
 	"time"
@@ -188,105 +186,6 @@ func (s *state) priced(token common.Address) (*quoted, error) {
 		return &quoted{price: p, kind: kindPool, ways: ways(direct)}, err
 	}
 	return s.twoHop(token)
-}
-
-// twoHop computes the price through the deepest pair of pools. Who disturbs one must not have the price come from another:
-// so it is refused if any deep pair is unreliable, or disagrees.
-func (s *state) twoHop(token common.Address) (*quoted, error) {
-	usdg := s.cfg.Deployment.USDG
-	var (
-		all   []*quoted
-		most  *big.Int
-		wrong error
-	)
-	for hop := range s.hops(token) {
-		second, err := s.deepest(hop, usdg, par)
-		if second == nil && err == nil {
-			continue // the second token has no pool with USDG
-		}
-		if second == nil {
-			return nil, err
-		}
-		inUSDG, fault := second.pool.referenceOf(hop)
-		if fault != nil {
-			return nil, fault
-		}
-		first, unsteady := s.deepest(token, hop, inUSDG)
-		if first == nil {
-			return nil, unsteady
-		}
-		if off := s.paused(hop); off != nil || first.thin || second.thin {
-			wrong = cmp.Or(off, err, unsteady)
-			continue
-		}
-		if err = cmp.Or(err, unsteady); err != nil {
-			return nil, err
-		}
-		inHop, fault := first.pool.referenceOf(token)
-		if fault != nil {
-			return nil, fault
-		}
-		all = append(all, &quoted{price: times(inHop, inUSDG), kind: kindTwoHop, ways: ways(first, second)})
-		if most == nil || first.depth.Cmp(most) > 0 {
-			most = first.depth
-			all[0], all[len(all)-1] = all[len(all)-1], all[0]
-		}
-	}
-	if len(all) == 0 {
-		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", token)))
-	}
-	for _, other := range all[1:] {
-		gap, err := ticksApart(all[0].price, other.price)
-		if err != nil {
-			return nil, err
-		}
-		if gap > s.cfg.Reference.MaxDeviation {
-			return nil, refuse(reasonDisagree, "pools %s and %s are %d ticks apart", all[0].pools()[0].ID, other.pools()[0].ID, gap)
-		}
-		all[0].ways = append(all[0].ways, other.ways...)
-	}
-	return all[0], nil
-}
-
-// hops are the tokens other than the dollar that a token has a pool with, each once.
-func (s *state) hops(token common.Address) iter.Seq[common.Address] {
-	return func(yield func(common.Address) bool) {
-		seen := map[common.Address]bool{s.cfg.Deployment.USDG: true}
-		for _, p := range s.pools {
-			hop, ok := p.other(token)
-			if !ok || seen[hop] {
-				continue
-			}
-			if seen[hop] = true; !yield(hop) {
-				return
-			}
-		}
-	}
-}
-
-// ways are all ways through one pool of each pair, that through the deepest ones first.
-func ways(hops ...*candidate) [][]*pool {
-	all := [][]*pool{nil}
-	for _, hop := range hops {
-		var longer [][]*pool
-		for _, way := range all {
-			for _, p := range append([]*pool{hop.pool}, hop.beside...) {
-				longer = append(longer, append(slices.Clone(way), p))
-			}
-		}
-		all = longer
-	}
-	return all
-}
-
-// ticksApart is how many ticks lie between two prices.
-func ticksApart(a, b price) (int32, error) {
-	one, err := ammv4.TickAtSqrtPrice(sqrtOf(a))
-	if err != nil {
-		return 0, err
-	}
-	other, err := ammv4.TickAtSqrtPrice(sqrtOf(b))
-	return abs(one - other), err
 }
 
 // muchDeeper is how many times a pool is as deep as another whose price is then no reason to doubt its own. Where they disagree

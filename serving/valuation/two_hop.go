@@ -1,0 +1,141 @@
+package valuation
+
+import (
+	"cmp"
+	"iter"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/contracts/ammv4"
+)
+
+// hopWay is a way from a token to USDG by another one.
+type hopWay struct {
+	quoted
+	first  *big.Int // depth of its first pool
+	most   *big.Int // depth of the shallower of both, where each is deepest
+	least  *big.Int // where it is not
+	unsure error    // why it gives no price
+}
+
+// twoHop computes the price through the deepest pair of pools. Who disturbs one must not have the price come from another:
+// so it is refused if any deep pair is unreliable, or disagrees, that is not muchDeeper times shallower.
+func (s *state) twoHop(token common.Address) (*quoted, error) {
+	var all []*hopWay
+	var wrong error
+	for hop := range s.hops(token) {
+		way, err := s.wayBy(token, hop)
+		if err != nil {
+			wrong = err
+		}
+		if way != nil {
+			all = append(all, way)
+		}
+	}
+	if len(all) == 0 {
+		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", token)))
+	}
+	slices.SortStableFunc(all, func(a, b *hopWay) int { return b.first.Cmp(a.first) })
+	best := all[0]
+	if best.unsure != nil {
+		return nil, best.unsure
+	}
+	for _, other := range all[1:] {
+		objection := other.unsure
+		if objection == nil {
+			gap, err := ticksApart(best.price, other.price)
+			if err != nil {
+				return nil, err
+			}
+			if gap > s.cfg.Reference.MaxDeviation {
+				objection = refuse(reasonDisagree, "pools %s and %s are %d ticks apart", best.pools()[0].ID, other.pools()[0].ID, gap)
+			}
+		}
+		switch {
+		case objection == nil:
+			best.ways = append(best.ways, other.ways...)
+		case contradicts(other.most, best.least):
+			return nil, objection
+		}
+	}
+	return &best.quoted, nil
+}
+
+// wayBy is the way by one other token; nil: there is none, or it is thin or paused and has no say, for which the error is why.
+func (s *state) wayBy(token, hop common.Address) (*hopWay, error) {
+	second, err := s.deepest(hop, s.cfg.Deployment.USDG, par)
+	if second == nil {
+		return nil, err
+	}
+	inUSDG, fault := second.pool.referenceOf(hop)
+	if fault != nil {
+		return nil, fault
+	}
+	first, unsteady := s.deepest(token, hop, inUSDG)
+	if first == nil {
+		return nil, unsteady
+	}
+	err = cmp.Or(err, unsteady)
+	if off := s.paused(hop); off != nil || first.thin || second.thin {
+		return nil, cmp.Or(off, err)
+	}
+	way := &hopWay{first: first.depth, most: first.depth, least: first.least, unsure: err}
+	if second.depth.Cmp(way.most) < 0 {
+		way.most = second.depth
+	}
+	if second.least.Cmp(way.least) < 0 {
+		way.least = second.least
+	}
+	if err != nil {
+		return way, nil //nolint:nilerr // that it gives no price stops others
+	}
+	inHop, fault := first.pool.referenceOf(token)
+	if fault != nil {
+		return nil, fault
+	}
+	way.quoted = quoted{price: times(inHop, inUSDG), kind: kindTwoHop, ways: ways(first, second)}
+	return way, nil
+}
+
+// hops are the tokens other than the dollar that a token has a pool with, each once.
+func (s *state) hops(token common.Address) iter.Seq[common.Address] {
+	return func(yield func(common.Address) bool) {
+		seen := map[common.Address]bool{s.cfg.Deployment.USDG: true}
+		for _, p := range s.pools {
+			hop, ok := p.other(token)
+			if !ok || seen[hop] {
+				continue
+			}
+			if seen[hop] = true; !yield(hop) {
+				return
+			}
+		}
+	}
+}
+
+// ways are all ways through one pool of each pair, that through the deepest ones first.
+func ways(hops ...*candidate) [][]*pool {
+	all := [][]*pool{nil}
+	for _, hop := range hops {
+		var longer [][]*pool
+		for _, way := range all {
+			for _, p := range append([]*pool{hop.pool}, hop.beside...) {
+				longer = append(longer, append(slices.Clone(way), p))
+			}
+		}
+		all = longer
+	}
+	return all
+}
+
+// ticksApart is how many ticks lie between two prices.
+func ticksApart(a, b price) (int32, error) {
+	one, err := ammv4.TickAtSqrtPrice(sqrtOf(a))
+	if err != nil {
+		return 0, err
+	}
+	other, err := ammv4.TickAtSqrtPrice(sqrtOf(b))
+	return abs(one - other), err
+}
