@@ -189,7 +189,7 @@ func TestNobodyHidesWhatThePriceDid(t *testing.T) {
 			s := newStage(t)
 			p := s.direct
 			s.move(t, p, moved)
-			p.Hours = append(p.Hours, query.PriceAt{At: s.at.Timestamp, Low: p.Tick, High: p.Tick, Liquidity: p.Liquidity})
+			p.Hours = append(p.Hours, query.PriceAt{At: s.at.Timestamp, Low: p.Tick, High: p.Tick, Liquidity: p.Liquidity, Usual: p.Liquidity})
 			s.wait(2400)
 			return s
 		}
@@ -197,7 +197,7 @@ func TestNobodyHidesWhatThePriceDid(t *testing.T) {
 		_, most := s.valued(t, meme, nil)
 		was, _ := s.cfg.Haircut.deviation(s.series(meme, []*pool{s.direct}))
 		s.move(t, s.direct, 0)
-		s.direct.Hours = append(s.direct.Hours, query.PriceAt{At: s.at.Timestamp, Low: s.direct.Tick, High: s.direct.Tick, Liquidity: s.direct.Liquidity})
+		s.direct.Hours = append(s.direct.Hours, query.PriceAt{At: s.at.Timestamp, Low: s.direct.Tick, High: s.direct.Tick, Liquidity: s.direct.Liquidity, Usual: s.direct.Liquidity})
 		_, suggested := s.valued(t, meme, nil)
 		is, _ := s.cfg.Haircut.deviation(s.series(meme, []*pool{s.direct}))
 		if is < was || suggested == nil || suggested.Cmp(most) > 0 {
@@ -362,6 +362,7 @@ func TestAnEmptyPoolSaysNothing(t *testing.T) {
 				wild(p, 20_000)
 				for i := range p.Hours {
 					p.Hours[i].Liquidity.SetUint64(liquidity)
+					p.Hours[i].Usual.SetUint64(liquidity)
 				}
 			}
 			_, suggested := s.valuedAs(t, of, nil)
@@ -377,6 +378,55 @@ func TestAnEmptyPoolSaysNothing(t *testing.T) {
 	}
 }
 
+// TestAMomentShowsNoCalm: a price moved by 6 % an hour, and then whoever provides nearly all of the pool took that out, but for a
+// moment in each hour. That nobody traded then does not show that the price stands still; that it moved does.
+func TestAMomentShowsNoCalm(t *testing.T) {
+	for _, token := range []common.Address{meme, second} {
+		suggested := func(most, usual uint64, moves int32) *big.Int {
+			s := newStage(t)
+			s.assets[meme].Lane = contracts.LaneETH
+			wild(s.direct, 600)
+			for i := len(s.direct.Hours) - 40; i < len(s.direct.Hours); i++ {
+				c := &s.direct.Hours[i]
+				c.Low, c.High = moves*int32(i%2), moves*int32(i%2)
+				c.Liquidity.SetUint64(most)
+				c.Usual.SetUint64(usual)
+			}
+			_, suggested := s.valuedAs(t, &topics.Deal{
+				Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9),
+			}, nil)
+			return suggested
+		}
+		const full = 1e15
+		empty, moment, calm, moved := suggested(0, 0, 0), suggested(full, 0, 0), suggested(full, full, 0), suggested(full, 0, 3000)
+		if moment.Cmp(empty) > 0 || calm.Cmp(empty) <= 0 || moved.Cmp(empty) >= 0 {
+			t.Errorf("%s suggested where there was liquidity for moments, where there was none %s, where it stayed %s, where the price moved %s",
+				moment, empty, calm, moved)
+		}
+	}
+}
+
+// TestAnEmptyPoolWidensNoRange: nor is the range wider that is suggested for a pool that was moved while it was empty.
+func TestAnEmptyPoolWidensNoRange(t *testing.T) {
+	for _, p := range []func(s *stage) *pool{func(s *stage) *pool { return s.direct }, func(s *stage) *pool { return s.pair }} {
+		suggested := func(wide int32, liquidity uint64) suggestion {
+			s := newStage(t)
+			p := p(s)
+			for i := range p.Hours[:len(p.Hours)-40] {
+				c := &p.Hours[i]
+				c.Low, c.High = c.Low+wide*int32(i%2), c.High+wide*int32(i%2)
+				c.Liquidity.SetUint64(liquidity)
+				c.Usual.SetUint64(liquidity)
+			}
+			return s.suggest(p, 7*24*3600)
+		}
+		calm, empty, full := suggested(0, 0), suggested(20_000, 0), suggested(20_000, 1e15)
+		if empty != calm || full.sigma < 2*calm.sigma || full.upper-full.lower <= calm.upper-calm.lower {
+			t.Errorf("an empty pool that was moved: %+v, one that was not: %+v, one with liquidity: %+v", empty, calm, full)
+		}
+	}
+}
+
 // TestAnEmptyHopHidesNothing: of a price of two hops one moved by 6 % an hour. What the other did not tell, as it was empty or
 // is young and began so, hides nothing of it.
 func TestAnEmptyHopHidesNothing(t *testing.T) {
@@ -387,6 +437,7 @@ func TestAnEmptyHopHidesNothing(t *testing.T) {
 			wild(s.pair, 0)
 			for i := range s.pair.Hours {
 				s.pair.Hours[i].Liquidity.SetUint64(liquidity)
+				s.pair.Hours[i].Usual.SetUint64(liquidity)
 			}
 		},
 		"young": func(s *stage, liquidity uint64) {
@@ -395,7 +446,8 @@ func TestAnEmptyHopHidesNothing(t *testing.T) {
 				s.pair.Hours[i].Low, s.pair.Hours[i].High = 0, 0
 			}
 			s.direct.Hours = []query.PriceAt{
-				{At: now - 3*3600, Liquidity: *uint256.NewInt(liquidity)}, {At: now - 2*3600, Liquidity: *uint256.NewInt(full)},
+				{At: now - 3*3600, Liquidity: *uint256.NewInt(liquidity), Usual: *uint256.NewInt(liquidity)},
+				{At: now - 2*3600, Liquidity: *uint256.NewInt(full), Usual: *uint256.NewInt(full)},
 			}
 		},
 	} {

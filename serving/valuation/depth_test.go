@@ -35,6 +35,27 @@ func TestAPositionDoesNotPriceItself(t *testing.T) {
 	}
 }
 
+// TestASplitPosition: of a position in two halves one is depth for the other, as that of anybody else is, for as long as it is
+// there. Alone it is none for itself.
+func TestASplitPosition(t *testing.T) {
+	s := newStage(t)
+	s.liquidity(t, s.direct, -6000, 6000, 1e10)
+	half := &topics.PositionLiquidity{PoolID: s.direct.ID, TickLower: -1200, TickUpper: 1200, Liquidity: *uint256.NewInt(5e14)}
+	s.add(t, s.direct, half, 0)
+	alone, other := *s.direct, *half
+	other.TickLower, other.TickUpper = -1260, 1260
+	s.add(t, s.direct, &other, 0)
+	if _, err := s.pledgedPosition(half); err != nil {
+		t.Errorf("a half beside the other: %v", err)
+	}
+	*s.direct = alone
+	s.judge()
+	_, err := s.pledgedPosition(half)
+	if r, ok := errors.AsType[*refusal](err); !ok || r.reason != reasonDepth {
+		t.Errorf("a half that is alone: %v", err)
+	}
+}
+
 // TestAPoolHidesNoMarket: a pool with the dollar in which nobody trades does not hide what the price did by two hops, and a
 // hop that is young does not hide what another one did before.
 func TestAPoolHidesNoMarket(t *testing.T) {

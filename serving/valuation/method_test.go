@@ -74,7 +74,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 	p.amm = ammv4.Pool{SqrtPriceX96: *price, Tick: tick, Liquidity: *l, LPFee: 3000, TickSpacing: 60, Ticks: p.Ticks}
 	p.Standing = p.Ticks
 	for at := uint64(began); at <= now-3600; at += 3600 { // a price that trembles by the hour
-		p.Hours = append(p.Hours, query.PriceAt{At: at, Low: tick + int32(at/3600%3*20), High: tick + int32(at/3600%3*20), Liquidity: *l})
+		p.Hours = append(p.Hours, query.PriceAt{At: at, Low: tick + int32(at/3600%3*20), High: tick + int32(at/3600%3*20), Liquidity: *l, Usual: *l})
 	}
 	p.Seconds = []query.PriceAt{{At: began, Low: tick, High: tick}}
 	s.pools = append(s.pools, p)
@@ -226,6 +226,38 @@ func TestThinPoolPullsNothing(t *testing.T) {
 	s.open(t, 7, meme, second, -5000, 9e14)
 	if value, _ := s.valued(t, second, nil); value != nil {
 		t.Errorf("worth %s although two deep pools disagree", value)
+	}
+}
+
+// TestAThinWayStopsNothing: the same by another token: a way that is much shallower stops no price, whether it disagrees or
+// somebody moves it; one as deep stops it.
+func TestAThinWayStopsNothing(t *testing.T) {
+	third := common.Address{0x04}
+	set := func(liquidity uint64) (s *stage, other *pool) {
+		s = newStage(t)
+		s.open(t, 7, usdg, third, 0, 1e15)
+		return s, s.open(t, 9, second, third, 0, liquidity)
+	}
+	fair, _ := newStage(t).valued(t, second, nil)
+	for _, of := range []struct {
+		liquidity uint64
+		stops     bool
+	}{{2e13, false}, {9e14, true}} { // both are deep enough to price it
+		for what, change := range map[string]func(s *stage, p *pool){
+			"disagrees": func(s *stage, p *pool) {
+				p.Seconds[0].Low, p.Seconds[0].High = 5000, 5000
+				s.move(t, p, 5000)
+				s.wait(3600)
+			},
+			"is moved": func(s *stage, p *pool) { s.move(t, p, 300) },
+		} {
+			s, p := set(of.liquidity)
+			change(s, p)
+			value, _ := s.valued(t, second, nil)
+			if stopped := value == nil; stopped != of.stops || !stopped && value.Cmp(fair) != 0 {
+				t.Errorf("a way of %d %s: worth %s, without it %s", of.liquidity, what, value, fair)
+			}
+		}
 	}
 }
 

@@ -112,7 +112,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 func (s *state) suggest(p *pool, term uint32) suggestion {
 	h := &s.cfg.Haircut
 	r := suggestion{}
-	r.sigma, r.returns = h.deviation(p.hourly(s.at.Timestamp, uint64(h.History/time.Second), true, 0))
+	r.sigma, r.returns = h.deviation(s.ownSeries(p))
 	spread := r.sigma * math.Sqrt(float64(term)/hour) // of the log price over the term
 	half := h.RangeDeviation * spread / logTick
 	widest := usable(p.TickSpacing)

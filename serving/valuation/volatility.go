@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
@@ -21,6 +22,7 @@ const (
 type level struct {
 	low, high float64
 	empty     bool // it is that of a pool with hardly any liquidity, and says nothing
+	brief     bool // it is that of one that had more for a moment: it may say that the price moved, and not that it stood still
 }
 
 // levelOf is that of one of a pool's currencies in the other.
@@ -38,9 +40,10 @@ const partOfFloor = 10
 // twoPercent is how much of a currency, over its virtual reserve, moves a price by 2 %, about.
 const twoPercent = 0.00995
 
-// wasEmpty says whether less of the other currency of a pool than an amount would have moved its price by 2 % at a close.
-func wasEmpty(c *query.PriceAt, currency0 bool, least float64) bool {
-	reserve, _ := new(big.Float).SetInt(c.Liquidity.ToBig()).Float64()
+// tooLittle says whether with some liquidity less of the other currency of a pool than an amount would have moved its price by
+// 2 % at a close.
+func tooLittle(liquidity *uint256.Int, c *query.PriceAt, currency0 bool, least float64) bool {
+	reserve, _ := new(big.Float).SetInt(liquidity.ToBig()).Float64()
 	if root := pow(float64(c.Low) / 2); currency0 {
 		reserve *= root
 	} else {
@@ -51,7 +54,8 @@ func wasEmpty(c *query.PriceAt, currency0 bool, least float64) bool {
 
 // hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
 // reference, which is for now what a close is for its hour. A close with less depth in the other currency than least is empty,
-// and has the price of the last one that is not, or of the first one where there is none before.
+// and has the price of the last one that is not, or of the first one where there is none before. One that had as much only for a
+// moment is brief.
 func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (levels []level) {
 	next := 0
 	for at := (now - min(now, history) + hour - 1) / hour * hour; at+hour < now; at += hour {
@@ -61,7 +65,7 @@ func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (level
 		if next > 0 {
 			c := &p.Hours[next-1]
 			of := levelOf(c.Low, c.High, currency0)
-			of.empty = wasEmpty(c, currency0, least)
+			of.empty, of.brief = tooLittle(&c.Liquidity, c, currency0, least), tooLittle(&c.Usual, c, currency0, least)
 			levels = append(levels, of)
 		}
 	}
@@ -135,11 +139,31 @@ func (s *state) carried(token common.Address, pools []*pool) []level {
 	}
 	for i, hop := range hops {
 		before := hop[0]
-		before.empty = true
+		before.empty, before.brief = true, false
 		hops[i] = append(slices.Repeat([]level{before}, n-len(hop)), hop...)
 	}
 	return sumOf(hops, n)
 }
+
+// ownSeries is the logarithm of a pool's own price at the ends of hours and now, or of its inverse: seen from the currency
+// whose other one has a price, so that it is known which closes are empty. Where neither has, none is.
+func (s *state) ownSeries(p *pool) []level {
+	history := uint64(s.cfg.Haircut.History / time.Second)
+	for _, of0 := range []bool{true, false} {
+		against := p.Currency1
+		if !of0 {
+			against = p.Currency0
+		}
+		if q, err := s.priced(against); err == nil {
+			per, _ := new(big.Rat).SetFrac(q.price.Den, q.price.Num).Float64()
+			return p.hourly(s.at.Timestamp, history, of0, s.leastClose()*per)
+		}
+	}
+	return p.hourly(s.at.Timestamp, history, true, 0)
+}
+
+// leastClose is how many raw USDG must have moved the price by 2 % at a close for it to count.
+func (s *state) leastClose() float64 { return float64(s.cfg.Reference.MinDepth) / partOfFloor }
 
 // seriesOf are the logarithms of the prices of each pool, at least of now.
 func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
@@ -148,7 +172,7 @@ func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
 		of0[i] = token == p.Currency0
 		token, _ = p.other(token)
 	}
-	least := float64(s.cfg.Reference.MinDepth) / partOfFloor // of the last pool's dollars, and then of each one's other currency
+	least := s.leastClose() // of the last pool's dollars, and then of each one's other currency
 	for i, p := range slices.Backward(pools) {
 		hops[i] = p.hourly(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second), of0[i], least)
 		least /= pow(hops[i][len(hops[i])-1].low)
@@ -156,7 +180,8 @@ func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
 	return hops
 }
 
-// sumOf adds up the last n of each. A sum is empty where all are: a hop of which nothing is known hides nothing of another.
+// sumOf adds up the last n of each. A sum is empty where all are: a hop of which nothing is known hides nothing of another. It
+// is brief where any is.
 func sumOf(hops [][]level, n int) []level {
 	sum := slices.Repeat([]level{{empty: true}}, n)
 	for _, hop := range hops {
@@ -164,6 +189,7 @@ func sumOf(hops [][]level, n int) []level {
 			sum[i].low += of.low
 			sum[i].high += of.high
 			sum[i].empty = sum[i].empty && of.empty
+			sum[i].brief = sum[i].brief || of.brief
 		}
 	}
 	return sum
@@ -174,7 +200,7 @@ func sumOf(hops [][]level, n int) []level {
 // With few returns it is at least UnknownHourly.
 func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
 	for _, of := range series[:max(len(series)-1, 0)] {
-		if !of.empty {
+		if !of.empty && !of.brief {
 			returns++
 		}
 	}
@@ -198,10 +224,12 @@ func (h *Haircut) ofReturns(series []level) float64 {
 		}
 		if last != nil {
 			r := max(of.high-last.low, last.high-of.low) * logTick
-			if before = variance; first {
+			before = variance
+			switch next := h.Decay*variance + (1-h.Decay)*r*r; {
+			case first:
 				variance, first = r*r, false
-			} else {
-				variance = h.Decay*variance + (1-h.Decay)*r*r
+			case !of.brief || next > variance:
+				variance = next
 			}
 		}
 		last = of

@@ -40,6 +40,33 @@ func TestVolatilityOfPaths(t *testing.T) {
 	}
 }
 
+// TestHoursOfAHalt: while the chain stands still hours close where the last one did, and the first one after it has all that the
+// price did meanwhile. Over many paths and moments the deviation is no smaller for it.
+func TestHoursOfAHalt(t *testing.T) {
+	random := rand.New(rand.NewPCG(4663, 43))
+	const paths, hours, halt = 4000, 168, 12
+	h := DefaultConfig().Haircut
+	var with, without float64
+	for range paths {
+		at := 0.0
+		var moves, halted []level
+		for range hours {
+			at += random.NormFloat64() * 100
+			moves = append(moves, level{low: at, high: at})
+		}
+		from := 1 + random.IntN(hours-halt-1)
+		halted = slices.Clone(moves)
+		for i := from; i < from+halt; i++ {
+			halted[i] = halted[from-1]
+		}
+		sum := func(of []level) float64 { sigma := h.ofReturns(of); return sigma * sigma }
+		with, without = with+sum(halted), without+sum(moves)
+	}
+	if with < 0.97*without {
+		t.Errorf("a variance of %g with a halt, without %g", with/paths, without/paths)
+	}
+}
+
 func TestVolatility(t *testing.T) {
 	h := DefaultConfig().Haircut
 	var flat, wild []level

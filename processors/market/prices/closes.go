@@ -13,7 +13,7 @@ import (
 // Closes has the close of each hour at whose end the price was another one than at the end of the hour before, under Key of the
 // hour's first second; of the hour that the last observation is in there is none yet. They are kept forever.
 //
-// A close is the Median of the hour's last CloseSeconds, and the most liquidity in range. The last price of an hour is
+// A close is the Median of the hour's last CloseSeconds, and the most and the usual liquidity in range. The last price of an hour is
 // whoever's it is that trades last, and the price of a pool without liquidity is whoever's it is that moves it, for nothing.
 var Closes = &state.Table{ID: 31, Name: "price closes"}
 
@@ -21,7 +21,7 @@ var Closes = &state.Table{ID: 31, Name: "price closes"}
 const CloseSeconds = 30 * 60
 
 // CloseBytes is the size of a row of Closes.
-const CloseBytes = 2*4 + liquidityBytes
+const CloseBytes = 2*4 + 2*liquidityBytes
 
 var errClose = errors.New("a close has another size")
 
@@ -31,14 +31,15 @@ func DecodeClose(row []byte) (p PriceAt, err error) {
 		return p, fmt.Errorf("%w: %d bytes", errClose, len(row))
 	}
 	p.Low, p.High = int32(binary.BigEndian.Uint32(row)), int32(binary.BigEndian.Uint32(row[4:]))
-	p.Liquidity.SetBytes(row[8:])
+	p.Liquidity.SetBytes(row[8 : 8+liquidityBytes])
+	p.Usual.SetBytes(row[8+liquidityBytes:])
 	return p, nil
 }
 
 // AppendClose appends a row of Closes.
 func AppendClose(b []byte, p *PriceAt) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(p.Low))
-	return appendLiquidity(binary.BigEndian.AppendUint32(b, uint32(p.High)), &p.Liquidity)
+	return appendLiquidity(appendLiquidity(binary.BigEndian.AppendUint32(b, uint32(p.High)), &p.Liquidity), &p.Usual)
 }
 
 // Open are the closes that no row has yet, ascending: that of the hour of the pool's last observation, and, where the price
@@ -55,7 +56,8 @@ func Open(v scanner, pool common.Hash, now uint64) ([]PriceAt, error) {
 	}
 	of, next := closeOf(hour, seconds), last.left(hour)
 	all := []PriceAt{of}
-	if next.At += Hour; (of.Low != next.Low || of.High != next.High || of.Liquidity != next.Liquidity) && next.At < now-now%Hour {
+	next.At, next.Usual = hour+Hour, next.Liquidity
+	if of.At = next.At; of != next && next.At < now-now%Hour {
 		all = append(all, next)
 	}
 	return all, nil

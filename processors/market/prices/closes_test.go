@@ -16,7 +16,7 @@ import (
 )
 
 // TestCloses: the close of every hour that is over is the median of the lowest and of the highest ticks of the seconds of its last
-// half hour, with the most liquidity of any, written out second by second and block by block, however long nobody trades.
+// half hour, with the most liquidity of any and that of half of them, written out second by second and block by block, however long nobody trades.
 func TestCloses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, err := state.Open(state.Options{Dir: "state", Tables: prices.Family.Tables, FS: vfs.NewMem()})
@@ -110,7 +110,7 @@ type left struct {
 	liquidity uint64
 }
 
-// medians are those of every second in [from, to), with the most liquidity of any.
+// medians are those of every second in [from, to), with the most liquidity of any, and what half of them have or more.
 func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	var lows, highs []int32
 	var most []uint64
@@ -131,6 +131,10 @@ func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	slices.Sort(lows)
 	slices.Sort(highs)
 	p.Low, p.High = lows[(len(lows)-1)/2], highs[len(highs)/2]
-	p.Liquidity.SetUint64(slices.Max(most))
+	slices.Sort(most)
+	p.Liquidity.SetUint64(most[len(most)-1])
+	if half := int(to-from+1) / 2; len(most) >= half {
+		p.Usual.SetUint64(most[len(most)-half])
+	}
 	return p
 }

@@ -77,7 +77,9 @@ func (s *span) ended() PriceAt {
 }
 
 // left is what the last block left.
-func (s *span) left(at uint64) PriceAt { return PriceAt{at, s.tick, s.tick, s.liquidity} }
+func (s *span) left(at uint64) PriceAt {
+	return PriceAt{At: at, Low: s.tick, High: s.tick, Liquidity: s.liquidity}
+}
 
 // widen adds a price, and liquidity in range, to the span of its second. The pool's last span is of the second last, if it has
 // one: zero is none.
@@ -107,6 +109,7 @@ type PriceAt struct {
 	At        uint64
 	Low, High int32
 	Liquidity uint256.Int
+	Usual     uint256.Int // of a close: what was in range for half of the time, or more
 }
 
 // scanner is what a Reader and a Writer can do.
@@ -140,22 +143,41 @@ func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 	return all, nil
 }
 
-// closeOf is the Median of an hour's last CloseSeconds, and the most liquidity that was in range in them: who provides most of a
-// pool must not hide what the price did by taking it out for a part of that time.
+// closeOf is the Median of an hour's last CloseSeconds, and the liquidity that was in range in them: the most, because who
+// provides most of a pool must not hide what the price did by taking it out for a part of that time, and what was there for half
+// of it, because a moment's liquidity does not show that the price stood still.
 func closeOf(hour uint64, prices []PriceAt) PriceAt {
 	last, window := hour+Hour-1, uint64(CloseSeconds)
 	c := PriceAt{At: hour}
 	c.Low, c.High, _ = Median(prices, last, window)
+	had := make([]liquidityFor, 0, len(prices))
 	for i := range prices {
 		end := last + 1
 		if i+1 < len(prices) {
 			end = min(end, prices[i+1].At)
 		}
-		if p := &prices[i]; end > max(p.At, last+1-window) && p.Liquidity.Gt(&c.Liquidity) {
-			c.Liquidity = p.Liquidity
+		if from := max(prices[i].At, last+1-window); end > from {
+			had = append(had, liquidityFor{&prices[i].Liquidity, end - from})
+		}
+	}
+	slices.SortFunc(had, func(a, b liquidityFor) int { return b.liquidity.Cmp(a.liquidity) })
+	sum := uint64(0)
+	for i, h := range had {
+		if i == 0 {
+			c.Liquidity = *h.liquidity
+		}
+		if sum += h.seconds; 2*sum >= window {
+			c.Usual = *h.liquidity
+			break
 		}
 	}
 	return c
+}
+
+// liquidityFor is for how many seconds so much liquidity was in range.
+type liquidityFor struct {
+	liquidity *uint256.Int
+	seconds   uint64
 }
 
 // Median is the time-weighted median of a pool's price over the window that ends with a second: that of the lowest tick of each
