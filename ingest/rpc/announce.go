@@ -22,12 +22,13 @@ type Announcement struct {
 type announced struct {
 	newest   follow.Header
 	at       time.Time
-	since    time.Time // of the first time that it told of newest
-	unread   bool      // newest came by subscription, and nobody has read it
-	hint     bool      // something came that only a poll can tell
-	ignored  time.Time // until then its heads do not count: it lost a vote
-	lonely   time.Time // until then those above all others' do not count: others had none of the height
-	lonelyAt uint64    // of that height
+	last     common.Hash // what it told of last; newest may be forgotten
+	since    time.Time   // of the first time that it told of that
+	unread   bool        // newest came by subscription, and nobody has read it
+	hint     bool        // something came that only a poll can tell
+	ignored  time.Time   // until then its heads do not count: it lost a vote
+	lonely   time.Time   // until then those above all others' do not count: others had none of the height
+	lonelyAt uint64      // of that height
 }
 
 // Heads says that Announced has something new.
@@ -83,8 +84,8 @@ func (e *endpoint) says(h follow.Header, bySubscription bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if e.announced.newest.Hash != h.Hash {
-		e.announced.since = now
+	if e.announced.last != h.Hash {
+		e.announced.last, e.announced.since = h.Hash, now
 	}
 	e.announced.newest, e.announced.at, e.announced.unread = h, now, bySubscription
 }
