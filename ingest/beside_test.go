@@ -162,6 +162,7 @@ func TestQuietChain(t *testing.T) {
 // TestUnequalSpans: two endpoints that have to agree return ranges of different lengths. Both are believed about the same
 // blocks, and who leaves a log out is found by the other one.
 func TestUnequalSpans(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	span := func(blocks uint64, then rpctest.Lie) rpctest.Lie {
 		return func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
@@ -180,6 +181,7 @@ func TestUnequalSpans(t *testing.T) {
 	}{{"honest", nil}, {"drops the last log", dropsLast}} {
 		for k, spans := range [][2]uint64{{3, 20}, {20, 3}} {
 			t.Run(fmt.Sprint(second.name, spans), func(t *testing.T) {
+				t.Parallel()
 				first, other := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), time.Millisecond)
 				first.Tells(span(spans[0], nil))
 				other.Tells(span(spans[1], second.tell))

@@ -135,6 +135,7 @@ func blameless(t *testing.T, in *running, honest int) {
 // empty, also beyond the head. Beside two honest endpoints it is outvoted: nothing of it becomes final, nor the topic's
 // history; what came in at the tip is reverted, and it is counted.
 func TestForgedChain(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		from  uint64 // 0: the block after the head, once the topic has all up to it
@@ -147,6 +148,7 @@ func TestForgedChain(t *testing.T) {
 		{"tip, and ahead", 0, 50},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			w, f, liar, cfg, topic := forgedWorld(t, 2)
 			f.ahead = test.ahead
 			if test.from > 0 {
@@ -191,6 +193,7 @@ func TestForgedChain(t *testing.T) {
 // TestForgedChainOfTwo: beside one honest endpoint nobody can know. Nothing forged becomes final, and nothing comes in
 // below the tip; it is said, and when they agree again, with a new ingester or without, the topic equals the chain.
 func TestForgedChainOfTwo(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		tip     bool
@@ -201,6 +204,7 @@ func TestForgedChainOfTwo(t *testing.T) {
 		{"tip, and a new ingester", true, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			w, f, liar, cfg, topic := forgedWorld(t, 1)
 			forged := uint64(20)
 			if !test.tip {
@@ -254,8 +258,8 @@ func TestForgedChainOfTwo(t *testing.T) {
 // TestForgedAboveTheHead: the chain stands still, and the fastest endpoint makes up blocks above its head. They come in, as
 // nobody can know yet, and are taken back when the two others have told of none for a while.
 func TestForgedAboveTheHead(t *testing.T) {
+	t.Parallel()
 	w, f, liar, cfg, topic := forgedWorld(t, 2)
-	cfg.RPC.Silence = 10 * time.Second // of which a twentieth is the while
 	in := run(t, cfg)
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 	head, err := w.chain.Client().BlockNumber(t.Context())
@@ -285,6 +289,7 @@ func TestForgedAboveTheHead(t *testing.T) {
 // TestSilence: of two endpoints one answers nothing. Nothing becomes final by the word of the other until it is silent
 // for long, and then all of it.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	dead := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 	dead.Tells(func(rw http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
@@ -315,6 +320,7 @@ func TestSilence(t *testing.T) {
 // TestForgedRanges: the fastest endpoint votes with the others, and has a chain of its own in all batches, with which history
 // is fetched. It costs a vote and a pause now and then: history comes in, becomes final, and it is counted.
 func TestForgedRanges(t *testing.T) {
+	t.Parallel()
 	w, f, liar, cfg, topic := forgedWorld(t, 2)
 	honest := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 	liar.Tells(f.forge(20))

@@ -34,6 +34,7 @@ func fabricated(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, res
 // TestFabricatedHead: a liar's head hashes right and is a million blocks too high. It is believed by nobody, neither
 // as a head nor in what is final; it is counted, and a reorg afterwards is undone.
 func TestFabricatedHead(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
 	liar.Tells(fabricated)
@@ -69,6 +70,7 @@ func TestFabricatedHead(t *testing.T) {
 // TestTagGone: the chain calls final what is 1,000 blocks old. That a node says it knows no such thing makes
 // nothing final, and a reorg of 200 blocks is undone.
 func TestTagGone(t *testing.T) {
+	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
 	w.step(t, 220)
 	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)

@@ -3,7 +3,11 @@ package ingest_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +124,7 @@ func runLogging(t *testing.T, cfg ingest.Config, log *zap.Logger) *running {
 
 // TestReorgs: a chain with reorgs of depth 1 to 64 while it is ingested, in backfill and at the tip.
 func TestReorgs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "kfake", rand.Uint64(), devchain.ScenarioConfig{Reorgs: true, ReorgEvery: 12})
 	w.step(t, 100)
 	in := run(t, w.config())
@@ -141,8 +146,12 @@ func TestReorgs(t *testing.T) {
 // TestCrash: connections to Kafka are cut at random points, the chain goes on with reorgs, and now and then
 // the ingester is another process.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	for _, kind := range brokertest.Kinds {
-		t.Run(kind, func(t *testing.T) { crash(t, kind) })
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			crash(t, kind)
+		})
 	}
 }
 
@@ -170,8 +179,12 @@ func crash(t *testing.T, kind string) {
 
 // TestFenced: the second ingester fences the first, which ends with an error that says so.
 func TestFenced(t *testing.T) {
+	t.Parallel()
 	for _, kind := range brokertest.Kinds {
-		t.Run(kind, func(t *testing.T) { fenced(t, kind) })
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			fenced(t, kind)
+		})
 	}
 }
 
@@ -220,6 +233,10 @@ func TestStandby(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel") }) {
+		_ = flag.Set("test.parallel", "4") // they wait most of the time
+	}
 	goleak.VerifyTestMain(m,
 		// The chain in the process is go-ethereum, which leaves these behind.
 		goleak.IgnoreAnyFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),

@@ -134,8 +134,12 @@ func (o *owner) rewind(depth uint64) {
 // the chain says, whether the ingester sees it join at the tip, in a backfill or after a restart, and through reorgs that
 // take the block away, move it and bring it again. checkTopic knows which tokens join where.
 func TestTokenJoins(t *testing.T) {
+	t.Parallel()
 	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofAll, rpc.ProofSparse, rpc.ProofOff} {
-		t.Run(string(proof), func(t *testing.T) { joins(t, proof) })
+		t.Run(string(proof), func(t *testing.T) {
+			t.Parallel()
+			joins(t, proof)
+		})
 	}
 }
 
@@ -253,11 +257,13 @@ func oldToken(t *testing.T, dense int) (*owner, common.Address) {
 // TestTokenJoinsBesideLiarAboutCode: beside an honest node one denies that the token had code, by number or by hash too:
 // the history is not cut short.
 func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
+	t.Parallel()
 	for name, lies := range map[string]func(block string) bool{
 		"always":        func(string) bool { return true },
 		"not by number": func(block string) bool { return strings.HasPrefix(block, `"`) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o, meme := oldToken(t, 3)
 			liar, honest := rpctest.NewLiar(t, o.chain.HTTP(), 0), rpctest.NewLiar(t, o.chain.HTTP(), 20*time.Millisecond)
 			liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
@@ -283,8 +289,10 @@ func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
 // TestTokenJoinsBesideLiarWithCode: one node claims that the token had code at every block that is named by its hash. The
 // history is read from the chain's first block then, and the token joins all the same.
 func TestTokenJoinsBesideLiarWithCode(t *testing.T) {
+	t.Parallel()
 	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofSparse} {
 		t.Run(string(proof), func(t *testing.T) {
+			t.Parallel()
 			o, meme := oldToken(t, 3)
 			liar, honest := rpctest.NewLiar(t, o.chain.HTTP(), 0), rpctest.NewLiar(t, o.chain.HTTP(), 20*time.Millisecond)
 			liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
@@ -308,6 +316,7 @@ func TestTokenJoinsBesideLiarWithCode(t *testing.T) {
 // TestTokenJoinsWithWholeHistory: a history that begins too late, so that more is given than was received, says nothing of
 // the token: it is read again.
 func TestTokenJoinsWithWholeHistory(t *testing.T) {
+	t.Parallel()
 	o, meme := oldToken(t, 3)
 	head, err := o.chain.Client().BlockNumber(t.Context())
 	if err != nil {
@@ -339,6 +348,7 @@ func TestTokenJoinsWithWholeHistory(t *testing.T) {
 // TestHostileTokenJoins: whatever logs a token's contract writes, before it joins and after it, they neither stop the
 // ingester nor make up holders.
 func TestHostileTokenJoins(t *testing.T) {
+	t.Parallel()
 	const seed = 6
 	transfer := func(topicsOf int, data []byte, accounts ...byte) []byte {
 		b := append([]byte{byte(topicsOf)}, contracts.TransferTopic().Bytes()...)
@@ -360,6 +370,7 @@ func TestHostileTokenJoins(t *testing.T) {
 	}
 	for fault, data := range logs {
 		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, "kfake", seed, devchain.ScenarioConfig{})
 			w.step(t, 5)
 			o := newOwner(t, w, seed)

@@ -201,7 +201,7 @@ func (w *world) lyingConfig(t *testing.T, prefix string, endpoints ...rpc.Endpoi
 	cfg = w.config()
 	cfg.Kafka.Prefix = prefix // each lie has a topic of its own; the chain goes on
 	cfg.RPC.Endpoints = endpoints
-	cfg.RPC.Timeout = 500 * time.Millisecond
+	cfg.RPC.Timeout = time.Second
 	cfg.RangeBlocks, cfg.ReorgWindow = 25, 8
 	return cfg, w.provision(t, cfg.Kafka)
 }
@@ -217,34 +217,42 @@ func counted(t *testing.T, reg *prometheus.Registry, endpoint, want string) (n f
 // TestLies: beside an honest node stands one that lies, and the topic still equals the chain; the metrics
 // name the endpoint and the lie.
 func TestLies(t *testing.T) {
-	w := lyingWorld(t)
-	for i, lie := range lies {
-		t.Run(lie.name, func(t *testing.T) {
-			liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 20*time.Millisecond) // the liar is asked first
-			liar.Tells(lie.tell)
-			var in *running
-			for again := 0; in == nil || counted(t, in.reg, "liar", lie.want) == 0; again++ {
-				if again > 20 {
-					t.Fatalf("the liar was never counted for %s", lie.want)
-				}
-				cfg, topic := w.lyingConfig(t, fmt.Sprint("beside", i, "x", again), rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
-				cfg.RPC.Silence = time.Second // some never say anything true
-				if strings.Contains(lie.want, "disagreement") {
-					cfg.RPC.Confirm = 2 // where answers are believed, only another tells of a log more or less
-				}
-				in = run(t, cfg)
-				for range 3 {
-					w.step(t, 2) // more than one: they are asked for as a range, or each by its hash
-					checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
-				}
-				if err := in.stop(); err != nil {
-					t.Error(err)
-				}
-			}
-			for _, lie := range []string{"missing_logs", "block_hash", "order", "malformed", "header_hash", "receipts_root", "stale_head", "inflated_head"} {
-				if n := count(t, in.reg, "honest", lie); n > 0 {
-					t.Errorf("the honest node was counted %v times for %s", n, lie)
-				}
+	t.Parallel()
+	const parts = 4 // beside each other, each on a chain of its own
+	for part := range parts {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			w := lyingWorld(t)
+			for i := part; i < len(lies); i += parts {
+				lie := lies[i]
+				t.Run(lie.name, func(t *testing.T) {
+					liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 20*time.Millisecond) // the liar is asked first
+					liar.Tells(lie.tell)
+					var in *running
+					for again := 0; in == nil || counted(t, in.reg, "liar", lie.want) == 0; again++ {
+						if again > 20 {
+							t.Fatalf("the liar was never counted for %s", lie.want)
+						}
+						cfg, topic := w.lyingConfig(t, fmt.Sprint("beside", i, "x", again), rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+						cfg.RPC.Silence = time.Second // some never say anything true
+						if strings.Contains(lie.want, "disagreement") {
+							cfg.RPC.Confirm = 2 // where answers are believed, only another tells of a log more or less
+						}
+						in = run(t, cfg)
+						for range 3 {
+							w.step(t, 2) // more than one: they are asked for as a range, or each by its hash
+							checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+						}
+						if err := in.stop(); err != nil {
+							t.Error(err)
+						}
+					}
+					for _, lie := range []string{"missing_logs", "block_hash", "order", "malformed", "header_hash", "receipts_root", "stale_head", "inflated_head"} {
+						if n := count(t, in.reg, "honest", lie); n > 0 {
+							t.Errorf("the honest node was counted %v times for %s", n, lie)
+						}
+					}
+				})
 			}
 		})
 	}
@@ -253,6 +261,7 @@ func TestLies(t *testing.T) {
 // TestOnlyALiar: the liar is all there is, and lies half of the time. With every block proved nothing that it says
 // comes in, and it is named.
 func TestOnlyALiar(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	for i, lie := range lies {
 		if lie.ranges || !slices.Contains([]string{"receipts_root", "position", "header_hash", "gone"}, lie.want) {
@@ -278,6 +287,7 @@ func TestOnlyALiar(t *testing.T) {
 // TestOnlyALiarOfRanges: the liar is all there is, and leaves out logs of ranges that are final. Whole blocks left out
 // are suspects, and the end of what was cut is a sample: from then on every block of the range is proved.
 func TestOnlyALiarOfRanges(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	for i, lie := range lies {
 		if !lie.ranges || strings.Contains(lie.want, "disagreement") || lie.want == "range" {

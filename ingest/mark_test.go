@@ -38,6 +38,7 @@ func refused(t *testing.T, cfg ingest.Config) error {
 // TestTokenLayerLater: the token layer is added to the deployment when half of the chain is in the topic, and has a
 // history there. The ingester refuses and says what to do; doing it ends equal to the chain.
 func TestTokenLayerLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 	w.step(t, 40)
 	cfg := w.config()
@@ -68,6 +69,7 @@ func TestTokenLayerLater(t *testing.T) {
 
 // TestOtherDeployment: contracts that did not exist when the topic ends may be added; other changes are refused.
 func TestOtherDeployment(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 	w.step(t, 10)
 	cfg := w.config()

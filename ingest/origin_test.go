@@ -40,6 +40,7 @@ func (o *owner) minted(token common.Address) common.Hash {
 // TestOrigin: no receipt proves a transaction's hash. The one in a token's ledger is proved by the block's transactions, or
 // agreed on by all where no node has them as they were signed, or there is none.
 func TestOrigin(t *testing.T) {
+	t.Parallel()
 	o, meme := oldToken(t, 3)
 	minted := o.minted(meme)
 	quoted := []byte(`"` + minted.Hex() + `"`)
@@ -100,6 +101,7 @@ func TestOrigin(t *testing.T) {
 		"nothing is proved, and one forges hashes": {rpc.ProofOff, []rpctest.Lie{forges, nil}, common.Hash{}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var endpoints []rpc.Endpoint
 			for i, lie := range test.lies {
 				node := rpctest.NewLiar(t, o.chain.HTTP(), time.Duration(i)*10*time.Millisecond)

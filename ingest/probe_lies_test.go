@@ -38,8 +38,10 @@ func liesAboutCalls(_ http.ResponseWriter, _ *http.Request, req rpctest.Message,
 // what is probed is unknown and nothing is wrong; beside two it is what the chain says. Tokens that were registered before
 // are known, although the liar lists none.
 func TestLiesAboutCalls(t *testing.T) {
+	t.Parallel()
 	for honest := 1; honest <= 2; honest++ {
 		t.Run(fmt.Sprint("beside ", honest), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 			liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 			liar.Tells(liesAboutCalls)

@@ -38,12 +38,14 @@ func stranger(logs uint16, answer func(at byte) []byte) []byte {
 // TestStranger: a contract of nobody's emits Paused(address), 30,000 times in a block, and answers calls with
 // what a node cannot bear. It is not asked, and the topic goes on.
 func TestStranger(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]func(byte) []byte{
 		"overflows the stack": func(at byte) []byte { return []byte{0x60, 0, 0x60, at, 0x56} },            // PUSH1 0 PUSH1 at JUMP
 		"answers 5 MB":        func(byte) []byte { return []byte{0x62, 0x4c, 0x4b, 0x40, 0x60, 0, 0xf3} }, // PUSH3 5,000,000 PUSH1 0 RETURN
 		"never ends":          func(at byte) []byte { return []byte{0x60, at, 0x56} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			key, err := crypto.ToECDSA(crypto.Keccak256([]byte("stranger")))
 			if err != nil {
 				t.Fatal(err)
@@ -87,6 +89,7 @@ func TestStranger(t *testing.T) {
 // TestProbedAgain: a node that answers no call leaves fields empty and nothing else undone; once it answers, a
 // later block has what was missing. A token that was registered before this process began is known too.
 func TestProbedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 	node, silent := newMute(t, w.chain.HTTP())
 	cfg := w.config()
@@ -137,6 +140,7 @@ func TestProbedAgain(t *testing.T) {
 // TestNewsOfARevertedBlock: what tokens say is unknown, then a block without logs has it, and that block is taken back. The
 // chain that comes instead has it too, although they say the same as before.
 func TestNewsOfARevertedBlock(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 	node, silent := newMute(t, w.chain.HTTP())
 	cfg := w.config()

@@ -54,10 +54,11 @@ func always(refusal rpctest.Refusal) func(*http.Request, uint64, uint64) rpctest
 // TestProviders: what providers refuse, a backfill gets past, in no more than 10 calls a block of history, and no
 // request that was refused comes again as it was.
 func TestProviders(t *testing.T) {
+	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
 	w.step(t, 120)
-	var requests atomic.Int64
 	often := func(retry string) rule {
+		var requests atomic.Int64
 		return func(*http.Request, []rpctest.Message) rpctest.Refusal {
 			if requests.Add(1)%8 == 0 {
 				return rpctest.Refusal{Status: http.StatusTooManyRequests, RetryAfter: retry, Body: "slow down"}
@@ -102,6 +103,7 @@ func TestProviders(t *testing.T) {
 	}
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			provider := rpctest.NewProvider(t, w.chain.HTTP(), test.rule)
 			cfg, topic := w.lyingConfig(t, fmt.Sprint("provider", i), rpc.Endpoint{URL: provider.URL, Name: "provider"})
 			cfg.RangeBlocks = 64
@@ -132,6 +134,7 @@ func TestProviders(t *testing.T) {
 
 // TestNoFinalizedBlock: every client says it in words of its own; nothing is final then, and blocks come in.
 func TestNoFinalizedBlock(t *testing.T) {
+	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
 	w.step(t, 20)
 	for i, words := range []string{
@@ -166,9 +169,11 @@ func TestNoFinalizedBlock(t *testing.T) {
 // TestProvidersCapResults: a provider returns no more than so many logs at once, and one block has more. Its logs are
 // taken from its receipts; without proof an error says what to do.
 func TestProvidersCapResults(t *testing.T) {
+	t.Parallel()
 	o, meme := oldToken(t, 40)
 	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofAll, rpc.ProofSparse, rpc.ProofOff} {
 		t.Run(string(proof), func(t *testing.T) {
+			t.Parallel()
 			provider := rpctest.NewLiar(t, o.chain.HTTP(), 0)
 			provider.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 				if logs, byNumber := rpctest.Logs(req, resp); byNumber && len(logs) > 30 {

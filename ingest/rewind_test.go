@@ -11,6 +11,7 @@ import (
 // TestRewind: an ingester that is told to reverts what the chain took back of what was published as final, at its
 // start and while it runs. After it comes one like any other.
 func TestRewind(t *testing.T) {
+	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 3, SafeBlocks: 900, FinalizedBlocks: 1000})
 	w.step(t, 300)
 	cfg := w.config()

@@ -26,6 +26,7 @@ import (
 // TestSparseHistory: where empty blocks are left out, a long chain costs a request for thousands of blocks, and every log
 // of it is there all the same.
 func TestSparseHistory(t *testing.T) {
+	t.Parallel()
 	const blocks, every = 60_000, 100
 	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
 	w.topic = w.provision(t, w.kafka)
@@ -58,6 +59,7 @@ func TestSparseHistory(t *testing.T) {
 // TestRepeatedTimestamps: on a chain of ten blocks a second each block has its own barrier, with the timestamp that the
 // chain says.
 func TestRepeatedTimestamps(t *testing.T) {
+	t.Parallel()
 	const blocks = 600
 	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
 	w.topic = w.provision(t, w.kafka)
@@ -124,6 +126,7 @@ func sparseLog() types.Log {
 // TestSparseBesideALiar: where empty blocks are left out two endpoints are asked for each range of history, so that what
 // one of them leaves out comes in all the same, and it is named. At the tip nothing changes, reorgs included.
 func TestSparseBesideALiar(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	for i, lie := range lies[:3] {
 		t.Run(lie.name, func(t *testing.T) {

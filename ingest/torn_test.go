@@ -15,6 +15,7 @@ import (
 
 // TestTornTopic: partitions that end at different blocks end the ingester, which says what to do.
 func TestTornTopic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "kfake", 1, devchain.ScenarioConfig{})
 	in := run(t, w.config())
 	w.step(t, 5)

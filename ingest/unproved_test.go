@@ -19,6 +19,7 @@ import (
 // TestNoReceipts: a node that does not know eth_getBlockReceipts can prove no log. That is said in the log, in a metric,
 // in the ingester's status and in the topic, which `lienstream status` reads; and nothing comes in from it, until it can.
 func TestNoReceipts(t *testing.T) {
+	t.Parallel()
 	w := lyingWorld(t)
 	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 	cfg, topic := w.lyingConfig(t, "receipts", rpc.Endpoint{URL: node.URL, Name: "node"})

@@ -128,7 +128,7 @@ func TestUnshownClaim(t *testing.T) {
 		shows.Store(true)
 		for i := range 40 {
 			c.Forget(claim.By) // as often as it is followed in vain
-			if i < 20 { // then the chain stands
+			if i < 20 {        // then the chain stands
 				for _, n := range append(others, liar) {
 					n.head.Add(1)
 				}

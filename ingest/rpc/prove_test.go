@@ -177,6 +177,9 @@ func answerOf(t testing.TB, all types.Receipts) []byte {
 func TestReceiptsRoot(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for n := range 150 {
+		if n > 20 && n < 126 && n%10 > 0 {
+			continue // what changes with the number of receipts does at 16, and at 128
+		}
 		block := common.BytesToHash([]byte{byte(n), 9})
 		all := receiptsOf(r, n, block)
 		h := follow.Header{Receipts: types.DeriveSha(generic(all), trie.NewStackTrie(nil))}

@@ -132,6 +132,7 @@ func TestSparseInvention(t *testing.T) {
 // TestNobodyConfirmsHimself: nobody but the liar answers. Its block with a log links to nothing, so it is not believed
 // before the others are silent for long.
 func TestNobodyConfirmsHimself(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	for honest := range 2 {
 		c, chain, nodes, forged := invented(t, honest+1)
 		for _, node := range nodes {
