@@ -281,6 +281,7 @@ func (w *onChain) settled() {
 // threshold; and who was due to be told, of what was true for long enough, is told by then. LIENSTREAM_SEED plays another
 // market, of which less may happen than is wanted here.
 func TestChain(t *testing.T) {
+	t.Parallel()
 	seed := uint64(4513095276143676674)
 	if n, err := strconv.ParseUint(os.Getenv("LIENSTREAM_SEED"), 10, 64); err == nil {
 		seed = n

@@ -116,6 +116,17 @@ func TestHourDown(t *testing.T) {
 	w.block(start - 21*minute - w.head.Timestamp)
 	until(start - 19*minute)
 	before := []told{{end, "t1", false}}
+	// The sender holds alerts until it has seen the clock move since it began, which takes it a while.
+	moved := time.Now()
+	polltest.Until(t, "it has seen the clock move", func() bool {
+		if time.Since(moved) > 100*time.Millisecond && w.head.Timestamp < start-12*minute {
+			moved = time.Now()
+			w.block(6)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.came) > 0
+	})
 	w.want(before)
 	w.mu.Lock()
 	w.away = true

@@ -562,6 +562,7 @@ func (w *town) reports() map[string][]time.Time {
 // TestKills: through kills of processor and sender at random points each alert of the model comes at least once, none
 // that is not the model's, and none again but where a kill came between its sending and the record of that.
 func TestKills(t *testing.T) {
+	t.Parallel()
 	kills, seed := 12, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("LIENSTREAM_KILLS")); err == nil {
 		kills = n
@@ -574,6 +575,7 @@ func TestKills(t *testing.T) {
 	}
 	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // both mostly wait
 			t.Logf("seed %d, %d kills", seed, kills)
 			testKills(newTown(t, kind, rand.New(rand.NewPCG(seed, 50))), kills)
 		})

@@ -17,6 +17,7 @@ import (
 // While Kafka is away the chain goes on. What waited since before is not sent once it is back, before the notifier has been
 // told what happened meanwhile: here one deal of two has ended.
 func TestKafkaIsAwayForAWhile(t *testing.T) {
+	t.Parallel()
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := impatient()

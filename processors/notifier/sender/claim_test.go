@@ -16,6 +16,7 @@ import (
 // What another node may be sending is left to it: until it reports, or its attempt must have ended. What it reports
 // later counts only if it was sent.
 func TestClaims(t *testing.T) {
+	t.Parallel()
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := impatient()

@@ -16,6 +16,7 @@ import (
 	"github.com/SherClockHolmes/webpush-go"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
@@ -30,13 +31,25 @@ const flood = 12_000
 // storm subscribes a stranger to everything, by as many hosts, and has an epoch open.
 func (h *house) storm(channel notifier.Channel, address string, hosts int) {
 	h.t.Helper()
+	var g errgroup.Group
+	g.SetLimit(64)
 	for i := range uint64(flood) {
-		wallet := common.BytesToAddress(crypto.Keccak256(binary.BigEndian.AppendUint64(nil, i)))
-		sealed, err := h.keys.Seal(wallet, channel, address)
-		check(h.t, err)
-		mask := fmt.Sprintf("of%d.stranger%d.example", i, i%uint64(hosts))
-		h.send(wallet, notifier.Command{Subscribe: &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1}})
+		g.Go(func() error {
+			wallet := common.BytesToAddress(crypto.Keccak256(binary.BigEndian.AppendUint64(nil, i)))
+			sealed, err := h.keys.Seal(wallet, channel, address)
+			if err != nil {
+				return err
+			}
+			mask := fmt.Sprintf("of%d.stranger%d.example", i, i%uint64(hosts))
+			cmd := notifier.Command{Subscribe: &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1}}
+			rec, err := cmd.Record(h.cat, wallet)
+			if err == nil {
+				_, err = h.producer.Send(h.t.Context(), rec)
+			}
+			return err
+		})
 	}
+	check(h.t, g.Wait())
 	h.everybody(notifier.Command{News: &notifier.News{Stage: notifier.EpochOpen, Epoch: 1, At: h.at, StartsAt: h.at, EndsAt: h.at + 7*24*hour, Budget7: "1", Budget21: "1"}})
 	for range 2 { // a tick announces so many
 		h.at += 10

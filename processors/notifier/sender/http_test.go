@@ -145,6 +145,7 @@ func telegramAPI(t *testing.T, api *service) string {
 
 // The Bot API gets each alert, through whatever it answers first; who blocked the bot is told no more.
 func TestTelegram(t *testing.T) {
+	t.Parallel()
 	api := newService()
 	url := telegramAPI(t, api)
 	refusal := func(code int, more string) func(http.ResponseWriter, *http.Request) {
@@ -322,6 +323,7 @@ func vapid(header, public, audience string) error {
 // A push service gets each alert, encrypted for its browser, through whatever it answers first; a browser that is gone
 // is told no more, and where an endpoint leads elsewhere nobody follows.
 func TestPush(t *testing.T) {
+	t.Parallel()
 	private, public, err := webpush.GenerateVAPIDKeys()
 	check(t, err)
 	push, browsers := newService(), map[string]*browser{}

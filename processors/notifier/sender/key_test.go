@@ -14,6 +14,7 @@ import (
 
 // An alert to an address whose key was removed too early waits for it, however many attempts there could have been.
 func TestAlertWaitsForItsKey(t *testing.T) {
+	t.Parallel()
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := impatient()

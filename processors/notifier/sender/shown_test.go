@@ -119,6 +119,7 @@ func TestGoldenTexts(t *testing.T) {
 
 // Every mail can be read in Chromium, on a telephone and on a desk, in light and in dark.
 func TestShown(t *testing.T) {
+	t.Parallel()
 	browser := apitest.Browser(t)
 	for _, s := range samples() {
 		apitest.Legible(t, browser, s.name, "data:text/html;base64,"+base64.StdEncoding.EncodeToString([]byte(s.text(t).HTML)))

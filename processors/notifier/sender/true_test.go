@@ -30,6 +30,7 @@ func dealOf(wallet common.Address) *notifier.Fact {
 // deal ends. And each was published before. Nor does it matter that who tells of the facts is an hour ahead: a topic of commands
 // goes by the brokers' clock.
 func TestWhatIsSentIsTrueThen(t *testing.T) {
+	t.Parallel()
 	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) { testWhatIsSentIsTrueThen(t, kind) })
 	}

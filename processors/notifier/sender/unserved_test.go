@@ -21,6 +21,7 @@ func noChannels(*notifier.Keys) map[notifier.Channel]sender.Channel { return nil
 // Where subscriptions are to a channel that has no flags, the operator is told, and what is due of it is seen to wait. It does not
 // wait for ever.
 func TestAChannelWithoutFlags(t *testing.T) {
+	t.Parallel()
 	conf := sender.DefaultConfig()
 	conf.Hold, conf.Keep = time.Second, 3*time.Second
 	h := newHouseOn(t, brokertest.Start(t, "kfake"), 1, rate.Inf, conf, nil)
