@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -36,7 +37,7 @@ type followed struct {
 const maxFollowed = 1000
 
 func (in *Ingester) follow(since map[common.Address]uint64) *followed {
-	f := &followed{since: since, client: in.client, asked: map[common.Address]bool{}}
+	f := &followed{since: maps.Clone(since), client: in.client, asked: map[common.Address]bool{}} // the publisher keeps the other
 	for token := range since {
 		f.asked[token] = true
 	}

@@ -78,6 +78,27 @@ func TestMarksAreShort(t *testing.T) {
 	}
 }
 
+// TestTokenJoinsAfterAHeartbeat: the first transaction of a session repeats the last barrier. The next one names the token that joins
+// with its block, or another session would not follow it.
+func TestTokenJoinsAfterAHeartbeat(t *testing.T) {
+	client, err := rpc.New(rpc.Config{
+		ChainID: 7, Endpoints: []rpc.Endpoint{{URL: "http://127.0.0.1:1"}}, Addresses: []common.Address{{1}},
+		Timeout: 1, MaxBody: 1, MaxRange: 1, HeaderBatch: 1, ReceiptsBatch: 1, Parallel: 1, Silence: 1, Proof: rpc.ProofTip,
+	}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &Ingester{client: client, metrics: newMetrics(prometheus.NewRegistry(), &board{})}
+	stands := published{followed: map[common.Address]uint64{}}
+	p, f := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), stands), in.follow(stands.followed)
+	p.mark()
+	f.join(client, []common.Address{tokenOf(1)}, 2)
+	m, err := decodeMark(p.follow(f.upTo(2)).mark().Value)
+	if err != nil || m.followed[tokenOf(1)] != 2 {
+		t.Errorf("the transaction of block 2 names %v: %v", m.followed, err)
+	}
+}
+
 // TestTooManyTokens: no more tokens are followed than the bound, and a metric says that some are not. What is asked for does
 // not grow with reorgs.
 func TestTooManyTokens(t *testing.T) {
