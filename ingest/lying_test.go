@@ -20,12 +20,7 @@ import (
 )
 
 // lies are what the suite's liars tell. Those of ranges are only told where ranges are believed.
-var lies = []struct {
-	name   string
-	want   string // the lies, or the classes of errors, one of which is counted
-	ranges bool
-	tell   rpctest.Lie
-}{
+var lies = []lie{
 	{"drops all logs of a range", "missing_logs", true, ofLogs(func(logs []map[string]any, byNumber bool) any {
 		if byNumber {
 			return []any{}
@@ -206,6 +201,14 @@ func (w *world) lyingConfig(t *testing.T, prefix string, endpoints ...rpc.Endpoi
 	return cfg, w.provision(t, cfg.Kafka)
 }
 
+// lie is what a liar of the suite tells.
+type lie struct {
+	name   string
+	want   string // the lies, or the classes of errors, one of which is counted
+	ranges bool
+	tell   rpctest.Lie
+}
+
 func counted(t *testing.T, reg *prometheus.Registry, endpoint, want string) (n float64) {
 	t.Helper()
 	for what := range strings.FieldsSeq(want) {
@@ -258,7 +261,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestOnlyALiar: the liar is all there is, and lies half of the time. With every block proved nothing that it says
+// TestOnlyALiar: the liar is all there is, and lies at times. With every block proved nothing that it says
 // comes in, and it is named.
 func TestOnlyALiar(t *testing.T) {
 	t.Parallel()

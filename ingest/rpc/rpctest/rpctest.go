@@ -61,7 +61,7 @@ func Header(req Message, resp *Message) (header map[string]any, tag string) {
 	return header, tag
 }
 
-// Sometimes tells the lie in the answers to half of the requests, by chance: in all answers to a batch, or in none.
+// Sometimes tells the lie in the answers to a quarter of the requests, by chance: in all answers to a batch, or in none.
 func Sometimes(tell Lie) Lie {
 	var mu sync.Mutex
 	chosen := map[*http.Request]bool{} // requests are answered side by side
@@ -69,7 +69,7 @@ func Sometimes(tell Lie) Lie {
 		mu.Lock()
 		telling, known := chosen[r]
 		if !known {
-			telling = rand.IntN(2) == 0
+			telling = rand.IntN(4) == 0
 			chosen[r] = telling
 		}
 		mu.Unlock()
