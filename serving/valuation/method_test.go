@@ -85,7 +85,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 // judge computes what the keeper computes of a block.
 func (s *stage) judge() {
 	for _, p := range s.pools {
-		p.judge(s.at.Timestamp, 1800)
+		p.judge(s.at.Timestamp, 1800, nil)
 	}
 	s.settle()
 }

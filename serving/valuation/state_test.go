@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/big"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
 	"sync"
 	"testing"
@@ -48,6 +49,45 @@ func TestStateEqualsStateView(t *testing.T) {
 		}
 	}
 	t.Logf("%d ticks, %d reorgs", ticks, reorgs)
+}
+
+// TestWhatIsTheSameIsJudgedOnce: of pools that a block did not touch is said what was said before, and of all what would be said
+// anew, after reorgs too.
+func TestWhatIsTheSameIsJudgedOnce(t *testing.T) {
+	w := newWorld(t)
+	same, other := 0, 0
+	before := w.state()
+	for round := range 12 {
+		if round%4 == 3 {
+			if err := w.scenario.Rewind(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.play(1)
+		s := w.state()
+		for _, p := range s.pools {
+			if p.stood == before.byID(p.ID).stood {
+				same++
+			} else {
+				other++
+			}
+			anew := *p
+			anew.stood = nil
+			anew.judge(s.at.Timestamp, 1800, nil)
+			for i, pair := range [][2]*pool{{p.stood, anew.stood}, {p.fair.low, anew.fair.low}, {p.fair.high, anew.fair.high}, {p.settled.low, anew.settled.low}, {p.settled.high, anew.settled.high}} {
+				if !reflect.DeepEqual(pair[0].amm, pair[1].amm) || pair[0].depth != pair[1].depth && i != 0 {
+					t.Errorf("block %d, pool %s, %d: it differs", s.at.Number, p.ID, i)
+				}
+			}
+			if p.depth != anew.depth || p.reference != anew.reference {
+				t.Errorf("block %d, pool %s: depth %v of %v, anew %v of %v", s.at.Number, p.ID, p.depth, p.reference, anew.depth, anew.reference)
+			}
+		}
+		before = s
+	}
+	if same == 0 || other == 0 {
+		t.Errorf("%d pools stayed the same, %d did not", same, other)
+	}
 }
 
 // TestPositionsOfDeals: what a position is said to hold and to have earned is what the PositionManager's own state says.

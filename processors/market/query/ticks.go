@@ -38,6 +38,13 @@ func (w *Window) reach(tick int32) int32 {
 	return min(tick-w.From, w.To-tick)
 }
 
+// Same says whether two windows are one that was read once.
+func (w *Window) Same(other *Window) bool {
+	one := func(a, b []ammv4.Tick) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+	return w.From == other.From && w.To == other.To && w.Below == other.Below && w.StandingBelow == other.StandingBelow &&
+		one(w.Ticks, other.Ticks) && one(w.Standing, other.Standing)
+}
+
 // WindowAt is the window of a pool that reaches farthest on both sides of a tick; nil: none has it.
 func (p *PoolState) WindowAt(tick int32) *Window {
 	best := &p.Window
