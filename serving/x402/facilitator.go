@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,6 +21,7 @@ type FacilitatorConfig struct {
 	Timeout       time.Duration // of a settlement, which waits for the chain
 	Authorization string        // value of that header; empty: none. It is a secret
 	Resource      Resource
+	Dial          func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's own
 }
 
 // DefaultFacilitatorConfig lacks the service and the resource.
@@ -61,7 +63,7 @@ func NewFacilitator(cfg FacilitatorConfig, terms *Terms) (*Facilitator, error) {
 		return nil, err
 	}
 	return &Facilitator{cfg: cfg, terms: terms, client: &http.Client{
-		Timeout: cfg.Timeout,
+		Timeout: cfg.Timeout, Transport: &http.Transport{DialContext: cfg.Dial, DisableKeepAlives: true}, // settlements are rare, and no connection outlives its process
 		// A redirect would send the payment and the secret elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

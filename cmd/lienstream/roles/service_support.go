@@ -178,7 +178,7 @@ func (s *supportService) checkSettler(p *Process) error {
 // facilitating is the facilitator's configuration from its flags.
 func (s *supportService) facilitating(p *Process) (x402.FacilitatorConfig, error) {
 	cfg := x402.DefaultFacilitatorConfig()
-	cfg.URL, cfg.Timeout = s.facilitator, s.facilitatorTimeout
+	cfg.URL, cfg.Timeout, cfg.Dial = s.facilitator, s.facilitatorTimeout, p.Dial
 	if s.facilitatorKeyFile == "" {
 		return cfg, nil
 	}

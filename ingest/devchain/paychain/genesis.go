@@ -20,8 +20,8 @@ var Token = common.HexToAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
 // tokenSlots is how many slots the dollar's fields take, before anybody owns any.
 const tokenSlots = 16
 
-// tokenAccount is the dollar as it is once its constructor has run: it is there in block 0.
-func tokenAccount(owner common.Address) (types.Account, error) {
+// TokenAccount is the dollar as it is once its constructor has run: it is there in block 0.
+func TokenAccount(owner common.Address) (types.Account, error) {
 	code, err := contracts.Bytecode("PaymentDollar")
 	if err != nil {
 		return types.Account{}, err

@@ -60,7 +60,7 @@ func New(cfg Config) (*Chain, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	token, err := tokenAccount(Address(cfg.Seed, "owner"))
+	token, err := TokenAccount(Address(cfg.Seed, "owner"))
 	if err != nil {
 		return nil, err
 	}
