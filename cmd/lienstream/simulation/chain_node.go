@@ -263,8 +263,16 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 		default:
 			reply.say(n.rec.states.call(at, q.Params[0]))
 		}
-	case "eth_getCode": // it keeps no codes
-		reply.Result, reply.Error = nil, &rpcError{Code: -32000, Message: "missing trie node"}
+	case "eth_simulateV1", "eth_estimateGas", "eth_getBalance", "eth_getCode":
+		var account common.Address
+		param(0, &account)
+		if q.Method == "eth_getCode" && account != n.rec.deployment.DealVault { // it keeps no others
+			reply.Result, reply.Error = nil, &rpcError{Code: -32000, Message: "missing trie node"}
+		} else if at, gone := n.pinned(q, 1); gone != nil {
+			reply.Result, reply.Error = nil, gone
+		} else {
+			reply.say(n.rec.states.of(q.Method, at, q.Params[0]))
+		}
 	default:
 		reply.Result, reply.Error = nil, &rpcError{Code: -32601, Message: "the method " + q.Method + " does not exist"}
 	}

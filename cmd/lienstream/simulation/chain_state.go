@@ -3,6 +3,7 @@ package simulation
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -26,9 +27,18 @@ type states struct {
 	mu    sync.Mutex // channels of a bubble must not leave it: one question at a time passes through these
 	ask   chan stateQuestion
 	said  chan stateAnswer
-	kept  map[string]stateAnswer
 	asked map[string]stateQuestion // of any block's state
+	known map[string]uint32        // where in answers one is; nil: what is kept is all
+	once  bool                     // what is asked now is asked of no other block
+
+	// Hundreds of thousands of questions, and few answers. The collector, which runs twice before each run, has nothing to
+	// follow in such a map.
+	kept    map[stateKey]uint32 // where in answers
+	answers []stateAnswer
 }
+
+// stateKey is a hash of a question and its block.
+type stateKey [16]byte
 
 type stateQuestion struct {
 	method string
@@ -44,7 +54,7 @@ type stateAnswer struct {
 }
 
 func newStates(ctx context.Context, chain *devchain.Chain) *states {
-	s := &states{chain: chain, ask: make(chan stateQuestion), said: make(chan stateAnswer), kept: map[string]stateAnswer{}, asked: map[string]stateQuestion{}}
+	s := &states{chain: chain, ask: make(chan stateQuestion), said: make(chan stateAnswer), kept: map[stateKey]uint32{}, asked: map[string]stateQuestion{}, known: map[string]uint32{}}
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		for q := range s.ask {
@@ -93,20 +103,39 @@ func (s *states) answer(method string, block, as common.Hash, what ...any) state
 	if err != nil {
 		return stateAnswer{Code: -32602, Message: err.Error()}
 	}
-	key := fmt.Sprint(method, as, string(text))
-	if a, is := s.kept[key]; is {
-		return a
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x %s", method, as, text))
+	key := stateKey(sum[:])
+	if at, is := s.kept[key]; is {
+		return s.answers[at]
 	}
 	if s.chain == nil { // of a branch that the oracle saw none of, say: a service then has no answer
 		return stateAnswer{Code: -32000, Message: "missing trie node"}
 	}
-	if as == block {
+	if as == block && !s.once {
 		s.asked[string(text)] = stateQuestion{method, what}
 	}
 	s.ask <- stateQuestion{method, append(slices.Clone(what), map[string]any{"blockHash": block})}
 	a := <-s.said
-	s.kept[key] = a
+	s.keep(key, a)
 	return a
+}
+
+// alone says that what is asked from now on is, or is not, asked of no other block.
+func (s *states) alone(once bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.once = once
+}
+
+// keep keeps an answer, each once.
+func (s *states) keep(key stateKey, a stateAnswer) {
+	text := fmt.Sprint(a.Code, a.Message, a.Data, string(a.Result))
+	at, is := s.known[text]
+	if !is {
+		at = uint32(len(s.answers))
+		s.known[text], s.answers = at, append(s.answers, a)
+	}
+	s.kept[key] = at
 }
 
 // fill keeps the answers to what was asked of one block as of all others, too: a head of a run may be none of the oracle's, and

@@ -58,7 +58,7 @@ func kinds() []faultKind {
 		}},
 		// Only towards others: its own timers go on.
 		{"freeze", 4, "", func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, telegramHost, "client"), f.hosts...), true, f.lasts)
+			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, telegramHost, paymentHost, facilitatorHost, "client"), f.hosts...), true, f.lasts)
 		}},
 		{"partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
@@ -137,6 +137,9 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 	}
 	if opt.alerts {
 		of = append(of, telegramKinds()...)
+	}
+	if opt.reports {
+		of = append(of, paymentKinds()...)
 	}
 	if opt.liar {
 		of = append(of, liarKinds()...)

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/gob"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -31,12 +33,13 @@ type keptOracle struct {
 	Ends       []int
 	Calls      map[string]hexutil.Bytes
 	Tokens     []common.Address
-	States     map[string]stateAnswer
+	States     []byte // each question's key, and which answer is its
+	StateSays  []stateAnswer
 }
 
 type keptReply struct {
 	Status, Body int
-	Number, Hash string
+	Number       string
 }
 
 type keptBlock struct {
@@ -50,6 +53,9 @@ type keptStep struct {
 	Added []common.Hash
 }
 
+// keptState is the size of a question's key and of which answer is its.
+const keptState = len(stateKey{}) + 4
+
 // keep writes an oracle to a file that must not exist.
 func keep(file string, rec *recording, o *oracle) error {
 	var deployment bytes.Buffer
@@ -58,7 +64,10 @@ func keep(file string, rec *recording, o *oracle) error {
 	}
 	k := keptOracle{
 		Answers: map[string]map[string]keptReply{}, Topics: o.topics,
-		Deployment: deployment.Bytes(), Blocks: map[common.Hash]keptBlock{}, Ends: rec.ends, Calls: rec.calls, Tokens: rec.tokens, States: rec.states.kept,
+		Deployment: deployment.Bytes(), Blocks: map[common.Hash]keptBlock{}, Ends: rec.ends, Calls: rec.calls, Tokens: rec.tokens, StateSays: rec.states.answers,
+	}
+	for key, at := range rec.states.kept {
+		k.States = binary.BigEndian.AppendUint32(append(k.States, key[:]...), at)
 	}
 	known := map[string]int{}
 	for block, answers := range o.answers {
@@ -69,7 +78,7 @@ func keep(file string, rec *recording, o *oracle) error {
 				at = len(k.Bodies)
 				known[r.body], k.Bodies = at, append(k.Bodies, r.body)
 			}
-			k.Answers[block][path] = keptReply{r.status, at, r.number, r.hash}
+			k.Answers[block][path] = keptReply{r.status, at, r.number}
 		}
 	}
 	for hash, b := range rec.blocks {
@@ -103,7 +112,10 @@ func kept(file string) (*recording, *oracle, error) {
 	if err := gob.NewDecoder(f).Decode(&k); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
-	rec := &recording{blocks: map[common.Hash]*block{}, ends: k.Ends, calls: k.Calls, tokens: k.Tokens, states: &states{kept: k.States}}
+	rec := &recording{blocks: map[common.Hash]*block{}, ends: k.Ends, calls: k.Calls, tokens: k.Tokens, states: &states{kept: make(map[stateKey]uint32, len(k.States)/keptState), answers: k.StateSays}}
+	for s := range slices.Chunk(k.States, keptState) {
+		rec.states.kept[stateKey(s)] = binary.BigEndian.Uint32(s[len(stateKey{}):])
+	}
 	if rec.deployment, err = contracts.ReadDeployment(bytes.NewReader(k.Deployment)); err != nil {
 		return nil, nil, err
 	}
@@ -118,14 +130,17 @@ func kept(file string) (*recording, *oracle, error) {
 		rec.steps = append(rec.steps, step{s.From, s.Added})
 	}
 	rec.ledger = ledgerOf(rec)
-	o := newOracle(rec)
+	o, err := newOracle(rec)
+	if err != nil {
+		return nil, nil, err
+	}
 	o.topics = k.Topics
 	for block, answers := range k.Answers {
 		o.answers[block] = map[string]reply{}
 		for path, r := range answers {
-			o.answers[block][path] = reply{r.Status, r.Number, r.Hash, k.Bodies[r.Body]}
+			o.answers[block][path] = reply{r.Status, r.Number, block, k.Bodies[r.Body]}
 		}
-		if o.deals[block], err = dealsOf(o.answers[block]["/deals?limit=200"].body); err != nil {
+		if err := o.keepDeals(block); err != nil {
 			return nil, nil, err
 		}
 	}

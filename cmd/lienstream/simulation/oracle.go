@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,8 +21,11 @@ import (
 type oracle struct {
 	paths   []string                               // of the indexer
 	values  []string                               // of the valuation service
+	agent   []string                               // of the agent API
+	sent    map[common.Hash][]*sent                // what it is asked to prepare, by the head
 	answers map[string]map[string]reply            // by the block's hash and the path
-	deals   map[string]map[string]any              // those of /deals by their IDs, by the block's hash
+	deals   map[string]map[string]string           // those of /deals by their IDs, as lasting has them, by the block's hash
+	texts   map[string]string                      // of deals, each once: most are those of the block before
 	topics  map[int32]map[string]map[string]string // what was committed at the ends, by the number of partitions and the block's hash; see committed
 }
 
@@ -42,12 +46,14 @@ func (r *recording) highest(ends []int) (at []int) {
 	return at
 }
 
-func newOracle(rec *recording) *oracle {
+func newOracle(rec *recording) (*oracle, error) {
 	e := entitiesOf(rec)
+	sent, err := sentOf(rec)
 	return &oracle{
-		paths: e.paths(), values: e.values(), answers: map[string]map[string]reply{}, deals: map[string]map[string]any{},
+		paths: e.paths(), values: e.values(), agent: e.agentPaths(), sent: sent, answers: map[string]map[string]reply{}, deals: map[string]map[string]string{},
+		texts:  map[string]string{},
 		topics: map[int32]map[string]map[string]string{},
-	}
+	}, err
 }
 
 // ask has one node of so many partitions follow the chain, and with all asks it all questions as of every block. What it says
@@ -57,7 +63,7 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 	if err != nil {
 		return err
 	}
-	s.valuation = all
+	s.valuation, s.agent = all, all
 	o.topics[partitions] = map[string]map[string]string{}
 	for _, host := range []string{"ingester0", "processor0", "serving0"} {
 		if err := s.start(ctx, host); err != nil {
@@ -69,16 +75,27 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 			return err
 		}
 		if all {
-			values := o.values
+			values, agent := o.values, o.agent
 			if s.chain.played%valuesEvery > 0 {
-				values = nil
+				values, agent = nil, nil
 			}
 			at, err := s.answers(ctx, "serving0", o.paths, values)
 			if err != nil {
 				return err
 			}
+			for _, q := range o.sent[s.chain.head()] {
+				agent = append(slices.Clip(agent), q.path)
+			}
+			if len(agent) > 0 {
+				rec.states.alone(true)
+				err = s.agentAnswers(ctx, "serving0", agent, at)
+				rec.states.alone(false)
+			}
+			if err != nil {
+				return err
+			}
 			o.answers[s.chain.head().Hex()] = at
-			if o.deals[s.chain.head().Hex()], err = dealsOf(at["/deals?limit=200"].body); err != nil {
+			if err := o.keepDeals(s.chain.head().Hex()); err != nil {
 				return fmt.Errorf("deals: %w", err)
 			}
 		}
@@ -93,6 +110,22 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 		return fmt.Errorf("the oracle crashed: %v", s.crashes)
 	}
 	return s.close()
+}
+
+// keepDeals notes the deals of an answer by their IDs.
+func (o *oracle) keepDeals(block string) error {
+	var list struct{ Items []map[string]any }
+	err := json.Unmarshal([]byte(o.answers[block]["/deals?limit=200"].body), &list)
+	deals := make(map[string]string, len(list.Items))
+	for _, d := range list.Items {
+		text := lasting(d)
+		if o.texts[text] == "" {
+			o.texts[text] = text
+		}
+		deals[fmt.Sprint(d["id"])] = o.texts[text]
+	}
+	o.deals[block] = deals
+	return err
 }
 
 // valuesEvery is after how many steps of the chain the oracle is asked for values again: they are most of what it computes.

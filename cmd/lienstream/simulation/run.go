@@ -26,7 +26,9 @@ type options struct {
 	liar      bool          // the chain has a second node, which may lie
 	forger    bool          // the chain has two more nodes, one of which may make up blocks
 	valuation bool          // the valuation service is asked, too
+	agent     bool          // and the agent API
 	alerts    bool          // every party of a deal asks for alerts
+	reports   bool          // bugs are reported, and paid for
 	alone     bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
@@ -49,6 +51,7 @@ type result struct {
 	compactions      int
 	events           int // blocks of the stream whose deals were compared
 	alerts           int // that came
+	reports, tickets int // that were certain in the end, and those of them that were charged
 	faults           map[string]int
 	crashes          map[string]int
 	took             time.Duration // virtual
@@ -81,7 +84,9 @@ type run struct {
 	refused map[string]time.Time   // since when a question is
 	spells  []spell
 
-	telegram *telegram // nil: nobody asks for alerts
+	telegram    *telegram // nil: nobody asks for alerts
+	facilitator *facilitator
+	reporters   []*reporter
 }
 
 // spell is for how long something is broken.
@@ -118,7 +123,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 		return result{}, err
 	}
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
-	s.tipCommit, s.valuation = opt.tipCommit, opt.valuation
+	s.tipCommit, s.valuation, s.agent = opt.tipCommit, opt.valuation, opt.agent
 	if opt.redis {
 		if err := s.startRedis(); err != nil {
 			return result{}, err
@@ -131,6 +136,11 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	}
 	if opt.alerts {
 		if err := r.startTelegram(ctx); err != nil {
+			return result{}, err
+		}
+	}
+	if opt.reports {
+		if err := r.startReports(ctx); err != nil {
 			return result{}, err
 		}
 	}
@@ -157,10 +167,14 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 
 // questions are those that clients ask.
 func (r *run) questions() []string {
+	all := r.oracle.paths
 	if r.opt.valuation {
-		return slices.Concat(r.oracle.paths, r.oracle.values)
+		all = slices.Concat(all, r.oracle.values)
 	}
-	return r.oracle.paths
+	if r.opt.agent {
+		all = slices.Concat(all, r.oracle.agent)
+	}
+	return all
 }
 
 func names(kind string, n int) []string {
@@ -179,6 +193,9 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		readers.Go(func() { r.readFrom(reading, h, rand.New(rand.NewPCG(seed, uint64(100+i))), opt.reads) })
 	}
 	readers.Go(func() { r.listen(reading, servings, rand.New(rand.NewPCG(seed, 200))) })
+	if opt.reports {
+		r.report(reading, &readers, servings, seed)
+	}
 	if err := r.settle(ctx, servings[0], time.Minute); err != nil {
 		r.found("does not start", "%v", err)
 	}
@@ -211,4 +228,5 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	if r.telegram != nil {
 		r.telegram.judgeMissing()
 	}
+	r.judgeReports(ctx, servings)
 }

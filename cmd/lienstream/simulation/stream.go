@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
@@ -19,9 +17,9 @@ import (
 type follower struct {
 	*run
 
-	id    string         // of the last block event
-	block common.Hash    // of that event
-	deals map[string]any // by ID; nil: they have to be read again
+	id    string            // of the last block event
+	block common.Hash       // of that event
+	deals map[string]string // by ID, as lasting has them; nil: they have to be read again
 	host  string
 }
 
@@ -127,13 +125,13 @@ func (l *follower) judge(now common.Hash) {
 		return
 	}
 	if len(want) == longestList { // older ones are on another page
-		maps.DeleteFunc(l.deals, func(id string, _ any) bool { return want[id] == nil && older(id, want) })
+		maps.DeleteFunc(l.deals, func(id string, _ string) bool { return want[id] == "" && older(id, want) })
 	}
 	if l.deals != nil {
 		l.rmu.Lock()
 		l.result.events++
 		l.rmu.Unlock()
-		if !reflect.DeepEqual(want, l.deals) {
+		if !maps.Equal(want, l.deals) {
 			l.found("stream lacks something", "%s: at block %s after %s: %s", l.host, b.header.Number, l.block, different(want, l.deals))
 		}
 	}
@@ -144,7 +142,7 @@ func (l *follower) judge(now common.Hash) {
 const longestList = 200
 
 // older reports whether a deal came before all of these.
-func older(id string, deals map[string]any) bool {
+func older(id string, deals map[string]string) bool {
 	for other := range deals {
 		if len(other) < len(id) || len(other) == len(id) && other < id {
 			return false
@@ -153,38 +151,26 @@ func older(id string, deals map[string]any) bool {
 	return true
 }
 
-// dealsOf are the deals of an answer by their IDs, without what changes with time alone.
-func dealsOf(body string) (map[string]any, error) {
-	var list struct{ Items []map[string]any }
-	err := json.Unmarshal([]byte(body), &list)
-	deals := make(map[string]any, len(list.Items))
-	for _, d := range list.Items {
-		deals[fmt.Sprint(d["id"])] = lasting(d)
-	}
-	return deals, err
-}
-
 // different names a deal that differs from the oracle's.
-func different(want, got map[string]any) string {
+func different(want, got map[string]string) string {
 	for id := range want {
-		if !reflect.DeepEqual(want[id], got[id]) {
-			w, _ := json.Marshal(want[id])
-			g, _ := json.Marshal(got[id])
-			return "deal " + id + ": " + difference(string(w), string(g))
+		if want[id] != got[id] {
+			return "deal " + id + ": " + difference(want[id], got[id])
 		}
 	}
 	for id := range got {
-		if want[id] == nil {
+		if want[id] == "" {
 			return "deal " + id + " is not there"
 		}
 	}
 	return "nothing"
 }
 
-// lasting leaves out what changes with time alone: no event tells that a bid has expired.
-func lasting(deal map[string]any) map[string]any {
+// lasting is a deal's text without what changes with time alone: no event tells that a bid has expired.
+func lasting(deal map[string]any) string {
 	deal = maps.Clone(deal)
 	delete(deal, "openBidCount")
 	delete(deal, "bestBid")
-	return deal
+	text, _ := json.Marshal(deal) // it was decoded from JSON
+	return string(text)
 }

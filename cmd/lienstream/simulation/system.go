@@ -45,26 +45,30 @@ type size struct {
 // system is every role on hosts of its own network. It belongs to one bubble of synctest.
 type system struct {
 	size
-	rng        *rand.Rand
-	story      *story
-	net        *network
-	chain      *node
-	server     *http.Server
-	broker     *broker.Broker
-	cat        topics.Catalogue
-	redis      *miniredis.Miniredis // nil: this system has none
-	redisPort  net.Listener
-	liar       *liar // nil: the chain has one node
-	liarServer *http.Server
-	witness    *http.Server // nil: there is none
-	bot        *http.Server // takes alerts; nil: nobody asks for any
-	forged     forgeries
-	skews      map[string]time.Duration // by host: how much its clock is ahead
-	tipCommit  time.Duration            // least time between two commits at the tip
-	valuation  bool                     // serving nodes run the valuation service, too
-	heads      bool                     // the chain tells ingesters of its heads, by WebSocket; else they ask
-	client     *http.Client
-	streams    *http.Client // without a timeout
+	rng         *rand.Rand
+	story       *story
+	net         *network
+	chain       *node
+	server      *http.Server
+	broker      *broker.Broker
+	cat         topics.Catalogue
+	redis       *miniredis.Miniredis // nil: this system has none
+	redisPort   net.Listener
+	liar        *liar // nil: the chain has one node
+	liarServer  *http.Server
+	witness     *http.Server   // nil: there is none
+	bot         *http.Server   // takes alerts; nil: nobody asks for any
+	payments    *payments      // nil: nobody reports bugs
+	servers     []*http.Server // of payments
+	endPayments context.CancelFunc
+	forged      forgeries
+	skews       map[string]time.Duration // by host: how much its clock is ahead
+	tipCommit   time.Duration            // least time between two commits at the tip
+	valuation   bool                     // serving nodes run the valuation service, too
+	agent       bool                     // and the agent API
+	heads       bool                     // the chain tells ingesters of its heads, by WebSocket; else they ask
+	client      *http.Client
+	streams     *http.Client // without a timeout
 
 	mu      sync.Mutex
 	procs   map[string]*process
@@ -135,19 +139,31 @@ func (s *system) args(host string) []string {
 		}
 		return append([]string{"ingest", s.rpc(scheme), "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
 	case "processor":
+		applications := "--applications=market"
 		if s.bot != nil {
-			all = append(all, "--applications=market,notifier", "--notify-keys-file=/notify-keys", "--telegram-token-file=/telegram-token",
-				"--telegram-url=http://"+telegramHost+":80", "--telegram-rate=1000")
-		} else {
-			all = append(all, "--applications=market")
+			applications += ",notifier"
+			all = append(all, "--notify-keys-file=/notify-keys", "--telegram-token-file=/telegram-token", "--telegram-url=http://"+telegramHost+":80", "--telegram-rate=1000")
 		}
+		if s.payments != nil {
+			applications += ",support"
+		}
+		all = append(all, applications)
 		return append([]string{"processors", "--tip-commit-interval=" + s.tipCommit.String(), "--data-dir=/data", "--query-addr=" + host + ":42070", "--advertise=" + host + ":42070"}, all...)
 	default:
-		services := []string{"--services=indexer"}
+		services := "--services=indexer"
 		if s.valuation { // the chain's clock is not ours, and goes faster
-			services = []string{"--services=indexer,valuation", "--valuation-addr=" + host + valuationPort, "--valuation-max-age=0", "--valuation-max-gap=0", s.rpc("http")}
+			services += ",valuation"
+			all = append(all, "--valuation-addr="+host+valuationPort, "--valuation-max-age=0", "--valuation-max-gap=0", s.rpc("http"))
 		}
-		return slices.Concat([]string{"serving", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret"}, services, all)
+		if s.agent {
+			services += ",agent"
+			all = append(all, agentArgs(host)...)
+		}
+		if s.payments != nil {
+			services += ",support"
+			all = append(all, reportArgs(host)...)
+		}
+		return slices.Concat([]string{"serving", "--indexer-addr=" + host + ":80", "--cursor-secret-file=/secret", services}, all)
 	}
 }
 
@@ -182,7 +198,7 @@ func (s *system) disk(host string) (*vfs.MemFS, error) {
 	d := vfs.NewCrashableMem()
 	var deployment bytes.Buffer
 	err := s.chain.rec.deployment.Write(&deployment)
-	for name, text := range map[string][]byte{"/deployment.json": deployment.Bytes(), "/secret": []byte("of all nodes that serve"), "/notify-keys": []byte(notifyKeys), "/telegram-token": []byte(telegramToken)} {
+	for name, text := range map[string][]byte{"/deployment.json": deployment.Bytes(), "/secret": []byte("of all nodes that serve"), "/notify-keys": []byte(notifyKeys), "/telegram-token": []byte(telegramToken), "/report-keys": []byte(reportKeys)} {
 		f, err2 := d.Create(name, vfs.WriteCategoryUnspecified)
 		if err = errors.Join(err, err2); err != nil {
 			return nil, err
@@ -303,7 +319,10 @@ func (s *system) close() error {
 		}
 	}
 	s.client.CloseIdleConnections()
-	for _, server := range []*http.Server{s.liarServer, s.witness, s.bot, s.server} {
+	if s.endPayments != nil {
+		s.endPayments()
+	}
+	for _, server := range append(s.servers, s.liarServer, s.witness, s.bot, s.server) {
 		if server != nil {
 			errs = append(errs, server.Close())
 		}
@@ -325,12 +344,22 @@ func (r *reply) answered() bool {
 
 func (s *system) get(ctx context.Context, host, path string) (reply, error) {
 	at := host + ":80"
-	if rest, isValue := strings.CutPrefix(path, valuationPath); isValue {
+	method, given := http.MethodGet, ""
+	rest, ofAgent := strings.CutPrefix(path, agentPath)
+	if ofAgent {
+		at, path = host+agentPort, rest
+		if rest, body, posts := strings.Cut(path, " "); posts {
+			method, path, given = http.MethodPost, rest, body
+		}
+	} else if rest, isValue := strings.CutPrefix(path, valuationPath); isValue {
 		at, path = host+valuationPort, rest
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+at+path, strings.NewReader(given))
 	if err != nil {
 		return reply{}, err
+	}
+	if given != "" {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
@@ -338,6 +367,10 @@ func (s *system) get(ctx context.Context, host, path string) (reply, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
+	if ofAgent {
+		judged, number, hash := agentAnswer(string(body))
+		return reply{res.StatusCode, number, hash, judged}, err
+	}
 	return reply{res.StatusCode, res.Header.Get("x-indexed-block"), res.Header.Get("x-indexed-block-hash"), string(body)}, err
 }
 

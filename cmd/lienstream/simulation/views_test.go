@@ -119,8 +119,6 @@ func (v *viewer) see(ctx context.Context, c *rpc.Client, r *recording, h *types.
 	return v.calls(ctx, c, vault, hash, asks)
 }
 
-func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
-
 // dealOf is the tuple of a deal in the fields of an answer. What is empty until it is funded is left out before.
 func dealOf(tuple any, terms string) map[string]string {
 	type deal struct {
