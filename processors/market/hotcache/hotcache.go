@@ -144,26 +144,24 @@ func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, 
 		return nil, err
 	}
 	u := &redis.UniversalOptions{
-		Addrs:                 []string{o.Addr},
-		IsClusterMode:         c.Cluster,
-		Username:              o.Username,
-		Password:              o.Password,
-		DB:                    o.DB,
-		TLSConfig:             o.TLSConfig,
-		Dialer:                o.Dialer,
-		Protocol:              2,
-		DisableIdentity:       true, // saves a round trip per connection
-		ContextTimeoutEnabled: true,
-		DialTimeout:           timeout,
-		ReadTimeout:           timeout,
-		WriteTimeout:          timeout,
-		PoolTimeout:           timeout,
-		PoolSize:              pool,
-		MaxRetries:            -1, // the deadline leaves no time for retries
-		DialerRetries:         1,
-		MaintNotificationsConfig: &maintnotifications.Config{
-			Mode: maintnotifications.ModeDisabled,
-		},
+		Addrs:                    []string{o.Addr},
+		IsClusterMode:            c.Cluster,
+		Username:                 o.Username,
+		Password:                 o.Password,
+		DB:                       o.DB,
+		TLSConfig:                o.TLSConfig,
+		Dialer:                   o.Dialer,
+		Protocol:                 2,
+		DisableIdentity:          true, // saves a round trip per connection
+		ContextTimeoutEnabled:    true,
+		DialTimeout:              timeout,
+		ReadTimeout:              timeout,
+		WriteTimeout:             timeout,
+		PoolTimeout:              timeout,
+		PoolSize:                 pool,
+		MaxRetries:               -1, // the deadline leaves no time for retries
+		DialerRetries:            1,
+		MaintNotificationsConfig: o.MaintNotificationsConfig,
 	}
 	return redis.NewUniversalClient(u), nil
 }
@@ -181,6 +179,8 @@ func Options(url string, dial func(ctx context.Context, network, addr string) (n
 	if dial != nil {
 		o.Dialer = dialer(dial, o.TLSConfig)
 	}
+	// For these go-redis would look the host up by itself, for each connection, whatever dials.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return o, nil
 }
 
