@@ -67,7 +67,7 @@ func (s *session) publishMore() {
 	s.mark = false
 	if ok {
 		b.Safe = s.safe
-		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), head: b.Head, finalized: b.Finalized})
+		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), head: b.Head, finalized: s.m.Finalized()})
 	}
 }
 

@@ -70,7 +70,9 @@ func (s *session) polled(p poll) error {
 	if p.asked {
 		s.askedAt = time.Now()
 	}
-	s.safe = max(s.safe, p.safe)
+	if p.safe > 0 {
+		s.safe = p.safe
+	}
 	if p.finalized != nil {
 		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
 	}

@@ -85,7 +85,7 @@ func (p *publisher) repeat(ctx context.Context, head, finalized, safe uint64) er
 	}
 	clear(p.counts)
 	end := p.last
-	end.Head, end.Finalized, end.Safe = max(head, end.Head), max(finalized, end.Finalized), max(min(safe, end.Block.Number), end.Safe)
+	end.Head, end.Finalized, end.Safe = max(head, end.Head), max(min(finalized, end.Block.Number), end.Finalized), max(min(safe, end.Block.Number), end.Safe)
 	p.barrier(ctx, end, true)
 	return p.commit(ctx)
 }
@@ -112,7 +112,9 @@ func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Ba
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
 	}
-	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Safe: min(batch.Safe, b.Number), Head: batch.Head}, commit)
+	p.barrier(ctx, topics.BlockEnd{
+		Block: b.BlockRef, Parent: b.Parent, Finalized: min(batch.Finalized, b.Number), Safe: min(batch.Safe, b.Number), Head: batch.Head,
+	}, commit)
 }
 
 // entity is the entity that a record belongs to.

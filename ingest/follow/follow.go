@@ -128,8 +128,8 @@ type Revert struct {
 type Batch struct {
 	Reverts   []Revert // newest first
 	Blocks    []Block  // a barrier follows each
-	Finalized uint64
-	Safe      uint64 // set by the ingester; 0: unknown
+	Finalized uint64   // at most the last block's number: what is final beyond it nobody knows after a restart
+	Safe      uint64   // set by the ingester; 0: unknown
 	Head      uint64
 }
 
@@ -181,10 +181,14 @@ func New(cfg Config, barriers []topics.BlockRef, finalized uint64) (*Machine, er
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{cfg: cfg, finalized: finalized, target: finalized}
+	m := &Machine{cfg: cfg}
 	if len(barriers) == 0 {
 		return m, nil
 	}
+	// Which blocks are final beyond the last barrier nobody knows any more: who is asked first must not say. Former builds wrote
+	// such numbers.
+	m.finalized = min(finalized, barriers[len(barriers)-1].Number)
+	m.target = m.finalized
 	m.barriers = append(m.barriers, barriers...)
 	m.links = append(m.links, barriers...)
 	m.started = true

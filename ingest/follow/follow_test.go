@@ -465,6 +465,69 @@ func TestHeadsAreClaims(t *testing.T) {
 	answer(step())
 }
 
+// TestRestartInABackfill: what a former process knew to be final beyond the last barrier is not known any more. A forged block
+// there, from whoever is asked first, is put to the vote before it is published, also where the topic's last barrier has a
+// higher number, as those of former builds.
+func TestRestartInABackfill(t *testing.T) {
+	for _, beyond := range []uint64{0, 700} {
+		t.Run(fmt.Sprint("beyond by ", beyond), func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Start, cfg.Votes = 1, true
+			honest, liar := newChain(10), newChain(10)
+			honest.extend(6000, map[uint64]int{100: 1})
+			liar.extend(6000, map[uint64]int{100: 1})
+			liar.reorg(100, 1000, map[uint64]int{150: 3})
+			all := Limits{Records: 10_000, Bytes: 16 << 20}
+			topic := &topic{}
+			m, err := New(cfg, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// next fetches from a chain, has what is due vouched for, and publishes.
+			next := func(from *chain) {
+				t.Helper()
+				if _, err := m.Announce(honest.head(), 5000); err != nil {
+					t.Fatal(err)
+				}
+				f, ok := m.Next(64)
+				if !ok {
+					t.Fatal("nothing to fetch")
+				}
+				got, _ := from.answer(f)
+				if _, err := m.Fetched(f, got); err != nil {
+					t.Fatal(err)
+				}
+				if due, is := m.Due(); is && from == honest {
+					m.Vouched(due)
+				}
+				b, ok := m.Publish(all, false)
+				if !ok {
+					return
+				}
+				if last := b.Blocks[len(b.Blocks)-1].Number; b.Finalized > last {
+					t.Errorf("final up to %d, and the last barrier is %d", b.Finalized, last)
+				}
+				if err := topic.apply(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for m.Tip().Number < 1000 {
+				next(honest)
+			}
+			if n := len(topic.blocks); topic.blocks[n-1].Number != 100 {
+				t.Fatalf("the last barrier is %d, want 100", topic.blocks[n-1].Number)
+			}
+			if m, err = New(cfg, topic.barriers(), topic.finalized+beyond); err != nil {
+				t.Fatal(err)
+			}
+			next(liar)
+			if n := len(topic.blocks); topic.blocks[n-1].Number != 100 {
+				t.Errorf("block %s was published, and nobody but the first vouched for it", name(topic.blocks[n-1].BlockRef))
+			}
+		})
+	}
+}
+
 // TestRetreatBetweenBarriers: after a restart only barriers are known. Where most endpoints end at a block that has none, or at
 // another one than is known, no more is taken back than what is above the block before it.
 func TestRetreatBetweenBarriers(t *testing.T) {

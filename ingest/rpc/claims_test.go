@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -168,4 +169,32 @@ func TestBusyClaim(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})
+}
+
+// TestFirstClaim: what is safe and what is final is not the word of whoever is asked first, where others have an answer, too.
+func TestFirstClaim(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	for _, test := range []struct {
+		name   string
+		others uint64
+		want   uint64
+	}{{"others have an answer", 150, 150}, {"no other has one", 0, 190}} {
+		inBubble(t, test.name, func(t *testing.T) {
+			nodes := []http.Handler{}
+			for _, final := range []uint64{190, test.others, test.others} {
+				n := reaching(chain, 900, 1)
+				n.final = final
+				nodes = append(nodes, n)
+			}
+			c := piped(t, func(*Config) {}, nodes...)
+			for range 4 {
+				for name, ask := range map[string]func(context.Context) (uint64, error){"safe": c.Safe, "final": c.Finalized} {
+					if n, err := ask(t.Context()); err != nil || n != test.want {
+						t.Errorf("%s: %d, want %d: %v", name, n, test.want, err)
+					}
+				}
+				<-time.After(2 * time.Second)
+			}
+		})
+	}
 }

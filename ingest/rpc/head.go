@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -196,10 +197,11 @@ var tagNames = [tags]string{tagFinalized: "finalized", tagSafe: "safe"}
 type claim struct {
 	number uint64
 	at     time.Time
+	asked  time.Time // when it was last asked for it, whatever it answered
 }
 
 // Finalized asks one endpoint, each in turn, for the finalized block, and returns the number that two of them
-// have recently claimed, or that a single endpoint claimed. 0: none is known. Once the tag has worked, an
+// have recently claimed, or that a single endpoint claimed where no other has an answer. 0: none is known. Once the tag has worked, an
 // endpoint that no longer supports it changes nothing.
 func (c *Client) Finalized(ctx context.Context) (uint64, error) {
 	return c.tagged(ctx, tagFinalized, turnFinal)
@@ -209,23 +211,49 @@ func (c *Client) Finalized(ctx context.Context) (uint64, error) {
 func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe, turnSafe) }
 
 func (c *Client) tagged(ctx context.Context, t tag, turn turn) (uint64, error) {
-	_, _, err := hedged(ctx, c, choice{turn: turn}, func(ctx context.Context, e *endpoint) (follow.Header, error) {
-		h, err := e.header(ctx, `"`+tagNames[t]+`"`)
-		// Any error of the node, whatever its text, means that it has no such block.
-		if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
-			c.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()
-			return h, nil
-		}
-		if err == nil {
-			e.claim(t, h.Number)
-		}
-		return h, err
+	_, by, err := hedged(ctx, c, choice{turn: turn}, func(ctx context.Context, e *endpoint) (struct{}, error) {
+		return struct{}{}, e.tagged(ctx, t)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("fetch %s block: %w", tagNames[t], err)
 	}
 	two, one := c.claims(t)
-	return max(two, one), nil
+	if one > 0 { // the first that is asked must not say it for all
+		bounded, cancel := context.WithTimeout(ctx, claimWait)
+		defer cancel()
+		c.others(bounded, by, func(ctx context.Context, o *endpoint, _ *sync.Mutex) error {
+			if o.asked(t) {
+				return nil
+			}
+			return o.tagged(ctx, t)
+		})
+		two, one = c.claims(t)
+	}
+	return max(two, one), ctx.Err()
+}
+
+// asked reports whether the endpoint was asked for a tag lately.
+func (e *endpoint) asked(t tag) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Since(e.claims[t].asked) < claimsLast
+}
+
+// tagged fetches a tag's block and records it as the endpoint's claim.
+func (e *endpoint) tagged(ctx context.Context, t tag) error {
+	h, err := e.header(ctx, `"`+tagNames[t]+`"`)
+	e.mu.Lock()
+	e.claims[t].asked = time.Now()
+	e.mu.Unlock()
+	// Any error of the node, whatever its text, means that it has no such block.
+	if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
+		e.client.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()
+		return nil
+	}
+	if err == nil {
+		e.claim(t, h.Number)
+	}
+	return err
 }
 
 // claimsLast is how long a claim is valid.
@@ -269,7 +297,7 @@ func (c *Client) Backed(n uint64) bool {
 func (e *endpoint) claim(t tag, n uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.claims[t] = claim{n, time.Now()}
+	e.claims[t].number, e.claims[t].at = n, time.Now()
 	if t == tagFinalized {
 		e.vouched = max(e.vouched, n)
 	}
