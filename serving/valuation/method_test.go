@@ -239,6 +239,14 @@ func TestAThinWayStopsNothing(t *testing.T) {
 		return s, s.open(t, 9, second, third, 0, liquidity)
 	}
 	fair, _ := newStage(t).valued(t, second, nil)
+	// The first pool of a way is the deepest of all, and the second one is thin.
+	s := newStage(t)
+	thin := s.open(t, 7, usdg, third, 0, 2e12)
+	s.open(t, 9, second, third, 0, 1.1e15)
+	s.move(t, thin, 300)
+	if value, _ := s.valued(t, second, nil); value == nil || value.Cmp(fair) != 0 {
+		t.Errorf("a way whose second pool is thin and is moved: worth %s, without it %s", value, fair)
+	}
 	for _, of := range []struct {
 		liquidity uint64
 		stops     bool

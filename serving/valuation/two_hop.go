@@ -37,7 +37,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 	if len(all) == 0 {
 		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", token)))
 	}
-	slices.SortStableFunc(all, func(a, b *hopWay) int { return b.first.Cmp(a.first) })
+	slices.SortStableFunc(all, func(a, b *hopWay) int { return cmp.Or(b.most.Cmp(a.most), b.first.Cmp(a.first)) })
 	best := all[0]
 	if best.unsure != nil {
 		return nil, best.unsure

@@ -226,8 +226,8 @@ func (h *Haircut) ofReturns(series []level) float64 {
 			r := max(of.high-last.low, last.high-of.low) * logTick
 			before = variance
 			switch next := h.Decay*variance + (1-h.Decay)*r*r; {
-			case first:
-				variance, first = r*r, false
+			case first: // one to or from a brief close is no beginning: nobody chooses a calm one
+				variance, first = max(variance, r*r), of.brief || last.brief
 			case !of.brief || next > variance:
 				variance = next
 			}

@@ -67,6 +67,19 @@ func TestHoursOfAHalt(t *testing.T) {
 	}
 }
 
+// TestMomentsBeginNothing: moments of liquidity before a pool's life do not make it calmer.
+func TestMomentsBeginNothing(t *testing.T) {
+	h := DefaultConfig().Haircut
+	var life []level
+	for i := range int32(h.MinHours + 2) {
+		life = append(life, levelOf(i%2*500, i%2*500, true))
+	}
+	without, _ := h.deviation(append([]level{{empty: true}, {empty: true}}, life...))
+	if with, _ := h.deviation(append([]level{{brief: true}, {brief: true}}, life...)); with < without {
+		t.Errorf("the deviation is %g, without such moments %g", with, without)
+	}
+}
+
 func TestVolatility(t *testing.T) {
 	h := DefaultConfig().Haircut
 	var flat, wild []level
