@@ -28,26 +28,28 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	if !s.claim(ctx, d, ends) {
 		return false
 	}
+	began := time.Now()
 	err := s.send(ctx, line.Channel, d, ends)
 	if ctx.Err() != nil && err != nil {
 		return false // unknown: another node tries again, once the claim has lapsed
 	}
 	report := s.outcome(d, err)
 	if d.site != nil {
-		s.answered(d.site, report.Result != notifier.Retry)
+		s.answered(d.site, report.Result != notifier.Retry, time.Since(began))
 	}
 	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
 	return s.report(context.WithoutCancel(ctx), report)
 }
 
-// enter waits for a slot of the alert's site, if it has one, then for one of what is of no deal, then for one of its channel.
+// enter waits for a slot of what is of no deal, if the alert is not, then for one of its site, then for one of its channel: what
+// waits for the first must not hold what those of deals need.
 func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 	var slots []chan struct{}
-	if d.site != nil {
-		slots = append(slots, d.site.slots)
-	}
 	if !d.to.Stage.OfDeal() {
 		slots = append(slots, s.halves[d.to.Channel].slots)
+	}
+	if d.site != nil {
+		slots = append(slots, d.site.slots)
 	}
 	slots = append(slots, s.slots[d.to.Channel])
 	taken := 0

@@ -69,10 +69,8 @@ func TestASlowHostStopsNobody(t *testing.T) {
 }
 
 func testSlowHosts(t *testing.T, hosts int) {
-	private, _, err := webpush.GenerateVAPIDKeys()
-	check(t, err)
-	push := newService()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	push, conf := newService(), sender.DefaultConfig() // an attempt that hangs takes half a minute
+	h, url := pushHouse(t, func(w http.ResponseWriter, r *http.Request) {
 		who := strings.TrimPrefix(r.URL.Path, "/")
 		if push.next(who); who == "stranger" {
 			hangs(w, r)
@@ -80,24 +78,13 @@ func testSlowHosts(t *testing.T, hosts int) {
 		}
 		push.take(who, r.Header.Get("Topic"))
 		w.WriteHeader(http.StatusCreated)
-	}))
-	t.Cleanup(server.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	conf := sender.DefaultConfig() // an attempt that hangs takes half a minute
-	h := newHouse(t, conf, func(*notifier.Keys) map[notifier.Channel]sender.Channel {
-		channel, err := sender.NewPush(sender.PushConfig{
-			Private: private, Contact: "ops@lien.example", AllowLoopback: true, TLS: &tls.Config{RootCAs: roots}, Links: links,
-		})
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Push: channel}
 	})
 	ann, bob := common.Address{1}, common.Address{2}
 	for wallet, who := range map[common.Address]string{ann: "ann", bob: "bob"} {
-		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(server.URL+"/"+who), who+".push.example")
+		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(url+"/"+who), who+".push.example")
 	}
-	h.storm(notifier.Push, newBrowser(t).subscription(server.URL+"/stranger"), hosts)
-	most := min(hosts*conf.PerHost, conf.Parallel/2)
+	h.storm(notifier.Push, newBrowser(t).subscription(url+"/stranger"), hosts)
+	most := min(hosts*conf.PerHost, conf.Parallel) / 2 // they are asked for news
 	polltest.Until(t, "the stranger's hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
 	began := time.Now()
 	h.fire(ann, bob)
@@ -110,6 +97,119 @@ func testSlowHosts(t *testing.T, hosts int) {
 	if n := push.count("stranger"); n > most {
 		t.Errorf("the stranger's hosts were asked %d times at once", n)
 	}
+}
+
+// Who is due the alert of a deal gets it, whatever strangers are due at two push services that answer, slowly.
+func TestSlowSitesHoldNobody(t *testing.T) {
+	const slow, each, soon = 4 * time.Second, 300, 12
+	push := newService()
+	h, url := pushHouse(t, func(w http.ResponseWriter, r *http.Request) {
+		who := strings.TrimPrefix(r.URL.Path, "/")
+		push.next(who)
+		if strings.HasPrefix(who, "stranger") && push.count(who) > soon {
+			select {
+			case <-time.After(slow):
+			case <-r.Context().Done():
+			}
+		}
+		push.take(who, r.Header.Get("Topic"))
+		w.WriteHeader(http.StatusCreated)
+	})
+	ann, strangers := common.Address{1}, []common.Address{{3}, {4}}
+	h.subscribe(ann, notifier.Push, newBrowser(t).subscription(url+"/ann"), "ann.push.example")
+	for i, wallet := range strangers {
+		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(fmt.Sprintf("%s/stranger%d", url, i)), fmt.Sprintf("push.site%d.example", i))
+	}
+	for i := range each {
+		for _, wallet := range strangers {
+			h.send(wallet, notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: notifier.Deal{
+				ID: fmt.Sprint(1000 + i), Borrower: strangers[0], Lender: strangers[1], Cap: "1",
+				FundedAt: h.at, Expiry: h.at + 7*hour, GraceEnd: h.at + 31*hour, Open: true,
+			}}})
+		}
+	}
+	h.at += hour
+	h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+	polltest.Until(t, "the strangers' services are slow", func() bool {
+		return push.count("stranger0") >= soon+8 && push.count("stranger1") >= soon+8
+	})
+	h.soon(push, "ann", ann)
+}
+
+// News of strangers at the very push service that others have wait behind those at hosts that never answer. They hold nothing
+// meanwhile that alerts of deals at that service need.
+func TestNewsHoldNoSite(t *testing.T) {
+	push := newService()
+	h, url := pushHouse(t, func(w http.ResponseWriter, r *http.Request) {
+		who := strings.TrimPrefix(r.URL.Path, "/")
+		if push.next(who); who == "hangs" {
+			hangs(w, r)
+			return
+		}
+		push.take(who, r.Header.Get("Topic"))
+		w.WriteHeader(http.StatusCreated)
+	})
+	ann := common.Address{1}
+	h.subscribe(ann, notifier.Push, newBrowser(t).subscription(url+"/ann"), "ann.push.example")
+	var others []common.Address // by whom the service has shown that it answers
+	for i := range byte(12) {
+		wallet := common.Address{0xa0 + i}
+		others = append(others, wallet)
+		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(url+"/others"), "others.push.example")
+	}
+	h.fire(others...)
+	h.settled(len(others))
+	never, fake := newBrowser(t).subscription(url+"/hangs"), newBrowser(t).subscription(url+"/fake")
+	for i := range uint64(600) {
+		wallet := common.BytesToAddress(crypto.Keccak256(binary.BigEndian.AppendUint64(nil, i)))
+		address, mask := never, fmt.Sprintf("of.stranger%d.example", i%100)
+		if i%2 == 0 {
+			address, mask = fake, "fake.push.example"
+		}
+		sealed, err := h.keys.Seal(wallet, notifier.Push, address)
+		check(t, err)
+		h.send(wallet, notifier.Command{Subscribe: &notifier.Subscribe{Wallet: wallet, Channel: notifier.Push, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1}})
+	}
+	h.everybody(notifier.Command{News: &notifier.News{Stage: notifier.EpochOpen, Epoch: 1, At: h.at, StartsAt: h.at, EndsAt: h.at + 7*24*hour, Budget7: "1", Budget21: "1"}})
+	for range 2 {
+		h.at += 10
+		h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+	}
+	polltest.Until(t, "hosts that never answer are asked as often as they may", func() bool {
+		return push.count("hangs") >= sender.DefaultConfig().Parallel/2
+	})
+	h.soon(push, "ann", ann)
+}
+
+// pushHouse is a house with a push service alone.
+func pushHouse(t *testing.T, answer http.HandlerFunc) (h *house, url string) {
+	t.Helper()
+	private, _, err := webpush.GenerateVAPIDKeys()
+	check(t, err)
+	server := httptest.NewTLSServer(answer)
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	return newHouse(t, sender.DefaultConfig(), func(*notifier.Keys) map[notifier.Channel]sender.Channel {
+		channel, err := sender.NewPush(sender.PushConfig{
+			Private: private, Contact: "ops@lien.example", AllowLoopback: true, TLS: &tls.Config{RootCAs: roots}, Links: links,
+		})
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Push: channel}
+	}), server.URL
+}
+
+// soon fires an alert of a deal, and it comes long before an attempt of somebody else ends.
+func (h *house) soon(push *service, who string, wallet common.Address) {
+	h.t.Helper()
+	began := time.Now()
+	h.fire(wallet)
+	polltest.Within(h.t, sender.DefaultConfig().Timeout/2, func() error {
+		if !push.told(who, alertDue(wallet, "push", h.at)) {
+			return fmt.Errorf("%s waits for %s", who, time.Since(began))
+		}
+		return nil
+	})
 }
 
 // Most browsers have one of a few push services: one that answers gets what is due at the channel's rate, not what few attempts

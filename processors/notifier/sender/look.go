@@ -217,7 +217,7 @@ func (s *Sender) due(view state.View, partition int32, now time.Time, held bool)
 			return true
 		}
 		if was {
-			if now.Before(p.until) || !s.hasRoom(p.host) {
+			if now.Before(p.until) || !s.hasRoom(p.host, to.Stage.OfDeal()) {
 				return true
 			}
 			delete(over, string(row))

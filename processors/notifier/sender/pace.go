@@ -25,6 +25,7 @@ type pace struct {
 const (
 	runs      = 15 * time.Second // of block time at once, if it is many times what has passed, is a clock that runs
 	runsTimes = 10               // so many times
+	calm      = 10 * time.Second // a clock that has not run for so long runs no more: a takeover may stop it in the middle
 )
 
 // look takes note of the clock, and reports whether alerts are held: until it was told of since the notifier began to own the
@@ -45,7 +46,7 @@ func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Dura
 		p.ran = now
 	}
 	p.clock, p.seen = c.Time, now
-	if now.Sub(p.ran) >= notifier.SettleTime {
+	if now.Sub(p.ran) >= calm {
 		p.ran = time.Time{}
 	}
 	behind := c.Told.Before(p.began) && now.Sub(p.began) < most // by how much, nobody has told yet

@@ -231,12 +231,12 @@ type running struct {
 func (s *Sender) begin(d *due) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[string(d.row)] != nil || !s.hasRoom(d.host) {
+	if s.busy[string(d.row)] != nil || !s.hasRoom(d.host, d.to.Stage.OfDeal()) {
 		return false
 	}
 	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt}
 	if d.host != "" {
-		d.site = s.take(d.host)
+		d.site = s.take(d.host, d.to.Stage.OfDeal())
 	}
 	return true
 }
@@ -247,6 +247,9 @@ func (s *Sender) end(d *due, reported bool) {
 	defer s.mu.Unlock()
 	if d.site != nil {
 		d.site.attempts--
+		if !d.to.Stage.OfDeal() {
+			d.site.news--
+		}
 	}
 	if u := s.busy[string(d.row)]; u != nil && reported {
 		u.reported = true

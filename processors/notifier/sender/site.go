@@ -3,29 +3,35 @@ package sender
 import (
 	"net/netip"
 	"strings"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 )
 
 // site is what a push endpoint's host belongs to, and how it takes what it is sent. One that answers may have more than PerHost
-// attempts: a few push services have most browsers, and what one look starts is all they get until the next.
+// attempts: a few push services have most browsers, and what one look starts is all they get until the next. Who answers slowly
+// gets no more, or a few such would have all that there are.
 type site struct {
 	attempts int           // queued or running
-	room     int           // how many there may be
+	news     int           // of these, what is of no deal
+	room     int           // how many there may be; half of them of no deal
 	slots    chan struct{} // running
 }
 
 // maxSites bounds how many are remembered while nothing is sent to them.
 const maxSites = 4096
 
+// quick is how soon a site answers that gets more room.
+const quick = time.Second
+
 // hasRoom reports whether one more attempt may be queued. The caller holds the lock.
-func (s *Sender) hasRoom(host string) bool {
+func (s *Sender) hasRoom(host string, ofDeal bool) bool {
 	of := s.sites[host]
-	return of == nil || of.attempts < of.room
+	return of == nil || of.attempts < of.room && (ofDeal || of.news < max(of.room/2, 1))
 }
 
 // take counts an attempt. The caller holds the lock.
-func (s *Sender) take(host string) *site {
+func (s *Sender) take(host string, ofDeal bool) *site {
 	of := s.sites[host]
 	if of == nil {
 		if len(s.sites) >= maxSites {
@@ -39,14 +45,17 @@ func (s *Sender) take(host string) *site {
 		s.sites[host] = of
 	}
 	of.attempts++
+	if !ofDeal {
+		of.news++
+	}
 	return of
 }
 
 // answered gives a site more room, or what all begin with.
-func (s *Sender) answered(of *site, well bool) {
+func (s *Sender) answered(of *site, well bool, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if well {
+	if well && took < quick {
 		of.room = max(of.room, min(2*of.room, s.cfg.Queue/2))
 	} else {
 		of.room = s.cfg.PerHost
