@@ -137,7 +137,7 @@ func (p *payments) mine() {
 	hash := b.header.Hash()
 	for i, data := range b.calls {
 		r := &types.Receipt{
-			Type: types.DynamicFeeTxType, Status: types.ReceiptStatusSuccessful, TxHash: crypto.Keccak256Hash(hash[:], data), BlockHash: hash,
+			Type: types.DynamicFeeTxType, Status: types.ReceiptStatusSuccessful, TxHash: crypto.Keccak256Hash(hash[:], []byte{byte(i)}, data), BlockHash: hash,
 			BlockNumber: b.header.Number, TransactionIndex: uint(i), EffectiveGasPrice: new(big.Int), Logs: []*types.Log{},
 		}
 		b.state.SetTxContext(r.TxHash, i, 0)
