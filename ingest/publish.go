@@ -113,7 +113,7 @@ func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Ba
 		p.produce(ctx, partition, key, p.encode(item))
 	}
 	p.barrier(ctx, topics.BlockEnd{
-		Block: b.BlockRef, Parent: b.Parent, Finalized: min(batch.Finalized, b.Number), Safe: min(batch.Safe, b.Number), Head: batch.Head,
+		Block: b.BlockRef, Parent: b.Parent, Finalized: max(min(batch.Finalized, b.Number), p.last.Finalized), Safe: min(batch.Safe, b.Number), Head: batch.Head,
 	}, commit)
 }
 

@@ -128,7 +128,7 @@ type Revert struct {
 type Batch struct {
 	Reverts   []Revert // newest first
 	Blocks    []Block  // a barrier follows each
-	Finalized uint64   // at most the last block's number: what is final beyond it nobody knows after a restart
+	Finalized uint64   // at most the number of a block before or in it: what is final beyond nobody knows after a restart
 	Safe      uint64   // set by the ingester; 0: unknown
 	Head      uint64
 }
@@ -159,6 +159,7 @@ type Machine struct {
 	started   bool // tip is valid
 	tip       topics.BlockRef
 	finalized uint64
+	told      uint64 // finalized, as a batch says: at most the number of a barrier
 	target    uint64 // what finalized becomes once a block links
 
 	head     Header // last announced head
@@ -188,7 +189,7 @@ func New(cfg Config, barriers []topics.BlockRef, finalized uint64) (*Machine, er
 	// Which blocks are final beyond the last barrier nobody knows any more: who is asked first must not say. Former builds wrote
 	// such numbers.
 	m.finalized = min(finalized, barriers[len(barriers)-1].Number)
-	m.target = m.finalized
+	m.target, m.told = m.finalized, finalized
 	m.barriers = append(m.barriers, barriers...)
 	m.links = append(m.links, barriers...)
 	m.started = true

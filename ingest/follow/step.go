@@ -283,7 +283,8 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	if n == 0 {
 		return Batch{}, false
 	}
-	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: min(m.finalized, m.ready[n-1].Number), Head: max(m.head.Number, m.tip.Number)}
+	m.told = max(m.told, min(m.finalized, m.ready[n-1].Number))
+	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: m.told, Head: max(m.head.Number, m.tip.Number)}
 	m.pending, m.ready = nil, m.ready[n:]
 	if len(m.ready) == 0 {
 		m.ready = nil
