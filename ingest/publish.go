@@ -85,7 +85,7 @@ func (p *publisher) repeat(ctx context.Context, head, finalized, safe uint64) er
 	}
 	clear(p.counts)
 	end := p.last
-	end.Head, end.Finalized, end.Safe = max(head, end.Head), max(min(finalized, end.Block.Number), end.Finalized), max(min(safe, end.Block.Number), end.Safe)
+	end.Head, end.Finalized, end.Safe = max(head, end.Head), finalized, max(safe, end.Safe)
 	p.barrier(ctx, end, true)
 	return p.commit(ctx)
 }
@@ -112,9 +112,7 @@ func (p *publisher) block(ctx context.Context, b *follow.Block, batch *follow.Ba
 		p.counts[partition]++
 		p.produce(ctx, partition, key, p.encode(item))
 	}
-	p.barrier(ctx, topics.BlockEnd{
-		Block: b.BlockRef, Parent: b.Parent, Finalized: max(min(batch.Finalized, b.Number), p.last.Finalized), Safe: min(batch.Safe, b.Number), Head: batch.Head,
-	}, commit)
+	p.barrier(ctx, topics.BlockEnd{Block: b.BlockRef, Parent: b.Parent, Finalized: batch.Finalized, Safe: batch.Safe, Head: batch.Head}, commit)
 }
 
 // entity is the entity that a record belongs to.
@@ -130,9 +128,10 @@ func (p *publisher) entity(item follow.Item) contracts.Entity {
 	panic(fmt.Sprintf("ingest: unexpected %T in a block", item)) // follow.Item is sealed
 }
 
-// barrier writes a barrier to every partition.
+// barrier writes a barrier to every partition. It calls final and safe at most what it covers, and final no less than the one before.
 func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit bool) {
 	end.Commit, end.Records = commit, 0
+	end.Finalized, end.Safe = max(min(end.Finalized, end.Block.Number), p.last.Finalized), min(end.Safe, end.Block.Number)
 	if end.Block != p.last.Block { // a repeated barrier stays the same
 		end.Previous, end.Linked = p.last.Block, true
 	}
