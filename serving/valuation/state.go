@@ -195,12 +195,14 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 	k.mu.Lock()
 	last := k.last
 	k.mu.Unlock()
-	for _, p := range s.pools {
-		var before *pool
-		if last != nil {
-			before = last.byID(p.ID)
+	before := map[common.Hash]*pool{}
+	if last != nil {
+		for _, p := range last.pools {
+			before[p.ID] = p
 		}
-		p.judge(s.at.Timestamp, window, before)
+	}
+	for _, p := range s.pools {
+		p.judge(s.at.Timestamp, window, before[p.ID])
 	}
 	s.settle()
 	return s, nil
