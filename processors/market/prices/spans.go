@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -150,34 +151,18 @@ func closeOf(hour uint64, prices []PriceAt) PriceAt {
 	last, window := hour+Hour-1, uint64(CloseSeconds)
 	c := PriceAt{At: hour}
 	c.Low, c.High, _ = Median(prices, last, window)
-	had := make([]liquidityFor, 0, len(prices))
-	for i := range prices {
-		end := last + 1
-		if i+1 < len(prices) {
-			end = min(end, prices[i+1].At)
-		}
-		if from := max(prices[i].At, last+1-window); end > from {
-			had = append(had, liquidityFor{&prices[i].Liquidity, end - from})
-		}
+	had := make([]weight[*uint256.Int], 0, len(prices))
+	for p, seconds := range within(prices, last, window) {
+		had = append(had, weight[*uint256.Int]{&p.Liquidity, seconds})
 	}
-	slices.SortFunc(had, func(a, b liquidityFor) int { return b.liquidity.Cmp(a.liquidity) })
-	sum := uint64(0)
-	for i, h := range had {
-		if i == 0 {
-			c.Liquidity = *h.liquidity
-		}
-		if sum += h.seconds; 2*sum >= window {
-			c.Usual = *h.liquidity
-			break
-		}
+	usual := middle(had, window, func(a, b *uint256.Int) int { return b.Cmp(a) })
+	if len(had) > 0 {
+		c.Liquidity = *had[0].value
+	}
+	if usual != nil {
+		c.Usual = *usual
 	}
 	return c
-}
-
-// liquidityFor is for how many seconds so much liquidity was in range.
-type liquidityFor struct {
-	liquidity *uint256.Int
-	seconds   uint64
 }
 
 // Median is the time-weighted median of a pool's price over the window that ends with a second: that of the lowest tick of each
@@ -186,35 +171,45 @@ type liquidityFor struct {
 //
 // Where half of the seconds have a lower tick and half a higher one, low is the lower and high the higher one.
 func Median(prices []PriceAt, last, window uint64) (low, high int32, history uint64) {
-	begin := last + 1 - min(last+1, window) // first second of the window
-	lows, highs := make([]weight, 0, len(prices)), make([]weight, 0, len(prices))
-	for i, p := range prices {
-		end := last + 1
-		if i+1 < len(prices) {
-			end = min(end, prices[i+1].At)
-		}
-		if from := max(p.At, begin); end > from {
-			lows, highs = append(lows, weight{p.Low, end - from}), append(highs, weight{-p.High, end - from})
-			history += end - from
-		}
+	lows, highs := make([]weight[int32], 0, len(prices)), make([]weight[int32], 0, len(prices))
+	for p, seconds := range within(prices, last, window) {
+		lows, highs = append(lows, weight[int32]{p.Low, seconds}), append(highs, weight[int32]{p.High, seconds})
+		history += seconds
 	}
-	return middle(lows, history), -middle(highs, history), history
+	return middle(lows, history, cmp.Compare), middle(highs, history, func(a, b int32) int { return cmp.Compare(b, a) }), history
 }
 
-// weight is for how many seconds a tick was.
-type weight struct {
-	tick    int32
+// within are the prices of the window that ends with a second, and for how many of its seconds each was. They are ascending, and
+// carried forward.
+func within(prices []PriceAt, last, window uint64) iter.Seq2[*PriceAt, uint64] {
+	return func(yield func(*PriceAt, uint64) bool) {
+		begin := last + 1 - min(last+1, window) // first second of the window
+		for i := range prices {
+			end := last + 1
+			if i+1 < len(prices) {
+				end = min(end, prices[i+1].At)
+			}
+			if from := max(prices[i].At, begin); end > from && !yield(&prices[i], end-from) {
+				return
+			}
+		}
+	}
+}
+
+// weight is for how many seconds something was.
+type weight[T any] struct {
+	value   T
 	seconds uint64
 }
 
-// middle is the median, the lower one of two. It sorts the weights, whose seconds are so many in all.
-func middle(weights []weight, all uint64) int32 {
-	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(a.tick, b.tick) })
+// middle is the first that was, together with those before it, for half of so many seconds in all; zero: none was. It sorts them.
+func middle[T any](all []weight[T], seconds uint64, compare func(a, b T) int) (value T) {
+	slices.SortFunc(all, func(a, b weight[T]) int { return compare(a.value, b.value) })
 	sum := uint64(0)
-	for _, w := range weights {
-		if sum += w.seconds; 2*sum >= all {
-			return w.tick
+	for _, w := range all {
+		if sum += w.seconds; 2*sum >= seconds {
+			return w.value
 		}
 	}
-	return 0
+	return value
 }
