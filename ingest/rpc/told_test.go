@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -248,27 +247,7 @@ func reaching(chain *rpctest.Sparse, head, rises uint64) *upTo {
 	return n
 }
 
-func (n *upTo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	var all []rpctest.Message
-	single := json.Unmarshal(body, &all) != nil
-	if single {
-		all = make([]rpctest.Message, 1)
-		_ = json.Unmarshal(body, &all[0])
-	}
-	answers := make([]string, len(all))
-	for i, m := range all {
-		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, n.answer(m))
-	}
-	out := strings.Join(answers, ",")
-	if !single {
-		out = "[" + out + "]"
-	}
-	_, _ = io.WriteString(w, out)
-}
+func (n *upTo) ServeHTTP(w http.ResponseWriter, r *http.Request) { rpctest.Serve(w, r, n.answer) }
 
 func (n *upTo) answer(m rpctest.Message) string {
 	switch m.Method {

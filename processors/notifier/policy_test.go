@@ -14,25 +14,31 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
+// fundedBy is a chain whose borrower asks for alerts by email, and that has come so far that the deal's funding is confirmed.
+func fundedBy(t *testing.T, policy facts.Policy) (*chain, *deal) {
+	t.Helper()
+	c := newChainOf(t, 2, policy)
+	d := &deal{1, common.Address{1}, common.Address{2}, genesis + 20, genesis + 2*hour, genesis + 26*hour}
+	c.subscribe(d.borrower, notifier.Email, 1, notifier.Kinds...)
+	c.block(10, c.listed(d))
+	c.block(10, c.funded(d))
+	for range c.lag() {
+		c.block(10)
+	}
+	return c, d
+}
+
 // An alert fires once the block by whose time it is due is confirmed, by the policy, and not before.
 func TestPolicies(t *testing.T) {
 	for _, policy := range facts.Policies {
 		t.Run(string(policy), func(t *testing.T) {
-			c := newChainOf(t, 2, policy)
-			ann, bob := common.Address{1}, common.Address{2}
-			c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
-			d := &deal{1, ann, bob, genesis + 20, genesis + 2*hour, genesis + 26*hour}
-			c.block(10, c.listed(d))
-			c.block(10, c.funded(d))
-			for range c.lag() {
-				c.block(10)
-			}
+			c, d := fundedBy(t, policy)
 			c.block(hour)
 			for range c.lag() {
 				c.want()
 				c.block(10)
 			}
-			c.want(model(d, ann, "email", "t1"))
+			c.want(model(d, d.borrower, "email", "t1"))
 		})
 	}
 }
@@ -42,15 +48,7 @@ func TestPolicies(t *testing.T) {
 func TestChainStands(t *testing.T) {
 	for _, policy := range facts.Policies {
 		t.Run(string(policy), func(t *testing.T) {
-			c := newChainOf(t, 2, policy)
-			ann, bob := common.Address{1}, common.Address{2}
-			c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
-			d := &deal{1, ann, bob, genesis + 20, genesis + 2*hour, genesis + 26*hour}
-			c.block(10, c.listed(d))
-			c.block(10, c.funded(d))
-			for range c.lag() {
-				c.block(10)
-			}
+			c, d := fundedBy(t, policy)
 			c.near = true
 			c.block(hour)
 			c.want()
@@ -70,7 +68,7 @@ func TestChainStands(t *testing.T) {
 				until(head)
 			}
 			c.ticks++
-			fired := model(d, ann, "email", "t1")
+			fired := model(d, d.borrower, "email", "t1")
 			c.want(fired)
 			c.stands(c.last.Safe, c.last.Finalized)
 			c.near = false
@@ -82,7 +80,7 @@ func TestChainStands(t *testing.T) {
 				c.block(hour)
 			}
 			polltest.Until(t, "the end is told of", func() bool { return len(c.alerts()) >= 2 })
-			if got := c.alerts(); !slices.Equal(got, []common.Hash{fired, model(d, ann, "email", "expiry")}) {
+			if got := c.alerts(); !slices.Equal(got, []common.Hash{fired, model(d, d.borrower, "email", "expiry")}) {
 				t.Errorf("alerts %x", got)
 			}
 		})

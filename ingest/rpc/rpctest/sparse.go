@@ -86,32 +86,39 @@ func (s *Sparse) header(n uint64) *types.Header {
 
 // ServeHTTP implements http.Handler.
 func (s *Sparse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.Requests.Add(1)
+	s.Bytes.Add(int64(Serve(w, r, func(m Message) string {
+		s.Calls.Add(1)
+		return s.Answer(m)
+	})))
+}
+
+// Serve answers a request's calls, one or a batch, with the results that answer gives. It returns the size of the response.
+func Serve(w http.ResponseWriter, r *http.Request, answer func(Message) string) (bytes int) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return
+		return 0
 	}
-	s.Requests.Add(1)
 	var batch []Message
 	single := json.Unmarshal(body, &batch) != nil
 	if single {
 		batch = make([]Message, 1)
 		if json.Unmarshal(body, &batch[0]) != nil {
 			w.WriteHeader(http.StatusBadRequest)
-			return
+			return 0
 		}
 	}
-	s.Calls.Add(int64(len(batch)))
 	answers := make([]string, len(batch))
 	for i, m := range batch {
-		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.Answer(m))
+		answers[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer(m))
 	}
 	out := strings.Join(answers, ",")
 	if !single {
 		out = "[" + out + "]"
 	}
 	w.Header().Set("Content-Type", "application/json")
-	n, _ := io.WriteString(w, out)
-	s.Bytes.Add(int64(n))
+	bytes, _ = io.WriteString(w, out)
+	return bytes
 }
 
 // Answer is the result of a call.

@@ -70,15 +70,7 @@ func TestASlowHostStopsNobody(t *testing.T) {
 
 func testSlowHosts(t *testing.T, hosts int) {
 	push, conf := newService(), sender.DefaultConfig() // an attempt that hangs takes half a minute
-	h, url := pushHouse(t, func(w http.ResponseWriter, r *http.Request) {
-		who := strings.TrimPrefix(r.URL.Path, "/")
-		if push.next(who); who == "stranger" {
-			hangs(w, r)
-			return
-		}
-		push.take(who, r.Header.Get("Topic"))
-		w.WriteHeader(http.StatusCreated)
-	})
+	h, url := pushHouse(t, push.hangsFor("stranger"))
 	ann, bob := common.Address{1}, common.Address{2}
 	for wallet, who := range map[common.Address]string{ann: "ann", bob: "bob"} {
 		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(url+"/"+who), who+".push.example")
@@ -140,15 +132,7 @@ func TestSlowSitesHoldNobody(t *testing.T) {
 // meanwhile that alerts of deals at that service need.
 func TestNewsHoldNoSite(t *testing.T) {
 	push := newService()
-	h, url := pushHouse(t, func(w http.ResponseWriter, r *http.Request) {
-		who := strings.TrimPrefix(r.URL.Path, "/")
-		if push.next(who); who == "hangs" {
-			hangs(w, r)
-			return
-		}
-		push.take(who, r.Header.Get("Topic"))
-		w.WriteHeader(http.StatusCreated)
-	})
+	h, url := pushHouse(t, push.hangsFor("hangs"))
 	ann := common.Address{1}
 	h.subscribe(ann, notifier.Push, newBrowser(t).subscription(url+"/ann"), "ann.push.example")
 	var others []common.Address // by whom the service has shown that it answers
@@ -179,6 +163,19 @@ func TestNewsHoldNoSite(t *testing.T) {
 		return push.count("hangs") >= sender.DefaultConfig().Parallel/2
 	})
 	h.soon(push, "ann", ann)
+}
+
+// hangsFor takes what all get but one, whom it answers nothing.
+func (s *service) hangsFor(one string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who := strings.TrimPrefix(r.URL.Path, "/")
+		if s.next(who); who == one {
+			hangs(w, r)
+			return
+		}
+		s.take(who, r.Header.Get("Topic"))
+		w.WriteHeader(http.StatusCreated)
+	}
 }
 
 // pushHouse is a house with a push service alone.
