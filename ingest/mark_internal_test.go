@@ -150,3 +150,19 @@ func TestTooManyTokens(t *testing.T) {
 		t.Errorf("%d tokens are followed, %v of %d are not", len(f.since), n, next)
 	}
 }
+
+// TestABarrierCallsFinalWhatItCovers: what is final or safe beyond a barrier is not known any more after a restart.
+func TestABarrierCallsFinalWhatItCovers(t *testing.T) {
+	p := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), published{last: topics.BlockEnd{Block: topics.BlockRef{Number: 100}, Finalized: 90}})
+	for _, test := range []struct{ block, finalized, safe, wantFinalized, wantSafe uint64 }{
+		{100, 95, 97, 95, 97},
+		{100, 872, 900, 100, 100}, // a backfill
+		{120, 80, 0, 90, 0},
+		{80, 85, 85, 90, 80}, // after a reorg that a restart missed
+	} {
+		end := p.covering(topics.BlockEnd{Block: topics.BlockRef{Number: test.block}, Finalized: test.finalized, Safe: test.safe})
+		if end.Finalized != test.wantFinalized || end.Safe != test.wantSafe {
+			t.Errorf("block %d, final %d, safe %d: the barrier says %d and %d, want %d and %d", test.block, test.finalized, test.safe, end.Finalized, end.Safe, test.wantFinalized, test.wantSafe)
+		}
+	}
+}

@@ -128,10 +128,16 @@ func (p *publisher) entity(item follow.Item) contracts.Entity {
 	panic(fmt.Sprintf("ingest: unexpected %T in a block", item)) // follow.Item is sealed
 }
 
-// barrier writes a barrier to every partition. It calls final and safe at most what it covers, and final no less than the one before.
-func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit bool) {
-	end.Commit, end.Records = commit, 0
+// covering bounds what a barrier calls final and safe: at most what it covers, and final no less than the one before.
+func (p *publisher) covering(end topics.BlockEnd) topics.BlockEnd {
 	end.Finalized, end.Safe = max(min(end.Finalized, end.Block.Number), p.last.Finalized), min(end.Safe, end.Block.Number)
+	return end
+}
+
+// barrier writes a barrier to every partition.
+func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit bool) {
+	end = p.covering(end)
+	end.Commit, end.Records = commit, 0
 	if end.Block != p.last.Block { // a repeated barrier stays the same
 		end.Previous, end.Linked = p.last.Block, true
 	}

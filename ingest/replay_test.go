@@ -28,7 +28,8 @@ type replay struct {
 	blocks    []replayed
 	pending   []topics.Raw
 	finalized uint64
-	commit    bool // the last barrier ended a transaction
+	highest   uint64 // barrier
+	commit    bool   // the last barrier ended a transaction
 	reverts   int
 	deep      int  // of them, of final blocks
 	rewound   bool // since the last barrier
@@ -51,6 +52,9 @@ func (r *replay) take(raw topics.Raw) error {
 	case *topics.BlockEnd:
 		if raw.Finalized < r.finalized && !r.rewound {
 			return fmt.Errorf("finalized fell from %d to %d", r.finalized, raw.Finalized)
+		}
+		if r.highest = max(r.highest, raw.Block.Number); raw.Finalized > r.highest {
+			return fmt.Errorf("block %d is final, the highest barrier is %d", raw.Finalized, r.highest)
 		}
 		r.finalized, r.rewound = raw.Finalized, false
 		r.commit = raw.Commit
