@@ -112,16 +112,16 @@ func (s *Service) state(ctx context.Context, res *httpapi.Response) (*state, err
 		return nil, err
 	}
 	asOf(res.Header, st.at)
-	if err := s.fresh(st); err != nil {
+	if err := s.fresh(st.at); err != nil {
 		return nil, s.refused(err)
 	}
 	return st, nil
 }
 
-func (s *Service) fresh(st *state) error {
+func (s *Service) fresh(at topics.BlockRef) error {
 	if s.cfg.MaxAge > 0 {
-		if age := s.now().Unix() - int64(st.at.Timestamp); age > int64(s.cfg.MaxAge/time.Second) {
-			return refuse(reasonStale, "the state is of block %d, which is %d s old", st.at.Number, age)
+		if age := s.now().Unix() - int64(at.Timestamp); age > int64(s.cfg.MaxAge/time.Second) {
+			return refuse(reasonStale, "the state is of block %d, which is %d s old", at.Number, age)
 		}
 	}
 	return nil
@@ -134,8 +134,8 @@ func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
 		return fmt.Errorf("encode response: %w", err)
 	}
 	res.Body = append(res.Body, raw...)
-	at := st.at
-	res.FreshWhile = func() bool { return s.fresh(st) == nil && s.reader.Current(at, nil) }
+	at := st.at // and not the state: the cache keeps the function, and with it all that it names
+	res.FreshWhile = func() bool { return s.fresh(at) == nil && s.reader.Current(at, nil) }
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.R
 		return err
 	}
 	asOf(res.Header, st.at)
-	ok := s.fresh(st) == nil
+	ok := s.fresh(st.at) == nil
 	if !ok {
 		res.Status = http.StatusServiceUnavailable
 		res.RetryAfter(time.Second)
