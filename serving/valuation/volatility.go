@@ -215,7 +215,7 @@ func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
 // holding a price for a part of each second.
 func (h *Haircut) ofReturns(series []level) float64 {
 	var variance, before float64
-	var last *level
+	var last, stood *level // stood: the last that is not brief
 	first := true
 	for i := range series {
 		of := &series[i]
@@ -223,7 +223,10 @@ func (h *Haircut) ofReturns(series []level) float64 {
 			continue // what the price did meanwhile is in the next return
 		}
 		if last != nil {
-			r := max(of.high-last.low, last.high-of.low) * logTick
+			r := largest(last, of)
+			if stood != nil && !of.brief { // moments in between split no move
+				r = max(r, largest(stood, of))
+			}
 			before = variance
 			switch next := h.Decay*variance + (1-h.Decay)*r*r; {
 			case first: // one to or from a brief close is no beginning: nobody chooses a calm one
@@ -232,10 +235,15 @@ func (h *Haircut) ofReturns(series []level) float64 {
 				variance = next
 			}
 		}
-		last = of
+		if last = of; !of.brief {
+			stood = of
+		}
 	}
 	return math.Sqrt(max(variance, before) * ofMedians)
 }
+
+// largest is the largest log return that the bounds of two levels allow.
+func largest(from, to *level) float64 { return max(to.high-from.low, from.high-to.low) * logTick }
 
 // ofMedians is the variance of a price that wanders, over that of its means of half an hour, an hour apart: these move less.
 // Medians move a little more than means do.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/lienstream/lienstream/processors/market/query"
 )
 
@@ -78,6 +80,27 @@ func TestMomentsBeginNothing(t *testing.T) {
 	if with, _ := h.deviation(append([]level{{brief: true}, {brief: true}}, life...)); with < without {
 		t.Errorf("the deviation is %g, without such moments %g", with, without)
 	}
+}
+
+// TestMomentsLowerNothing: whatever moments of liquidity there are while a pool is empty, at whatever prices, the deviation is no
+// lower than without them.
+func TestMomentsLowerNothing(t *testing.T) {
+	h := DefaultConfig().Haircut
+	hours := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) level {
+		at := float64(rapid.IntRange(-500, 500).Draw(t, "tick"))
+		return level{low: at, high: at, brief: rapid.Bool().Draw(t, "brief")}
+	}), 1, 40)
+	rapid.Check(t, func(t *rapid.T) {
+		with := hours.Draw(t, "hours")
+		with = append(with, level{}) // now
+		without := slices.Clone(with)
+		for i := range without {
+			without[i].empty = without[i].brief
+		}
+		if moments, none := h.ofReturns(with), h.ofReturns(without); moments < none*(1-1e-9) {
+			t.Fatalf("a deviation of %g, without moments %g", moments, none)
+		}
+	})
 }
 
 func TestVolatility(t *testing.T) {
