@@ -56,7 +56,7 @@ func Open(v scanner, pool common.Hash, now uint64) ([]PriceAt, error) {
 	}
 	of, next := closeOf(hour, seconds), last.left(hour)
 	all := []PriceAt{of}
-	next.At, next.Usual = hour+Hour, next.Liquidity
+	next.At = hour + Hour
 	if of.At = next.At; of != next && next.At < now-now%Hour {
 		all = append(all, next)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestCloses: the close of every hour that is over is the median of the lowest and of the highest ticks of the seconds of its last
-// half hour, with the most liquidity of any and that of half of them, written out second by second and block by block, however long nobody trades.
+// half hour, with the most liquidity of any and what half of them had at all times, written out second by second and block by block, however long nobody trades.
 func TestCloses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, err := state.Open(state.Options{Dir: "state", Tables: prices.Family.Tables, FS: vfs.NewMem()})
@@ -110,31 +110,32 @@ type left struct {
 	liquidity uint64
 }
 
-// medians are those of every second in [from, to), with the most liquidity of any, and what half of them have or more.
+// medians are those of every second in [from, to), with the most liquidity of any, and what half of them never have less of.
 func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	var lows, highs []int32
-	var most []uint64
+	var most, least []uint64
 	i := 0
 	for second := from; second < to; second++ {
 		for i < len(seen) && seen[i].at < second {
 			i++
 		}
 		var held []int32 // at the ends of blocks: of the last one before the second, and of its own
-		var liquidity uint64
+		var liquidity []uint64
 		for j := max(i-1, 0); j < len(seen) && seen[j].at <= second; j++ {
-			held, liquidity = append(held, seen[j].tick), max(liquidity, seen[j].liquidity)
+			held, liquidity = append(held, seen[j].tick), append(liquidity, seen[j].liquidity)
 		}
 		if len(held) > 0 {
-			lows, highs, most = append(lows, slices.Min(held)), append(highs, slices.Max(held)), append(most, liquidity)
+			lows, highs = append(lows, slices.Min(held)), append(highs, slices.Max(held))
+			most, least = append(most, slices.Max(liquidity)), append(least, slices.Min(liquidity))
 		}
 	}
 	slices.Sort(lows)
 	slices.Sort(highs)
 	p.Low, p.High = lows[(len(lows)-1)/2], highs[len(highs)/2]
-	slices.Sort(most)
-	p.Liquidity.SetUint64(most[len(most)-1])
-	if half := int(to-from+1) / 2; len(most) >= half {
-		p.Usual.SetUint64(most[len(most)-half])
+	slices.Sort(least)
+	p.Liquidity.SetUint64(slices.Max(most))
+	if half := int(to-from+1) / 2; len(least) >= half {
+		p.Usual.SetUint64(least[len(least)-half])
 	}
 	return p
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // Spans has a row for each second in which a pool's price or its liquidity in range changed, under Key: between which ticks the
-// price was in it, at the ends of its blocks and of the last block before it, and the most liquidity that was in range then.
+// price was in it, at the ends of its blocks and of the last block before it, and the most and the least liquidity that was in
+// range then.
 //
 // A chain may make many blocks in a second. Whoever trades last in one of them sets the last price of a second, and holds it
 // for no longer than a block. How long each price held within a second no timestamp says, and how many blocks it has is partly
@@ -31,12 +32,16 @@ type span struct {
 	liquidity uint256.Int // in range after it
 	low, high int32       // of the blocks of the second before that one, and of the last block before the second
 	most      uint256.Int // liquidity of these
+	least     uint256.Int
 }
 
 const (
 	liquidityBytes = 16
-	spanBytes      = 8 + 3*4 + 2*liquidityBytes
+	spanBytes      = 8 + 3*4 + 3*liquidityBytes
 )
+
+// mostLiquidity is the most that a pool can have.
+var mostLiquidity = *new(uint256.Int).SubUint64(new(uint256.Int).Lsh(uint256.NewInt(1), 8*liquidityBytes), 1)
 
 func appendLiquidity(b []byte, l *uint256.Int) []byte {
 	raw := l.Bytes32()
@@ -51,7 +56,10 @@ func (s *span) AppendBinary(b []byte) ([]byte, error) {
 	for _, tick := range []int32{s.tick, s.low, s.high} {
 		b = binary.BigEndian.AppendUint32(b, uint32(tick))
 	}
-	return appendLiquidity(appendLiquidity(b, &s.liquidity), &s.most), nil
+	for _, l := range []*uint256.Int{&s.liquidity, &s.most, &s.least} {
+		b = appendLiquidity(b, l)
+	}
+	return b, nil
 }
 
 // UnmarshalBinary reads a row.
@@ -63,30 +71,35 @@ func (s *span) UnmarshalBinary(data []byte) error {
 	for _, tick := range []*int32{&s.tick, &s.low, &s.high} {
 		*tick, data = int32(binary.BigEndian.Uint32(data)), data[4:]
 	}
-	s.liquidity.SetBytes(data[:liquidityBytes])
-	s.most.SetBytes(data[liquidityBytes:])
+	for _, l := range []*uint256.Int{&s.liquidity, &s.most, &s.least} {
+		l.SetBytes(data[:liquidityBytes])
+		data = data[liquidityBytes:]
+	}
 	return nil
 }
 
 // ended is the span with the last block.
 func (s *span) ended() PriceAt {
-	p := PriceAt{Low: min(s.low, s.tick), High: max(s.high, s.tick), Liquidity: s.most}
+	p := PriceAt{Low: min(s.low, s.tick), High: max(s.high, s.tick), Liquidity: s.most, Usual: s.least}
 	if s.liquidity.Gt(&p.Liquidity) {
 		p.Liquidity = s.liquidity
+	}
+	if s.liquidity.Lt(&p.Usual) {
+		p.Usual = s.liquidity
 	}
 	return p
 }
 
 // left is what the last block left.
 func (s *span) left(at uint64) PriceAt {
-	return PriceAt{At: at, Low: s.tick, High: s.tick, Liquidity: s.liquidity}
+	return PriceAt{At: at, Low: s.tick, High: s.tick, Liquidity: s.liquidity, Usual: s.liquidity}
 }
 
 // widen adds a price, and liquidity in range, to the span of its second. The pool's last span is of the second last, if it has
 // one: zero is none.
 func widen(w state.Writer, pool common.Hash, last uint64, tick int32, liquidity *uint256.Int) error {
 	block := w.Block()
-	next := span{block: block.Number, tick: tick, liquidity: *liquidity, low: math.MaxInt32, high: math.MinInt32}
+	next := span{block: block.Number, tick: tick, liquidity: *liquidity, low: math.MaxInt32, high: math.MinInt32, least: mostLiquidity}
 	if last > 0 {
 		var before span
 		if found, err := family.Get(w, Spans, Key(pool, last), &before); err != nil || !found {
@@ -94,12 +107,12 @@ func widen(w state.Writer, pool common.Hash, last uint64, tick int32, liquidity 
 		}
 		switch {
 		case before.block == block.Number: // only where a block leaves the price counts
-			next.low, next.high, next.most = before.low, before.high, before.most
+			next.low, next.high, next.most, next.least = before.low, before.high, before.most, before.least
 		case last == block.Timestamp:
 			ended := before.ended()
-			next.low, next.high, next.most = ended.Low, ended.High, ended.Liquidity
+			next.low, next.high, next.most, next.least = ended.Low, ended.High, ended.Liquidity, ended.Usual
 		default:
-			next.low, next.high, next.most = before.tick, before.tick, before.liquidity
+			next.low, next.high, next.most, next.least = before.tick, before.tick, before.liquidity, before.liquidity
 		}
 	}
 	return family.Put(w, Spans, Key(pool, block.Timestamp), &next)
@@ -110,7 +123,7 @@ type PriceAt struct {
 	At        uint64
 	Low, High int32
 	Liquidity uint256.Int
-	Usual     uint256.Int // of a close: what was in range for half of the time, or more
+	Usual     uint256.Int // what was in range at all times; of a close, in half of its seconds, or more
 }
 
 // scanner is what a Reader and a Writer can do.
@@ -131,7 +144,7 @@ func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 		p := s.ended()
 		p.At = At(key)
 		after := s.left(p.At + 1)
-		if next := len(all) - 1; after.At <= until && (next < 0 || all[next].At > after.At) && (p.Low != p.High || p.Liquidity != after.Liquidity) {
+		if next := len(all) - 1; after.At <= until && (next < 0 || all[next].At > after.At) && p != s.left(p.At) {
 			all = append(all, after)
 		}
 		all = append(all, p)
@@ -145,21 +158,20 @@ func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 }
 
 // closeOf is the Median of an hour's last CloseSeconds, and the liquidity that was in range in them: the most, because who
-// provides most of a pool must not hide what the price did by taking it out for a part of that time, and what was there for half
-// of it, because a moment's liquidity does not show that the price stood still.
+// provides most of a pool must not hide what the price did by taking it out for a part of that time, and what was there in half
+// of their seconds, at the end of each of a second's blocks, because a moment's liquidity does not show that the price stood still.
 func closeOf(hour uint64, prices []PriceAt) PriceAt {
 	last, window := hour+Hour-1, uint64(CloseSeconds)
 	c := PriceAt{At: hour}
 	c.Low, c.High, _ = Median(prices, last, window)
 	had := make([]weight[*uint256.Int], 0, len(prices))
 	for p, seconds := range within(prices, last, window) {
-		had = append(had, weight[*uint256.Int]{&p.Liquidity, seconds})
+		had = append(had, weight[*uint256.Int]{&p.Usual, seconds})
+		if p.Liquidity.Gt(&c.Liquidity) {
+			c.Liquidity = p.Liquidity
+		}
 	}
-	usual := middle(had, window, func(a, b *uint256.Int) int { return b.Cmp(a) })
-	if len(had) > 0 {
-		c.Liquidity = *had[0].value
-	}
-	if usual != nil {
+	if usual := middle(had, window, func(a, b *uint256.Int) int { return b.Cmp(a) }); usual != nil {
 		c.Usual = *usual
 	}
 	return c
