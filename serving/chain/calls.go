@@ -60,11 +60,6 @@ func BalanceAt(at common.Hash, account common.Address, result *hexutil.Big) *Req
 	return &Request{Method: "eth_getBalance", Params: []any{account, pinned(at)}, Result: result}
 }
 
-// StorageAt is eth_getStorageAt at a block.
-func StorageAt(at common.Hash, account common.Address, slot common.Hash, result *hexutil.Bytes) *Request {
-	return &Request{Method: "eth_getStorageAt", Params: []any{account, slot, pinned(at)}, Result: result}
-}
-
 // EstimateAt is eth_estimateGas at a block.
 func EstimateAt(at common.Hash, call Call, result *hexutil.Uint64) *Request {
 	return &Request{Method: "eth_estimateGas", Params: []any{call.args(), pinned(at)}, Result: result, sends: true}

@@ -320,7 +320,6 @@ func TestARefusalThatDoesNotFit(t *testing.T) {
 	}{
 		"a balance reverts":      {func(at common.Hash) *chain.Request { return chain.BalanceAt(at, rich, &coin) }, reverted, nil},
 		"code reverts":           {func(at common.Hash) *chain.Request { return chain.CodeAt(at, rich, &data) }, reverted, nil},
-		"storage reverts":        {func(at common.Hash) *chain.Request { return chain.StorageAt(at, rich, common.Hash{}, &data) }, reverted, nil},
 		"a view lacks funds":     {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, poor, nil},
 		"a view reverts":         {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, reverted, reverts},
 		"a call lacks funds":     {func(at common.Hash) *chain.Request { return chain.CallAt(at, sent, &data) }, poor, isRefusal},

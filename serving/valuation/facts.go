@@ -1,7 +1,6 @@
 package valuation
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -185,19 +184,6 @@ type contractFacts struct {
 	checks *checksBody
 }
 
-// eip1967 is the slot of a proxy's implementation address.
-var eip1967 = common.HexToHash("0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc")
-
-// Methods whose selectors in a token's code show what it can do.
-var (
-	mintSignatures      = []string{"mint(address,uint256)", "mint(uint256)", "issue(uint256)"}
-	pauseSignatures     = []string{"pause()", "setPaused(bool)"}
-	blacklistSignatures = []string{
-		"blacklist(address)", "addBlackList(address)", "freeze(address)", "setBlacklist(address,bool)", "setFrozen(address,bool)",
-	}
-	ownerSignatures = []string{"owner()", "getOwner()", "transferOwnership(address)"}
-)
-
 // contractFacts reads a token's facts, once per block. It is bought and sold again in the first of the pools that price
 // it.
 func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.Address, pools []*pool) (*contractFacts, error) {
@@ -232,16 +218,14 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 const (
 	askedSupply = iota
 	askedCode
-	askedSlot
 )
 
 // askToken is what a node says of a token's contract.
 func (c *chainReader) askToken(ctx context.Context, s *state, token common.Address) ([]chain.Result, error) {
-	var said [askedSlot + 1]hexutil.Bytes
+	var said [askedCode + 1]hexutil.Bytes
 	requests := []*chain.Request{
 		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()")}, &said[askedSupply]),
 		chain.CodeAt(s.at.Hash, token, &said[askedCode]),
-		chain.StorageAt(s.at.Hash, token, eip1967, &said[askedSlot]),
 	}
 	if err := c.client.Batch(ctx, requests...); err != nil {
 		return nil, err
@@ -259,22 +243,12 @@ func factsOf(said []chain.Result) *contractFacts {
 	if supply := said[askedSupply]; supply.Err == nil && len(supply.Data) == 32 {
 		t.supply = new(big.Int).SetBytes(supply.Data)
 	}
-	code, slot := said[askedCode], said[askedSlot]
-	if code.Err == nil && len(code.Data) > 0 && slot.Err == nil {
-		proxy := new(big.Int).SetBytes(slot.Data).Sign() != 0 || bytes.HasPrefix(code.Data, common.FromHex("0x363d3d373d3d3d363d73"))
+	if code := said[askedCode]; code.Err == nil && len(code.Data) > 0 {
+		proxy := delegates(code.Data)
 		t.checks = &checksBody{
 			Mint: has(code.Data, mintSignatures), Pause: has(code.Data, pauseSignatures), Blacklist: has(code.Data, blacklistSignatures),
 			Owner: has(code.Data, ownerSignatures), Proxy: &proxy,
 		}
 	}
 	return t
-}
-
-// has reports whether code compares with a method's selector: PUSH4, followed by the selector.
-func has(code []byte, signatures []string) *bool {
-	const push4 = 0x63
-	found := slices.ContainsFunc(signatures, func(signature string) bool {
-		return bytes.Contains(code, append([]byte{push4}, contracts.Selector(signature)...))
-	})
-	return &found
 }
