@@ -22,6 +22,9 @@ import (
 // therefore no epoch: it only deletes what was written before it.
 const changelogVersion = 1
 
+// jointVersion is that of progress that names a Writer: a build that does not know of it must not own the partition.
+const jointVersion = 2
+
 var (
 	keyProgress = []byte{0, 'p'} // last record of every commit
 	keyOpen     = []byte{0, 'o'} // first record of an owner: its offset is the incarnation; the value names the owner, for people
@@ -34,11 +37,24 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // seal appends the envelope of a payload to b.
 func seal(b, key []byte, epoch uint64, payload []byte) []byte {
+	return sealAs(b, changelogVersion, key, epoch, payload)
+}
+
+func sealAs(b []byte, version byte, key []byte, epoch uint64, payload []byte) []byte {
 	from := len(b)
-	b = append(b, changelogVersion)
+	b = append(b, version)
 	b = binary.AppendUvarint(b, epoch)
 	b = append(b, payload...)
 	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b[from:]))
+}
+
+// sealProgress is the value of a progress record.
+func sealProgress(epoch uint64, p progress) []byte {
+	version := byte(changelogVersion)
+	if p.Writer != "" {
+		version = jointVersion
+	}
+	return sealAs(nil, version, keyProgress, epoch, p.append(nil))
 }
 
 // unseal returns the payload of an envelope; it aliases value.
@@ -46,10 +62,10 @@ func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 	if len(value) < 2+crc32.Size {
 		return 0, nil, fmt.Errorf("%w: key %x: truncated", errChangelog, key)
 	}
-	if value[0] > changelogVersion && sealed(key, value) {
+	if value[0] > jointVersion && sealed(key, value) {
 		return 0, nil, fmt.Errorf("changelog record: key %x: %w: version %d", key, state.ErrNewer, value[0])
 	}
-	if value[0] != changelogVersion {
+	if value[0] != changelogVersion && value[0] != jointVersion {
 		return 0, nil, fmt.Errorf("%w: key %x: version %d, want %d", errChangelog, key, value[0], changelogVersion)
 	}
 	body := value[:len(value)-crc32.Size]
@@ -84,6 +100,9 @@ type progress struct {
 	Raw   kafka.TopicID // the raw topic that Input is an offset of; zero in early commits, which lack it
 	Epoch int32         // leader epoch of the last record before Input
 	App   uint32        // version of the application that made the commit
+
+	// Writer is the transactional ID under which the owner may write next besides the partition's own; empty: none.
+	Writer string
 }
 
 // rebuild is what a task that reprocesses the raw topic must know of the previous epoch.
@@ -112,7 +131,11 @@ func (p progress) append(b []byte) []byte {
 	b = binary.AppendVarint(b, p.Rebuild.KeepUntil)
 	b = append(b, p.Raw[:]...)
 	b = binary.AppendVarint(b, int64(p.Epoch))
-	return binary.AppendUvarint(b, uint64(p.App))
+	b = binary.AppendUvarint(b, uint64(p.App))
+	if p.Writer != "" {
+		b = append(binary.AppendUvarint(b, uint64(len(p.Writer))), p.Writer...)
+	}
+	return b
 }
 
 // fields reads numbers from a slice; the first error sticks.
@@ -159,6 +182,17 @@ func (f *fields) topicID() (id kafka.TopicID) {
 	return id
 }
 
+func (f *fields) text() string {
+	n := f.uint()
+	if f.bad || n > uint64(len(f.b)) {
+		f.bad = true
+		return ""
+	}
+	s := string(f.b[:n])
+	f.b = f.b[n:]
+	return s
+}
+
 // progress reads the remaining fields: those that an early commit lacks stay zero, those of a later version are
 // skipped.
 func (f *fields) progress() progress {
@@ -171,6 +205,9 @@ func (f *fields) progress() progress {
 	}
 	if len(f.b) > 0 {
 		p.Raw, p.Epoch, p.App = f.topicID(), int32(f.int()), uint32(f.uint())
+	}
+	if len(f.b) > 0 {
+		p.Writer = f.text()
 	}
 	return p
 }
@@ -193,14 +230,19 @@ type position struct {
 	Progress  progress
 }
 
-// The first version lacks the changelog's topic ID.
+// The first version lacks the changelog's topic ID; the last one is written where progress names a Writer.
 const (
-	positionVersion       = 2
 	positionVersionBefore = 1
+	positionVersion       = 2
+	positionVersionJoint  = 3
 )
 
 func (p position) encode() []byte {
-	b := append(make([]byte, 0, 192), positionVersion)
+	version := byte(positionVersion)
+	if p.Progress.Writer != "" {
+		version = positionVersionJoint
+	}
+	b := append(make([]byte, 0, 256), version)
 	b = binary.AppendUvarint(b, p.Epoch)
 	b = binary.AppendVarint(b, p.Changelog)
 	b = binary.AppendVarint(b, p.WrittenMs)
@@ -209,15 +251,15 @@ func (p position) encode() []byte {
 }
 
 func decodePosition(b []byte) (position, error) {
-	if len(b) > 0 && b[0] > positionVersion {
+	if len(b) > 0 && b[0] > positionVersionJoint {
 		return position{}, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
 	}
-	if len(b) == 0 || b[0] != positionVersion && b[0] != positionVersionBefore {
+	if len(b) == 0 || b[0] < positionVersionBefore {
 		return position{}, fmt.Errorf("%w: position", errChangelog)
 	}
 	f := fields{b: b[1:]}
 	p := position{Epoch: f.uint(), Changelog: f.int(), WrittenMs: f.int()}
-	if b[0] == positionVersion {
+	if b[0] >= positionVersion {
 		p.Log = f.topicID()
 	}
 	p.Progress = f.progress()

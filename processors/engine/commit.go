@@ -11,6 +11,7 @@ import (
 
 // commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one Pebble batch.
 // At the tip the view is published before the transaction commits, or was before: a commit may be of several blocks.
+// The transaction is the task's own, or at the tip the node's (joint.go).
 //
 // Far behind the head the events of final blocks are in the transaction already.
 //
@@ -31,7 +32,7 @@ func (t *task) commit(ctx context.Context) error {
 	}
 	defer t.turn.end()
 	started := time.Now()
-	if err := t.begin(); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return err
 	}
 	out := t.n.outboxes.take()
@@ -55,7 +56,7 @@ func (t *task) commit(ctx context.Context) error {
 	if t.crash("duringEnd") {
 		t.cutSoon()
 	}
-	if err := t.tx.Commit(ctx); err != nil {
+	if err := t.out.Commit(ctx); err != nil {
 		return err
 	}
 	if t.crash("afterEnd") {
@@ -67,6 +68,7 @@ func (t *task) commit(ctx context.Context) error {
 		return err
 	}
 	t.r.worked = true
+	t.join()
 	if t.crash("afterPebble") {
 		return errCrash
 	}
@@ -146,6 +148,7 @@ func (t *task) produce(s *sending) (changes []Change, prog *kafka.Record, err er
 		s.send(t.n.changelog, key, value)
 	})
 	t.ready.Records = entries
-	prog = s.send(t.n.changelog, keyProgress, seal(nil, keyProgress, t.store.Epoch, t.ready.append(nil)))
+	t.ready.Writer = t.writer()
+	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Epoch, t.ready))
 	return changes, prog, nil
 }

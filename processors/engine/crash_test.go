@@ -30,6 +30,7 @@ func TestPromises(t *testing.T) {
 				"crashes": testCrashes, "drains": testDrains, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
 				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
 				"fenced while idle": testFencedWhileIdle, "idle": testIdleOwnersWriteNothing,
+				"joint": testJoint, "joint task fails": testJointTaskFails,
 			} {
 				t.Run(name, func(t *testing.T) {
 					test(t, provision(t, brokertest.Config(brokers, strings.ReplaceAll(name, " ", "-")), 4))

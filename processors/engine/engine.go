@@ -3,6 +3,7 @@
 //
 //	node.go       who holds which partition, and what is done about errors
 //	task.go       an owner: fence, restore, loop; input.go and commit.go are its two halves
+//	joint.go      one transaction of all tasks at the tip, and how its ID is fenced; round.go, writer.go a task's part in it
 //	sending.go    records into the transaction of a commit, those of final events before it
 //	scout.go      what is final, read ahead of the tasks; memory.go the sizes that follow from --memory
 //	idle.go       an owner without changes

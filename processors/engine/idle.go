@@ -50,13 +50,40 @@ func (n *Node) lookUpEnds(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// due is when to commit, or to check whether the owner may become visible, even without further records; zero:
+// not at all.
+func (t *task) due() time.Time {
+	switch {
+	case !t.settled:
+		return time.Time{}
+	case !t.dirty.IsZero() && t.far:
+		return time.Now().Add(t.n.cfg.CommitInterval) // no more records
+	case t.releases():
+		return time.Now()
+	case !t.dirty.IsZero() && t.tip:
+		return t.since.Add(t.n.cfg.TipInterval)
+	case !t.dirty.IsZero():
+		return t.dirty.Add(t.n.cfg.CommitInterval)
+	case !t.catchUpUntil.IsZero():
+		return time.Now().Add(catchUpPoll)
+	}
+	if t.seat != nil {
+		return time.Now().Add(leaveLook)
+	}
+	return t.looked.Add(idleLook)
+}
+
 // progressDue reports whether an owner without changes has to commit its progress.
 func (t *task) progressDue() (bool, error) {
-	t.looked = time.Now()
-	idle := t.looked.Sub(t.since)
-	if idle < idleLook {
+	if t.releases() {
+		return true, nil
+	}
+	now := time.Now()
+	if now.Sub(t.looked) < idleLook {
 		return false, nil
 	}
+	t.looked = now
+	idle := now.Sub(t.since)
 	t.n.ends.wanted.Store(true)
 	known := t.n.ends.last.Load()
 	if known != nil && known.asked.After(t.since) && t.looked.Sub(known.asked) < idleInterval {

@@ -300,6 +300,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		// Nothing to commit: publish the new watermark now, and progress with the next commit (idle.go).
 		t.dirty = time.Time{}
 		t.publish(nil, t.applied(nil))
+		t.pass()
 		return nil
 	}
 	hidden := !t.catchUpUntil.IsZero() && near(b)
@@ -308,6 +309,7 @@ func (t *task) settle(ctx context.Context, b *topics.BlockEnd, written time.Time
 		t.ended = t.ready.Input > t.end
 		return t.commit(ctx)
 	case t.tip:
+		t.pass()
 		return t.show(t.news())
 	case hidden: // another partition may stand at this block
 		snap, err := t.r.store.SnapshotWith(t.overlay)
@@ -328,6 +330,8 @@ func (t *task) full() bool {
 		return true
 	case t.far:
 		return time.Since(t.dirty) >= farInterval
+	case t.releases():
+		return true
 	case t.tip && t.catchUpUntil.IsZero():
 		return t.uncommitted >= tipCommit || t.now.Reverts > t.store.Progress.Reverts || time.Since(t.since) >= t.n.cfg.TipInterval
 	}

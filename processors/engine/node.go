@@ -59,6 +59,7 @@ type Node struct {
 	loads    *turns       // limits the partitions that are loaded into empty stores
 
 	outboxes outboxes
+	joint    *joint
 	scout    *scout
 	ends     changelogEnds
 }
@@ -191,11 +192,14 @@ func (n *Node) connect() (err error) {
 	}
 	if n.history, err = kafka.NewHistory(n.cfg.Kafka); err != nil {
 		n.consumer.Close()
+		return err
 	}
-	return err
+	n.joint = newJoint(n)
+	return nil
 }
 
 func (n *Node) disconnect() {
+	n.joint.close()
 	n.consumer.Close()
 	n.history.Close()
 }
@@ -391,9 +395,4 @@ func reason(err error) string {
 		return reasonDisk
 	}
 	return "other"
-}
-
-func (n *Node) transactionalID(partition int32) string {
-	c := n.cfg.Catalogue
-	return fmt.Sprintf("%s.%d.%s.%d", c.Prefix, c.ChainID, n.cfg.AppName, partition)
 }

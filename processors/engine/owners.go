@@ -130,6 +130,14 @@ func (l *liveness) succeeded(self string, partition int32, incarnation int64) bo
 	return o.Instance != "" && o.Instance != self && o.Incarnation >= incarnation && o.State == topics.StateRunning
 }
 
+// owned reports whether another instance owns a partition and was heard of just now.
+func (l *liveness) owned(self string, partition int32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.owner[partition]
+	return o.Instance != "" && o.Instance != self && time.Since(l.seen[o.Instance]) < 2*announceInterval
+}
+
 // silent says that not even what this instance tells comes back: nothing is known of the others either.
 func (l *liveness) silent(self string) bool {
 	l.mu.Lock()

@@ -41,7 +41,7 @@ func (t *task) rebuild(ctx context.Context) error {
 	}
 	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("epoch", epoch+1),
 		zap.Int64("published", p.Rebuild.Published), zap.Uint64("keepFrom", p.Rebuild.KeepFrom))
-	return t.open(ctx, t.changelogRecord(keyProgress, seal(nil, keyProgress, epoch+1, p.append(nil))))
+	return t.open(ctx, t.changelogRecord(keyProgress, sealProgress(epoch+1, p)))
 }
 
 // lastLife finds the last progress in the changelog and the offset of its last record; -1: it is empty. Records

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -28,7 +29,7 @@ func (s *sending) send(topic string, key, value []byte) *kafka.Record {
 func (s *sending) sendTo(partition int32, topic string, key, value []byte) *kafka.Record {
 	r := s.out.Record()
 	r.Topic, r.Partition, r.Key, r.Value = topic, partition, key, value
-	s.t.tx.Produce(s.ctx, r)
+	s.t.out.Produce(s.ctx, r)
 	if s.unsent += len(key) + len(value); s.unsent >= flushBytes {
 		s.flush()
 	}
@@ -37,7 +38,7 @@ func (s *sending) sendTo(partition int32, topic string, key, value []byte) *kafk
 
 func (s *sending) flush() (ok bool) {
 	s.unsent = 0
-	if ok = s.t.tx.Flush(s.ctx); ok {
+	if ok = s.t.out.Flush(s.ctx); ok {
 		s.out.Reset()
 	}
 	return ok
@@ -71,12 +72,18 @@ func (s *sending) event(topic string, e state.Event, value []byte) {
 }
 
 // begin opens the transaction of the next commit, unless a part of it was already sent.
-func (t *task) begin() error {
+func (t *task) begin(ctx context.Context) error {
 	if t.begun {
 		return nil
 	}
 	t.begun = true
-	return t.tx.Begin()
+	t.choose()
+	err := t.out.Begin(ctx)
+	for errors.Is(err, errSeatLost) {
+		t.choose()
+		err = t.out.Begin(ctx)
+	}
+	return err
 }
 
 // drain sends the events that are final before the commit, far behind the head: they would be most of what the commit holds
@@ -88,7 +95,7 @@ func (t *task) drain(ctx context.Context) error {
 	if err := t.takeTurn(ctx); err != nil {
 		return err
 	}
-	if err := t.begin(); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return err
 	}
 	s := &sending{t: t, ctx: ctx, out: t.n.outboxes.take()}

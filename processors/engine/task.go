@@ -34,7 +34,10 @@ type task struct {
 	n *Node
 	r *replica
 
-	tx          *kafka.Transactor
+	tx          *kafka.Transactor // under the partition's transactional ID
+	seat        *seat             // in the node's transactions; nil: none
+	next        *jointTx          // in whose transactions the task takes part after its next commit; nil: in none
+	out         writer            // tx or seat: what the next commit is written to
 	incarnation int64
 	store       position // what the store holds
 
@@ -94,9 +97,10 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	if n.cfg.crash(r.partition, "caughtUp") {
 		return errCrash
 	}
-	tx, err := kafka.NewTransactor(n.cfg.Kafka, n.transactionalID(r.partition), kafka.TransactorOptions{
-		Timeout: n.cfg.CommitTimeout, Logger: n.logger,
-	})
+	if err := n.awaitRelease(ctx, r.partition); err != nil {
+		return err
+	}
+	tx, err := n.transactor(n.transactionalID(r.partition))
 	if err != nil {
 		return err
 	}
@@ -110,6 +114,9 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	}()
 	if err := tx.Init(ctx); err != nil {
 		return err
+	}
+	if err := n.fenceWriter(ctx, r.partition); err != nil {
+		return fmt.Errorf("fence the former owner: %w", err)
 	}
 	if rebuild {
 		if err := t.rebuild(ctx); err != nil {
@@ -197,6 +204,7 @@ func (t *task) run(ctx context.Context) (err error) {
 	t.beginCatchUp()
 	defer t.n.catchingUp.end(t.r.partition)
 	defer t.r.forgetKept() // a standby may be ahead of them
+	defer t.leave()
 	defer func() {
 		t.turn.end()
 		t.n.overlays.Add(-int64(t.held))
@@ -264,24 +272,6 @@ func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []
 		return read.Poll(ctx, records)
 	}
 	return pollUntil(ctx, read, records, due)
-}
-
-// due is when to commit, or to check whether the owner may become visible, even without further records; zero:
-// not at all.
-func (t *task) due() time.Time {
-	switch {
-	case !t.settled:
-		return time.Time{}
-	case !t.dirty.IsZero() && t.far:
-		return time.Now().Add(t.n.cfg.CommitInterval) // no more records
-	case !t.dirty.IsZero() && t.tip:
-		return t.since.Add(t.n.cfg.TipInterval)
-	case !t.dirty.IsZero():
-		return t.dirty.Add(t.n.cfg.CommitInterval)
-	case !t.catchUpUntil.IsZero():
-		return time.Now().Add(catchUpPoll)
-	}
-	return t.looked.Add(idleLook)
 }
 
 // reset begins a new overlay.
@@ -384,5 +374,5 @@ func (t *task) crash(point string) bool { return t.n.cfg.crash(t.r.partition, po
 
 // cutSoon cuts the connections during a commit.
 func (t *task) cutSoon() {
-	time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, t.tx.Kill)
+	time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, t.out.Kill)
 }

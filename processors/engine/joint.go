@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/engine/read"
+)
+
+// joint gives the tasks of a node that are at the tip one transaction a block in place of one each. Most of what a block costs
+// a broker, and the time until it is committed, are transactions.
+//
+// Such a transaction has a transactional ID of the node, so taking the partition's own ID does not fence it. A partition's
+// progress therefore names the ID, and whoever takes over fences that one too (fenceWriter).
+//
+// Invariants:
+//  1. a task takes part only after a commit under its partition's ID whose progress names the joint ID. After one whose
+//     progress does not, it takes part no more;
+//  2. a joint ID is used by one process, until its first error, and never again. So it is fenced for good;
+//  3. a task takes over with its partition's ID first, so of several one is left. What names a joint ID is written under
+//     the partition's ID, so nobody names another one after that.
+type joint struct {
+	n      *Node
+	ctx    context.Context //nolint:containedctx // transactions are of all tasks and outlive each
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	now     *jointTx // nil: none
+	started time.Time
+
+	fencing chan struct{}   // held while fenced is used
+	fenced  map[string]bool // joint IDs that this node has fenced
+}
+
+const (
+	// jointPause is the least time between two joint IDs.
+	jointPause = time.Second
+	// maxFenced bounds the joint IDs that a node remembers having fenced.
+	maxFenced = 64
+	// releasePatience is how long a node waits for an owner that is alive to leave its node's transactions. It does so with
+	// its next commit, and would otherwise be fenced together with all tasks of that node.
+	releasePatience = time.Second
+	releaseLook     = 20 * time.Millisecond
+	leaveLook       = 250 * time.Millisecond // how often an idle owner looks whether it has to
+)
+
+func newJoint(n *Node) *joint {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &joint{n: n, ctx: ctx, cancel: cancel, fencing: make(chan struct{}, 1), fenced: map[string]bool{}}
+}
+
+func (j *joint) close() {
+	j.cancel()
+	j.mu.Lock()
+	if j.now != nil {
+		j.now.fail(context.Canceled)
+	}
+	j.mu.Unlock()
+	j.wg.Wait()
+}
+
+// current is what tasks may take part in; nil: there is none yet.
+func (j *joint) current() *jointTx {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.now != nil && j.now.alive() {
+		return j.now
+	}
+	if time.Since(j.started) >= jointPause && j.ctx.Err() == nil {
+		j.started = time.Now()
+		j.wg.Go(j.start)
+	}
+	return nil
+}
+
+// start takes a new joint ID.
+func (j *joint) start() {
+	id := j.n.transactionalID(-1) + "." + j.n.cfg.Instance + "." + strconv.FormatInt(time.Now().UnixNano(), 36)
+	tx, err := j.n.transactor(id)
+	if err != nil {
+		j.n.logger.Warn("joint transactions", zap.Error(err))
+		return
+	}
+	if err := tx.Init(j.ctx); err != nil {
+		tx.Close()
+		if j.ctx.Err() == nil {
+			j.n.logger.Warn("joint transactions", zap.Error(err))
+		}
+		return
+	}
+	x := &jointTx{j: j, id: id, tx: tx, members: map[*seat]read.Point{}}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ctx.Err() != nil || j.now != nil && j.now.alive() {
+		tx.Close()
+		return
+	}
+	j.now = x
+}
+
+// fence makes sure that nothing is committed under a joint ID any more.
+func (j *joint) fence(ctx context.Context, id string) error {
+	select {
+	case j.fencing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-j.fencing }()
+	if j.fenced[id] {
+		return nil
+	}
+	tx, err := j.n.transactor(id)
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	if err := tx.Init(ctx); err != nil {
+		return err
+	}
+	if len(j.fenced) >= maxFenced {
+		clear(j.fenced)
+	}
+	j.fenced[id] = true
+	return nil
+}
+
+// ours reports whether a joint ID is the one in use here. A task of ours that starts again has left it.
+func (j *joint) ours(id string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.now != nil && j.now.id == id && j.now.alive()
+}
+
+// fenceWriter fences the joint ID that a partition was written under. The caller holds the partition's ID. A transaction
+// that is undecided hides what comes after it, so another ID may show up once it is decided.
+func (n *Node) fenceWriter(ctx context.Context, partition int32) error {
+	for last := ""; ; {
+		writer, err := n.lastWriter(ctx, partition)
+		if err != nil || writer == last || n.joint.ours(writer) {
+			return err
+		}
+		if err := n.joint.fence(ctx, writer); err != nil {
+			return err
+		}
+		last = writer
+	}
+}
+
+func (n *Node) lastWriter(ctx context.Context, partition int32) (string, error) {
+	if n.commands != nil {
+		return "", nil
+	}
+	_, p, _, err := n.lastLife(ctx, partition)
+	return p.Writer, err
+}
+
+// awaitRelease waits, for a moment, until an owner that is alive has left its node's transactions.
+func (n *Node) awaitRelease(ctx context.Context, partition int32) error {
+	for until := time.Now().Add(releasePatience); n.live.owned(n.cfg.Instance, partition) && time.Now().Before(until); {
+		writer, err := n.lastWriter(ctx, partition)
+		if err != nil || writer == "" {
+			return err
+		}
+		if !wait(ctx, releaseLook) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
