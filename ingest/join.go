@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
@@ -151,10 +152,15 @@ func (s *session) reads(ctx context.Context, g *errgroup.Group, f *fetch) bool {
 func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, b *follow.Block) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.done = make(chan struct{})
-	settled := s.m.Settled()
+	settled, known := s.m.Settled(), s.unsureFor(b.Hash) > s.in.cfg.RPC.Silence
 	s.in.log.Info("meme tokens join: reading their history", zap.Stringers("tokens", f.joins), zap.Uint64("block", b.Number))
 	g.Go(func() error {
 		defer close(f.done)
+		// Anybody can make up a block with which any token joins, and all of the chain would be read.
+		if f.err = s.in.client.Seconded(ctx, b.BlockRef, known); f.err != nil {
+			_, _ = s.in.client.Vote(ctx, f.To, false) // for who is counted: its blocks link to that one
+			return nil
+		}
 		for _, token := range f.joins {
 			parts, err := s.in.ledger(ctx, token, b.BlockRef, settled)
 			if err != nil {
@@ -170,6 +176,20 @@ func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, 
 		return nil
 	})
 }
+
+// unsureFor is for how long a block was not seconded.
+func (s *session) unsureFor(block common.Hash) time.Duration {
+	if _, found := s.unsure[block]; !found {
+		if len(s.unsure) >= maxUnsure {
+			clear(s.unsure)
+		}
+		s.unsure[block] = time.Now()
+	}
+	return time.Since(s.unsure[block])
+}
+
+// maxUnsure bounds the blocks that are remembered. One endpoint alone is followed to one a minute.
+const maxUnsure = 16
 
 // joined makes the next fetches ask for the tokens that joined with the last block.
 func (s *session) joined(f *fetch) {

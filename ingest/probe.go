@@ -53,6 +53,7 @@ func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-c
 		}
 	}
 	close(known)
+	var until time.Time // zero: none is probed yet
 	for i := range blocks {
 		b := &blocks[i]
 		due := in.tokens.registered(seen[i])
@@ -64,7 +65,10 @@ func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-c
 		if len(due)+len(again) == 0 {
 			continue
 		}
-		answers, err := in.ask(ctx, b.BlockRef, append(due, again...))
+		if until.IsZero() {
+			until = in.probesEnd(ctx, blocks[len(blocks)-1].Hash)
+		}
+		answers, err := in.ask(ctx, until, b.BlockRef, append(due, again...))
 		if err != nil {
 			return nil, err
 		}
@@ -78,6 +82,23 @@ func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-c
 		all = append(all, answers...)
 	}
 	return all, nil
+}
+
+// aloneProbes is how long the probes of blocks take together that only one endpoint has.
+const aloneProbes = 2 * time.Second
+
+// probesEnd is when the probes of a fetch end, for all of its blocks together, where only one endpoint has the last of them. It may have
+// made up as many as it likes, and have each answer be waited for.
+func (in *Ingester) probesEnd(ctx context.Context, last common.Hash) time.Time {
+	have, lack := in.client.Had(ctx, last)
+	switch now := time.Now(); {
+	case have > 1:
+		return now.Add(24 * time.Hour) // each has its time
+	case lack > 0:
+		return now.Add(aloneProbes)
+	default:
+		return now.Add(in.cfg.ProbeTimeout) // the others say nothing
+	}
 }
 
 // mention is a token mentioned in a block's logs, and the index of its last such log.
@@ -152,9 +173,9 @@ func (in *Ingester) probed(item follow.Item) (common.Address, bool) {
 	return common.Address{}, false
 }
 
-// ask probes tokens as of a block, with as few requests as possible and within ProbeTimeout. A field without an
+// ask probes tokens as of a block, with as few requests as possible, within ProbeTimeout and by a time. A field without an
 // answer in time, or from any endpoint, is nil, counted, and probed again later.
-func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []common.Address) ([]answer, error) {
+func (in *Ingester) ask(ctx context.Context, until time.Time, block topics.BlockRef, tokens []common.Address) ([]answer, error) {
 	all := make([]answer, len(tokens))
 	calls := make([]rpc.Call, 0, len(probes)*len(tokens))
 	for i, token := range tokens {
@@ -163,7 +184,10 @@ func (in *Ingester) ask(ctx context.Context, block topics.BlockRef, tokens []com
 			calls = append(calls, rpc.Call{To: token, Data: data, Gas: probeGas, Bytes: probeBytes})
 		}
 	}
-	bounded, cancel := context.WithTimeout(ctx, in.cfg.ProbeTimeout)
+	if end := time.Now().Add(in.cfg.ProbeTimeout); end.Before(until) {
+		until = end
+	}
+	bounded, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	answers, err := in.client.Call(bounded, block.Hash, calls)
 	in.metrics.probes.Add(float64(len(tokens)))

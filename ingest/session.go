@@ -39,10 +39,12 @@ type session struct {
 	safeAt    time.Time
 	known     bool // finalized is valid
 	askedAt   time.Time
-	shortAt   time.Time // since when the chain ends below the published blocks; zero: it does not
-	unproved  bool      // blocks wait for an endpoint that can prove them
-	useless   int       // consecutive fetches without a usable response
-	hold      time.Time // no fetch starts before
+	shortAt   time.Time                 // since when the chain ends below the published blocks; zero: it does not
+	unproved  bool                      // blocks wait for an endpoint that can prove them
+	useless   int                       // consecutive fetches without a usable response
+	late      int                       // fetches that did not come in time, less those that came
+	unsure    map[common.Hash]time.Time // since when blocks with which tokens join are one endpoint's alone
+	hold      time.Time                 // no fetch starts before
 	follows   *followed
 	votes     votes
 }
@@ -96,6 +98,7 @@ func (in *Ingester) session(ctx context.Context) error {
 		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
+		unsure: map[common.Hash]time.Time{},
 	}
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
@@ -201,12 +204,21 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 		if n := len(s.queue); n > 0 {
 			before = s.queue[n-1].known
 		}
-		settled, client := s.m.Settled(), s.follows.client
+		settled, client, late := s.m.Settled(), s.follows.client, s.late
 		tip := f.Kind != follow.Headers && f.Kind != follow.Vote && f.To+followLag >= s.m.Head()
 		s.queue = append(s.queue, u)
 		g.Go(func() error {
 			defer close(u.done)
-			if u.blocks, u.err = s.in.fetch(ctx, client, f, settled); u.err == nil {
+			fetch := func(ctx context.Context) (err error) {
+				u.blocks, err = s.in.fetch(ctx, client, f, settled)
+				return err
+			}
+			if tip {
+				u.err = s.in.client.InTime(ctx, u.headBy, f.From, f.To, late, fetch)
+			} else {
+				u.err = fetch(ctx)
+			}
+			if u.err == nil {
 				u.probes, u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
 			}
 			return nil
@@ -224,14 +236,16 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	s.queue = s.queue[1:]
 	if f.err != nil {
+		if errors.Is(f.err, rpc.ErrSlow) {
+			s.late++
+		}
 		switch {
 		case errors.Is(f.err, rpc.ErrGone):
 			s.in.metrics.gone.Inc()
-			if f.Kind == follow.Range || f.Kind == follow.Sparse {
-				s.useless = 0 // history: another attempt may fetch many blocks
-			}
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 			s.in.client.Forget(f.headBy)
+		case errors.Is(f.err, rpc.ErrSlow):
+			s.in.log.Info("fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 		case errors.Is(f.err, rpc.ErrNoProof):
 			if !s.unproved {
 				s.in.log.Error("waiting for an endpoint that proves", zap.Stringer("fetch", f), zap.Error(f.err))
@@ -265,7 +279,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		return true, nil
 	}
 	if f.Kind != follow.Vote && f.Kind != follow.Headers {
-		s.useless = 0 // blocks came in
+		s.useless, s.late = 0, max(0, s.late-1) // blocks came in
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)

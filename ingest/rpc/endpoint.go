@@ -152,8 +152,8 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 	if n := min(len(calls), max(e.limiter.Burst(), 1)); isVote(ctx) {
 		e.limiter.ReserveN(time.Now(), n)
 	} else {
-		if err := e.limiter.WaitN(ctx, n); err != nil {
-			return fmt.Errorf("wait for the rate limit: %w", err)
+		if err := e.waitForRate(ctx, n); err != nil {
+			return err
 		}
 		if err := e.slots.Acquire(ctx, 1); err != nil {
 			return err

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // told are the newest headers that an endpoint served: heads, and the ends of batches, where what does not fit shows. A vote
@@ -152,6 +155,65 @@ func (c *Client) knows(ctx context.Context, hash common.Hash, of []*endpoint) bo
 	}
 	g.Wait()
 	return found.Load()
+}
+
+// Had asks all endpoints for a block by its hash, shortly, and returns how many have it, at most two, and how many answer without. A
+// single one is believed.
+func (c *Client) Had(ctx context.Context, hash common.Hash) (have, lack int) {
+	if len(c.endpoints) == 1 {
+		return 2, 0
+	}
+	return c.had(ctx, hash, c.patience())
+}
+
+func (c *Client) had(ctx context.Context, hash common.Hash, limit time.Duration) (have, lack int) {
+	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), limit)
+	defer cancel()
+	var g sync.WaitGroup
+	var mu sync.Mutex
+	for _, e := range c.endpoints {
+		if e.throttled() {
+			continue
+		}
+		g.Go(func() {
+			h, err := e.byHash(asking, hash)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && h.Hash == hash:
+				if have++; have > 1 {
+					cancel()
+				}
+			case asking.Err() == nil && classify(err) == classGone && !e.stands():
+				lack++
+			}
+		})
+	}
+	g.Wait()
+	return min(have, 2), lack
+}
+
+// Seconded waits until two endpoints have a block, or all others say nothing of it for a while. It returns ErrGone where they answer
+// without it; that one does so is no reason if it is known to be of long standing.
+func (c *Client) Seconded(ctx context.Context, b topics.BlockRef, known bool) error {
+	if len(c.endpoints) == 1 {
+		return nil
+	}
+	for began := time.Now(); ; {
+		have, lack := c.had(ctx, b.Hash, claimWait)
+		took := time.Since(began)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case have > 1, have == 1 && (lack == 0 && took >= c.cfg.Hasty() || lack == 1 && known):
+			return nil
+		case took >= claimWait && (have == 0 || lack > 0):
+			return fmt.Errorf("block %d %s: one endpoint alone has it: %w", b.Number, b.Hash, ErrGone)
+		}
+		if err := pause.For(ctx, patience); err != nil {
+			return err
+		}
+	}
 }
 
 const (

@@ -243,7 +243,7 @@ func (c *Client) shows(ctx context.Context, block uint64, e *endpoint, op func(c
 	if reach := c.reach(e); reach == 0 || block <= reach {
 		return op(ctx, e)
 	}
-	bounded, cancel := context.WithTimeout(ctx, claimWait)
+	bounded, cancel := allow(ctx, claimWait)
 	defer cancel()
 	err := op(bounded, e)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
