@@ -49,6 +49,7 @@ const minRivalPause, maxRivalPause = 200 * time.Millisecond, 5 * time.Second
 type unseen struct {
 	block topics.BlockRef // zero hash: there is none
 	since time.Time
+	were  uint64          // the highest head then of an endpoint that ends below it
 	seen  topics.BlockRef // the last one that two endpoints told of
 }
 
@@ -111,8 +112,8 @@ func (s *session) contest(ctx context.Context, g *errgroup.Group) {
 	u := &s.votes.unseen
 	u.look(s.m, all, now)
 	if u.block.Hash != (common.Hash{}) && now.Sub(u.since) > s.in.cfg.RPC.Hasty() {
-		block := u.block
-		s.vote(g, vote{kind: onUnseen, block: block}, func(v *vote) { v.below, v.most, v.err = s.in.client.Lacked(ctx, block.Number) })
+		block, were := u.block, u.were
+		s.vote(g, vote{kind: onUnseen, block: block}, func(v *vote) { v.below, v.most, v.err = s.in.client.Lacked(ctx, block.Number, were) })
 	}
 }
 
@@ -132,6 +133,17 @@ func (u *unseen) look(m *follow.Machine, all []rpc.Announcement, now time.Time) 
 	}
 	if tip := m.Tip(); u.block.Hash == (common.Hash{}) && tip != u.seen && tip.Number+followLag >= m.Head() {
 		u.block, u.since = tip, now
+		u.others(all)
+	}
+}
+
+// others records where those are that end below the block.
+func (u *unseen) others(all []rpc.Announcement) {
+	u.were = 0
+	for _, a := range all {
+		if a.Number < u.block.Number {
+			u.were = max(u.were, a.Number)
+		}
 	}
 }
 
@@ -179,10 +191,12 @@ func (s *session) votedFinal(v *vote) (again bool, err error) {
 
 func (s *session) votedUnseen(v *vote) (again bool, err error) {
 	u, now := &s.votes.unseen, time.Now()
-	if u.look(s.m, s.in.client.Newest(), now); u.block != v.block {
+	all := s.in.client.Newest()
+	if u.look(s.m, all, now); u.block != v.block {
 		return false, nil // another endpoint has told of it meanwhile, or it is gone
 	}
 	u.since = now // until two tell of it, it is put to the vote again
+	u.others(all)
 	switch {
 	case v.err != nil:
 	case len(v.below) == 0:

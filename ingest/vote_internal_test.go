@@ -50,6 +50,24 @@ func TestOneWordIsAskedAgain(t *testing.T) {
 	}
 }
 
+// TestWhereTheOthersWere: beside the newest block is kept where the others end, so that who comes nearer is known to be late.
+func TestWhereTheOthersWere(t *testing.T) {
+	s := voting(t)
+	tip, u := s.m.Tip(), &s.votes.unseen
+	*u = unseen{}
+	var all []rpc.Announcement
+	for by, n := range []uint64{tip.Number, 97, 98} {
+		all = append(all, rpc.Announcement{Header: follow.Header{BlockRef: topics.BlockRef{Number: n, Hash: tip.Hash}}, By: by})
+	}
+	if u.look(s.m, all, u.since); u.block != tip || u.were != 98 {
+		t.Errorf("block %d, the others were at %d", u.block.Number, u.were)
+	}
+	again, err := s.voted(vote{kind: onUnseen, block: tip, err: rpc.ErrLate})
+	if again || err != nil || s.m.Tip() != tip || u.block != tip {
+		t.Errorf("the newest block is %d, which is put to the vote again: %t: %v", s.m.Tip().Number, u.block == tip, err)
+	}
+}
+
 // TestTheHighestHeadIsTakenBackTo: of two endpoints that end below the newest block one ends far below. What the other one has stays.
 func TestTheHighestHeadIsTakenBackTo(t *testing.T) {
 	s := voting(t)

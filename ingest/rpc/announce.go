@@ -24,9 +24,12 @@ type announced struct {
 	at       time.Time
 	last     common.Hash // what it told of last; newest may be forgotten
 	since    time.Time   // of the first time that it told of that
+	led      time.Time   // since when another endpoint's head is above it; zero: none is
 	unread   bool        // newest came by subscription, and nobody has read it
 	hint     bool        // something came that only a poll can tell
 	ignored  time.Time   // until then its heads do not count: it lost a vote
+	vain     int         // how often what it told of was missing while it had asked for fewer requests
+	vainAt   time.Time   // when it last was
 	lonely   time.Time   // until then those above all others' do not count: others had none of the height
 	lonelyAt uint64      // of that height
 }
@@ -71,6 +74,9 @@ func (c *Client) announce(e *endpoint, h follow.Header) {
 		e.mu.Unlock()
 	} else {
 		e.says(h, true)
+		if top := c.reach(e); top > 0 && h.Number <= top+maxJump && !e.isAhead(h.Number) {
+			e.has(h.Number)
+		}
 	}
 	select {
 	case c.heads <- struct{}{}:
@@ -82,22 +88,43 @@ func (c *Client) announce(e *endpoint, h follow.Header) {
 func (e *endpoint) says(h follow.Header, bySubscription bool) {
 	e.tells(h)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	now := time.Now()
 	if e.announced.last != h.Hash {
-		e.announced.last, e.announced.since = h.Hash, now
+		e.announced.last, e.announced.since, e.announced.led = h.Hash, now, time.Time{}
 	}
 	e.announced.newest, e.announced.at, e.announced.unread = h, now, bySubscription
+	e.mu.Unlock()
+	e.client.lead(now)
 }
 
-// stands reports whether the endpoint's head is the same for Config.Silence, and another one's, which is higher, is not: it says
-// nothing of where the chain ends.
+// lead records whose heads are below another one's.
+func (c *Client) lead(now time.Time) {
+	for _, e := range c.endpoints {
+		top := uint64(0)
+		for _, o := range c.endpoints {
+			o.mu.Lock()
+			top = max(top, o.announced.newest.Number)
+			o.mu.Unlock()
+		}
+		e.mu.Lock()
+		switch a := &e.announced; {
+		case a.newest.Number >= top:
+			a.led = time.Time{}
+		case a.led.IsZero():
+			a.led = now
+		}
+		e.mu.Unlock()
+	}
+}
+
+// stands reports whether the endpoint's head is the same for Config.Silence, and below another one's for as long, which rises: it
+// says nothing of where the chain ends. On a chain that stands, one that makes up a block is above the others at once.
 func (e *endpoint) stands() bool {
 	rises := time.Now().Add(-e.client.cfg.Silence)
 	e.mu.Lock()
-	head, since := e.announced.newest.Number, e.announced.since
+	head, since, led := e.announced.newest.Number, e.announced.since, e.announced.led
 	e.mu.Unlock()
-	if since.After(rises) {
+	if since.After(rises) || led.IsZero() || led.After(rises) {
 		return false
 	}
 	return slices.ContainsFunc(e.client.endpoints, func(o *endpoint) bool {

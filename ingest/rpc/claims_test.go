@@ -40,7 +40,7 @@ func TestStandingHasNoSay(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				below, _, err := c.Lacked(t.Context(), honest.head.Load())
+				below, _, err := c.Lacked(t.Context(), honest.head.Load(), 200)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -67,6 +67,130 @@ func TestStandingHasNoSay(t *testing.T) {
 	}
 }
 
+// TestOneBlockDisarmsNobody: the chain stands for longer than Config.Silence, and one of three endpoints makes up the next block. The
+// two others say for as long as that that they end below it.
+func TestOneBlockDisarmsNobody(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		liar := reaching(chain, 200, 0)
+		c := piped(t, func(*Config) {}, liar, reaching(chain, 200, 0), reaching(chain, 200, 0))
+		says := func(during time.Duration) (have int) {
+			t.Helper()
+			for began := time.Now(); time.Since(began) < during; <-time.After(time.Second) {
+				heads(t, c)
+				below, _, err := c.Lacked(t.Context(), 201, 200)
+				if err != nil && !errors.Is(err, ErrGone) {
+					t.Fatal(err)
+				}
+				have = len(below)
+			}
+			return have
+		}
+		says(2 * c.cfg.Silence)
+		liar.head.Store(201)
+		if n := says(time.Second); n != 2 {
+			t.Errorf("%d have a say at once", n)
+		}
+		if n := says(c.cfg.Silence - 5*time.Second); n != 2 {
+			t.Errorf("%d have a say after nearly %s", n, c.cfg.Silence)
+		}
+		liar.head.Store(202) // as it would where the two others stand
+		if n := says(10 * time.Second); n != 0 {
+			t.Errorf("%d have a say in the end", n)
+		}
+	})
+}
+
+// TestSubscriptionTellsWhoHasABlock: a block that an endpoint's subscription told of is asked for there.
+func TestSubscriptionTellsWhoHasABlock(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		c, ahead := piped(t, func(*Config) {}, reaching(chain, 200, 0), reaching(chain, 200, 0)), piped(t, func(*Config) {}, chain)
+		heads(t, c)
+		h, err := ahead.endpoints[0].byNumber(t.Context(), 201)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.announce(c.endpoints[1], h)
+		if e := c.owner(t.Context(), 201, nil, time.Now().Add(time.Second)); e != c.endpoints[1] {
+			t.Error("the endpoint that told of the block is not known to have it")
+		}
+	})
+}
+
+// TestLateIsNoReorg: two endpoints are some blocks behind the third, and come nearer.
+func TestLateIsNoReorg(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		late := []*upTo{reaching(chain, 200, 0), reaching(chain, 199, 0)}
+		c := piped(t, func(*Config) {}, reaching(chain, 205, 0), late[0], late[1])
+		heads(t, c)
+		late[0].head.Store(203)
+		if below, _, err := c.Lacked(t.Context(), 205, 200); !errors.Is(err, ErrLate) {
+			t.Errorf("%d end below: %v", len(below), err)
+		}
+		if c.endpoints[0].isAhead(205) {
+			t.Error("the first is not followed")
+		}
+		if below, _, err := c.Lacked(t.Context(), 205, 203); err != nil || len(below) != 2 {
+			t.Errorf("%d end below: %v", len(below), err)
+		}
+	})
+}
+
+// TestBusyClaims: one of three endpoints tells of blocks above the others', and answers whoever asks for them that there were too many
+// requests. That has a few be asked for in vain, and less and less often; but one that really is busy for a moment is followed again soon.
+func TestBusyClaims(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	for _, test := range []struct {
+		name string
+		busy time.Duration
+		most int // requests in vain
+	}{{"for ever", time.Hour, 6}, {"for a moment", 3 * time.Second, 3}} {
+		inBubble(t, test.name, func(t *testing.T) {
+			began := time.Now()
+			node := reaching(chain, 202, 0)
+			c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if time.Since(began) > 0 && time.Since(began) < test.busy {
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				node.ServeHTTP(w, r)
+			}), reaching(chain, 200, 0), reaching(chain, 200, 0))
+			claim, err := c.endpoints[0].header(t.Context(), `"latest"`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vain, came := 0, false
+			for i := 0; time.Since(began) < 20*time.Second && !came; i++ {
+				<-time.After(50 * time.Millisecond)
+				c.announce(c.endpoints[0], claim) // its subscription goes on
+				for _, e := range c.endpoints[1:] {
+					h, err := e.header(t.Context(), `"latest"`)
+					if err != nil {
+						t.Fatal(err)
+					}
+					e.says(h, false)
+				}
+				for _, a := range c.Newest() {
+					if a.By != 0 {
+						continue
+					}
+					if _, err := c.Blocks(t.Context(), 201, 202, 0); errors.Is(err, ErrGone) {
+						vain++
+						c.Forget(0)
+					} else if came = err == nil; !came {
+						t.Fatal(err)
+					}
+				}
+			}
+			if vain > test.most || came != (test.busy < 20*time.Second) {
+				t.Errorf("after %s %d requests were in vain, and the blocks came: %t", time.Since(began), vain, came)
+			}
+		})
+	}
+}
+
 // TestOldChain: the chain stood for hours, and stands, or goes on with timestamps that are hours old. Two of three endpoints end
 // below a block that one has made up, and have a say.
 func TestOldChain(t *testing.T) {
@@ -75,7 +199,7 @@ func TestOldChain(t *testing.T) {
 		t.Run(fmt.Sprint("rises by ", rises), func(t *testing.T) {
 			c := voters(t, func(*Config) {}, chain, reaching(chain, 50_000, rises), reaching(chain, 50_000, rises))
 			for range 3 {
-				below, most, err := c.Lacked(t.Context(), 51_000)
+				below, most, err := c.Lacked(t.Context(), 51_000, 51_000)
 				if err != nil || len(below) < 2 {
 					t.Errorf("two end below; %d were heard, and most have block %d: %v", len(below), most.Number, err)
 				}

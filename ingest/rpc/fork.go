@@ -28,9 +28,10 @@ import (
 //     Two that answer without the block are not silent, and who asked for fewer requests is after twice that time.
 //  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
 //     they have none, or did not answer for a while. It is taken back without another one if more endpoints, and at least
-//     two, end below it for a while (Lacked). Of these an endpoint is not one whose head has been the same for Config.Silence while a
-//     higher one rises. So while the chain stands, and one endpoint alone has more of it for that long, what it has comes in and
-//     stays, but does not become final: it cannot be told from the one that goes on where two stand.
+//     two, end below it for a while (Lacked), and do not come nearer: who is late is no reorg. Of these an endpoint is not one
+//     whose head has been the same for Config.Silence, and below another one's that rises for as long. So while the chain stands,
+//     and one endpoint alone has more of it for that long, what it has comes in and stays, but does not become final: it cannot be
+//     told from the one that goes on where two stand.
 //     Who has the one that fewer have, or has told of it or of what follows from it while it votes with the others, is
 //     counted as a liar and rests, longer each time. Where the block is not final, it may have seen a reorg first or last:
 //     it rests shortly, and is counted if it goes on for seconds. Not so if one of the others knows the block by its hash:
@@ -75,9 +76,13 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 	return c.counted(ctx, b, number, sure)
 }
 
+// ErrLate: most endpoints end below the block, and come nearer: they are late.
+var ErrLate = errors.New("most endpoints do not have the block yet")
+
 // Lacked asks all endpoints for a block at the tip that only one has told of. If at least two, and more than have one, end
-// below it, their heads are returned, highest first, and who has one is not followed beyond the others for a while. Otherwise it is Vote.
-func (c *Client) Lacked(ctx context.Context, number uint64) (below []follow.Header, most follow.Header, err error) {
+// below it, their heads are returned, highest first, and who has one is not followed beyond the others for a while; but ErrLate
+// if they end above the height where they were. Otherwise it is Vote.
+func (c *Client) Lacked(ctx context.Context, number, were uint64) (below []follow.Header, most follow.Header, err error) {
 	b, err := c.poll(ctx, number)
 	if err != nil {
 		return nil, most, err
@@ -90,12 +95,15 @@ func (c *Client) Lacked(ctx context.Context, number uint64) (below []follow.Head
 		most, err = c.counted(ctx, b, number, false)
 		return nil, most, err
 	}
+	slices.SortFunc(b.below, func(x, y follow.Header) int { return cmp.Compare(y.Number, x.Number) })
+	if top := b.below[0].Number; top > were {
+		return nil, most, fmt.Errorf("block %d, they are at %d, and were at %d: %w", number, top, were, ErrLate)
+	}
 	for _, by := range b.have {
 		for _, e := range by {
 			e.alone(number)
 		}
 	}
-	slices.SortFunc(b.below, func(x, y follow.Header) int { return cmp.Compare(y.Number, x.Number) })
 	return b.below, most, nil
 }
 

@@ -24,6 +24,8 @@ const (
 	staleAgain = 2 * time.Second
 	// doubtFor is how long every head of an endpoint needs confirmation after blocks below one were missing.
 	doubtFor = time.Minute
+	// vainRest is the shortest time for which one that had asked for fewer requests then is not followed beyond the others.
+	vainRest = time.Second
 )
 
 // Head fetches the chain's head from one endpoint, each in turn, so that a stalled endpoint costs one turn
@@ -70,19 +72,36 @@ func (c *Client) Plausible(head, verified uint64) bool {
 
 // Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
 // to show each of its heads, and is not followed beyond the others, wherever they are: the next claim would stop the blocks
-// again. But one that had asked for fewer requests was perhaps not asked for them.
+// again. But one that had asked for fewer requests was perhaps not asked for them: it is not followed beyond the others for a
+// second, and longer each time.
 func (c *Client) Forget(by int) {
 	c.highest.Store(0)
+	now := time.Now()
 	for i, e := range c.endpoints {
 		e.mu.Lock()
-		if i == by && time.Now().After(e.throttle) {
-			e.doubt = time.Now().Add(doubtFor)
-			e.announced.lonely, e.announced.lonelyAt = e.doubt, math.MaxUint64
-			e.head, e.announced.newest = 0, follow.Header{}
+		if i == by {
+			e.claimedInVain(now)
 		}
 		e.behind = false // perhaps only that head was higher
 		e.mu.Unlock()
 	}
+}
+
+// claimedInVain records that what the endpoint told of was missing. The caller holds mu.
+func (e *endpoint) claimedInVain(now time.Time) {
+	a := &e.announced
+	until := now.Add(doubtFor)
+	if now.Before(e.throttle) {
+		if now.Sub(a.vainAt) > 2*doubtFor {
+			a.vain = 0
+		}
+		until = latest(e.throttle, now.Add(min(vainRest<<min(a.vain, 16), doubtFor)))
+		a.vain, a.vainAt = a.vain+1, now
+	} else {
+		e.doubt = until
+		e.head, a.newest = 0, follow.Header{}
+	}
+	a.lonely, a.lonelyAt = latest(a.lonely, until), math.MaxUint64
 }
 
 // shown returns the part of a claimed head that another endpoint, or the claimant's own headers, confirm.
