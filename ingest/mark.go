@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -129,7 +130,8 @@ func decodeMark(b []byte) (m mark, err error) {
 }
 
 // checkFilter compares the deployment with the topic's filter, and returns the tokens that are followed as of the last
-// barrier. Added contracts are allowed if they did not exist when the topic ends, and so have no history to miss.
+// barrier. Added contracts are allowed if they did not exist when the topic ends, or where no endpoint knows, if they had no log: they
+// have no history to miss.
 func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]uint64, error) {
 	followed := map[common.Address]uint64{}
 	if last.Hash == (common.Hash{}) {
@@ -209,6 +211,9 @@ func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockR
 		return nil
 	}
 	existed, err := in.client.Existed(ctx, last.Hash, added)
+	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) { // nodes drop the state of then after a while
+		existed, err = in.client.Logged(ctx, added, in.cfg.Deployment.StartBlock, last.Number)
+	}
 	if err != nil {
 		return fmt.Errorf("check whether added contracts have a history: %w", err)
 	}

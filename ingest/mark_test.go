@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -65,6 +66,43 @@ func TestTokenLayerLater(t *testing.T) {
 	_ = run(t, whole)
 	w.step(t, 2)
 	checkTopic(t, whole.Kafka, topic, whole.Deployment, w.chain.Client())
+}
+
+// TestAddedAfterADowntime: contracts are added when no node has the state of the topic's last block any more. Those that have logs by
+// then are refused, and others come in.
+func TestAddedAfterADowntime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	w.step(t, 20)
+	cfg := w.config()
+	cfg.Deployment = withoutTokenLayer(cfg.Deployment)
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, w.topic, cfg.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	pruned := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	pruned.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getCode" || req.Method == "eth_getProof" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
+		}
+		return false
+	})
+	w.step(t, 5)
+	whole := cfg
+	whole.Deployment, whole.RPC.Endpoints = w.market.Deployment, []rpc.Endpoint{{URL: pruned.URL, Name: "pruned"}}
+	if err := refused(t, whole); !errors.Is(err, ingest.ErrOtherFilter) {
+		t.Errorf("ended with %v", err)
+	}
+	later := whole
+	for i, a := range []*common.Address{
+		&later.Deployment.EpochController, &later.Deployment.RewardDistributor, &later.Deployment.LiquidityStaking, &later.Deployment.Burner,
+	} {
+		*a = common.BytesToAddress([]byte{0x99, byte(i + 1)}) // nothing is there yet
+	}
+	_ = run(t, later)
+	w.step(t, 3)
+	checkTopic(t, cfg.Kafka, w.topic, later.Deployment, w.chain.Client())
 }
 
 // TestOtherDeployment: contracts that did not exist when the topic ends may be added; other changes are refused.

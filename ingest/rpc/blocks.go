@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -137,9 +138,31 @@ func (c *Client) dense(logs int, several bool) bool { return c.most > 0 && logs 
 
 // Events fetches the events of a contract with one first topic, without the headers that would verify them: those that any
 // endpoint has. Use it only to learn where else to look.
-func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) ([]topics.Log, error) {
-	f := eventsOf(address, topic)
-	var all []topics.Log
+func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) (all []topics.Log, err error) {
+	err = c.unverified(ctx, eventsOf(address, topic), from, to, func(logs []topics.Log) bool {
+		all = append(all, logs...)
+		return true
+	})
+	return all, err
+}
+
+// Logged returns a contract of which any endpoint has a log, of those given; none: there is no log.
+func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (found []common.Address, err error) {
+	f := filter{queries: [][]byte{ofAddresses(contracts)}, listed: contracts}
+	err = c.unverified(ctx, f, from, to, func(logs []topics.Log) bool {
+		for i := range logs {
+			if slices.Contains(contracts, logs[i].Address) {
+				found = append(found, logs[i].Address)
+				return false
+			}
+		}
+		return true
+	})
+	return found, err
+}
+
+// unverified fetches what any endpoint has, until take returns false.
+func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take func([]topics.Log) bool) error {
 	for next := from; next <= to; {
 		last := to
 		var logs []topics.Log
@@ -159,12 +182,14 @@ func (c *Client) Events(ctx context.Context, address common.Address, topic commo
 			return ctx.Err()
 		})
 		if err != nil {
-			return nil, fmt.Errorf("fetch events %d-%d: %w", next, to, err)
+			return fmt.Errorf("fetch events %d-%d: %w", next, to, err)
 		}
-		all = append(all, logs...)
+		if !take(logs) {
+			return nil
+		}
 		next = last + 1
 	}
-	return all, nil
+	return nil
 }
 
 // ask fetches from one endpoint the logs from block first on, as many as it returns at once.
