@@ -1,14 +1,11 @@
 package ingest_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -316,46 +313,4 @@ func TestSilence(t *testing.T) {
 		t.Errorf("one endpoint's word was final after %s, said: %q", took, seen)
 	}
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
-}
-
-// TestForgedRanges: the fastest endpoint votes with the others, and has a chain of its own in all batches, with which history
-// is fetched. It costs a vote and a pause now and then: history comes in, becomes final, and it is counted.
-func TestForgedRanges(t *testing.T) {
-	t.Parallel()
-	w, f, liar, cfg, topic := forgedWorld(t, 2)
-	honest := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	liar.Tells(f.forge(20))
-	faces := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
-			liar.ServeHTTP(rw, r)
-		} else {
-			honest.ServeHTTP(rw, r)
-		}
-	}))
-	t.Cleanup(func() { faces.CloseClientConnections(); faces.Close() })
-	cfg.RPC.Endpoints[0].URL = faces.URL
-	w.step(t, 200)
-	in := run(t, cfg)
-	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
-	polltest.Within(t, time.Minute, func() error {
-		w.step(t, 20) // more than one: they are fetched as a range
-		checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
-		head, err := w.chain.Client().BlockNumber(t.Context())
-		if err != nil {
-			return err
-		}
-		if s := in.Status(); s.Finalized+cfg.ReorgWindow+30 < head {
-			return fmt.Errorf("at block %d only %d is final: %s", head, s.Finalized, s.Disputed)
-		}
-		if count(t, in.reg, "liar", "fork") == 0 {
-			return errors.New("the liar was never counted")
-		}
-		return nil
-	})
-	blameless(t, in, 2)
 }

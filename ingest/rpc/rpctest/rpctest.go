@@ -167,6 +167,7 @@ type Provider struct {
 
 	mu       sync.Mutex
 	calls    int
+	denied   int // calls of refused requests
 	refused  int
 	repeated int
 	last     string
@@ -221,6 +222,7 @@ func (p *Provider) note(asked []Message, refused bool) {
 		return
 	}
 	p.refused++
+	p.denied += len(asked)
 	for i := range asked {
 		asked[i].ID = nil
 	}
@@ -231,11 +233,12 @@ func (p *Provider) note(asked []Message, refused bool) {
 	p.last = string(b)
 }
 
-// Counts are the calls, each of a batch counted, the requests refused, and those that came again right after, unchanged.
-func (p *Provider) Counts() (calls, refused, repeated int) {
+// Counts are the calls, each of a batch counted, those of them that were refused, the requests refused, and those that came again
+// right after, unchanged.
+func (p *Provider) Counts() (calls, denied, refused, repeated int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls, p.refused, p.repeated
+	return p.calls, p.denied, p.refused, p.repeated
 }
 
 func messages(b []byte) (all []Message, batch bool) {
