@@ -168,7 +168,7 @@ func TestClaimsHoldNothing(t *testing.T) {
 			histories.Store(0)
 			c := &claimant{t: t, w: w, blocks: test.blocks, lane: test.lane, late: test.late, by: map[common.Hash]*types.Header{}}
 			liar.Tells(c.tell)
-			const during, most = 16 * time.Second, 12 * time.Second
+			const during, most = 20 * time.Second, 15 * time.Second // all of it, were they not bounded
 			came, at, longest := uint64(0), time.Now(), time.Duration(0)
 			blocks := time.NewTicker(250 * time.Millisecond)
 			defer blocks.Stop()
