@@ -17,7 +17,10 @@ var clusterSettings = map[string]string{
 	"min.insync.replicas":          "2",
 	"broker.session.timeout.ms":    "3000", // a broker that is silent for so long leads nothing any more
 	"broker.heartbeat.interval.ms": "500",
-	"request.timeout.ms":           "2000", // a broker that asks one which is silent asks again elsewhere
+	"request.timeout.ms":           "1000", // a broker that asks one which is silent asks again elsewhere
+
+	// Where the silent one is the controller as well, a new one is elected first, and gives every broker a new session.
+	"controller.quorum.fetch.timeout.ms": "1000",
 }
 
 // StartApacheCluster starts a cluster of so many nodes, each broker and controller, with directories of their own

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -143,6 +144,7 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 		kgo.RequestTimeoutOverhead(min(c.Timeout, silentTimeout)),
 		kgo.ProduceRequestTimeout(min(c.Timeout, replicateTimeout)),
 		kgo.MetadataMinAge(metadataMinAge),
+		kgo.RetryBackoffFn(backoff),
 		kgo.DisableClientMetrics(), // these are metrics for brokers; ours are in /metrics
 		kgo.WithLogger(&untilKilled{kzap.New(c.Logger.Named("kgo"), kzap.Level(kgo.LogLevelWarn)), d}),
 	}
@@ -164,11 +166,21 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 }
 
 // silentTimeout is how long a broker may be silent beyond what the request itself lets it wait. After that its
-// connection is given up, and the request is sent again, to whoever leads or coordinates by then.
-const silentTimeout = 2 * time.Second
+// connection is given up, and the request is sent again, to whoever leads or coordinates by then. A transaction may meet a
+// frozen broker several times: as the leader, and as its coordinator.
+const silentTimeout = time.Second
 
 // replicateTimeout is how long a leader may wait for its followers before it says so and is asked again.
-const replicateTimeout = time.Second
+const replicateTimeout = 500 * time.Millisecond
+
+// backoff is how long a client waits after so many failures in a row. By the client's default that is up to 5 s, as much as
+// brokers take to agree on who leads in place of one that was lost.
+func backoff(failures int) time.Duration {
+	most := minBackoff << min(max(failures-1, 0), 3)
+	return most - rand.N(most/4)
+}
+
+const minBackoff = 50 * time.Millisecond
 
 // metadataMinAge is the minimum interval of metadata requests of a client.
 const metadataMinAge = 100 * time.Millisecond
