@@ -38,7 +38,7 @@ type factsBody struct {
 	Source          sourceBody  `json:"source"`
 	At              uint64      `json:"at"`
 
-	unheld string // why the holders are unknown, if that has a reason of its own
+	unheld string // why the holders or the creator's share are unknown, if that has a reason of its own
 }
 
 // checksBody is what a token's code allows others to do. A check that was not made is null.
@@ -75,7 +75,7 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 	if b.LockedBps, err = s.lockedBps(ctx, st, q.pools()); err != nil {
 		return s.refused(err)
 	}
-	if err = s.held(ctx, st, token, facts.supply, &b); err != nil {
+	if err = s.held(ctx, st, token, q, facts.supply, &b); err != nil {
 		return s.refused(err)
 	}
 	b.judge()
@@ -166,7 +166,7 @@ func (b *factsBody) judge() {
 	case len(b.Unknown) > 0:
 		b.ListingNote = fmt.Sprintf("%d facts are unknown and count as bad", len(b.Unknown))
 		if b.unheld != "" {
-			b.ListingNote += "; of holders nothing is known: " + b.unheld
+			b.ListingNote += "; " + b.unheld
 		}
 	case *b.Checks.Mint || *b.Checks.Blacklist || *b.Checks.Proxy:
 		b.ListingNote = "someone can mint, freeze or replace the token"

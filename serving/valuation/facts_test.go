@@ -154,7 +154,7 @@ func TestFactsOfTheChain(t *testing.T) {
 func TestHolders(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()
-	token, _ := w.listMeme(by, by.address)
+	token, p := w.listMeme(by, by.address)
 	give := func(to common.Address, amount int64) *types.Transaction {
 		return by.call(token, own(t, "TrapToken"), "transfer", to, new(big.Int).Lsh(big.NewInt(amount), 90))
 	}
@@ -211,8 +211,20 @@ func TestHolders(t *testing.T) {
 	w.mine(1, give(common.Address{0x99}, 1))
 	check()
 
-	// A mint that the token's supply does not know of.
+	// The creator puts half of the supply into the pools' contract, away from the price: it is still somebody's.
 	var b factsBody
+	half, none := new(big.Int).Lsh(big.NewInt(1), 99), new(big.Int)
+	if p.Currency0 == token {
+		w.mine(60, by.deposit(p, 60_000, 120_000, half, none))
+	} else {
+		w.mine(60, by.deposit(p, -120_000, -60_000, none, half))
+	}
+	w.get("/assets/"+token.Hex()+"/facts", &b)
+	if b.CreatorBps != nil || b.TopTenBps == nil || *b.TopTenBps < 9900 || b.Eligible || !strings.Contains(b.ListingNote, "away from the price") {
+		t.Errorf("creator %v bps, top ten %v, eligible %t: %s", b.CreatorBps, b.TopTenBps, b.Eligible, b.ListingNote)
+	}
+
+	// A mint that the token's supply does not know of.
 	w.besides = append(w.besides, types.Log{
 		Address: token, Topics: []common.Hash{contracts.TransferTopic(), {}, {31: 1}}, Data: common.LeftPadBytes([]byte{1}, 32),
 	})
@@ -249,11 +261,15 @@ func TestFactsOfAMillionHolders(t *testing.T) {
 	}
 	st := w.state()
 	supply := new(big.Int).Lsh(big.NewInt(1), 100)
+	q, err := st.reference(token)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var took []time.Duration
 	for range 101 {
 		began := time.Now()
 		var again factsBody
-		if err := w.service.held(t.Context(), st, token, supply, &again); err != nil || *again.TopTenBps != *b.TopTenBps {
+		if err := w.service.held(t.Context(), st, token, q, supply, &again); err != nil || *again.TopTenBps != *b.TopTenBps {
 			t.Fatal(err, again.TopTenBps)
 		}
 		took = append(took, time.Since(began))

@@ -17,22 +17,26 @@ import (
 // topHolders is how many of the largest holders are summed up.
 const topHolders = 10
 
+// maxIdleBps is what part of the supply may be idle in the pools' contract, as fees that nobody collected are, before what the
+// creator has counts as unknown.
+const maxIdleBps = 500
+
 // maxLockers bounds the lockers: all of them may be among the largest holders, as may the PoolManager and deadAddress.
 const maxLockers = query.MaxHolders - topHolders - 2
 
 // held fills in what the token's transfers say of its holders. Nothing is known where they contradict each other or the
 // supply that the token's contract claims at the same block.
-func (s *Service) held(ctx context.Context, st *state, token common.Address, supply *big.Int, b *factsBody) error {
+func (s *Service) held(ctx context.Context, st *state, token common.Address, q *quoted, supply *big.Int, b *factsBody) error {
 	if supply == nil || supply.Sign() == 0 {
 		return nil
 	}
 	nobody := s.nobody()
-	q := query.HoldersQuery{Token: token, Largest: topHolders + len(nobody)}
+	asked := query.HoldersQuery{Token: token, Largest: topHolders + len(nobody), Accounts: []common.Address{s.cfg.Deployment.PoolManager}}
 	known := s.chain.creationOf(token)
 	if known.from != (common.Address{}) {
-		q.Accounts = []common.Address{known.from}
+		asked.Accounts = append(asked.Accounts, known.from)
 	}
-	answer, err := s.reader.HoldersOf(ctx, st.at, q)
+	answer, err := s.reader.HoldersOf(ctx, st.at, asked)
 	if errors.Is(err, query.ErrNotFound) {
 		return nil
 	}
@@ -42,16 +46,22 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, sup
 	h := &answer.Value
 	switch {
 	case h.Faulted:
-		b.unheld = fmt.Sprintf("its transfers contradict each other, or it had more than %d holders when it was listed", topics.MaxHolders)
+		b.unheld = fmt.Sprintf("of holders nothing is known: its transfers contradict each other, or it had more than %d holders when it was listed", topics.MaxHolders)
 		return nil
 	case h.Supply.ToBig().Cmp(supply) != 0:
-		b.unheld = "its supply is not the sum of its transfers"
+		b.unheld = "of holders nothing is known: its supply is not the sum of its transfers"
 		return nil
 	}
 	b.Holders = &h.Count
-	b.TopTenBps = new(shareBps(topOf(h.Largest, nobody), supply))
-	if known.from == (common.Address{}) || known.tx != h.First {
-		creator, err := s.chain.creator(ctx, token, h.First, s.now())
+	idle := q.idle(token, heldBy(h.Of, s.cfg.Deployment.PoolManager))
+	b.TopTenBps = new(shareBps(topOf(h.Largest, nobody, idle), supply))
+	if share := shareBps([]topics.Holding{{Amount: idle}}, supply); share > maxIdleBps {
+		b.unheld = fmt.Sprintf("of the supply %d bps are in the pools' contract, away from the price: nobody knows whose they are", share)
+		return nil
+	}
+	creator := known.from
+	if creator == (common.Address{}) || known.tx != h.First {
+		creator, err = s.chain.creator(ctx, token, h.First, s.now())
 		if err != nil || creator == (common.Address{}) {
 			return err
 		}
@@ -60,11 +70,41 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, sup
 		}
 		h = &answer.Value
 	}
-	b.CreatorBps = new(shareBps(h.Of, supply))
+	b.CreatorBps = new(shareBps([]topics.Holding{{Amount: heldBy(h.Of, creator)}}, supply))
 	return nil
 }
 
-// nobody are the accounts that are no holder of their own: the pools' contract, whose tokens belong to positions, and
+// heldBy is what an account holds.
+func heldBy(held []topics.Holding, account common.Address) (amount uint256.Int) {
+	for i := range held {
+		if held[i].Account == account {
+			amount = held[i].Amount
+		}
+	}
+	return amount
+}
+
+// idle is what the pools' contract has of a token beyond what the pools that price it trade with. It may be the creator's, who
+// takes it out whenever he likes.
+func (q *quoted) idle(token common.Address, all uint256.Int) uint256.Int {
+	var counted []*pool
+	for _, way := range q.ways {
+		for _, p := range way {
+			if _, ok := p.other(token); !ok || slices.Contains(counted, p) {
+				continue
+			}
+			counted = append(counted, p)
+			if traded := p.traded(token); traded.Lt(&all) {
+				all.Sub(&all, traded)
+			} else {
+				all.Clear()
+			}
+		}
+	}
+	return all
+}
+
+// nobody are the accounts that are no holder of their own: the pools' contract, whose tokens belong to positions (idle), and
 // those from which nothing comes back.
 func (s *Service) nobody() []common.Address {
 	all := []common.Address{s.cfg.Deployment.PoolManager, deadAddress}
@@ -74,9 +114,11 @@ func (s *Service) nobody() []common.Address {
 	return all
 }
 
-// topOf are the largest holdings of somebody.
-func topOf(largest []topics.Holding, nobody []common.Address) []topics.Holding {
+// topOf are the largest holdings of somebody. What is idle counts as one.
+func topOf(largest []topics.Holding, nobody []common.Address, idle uint256.Int) []topics.Holding {
 	largest = slices.DeleteFunc(largest, func(h topics.Holding) bool { return slices.Contains(nobody, h.Account) })
+	largest = append(largest, topics.Holding{Amount: idle})
+	slices.SortStableFunc(largest, func(a, b topics.Holding) int { return b.Amount.Cmp(&a.Amount) })
 	return largest[:min(len(largest), topHolders)]
 }
 
