@@ -214,6 +214,10 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	return t, nil
 }
 
+// viewGas is what a view of a token may use, whose code is anybody's: several times what one needs, and too little for megabytes of
+// an answer, for which memory costs.
+const viewGas = 300_000
+
 // What a node is asked about a token, in order.
 const (
 	askedSupply = iota
@@ -224,7 +228,7 @@ const (
 func (c *chainReader) askToken(ctx context.Context, s *state, token common.Address) ([]chain.Result, error) {
 	var said [askedCode + 1]hexutil.Bytes
 	requests := []*chain.Request{
-		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()")}, &said[askedSupply]),
+		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()"), Gas: viewGas}, &said[askedSupply]),
 		chain.CodeAt(s.at.Hash, token, &said[askedCode]),
 	}
 	if err := c.client.Batch(ctx, requests...); err != nil {

@@ -1,6 +1,7 @@
 package valuation
 
 import (
+	"bytes"
 	"maps"
 	"math/big"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -278,6 +280,26 @@ func TestFactsOfAMillionHolders(t *testing.T) {
 	t.Logf("%d holders: median %s, slowest %s", *b.Holders, took[50], took[100])
 	if took[50] > 10*time.Millisecond {
 		t.Errorf("the median of 101 answers is %s", took[50])
+	}
+}
+
+// TestALongAnswer: a token whose contract answers every view with megabytes has no supply, and costs nobody their transfer.
+func TestALongAnswer(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	token := crypto.CreateAddress(by.address, by.nonce)
+	runtime := "623d09005ff3" // RETURN(0, 4,000,000)
+	w.mine(1, by.send(nil, nil, common.FromHex("65"+runtime+"5f526006601af3")))
+	st := w.state()
+	said, err := w.service.chain.askToken(t.Context(), st, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := said[askedCode].Data; !bytes.Equal(code, common.FromHex(runtime)) {
+		t.Fatalf("the token's code is %x", code)
+	}
+	if n := len(said[askedSupply].Data); n > 0 || factsOf(said).supply != nil {
+		t.Errorf("%d bytes were read of an answer of 32", n)
 	}
 }
 

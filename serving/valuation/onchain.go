@@ -119,7 +119,7 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	calls := []chain.Call{c.extsload(slots), {To: c.cfg.Deployment.USDG, Data: selectorPaused}}
 	strangers := c.strangers(s)
 	for _, token := range strangers {
-		calls = append(calls, chain.Call{To: token, Data: selectorDecimals})
+		calls = append(calls, chain.Call{To: token, Data: selectorDecimals, Gas: viewGas})
 	}
 	c.mu.Lock()
 	known := c.weth

@@ -17,8 +17,9 @@ import (
 var buyer = common.BytesToAddress(crypto.Keccak256([]byte("lienstream: buys and sells in simulations")))
 
 const (
-	saleOfDepth = 100  // a sale is of this part of what moves the price by 2 %
-	saleKeepBps = 9000 // what must come back of the price, after the pool's fees, or else the token kept it
+	saleOfDepth = 100       // a sale is of this part of what moves the price by 2 %
+	saleGas     = 1_500_000 // of a swap: many times what one needs, and an answer of less than a megabyte
+	saleKeepBps = 9000      // what must come back of the price, after the pool's fees, or else the token kept it
 )
 
 // Calls of a sale's simulation, in order.
@@ -110,9 +111,9 @@ func (s *sale) calls(manager common.Address) ([]chain.Call, error) {
 	at := crypto.CreateAddress(buyer, 0)
 	all := make([]chain.Call, saleCalls)
 	all[saleCreate] = chain.Call{From: buyer, New: true, Data: append(code, common.LeftPadBytes(manager[:], 32)...)}
-	all[saleBuy] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency1)}
-	all[saleSell] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency0)}
-	all[saleApprove] = chain.Call{From: buyer, To: s.token, Data: approve(at)}
+	all[saleBuy] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency1), Gas: saleGas}
+	all[saleSell] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency0), Gas: saleGas}
+	all[saleApprove] = chain.Call{From: buyer, To: s.token, Data: approve(at), Gas: viewGas}
 	if s.against == (common.Address{}) {
 		all[saleFund] = chain.Call{From: manager, To: buyer, Value: s.amount}
 		all[saleAllow] = chain.Call{From: buyer, To: buyer}
