@@ -48,12 +48,7 @@ func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 func (s *state) tokenOf(p httpapi.Param) (common.Address, error) {
 	token := *p.Address()
 	a := s.assets[token]
-	known := a != nil && a.Kind == contracts.KindERC20 || token == s.cfg.Deployment.USDG
-	for _, pool := range s.pools {
-		_, in := pool.other(token)
-		known = known || in
-	}
-	if !known {
+	if (a == nil || a.Kind != contracts.KindERC20) && token != s.cfg.Deployment.USDG && s.pairs.others[token] == nil {
 		return token, &httpapi.Error{Code: assetNotFound, Message: "neither the registry nor an allowed pool has the token " + lower(token)}
 	}
 	return token, nil

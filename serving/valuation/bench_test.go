@@ -47,3 +47,22 @@ func fillFor(s *stage, deal *topics.Deal, position *topics.PositionLiquidity) er
 	}
 	return new(dealBody).fill(s.state, deal, held)
 }
+
+// BenchmarkPools is what all pools of a block cost together, of tokens that two hops price: it grows as they do.
+func BenchmarkPools(b *testing.B) {
+	for _, n := range []int{1000, 2000} {
+		s := newStage(b)
+		for i := range n {
+			p := *s.pair
+			p.ID = common.Hash{0x80, byte(i >> 8), byte(i)}
+			p.Currency0, p.Currency1 = meme, common.Address{0x90, byte(i >> 8), byte(i)}
+			s.pools = append(s.pools, &p)
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				s.pairs = pairsOf(s.pools)
+				s.settle()
+			}
+		})
+	}
+}

@@ -84,6 +84,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 
 // judge computes what the keeper computes of a block.
 func (s *stage) judge() {
+	s.pairs = pairsOf(s.pools)
 	for _, p := range s.pools {
 		p.judge(s.at.Timestamp, 1800, nil)
 	}
@@ -291,7 +292,7 @@ func TestRefusals(t *testing.T) {
 		"hop":         {func(s *stage) { s.assets[meme].Paused = &paused }, reasonPaused},
 		"dollar":      {func(s *stage) { s.usdgPaused = true }, reasonPaused},
 		"history":     {func(s *stage) { s.pair.Seconds[0].At = now - 1000; s.judge() }, reasonHistory},
-		"no pool":     {func(s *stage) { s.pools = s.pools[:1] }, reasonNoPool},
+		"no pool":     {func(s *stage) { s.pools = s.pools[:1]; s.judge() }, reasonNoPool},
 		"pair's move": {func(s *stage) { s.move(t, s.pair, -300) }, reasonDeviation},
 	} {
 		s := newStage(t)

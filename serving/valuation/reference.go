@@ -216,11 +216,7 @@ type candidate struct {
 func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate, error) {
 	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
 	var all []*candidate
-	for _, p := range s.pools {
-		other, ok := p.other(token)
-		if !ok || other != against {
-			continue
-		}
+	for _, p := range s.pairs.of(token, against) {
 		c := &candidate{pool: p, depth: worth(p.depthIn(against), inUSDG)}
 		c.least = c.depth
 		for _, fair := range p.fair.both() {

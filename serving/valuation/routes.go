@@ -68,10 +68,11 @@ func (s *state) routesBy(from, to []common.Address, except *pool, usable func(*p
 				}
 				continue
 			}
-			for _, second := range s.pools {
-				out, ok := second.other(middle)
-				if ok && second != first && slices.Contains(to, out) && use(first) && use(second) {
-					ways = append(ways, route{start, {second, middle == second.Currency0}})
+			for _, out := range to {
+				for _, second := range s.pairs.of(middle, out) {
+					if second != first && use(first) && use(second) {
+						ways = append(ways, route{start, {second, middle == second.Currency0}})
+					}
 				}
 			}
 		}

@@ -25,6 +25,7 @@ type state struct {
 	taken      time.Time
 	cfg        *Config
 	pools      []*pool // ascending by ID
+	pairs      pairs   // of pools
 	assets     map[common.Address]*topics.Asset
 	usdgPaused bool
 	weth       common.Address
@@ -185,6 +186,7 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 	if err := k.chain.complete(ctx, s); err != nil {
 		return nil, err
 	}
+	s.pairs = pairsOf(s.pools)
 	window := uint64(k.cfg.Reference.Window / time.Second)
 	if k.cfg.MaxGap > 0 {
 		var err error

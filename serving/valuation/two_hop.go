@@ -102,13 +102,8 @@ func (s *state) wayBy(token, hop common.Address) (*hopWay, error) {
 // hops are the tokens other than the dollar that a token has a pool with, each once.
 func (s *state) hops(token common.Address) iter.Seq[common.Address] {
 	return func(yield func(common.Address) bool) {
-		seen := map[common.Address]bool{s.cfg.Deployment.USDG: true}
-		for _, p := range s.pools {
-			hop, ok := p.other(token)
-			if !ok || seen[hop] {
-				continue
-			}
-			if seen[hop] = true; !yield(hop) {
+		for _, hop := range s.pairs.others[token] {
+			if hop != s.cfg.Deployment.USDG && !yield(hop) {
 				return
 			}
 		}

@@ -43,7 +43,7 @@ func FuzzDecodeExchange(f *testing.F) {
 				return prices.AppendClose(binary.BigEndian.AppendUint64(b, p.At), p)
 			}},
 		} {
-			all, err := decodePrices([]read.Item{{Key: pool[:], Row: of.row}}, pool, of.size, of.decode)
+			all, err := decodePrices(of.row, of.size, of.decode)
 			if err != nil {
 				continue
 			}

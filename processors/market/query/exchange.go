@@ -219,12 +219,13 @@ func decodeExchange(a *read.Response, had tickWindows) (x Exchange, has tickWind
 			return x, nil, false, read.ErrMalformed
 		}
 	}
+	seconds, hours := byPool(split[sectionSecond]), byPool(split[sectionHour])
 	for i := range x.Pools {
 		p := &x.Pools[i]
-		if p.Seconds, err = decodePrices(split[sectionSecond], p.ID, priceBytes, decodePrice); err != nil {
+		if p.Seconds, err = decodePrices(seconds[p.ID], priceBytes, decodePrice); err != nil {
 			return x, nil, false, err
 		}
-		if p.Hours, err = decodePrices(split[sectionHour], p.ID, prices.CloseBytes, prices.DecodeClose); err != nil {
+		if p.Hours, err = decodePrices(hours[p.ID], prices.CloseBytes, prices.DecodeClose); err != nil {
 			return x, nil, false, err
 		}
 	}

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -76,13 +75,17 @@ func decodePrice(row []byte) (p PriceAt, err error) {
 	return p, nil
 }
 
-// decodePrices decodes the prices of a pool, each a time and so many bytes that decode takes; none if it has no price.
-func decodePrices(items []read.Item, pool common.Hash, size int, decode func(row []byte) (PriceAt, error)) ([]PriceAt, error) {
-	i := slices.IndexFunc(items, func(it read.Item) bool { return bytes.Equal(it.Key, pool[:]) })
-	if i < 0 {
-		return nil, nil
+// byPool are rows by the pool that is their key.
+func byPool(items []read.Item) map[common.Hash][]byte {
+	rows := make(map[common.Hash][]byte, len(items))
+	for _, it := range items {
+		rows[common.BytesToHash(it.Key)] = it.Row
 	}
-	row := items[i].Row
+	return rows
+}
+
+// decodePrices decodes the prices of a pool, each a time and so many bytes that decode takes; none if it has no price.
+func decodePrices(row []byte, size int, decode func(row []byte) (PriceAt, error)) ([]PriceAt, error) {
 	if size += timeBytes; len(row)%size != 0 {
 		return nil, read.ErrMalformed
 	}
