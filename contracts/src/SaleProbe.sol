@@ -17,11 +17,14 @@ contract SaleProbe is IUnlockCallback {
     using SafeERC20 for IERC20;
 
     IPoolManager private immutable _manager;
+    /// Of one probe alone, so that no token knows its code's hash.
+    bytes32 public immutable salt;
 
     error NotTheManager();
 
-    constructor(IPoolManager manager) {
+    constructor(IPoolManager manager, bytes32 salt_) {
         _manager = manager;
+        salt = salt_;
     }
 
     /// Swaps the ether that comes with the call or the caller's whole balance; returns what the pool gave for it.

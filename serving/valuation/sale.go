@@ -2,9 +2,11 @@ package valuation
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -12,9 +14,6 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/chain"
 )
-
-// buyer is the account that buys and sells in a simulation. Nobody has its key, so it was never used.
-var buyer = common.BytesToAddress(crypto.Keccak256([]byte("lienstream: buys and sells in simulations")))
 
 const (
 	saleOfDepth = 100       // a sale is of this part of what moves the price by 2 %
@@ -49,14 +48,25 @@ func keyOf(p *pool) poolKey {
 type sale struct {
 	token, against common.Address
 	pool           *pool
-	amount         *big.Int // paid for the token
+	amount         *big.Int       // paid for the token
+	buyer          common.Address // who buys and sells it
+	salt           common.Hash    // of the probe
+}
+
+// newSale is a sale by an account that nobody knows, through a probe whose code nobody knows: a token would let through those
+// that it does.
+func newSale(token common.Address, p *pool) *sale {
+	against, _ := p.other(token)
+	s := &sale{token: token, against: against, pool: p, amount: new(big.Int).Quo(p.depthIn(against), big.NewInt(saleOfDepth))}
+	_, _ = rand.Read(s.buyer[:]) // never fails
+	_, _ = rand.Read(s.salt[:])
+	return s
 }
 
 // sellable reports whether an amount of a token that is bought in a pool can be sold there again, for nearly what was
 // paid. Nil: unknown, because the node cannot simulate it.
 func (c *chainReader) sellable(ctx context.Context, s *state, token common.Address, p *pool) (*bool, error) {
-	against, _ := p.other(token)
-	sold := sale{token: token, against: against, pool: p, amount: new(big.Int).Quo(p.depthIn(against), big.NewInt(saleOfDepth))}
+	sold := newSale(token, p)
 	if sold.amount.Sign() == 0 {
 		return nil, nil //nolint:nilnil // too little to tell
 	}
@@ -108,9 +118,9 @@ func (s *sale) calls(manager common.Address) ([]chain.Call, error) {
 		err = errors.Join(err, packErr)
 		return data
 	}
-	at := crypto.CreateAddress(buyer, 0)
+	buyer, at := s.buyer, crypto.CreateAddress(s.buyer, 0)
 	all := make([]chain.Call, saleCalls)
-	all[saleCreate] = chain.Call{From: buyer, New: true, Data: append(code, common.LeftPadBytes(manager[:], 32)...)}
+	all[saleCreate] = chain.Call{From: buyer, New: true, Data: slices.Concat(code, common.LeftPadBytes(manager[:], 32), s.salt[:])}
 	all[saleBuy] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency1), Gas: saleGas}
 	all[saleSell] = chain.Call{From: buyer, To: at, Data: swap(s.token == s.pool.Currency0), Gas: saleGas}
 	all[saleApprove] = chain.Call{From: buyer, To: s.token, Data: approve(at), Gas: viewGas}
