@@ -13,20 +13,22 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// OutboxByTime is the index of the outbox by the time of the next attempt: unix milliseconds ‖ row.
-const OutboxByTime byte = 1
+// Indexes of the outbox by the time of the next attempt. What is not news is in both, so that news hide none of it. A former
+// build's store has its alerts in the first alone, until they are written again, and keeps that one in order.
+const (
+	OutboxByTime  byte = 1 // unix milliseconds ‖ row: 1, if it is in the other one too
+	OutboxByClass byte = 2 // class ‖ unix milliseconds ‖ row: the deadline of the deal
+)
+
+// Classes of what is due, in the order in which it is sent.
+const (
+	DueDeals byte = iota
+	DueRequests
+)
 
 var (
-	outbox = &state.Table{ID: 6, Name: "outbox", Index: func(key, row []byte, to *state.IndexEntries) {
-		var a struct {
-			Next int64 `json:"next"`
-			Held bool  `json:"held"`
-		}
-		if json.Unmarshal(row, &a) == nil && !a.Held {
-			to.Put(OutboxByTime, nil, binary.BigEndian.AppendUint64(nil, uint64(a.Next)), key)
-		}
-	}} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
-	tallies = &state.Table{ID: 7, Name: "tallies"} // of alerts and dead letters, a row each; of requests to confirm an address, by hour; and assets
+	outbox  = &state.Table{ID: 6, Name: "outbox", Index: indexDue} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
+	tallies = &state.Table{ID: 7, Name: "tallies"}                 // of alerts and dead letters, a row each; of requests to confirm an address, by hour; and assets
 )
 
 // SettleTime is how long an alert waits before the first attempt: in a burst after a downtime, later stages
@@ -51,6 +53,29 @@ type Alert struct {
 	// Of Pending.
 	Collateral *Asset `json:"-"` // of the deal; nil: nothing is known of its token
 	Over       bool   `json:"-"` // it will never be true again
+}
+
+// indexDue indexes an alert that may be sent.
+func indexDue(key, row []byte, to *state.IndexEntries) {
+	var a struct {
+		Next int64 `json:"next"`
+		Held bool  `json:"held"`
+		Deal Deal  `json:"deal"`
+	}
+	if json.Unmarshal(row, &a) != nil || a.Held {
+		return
+	}
+	at := binary.BigEndian.AppendUint64(nil, uint64(a.Next))
+	switch stage := Stage(key[len(key)-1]); {
+	case stage.OfNews():
+		to.Put(OutboxByTime, nil, at, key)
+	case stage.OfDeal():
+		to.Put(OutboxByTime, []byte{1}, at, key)
+		to.Put(OutboxByClass, binary.BigEndian.AppendUint64(nil, stage.deadline(&a.Deal)), []byte{DueDeals}, at, key)
+	default:
+		to.Put(OutboxByTime, []byte{1}, at, key)
+		to.Put(OutboxByClass, nil, []byte{DueRequests}, at, key)
+	}
 }
 
 // Address is the key of an alert: recipient, channel, subject and stage.

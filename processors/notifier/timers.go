@@ -67,6 +67,14 @@ func (s Stage) due(d *Deal) uint64 {
 	return d.Expiry - min(d.Expiry, stages[s].before)
 }
 
+// deadline is until when the party of a deal can act on an alert of the stage.
+func (s Stage) deadline(d *Deal) uint64 {
+	if s < AtExpiry {
+		return d.Expiry
+	}
+	return d.GraceEnd
+}
+
 // openDeal is a row: a deal, its past stages, and the time of its timer. A deal that has ended, or whose
 // funding was reverted, is kept until a reorg can no longer change that, so that alerts are not repeated.
 type openDeal struct {

@@ -20,6 +20,9 @@ func (s *Sender) expire(ctx context.Context, wg *sync.WaitGroup, view state.View
 	if d.alert, _, _, err = notifier.Pending(view, row); err != nil {
 		return err
 	}
+	if now.Sub(time.UnixMilli(d.alert.Next)) <= s.cfg.Keep { // as in start
+		return nil
+	}
 	s.giveUp(ctx, wg, &d, now, "nobody could send it in "+s.cfg.Keep.String())
 	return nil
 }

@@ -3,6 +3,7 @@ package sender
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +26,8 @@ type due struct {
 	claim     string
 }
 
-// look starts attempts of due alerts in a partition, as far as there is room: the oldest first, but those of deals before
-// what everybody may ask for.
+// look starts attempts of due alerts in a partition, as far as there is room: those of deals, by turns of the wallets, before what
+// everybody may ask for.
 func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark) error {
 	partition := of.Partition
 	began := time.Now()
@@ -88,7 +89,7 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		s.giveUp(ctx, wg, &d, now, "the epoch is over")
 		return nil
 	}
-	if !found {
+	if next := time.UnixMilli(d.alert.Next); !found || next.After(now) { // a store of now and then a former build has old entries
 		s.pass(&d, passed{until: now.Add(passedFor), nothing: true})
 		return nil
 	}
@@ -114,6 +115,8 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 	}
 	if !d.to.Stage.OfDeal() {
 		half <- struct{}{} // has room: nobody else puts in
+	} else {
+		s.turns[partition].took(d.to.Wallet)
 	}
 	wg.Go(func() {
 		defer func() {
@@ -172,68 +175,103 @@ func (s *Sender) lapsed(d *due, now time.Time) bool {
 const (
 	maxStart  = 2000    // alerts that a look may start
 	maxExpire = 100     // and give up, as nobody has sent them in time
-	maxLook   = 1 << 20 // and that it passes over
-	maxCount  = 1 << 16 // and that it counts, once it has found as many as it may start
+	maxCount  = 1 << 16 // news that it counts, once it has found as many as it may start
 )
 
-// due lists the rows that are due and may be started: those of deals, then requests to confirm an address, then news, each the
-// oldest first; and those that are to be given up, as they were due long ago.
+// finding is what a look finds due.
+type finding struct {
+	s       *Sender
+	now     time.Time
+	held    bool
+	over    map[string]passed
+	waits   map[notifier.Channel]waiting
+	expired [][]byte
+}
+
+// due lists the rows that are due and may be started: those of deals, by turns of the wallets, then requests to confirm an
+// address, then news, the oldest first; and those that are to be given up, as they were due long ago.
 func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	f := finding{s: s, now: now, held: held, over: s.passed[partition], waits: map[notifier.Channel]waiting{}}
+	if s.turns[partition] == nil {
+		s.turns[partition] = new(turns)
+	}
+	deals := s.turns[partition]
+	deals.begin()
 	var requests, news [][]byte
-	looked, over := 0, s.passed[partition]
-	waits := map[notifier.Channel]waiting{}
-	err = view.ScanIndex(notifier.OutboxByTime, nil, nil, func(entry, _ []byte) bool {
+	counted := 0
+	err = errors.Join(
+		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueDeals}, func(row, deadline []byte) bool {
+			deals.add(row, deadline)
+			return true
+		}),
+		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueRequests}, func(row, _ []byte) bool {
+			requests = append(requests, slices.Clone(row))
+			return len(requests) < maxStart
+		}),
+		f.scan(view, notifier.OutboxByTime, nil, func(row, _ []byte) bool {
+			if to, _ := notifier.ParseRow(row); !to.Stage.OfNews() { // of a former build
+				deals.add(row, nil)
+			} else if len(news) < maxStart {
+				news = append(news, slices.Clone(row))
+			}
+			counted++
+			return len(news) < maxStart || counted < maxCount
+		}))
+	s.metrics.show(partition, f.waits)
+	rows = slices.Concat(deals.list(maxStart), requests, news)
+	return rows[:min(len(rows), maxStart)], f.expired, err
+}
+
+// scan goes through what is due by an index, the oldest first, and takes what may be started until take has enough. In the index
+// by time it leaves out what the other one has.
+func (f *finding) scan(view state.View, index byte, class []byte, take func(row, value []byte) bool) error {
+	looked := 0
+	return view.ScanIndex(index, class, nil, func(entry, value []byte) bool {
+		entry = entry[min(len(class), len(entry)):]
 		if len(entry) < 8 {
 			return true
 		}
 		at := time.UnixMilli(int64(binary.BigEndian.Uint64(entry)))
-		looked++
-		full := len(rows) == maxStart
-		if at.After(now) || looked > maxLook || full && looked > maxCount {
+		if looked++; at.After(f.now) || looked > f.s.cfg.Scan {
 			return false
 		}
-		row := entry[8:]
-		to, ok := notifier.ParseRow(row)
-		if !ok {
+		if index == notifier.OutboxByTime && len(value) > 0 {
 			return true
 		}
-		p, was := over[string(row)]
-		if !p.nothing || !now.Before(p.until) {
-			waits[to.Channel] = waits[to.Channel].with(now.Sub(at))
-		}
-		if held && to.Stage != notifier.ToConfirm || full || s.busy[string(row)] != nil {
-			return true
-		}
-		if now.Sub(at) > s.cfg.Keep && len(expired) < maxExpire {
-			expired = append(expired, slices.Clone(row))
-			return true
-		}
-		if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) {
-			return true // no room: retry at the next look
-		}
-		if half := s.halves[to.Channel].queue; !to.Stage.OfDeal() && len(half) == cap(half) {
-			return true
-		}
-		if was {
-			if now.Before(p.until) || !s.hasRoom(p.host, to.Stage.OfDeal()) {
-				return true
-			}
-			delete(over, string(row))
-		}
-		list := &rows
-		if to.Stage.OfNews() {
-			list = &news
-		} else if !to.Stage.OfDeal() {
-			list = &requests
-		}
-		if len(*list) < maxStart {
-			*list = append(*list, slices.Clone(row))
+		if to, ok := notifier.ParseRow(entry[8:]); ok && f.may(to, entry[8:], at) {
+			return take(entry[8:], value)
 		}
 		return true
 	})
-	s.metrics.show(partition, waits)
-	rows = slices.Concat(rows, requests, news)
-	return rows[:min(len(rows), maxStart)], expired, err
+}
+
+// may reports whether a row that is due may be started.
+func (f *finding) may(to notifier.Address, row []byte, at time.Time) bool {
+	s := f.s
+	p, was := f.over[string(row)]
+	if !p.nothing || !f.now.Before(p.until) {
+		f.waits[to.Channel] = f.waits[to.Channel].with(f.now.Sub(at))
+	}
+	if f.held && to.Stage != notifier.ToConfirm || s.busy[string(row)] != nil {
+		return false
+	}
+	if f.now.Sub(at) > s.cfg.Keep && len(f.expired) < maxExpire {
+		f.expired = append(f.expired, slices.Clone(row))
+		return false
+	}
+	if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) {
+		return false // no room: retry at the next look
+	}
+	if half := s.halves[to.Channel].queue; !to.Stage.OfDeal() && len(half) == cap(half) {
+		return false
+	}
+	if was {
+		if f.now.Before(p.until) || !s.hasRoom(p.host, to.Stage.OfDeal()) {
+			return false
+		}
+		delete(f.over, string(row))
+	}
+	return true
 }

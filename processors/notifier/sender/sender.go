@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"syscall"
@@ -31,6 +32,7 @@ type Config struct {
 	Parallel  int           // concurrent attempts per channel
 	PerHost   int           // and per host, for a channel with many hosts
 	Queue     int           // queued alerts per channel
+	Scan      int           // rows of the outbox that a look passes over, of deals, of requests and of news each
 	Hold      time.Duration // for which alerts wait, at most, while the notifier is behind the chain
 	Attempts  int           // after which an alert is given up
 	FirstWait time.Duration // after the first failure; it doubles with each one up to LastWait
@@ -41,7 +43,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Attempts: 72, // about a day
+		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Scan: 1 << 20, Attempts: 72, // about a day
 		Hold:      time.Minute,
 		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute, Keep: 7 * 24 * time.Hour,
 	}
@@ -53,8 +55,8 @@ func (c *Config) Validate() error {
 	if c.Catalogue.Partitions < 1 {
 		faults = append(faults, fmt.Errorf("partitions: %d", c.Catalogue.Partitions))
 	}
-	if c.Parallel < 1 || c.PerHost < 1 || c.Queue < 1 || c.Attempts < 1 {
-		faults = append(faults, fmt.Errorf("attempts: %d concurrent, %d per host, %d queued, %d per alert; all must be positive", c.Parallel, c.PerHost, c.Queue, c.Attempts))
+	if c.Parallel < 1 || c.PerHost < 1 || c.Queue < 1 || c.Scan < 1 || c.Attempts < 1 {
+		faults = append(faults, fmt.Errorf("attempts: %d concurrent, %d per host, %d queued of %d rows, %d per alert; all must be positive", c.Parallel, c.PerHost, c.Queue, c.Scan, c.Attempts))
 	}
 	for _, d := range []struct {
 		name string
@@ -137,6 +139,7 @@ type Outbox interface {
 //  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for Hold at most.
 //  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found; and
 //     however many hosts never answer what everybody may ask for, half of the room is for those of deals.
+//  7. However many alerts of deals are due to one wallet, another's waits for one of them at a time.
 type Sender struct {
 	cfg      Config
 	source   Outbox
@@ -163,6 +166,7 @@ type Sender struct {
 	claims map[int32]map[string]claimed // by row: who has the attempt
 	passed map[int32]map[string]passed  // by row
 	rests  map[int32]time.Time          // before the next look
+	turns  map[int32]*turns
 }
 
 // half is what a channel has for what everybody may ask for: the rest is for alerts of deals.
@@ -182,7 +186,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
 		busy: map[string]*running{}, sites: map[string]*site{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
-		passed: map[int32]map[string]passed{}, rests: map[int32]time.Time{},
+		passed: map[int32]map[string]passed{}, rests: map[int32]time.Time{}, turns: map[int32]*turns{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{}, halves: map[notifier.Channel]half{},
 		ending: make(chan struct{}, cfg.Queue), warned: map[notifier.Channel]bool{},
 	}
@@ -208,6 +212,7 @@ func (s *Sender) Run(ctx context.Context) error {
 		}
 		all := s.source.Watermarks()
 		s.keep(all)
+		maps.DeleteFunc(s.turns, func(partition int32, _ *turns) bool { return s.paces[partition] == nil })
 		for i := range all {
 			w := all[(turn+i)%len(all)] // in turns, since the first may take all the room there is
 			if w.Role != topics.RoleOwner {

@@ -1,0 +1,59 @@
+package sender_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// Many alerts of one wallet hold up no other, and of its own the deal that ends first comes first.
+func TestWalletsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const deals = 300
+	api := newService()
+	url := telegramAPI(t, api)
+	conf := sender.DefaultConfig()
+	conf.Hold, conf.Queue = time.Second, 16
+	h := newHouseOn(t, brokertest.Start(t, "kfake"), 1, 50, conf, nil)
+	ann, eve := common.Address{1}, common.Address{9}
+	h.subscribe(ann, notifier.Telegram, "101", "m")
+	h.subscribe(eve, notifier.Telegram, "666", "m")
+	for n := range deals {
+		expiry := h.at + 6*hour + 100
+		if n == deals-1 {
+			expiry -= 50
+		}
+		h.send(eve, notifier.Command{Fact: &notifier.Fact{Wallet: eve, Deal: notifier.Deal{
+			ID: fmt.Sprint(1000 + n), Borrower: eve, Lender: eve, Cap: "1", FundedAt: h.at, Expiry: expiry, GraceEnd: h.at + 31*hour, Open: true,
+		}}})
+	}
+	h.at += 100
+	h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+	polltest.Until(t, "all of eve's are due", func() bool {
+		now, err := h.client.Health(t.Context())
+		return err == nil && now.Pending == deals
+	})
+	settled := time.Now().Add(notifier.SettleTime)
+	polltest.Until(t, "all of eve's are due", func() bool { return time.Now().After(settled) })
+	h.deliver(50, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
+	})
+	polltest.Until(t, "eve is told of the deal that ends first", func() bool { return api.told("666", fmt.Sprint("Deal ", 1000+deals-1)) })
+	if n := api.count("666"); n > conf.Queue*2 {
+		t.Errorf("%d of eve's came before the deal that ends first", n)
+	}
+	h.fire(ann)
+	polltest.Until(t, "ann is told", func() bool { return api.told("101", "Deal 7") })
+	if n := api.count("666"); n > deals*3/4 {
+		t.Errorf("ann waited for %d of eve's", n)
+	}
+}
