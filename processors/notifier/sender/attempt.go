@@ -35,14 +35,15 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	}
 	report := s.outcome(d, err)
 	if d.site != nil {
-		s.answered(d.site, report.Result != notifier.Retry, time.Since(began))
+		failure, _ := errors.AsType[*Failure](err)
+		s.answered(d.site, failure, time.Since(began))
 	}
 	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
 	return s.report(context.WithoutCancel(ctx), report)
 }
 
 // enter waits for a slot of what is of no deal, if the alert is not, then for one of its site, then for one of its channel: what
-// waits for the first must not hold what those of deals need.
+// waits for the first must not hold what those of deals need. Who waits gives up when its site is on trial.
 func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 	var slots []chan struct{}
 	if !d.to.Stage.OfDeal() {
@@ -62,6 +63,9 @@ func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 		select {
 		case slot <- struct{}{}:
 			taken++
+		case <-d.trusts:
+			leave()
+			return nil, false
 		case <-ctx.Done():
 			leave()
 			return nil, false

@@ -23,6 +23,8 @@ type due struct {
 	now       uint64 // block time
 	host      string // of a channel with many hosts, what the host belongs to
 	site      *site  // of it, since the attempt began
+	onTrial   bool   // the site was, then
+	trusts    <-chan struct{}
 	claim     string
 }
 
@@ -107,6 +109,7 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		s.pass(&d, passed{host: d.host})
 		return nil
 	}
+	delete(s.passed[partition], string(row))
 	select {
 	case queue <- struct{}{}:
 	default:
@@ -251,10 +254,12 @@ func (f *finding) scan(view state.View, index byte, class []byte, take func(row,
 func (f *finding) may(to notifier.Address, row []byte, at time.Time) bool {
 	s := f.s
 	p, was := f.over[string(row)]
+	u := s.busy[string(row)]
 	if !p.nothing || !f.now.Before(p.until) {
-		f.waits[to.Channel] = f.waits[to.Channel].with(f.now.Sub(at))
+		counts := to.Stage.OfDeal() && s.trusted(p.host) && (u == nil || !u.onTrial)
+		f.waits[to.Channel] = f.waits[to.Channel].with(f.now.Sub(at), counts)
 	}
-	if f.held && to.Stage != notifier.ToConfirm || s.busy[string(row)] != nil {
+	if f.held && to.Stage != notifier.ToConfirm || u != nil {
 		return false
 	}
 	if f.now.Sub(at) > s.cfg.Keep && len(f.expired) < maxExpire {
@@ -267,11 +272,8 @@ func (f *finding) may(to notifier.Address, row []byte, at time.Time) bool {
 	if half := s.halves[to.Channel].queue; !to.Stage.OfDeal() && len(half) == cap(half) {
 		return false
 	}
-	if was {
-		if f.now.Before(p.until) || !s.hasRoom(p.host, to.Stage.OfDeal()) {
-			return false
-		}
-		delete(f.over, string(row))
+	if was { // and is still, until it is started
+		return !f.now.Before(p.until) && s.hasRoom(p.host, to.Stage.OfDeal())
 	}
 	return true
 }

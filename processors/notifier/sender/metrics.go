@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "lienstream", Subsystem: "sender", Name: "due_alerts", Help: "Alerts that are due and not sent, as far as the sender counts.",
 		}, []string{"partition", "channel"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the oldest due alert has been waiting.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the oldest due alert of a deal has been waiting, of those whose push service is not known to be silent.",
 		}, []string{"partition", "channel"}),
 		unreported: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose result could not be recorded: they may be repeated.",
@@ -41,7 +41,13 @@ type waiting struct {
 	oldest time.Duration
 }
 
-func (w waiting) with(since time.Duration) waiting { return waiting{w.n + 1, max(w.oldest, since)} }
+// with adds an alert, which may not count for what is oldest.
+func (w waiting) with(since time.Duration, counts bool) waiting {
+	if !counts {
+		since = 0
+	}
+	return waiting{w.n + 1, max(w.oldest, since)}
+}
 
 // show sets what waits in a partition.
 func (m *metrics) show(partition int32, by map[notifier.Channel]waiting) {

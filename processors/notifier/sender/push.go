@@ -146,7 +146,7 @@ func refusedPush(res *http.Response, now time.Time) error {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		f.Gone = true
 	case code == http.StatusTooManyRequests || code >= 500:
-		f.After = retryAfter(res.Header.Get("Retry-After"), now)
+		f.Busy, f.After = true, retryAfter(res.Header.Get("Retry-After"), now)
 	case code != http.StatusUnauthorized && code != http.StatusForbidden && code != http.StatusRequestTimeout:
 		f.Dead = true
 	}

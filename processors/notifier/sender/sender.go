@@ -92,6 +92,8 @@ type Failure struct {
 	After  time.Duration // minimum delay of the next attempt; 0: our choice
 	Dead   bool          // this message will never be accepted
 	Gone   bool          // no message to this address will ever be accepted
+	Silent bool          // there was no answer
+	Busy   bool          // the server asks for fewer messages
 }
 
 func (f *Failure) Error() string { return f.Reason }
@@ -102,7 +104,7 @@ func unreached(err error) error {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Reason: "the server could not be reached"}
+	f := &Failure{Reason: "the server could not be reached", Silent: true}
 	var (
 		timeout net.Error
 		name    *net.DNSError
@@ -139,6 +141,7 @@ type Outbox interface {
 //  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for Hold at most.
 //  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found; and
 //     however many hosts never answer what everybody may ask for, half of the room is for those of deals.
+//     Push services that have not answered in time lately share a quarter of it, for whatever.
 //  7. However many alerts of deals are due to one wallet, another's waits for one of them at a time.
 type Sender struct {
 	cfg      Config
@@ -158,6 +161,7 @@ type Sender struct {
 	mu    sync.Mutex
 	busy  map[string]*running // by row key
 	sites map[string]*site    // of channels with many hosts
+	trial trial
 
 	warned map[notifier.Channel]bool // by Run
 
@@ -229,6 +233,7 @@ func (s *Sender) Run(ctx context.Context) error {
 type running struct {
 	partition int32
 	attempt   int
+	onTrial   bool
 	reported  bool
 }
 
@@ -239,10 +244,10 @@ func (s *Sender) begin(d *due) bool {
 	if s.busy[string(d.row)] != nil || !s.hasRoom(d.host, d.to.Stage.OfDeal()) {
 		return false
 	}
-	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt}
 	if d.host != "" {
-		d.site = s.take(d.host, d.to.Stage.OfDeal())
+		s.take(d)
 	}
+	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt, onTrial: d.onTrial}
 	return true
 }
 
@@ -251,10 +256,7 @@ func (s *Sender) end(d *due, reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.site != nil {
-		d.site.attempts--
-		if !d.to.Stage.OfDeal() {
-			d.site.news--
-		}
+		s.count(d, -1)
 	}
 	if u := s.busy[string(d.row)]; u != nil && reported {
 		u.reported = true

@@ -8,57 +8,117 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// site is what a push endpoint's host belongs to, and how it takes what it is sent. One that answers may have more than PerHost
-// attempts: a few push services have most browsers, and what one look starts is all they get until the next. Who answers slowly
-// gets no more, or a few such would have all that there are.
+// site is what a push endpoint's host belongs to, and how it answers what it is sent. One that has answered in time lately may have
+// more than PerHost attempts: a few push services have most browsers, and what one look starts is all they get until the next.
+// All others are on trial: together they share a quarter of the channel, with one attempt each, since who has a name can have
+// any number of hosts that never answer.
 type site struct {
 	attempts int           // queued or running
 	news     int           // of these, what is of no deal
 	room     int           // how many there may be; half of them of no deal
 	slots    chan struct{} // running
+
+	quick  int           // answers in time, one after the other
+	needs  int           // so many end its trial: more each time that it has one again
+	trusts chan struct{} // closed when its next trial begins; nil: it has one
 }
 
-// maxSites bounds how many are remembered while nothing is sent to them.
-const maxSites = 4096
+const (
+	maxSites = 4096 // that are remembered while nothing is sent to them
 
-// quick is how soon a site answers that gets more room.
-const quick = time.Second
+	quick = time.Second     // a site that answers so soon gets more room
+	slow  = 3 * time.Second // and one that takes so long is on trial again
+
+	mostNeeds = 16
+	forgiven  = 256 // answers in time, after which former trials no longer count
+)
+
+// trial counts the attempts at all sites that are on trial. They wait for nothing but a slot of the channel, so what is queued is
+// no more than what may run.
+type trial struct{ attempts, news int }
+
+// maxTrial is how many attempts sites on trial share.
+func (s *Sender) maxTrial() int { return max(s.cfg.Parallel/4, 1) }
+
+// trusted reports whether a host's site is not on trial, or is nobody's. The caller holds the lock.
+func (s *Sender) trusted(host string) bool {
+	of := s.sites[host]
+	return host == "" || of != nil && of.trusts != nil
+}
 
 // hasRoom reports whether one more attempt may be queued. The caller holds the lock.
 func (s *Sender) hasRoom(host string, ofDeal bool) bool {
 	of := s.sites[host]
-	return of == nil || of.attempts < of.room && (ofDeal || of.news < max(of.room/2, 1))
+	if s.trusted(host) {
+		return of == nil || of.attempts < of.room && (ofDeal || of.news < max(of.room/2, 1))
+	}
+	return (of == nil || of.attempts == 0) && s.trial.attempts < s.maxTrial() && (ofDeal || s.trial.news < max(s.maxTrial()/2, 1))
 }
 
 // take counts an attempt. The caller holds the lock.
-func (s *Sender) take(host string, ofDeal bool) *site {
-	of := s.sites[host]
+func (s *Sender) take(d *due) {
+	of := s.sites[d.host]
 	if of == nil {
-		if len(s.sites) >= maxSites {
-			for name, idle := range s.sites {
-				if idle.attempts == 0 {
-					delete(s.sites, name)
-				}
-			}
-		}
-		of = &site{room: s.cfg.PerHost, slots: make(chan struct{}, max(s.cfg.PerHost, s.cfg.Parallel/2))}
-		s.sites[host] = of
+		s.forgetSites()
+		of = &site{room: s.cfg.PerHost, slots: make(chan struct{}, max(s.cfg.PerHost, s.cfg.Parallel/2)), needs: 1}
+		s.sites[d.host] = of
 	}
-	of.attempts++
-	if !ofDeal {
-		of.news++
-	}
-	return of
+	d.site, d.trusts, d.onTrial = of, of.trusts, of.trusts == nil
+	s.count(d, 1)
 }
 
-// answered gives a site more room, or what all begin with.
-func (s *Sender) answered(of *site, well bool, took time.Duration) {
+// forgetSites makes room for one more: first of those that are on trial, as is who is not known. The caller holds the lock.
+func (s *Sender) forgetSites() {
+	for _, trusted := range []bool{false, true} {
+		if len(s.sites) < maxSites {
+			return
+		}
+		for name, idle := range s.sites {
+			if idle.attempts == 0 && (trusted || idle.trusts == nil) {
+				delete(s.sites, name)
+			}
+		}
+	}
+}
+
+// count adds attempts to those of a site. The caller holds the lock.
+func (s *Sender) count(d *due, n int) {
+	d.site.attempts += n
+	if d.onTrial {
+		s.trial.attempts += n
+	}
+	if d.to.Stage.OfDeal() {
+		return
+	}
+	d.site.news += n
+	if d.onTrial {
+		s.trial.news += n
+	}
+}
+
+// answered judges a site by an attempt. What an answer in time says does not count, unless it asks for less: a stranger's
+// subscription may be refused as often as he likes.
+func (s *Sender) answered(of *site, f *Failure, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if well && took < quick {
-		of.room = max(of.room, min(2*of.room, s.cfg.Queue/2))
-	} else {
+	switch {
+	case took >= slow || f != nil && f.Silent:
+		of.room, of.quick = s.cfg.PerHost, 0
+		if of.trusts != nil {
+			close(of.trusts)
+			of.trusts, of.needs = nil, min(2*of.needs, mostNeeds)
+		}
+	case took >= quick || f != nil && f.Busy:
 		of.room = s.cfg.PerHost
+	case of.trusts == nil:
+		if of.quick++; of.quick >= of.needs {
+			of.trusts = make(chan struct{})
+		}
+	default:
+		of.room = max(of.room, min(2*of.room, s.cfg.Queue/2))
+		if of.quick++; of.quick >= forgiven {
+			of.needs = 1
+		}
 	}
 }
 
