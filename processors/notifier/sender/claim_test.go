@@ -67,6 +67,41 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// Where another node takes over what we are slow to report, and dies, we try again: our report is ignored, and is not waited for.
+func TestTheNodeThatTookOverDies(t *testing.T) {
+	t.Parallel()
+	api := newService()
+	url := telegramAPI(t, api)
+	conf := impatient()
+	h := newHouse(t, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
+	})
+	ann, bob := common.Address{1}, common.Address{2}
+	row := notifier.Address{Wallet: ann, Channel: notifier.Telegram, Subject: uint256.NewInt(7).Bytes32(), Stage: notifier.Before6}.Row()
+	h.subscribe(ann, notifier.Telegram, "101", "m")
+	taken := make(chan struct{})
+	api.answers["101"] = []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) {
+		<-taken
+		says(http.StatusBadGateway, "{}")(w, r)
+	}}
+	h.fire(ann)
+	polltest.Until(t, "we are sending", func() bool { return api.count("101") == 1 })
+	view, err := h.node.View(t.Context(), 0, nil)
+	check(t, err)
+	alert, _, _, err := notifier.Pending(view, row)
+	view.Close()
+	check(t, err)
+	h.send(ann, notifier.Command{Claim: &notifier.Claim{Wallet: ann, Row: row, FiredAt: alert.FiredAt, By: "another", Over: alert.By}})
+	h.subscribe(bob, notifier.Telegram, "102", "m") // the claim is applied
+	close(taken)
+	h.settled(1)
+	if n := api.count("101"); n != 2 {
+		t.Errorf("it was sent %d times", n)
+	}
+}
+
 // count is how often a customer was asked for.
 func (s *service) count(who string) int {
 	s.mu.Lock()

@@ -233,6 +233,8 @@ func (s *Sender) Run(ctx context.Context) error {
 type running struct {
 	partition int32
 	attempt   int
+	firedAt   uint64
+	by        string // its claim, once it is reported
 	onTrial   bool
 	reported  bool
 }
@@ -247,7 +249,7 @@ func (s *Sender) begin(d *due) bool {
 	if d.host != "" {
 		s.take(d)
 	}
-	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt, onTrial: d.onTrial}
+	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt, firedAt: d.alert.FiredAt, onTrial: d.onTrial}
 	return true
 }
 
@@ -259,13 +261,14 @@ func (s *Sender) end(d *due, reported bool) {
 		s.count(d, -1)
 	}
 	if u := s.busy[string(d.row)]; u != nil && reported {
-		u.reported = true
+		u.reported, u.by = true, d.alert.By
 	} else {
 		delete(s.busy, string(d.row))
 	}
 }
 
-// forget drops attempts whose report is applied in a view.
+// forget drops attempts whose report is applied in a view, or will be ignored: the alert was fired anew, or another has claimed it. Where
+// the view is older than the claim, since the node began anew, the next claim is applied after the report, and is ignored.
 func (s *Sender) forget(partition int32, view state.View) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +280,7 @@ func (s *Sender) forget(partition int32, view state.View) error {
 		if err != nil {
 			return err
 		}
-		if !found || alert.Attempt > u.attempt {
+		if !found || alert.Attempt != u.attempt || alert.FiredAt != u.firedAt || alert.By != u.by {
 			delete(s.busy, row)
 		}
 	}
