@@ -75,6 +75,23 @@ func (s Stage) deadline(d *Deal) uint64 {
 	return d.GraceEnd
 }
 
+// Until is the block time from which an alert no longer helps: that of the next stage which its reader asked for, or the deadline; of
+// news the epoch's end. 0: there is none.
+func (a *Alert) Until(wanted Prefs) uint64 {
+	switch {
+	case a.News != nil:
+		return a.News.EndsAt
+	case a.Deal == nil || a.Stage >= AtGraceEnd:
+		return 0
+	}
+	for s := a.Stage + 1; s < dealStages; s++ {
+		if due := s.due(a.Deal); wanted.Has(s.Kind()) && due > a.Due {
+			return due
+		}
+	}
+	return a.Stage.deadline(a.Deal)
+}
+
 // openDeal is a row: a deal, its past stages, and the time of its timer. A deal that has ended, or whose
 // funding was reverted, is kept until a reorg can no longer change that, so that alerts are not repeated.
 type openDeal struct {

@@ -153,7 +153,7 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 		case <-sending.Done():
 		}
 	})()
-	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy, Now: d.now})
+	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs)})
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
@@ -174,10 +174,19 @@ func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 		r.Result = notifier.Dead
 	default:
 		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
-		wait = wait/2 + mathrand.N(wait/2+1)
-		r.Result, r.Next = notifier.Retry, time.Now().Add(max(wait, min(refusal.After, maxAfter))).UnixMilli()
+		wait = max(wait/2+mathrand.N(wait/2+1), min(refusal.After, maxAfter))
+		r.Result, r.Next = notifier.Retry, time.Now().Add(min(wait, s.longestWait(d))).UnixMilli()
 	}
 	return r
+}
+
+// longestWait is a quarter of the time for which the alert helps.
+func (s *Sender) longestWait(d *due) time.Duration {
+	until := d.alert.Until(d.sub.Prefs)
+	if until <= d.now {
+		return maxAfter
+	}
+	return max(time.Duration(min(until-d.now, uint64(4*maxAfter/time.Second)))*time.Second/4, s.cfg.FirstWait)
 }
 
 // maxAfter bounds the delay that a server may ask for.

@@ -87,8 +87,20 @@ func (p *Push) guard(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// pushTTL is how long a push service keeps a message for an offline browser.
-const pushTTL = 24 * time.Hour
+// How long a push service keeps a message for a browser that is off.
+const (
+	maxPushTTL = 24 * time.Hour
+	minPushTTL = time.Minute
+)
+
+// pushTTL is for how long a message helps.
+func pushTTL(m *Message) time.Duration {
+	if m.Until == 0 {
+		return maxPushTTL
+	}
+	left := min(m.Until-min(m.Until, m.Now), uint64(maxPushTTL/time.Second))
+	return max(time.Duration(left)*time.Second, minPushTTL)
+}
 
 // pushed is the payload: the text that a service worker shows, and the facts for a program.
 type pushed struct {
@@ -122,7 +134,7 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
 	res, err := webpush.SendNotificationWithContext(ctx, payload, &sub, &webpush.Options{
-		HTTPClient: p.client, Subscriber: p.cfg.Contact, Topic: m.ID, TTL: int(pushTTL / time.Second), Urgency: webpush.UrgencyHigh,
+		HTTPClient: p.client, Subscriber: p.cfg.Contact, Topic: m.ID, TTL: int(pushTTL(m) / time.Second), Urgency: webpush.UrgencyHigh,
 		VAPIDPublicKey: p.public, VAPIDPrivateKey: p.cfg.Private,
 	})
 	if errors.Is(err, errNotPublic) {

@@ -78,6 +78,7 @@ type Message struct {
 	Event     topics.Alert
 	CreatedAt int64  // of the subscription
 	Now       uint64 // block time that the notifier is at
+	Until     uint64 // from which the alert no longer helps; 0: it always does
 	ConfirmBy int64  // unix seconds, of a request to confirm the address
 }
 
