@@ -162,13 +162,14 @@ var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Ret
 func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Unix: d.sub.Unix, Result: notifier.Sent}
 	if err == nil {
+		s.taken(d)
 		return r
 	}
 	refusal := &Failure{Reason: "the channel does not say why"}
 	errors.As(err, &refusal)
 	r.Reason = refusal.Reason
 	switch {
-	case refusal.Gone:
+	case refusal.Gone, refusal.Doubtful && s.doubted(d, refusal):
 		r.Result = notifier.Gone
 	case refusal.Dead, d.alert.Attempt+1 >= s.cfg.Attempts:
 		r.Result = notifier.Dead

@@ -8,6 +8,8 @@ import (
 	"net"
 	netmail "net/mail"
 	"net/textproto"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,8 +141,15 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	return refusedMail(err)
 }
 
-// refusedMail distinguishes a permanent refusal of this recipient or message (5xx) from other errors. A refusal
-// of us, our sender or our password says nothing about the recipient.
+// enhanced is the code of RFC 3463 that begins the text, quoted, of a permanent refusal. Not all servers say beforehand that they have it.
+var enhanced = regexp.MustCompile(`\b5\d\d[ -]"?(5\.\d{1,3}\.\d{1,3})\b`)
+
+// mailboxCodes are those of RFC 3463 and 7505 that say of an address that it is none, or no more. Those of senders (5.1.7, 5.1.8),
+// systems (5.3), routes (5.4), protocols (5.5) and policies (5.7) are about us, or may be; a full mailbox (5.2.2) is not for good.
+var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"}
+
+// refusedMail distinguishes a permanent refusal of this recipient or message from other errors. A refusal of us, our sender or our
+// password says nothing about the recipient.
 func refusedMail(err error) error {
 	refused, sending := errors.AsType[*mail.SendError](err)
 	said, answered := errors.AsType[*textproto.Error](err)
@@ -157,7 +166,22 @@ func refusedMail(err error) error {
 		return unreached(err)
 	}
 	f := &Failure{Reason: fmt.Sprintf("the mail server responded with %d", code)}
-	f.Gone = sending && code >= 500 && code < 600 && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
+	ofMail := sending && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
+	if !ofMail || code < 500 || code >= 600 {
+		return f
+	}
+	why := ""
+	if found := enhanced.FindStringSubmatch(err.Error()); found != nil {
+		why = found[1]
+	}
+	switch {
+	case slices.Contains(mailboxCodes, why):
+		f.Gone = true
+	case strings.HasPrefix(why, "5.6."): // the content
+		f.Dead = true
+	case code != 530 && code != 535 && code != 538: // the server asks for a password, or another
+		f.Doubtful = true
+	}
 	return f
 }
 

@@ -14,6 +14,7 @@ type metrics struct {
 	due        *prometheus.GaugeVec
 	oldest     *prometheus.GaugeVec
 	unreported prometheus.Counter
+	doubtful   *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -30,8 +31,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		unreported: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose result could not be recorded: they may be repeated.",
 		}),
+		doubtful: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "lienstream", Subsystem: "sender", Name: "doubtful_refusals_total", Help: "Refusals that may be of us: by policy, or of our key.",
+		}, []string{"channel"}),
 	}
-	reg.MustRegister(m.attempts, m.due, m.oldest, m.unreported)
+	reg.MustRegister(m.attempts, m.due, m.oldest, m.unreported, m.doubtful)
 	return m
 }
 

@@ -149,7 +149,7 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 }
 
 // refusedPush distinguishes a permanent refusal of the subscription or message from other errors. 401 and 403
-// are about our key.
+// are about our key, or the subscription is to another.
 func refusedPush(res *http.Response, now time.Time) error {
 	f := &Failure{Reason: fmt.Sprintf("the push service responded with %d", res.StatusCode)}
 	switch code := res.StatusCode; {
@@ -159,7 +159,9 @@ func refusedPush(res *http.Response, now time.Time) error {
 		f.Gone = true
 	case code == http.StatusTooManyRequests || code >= 500:
 		f.Busy, f.After = true, retryAfter(res.Header.Get("Retry-After"), now)
-	case code != http.StatusUnauthorized && code != http.StatusForbidden && code != http.StatusRequestTimeout:
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		f.Doubtful = true
+	case code != http.StatusRequestTimeout:
 		f.Dead = true
 	}
 	return f

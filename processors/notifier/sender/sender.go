@@ -94,7 +94,11 @@ type Failure struct {
 	Dead   bool          // this message will never be accepted
 	Gone   bool          // no message to this address will ever be accepted
 	Silent bool          // there was no answer
-	Busy   bool          // the server asks for fewer messages
+
+	// Doubtful: it is of us, or of this address for good. It is of the address if others get what we send meanwhile.
+	Doubtful bool
+
+	Busy bool // the server asks for fewer messages
 }
 
 func (f *Failure) Error() string { return f.Reason }
@@ -163,6 +167,7 @@ type Sender struct {
 	busy  map[string]*running // by row key
 	sites map[string]*site    // of channels with many hosts
 	trial trial
+	doubt doubts
 
 	warned map[notifier.Channel]bool // by Run
 

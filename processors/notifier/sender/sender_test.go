@@ -3,6 +3,7 @@ package sender_test
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net"
 	"net/mail"
 	"strings"
@@ -126,5 +127,45 @@ func TestEmail(t *testing.T) {
 	}
 	if why := h.disabled(bob); why != "the mail server responded with 550" {
 		t.Errorf("the address that is gone: %q", why)
+	}
+}
+
+// A server that refuses us, whoever the mail is for, ends nobody's subscription.
+func TestAMailServerRefusesUs(t *testing.T) {
+	t.Parallel()
+	refusals := map[string]*smtp.SMTPError{
+		"ann@example.com":  {Code: 554, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relay access denied"},
+		"bob@example.com":  {Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Sending has been suspended for this account"},
+		"cleo@example.com": {Code: 530, EnhancedCode: smtp.EnhancedCode{5, 7, 0}, Message: "Authentication required"},
+		"dora@example.com": {Code: 550, EnhancedCode: smtp.NoEnhancedCode, Message: "not here"},
+	}
+	r := &receiver{refuse: maps.Clone(refusals)}
+	server := smtp.NewServer(r)
+	listener, port := listen(t)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	h := newHouse(t, sender.DefaultConfig(), func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		email, err := sender.NewEmail(sender.EmailConfig{Host: "127.0.0.1", Port: port, From: "alerts@lien.example", Plain: true, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Email: email}
+	})
+	var wallets []common.Address
+	for address := range refusals {
+		wallet := common.Address{address[0]}
+		wallets = append(wallets, wallet)
+		h.subscribe(wallet, notifier.Email, address, "m")
+	}
+	h.fire(wallets...)
+	h.settled(len(wallets))
+	for _, wallet := range wallets {
+		if why := h.disabled(wallet); why != "" {
+			t.Errorf("the subscription of %c is disabled: %s", wallet[0], why)
+		}
+	}
+	if n := h.gauge("lienstream_sender_doubtful_refusals_total", "channel", "email"); n != 3 {
+		t.Errorf("%v refusals may be of us, want all but that without a password", n)
+	}
+	if h.logged.FilterMessageSnippet("perhaps all of ours").Len() == 0 {
+		t.Error("the operator is not told")
 	}
 }

@@ -20,6 +20,7 @@ type site struct {
 
 	quick  int           // answers in time, one after the other
 	needs  int           // so many end its trial: more each time that it has one again
+	taken  time.Time     // when it last took a message
 	trusts chan struct{} // closed when its next trial begins; nil: it has one
 }
 

@@ -1,0 +1,74 @@
+package sender
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// doubts are refusals that may be of us or of one address: 5xx by a mail server's policy, 403 of a push service. If others get
+// what we send between one and the next, again and again, they are of the address. Otherwise they would end everybody's
+// subscription when a relay or a provider refuses us.
+type doubts struct {
+	refused map[string]refusals            // by subscription
+	taken   map[notifier.Channel]time.Time // when a channel's server last took a message; of push services see site
+	logged  time.Time
+}
+
+type refusals struct {
+	n  int // between which others got messages
+	at time.Time
+}
+
+// maxDoubts is how many such refusals end a subscription: with the waits between them that takes twenty minutes.
+const maxDoubts = 8
+
+// subscription identifies what is refused: another address of the wallet has another time.
+func (d *due) subscription() string {
+	return string(binary.BigEndian.AppendUint64(d.row[:common.AddressLength+1:common.AddressLength+1], uint64(d.sub.Unix)))
+}
+
+// taken notes that a server took a message.
+func (s *Sender) taken(d *due) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.doubt.refused, d.subscription())
+	if d.site != nil {
+		d.site.taken = time.Now()
+		return
+	}
+	if s.doubt.taken == nil {
+		s.doubt.taken = map[notifier.Channel]time.Time{}
+	}
+	s.doubt.taken[d.to.Channel] = time.Now()
+}
+
+// doubted counts a doubtful refusal, and reports whether it is of the address.
+func (s *Sender) doubted(d *due, f *Failure) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metrics.doubtful.WithLabelValues(d.to.Channel.String()).Inc()
+	now := time.Now()
+	if d.site == nil && now.Sub(s.doubt.logged) > time.Minute { // a push service is whoever says so
+		s.doubt.logged = now
+		s.log.Warn("a server refuses a message, and perhaps all of ours", zap.Stringer("channel", d.to.Channel), zap.String("reason", f.Reason))
+	}
+	if s.doubt.refused == nil || len(s.doubt.refused) >= maxPassed {
+		s.doubt.refused = map[string]refusals{}
+	}
+	taken := s.doubt.taken[d.to.Channel]
+	if d.site != nil {
+		taken = d.site.taken
+	}
+	id := d.subscription()
+	r := s.doubt.refused[id]
+	if r.n == 0 || taken.After(r.at) {
+		r = refusals{r.n + 1, now}
+	}
+	s.doubt.refused[id] = r
+	return r.n >= maxDoubts
+}
