@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,7 +122,8 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 	if err := json.Unmarshal([]byte(m.To), &sub); err != nil {
 		return &Failure{Reason: "the address is not a push subscription", Gone: true}
 	}
-	if endpoint, err := url.Parse(sub.Endpoint); err != nil || endpoint.Scheme != "https" {
+	endpoint, err := url.Parse(sub.Endpoint)
+	if err != nil || endpoint.Scheme != "https" {
 		return &Failure{Reason: "the push endpoint is not an https URL", Gone: true}
 	}
 	f := factsOf(m, p.cfg.Links)
@@ -137,8 +139,9 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		HTTPClient: p.client, Subscriber: p.cfg.Contact, Topic: m.ID, TTL: int(pushTTL(m) / time.Second), Urgency: webpush.UrgencyHigh,
 		VAPIDPublicKey: p.public, VAPIDPrivateKey: p.cfg.Private,
 	})
-	if errors.Is(err, errNotPublic) {
-		return &Failure{Reason: "the push endpoint is not on a public host", Dead: true}
+	if errors.Is(err, errNotPublic) { // a name may be at another address next time
+		_, fixed := netip.ParseAddr(endpoint.Hostname())
+		return &Failure{Reason: "the push endpoint is not on a public host", Dead: fixed == nil || endpoint.Port() != "" && endpoint.Port() != "443"}
 	}
 	if err != nil {
 		return unreached(err)
@@ -146,6 +149,12 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)) // so that the connection can be reused
 	_ = res.Body.Close()
 	return refusedPush(res, time.Now())
+}
+
+// deadCodes are answers to what is in the message. All others pass: a redirect, say, may be of a proxy that is in the way.
+var deadCodes = []int{
+	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
+	http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge,
 }
 
 // refusedPush distinguishes a permanent refusal of the subscription or message from other errors. 401 and 403
@@ -157,12 +166,12 @@ func refusedPush(res *http.Response, now time.Time) error {
 		return nil
 	case code == http.StatusNotFound || code == http.StatusGone:
 		f.Gone = true
-	case code == http.StatusTooManyRequests || code >= 500:
-		f.Busy, f.After = true, retryAfter(res.Header.Get("Retry-After"), now)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Doubtful = true
-	case code != http.StatusRequestTimeout:
-		f.Dead = true
+	case code == http.StatusTooManyRequests || code >= 500:
+		f.Busy, f.After = true, retryAfter(res.Header.Get("Retry-After"), now)
+	default:
+		f.Dead = slices.Contains(deadCodes, code)
 	}
 	return f
 }
