@@ -39,11 +39,11 @@ func (w *world) deployer() *actor {
 }
 
 // send signs the actor's next transaction. Without an address it creates a contract.
-func (a *actor) send(to *common.Address, value *big.Int, data []byte) *types.Transaction {
+func (a *actor) send(to *common.Address, data []byte) *types.Transaction {
 	a.w.t.Helper()
 	tx, err := types.SignNewTx(a.key, types.LatestSignerForChainID(new(big.Int).SetUint64(a.w.dep.ChainID)), &types.DynamicFeeTx{
 		ChainID: new(big.Int).SetUint64(a.w.dep.ChainID), Nonce: a.nonce, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(1e12),
-		Gas: 6_000_000, To: to, Value: value, Data: data,
+		Gas: 6_000_000, To: to, Data: data,
 	})
 	if err != nil {
 		a.w.t.Fatal(err)
@@ -59,7 +59,7 @@ func (a *actor) call(to common.Address, of abi.ABI, method string, args ...any) 
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
-	return a.send(&to, nil, data)
+	return a.send(&to, data)
 }
 
 // create makes a contract of ours.
@@ -74,7 +74,7 @@ func (a *actor) create(name string, args ...any) (common.Address, *types.Transac
 		a.w.t.Fatal(err)
 	}
 	at := crypto.CreateAddress(a.address, a.nonce)
-	return at, a.send(nil, nil, append(code, packed...))
+	return at, a.send(nil, append(code, packed...))
 }
 
 // own is the interface of a contract of ours.
@@ -179,7 +179,7 @@ func (a *actor) createRouter(name string) (common.Address, *types.Transaction) {
 	a.w.t.Helper()
 	artifact := a.w.uniswap[name]
 	at := crypto.CreateAddress(a.address, a.nonce)
-	return at, a.send(nil, nil, append(slices.Clip(artifact.Bytecode), common.LeftPadBytes(a.w.dep.PoolManager[:], 32)...))
+	return at, a.send(nil, append(slices.Clip(artifact.Bytecode), common.LeftPadBytes(a.w.dep.PoolManager[:], 32)...))
 }
 
 // swap sells exactly amount of one side of a pool, or buys it where it is negative, until the price reaches a tick.

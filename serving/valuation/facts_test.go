@@ -289,7 +289,7 @@ func TestALongAnswer(t *testing.T) {
 	by := w.deployer()
 	token := crypto.CreateAddress(by.address, by.nonce)
 	runtime := "623d09005ff3" // RETURN(0, 4,000,000)
-	w.mine(1, by.send(nil, nil, common.FromHex("65"+runtime+"5f526006601af3")))
+	w.mine(1, by.send(nil, common.FromHex("65"+runtime+"5f526006601af3")))
 	st := w.state()
 	said, err := w.service.chain.askToken(t.Context(), st, token)
 	if err != nil {
