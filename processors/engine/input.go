@@ -271,6 +271,7 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 func (t *task) heartbeat(b *topics.BlockEnd, rec *kafka.Record) error {
 	t.ready = t.now
 	t.r.observe(b.Head, rec.Timestamp)
+	t.age(rec.Timestamp)
 	app, ok := t.app.(BarrierApp)
 	if !ok || rec.Offset < t.now.Rebuild.Published {
 		return nil
@@ -338,10 +339,14 @@ func (t *task) full() bool {
 	return t.records >= c.CommitRecords || time.Since(t.dirty) >= c.CommitInterval
 }
 
+// age is the age of the last record. Those that were there when the task began say nothing of the writer's clock.
+func (t *task) age(written time.Time) time.Duration {
+	return t.n.clock.age(written, t.now.Input > t.end+1)
+}
+
 // distance updates whether the task is at the tip or far behind, from a barrier.
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
-	live := t.now.Input > t.end+1 // records that were there when the task began are not live
-	age := t.n.clock.age(written, live)
+	age := t.age(written)
 	t.tip = atTip(b, age)
 	far := Far(b.Block.Number, b.Head) || age >= farAge
 	switch {

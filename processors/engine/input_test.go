@@ -134,6 +134,25 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
+// TestClockOnAQuietChain: a node that begins while no block comes learns from repeated barriers that its clock is ahead.
+func TestClockOnAQuietChain(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 0)
+	c.age = 2 * time.Minute
+	write := func() {
+		c.begin()
+		c.send(0, nil, &topics.BlockEnd{Block: ref(1, 0), Head: 1, Commit: true})
+		c.commit()
+	}
+	write()
+	n := e.start(e.config("a", vfs.NewMem()))
+	polltest.Until(t, "block 1", func() bool { return len(n.Watermarks()) == 1 && n.Watermarks()[0].At == ref(1, 0) })
+	polltest.Until(t, "it is ready", func() bool {
+		write()
+		return n.Ready(time.Minute) == nil
+	})
+}
+
 // What a repeated barrier says is final is told, though no block comes.
 func TestQuietChainSettles(t *testing.T) {
 	e := newEnv(t, 1)
