@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/lienstream/lienstream/topics"
 )
@@ -233,6 +235,24 @@ func (b *Broker) Move(topic string, partition, node int32) error {
 
 // MoveCoordinators moves groups and transactions to other coordinators.
 func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
+
+// AnswerInParts has every second fetch answered with one batch of records, until stop: what was written together is then not
+// read together.
+func (b *Broker) AnswerInParts() (stop func()) {
+	var stopped atomic.Bool
+	fetches := 0
+	b.cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if stopped.Load() {
+			b.cluster.DropControl()
+			return nil, nil, false
+		}
+		if fetches++; fetches%2 == 0 {
+			req.(*kmsg.FetchRequest).MaxBytes = 1
+		}
+		return nil, nil, false
+	})
+	return func() { stopped.Store(true) }
+}
 
 // Compact compacts the compacted ones of these topics; false: a transaction is open, and nothing was done. Apache Kafka
 // leaves such a transaction's records alone. This broker would take them for the newest of their keys, and an abort would

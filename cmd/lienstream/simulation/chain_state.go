@@ -90,9 +90,13 @@ func askedOf(ctx context.Context, c *rpc.Client, q stateQuestion) stateAnswer {
 	return a
 }
 
-// of is the answer to a question about a block's state.
+// of is the answer to a question about a block's state. Code never changes.
 func (s *states) of(method string, block common.Hash, what ...any) stateAnswer {
-	return s.answer(method, block, block, what...)
+	as := block
+	if method == "eth_getCode" {
+		as = common.Hash{}
+	}
+	return s.answer(method, block, as, what...)
 }
 
 // answer is the answer as of a block, kept as that of another: zero, for one that is the same as of all.
@@ -152,8 +156,8 @@ var (
 	extsload = contracts.Selector("extsload(bytes32[])")
 	wordsAt  = 4 + 2*common.HashLength // of its calldata
 
-	// constants never change, and services ask for them once.
-	constants = [][]byte{contracts.Selector("decimals()"), contracts.Selector("WETH9()")}
+	// constants never change, and services ask for them once, or now and then: by the last three they know the contracts.
+	constants = [][]byte{contracts.Selector("decimals()"), contracts.Selector("WETH9()"), contracts.Selector("registry()"), contracts.Selector("usdg()"), contracts.Selector("vault()")}
 )
 
 // call is the answer to an eth_call. Words of storage are asked for one by one: which of them are asked for together depends on

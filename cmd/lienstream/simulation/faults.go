@@ -50,9 +50,7 @@ func kinds() []faultKind {
 		{"lose the disk", 1, "", func(ctx context.Context, r *run, f fault) error {
 			return r.down(ctx, func(host string) error {
 				err := r.kill(host)
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				delete(r.disks, host)
+				r.loseDisk(host)
 				return err
 			}, f)
 		}},
@@ -82,6 +80,12 @@ func kinds() []faultKind {
 		}},
 		{"disk is full", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, full) }},
 		{"disk does not sync", 1, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, unsynced) }},
+		{"brokers answer in parts", 2, "", func(_ context.Context, r *run, f fault) error {
+			stop := r.broker.AnswerInParts()
+			time.Sleep(f.lasts)
+			stop()
+			return nil
+		}},
 		{"compaction", 2, "", func(_ context.Context, r *run, f fault) error { r.compact(f); return nil }},
 		{"fence", 2, "processor", func(ctx context.Context, r *run, f fault) error {
 			if err := r.fence(ctx, f); err != nil && r.opt.alone { // else the brokers may be away

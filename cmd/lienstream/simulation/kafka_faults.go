@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -67,3 +68,18 @@ func (r *run) fence(ctx context.Context, f fault) error {
 
 // fenceWithin is a timeout. Where brokers are away nobody is fenced, which is no finding.
 const fenceWithin = 5 * time.Second
+
+// rebalanceWithin is more than the timeout of a rebalance: what takes longer is stuck.
+const rebalanceWithin = 2*kafka.DefaultSessionTimeout + time.Second
+
+// regroup frees groups that the embedded broker has stuck, which Apache Kafka would not.
+func (r *run) regroup(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, fenceWithin)
+	defer cancel()
+	stuck, err := brokertest.Regroup(ctx, r.broker.Addrs(), r.net.dialer("client"))
+	if err != nil {
+		r.found("groups cannot be read", "%v", err)
+	}
+	r.story.tell("REGROUP", fmt.Sprint(stuck))
+	r.result.stuck += stuck
+}

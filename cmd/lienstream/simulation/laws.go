@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -194,26 +193,4 @@ func difference(want, got string) string {
 	}
 	around := func(s string) string { return s[max(0, i-60):min(len(s), i+80)] }
 	return fmt.Sprintf("byte %d: …%s…, want …%s…", i, around(got), around(want))
-}
-
-// compareTopics compares the topics with the oracle's. What is shown at the tip is committed later, after faults up to
-// commitWithin.
-func (r *run) compareTopics(ctx context.Context) {
-	want := r.oracle.topics[r.partitions][r.chain.head().Hex()]
-	var held map[string]string
-	var err error
-	for end := time.Now().Add(commitWithin); time.Now().Before(end); time.Sleep(time.Second) {
-		if held, err = r.committed(ctx); err == nil && maps.Equal(held, want) {
-			return
-		}
-	}
-	if err != nil {
-		r.found("topics cannot be read", "%v", err)
-		return
-	}
-	for topic, w := range want {
-		if held[topic] != w {
-			r.found("other records", "%s: %s, want %s", topic, held[topic], w)
-		}
-	}
 }

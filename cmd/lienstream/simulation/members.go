@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -28,7 +29,7 @@ func (r *run) roll(ctx context.Context, f fault) error {
 		}
 		err := r.stop(host)
 		time.Sleep(restart)
-		err = errors.Join(err, r.start(ctx, host), r.ready(ctx, host))
+		err = errors.Join(err, r.start(ctx, host), r.ready(ctx, host, readyWithin))
 		if r.leaves(host, f.host); err != nil {
 			return fmt.Errorf("%s: %w", host, err)
 		}
@@ -66,7 +67,7 @@ func (r *run) resizeTo(ctx context.Context, n int, own string) error {
 		if running {
 			err = r.stop(host)
 		} else {
-			err = errors.Join(r.start(ctx, host), r.ready(ctx, host))
+			err = errors.Join(r.start(ctx, host), r.ready(ctx, host, readyWithin))
 		}
 		r.rmu.Lock()
 		r.members[host] = !running
@@ -85,6 +86,34 @@ func (r *run) settling() time.Duration {
 		return warmAfter
 	}
 	return restart
+}
+
+// restoredSteps of the chain come after a restore: a reorg among them needs what it reverts to.
+const restoredSteps = 2 * reorgDepth
+
+// restore has all processors end, lose their disks and begin again: what they know then is what the changelogs say.
+func (r *run) restore(ctx context.Context) error {
+	r.rmu.Lock()
+	r.spells = append(r.spells, spell{from: time.Now()})
+	at := len(r.spells) - 1
+	r.rmu.Unlock()
+	r.story.tell("RESTORE", "all processors")
+	hosts := r.processors()
+	var errs []error
+	for _, host := range hosts {
+		errs = append(errs, r.stop(host))
+		r.loseDisk(host)
+	}
+	for _, host := range hosts {
+		errs = append(errs, r.start(ctx, host))
+	}
+	for _, host := range hosts {
+		errs = append(errs, r.ready(ctx, host, readyWithin))
+	}
+	r.rmu.Lock()
+	r.spells[at].until = time.Now()
+	r.rmu.Unlock()
+	return errors.Join(errs...)
 }
 
 // processors are those that are to run.
@@ -124,23 +153,24 @@ func (r *run) leaves(host, own string) {
 }
 
 // ready waits until a process says that it is.
-func (r *run) ready(ctx context.Context, host string) error {
+func (r *run) ready(ctx context.Context, host string, within time.Duration) error {
 	says := ""
-	for end := time.Now().Add(readyWithin); ; time.Sleep(restart) {
+	for end := time.Now().Add(within); ; time.Sleep(restart) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464/readyz", http.NoBody)
 		if err != nil {
 			return err
 		}
 		res, err := r.client.Do(req)
 		if err == nil {
-			says = res.Status
+			body, _ := io.ReadAll(res.Body)
+			says = res.Status + ": " + string(body)
 			_ = res.Body.Close()
 			if res.StatusCode == http.StatusOK {
 				return nil
 			}
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("not ready within %s: %s", readyWithin, says), err)
+			return errors.Join(fmt.Errorf("not ready within %s: %s", within, says), err)
 		}
 	}
 }

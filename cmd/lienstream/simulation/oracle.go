@@ -1,20 +1,14 @@
 package simulation
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-
-	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // oracle has the answers of a node without faults. All other runs are compared with it.
@@ -104,6 +98,12 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 			if o.topics[partitions][s.chain.head().Hex()], err = s.committed(ctx); err != nil {
 				return err
 			}
+			if all {
+				err = s.entitiesLike(ctx, o.answers[s.chain.head().Hex()])
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	if len(s.crashes) > 0 {
@@ -158,101 +158,3 @@ func (s *system) answers(ctx context.Context, host string, paths ...[]string) (m
 
 // digest is what is kept of a value: each block has another.
 func digest(body string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(body))) }
-
-// committed hashes the committed records of topics. Final events: each event of a final block once, in order. Entities:
-// the latest row of each key, without the block that it names: that depends on what was committed together, but must
-// exist.
-func (s *system) committed(ctx context.Context) (map[string]string, error) {
-	h, err := kafka.NewHistory(s.kafka())
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	all := map[string]string{}
-	for _, t := range s.cat.Topics() {
-		var start func() *fold
-		switch {
-		case t.Kind == topics.KindEvent && strings.HasSuffix(t.Entity, ".final"):
-			start = events
-		case t.Kind == topics.KindEntity:
-			start = s.rows
-		default:
-			continue
-		}
-		for p := range t.Partitions {
-			f := start()
-			err := h.ReadBack(ctx, t.Name(), p, 0, func(r *kafka.Record) bool {
-				f.add(r)
-				return true
-			})
-			if err != nil {
-				return nil, err
-			}
-			all[fmt.Sprintf("%s/%d", t.Name(), p)] = f.String()
-		}
-	}
-	return all, nil
-}
-
-// fold hashes a partition, from its newest record to its oldest.
-type fold struct {
-	add     func(*kafka.Record)
-	records int
-	sum     [sha256.Size]byte
-	strange string // a record that should not exist
-}
-
-func (f *fold) String() string {
-	return fmt.Sprintf("%d records %x%s", f.records, f.sum[:8], f.strange)
-}
-
-// events are a chain of all records.
-func events() *fold {
-	f := &fold{}
-	f.add = func(r *kafka.Record) {
-		f.records++
-		f.sum = sha256.Sum256(fmt.Appendf(f.sum[:], "%x=%x", r.Key, r.Value))
-	}
-	return f
-}
-
-// rows are a sum over the newest record of each key.
-func (s *system) rows() *fold {
-	f, seen := &fold{}, map[string]bool{}
-	f.add = func(r *kafka.Record) {
-		if seen[string(r.Key)] {
-			return
-		}
-		seen[string(r.Key)] = true
-		if len(r.Value) == 0 {
-			return // a tombstone
-		}
-		row, ok := s.withoutBlock(r.Value)
-		if !ok {
-			f.strange = fmt.Sprintf(", row %x of a block that never was", r.Key)
-		}
-		f.records++
-		for i, b := range sha256.Sum256(fmt.Appendf(nil, "%x=%x", r.Key, row)) {
-			f.sum[i] ^= b // in any order
-		}
-	}
-	return f
-}
-
-// withoutBlock cuts the block off a row: its number, hash and timestamp, both numbers as Avro has them.
-func (s *system) withoutBlock(row []byte) ([]byte, bool) {
-	for at := len(row) - common.HashLength - 1; at > 0 && at > len(row)-common.HashLength-binary.MaxVarintLen64-1; at-- {
-		hash := common.BytesToHash(row[at : at+common.HashLength])
-		b := s.chain.rec.blocks[hash]
-		if b == nil {
-			b = s.forged.block(hash) // what its revert restored says so, as of any block that was reverted
-		}
-		if b == nil {
-			continue
-		}
-		if head, ok := bytes.CutSuffix(row[:at], binary.AppendVarint(nil, b.header.Number.Int64())); ok {
-			return head, true
-		}
-	}
-	return row, false
-}

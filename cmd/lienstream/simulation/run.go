@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -29,6 +30,7 @@ type options struct {
 	agent     bool          // and the agent API
 	alerts    bool          // every party of a deal asks for alerts
 	reports   bool          // bugs are reported, and paid for
+	restored  int           // steps at the end, before which all processors begin again without their disks; 0: they do not
 	alone     bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
@@ -49,6 +51,7 @@ type result struct {
 	requests, errors int
 	values           int // answers of the valuation service
 	compactions      int
+	stuck            int // groups that the embedded broker had stuck
 	events           int // blocks of the stream whose deals were compared
 	alerts           int // that came
 	reports, tickets int // that were certain in the end, and those of them that were charged
@@ -147,7 +150,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	r.apart(hosts)
 	r.pace = newPace(s.rng, opt)
 	s.heads = s.rng.IntN(2) == 0
-	for s.chain.played <= end-r.pace.blocks() {
+	for s.chain.played <= end-r.pace.blocks()-opt.restored {
 		s.chain.step()
 	}
 	for _, h := range hosts {
@@ -202,25 +205,28 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	r.rmu.Lock()
 	r.settled, r.flows = true, r.began
 	r.rmu.Unlock()
-	for r.chain.played <= end && r.chain.step() {
+	for r.chain.played <= end-opt.restored && r.chain.step() {
 		wait, fault := r.pace.next(r.quiet())
 		if time.Sleep(wait); fault && !opt.calm {
 			r.fault(ctx, &faults, hosts)
 		}
 	}
 	faults.Wait() // each heals what it broke
-	healed := time.Now()
-	for _, h := range servings {
-		if err := r.settle(ctx, h, healWithin-time.Since(healed)); err != nil {
-			r.found("does not reach the head", "%s: %v", h, err)
-		}
-	}
-	r.result.healed = time.Since(healed)
+	r.settleAll(ctx, servings)
 	if opt.alone && r.result.outage > outageWithin {
 		r.found("a read fails for long", "%v, %s, though what one node holds another held", r.result.outage, r.result.refused)
 	}
 	stop()
 	readers.Wait()
+	if opt.restored > 0 {
+		if err := r.restore(ctx); err != nil {
+			r.found("does not restore", "%v", err)
+		}
+		for r.chain.played <= end && r.chain.step() { // reorgs need what was restored
+			time.Sleep(restart)
+		}
+		r.settleAll(ctx, servings)
+	}
 	for i, path := range r.questions() { // in the end each of one of them
 		r.ask(ctx, servings[(i+int(seed))%len(servings)], path, 0)
 	}
@@ -229,4 +235,20 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		r.telegram.judgeMissing()
 	}
 	r.judgeReports(ctx, servings)
+}
+
+// settleAll waits until all serving nodes answer as of the head, and every process says that it is ready.
+func (r *run) settleAll(ctx context.Context, servings []string) {
+	healed := time.Now()
+	for _, h := range servings {
+		if err := r.settle(ctx, h, healWithin-time.Since(healed)); err != nil {
+			r.found("does not reach the head", "%s: %v", h, err)
+		}
+	}
+	r.result.healed = max(r.result.healed, time.Since(healed))
+	for _, h := range r.running(slices.Sorted(maps.Keys(r.members))) {
+		if err := r.ready(ctx, h, readyWithin-time.Since(healed)); err != nil {
+			r.found("is not ready", "%s: %v", h, err)
+		}
+	}
 }

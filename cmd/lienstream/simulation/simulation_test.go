@@ -111,6 +111,7 @@ type tally struct {
 	runs, found, requests, errors int
 	values                        int
 	events, alerts, compactions   int
+	stuck                         int
 	reports, tickets              int
 	faults, crashes               map[string]int
 	virtual, healed, outage, age  time.Duration
@@ -145,13 +146,16 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 		opt.partitions = manyPartitions
 	}
 	opt.liar = seed%5 == 0 || strings.Contains(*onlyFlag, "chain node")
-	opt.forger = strings.Contains(*onlyFlag, "forges") // by name alone
+	opt.forger = seed%20 == 4 || seed%20 == 11 || strings.Contains(*onlyFlag, "forges") // 11: one thing at a time, with values
 	if seed%4 < 2 {
 		opt.tipCommit = time.Second // several blocks share a commit
 	}
 	opt.redis = seed%3 == 0 || strings.Contains(*onlyFlag, redisHost)
 	opt.valuation = seed%5 < 2 // 0: with a node that lies
 	opt.agent = opt.valuation
+	if seed%5 == 3 {
+		opt.restored = restoredSteps
+	}
 	opt.reports = seed%7 == 2 || strings.Contains(*onlyFlag, "payment") || strings.Contains(*onlyFlag, "facilitator")
 	opt.alerts = seed%7 < 2 || strings.Contains(*onlyFlag, telegramHost)
 	tell := &story{}
@@ -172,7 +176,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	y.events += res.events
 	y.values, y.alerts = y.values+res.values, y.alerts+res.alerts
 	y.reports, y.tickets = y.reports+res.reports, y.tickets+res.tickets
-	y.compactions += res.compactions
+	y.compactions, y.stuck = y.compactions+res.compactions, y.stuck+res.stuck
 	y.healed, y.outage, y.age = max(y.healed, res.healed), max(y.outage, res.outage), max(y.age, res.age)
 	for k, n := range res.faults {
 		y.faults[k] += n
@@ -197,8 +201,8 @@ func newTally() *tally {
 func (y *tally) report(t *testing.T) {
 	t.Helper()
 	real := time.Since(y.began)
-	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d blocks of streams, %d alerts, %d reports, %d of them charged, %d compactions; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
-		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/(cpuTime()-y.cpu).Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.events, y.alerts, y.reports, y.tickets, y.compactions, y.healed, y.outage, y.age, y.faults, y.crashes)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d blocks of streams, %d alerts, %d reports, %d of them charged, %d compactions, %d groups stuck in the embedded broker; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/(cpuTime()-y.cpu).Minutes(), y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.events, y.alerts, y.reports, y.tickets, y.compactions, y.stuck, y.healed, y.outage, y.age, y.faults, y.crashes)
 }
 
 // ciSeed is CI's first seed. CI always runs the same ones, so that only a change can break a build.

@@ -214,6 +214,13 @@ func (s *system) disk(host string) (*vfs.MemFS, error) {
 	return d, errors.Join(root.Sync(), root.Close())
 }
 
+// loseDisk has a host begin with an empty disk.
+func (s *system) loseDisk(host string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.disks, host)
+}
+
 // start runs a host's role until stop. It restarts one that ends by itself, as a supervisor does.
 func (s *system) start(ctx context.Context, host string) error {
 	s.net.up(host)

@@ -147,3 +147,32 @@ func TransactionalIDs(ctx context.Context, brokers []string, dial func(context.C
 	listed, err := kadm.NewClient(cl).ListTransactions(ctx, nil, nil)
 	return listed.TransactionalIDs(), err
 }
+
+// Regroup has all members of groups that are about to rebalance join anew, and returns how many groups that were. The embedded
+// broker counts one who joins too few after a static member came back that had waited for its assignment, and puts the
+// rebalance off with each who asks again, for ever. Apache Kafka does neither.
+func Regroup(ctx context.Context, brokers []string, dial func(context.Context, string, string) (net.Conn, error)) (stuck int, err error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.Dialer(dial))
+	if err != nil {
+		return 0, err
+	}
+	defer cl.Close()
+	admin := kadm.NewClient(cl)
+	groups, err := admin.DescribeGroups(ctx)
+	for name, g := range groups {
+		if g.State != "PreparingRebalance" {
+			continue
+		}
+		stuck++
+		leave := kadm.LeaveGroup(name)
+		for _, m := range g.Members {
+			if m.InstanceID != nil {
+				leave.InstanceIDs(*m.InstanceID)
+			}
+		}
+		if _, failed := admin.LeaveGroup(ctx, leave); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return stuck, err
+}
