@@ -406,6 +406,51 @@ func TestAMomentShowsNoCalm(t *testing.T) {
 	}
 }
 
+// TestOutForHalfOfEachHour: a price moved by 6 % an hour, and whoever provides nearly all of the pool was out in the second half of
+// each, in which its price is his. That hides nothing.
+func TestOutForHalfOfEachHour(t *testing.T) {
+	suggested := func(days uint32, lane contracts.Lane, out bool) *big.Int {
+		s := newStage(t)
+		s.assets[meme].Lane = lane
+		for i := range s.direct.Hours {
+			c, moved := &s.direct.Hours[i], int32(i%2)*600
+			if c.Low, c.High = moved, moved; out {
+				c.Low, c.High, c.Above = 0, 0, moved
+				c.Usual.Clear()
+			}
+		}
+		_, suggested := s.valuedAs(t, &topics.Deal{
+			Token: meme, Term: days * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9),
+		}, nil)
+		return suggested
+	}
+	for _, days := range []uint32{7, 30} {
+		for _, lane := range []contracts.Lane{contracts.LaneETH, contracts.LaneMeme} {
+			if stayed, out := suggested(days, lane, false), suggested(days, lane, true); stayed.Sign() == 0 || out.Cmp(stayed) > 0 {
+				t.Errorf("%d days, lane %d: %s suggested, %s where it stayed", days, lane, out, stayed)
+			}
+		}
+	}
+}
+
+// TestAMemeTokenIsNotCalm: of one of which next to nothing is known more is assumed than of other tokens.
+func TestAMemeTokenIsNotCalm(t *testing.T) {
+	s := newStage(t)
+	s.direct.Hours = s.direct.Hours[len(s.direct.Hours)-3:]
+	sigma := map[contracts.Lane]float64{}
+	for _, lane := range []contracts.Lane{contracts.LaneStock, contracts.LaneETH, contracts.LaneMeme} {
+		s.assets[meme].Lane = lane
+		q, err := s.reference(meme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sigma[lane] = s.sigma(meme, q)
+	}
+	if h := &s.cfg.Haircut; sigma[contracts.LaneStock] != h.UnknownHourly || sigma[contracts.LaneETH] != h.UnknownHourly || sigma[contracts.LaneMeme] != h.UnknownMeme {
+		t.Errorf("deviations by lane: %v", sigma)
+	}
+}
+
 // TestAnEmptyPoolWidensNoRange: nor is the range wider that is suggested for a pool that was moved while it was empty.
 func TestAnEmptyPoolWidensNoRange(t *testing.T) {
 	for _, p := range []func(s *stage) *pool{func(s *stage) *pool { return s.direct }, func(s *stage) *pool { return s.pair }} {

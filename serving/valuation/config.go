@@ -45,6 +45,7 @@ type Haircut struct {
 	Decay          float64   // of the exponential average of squared hourly returns
 	MinHours       int       // minimum hours of history; with less, the deviation is at least UnknownHourly
 	UnknownHourly  float64   // standard deviation of an hour's log return
+	UnknownMeme    float64   // the same of a meme token as collateral: 6 % an hour, nearly 30 % a day, is what such tokens move at first
 	History        time.Duration
 	RangeDeviation float64 // half the width of a suggested range, in standard deviations over the term
 }
@@ -58,7 +59,8 @@ func DefaultConfig() Config {
 		},
 		Haircut: Haircut{
 			LaneMaxBps: [4]uint16{contracts.LaneStock: 7000, contracts.LaneETH: 7000, contracts.LaneMeme: 2500, contracts.LanePosition: 7000},
-			Quantile:   1.65, Decay: 0.94, MinHours: 24, UnknownHourly: 0.01, History: 7 * 24 * time.Hour, RangeDeviation: 1.5,
+			Quantile:   1.65, Decay: 0.94, MinHours: 24, UnknownHourly: 0.01, UnknownMeme: 0.06,
+			History: 7 * 24 * time.Hour, RangeDeviation: 1.5,
 		},
 		MaxAge:      60 * time.Second,
 		MaxGap:      time.Minute,
@@ -123,9 +125,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	h := &c.Haircut
-	if !(h.Quantile > 0) || !(h.Decay > 0 && h.Decay < 1) || !(h.UnknownHourly >= 0) || !(h.RangeDeviation > 0) || h.MinHours < 0 {
-		faults = append(faults, fmt.Errorf("haircut: quantile %g, decay %g, unknown deviation %g, range of %g deviations, %d hours",
-			h.Quantile, h.Decay, h.UnknownHourly, h.RangeDeviation, h.MinHours))
+	if !(h.Quantile > 0) || !(h.Decay > 0 && h.Decay < 1) || !(h.UnknownHourly >= 0 && h.UnknownMeme >= 0) || !(h.RangeDeviation > 0) || h.MinHours < 0 {
+		faults = append(faults, fmt.Errorf("haircut: quantile %g, decay %g, unknown deviation %g and %g, range of %g deviations, %d hours",
+			h.Quantile, h.Decay, h.UnknownHourly, h.UnknownMeme, h.RangeDeviation, h.MinHours))
 	}
 	return errors.Join(faults...)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/processors/market/query"
 )
 
 const (
@@ -40,24 +39,20 @@ const partOfFloor = 10
 // twoPercent is how much of a currency, over its virtual reserve, moves a price by 2 %, about.
 const twoPercent = 0.00995
 
-// tooLittle says whether with some liquidity less of the other currency of a pool than an amount would have moved its price by
-// 2 % at a close.
-func tooLittle(liquidity *uint256.Int, c *query.PriceAt, currency0 bool, least float64) bool {
+// tooLittle says whether with some liquidity less of the other currency of a pool than an amount would have moved a price by 2 %:
+// that of a currency, in ticks.
+func tooLittle(liquidity *uint256.Int, at, least float64) bool {
 	reserve, _ := new(big.Float).SetInt(liquidity.ToBig()).Float64()
-	if root := pow(float64(c.Low) / 2); currency0 {
-		reserve *= root
-	} else {
-		reserve /= root
-	}
-	return reserve*twoPercent < least
+	return reserve*pow(at/2)*twoPercent < least
 }
 
 // hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
-// reference, which is for now what a close is for its hour. A close with less depth in the other currency than least is empty,
-// and has the price of the last one that is not, or of the first one where there is none before. One that had as much only for a
-// moment is brief.
+// reference, which is for now what a close is for its hour. A close of an hour with less depth in the other currency than least is
+// empty, and has the price of the last one that is not, or of the first one where there is none before. One that had as much only
+// for moments is brief, and is as wide as the price went in its hour: it may have been anywhere while there was liquidity.
 func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (levels []level) {
 	next := 0
+	var went []level
 	for at := (now - min(now, history) + hour - 1) / hour * hour; at+hour < now; at += hour {
 		for next < len(p.Hours) && p.Hours[next].At <= at {
 			next++
@@ -65,8 +60,9 @@ func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (level
 		if next > 0 {
 			c := &p.Hours[next-1]
 			of := levelOf(c.Low, c.High, currency0)
-			of.empty, of.brief = tooLittle(&c.Liquidity, c, currency0, least), tooLittle(&c.Usual, c, currency0, least)
-			levels = append(levels, of)
+			whole := levelOf(c.Low-c.Below, c.High+c.Above, currency0)
+			of.empty, of.brief = tooLittle(&c.Liquidity, whole.high, least), tooLittle(&c.Usual, of.low, least)
+			levels, went = append(levels, of), append(went, whole)
 		}
 	}
 	levels = append(levels, levelOf(p.reference.low, p.reference.high, currency0))
@@ -77,22 +73,35 @@ func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (level
 		}
 		levels[i].low, levels[i].high = known.low, known.high
 	}
+	for i, whole := range went {
+		if of := &levels[i]; of.brief && !of.empty {
+			of.low, of.high = whole.low, whole.high
+		}
+	}
 	return levels
 }
 
 // sigma is the largest deviation of a token's price among all ways by which it has one: who makes a pool the deepest in which
 // nobody trades says what the price is, but not that it stands still.
 func (s *state) sigma(token common.Address, q *quoted) (most float64) {
+	h := &s.cfg.Haircut
 	if len(q.ways) == 0 {
-		return s.cfg.Haircut.UnknownHourly
+		return h.UnknownHourly
+	}
+	unknown := h.UnknownHourly
+	if s.laneOf(token) == contracts.LaneMeme {
+		unknown = max(unknown, h.UnknownMeme)
 	}
 	ways := q.ways
 	if q.kind == kindPool {
 		ways = slices.Concat(ways, s.hopWays(token)) // a pool with the dollar hides nothing of what another market did
 	}
 	for _, way := range ways {
-		known, _ := s.cfg.Haircut.deviation(s.series(token, way))
-		most = max(most, known, s.cfg.Haircut.ofReturns(s.carried(token, way)))
+		known, returns := h.deviation(s.series(token, way))
+		if returns < h.MinHours {
+			known = max(known, unknown)
+		}
+		most = max(most, known, h.ofReturns(s.carried(token, way)))
 	}
 	return most
 }

@@ -13,15 +13,16 @@ import (
 // Closes has the close of each hour at whose end the price was another one than at the end of the hour before, under Key of the
 // hour's first second; of the hour that the last observation is in there is none yet. They are kept forever.
 //
-// A close is the Median of the hour's last CloseSeconds, and the most and the usual liquidity in range. The last price of an hour is
-// whoever's it is that trades last, and the price of a pool without liquidity is whoever's it is that moves it, for nothing.
+// A close is the Median of the hour's last CloseSeconds, the usual liquidity in range then, and the most in the hour, with the
+// lowest and the highest price in it. The last price of an hour is whoever's it is that trades last, and the price of a pool
+// without liquidity is whoever's it is that moves it, for nothing.
 var Closes = &state.Table{ID: 31, Name: "price closes"}
 
-// CloseSeconds is how much of an hour counts for its close.
+// CloseSeconds is how much of an hour counts for the price at its close.
 const CloseSeconds = 30 * 60
 
 // CloseBytes is the size of a row of Closes.
-const CloseBytes = 2*4 + 2*liquidityBytes
+const CloseBytes = 4*4 + 2*liquidityBytes
 
 var errClose = errors.New("a close has another size")
 
@@ -30,16 +31,20 @@ func DecodeClose(row []byte) (p PriceAt, err error) {
 	if len(row) != CloseBytes {
 		return p, fmt.Errorf("%w: %d bytes", errClose, len(row))
 	}
-	p.Low, p.High = int32(binary.BigEndian.Uint32(row)), int32(binary.BigEndian.Uint32(row[4:]))
-	p.Liquidity.SetBytes(row[8 : 8+liquidityBytes])
-	p.Usual.SetBytes(row[8+liquidityBytes:])
+	for _, tick := range []*int32{&p.Low, &p.High, &p.Below, &p.Above} {
+		*tick, row = int32(binary.BigEndian.Uint32(row)), row[4:]
+	}
+	p.Liquidity.SetBytes(row[:liquidityBytes])
+	p.Usual.SetBytes(row[liquidityBytes:])
 	return p, nil
 }
 
 // AppendClose appends a row of Closes.
 func AppendClose(b []byte, p *PriceAt) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(p.Low))
-	return appendLiquidity(appendLiquidity(binary.BigEndian.AppendUint32(b, uint32(p.High)), &p.Liquidity), &p.Usual)
+	for _, tick := range []int32{p.Low, p.High, p.Below, p.Above} {
+		b = binary.BigEndian.AppendUint32(b, uint32(tick))
+	}
+	return appendLiquidity(appendLiquidity(b, &p.Liquidity), &p.Usual)
 }
 
 // Open are the closes that no row has yet, ascending: that of the hour of the pool's last observation, and, where the price
@@ -50,7 +55,7 @@ func Open(v scanner, pool common.Hash, now uint64) ([]PriceAt, error) {
 	if err != nil || at == 0 || hour == now-now%Hour {
 		return nil, err
 	}
-	seconds, err := Since(v, pool, hour+Hour-CloseSeconds, hour+Hour-1)
+	seconds, err := Since(v, pool, hour, hour+Hour-1)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestCloses: the close of every hour that is over is the median of the lowest and of the highest ticks of the seconds of its last
-// half hour, with the most liquidity of any and what half of them had at all times, written out second by second and block by block, however long nobody trades.
+// half hour, with what half of them had at all times, and of the hour the most liquidity and how far the price went, written out second by second and block by block, however long nobody trades.
 func TestCloses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, err := state.Open(state.Options{Dir: "state", Tables: prices.Family.Tables, FS: vfs.NewMem()})
@@ -87,6 +87,12 @@ func TestCloses(t *testing.T) {
 				t.Fatalf("no close of the hour from %d on, of %v", hour, have)
 			}
 			want := medians(seen, hour+prices.Hour-prices.CloseSeconds, hour+prices.Hour)
+			if slices.ContainsFunc(seen, func(p left) bool { return p.at/prices.Hour == hour/prices.Hour }) {
+				all := medians(seen, hour, hour+prices.Hour)
+				want.Liquidity, want.Below, want.Above = all.Liquidity, want.Low-(all.Low-all.Below), all.High+all.Above-want.High
+			} else {
+				want.Below, want.Above = 0, 0
+			}
 			want.At = have[next-1].At
 			if got := have[next-1]; got != want {
 				t.Fatalf("the hour from %d on closes at %+v, want %+v: %v", hour, got, want, seen)
@@ -110,7 +116,8 @@ type left struct {
 	liquidity uint64
 }
 
-// medians are those of every second in [from, to), with the most liquidity of any, and what half of them never have less of.
+// medians are those of every second in [from, to), with the most liquidity of any, what half of them never have less of,
+// and how far others are from them.
 func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	var lows, highs []int32
 	var most, least []uint64
@@ -132,6 +139,7 @@ func medians(seen []left, from, to uint64) (p prices.PriceAt) {
 	slices.Sort(lows)
 	slices.Sort(highs)
 	p.Low, p.High = lows[(len(lows)-1)/2], highs[len(highs)/2]
+	p.Below, p.Above = p.Low-lows[0], highs[len(highs)-1]-p.High
 	slices.Sort(least)
 	p.Liquidity.SetUint64(slices.Max(most))
 	if half := int(to-from+1) / 2; len(least) >= half {

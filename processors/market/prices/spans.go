@@ -124,6 +124,8 @@ type PriceAt struct {
 	Low, High int32
 	Liquidity uint256.Int
 	Usual     uint256.Int // what was in range at all times; of a close, in half of its seconds, or more
+
+	Below, Above int32 // of a close: how many ticks below Low and above High the price was in the hour
 }
 
 // scanner is what a Reader and a Writer can do.
@@ -157,19 +159,23 @@ func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 	return all, nil
 }
 
-// closeOf is the Median of an hour's last CloseSeconds, and the liquidity that was in range in them: the most, because who
-// provides most of a pool must not hide what the price did by taking it out for a part of that time, and what was there in half
-// of their seconds, at the end of each of a second's blocks, because a moment's liquidity does not show that the price stood still.
+// closeOf is the Median of an hour's last CloseSeconds, and what was there in half of their seconds, at the end of each of a
+// second's blocks, because a moment's liquidity does not show that the price stood still. Who provides most of a pool must not
+// hide what the price did by taking it out for a part of the hour: so it has the most liquidity of the whole hour too, and how
+// far the price went in it.
 func closeOf(hour uint64, prices []PriceAt) PriceAt {
 	last, window := hour+Hour-1, uint64(CloseSeconds)
 	c := PriceAt{At: hour}
 	c.Low, c.High, _ = Median(prices, last, window)
-	had := make([]weight[*uint256.Int], 0, len(prices))
-	for p, seconds := range within(prices, last, window) {
-		had = append(had, weight[*uint256.Int]{&p.Usual, seconds})
+	for p := range within(prices, last, Hour) {
+		c.Below, c.Above = max(c.Below, c.Low-p.Low), max(c.Above, p.High-c.High)
 		if p.Liquidity.Gt(&c.Liquidity) {
 			c.Liquidity = p.Liquidity
 		}
+	}
+	had := make([]weight[*uint256.Int], 0, len(prices))
+	for p, seconds := range within(prices, last, window) {
+		had = append(had, weight[*uint256.Int]{&p.Usual, seconds})
 	}
 	if usual := middle(had, window, func(a, b *uint256.Int) int { return b.Cmp(a) }); usual != nil {
 		c.Usual = *usual
