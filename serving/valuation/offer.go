@@ -24,7 +24,9 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 		return nil, err
 	}
 	o := &offer{st: s, now: now}
-	o.fair, _ = s.routesBy(from, to, except, s.settles)
+	if o.fair, err = s.routesBy(from, to, except, s.settles); err != nil {
+		return nil, err // thin pools alone: their price is whoever's it is that moves it
+	}
 	for _, way := range o.fair {
 		for i := range way {
 			way[i].pool = way[i].pool.settled.cheap(!way[i].zeroForOne) // where more comes out

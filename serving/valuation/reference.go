@@ -98,6 +98,14 @@ func (s *state) steady(p *pool) error {
 	return s.known(p)
 }
 
+// sound returns the reason why a pool's price is unreliable now, or is whoever's it is that moves the pool; or nil.
+func (s *state) sound(p *pool) error {
+	if err := s.steady(p); err != nil {
+		return err
+	}
+	return s.settles(p)
+}
+
 // known returns the reason why a pool has no reference price, or nil.
 func (s *state) known(p *pool) error {
 	need := uint64(s.cfg.Reference.MinHistory / time.Second)

@@ -86,7 +86,7 @@ func (s *Service) quoteReinvest(ctx context.Context, req *httpapi.Request, res *
 	if err := req.Err(); err != nil {
 		return err
 	}
-	if err := st.steady(in); err != nil {
+	if err := st.sound(in); err != nil {
 		return s.refused(err)
 	}
 	if *way == routeZap {

@@ -75,7 +75,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 			return s.refused(err)
 		}
 	}
-	if err := st.steady(p); err != nil {
+	if err := st.sound(p); err != nil {
 		return s.refused(err)
 	}
 	r := st.suggest(p, *term)
