@@ -451,6 +451,32 @@ func TestAMemeTokenIsNotCalm(t *testing.T) {
 	}
 }
 
+// TestMomentsSetNoMedian: a pool was empty but for a moment in each of some hours, at ten times the price. What a token was worth in
+// a week does not follow it, and where that is most of the week nobody knows.
+func TestMomentsSetNoMedian(t *testing.T) {
+	known := func(moments int) (b factsBody) {
+		s := newStage(t)
+		for i := range s.direct.Hours[:moments] {
+			c := &s.direct.Hours[i]
+			c.Low, c.High = -23_027, -23_027
+			c.Usual.Clear()
+		}
+		q, err := s.reference(meme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.priced(s.state, meme, q, big.NewInt(1e12))
+		return b
+	}
+	fair, some, most := known(0), known(60), known(100)
+	if fair.MedianCap7dUSDG == nil || some.MedianCap7dUSDG == nil || *some.MedianCap7dUSDG != *fair.MedianCap7dUSDG || *some.Drawdown7dBps != *fair.Drawdown7dBps {
+		t.Errorf("%+v with moments of liquidity in 60 hours, without them %+v", some, fair)
+	}
+	if most.MedianCap7dUSDG != nil || most.Drawdown7dBps != nil {
+		t.Errorf("a median of %s of a week of which little is known", *most.MedianCap7dUSDG)
+	}
+}
+
 // TestAnEmptyPoolWidensNoRange: nor is the range wider that is suggested for a pool that was moved while it was empty.
 func TestAnEmptyPoolWidensNoRange(t *testing.T) {
 	for _, p := range []func(s *stage) *pool{func(s *stage) *pool { return s.direct }, func(s *stage) *pool { return s.pair }} {

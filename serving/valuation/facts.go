@@ -118,7 +118,11 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 	if len(series) == 0 {
 		return
 	}
-	series = slices.DeleteFunc(series, func(of level) bool { return of.empty })
+	hours := len(series)
+	series = slices.DeleteFunc(series, func(of level) bool { return of.empty || of.brief }) // a moment's price is whoever's it is
+	if 2*len(series) < hours {
+		return // nobody knows what it was for most of the time
+	}
 	lows, top := make([]float64, len(series)), series[0].high
 	for i, of := range series {
 		lows[i], top = of.low, max(top, of.high)

@@ -33,7 +33,7 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools()), At: st.at.Timestamp}
 	series := st.series(token, q.pools())
 	for i, sum := range series {
-		if sum.empty {
+		if sum.empty || sum.brief { // its price was whoever's it was that moved it
 			continue
 		}
 		root, err := ammv4.SqrtPriceAtTick(tickOf(sum.low))
