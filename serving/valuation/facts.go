@@ -72,7 +72,7 @@ func (s *Service) assetFacts(ctx context.Context, req *httpapi.Request, res *htt
 	}
 	b.Checks = facts.checks
 	b.priced(st, token, q, facts.supply)
-	if b.LockedBps, err = s.lockedBps(ctx, st, q.pools()); err != nil {
+	if b.LockedBps, err = s.lockedBps(ctx, st, token, q.pools()); err != nil {
 		return s.refused(err)
 	}
 	if err = s.held(ctx, st, token, q, facts.supply, &b); err != nil {

@@ -128,21 +128,34 @@ func TestFactsOfTheChain(t *testing.T) {
 		t.Errorf("eligible %t although all is known but %v and nothing is bad: %s", b.Eligible, b.Unknown, b.ListingNote)
 	}
 
-	// A third of the liquidity is burnt; a position out of range adds nothing.
+	// A third of the liquidity is burnt. A narrow position of six times the liquidity adds as little as there is in it, and one of
+	// the token alone adds nothing.
 	positions := w.uniswap["PositionManager"].ABI
-	burn := func(lower, upper int32) {
+	burn := func(lower, upper int32, liquidity int64) {
 		next, err := w.call("PositionManager", w.dep.PositionManager, "nextTokenId")
 		if err != nil {
 			t.Fatal(err)
 		}
 		much := new(big.Int).Lsh(big.NewInt(1), 100)
-		w.mine(60, by.mint(p, lower, upper, big.NewInt(5e12), much, much),
+		w.mine(60, by.mint(p, lower, upper, big.NewInt(liquidity), much, much),
 			by.call(w.dep.PositionManager, positions, "transferFrom", by.address, deadAddress, next[0]))
 	}
-	burn(-600, 600)
-	burn(6000, 12_000)
+	burn(-887_220, 887_220, 5e12)
 	if b := read(); *b.LockedBps != 3333 {
 		t.Errorf("%d bps locked of which a third is burnt", *b.LockedBps)
+	}
+	burn(-60, 60, 9e13)
+	narrow := *read().LockedBps
+	if narrow < 3333 || narrow > 3700 {
+		t.Errorf("%d bps locked, of which a third of the money was, and then one part in thirty more", narrow)
+	}
+	if buys {
+		burn(-12_000, -6000, 9e13)
+	} else {
+		burn(6000, 12_000, 9e13)
+	}
+	if got := *read().LockedBps; got != narrow {
+		t.Errorf("%d bps locked, before there were more of the token in the pool %d", got, narrow)
 	}
 	w.mine(24 * 3600)
 	w.mine(60)

@@ -5,16 +5,23 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // deadAddress is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
 var deadAddress = common.HexToAddress("0x000000000000000000000000000000000000dEaD")
 
-// lockedBps is the part of a pool's liquidity at its reference price that nobody can take out, at least: of a locker with
-// thousands of positions only the oldest count. Nil: unknown, because there is no such liquidity.
-func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int64, error) {
+// lockedRoot is by what part the square root of the price falls down to which liquidity counts as locked: that of a fifth, the
+// lowest price of a deal's scenarios, in billionths.
+const lockedRoot = 447_213_595
+
+// lockedBps is the part that nobody can take out of what a pool pays for a token until its price is a fifth of the reference, at
+// least: of a locker with thousands of positions only the oldest count. It is of money and not of liquidity, of which a narrow
+// position has as much as anybody likes for next to nothing. Nil: unknown, because the pool pays nothing.
+func (s *Service) lockedBps(ctx context.Context, st *state, token common.Address, pools []*pool) (*int64, error) {
 	if len(pools) == 0 {
 		return nil, nil //nolint:nilnil // no pool
 	}
@@ -31,15 +38,60 @@ func (s *Service) lockedBps(ctx context.Context, st *state, pools []*pool) (*int
 		return nil, err
 	}
 	fair := pools[0].moved(root, false)
-	if fair == nil || fair.Liquidity.IsZero() {
+	if fair == nil {
 		return nil, nil //nolint:nilnil // the fact cannot be had
+	}
+	of0 := token == fair.Currency0
+	all, low, err := fair.paysUntil(lockedLimit(root, of0), of0)
+	if err != nil || all.IsZero() {
+		return nil, nil //nolint:nilnil,nilerr // nor here
 	}
 	locked := new(big.Int)
 	for i := range answer.Value {
-		if p := &answer.Value[i]; p.TickLower <= fair.Tick && fair.Tick < p.TickUpper {
-			locked.Add(locked, p.Liquidity.ToBig())
+		money, err := falls(fair, low, of0, &answer.Value[i])
+		if err != nil {
+			return nil, err
 		}
+		locked.Add(locked, money)
 	}
 	locked.Mul(locked, big.NewInt(bpsOfAll))
-	return new(min(locked.Quo(locked, fair.Liquidity.ToBig()).Int64(), bpsOfAll)), nil
+	return new(min(locked.Quo(locked, all.ToBig()).Int64(), bpsOfAll)), nil
+}
+
+// lockedLimit is the root of the price at which one of a pool's currencies is worth a fifth.
+func lockedLimit(root *uint256.Int, of0 bool) *uint256.Int {
+	num, den := uint256.NewInt(lockedRoot), uint256.NewInt(billion)
+	if !of0 {
+		num, den = den, num
+	}
+	limit, _ := new(uint256.Int).MulDivOverflow(root, num, den)
+	if !limit.Gt(ammv4.MinSqrtPrice) {
+		return new(uint256.Int).AddUint64(ammv4.MinSqrtPrice, 1)
+	}
+	if !limit.Lt(ammv4.MaxSqrtPrice) {
+		return new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)
+	}
+	return limit
+}
+
+// paysUntil is what a pool pays for one of its currencies until its price is at a limit, and the pool there.
+func (p *pool) paysUntil(limit *uint256.Int, of0 bool) (*uint256.Int, *pool, error) {
+	var r ammv4.Result
+	err := p.amm.Swap(&r, &ammv4.Swap{ZeroForOne: of0, ExactIn: true, Amount: *new(uint256.Int).Lsh(uint256.NewInt(1), 126), Limit: *limit})
+	return &r.Out, p.after(&r), err
+}
+
+// falls is by how much less of the other currency a position has in a pool after one of its currencies fell.
+func falls(from, to *pool, of0 bool, held *topics.PositionLiquidity) (*big.Int, error) {
+	var has [2]*big.Int
+	for i, in := range []*pool{from, to} {
+		amount0, amount1, err := ammv4.Amounts(&in.SqrtPriceX96, in.Tick, held.TickLower, held.TickUpper, &held.Liquidity)
+		if err != nil {
+			return nil, err
+		}
+		if has[i] = amount1.ToBig(); !of0 {
+			has[i] = amount0.ToBig()
+		}
+	}
+	return has[0].Sub(has[0], has[1]), nil
 }
