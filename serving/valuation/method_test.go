@@ -414,6 +414,7 @@ func TestFeeEstimate(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.growth[0].Add(&p.growth[0], &r.FeeGrowthX128)
+	p.Volume24h[0], p.Volume24h[1] = r.In, r.Out
 	around := suggestion{lower: -1200, upper: 1200, stays: 0.5}
 	liquidity := uint256.NewInt(1e15)
 	owed := ammv4.FeesOwed(&p.growth, &before, liquidity)
@@ -423,8 +424,13 @@ func TestFeeEstimate(t *testing.T) {
 	}
 	earned, cost := float64(owed[0].Uint64()), float64(of0.Uint64()+of1.Uint64()) // at a price of one
 	want := bpsOfAll * earned / cost * 2 * 0.5
-	if got := feeEstimate(p, around, &before, 2); math.Abs(float64(got)-want) > 1 || got == 0 {
+	estimate := func() int64 { return feeEstimate(p, around, &before, p.swapFees(23*hour, now/hour*hour), 2) }
+	if got := estimate(); math.Abs(float64(got)-want) > 1 || got == 0 {
 		t.Errorf("%d bps, a position earns %.2f", got, want)
+	}
+	p.growth[0].Add(&p.growth[0], new(uint256.Int).Lsh(uint256.NewInt(1_000_000), 128)) // a donation while the liquidity was 1
+	if got := estimate(); math.Abs(float64(got)-want) > 1 {
+		t.Errorf("%d bps after a donation, a position earns %.2f", got, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/serving/httpapi"
@@ -101,7 +102,8 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 	}
 	if past != nil {
 		seconds := st.at.Timestamp - past.at
-		estimate := feeEstimate(p, r, &past.growth, float64(*term)/float64(seconds))
+		most := p.swapFees(seconds, st.at.Timestamp)
+		estimate := feeEstimate(p, r, &past.growth, most, float64(*term)/float64(seconds))
 		body.FeeEstimateBps, body.Basis.FeeLookbackSeconds = &estimate, &seconds
 	}
 	return s.answer(res, st, body)
@@ -141,8 +143,8 @@ func widthBps(lower, upper int32) int64 {
 }
 
 // feeEstimate is the fees per value in the range over the term, in bps: the fees of a unit of liquidity in the
-// lookback period, scaled to the part of the term in range, divided by the cost of a unit of liquidity.
-func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, terms float64) int64 {
+// lookback period, at most what swaps explain, scaled to the part of the term in range, divided by the cost of a unit of liquidity.
+func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, most, terms float64) int64 {
 	root := func(tick int32) float64 { return math.Exp(float64(tick) * logTick / 2) }
 	s, a, b := root(p.reference.middle()), root(r.lower), root(r.upper)
 	cost := 2*s - a - s*s/b // of currency1
@@ -154,6 +156,19 @@ func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, terms float64) 
 		f, _ := new(big.Float).SetInt(delta.Sub(delta, &before[i]).ToBig()).Float64()
 		return math.Ldexp(f, -128)
 	}
-	earned := grown(0)*s*s + grown(1)
+	earned := min(grown(0)*s*s+grown(1), most)
 	return int64(min(bpsOfAll*earned*terms*r.stays/cost, 1<<62))
+}
+
+// swapFees is what a unit of the liquidity that there is now earns of the last seconds' swaps, in currency1. A donation grows
+// fees too, and whoever is alone in a pool for a block gets his own back.
+func (p *pool) swapFees(seconds, now uint64) float64 {
+	root := math.Exp(float64(p.reference.middle()) * logTick / 2)
+	of := func(amount *uint256.Int) float64 {
+		f, _ := new(big.Float).SetInt(amount.ToBig()).Float64()
+		return f
+	}
+	traded := max(of(&p.Volume24h[0])*root*root, of(&p.Volume24h[1])) * float64(p.amm.LPFee) / 1_000_000
+	counted := 23*hour + now%hour // seconds that the volume is of
+	return traded * max(float64(seconds)/float64(counted), 1) / max(of(&p.Liquidity), 1)
 }
