@@ -252,6 +252,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		} else if err := t.commit(ctx); err != nil {
 			return err
 		}
+		clear(records) // while it waits for more, these are garbage
 		t.endCatchUp()
 	}
 }
