@@ -35,6 +35,7 @@ var atRest = []string{
 	`lienstream_chain_contradicted_total{endpoint="rpc.example"} 0x120`,
 	`lienstream_chain_alone 0x20 1x5 0x95`, // a node was away for a moment
 	`lienstream_sender_oldest_due_seconds 0 12 3 0x117`,
+	`lienstream_sender_clock_behind_seconds{partition="0"} 1200x120`, // what is final, of a chain that takes its time
 	`lienstream_sender_attempts_total{channel="email",result="sent"} 0+20x120`,
 	`lienstream_sender_attempts_total{channel="email",result="retry"} 0+1x120`,
 	`lienstream_sender_attempts_total{channel="email",result="dead"} 0x120`,
@@ -61,6 +62,7 @@ var wrong = map[string][]string{
 	"ChainNodeContradicted": {`lienstream_chain_contradicted_total{endpoint="rpc.example"} 0x30 1x90`},
 	"ChainNodeAlone":        {`lienstream_chain_alone 0x30 1x90`},
 	"NotifierLate":          {`lienstream_sender_oldest_due_seconds{channel="push",partition="1"} 0+60x120`},
+	"NotifierClockStands":   {`lienstream_sender_clock_behind_seconds{partition="0"} 1200x30 1260+60x90`},
 	"NotifierRetries": {
 		`lienstream_sender_attempts_total{channel="email",result="sent"} 0+1x120`,
 		`lienstream_sender_attempts_total{channel="email",result="retry"} 0+5x120`,

@@ -53,15 +53,15 @@ type Versioned interface {
 	Version() (version, since uint32)
 }
 
-// BarrierApp is an App that is also called at the end of each block, including blocks without records. It must
-// write little: each write costs a commit.
+// BarrierApp is an App that is also called at the end of each block, including blocks without records, and told when the
+// ingester wrote the barrier. It must write little: each write costs a commit.
 type BarrierApp interface {
 	App
-	EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error
+	EndBlock(w state.Writer, partition int32, b *topics.BlockEnd, written time.Time) error
 	// Idle is called when the barrier of the last block is repeated, since there is no newer block: what was not safe or
 	// final before may be by now. What it writes and emits may stay when a reorg takes the block back, and standbys that
 	// are ahead of their owner lack it.
-	Idle(w state.Writer, partition int32, b *topics.BlockEnd) error
+	Idle(w state.Writer, partition int32, b *topics.BlockEnd, written time.Time) error
 }
 
 // CommandApp is an application whose input is its command topic. There are no blocks and no undo: an applied

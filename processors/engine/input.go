@@ -169,7 +169,7 @@ func (a *applier) blockEnd(b *topics.BlockEnd, written time.Time) (again bool, e
 	case b.Records != a.seen:
 		return false, fmt.Errorf("%w: block %d has %d records (%d not decodable), its end says %d", ErrBroken, b.Block.Number, a.seen, a.unknown, b.Records)
 	}
-	if err := a.endBlock(b); err != nil {
+	if err := a.endBlock(b, written); err != nil {
 		return false, err
 	}
 	a.inBlock, a.seen, a.unknown = false, 0, 0
@@ -189,7 +189,7 @@ func missing(b *topics.BlockEnd, at topics.BlockRef) error {
 }
 
 // endBlock calls a BarrierApp.
-func (a *applier) endBlock(b *topics.BlockEnd) error {
+func (a *applier) endBlock(b *topics.BlockEnd, written time.Time) error {
 	app, ok := a.app.(BarrierApp)
 	if !ok {
 		return nil
@@ -197,7 +197,7 @@ func (a *applier) endBlock(b *topics.BlockEnd) error {
 	if !a.inBlock {
 		a.begin(b.Block, a.now.Input-1)
 	}
-	if err := app.EndBlock(a.overlay, a.partition, b); err != nil {
+	if err := app.EndBlock(a.overlay, a.partition, b, written); err != nil {
 		return fmt.Errorf("%w: end of block %d: %w", ErrApp, b.Block.Number, err)
 	}
 	return a.overlay.Err()
@@ -276,7 +276,7 @@ func (t *task) heartbeat(b *topics.BlockEnd, rec *kafka.Record) error {
 	if !ok || rec.Offset < t.now.Rebuild.Published {
 		return nil
 	}
-	if err := app.Idle(t.overlay, t.r.partition, b); err != nil {
+	if err := app.Idle(t.overlay, t.r.partition, b, rec.Timestamp); err != nil {
 		return fmt.Errorf("%w: after block %d: %w", ErrApp, b.Block.Number, err)
 	}
 	if t.dirty.IsZero() && !t.overlay.Empty() {

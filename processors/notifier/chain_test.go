@@ -3,6 +3,7 @@ package notifier_test
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
@@ -58,8 +59,9 @@ type chain struct {
 	source *engine.Node // of facts
 	node   *engine.Node
 	head   topics.BlockRef
-	tip    uint64 // a block that the chain has, but not the topic yet
-	near   bool   // the next block is too near the last tick to be told of as one
+	tip    uint64        // a block that the chain has, but not the topic yet
+	near   bool          // the next block is too near the last tick to be told of as one
+	ago    time.Duration // what is sent now was written so long ago
 	before []topics.BlockRef
 	last   topics.BlockEnd // its barrier, but for the number of records
 	salt   uint64
@@ -71,7 +73,8 @@ type chain struct {
 
 // ticked is how many ticks came, and behind which command the last.
 type ticked struct {
-	n    int
+	n    int // without those that were repeated
+	of   map[int32]notifier.Tick
 	last int64
 }
 
@@ -120,6 +123,7 @@ func newChainOf(t *testing.T, unsafe int, policy facts.Policy) *chain {
 	wait := c.follow(atTests)
 	c.came = make([]ticked, c.cat.Partitions)
 	for p := range c.cat.Partitions {
+		c.came[p].of = map[int32]notifier.Tick{}
 		r, err := kafka.NewReader(c.cfg, c.cat.Commands(topics.AppNotifier), p, kafka.Start, kafka.ReaderOptions{})
 		check(t, err)
 		wait(func(ctx context.Context) { c.watch(ctx, p, r) })
@@ -173,10 +177,18 @@ func (c *chain) watch(ctx context.Context, p int32, r *kafka.Reader) {
 		}
 		c.mu.Lock()
 		for _, rec := range records {
-			if strings.Contains(string(rec.Value), `"tick"`) {
-				c.came[p].n++
-				c.came[p].last = rec.Offset
+			if !strings.Contains(string(rec.Value), `"tick"`) {
+				continue
 			}
+			var cmd notifier.Command
+			if err := json.Unmarshal(rec.Value[1:len(rec.Value)-1], &cmd); err != nil {
+				c.t.Error(err)
+			}
+			tick, was := *cmd.Tick, c.came[p].of[cmd.Tick.From]
+			if c.came[p].of[tick.From] = tick; tick.Block != was.Block || cmd.Removed {
+				c.came[p].n++
+			}
+			c.came[p].last = rec.Offset
 		}
 		c.mu.Unlock()
 	}
@@ -246,7 +258,7 @@ func zero(typ abi.Type) any {
 }
 
 func (c *chain) send(p int32, key []byte, r topics.Raw) {
-	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r)})
+	c.tx.Produce(c.t.Context(), &kafka.Record{Topic: c.cat.Raw(), Partition: p, Key: key, Value: topics.AppendRaw(nil, r), Timestamp: time.Now().Add(-c.ago)})
 }
 
 // lag is how many blocks follow one before it is confirmed.

@@ -141,11 +141,16 @@ type Asset struct {
 	Decimals uint8          `json:"decimals"`
 }
 
-// Tick is the progress of a partition of the raw topic: all facts of it up to that time came before.
+// Tick is the progress of a partition of the raw topic: all facts of it up to that time came before. Times are in unix
+// seconds, but for Written. Former builds sent the first three alone.
 type Tick struct {
 	From  int32  `json:"from"`
 	Block uint64 `json:"block"`
-	Time  uint64 `json:"time"` // unix seconds
+	Time  uint64 `json:"time"`
+
+	Applied uint64 `json:"applied,omitempty"` // time of the newest block that was applied, which is not confirmed yet
+	Head    uint64 `json:"head,omitempty"`    // about the time of the chain's head, as the ingester saw it then
+	Written int64  `json:"written,omitempty"` // when the ingester said so: unix milliseconds
 }
 
 // Result is the result of an attempt to deliver an alert.

@@ -116,17 +116,7 @@ func TestHourDown(t *testing.T) {
 	w.block(start - 21*minute - w.head.Timestamp)
 	until(start - 19*minute)
 	before := []told{{end, "t1", false}}
-	// The sender holds alerts until it has seen the clock move since it began, which takes it a while.
-	moved := time.Now()
-	polltest.Until(t, "it has seen the clock move", func() bool {
-		if time.Since(moved) > 100*time.Millisecond && w.head.Timestamp < start-12*minute {
-			moved = time.Now()
-			w.block(6)
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.came) > 0
-	})
+	w.moves(start - 12*minute)
 	w.want(before)
 	w.mu.Lock()
 	w.away = true
@@ -142,7 +132,13 @@ func TestHourDown(t *testing.T) {
 	w.away = false
 	w.mu.Unlock()
 
-	until(start + 76*minute)
+	// The ingester went on meanwhile.
+	for end := start + 76*minute; w.head.Timestamp < end; {
+		w.ago = time.Duration(end-w.head.Timestamp) * time.Second
+		until(min(w.head.Timestamp+minute, end))
+	}
+	w.ago = 0
+	w.block(0)
 	down = w.up()
 	late := append(before, told{one, "t1", true}, told{both, "expiry", true}, told{end, "expiry", true}, told{waiting, "expiry", true}, told{soon, "t24", false})
 	w.want(late)
@@ -153,4 +149,41 @@ func TestHourDown(t *testing.T) {
 	if t.Failed() {
 		t.Log(fmt.Sprint(w.texts))
 	}
+}
+
+// An alert is late by the time of the chain, though the block by which it is due was confirmed only now.
+func TestLateByTheHead(t *testing.T) {
+	w := newTown(t, "kfake", rand.New(rand.NewPCG(1, 3)))
+	down := w.up()
+	defer down()
+	var all []*deal
+	for id := range int64(2) { // an hour before its end, one after the other
+		d := &deal{id: id + 1, borrower: w.wallets[0], lender: w.wallets[1], fundedAt: w.head.Timestamp + 60}
+		d.expiry = d.fundedAt + 5*hour + uint64(id)*hour/2
+		d.graceEnd = d.expiry + 24*hour
+		w.block(60, w.listed(d), w.funded(d))
+		all = append(all, d)
+	}
+	w.block(all[0].expiry - hour - w.head.Timestamp)
+	w.block(6)
+	w.moves(all[0].expiry - hour + 120)
+	first := told{all[0], "t1", false}
+	w.want([]told{first})
+	w.block(all[1].expiry - hour - w.head.Timestamp)
+	w.block(26 * 60)
+	w.want([]told{first, {all[1], "t1", true}})
+}
+
+// moves goes on by blocks until the sender has told of something, or some time: it holds alerts until it has seen the clock move since it began.
+func (w *town) moves(until uint64) {
+	var last time.Time
+	polltest.Until(w.t, "it has seen the clock move", func() bool {
+		if time.Since(last) > 100*time.Millisecond && w.head.Timestamp < until {
+			last = time.Now()
+			w.block(6)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.came) > 0
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -69,6 +70,34 @@ func (d *desk) subscribe(wallet common.Address, channel Channel, prefs Prefs) {
 }
 
 func (d *desk) tick(at uint64) { d.do(common.Address{}, Command{Tick: &Tick{Time: at}}) }
+
+// The clock tells how far the chain is, and how far behind it the facts are: by the blocks that they have not seen yet, and by how
+// old what they read is. A minute between two nodes' clocks is no age.
+func TestClock(t *testing.T) {
+	d := newDesk(t)
+	now := uint64(d.at.Unix())
+	for _, c := range []struct {
+		name   string
+		tick   Tick
+		head   uint64
+		behind time.Duration
+	}{
+		{"of a former build", Tick{Time: now - 60}, now - 60, 0},
+		{"at the head", Tick{Time: now - 60, Applied: now, Head: now, Written: d.at.UnixMilli()}, now, 0},
+		{"confirmed late", Tick{Time: now - 1536, Applied: now, Head: now, Written: d.at.UnixMilli()}, now, 0},
+		{"the ingester catches up", Tick{Time: now - 7200, Applied: now - 7100, Head: now - 10, Written: d.at.UnixMilli()}, now - 10, 7090 * time.Second},
+		{"the facts catch up", Tick{Time: now - 7260, Applied: now - 7200, Head: now - 7200, Written: d.at.UnixMilli() - 7_200_000}, now, 2 * time.Hour},
+		{"of a node whose clock is late", Tick{Time: now, Applied: now, Head: now, Written: d.at.UnixMilli() - 60_000}, now, 0},
+	} {
+		d.do(common.Address{}, Command{Tick: &c.tick})
+		d.viewed(func(view state.View) {
+			got, err := ReadClock(view)
+			if want := (Clock{Time: c.tick.Time, Told: d.at, Head: c.head, Behind: c.behind}); err != nil || got.Head != want.Head || got.Behind != want.Behind || got.Time != want.Time {
+				t.Errorf("%s: %+v, want %+v, %v", c.name, got, want, err)
+			}
+		})
+	}
+}
 
 // endingDeal is a deal of a wallet that is told of its funding, and of its end.
 func endingDeal(wallet common.Address) (funded, ended *Fact) {

@@ -1,9 +1,11 @@
 package notifier_test
 
 import (
+	"maps"
 	"math/big"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -138,4 +140,35 @@ func (c *chain) pending(wallet common.Address, id int64) (a notifier.Alert, foun
 	a, _, found, err = notifier.Pending(view, row)
 	check(c.t, err)
 	return a, found
+}
+
+// A tick tells how far the chain is: by the block that was applied, by those that only the ingester knows, and by when it said so.
+// Where nothing new is confirmed, the last one comes again.
+func TestTicksTellHowFarTheChainIs(t *testing.T) {
+	c := newChain(t, 2)
+	want := func(what string, is func(notifier.Tick) bool) {
+		t.Helper()
+		polltest.Until(t, what, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return !slices.ContainsFunc(c.came, func(came ticked) bool {
+				return len(came.of) < len(c.came) || slices.ContainsFunc(slices.Collect(maps.Values(came.of)), func(t notifier.Tick) bool { return !is(t) })
+			})
+		})
+	}
+	for range 5 {
+		c.block(10)
+	}
+	want("all tell of the head", func(t notifier.Tick) bool {
+		return t.Time == c.back(2).Timestamp && t.Applied == c.head.Timestamp && t.Head == c.head.Timestamp
+	})
+	c.tip = c.head.Number + facts.TickBlocks + 1000
+	c.block(2 * facts.TickBlocks)
+	want("all tell of a head that they do not know", func(t notifier.Tick) bool { return t.Applied == c.head.Timestamp && t.Head == t.Applied+2000 })
+	c.tip, c.ago = 0, -2*time.Minute // two minutes later
+	at := time.Now()
+	c.stands(c.last.Safe, c.last.Finalized)
+	want("all tell that nothing has changed", func(t notifier.Tick) bool {
+		return t.Time == c.back(2).Timestamp && time.UnixMilli(t.Written).After(at.Add(time.Minute))
+	})
 }

@@ -263,8 +263,28 @@ type clockRow struct {
 
 // Clock is how far the notifier is.
 type Clock struct {
-	Time uint64    // block time that all partitions of the raw topic have reached
-	Told time.Time // when the notifier was told last, of the one that was told longest ago
+	Time   uint64        // block time that all partitions of the raw topic have reached, and the confirmation allows
+	Told   time.Time     // when the notifier was told last, of the one that was told longest ago
+	Head   uint64        // about the block time of the chain's head: how late it is by now, whatever is confirmed or applied
+	Behind time.Duration // how far what was applied is behind the head, by the partition that is furthest
+}
+
+// oldTick is how long after it was written a barrier was still not applied if its partition catches up, whatever the clocks of
+// two nodes say.
+const oldTick = 2 * time.Minute
+
+// seen takes over what a tick tells of the chain's head.
+func (c *Clock) seen(t *Tick, told time.Time) {
+	head := max(t.Head, t.Applied, t.Time)
+	if t.Written != 0 {
+		if old := told.Sub(time.UnixMilli(t.Written)); old > oldTick { // the chain went on meanwhile
+			head += uint64(old / time.Second)
+		}
+	}
+	c.Head = max(c.Head, head)
+	if t.Applied != 0 {
+		c.Behind = max(c.Behind, time.Duration(head-min(head, t.Applied))*time.Second)
+	}
 }
 
 // ReadClock reads the clock of a partition of the notifier; zero: nothing was told yet.
@@ -283,6 +303,7 @@ func ReadClock(r state.View) (c Clock, err error) {
 		if first || told.Before(c.Told) {
 			c.Told = told
 		}
+		c.seen(&row.Tick, told)
 		first = false
 		return true
 	})

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -20,7 +21,7 @@ import (
 // Tables. Their IDs are stored on disk.
 var (
 	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: what its events said, while it is open
-	clock  = &state.Table{ID: 2, Name: "clock"}  // one row: the last block that is, or will be, told as a tick
+	clock  = &state.Table{ID: 2, Name: "clock"}  // the last block that is, or will be, told as a tick, and the last tick
 	waits  = &state.Table{ID: 3, Name: "waits"}  // block number: a tick that is told once the block is confirmed
 	epochs = &state.Table{ID: 4, Name: "epochs"} // epoch: its budgets
 )
@@ -182,32 +183,42 @@ func (a *App) everybody(w state.Writer, cmd *notifier.Command) error {
 
 // EndBlock sends the time of this partition's confirmed blocks to every partition of the notifier, at
 // intervals.
-func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd) error {
+func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd, written time.Time) error {
 	number, time, err := last(w)
 	if err != nil {
 		return err
 	}
+	tick := chainTime(partition, b, number, time, written)
 	// One that is no higher than the last was told while the chain stood, and then taken back.
 	if b.Block.Number <= number || number == 0 || b.Block.Number >= number+TickBlocks && b.Block.Timestamp >= time+TickSeconds {
 		key := mark(w, b.Block)
 		w.Put(waits, key[:8], key[8:])
 	}
-	return a.confirmed(w, partition, b, notifier.Tick{})
+	return a.confirmed(w, b, tick)
+}
+
+// chainTime is a tick that says how far the chain is: the time of its head, by that of its last blocks.
+func chainTime(partition int32, b *topics.BlockEnd, number, time uint64, written time.Time) notifier.Tick {
+	t := notifier.Tick{From: partition, Applied: b.Block.Timestamp, Head: b.Block.Timestamp, Written: written.UnixMilli()}
+	if ahead := max(b.Head, b.Block.Number) - b.Block.Number; number != 0 && b.Block.Number > number && b.Block.Timestamp > time {
+		t.Head += ahead * (b.Block.Timestamp - time) / (b.Block.Number - number)
+	}
+	return t
 }
 
 // Idle sends what was confirmed since, without a newer block. The last block is the chain's time now, however near the last
 // tick it is.
-func (a *App) Idle(w state.Writer, partition int32, b *topics.BlockEnd) error {
-	number, _, err := last(w)
+func (a *App) Idle(w state.Writer, partition int32, b *topics.BlockEnd, written time.Time) error {
+	number, time, err := last(w)
 	if err != nil {
 		return err
 	}
-	var tick notifier.Tick
+	tick := chainTime(partition, b, number, time, written)
 	if b.Block.Number > number && b.Block.Number <= a.policy.confirms(b) {
-		tick = notifier.Tick{From: partition, Block: b.Block.Number, Time: b.Block.Timestamp}
+		tick.Block, tick.Time = b.Block.Number, b.Block.Timestamp
 		mark(w, b.Block)
 	}
-	return a.confirmed(w, partition, b, tick)
+	return a.confirmed(w, b, tick)
 }
 
 // last is the last block that is, or will be, told as a tick; 0: there is none.
@@ -226,8 +237,9 @@ func mark(w state.Writer, b topics.BlockRef) []byte {
 	return row
 }
 
-// confirmed sends the latest tick that is confirmed: one that waited, or this one.
-func (a *App) confirmed(w state.Writer, partition int32, b *topics.BlockEnd, tick notifier.Tick) error {
+// confirmed sends the latest tick that is confirmed: one that waited, or this one. While nothing is, it repeats the last, with how
+// far the chain is: the notifier would not know that it has caught up, or that the head goes on without it.
+func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) error {
 	var told [][]byte
 	err := w.Scan(waits, nil, nil, func(key, time []byte) bool {
 		number := binary.BigEndian.Uint64(key)
@@ -236,18 +248,32 @@ func (a *App) confirmed(w state.Writer, partition int32, b *topics.BlockEnd, tic
 		}
 		told = append(told, slices.Clone(key))
 		if number >= tick.Block {
-			tick = notifier.Tick{From: partition, Block: number, Time: binary.BigEndian.Uint64(time)}
+			tick.Block, tick.Time = number, binary.BigEndian.Uint64(time)
 		}
 		return true
 	})
-	if err != nil || tick.Block == 0 && len(told) == 0 {
+	if err != nil {
 		return err
+	}
+	if tick.Block == 0 && len(told) == 0 {
+		row, err := w.Get(clock, lastTick)
+		if err != nil || len(row) != 24 || tick.Written < int64(binary.BigEndian.Uint64(row[16:]))+repeatAfter.Milliseconds() {
+			return err
+		}
+		tick.Block, tick.Time = binary.BigEndian.Uint64(row), binary.BigEndian.Uint64(row[8:])
 	}
 	for _, key := range told {
 		w.Delete(waits, key)
 	}
+	row := binary.BigEndian.AppendUint64(nil, tick.Block)
+	w.Put(clock, lastTick, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(row, tick.Time), uint64(tick.Written)))
 	return a.everybody(w, &notifier.Command{Tick: &tick})
 }
+
+// lastTick is the row of the last tick: its block, that block's time, and when the ingester wrote the barrier that it came with.
+var lastTick = []byte("told")
+
+const repeatAfter = time.Minute
 
 func get(w state.Writer, id string) (*notifier.Deal, error) {
 	row, err := w.Get(deals, []byte(id))

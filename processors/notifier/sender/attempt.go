@@ -130,7 +130,7 @@ func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	if alert.By == d.alert.By {
 		return false, false
 	}
-	d.alert, d.sub, d.now = alert, sub, clock.Time // the deal and the address may have changed while it waited for its turn
+	d.alert, d.sub, d.now = alert, sub, clock.Head // the deal and the address may have changed while it waited for its turn
 	return true, alert.By == d.claim
 }
 

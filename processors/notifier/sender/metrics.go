@@ -15,6 +15,7 @@ type metrics struct {
 	oldest     *prometheus.GaugeVec
 	unreported prometheus.Counter
 	doubtful   *prometheus.CounterVec
+	behind     *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -34,8 +35,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		doubtful: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "doubtful_refusals_total", Help: "Refusals that may be of us: by policy, or of our key.",
 		}, []string{"channel"}),
+		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "lienstream", Subsystem: "sender", Name: "clock_behind_seconds",
+			Help: "How far the block time by which alerts fire is behind the chain's head.",
+		}, []string{"partition"}),
 	}
-	reg.MustRegister(m.attempts, m.due, m.oldest, m.unreported, m.doubtful)
+	reg.MustRegister(m.attempts, m.due, m.oldest, m.unreported, m.doubtful, m.behind)
 	return m
 }
 
@@ -68,4 +73,5 @@ func (m *metrics) forget(partition int32) {
 	of := prometheus.Labels{"partition": fmt.Sprint(partition)}
 	m.due.DeletePartialMatch(of)
 	m.oldest.DeletePartialMatch(of)
+	m.behind.DeletePartialMatch(of)
 }

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,47 +11,35 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// pace is what the sender knows of a partition's clock, the block time that the notifier has come to. After a downtime
-// that is behind, and then runs: what waits in the outbox may be untrue by now, or be replaced by what is nearer, and
-// is held until the clock has caught up.
+// pace is what the sender knows of a partition's clock, the block time that the notifier has come to. After a downtime that is
+// behind the chain: what waits in the outbox may be untrue by now, or be replaced by what is nearer, and is held until the clock
+// has caught up.
 type pace struct {
-	owned int64     // incarnation of this node as the owner
-	began time.Time // then, or a later one: before that, the notifier may have been away
-	seen  time.Time
-	clock uint64 // then
-	ran   time.Time
-	since time.Time // the clock runs
+	owned  int64     // incarnation of this node as the owner
+	began  time.Time // then, or a later one: before that, the notifier may have been away
+	behind time.Time // since when it is
 }
 
 const (
-	runs      = 15 * time.Second // of block time at once, if it is many times what has passed, is a clock that runs
-	runsTimes = 10               // so many times
-	calm      = 10 * time.Second // a clock that has not run for so long runs no more: a takeover may stop it in the middle
+	tolerated = time.Minute // so far behind the chain is at it
+	catchUps  = 10          // times Hold that a clock may take to catch up, before what is due is sent, as of the chain's time
 )
 
 // look takes note of the clock, and reports whether alerts are held: until it was told of since the notifier began to own the
-// partition, which it does anew once Kafka was away, and while it runs. That ends after most at the latest, since the chain may stand
-// still, or its time run for good.
+// partition, which it does anew once Kafka was away, for most at the latest, since the chain may stand still; and while it is
+// behind the chain, for ten times that.
 func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Duration) (held bool) {
 	if p.began.IsZero() || p.owned != owned {
 		p.owned, p.began = owned, now
 	}
-	moved := time.Duration(0)
-	if p.clock != 0 && c.Time > p.clock {
-		moved = time.Duration(c.Time-p.clock) * time.Second
+	switch {
+	case c.Behind <= tolerated:
+		p.behind = time.Time{}
+	case p.behind.IsZero():
+		p.behind = now
 	}
-	if moved > runs && moved > runsTimes*now.Sub(p.seen) {
-		if p.ran.IsZero() {
-			p.since = now
-		}
-		p.ran = now
-	}
-	p.clock, p.seen = c.Time, now
-	if now.Sub(p.ran) >= calm {
-		p.ran = time.Time{}
-	}
-	behind := c.Told.Before(p.began) && now.Sub(p.began) < most // by how much, nobody has told yet
-	return behind || !p.ran.IsZero() && now.Sub(p.since) < most
+	untold := c.Told.Before(p.began) && now.Sub(p.began) < most // how far it is, nobody has told yet
+	return untold || !p.behind.IsZero() && now.Sub(p.behind) < catchUps*most
 }
 
 // paced looks at the clock of a partition that this node owns.
@@ -59,6 +48,7 @@ func (s *Sender) paced(of read.Watermark, view state.View, now time.Time) (held 
 	if err != nil {
 		return false, err
 	}
+	s.metrics.behind.WithLabelValues(fmt.Sprint(of.Partition)).Set(float64(max(c.Head, c.Time) - c.Time))
 	p := s.paces[of.Partition]
 	if p == nil {
 		p = new(pace)

@@ -77,7 +77,7 @@ type Message struct {
 	Alert     notifier.Alert
 	Event     topics.Alert
 	CreatedAt int64  // of the subscription
-	Now       uint64 // block time that the notifier is at
+	Now       uint64 // block time of the chain's head, about
 	Until     uint64 // from which the alert no longer helps; 0: it always does
 	ConfirmBy int64  // unix seconds, of a request to confirm the address
 }
@@ -143,7 +143,8 @@ type Outbox interface {
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
-//  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for Hold at most.
+//  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for ten times Hold at
+//     most.
 //  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found; and
 //     however many hosts never answer what everybody may ask for, half of the room is for those of deals.
 //     Push services that have not answered in time lately share a quarter of it, for whatever.
