@@ -60,7 +60,7 @@ func TestKeys(t *testing.T) {
 	if bytes.Contains(sealed, []byte("example")) {
 		t.Fatal("the address is in the clear")
 	}
-	link := old.Link(wallet, Email, 5)
+	link := old.Link(wallet, Email, 5, "a@example.com")
 	rotated, err := ParseKeys(two + "," + one)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,8 @@ func TestKeys(t *testing.T) {
 	if got, err := rotated.Open(wallet, Email, sealed); err != nil || got != "a@example.com" {
 		t.Fatalf("opened %q, %v", got, err)
 	}
-	if !rotated.GoodLink(link, wallet, Email, 5) || rotated.GoodLink(link, wallet, Email, 6) || rotated.GoodLink(link, wallet, Push, 5) {
+	if !rotated.GoodLink(link, wallet, Email, 5, "a@example.com") || rotated.GoodLink(link, wallet, Email, 6, "a@example.com") ||
+		rotated.GoodLink(link, wallet, Push, 5, "a@example.com") || rotated.GoodLink(link, wallet, Email, 5, "b@example.com") {
 		t.Fatal("a link is good for one subscription only")
 	}
 	fresh, err := rotated.Seal(wallet, Email, "a@example.com")

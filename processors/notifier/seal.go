@@ -116,18 +116,19 @@ func (k *Keys) KeyOf(sealed []byte) (id byte, has bool) {
 // linkBytes is the length of an unsubscribe link's MAC.
 const linkBytes = 16
 
-// Link returns the token of an unsubscribe link, valid for the subscription created at that time.
-func (k *Keys) Link(wallet common.Address, channel Channel, createdAt int64) string {
-	return k.all[0].sum(linkText(wallet, channel, createdAt))
+// Link returns the token of an unsubscribe link, valid for the subscription created at that time while its address is this one:
+// who got a mail by mistake does not end those to another address.
+func (k *Keys) Link(wallet common.Address, channel Channel, createdAt int64, address string) string {
+	return k.all[0].sum(linkText(wallet, channel, createdAt, address))
 }
 
 // GoodLink reports whether one of the keys made the token.
-func (k *Keys) GoodLink(token string, wallet common.Address, channel Channel, createdAt int64) bool {
-	return k.good(token, linkText(wallet, channel, createdAt))
+func (k *Keys) GoodLink(token string, wallet common.Address, channel Channel, createdAt int64, address string) bool {
+	return k.good(token, linkText(wallet, channel, createdAt, address))
 }
 
-func linkText(wallet common.Address, channel Channel, createdAt int64) string {
-	return fmt.Sprintf("%s %s %d", wallet.Hex(), channel, createdAt)
+func linkText(wallet common.Address, channel Channel, createdAt int64, address string) string {
+	return fmt.Sprintf("%s %s %d %s", wallet.Hex(), channel, createdAt, address)
 }
 
 // sum is a MAC of a text, which begins otherwise for each use.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if signed.address != *body.Address {
 		return anotherMessage(s.cfg.Word)
 	}
-	if err := s.authorize(ctx, wallet, *body.Message, *body.Signature, signed.unix); err != nil {
+	if err := s.authorize(ctx, req.Client(), wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 		return err
 	}
 	if !s.turns.Take(wallet) {
@@ -124,7 +125,7 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 			continue
 		}
 		// The signature comes before the address: only the wallet may learn whether it is the stored one.
-		if err := s.authorize(ctx, wallet, *body.Message, *body.Signature, signed.unix); err != nil {
+		if err := s.authorize(ctx, req.Client(), wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 			return err
 		}
 		address, err := s.open(wallet, &sub)
@@ -171,7 +172,7 @@ var channelNames = func() (names []string) {
 }()
 
 // authorize checks that a message is fresh, and signed by the wallet.
-func (s *Service) authorize(ctx context.Context, wallet common.Address, message, signature string, unix int64) error {
+func (s *Service) authorize(ctx context.Context, client netip.Addr, wallet common.Address, message, signature string, unix int64) error {
 	raw, err := hexutil.Decode(signature)
 	if err != nil || len(raw) == 0 || len(raw) > maxSignatureBytes {
 		return invalid("signature", "must be 0x and hex digits")
@@ -179,7 +180,7 @@ func (s *Service) authorize(ctx context.Context, wallet common.Address, message,
 	if err := s.fresh(unix, time.Now()); err != nil {
 		return err
 	}
-	return s.verify(ctx, wallet, message, raw)
+	return s.verify(ctx, client, wallet, message, raw)
 }
 
 func (p preferences) read() (prefs notifier.Prefs, err error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -71,6 +72,7 @@ type Service struct {
 	chain  *chain.Client // checks signatures of contract wallets
 	keys   *notifier.Keys
 	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
+	probes *httpapi.Slots[netip.Addr]     // checks of contract wallets' signatures that run, by client
 	log    *zap.Logger
 	server *httpapi.Server
 	api    *httpapi.API
@@ -88,7 +90,7 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, turns: httpapi.NewSlots[common.Address](maxWrites, 0), log: log.Named("notify")}
+	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: httpapi.NewSlots[netip.Addr](clientProbes, allProbes), log: log.Named("notify")}
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
 		Routes: append([]httpapi.Route{

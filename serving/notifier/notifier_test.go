@@ -235,7 +235,7 @@ func testSubscriptions(t *testing.T, h *house) {
 	check(t, err)
 	var created struct{ Subscriptions []struct{ CreatedAt int64 } }
 	check(t, json.Unmarshal([]byte(strings.TrimPrefix(h.do(0, http.MethodGet, list, ""), "200 ")), &created))
-	link := fmt.Sprintf("/unsubscribe?wallet=%s&channel=telegram&token=%s", lower, keys.Link(wallet, notifier.Telegram, created.Subscriptions[0].CreatedAt))
+	link := fmt.Sprintf("/unsubscribe?wallet=%s&channel=telegram&token=%s", lower, keys.Link(wallet, notifier.Telegram, created.Subscriptions[0].CreatedAt, "-1001234567"))
 	if got := h.do(0, http.MethodGet, link, ""); !strings.Contains(got, "•••4567") || !strings.Contains(got, "End these alerts?") {
 		t.Fatal(got)
 	}

@@ -46,7 +46,7 @@ func TestPagesOfLinks(t *testing.T) {
 	subs, err := w.client.Subscriptions(t.Context(), addressOf(w.wallet))
 	check(t, err)
 	end := fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=email&token=%s", server.URL, strings.ToLower(addressOf(w.wallet).Hex()),
-		w.keys.Link(addressOf(w.wallet), notifier.Email, subs[0].CreatedAt))
+		w.keys.Link(addressOf(w.wallet), notifier.Email, subs[0].CreatedAt, "ann@example.com"))
 	apitest.Legible(t, browser, "unsubscribe", end)
 	says("Alerts about your deals will no longer go to a•••@example.com.")
 	if got := w.shown(0); !strings.Contains(got, "email") {

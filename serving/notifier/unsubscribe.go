@@ -31,7 +31,7 @@ const (
 const maxFormBytes = 1 << 20
 
 // linked finds the subscription of an unsubscribe link; nil: the link does not end it. alive: there is one all the same, which
-// began later, or whose links another key makes now.
+// began later, has another address, or whose links another key makes now.
 func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, alive bool, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
@@ -48,7 +48,11 @@ func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet comm
 	if !one.Active() {
 		return *given, nil, false, nil
 	}
-	if !s.keys.GoodLink(req.HTTP.URL.Query().Get("token"), *given, one.Channel, one.CreatedAt) {
+	address, err := s.open(*given, &one)
+	if err != nil {
+		return wallet, nil, false, err
+	}
+	if !s.keys.GoodLink(req.HTTP.URL.Query().Get("token"), *given, one.Channel, one.CreatedAt, address) {
 		return *given, nil, true, nil
 	}
 	return *given, &one, true, nil

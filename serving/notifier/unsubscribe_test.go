@@ -43,7 +43,7 @@ func TestOneClick(t *testing.T) {
 		h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
 		subs, err := h.client.Subscriptions(t.Context(), addressOf(h.wallet))
 		check(t, err)
-		link := fmt.Sprintf("/unsubscribe?wallet=%s&channel=email&token=%s", lower, keys.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt))
+		link := fmt.Sprintf("/unsubscribe?wallet=%s&channel=email&token=%s", lower, keys.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt, "ann@example.com"))
 		req := httptest.NewRequest(http.MethodPost, link, strings.NewReader(c.body))
 		req.Header.Set("Content-Type", c.kind)
 		res := httptest.NewRecorder()
@@ -74,8 +74,12 @@ func TestStaleLink(t *testing.T) {
 		h.services[0].ServeHTTP(res, req)
 		return res.Code, res.Body.String()
 	}
+	// A mistyped address was corrected: who got the mail there by mistake does not end the alerts to this one.
+	links, err := notifier.ParseKeys(keyText)
+	check(t, err)
 	for name, token := range map[string]string{
-		"of a key that is gone": another.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt), "of no key": "00", "empty": "",
+		"to another address":    links.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt, "anne@example.com"),
+		"of a key that is gone": another.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt, "ann@example.com"), "of no key": "00", "empty": "",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if status, text := ask(method, token); status != http.StatusNotFound || !strings.Contains(text, "alerts go on") || strings.Contains(text, "<form") {
@@ -85,7 +89,7 @@ func TestStaleLink(t *testing.T) {
 	}
 	keys, err := notifier.ParseKeys(keyText)
 	check(t, err)
-	good := keys.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt)
+	good := keys.Link(addressOf(h.wallet), notifier.Email, subs[0].CreatedAt, "ann@example.com")
 	for range 2 { // a mail program may send it again
 		if status, text := ask(http.MethodPost, good); status != http.StatusOK || !strings.Contains(text, "ended") {
 			t.Errorf("the good link: %d %s", status, text)

@@ -49,7 +49,7 @@ func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
 		return ""
 	}
 	return fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=%s&token=%s", strings.TrimRight(l.Notify, "/"),
-		strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, keys.Link(m.Event.Wallet, m.Channel, m.CreatedAt))
+		strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, keys.Link(m.Event.Wallet, m.Channel, m.CreatedAt, m.To))
 }
 
 // Email is the email channel, by SMTP.

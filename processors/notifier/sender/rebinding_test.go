@@ -138,7 +138,7 @@ func TestPushRebinding(t *testing.T) {
 	if reached.Load() != 1 {
 		t.Fatal("the name leads nowhere")
 	}
-	for _, private := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "100.64.0.1", "::1", "fd00::1", "fe80::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"} {
+	for _, private := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "100.64.0.1", "::1", "fd00::1", "fe80::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "::ffff:0:127.0.0.1", "100::1", "5f00::1", "fec0::1", "4000::1"} {
 		dns.set(private)
 		refused(private, guarded("https://example.com/p"), false) // the name may be right again
 	}

@@ -117,7 +117,7 @@ func TestEmail(t *testing.T) {
 	}
 	subs, err := h.client.Subscriptions(t.Context(), ann)
 	check(t, err)
-	if link := got.Header.Get("List-Unsubscribe"); !strings.Contains(strings.ReplaceAll(link, " ", ""), h.keys.Link(ann, notifier.Email, subs[0].CreatedAt)) {
+	if link := got.Header.Get("List-Unsubscribe"); !strings.Contains(strings.ReplaceAll(link, " ", ""), h.keys.Link(ann, notifier.Email, subs[0].CreatedAt, "ann@example.com")) {
 		t.Errorf("List-Unsubscribe: %q", link)
 	}
 	body, err := io.ReadAll(got.Body)
