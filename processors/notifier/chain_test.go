@@ -185,7 +185,10 @@ func (c *chain) watch(ctx context.Context, p int32, r *kafka.Reader) {
 				c.t.Error(err)
 			}
 			tick, was := *cmd.Tick, c.came[p].of[cmd.Tick.From]
-			if c.came[p].of[tick.From] = tick; tick.Block != was.Block || cmd.Removed {
+			if rec.Value[len(rec.Value)-1] == 1 {
+				tick, was = notifier.Tick{}, tick // whatever comes next is new
+			}
+			if c.came[p].of[cmd.Tick.From] = tick; tick.Block != was.Block {
 				c.came[p].n++
 			}
 			c.came[p].last = rec.Offset

@@ -35,7 +35,7 @@ func TestProbesAreBounded(t *testing.T) {
 			Method string
 			Params []struct{ Gas hexutil.Uint64 }
 		}
-		if json.Unmarshal(body, &call); call.Method == "eth_call" {
+		if err := json.Unmarshal(body, &call); err == nil && call.Method == "eth_call" {
 			if gas := call.Params[0].Gas; gas > 0 && gas < 10_000_000 {
 				named.Add(1)
 			}
