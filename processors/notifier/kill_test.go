@@ -129,7 +129,7 @@ func (s *start) run(ctx context.Context) error {
 		return err
 	}
 	c := sender.DefaultConfig()
-	c.Catalogue, c.Look, c.FirstWait, c.Timeout, c.Hold = cat, 20*time.Millisecond, 100*time.Millisecond, 3*time.Second, s.Hold
+	c.Catalogue, c.Look, c.FirstWait, c.Timeout, c.Hold = cat, 20*time.Millisecond, 100*time.Millisecond, attemptTimeout, s.Hold
 	lines := map[notifier.Channel]*sender.Line{}
 	for name, channel := range map[notifier.Channel]sender.Channel{notifier.Email: email, notifier.Telegram: telegram, notifier.Push: push} {
 		lines[name] = &sender.Line{Channel: channel, Rate: rate.NewLimiter(100, 10)}
@@ -582,6 +582,9 @@ func TestKills(t *testing.T) {
 	}
 }
 
+// attemptTimeout is shorter than in production: as long others wait before they take over what a node that was killed had claimed.
+const attemptTimeout = 3 * time.Second
+
 func testKills(w *town, kills int) {
 	w.start("a")
 	w.start("b")
@@ -695,7 +698,9 @@ func (w *town) judge(calm []string) {
 		for i, d := range all[1:] {
 			again++
 			last := w.starts[all[i].from]
-			if at, killed := last.killedAt(); !killed || at.After(d.at) {
+			// An attempt that got no answer in time is made again: on a busy machine that happens to a live one.
+			slow := d.at.Sub(all[i].at) >= attemptTimeout
+			if at, killed := last.killedAt(); !slow && (!killed || at.After(d.at)) {
 				w.t.Errorf("alert %s came from %d (%s), which was not killed by then, and %s later from %d (%s); reported at %v", id, last.Number, last.Instance, d.at.Sub(all[i].at), d.from, w.starts[d.from].Instance, reports[id])
 			}
 			for _, at := range reports[id] {
@@ -706,7 +711,7 @@ func (w *town) judge(calm []string) {
 		}
 	}
 	for _, id := range calm {
-		if n := len(w.came[id]); n != 1 {
+		if n := len(w.came[id]); n != 1 && !(n > 1 && w.came[id][1].at.Sub(w.came[id][0].at) >= attemptTimeout) {
 			w.t.Errorf("alert %s came %d times, and nobody was killed", id, n)
 		}
 	}
