@@ -23,7 +23,7 @@ const (
 )
 
 // layout is the first byte of every message: another build's may be another.
-const layout = 5
+const layout = 6
 
 // nodeRequest asks a node for what its partitions of an application hold.
 type nodeRequest struct {

@@ -70,8 +70,8 @@ func anchor(tick int32) int32 {
 // The ticks of a window come in one row: of thousands a row each would take ten times as long.
 const (
 	wordBytes   = 32
-	windowBytes = common.HashLength + 8 + 4 + 4 + 4 + 2*wordBytes // of what comes before them
-	tickBytes   = 4 + wordBytes                                   // each, and a word more of what of it stands, where not all does
+	windowBytes = common.HashLength + 8 + 1 + 4 + 4 + 4 + 2*wordBytes // of what comes before them
+	tickBytes   = 4 + wordBytes                                       // each, and a word more of what of it stands, where not all does
 )
 
 // window reads the ticks around one.
@@ -141,9 +141,7 @@ func window(v state.View, pool common.Hash, around int32, now uint64) (p placedW
 		}
 		w.Standing[i].Net.Sub(&w.Standing[i].Net, of)
 	})
-	if apart || w.Below != w.StandingBelow {
-		p.period = liquidity.Period(now)
-	}
+	p.period, p.whole = liquidity.Period(now), !apart && w.Below == w.StandingBelow
 	return p, cmp.Or(err, bad)
 }
 
@@ -152,6 +150,11 @@ func appendWindow(row []byte, p *placedWindow, changed common.Hash) []byte {
 	w := &p.Window
 	row = slices.Grow(row, windowBytes+len(w.Ticks)*(tickBytes+wordBytes))
 	row = binary.BigEndian.AppendUint64(append(row, changed[:]...), p.period)
+	whole := byte(0)
+	if p.whole {
+		whole = 1
+	}
+	row = append(row, whole)
 	for _, tick := range []int32{p.around, w.From, w.To} {
 		row = binary.BigEndian.AppendUint32(row, uint32(tick))
 	}
@@ -164,7 +167,7 @@ func appendWindow(row []byte, p *placedWindow, changed common.Hash) []byte {
 	for i := range w.Ticks {
 		row = binary.BigEndian.AppendUint32(row, uint32(w.Ticks[i].Index))
 		word(&w.Ticks[i].Net)
-		if p.period > 0 {
+		if !p.whole {
 			word(&w.Standing[i].Net)
 		}
 	}
@@ -178,6 +181,8 @@ func decodeWindow(row []byte) (p placedWindow, changed common.Hash, err error) {
 	w := &p.Window
 	changed, row = common.Hash(row), row[common.HashLength:]
 	p.period, row = binary.BigEndian.Uint64(row), row[8:]
+	flag := row[0]
+	p.whole, row = flag == 1, row[1:]
 	for _, tick := range []*int32{&p.around, &w.From, &w.To} {
 		*tick, row = int32(binary.BigEndian.Uint32(row)), row[4:]
 	}
@@ -185,15 +190,15 @@ func decodeWindow(row []byte) (p placedWindow, changed common.Hash, err error) {
 	w.StandingBelow.SetBytes32(row[wordBytes:])
 	row = row[2*wordBytes:]
 	size := tickBytes
-	if p.period > 0 {
+	if !p.whole {
 		size += wordBytes
 	}
-	if len(row)%size != 0 || len(row) > 2*sideTicks*size || p.period == 0 && w.Below != w.StandingBelow {
+	if flag > 1 || len(row)%size != 0 || len(row) > 2*sideTicks*size || p.whole && w.Below != w.StandingBelow {
 		return p, changed, read.ErrMalformed
 	}
 	if n := len(row) / size; n > 0 {
 		w.Ticks = make([]ammv4.Tick, 0, n)
-		if w.Standing = w.Ticks; p.period > 0 {
+		if w.Standing = w.Ticks; !p.whole {
 			w.Standing = make([]ammv4.Tick, 0, n)
 		}
 	}
@@ -206,12 +211,12 @@ func decodeWindow(row []byte) (p placedWindow, changed common.Hash, err error) {
 		}
 		before = int64(tick)
 		w.Ticks = append(w.Ticks, t)
-		if p.period > 0 {
+		if !p.whole {
 			t.Net.SetBytes32(row[tickBytes:])
 			w.Standing = append(w.Standing, t)
 		}
 	}
-	if p.period == 0 {
+	if p.whole {
 		w.Standing = w.Ticks
 	}
 	return p, changed, nil

@@ -22,7 +22,8 @@ import (
 // placedWindow is a window, and what it depends on besides the liquidity of its pool.
 type placedWindow struct {
 	around int32  // an anchor
-	period uint64 // in which what stands of it is that; 0: all of it stands, from then on
+	period uint64 // in which what stands of it is that
+	whole  bool   // all of it stands, in later periods too
 	Window
 }
 
@@ -51,6 +52,7 @@ type knownPool struct {
 type knownWindow struct {
 	Around, From, To int32
 	Period           uint64
+	Whole            bool
 }
 
 func (k *knownPool) code(c *wire.Coder) {
@@ -61,6 +63,7 @@ func (k *knownPool) code(c *wire.Coder) {
 		c.Int32(&w.From)
 		c.Int32(&w.To)
 		c.Uint64(&w.Period)
+		c.Bool(&w.Whole)
 	})
 }
 
@@ -114,7 +117,7 @@ func (q *exchangeQuery) knownOf(pool, changed common.Hash, period uint64) (all [
 		return nil
 	}
 	for _, w := range q.Known[i].Windows {
-		if w.Period == 0 || w.Period == period {
+		if w.Period == period || w.Whole && w.Period < period { // in an earlier one, as of another node or chain, less may stand
 			all = append(all, w)
 		}
 	}
@@ -131,7 +134,7 @@ func (w tickWindows) known() []knownPool {
 		p := knownPool{ID: id, Changed: of.changed, Windows: make([]knownWindow, len(of.all))}
 		for i := range of.all {
 			a := &of.all[i]
-			p.Windows[i] = knownWindow{a.around, a.From, a.To, a.period}
+			p.Windows[i] = knownWindow{a.around, a.From, a.To, a.period, a.whole}
 		}
 		all = append(all, p)
 	}

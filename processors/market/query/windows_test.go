@@ -22,6 +22,13 @@ import (
 // fork takes the last block back, and lands another one of its height and time.
 func (m *marketNode) fork(t testing.TB, events ...contracts.Event) {
 	t.Helper()
+	m.forkAt(t, m.time, events...)
+}
+
+// forkAt lands one of another time.
+func (m *marketNode) forkAt(t testing.TB, time uint64, events ...contracts.Event) {
+	t.Helper()
+	m.time = time
 	for _, p := range m.parts {
 		last := p.views[len(p.views)-1].at
 		o := p.store.NewOverlay()
@@ -109,6 +116,28 @@ func TestTicksComeOnce(t *testing.T) {
 		if p := &before.Pools[i]; len(p.Ticks) > 0 && &p.Ticks[0] != &after.Pools[i].Ticks[0] {
 			t.Errorf("the ticks of pool %s came again", p.ID)
 		}
+	}
+}
+
+// TestTicksOfAnEarlierTime: liquidity that stood in a block whose time a reorg took back does not stand in an earlier one.
+func TestTicksOfAnEarlierTime(t *testing.T) {
+	m := newMarketNode(t, deployment)
+	m.undo = true
+	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 0), allow(tknPool))
+	m.mine(t, 1, provide(tknPool, 1, -60, 60, 7))
+	m.mine(t, 3600)
+	c := m.client(t)
+	standing := func(c *query.Client) uint256.Int {
+		answer, err := c.Exchange(t.Context(), query.ExchangeQuery{Seconds: 1800, Hours: 7200})
+		x := must(t, answer, err)
+		return x.Pools[0].Standing[0].Net
+	}
+	if got := standing(c); got != word(7) {
+		t.Fatalf("%s stand after an hour, want 7", got.Dec())
+	}
+	m.forkAt(t, m.time-3599)
+	if got := standing(c); !got.IsZero() {
+		t.Errorf("%s stand after a second", got.Dec())
 	}
 }
 
