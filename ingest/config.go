@@ -38,6 +38,7 @@ type Config struct {
 	RangeLogs    int // number of logs that the size of ranges aims at
 
 	BatchRecords int // maximum records of a transaction; a block is never split
+	LedgerShares int // maximum shares of a token's ledger in a block: the rest comes with the next ones
 	BatchBytes   int
 
 	PollInterval   time.Duration // of the head, if no endpoint announces heads
@@ -62,7 +63,7 @@ func DefaultConfig() Config {
 	return Config{
 		Kafka: kafka.DefaultConfig(), Partitions: topics.DefaultPartitions, RPC: rpc.DefaultConfig(),
 		Finality: FinalityTag, ReorgWindow: follow.DefaultConfig().Window,
-		Ranges: 4, RangeBlocks: 2000, SparseBlocks: 40_000, RangeLogs: 1250, BatchRecords: 10_000, BatchBytes: 16 << 20,
+		Ranges: 4, RangeBlocks: 2000, SparseBlocks: 40_000, RangeLogs: 1250, BatchRecords: 10_000, BatchBytes: 16 << 20, LedgerShares: 4096,
 		PollInterval: 100 * time.Millisecond, PollBackup: time.Second, FinalizedEvery: 2 * time.Second,
 		MarkEvery: 200 * time.Millisecond, Heartbeat: 2 * time.Second, TakeoverAfter: 6 * time.Second,
 		ShortPatience: 30 * time.Second, ProbeTimeout: 10 * time.Second, ReadyAge: 15 * time.Second,
@@ -118,6 +119,7 @@ func (c Config) Validate() error {
 		{"sparse blocks", int64(c.SparseBlocks)},
 		{"range logs", int64(c.RangeLogs)},
 		{"batch records", int64(c.BatchRecords)},
+		{"ledger shares", int64(c.LedgerShares)},
 		{"batch bytes", int64(c.BatchBytes)},
 		{"poll interval", int64(c.PollInterval)},
 		{"poll backup", int64(c.PollBackup)},

@@ -13,7 +13,7 @@ import (
 // job is a transaction to write: a batch or a repeated barrier.
 type job struct {
 	batch           *follow.Batch
-	followed        map[common.Address]uint64 // as of the batch's last block
+	followed        map[common.Address]joined // as of the batch's last block
 	head, finalized uint64
 	safe            uint64 // of a repeated barrier
 }

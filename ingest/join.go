@@ -20,25 +20,26 @@ import (
 //
 // Invariants:
 //
-//  1. A token joins with the first block in which the registry allows it as a meme token. The last records of that
-//     block are the token's ledger as of it, and from the next block on the topic has the token's Transfer logs.
-//     Which tokens, blocks and logs these are depends on the chain alone.
+//  1. A token joins with the first block in which the registry allows it as a meme token. The last record of that
+//     block is the token's ledger as of it, or the first part, and from the next block on the topic has the token's
+//     Transfer logs. Which tokens, blocks and logs these are depends on the chain alone.
 //  2. The last transaction that names tokens in a header names those that have joined up to the topic's last barrier. So a
 //     session knows them from the topic, whoever wrote it, and a reorg below the block of a token undoes both together.
 //  3. The blocks after a token's were fetched with a filter that has it: the fetches under way when it joins are
 //     dropped. A filter that has more does no harm, since what nobody follows is not published.
 //  4. A token that leaves the registry is followed on: it may come back.
 type followed struct {
-	since  map[common.Address]uint64 // the block that a token joined with
-	client *rpc.Client               // its filter has all of them, and more after a reorg
-	asked  map[common.Address]bool   // by the client
+	since  map[common.Address]joined
+	client *rpc.Client                         // its filter has all of them, and more after a reorg
+	asked  map[common.Address]bool             // by the client
+	parts  map[common.Address][]*topics.Ledger // of the ledgers that come with several blocks: see spread.go
 }
 
 // maxFollowed bounds the tokens that are followed: each transaction names them.
 const maxFollowed = 1000
 
-func (in *Ingester) follow(since map[common.Address]uint64) *followed {
-	f := &followed{since: maps.Clone(since), client: in.client, asked: map[common.Address]bool{}} // the publisher keeps the other
+func (in *Ingester) follow(since map[common.Address]joined) *followed {
+	f := &followed{since: maps.Clone(since), client: in.client, asked: map[common.Address]bool{}, parts: map[common.Address][]*topics.Ledger{}} // the publisher keeps the other
 	for token := range since {
 		f.asked[token] = true
 	}
@@ -64,7 +65,7 @@ func (f *followed) filter(base *rpc.Client) {
 func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64) {
 	f.asked = map[common.Address]bool{} // what was asked for before is dropped
 	for _, token := range tokens {
-		f.since[token] = block
+		f.since[token] = joined{block: block}
 	}
 	for token := range f.since {
 		f.asked[token] = true
@@ -75,17 +76,18 @@ func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64)
 // back forgets the tokens that joined with a block or a later one, because it is about to be replaced.
 func (f *followed) back(block uint64) {
 	for token, since := range f.since {
-		if since >= block {
+		if since.block >= block {
 			delete(f.since, token)
+			delete(f.parts, token)
 		}
 	}
 }
 
 // upTo are the tokens that had joined at the end of a block.
-func (f *followed) upTo(block uint64) map[common.Address]uint64 {
-	all := make(map[common.Address]uint64, len(f.since))
+func (f *followed) upTo(block uint64) map[common.Address]joined {
+	all := make(map[common.Address]joined, len(f.since))
 	for token, since := range f.since {
-		if since <= block {
+		if since.block <= block {
 			all[token] = since
 		}
 	}
@@ -129,31 +131,36 @@ func (in *Ingester) published(b *follow.Block, f *followed) []follow.Item {
 	})
 }
 
-// reads begins to read the ledgers of the tokens that join with the fetched blocks, if there are any and they are not
-// read yet. The fetch is done again then; only its blocks up to the first with a token that joins are left.
+// reads begins to read the ledgers of the tokens that join with the fetched blocks, and those of which parts come with them, if
+// there are any and they are not read yet. The fetch is done again then; only its blocks up to the first with a token that
+// joins are left.
 func (s *session) reads(ctx context.Context, g *errgroup.Group, f *fetch) bool {
-	if f.Kind == follow.Headers || f.joins != nil || len(f.blocks) == 0 || f.blocks[0].Parent != s.m.Tip().Hash {
+	if f.Kind == follow.Headers || f.Kind == follow.Vote || f.read || len(f.blocks) == 0 || f.blocks[0].Parent != s.m.Tip().Hash {
 		return false
 	}
 	s.follows.back(f.blocks[0].Number)
 	for i := range f.blocks {
-		b := &f.blocks[i]
-		if f.joins = s.in.joining(b, s.follows); f.joins == nil {
-			continue
+		if f.joins = s.in.joining(&f.blocks[i], s.follows); f.joins != nil {
+			f.blocks = f.blocks[:i+1]
+			break
 		}
-		f.blocks = f.blocks[:i+1]
-		s.readLedgers(ctx, g, f, b)
-		return true
 	}
-	return false
+	if missing := s.follows.missing(f.blocks); len(missing) > 0 || f.joins != nil {
+		f.read = true
+		s.readLedgers(ctx, g, f, missing)
+	}
+	return f.read
 }
 
-// readLedgers appends to a block the ledgers of the tokens that join with it.
-func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, b *follow.Block) {
+// readLedgers reads the ledgers of tokens that joined earlier, and appends to the last block those of the tokens that join with
+// it.
+func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, missing []common.Address) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.done = make(chan struct{})
+	b := &f.blocks[len(f.blocks)-1]
 	settled, known := s.m.Settled(), s.unsureFor(b.Hash) > s.in.cfg.RPC.Silence
-	s.in.log.Info("meme tokens join: reading their history", zap.Stringers("tokens", f.joins), zap.Uint64("block", b.Number))
+	underWay, since := s.follows.underWay(b.Number), s.follows.upTo(b.Number)
+	s.in.log.Info("meme tokens join: reading their history", zap.Stringers("tokens", f.joins), zap.Stringers("again", missing), zap.Uint64("block", b.Number))
 	g.Go(func() error {
 		defer close(f.done)
 		// Anybody can make up a block with which any token joins, and all of the chain would be read.
@@ -161,16 +168,21 @@ func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, 
 			_, _ = s.in.client.Vote(ctx, f.To, false) // for who is counted: its blocks link to that one
 			return nil
 		}
+		f.ledgers = map[common.Address][]*topics.Ledger{}
+		for _, token := range missing {
+			if f.ledgers[token], f.err = s.in.again(ctx, token, since[token], settled); f.err != nil {
+				return nil
+			}
+		}
 		for _, token := range f.joins {
 			parts, err := s.in.ledger(ctx, token, b.BlockRef, settled)
 			if err != nil {
 				f.err = err
 				return nil
 			}
-			b.Logs = slices.Clip(b.Logs)
-			for _, part := range parts {
-				b.Logs = append(b.Logs, part)
-			}
+			parts = s.in.room(parts, &underWay)
+			b.Logs = append(slices.Clip(b.Logs), parts[0])
+			f.ledgers[token] = parts
 			s.in.metrics.joined.Inc()
 		}
 		return nil
@@ -199,5 +211,9 @@ func (s *session) joined(f *fetch) {
 	s.drop()
 	s.m.Refetch()
 	s.follows.join(s.in.client, f.joins, s.m.Tip().Number)
+	for _, token := range f.joins {
+		s.follows.spread(token, s.m.Tip(), f.ledgers[token])
+	}
+	s.m.Whole(s.follows.end())
 	s.in.metrics.followed.Set(float64(len(s.follows.since)))
 }

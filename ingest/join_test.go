@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -138,19 +139,23 @@ func TestTokenJoins(t *testing.T) {
 	for _, proof := range []rpc.Proof{rpc.ProofTip, rpc.ProofAll, rpc.ProofSparse, rpc.ProofOff} {
 		t.Run(string(proof), func(t *testing.T) {
 			t.Parallel()
-			joins(t, proof)
+			joins(t, proof, 1) // ledgers come in parts, and reorgs and restarts between them
 		})
 	}
+	t.Run("at once", func(t *testing.T) {
+		t.Parallel()
+		joins(t, rpc.ProofTip, ingest.DefaultConfig().LedgerShares)
+	})
 }
 
-func joins(t *testing.T, proof rpc.Proof) {
+func joins(t *testing.T, proof rpc.Proof, shares int) {
 	t.Helper()
 	const seed = 5
 	w := newWorld(t, "kfake", seed, devchain.ScenarioConfig{})
 	w.step(t, 10)
 	o := newOwner(t, w, seed)
 	cfg := w.config()
-	cfg.RPC.Proof = proof
+	cfg.RPC.Proof, cfg.LedgerShares = proof, shares
 	in := run(t, cfg)
 	check := func() {
 		t.Helper()
@@ -221,6 +226,13 @@ func joins(t *testing.T, proof rpc.Proof) {
 	o.mine(together...)
 	o.mine(o.call(other, "TKN", "mint", o.address(), big.NewInt(5)), o.give(meme, 1, 1))
 	in = run(t, cfg)
+	check()
+	for i := range 6 { // the rest of the ledgers comes, with empty blocks too
+		if o.mine(); i == 2 {
+			check()
+			in.Kill()
+		}
+	}
 	check()
 	// From scratch the topic is the same.
 	cfg.Kafka.Prefix = "again"

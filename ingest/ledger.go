@@ -1,10 +1,8 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -17,12 +15,11 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// faultTooMany is why the balances of a token cannot be had here; package contracts has the other reasons.
-const faultTooMany = "too many holders"
-
-// maxHeld bounds the accounts that a ledger has in memory while it is summed up; topics.MaxHolders those that have some in
-// the end.
-const maxHeld = 1 << 20
+// Why the balances of a token cannot be had here; package contracts has the other reasons.
+const (
+	faultTooMany = "too many holders"
+	faultAtOnce  = "too many holders of tokens that join at once"
+)
 
 // ledger sums up the transfers of a token.
 type ledger struct {
@@ -46,16 +43,9 @@ func (l *ledger) add(log *topics.Log, in *follow.Header) {
 			l.first, l.header = &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, *in // not what it is a part of
 		}
 		l.fault, _ = e.Move(&l.supply, l.held) // memory does not fail
-		if l.fault == "" && len(l.held) > maxHeld {
+		if l.fault == "" && len(l.held) > topics.MaxHolders {
 			l.fault = faultTooMany
 		}
-	}
-}
-
-// end is called after the last log.
-func (l *ledger) end() {
-	if l.fault == "" && len(l.held) > topics.MaxHolders {
-		l.fault = faultTooMany
 	}
 }
 
@@ -79,24 +69,34 @@ func (h held) SetHeld(account common.Address, _, amount *uint256.Int) error {
 	return nil
 }
 
-// parts are the records of the ledger as of a block.
-func (l *ledger) parts(at topics.BlockRef) []*topics.Ledger {
-	accounts := slices.SortedFunc(maps.Keys(l.held), func(a, b common.Address) int { return bytes.Compare(a[:], b[:]) })
-	if l.fault != "" || len(accounts) == 0 {
-		return []*topics.Ledger{{Block: at, Token: l.token, Parts: 1, First: l.origin, Fault: l.fault}}
+// parts are the records of the ledger as of a block, of so many shares each. They take over the memory of the balances, which
+// are gone.
+func (l *ledger) parts(at topics.BlockRef, size int) []*topics.Ledger {
+	if l.fault != "" || len(l.held) == 0 {
+		return []*topics.Ledger{l.part(at)}
 	}
+	shares := make([]topics.Share, 0, len(l.held))
+	for account, amount := range l.held {
+		shares = append(shares, topics.Share{Account: account, Amount: amount})
+	}
+	l.held = nil
+	slices.SortFunc(shares, func(a, b topics.Share) int { return a.Account.Cmp(b.Account) })
 	var all []*topics.Ledger
-	for some := range slices.Chunk(accounts, topics.MaxShares) {
-		part := &topics.Ledger{Block: at, Token: l.token, Part: uint32(len(all)), First: l.origin}
-		for _, account := range some {
-			part.Shares = append(part.Shares, topics.Share{Account: account, Amount: l.held[account]})
-		}
+	for some := range slices.Chunk(shares, size) {
+		part := l.part(at)
+		part.Part, part.Shares = uint32(len(all)), some
 		all = append(all, part)
 	}
-	for _, part := range all {
-		part.Parts = uint32(len(all))
+	if len(all) > 1 {
+		for _, part := range all {
+			part.Parts, part.Since = uint32(len(all)), at.Number
+		}
 	}
 	return all
+}
+
+func (l *ledger) part(at topics.BlockRef) *topics.Ledger {
+	return &topics.Ledger{Block: at, Token: l.token, Parts: 1, First: l.origin, Fault: l.fault}
 }
 
 // ledger reads a token's history from its creation up to and with a block, and sums it up. Its logs are fetched and
@@ -125,16 +125,20 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 	if from > 0 && h.parent != parent || h.last.Hash != at.Hash {
 		return nil, fmt.Errorf("history of token %s from block %d ends at block %s, not %s: %w", token, from, h.last.Hash, at.Hash, rpc.ErrGone)
 	}
-	if l.end(); l.fault != "" {
-		in.metrics.faulted.WithLabelValues(l.fault).Inc()
-		in.log.Warn("the holders of a token stay unknown", zap.Stringer("token", token), zap.String("fault", l.fault), zap.Int("holders", len(l.held)))
+	if l.fault != "" {
+		in.faulted(token, l.fault, len(l.held))
 	}
 	if l.first != nil && l.fault == "" {
 		if l.origin, err = h.client.Origin(ctx, &l.header, l.first, l.counts); err != nil {
 			return nil, fmt.Errorf("find the origin of token %s: %w", token, err)
 		}
 	}
-	return l.parts(at), nil
+	return l.parts(at, in.cfg.LedgerShares), nil
+}
+
+func (in *Ingester) faulted(token common.Address, fault string, holders int) {
+	in.metrics.faulted.WithLabelValues(fault).Inc()
+	in.log.Warn("the holders of a token stay unknown", zap.Stringer("token", token), zap.String("fault", fault), zap.Int("holders", holders))
 }
 
 // begin is where the history of a token that exists at a block begins: the first block to read, and the parent that it has

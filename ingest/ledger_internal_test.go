@@ -1,10 +1,14 @@
 package ingest
 
 import (
+	"maps"
+	"runtime"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -15,13 +19,15 @@ import (
 // TestLedgerParts: whoever holds how much, the parts of a ledger have every share once, in order, and survive their encoding.
 func TestLedgerParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.SampledFrom([]int{0, 1, 7, topics.MaxShares - 1, topics.MaxShares, topics.MaxShares + 1, 2*topics.MaxShares + 3}).Draw(t, "holders")
+		size := rapid.IntRange(1, 300).Draw(t, "shares")
+		n := rapid.SampledFrom([]int{0, 1, 7, size - 1, size, size + 1, 2*size + 3}).Draw(t, "holders")
 		l := &ledger{token: common.Address{1}, origin: common.Hash{2}, held: held{}}
 		for i := range n {
 			l.held[tokenOf(uint64(i)*0x9e3779b97f4a7c15)] = *uint256.NewInt(uint64(i + 1))
 		}
+		all := maps.Clone(l.held)
 		at := topics.BlockRef{Number: 7, Hash: common.Hash{3}, Timestamp: 8}
-		parts := l.parts(at)
+		parts := l.parts(at, size)
 		var last common.Address
 		shares := 0
 		for i, part := range parts {
@@ -30,11 +36,15 @@ func TestLedgerParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := raw.(*topics.Ledger)
-			if got.Block != at || got.Token != l.token || got.First != l.origin || got.Fault != "" || int(got.Part) != i || int(got.Parts) != len(parts) {
+			since := uint64(0)
+			if len(parts) > 1 {
+				since = 7
+			}
+			if got.Block != at || got.Token != l.token || got.First != l.origin || got.Fault != "" || int(got.Part) != i || int(got.Parts) != len(parts) || got.Since != since || len(got.Shares) > size {
 				t.Fatalf("part %d of %d is %+v", i, len(parts), got)
 			}
 			for _, s := range got.Shares {
-				if s.Account.Cmp(last) <= 0 || l.held[s.Account] != s.Amount {
+				if s.Account.Cmp(last) <= 0 || all[s.Account] != s.Amount {
 					t.Fatalf("%s has %s after %s", s.Account, s.Amount.Dec(), last)
 				}
 				last = s.Account
@@ -47,17 +57,36 @@ func TestLedgerParts(t *testing.T) {
 	})
 }
 
-// TestLedgerOfTooMany: a ledger that is too large to be applied with one block says so, and has no shares.
-func TestLedgerOfTooMany(t *testing.T) {
-	for _, n := range []uint64{topics.MaxHolders, topics.MaxHolders + 1} {
-		l := &ledger{held: held{}}
-		for i := range n {
-			l.held[tokenOf(i)] = *uint256.NewInt(1)
+// TestLedgersAtOnce: the ledgers that come at the same time are bounded together. One that is too large beside the others says
+// so, and has no shares; once they have come there is room for others.
+func TestLedgersAtOnce(t *testing.T) {
+	in := &Ingester{cfg: DefaultConfig(), log: zap.NewNop(), metrics: newMetrics(prometheus.NewRegistry(), &board{})}
+	large := topics.MaxHolders / in.cfg.LedgerShares
+	parts := func(n int) []*topics.Ledger {
+		all := make([]*topics.Ledger, n)
+		for i := range all {
+			all[i] = &topics.Ledger{Block: topics.BlockRef{Number: 5, Hash: common.Hash{5}}, Token: tokenOf(9), Parts: uint32(n)}
 		}
-		l.end()
-		parts := l.parts(topics.BlockRef{})
-		if n > topics.MaxHolders && (len(parts) != 1 || parts[0].Fault != faultTooMany || len(parts[0].Shares) > 0) || n == topics.MaxHolders && l.fault != "" {
-			t.Errorf("%d holders: %d parts, fault %q", n, len(parts), l.fault)
+		return all
+	}
+	f := &followed{since: map[common.Address]joined{}, parts: map[common.Address][]*topics.Ledger{}}
+	f.spread(tokenOf(1), topics.BlockRef{Number: 5, Hash: common.Hash{5}}, parts(large))
+	for _, test := range []struct {
+		block uint64
+		parts []int
+		want  []int
+	}{
+		{6, []int{large, 2, 1}, []int{large, 1, 1}},
+		{6, []int{large - 1, 2, 1}, []int{large - 1, 1, 1}},
+		{5 + uint64(large) - 1, []int{large + 1}, []int{1}},
+		{5 + uint64(large), []int{large + 1, large - 1}, []int{large + 1, large - 1}},
+	} {
+		underWay := f.underWay(test.block)
+		for i, n := range test.parts {
+			got := in.room(parts(n), &underWay)
+			if len(got) != test.want[i] || n > 1 && (got[0].Fault == faultAtOnce) != (len(got) == 1) || got[0].Token != tokenOf(9) || got[0].Block.Number != 5 {
+				t.Errorf("block %d: of %d parts %d come, want %d: %+v", test.block, n, len(got), test.want[i], got[0])
+			}
 		}
 	}
 }
@@ -66,21 +95,54 @@ func TestLedgerOfTooMany(t *testing.T) {
 func TestLedgerHoldsNoMore(t *testing.T) {
 	token := common.Address{1}
 	l := &ledger{decoder: contracts.NewDecoder(contracts.Deployment{}), token: token, held: held{}}
-	for i := range uint64(maxHeld) {
+	for i := range uint64(topics.MaxHolders) {
 		l.held[tokenOf(i)] = *uint256.NewInt(1)
 	}
-	l.supply.SetUint64(maxHeld)
+	l.supply.SetUint64(topics.MaxHolders)
 	give := func(from, to common.Address) {
 		l.add(&topics.Log{Address: token, Data: common.LeftPadBytes([]byte{1}, 32), Topics: []common.Hash{
 			contracts.TransferTopic(), common.BytesToHash(from[:]), common.BytesToHash(to[:]),
 		}}, &follow.Header{})
 	}
-	give(tokenOf(0), tokenOf(maxHeld)) // one comes, one goes
-	if l.fault != "" || len(l.held) != maxHeld {
+	give(tokenOf(0), tokenOf(topics.MaxHolders)) // one comes, one goes
+	if l.fault != "" || len(l.held) != topics.MaxHolders {
 		t.Fatalf("%d accounts, fault %q", len(l.held), l.fault)
 	}
-	give(common.Address{}, tokenOf(maxHeld+1))
+	give(common.Address{}, tokenOf(topics.MaxHolders+1))
 	if l.fault != faultTooMany {
 		t.Errorf("%d accounts, fault %q", len(l.held), l.fault)
 	}
+}
+
+// BenchmarkMillionHolders is what a ledger of a million holders takes while it is summed up and cut into parts, and afterwards.
+func BenchmarkMillionHolders(b *testing.B) {
+	const holders = 1_000_000
+	token := common.Address{1}
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapInuse) / (1 << 20)
+	}
+	runtime.GC()
+	before, peak, after := heap(), 0.0, 0.0
+	for b.Loop() {
+		l := &ledger{decoder: contracts.NewDecoder(contracts.Deployment{}), token: token, held: held{}}
+		log := &topics.Log{Address: token, Data: common.LeftPadBytes([]byte{1}, 32), Topics: []common.Hash{contracts.TransferTopic(), {}, {}}}
+		for n := range uint64(holders) {
+			to := tokenOf(n * 0x9e3779b97f4a7c15)
+			log.Topics[2] = common.BytesToHash(to[:])
+			if l.add(log, &follow.Header{}); n%50_000 == 0 {
+				peak = max(peak, heap())
+			}
+		}
+		parts := l.parts(topics.BlockRef{}, DefaultConfig().LedgerShares)
+		peak = max(peak, heap())
+		runtime.GC()
+		if after = heap(); l.fault != "" || len(parts) != 245 {
+			b.Fatal(l.fault, len(parts), "parts")
+		}
+		runtime.KeepAlive(parts)
+	}
+	b.ReportMetric(peak-before, "MiB-peak")
+	b.ReportMetric(after-before, "MiB-kept")
 }

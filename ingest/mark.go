@@ -30,7 +30,8 @@ const (
 	markBefore  = 1 // it named no followed tokens
 	markListed  = 2 // it ends with them
 	markShort   = 3 // they are those of the transaction before
-	markVersion = markShort
+	markSpread  = 4 // as listed, and then it ends with those whose ledgers have several parts
+	markVersion = markSpread
 	markBytes   = 4 // prefix of an address or a topic: enough to distinguish those of a deployment
 )
 
@@ -41,10 +42,10 @@ const listEvery = 256
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
 	start     uint64
-	addresses [][markBytes]byte         // sorted
-	topics    [][markBytes]byte         // sorted
-	followed  map[common.Address]uint64 // tokens, and the blocks that they joined with
-	short     bool                      // followed are those of the transaction before
+	addresses [][markBytes]byte // sorted
+	topics    [][markBytes]byte // sorted
+	followed  map[common.Address]joined
+	short     bool // followed are those of the transaction before
 }
 
 func markOf(d contracts.Deployment) mark {
@@ -63,7 +64,7 @@ func markOf(d contracts.Deployment) mark {
 func compareMarks(a, b [markBytes]byte) int { return bytes.Compare(a[:], b[:]) }
 
 func (m mark) encode() []byte {
-	b := binary.BigEndian.AppendUint64([]byte{markVersion}, m.start)
+	b := binary.BigEndian.AppendUint64([]byte{markShort}, m.start)
 	for _, list := range [][][markBytes]byte{m.addresses, m.topics} {
 		b = append(b, byte(len(list)))
 		for _, entry := range list {
@@ -79,10 +80,18 @@ func (m mark) encode() []byte {
 	}
 	b[0] = markListed
 	b = binary.BigEndian.AppendUint16(b, uint16(len(m.followed))) // at most maxFollowed
+	var spread []byte
 	for _, token := range slices.SortedFunc(maps.Keys(m.followed), common.Address.Cmp) {
-		b = binary.BigEndian.AppendUint64(append(b, token[:]...), m.followed[token])
+		j := m.followed[token]
+		b = binary.BigEndian.AppendUint64(append(b, token[:]...), j.block)
+		if j.parts > 0 {
+			spread = binary.BigEndian.AppendUint32(append(append(spread, token[:]...), j.hash[:]...), j.parts)
+		}
 	}
-	return b
+	if len(spread) > 0 {
+		b[0] = markSpread
+	}
+	return append(b, spread...)
 }
 
 func decodeMark(b []byte) (m mark, err error) {
@@ -106,34 +115,58 @@ func decodeMark(b []byte) (m mark, err error) {
 			b = b[markBytes:]
 		}
 	}
-	if m.short = version == markShort; version != markListed && len(b) == 0 {
-		return m, nil
+	switch version {
+	case markListed, markSpread:
+		m.followed, err = decodeFollowed(b, version == markSpread)
+		return m, err
 	}
-	if version != markListed {
+	if m.short = version == markShort; len(b) > 0 {
 		return m, fmt.Errorf("the filter header has %d bytes too many", len(b))
 	}
-	const entry = common.AddressLength + 8
-	if len(b) < 2 || len(b) != 2+entry*int(binary.BigEndian.Uint16(b)) {
-		return m, errors.New("filter header does not end with the followed tokens")
+	return m, nil
+}
+
+// decodeFollowed reads the followed tokens, and then those whose ledgers have several parts.
+func decodeFollowed(b []byte, spread bool) (map[common.Address]joined, error) {
+	const entry, more = common.AddressLength + 8, common.AddressLength + common.HashLength + 4
+	truncated := errors.New("filter header does not end with the followed tokens")
+	if len(b) < 2 {
+		return nil, truncated
 	}
-	m.followed = map[common.Address]uint64{}
+	end := 2 + entry*int(binary.BigEndian.Uint16(b))
+	if len(b) < end || (len(b) > end) != spread || (len(b)-end)%more != 0 {
+		return nil, truncated
+	}
+	b, rest := b[2:end], b[end:]
+	all := make(map[common.Address]joined, len(b)/entry)
+	unordered := errors.New("followed tokens of the filter header are not in order")
 	last := []byte(nil)
-	for b = b[2:]; len(b) > 0; b = b[entry:] {
+	for ; len(b) > 0; b = b[entry:] {
 		token := b[:common.AddressLength]
 		if bytes.Compare(token, last) <= 0 && last != nil {
-			return m, errors.New("followed tokens of the filter header are not in order")
+			return nil, unordered
 		}
 		last = token
-		m.followed[common.Address(token)] = binary.BigEndian.Uint64(b[common.AddressLength:])
+		all[common.Address(token)] = joined{block: binary.BigEndian.Uint64(b[common.AddressLength:])}
 	}
-	return m, nil
+	for last = nil; len(rest) > 0; rest = rest[more:] {
+		token := rest[:common.AddressLength]
+		j, found := all[common.Address(token)]
+		j.hash, j.parts = common.Hash(rest[common.AddressLength:]), binary.BigEndian.Uint32(rest[more-4:])
+		if !found || j.parts == 0 || bytes.Compare(token, last) <= 0 && last != nil {
+			return nil, unordered
+		}
+		last = token
+		all[common.Address(token)] = j
+	}
+	return all, nil
 }
 
 // checkFilter compares the deployment with the topic's filter, and returns the tokens that are followed as of the last
 // barrier. Added contracts are allowed if they did not exist when the topic ends, or where no endpoint knows, if they had no log: they
 // have no history to miss.
-func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]uint64, error) {
-	followed := map[common.Address]uint64{}
+func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]joined, error) {
+	followed := map[common.Address]joined{}
 	if last.Hash == (common.Hash{}) {
 		return followed, nil // the topic is empty
 	}
@@ -157,7 +190,7 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 			zap.String("topic", in.topic), zap.Uint64("block", last.Number))
 	}
 	for token, since := range was.followed {
-		if since <= last.Number { // the header may be of a barrier that was reverted
+		if since.block <= last.Number { // the header may be of a barrier that was reverted
 			followed[token] = since
 		}
 	}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"math/big"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ import (
 func TestLaterMark(t *testing.T) {
 	b := mark{start: 1}.encode()
 	b[0] = markVersion + 1
-	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 4") {
+	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 5") {
 		t.Errorf("a later version of the filter header: %v", err)
 	}
 	for _, b := range [][]byte{nil, {0}, {markListed}, append(mark{short: true}.encode(), 1), make([]byte, 30)} {
@@ -42,18 +43,18 @@ func tokenOf(n uint64) (token common.Address) {
 // and one of many.
 func TestMarksAreShort(t *testing.T) {
 	p := &publisher{filter: markOf(contracts.Deployment{})}
-	all := map[common.Address]uint64{}
+	all := map[common.Address]joined{}
 	for n := range uint64(maxFollowed) {
-		all[tokenOf(n)] = n
+		all[tokenOf(n)] = joined{block: n}
 	}
 	bare := p.filter
-	bare.followed = map[common.Address]uint64{}
+	bare.followed = map[common.Address]joined{}
 	none := len(bare.encode())
 	const transactions = 4 * listEvery
 	bytes, listed := 0, 0
 	for i := range transactions {
 		if i == 10 {
-			all = map[common.Address]uint64{tokenOf(7): 1, tokenOf(8): 2}
+			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3}}
 		}
 		header := p.follow(all).mark().Value
 		m, err := decodeMark(header)
@@ -62,8 +63,8 @@ func TestMarksAreShort(t *testing.T) {
 		}
 		if !m.short {
 			listed++
-			if len(m.followed) != len(all) {
-				t.Errorf("transaction %d names %d tokens of %d", i, len(m.followed), len(all))
+			if !maps.Equal(m.followed, all) {
+				t.Errorf("transaction %d names other tokens: %d of %d", i, len(m.followed), len(all))
 			}
 		}
 		if i > 10 {
@@ -89,12 +90,12 @@ func TestTokenJoinsAfterAHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := &Ingester{client: client, metrics: newMetrics(prometheus.NewRegistry(), &board{})}
-	stands := published{followed: map[common.Address]uint64{}}
+	stands := published{followed: map[common.Address]joined{}}
 	p, f := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), stands), in.follow(stands.followed)
 	p.mark()
 	f.join(client, []common.Address{tokenOf(1)}, 2)
 	m, err := decodeMark(p.follow(f.upTo(2)).mark().Value)
-	if err != nil || m.followed[tokenOf(1)] != 2 {
+	if err != nil || m.followed[tokenOf(1)].block != 2 {
 		t.Errorf("the transaction of block 2 names %v: %v", m.followed, err)
 	}
 }
@@ -129,7 +130,7 @@ func TestTooManyTokens(t *testing.T) {
 			Topics: []common.Hash{assetSet(), common.BytesToHash(token[:]), common.BigToHash(big.NewInt(int64(contracts.LaneMeme)))},
 		}
 	}
-	f := in.follow(map[common.Address]uint64{})
+	f := in.follow(map[common.Address]joined{})
 	next := uint64(0)
 	for block := uint64(1); block <= 3*maxFollowed/100; block++ {
 		b := &follow.Block{}

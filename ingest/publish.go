@@ -44,7 +44,7 @@ func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder 
 }
 
 // follow says which tokens are followed as of the next barriers.
-func (p *publisher) follow(since map[common.Address]uint64) *publisher {
+func (p *publisher) follow(since map[common.Address]joined) *publisher {
 	if !maps.Equal(since, p.filter.followed) {
 		p.unlisted = 0
 	}

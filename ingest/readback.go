@@ -18,7 +18,7 @@ import (
 type published struct {
 	barriers []topics.BlockRef
 	last     topics.BlockEnd           // the newest barrier; no hash: the topic is empty
-	followed map[common.Address]uint64 // the tokens that are followed as of it, and since which block
+	followed map[common.Address]joined // the tokens that are followed as of it, and since which block
 }
 
 // ErrTorn: partitions of the raw topic end at different blocks. Transactions span all partitions, so brokers

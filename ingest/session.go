@@ -12,6 +12,7 @@ import (
 
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -59,7 +60,10 @@ type fetch struct {
 	known  chan struct{} // closed when the tokens that its blocks register are known
 	cancel context.CancelFunc
 	headBy int              // the endpoint that told of the head then
-	joins  []common.Address // tokens that join with the last block, whose ledgers are read then; nil: none
+	joins  []common.Address // tokens that join with the last block; nil: none
+
+	read    bool // ledgers are read, or were
+	ledgers map[common.Address][]*topics.Ledger
 }
 
 // session takes the topic, reads its end and follows the chain from there.
@@ -100,6 +104,7 @@ func (in *Ingester) session(ctx context.Context) error {
 		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
 		unsure: map[common.Hash]time.Time{},
 	}
+	machine.Whole(s.follows.end())
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
 		st.CommitAt = now
@@ -267,6 +272,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	for i := range f.blocks {
 		f.blocks[i].Logs = s.in.published(&f.blocks[i], s.follows)
 	}
+	s.follows.parting(f, s.m.Finalized())
 	verified := s.in.tokens.news(f.blocks, f.probes)
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {

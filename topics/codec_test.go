@@ -57,7 +57,7 @@ var (
 			return &Ledger{
 				Block: genRef.Draw(t, "block"), Token: genAddress.Draw(t, "token"), Part: rapid.Uint32().Draw(t, "part"),
 				Parts: rapid.Uint32().Draw(t, "parts"), First: genHash.Draw(t, "first"), Fault: rapid.String().Draw(t, "fault"),
-				Shares: rapid.SliceOfN(genShare, 1, 5).Draw(t, "shares"),
+				Shares: rapid.SliceOfN(genShare, 1, 5).Draw(t, "shares"), Since: rapid.Uint64().Draw(t, "since"),
 			}
 		default:
 			return &BlockRevert{Block: genRef.Draw(t, "block"), Head: genRef.Draw(t, "head")}
@@ -190,7 +190,7 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, number uint64, part, parts uint32, first []byte, fault string, raw []byte) {
 		l := &Ledger{
 			Block: BlockRef{Number: number, Hash: common.BytesToHash(raw), Timestamp: number / 2}, Token: common.BytesToAddress(raw),
-			Part: part, Parts: parts, First: common.BytesToHash(first), Fault: strings.ToValidUTF8(fault, ""),
+			Part: part, Parts: parts, First: common.BytesToHash(first), Fault: strings.ToValidUTF8(fault, ""), Since: uint64(part),
 		}
 		const each = common.AddressLength + common.HashLength
 		for ; len(raw) >= each && len(l.Shares) < MaxShares; raw = raw[each:] {

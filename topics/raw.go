@@ -96,6 +96,12 @@ func (d *RawDecoder) Decode(value []byte) (Raw, error) {
 		}
 	case SchemaLedger.ID:
 		raw = in.ledger()
+	case SchemaLedgerSince.ID:
+		l := in.ledger()
+		if l.Since = in.uint(); l.Since == 0 {
+			in.bad = true // it must be written without
+		}
+		raw = l
 	case SchemaBlockEnd.ID, SchemaLinkedEnd.ID, SchemaSafeEnd.ID:
 		d.end = BlockEnd{
 			Block: in.ref(), Parent: in.hash(), Records: in.uint32(),
@@ -144,7 +150,11 @@ func (d *RawDecoder) readLog(in *input) *Log {
 }
 
 func appendLedger(b []byte, l *Ledger) []byte {
-	b = appendRef(AppendHeader(b, SchemaLedger), &l.Block)
+	schema := SchemaLedger
+	if l.Since > 0 {
+		schema = SchemaLedgerSince
+	}
+	b = appendRef(AppendHeader(b, schema), &l.Block)
 	b = append(b, l.Token[:]...)
 	b = appendUint(appendUint(b, uint64(l.Part)), uint64(l.Parts))
 	b = appendString(appendOptHash(b, l.First), l.Fault)
@@ -155,7 +165,11 @@ func appendLedger(b []byte, l *Ledger) []byte {
 			b = appendDecimal(b, &l.Shares[i].Amount)
 		}
 	}
-	return append(b, 0) // ends the array
+	b = append(b, 0) // ends the array
+	if l.Since > 0 {
+		b = appendUint(b, l.Since)
+	}
+	return b
 }
 
 func (in *input) ledger() *Ledger {

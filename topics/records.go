@@ -47,15 +47,16 @@ type Probe struct {
 
 // Ledger is a part of who holds how much of a token at the end of a block, summed up by the ingester from every
 // Transfer of the token since its creation. From the next block on the raw topic has the token's Transfer logs; earlier
-// ones are not in it. The parts follow each other in the same block and partition.
+// ones are not in it. The first part comes with that block, and each other with the next one, empty or not.
 type Ledger struct {
-	Block  BlockRef
+	Block  BlockRef // that the part comes with
 	Token  common.Address
 	Part   uint32 // from 0 on
 	Parts  uint32
 	First  common.Hash // the transaction of the first Transfer of more than nothing; zero: there was none, or it cannot be proved
 	Fault  string      // why the token's balances cannot be had; empty: they can
 	Shares []Share     // none is zero; ascending by account over all parts
+	Since  uint64      // the block as of whose end all parts are; 0: they all come with one block
 }
 
 // Share is what an account holds of a token, in raw units.
@@ -67,9 +68,9 @@ type Share struct {
 // MaxShares is the maximum number of shares in a Ledger, which bounds the size of its record.
 const MaxShares = 8192
 
-// MaxHolders is the maximum number of shares of a token's ledger, over all parts. They are applied with one block: of more,
-// a task would need more memory than a pod has, and more time than a transaction.
-const MaxHolders = 1 << 17
+// MaxHolders is the maximum number of accounts in a token's ledger, over all parts, and at any time before. The ingester sums
+// them up in memory.
+const MaxHolders = 1 << 20
 
 // BlockEnd is a barrier: it is written to every partition after the block's records there. Empty blocks have no
 // barrier of their own, so numbers may skip. A repeated barrier is a heartbeat of the ingester on an idle

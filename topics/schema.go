@@ -22,9 +22,10 @@ var (
 	SchemaLinkedEnd   = &Schema{ID: 5, Name: "raw_block_end_linked"}
 	SchemaSafeEnd     = &Schema{ID: 6, Name: "raw_block_end_safe"}
 	SchemaLedger      = &Schema{ID: 7, Name: "raw_ledger"}
+	SchemaLedgerSince = &Schema{ID: 8, Name: "raw_ledger_since"}
 	SchemaAlert       = &Schema{ID: 26, Name: "evt_alert"}
 
-	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd, SchemaSafeEnd, SchemaLedger}
+	rawSchemas = []*Schema{SchemaLog, SchemaProbe, SchemaBlockEnd, SchemaBlockRevert, SchemaLinkedEnd, SchemaSafeEnd, SchemaLedger, SchemaLedgerSince}
 
 	schemas = schemasOf(table)
 )

@@ -161,6 +161,7 @@ type Machine struct {
 	finalized uint64
 	told      uint64 // finalized, as a batch says: at most the number of a barrier
 	target    uint64 // what finalized becomes once a block links
+	whole     uint64 // up to which the empty blocks are wanted too
 
 	head     Header // last announced head
 	haveHead bool
@@ -267,6 +268,9 @@ func (m *Machine) Distrust() {
 
 // Refetch forgets all outstanding fetches, because what they ask for is no longer what is wanted.
 func (m *Machine) Refetch() { m.restart() }
+
+// Whole says that all blocks up to a number are wanted, empty ones too: no range up to there is sparse.
+func (m *Machine) Whole(number uint64) { m.whole = number }
 
 func (m *Machine) restart() {
 	m.epoch++

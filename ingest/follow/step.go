@@ -67,7 +67,7 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 		// A head alone must not contradict final blocks: fetch by number, and let Fetched decide.
 	}
 	f, end, most := Fetch{Kind: Range, From: m.asked.Number + 1}, h.Number, m.cfg.Dense
-	if m.cfg.Sparse > 0 && f.From < m.target {
+	if m.cfg.Sparse > 0 && f.From < m.target && f.From > m.whole {
 		f.Kind, end, most = Sparse, m.target, m.cfg.Sparse
 	}
 	if most > 0 {

@@ -66,8 +66,9 @@ func (a *App) Tables() []*state.Table { return a.families.Tables() }
 // between which ticks a price was in each second: what was made before cannot be continued. Version 10 sums
 // ticks up by stretches. Version 11 knows how much liquidity an hour closed with. Version 12 knows which block last changed
 // a pool's liquidity, and how much an hour closed with that stayed. Version 13 knows how much of it was there at all times of
-// each second, and how far the price went in an hour.
-func (a *App) Version() (version, since uint32) { return 13, 13 }
+// each second, and how far the price went in an hour. Version 14 applies ledgers whose parts come
+// with several blocks.
+func (a *App) Version() (version, since uint32) { return 14, 13 }
 
 // Apply applies a *topics.Log, a *topics.Probe or a *topics.Ledger.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {

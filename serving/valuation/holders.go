@@ -46,7 +46,7 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, q *
 	h := &answer.Value
 	switch {
 	case h.Faulted:
-		b.unheld = fmt.Sprintf("of holders nothing is known: its transfers contradict each other, or it had more than %d holders when it was listed", topics.MaxHolders)
+		b.unheld = fmt.Sprintf("of holders nothing is known: its transfers contradict each other, or it had more than %d holders before it was listed", topics.MaxHolders)
 		return nil
 	case h.Supply.ToBig().Cmp(supply) != 0:
 		b.unheld = "of holders nothing is known: its supply is not the sum of its transfers"

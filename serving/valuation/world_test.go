@@ -282,7 +282,7 @@ func (w *world) ledger(at topics.BlockRef, token common.Address) (parts []*topic
 		for i := range w.crowd {
 			some := new(big.Int).Div(amount, big.NewInt(int64(1+i)*1000))
 			amount = new(big.Int).Sub(amount, some)
-			all = append(all, topics.Share{Account: common.BigToAddress(big.NewInt(int64(1e9 + i))), Amount: *uint256.MustFromBig(some)})
+			all = append(all, topics.Share{Account: common.BigToAddress(big.NewInt(int64(1e9 + len(all)))), Amount: *uint256.MustFromBig(some)})
 		}
 		all = append(all, topics.Share{Account: account, Amount: *uint256.MustFromBig(amount)})
 	}

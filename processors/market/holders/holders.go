@@ -29,7 +29,7 @@ var Holdings = &state.Table{
 //
 // Invariants, unless the row is Faulted:
 //  1. Count is the number of the token's rows in Holdings, none of which is zero, and Supply is their sum;
-//  2. a transfer of a token without a row changes nothing, because the ledger to come includes it;
+//  2. a transfer of a token without a row, here or in joiningTokens, changes nothing, because the ledger to come includes it;
 //  3. First is its ledger's, or zero: nothing proves the hash of a later transfer's transaction.
 var Tokens = &state.Table{
 	ID: 24, Name: "holders",
@@ -43,30 +43,8 @@ func HoldingKey(token, account common.Address) []byte {
 
 // Family describes this family.
 var Family = family.Family{
-	Name: "holders", Tables: []*state.Table{Holdings, Tokens}, Apply: apply,
+	Name: "holders", Tables: []*state.Table{Holdings, Tokens, joiningTokens, debts}, Apply: apply,
 	Events: []contracts.Event{&contracts.TokenTransferred{}, &contracts.TransferMalformed{}},
-}
-
-// ApplyLedger applies a part of a ledger. A token that is followed already keeps its rows: they say the same.
-func ApplyLedger(w state.Writer, l *topics.Ledger) error {
-	t := topics.Holders{Token: l.Token, First: l.First, Since: l.Block.Number, Faulted: l.Fault != ""}
-	found, err := family.Get(w, Tokens, l.Token[:], &t)
-	if err != nil || found && (t.Faulted || t.Since != l.Block.Number) {
-		return err
-	}
-	for i := range l.Shares {
-		s := &l.Shares[i]
-		if _, over := t.Supply.AddOverflow(&t.Supply, &s.Amount); over {
-			t.Faulted = true
-			break
-		}
-		t.Count++
-		h := topics.Holding{Token: l.Token, Account: s.Account, Amount: s.Amount}
-		if err := family.Put(w, Holdings, HoldingKey(l.Token, s.Account), &h); err != nil {
-			return err
-		}
-	}
-	return family.Put(w, Tokens, l.Token[:], &t)
 }
 
 // apply applies an event, and returns the fault that it shows, if any: from then on nothing is said of the token's
@@ -81,49 +59,63 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 	}
 	var t topics.Holders
 	found, err := family.Get(w, Tokens, token[:], &t)
+	if err != nil || found && t.Faulted {
+		return "", err
+	}
+	var j joining
+	if !found {
+		if joins, err := family.Get(w, joiningTokens, token[:], &j); err != nil {
+			return "", err
+		} else if !joins {
+			return "", family.ErrForeign
+		}
+	}
+	switch {
+	case !whole:
+		violation = contracts.FaultMalformed
+	case found:
+		violation, err = e.Move(&t.Supply, rows{w: w, of: Holdings, token: token, count: &t.Count})
+	default:
+		violation, err = j.move(w, e)
+	}
 	switch {
 	case err != nil:
 		return "", err
 	case !found:
-		return "", family.ErrForeign
-	case t.Faulted:
-		return "", nil
-	case !whole:
-		violation = contracts.FaultMalformed
-	default:
-		if violation, err = e.Move(&t.Supply, rows{w: w, token: &t}); err != nil {
-			return "", err
-		}
+		return violation, j.put(w, true, false, violation)
 	}
-	if violation != "" {
-		t.Faulted = true
-	}
+	t.Faulted = violation != ""
 	return violation, family.Put(w, Tokens, token[:], &t)
 }
 
-// rows are the rows of a token's holders.
+// rows are the rows of a token's holders in a table.
 type rows struct {
 	w     state.Writer
-	token *topics.Holders
+	of    *state.Table
+	token common.Address
+	count *uint64
 }
 
 func (r rows) Held(account common.Address) (uint256.Int, error) {
 	var h topics.Holding
-	_, err := family.Get(r.w, Holdings, HoldingKey(r.token.Token, account), &h)
+	if *r.count == 0 {
+		return h.Amount, nil
+	}
+	_, err := family.Get(r.w, r.of, HoldingKey(r.token, account), &h)
 	return h.Amount, err
 }
 
 func (r rows) SetHeld(account common.Address, before, amount *uint256.Int) error {
-	key := HoldingKey(r.token.Token, account)
+	key := HoldingKey(r.token, account)
 	if amount.IsZero() {
-		r.token.Count--
-		r.w.Delete(Holdings, key)
+		*r.count--
+		r.w.Delete(r.of, key)
 		return nil
 	}
 	if before.IsZero() {
-		r.token.Count++
+		*r.count++
 	}
-	return family.Put(r.w, Holdings, key, &topics.Holding{Token: r.token.Token, Account: account, Amount: *amount})
+	return family.Put(r.w, r.of, key, &topics.Holding{Token: r.token, Account: account, Amount: *amount})
 }
 
 func index(key, data []byte, to *state.IndexEntries) {

@@ -1,6 +1,7 @@
 package markettest
 
 import (
+	"fmt"
 	"math/big"
 	"reflect"
 	"strings"
@@ -137,9 +138,14 @@ func parseValue(t *testing.T, typ abi.Type, text string) any {
 	}
 }
 
-// parseLedger reads a ledger whose shares are "account:amount", separated by commas.
+// parseLedger reads a ledger whose shares are "account:amount", separated by commas. The part is "0/2" and so on.
 func parseLedger(t *testing.T, values map[string]string) *topics.Ledger {
 	l := &topics.Ledger{Token: common.HexToAddress(values["token"]), First: common.HexToHash(values["first"]), Parts: 1, Fault: values["fault"]}
+	if values["part"] != "" {
+		if _, err := fmt.Sscanf(values["part"], "%d/%d", &l.Part, &l.Parts); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, share := range strings.FieldsFunc(values["shares"], func(r rune) bool { return r == ',' }) {
 		account, amount, ok := strings.Cut(share, ":")
 		if !ok {
