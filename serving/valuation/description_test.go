@@ -14,6 +14,7 @@ import (
 
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/pb33f/libopenapi-validator/schema_validation"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
@@ -49,6 +50,43 @@ func TestDescriptionIsOpenAPI(t *testing.T) {
 		if parsed["paths"].(map[string]any)[r.Path] == nil {
 			t.Errorf("%s is served and not described", r.Path)
 		}
+	}
+}
+
+// TestEveryAnswerHasAnExample: each answer in JSON but the description itself has one, which is as it is described.
+func TestEveryAnswerHasAnExample(t *testing.T) {
+	doc, err := libopenapi.NewDocument(description)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := doc.BuildV3Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := schema_validation.NewSchemaValidator()
+	examples := 0
+	for path, item := range model.Model.Paths.PathItems.FromOldest() {
+		for method, operation := range item.GetOperations().FromOldest() {
+			for status, answer := range operation.Responses.Codes.FromOldest() {
+				if answer.Content == nil { // 204 and 304
+					continue
+				}
+				media := answer.Content.GetOrZero("application/json")
+				if media == nil || path == "/openapi.json" && status == "200" {
+					continue
+				}
+				var example any
+				if media.Example == nil || media.Example.Decode(&example) != nil {
+					t.Errorf("%s %s: %s has no example", method, path, status)
+				} else if ok, faults := v.ValidateSchemaObject(media.Schema.Schema(), example); !ok {
+					t.Errorf("%s %s: the example of %s: %v", method, path, status, faults)
+				}
+				examples++
+			}
+		}
+	}
+	if examples < 50 {
+		t.Errorf("%d answers are described", examples)
 	}
 }
 

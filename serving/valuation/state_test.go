@@ -1,6 +1,7 @@
 package valuation
 
 import (
+	"context"
 	"encoding/json"
 	"math/big"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // TestStateEqualsStateView holds the pipeline's pools against the chain's at every block, reorgs included: reading a state
@@ -270,5 +272,40 @@ func TestNoAnswerOfARevertedBlock(t *testing.T) {
 		if number, hash := of(); w.blocks[number].Hash != hash {
 			t.Errorf("%d blocks longer: an answer of block %d, which a reorg took away", longer, number)
 		}
+	}
+}
+
+// TestMetrics: how old the state is, why prices are refused, and that answers of one block wait for no more reads of the chain.
+func TestMetrics(t *testing.T) {
+	a := newAttacked(t)
+	w := a.by.w
+	m := w.service.metrics
+	target := "/assets/" + w.dep.TKN.Hex() + "/value"
+	if status, body := w.ask(target); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	waits, states := testutil.ToFloat64(m.fees), testutil.ToFloat64(m.states.WithLabelValues("ok"))
+	for range 5 {
+		w.ask(target)
+	}
+	if testutil.ToFloat64(m.fees) != waits || testutil.ToFloat64(m.states.WithLabelValues("ok")) != states {
+		t.Error("answers of one block wait for more than one read of the chain")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.service.keeper.run(ctx) }()
+	polltest.Until(t, "the state has an age", func() bool { return testutil.ToFloat64(m.stateAge) > 0 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	push, _ := a.push(w.dep.PoolID, 2624)
+	a.mine(1, push())
+	refused := testutil.ToFloat64(m.refusals.WithLabelValues(reasonDeviation))
+	if status, body := w.ask("/assets/" + w.dep.STKN.Hex() + "/value"); status != 503 {
+		t.Errorf("%d %s", status, body)
+	}
+	if got := testutil.ToFloat64(m.refusals.WithLabelValues(reasonDeviation)); got != refused+1 {
+		t.Errorf("%g refusals for a deviation, and then %g", refused, got)
 	}
 }
