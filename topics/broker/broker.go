@@ -237,7 +237,7 @@ func (b *Broker) Move(topic string, partition, node int32) error {
 func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
 
 // AnswerInParts has every second fetch answered with one batch of records, until stop: what was written together is then not
-// read together.
+// read together. The limit is each partition's: at that of the whole answer this broker forgets to say what was aborted.
 func (b *Broker) AnswerInParts() (stop func()) {
 	var stopped atomic.Bool
 	fetches := 0
@@ -247,7 +247,11 @@ func (b *Broker) AnswerInParts() (stop func()) {
 			return nil, nil, false
 		}
 		if fetches++; fetches%2 == 0 {
-			req.(*kmsg.FetchRequest).MaxBytes = 1
+			for _, t := range req.(*kmsg.FetchRequest).Topics {
+				for i := range t.Partitions {
+					t.Partitions[i].PartitionMaxBytes = 1
+				}
+			}
 		}
 		return nil, nil, false
 	})
