@@ -711,7 +711,7 @@ func (w *town) judge(calm []string) {
 		}
 	}
 	for _, id := range calm {
-		if n := len(w.came[id]); n != 1 && !(n > 1 && w.came[id][1].at.Sub(w.came[id][0].at) >= attemptTimeout) {
+		if n := len(w.came[id]); n == 0 || n > 1 && w.came[id][1].at.Sub(w.came[id][0].at) < attemptTimeout {
 			w.t.Errorf("alert %s came %d times, and nobody was killed", id, n)
 		}
 	}
