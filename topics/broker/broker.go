@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -118,6 +119,12 @@ func Open(cfg Config) (*Broker, error) {
 		b.release()
 		return nil, fmt.Errorf("embedded broker: %w", err)
 	}
+	// Where the limit of a whole answer cuts a partition's records, this broker does not say which of them were aborted, and they
+	// are taken for committed. So each partition's limit is the only one.
+	cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		req.(*kmsg.FetchRequest).MaxBytes = math.MaxInt32
+		return nil, nil, false
+	})
 	b.cluster = cluster
 	return b, nil
 }
@@ -237,7 +244,7 @@ func (b *Broker) Move(topic string, partition, node int32) error {
 func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
 
 // AnswerInParts has every second fetch answered with one batch of records, until stop: what was written together is then not
-// read together. The limit is each partition's: at that of the whole answer this broker forgets to say what was aborted.
+// read together.
 func (b *Broker) AnswerInParts() (stop func()) {
 	var stopped atomic.Bool
 	fetches := 0

@@ -232,3 +232,46 @@ func TestNothingIsCompactedUnderAnOpenTransaction(t *testing.T) {
 		t.Errorf("after a compaction a reader gets %q, want only the newest", values)
 	}
 }
+
+// A fetch that is cut by the limit of a whole answer gives no aborted record away.
+func TestAbortedRecordsStayHidden(t *testing.T) {
+	b := open(t, t.TempDir())
+	if err := b.cluster.CreateTopic("t", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.TransactionalID("x"), kgo.DefaultProduceTopic("t"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	const each = 1000
+	for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit, kgo.TryCommit, kgo.TryCommit} {
+		value := make([]byte, each)
+		value[0] = map[kgo.TransactionEndTry]byte{kgo.TryAbort: 'a', kgo.TryCommit: 'c'}[end]
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.ProduceSync(t.Context(), kgo.SliceRecord(value)).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ConsumeTopics("t"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxBytes(5*each/2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for committed := 0; committed < 3; {
+		fetches := cl.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range fetches.Records() {
+			if committed++; r.Value[0] == 'a' {
+				t.Fatal("an aborted record was read")
+			}
+		}
+	}
+}

@@ -23,7 +23,7 @@ import (
 //  1. a token has no row in Tokens meanwhile, so nothing is said of its holders;
 //  2. an account has a row in Holdings or one in debts, or none: what came of its share and its transfers so far, where
 //     that is above or below zero;
-//  3. Count and Debtors are the numbers of these rows, and the holdings without the debts are Supply without Burnt. Who is in
+//  3. Count and Debtors are the numbers of these rows, and the holdings without the debts are Supply without Destroyed. Who is in
 //     debt when all parts have come gave what it did not hold.
 var joiningTokens = &state.Table{ID: 37, Name: "joining tokens"}
 
@@ -33,9 +33,9 @@ var debts = &state.Table{ID: 38, Name: "debts"}
 // joining is what is known of a token of whose ledger some parts are still to come.
 type joining struct {
 	topics.Holders
-	Next    uint32 // the part that comes next
-	Debtors uint64
-	Burnt   uint256.Int // since the first part
+	Next      uint32 // the part that comes next
+	Debtors   uint64
+	Destroyed uint256.Int // since the first part
 }
 
 const (
@@ -48,8 +48,8 @@ var errLength = errors.New("row has the wrong length")
 // AppendBinary appends the row.
 func (j *joining) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, j.Next), j.Debtors)
-	burnt := j.Burnt.Bytes32()
-	return j.Holders.AppendBinary(append(b, burnt[:]...))
+	destroyed := j.Destroyed.Bytes32()
+	return j.Holders.AppendBinary(append(b, destroyed[:]...))
 }
 
 // UnmarshalBinary reads a row.
@@ -58,7 +58,7 @@ func (j *joining) UnmarshalBinary(b []byte) error {
 		return errLength
 	}
 	j.Next, j.Debtors = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:])
-	j.Burnt.SetBytes32(b[nextBytes-wordBytes:])
+	j.Destroyed.SetBytes32(b[nextBytes-wordBytes:])
 	return j.Holders.UnmarshalBinary(b[nextBytes:])
 }
 
@@ -97,7 +97,7 @@ func (j *joining) put(w state.Writer, begun, last bool, fault string) error {
 		w.Delete(joiningTokens, j.Token[:])
 	}
 	t := j.Holders
-	_, below := t.Supply.SubOverflow(&t.Supply, &j.Burnt)
+	_, below := t.Supply.SubOverflow(&t.Supply, &j.Destroyed)
 	t.Faulted = fault != "" || below || j.Debtors > 0
 	return family.Put(w, Tokens, j.Token[:], &t)
 }
@@ -120,7 +120,7 @@ func (j *joining) move(w state.Writer, e *contracts.TokenTransferred) (fault str
 	if e.To != (common.Address{}) {
 		return j.credit(w, e.To, &e.Amount)
 	}
-	if _, over := j.Burnt.AddOverflow(&j.Burnt, &e.Amount); over {
+	if _, over := j.Destroyed.AddOverflow(&j.Destroyed, &e.Amount); over {
 		fault = contracts.FaultBelowZero
 	}
 	return fault, nil
