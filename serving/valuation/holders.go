@@ -55,7 +55,7 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, q *
 	b.Holders = &h.Count
 	idle := q.idle(token, heldBy(h.Of, s.cfg.Deployment.PoolManager))
 	b.TopTenBps = new(shareBps(topOf(h.Largest, nobody, idle), supply))
-	if share := shareBps([]topics.Holding{{Amount: idle}}, supply); share > maxIdleBps {
+	if share := shareBps(idle, supply); share > maxIdleBps {
 		b.unheld = fmt.Sprintf("of the supply %d bps are in the pools' contract, away from the price: nobody knows whose they are", share)
 		return nil
 	}
@@ -70,7 +70,7 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, q *
 		}
 		h = &answer.Value
 	}
-	b.CreatorBps = new(shareBps([]topics.Holding{{Amount: heldBy(h.Of, creator)}}, supply))
+	b.CreatorBps = new(shareBps(heldBy(h.Of, creator), supply))
 	return nil
 }
 
@@ -114,20 +114,19 @@ func (s *Service) nobody() []common.Address {
 	return all
 }
 
-// topOf are the largest holdings of somebody. What is idle counts as one.
-func topOf(largest []topics.Holding, nobody []common.Address, idle uint256.Int) []topics.Holding {
+// topOf is the sum of the largest holdings of somebody. What is idle counts as one.
+func topOf(largest []topics.Holding, nobody []common.Address, idle uint256.Int) (sum uint256.Int) {
 	largest = slices.DeleteFunc(largest, func(h topics.Holding) bool { return slices.Contains(nobody, h.Account) })
 	largest = append(largest, topics.Holding{Amount: idle})
 	slices.SortStableFunc(largest, func(a, b topics.Holding) int { return b.Amount.Cmp(&a.Amount) })
-	return largest[:min(len(largest), topHolders)]
+	for i := range largest[:min(len(largest), topHolders)] {
+		sum.Add(&sum, &largest[i].Amount)
+	}
+	return sum
 }
 
 // shareBps is the part of the supply that is held.
-func shareBps(held []topics.Holding, supply *big.Int) int64 {
-	var sum uint256.Int
-	for i := range held {
-		sum.Add(&sum, &held[i].Amount)
-	}
-	part := sum.ToBig()
+func shareBps(held uint256.Int, supply *big.Int) int64 {
+	part := held.ToBig()
 	return part.Mul(part, big.NewInt(bpsOfAll)).Quo(part, supply).Int64()
 }

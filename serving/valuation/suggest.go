@@ -3,7 +3,6 @@ package valuation
 import (
 	"context"
 	"math"
-	"math/big"
 	"strconv"
 	"time"
 
@@ -138,23 +137,21 @@ func usable(spacing int32) int32 { return ammv4.MaxTick / spacing * spacing }
 
 // widthBps is how far the upper price is above the lower one, at most 2^63-1.
 func widthBps(lower, upper int32) int64 {
-	width := bpsOfAll * (math.Exp(float64(upper-lower)*logTick) - 1)
+	width := bpsOfAll * (pow(float64(upper-lower)) - 1)
 	return int64(min(width, 1<<62))
 }
 
 // feeEstimate is the fees per value in the range over the term, in bps: the fees of a unit of liquidity in the
 // lookback period, at most what swaps explain, scaled to the part of the term in range, divided by the cost of a unit of liquidity.
 func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, most, terms float64) int64 {
-	root := func(tick int32) float64 { return math.Exp(float64(tick) * logTick / 2) }
+	root := func(tick int32) float64 { return pow(float64(tick) / 2) }
 	s, a, b := root(p.reference.middle()), root(r.lower), root(r.upper)
 	cost := 2*s - a - s*s/b // of currency1
 	if cost <= 0 {
 		return 0
 	}
 	grown := func(i int) float64 {
-		delta := p.growth[i].Clone()
-		f, _ := new(big.Float).SetInt(delta.Sub(delta, &before[i]).ToBig()).Float64()
-		return math.Ldexp(f, -128)
+		return math.Ldexp(float(new(uint256.Int).Sub(&p.growth[i], &before[i])), -128)
 	}
 	earned := min(grown(0)*s*s+grown(1), most)
 	return int64(min(bpsOfAll*earned*terms*r.stays/cost, 1<<62))
@@ -163,12 +160,8 @@ func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, most, terms flo
 // swapFees is what a unit of the liquidity that there is now earns of the last seconds' swaps, in currency1. A donation grows
 // fees too, and whoever is alone in a pool for a block gets his own back.
 func (p *pool) swapFees(seconds, now uint64) float64 {
-	root := math.Exp(float64(p.reference.middle()) * logTick / 2)
-	of := func(amount *uint256.Int) float64 {
-		f, _ := new(big.Float).SetInt(amount.ToBig()).Float64()
-		return f
-	}
-	traded := max(of(&p.Volume24h[0])*root*root, of(&p.Volume24h[1])) * float64(p.amm.LPFee) / 1_000_000
+	root := pow(float64(p.reference.middle()) / 2)
+	traded := max(float(&p.Volume24h[0])*root*root, float(&p.Volume24h[1])) * float64(p.amm.LPFee) / 1_000_000
 	counted := 23*hour + now%hour // seconds that the volume is of
-	return traded * max(float64(seconds)/float64(counted), 1) / max(of(&p.Liquidity), 1)
+	return traded * max(float64(seconds)/float64(counted), 1) / max(float(&p.Liquidity), 1)
 }

@@ -42,8 +42,7 @@ const twoPercent = 0.00995
 // tooLittle says whether with some liquidity less of the other currency of a pool than an amount would have moved a price by 2 %:
 // that of a currency, in ticks.
 func tooLittle(liquidity *uint256.Int, at, least float64) bool {
-	reserve, _ := new(big.Float).SetInt(liquidity.ToBig()).Float64()
-	return reserve*pow(at/2)*twoPercent < least
+	return float(liquidity)*pow(at/2)*twoPercent < least
 }
 
 // hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
@@ -303,6 +302,12 @@ func timeInRange(a float64) float64 {
 		return 1
 	}
 	return (1+a*a)*math.Erf(a/math.Sqrt2) + a*math.Sqrt(2/math.Pi)*math.Exp(-a*a/2) - a*a
+}
+
+// float is the number nearest to an amount, whose own Float64 cuts off what does not fit.
+func float(amount *uint256.Int) float64 {
+	f, _ := new(big.Float).SetInt(amount.ToBig()).Float64()
+	return f
 }
 
 // pow is the price factor of a number of ticks.
