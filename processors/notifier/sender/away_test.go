@@ -9,7 +9,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/notifier"
-	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -23,11 +22,7 @@ func TestKafkaIsAwayForAWhile(t *testing.T) {
 	conf := impatient()
 	conf.LastWait = time.Second
 	kafka := brokertest.Apache(t)
-	h := newHouseOn(t, kafka.Addrs(), 1, rate.Inf, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouseOn(t, kafka.Addrs(), 1, rate.Inf, conf, onlyTelegram(t, url))
 	ended, open := common.Address{1}, common.Address{2}
 	h.subscribe(ended, notifier.Telegram, "101", "m")
 	h.subscribe(open, notifier.Telegram, "102", "m")

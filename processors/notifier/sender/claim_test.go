@@ -9,7 +9,6 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/processors/notifier"
-	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -20,11 +19,7 @@ func TestClaims(t *testing.T) {
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := impatient()
-	h := newHouse(t, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouse(t, conf, onlyTelegram(t, url))
 	lost, reported, late := common.Address{1}, common.Address{2}, common.Address{3}
 	row := func(wallet common.Address) []byte {
 		return notifier.Address{Wallet: wallet, Channel: notifier.Telegram, Subject: uint256.NewInt(7).Bytes32(), Stage: notifier.Before6}.Row()
@@ -73,11 +68,7 @@ func TestTheNodeThatTookOverDies(t *testing.T) {
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := impatient()
-	h := newHouse(t, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouse(t, conf, onlyTelegram(t, url))
 	ann, bob := common.Address{1}, common.Address{2}
 	row := notifier.Address{Wallet: ann, Channel: notifier.Telegram, Subject: uint256.NewInt(7).Bytes32(), Stage: notifier.Before6}.Row()
 	h.subscribe(ann, notifier.Telegram, "101", "m")

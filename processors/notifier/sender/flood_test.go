@@ -303,11 +303,7 @@ func TestALimitedChannelTellsOfDealsFirst(t *testing.T) {
 	url := telegramAPI(t, api)
 	conf := impatient()
 	conf.Hold = time.Second
-	h := newHouseOn(t, brokertest.Start(t, "kfake"), 4, 100, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouseOn(t, brokertest.Start(t, "kfake"), 4, 100, conf, onlyTelegram(t, url))
 	told := map[string]common.Address{} // one in each partition
 	for p := range h.cat.Partitions {
 		wallet := common.Address{1}

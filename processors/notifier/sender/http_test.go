@@ -122,6 +122,15 @@ func impatient() sender.Config {
 
 const botToken = "12345:secret-of-the-bot"
 
+// onlyTelegram makes the channels of a house that has no other.
+func onlyTelegram(t *testing.T, url string) func(*notifier.Keys) map[notifier.Channel]sender.Channel {
+	return func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
+	}
+}
+
 // telegramAPI serves Telegram's Bot API to our bot, and returns its URL.
 func telegramAPI(t *testing.T, api *service) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,11 +174,7 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram responded with 403"},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}, lost: true},
 	}
-	h := newHouse(t, impatient(), func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouse(t, impatient(), onlyTelegram(t, url))
 	var wallets []common.Address
 	sent := 0
 	for i, c := range chats {

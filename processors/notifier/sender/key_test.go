@@ -8,7 +8,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/processors/notifier"
-	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -19,11 +18,7 @@ func TestAlertWaitsForItsKey(t *testing.T) {
 	url := telegramAPI(t, api)
 	conf := impatient()
 	conf.Attempts, conf.LastWait = 2, 10*time.Millisecond
-	h := newHouse(t, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouse(t, conf, onlyTelegram(t, url))
 	gone, err := notifier.ParseKeys("9:" + strings.Repeat("99", 32))
 	check(t, err)
 	waits, told := common.Address{1}, common.Address{2}

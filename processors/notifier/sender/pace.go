@@ -65,6 +65,7 @@ func (s *Sender) keep(all []read.Watermark) {
 			delete(s.claims, partition)
 			delete(s.passed, partition)
 			delete(s.rests, partition)
+			delete(s.turns, partition)
 			s.metrics.forget(partition)
 		}
 	}

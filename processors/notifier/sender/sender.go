@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 	"syscall"
@@ -223,7 +222,6 @@ func (s *Sender) Run(ctx context.Context) error {
 		}
 		all := s.source.Watermarks()
 		s.keep(all)
-		maps.DeleteFunc(s.turns, func(partition int32, _ *turns) bool { return s.paces[partition] == nil })
 		for i := range all {
 			w := all[(turn+i)%len(all)] // in turns, since the first may take all the room there is
 			if w.Role != topics.RoleOwner {

@@ -41,11 +41,7 @@ func testWhatIsSentIsTrueThen(t *testing.T, kind string) {
 	url := telegramAPI(t, api)
 	conf := sender.DefaultConfig()
 	conf.Parallel = 1
-	h := newHouseOn(t, brokertest.Start(t, kind), 1, rate.Inf, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouseOn(t, brokertest.Start(t, kind), 1, rate.Inf, conf, onlyTelegram(t, url))
 	if kind == "apache" { // the embedded broker keeps the time of the sender, which is in the same process
 		h.ahead = time.Hour
 	}

@@ -42,11 +42,7 @@ func TestWalletsTakeTurns(t *testing.T) {
 	})
 	settled := time.Now().Add(notifier.SettleTime)
 	polltest.Until(t, "all of eve's are due", func() bool { return time.Now().After(settled) })
-	h.deliver(50, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h.deliver(50, conf, onlyTelegram(t, url))
 	polltest.Until(t, "eve is told of the deal that ends first", func() bool { return api.told("666", fmt.Sprint("Deal ", 1000+deals-1)) })
 	if n := api.count("666"); n > conf.Queue*2 {
 		t.Errorf("%d of eve's came before the deal that ends first", n)

@@ -64,11 +64,7 @@ func TestNewsOfAnEpochThatIsOver(t *testing.T) {
 	for _, at := range []uint64{h.at + 10, h.at + hour} {
 		h.everybody(notifier.Command{Tick: &notifier.Tick{Block: at, Time: at}})
 	}
-	h.deliver(rate.Inf, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h.deliver(rate.Inf, conf, onlyTelegram(t, url))
 	polltest.Until(t, "it was fired", func() bool { return h.published("") })
 	h.settled(0)
 	if why := h.lastReport(); why.Result != notifier.Dead || why.Reason != "the epoch is over" || api.count("101") != 0 {
@@ -97,11 +93,7 @@ func TestRate(t *testing.T) {
 	url := telegramAPI(t, api)
 	conf := impatient()
 	conf.Hold = time.Second
-	h := newHouseOn(t, brokertest.Start(t, "kfake"), 1, perSecond, conf, func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
-		telegram, err := sender.NewTelegram(sender.TelegramConfig{Token: botToken, URL: url, Links: links}, keys)
-		check(t, err)
-		return map[notifier.Channel]sender.Channel{notifier.Telegram: telegram}
-	})
+	h := newHouseOn(t, brokertest.Start(t, "kfake"), 1, perSecond, conf, onlyTelegram(t, url))
 	var wallets []common.Address
 	for i := range alerts {
 		wallets = append(wallets, common.Address{byte(i + 1)})
