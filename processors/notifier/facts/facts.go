@@ -232,9 +232,13 @@ func last(w state.Writer) (number, time uint64, err error) {
 
 // mark makes a block the last one, and returns its number and time as they are stored.
 func mark(w state.Writer, b topics.BlockRef) []byte {
-	row := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, b.Number), b.Timestamp)
+	row := timeRow(b.Number, b.Timestamp)
 	w.Put(clock, []byte("tick"), row)
 	return row
+}
+
+func timeRow(number, time uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), time)
 }
 
 // confirmed sends the latest tick that is confirmed: one that waited, or this one. While nothing is, it repeats the last, with how
@@ -265,8 +269,7 @@ func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) 
 	for _, key := range told {
 		w.Delete(waits, key)
 	}
-	row := binary.BigEndian.AppendUint64(nil, tick.Block)
-	w.Put(clock, lastTick, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(row, tick.Time), uint64(tick.Written)))
+	w.Put(clock, lastTick, binary.BigEndian.AppendUint64(timeRow(tick.Block, tick.Time), uint64(tick.Written)))
 	return a.everybody(w, &notifier.Command{Tick: &tick})
 }
 
