@@ -77,13 +77,12 @@ func (t *task) begin(ctx context.Context) error {
 		return nil
 	}
 	t.begun = true
-	t.choose()
-	err := t.out.Begin(ctx)
-	for errors.Is(err, errSeatLost) {
+	for {
 		t.choose()
-		err = t.out.Begin(ctx)
+		if err := t.out.Begin(ctx); !errors.Is(err, errSeatLost) {
+			return err
+		}
 	}
-	return err
 }
 
 // drain sends the events that are final before the commit, far behind the head: they would be most of what the commit holds
