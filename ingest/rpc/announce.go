@@ -99,13 +99,13 @@ func (e *endpoint) says(h follow.Header, bySubscription bool) {
 
 // lead records whose heads are below another one's.
 func (c *Client) lead(now time.Time) {
+	top := uint64(0)
 	for _, e := range c.endpoints {
-		top := uint64(0)
-		for _, o := range c.endpoints {
-			o.mu.Lock()
-			top = max(top, o.announced.newest.Number)
-			o.mu.Unlock()
-		}
+		e.mu.Lock()
+		top = max(top, e.announced.newest.Number)
+		e.mu.Unlock()
+	}
+	for _, e := range c.endpoints {
 		e.mu.Lock()
 		switch a := &e.announced; {
 		case a.newest.Number >= top:
