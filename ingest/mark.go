@@ -137,29 +137,34 @@ func decodeFollowed(b []byte, spread bool) (map[common.Address]joined, error) {
 	if len(b) < end || (len(b) > end) != spread || (len(b)-end)%more != 0 {
 		return nil, truncated
 	}
-	b, rest := b[2:end], b[end:]
-	all := make(map[common.Address]joined, len(b)/entry)
-	unordered := errors.New("followed tokens of the filter header are not in order")
-	last := []byte(nil)
-	for ; len(b) > 0; b = b[entry:] {
-		token := b[:common.AddressLength]
-		if bytes.Compare(token, last) <= 0 && last != nil {
-			return nil, unordered
-		}
-		last = token
-		all[common.Address(token)] = joined{block: binary.BigEndian.Uint64(b[common.AddressLength:])}
-	}
-	for last = nil; len(rest) > 0; rest = rest[more:] {
-		token := rest[:common.AddressLength]
-		j, found := all[common.Address(token)]
-		j.hash, j.parts = common.Hash(rest[common.AddressLength:]), binary.BigEndian.Uint32(rest[more-4:])
-		if !found || j.parts == 0 || bytes.Compare(token, last) <= 0 && last != nil {
-			return nil, unordered
-		}
-		last = token
-		all[common.Address(token)] = j
+	all := map[common.Address]joined{}
+	ordered := inOrder(b[2:end], entry, func(token common.Address, b []byte) bool {
+		all[token] = joined{block: binary.BigEndian.Uint64(b)}
+		return true
+	}) && inOrder(b[end:], more, func(token common.Address, b []byte) bool {
+		j, found := all[token]
+		j.hash, j.parts = common.Hash(b[:common.HashLength]), binary.BigEndian.Uint32(b[common.HashLength:])
+		all[token] = j
+		return found && j.parts > 0
+	})
+	if !ordered {
+		return nil, errors.New("followed tokens of the filter header are not in order")
 	}
 	return all, nil
+}
+
+// inOrder calls take with the entries of a list, each a token and what is said of it. It reports whether they are in the order of the
+// tokens, and all were taken.
+func inOrder(list []byte, size int, take func(token common.Address, b []byte) bool) bool {
+	last := []byte(nil)
+	for entry := range slices.Chunk(list, size) {
+		token := entry[:common.AddressLength]
+		if last != nil && bytes.Compare(token, last) <= 0 || !take(common.Address(token), entry[common.AddressLength:]) {
+			return false
+		}
+		last = token
+	}
+	return true
 }
 
 // checkFilter compares the deployment with the topic's filter, and returns the tokens that are followed as of the last

@@ -36,12 +36,11 @@ func refused(t *testing.T, cfg ingest.Config) error {
 	return in.stop()
 }
 
-// TestTokenLayerLater: the token layer is added to the deployment when half of the chain is in the topic, and has a
-// history there. The ingester refuses and says what to do; doing it ends equal to the chain.
-func TestTokenLayerLater(t *testing.T) {
-	t.Parallel()
+// withoutTokens is a world whose topic has so many steps of the chain, by a deployment without the token layer.
+func withoutTokens(t *testing.T, steps int) (*world, ingest.Config) {
+	t.Helper()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	w.step(t, 40)
+	w.step(t, steps)
 	cfg := w.config()
 	cfg.Deployment = withoutTokenLayer(cfg.Deployment)
 	in := run(t, cfg)
@@ -49,6 +48,14 @@ func TestTokenLayerLater(t *testing.T) {
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
+	return w, cfg
+}
+
+// TestTokenLayerLater: the token layer is added to the deployment when half of the chain is in the topic, and has a
+// history there. The ingester refuses and says what to do; doing it ends equal to the chain.
+func TestTokenLayerLater(t *testing.T) {
+	t.Parallel()
+	w, cfg := withoutTokens(t, 40)
 	w.step(t, 40)
 	whole := w.config()
 	err := refused(t, whole)
@@ -56,7 +63,7 @@ func TestTokenLayerLater(t *testing.T) {
 		t.Fatalf("ended with %v", err)
 	}
 	// What was there before goes on as before.
-	in = run(t, cfg)
+	in := run(t, cfg)
 	checkTopic(t, cfg.Kafka, w.topic, cfg.Deployment, w.chain.Client())
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
@@ -72,15 +79,7 @@ func TestTokenLayerLater(t *testing.T) {
 // then are refused, and others come in.
 func TestAddedAfterADowntime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	w.step(t, 20)
-	cfg := w.config()
-	cfg.Deployment = withoutTokenLayer(cfg.Deployment)
-	in := run(t, cfg)
-	checkTopic(t, cfg.Kafka, w.topic, cfg.Deployment, w.chain.Client())
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
-	}
+	w, cfg := withoutTokens(t, 20)
 	pruned := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 	pruned.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if req.Method == "eth_getCode" || req.Method == "eth_getProof" {
