@@ -133,16 +133,22 @@ func events(final bool) *fold {
 	return f
 }
 
+// keys are those of the records of a partition that were read so far, from its newest on.
+type keys map[string]bool
+
+// newest reports whether a record is the newest of its key, and no tombstone.
+func (k keys) newest(r *kafka.Record) bool {
+	was := k[string(r.Key)]
+	k[string(r.Key)] = true
+	return !was && len(r.Value) > 0
+}
+
 // rows are a sum over the newest record of each key.
 func (s *system) rows() *fold {
-	f, seen := &fold{}, map[string]bool{}
+	f, seen := &fold{}, keys{}
 	f.add = func(r *kafka.Record) {
-		if seen[string(r.Key)] {
+		if !seen.newest(r) {
 			return
-		}
-		seen[string(r.Key)] = true
-		if len(r.Value) == 0 {
-			return // a tombstone
 		}
 		row, ok := s.withoutBlock(r.Value)
 		if !ok {

@@ -92,12 +92,9 @@ func (s *system) newest(ctx context.Context, h *kafka.History, t topics.Topic, n
 	rows := map[string]map[string]any{}
 	var failed error
 	for p := range t.Partitions {
-		seen := map[string]bool{} // after a reorg another partition may have an entity of that key
+		seen := keys{} // after a reorg another partition may have an entity of that key
 		err := h.ReadBack(ctx, t.Name(), p, 0, func(r *kafka.Record) bool {
-			if seen[string(r.Key)] {
-				return true
-			}
-			if seen[string(r.Key)] = true; len(r.Value) == 0 {
+			if !seen.newest(r) {
 				return true
 			}
 			said, err := topics.Text(t.Kind, r.Value)
