@@ -66,6 +66,7 @@ func TestNewsOfAnEpochThatIsOver(t *testing.T) {
 	}
 	h.deliver(rate.Inf, conf, onlyTelegram(t, url))
 	polltest.Until(t, "it was fired", func() bool { return h.published("") })
+	polltest.Until(t, "it is reported", func() bool { return h.lastReport().Result != 0 }) // nothing is pending before the alert is applied either
 	h.settled(0)
 	if why := h.lastReport(); why.Result != notifier.Dead || why.Reason != "the epoch is over" || api.count("101") != 0 {
 		t.Errorf("reported was %+v, after %d attempts", why, api.count("101"))
