@@ -33,10 +33,15 @@ type due struct {
 func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark) error {
 	partition := of.Partition
 	began := time.Now()
-	if began.Before(s.rests[partition]) {
+	o := s.owned[partition]
+	if o == nil {
+		o = new(owned)
+		s.owned[partition] = o
+	}
+	if began.Before(o.rests) {
 		return nil
 	}
-	defer func() { s.rests[partition] = time.Now().Add(restsTimes * time.Since(began)) }()
+	defer func() { o.rests = time.Now().Add(restsTimes * time.Since(began)) }()
 	view, err := s.source.View(ctx, partition, nil)
 	if err != nil {
 		return err
@@ -45,12 +50,12 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark
 	if err := s.forget(partition, view); err != nil {
 		return err
 	}
-	if s.paces[partition] == nil {
+	if o.pace.began.IsZero() {
 		if err := s.unserved(view); err != nil {
 			return err
 		}
 	}
-	held, err := s.paced(of, view, began)
+	held, err := s.paced(o, of, view, began)
 	if err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		s.pass(&d, passed{host: d.host})
 		return nil
 	}
-	delete(s.passed[partition], string(row))
+	delete(s.owned[partition].passed, string(row))
 	select {
 	case queue <- struct{}{}:
 	default:
@@ -119,7 +124,7 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 	if !d.to.Stage.OfDeal() {
 		half <- struct{}{} // has room: nobody else puts in
 	} else {
-		s.turns[partition].took(d.to.Wallet)
+		s.owned[partition].turns.took(d.to.Wallet)
 	}
 	wg.Go(func() {
 		defer func() {
@@ -147,30 +152,28 @@ const (
 )
 
 func (s *Sender) pass(d *due, p passed) {
-	all := s.passed[d.partition]
-	if all == nil || len(all) >= maxPassed {
-		all = map[string]passed{}
-		s.passed[d.partition] = all
+	o := s.owned[d.partition]
+	if o.passed == nil || len(o.passed) >= maxPassed {
+		o.passed = map[string]passed{}
 	}
-	all[string(d.row)] = p
+	o.passed[string(d.row)] = p
 }
 
 // lapsed reports whether nobody else can be sending the alert. The time is since we know of the claim: it was written
 // before that, and clocks are not compared.
 func (s *Sender) lapsed(d *due, now time.Time) bool {
-	known := s.claims[d.partition]
-	if known == nil || len(known) >= maxPassed {
-		known = map[string]claimed{}
-		s.claims[d.partition] = known
+	o := s.owned[d.partition]
+	if o.claims == nil || len(o.claims) >= maxPassed {
+		o.claims = map[string]claimed{}
 	}
 	if d.alert.By == "" {
-		delete(known, string(d.row))
+		delete(o.claims, string(d.row))
 		return true
 	}
-	of := known[string(d.row)]
+	of := o.claims[string(d.row)]
 	if of.by != d.alert.By {
 		of = claimed{d.alert.By, now}
-		known[string(d.row)] = of
+		o.claims[string(d.row)] = of
 	}
 	return now.Sub(of.since) > s.cfg.Timeout+s.cfg.Timeout/10 // clocks run at different rates
 }
@@ -196,11 +199,9 @@ type finding struct {
 func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := finding{s: s, now: now, held: held, over: s.passed[partition], waits: map[notifier.Channel]waiting{}}
-	if s.turns[partition] == nil {
-		s.turns[partition] = new(turns)
-	}
-	deals := s.turns[partition]
+	o := s.owned[partition]
+	f := finding{s: s, now: now, held: held, over: o.passed, waits: map[notifier.Channel]waiting{}}
+	deals := &o.turns
 	deals.begin()
 	var requests, news [][]byte
 	counted := 0

@@ -43,29 +43,20 @@ func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Dura
 }
 
 // paced looks at the clock of a partition that this node owns.
-func (s *Sender) paced(of read.Watermark, view state.View, now time.Time) (held bool, err error) {
+func (s *Sender) paced(o *owned, of read.Watermark, view state.View, now time.Time) (held bool, err error) {
 	c, err := notifier.ReadClock(view)
 	if err != nil {
 		return false, err
 	}
 	s.metrics.behind.WithLabelValues(fmt.Sprint(of.Partition)).Set(float64(max(c.Head, c.Time) - c.Time))
-	p := s.paces[of.Partition]
-	if p == nil {
-		p = new(pace)
-		s.paces[of.Partition] = p
-	}
-	return p.look(c, of.Incarnation, now, s.cfg.Hold), nil
+	return o.pace.look(c, of.Incarnation, now, s.cfg.Hold), nil
 }
 
 // keep forgets what is known of partitions that moved to another node: it is old when they come back.
 func (s *Sender) keep(all []read.Watermark) {
-	for partition := range s.paces {
+	for partition := range s.owned {
 		if !slices.ContainsFunc(all, func(w read.Watermark) bool { return w.Partition == partition && w.Role == topics.RoleOwner }) {
-			delete(s.paces, partition)
-			delete(s.claims, partition)
-			delete(s.passed, partition)
-			delete(s.rests, partition)
-			delete(s.turns, partition)
+			delete(s.owned, partition)
 			s.metrics.forget(partition)
 		}
 	}

@@ -171,12 +171,16 @@ type Sender struct {
 
 	warned map[notifier.Channel]bool // by Run
 
-	// Only Run uses these, by partition.
-	paces  map[int32]*pace
-	claims map[int32]map[string]claimed // by row: who has the attempt
-	passed map[int32]map[string]passed  // by row
-	rests  map[int32]time.Time          // before the next look
-	turns  map[int32]*turns
+	owned map[int32]*owned // by partition; only Run uses it
+}
+
+// owned is what is known of a partition while this node owns it.
+type owned struct {
+	pace   pace
+	claims map[string]claimed // by row: who has the attempt
+	passed map[string]passed  // by row
+	rests  time.Time          // before the next look
+	turns  turns
 }
 
 // half is what a channel has for what everybody may ask for: the rest is for alerts of deals.
@@ -195,8 +199,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
-		busy: map[string]*running{}, sites: map[string]*site{}, paces: map[int32]*pace{}, claims: map[int32]map[string]claimed{},
-		passed: map[int32]map[string]passed{}, rests: map[int32]time.Time{}, turns: map[int32]*turns{},
+		busy: map[string]*running{}, sites: map[string]*site{}, owned: map[int32]*owned{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{}, halves: map[notifier.Channel]half{},
 		ending: make(chan struct{}, cfg.Queue), warned: map[notifier.Channel]bool{},
 	}
