@@ -147,6 +147,20 @@ func (n *network) reset(host string) {
 	}
 }
 
+// drain waits until all that was sent has arrived. Time stands once a test has returned: who waits for data then waits
+// for ever, as the chain's end of a WebSocket does, which no server closes.
+func (n *network) drain() {
+	n.mu.Lock()
+	last := now()
+	for c := range n.conns {
+		if sent := c.in.chunks; len(sent) > 0 && sent[len(sent)-1].at.After(last) {
+			last = sent[len(sent)-1].at
+		}
+	}
+	n.mu.Unlock()
+	time.Sleep(last.Sub(now()))
+}
+
 // block stops or resumes the delivery of what one host sends to another.
 func (n *network) block(from, to string, held bool) {
 	n.mu.Lock()

@@ -334,7 +334,9 @@ func (s *system) close() error {
 			errs = append(errs, server.Close())
 		}
 	}
-	return errors.Join(append(errs, s.closeRedis(), s.broker.Close())...)
+	errs = append(errs, s.closeRedis(), s.broker.Close())
+	s.net.drain()
+	return errors.Join(errs...)
 }
 
 // reply is what a serving node answered.
