@@ -30,7 +30,8 @@ func TestPromises(t *testing.T) {
 				"crashes": testCrashes, "drains": testDrains, "lostdisk": testLostDisk, "twoowners": testTwoOwners, "takeover": testTakeover, "orphaned": testOrphanedStandby, "silent": testSilentOwner, "ahead": testAhead,
 				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
 				"fenced while idle": testFencedWhileIdle, "idle": testIdleOwnersWriteNothing,
-				"joint": testJoint, "joint task fails": testJointTaskFails,
+				"joint": testJoint, "joint task fails": testJointTaskFails, "left round": testLeftRound, "contended": testContended,
+				"release after restart": testReleaseAfterRestart,
 			} {
 				t.Run(name, func(t *testing.T) {
 					test(t, provision(t, brokertest.Config(brokers, strings.ReplaceAll(name, " ", "-")), 4))

@@ -67,7 +67,7 @@ func (t *task) due() time.Time {
 	case !t.catchUpUntil.IsZero():
 		return time.Now().Add(catchUpPoll)
 	}
-	if t.seat != nil {
+	if t.named() {
 		return time.Now().Add(leaveLook)
 	}
 	return t.looked.Add(idleLook)

@@ -22,7 +22,8 @@ import (
 //     progress does not, it takes part no more;
 //  2. a joint ID is used by one process, until its first error, and never again. So it is fenced for good;
 //  3. a task takes over with its partition's ID first, so of several one is left. What names a joint ID is written under
-//     the partition's ID, so nobody names another one after that.
+//     the partition's ID, so nobody names another one after that;
+//  4. a task hands over all that it commits at once. So one that fails or stalls before holds up nobody.
 type joint struct {
 	n      *Node
 	ctx    context.Context //nolint:containedctx // transactions are of all tasks and outlive each
@@ -47,6 +48,9 @@ const (
 	releasePatience = time.Second
 	releaseLook     = 20 * time.Millisecond
 	leaveLook       = 250 * time.Millisecond // how often an idle owner looks whether it has to
+	// contested is how long a task that was fenced takes no part: while two nodes contend for one partition, each would else
+	// fence all tasks of the other again and again.
+	contested = 10 * time.Second
 )
 
 func newJoint(n *Node) *joint {
@@ -93,7 +97,7 @@ func (j *joint) start() {
 		}
 		return
 	}
-	x := &jointTx{j: j, id: id, tx: tx, members: map[*seat]read.Point{}}
+	x := &jointTx{j: j, id: id, tx: tx, members: map[*seat]read.Point{}, preparing: map[*seat]bool{}}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ctx.Err() != nil || j.now != nil && j.now.alive() {
@@ -129,11 +133,17 @@ func (j *joint) fence(ctx context.Context, id string) error {
 	return nil
 }
 
-// ours reports whether a joint ID is the one in use here. A task of ours that starts again has left it.
-func (j *joint) ours(id string) bool {
+// ours reports whether a joint ID is the one in use here. A task of ours that starts again has left it, and what it left
+// there is decided first: it must not follow the task's open record.
+func (j *joint) ours(ctx context.Context, id string) (bool, error) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.now != nil && j.now.id == id && j.now.alive()
+	x := j.now
+	j.mu.Unlock()
+	if x == nil || x.id != id {
+		return false, nil
+	}
+	err := x.decided(ctx)
+	return err == nil && x.alive(), err
 }
 
 // fenceWriter fences the joint ID that a partition was written under. The caller holds the partition's ID. A transaction
@@ -141,7 +151,10 @@ func (j *joint) ours(id string) bool {
 func (n *Node) fenceWriter(ctx context.Context, partition int32) error {
 	for last := ""; ; {
 		writer, err := n.lastWriter(ctx, partition)
-		if err != nil || writer == last || n.joint.ours(writer) {
+		if err != nil || writer == last {
+			return err
+		}
+		if ours, err := n.joint.ours(ctx, writer); ours || err != nil {
 			return err
 		}
 		if err := n.joint.fence(ctx, writer); err != nil {

@@ -1,6 +1,12 @@
 package engine
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,7 +50,7 @@ func testJoint(t *testing.T, e *env) {
 	cfg := e.config("a", vfs.NewMem())
 	cfg.CommitTimeout = time.Minute
 	cfg.crash = func(p int32, point string) bool {
-		if p == 0 && point == "beforeEnd" && armed.Load() {
+		if p == 0 && point == "handedOver" && armed.Load() {
 			arrived <- struct{}{}
 			<-leave
 		}
@@ -75,17 +81,29 @@ func testJoint(t *testing.T, e *env) {
 	e.finish(c, b)
 }
 
-// A task that fails in a transaction of all takes none of them along for good: each goes on, once, from what was committed.
+// A task that fails or stalls before it has handed over what it commits takes no other along: they go on together.
 func testJointTaskFails(t *testing.T, e *env) {
 	c := newChain(t, e.kafka, e.cat, 22)
 	c.logs = 40
-	var armed atomic.Bool
+	var armed, stalls atomic.Bool
+	arrived, leave := make(chan struct{}, 1), make(chan struct{})
 	cfg := e.config("a", vfs.NewMem())
+	cfg.CommitTimeout = 5 * time.Minute
 	cfg.crash = func(p int32, point string) bool {
-		return p == 1 && point == "beforeEnd" && armed.CompareAndSwap(true, false)
+		if p != 1 || point != "beforeEnd" || !armed.CompareAndSwap(true, false) {
+			return false
+		}
+		if stalls.Load() {
+			arrived <- struct{}{}
+			<-leave
+			return false
+		}
+		return true
 	}
 	n := e.holdAll(cfg, topics.RoleOwner)
-	for range 3 {
+	t.Cleanup(func() { close(leave) })
+	failed := func() float64 { return total(t, cfg.Registerer, "lienstream_processors_restarts_total", "") }
+	for i := range 3 {
 		e.together(c, n)
 		armed.Store(true)
 		polltest.Until(t, "the task fails", func() bool {
@@ -93,9 +111,194 @@ func testJointTaskFails(t *testing.T, e *env) {
 			e.caughtUp(c, n)
 			return !armed.Load()
 		})
+		polltest.Until(t, "it starts again", func() bool { return failed() >= float64(i+1) })
+		if got := failed(); got != float64(i+1) {
+			t.Fatalf("%v tasks have started again after %d failures of one", got, i+1)
+		}
 	}
 	e.together(c, n)
+	stalls.Store(true)
+	armed.Store(true)
+	c.add(1)
+	select {
+	case <-arrived:
+	case <-time.After(time.Minute):
+		t.Fatal("the task commits nothing")
+	}
+	c.add(1)
+	polltest.Until(t, "the others commit", func() bool {
+		for _, p := range []int32{0, 2, 3} {
+			if _, done, _, err := n.lastLife(t.Context(), p); err != nil || !done.At.Same(c.head()) {
+				return false
+			}
+		}
+		return true
+	})
+	leave <- struct{}{}
+	e.together(c, n)
+	if got := failed(); got != 3 {
+		t.Fatalf("%v tasks have started again after 3 failures of one", got)
+	}
 	e.invariantState(c, n)
 	e.invariantTopics(c)
 	e.finish(c, n)
+}
+
+// gate holds back what is written under transactional IDs that contain a text.
+type gate struct {
+	of      []byte
+	closed  atomic.Bool
+	arrived chan struct{}
+	open    chan struct{}
+}
+
+func newGate(of string) *gate {
+	return &gate{of: []byte(of), arrived: make(chan struct{}, 1), open: make(chan struct{})}
+}
+
+func (g *gate) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return gated{c, g}, err
+}
+
+type gated struct {
+	net.Conn
+	g *gate
+}
+
+func (gated) SetWriteDeadline(time.Time) error { return nil } // a broker that is slow is none that is away
+
+func (c gated) Write(b []byte) (int, error) {
+	const produce = 0
+	if c.g.closed.Load() && len(b) > 6 && binary.BigEndian.Uint16(b[4:]) == produce && bytes.Contains(b, c.g.of) {
+		select {
+		case c.g.arrived <- struct{}{}:
+		default:
+		}
+		<-c.g.open
+	}
+	return c.Conn.Write(b)
+}
+
+// A task that ends while it commits with others, and whose node owns the partition again, writes nothing before that commit is
+// decided: its open record would come before what it left.
+func testLeftRound(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 23)
+	c.logs = 40
+	g := newGate(".-1.a.")
+	opened := sync.OnceFunc(func() { close(g.open) })
+	cfg := e.config("a", vfs.NewMem())
+	cfg.Kafka.Dial = g.dial
+	restored := make(chan struct{}, e.cat.Partitions)
+	cfg.crash = func(_ int32, point string) bool {
+		if point == "restored" && g.closed.Load() {
+			restored <- struct{}{}
+		}
+		return false
+	}
+	n := e.holdAll(cfg, topics.RoleOwner, topics.RoleOwner)
+	t.Cleanup(opened)
+	e.together(c, n)
+	g.closed.Store(true)
+	c.add(1)
+	select {
+	case <-g.arrived:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is committed together")
+	}
+	n.nextRole()
+	for range e.cat.Partitions {
+		select {
+		case <-restored:
+		case <-time.After(200 * time.Millisecond): // they wait, as they should
+		}
+	}
+	g.closed.Store(false)
+	opened()
+	e.caughtUp(c, n)
+	e.scenario(c, 5)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	e.finish(c, n)
+}
+
+// Two nodes that contend for one partition disturb each other's other partitions once, not again and again.
+func testContended(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 24)
+	c.logs = 40
+	cfg := e.config("a", vfs.NewMem())
+	a := e.holdAll(cfg, topics.RoleOwner)
+	e.together(c, a)
+	other := e.config("b", vfs.NewMem())
+	b := e.holdSome(other, []int32{0}, topics.RoleOwner)
+	polltest.Until(t, "they fence each other", func() bool {
+		c.add(1)
+		return total(t, other.Registerer, "lienstream_processors_restarts_total", "fenced") >= 2
+	})
+	b.stop(t)
+	e.caughtUp(c, a)
+	for _, p := range []string{"1", "2", "3"} {
+		if got := count(t, cfg.Registerer, "lienstream_processors_restarts_total", "partition", p); got > 1 {
+			t.Errorf("partition %s, which nobody else owns, started again %v times", p, got)
+		}
+	}
+	e.invariantState(c, a)
+	e.invariantTopics(c)
+	e.finish(c, a)
+	a.stop(t)
+	for _, r := range a.replicas[1:] {
+		if !r.fenced.IsZero() {
+			t.Errorf("partition %d, which nobody else owns, counts as taken over", r.partition)
+		}
+	}
+}
+
+// An owner that has not committed since it started leaves the node's transactions too, if its last life took part.
+func testReleaseAfterRestart(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 25)
+	c.logs = 40
+	var armed atomic.Bool
+	cfg := e.config("a", vfs.NewMem())
+	cfg.crash = func(p int32, point string) bool {
+		return p == 0 && point == "afterPebble" && armed.CompareAndSwap(true, false)
+	}
+	n := e.holdAll(cfg, topics.RoleOwner)
+	e.together(c, n)
+	armed.Store(true)
+	c.add(1)
+	polltest.Until(t, "the task has started again", func() bool {
+		return total(t, cfg.Registerer, "lienstream_processors_restores_total", "") > float64(e.cat.Partitions)
+	})
+	e.caughtUp(c, n)
+	n.replicas[0].leaving.Store(true)
+	polltest.Within(t, 10*time.Second, func() error {
+		writer, err := n.lastWriter(t.Context(), 0)
+		if err == nil && writer != "" {
+			err = errors.New("the partition's next owner would fence " + writer)
+		}
+		return err
+	})
+}
+
+// Who is fenced waits the longer the more often, but not for what was long ago.
+func TestPauseOfAFencedTask(t *testing.T) {
+	r := &replica{}
+	now := time.Now()
+	fails := func(err error, worked bool, after time.Duration, want time.Duration, next time.Duration) time.Duration {
+		t.Helper()
+		now = now.Add(after)
+		r.worked = worked
+		if next = r.pause(err, next, now); next != want {
+			t.Fatalf("waits %s, want %s", next, want)
+		}
+		return 2 * next
+	}
+	next := fails(kafka.ErrFenced, true, 0, fencedPause, minPause)
+	next = fails(kafka.ErrFenced, true, time.Second, 2*fencedPause, next)
+	next = fails(kafka.ErrUnknown, false, time.Second, 4*fencedPause, next)
+	next = fails(kafka.ErrUnknown, true, time.Second, minPause, next)
+	next = fails(kafka.ErrFenced, true, time.Second, fencedPause, next)
+	next = fails(kafka.ErrFenced, true, time.Second, 2*fencedPause, next)
+	fails(kafka.ErrFenced, true, 2*contested, fencedPause, next)
 }

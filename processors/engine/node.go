@@ -340,17 +340,24 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 		r.refused(reason(err) == reasonDisk)
 		n.metrics.restarts.WithLabelValues(label(r.partition), reason(err)).Inc()
 		n.logger.Warn("restarting task", partitionField(r.partition), zap.String("role", string(role)), zap.Error(err))
-		switch {
-		case errors.Is(err, kafka.ErrFenced):
-			// Another node takes itself for the owner. The group decides that soon; until then do not compete
-			// with it.
-			pause = max(pause, fencedPause)
-		case r.worked:
-			pause = minPause
-		}
+		pause = r.pause(err, pause, time.Now())
 		wait(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
+}
+
+// pause is how long a task that failed waits before it starts again; next is what it would wait after one more failure.
+func (r *replica) pause(err error, next time.Duration, now time.Time) time.Duration {
+	fenced := errors.Is(err, kafka.ErrFenced)
+	if r.worked && (!fenced || now.Sub(r.fenced) > contested) {
+		next = minPause
+	}
+	if !fenced {
+		return next
+	}
+	// Another node takes itself for the owner. The group decides that soon; until then do not compete with it.
+	r.fenced = now
+	return max(next, fencedPause)
 }
 
 // mend wipes a store that is corrupt, or whose position in a log is gone, so that it is restored from the

@@ -49,11 +49,12 @@ type replica struct {
 
 	// Used only by the goroutine that holds the replica:
 	store   *state.Store
-	wiped   bool  // and no progress since
-	rewind  bool  // restore from whatever start the changelog has
-	rebuilt bool  // since the process started
-	worked  bool  // a commit succeeded since the task last started
-	next    int64 // raw topic offset after the newest view
+	wiped   bool      // and no progress since
+	rewind  bool      // restore from whatever start the changelog has
+	rebuilt bool      // since the process started
+	worked  bool      // a commit succeeded since the task last started
+	fenced  time.Time // when it last ended so
+	next    int64     // raw topic offset after the newest view
 
 	mu      sync.RWMutex
 	ring    []barrier // oldest first

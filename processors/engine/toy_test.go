@@ -426,6 +426,15 @@ func check(t testing.TB, err error) {
 // holdAll runs a node that holds everything in a role, whatever any group says; in the next one from a call
 // of nextRole on.
 func (e *env) holdAll(cfg Config, roles ...topics.HolderRole) *runningNode {
+	var all []int32
+	for p := range e.cat.Partitions {
+		all = append(all, p)
+	}
+	return e.holdSome(cfg, all, roles...)
+}
+
+// holdSome is holdAll for some partitions.
+func (e *env) holdSome(cfg Config, partitions []int32, roles ...topics.HolderRole) *runningNode {
 	n, err := New(cfg, toy{})
 	check(e.t, err)
 	check(e.t, n.connect())
@@ -442,12 +451,13 @@ func (e *env) holdAll(cfg Config, roles ...topics.HolderRole) *runningNode {
 	go func() {
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = n.lookUpEnds(all) })
-		for _, p := range n.replicas {
+		for _, p := range partitions {
 			wg.Go(func() {
+				r := n.replicas[p]
 				for i, role := range roles {
-					n.hold(ctxs[i], p, role)
+					n.hold(ctxs[i], r, role)
 				}
-				n.hold(all, p, "")
+				n.hold(all, r, "")
 			})
 		}
 		wg.Wait()
@@ -476,6 +486,12 @@ func gauge(t testing.TB, reg prometheus.Registerer, name string) (highest float6
 // total sums a counter over partitions; with a reason, of that reason.
 func total(t testing.TB, reg prometheus.Registerer, name, reason string) (sum float64) {
 	t.Helper()
+	return count(t, reg, name, "reason", reason)
+}
+
+// count sums a counter; with a value, of that value of a label.
+func count(t testing.TB, reg prometheus.Registerer, name, label, value string) (sum float64) {
+	t.Helper()
 	families, err := reg.(*prometheus.Registry).Gather()
 	check(t, err)
 	for _, f := range families {
@@ -483,9 +499,9 @@ func total(t testing.TB, reg prometheus.Registerer, name, reason string) (sum fl
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			match := reason == ""
+			match := value == ""
 			for _, l := range m.GetLabel() {
-				match = match || l.GetName() == "reason" && l.GetValue() == reason
+				match = match || l.GetName() == label && l.GetValue() == value
 			}
 			if match {
 				sum += m.GetCounter().GetValue()

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -25,38 +27,44 @@ func (a alone) Begin(context.Context) error { return a.Transactor.Begin() }
 
 // seat is a task's part in joint transactions. It belongs to the task's goroutine.
 type seat struct {
-	t     *task
-	of    *jointTx
-	round *round // entered, and not all produced; nil: none
+	t       *task
+	of      *jointTx
+	records []*kafka.Record // of the next commit
 }
 
 // Begin implements writer.
-func (s *seat) Begin(ctx context.Context) error { return s.of.enter(ctx, s, s.t.point()) }
+func (s *seat) Begin(context.Context) error { return s.of.prepare(s) }
 
-// Produce implements writer.
-func (s *seat) Produce(ctx context.Context, r *kafka.Record) {
-	s.of.producing.Lock()
-	defer s.of.producing.Unlock()
-	s.of.tx.Produce(ctx, r)
-}
+// Produce implements writer: what is produced is handed over as a whole.
+func (s *seat) Produce(_ context.Context, r *kafka.Record) { s.records = append(s.records, r) }
 
 // Flush implements writer: at the tip a commit is small, and is sent with those of the others.
 func (s *seat) Flush(context.Context) bool { return false }
 
-// Commit implements writer.
+// Commit implements writer. Where the joint ID is fenced, it need not be for this task's partition.
 func (s *seat) Commit(ctx context.Context) error {
-	x, r := s.of, s.round
-	s.round = nil
-	x.mu.Lock()
-	r.sending--
-	x.endIfComplete()
-	x.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
-		return ctx.Err()
+	err := s.of.commit(ctx, s, s.t.point())
+	switch {
+	case errors.Is(err, errSeatLost):
+		err = s.alone(ctx)
+	case errors.Is(err, kafka.ErrFenced) && !s.t.tx.Taken(ctx):
+		err = fmt.Errorf("%w: another of the node's partitions was taken over: %v", kafka.ErrUnknown, err) //nolint:errorlint // this one was not
 	}
+	clear(s.records) // they are the outbox's
+	s.records = s.records[:0]
+	return err
+}
+
+// alone commits under the partition's ID, because the joint ID was lost before anything was written under it. That the
+// progress names it costs the next owner one more to fence.
+func (s *seat) alone(ctx context.Context) error {
+	if err := s.t.tx.Begin(); err != nil {
+		return err
+	}
+	for _, r := range s.records {
+		s.t.tx.Produce(ctx, r)
+	}
+	return s.t.tx.Commit(ctx)
 }
 
 // Kill implements writer.
@@ -68,7 +76,7 @@ func (t *task) point() read.Point {
 
 // choose decides what the next commit is written to.
 func (t *task) choose() {
-	together := t.app != nil && t.tip && t.catchUpUntil.IsZero() && !t.r.leaving.Load()
+	together := t.app != nil && t.tip && t.catchUpUntil.IsZero() && !t.r.leaving.Load() && time.Since(t.r.fenced) > contested
 	if together && t.seat != nil && t.seat.of.alive() {
 		t.out, t.next = t.seat, t.seat.of
 		return
@@ -101,7 +109,7 @@ func (t *task) join() {
 	}
 }
 
-// leave gives up the seat. A transaction that has a part of what the task would commit is given up with it.
+// leave gives up the seat.
 func (t *task) leave() {
 	s := t.seat
 	if s == nil {
@@ -112,9 +120,7 @@ func (t *task) leave() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.members, s)
-	if s.round != nil && s.round == x.round {
-		x.failed(errLeft)
-	}
+	delete(x.preparing, s)
 	x.endIfComplete()
 }
 
@@ -130,9 +136,12 @@ func (t *task) pass() {
 	x.endIfComplete()
 }
 
+// named reports whether the partition's next owner would fence a joint ID.
+func (t *task) named() bool { return t.store.Progress.Writer != "" }
+
 // releases reports whether the task has to leave the joint transactions, so that the partition's next owner need not fence
 // them.
-func (t *task) releases() bool { return t.seat != nil && t.r.leaving.Load() }
+func (t *task) releases() bool { return t.named() && t.r.leaving.Load() }
 
 // transactor makes a producer for a transactional ID.
 func (n *Node) transactor(id string) (*kafka.Transactor, error) {

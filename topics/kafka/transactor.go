@@ -186,6 +186,24 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused b
 		return false
 	}
 	young := time.Since(t.began) < t.timeout
+	now, err := t.describe(ctx)
+	if err != nil {
+		return false // unknown; the present holder will find out
+	}
+	switch now.State {
+	case "PrepareAbort", "CompleteAbort", "PrepareEpochFence":
+		return young // the coordinator may have aborted an old one because of its age
+	case "Ongoing":
+		return now.ProducerID != id || now.ProducerEpoch != epoch
+	default: // our own commit increases the epoch by at most one
+		return now.ProducerID == id && (now.ProducerEpoch > epoch+1 || refused && now.ProducerEpoch > epoch)
+	}
+}
+
+const takenTimeout = 2 * time.Second
+
+// describe asks the coordinator for the state of the transactional ID.
+func (t *Transactor) describe(ctx context.Context) (kadm.DescribedTransaction, error) {
 	ctx, cancel := context.WithTimeout(ctx, takenTimeout)
 	defer cancel()
 	described := make(chan kadm.DescribedTransaction, 1)
@@ -199,20 +217,23 @@ func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused b
 		return err
 	})
 	if err != nil {
-		return false // unknown; the present holder will find out
+		return kadm.DescribedTransaction{}, err
 	}
-	now := <-described
-	switch now.State {
-	case "PrepareAbort", "CompleteAbort", "PrepareEpochFence":
-		return young // the coordinator may have aborted an old one because of its age
-	case "Ongoing":
-		return now.ProducerID != id || now.ProducerEpoch != epoch
-	default: // our own commit increases the epoch by at most one
-		return now.ProducerID == id && (now.ProducerEpoch > epoch+1 || refused && now.ProducerEpoch > epoch)
-	}
+	return <-described, nil
 }
 
-const takenTimeout = 2 * time.Second
+// Taken reports whether another producer has taken the transactional ID, or may have, where no transaction is open and the
+// last commit succeeded.
+func (t *Transactor) Taken(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, takenTimeout)
+	defer cancel()
+	id, epoch, err := t.cl.ProducerID(ctx) // no request: it was initialized
+	if err != nil {
+		return true
+	}
+	now, err := t.describe(ctx)
+	return err != nil || now.ProducerID != id || now.ProducerEpoch != epoch
+}
 
 // Kill cuts every connection, as if the process had died, and fails a waiting call. It is safe for concurrent
 // use.
