@@ -10,13 +10,13 @@ import (
 )
 
 // commit commits what was applied up to the last Commit barrier: one Kafka transaction, then one Pebble batch.
-// At the tip the view is published before the transaction commits, or was before: a commit may be of several blocks.
+// At the tip the view is published first, or was before: a commit may be of several blocks, and readers wait for no broker.
 // The transaction is the task's own, or at the tip the node's (joint.go).
 //
 // Far behind the head the events of final blocks are in the transaction already.
 //
 //	ent, evt, evt.final ─┐
-//	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer
+//	changelog entries   ─┼─ one transaction ──► batch ──► view ──► observer, not at the tip
 //	progress, last      ─┘
 func (t *task) commit(ctx context.Context) error {
 	if !t.settled {
@@ -32,24 +32,24 @@ func (t *task) commit(ctx context.Context) error {
 	}
 	defer t.turn.end()
 	started := time.Now()
+	touched := !t.dirty.IsZero()
+	if touched && t.tip && t.catchUpUntil.IsZero() && !t.ahead {
+		if err := t.show(t.news()); err != nil {
+			return err
+		}
+	}
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
 	out := t.n.outboxes.take()
-	changes, prog, err := t.produce(&sending{t: t, ctx: ctx, out: out})
+	prog, err := t.produce(&sending{t: t, ctx: ctx, out: out})
 	if err != nil {
 		return err
 	}
-	if t.told >= 0 {
+	var changes []Change
+	if touched && !t.ahead {
 		changes = t.news()
 	}
-	touched := !t.dirty.IsZero()
-	if touched && t.tip && t.catchUpUntil.IsZero() && !t.ahead {
-		if err := t.show(changes); err != nil {
-			return err
-		}
-	}
-	ahead := t.ahead
 	if t.crash("beforeEnd") {
 		return errCrash
 	}
@@ -73,6 +73,7 @@ func (t *task) commit(ctx context.Context) error {
 		return errCrash
 	}
 	t.n.metrics.commits.WithLabelValues(label(t.r.partition)).Observe(time.Since(started).Seconds())
+	ahead := t.ahead
 	t.reset()
 	switch {
 	case ahead:
@@ -98,7 +99,8 @@ func (t *task) show(changes []Change) error {
 	return nil
 }
 
-// news returns what has changed since observers were last told.
+// news returns what has changed since observers were last told. A row that was changed and changed back was different at a block
+// in between.
 func (t *task) news() []Change {
 	changes := make([]Change, 0, t.overlay.Len())
 	t.overlay.Changed(t.told, func(row state.Row) {
@@ -113,12 +115,11 @@ func (t *task) applied(changes []Change) func(Partition, state.View) {
 }
 
 // produce adds the records of the commit that were not drained before. Progress is its last record in the changelog.
-func (t *task) produce(s *sending) (changes []Change, prog *kafka.Record, err error) {
+func (t *task) produce(s *sending) (prog *kafka.Record, err error) {
 	// Undo and final events go first: the producer may overwrite the start of a value that it is given.
 	if err := t.overlay.Settle(t.floor, t.ready.Floor, s.final); err != nil {
-		return nil, nil, fmt.Errorf("settle blocks %d-%d: %w", t.floor, t.ready.Floor, err)
+		return nil, fmt.Errorf("settle blocks %d-%d: %w", t.floor, t.ready.Floor, err)
 	}
-	changes = make([]Change, 0, t.overlay.Len())
 	err = t.overlay.Rows(func(row state.Row) error {
 		if e := row.Table.Entity; e != nil && (!row.Same || row.Value == nil) {
 			var value []byte
@@ -131,12 +132,10 @@ func (t *task) produce(s *sending) (changes []Change, prog *kafka.Record, err er
 			}
 			s.send(t.n.entities[e.Name], e.Key(row.Key), value)
 		}
-		// A row that was changed and changed back was different at a block in between.
-		changes = append(changes, Change{Table: row.Table, Key: row.Key, Row: row.Value})
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	t.overlay.Events(s.head)
 	var entries uint64
@@ -150,5 +149,5 @@ func (t *task) produce(s *sending) (changes []Change, prog *kafka.Record, err er
 	t.ready.Records = entries
 	t.ready.Writer = t.writer()
 	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Epoch, t.ready))
-	return changes, prog, nil
+	return prog, nil
 }
