@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"encoding/hex"
 	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -55,23 +56,21 @@ func (e Entity) AppendKey(b []byte) []byte {
 	b = append(append(b, e.kind...), ':')
 	switch e.form {
 	case formAddress:
-		return appendHex(b, e.id[common.HashLength-common.AddressLength:])
+		return AppendHex(b, e.id[common.HashLength-common.AddressLength:])
 	case formHash:
-		return appendHex(b, e.id[:])
+		return AppendHex(b, e.id[:])
 	default:
-		n := new(uint256.Int).SetBytes32(e.id[:])
-		if n.IsUint64() {
-			return strconv.AppendUint(b, n.Uint64(), 10)
-		}
-		return append(b, n.Dec()...)
+		return AppendNumber(b, new(uint256.Int).SetBytes32(e.id[:]))
 	}
 }
 
-func appendHex(b, raw []byte) []byte {
-	const digits = "0123456789abcdef"
-	b = append(b, "0x"...)
-	for _, c := range raw {
-		b = append(b, digits[c>>4], digits[c&15])
+// AppendHex appends 0x and lower-case hex digits.
+func AppendHex(b, raw []byte) []byte { return hex.AppendEncode(append(b, "0x"...), raw) }
+
+// AppendNumber appends decimal digits.
+func AppendNumber(b []byte, n *uint256.Int) []byte {
+	if n.IsUint64() {
+		return strconv.AppendUint(b, n.Uint64(), 10)
 	}
-	return b
+	return append(b, n.Dec()...)
 }

@@ -70,10 +70,5 @@ func MarkRemoved(value []byte) []byte {
 
 // AppendEventKey appends the key of an evt record: "0x<block hash>:<log index>". A retraction has the same key.
 func AppendEventKey(b []byte, m EventMeta) []byte {
-	const digits = "0123456789abcdef"
-	b = append(b, "0x"...)
-	for _, c := range m.Block.Hash {
-		b = append(b, digits[c>>4], digits[c&15])
-	}
-	return strconv.AppendUint(append(b, ':'), uint64(m.LogIndex), 10)
+	return strconv.AppendUint(append(contracts.AppendHex(b, m.Block.Hash[:]), ':'), uint64(m.LogIndex), 10)
 }

@@ -130,7 +130,7 @@ func (t *task) produce(s *sending) (prog *kafka.Record, err error) {
 				}
 				value = s.out.Values.Keep(value)
 			}
-			s.send(t.n.entities[e.Name], e.Key(row.Key), value)
+			s.send(t.n.entities[e.Name], s.out.Values.Keep(e.Key(s.out.Values.Next(), row.Key)), value)
 		}
 		return nil
 	})

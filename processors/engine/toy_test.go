@@ -37,7 +37,7 @@ var toyTable = &state.Table{
 	ID: 1, Name: "toy",
 	Index: func(key, row []byte, to *state.IndexEntries) { to.Put(1, nil, row[:1], key) },
 	Entity: &state.EntityTopic{
-		Name: topics.EntityDeal, Key: func(key []byte) []byte { return key },
+		Name: topics.EntityDeal, Key: func(b, key []byte) []byte { return append(b, key...) },
 		Encode: func(b, row []byte, _ topics.BlockRef) ([]byte, error) {
 			return append(append(b, "row:"...), row...), nil
 		},

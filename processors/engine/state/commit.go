@@ -20,10 +20,12 @@ type Row struct {
 // Len is the number of rows written.
 func (o *Overlay) Len() int { return len(o.dirty) }
 
-// Rows calls fn for the rows written, in the order of their first write.
+// Rows calls fn for the rows written, in the order of their first write. A key is valid until fn returns.
 func (o *Overlay) Rows(fn func(Row) error) error {
+	var key []byte
 	for _, r := range o.dirty {
-		if err := fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()}); err != nil {
+		key = append(key[:0], r.key...)
+		if err := fn(Row{r.layer.table, key, r.now, r.equal()}); err != nil {
 			return err
 		}
 	}
@@ -44,16 +46,20 @@ func (o *Overlay) Changed(after int, fn func(Row)) {
 	for _, b := range o.blocks[first:] {
 		known = known && b.capture
 	}
+	changed := func(r *row) {
+		slab := &o.store.slab
+		fn(Row{r.layer.table, slab.Keep(append(slab.Next(), r.key...)), r.now, r.equal()})
+	}
 	if !known {
 		for _, r := range o.dirty {
-			fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()})
+			changed(r)
 		}
 		return
 	}
 	for _, b := range o.blocks[first:] {
 		for _, f := range b.rows {
 			if r := o.tables[f.table].rows[f.key]; r.block == b.id { // no later block has changed it
-				fn(Row{r.layer.table, []byte(r.key), r.now, r.equal()})
+				changed(r)
 			}
 		}
 	}

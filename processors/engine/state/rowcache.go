@@ -12,15 +12,14 @@ package state
 //  3. while it is complete, a missing row is not on disk: the store began empty and nothing was evicted.
 type rowCache struct {
 	limit      int
-	young, old map[rowKey][]byte // a nil value: no such row
-	bytes      int               // of young
+	young, old *generation
+	bytes      int  // of young
+	turned     bool // old has entries
 	whole      bool
 }
 
-type rowKey struct {
-	table byte
-	key   string
-}
+// generation has rows by table and key. A nil row: there is none on disk.
+type generation [256]map[string][]byte
 
 func newRowCache(limit int) *rowCache {
 	c := &rowCache{limit: limit}
@@ -30,11 +29,10 @@ func newRowCache(limit int) *rowCache {
 
 // get returns the row on disk; known is false if the cache cannot tell.
 func (c *rowCache) get(table byte, key string) (row []byte, known bool) {
-	k := rowKey{table, key}
-	if row, known = c.young[k]; known {
+	if row, known = c.young[table][key]; known {
 		return row, true
 	}
-	if row, known = c.old[k]; known {
+	if row, known = c.old[table][key]; known {
 		c.put(table, key, row)
 	}
 	return row, known || c.whole
@@ -42,20 +40,24 @@ func (c *rowCache) get(table byte, key string) (row []byte, known bool) {
 
 // put records the row on disk. The slice must not change afterwards.
 func (c *rowCache) put(table byte, key string, row []byte) {
-	k := rowKey{table, key}
-	was, had := c.young[k]
-	c.young[k] = row
+	rows := c.young[table]
+	if rows == nil {
+		rows = make(map[string][]byte, len(c.old[table]))
+		c.young[table] = rows
+	}
+	was, had := rows[key]
+	rows[key] = row
 	c.bytes += len(row) - len(was)
 	if !had {
 		c.bytes += len(key) + rowOverheadBytes
 	}
 	if c.bytes > c.limit/2 {
-		c.whole = c.whole && len(c.old) == 0
-		c.young, c.old, c.bytes = make(map[rowKey][]byte, len(c.young)), c.young, 0
+		c.whole, c.turned = c.whole && !c.turned, true
+		c.young, c.old, c.bytes = new(generation), c.young, 0
 	}
 }
 
 // clear drops all entries. empty means that the disk is empty too.
 func (c *rowCache) clear(empty bool) {
-	c.young, c.old, c.bytes, c.whole = map[rowKey][]byte{}, nil, 0, empty
+	*c = rowCache{limit: c.limit, young: new(generation), old: new(generation), whole: empty}
 }

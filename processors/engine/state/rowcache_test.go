@@ -21,9 +21,11 @@ func TestRowCacheIsBounded(t *testing.T) {
 			t.Fatalf("after %d rows the hot one is %q, %v", i, got, known)
 		}
 		size := 0
-		for _, generation := range []map[rowKey][]byte{c.young, c.old} {
-			for k, v := range generation {
-				size += len(k.key) + len(v) + rowOverheadBytes
+		for _, generation := range []*generation{c.young, c.old} {
+			for _, rows := range generation {
+				for k, v := range rows {
+					size += len(k) + len(v) + rowOverheadBytes
+				}
 			}
 		}
 		if size > limit+2*(rowOverheadBytes+len(row)+8) {

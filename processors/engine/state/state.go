@@ -22,8 +22,8 @@ type Table struct {
 
 // EntityTopic says where and how a table's latest rows are published.
 type EntityTopic struct {
-	Name   string // the entity's name in the catalogue: ent.<Name>
-	Key    func(key []byte) []byte
+	Name   string                                                  // the entity's name in the catalogue: ent.<Name>
+	Key    func(b, key []byte) []byte                              // appends to b
 	Encode func(b, row []byte, at topics.BlockRef) ([]byte, error) // appends to b
 }
 

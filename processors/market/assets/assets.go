@@ -3,8 +3,6 @@
 package assets
 
 import (
-	"fmt"
-
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -20,7 +18,7 @@ const NoAsset = "no such asset"
 // The table's ID is part of every key on disk: never reuse it.
 var Assets = &state.Table{
 	ID: 4, Name: "assets",
-	Entity: &state.EntityTopic{Name: topics.EntityAsset, Key: entityKey, Encode: topics.EncodeAsset},
+	Entity: &state.EntityTopic{Name: topics.EntityAsset, Key: contracts.AppendHex, Encode: topics.EncodeAsset},
 }
 
 // Family describes this family.
@@ -88,5 +86,3 @@ func change(w state.Writer, token common.Address, edit func(*topics.Asset)) (str
 	edit(&a)
 	return "", family.Put(w, Assets, a.Token[:], &a)
 }
-
-func entityKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }

@@ -3,8 +3,6 @@
 package balances
 
 import (
-	"fmt"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
@@ -105,12 +103,12 @@ func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err er
 }
 
 // entityKey is "0x<account>:0x<asset>", and ":<token ID>" for an NFT.
-func entityKey(key []byte) []byte {
+func entityKey(b, key []byte) []byte {
 	account, rest := key[:common.AddressLength], key[common.AddressLength:]
 	asset, token := rest[:common.AddressLength], rest[common.AddressLength:]
-	text := fmt.Appendf(nil, "0x%x:0x%x", account, asset)
+	b = contracts.AppendHex(append(contracts.AppendHex(b, account), ':'), asset)
 	if len(token) > 0 {
-		text = append(append(text, ':'), new(uint256.Int).SetBytes(token).Dec()...)
+		b = contracts.AppendNumber(append(b, ':'), new(uint256.Int).SetBytes(token))
 	}
-	return text
+	return b
 }

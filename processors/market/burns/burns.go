@@ -81,7 +81,7 @@ func newest(w state.Writer) (b *topics.Burn, key []byte, err error) {
 }
 
 // entityKey is "<block>:<log index>".
-func entityKey(key []byte) []byte {
+func entityKey(b, key []byte) []byte {
 	block := ^binary.BigEndian.Uint64(key[8:])
-	return fmt.Appendf(nil, "%d:%d", block, ^binary.BigEndian.Uint32(key[16:]))
+	return fmt.Appendf(b, "%d:%d", block, ^binary.BigEndian.Uint32(key[16:]))
 }

@@ -189,7 +189,7 @@ func (n *node) land(t *rapid.T, o *state.Overlay, at query.Moment) {
 		}
 		err := o.Rows(func(r state.Row) error {
 			if !r.Same {
-				all = append(all, engine.Change{Table: r.Table, Key: r.Key, Row: r.Value})
+				all = append(all, engine.Change{Table: r.Table, Key: slices.Clone(r.Key), Row: r.Value})
 			}
 			return nil
 		})

@@ -128,9 +128,9 @@ func indexBid(key, row []byte, to *state.IndexEntries) {
 	to.Put(IndexLenderBid, nil, LenderPrefix(b.Lender), appendDescending(buf[:0], &b.ID), key[:idBytes])
 }
 
-func dealEntityKey(key []byte) []byte { return []byte(ID(key).Dec()) }
+func dealEntityKey(b, key []byte) []byte { return contracts.AppendNumber(b, ID(key)) }
 
-func bidEntityKey(key []byte) []byte { return []byte(BidID(key).Dec()) }
+func bidEntityKey(b, key []byte) []byte { return contracts.AppendNumber(b, BidID(key)) }
 
 // appendDescending appends a number so that greater ones sort first.
 func appendDescending(b []byte, n *uint256.Int) []byte {

@@ -135,6 +135,6 @@ func index(key, row []byte, to *state.IndexEntries) {
 	}
 }
 
-func entityKey(key []byte) []byte {
-	return []byte(ID(key).Dec())
+func entityKey(b, key []byte) []byte {
+	return contracts.AppendNumber(b, ID(key))
 }

@@ -116,6 +116,6 @@ func change(w state.Writer, n uint32, edit func(*topics.Epoch) string) (string, 
 	return violation, family.Put(w, Epochs, Key(n), &e)
 }
 
-func entityKey(key []byte) []byte {
-	return strconv.AppendUint(nil, uint64(^binary.BigEndian.Uint32(key)), 10)
+func entityKey(b, key []byte) []byte {
+	return strconv.AppendUint(b, uint64(^binary.BigEndian.Uint32(key)), 10)
 }

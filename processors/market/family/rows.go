@@ -1,7 +1,9 @@
 package family
 
 import (
+	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
@@ -12,8 +14,8 @@ type Row interface {
 	UnmarshalBinary(data []byte) error
 }
 
-// rowBytes is the capacity for most rows.
-const rowBytes = 240
+// buffers hold rows while they are encoded: what is kept of one has just its size.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Get reads a row into r. Where there is none, r keeps its value.
 func Get(w state.Writer, t *state.Table, key []byte, r Row) (found bool, err error) {
@@ -29,10 +31,12 @@ func Get(w state.Writer, t *state.Table, key []byte, r Row) (found bool, err err
 
 // Put writes a row.
 func Put(w state.Writer, t *state.Table, key []byte, r Row) error {
-	data, err := r.AppendBinary(make([]byte, 0, rowBytes))
-	if err != nil {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	var err error
+	if *buf, err = r.AppendBinary((*buf)[:0]); err != nil {
 		return err
 	}
-	w.Put(t, key, data)
+	w.Put(t, key, bytes.Clone(*buf))
 	return nil
 }

@@ -4,8 +4,6 @@
 package holders
 
 import (
-	"fmt"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
@@ -33,7 +31,7 @@ var Holdings = &state.Table{
 //  3. First is its ledger's, or zero: nothing proves the hash of a later transfer's transaction.
 var Tokens = &state.Table{
 	ID: 24, Name: "holders",
-	Entity: &state.EntityTopic{Name: topics.EntityHolders, Key: tokenEntityKey, Encode: topics.EncodeHolders},
+	Entity: &state.EntityTopic{Name: topics.EntityHolders, Key: contracts.AppendHex, Encode: topics.EncodeHolders},
 }
 
 // HoldingKey is the key of what an account holds of a token.
@@ -128,8 +126,6 @@ func index(key, data []byte, to *state.IndexEntries) {
 }
 
 // holdingEntityKey is "0x<token>:0x<account>".
-func holdingEntityKey(key []byte) []byte {
-	return fmt.Appendf(nil, "0x%x:0x%x", key[:common.AddressLength], key[common.AddressLength:])
+func holdingEntityKey(b, key []byte) []byte {
+	return contracts.AppendHex(append(contracts.AppendHex(b, key[:common.AddressLength]), ':'), key[common.AddressLength:])
 }
-
-func tokenEntityKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }

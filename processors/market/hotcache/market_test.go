@@ -155,7 +155,7 @@ func (n *node) advance(t testing.TB, partition int32, steps int) {
 	var changes []engine.Change
 	_ = o.Rows(func(r state.Row) error {
 		if !r.Same {
-			changes = append(changes, engine.Change{Table: r.Table, Key: r.Key, Row: r.Value})
+			changes = append(changes, engine.Change{Table: r.Table, Key: slices.Clone(r.Key), Row: r.Value})
 		}
 		return nil
 	})

@@ -1,11 +1,10 @@
 package liquidity
 
 import (
-	"fmt"
-
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
@@ -40,7 +39,7 @@ const (
 // Pools has a row, topics.Pool, for each pool under its ID.
 var Pools = &state.Table{
 	ID: tablePools, Name: "pools", Index: indexPool,
-	Entity: &state.EntityTopic{Name: topics.EntityPool, Key: hexKey, Encode: topics.EncodePool},
+	Entity: &state.EntityTopic{Name: topics.EntityPool, Key: contracts.AppendHex, Encode: topics.EncodePool},
 }
 
 // Positions has a row, topics.Position, for each position under its token ID, in the position's partition.
@@ -59,7 +58,7 @@ var PositionLiquidities = &state.Table{
 // Stakings has a row, topics.Staking, for each pool whose positions are staked, under its ID.
 var Stakings = &state.Table{
 	ID: tableStakings, Name: "stakings",
-	Entity: &state.EntityTopic{Name: topics.EntityStaking, Key: hexKey, Encode: topics.EncodeStaking},
+	Entity: &state.EntityTopic{Name: topics.EntityStaking, Key: contracts.AppendHex, Encode: topics.EncodeStaking},
 }
 
 // Stakes has a row, topics.Stake, for each staked position under StakeKey.
@@ -109,11 +108,11 @@ func mustDecode(data []byte, r family.Row) {
 	}
 }
 
-func hexKey(key []byte) []byte { return fmt.Appendf(nil, "0x%x", key) }
-
-func numberKey(key []byte) []byte { return []byte(new(uint256.Int).SetBytes(key).Dec()) }
+func numberKey(b, key []byte) []byte {
+	return contracts.AppendNumber(b, new(uint256.Int).SetBytes(key))
+}
 
 // stakeEntityKey is "0x<pool>:<token ID>".
-func stakeEntityKey(key []byte) []byte {
-	return append(append(hexKey(key[:common.HashLength]), ':'), numberKey(key[common.HashLength:])...)
+func stakeEntityKey(b, key []byte) []byte {
+	return numberKey(append(contracts.AppendHex(b, key[:common.HashLength]), ':'), key[common.HashLength:])
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/topics"
@@ -38,8 +39,8 @@ func TickKey(pool common.Hash, tick int32) []byte {
 func TickOf(key []byte) int32 { return int32(binary.BigEndian.Uint32(key[len(key)-4:]) ^ 1<<31) }
 
 // tickEntityKey is "0x<pool>:<tick>".
-func tickEntityKey(key []byte) []byte {
-	return strconv.AppendInt(append(hexKey(key[:common.HashLength]), ':'), int64(TickOf(key)), 10)
+func tickEntityKey(b, key []byte) []byte {
+	return strconv.AppendInt(append(contracts.AppendHex(b, key[:common.HashLength]), ':'), int64(TickOf(key)), 10)
 }
 
 // DecodeTick decodes a row of Ticks.

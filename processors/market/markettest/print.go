@@ -22,7 +22,7 @@ func printRow(out *strings.Builder, r state.Row) error {
 	if r.Table.Entity == nil {
 		return nil // a share of a sum: see "stats" and "pools"
 	}
-	key := string(r.Table.Entity.Key(r.Key))
+	key := string(r.Table.Entity.Key(nil, r.Key))
 	if r.Value == nil {
 		fmt.Fprintf(out, "%s %s: gone\n", r.Table.Entity.Name, short(key))
 		return nil

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -213,6 +214,6 @@ func prune(w state.Writer, pool common.Hash, now uint64) error {
 const rowBytes = 1 + common.HashLength + 10 + 33 + 5
 
 // entityKey is "0x<pool>:<second>".
-func entityKey(key []byte) []byte {
-	return fmt.Appendf(nil, "0x%x:%d", key[:common.HashLength], At(key))
+func entityKey(b, key []byte) []byte {
+	return strconv.AppendUint(append(contracts.AppendHex(b, key[:common.HashLength]), ':'), At(key), 10)
 }
