@@ -117,12 +117,15 @@ func treeOf(w state.Writer, deal []byte, terms common.Hash) bidTree {
 	return bidTree{r: w, w: w, key: treeKey(deal, terms)}
 }
 
-// addBid adds an open bid to the deal with a key.
-func addBid(w state.Writer, deal []byte, b *topics.Bid) error {
+// addBid adds an open bid to the deal with a key. only: the deal has no other one, so there is no row to look for.
+func addBid(w state.Writer, deal []byte, b *topics.Bid, only bool) error {
 	t := treeOf(w, deal, b.TermsHash)
-	root, err := t.load(0)
-	if err != nil {
-		return err
+	root := t.empty()
+	if !only {
+		var err error
+		if root, err = t.load(0); err != nil {
+			return err
+		}
 	}
 	e := bidEntry{key: bidKey{b.Expiry, b.ID}, price: b.Price, best: b.ID, count: 1}
 	if err := t.insert(root, &e); err != nil {
@@ -300,8 +303,7 @@ func (t *bidTree) of(number uint32) []byte {
 func (t *bidTree) load(number uint32) (*bidNode, error) {
 	row, err := t.r.Get(bidSums, t.of(number))
 	if err == nil && row == nil && number == 0 {
-		t.next = 1
-		return &bidNode{}, nil
+		return t.empty(), nil
 	}
 	var n *bidNode
 	if err == nil {
@@ -316,13 +318,20 @@ func (t *bidTree) load(number uint32) (*bidNode, error) {
 	return n, nil
 }
 
+// empty is the root of a tree without a bid.
+func (t *bidTree) empty() *bidNode {
+	t.next = 1
+	return &bidNode{}
+}
+
 // put writes a node, or deletes an empty one. The root has the number of the next node, so it is written last.
 func (t *bidTree) put(number uint32, n *bidNode) {
 	if len(n.entries) == 0 {
 		t.w.Delete(bidSums, t.of(number))
 		return
 	}
-	t.w.Put(bidSums, t.of(number), n.append(make([]byte, 0, 32*len(n.entries)), t.next))
+	var buf [rowBytes]byte
+	t.w.Put(bidSums, t.of(number), slices.Clone(n.append(buf[:0], t.next)))
 }
 
 // A node is its kind, the number of the next node, and its entries: numbers as varints, words as a length and

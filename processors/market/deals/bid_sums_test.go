@@ -172,7 +172,7 @@ func TestManyBidsCostFewRows(t *testing.T) {
 	o.Begin(topics.BlockRef{Number: 1}, false)
 	place := func(n uint64) {
 		b := topics.Bid{ID: *uint256.NewInt(n), DealID: *uint256.NewInt(1), Price: *uint256.NewInt(1), Expiry: 1_000_000 + n*7919%bids}
-		if err := addBid(o, Key(&b.DealID), &b); err != nil {
+		if err := addBid(o, Key(&b.DealID), &b, n == 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -149,7 +149,7 @@ func placed(w state.Writer, tx common.Hash, e *contracts.BidPlaced) (string, err
 		ID: e.BidID, DealID: e.DealID, Lender: e.Lender, Price: e.Price, Expiry: e.Expiry,
 		PlacedAt: e.PlacedAt, State: contracts.BidOpen, TermsHash: e.TermsHash, Tx: tx,
 	}
-	if err := errors.Join(putBid(w, bidKey, &b), addBid(w, key, &b)); err != nil {
+	if err := errors.Join(putBid(w, bidKey, &b), addBid(w, key, &b, d.OpenBids == 0)); err != nil {
 		return "", err
 	}
 	d.OpenBids++

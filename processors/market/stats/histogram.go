@@ -104,12 +104,16 @@ func nodes(path []byte) iter.Seq2[[]byte, []byte] {
 
 // count adds a number to a histogram.
 func count(w state.Writer, h deals.Histogram, v *uint256.Int) error {
+	first := false // the branch taken is a new one: there is no node, and to find that out costs more than all else here
 	for node, child := range nodes(pathOf(h, v)) {
-		row, err := w.Get(histograms, node)
-		if err != nil {
-			return err
+		var row []byte
+		var err error
+		if !first {
+			if row, err = w.Get(histograms, node); err != nil {
+				return err
+			}
 		}
-		if row, err = raise(row, child[len(node):]); err != nil {
+		if row, first, err = raise(row, child[len(node):]); err != nil {
 			return err
 		}
 		w.Put(histograms, node, row)
@@ -117,17 +121,18 @@ func count(w state.Writer, h deals.Histogram, v *uint256.Int) error {
 	return nil
 }
 
-// raise adds one to a branch's count.
-func raise(row, branch []byte) ([]byte, error) {
+// raise adds one to a branch's count, and reports whether it is the first.
+func raise(row, branch []byte) (raised []byte, first bool, err error) {
 	size := len(branch) + countBytes
 	if len(row)%size != 0 {
-		return nil, errLength
+		return nil, false, errLength
 	}
 	n := len(row) / size
 	at := sort.Search(n, func(i int) bool { return bytes.Compare(row[i*size:][:len(branch)], branch) >= 0 }) * size
 	if at < len(row) && bytes.Equal(row[at:][:len(branch)], branch) {
 		row = bytes.Clone(row)
 	} else {
+		first = true
 		more := make([]byte, len(row)+size)
 		copy(more, row[:at])
 		copy(more[at:], branch)
@@ -136,7 +141,7 @@ func raise(row, branch []byte) ([]byte, error) {
 	}
 	of := row[at+len(branch):]
 	binary.BigEndian.PutUint64(of, binary.BigEndian.Uint64(of)+1)
-	return row, nil
+	return row, first, nil
 }
 
 // ReadCounts reads the node at a path.
