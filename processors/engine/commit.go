@@ -38,6 +38,9 @@ func (t *task) commit(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := t.postpone(); err != nil {
+		return err
+	}
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
@@ -82,6 +85,21 @@ func (t *task) commit(ctx context.Context) error {
 		t.publish(t.r.store.Snapshot(), t.applied(changes))
 	}
 	return nil
+}
+
+// postpone leaves what has become final to a commit of its own, which follows at once: at the tip others wait for the rows of a
+// commit, and finality comes for many blocks at a time.
+func (t *task) postpone() error {
+	left := t.postponed
+	t.postponed, t.ready.Floor = 0, max(t.ready.Floor, left)
+	if left > 0 || !t.tip || t.dirty.IsZero() || !t.catchUpUntil.IsZero() {
+		return nil
+	}
+	settles, err := t.overlay.Settles(t.floor, t.ready.Floor)
+	if settles {
+		t.postponed, t.ready.Floor = t.ready.Floor, t.floor
+	}
+	return err
 }
 
 // show publishes the state ahead of its commit. The blocks are committed in the raw topic and their result is

@@ -58,7 +58,7 @@ func (t *task) due() time.Time {
 		return time.Time{}
 	case !t.dirty.IsZero() && t.far:
 		return time.Now().Add(t.n.cfg.CommitInterval) // no more records
-	case t.releases():
+	case t.releases(), t.dirty.IsZero() && t.postponed > 0:
 		return time.Now()
 	case !t.dirty.IsZero() && t.tip:
 		return t.since.Add(t.n.cfg.TipInterval)
@@ -75,7 +75,7 @@ func (t *task) due() time.Time {
 
 // progressDue reports whether an owner without changes has to commit its progress.
 func (t *task) progressDue() (bool, error) {
-	if t.releases() {
+	if t.releases() || t.postponed > 0 {
 		return true, nil
 	}
 	now := time.Now()

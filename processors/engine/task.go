@@ -49,9 +49,10 @@ type task struct {
 	since   time.Time      // time of the last commit
 	looked  time.Time      // when it was last looked whether an owner without changes has to commit
 
-	uncommitted int  // Commit barriers since the last commit
-	ahead       bool // ready is published, ahead of its commit
-	told        int  // how many blocks of the overlay were published; -1: it never was
+	uncommitted int    // Commit barriers since the last commit
+	ahead       bool   // ready is published, ahead of its commit
+	told        int    // how many blocks of the overlay were published; -1: it never was
+	postponed   uint64 // up to which blocks are final that the last commit left out; 0: it left out none
 
 	// Until it has caught up, an owner is not visible if the partition can be read elsewhere: the raw topic
 	// offset to pass, and when to stop waiting; zero: it is visible.

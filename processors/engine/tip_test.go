@@ -75,11 +75,44 @@ func TestBlocksShareACommit(t *testing.T) {
 }
 
 // commits is how many commits a partition's changelog has.
-func (e *env) commits(p int32) (n int) {
+func (e *env) commits(p int32) (n int) { return len(e.progress(p)) }
+
+// progress is what the commits of a partition say.
+func (e *env) progress(p int32) (all []progress) {
 	for _, r := range e.readAll(e.cat.Changelog("market"), p) {
 		if bytes.Equal(r.Key, keyProgress) {
-			n++
+			_, payload, err := unseal(r.Key, r.Value)
+			check(e.t, err)
+			at, err := decodeProgress(payload)
+			check(e.t, err)
+			all = append(all, at)
 		}
 	}
-	return n
+	return all
+}
+
+// A block's rows do not wait for the events of all blocks that it makes final: these follow, without another block.
+func TestFinalEventsFollow(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 4)
+	n := e.start(e.config("a", vfs.NewMem()))
+	for range 20 {
+		c.add(1)
+		e.caughtUp(c, n)
+	}
+	for c.final == 0 || len(c.blocks[len(c.blocks)-1].logs[0]) == 0 {
+		c.final += 10
+		c.add(1)
+		e.caughtUp(c, n)
+	}
+	e.invariantFinal(c, c.final)
+	var floors []uint64
+	for _, at := range e.progress(0) {
+		if at.At.Same(c.head()) {
+			floors = append(floors, at.Floor)
+		}
+	}
+	if len(floors) != 2 || floors[0] >= c.final || floors[1] != c.final {
+		t.Errorf("the commits of the block call %d final, want first less and then %d", floors, c.final)
+	}
 }
