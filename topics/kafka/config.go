@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -43,6 +44,8 @@ type Config struct {
 
 	Dial     Dial                         // nil: the machine's network
 	ReadFile func(string) ([]byte, error) // reads certificates and the password
+
+	cluster *cluster // shared by all copies; nil: each client finds out by itself who is silent
 }
 
 // TLS encrypts the connections. Without a CAFile the system's roots are trusted.
@@ -66,7 +69,7 @@ type SASL struct {
 func DefaultConfig() Config {
 	return Config{
 		ClientID: "lienstream", Prefix: topics.DefaultPrefix, Compression: "snappy", Timeout: 10 * time.Second,
-		ReplicationFactor: 1, Logger: zap.NewNop(), ReadFile: os.ReadFile, //nolint:forbidigo // the default
+		ReplicationFactor: 1, Logger: zap.NewNop(), ReadFile: os.ReadFile, cluster: newCluster(), //nolint:forbidigo // the default
 	}
 }
 
@@ -135,13 +138,14 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 			return nil, nil, err
 		}
 	}
-	d := newDialer(tlsConfig, c.Dial)
+	d := newDialer(c, tlsConfig)
 	all := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
 		kgo.Dialer(d.dial),
 		kgo.RetryTimeout(c.Timeout),
-		kgo.RequestTimeoutOverhead(min(c.Timeout, silentTimeout)),
+		kgo.RequestRetries(math.MaxInt32), // for RetryTimeout: a connection to a silent broker fails at once
+		kgo.RequestTimeoutOverhead(c.silentTimeout()),
 		kgo.ProduceRequestTimeout(min(c.Timeout, replicateTimeout)),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.RetryBackoffFn(backoff),
@@ -169,6 +173,8 @@ func (c Config) client(name string, reg prometheus.Registerer, opts ...kgo.Opt) 
 // connection is given up, and the request is sent again, to whoever leads or coordinates by then. A transaction may meet a
 // frozen broker several times: as the leader, and as its coordinator.
 const silentTimeout = time.Second
+
+func (c Config) silentTimeout() time.Duration { return min(c.Timeout, silentTimeout) }
 
 // replicateTimeout is how long a leader may wait for its followers before it says so and is asked again.
 const replicateTimeout = 500 * time.Millisecond

@@ -3,11 +3,14 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 )
 
 // dialer opens a client's connections and can cut them all at once, as if the process had died.
@@ -16,8 +19,11 @@ import (
 //  1. every open connection is in conns, so kill closes all;
 //  2. after kill no connection is opened.
 type dialer struct {
-	net Dial
-	tls *tls.Config // nil: plain text
+	net      Dial
+	tls      *tls.Config // nil: plain text
+	cluster  *cluster
+	patience time.Duration // with a broker that sends nothing
+	logger   *zap.Logger
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -29,36 +35,38 @@ const dialTimeout = 2 * time.Second
 // Dial opens a connection, as net.Dialer.DialContext does.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-func newDialer(c *tls.Config, dial Dial) *dialer {
-	if dial == nil {
-		dial = new(net.Dialer).DialContext //nolint:forbidigo // the default
+func newDialer(cfg Config, encrypt *tls.Config) *dialer {
+	d := &dialer{
+		net: cfg.Dial, tls: encrypt, cluster: cfg.cluster, patience: cfg.silentTimeout() * 9 / 10, logger: cfg.Logger,
+		conns: map[net.Conn]struct{}{},
 	}
-	return &dialer{net: dial, tls: c, conns: map[net.Conn]struct{}{}}
+	if d.net == nil {
+		d.net = new(net.Dialer).DialContext //nolint:forbidigo // the default
+	}
+	if d.cluster == nil {
+		d.cluster = newCluster()
+	}
+	return d
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if d.killed() {
 		return nil, ErrKilled
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	c, err := d.net(ctx, network, addr)
-	if err != nil {
+	if err := d.avoid(ctx, network, addr); err != nil {
 		return nil, err
 	}
-	if d.tls != nil {
-		conf := d.tls.Clone()
-		if conf.ServerName == "" {
-			conf.ServerName, _, _ = net.SplitHostPort(addr) // Validate has checked the format
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	began := time.Now()
+	c, err := d.connect(ctx, network, addr)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			d.missed(addr, began)
 		}
-		secure := tls.Client(c, conf)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = c.Close()
-			return nil, err
-		}
-		c = secure
+		return nil, err
 	}
-	t := &conn{Conn: c, d: d}
+	t := &conn{Conn: c, d: d, addr: addr}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.dead {
@@ -67,6 +75,24 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	d.conns[t] = struct{}{}
 	return t, nil
+}
+
+// connect opens a connection that nobody cuts.
+func (d *dialer) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.net(ctx, network, addr)
+	if err != nil || d.tls == nil {
+		return c, err
+	}
+	conf := d.tls.Clone()
+	if conf.ServerName == "" {
+		conf.ServerName, _, _ = net.SplitHostPort(addr) // Validate has checked the format
+	}
+	secure := tls.Client(c, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
 func (d *dialer) killed() bool {
@@ -92,6 +118,16 @@ type untilKilled struct {
 	d *dialer
 }
 
+// Log implements kgo.Logger, but for connections to a broker of which it was said that it is silent.
+func (l *untilKilled) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	for _, v := range keyvals {
+		if err, ok := v.(error); ok && errors.Is(err, errSilent) {
+			return
+		}
+	}
+	l.Logger.Log(level, msg, keyvals...)
+}
+
 // Level implements kgo.Logger.
 func (l *untilKilled) Level() kgo.LogLevel {
 	if l.d.killed() {
@@ -100,10 +136,24 @@ func (l *untilKilled) Level() kgo.LogLevel {
 	return l.Logger.Level()
 }
 
-// conn removes itself from the dialer when it is closed.
+// conn removes itself from the dialer when it is closed, and tells whether the broker answers.
 type conn struct {
 	net.Conn
-	d *dialer
+	d    *dialer
+	addr string
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	began := time.Now()
+	n, err := c.Conn.Read(b)
+	switch {
+	case n > 0:
+		c.d.heard(c.addr)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.d.missed(c.addr, began)
+	}
+	return n, err
 }
 
 func (c *conn) Close() error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,14 +96,14 @@ func TestBrokerLost(t *testing.T) {
 			var back func()
 			if lost.frozen == 0 {
 				n.Kill()
-				back = func() { restart(t, n) }
+				back = sync.OnceFunc(func() { restart(t, n) })
 			} else {
-				back = freeze(k, n, lost.frozen)
+				back = sync.OnceFunc(freeze(k, n, lost.frozen))
 			}
+			defer back()          // what comes next has all brokers
 			if lost.frozen == 2 { // nothing can be written
 				w.pass(t, outage())
 				back()
-				back = func() {}
 			}
 			t.Logf("%s: a new block is shown after %v", lost.name, w.shown(t, resumesWithin, services...).Round(time.Millisecond))
 			back()

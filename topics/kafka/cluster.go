@@ -1,0 +1,147 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+)
+
+// cluster is a circuit breaker for each broker, shared by all clients of a process. The kernel of a frozen broker still accepts
+// connections, so each client would find out by itself, and again with each connection, that nobody answers. So while
+// another broker answers, connections to a silent one fail at once, and the clients ask the others who leads and coordinates.
+//
+// Invariants:
+//  1. a broker is silent after an answer was waited for over one connection, while none came over any other;
+//  2. it is silent no more with the first byte that it sends. It is asked again when somebody wants to connect to it, by
+//     one goroutine at a time, for as long as an answer is waited for.
+type cluster struct {
+	mu      sync.Mutex
+	brokers map[string]*peer // by address
+}
+
+// peer is what is known of a broker, guarded by the cluster's mu.
+type peer struct {
+	answered time.Time // zero: never
+	silent   bool
+	asked    bool // somebody is waiting for its answer
+}
+
+// maxPeers bounds the addresses that are remembered.
+const maxPeers = 1024
+
+// errSilent: a broker is not connected to because it does not answer.
+var errSilent = errors.New("the broker does not answer")
+
+func newCluster() *cluster { return &cluster{brokers: map[string]*peer{}} }
+
+// at is the broker of an address. The caller holds mu.
+func (c *cluster) at(addr string) *peer {
+	p := c.brokers[addr]
+	if p == nil {
+		if len(c.brokers) >= maxPeers {
+			clear(c.brokers)
+		}
+		p = new(peer)
+		c.brokers[addr] = p
+	}
+	return p
+}
+
+// answers notes that a broker has sent something, and reports whether that ended its silence.
+func (c *cluster) answers(addr string) (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.at(addr)
+	p.answered = time.Now()
+	again, p.silent = p.silent, false
+	return again
+}
+
+// waited notes that an answer of a broker did not come, and reports whether it is silent from now on.
+func (c *cluster) waited(addr string, since time.Time) (silent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.at(addr)
+	if p.silent || p.answered.After(since) {
+		return false
+	}
+	p.silent = true
+	return true
+}
+
+// avoided reports whether a broker is silent while another one is not, and whether it is time to ask it again.
+func (c *cluster) avoided(addr string) (avoid, ask bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.at(addr)
+	if !p.silent {
+		return false, false
+	}
+	for _, other := range c.brokers {
+		if !other.silent && !other.answered.IsZero() {
+			ask, p.asked = !p.asked, true
+			return true, ask
+		}
+	}
+	return false, false
+}
+
+func (c *cluster) wasAsked(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at(addr).asked = false
+}
+
+// avoid returns an error if a broker is silent while another one answers.
+func (d *dialer) avoid(ctx context.Context, network, addr string) error {
+	avoid, ask := d.cluster.avoided(addr)
+	if !avoid {
+		return nil
+	}
+	if ask {
+		go d.ask(context.WithoutCancel(ctx), network, addr)
+	}
+	return &net.OpError{Op: "dial", Net: network, Err: errSilent}
+}
+
+// ask waits for an answer of a silent broker.
+func (d *dialer) ask(ctx context.Context, network, addr string) {
+	defer d.cluster.wasAsked(addr)
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	c, err := d.connect(ctx, network, addr)
+	if err != nil {
+		return
+	}
+	defer func() { _ = c.Close() }()
+	end, _ := ctx.Deadline()
+	if c.SetDeadline(end) != nil {
+		return
+	}
+	// Any broker answers the first version of this to anybody.
+	if _, err := c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 0)); err != nil {
+		return
+	}
+	if n, _ := c.Read(make([]byte, 1)); n > 0 {
+		d.heard(addr)
+	}
+}
+
+// heard notes that a broker has sent something.
+func (d *dialer) heard(addr string) {
+	if d.cluster.answers(addr) {
+		d.logger.Info("broker answers again", zap.String("addr", addr))
+	}
+}
+
+// missed notes that a broker has sent nothing since an answer was waited for.
+func (d *dialer) missed(addr string, since time.Time) {
+	if time.Since(since) >= d.patience && d.cluster.waited(addr, since) {
+		d.logger.Warn("broker does not answer, connections to it fail until it does", zap.String("addr", addr))
+	}
+}

@@ -1,0 +1,158 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a network of brokers that echo, but answer nothing while they are frozen.
+type pipes struct {
+	mu     sync.Mutex
+	frozen map[string]chan struct{} // closed when the broker goes on
+	dialed int
+}
+
+func (p *pipes) dial(_ context.Context, _, addr string) (net.Conn, error) {
+	p.mu.Lock()
+	p.dialed++
+	p.mu.Unlock()
+	client, server := net.Pipe()
+	go func() {
+		defer func() { _ = server.Close() }()
+		b := make([]byte, 64)
+		for {
+			n, err := server.Read(b)
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			frozen := p.frozen[addr]
+			p.mu.Unlock()
+			if frozen != nil {
+				<-frozen
+			}
+			if _, err := server.Write(b[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	return client, nil
+}
+
+func (p *pipes) freeze(addrs ...string) (thaw func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, addr := range addrs {
+		p.frozen[addr] = make(chan struct{})
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, addr := range addrs {
+			close(p.frozen[addr])
+			delete(p.frozen, addr)
+		}
+	}
+}
+
+// request asks over a connection, as a client does, and fails if no answer comes in time.
+func request(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(silentTimeout)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("?")); err != nil {
+		return err
+	}
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
+// What one client finds out of a silent broker, the others need not: they go on with the rest, for as long as it is silent. Where
+// nobody else answers, each asks for itself.
+func TestSilentBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers := &pipes{frozen: map[string]chan struct{}{}}
+		cfg := DefaultConfig()
+		cfg.Dial = brokers.dial
+		first, second := newDialer(cfg, nil), newDialer(cfg, nil)
+		defer first.kill()
+		defer second.kill()
+		connect := func(d *dialer, addr string) net.Conn {
+			t.Helper()
+			c, err := d.dial(t.Context(), "tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		silent := func(c net.Conn) {
+			t.Helper()
+			if err := request(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("a frozen broker: %v", err)
+			}
+		}
+		refused := func(addr string) {
+			t.Helper()
+			began := time.Now()
+			_, err := second.dial(t.Context(), "tcp", addr)
+			op, ok := errors.AsType[*net.OpError](err)
+			if !ok || op.Op != "dial" || op.Timeout() || time.Since(began) > 0 {
+				t.Fatalf("a connection to a silent broker: %v after %v", err, time.Since(began))
+			}
+		}
+		a, b := connect(first, "a:1"), connect(first, "b:1")
+		for _, c := range []net.Conn{a, b} {
+			if err := request(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		thaw := sync.OnceFunc(brokers.freeze("a:1"))
+		defer thaw()
+		silent(a)
+		before := brokers.dialed
+		for range 10 { // of which one makes somebody ask
+			refused("a:1")
+		}
+		synctest.Wait()
+		if n := brokers.dialed - before; n != 1 {
+			t.Errorf("a silent broker is asked %d times at once", n)
+		}
+		if err := request(connect(second, "b:1")); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(silentTimeout)
+		refused("a:1")
+		thaw()
+		synctest.Wait() // who asks is told
+		if err := request(connect(second, "a:1")); err != nil {
+			t.Fatal(err)
+		}
+
+		defer brokers.freeze("a:1", "b:1")()
+		silent(connect(first, "a:1"))
+		refused("a:1")
+		silent(b)
+		silent(connect(second, "a:1"))
+	})
+}
+
+// One request that takes long is no silence where others are answered meanwhile.
+func TestSlowRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.answers("b:1")
+		began := time.Now()
+		<-time.After(silentTimeout / 2)
+		c.answers("a:1")
+		<-time.After(silentTimeout)
+		if c.waited("a:1", began) {
+			t.Error("a broker that answered is silent")
+		}
+	})
+}
