@@ -134,6 +134,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s must be positive", n.name))
 		}
 	}
+	if c.LedgerShares > topics.MaxShares {
+		errs = append(errs, fmt.Errorf("ledger shares must be at most %d, which a record may have", topics.MaxShares))
+	}
 	if c.Finality != FinalityTag && c.Finality != FinalityWindow {
 		errs = append(errs, fmt.Errorf("finality %q is not tag or window", c.Finality))
 	}

@@ -20,6 +20,8 @@ type MarketConfig struct {
 	NodeModules string
 	Seed        uint64 // that of the chain: it decides the actors' keys
 	Actors      int    // how many borrow, lend, trade and stake: 12. One in three is a contract
+	// Late are blocks from which on the scenario registers a stock each, which Deploy then does not.
+	Late []uint64
 	// NoTokenLayer leaves out epochs, rewards, staking and the burner, as on a chain that has none yet.
 	NoTokenLayer bool
 }
@@ -44,6 +46,9 @@ func (c MarketConfig) Validate() error {
 	if c.Actors < 3 || c.Actors > maxActors {
 		return fmt.Errorf("actors %d: not between 3 and %d", c.Actors, maxActors)
 	}
+	if len(c.Late) > len(stocks) {
+		return fmt.Errorf("late %d: there are %d stocks", c.Late, len(stocks))
+	}
 	return nil
 }
 
@@ -65,7 +70,8 @@ type Market struct {
 
 	usdg, weth, tkn, stkn token
 	stocks                []token
-	pools                 []pool // the first is sTKN/TKN where there is a token layer
+	late                  map[common.Address]uint64 // the first block in which a stock may be registered; none: it is
+	pools                 []pool                    // the first is sTKN/TKN where there is a token layer
 }
 
 // tokenLayer says whether epochs, rewards, staking and the burner are there.
@@ -91,12 +97,12 @@ func Deploy(ctx context.Context, backend Backend, cfg MarketConfig) (*Market, er
 	d := &deployment{
 		ctx: ctx, backend: backend, chainID: backend.Traits().ChainID, uniswap: uniswap,
 		nonces: make(map[common.Address]uint64),
-		market: &Market{backend: backend, admin: newAccount(cfg.Seed, Deployer), byAddress: make(map[common.Address]account)},
+		market: &Market{backend: backend, admin: newAccount(cfg.Seed, Deployer), byAddress: make(map[common.Address]account), late: make(map[common.Address]uint64)},
 	}
 	for i := range cfg.Actors {
 		d.market.actors = append(d.market.actors, newAccount(cfg.Seed, fmt.Sprintf("actor %d", i)))
 	}
-	return d.run(!cfg.NoTokenLayer)
+	return d.run(cfg)
 }
 
 // deployment is a Deploy under way. Addresses of contracts follow from the deployer's nonces, so transactions
@@ -114,8 +120,8 @@ type deployment struct {
 	err    error // of the first transaction that was not mined well: nothing is sent after it
 }
 
-func (d *deployment) run(tokenLayer bool) (*Market, error) {
-	m := d.market
+func (d *deployment) run(cfg MarketConfig) (*Market, error) {
+	m, tokenLayer := d.market, !cfg.NoTokenLayer
 	start, err := d.backend.Client().HeaderByNumber(d.ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the head: %w", err)
@@ -125,6 +131,9 @@ func (d *deployment) run(tokenLayer bool) (*Market, error) {
 	d.sendEther()
 	d.deployWallets()
 	d.deployTokens()
+	for i, block := range cfg.Late {
+		m.late[m.stocks[i].address] = block
+	}
 	d.deployUniswap()
 	d.describePools(tokenLayer)
 	d.deployMarket()

@@ -52,6 +52,16 @@ func (d *deployment) deployWallets() {
 	m.stranger = d.createOwn("Scribe")
 }
 
+// stocks are the tokens of companies.
+var stocks = []struct {
+	name, symbol string
+	cents        int64
+}{
+	{"Acme Corporation", "ACME", 180_00},
+	{"Globex", "GLBX", 420_00},
+	{"Initech", "INTC", 95_00},
+}
+
 func (d *deployment) deployTokens() {
 	m := d.market
 	owner := m.admin.address
@@ -61,14 +71,7 @@ func (d *deployment) deployTokens() {
 	m.usdg = erc20(d.createOwn("USDG", owner), usdgDecimals, 100)
 	m.weth = erc20(d.createOwn("WETH"), tokenDecimals, 4_000_00)
 	m.tkn = erc20(d.createOwn("TKN", owner), tokenDecimals, 50)
-	for _, stock := range []struct {
-		name, symbol string
-		cents        int64
-	}{
-		{"Acme Corporation", "ACME", 180_00},
-		{"Globex", "GLBX", 420_00},
-		{"Initech", "INTC", 95_00},
-	} {
+	for _, stock := range stocks {
 		m.stocks = append(m.stocks, erc20(d.createOwn("StockToken", owner, stock.name, stock.symbol), tokenDecimals, stock.cents))
 	}
 }
@@ -159,7 +162,9 @@ type limits struct {
 func (d *deployment) registerAssets() {
 	m := d.market
 	for _, t := range m.collateral() {
-		d.do(m.registry, "setAsset", t.address, m.limits(t))
+		if m.late[t.address] == 0 {
+			d.do(m.registry, "setAsset", t.address, m.limits(t))
+		}
 	}
 	d.do(m.registry, "setAsset", m.positions.address, limits{
 		Allowed: true, Kind: uint8(contracts.KindPosition), Lane: uint8(contracts.LanePosition),

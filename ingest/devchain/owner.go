@@ -114,13 +114,16 @@ func (t *turn) registry() []call {
 	m := t.market
 	var calls []call
 	for _, token := range m.collateral() {
-		if !t.model.assets[token.address].Allowed && t.oneIn(10) {
+		if !t.model.assets[token.address].Allowed && t.number >= m.late[token.address] && t.oneIn(10) {
 			calls = append(calls, m.registry.call(m.admin, "setAsset", token.address, m.limits(token)))
 		}
 	}
 	if t.oneIn(80) {
 		tokens := m.collateral()
 		token := tokens[t.random.IntN(len(tokens))]
+		if t.number < m.late[token.address] {
+			return calls
+		}
 		changed := m.limits(token)
 		changed.Allowed = !t.oneIn(2)
 		changed.MaxDealRaw = new(big.Int).Mul(token.unit(), big.NewInt(t.between(dealTokens/2, 2*dealTokens)))

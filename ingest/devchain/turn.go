@@ -17,6 +17,7 @@ type turn struct {
 	model  *model
 	random *rand.Rand
 	cfg    ScenarioConfig
+	number uint64 // of the block
 	now    uint64
 	absent func(common.Address) bool // signers who may send nothing new in this block
 	taken  map[thing]bool
@@ -65,7 +66,7 @@ type action struct {
 // plan fills a block: what the owner of the contracts does first, then what the actors like.
 func (s *Scenario) plan(block *played) error {
 	t := &turn{
-		market: s.market, model: s.model, random: s.random, cfg: s.cfg, now: block.timestamp,
+		market: s.market, model: s.model, random: s.random, cfg: s.cfg, number: s.head.Number + 1, now: block.timestamp,
 		taken:  make(map[thing]bool),
 		fee:    s.model.fee,
 		shut:   make(map[common.Address]bool),

@@ -32,6 +32,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rewind, "rewind", "revert finalized blocks that the chain no longer has; the processors then need --rebuild")
 	bind(f, (*string)(&r.cfg.Finality), "finality", "how finality is decided: tag (the nodes' finalized block) or window (--reorg-window alone, for nodes without a finalized block)")
 	bind(f, &r.cfg.ReorgWindow, "reorg-window", "number of newest blocks that are never treated as final")
+	bind(f, &r.cfg.LedgerShares, "ledger-shares", "maximum holders of a token that joins in a block, the rest comes with the next ones; the same on all ingesters of a topic")
 	bind(f, &r.cfg.RPC.HeaderBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")

@@ -42,6 +42,9 @@ type block struct {
 	txs      []hexutil.Bytes // as they were signed
 }
 
+// joining are blocks from which on the tokens join that do so while things break, with ledgers of several parts.
+var joining = []uint64{95, 120}
+
 // step replaces the chain from block number `from` on.
 type step struct {
 	from  uint64
@@ -67,7 +70,7 @@ func (r *recording) record(ctx context.Context, seed uint64, blocks int, modules
 }
 
 func (r *recording) run(ctx context.Context, chain *devchain.Chain, seed uint64, blocks int, modules string) error {
-	market, err := devchain.Deploy(ctx, chain, devchain.MarketConfig{NodeModules: modules, Seed: seed})
+	market, err := devchain.Deploy(ctx, chain, devchain.MarketConfig{NodeModules: modules, Seed: seed, Late: joining})
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (s *system) args(host string) []string {
 		if s.heads {
 			scheme = "ws"
 		}
-		return append([]string{"ingest", s.rpc(scheme), "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow)}, all...)
+		return append([]string{"ingest", s.rpc(scheme), "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow), fmt.Sprint("--ledger-shares=", ledgerShares)}, all...)
 	case "processor":
 		applications := "--applications=market"
 		if s.bot != nil {
@@ -187,6 +187,9 @@ const (
 
 // reorgWindow is less than the chain's finality, and more than its deepest reorg.
 const reorgWindow = finality
+
+// ledgerShares is less than a token's holders, so that the ledger of one that joins comes with several blocks.
+const ledgerShares = 2
 
 // disk is the disk of a host, with the files that its command line names.
 func (s *system) disk(host string) (*vfs.MemFS, error) {
