@@ -79,7 +79,9 @@ alerts: deps ## each alert arrives, once if nobody is killed while sending it, t
 
 # Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
 EXACT ?= 1
-SIMULATE = $(if $(EXACT),GOEXPERIMENT=norandomizedheapbase64 )go test -c -vet=off $(if $(EXACT),-tags exact -overlay $(GOBIN)/overlay/overlay.json )-o bin/simulate ./cmd/lienstream/simulation
+# It has no C: a call of it ends whenever it does.
+SIMULATE = $(if $(EXACT),CGO_ENABLED=0 GOEXPERIMENT=norandomizedheapbase64 )go test -c -vet=off $(if $(EXACT),-tags exact -overlay $(GOBIN)/overlay/overlay.json -modfile $(GOBIN)/overlay/go.mod )-o bin/simulate ./cmd/lienstream/simulation
+SEEDS = GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.faults '$(FAULTS)' -sim.oracle $$oracle
 # A build's oracle is computed once.
 ORACLE = oracle=$(CURDIR)/bin/oracle-$$(sha256sum $(CURDIR)/bin/simulate | cut -c1-16); find $(CURDIR)/bin -name 'oracle-*' ! -path "$$oracle" -delete
 
@@ -88,15 +90,15 @@ simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SE
 	$(SIMULATE)
 	@cd cmd/lienstream/simulation && seed=$${SEED:-$$(date +%s000)}; failed=0; pids=; $(ORACLE); \
 	for core in $$(seq $(if $(or $(RUNS),$(STORY)),1,$$(nproc))); do \
-	  GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' \
-	    -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) -sim.faults '$(FAULTS)' -sim.oracle $$oracle & pids="$$pids $$!"; \
+	  $(SEEDS) -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
-simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=1, each in a process of its own
+simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=1, each in a process of its own; WIRE= a file for each of them
 	@cmd/lienstream/simulation/overlay.sh $(GOBIN)/overlay
 	$(SIMULATE)
-	@cd cmd/lienstream/simulation && $(ORACLE); for i in $$(seq $(or $(TIMES),50)); do \
-	  GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.runs 1 -sim.seed $(or $(SEED),1) -sim.oracle $$oracle | grep -o 'trace [0-9a-f]*'; \
+	@cd cmd/lienstream/simulation && $(ORACLE); [ -s $$oracle ] || $(SEEDS) -sim.runs 1 -sim.calm >/dev/null; \
+	for i in $$(seq $(or $(TIMES),50)); do \
+	  $(SEEDS) -sim.runs 1 -sim.seed $(or $(SEED),1) $(if $(WIRE),-sim.wire $(abspath $(WIRE)).$$i) | grep -o 'trace [0-9a-f]*'; \
 	done | sort | uniq -c | tee /dev/stderr | awk 'END { exit NR != 1 }'
 
 judge: $(NPM) ## whether the simulation finds faults that are put into the code: ONLY=name RUNS_EACH= SECONDS_EACH=120

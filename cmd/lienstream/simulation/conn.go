@@ -11,6 +11,7 @@ import (
 // conn is one end of a connection.
 type conn struct {
 	net           *network
+	number        int // among the network's
 	in, out       *stream
 	local, remote address
 }
@@ -33,7 +34,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 func (c *conn) Close() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
-	delete(c.net.conns, c)
+	delete(c.net.conns, c.number)
 	c.in.fail(net.ErrClosed)
 	c.out.ended = true
 	c.out.tell()
@@ -44,6 +45,7 @@ func (c *conn) Close() error {
 type stream struct {
 	net      *network
 	from, to string
+	name     string     // of the connection
 	id       uint64     // of the connection and the direction, for the trace
 	rng      *rand.Rand // of latencies
 	chunks   []chunk
@@ -86,7 +88,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	if n := len(s.chunks); n > 0 && at.Before(s.chunks[n-1].at) {
 		at = s.chunks[n-1].at
 	}
-	s.net.trace += mixed(s.id ^ mixed(uint64(at.UnixNano())^mixed(uint64(len(b)))))
+	s.net.sent(s, at, b)
 	s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)})
 	s.tell()
 	return len(b), nil

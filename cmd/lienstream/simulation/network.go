@@ -1,11 +1,15 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,10 +25,12 @@ type network struct {
 	latency time.Duration // maximum, one way
 
 	mu        sync.Mutex
-	trace     uint64 // checksum of everything ever sent: time, connection, direction, length
+	trace     uint64        // checksum of everything ever sent: time, connection, direction, bytes
+	wire      *bytes.Buffer // has a line for each of these; nil: nobody reads it
 	listeners map[string]*listener
-	opened    map[string]int // connections, ever
-	conns     map[*conn]struct{}
+	opened    map[string]int           // connections, ever
+	conns     map[int]*conn            // by the order in which they were made
+	made      int                      // conns, ever
 	down      map[string]bool          // hosts that are cut off for good
 	blocked   map[[2]string]int        // pairs of hosts, one way: how many faults hold it
 	healed    chan struct{}            // closed when something was healed
@@ -33,7 +39,7 @@ type network struct {
 
 func newNetwork(seed uint64, latency time.Duration) *network {
 	return &network{
-		seed: seed, latency: latency, listeners: map[string]*listener{}, opened: map[string]int{}, conns: map[*conn]struct{}{},
+		seed: seed, latency: latency, listeners: map[string]*listener{}, opened: map[string]int{}, conns: map[int]*conn{},
 		down: map[string]bool{}, blocked: map[[2]string]int{}, healed: make(chan struct{}),
 		delays: map[string]time.Duration{},
 	}
@@ -79,14 +85,18 @@ func (n *network) dialer(host string) func(context.Context, string, string) (net
 func (n *network) connect(host, to, addr string) (a, b *conn) {
 	from := host + ":1"
 	n.opened[from+addr]++
-	seed := n.seed ^ hash(fmt.Sprint(from, addr, n.opened[from+addr]))
+	name := fmt.Sprint(from, addr, n.opened[from+addr])
+	seed := n.seed ^ hash(name)
 	stream := func(from, to string, seed uint64) *stream {
-		return &stream{net: n, from: from, to: to, id: seed, rng: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
+		return &stream{net: n, from: from, to: to, name: name, id: seed, rng: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
 	}
 	there, back := stream(host, to, seed), stream(to, host, seed+1)
 	a = &conn{net: n, in: back, out: there, local: address(from), remote: address(addr)}
 	b = &conn{net: n, in: there, out: back, local: address(addr), remote: address(from)}
-	n.conns[a], n.conns[b] = struct{}{}, struct{}{}
+	for _, c := range []*conn{a, b} {
+		n.made++
+		c.number, n.conns[n.made] = n.made, c
+	}
 	return a, b
 }
 
@@ -101,6 +111,15 @@ func mixed(z uint64) uint64 {
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
 	return z ^ (z >> 31)
+}
+
+// sent notes what is sent for the trace. The lock is held.
+func (n *network) sent(s *stream, at time.Time, b []byte) {
+	sum := crc32.ChecksumIEEE(b)
+	n.trace += mixed(s.id ^ mixed(uint64(at.UnixNano())^mixed(uint64(len(b))<<32|uint64(sum))))
+	if n.wire != nil {
+		_, _ = fmt.Fprintf(n.wire, "%s %s %s>%s %d %08x\n", now().Format("15:04:05.000000000"), s.name, s.from, s.to, len(b), sum)
+	}
 }
 
 // listen is net.Listen on a host of this network.
@@ -139,7 +158,8 @@ func (n *network) up(host string) {
 func (n *network) reset(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for c := range n.conns {
+	for _, number := range slices.Sorted(maps.Keys(n.conns)) { // else in an order that addresses decide
+		c := n.conns[number]
 		if c.in.from == host || c.in.to == host {
 			c.in.fail(syscall.ECONNRESET)
 			c.out.fail(syscall.ECONNRESET)
@@ -152,7 +172,7 @@ func (n *network) reset(host string) {
 func (n *network) drain() {
 	n.mu.Lock()
 	last := now()
-	for c := range n.conns {
+	for _, c := range n.conns {
 		if sent := c.in.chunks; len(sent) > 0 && sent[len(sent)-1].at.After(last) {
 			last = sent[len(sent)-1].at
 		}

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -31,6 +32,7 @@ var (
 	onlyFlag = flag.String("sim.faults", "", "kinds of faults, comma-separated; empty: all")
 	oneFlag  = flag.Bool("sim.first", false, "end with the first finding")
 	tellFlag = flag.Bool("sim.story", false, "tell what happens")
+	wireFlag = flag.String("sim.wire", "", "file that gets a line for each write to a connection of the last run: where the files of two runs begin to differ, the runs do")
 )
 
 // TestMain keeps go-redis from logging by itself, as the binary does.
@@ -162,6 +164,9 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	if *tellFlag {
 		tell.out = os.Stderr
 	}
+	if *wireFlag != "" {
+		tell.wire = new(bytes.Buffer)
+	}
 	var res result
 	inBubble(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
@@ -171,6 +176,11 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 		}
 	})
 	t.Logf("seed %d: trace %x", seed, res.trace)
+	if tell.wire != nil {
+		if err := os.WriteFile(*wireFlag, tell.wire.Bytes(), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
 	y.runs++
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
 	y.events += res.events

@@ -16,7 +16,8 @@ import (
 // story is the log of a run for a person: when, which host, what.
 type story struct {
 	mu    sync.Mutex
-	out   io.Writer // nil: nobody reads it
+	out   io.Writer     // nil: nobody reads it
+	wire  *bytes.Buffer // gets a line for all that is sent; nil: nobody reads that
 	began time.Time
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -93,6 +94,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, size size, stor
 		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: size.partitions},
 		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{}, ailments: map[string]ailment{},
 	}
+	s.net.wire = story.wire
 	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: s.net.dialer("client"), DisableCompression: true}}
 	s.streams = &http.Client{Transport: s.client.Transport}
 	l, err := s.net.listen("chain:8545")
@@ -317,10 +319,7 @@ func (s *system) end(host string) (said, err error) {
 // close ends everything.
 func (s *system) close() error {
 	s.mu.Lock()
-	var hosts []string
-	for host := range s.procs {
-		hosts = append(hosts, host)
-	}
+	hosts := slices.Sorted(maps.Keys(s.procs))
 	s.mu.Unlock()
 	var errs []error
 	for _, host := range hosts {
