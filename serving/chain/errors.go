@@ -18,7 +18,7 @@ var (
 	ErrBlockGone   = errors.New("the block is no longer on the chain, or its state was pruned")
 	ErrUnsupported = errors.New("no endpoint supports this method")
 
-	errMalformed = errors.New("the node's response is malformed")
+	errMalformed = fmt.Errorf("%w: a malformed response", ErrUnavailable)
 )
 
 // DisagreementError: endpoints have different blocks at the same height, or different headers of one block.

@@ -160,8 +160,24 @@ func TestPageShowsValueAndTransaction(t *testing.T) {
 			break
 		}
 	}
-	apitest.Drive(t, ctx, "away: the page's stream ends", chromedp.Navigate("about:blank"))
 	if !found {
 		t.Error("no actor of the scenario can fund the deal")
 	}
+	lane = contracts.LanePosition
+	if listings, err = w.reader.Listings(t.Context(), query.ListingsQuery{Lane: &lane, Limit: 100}); err != nil {
+		t.Fatal(err)
+	}
+	position := ""
+	for _, l := range listings.Value.Items {
+		if status, _ := w.ask("/deals/" + l.Deal.ID.Dec() + "/valuation"); status == http.StatusOK {
+			position = l.Deal.ID.Dec()
+		}
+	}
+	if position == "" {
+		t.Fatal("no listing of a position has a value")
+	}
+	apitest.Drive(t, ctx, "a position's range", chromedp.Navigate(page+"/#/deal/"+position),
+		apitest.Until(`Number(document.querySelector(".worth .chart .band")?.getAttribute("width")) > 0`),
+		apitest.Until(`document.querySelectorAll(".worth .legend").length === 2`), // the cap and the price
+		chromedp.Navigate("about:blank")) // the page's stream ends
 }

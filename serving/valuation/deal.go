@@ -21,6 +21,7 @@ type dealBody struct {
 	Scenarios    scenariosBody `json:"scenarios"`
 	Position     *positionBody `json:"position"`
 	SuggestedCap string        `json:"suggestedCap"`
+	OpenRaw      *string       `json:"openRaw"`
 	Lane         string        `json:"lane"`
 	At           uint64        `json:"at"`
 }
@@ -106,8 +107,13 @@ func (s *Service) dealValuation(ctx context.Context, req *httpapi.Request, res *
 			return s.refused(err)
 		}
 		held = p
-	} else if held, err = st.pledgedToken(deal); err != nil {
-		return s.refused(err)
+	} else {
+		if held, err = st.pledgedToken(deal); err != nil {
+			return s.refused(err)
+		}
+		if a := st.assets[deal.Token]; a != nil {
+			body.OpenRaw = new(a.OpenRaw.Dec())
+		}
 	}
 	if err := body.fill(st, deal, held); err != nil {
 		return s.refused(err)

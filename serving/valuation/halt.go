@@ -37,7 +37,12 @@ func (c *chainReader) withoutHalt(ctx context.Context, s *state, window uint64) 
 		known = unbroken{to: mark{number: int64(c.cfg.Deployment.StartBlock) - 1}} // the first block ends a halt since 1970
 	}
 	halted, err := lastHalt(known.to, to, to.at-min(to.at, window), uint64(c.cfg.MaxGap/time.Second), func(numbers []uint64) ([]uint64, error) {
-		return c.timesOf(ctx, numbers)
+		blocks, err := c.blocksOf(ctx, numbers)
+		times := make([]uint64, len(blocks))
+		for i := range blocks {
+			times[i] = blocks[i].Timestamp
+		}
+		return times, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("look for a halt before block %d: %w", s.at.Number, err)
@@ -49,21 +54,13 @@ func (c *chainReader) withoutHalt(ctx context.Context, s *state, window uint64) 
 	return known.since, nil
 }
 
-// timesOf are the timestamps of blocks.
-func (c *chainReader) timesOf(ctx context.Context, numbers []uint64) ([]uint64, error) {
-	blocks, err := chain.Both(ctx, c.client, "blocks", func(ctx context.Context) ([]chain.Block, error) {
+// blocksOf are the blocks at some heights.
+func (c *chainReader) blocksOf(ctx context.Context, numbers []uint64) ([]chain.Block, error) {
+	return chain.Both(ctx, c.client, "blocks", func(ctx context.Context) ([]chain.Block, error) {
 		return c.client.BlocksByNumber(ctx, numbers)
 	}, func(one, other []chain.Block) bool {
 		return slices.EqualFunc(one, other, func(a, b chain.Block) bool { return a.Hash == b.Hash && a.Timestamp == b.Timestamp })
 	})
-	if err != nil {
-		return nil, err
-	}
-	times := make([]uint64, len(blocks))
-	for i := range blocks {
-		times[i] = blocks[i].Timestamp
-	}
-	return times, nil
 }
 
 // maxPieces bounds into how many pieces a stretch of blocks is divided at once.

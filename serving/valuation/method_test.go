@@ -434,6 +434,41 @@ func TestFeeEstimate(t *testing.T) {
 	}
 }
 
+// TestFeesOfPaths: what is estimated for a suggested range is what 10,000 paths of the price earn in it on average, where fees
+// come as fast as before.
+func TestFeesOfPaths(t *testing.T) {
+	random := rand.New(rand.NewPCG(4663, 16))
+	const paths, steps, term = 10_000, 400, 7 * 24 * 3600
+	s := newStage(t)
+	p := s.direct
+	r := s.suggest(p, term)
+	before := p.growth
+	grown := new(uint256.Int).Lsh(uint256.NewInt(1), 128-14) // of a unit of liquidity, in a day
+	p.growth[1].Add(&p.growth[1], grown)
+	var sum, squares float64
+	for range paths {
+		at, inside := 0.0, 0
+		for range steps {
+			at += random.NormFloat64() * r.sigma * math.Sqrt(1.0*term/hour/steps) / logTick
+			if float64(r.lower) <= at && at < float64(r.upper) {
+				inside++
+			}
+		}
+		f := float64(inside) / steps
+		sum, squares = sum+f, squares+f*f
+	}
+	mean := sum / paths
+	of0, of1, err := ammv4.Amounts(&p.SqrtPriceX96, p.Tick, r.lower, r.upper, uint256.NewInt(1e15))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := bpsOfAll * 7 * math.Ldexp(1, -14) * 1e15 / float64(of0.Uint64()+of1.Uint64()) // at a price of one, if it never left the range
+	margin := whole*(4*math.Sqrt((squares/paths-mean*mean)/paths)+0.01) + 1                // and of the steps, and of rounding
+	if got := float64(feeEstimate(p, r, &before, math.Inf(1), 7)); math.Abs(got-whole*mean) > margin || mean > 0.97 {
+		t.Errorf("%g bps, of %d paths %.1f ± %.1f: in range for %.3f of the time", got, paths, whole*mean, margin, mean)
+	}
+}
+
 // TestValueAtARoot: the short way to a position's value at a square root of the price is the long one.
 func TestValueAtARoot(t *testing.T) {
 	s := newStage(t)

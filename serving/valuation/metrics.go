@@ -13,6 +13,7 @@ type metrics struct {
 	refusals *prometheus.CounterVec
 	stateAge prometheus.Gauge
 	fees     prometheus.Counter
+	requests *prometheus.HistogramVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -34,6 +35,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		fees: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_valuation_fee_reads_total", Help: "Reads of the chain that a request waits for: position fees and facts.",
 		}),
+		requests: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "lienstream_valuation_chain_requests",
+			Help:    "Requests to nodes of the chain per answer, by route; a batch is one. What is cached asks nothing, and is not an answer here.",
+			Buckets: []float64{0, 1, 2, 4, 8, 16, 32},
+		}, []string{"route"}),
 	}
 }
 

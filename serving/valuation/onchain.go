@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/holiman/uint256"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
@@ -31,9 +32,11 @@ type chainReader struct {
 	cfg     *Config
 	metrics *metrics
 
+	reads singleflight.Group // of what a request waits for
+
 	mu   sync.Mutex
 	weth common.Address // the PositionManager's wrapped ether, once known
-	past map[pastKey]*pastGrowth
+	past *earlier
 
 	asked map[askedPosition]time.Time // when last
 
@@ -93,7 +96,7 @@ func word(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 2
 // loaded decodes the result of extsload.
 func loaded(data []byte, n int) ([]uint256.Int, error) {
 	if len(data) != 64+32*n {
-		return nil, fmt.Errorf("extsload of %d words returned %d bytes", n, len(data))
+		return nil, fmt.Errorf("extsload of %d words returned %d bytes: %w", n, len(data), chain.ErrUnavailable)
 	}
 	words := make([]uint256.Int, n)
 	for i := range words {

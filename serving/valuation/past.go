@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -19,51 +21,59 @@ type pastGrowth struct {
 	growth ammv4.FeeGrowth
 }
 
-// pastKey is a pool and an hour: fees are estimated from the same earlier block for an hour.
-type pastKey struct {
-	pool common.Hash
-	hour uint64
+// earlier is what was read of earlier blocks for an hour: the fees of all pools are estimated from the same block for as long,
+// but for those of pools that are younger.
+//
+// Invariant: it has no more growths than there are allowed pools, and hardly more blocks.
+type earlier struct {
+	hour    uint64 // since 1970
+	reverts uint64 // of the state that it was read for: more, and its blocks may be others now
+	blocks  map[uint64]chain.Block
+	growths map[common.Hash]knownGrowth
 }
 
-// maxPast bounds the cache of earlier blocks.
-const maxPast = 1024
+// knownGrowth is a pool's fee growth; nil: no node that was asked has that state.
+type knownGrowth struct {
+	*pastGrowth
 
-// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because a node
-// no longer has that state.
-func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, seconds uint64) (*pastGrowth, error) {
-	key := pastKey{p.ID, s.at.Timestamp / hour}
-	c.mu.Lock()
-	known, ok := c.past[key]
-	c.mu.Unlock()
-	if ok {
-		return known, nil
+	until time.Time // it is asked again then, if it is nil
+}
+
+// before is what is known for a state. c.mu is held.
+func (c *chainReader) before(s *state) *earlier {
+	if at := s.at.Timestamp / hour; c.past == nil || c.past.hour < at || c.past.reverts != s.reverts {
+		c.past = &earlier{hour: at, reverts: s.reverts, blocks: map[uint64]chain.Block{}, growths: map[common.Hash]knownGrowth{}}
 	}
-	c.metrics.fees.Inc()
-	want := key.hour*hour - min(key.hour*hour, seconds)
-	want = max(want, p.InitializedAt)
-	if want >= s.at.Timestamp {
+	return c.past
+}
+
+// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because a node no longer has
+// that state, or does not say; what it refuses now it may say later.
+func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, seconds uint64, now time.Time) (*pastGrowth, error) {
+	want := s.at.Timestamp / hour * hour
+	if want = max(want-min(want, seconds), p.InitializedAt); want >= s.at.Timestamp {
 		return nil, nil //nolint:nilnil // the pool has no earlier block
 	}
-	found, err := c.readGrowth(ctx, s, p, want)
-	if gone(err) {
-		found, err = nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.past == nil || len(c.past) >= maxPast {
-		c.past = make(map[pastKey]*pastGrowth)
+	known, ok := c.before(s).growths[p.ID]
+	c.mu.Unlock()
+	if ok && (known.pastGrowth != nil || now.Before(known.until)) {
+		return known.pastGrowth, nil
 	}
-	c.past[key] = found
-	return found, nil
-}
-
-// gone reports whether a node does not have the requested state.
-func gone(err error) bool {
-	_, refused := errors.AsType[*chain.NodeError](err)
-	return errors.Is(err, chain.ErrBlockGone) || refused
+	found, err := shared(ctx, c, fmt.Sprintf("fees of %s before %s", p.ID, s.at.Hash), func(ctx context.Context) (*pastGrowth, error) {
+		c.metrics.fees.Inc()
+		found, err := c.readGrowth(ctx, s, p, want)
+		if _, refused := errors.AsType[*chain.NodeError](err); refused || errors.Is(err, chain.ErrBlockGone) {
+			found, err = nil, nil
+		}
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.before(s).growths[p.ID] = knownGrowth{found, now.Add(askAgainAfter)}
+		}
+		return found, err
+	})
+	return found, err
 }
 
 func (c *chainReader) readGrowth(ctx context.Context, s *state, p *pool, want uint64) (*pastGrowth, error) {
@@ -86,29 +96,64 @@ func (c *chainReader) readGrowth(ctx context.Context, s *state, p *pool, want ui
 	return &pastGrowth{at: b.Timestamp, growth: ammv4.FeeGrowth(words)}, nil
 }
 
-// blockAt finds the first block at or after a time, by bisection.
+// blockAt finds the first block at or after a time, once for all pools.
 func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain.Block, error) {
-	low, high := c.cfg.Deployment.StartBlock, s.at.Number
-	for low < high {
-		middle := low + (high-low)/2
-		b, err := c.block(ctx, middle)
-		if err != nil {
-			return b, fmt.Errorf("read block %d: %w", middle, err)
-		}
-		if b.Timestamp < want {
-			low = middle + 1
-		} else {
-			high = middle
-		}
+	c.mu.Lock()
+	known, ok := c.before(s).blocks[want]
+	c.mu.Unlock()
+	if ok {
+		return known, nil
 	}
-	return c.block(ctx, low)
+	return shared(ctx, c, fmt.Sprintf("block at %d before %s", want, s.at.Hash), func(ctx context.Context) (chain.Block, error) {
+		found, err := c.findBlock(ctx, s, want)
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.before(s).blocks[want] = found
+		}
+		return found, err
+	})
 }
 
-// block is the block at a height.
-func (c *chainReader) block(ctx context.Context, number uint64) (chain.Block, error) {
-	return chain.Both(ctx, c.client, "a block", func(ctx context.Context) (chain.Block, error) {
-		return c.client.BlockByNumber(ctx, chain.NumberOf(number))
-	}, func(one, other chain.Block) bool { return one.Hash == other.Hash && one.Timestamp == other.Timestamp })
+// findBlock divides the blocks into as many pieces at once as a read of them allows, until one is left.
+func (c *chainReader) findBlock(ctx context.Context, s *state, want uint64) (chain.Block, error) {
+	for low, high := c.cfg.Deployment.StartBlock, s.at.Number; ; {
+		n := max(min(high-low, maxPieces), 1)
+		numbers := make([]uint64, n)
+		for i := range n {
+			numbers[i] = low + (high-low)*(2*i+1)/(2*n)
+		}
+		blocks, err := c.blocksOf(ctx, numbers)
+		if err != nil {
+			return chain.Block{}, fmt.Errorf("look for the block at %d: %w", want, err)
+		}
+		if low >= high {
+			return blocks[0], nil
+		}
+		i := slices.IndexFunc(blocks, func(b chain.Block) bool { return b.Timestamp >= want })
+		if i < 0 {
+			i = len(numbers)
+		} else {
+			high = numbers[i]
+		}
+		if i > 0 {
+			low = numbers[i-1] + 1
+		}
+	}
+}
+
+// shared reads something once for all requests that ask for it meanwhile. The read is not cancelled with the first of them.
+func shared[T any](ctx context.Context, c *chainReader, what string, read func(context.Context) (T, error)) (T, error) {
+	found, err, _ := c.reads.Do(what, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
+		defer cancel()
+		return read(ctx)
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return found.(T), nil
 }
 
 // callBoth is the result of a call at a block.

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/serving/chain"
 )
@@ -54,6 +57,58 @@ func TestANodeThatDoesNotSayWhetherTheDollarIsPaused(t *testing.T) {
 	w.service.chain.client = client
 	if status, body := w.ask("/assets/" + w.dep.TKN.Hex() + "/value"); status != 503 || !bytes.Contains(body, []byte("UPSTREAM_UNAVAILABLE")) {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestANodeThatRefuses: whatever a node says in place of an answer, the service is unavailable and not at fault.
+func TestANodeThatRefuses(t *testing.T) {
+	w := newWorld(t)
+	node := rpctest.NewLiar(t, w.node.HTTP(), 0)
+	w.asks(node.URL)
+	position, token := "", "/assets/"+w.dep.TKN.Hex()
+	for id := range uint64(200) {
+		if answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(id)); err == nil && answer.Value.Deal.Kind == contracts.KindPosition {
+			position = "/deals/" + strconv.FormatUint(id, 10) + "/valuation"
+		}
+	}
+	targets := []string{position, token + "/value", token + "/facts", "/range/suggest?term=604800&pool=" + w.dep.PoolID.Hex(), "/quote/entry?eth=1000000000"}
+	for name, say := range map[string]func(resp *rpctest.Message){
+		"a refusal": func(resp *rpctest.Message) {
+			resp.Result, resp.Error = nil, []byte(`{"code":-32000,"message":"the backend is not ready"}`)
+		},
+		"a fault": func(resp *rpctest.Message) {
+			resp.Result, resp.Error = nil, []byte(`{"code":-32603,"message":"internal error"}`)
+		},
+		"no method": func(resp *rpctest.Message) {
+			resp.Result, resp.Error = nil, []byte(`{"code":-32601,"message":"no such method"}`)
+		},
+		"a revert": func(resp *rpctest.Message) {
+			resp.Result, resp.Error = nil, []byte(`{"code":3,"message":"execution reverted","data":"0x"}`)
+		},
+		"nothing":       func(resp *rpctest.Message) { resp.Say("0x") },
+		"null":          func(resp *rpctest.Message) { resp.Say(nil) },
+		"another thing": func(resp *rpctest.Message) { resp.Say([]int{1}) },
+	} {
+		for _, known := range []bool{false, true} { // whether the block's pools are, already
+			node.Tells(nil)
+			w.mine(1)
+			if known {
+				w.state()
+			}
+			node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if req.Method != "eth_chainId" {
+					say(resp)
+				}
+				return false
+			})
+			for _, target := range targets {
+				status, body := w.ask(target)
+				if status == http.StatusOK && known || status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("UPSTREAM_UNAVAILABLE")) {
+					continue
+				}
+				t.Errorf("%s, the pools known: %t: %s: %d %s", name, known, target, status, body)
+			}
+		}
 	}
 }
 

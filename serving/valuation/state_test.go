@@ -13,7 +13,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -136,6 +138,37 @@ func TestPositionsOfDeals(t *testing.T) {
 	}
 	if compared < 3 {
 		t.Errorf("only %d positions", compared)
+	}
+}
+
+// TestOpenRaw: a deal says how much of its token all open deals hold.
+func TestOpenRaw(t *testing.T) {
+	w := newWorld(t)
+	open, deals := map[common.Address]*big.Int{}, map[string]common.Address{}
+	for id := range uint64(200) {
+		answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(id))
+		d := &answer.Value.Deal
+		if err != nil || d.Kind != contracts.KindERC20 {
+			continue
+		}
+		if deals[d.ID.Dec()] = d.Token; open[d.Token] == nil {
+			open[d.Token] = new(big.Int)
+		}
+		if d.State == contracts.DealListedState || d.State == contracts.DealFundedState {
+			open[d.Token].Add(open[d.Token], d.AmountOrTokenID.ToBig())
+		}
+	}
+	compared := 0
+	for id, token := range deals {
+		if status, raw := w.ask("/deals/" + id + "/valuation"); status == 200 {
+			compared++
+			if got := fieldsOf(t, raw)["openRaw"]; got == nil || got.Cmp(open[token]) != 0 {
+				t.Errorf("deal %s: %s of %s in open deals, want %s", id, got, token, open[token])
+			}
+		}
+	}
+	if compared < 10 {
+		t.Errorf("only %d deals", compared)
 	}
 }
 
@@ -275,7 +308,8 @@ func TestNoAnswerOfARevertedBlock(t *testing.T) {
 	}
 }
 
-// TestMetrics: how old the state is, why prices are refused, and that answers of one block wait for no more reads of the chain.
+// TestMetrics: how old the state is, why prices are refused, and that answers of one block wait for no more reads of the chain:
+// the first for one request, and no other for any.
 func TestMetrics(t *testing.T) {
 	a := newAttacked(t)
 	w := a.by.w
@@ -290,6 +324,19 @@ func TestMetrics(t *testing.T) {
 	}
 	if testutil.ToFloat64(m.fees) != waits || testutil.ToFloat64(m.states.WithLabelValues("ok")) != states {
 		t.Error("answers of one block wait for more than one read of the chain")
+	}
+	for pay := range 3 { // each is computed
+		if status, body := w.ask("/quote/payout?to=ETH&usdg=" + strconv.Itoa(1_000_000+pay)); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if got := requestsOf(t, m, "/quote/payout"); got[0] != 3 || got[1] != 0 {
+		t.Errorf("%g answers wait for %g requests to nodes", got[0], got[1])
+	}
+	a.mine(1)
+	w.ask(target)
+	if got := requestsOf(t, m, "/assets/{token}/value"); got[0] < 2 || got[1] < 1 {
+		t.Errorf("%g answers of two blocks wait for %g requests to nodes", got[0], got[1])
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -308,4 +355,14 @@ func TestMetrics(t *testing.T) {
 	if got := testutil.ToFloat64(m.refusals.WithLabelValues(reasonDeviation)); got != refused+1 {
 		t.Errorf("%g refusals for a deviation, and then %g", refused, got)
 	}
+}
+
+// requestsOf are how many answers of a route were computed, and how many requests to nodes they waited for.
+func requestsOf(t *testing.T, m *metrics, route string) (of [2]float64) {
+	t.Helper()
+	var read dto.Metric
+	if err := m.requests.WithLabelValues(route).(prometheus.Histogram).Write(&read); err != nil {
+		t.Fatal(err)
+	}
+	return [2]float64{float64(read.GetHistogram().GetSampleCount()), read.GetHistogram().GetSampleSum()}
 }

@@ -95,7 +95,7 @@ func (s *Service) rangeSuggest(ctx context.Context, req *httpapi.Request, res *h
 	if r.returns < s.cfg.Haircut.MinHours {
 		body.Recommended.Note += "; the pool's history is short, so a minimum volatility is assumed"
 	}
-	past, err := s.chain.growthBefore(ctx, st, p, uint64(s.cfg.FeeLookback/time.Second))
+	past, err := s.chain.growthBefore(ctx, st, p, uint64(s.cfg.FeeLookback/time.Second), s.now())
 	if err != nil {
 		return s.refused(err)
 	}

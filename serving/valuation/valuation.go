@@ -70,7 +70,7 @@ func New(cfg Config, reader query.Reader, client *chain.Client, logger *zap.Logg
 
 func (s *Service) routes() []httpapi.Route {
 	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: handle, Query: query}
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: s.counted(path, handle), Query: query}
 	}
 	return []httpapi.Route{
 		get("/deals/{id}/valuation", s.dealValuation),
@@ -83,6 +83,17 @@ func (s *Service) routes() []httpapi.Route {
 		get("/quote/entry", s.quoteEntry, "eth"),
 		get("/quote/payout", s.quotePayout, "usdg", "to", "slippageBps"),
 		get("/health", s.health),
+	}
+}
+
+// counted counts what a route's answers ask of nodes.
+func (s *Service) counted(route string, handle httpapi.Handler) httpapi.Handler {
+	asked := s.metrics.requests.WithLabelValues(route)
+	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+		ctx, requests := chain.Counting(ctx)
+		err := handle(ctx, req, res)
+		asked.Observe(float64(requests.Load()))
+		return err
 	}
 }
 
@@ -179,6 +190,8 @@ func upstream(err error) error {
 		return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: message, RetryAfter: time.Second}
 	}
 	_, disagree := errors.AsType[*chain.DisagreementError](err)
+	_, refused := errors.AsType[*chain.NodeError](err)
+	_, reverted := errors.AsType[*chain.RevertError](err) // of the protocol's contracts, which do not
 	switch {
 	case errors.Is(err, query.ErrUnavailable):
 		return retry("no processor can answer now, ask again shortly")
@@ -189,6 +202,8 @@ func upstream(err error) error {
 	case errors.Is(err, chain.ErrUnavailable), errors.Is(err, chain.ErrBlockGone), disagree,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return retry("the chain cannot be read now, ask again shortly")
+	case refused, reverted, errors.Is(err, chain.ErrUnsupported):
+		return retry("a node of the chain refuses to answer, ask again shortly")
 	}
 	if _, ok := errors.AsType[*chain.ChainError](err); ok {
 		return retry("the node is on another chain")

@@ -1,0 +1,97 @@
+package valuation
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
+
+// TestFeesAreEstimatedFromOneBlock: the block of a day ago is looked for once an hour, for all pools and all who ask at once; what
+// a node refuses is asked again a minute later.
+func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
+	w := newWorld(t)
+	for range 15 {
+		w.mine(2 * 3600)
+	}
+	node := rpctest.NewLiar(t, w.node.HTTP(), 0)
+	w.asks(node.URL)
+	var blocks atomic.Int64
+	var refuses atomic.Bool
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var data string
+		switch {
+		case req.Method == "eth_getBlockByNumber":
+			blocks.Add(1)
+		case refuses.Load() && req.Method == "eth_call" && json.Unmarshal(resp.Result, &data) == nil && len(data) == 2+2*(64+32*2):
+			resp.Result, resp.Error = nil, []byte(`{"code":-32000,"message":"the backend is not ready"}`)
+		}
+		return false
+	})
+	var pools []string
+	estimate := func(pool string) (*int64, bool) {
+		status, raw := w.ask("/range/suggest?term=604800&pool=" + pool)
+		var b rangeBody
+		if status == http.StatusOK {
+			if err := json.Unmarshal(raw, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.FeeEstimateBps, status == http.StatusOK
+	}
+	for _, p := range w.state().pools {
+		looked := blocks.Load()
+		if fees, ok := estimate(p.ID.Hex()); !ok {
+			continue
+		} else if fees == nil {
+			t.Fatalf("the fees of pool %s are unknown", p.ID)
+		}
+		if pools = append(pools, p.ID.Hex()); len(pools) > 1 && blocks.Load() > looked {
+			t.Errorf("%d blocks are read for pool %d", blocks.Load()-looked, len(pools))
+		}
+	}
+	if len(pools) < 2 || blocks.Load() == 0 {
+		t.Fatalf("%d pools, %d blocks", len(pools), blocks.Load())
+	}
+
+	w.mine(3600)
+	w.state()
+	waits := testutil.ToFloat64(w.service.metrics.fees)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if fees, ok := estimate(pools[0]); !ok || fees == nil {
+				t.Error("no estimate where many ask at once")
+			}
+		})
+	}
+	all.Wait()
+	if n := testutil.ToFloat64(w.service.metrics.fees) - waits; n != 1 {
+		t.Errorf("16 who ask at once wait for %g reads", n)
+	}
+
+	w.mine(3600)
+	w.state()
+	clock := time.Now()
+	w.service.now = func() time.Time { return clock }
+	refuses.Store(true)
+	if fees, ok := estimate(pools[0]); !ok || fees != nil {
+		t.Errorf("a node refuses: %v, %t", fees, ok)
+	}
+	refuses.Store(false)
+	waits = testutil.ToFloat64(w.service.metrics.fees)
+	if fees, ok := estimate(pools[0]); !ok || fees != nil || testutil.ToFloat64(w.service.metrics.fees) != waits {
+		t.Errorf("it is asked again at once: %v, %t", fees, ok)
+	}
+	clock = clock.Add(askAgainAfter)
+	w.mine(1)
+	if fees, ok := estimate(pools[0]); !ok || fees == nil {
+		t.Errorf("a minute later: %v, %t", fees, ok)
+	}
+}
