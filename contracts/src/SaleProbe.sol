@@ -27,15 +27,16 @@ contract SaleProbe is IUnlockCallback {
         salt = salt_;
     }
 
-    /// Swaps the ether that comes with the call or the caller's whole balance; returns what the pool gave for it.
-    function swap(PoolKey calldata key, bool zeroForOne) external payable returns (uint256 out) {
-        out = abi.decode(_manager.unlock(abi.encode(msg.sender, msg.value, key, zeroForOne)), (uint256));
+    /// Swaps the ether that comes with the call, or one of so many parts of the caller's balance; returns what the pool gave
+    /// for it.
+    function swap(PoolKey calldata key, bool zeroForOne, uint256 parts) external payable returns (uint256 out) {
+        out = abi.decode(_manager.unlock(abi.encode(msg.sender, msg.value, key, zeroForOne, parts)), (uint256));
     }
 
     function unlockCallback(bytes calldata data) external returns (bytes memory) {
         if (msg.sender != address(_manager)) revert NotTheManager();
-        (address caller, uint256 sent, PoolKey memory key, bool zeroForOne) =
-            abi.decode(data, (address, uint256, PoolKey, bool));
+        (address caller, uint256 sent, PoolKey memory key, bool zeroForOne, uint256 parts) =
+            abi.decode(data, (address, uint256, PoolKey, bool, uint256));
         (Currency from, Currency to) =
             zeroForOne ? (key.currency0, key.currency1) : (key.currency1, key.currency0);
         // What arrives counts: a token may keep a part of each transfer.
@@ -45,7 +46,7 @@ contract SaleProbe is IUnlockCallback {
         } else {
             IERC20 token = IERC20(Currency.unwrap(from));
             _manager.sync(from);
-            token.safeTransferFrom(caller, address(_manager), token.balanceOf(caller));
+            token.safeTransferFrom(caller, address(_manager), token.balanceOf(caller) / parts);
             paid = _manager.settle();
         }
         BalanceDelta delta = _manager.swap(

@@ -68,7 +68,7 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 	)
 	// The next block's timestamp is only known not to be lower, since blocks may share one. Nodes require a
 	// higher one.
-	run := chain.SimulateAt(p.head.Hash, p.head.Timestamp+1, []chain.Call{call}, &runs)
+	run := chain.SimulateAt(p.head.Hash, &runs, chain.SimulatedBlock{Timestamp: p.head.Timestamp + 1, Calls: []chain.Call{call}})
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
 	done = &simulated{}
 	p.lookCollateral(pl, r, done)

@@ -17,6 +17,7 @@ type Call struct {
 	Data  []byte
 	Value *big.Int // nil: 0
 	Gas   uint64   // 0: the node's limit
+	Price *big.Int // of gas; nil: it costs nothing
 }
 
 type callArgs struct {
@@ -25,10 +26,11 @@ type callArgs struct {
 	Input hexutil.Bytes   `json:"input"`
 	Value *hexutil.Big    `json:"value,omitempty"`
 	Gas   *hexutil.Uint64 `json:"gas,omitempty"`
+	Price *hexutil.Big    `json:"gasPrice,omitempty"`
 }
 
 func (c Call) args() callArgs {
-	args := callArgs{Input: c.Data, Value: (*hexutil.Big)(c.Value)}
+	args := callArgs{Input: c.Data, Value: (*hexutil.Big)(c.Value), Price: (*hexutil.Big)(c.Price)}
 	if !c.New {
 		args.To = &c.To
 	}
@@ -53,6 +55,16 @@ func CallAt(at common.Hash, call Call, result *hexutil.Bytes) *Request {
 // CodeAt is eth_getCode at a block.
 func CodeAt(at common.Hash, account common.Address, result *hexutil.Bytes) *Request {
 	return &Request{Method: "eth_getCode", Params: []any{account, pinned(at)}, Result: result}
+}
+
+// BlockFees is what a block says of fees.
+type BlockFees struct {
+	BaseFee *hexutil.Big `json:"baseFeePerGas"` // nil: the chain has none, or the node does not have the block
+}
+
+// FeesAt is eth_getBlockByHash.
+func FeesAt(at common.Hash, result *BlockFees) *Request {
+	return &Request{Method: "eth_getBlockByHash", Params: []any{at, false}, Result: result}
 }
 
 // BalanceAt is eth_getBalance at a block, in wei.

@@ -318,15 +318,19 @@ func TestARefusalThatDoesNotFit(t *testing.T) {
 		said string
 		fits func(error) bool // nil: it does not, and another node answers
 	}{
-		"a balance reverts":      {func(at common.Hash) *chain.Request { return chain.BalanceAt(at, rich, &coin) }, reverted, nil},
-		"code reverts":           {func(at common.Hash) *chain.Request { return chain.CodeAt(at, rich, &data) }, reverted, nil},
-		"a view lacks funds":     {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, poor, nil},
-		"a view reverts":         {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, reverted, reverts},
-		"a call lacks funds":     {func(at common.Hash) *chain.Request { return chain.CallAt(at, sent, &data) }, poor, isRefusal},
-		"an estimate reverts":    {func(at common.Hash) *chain.Request { return chain.EstimateAt(at, sent, &gas) }, reverted, reverts},
-		"an estimate lacks":      {func(at common.Hash) *chain.Request { return chain.EstimateAt(at, sent, &gas) }, poor, isRefusal},
-		"a simulation has none":  {func(at common.Hash) *chain.Request { return chain.SimulateAt(at, 1<<33, []chain.Call{sent}, &runs) }, poor, isRefusal},
-		"a simulation is revert": {func(at common.Hash) *chain.Request { return chain.SimulateAt(at, 1<<33, []chain.Call{sent}, &runs) }, reverted, reverts},
+		"a balance reverts":   {func(at common.Hash) *chain.Request { return chain.BalanceAt(at, rich, &coin) }, reverted, nil},
+		"code reverts":        {func(at common.Hash) *chain.Request { return chain.CodeAt(at, rich, &data) }, reverted, nil},
+		"a view lacks funds":  {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, poor, nil},
+		"a view reverts":      {func(at common.Hash) *chain.Request { return chain.CallAt(at, unsent, &data) }, reverted, reverts},
+		"a call lacks funds":  {func(at common.Hash) *chain.Request { return chain.CallAt(at, sent, &data) }, poor, isRefusal},
+		"an estimate reverts": {func(at common.Hash) *chain.Request { return chain.EstimateAt(at, sent, &gas) }, reverted, reverts},
+		"an estimate lacks":   {func(at common.Hash) *chain.Request { return chain.EstimateAt(at, sent, &gas) }, poor, isRefusal},
+		"a simulation has none": {func(at common.Hash) *chain.Request {
+			return chain.SimulateAt(at, &runs, chain.SimulatedBlock{Timestamp: 1 << 33, Calls: []chain.Call{sent}})
+		}, poor, isRefusal},
+		"a simulation is revert": {func(at common.Hash) *chain.Request {
+			return chain.SimulateAt(at, &runs, chain.SimulatedBlock{Timestamp: 1 << 33, Calls: []chain.Call{sent}})
+		}, reverted, reverts},
 	} {
 		liar, honest := rpctest.NewLiar(t, node.HTTP(), 0), rpctest.NewLiar(t, node.HTTP(), 0)
 		liar.Tells(refuses(tc.said, func(req rpctest.Message) bool {
@@ -449,7 +453,7 @@ func TestSimulation(t *testing.T) {
 	both := newClient(t, log, reg, nil, liar.URL, honest)
 	head := refresh(t, both)
 	for range 2 { // the second time the one that has the method is asked first
-		done, err := both.Simulate(t.Context(), head.Hash, head.Timestamp+1, calls)
+		done, err := both.Simulate(t.Context(), head.Hash, chain.SimulatedBlock{Timestamp: head.Timestamp + 1, Calls: calls})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,7 +465,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	alone := newClient(t, log, prometheus.NewRegistry(), nil, liar.URL)
-	if _, err := alone.Simulate(t.Context(), head.Hash, head.Timestamp+1, calls); !errors.Is(err, chain.ErrUnsupported) {
+	if _, err := alone.Simulate(t.Context(), head.Hash, chain.SimulatedBlock{Timestamp: head.Timestamp + 1, Calls: calls}); !errors.Is(err, chain.ErrUnsupported) {
 		t.Errorf("where no endpoint has the method: %v", err)
 	}
 }
@@ -500,6 +504,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 func FuzzSimulations(f *testing.F) {
 	f.Add([]byte(`[{"calls":[{"returnData":"0x","gasUsed":"0x5208","status":"0x1","logs":[]}]}]`))
 	f.Add([]byte(`[{"calls":[{"returnData":"0x","gasUsed":"0x1","status":"0x0","error":{"code":3,"message":"x","data":"0xdeadbeef"}}]}]`))
+	f.Add([]byte(`[{"calls":[{"status":"0x1"}]},{"calls":[{"status":"0x1"},{"status":"0x0"}]}]`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var req struct {
@@ -515,9 +520,13 @@ func FuzzSimulations(f *testing.F) {
 		}))
 		defer server.Close()
 		c := newClient(t, zap.NewNop(), prometheus.NewRegistry(), func(cfg *chain.Config) { cfg.Attempts = 1 }, server.URL)
-		done, err := c.Simulate(t.Context(), common.Hash{1}, 1, []chain.Call{{To: rich}})
-		if err == nil && len(done) != 1 {
+		calls := []chain.Call{{To: rich}}
+		if done, err := c.Simulate(t.Context(), common.Hash{1}, chain.SimulatedBlock{Timestamp: 1, Calls: calls}); err == nil && len(done) != 1 {
 			t.Errorf("%d results of one call", len(done))
+		}
+		blocks := []chain.SimulatedBlock{{Timestamp: 1, Calls: calls}, {Timestamp: 2, Calls: append(calls, calls...)}}
+		if done, err := c.Simulate(t.Context(), common.Hash{1}, blocks...); err == nil && len(done) != 3 {
+			t.Errorf("%d results of three calls", len(done))
 		}
 	})
 }

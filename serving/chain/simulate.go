@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -21,43 +22,64 @@ type Simulation struct {
 // NativeToken is the emitter of simulated ether transfers, which look like ERC-20 Transfer events.
 var NativeToken = common.HexToAddress("0xeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee")
 
-// SimulateAt is eth_simulateV1 of consecutive calls in one block after a block, with the given timestamp, which
-// must be later.
-func SimulateAt(at common.Hash, timestamp uint64, calls []Call, result *Simulations) *Request {
-	args := make([]callArgs, len(calls))
-	for i, call := range calls {
-		args[i] = call.args()
+// SimulatedBlock is a block of consecutive calls.
+type SimulatedBlock struct {
+	Timestamp uint64   // later than that of the block before
+	BaseFee   *big.Int // nil: 0
+	Balances  map[common.Address]*big.Int
+	Calls     []Call
+}
+
+// SimulateAt is eth_simulateV1 of consecutive calls in blocks after a block.
+func SimulateAt(at common.Hash, result *Simulations, blocks ...SimulatedBlock) *Request {
+	type balance struct {
+		Balance *hexutil.Big `json:"balance"`
+	}
+	type overrides struct {
+		Time    hexutil.Uint64 `json:"time"`
+		BaseFee *hexutil.Big   `json:"baseFeePerGas,omitempty"`
 	}
 	type block struct {
-		Overrides map[string]hexutil.Uint64 `json:"blockOverrides"`
-		Calls     []callArgs                `json:"calls"`
+		Overrides overrides                  `json:"blockOverrides"`
+		State     map[common.Address]balance `json:"stateOverrides,omitempty"`
+		Calls     []callArgs                 `json:"calls"`
 	}
-	options := map[string]any{
-		"blockStateCalls": []block{{Overrides: map[string]hexutil.Uint64{"time": hexutil.Uint64(timestamp)}, Calls: args}},
-		"traceTransfers":  true,
-		"validation":      false,
+	all := make([]block, len(blocks))
+	result.want = make([]int, len(blocks))
+	for i, b := range blocks {
+		all[i].Overrides = overrides{hexutil.Uint64(b.Timestamp), (*hexutil.Big)(b.BaseFee)}
+		for account, amount := range b.Balances {
+			if all[i].State == nil {
+				all[i].State = make(map[common.Address]balance, len(b.Balances))
+			}
+			all[i].State[account] = balance{(*hexutil.Big)(amount)}
+		}
+		for _, call := range b.Calls {
+			all[i].Calls = append(all[i].Calls, call.args())
+		}
+		result.want[i] = len(b.Calls)
 	}
-	result.want = len(calls)
+	options := map[string]any{"blockStateCalls": all, "traceTransfers": true, "validation": false}
 	return &Request{Method: "eth_simulateV1", Params: []any{options, pinned(at)}, Result: result, sends: true}
 }
 
 // Simulate is SimulateAt in its own round trip. ErrUnsupported: no endpoint has eth_simulateV1.
-func (c *Client) Simulate(ctx context.Context, at common.Hash, timestamp uint64, calls []Call) ([]Simulation, error) {
+func (c *Client) Simulate(ctx context.Context, at common.Hash, blocks ...SimulatedBlock) ([]Simulation, error) {
 	var result Simulations
-	r := SimulateAt(at, timestamp, calls, &result)
+	r := SimulateAt(at, &result, blocks...)
 	if err := c.Batch(ctx, r); err != nil {
 		return nil, err
 	}
 	return result.Calls, r.Err
 }
 
-// Simulations is the result of SimulateAt.
+// Simulations is the result of SimulateAt: of the calls of all blocks.
 type Simulations struct {
 	Calls []Simulation
-	want  int
+	want  []int // calls of each block
 }
 
-// UnmarshalJSON decodes a node's response. It must have one block with a result for each call.
+// UnmarshalJSON decodes a node's response. It must have all blocks, with a result for each call.
 func (s *Simulations) UnmarshalJSON(data []byte) error {
 	var blocks []struct {
 		Calls []struct {
@@ -74,21 +96,27 @@ func (s *Simulations) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &blocks); err != nil {
 		return err
 	}
-	if len(blocks) != 1 || len(blocks[0].Calls) != s.want {
+	if len(blocks) != len(s.want) {
 		return errMalformed
 	}
-	s.Calls = make([]Simulation, s.want)
-	for i, call := range blocks[0].Calls {
-		s.Calls[i] = Simulation{Data: call.ReturnData, GasUsed: uint64(call.GasUsed), Logs: call.Logs}
-		if call.Status != hexutil.Uint64(types.ReceiptStatusSuccessful) {
-			revert := &RevertError{Data: call.ReturnData}
-			if call.Error != nil && len(call.Error.Data) > 0 {
-				revert.Data = call.Error.Data
-			}
-			s.Calls[i].Err, s.Calls[i].Logs = revert, nil
-		}
-		if slices.Contains(call.Logs, nil) {
+	s.Calls = nil
+	for i, block := range blocks {
+		if len(block.Calls) != s.want[i] {
 			return errMalformed
+		}
+		for _, call := range block.Calls {
+			done := Simulation{Data: call.ReturnData, GasUsed: uint64(call.GasUsed), Logs: call.Logs}
+			if call.Status != hexutil.Uint64(types.ReceiptStatusSuccessful) {
+				revert := &RevertError{Data: call.ReturnData}
+				if call.Error != nil && len(call.Error.Data) > 0 {
+					revert.Data = call.Error.Data
+				}
+				done.Err, done.Logs = revert, nil
+			}
+			if slices.Contains(call.Logs, nil) {
+				return errMalformed
+			}
+			s.Calls = append(s.Calls, done)
 		}
 	}
 	return nil

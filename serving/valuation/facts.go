@@ -197,25 +197,25 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	if known != nil {
 		return known, nil
 	}
-	c.metrics.fees.Inc()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReadTimeout)
-	defer cancel()
-	said, err := chain.Both(ctx, c.client, "a token", func(ctx context.Context) ([]chain.Result, error) {
-		return c.askToken(ctx, s, token)
-	}, sameResults)
-	if err != nil {
-		return nil, fmt.Errorf("ask token %s: %w", token, err)
-	}
-	t := factsOf(said)
-	if t.checks != nil && len(pools) > 0 {
-		if t.checks.Sellable, err = c.sellable(ctx, s, token, pools[0]); err != nil {
-			return nil, err
+	return shared(ctx, c, fmt.Sprintf("facts of %s at %s", token, s.at.Hash), func(ctx context.Context) (*contractFacts, error) {
+		c.metrics.fees.Inc()
+		said, err := chain.Both(ctx, c.client, "a token", func(ctx context.Context) ([]chain.Result, error) {
+			return c.askToken(ctx, s, token)
+		}, sameResults)
+		if err != nil {
+			return nil, fmt.Errorf("ask token %s: %w", token, err)
 		}
-	}
-	s.mu.Lock()
-	s.tokens[token] = t
-	s.mu.Unlock()
-	return t, nil
+		t := factsOf(said)
+		if t.checks != nil && len(pools) > 0 {
+			if t.checks.Sellable, err = c.sellable(ctx, s, token, pools[0], baseFeeOf(said)); err != nil {
+				return nil, err
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.tokens[token] = t
+		return t, nil
+	})
 }
 
 // viewGas is what a view of a token may use, whose code is anybody's: several times what one needs, and too little for megabytes of
@@ -226,23 +226,38 @@ const viewGas = 300_000
 const (
 	askedSupply = iota
 	askedCode
+	askedBaseFee
+	askedOfToken
 )
 
 // askToken is what a node says of a token's contract.
 func (c *chainReader) askToken(ctx context.Context, s *state, token common.Address) ([]chain.Result, error) {
-	var said [askedCode + 1]hexutil.Bytes
+	var said [askedOfToken]hexutil.Bytes
+	var fees chain.BlockFees
 	requests := []*chain.Request{
 		chain.CallAt(s.at.Hash, chain.Call{To: token, Data: contracts.Selector("totalSupply()"), Gas: viewGas}, &said[askedSupply]),
 		chain.CodeAt(s.at.Hash, token, &said[askedCode]),
+		chain.FeesAt(s.at.Hash, &fees),
 	}
 	if err := c.client.Batch(ctx, requests...); err != nil {
 		return nil, err
+	}
+	if fees.BaseFee != nil {
+		said[askedBaseFee] = fees.BaseFee.ToInt().Bytes()
 	}
 	results := make([]chain.Result, len(requests))
 	for i, r := range requests {
 		results[i] = chain.Result{Data: said[i], Err: r.Err}
 	}
 	return results, nil
+}
+
+// baseFeeOf is the base fee of the block; nil: it has none.
+func baseFeeOf(said []chain.Result) *big.Int {
+	if fee := said[askedBaseFee]; fee.Err == nil && len(fee.Data) > 0 {
+		return new(big.Int).SetBytes(fee.Data)
+	}
+	return nil
 }
 
 // factsOf are a token's facts without whether it can be sold.

@@ -73,6 +73,24 @@ func TestBoughtAndSold(t *testing.T) {
 	}
 }
 
+// TestNobodyTellsTheProbe: a token that keeps what its holders sell, but of those who look like a simulation or have just bought,
+// is not sellable.
+func TestNobodyTellsTheProbe(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	token, _ := w.listMeme(by, by.address)
+	trap := own(t, "TrapToken")
+	w.mine(1, by.call(token, trap, "keep", big.NewInt(10_000)))
+	for whom, name := range []string{"nobody", "no gas price", "no base fee", "no ether", "quick", "early"} {
+		w.mine(1, by.call(token, trap, "spare", uint8(whom)))
+		var b factsBody
+		w.get("/assets/"+token.Hex()+"/facts", &b)
+		if b.Checks == nil || b.Checks.Sellable == nil || *b.Checks.Sellable || b.Eligible {
+			t.Errorf("spared: %s: sellable %+v, eligible %t", name, b.Checks, b.Eligible)
+		}
+	}
+}
+
 // TestFactsOfTheChain: what is said of a meme token, after a swap and a burnt position, is what happened on the chain.
 func TestFactsOfTheChain(t *testing.T) {
 	w := newWorld(t)

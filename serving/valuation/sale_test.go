@@ -12,11 +12,11 @@ import (
 func TestNobodyKnowsTheBuyer(t *testing.T) {
 	s := newStage(t)
 	simulated := func() (buyer common.Address, created []byte) {
-		calls, err := newSale(meme, s.direct).calls(common.Address{1})
+		blocks, err := newSale(meme, s.direct, nil).blocks(common.Address{1}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return calls[saleSell].From, calls[saleCreate].Data
+		return blocks[0].Calls[saleSell].From, blocks[0].Calls[saleCreate].Data
 	}
 	buyer, created := simulated()
 	other, createdToo := simulated()
