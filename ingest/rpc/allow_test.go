@@ -100,6 +100,28 @@ func TestAllAreSlow(t *testing.T) {
 	})
 }
 
+// TestASecondEndpointAddsSpeed: each endpoint is asked for so much at once, so a range comes in nearly half the time from two.
+func TestASecondEndpointAddsSpeed(t *testing.T) {
+	_, chain := chains(t, 1, 5000)
+	var delay atomic.Int64
+	delay.Store(int64(50 * time.Millisecond))
+	var took [2]time.Duration
+	for i := range took {
+		inBubble(t, fmt.Sprint(i+1, " endpoints"), func(t *testing.T) {
+			c := piped(t, func(cfg *Config) { cfg.Parallel = 2 }, []http.Handler{lateBy(&delay, chain), lateBy(&delay, chain)}[:i+1]...)
+			heads(t, c)
+			began := time.Now()
+			if _, err := c.Headers(t.Context(), 1, 4000, common.Hash{}); err != nil {
+				t.Fatal(err)
+			}
+			took[i] = time.Since(began)
+		})
+	}
+	if took[1] > took[0]*2/3 {
+		t.Errorf("one endpoint took %s, two %s", took[0], took[1])
+	}
+}
+
 // TestOurRateIsNoDelay: an endpoint alone has told of a block, and waits for the rate that is configured for it. That is not counted
 // as its delay.
 func TestOurRateIsNoDelay(t *testing.T) {

@@ -18,14 +18,18 @@ import (
 )
 
 // pipes is a network in memory, so that time is virtual: a listener whose connections are pipes.
-type pipes chan net.Conn
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
 
 func (p pipes) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.done:
 		return nil, net.ErrClosed
 	}
-	return conn, nil
 }
 
 func (p pipes) Close() error   { return nil }
@@ -83,20 +87,22 @@ func piped(t *testing.T, set func(*Config), nodes ...http.Handler) *Client {
 	for i, n := range nodes {
 		name := fmt.Sprint("node", i)
 		cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: "http://" + name, Name: name})
-		l := make(pipes)
+		l := pipes{make(chan net.Conn), make(chan struct{})}
 		servers[name+":80"] = l
 		s := &http.Server{Handler: n, ReadHeaderTimeout: time.Minute}
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(func() {
-			close(l)
+			close(l.done)
 			_ = s.Close()
 		})
 	}
 	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) {
 		here, there := net.Pipe()
 		select {
-		case servers[addr] <- there:
+		case servers[addr].conns <- there:
 			return here, nil
+		case <-servers[addr].done: // a connection that nobody waits for any more
+			return nil, net.ErrClosed
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -184,7 +184,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		} else if e = c.owner(ctx, want.block, lack, until); e == nil {
 			return cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", ErrGone, last))
 		}
-		if err = c.shows(ctx, want.block, e, op); err == nil {
+		e.load(1) // who comes next chooses another one
+		err = c.shows(ctx, want.block, e, op)
+		if e.load(-1); err == nil {
 			e.well()
 			if want.block > 0 {
 				e.has(want.block)
