@@ -77,6 +77,7 @@ func (f *forger) tell(_ http.ResponseWriter, r *http.Request, req rpctest.Messag
 	var tag string
 	switch req.Method {
 	case "eth_getLogs":
+		resp.Error = nil
 		resp.Say([]any{})
 		return false
 	case "eth_getBlockByNumber":
@@ -278,12 +279,51 @@ func TestForgedAboveTheHead(t *testing.T) {
 		}
 		return nil
 	})
-	liar.Tells(nil) // once the others have been silent for long they come in again, and the topic is read one partition after the other
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 	liar.Tells(f.forge(head + 1))
 	w.step(t, 4)
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 	blameless(t, in, 2)
+}
+
+// TestForgedWhileTheChainStands: the window alone says what is final, the chain stands still, and one of two endpoints makes up more
+// blocks above its head than the window has. For however long, nothing of it becomes final. It did once the other endpoint had
+// answered without these blocks for --rpc-silence.
+func TestForgedWhileTheChainStands(t *testing.T) {
+	t.Parallel()
+	w, f, liar, cfg, topic := forgedWorld(t, 1)
+	cfg.Finality, cfg.RPC.Silence = ingest.FinalityWindow, time.Second
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	head, err := w.chain.Client().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ahead = 3 * cfg.ReorgWindow
+	liar.Tells(f.forge(head + 1))
+	polltest.Within(t, time.Minute, func() error {
+		if s := in.Status(); !strings.Contains(s.Disputed, "honest0: none") && s.Finalized <= head {
+			return fmt.Errorf("nothing is said of who has what: %+v", s)
+		}
+		return nil
+	})
+	for began := time.Now(); time.Since(began) < 4*cfg.RPC.Silence; <-time.After(cfg.FinalizedEvery) {
+		if n := in.Status().Finalized; n > head {
+			t.Fatalf("block %d is final, the head is %d", n, head)
+		}
+	}
+	liar.Tells(nil)
+	w.step(t, 4)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	polltest.Within(t, time.Minute, func() error {
+		w.step(t, 1)
+		if s := in.Status(); s.Disputed != "" || s.Finalized <= head {
+			return fmt.Errorf("block %d is final: %s", s.Finalized, s.Disputed)
+		}
+		return nil
+	})
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	blameless(t, in, 1)
 }
 
 // TestSilence: of two endpoints one answers nothing. Nothing becomes final by the word of the other until it is silent

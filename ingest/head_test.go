@@ -2,6 +2,8 @@ package ingest_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
@@ -110,6 +113,71 @@ func TestTagGone(t *testing.T) {
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 	if in.Status().Finalized == 0 {
 		t.Error("nothing is final")
+	}
+}
+
+// TestFinalityOfOneEndsNothing: a reorg goes below a block that was final by the claim of one of two endpoints. The ingester goes on
+// asking; had both claimed it, an operator would have to decide.
+func TestFinalityOfOneEndsNothing(t *testing.T) {
+	t.Parallel()
+	for by := range 2 {
+		t.Run(fmt.Sprint(by+1, " claim it"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
+			w.step(t, 40)
+			var endpoints []rpc.Endpoint
+			for i := range 2 {
+				node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+				node.Tells(func(_ http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+					var tag string
+					if req.Method != "eth_getBlockByNumber" || json.Unmarshal(req.Params[0], &tag) != nil || tag != "finalized" {
+						return false
+					}
+					head, err := w.chain.Client().HeaderByNumber(r.Context(), nil)
+					if i > by || err != nil {
+						resp.Result, resp.Error = nil, json.RawMessage(`{"code":-39001,"message":"finalized block not found"}`)
+						return false
+					}
+					resp.Error = nil
+					resp.Say(head)
+					return false
+				})
+				endpoints = append(endpoints, rpc.Endpoint{URL: node.URL, Name: fmt.Sprint("node", i)})
+			}
+			cfg, topic := w.lyingConfig(t, "claimed", endpoints...)
+			cfg.FinalizedEvery = 50 * time.Millisecond
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			polltest.Within(t, time.Minute, func() error {
+				w.step(t, 1)
+				head, err := w.chain.Client().BlockNumber(t.Context())
+				if err != nil {
+					return err
+				}
+				if n := in.Status().Finalized; n+cfg.ReorgWindow+2 < head {
+					return fmt.Errorf("at block %d block %d is final", head, n)
+				}
+				return nil
+			})
+			if err := w.scenario.Rewind(t.Context(), 2*cfg.ReorgWindow); err != nil {
+				t.Fatal(err)
+			}
+			w.step(t, int(3*cfg.ReorgWindow))
+			polltest.Within(t, time.Minute, func() error {
+				select {
+				case <-in.done:
+					if err := in.stop(); by == 0 || !errors.Is(err, follow.ErrDeepReorg) {
+						t.Fatalf("the ingester ended: %v", err)
+					}
+					return nil
+				default:
+				}
+				if n := value(t, in.reg, "lienstream_ingest_sessions_failed_total"); by > 0 || n < 2 {
+					return fmt.Errorf("%v sessions ended", n)
+				}
+				return nil
+			})
+		})
 	}
 }
 

@@ -51,6 +51,14 @@ type unseen struct {
 	since time.Time
 	were  uint64          // the highest head then of an endpoint that ends below it
 	seen  topics.BlockRef // the last one that two endpoints told of
+	pace  pace
+}
+
+// pace is how fast blocks come that two endpoints told of.
+type pace struct {
+	number uint64 // of the last one
+	at     time.Time
+	every  time.Duration // between two, on average
 }
 
 // vote is the result of one.
@@ -111,7 +119,7 @@ func (s *session) contest(ctx context.Context, g *errgroup.Group) {
 	}
 	u := &s.votes.unseen
 	u.look(s.m, all, now)
-	if u.block.Hash != (common.Hash{}) && now.Sub(u.since) > s.in.cfg.RPC.Hasty() {
+	if u.block.Hash != (common.Hash{}) && now.Sub(u.since) > u.patience(&s.in.cfg.RPC) {
 		block, were := u.block, u.were
 		s.vote(g, vote{kind: onUnseen, block: block}, func(v *vote) { v.below, v.most, v.err = s.in.client.Lacked(ctx, block.Number, were) })
 	}
@@ -127,6 +135,7 @@ func (u *unseen) look(m *follow.Machine, all []rpc.Announcement, now time.Time) 
 	}
 	if by > 1 {
 		u.seen = u.block
+		u.pace.add(u.block.Number, now)
 	}
 	if by > 1 || !m.Has(u.block) {
 		u.block, u.since = topics.BlockRef{}, now
@@ -135,6 +144,24 @@ func (u *unseen) look(m *follow.Machine, all []rpc.Announcement, now time.Time) 
 		u.block, u.since = tip, now
 		u.others(all)
 	}
+}
+
+func (p *pace) add(number uint64, now time.Time) {
+	if number <= p.number {
+		return
+	}
+	if !p.at.IsZero() {
+		p.every += (now.Sub(p.at)/time.Duration(min(number-p.number, maxApart)) - p.every) / 8
+	}
+	p.number, p.at = number, now
+}
+
+const maxApart = 1 << 20 // blocks between two that are looked at
+
+// patience is how long one endpoint alone may have a block: on a slow chain as long as a block takes, so that those that are late have
+// come nearer by then.
+func (u *unseen) patience(cfg *rpc.Config) time.Duration {
+	return max(cfg.Hasty(), min(u.pace.every, cfg.Silence/4))
 }
 
 // others records where those are that end below the block.

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,5 +79,25 @@ func TestTheHighestHeadIsTakenBackTo(t *testing.T) {
 	again, err := s.voted(vote{kind: onUnseen, block: s.m.Tip(), below: below})
 	if err != nil || !again || s.m.Tip().Number != 90 {
 		t.Errorf("again %t, the newest block is %d: %v", again, s.m.Tip().Number, err)
+	}
+}
+
+// TestPatienceOfASlowChain: on a chain of a block every 12 s those that are late are waited for as long as a block takes, and on a
+// fast one no longer than ever. One that stands makes nobody wait much longer.
+func TestPatienceOfASlowChain(t *testing.T) {
+	cfg := DefaultConfig().RPC
+	for _, test := range []struct{ apart, want time.Duration }{
+		{100 * time.Millisecond, cfg.Hasty()}, {12 * time.Second, 12 * time.Second}, {time.Hour, cfg.Silence / 4},
+	} {
+		s := voting(t)
+		u, now := &s.votes.unseen, time.Now()
+		*u = unseen{}
+		for n := uint64(10); n <= 1000; n += 10 {
+			u.pace.add(n, now)
+			now = now.Add(10 * test.apart)
+		}
+		if got := u.patience(&cfg).Round(time.Millisecond); got != test.want {
+			t.Errorf("a block every %s: %s, want %s", test.apart, got, test.want)
+		}
 	}
 }

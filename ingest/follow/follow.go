@@ -208,10 +208,10 @@ func (m *Machine) Head() uint64 { return m.head.Number }
 // Finalized is the number of the last final block.
 func (m *Machine) Finalized() uint64 { return m.finalized }
 
-// Floor is the number of the newest block that no reorg may pass.
+// Floor is the number of the newest block that no reorg may pass; before there is one, of the topic's first.
 func (m *Machine) Floor() uint64 {
 	if !m.started {
-		return 0
+		return m.cfg.Start - min(m.cfg.Start, 1)
 	}
 	return m.links[0].Number
 }

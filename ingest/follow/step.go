@@ -32,10 +32,7 @@ func (m *Machine) Next(maxBlocks uint64) (Fetch, bool) {
 
 // anchor fetches the block before the first one: the first barrier.
 func (m *Machine) anchor() (Fetch, bool) {
-	n := m.cfg.Start
-	if n > 0 {
-		n--
-	}
+	n := m.Floor()
 	if m.inflight > 0 || m.head.Number < n {
 		return Fetch{}, false
 	}

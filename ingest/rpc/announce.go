@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -30,8 +29,11 @@ type announced struct {
 	ignored  time.Time   // until then its heads do not count: it lost a vote
 	vain     int         // how often what it told of was missing while it had asked for fewer requests
 	vainAt   time.Time   // when it last was
-	lonely   time.Time   // until then those above all others' do not count: others had none of the height
-	lonelyAt uint64      // of that height
+	doubts   int         // how often it was missing otherwise
+	doubtAt  time.Time   // when it last was
+	claims   time.Time   // until then those above all others' do not count: what it told of was missing
+	lonely   time.Time   // nor until then while all others' are below a height: others had none of that height
+	lonelyAt uint64      // the height
 }
 
 // Heads says that Announced has something new.
@@ -118,20 +120,32 @@ func (c *Client) lead(now time.Time) {
 }
 
 // stands reports whether the endpoint's head is the same for Config.Silence, and below another one's for as long, which rises: it
-// says nothing of where the chain ends. On a chain that stands, one that makes up a block is above the others at once.
+// says nothing of where the chain ends. On a chain that stands, one that makes up a block is above the others at once; and if two
+// end at one block, that is where the chain ends.
 func (e *endpoint) stands() bool {
-	rises := time.Now().Add(-e.client.cfg.Silence)
+	now := time.Now()
+	rises := now.Add(-e.client.cfg.Silence)
 	e.mu.Lock()
-	head, since, led := e.announced.newest.Number, e.announced.since, e.announced.led
+	head, since, led := e.announced.newest, e.announced.since, e.announced.led
 	e.mu.Unlock()
 	if since.After(rises) || led.IsZero() || led.After(rises) {
 		return false
 	}
-	return slices.ContainsFunc(e.client.endpoints, func(o *endpoint) bool {
+	above := false
+	for _, o := range e.client.endpoints {
+		if o == e {
+			continue
+		}
 		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.announced.newest.Number > head && o.announced.since.After(rises)
-	})
+		a := &o.announced
+		same := a.newest.Hash == head.Hash && now.Sub(a.at) < reachFor
+		above = above || a.newest.Number > head.Number && a.since.After(rises)
+		o.mu.Unlock()
+		if same {
+			return false
+		}
+	}
+	return above
 }
 
 // reachFor is how long what an endpoint said of its head bounds those of another.
@@ -154,7 +168,7 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 
 // ahead reports whether a head does not count because it is above all others'.
 func (a *announced) ahead(number, top uint64, now time.Time) bool {
-	return now.Before(a.lonely) && top > 0 && number > top && top < a.lonelyAt
+	return top > 0 && number > top && (now.Before(a.claims) || now.Before(a.lonely) && top < a.lonelyAt)
 }
 
 // isAhead is ahead of a head that was polled.

@@ -15,23 +15,25 @@ import (
 )
 
 // TestStandingHasNoSay: of three endpoints one stands and another one pretends to, or both end below what is final. Where the third
-// goes on, they take its blocks back for no longer than Config.Silence.
+// goes on, they take its blocks back for no longer than Config.Silence; but if they end at the same block, the chain does.
 func TestStandingHasNoSay(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	for _, test := range []struct {
 		name  string
 		final uint64
-		first int // who have a say at first
-		next  int // and after a while
+		apart uint64 // the two, from each other
+		first int    // who have a say at first
+		next  int    // and after a while
 		third uint64
 	}{
-		{"while another one rises", 0, 2, 0, 1},
-		{"below what is final", 160, 0, 0, 1},
-		{"as all do", 0, 2, 2, 0},
+		{"while another one rises", 0, 1, 2, 0, 1},
+		{"at one block, while another one rises", 0, 0, 2, 2, 1},
+		{"below what is final", 160, 0, 0, 0, 1},
+		{"as all do", 0, 1, 2, 2, 0},
 	} {
 		inBubble(t, test.name, func(t *testing.T) {
 			honest := reaching(chain, 200, test.third)
-			c := piped(t, func(*Config) {}, honest, reaching(chain, 150, 0), reaching(chain, 150, 0))
+			c := piped(t, func(*Config) {}, honest, reaching(chain, 150, 0), reaching(chain, 150-test.apart, 0))
 			c.Final(test.final)
 			lacked := func() int {
 				t.Helper()
@@ -67,8 +69,8 @@ func TestStandingHasNoSay(t *testing.T) {
 	}
 }
 
-// TestOneBlockDisarmsNobody: the chain stands for longer than Config.Silence, and one of three endpoints makes up the next block. The
-// two others say for as long as that that they end below it.
+// TestOneBlockDisarmsNobody: the chain stands for longer than Config.Silence, and one of three endpoints makes up the next block, and
+// more. The two others say that they end below it, for however long.
 func TestOneBlockDisarmsNobody(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -95,8 +97,13 @@ func TestOneBlockDisarmsNobody(t *testing.T) {
 			t.Errorf("%d have a say after nearly %s", n, c.cfg.Silence)
 		}
 		liar.head.Store(202) // as it would where the two others stand
-		if n := says(10 * time.Second); n != 0 {
+		if n := says(10 * time.Second); n != 2 {
 			t.Errorf("%d have a say in the end", n)
+		}
+		for _, a := range c.Newest() {
+			if a.By == 0 {
+				t.Errorf("head %d is followed, which one endpoint alone has", a.Number)
+			}
 		}
 	})
 }

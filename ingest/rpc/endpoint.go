@@ -46,7 +46,7 @@ type endpoint struct {
 	failures int           // consecutive
 	rest     time.Time     // no requests until then
 	throttle time.Time     // it has asked for fewer requests until then
-	unheard  time.Time     // since when it says nothing new of the chain where it is asked to vote; zero: it did (fork.go)
+	unheard  time.Time     // since when it has no say where it is asked to vote; zero: it has (fork.go)
 	highest  uint64        // the highest block that it has shown
 	told     told          // what it served last (told.go)
 	losses   int           // votes on what is not final that it lost in a row
@@ -165,8 +165,6 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 	n := uint64(len(calls))
 	base := e.ids.Add(n) - n + 1
 	started := time.Now()
-	e.load(1)
-	defer e.load(-1)
 	body, release, err := e.roundTrip(ctx, base, n, encode(base, calls), e.bound(calls))
 	if err == nil {
 		err = decode(body, base, calls)
@@ -225,7 +223,7 @@ func (e *endpoint) prove(ctx context.Context) error {
 	return nil
 }
 
-// load counts the running requests.
+// load counts what the endpoint was chosen for, running or waiting.
 func (e *endpoint) load(n int) {
 	e.mu.Lock()
 	e.inflight += n

@@ -23,15 +23,14 @@ import (
 //
 //  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
 //     two of them: one alone only if all others are silent. An endpoint is silent if in all votes of Config.Silence it
-//     neither had the block nor a higher head than before; one that does not answer, refuses, stands still, or is syncing: it says
-//     so itself, or its head is below what is final. How old its head is says nothing: a whole chain may have stood for hours.
-//     Two that answer without the block are not silent, and who asked for fewer requests is after twice that time.
+//     did not answer, refused, or was syncing: it says so itself, or its head is below what is final. One that answers without
+//     the block is not, for however long its head stands: the chain may stand, and who has more of it have made that up. How old
+//     its head is says nothing either. Who asked for fewer requests is silent after twice that time.
 //  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
 //     they have none, or did not answer for a while. It is taken back without another one if more endpoints, and at least
 //     two, end below it for a while (Lacked), and do not come nearer: who is late is no reorg. Of these an endpoint is not one
-//     whose head has been the same for Config.Silence, and below another one's that rises for as long. So while the chain stands,
-//     and one endpoint alone has more of it for that long, what it has comes in and stays, but does not become final: it cannot be
-//     told from the one that goes on where two stand.
+//     whose head has been the same for Config.Silence, and below another one's that rises for as long, unless another one ends
+//     at the same block: two that do say that the chain stands, and what one alone has above does not stay.
 //     Who has the one that fewer have, or has told of it or of what follows from it while it votes with the others, is
 //     counted as a liar and rests, longer each time. Where the block is not final, it may have seen a reorg first or last:
 //     it rests shortly, and is counted if it goes on for seconds. Not so if one of the others knows the block by its hash:
@@ -46,7 +45,7 @@ import (
 // A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it, nor does any
 // fetch wait for it. Below finality that is one vote for each advance, and above one for each head that contradicts; blocks
 // at the tip come in without any, and are reverted if they lose. The newest is put to the vote every three
-// seconds while no two endpoints have told of it, or of what follows from it.
+// seconds, or as often as a slow chain makes blocks, while no two endpoints have told of it, or of what follows from it.
 
 // ErrSplit: it is not known which block is the endpoints'. Try again later.
 var ErrSplit = errors.New("the endpoints do not agree on a block")
@@ -111,7 +110,7 @@ func (c *Client) Lacked(ctx context.Context, number, were uint64) (below []follo
 func (e *endpoint) alone(number uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.announced.lonely, e.announced.lonelyAt = time.Now().Add(e.client.cfg.Silence), number
+	e.announced.lonely, e.announced.lonelyAt = time.Now().Add(forkMemory), number
 }
 
 // poll asks all endpoints for a block.
@@ -209,8 +208,7 @@ func (b *ballot) String() string {
 // says so or not.
 func (c *Client) Final(number uint64) { c.final.Store(number) }
 
-// vote fetches a block that is put to the vote. Who lacks it is heard too, while its head rises; head is its head if it has a
-// say.
+// vote fetches a block that is put to the vote. Who lacks it is heard too; head is its head if it has a say.
 func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, head *follow.Header, err error) {
 	h, err = e.byNumber(ctx, number)
 	switch {
@@ -223,17 +221,17 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, he
 			break
 		}
 		e.says(latest, false)
-		if latest.Number < e.client.final.Load() || latest.Number > e.peak() && e.syncing(ctx) {
+		if latest.Number < e.client.final.Load() || e.syncing(ctx) {
 			break
 		}
 		head = &latest
-		e.hear(head, false)
+		e.hear(head, true)
 	}
 	return h, head, err
 }
 
-// hear records a block that an endpoint has shown: one put to the vote, or its head, which counts if it is higher than
-// any before and than what is final.
+// hear records a block that an endpoint has shown: in a vote, or as its head, which counts if it is higher than any before and
+// than what is final.
 func (e *endpoint) hear(h *follow.Header, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,13 +248,6 @@ func (e *endpoint) missed(since time.Time) {
 	if e.unheard.IsZero() {
 		e.unheard = since
 	}
-}
-
-// peak is the highest block that the endpoint has shown.
-func (e *endpoint) peak() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.highest
 }
 
 // syncing reports whether the endpoint says of itself that it is syncing.

@@ -107,18 +107,22 @@ func TestBusyIsNotSilent(t *testing.T) {
 // voteApart is the time between votes, where time is virtual.
 const voteApart = 10 * time.Millisecond
 
-// TestAQuietChainIsNotSilent: two endpoints that answer each vote without the block are heard, although the chain makes none.
+// TestAQuietChainIsNotSilent: endpoints that answer each vote without the block are heard, although the chain makes none, and
+// however many others do not answer.
 func TestAQuietChainIsNotSilent(t *testing.T) {
 	liar, honest := chains(t, 500, 100)
-	inBubble(t, "", func(t *testing.T) {
-		const silence = 300 * time.Millisecond
-		c := piped(t, func(cfg *Config) { cfg.Silence = silence }, liar, honest, honest)
-		for began := time.Now(); time.Since(began) < 3*silence; <-time.After(voteApart) {
-			if h, err := c.Vote(t.Context(), 300, true); err == nil {
-				t.Fatalf("one endpoint's word is final, the liar's: %t", h.Hash == liar.Hash(300))
+	dead := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	for name, others := range map[string][]http.Handler{"two": {honest, honest}, "one": {honest}, "one beside a dead one": {honest, dead}} {
+		inBubble(t, name, func(t *testing.T) {
+			const silence = 300 * time.Millisecond
+			c := piped(t, func(cfg *Config) { cfg.Silence = silence }, append([]http.Handler{liar}, others...)...)
+			for began := time.Now(); time.Since(began) < 3*silence; <-time.After(voteApart) {
+				if h, err := c.Vote(t.Context(), 300, true); err == nil {
+					t.Fatalf("one endpoint's word is final, the liar's: %t", h.Hash == liar.Hash(300))
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // TestVoteBesideABackfill: a vote does not wait until the rate limit lets all fetches of a backfill pass.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -22,8 +21,9 @@ const (
 	maxStale = 16
 	// staleAgain is how often an endpoint whose head is behind, or which is slow, is asked for one all the same.
 	staleAgain = 2 * time.Second
-	// doubtFor is how long every head of an endpoint needs confirmation after blocks below one were missing.
-	doubtFor = time.Minute
+	// doubtFor is how long every head of an endpoint needs confirmation after blocks below one were missing. It doubles each time.
+	doubtFor    = time.Minute
+	maxDoubtFor = 16 * time.Minute
 	// vainRest is the shortest time for which one that had asked for fewer requests then is not followed beyond the others.
 	vainRest = time.Second
 )
@@ -90,7 +90,7 @@ func (c *Client) Forget(by int) {
 // claimedInVain records that what the endpoint told of was missing. The caller holds mu.
 func (e *endpoint) claimedInVain(now time.Time) {
 	a := &e.announced
-	until := now.Add(doubtFor)
+	var until time.Time
 	if now.Before(e.throttle) {
 		if now.Sub(a.vainAt) > 2*doubtFor {
 			a.vain = 0
@@ -98,10 +98,15 @@ func (e *endpoint) claimedInVain(now time.Time) {
 		until = latest(e.throttle, now.Add(min(vainRest<<min(a.vain, 16), doubtFor)))
 		a.vain, a.vainAt = a.vain+1, now
 	} else {
+		if now.Sub(a.doubtAt) > forkMemory {
+			a.doubts = 0
+		}
+		until = now.Add(min(doubtFor<<min(a.doubts, 16), maxDoubtFor))
+		a.doubts, a.doubtAt = a.doubts+1, now
 		e.doubt = until
 		e.head, a.newest = 0, follow.Header{}
 	}
-	a.lonely, a.lonelyAt = latest(a.lonely, until), math.MaxUint64
+	a.claims = latest(a.claims, until)
 }
 
 // shown returns the part of a claimed head that another endpoint, or the claimant's own headers, confirm.

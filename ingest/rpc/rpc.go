@@ -61,7 +61,7 @@ type Config struct {
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
-	// Silence is how long an endpoint says nothing new of the chain until the others do without it (fork.go).
+	// Silence is how long an endpoint says nothing of the chain until the others do without it (fork.go).
 	Silence time.Duration
 	NoBloom bool // the chain's headers have no usable bloom filters
 
