@@ -9,6 +9,7 @@
 //	tokens.go    which tokens to probe, and when to probe them again
 //	join.go      which meme tokens are followed, and from which block on
 //	ledger.go    a token's history → who holds how much of it; history.go reads it
+//	origin.go    the transaction that a token began with, where a ledger came without it
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to continue
 //	mark.go      the filter that the topic was filled with

@@ -61,11 +61,11 @@ func (f *followed) filter(base *rpc.Client) {
 	f.client = base.And(all)
 }
 
-// join adds tokens that join with a block.
-func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64) {
+// join adds tokens that join with a block, and of some the origin is unknown.
+func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64, unknown map[common.Address]*first) {
 	f.asked = map[common.Address]bool{} // what was asked for before is dropped
 	for _, token := range tokens {
-		f.since[token] = joined{block: block}
+		f.since[token] = joined{block: block, asks: unknown[token] != nil}
 	}
 	for token := range f.since {
 		f.asked[token] = true
@@ -76,9 +76,13 @@ func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64)
 // back forgets the tokens that joined with a block or a later one, because it is about to be replaced.
 func (f *followed) back(block uint64) {
 	for token, since := range f.since {
-		if since.block >= block {
+		switch {
+		case since.block >= block:
 			delete(f.since, token)
 			delete(f.parts, token)
+		case since.told >= block:
+			since.told = 0
+			f.since[token] = since
 		}
 	}
 }
@@ -88,6 +92,9 @@ func (f *followed) upTo(block uint64) map[common.Address]joined {
 	all := make(map[common.Address]joined, len(f.since))
 	for token, since := range f.since {
 		if since.block <= block {
+			if since.told > block {
+				since.told = 0
+			}
 			all[token] = since
 		}
 	}
@@ -168,19 +175,21 @@ func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, 
 			_, _ = s.in.client.Vote(ctx, f.To, false) // for who is counted: its blocks link to that one
 			return nil
 		}
-		f.ledgers = map[common.Address][]*topics.Ledger{}
+		f.ledgers, f.unknown = map[common.Address][]*topics.Ledger{}, map[common.Address]*first{}
 		for _, token := range missing {
 			if f.ledgers[token], f.err = s.in.again(ctx, token, since[token], settled); f.err != nil {
 				return nil
 			}
 		}
 		for _, token := range f.joins {
-			parts, err := s.in.ledger(ctx, token, b.BlockRef, settled)
+			parts, unknown, err := s.in.ledger(ctx, token, b.BlockRef, settled)
 			if err != nil {
 				f.err = err
 				return nil
 			}
-			parts = s.in.room(parts, &underWay)
+			if parts = s.in.room(parts, &underWay); unknown != nil && parts[0].Fault == "" {
+				f.unknown[token] = unknown
+			}
 			b.Logs = append(slices.Clip(b.Logs), parts[0])
 			f.ledgers[token] = parts
 			s.in.metrics.joined.Inc()
@@ -210,9 +219,10 @@ func (s *session) joined(f *fetch) {
 	}
 	s.drop()
 	s.m.Refetch()
-	s.follows.join(s.in.client, f.joins, s.m.Tip().Number)
+	s.follows.join(s.in.client, f.joins, s.m.Tip().Number, f.unknown)
 	for _, token := range f.joins {
 		s.follows.spread(token, s.m.Tip(), f.ledgers[token])
+		s.origins.begin(token, f.unknown[token])
 	}
 	s.m.Whole(s.follows.end())
 	s.in.metrics.followed.Set(float64(len(s.follows.since)))

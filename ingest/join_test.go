@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // owner is who deployed the market of a world whose actors play no more.
@@ -357,6 +359,59 @@ func TestTokenJoinsWithWholeHistory(t *testing.T) {
 	}
 }
 
+// TestLedgerReadAgainIsAnother: a session ends between the parts of a ledger, and the next one finds that it has another number of
+// them. Nothing is said of the token's holders then, and blocks come in.
+func TestLedgerReadAgainIsAnother(t *testing.T) {
+	t.Parallel()
+	o, meme := oldToken(t, 20)
+	cfg, topic := o.lyingConfig(t, "again", rpc.Endpoint{URL: o.chain.HTTP(), Name: "node"})
+	o.kafka, o.topic = cfg.Kafka, topic
+	cfg.LedgerShares = 1
+	in := run(t, cfg)
+	if l := o.ledgersOf(t, meme); len(l) == int(l[0].Parts) || l[0].Fault != "" {
+		t.Fatalf("%d of %d parts have come: %q", len(l), l[0].Parts, l[0].Fault)
+	}
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.LedgerShares = 2
+	run(t, cfg)
+	o.mine(o.give(meme, 1, 1))
+	l := o.ledgersOf(t, meme)
+	if last := l[len(l)-1]; last.Fault == "" || int(last.Part) != len(l)-1 || last.Parts != l[0].Parts || len(last.Shares) > 0 {
+		t.Errorf("part %d of %d, after %d others, with %d shares: %q", last.Part, last.Parts, len(l)-1, len(last.Shares), last.Fault)
+	}
+}
+
+// TestTokenJoinsOncePruned: no endpoint has the history of a token that joins any more. The ingester waits for one that has, and does not
+// begin a session again and again meanwhile.
+func TestTokenJoinsOncePruned(t *testing.T) {
+	t.Parallel()
+	o, meme := oldToken(t, 3)
+	var pruned atomic.Int64 // requests that were refused; negative: none are
+	node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getLogs" && strings.Contains(string(req.Params[0]), hexutil.Encode(meme[:])) && pruned.Load() >= 0 {
+			pruned.Add(1)
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":4444,"message":"pruned history unavailable"}`)
+		}
+		return false
+	})
+	cfg, topic := o.lyingConfig(t, "pruned", rpc.Endpoint{URL: node.URL, Name: "node"})
+	in := run(t, cfg)
+	polltest.Within(t, time.Minute, func() error {
+		if n := pruned.Load(); n < 10 {
+			return fmt.Errorf("the history was asked for %d times", n)
+		}
+		return nil
+	})
+	if n := value(t, in.reg, "lienstream_ingest_sessions_failed_total"); n > 0 {
+		t.Errorf("%v sessions ended", n)
+	}
+	pruned.Store(-1 << 30)
+	checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+}
+
 // TestHostileTokenJoins: whatever logs a token's contract writes, before it joins and after it, they neither stop the
 // ingester nor make up holders.
 func TestHostileTokenJoins(t *testing.T) {
@@ -405,25 +460,12 @@ func TestHostileTokenJoins(t *testing.T) {
 	}
 }
 
-// ledgerOf waits for the topic to be at the head, and returns the ledger of a token.
+// ledgerOf waits for the topic to be at the head, and returns the first part of the ledger of a token.
 func (w *world) ledgerOf(t *testing.T, token common.Address) *topics.Ledger {
 	t.Helper()
-	head, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	all := w.ledgersOf(t, token)
+	if len(all) == 0 {
+		t.Fatalf("no ledger of %s", token)
 	}
-	partition := topics.Partition(contracts.TokenEntity(token).Key(), partitions)
-	r, err := readUntil(t.Context(), w.kafka, w.topic, partition, head.Hash())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range r.blocks {
-		for _, raw := range b.records {
-			if l, ok := raw.(*topics.Ledger); ok && l.Token == token {
-				return l
-			}
-		}
-	}
-	t.Fatalf("no ledger of %s", token)
-	return nil
+	return all[0]
 }

@@ -19,15 +19,15 @@ import (
 const (
 	faultTooMany = "too many holders"
 	faultAtOnce  = "too many holders of tokens that join at once"
+	faultAgain   = "its history was not the same when it was read again"
 )
 
 // ledger sums up the transfers of a token.
 type ledger struct {
 	decoder *contracts.Decoder
 	token   common.Address
-	first   *topics.Log   // the first transfer of an amount above zero
-	header  follow.Header // of its block
-	origin  common.Hash   // the transaction that wrote it
+	first   *first      // transfer of an amount above zero
+	origin  common.Hash // the transaction that wrote it
 	supply  uint256.Int
 	held    held
 	fault   string // nothing else is valid then
@@ -39,13 +39,18 @@ func (l *ledger) add(log *topics.Log, in *follow.Header) {
 	case *contracts.TransferMalformed:
 		l.fault = contracts.FaultMalformed
 	case *contracts.TokenTransferred:
-		if l.first == nil && !e.Amount.IsZero() {
-			l.first, l.header = &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, *in // not what it is a part of
-		}
+		l.begins(log, in)
 		l.fault, _ = e.Move(&l.supply, l.held) // memory does not fail
 		if l.fault == "" && len(l.held) > topics.MaxHolders {
 			l.fault = faultTooMany
 		}
+	}
+}
+
+// begins records a log if it is the first that moves anything.
+func (l *ledger) begins(log *topics.Log, in *follow.Header) {
+	if l.first == nil && l.counts(log) {
+		l.first = &first{log: &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, header: *in} // not what it is a part of
 	}
 }
 
@@ -101,18 +106,18 @@ func (l *ledger) part(at topics.BlockRef) *topics.Ledger {
 
 // ledger reads a token's history from its creation up to and with a block, and sums it up. Its logs are fetched and
 // proved as those of any history are, and its blocks link from one before the creation to the given one. It returns
-// rpc.ErrGone where the chain has changed.
-func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.BlockRef, settled uint64) ([]*topics.Ledger, error) {
+// rpc.ErrGone where the chain has changed. unknown is the first transfer where its transaction is unknown.
+func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.BlockRef, settled uint64) (parts []*topics.Ledger, unknown *first, err error) {
 	from, parent, err := in.begin(ctx, token, at.Number)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l := &ledger{decoder: in.decoder, token: token, held: held{}}
 	h := in.history(token, from, at.Number, settled)
 	for h.next <= h.to { // after a fault too: what is published is of a history that is pinned at both ends
 		blocks, err := h.read(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read the history of token %s: %w", token, err)
+			return nil, nil, fmt.Errorf("read the history of token %s: %w", token, err)
 		}
 		for i := range blocks {
 			for _, item := range blocks[i].Logs {
@@ -123,17 +128,20 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 		}
 	}
 	if from > 0 && h.parent != parent || h.last.Hash != at.Hash {
-		return nil, fmt.Errorf("history of token %s from block %d ends at block %s, not %s: %w", token, from, h.last.Hash, at.Hash, rpc.ErrGone)
+		return nil, nil, fmt.Errorf("history of token %s from block %d ends at block %s, not %s: %w", token, from, h.last.Hash, at.Hash, rpc.ErrGone)
 	}
 	if l.fault != "" {
 		in.faulted(token, l.fault, len(l.held))
 	}
 	if l.first != nil && l.fault == "" {
-		if l.origin, err = h.client.Origin(ctx, &l.header, l.first, l.counts); err != nil {
-			return nil, fmt.Errorf("find the origin of token %s: %w", token, err)
+		if l.origin, err = in.originOf(ctx, h.client, l.first, l.counts); err != nil {
+			return nil, nil, fmt.Errorf("find the origin of token %s: %w", token, err)
+		}
+		if l.origin == (common.Hash{}) {
+			unknown = l.first
 		}
 	}
-	return l.parts(at, in.cfg.LedgerShares), nil
+	return l.parts(at, in.cfg.LedgerShares), unknown, nil
 }
 
 func (in *Ingester) faulted(token common.Address, fault string, holders int) {

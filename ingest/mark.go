@@ -31,7 +31,8 @@ const (
 	markListed  = 2 // it ends with them
 	markShort   = 3 // they are those of the transaction before
 	markSpread  = 4 // as listed, and then it ends with those whose ledgers have several parts
-	markVersion = markSpread
+	markOrigins = 5 // as listed, then how many they are of those, these, and last those whose origin comes later, and with which block
+	markVersion = markOrigins
 	markBytes   = 4 // prefix of an address or a topic: enough to distinguish those of a deployment
 )
 
@@ -80,18 +81,25 @@ func (m mark) encode() []byte {
 	}
 	b[0] = markListed
 	b = binary.BigEndian.AppendUint16(b, uint16(len(m.followed))) // at most maxFollowed
-	var spread []byte
+	var spread, asks []byte
 	for _, token := range slices.SortedFunc(maps.Keys(m.followed), common.Address.Cmp) {
 		j := m.followed[token]
 		b = binary.BigEndian.AppendUint64(append(b, token[:]...), j.block)
 		if j.parts > 0 {
 			spread = binary.BigEndian.AppendUint32(append(append(spread, token[:]...), j.hash[:]...), j.parts)
 		}
+		if j.asks {
+			asks = binary.BigEndian.AppendUint64(append(asks, token[:]...), j.told)
+		}
 	}
-	if len(spread) > 0 {
+	switch {
+	case len(asks) > 0:
+		b[0] = markOrigins
+		b = binary.BigEndian.AppendUint16(b, uint16(len(spread)/spreadBytes))
+	case len(spread) > 0:
 		b[0] = markSpread
 	}
-	return append(b, spread...)
+	return slices.Concat(b, spread, asks)
 }
 
 func decodeMark(b []byte) (m mark, err error) {
@@ -116,8 +124,8 @@ func decodeMark(b []byte) (m mark, err error) {
 		}
 	}
 	switch version {
-	case markListed, markSpread:
-		m.followed, err = decodeFollowed(b, version == markSpread)
+	case markListed, markSpread, markOrigins:
+		m.followed, err = decodeFollowed(b, version)
 		return m, err
 	}
 	if m.short = version == markShort; len(b) > 0 {
@@ -126,31 +134,60 @@ func decodeMark(b []byte) (m mark, err error) {
 	return m, nil
 }
 
-// decodeFollowed reads the followed tokens, and then those whose ledgers have several parts.
-func decodeFollowed(b []byte, spread bool) (map[common.Address]joined, error) {
-	const entry, more = common.AddressLength + 8, common.AddressLength + common.HashLength + 4
-	truncated := errors.New("filter header does not end with the followed tokens")
-	if len(b) < 2 {
-		return nil, truncated
+const (
+	followedBytes = common.AddressLength + 8 // also of those whose origin comes later
+	spreadBytes   = common.AddressLength + common.HashLength + 4
+)
+
+// decodeFollowed reads the followed tokens, then those whose ledgers have several parts, and then those whose origin comes later.
+func decodeFollowed(b []byte, version byte) (map[common.Address]joined, error) {
+	followed, b, whole := counted(b, followedBytes)
+	var spread, asks []byte
+	switch version {
+	case markListed:
+		whole = whole && len(b) == 0
+	case markSpread:
+		spread = b
+		whole = whole && len(b) > 0 && len(b)%spreadBytes == 0
+	case markOrigins:
+		var read bool
+		spread, asks, read = counted(b, spreadBytes)
+		whole = whole && read && len(asks) > 0 && len(asks)%followedBytes == 0
 	}
-	end := 2 + entry*int(binary.BigEndian.Uint16(b))
-	if len(b) < end || (len(b) > end) != spread || (len(b)-end)%more != 0 {
-		return nil, truncated
+	if !whole {
+		return nil, errors.New("filter header does not end with the followed tokens")
 	}
 	all := map[common.Address]joined{}
-	ordered := inOrder(b[2:end], entry, func(token common.Address, b []byte) bool {
+	ordered := inOrder(followed, followedBytes, func(token common.Address, b []byte) bool {
 		all[token] = joined{block: binary.BigEndian.Uint64(b)}
 		return true
-	}) && inOrder(b[end:], more, func(token common.Address, b []byte) bool {
+	}) && inOrder(spread, spreadBytes, func(token common.Address, b []byte) bool {
 		j, found := all[token]
 		j.hash, j.parts = common.Hash(b[:common.HashLength]), binary.BigEndian.Uint32(b[common.HashLength:])
 		all[token] = j
-		return found && j.parts > 0
+		return found && j.parts > 0 && j.parts <= topics.MaxHolders
+	}) && inOrder(asks, followedBytes, func(token common.Address, b []byte) bool {
+		j, found := all[token]
+		j.asks, j.told = true, binary.BigEndian.Uint64(b)
+		all[token] = j
+		return found
 	})
 	if !ordered {
 		return nil, errors.New("followed tokens of the filter header are not in order")
 	}
 	return all, nil
+}
+
+// counted splits off a list of so many entries as it begins with.
+func counted(b []byte, size int) (list, rest []byte, ok bool) {
+	if len(b) < 2 {
+		return nil, nil, false
+	}
+	end := 2 + size*int(binary.BigEndian.Uint16(b))
+	if len(b) < end {
+		return nil, nil, false
+	}
+	return b[2:end], b[end:], true
 }
 
 // inOrder calls take with the entries of a list, each a token and what is said of it. It reports whether they are in the order of the
@@ -195,7 +232,10 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 			zap.String("topic", in.topic), zap.Uint64("block", last.Number))
 	}
 	for token, since := range was.followed {
-		if since.block <= last.Number { // the header may be of a barrier that was reverted
+		if since.told > last.Number { // the header may be of a barrier that was reverted
+			since.told = 0
+		}
+		if since.block <= last.Number {
 			followed[token] = since
 		}
 	}

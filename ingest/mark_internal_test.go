@@ -23,7 +23,7 @@ import (
 func TestLaterMark(t *testing.T) {
 	b := mark{start: 1}.encode()
 	b[0] = markVersion + 1
-	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 5") {
+	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 6") {
 		t.Errorf("a later version of the filter header: %v", err)
 	}
 	for _, b := range [][]byte{nil, {0}, {markListed}, append(mark{short: true}.encode(), 1), make([]byte, 30)} {
@@ -54,7 +54,7 @@ func TestMarksAreShort(t *testing.T) {
 	bytes, listed := 0, 0
 	for i := range transactions {
 		if i == 10 {
-			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3}}
+			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3}, tokenOf(9): {block: 3, asks: true}, tokenOf(10): {block: 3, asks: true, told: 9}}
 		}
 		header := p.follow(all).mark().Value
 		m, err := decodeMark(header)
@@ -93,7 +93,7 @@ func TestTokenJoinsAfterAHeartbeat(t *testing.T) {
 	stands := published{followed: map[common.Address]joined{}}
 	p, f := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), stands), in.follow(stands.followed)
 	p.mark()
-	f.join(client, []common.Address{tokenOf(1)}, 2)
+	f.join(client, []common.Address{tokenOf(1)}, 2, nil)
 	m, err := decodeMark(p.follow(f.upTo(2)).mark().Value)
 	if err != nil || m.followed[tokenOf(1)].block != 2 {
 		t.Errorf("the transaction of block 2 names %v: %v", m.followed, err)
@@ -139,7 +139,7 @@ func TestTooManyTokens(t *testing.T) {
 			b.Logs = append(b.Logs, set(next))
 			next++
 		}
-		f.join(in.client, in.joining(b, f), block)
+		f.join(in.client, in.joining(b, f), block, nil)
 		if block == 5 {
 			f.back(3) // and others come in place of those
 		}

@@ -3,9 +3,11 @@ package ingest_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 const rawTransaction = "eth_getRawTransactionByBlockHashAndIndex"
@@ -115,6 +119,95 @@ func TestOrigin(t *testing.T) {
 			on.kafka, on.topic = cfg.Kafka, topic
 			if l := on.ledgerOf(t, meme); l.First != test.want || len(l.Shares) != 4 {
 				t.Errorf("first transfer %s of %d holders (%q), want %s", l.First, len(l.Shares), l.Fault, test.want)
+			}
+		})
+	}
+}
+
+// ledgersOf waits for the topic to be at the head, and returns the records that are ledgers of a token.
+func (w *world) ledgersOf(t *testing.T, token common.Address) (all []*topics.Ledger) {
+	t.Helper()
+	head, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	partition := topics.Partition(contracts.TokenEntity(token).Key(), partitions)
+	r, err := readUntil(t.Context(), w.kafka, w.topic, partition, head.Hash())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range r.blocks {
+		for _, raw := range b.records {
+			if l, ok := raw.(*topics.Ledger); ok && l.Token == token {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+// TestOriginLater: when a token joins nobody says which transaction its first transfer is of, and later its node does. It comes then,
+// once, also after a restart and after a reorg that takes it back. It was zero for good.
+func TestOriginLater(t *testing.T) {
+	t.Parallel()
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			t.Parallel()
+			o, meme := oldToken(t, 3)
+			minted, err := o.chain.Client().TransactionReceipt(t.Context(), o.minted(meme))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var deaf atomic.Bool
+			deaf.Store(true)
+			node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+			node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if deaf.Load() && strings.Contains(req.Method, "Transaction") && strings.Contains(string(req.Params[0]), minted.BlockHash.Hex()) {
+					resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
+				}
+				return false
+			})
+			cfg, topic := o.lyingConfig(t, "later", rpc.Endpoint{URL: node.URL, Name: "node"})
+			o.kafka, o.topic = cfg.Kafka, topic
+			cfg.LedgerShares = 2
+			in := run(t, cfg)
+			if l := o.ledgersOf(t, meme); len(l) != 2 || l[0].First != (common.Hash{}) {
+				t.Fatalf("%d parts, the first transfer is %s; nobody says that", len(l), l[0].First)
+			}
+			again := func() {
+				if !restarts {
+					return
+				}
+				if err := in.stop(); err != nil {
+					t.Fatal(err)
+				}
+				in = run(t, cfg)
+			}
+			comes := func() {
+				t.Helper()
+				polltest.Within(t, time.Minute, func() error {
+					o.mine(o.give(meme, 3, 1))
+					if l := o.ledgersOf(t, meme); len(l) != 3 || l[2].Parts != 0 || l[2].First != o.minted(meme) {
+						return fmt.Errorf("%d records, the last is %+v", len(l), l[len(l)-1])
+					}
+					return nil
+				})
+			}
+			again()
+			deaf.Store(false)
+			comes()
+			again()
+			o.rewind(1)
+			o.mine(o.give(meme, 4, 7))
+			o.mine(o.give(meme, 4, 7))
+			comes()
+			again()
+			for range 3 {
+				o.mine(o.give(meme, 5, 1))
+			}
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			if l := o.ledgersOf(t, meme); len(l) != 3 {
+				t.Errorf("%d records, want two parts and an origin", len(l))
 			}
 		})
 	}

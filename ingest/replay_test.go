@@ -302,8 +302,15 @@ func wanted(d contracts.Deployment, logs []*topics.Log) (_ []*topics.Log, joins 
 // part is in the block that the token joins with, and each other one in the next; those of blocks to come are not there yet.
 func checkLedgers(t *testing.T, client *ethclient.Client, head uint64, joins map[common.Address]uint64, ledgers []*topics.Ledger) {
 	t.Helper()
-	parts := map[common.Address][]*topics.Ledger{}
+	parts, later := map[common.Address][]*topics.Ledger{}, map[common.Address]common.Hash{}
 	for _, l := range ledgers {
+		if l.Parts == 0 {
+			if _, twice := later[l.Token]; twice || l.First == (common.Hash{}) || len(parts[l.Token]) == 0 {
+				t.Errorf("an origin of %s in block %d: %s", l.Token, l.Block.Number, l.First)
+			}
+			later[l.Token] = l.First
+			continue
+		}
 		joined := joins[l.Token]
 		n := len(parts[l.Token])
 		since := uint64(0)
@@ -319,6 +326,11 @@ func checkLedgers(t *testing.T, client *ethclient.Client, head uint64, joins map
 		if len(parts[token]) == 0 {
 			t.Errorf("no ledger of %s in block %d", token, joined)
 			continue
+		}
+		for _, l := range parts[token] {
+			if l.First == (common.Hash{}) {
+				l.First = later[token]
+			}
 		}
 		checkLedger(t, client, joined, parts[token], min(int(parts[token][0].Parts), int(head-joined)+1))
 	}

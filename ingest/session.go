@@ -41,12 +41,13 @@ type session struct {
 	known     bool // finalized is valid
 	askedAt   time.Time
 	shortAt   time.Time                 // since when the chain ends below the published blocks; zero: it does not
-	unproved  bool                      // blocks wait for an endpoint that can prove them
+	unproved  bool                      // blocks wait for an endpoint that can prove them, or has a history
 	useless   int                       // consecutive fetches without a usable response
 	late      int                       // fetches that did not come in time, less those that came
 	unsure    map[common.Hash]time.Time // since when blocks with which tokens join are one endpoint's alone
 	hold      time.Time                 // no fetch starts before
 	follows   *followed
+	origins   origins
 	votes     votes
 }
 
@@ -64,6 +65,7 @@ type fetch struct {
 
 	read    bool // ledgers are read, or were
 	ledgers map[common.Address][]*topics.Ledger
+	unknown map[common.Address]*first // of the ledgers without an origin
 }
 
 // session takes the topic, reads its end and follows the chain from there.
@@ -102,9 +104,10 @@ func (in *Ingester) session(ctx context.Context) error {
 		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
 		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
-		unsure: map[common.Hash]time.Time{},
+		origins: newOrigins(), unsure: map[common.Hash]time.Time{},
 	}
 	machine.Whole(s.follows.end())
+	in.client.Final(machine.Floor())
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
 		st.CommitAt = now
@@ -146,6 +149,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 		s.publishMore()
 		s.finalizeMore(ctx, g)
 		s.contest(ctx, g)
+		s.askOrigin(ctx, g)
 		var front chan struct{}
 		if len(s.queue) > 0 {
 			front = s.queue[0].done
@@ -163,6 +167,8 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			if again, err = s.voted(v); again {
 				ask.Reset(s.pollAgain())
 			}
+		case o := <-s.origins.over:
+			s.originAsked(o)
 		case p := <-s.polls:
 			err = s.polled(p)
 			ask.Reset(s.pollAfter())
@@ -251,9 +257,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 			s.in.client.Forget(f.headBy)
 		case errors.Is(f.err, rpc.ErrSlow):
 			s.in.log.Info("fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
-		case errors.Is(f.err, rpc.ErrNoProof):
+		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrNoState): // of a token's history, some of which may be pruned
 			if !s.unproved {
-				s.in.log.Error("waiting for an endpoint that proves", zap.Stringer("fetch", f), zap.Error(f.err))
+				s.in.log.Error("waiting for an endpoint that can answer", zap.Stringer("fetch", f), zap.Error(f.err))
 			}
 			s.unproved = true
 		case errors.Is(f.err, rpc.ErrSplit):
@@ -273,6 +279,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		f.blocks[i].Logs = s.in.published(&f.blocks[i], s.follows)
 	}
 	s.follows.parting(f, s.m.Finalized())
+	told := s.tellOrigins(f)
 	verified := s.in.tokens.news(f.blocks, f.probes)
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {
@@ -293,6 +300,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	if verified != nil && s.m.Tip() == f.blocks[len(f.blocks)-1].BlockRef {
 		verified(time.Now())
 	}
+	told()
 	s.joined(f)
 	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })
 	return false, nil

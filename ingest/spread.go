@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -22,6 +21,8 @@ type joined struct {
 	block uint64
 	hash  common.Hash // of the block, and how many parts its ledger has: none of both where it came with that block
 	parts uint32
+	asks  bool   // its ledger came without an origin, which comes later: see origin.go
+	told  uint64 // the block that it came with, while that is not final; 0: none yet
 }
 
 // last is the last block that a part of the ledger comes with.
@@ -44,11 +45,21 @@ func (in *Ingester) room(parts []*topics.Ledger, underWay *int) []*topics.Ledger
 	return none.parts(parts[0].Block, in.cfg.LedgerShares)
 }
 
-// again reads the ledger of a token that joined before this session.
+// again reads the ledger of a token that joined before this session. What has come of another one cannot be continued: then nothing is
+// said of its holders, which stops no block.
 func (in *Ingester) again(ctx context.Context, token common.Address, j joined, settled uint64) ([]*topics.Ledger, error) {
-	parts, err := in.ledger(ctx, token, topics.BlockRef{Number: j.block, Hash: j.hash}, settled)
+	at := topics.BlockRef{Number: j.block, Hash: j.hash}
+	parts, _, err := in.ledger(ctx, token, at, settled)
 	if err == nil && len(parts) != int(j.parts) {
-		err = fmt.Errorf("the ledger of token %s as of block %d has %d parts, and %d in the topic", token, j.block, len(parts), j.parts)
+		in.faulted(token, faultAgain, len(parts)*in.cfg.LedgerShares)
+		none := (&ledger{token: token, fault: faultAgain}).part(at)
+		none.Since = j.block
+		parts = make([]*topics.Ledger, j.parts)
+		for i := range parts {
+			part := *none
+			part.Part, part.Parts = uint32(i), j.parts
+			parts[i] = &part
+		}
 	}
 	return parts, err
 }
@@ -56,7 +67,9 @@ func (in *Ingester) again(ctx context.Context, token common.Address, j joined, s
 // spread keeps the parts of the ledger of a token that joined with a block, if there are several.
 func (f *followed) spread(token common.Address, at topics.BlockRef, parts []*topics.Ledger) {
 	if len(parts) > 1 {
-		f.since[token] = joined{block: at.Number, hash: at.Hash, parts: uint32(len(parts))}
+		j := f.since[token]
+		j.block, j.hash, j.parts = at.Number, at.Hash, uint32(len(parts))
+		f.since[token] = j
 		f.parts[token] = parts
 	}
 }
@@ -90,8 +103,14 @@ func (f *followed) end() (last uint64) {
 	return last
 }
 
-// parting appends to fetched blocks the parts that come with them, and forgets those of final blocks.
+// parting appends to fetched blocks the parts that come with them, and forgets what came with final blocks.
 func (f *followed) parting(u *fetch, final uint64) {
+	for token, j := range f.since {
+		if j.told > 0 && j.told <= final {
+			j.asks, j.told = false, 0
+			f.since[token] = j
+		}
+	}
 	for token, parts := range u.ledgers {
 		if _, follows := f.since[token]; follows { // the others join
 			f.parts[token] = parts

@@ -51,9 +51,9 @@ type Probe struct {
 type Ledger struct {
 	Block  BlockRef // that the part comes with
 	Token  common.Address
-	Part   uint32 // from 0 on
-	Parts  uint32
-	First  common.Hash // the transaction of the first Transfer of more than nothing; zero: there was none, or it cannot be proved
+	Part   uint32      // from 0 on
+	Parts  uint32      // 0: it says First, of a ledger that came without
+	First  common.Hash // the transaction of the first Transfer of more than nothing; zero: there was none, or it is unknown yet
 	Fault  string      // why the token's balances cannot be had; empty: they can
 	Shares []Share     // none is zero; ascending by account over all parts
 	Since  uint64      // the block as of whose end all parts are; 0: they all come with one block

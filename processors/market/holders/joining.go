@@ -62,8 +62,18 @@ func (j *joining) UnmarshalBinary(b []byte) error {
 	return j.Holders.UnmarshalBinary(b[nextBytes:])
 }
 
-// ApplyLedger applies a part of a ledger. A token that is followed already keeps its rows: they say the same.
+// ApplyLedger applies a part of a ledger, or an origin that it came without. A token that is followed already keeps its rows: they
+// say the same.
 func ApplyLedger(w state.Writer, l *topics.Ledger) error {
+	if l.Parts == 0 {
+		var t topics.Holders
+		known, err := family.Get(w, Tokens, l.Token[:], &t)
+		if err != nil || !known || t.First != (common.Hash{}) {
+			return err
+		}
+		t.First = l.First
+		return family.Put(w, Tokens, l.Token[:], &t)
+	}
 	if known, err := w.Get(Tokens, l.Token[:]); err != nil || known != nil {
 		return err
 	}
