@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -34,8 +33,14 @@ type peer struct {
 // maxPeers bounds the addresses that are remembered.
 const maxPeers = 1024
 
-// errSilent: a broker is not connected to because it does not answer.
-var errSilent = errors.New("the broker does not answer")
+// errSilent: a broker is not connected to because it does not answer. It is temporary: who asks for a coordinator may hit on
+// that broker twice in a row, and should ask the next one.
+var errSilent error = silence{}
+
+type silence struct{}
+
+func (silence) Error() string   { return "the broker does not answer" }
+func (silence) Temporary() bool { return true }
 
 func newCluster() *cluster { return &cluster{brokers: map[string]*peer{}} }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // pipes is a network of brokers that echo, but answer nothing while they are frozen.
@@ -104,6 +106,9 @@ func TestSilentBroker(t *testing.T) {
 			op, ok := errors.AsType[*net.OpError](err)
 			if !ok || op.Op != "dial" || op.Timeout() || time.Since(began) > 0 {
 				t.Fatalf("a connection to a silent broker: %v after %v", err, time.Since(began))
+			}
+			if !kgo.IsRetryableBrokerErr(err) {
+				t.Fatalf("the client gives up: %v", err)
 			}
 		}
 		a, b := connect(first, "a:1"), connect(first, "b:1")
