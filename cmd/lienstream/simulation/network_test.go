@@ -16,10 +16,11 @@ func TestEndsWithDataInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 		dialer := websocket.Dialer{NetDialContext: s.net.dialer("client")}
-		ws, _, err := dialer.DialContext(t.Context(), "ws://chain:8545", nil)
+		ws, answer, err := dialer.DialContext(t.Context(), "ws://chain:8545", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		_ = answer.Body.Close()
 		s.net.slow("client", time.Hour)
 		if err := ws.WriteMessage(websocket.TextMessage, []byte(`{"id":1,"method":"eth_chainId"}`)); err != nil {
 			t.Fatal(err)
