@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +27,9 @@ func (a *applier) command(rec *kafka.Record) error {
 		a.dirty = time.Now()
 	}
 	a.overlay.Begin(at, false)
-	err := a.commands.ApplyCommand(a.overlay, Command{At: at, Key: rec.Key, Value: rec.Value, Time: rec.Timestamp})
+	release := a.overlay.ShareIterator()
+	err := a.commands.ApplyCommand(a.overlay, Command{At: at, Partition: a.partition, Key: rec.Key, Value: rec.Value, Time: rec.Timestamp})
+	err = errors.Join(err, release())
 	if err == nil {
 		err = a.overlay.Err()
 	}

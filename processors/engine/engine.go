@@ -76,10 +76,11 @@ type CommandApp interface {
 
 // Command is a record of a command topic. At is the position of the first view that includes it.
 type Command struct {
-	At    topics.BlockRef
-	Key   []byte // its hash selects the partition; empty if the command is for the whole partition
-	Value []byte
-	Time  time.Time // the broker's timestamp of the record
+	At        topics.BlockRef
+	Partition int32
+	Key       []byte // its hash selects the partition; empty if the command is for the whole partition
+	Value     []byte
+	Time      time.Time // the broker's timestamp of the record
 }
 
 // Observer is told what a task owns and publishes, in the task's goroutine: it must not block. A view is valid

@@ -252,7 +252,7 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 	case err != nil || b == nil:
 		return err
 	case again && settled:
-		return t.heartbeat(b, rec)
+		return t.heartbeat(ctx, b, rec)
 	case again:
 	default:
 		if err := t.drain(ctx); err != nil {
@@ -268,13 +268,18 @@ func (t *task) step(ctx context.Context, rec *kafka.Record) error {
 
 // heartbeat takes over the chain's state from a repeated barrier, and calls a BarrierApp. A rebuild that passes it once more
 // has nothing to add.
-func (t *task) heartbeat(b *topics.BlockEnd, rec *kafka.Record) error {
+func (t *task) heartbeat(ctx context.Context, b *topics.BlockEnd, rec *kafka.Record) error {
 	t.ready = t.now
 	t.r.observe(b.Head, rec.Timestamp)
 	t.age(rec.Timestamp)
 	app, ok := t.app.(BarrierApp)
 	if !ok || rec.Offset < t.now.Rebuild.Published {
 		return nil
+	}
+	if t.overlay.Republished() { // what is emitted now is not
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
 	}
 	if err := app.Idle(t.overlay, t.r.partition, b, rec.Timestamp); err != nil {
 		return fmt.Errorf("%w: after block %d: %w", ErrApp, b.Block.Number, err)

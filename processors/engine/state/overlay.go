@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -40,7 +42,9 @@ type Overlay struct {
 	emitted keeper
 	used    [][]Event // slices of blocks that were drained, to be used again
 	foreign bool      // restored rows alias records, which must not be kept
-	err     error     // of a write, which cannot return it
+	idle    *pebble.Iterator
+	sharing bool  // one scan after the other uses idle
+	err     error // of a write, which cannot return it
 }
 
 // layer is the overlay of one table. Keys are sorted only when a scan needs them.
@@ -93,6 +97,12 @@ func (o *Overlay) Begin(ref topics.BlockRef, capture bool) {
 func (o *Overlay) Published(final bool) {
 	b := o.blocks[len(o.blocks)-1]
 	b.published, b.settled = true, final
+}
+
+// Republished reports whether the last block here is one whose events were published before: what is emitted counts as one of them.
+func (o *Overlay) Republished() bool {
+	n := len(o.blocks)
+	return n > 0 && o.blocks[n-1].published
 }
 
 // Silent reports whether the events of the block are already published and final, so that Emit can be skipped.
@@ -230,65 +240,6 @@ func (o *Overlay) write(t *Table, key, value []byte) {
 		o.dirty = append(o.dirty, r)
 		l.fresh = append(l.fresh, r.key)
 	}
-}
-
-// Scan merges the rows on disk with the written ones.
-func (o *Overlay) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
-	l := o.layer(t)
-	keys := l.written(string(prefix), after)
-	more := true
-	emit := func(key string) {
-		if now := l.rows[key].now; now != nil {
-			more = fn([]byte(key), now)
-		}
-	}
-	err := scan(o.store.db, [headBytes]byte{spaceRow, t.ID}, prefix, after, func(key, row []byte) bool {
-		for more && len(keys) > 0 && keys[0] < string(key) {
-			emit(keys[0])
-			keys = keys[1:]
-		}
-		switch {
-		case !more:
-		case len(keys) > 0 && keys[0] == string(key):
-			emit(keys[0])
-			keys = keys[1:]
-		default:
-			more = fn(key, row)
-		}
-		return more
-	})
-	for ; err == nil && more && len(keys) > 0; keys = keys[1:] {
-		emit(keys[0])
-	}
-	return err
-}
-
-// written returns the keys of written rows with a prefix and after a key, ascending. It is a copy: the callback
-// of a scan may write.
-func (l *layer) written(prefix string, after []byte) []string {
-	if len(l.fresh) > len(l.sorted)/8 {
-		l.sorted = append(l.sorted, l.fresh...)
-		slices.Sort(l.sorted)
-	} else {
-		for _, k := range l.fresh {
-			at, _ := slices.BinarySearch(l.sorted, k)
-			l.sorted = slices.Insert(l.sorted, at, k)
-		}
-	}
-	l.fresh = l.fresh[:0]
-	from, _ := slices.BinarySearch(l.sorted, prefix)
-	if after != nil {
-		at, found := slices.BinarySearch(l.sorted, string(after))
-		if found {
-			at++
-		}
-		from = max(from, at)
-	}
-	to := from
-	for to < len(l.sorted) && len(l.sorted[to]) >= len(prefix) && l.sorted[to][:len(prefix)] == prefix {
-		to++
-	}
-	return slices.Clone(l.sorted[from:to])
 }
 
 // Revert reverts the last block. If the block has no records here, there is nothing to revert. quiet: its

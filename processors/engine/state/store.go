@@ -239,16 +239,6 @@ func get(r reader, key []byte) ([]byte, error) {
 	return out, wrap("get", closer.Close())
 }
 
-// scan calls fn for the keys that start with head‖prefix, passing them without the head.
-func scan(r reader, head [headBytes]byte, prefix, after []byte, fn func(key, value []byte) bool) error {
-	lower, upper := bounds(head, prefix, after)
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return wrap("scan", err)
-	}
-	return ended(it, walk(it, fn))
-}
-
 // ended closes an iterator; Close would return the known error again.
 func ended(it *pebble.Iterator, err error) error {
 	if again := it.Close(); err == nil {
