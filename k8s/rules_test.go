@@ -39,6 +39,8 @@ var atRest = []string{
 	`lienstream_sender_attempts_total{channel="email",result="sent"} 0+20x120`,
 	`lienstream_sender_attempts_total{channel="email",result="retry"} 0+1x120`,
 	`lienstream_sender_attempts_total{channel="email",result="dead"} 0x120`,
+	`lienstream_sender_attempts_total{channel="push",result="sent"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="push",result="retry"} 0+500x120`, // by endpoints of a stranger's own
 	`lienstream_sender_unreported_total 0x120`,
 	`lienstream_notifier_unread_commands_total 0x120`,
 	`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x120`,
@@ -66,6 +68,10 @@ var wrong = map[string][]string{
 	"NotifierRetries": {
 		`lienstream_sender_attempts_total{channel="email",result="sent"} 0+1x120`,
 		`lienstream_sender_attempts_total{channel="email",result="retry"} 0+5x120`,
+	},
+	"NotifierPushRetries": {
+		`lienstream_sender_attempts_total{channel="push",result="sent"} 7x120`,
+		`lienstream_sender_attempts_total{channel="push",result="retry"} 0+5x120`,
 	},
 	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",result="dead"} 0x30 1x90`},
 	"NotifierUnreported":  {`lienstream_sender_unreported_total 0x30 1x90`},
