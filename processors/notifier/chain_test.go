@@ -66,6 +66,10 @@ type chain struct {
 	last   topics.BlockEnd // its barrier, but for the number of records
 	salt   uint64
 
+	most    int    // deals that a tick may go through; 0: as usual
+	rebuild bool   // the facts begin by that
+	stop    func() // of follow
+
 	ticks int // told by each partition, or taken back
 	mu    sync.Mutex
 	came  []ticked // by partition of the notifier
@@ -102,7 +106,7 @@ func newTopicsOf(t testing.TB, kind string, unsafe int, cat topics.Catalogue) *c
 var atTests = contracts.Deployment{ChainID: 1, DealVault: vault, EpochController: controller, AssetRegistry: registry}
 
 // newNodes are the facts and the notifier as a process runs them.
-func newNodes(conf engine.Config, of contracts.Deployment, policy facts.Policy) (source, node *engine.Node, err error) {
+func newNodes(conf engine.Config, of contracts.Deployment, policy facts.Policy, most int) (source, node *engine.Node, err error) {
 	telling := conf
 	telling.AppName, telling.Dir, telling.Registerer = topics.AppFacts, conf.Dir+"/facts", prometheus.NewRegistry()
 	telling.HeadCommands = true
@@ -110,8 +114,12 @@ func newNodes(conf engine.Config, of contracts.Deployment, policy facts.Policy) 
 	if source, err = engine.New(telling, facts.New(decoder, conf.Catalogue.Partitions, policy)); err != nil {
 		return nil, nil, err
 	}
-	conf.AppName, conf.Dir, conf.Registerer = topics.AppNotifier, conf.Dir+"/notifier", prometheus.NewRegistry()
-	node, err = engine.NewCommands(conf, notifier.New(conf.Catalogue.Partitions, prometheus.NewRegistry()))
+	conf.AppName, conf.Dir, conf.Registerer, conf.Rebuild = topics.AppNotifier, conf.Dir+"/notifier", prometheus.NewRegistry(), false
+	app := notifier.New(conf.Catalogue.Partitions, prometheus.NewRegistry())
+	if most != 0 {
+		notifier.FireAtMost(app, most)
+	}
+	node, err = engine.NewCommands(conf, app)
 	return source, node, err
 }
 
@@ -136,8 +144,8 @@ func (c *chain) follow(of contracts.Deployment) (beside func(func(context.Contex
 	c.t.Helper()
 	cfg := engine.DefaultConfig()
 	cfg.Kafka, cfg.Catalogue, cfg.Instance, cfg.FS = c.cfg, c.cat, "a", vfs.NewMem()
-	cfg.Standbys, cfg.SessionTimeout = 0, 6*time.Second
-	source, node, err := newNodes(cfg, of, c.policy)
+	cfg.Standbys, cfg.SessionTimeout, cfg.Rebuild = 0, 6*time.Second, c.rebuild
+	source, node, err := newNodes(cfg, of, c.policy, c.most)
 	check(c.t, err)
 	c.source, c.node = source, node
 	ctx, cancel := context.WithCancel(context.Background())
@@ -150,7 +158,8 @@ func (c *chain) follow(of contracts.Deployment) (beside func(func(context.Contex
 			}
 		})
 	}
-	c.t.Cleanup(func() { cancel(); wg.Wait() })
+	c.stop = func() { cancel(); wg.Wait() }
+	c.t.Cleanup(c.stop)
 
 	producer, err := kafka.NewProducer(c.cfg, "users", kafka.ProducerOptions{})
 	check(c.t, err)

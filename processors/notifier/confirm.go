@@ -43,14 +43,14 @@ func ask(w state.Writer, at time.Time, c *Subscribe) error {
 		return err
 	}
 	if c.Unix <= s.Unix {
-		return note(w, c.Wallet, c.ID, Reused)
+		return note(w, at, c.Wallet, c.ID, Reused)
 	}
 	free, err := takePermit(w, at, c.Wallet, maxWalletAsks)
 	if err != nil {
 		return err
 	}
 	if !free {
-		return note(w, c.Wallet, c.ID, Limited)
+		return note(w, at, c.Wallet, c.ID, Limited)
 	}
 	s = s.replaced(at, c)
 	s.Disabled, s.ConfirmBy = Unconfirmed, at.Unix()+confirmSeconds
@@ -67,7 +67,7 @@ func ask(w state.Writer, at time.Time, c *Subscribe) error {
 			return err
 		}
 	}
-	return note(w, c.Wallet, c.ID, Accepted)
+	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
 // askSubject identifies a request in the key of the outbox; no deal and no news have this ID.
@@ -85,15 +85,15 @@ func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 	}
 	switch {
 	case !s.Active() || s.ConfirmBy == 0 || s.Unix != c.Unix:
-		return note(w, c.Wallet, c.ID, Missing)
+		return note(w, at, c.Wallet, c.ID, Missing)
 	case at.Unix() > s.ConfirmBy:
-		return note(w, c.Wallet, c.ID, Expired)
+		return note(w, at, c.Wallet, c.ID, Expired)
 	}
 	s.Disabled, s.ConfirmBy = "", 0
 	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
-	return note(w, c.Wallet, c.ID, Accepted)
+	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
 // permit counts a request to an address, or refuses it.
@@ -103,9 +103,9 @@ func permit(w state.Writer, at time.Time, c *Permit) error {
 		return err
 	}
 	if !free {
-		return note(w, c.Place, c.ID, Limited)
+		return note(w, at, c.Place, c.ID, Limited)
 	}
-	return note(w, c.Place, c.ID, Accepted)
+	return note(w, at, c.Place, c.ID, Accepted)
 }
 
 // askedPrefix begins the rows of tallies that count requests: prefix ‖ hour ‖ wallet or place.
@@ -135,9 +135,12 @@ func takePermit(w state.Writer, at time.Time, who common.Address, most int) (boo
 // maxForgotten bounds the counts that one tick forgets; the next tick continues.
 const maxForgotten = 1000
 
-// forgetAsked removes the counts of hours that are over.
+// keptAsked is for how many hours the counts are kept: until what was asked for can no longer be confirmed.
+const keptAsked = confirmSeconds/3600 + 1
+
+// forgetAsked removes the counts of hours that are over, and the addresses that their wallets named and nobody confirmed.
 func forgetAsked(w state.Writer, at time.Time) error {
-	until := askedKey(at.Unix()/3600-1, common.Address{})
+	until := askedKey(at.Unix()/3600-keptAsked, common.Address{})
 	var old [][]byte
 	err := w.Scan(tallies, []byte(askedPrefix), nil, func(key, _ []byte) bool {
 		if len(old) == maxForgotten || string(key) >= string(until) {
@@ -146,8 +149,30 @@ func forgetAsked(w state.Writer, at time.Time) error {
 		old = append(old, slices.Clone(key))
 		return true
 	})
+	if err != nil {
+		return err
+	}
 	for _, key := range old {
 		w.Delete(tallies, key)
+		if err := forgetUnconfirmed(w, at, common.Address(key[len(key)-common.AddressLength:])); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+func forgetUnconfirmed(w state.Writer, at time.Time, wallet common.Address) error {
+	for _, channel := range Channels {
+		s, err := getSubscription(w, wallet, channel)
+		if err != nil {
+			return err
+		}
+		if s.ConfirmBy == 0 || at.Unix() <= s.ConfirmBy {
+			continue
+		}
+		if err := putSubscription(w, wallet, &Subscription{Channel: channel, Unix: s.Unix}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

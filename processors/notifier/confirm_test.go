@@ -218,10 +218,10 @@ func TestConfirmationBounds(t *testing.T) {
 		t.Fatalf("%d counts", rows())
 	}
 	d.do(ann, Command{Tick: &Tick{Time: 1}})
-	if n := rows(); n == 0 || n > 3 {
-		t.Fatalf("%d counts of this hour and the last", n)
+	if n := rows(); n == 0 || n > 7 {
+		t.Fatalf("%d counts of five hours", n)
 	}
-	d.at = d.at.Add(2 * time.Hour)
+	d.at = d.at.Add((keptAsked + 1) * time.Hour)
 	d.do(ann, Command{Tick: &Tick{Time: 1}})
 	d.want("counts of hours that are over", rows(), 0)
 	d.want("asked again", asks(1), 1)

@@ -99,7 +99,7 @@ func (s *start) run(ctx context.Context) error {
 	conf := engine.DefaultConfig()
 	conf.Kafka, conf.Catalogue, conf.Instance, conf.Dir, conf.Logger = cfg, cat, s.Instance, s.Dir, logger
 	conf.SessionTimeout, conf.Memory.Blocks = 6*time.Second, 8<<20
-	source, node, err := newNodes(conf, atTests, facts.Safe)
+	source, node, err := newNodes(conf, atTests, facts.Safe, 0)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func newTownOn(c *chain, rng *rand.Rand) *town {
 	t := c.t
 	w := &town{
 		chain: c, rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
-		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]bool{}},
+		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]uint64{}, again: map[common.Hash]bool{}},
 		wallets: []common.Address{{1}, {2}, {3}, {4}},
 	}
 	w.base.Brokers, w.base.Hold = w.cfg.Brokers, 500*time.Millisecond // no block follows a kill

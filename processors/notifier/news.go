@@ -96,13 +96,12 @@ func tell(w state.Writer, n *News, removed bool) error {
 // announce sends due news to their subscribers, as many as one tick allows; the next tick continues. What it has sent is not
 // to be told of once the epoch has ended.
 func announce(w state.Writer, at time.Time, now uint64) error {
+	all, err := allNews(w)
+	if err != nil {
+		return err
+	}
 	var due, over []newsRow
-	var fault error
-	err := w.Scan(news, nil, nil, func(_, value []byte) bool {
-		var row newsRow
-		if fault = json.Unmarshal(value, &row); fault != nil {
-			return false
-		}
+	for _, row := range all {
 		if n := &row.News; !row.Over && n.EndsAt != 0 && n.EndsAt <= now {
 			row.Over = true
 			over = append(over, row)
@@ -111,10 +110,6 @@ func announce(w state.Writer, at time.Time, now uint64) error {
 		if n := &row.News; !row.Done && !row.Removed && n.At < now && n.due() <= now {
 			due = append(due, row)
 		}
-		return true
-	})
-	if err := errors.Join(err, fault); err != nil {
-		return err
 	}
 	for i := range over {
 		if err := putRow(w, news, newsKey(&over[i].News), &over[i]); err != nil {
@@ -134,6 +129,17 @@ func announce(w state.Writer, at time.Time, now uint64) error {
 		}
 	}
 	return nil
+}
+
+func allNews(w state.Writer) (all []newsRow, err error) {
+	var fault error
+	err = w.Scan(news, nil, nil, func(_, value []byte) bool {
+		var row newsRow
+		fault = json.Unmarshal(value, &row)
+		all = append(all, row)
+		return fault == nil
+	})
+	return all, errors.Join(err, fault)
 }
 
 // superseded reports whether later news replace these: a newer epoch, or an exhausted budget.

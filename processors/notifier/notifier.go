@@ -24,12 +24,13 @@ import (
 //     know neither that command nor that stage, send nothing there either.
 type App struct {
 	sources int // partitions of the raw topic, each of which sends ticks
+	most    int // deals that one tick may go through
 	unread  *prometheus.CounterVec
 }
 
 // New makes the application. partitions is the raw topic's number of partitions.
 func New(partitions int32, reg prometheus.Registerer) *App {
-	a := &App{sources: int(partitions), unread: prometheus.NewCounterVec(prometheus.CounterOpts{
+	a := &App{sources: int(partitions), most: maxFired, unread: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "lienstream", Subsystem: "notifier", Name: "unread_commands_total",
 		Help: "Commands that could not be decoded and were skipped.",
 	}, []string{"reason"})}
@@ -61,16 +62,16 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	case cmd.Reseal != nil:
 		err = reseal(w, cmd.Reseal)
 	case cmd.Unsubscribe != nil:
-		err = unsubscribe(w, cmd.Unsubscribe)
+		err = unsubscribe(w, c.Time, cmd.Unsubscribe)
 	case cmd.Fact != nil:
 		err = a.fact(w, cmd.Fact, cmd.Removed)
 	case cmd.News != nil:
 		err = tell(w, cmd.News, cmd.Removed)
 	case cmd.Asset != nil: // what a token is called does not depend on the block
 		err = putAsset(w, cmd.Asset)
-	case cmd.Tick != nil && cmd.Removed: // time does not go back: what has become due stays due
+	case cmd.Tick != nil && cmd.Removed: // the next one tells how far time goes back
 	case cmd.Tick != nil:
-		err = a.tick(w, c.Time, cmd.Tick)
+		err = a.tick(w, &c, cmd.Tick)
 	case cmd.Claim != nil:
 		err = claim(w, cmd.Claim)
 	case cmd.Report != nil:

@@ -60,7 +60,10 @@ func indexDue(key, row []byte, to *state.IndexEntries) {
 	var a struct {
 		Next int64 `json:"next"`
 		Held bool  `json:"held"`
-		Deal Deal  `json:"deal"`
+		Deal struct {
+			Expiry   uint64 `json:"expiry"`
+			GraceEnd uint64 `json:"graceEnd"`
+		} `json:"deal"`
 	}
 	if json.Unmarshal(row, &a) != nil || a.Held {
 		return
@@ -71,7 +74,7 @@ func indexDue(key, row []byte, to *state.IndexEntries) {
 		to.Put(OutboxByTime, nil, at, key)
 	case stage.OfDeal():
 		to.Put(OutboxByTime, []byte{1}, at, key)
-		to.Put(OutboxByClass, binary.BigEndian.AppendUint64(nil, stage.deadline(&a.Deal)), []byte{DueDeals}, at, key)
+		to.Put(OutboxByClass, binary.BigEndian.AppendUint64(nil, stage.deadline(&Deal{Expiry: a.Deal.Expiry, GraceEnd: a.Deal.GraceEnd})), []byte{DueDeals}, at, key)
 	default:
 		to.Put(OutboxByTime, []byte{1}, at, key)
 		to.Put(OutboxByClass, nil, []byte{DueRequests}, at, key)
@@ -123,48 +126,34 @@ func (a *Alert) Event(to Address) topics.Alert {
 	return event
 }
 
-// fire puts alerts of a deal into the outbox: for each channel the nearest stage of those that it asked for, which replaces
-// an earlier one. It returns by how many more are pending; the caller counts them.
-func fire(w state.Writer, at time.Time, wallet common.Address, d *openDeal, now uint64) (more int, err error) {
-	id, err := subject(d.Deal.ID)
-	if err != nil {
-		return 0, err
-	}
-	wanted, err := wantedBy(w, wallet)
-	if err != nil {
-		return 0, err
-	}
-	told := d.After > d.Deal.FundedAt // otherwise nothing of this funding was ever fired
-	for _, channel := range Channels {
-		stage, ok := d.last(now, wanted[channel])
-		if !ok {
-			continue
-		}
-		if told {
-			gone, err := remove(w, dealPrefix(wallet, channel, id), everyAlert)
-			if err != nil {
-				return 0, err
-			}
-			more -= gone
-		}
-		alert := Alert{Deal: &d.Deal, Stage: stage, Due: stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
-		if err := post(w, Address{wallet, channel, id, stage}, &alert); err != nil {
-			return 0, err
-		}
-		more++
-	}
-	return more, nil
-}
-
 // post puts an alert into the outbox and publishes it. The caller updates the counts.
 func post(w state.Writer, to Address, alert *Alert) error {
 	if err := putRow(w, outbox, to.Row(), alert); err != nil {
 		return err
 	}
-	event := alert.Event(to)
-	name := event.ID()
-	w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(nil, &event))
+	alert.publish(w, to)
 	return nil
+}
+
+func (a *Alert) publish(w state.Writer, to Address) {
+	event := a.Event(to)
+	name := event.ID()
+	w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(make([]byte, 0, 256), &event))
+}
+
+// replace removes the alerts of a deal in a channel that were due by now, and returns how many of them were pending. Others are
+// held: a time by which they were due was taken back.
+func replace(w state.Writer, by Address, now uint64) (pending int, err error) {
+	err = eachAlert(w, dealPrefix(by.Wallet, by.Channel, by.Subject), func(key []byte, a *Alert) {
+		if a.Due > now {
+			return
+		}
+		if !a.Held {
+			pending++
+		}
+		w.Delete(outbox, key)
+	})
+	return pending, err
 }
 
 // dealPrefix begins the rows of a deal's alerts in a wallet's channel.
@@ -185,42 +174,52 @@ func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 }
 
 // review goes through a deal's unsent alerts of a wallet after the deal has changed: what is due at another time now is
-// cancelled, and the rest is held while the deal has ended.
-func review(w state.Writer, wallet common.Address, subject common.Hash, deal *Deal) error {
-	type row struct {
-		key   []byte
-		alert Alert
-	}
-	var rows []row
+// cancelled, and the rest is held while the deal has ended, or where the time by which it was fired was taken back.
+func review(w state.Writer, wallet common.Address, subject common.Hash, deal *Deal, now uint64) error {
+	more := 0
 	for _, channel := range Channels {
 		var fault error
-		err := w.Scan(outbox, dealPrefix(wallet, channel, subject), nil, func(key, value []byte) bool {
-			r := row{key: slices.Clone(key)}
-			fault = json.Unmarshal(value, &r.alert)
-			rows = append(rows, r)
-			return fault == nil
+		err := eachAlert(w, dealPrefix(wallet, channel, subject), func(key []byte, a *Alert) {
+			if !a.Held {
+				more--
+			}
+			if a.Stage.due(deal) != a.Due {
+				w.Delete(outbox, key)
+				return
+			}
+			if a.Deal, a.Held = deal, !deal.Open || a.Due > now+tolerated; !a.Held {
+				more++
+			}
+			fault = errors.Join(fault, putRow(w, outbox, key, a))
 		})
 		if err := errors.Join(err, fault); err != nil {
 			return err
 		}
 	}
-	more := 0
-	for _, r := range rows {
-		if !r.alert.Held {
-			more--
-		}
-		if r.alert.Stage.due(deal) != r.alert.Due {
-			w.Delete(outbox, r.key)
-			continue
-		}
-		if r.alert.Deal, r.alert.Held = deal, !deal.Open; deal.Open {
-			more++
-		}
-		if err := putRow(w, outbox, r.key, &r.alert); err != nil {
-			return err
-		}
-	}
 	return count(w, more, 0, time.Time{})
+}
+
+// eachAlert calls fn for the alerts with a prefix. It may write.
+func eachAlert(w state.Writer, prefix []byte, fn func(key []byte, a *Alert)) error {
+	type row struct {
+		key   []byte
+		alert Alert
+	}
+	var rows []row
+	var fault error
+	err := w.Scan(outbox, prefix, nil, func(key, value []byte) bool {
+		r := row{key: slices.Clone(key)}
+		fault = json.Unmarshal(value, &r.alert)
+		rows = append(rows, r)
+		return fault == nil
+	})
+	if err := errors.Join(err, fault); err != nil {
+		return err
+	}
+	for i := range rows {
+		fn(rows[i].key, &rows[i].alert)
+	}
+	return nil
 }
 
 // cancelUnwanted removes alerts that are no longer subscribed to.
@@ -238,29 +237,16 @@ func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
 
 // remove removes alerts, and returns how many of them were pending.
 func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending int, err error) {
-	var rows [][]byte
-	var fault error
-	err = w.Scan(outbox, prefix, nil, func(key, value []byte) bool {
+	err = eachAlert(w, prefix, func(key []byte, a *Alert) {
 		if to, ok := ParseRow(key); !ok || !untrue(to) {
-			return true
-		}
-		var a Alert
-		if fault = json.Unmarshal(value, &a); fault != nil {
-			return false
+			return
 		}
 		if !a.Held {
 			pending++
 		}
-		rows = append(rows, slices.Clone(key))
-		return true
-	})
-	if err := errors.Join(err, fault); err != nil {
-		return 0, err
-	}
-	for _, key := range rows {
 		w.Delete(outbox, key)
-	}
-	return pending, nil
+	})
+	return pending, err
 }
 
 // claim gives an attempt to the first who asks for it, or to the first who has seen the former claim lapse.

@@ -53,6 +53,7 @@ const maxOutcomes = 32
 type outcome struct {
 	ID      ID      `json:"id"`
 	Outcome Outcome `json:"outcome"`
+	At      int64   `json:"at,omitempty"` // unix seconds; of former builds 0
 }
 
 func subscriptionKey(wallet common.Address, channel Channel) []byte {
@@ -87,10 +88,19 @@ func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]Prefs, err e
 	return all, errors.Join(err, fault)
 }
 
+// endedRow is what is kept of a subscription that has ended.
+type endedRow struct {
+	Unix int64 `json:"unix"`
+}
+
 // putSubscription writes a row, and cancels queued alerts that are no longer wanted.
 func putSubscription(w state.Writer, wallet common.Address, s *Subscription) error {
 	key := subscriptionKey(wallet, s.Channel)
-	if err := putRow(w, subscriptions, key, s); err != nil {
+	var row any = s
+	if !s.Active() {
+		row = endedRow{s.Unix}
+	}
+	if err := putRow(w, subscriptions, key, row); err != nil {
 		return err
 	}
 	var prefs Prefs
@@ -132,15 +142,15 @@ func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
 	}
 	switch {
 	case c.Unix <= s.Unix:
-		return note(w, c.Wallet, c.ID, Reused)
+		return note(w, at, c.Wallet, c.ID, Reused)
 	case c.Since != 0 && (c.Since != s.CreatedAt || s.ConfirmBy != 0):
-		return note(w, c.Wallet, c.ID, Changed)
+		return note(w, at, c.Wallet, c.ID, Changed)
 	}
 	s = s.replaced(at, c)
 	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
-	return note(w, c.Wallet, c.ID, Accepted)
+	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
 // replaced is the subscription that a command puts in the place of s.
@@ -152,26 +162,26 @@ func (s *Subscription) replaced(at time.Time, c *Subscribe) Subscription {
 	return Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix}
 }
 
-func unsubscribe(w state.Writer, c *Unsubscribe) error {
+func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
 		return err
 	}
 	switch {
 	case !s.Active(), c.Unix == 0 && c.Since != s.CreatedAt:
-		return note(w, c.Wallet, c.ID, Missing)
+		return note(w, at, c.Wallet, c.ID, Missing)
 	case c.Unix != 0 && c.Unix <= s.Unix:
-		return note(w, c.Wallet, c.ID, Reused)
+		return note(w, at, c.Wallet, c.ID, Reused)
 	}
 	s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
 	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
-	return note(w, c.Wallet, c.ID, Accepted)
+	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
 // note records the outcome of a command. If its sender sent the command twice, the first outcome stays.
-func note(w state.Writer, wallet common.Address, id ID, what Outcome) error {
+func note(w state.Writer, at time.Time, wallet common.Address, id ID, what Outcome) error {
 	var list []outcome
 	if err := getRow(w, outcomes, wallet[:], &list); err != nil {
 		return err
@@ -179,9 +189,74 @@ func note(w state.Writer, wallet common.Address, id ID, what Outcome) error {
 	if slices.ContainsFunc(list, func(o outcome) bool { return o.ID == id }) {
 		return nil
 	}
-	list = append(list, outcome{id, what})
+	list = append(list, outcome{id, what, at.Unix()})
 	list = list[max(0, len(list)-maxOutcomes):]
 	return putRow(w, outcomes, wallet[:], list)
+}
+
+const (
+	outcomeTime = time.Hour // for which an outcome is kept: who asked waits some seconds for it
+	maxOutdated = 2000      // wallets whose outcomes one tick looks at; the next one continues
+)
+
+// outdated is the row of tallies with a sweep of the outcomes.
+var outdated = []byte("outdated")
+
+// sweep goes through a table, a part with each tick, once there is something to remove.
+type sweep struct {
+	Next  int64  `json:"next"`            // unix seconds, before which there is nothing
+	After []byte `json:"after,omitempty"` // the last row that was looked at
+	Least int64  `json:"least,omitempty"` // of the rows that stay, so far
+}
+
+// forgetOutcomes removes outcomes that nobody waits for any more: strangers leave any number of them.
+func forgetOutcomes(w state.Writer, at time.Time) error {
+	const kept = int64(outcomeTime / time.Second)
+	now := at.Unix()
+	var s sweep
+	if err := getRow(w, tallies, outdated, &s); err != nil {
+		return err
+	}
+	switch {
+	case s.Next == 0: // nothing is known
+		return putRow(w, tallies, outdated, &sweep{Next: now + kept})
+	case s.Next > now:
+		return nil
+	case len(s.After) == 0:
+		s.Least = now
+	}
+	var old [][]byte
+	var fault error
+	looked, whole := 0, true
+	err := w.Scan(outcomes, nil, s.After, func(wallet, row []byte) bool {
+		if looked++; looked > maxOutdated {
+			whole = false
+			return false
+		}
+		s.After = slices.Clone(wallet)
+		var list []struct {
+			At int64 `json:"at"`
+		}
+		if fault = json.Unmarshal(row, &list); fault != nil {
+			return false
+		}
+		if last := len(list) - 1; last < 0 || list[last].At <= now-kept {
+			old = append(old, s.After)
+		} else {
+			s.Least = min(s.Least, list[last].At)
+		}
+		return true
+	})
+	if err := errors.Join(err, fault); err != nil {
+		return err
+	}
+	for _, wallet := range old {
+		w.Delete(outcomes, wallet)
+	}
+	if whole {
+		s = sweep{Next: s.Least + kept}
+	}
+	return putRow(w, tallies, outdated, &s)
 }
 
 // rowReader is implemented by both the overlay and views.

@@ -48,7 +48,9 @@ func BenchmarkTick(b *testing.B) {
 		do := func(c Command) {
 			value, err := c.Encode()
 			fail(err)
+			release := o.ShareIterator() // as the engine does
 			fail(app.ApplyCommand(o, engine.Command{Value: value, Time: at}))
+			fail(release())
 		}
 		commit := func() {
 			fail(store.Commit(o, binary.BigEndian.AppendUint64(nil, blocks)))

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -99,6 +98,35 @@ type openDeal struct {
 	After uint64 `json:"after"` // what was due by then has been told, or never comes
 	Ended uint64 `json:"ended,omitempty"`
 	Armed uint64 `json:"armed,omitempty"` // 0: it has none
+
+	// Published has a bit for each channel and stage whose alert of this funding was published. One that fires again, as the time
+	// was taken back, is not published again.
+	Published uint32 `json:"published,omitempty"`
+
+	json []byte // of Deal
+}
+
+// party and dealOf are the parts of a deal's key.
+func party(key []byte) common.Address { return common.Address(key) }
+
+func dealOf(key []byte) common.Hash { return common.Hash(key[common.AddressLength:]) }
+
+// read reads the row of a deal; a missing one is a zero value. It is a scan, as that uses the iterator of the one before.
+func (d *openDeal) read(w state.Writer, key []byte) error {
+	var fault error
+	err := w.Scan(dealsOf, key, nil, func(_, row []byte) bool {
+		fault = d.decode(row)
+		return false
+	})
+	return errors.Join(err, fault)
+}
+
+// publishes notes that an alert is published, and reports whether it was not before.
+func (d *openDeal) publishes(a Address) bool {
+	bit := uint32(1) << (uint(a.Channel-Email)*uint(dealStages) + uint(a.Stage))
+	was := d.Published
+	d.Published |= bit
+	return was != d.Published
 }
 
 // next is the next stage. Stages that were past when the deal was funded do not count.
@@ -170,20 +198,26 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	}
 	d.Deal = f.Deal
 	d.Deal.Open = f.Deal.Open != removed // a retraction is the opposite
+	d.json = d.Deal.encode()
 	d.Ended = 0
 	if !d.Deal.Open {
 		d.Ended = f.At + endedSeconds
 	}
 	if known {
-		if err := review(w, f.Wallet, id, &d.Deal); err != nil {
+		now, err := a.now(w)
+		if err != nil {
+			return err
+		}
+		if err := review(w, f.Wallet, id, &d.Deal, now); err != nil {
 			return err
 		}
 	}
-	return arm(w, key, &d)
+	arm(w, key, &d)
+	return nil
 }
 
 // arm sets the timer of the next stage, and writes the row.
-func arm(w state.Writer, key []byte, d *openDeal) error {
+func arm(w state.Writer, key []byte, d *openDeal) {
 	d.Armed = d.Ended
 	if d.Ended == 0 {
 		_, d.Armed, _ = d.next()
@@ -191,68 +225,7 @@ func arm(w state.Writer, key []byte, d *openDeal) error {
 	if d.Armed != 0 {
 		w.Put(timers, timerKey(d.Armed, key), []byte{})
 	}
-	return putRow(w, dealsOf, key, d)
-}
-
-// maxFired bounds the alerts of one tick; the next tick continues.
-const maxFired = 10_000
-
-// tick fires what is due at the time that all partitions of the raw topic have reached.
-func (a *App) tick(w state.Writer, at time.Time, t *Tick) error {
-	if t.From < 0 || int(t.From) >= a.sources {
-		return nil
-	}
-	source := binary.BigEndian.AppendUint32(nil, uint32(t.From))
-	if err := putRow(w, clocks, source, clockRow{*t, at.UnixMilli()}); err != nil {
-		return err
-	}
-	now, err := a.now(w)
-	if err != nil || now == 0 {
-		return err
-	}
-	var due [][]byte
-	err = w.Scan(timers, nil, nil, func(key, _ []byte) bool {
-		if len(due) == maxFired || binary.BigEndian.Uint64(key) > now {
-			return false
-		}
-		due = append(due, slices.Clone(key[8:]))
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	pending := 0
-	for _, key := range due {
-		var d openDeal
-		if err := getRow(w, dealsOf, key, &d); err != nil {
-			return err
-		}
-		w.Delete(timers, timerKey(d.Armed, key))
-		wallet := common.Address(key[:common.AddressLength])
-		if d.Ended != 0 {
-			w.Delete(dealsOf, key)
-			if err := cancelDeal(w, wallet, common.Hash(key[common.AddressLength:])); err != nil {
-				return err
-			}
-			continue
-		}
-		more, err := fire(w, at, wallet, &d, now)
-		if err != nil {
-			return err
-		}
-		pending += more
-		d.After = now
-		if err := arm(w, key, &d); err != nil {
-			return err
-		}
-	}
-	if err := count(w, pending, 0, at); err != nil {
-		return err
-	}
-	if err := errors.Join(forgetAsked(w, at), forgetDead(w, at)); err != nil {
-		return err
-	}
-	return announce(w, at, now)
+	w.Put(dealsOf, key, d.appendRow(make([]byte, 0, len(d.json)+rowBytes)))
 }
 
 // clockRow is a row: how far a partition of the raw topic is, and when that was told.
@@ -308,23 +281,4 @@ func ReadClock(r state.View) (c Clock, err error) {
 		return true
 	})
 	return c, errors.Join(err, fault)
-}
-
-// now is the block time that all partitions have reached; 0: one has not sent a tick yet.
-func (a *App) now(w state.Writer) (uint64, error) {
-	now, told := uint64(math.MaxUint64), 0
-	for p := range a.sources {
-		var t Tick
-		if err := getRow(w, clocks, binary.BigEndian.AppendUint32(nil, uint32(p)), &t); err != nil {
-			return 0, err
-		}
-		if t.Time == 0 {
-			return 0, nil
-		}
-		now, told = min(now, t.Time), told+1
-	}
-	if told == 0 {
-		return 0, nil
-	}
-	return now, nil
 }

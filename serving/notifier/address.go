@@ -17,7 +17,7 @@ import (
 
 const (
 	maxEmailBytes = 254
-	maxPushBytes  = 4 << 10
+	maxPushBytes  = 2 << 10 // what browsers give out takes a few hundred
 	hidden        = "•••"
 )
 

@@ -1,0 +1,195 @@
+package notifier
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/engine"
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
+)
+
+const (
+	maxFired  = 10_000 // alerts of one tick: the next one continues
+	fireBatch = 500    // deals that are read at a time
+)
+
+// again is the source of a tick that is no partition's: it fires what the last one has left. Former builds skip it.
+const again = -1
+
+// tick fires what is due at the time that all partitions of the raw topic have reached.
+func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
+	if t.From != again && (t.From < 0 || int(t.From) >= a.sources) {
+		return nil
+	}
+	before, now, err := a.times(w, t)
+	if err != nil {
+		return err
+	}
+	if t.From != again {
+		row := clockRow{*t, c.Time.UnixMilli()}
+		if err := putRow(w, clocks, sourceKey(int(t.From)), &row); err != nil {
+			return err
+		}
+	}
+	if now == 0 {
+		return nil
+	}
+	if err := a.takeBack(w, before, now); err != nil {
+		return err
+	}
+	fired, err := a.fireDue(w, c, now)
+	if err != nil {
+		return err
+	}
+	if fired == 0 && t.From == 0 { // it can wait
+		if err := errors.Join(forgetAsked(w, c.Time), forgetOutcomes(w, c.Time), forgetDead(w, c.Time)); err != nil {
+			return err
+		}
+	}
+	return announce(w, c.Time, now)
+}
+
+func sourceKey(partition int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(partition)) }
+
+// now is the block time that all partitions have reached; 0: one has not sent a tick yet.
+func (a *App) now(w state.Writer) (uint64, error) {
+	now, _, err := a.times(w, &Tick{From: again})
+	return now, err
+}
+
+// times is that time before a tick, and after it.
+func (a *App) times(w state.Writer, t *Tick) (before, after uint64, err error) {
+	before, after = math.MaxUint64, math.MaxUint64
+	for p := range a.sources {
+		var was struct {
+			Time uint64 `json:"time"`
+		}
+		if err := getRow(w, clocks, sourceKey(p), &was); err != nil {
+			return 0, 0, err
+		}
+		before = min(before, was.Time)
+		if p == int(t.From) {
+			was.Time = t.Time
+		}
+		after = min(after, was.Time)
+	}
+	return before, after, nil
+}
+
+// fireDue goes through the timers that have run out, as many as one tick may, and has another one sent for the rest.
+func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int, err error) {
+	var due [][]byte
+	more := false
+	err = w.Scan(timers, nil, nil, func(key, _ []byte) bool {
+		if more = binary.BigEndian.Uint64(key) <= now && len(due) == a.most; more || binary.BigEndian.Uint64(key) > now {
+			return false
+		}
+		due = append(due, slices.Clone(key))
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	pending := 0
+	for batch := range slices.Chunk(due, fireBatch) {
+		deals, err := readDue(w, batch)
+		if err != nil {
+			return 0, err
+		}
+		for i := range deals {
+			n, err := deals[i].fire(w, c.Time, now)
+			if err != nil {
+				return 0, err
+			}
+			pending += n
+		}
+	}
+	if err := count(w, pending, 0, c.Time); err != nil || !more {
+		return len(due), err
+	}
+	rest, err := (&Command{Tick: &Tick{From: again}}).Encode()
+	if err == nil {
+		w.Emit(topics.CommandFamily(topics.AppNotifier), topics.Routed(c.Partition, nil), rest)
+	}
+	return len(due), err
+}
+
+// dueDeal is a deal whose timer has run out.
+type dueDeal struct {
+	openDeal
+	timer  []byte
+	wanted [Push + 1]Prefs // by its party, unless the deal has ended
+}
+
+func (d *dueDeal) key() []byte { return d.timer[8:] }
+
+// readDue reads deals in the order of their keys, which costs a fraction of the order of time, in which they are returned.
+func readDue(w state.Writer, keys [][]byte) ([]dueDeal, error) {
+	deals := make([]dueDeal, len(keys))
+	sorted := make([]*dueDeal, len(keys))
+	for i, key := range keys {
+		deals[i].timer, sorted[i] = key, &deals[i]
+	}
+	slices.SortFunc(sorted, func(a, b *dueDeal) int { return bytes.Compare(a.key(), b.key()) })
+	for _, d := range sorted {
+		if err := d.read(w, d.key()); err != nil {
+			return nil, err
+		}
+	}
+	for i, d := range sorted {
+		if i > 0 && sorted[i-1].Ended == 0 && party(sorted[i-1].key()) == party(d.key()) {
+			d.wanted = sorted[i-1].wanted
+			continue
+		}
+		if d.Ended != 0 {
+			continue
+		}
+		var err error
+		if d.wanted, err = wantedBy(w, party(d.key())); err != nil {
+			return nil, err
+		}
+	}
+	return deals, nil
+}
+
+// fire puts alerts of a deal into the outbox: for each channel the nearest stage of those that it asked for, which replaces
+// an earlier one. It returns by how many more are pending; the caller counts them. A deal that has ended is forgotten.
+func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err error) {
+	w.Delete(timers, d.timer)
+	to := Address{Wallet: party(d.key()), Subject: dealOf(d.key())}
+	switch {
+	case d.Deal.ID == "":
+		return 0, nil
+	case d.Ended != 0:
+		w.Delete(dealsOf, d.key())
+		return 0, cancelDeal(w, to.Wallet, to.Subject)
+	}
+	told := d.After != d.Deal.FundedAt // otherwise nothing of this funding was ever fired
+	for _, to.Channel = range Channels {
+		var ok bool
+		if to.Stage, ok = d.last(now, d.wanted[to.Channel]); !ok {
+			continue
+		}
+		alert := Alert{Deal: &d.Deal, Stage: to.Stage, Due: to.Stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
+		if told {
+			gone, err := replace(w, to, now)
+			if err != nil {
+				return 0, err
+			}
+			more -= gone
+		}
+		w.Put(outbox, to.Row(), alert.appendFired(make([]byte, 0, len(d.json)+rowBytes), d.json))
+		if d.publishes(to) {
+			alert.publish(w, to)
+		}
+		more++
+	}
+	d.After = now
+	arm(w, d.key(), &d.openDeal)
+	return more, nil
+}
