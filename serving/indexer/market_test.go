@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func (m *market) land(revert int, timestamp uint64, records ...any) {
 		}
 		if err := overlays[p].Rows(func(r state.Row) error {
 			if !r.Same {
-				all[p] = append(all[p], engine.Change{Table: r.Table, Key: r.Key, Row: r.Value})
+				all[p] = append(all[p], engine.Change{Table: r.Table, Key: slices.Clone(r.Key), Row: r.Value})
 			}
 			return nil
 		}); err != nil {
