@@ -27,10 +27,8 @@ type announced struct {
 	unread   bool        // newest came by subscription, and nobody has read it
 	hint     bool        // something came that only a poll can tell
 	ignored  time.Time   // until then its heads do not count: it lost a vote
-	vain     int         // how often what it told of was missing while it had asked for fewer requests
-	vainAt   time.Time   // when it last was
-	doubts   int         // how often it was missing otherwise
-	doubtAt  time.Time   // when it last was
+	vain     strikes     // what it told of was missing while it had asked for fewer requests
+	doubts   strikes     // it was missing otherwise
 	claims   time.Time   // until then those above all others' do not count: what it told of was missing
 	lonely   time.Time   // nor until then while all others' are below a height: others had none of that height
 	lonelyAt uint64      // the height

@@ -51,8 +51,7 @@ type endpoint struct {
 	told     told          // what it served last (told.go)
 	losses   int           // votes on what is not final that it lost in a row
 	lostAt   time.Time     // when it lost the last one
-	forks    int           // how often it was on another chain lately
-	forkedAt time.Time     // when it last was
+	forks    strikes       // on another chain
 	patience time.Duration // for its answer to a call (call.go)
 
 	announced announced // its newest head (announce.go)

@@ -92,17 +92,9 @@ func (e *endpoint) claimedInVain(now time.Time) {
 	a := &e.announced
 	var until time.Time
 	if now.Before(e.throttle) {
-		if now.Sub(a.vainAt) > 2*doubtFor {
-			a.vain = 0
-		}
-		until = latest(e.throttle, now.Add(min(vainRest<<min(a.vain, 16), doubtFor)))
-		a.vain, a.vainAt = a.vain+1, now
+		until = latest(e.throttle, now.Add(a.vain.again(now, 2*doubtFor, vainRest, doubtFor)))
 	} else {
-		if now.Sub(a.doubtAt) > forkMemory {
-			a.doubts = 0
-		}
-		until = now.Add(min(doubtFor<<min(a.doubts, 16), maxDoubtFor))
-		a.doubts, a.doubtAt = a.doubts+1, now
+		until = now.Add(a.doubts.again(now, forkMemory, doubtFor, maxDoubtFor))
 		e.doubt = until
 		e.head, a.newest = 0, follow.Header{}
 	}

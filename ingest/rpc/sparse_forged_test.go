@@ -118,11 +118,11 @@ func TestSparseInvention(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if c.endpoints[0].forks == 0 {
+	if c.endpoints[0].forks.n == 0 {
 		t.Error("the liar was not counted")
 	}
 	for _, e := range c.endpoints[1:] {
-		if e.forks > 0 {
+		if e.forks.n > 0 {
 			t.Errorf("%s was counted", e.name)
 		}
 	}

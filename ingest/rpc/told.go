@@ -256,12 +256,25 @@ func (e *endpoint) often() bool {
 
 // forked is the rest of a liar. The caller holds mu.
 func (e *endpoint) forked() time.Duration {
-	if time.Since(e.forkedAt) > forkMemory {
-		e.forks = 0
-	}
-	d := min(forkRest<<min(e.forks, 16), maxForkRest)
-	e.forks, e.forkedAt = e.forks+1, time.Now()
+	d := e.forks.again(time.Now(), forkMemory, forkRest, maxForkRest)
 	e.head, e.announced.newest = 0, follow.Header{} // of a chain that is not the endpoints'
 	e.announced.ignored = time.Now().Add(d)
+	return d
+}
+
+// strikes is how often an endpoint did something lately, and when it last did.
+type strikes struct {
+	n  int
+	at time.Time
+}
+
+// again counts one more, and returns what it costs: first, twice as long each time, and at most this. They are forgotten if none
+// comes for long enough.
+func (s *strikes) again(now time.Time, forgotten, first, most time.Duration) time.Duration {
+	if now.Sub(s.at) > forgotten {
+		s.n = 0
+	}
+	d := min(first<<min(s.n, 16), most)
+	s.n, s.at = s.n+1, now
 	return d
 }

@@ -47,7 +47,7 @@ func TestForgottenBlocks(t *testing.T) {
 			}
 			<-time.After(2 * lostApart)
 		}
-		if e.forks == 0 {
+		if e.forks.n == 0 {
 			t.Errorf("it lost %d votes and was not counted", e.losses)
 		}
 	})
@@ -70,7 +70,7 @@ func TestForgerOfASlowChain(t *testing.T) {
 			}
 			<-time.After(12 * time.Second)
 		}
-		if e.forks == 0 {
+		if e.forks.n == 0 {
 			t.Errorf("it lost %d votes and was not counted", e.losses)
 		}
 	})
@@ -94,8 +94,8 @@ func TestOneWordBlamesNobody(t *testing.T) {
 			}
 			<-time.After(2 * lostApart)
 		}
-		if e.forks > 0 || e.losses > 0 {
-			t.Errorf("by one endpoint's word it lost %d votes and was counted %d times", e.losses, e.forks)
+		if e.forks.n > 0 || e.losses > 0 {
+			t.Errorf("by one endpoint's word it lost %d votes and was counted %d times", e.losses, e.forks.n)
 		}
 	})
 }
@@ -143,13 +143,13 @@ func TestRangesOfAnotherChain(t *testing.T) {
 				return err
 			}
 		}
-		if c.endpoints[0].forks == 0 {
+		if c.endpoints[0].forks.n == 0 {
 			return errors.New("the liar was not counted")
 		}
 		return nil
 	})
 	for _, e := range c.endpoints[1:] {
-		if e.forks > 0 {
+		if e.forks.n > 0 {
 			t.Errorf("%s was counted", e.name)
 		}
 	}
@@ -167,15 +167,15 @@ func TestFirstToSeeAReorg(t *testing.T) {
 				t.Fatalf("%s: %v", h.Hash, err)
 			}
 			e := c.endpoints[0]
-			if rest, _ := e.score(time.Now()); e.forks > 0 || rest > reorgRest {
-				t.Fatalf("it rests for %s and was counted %d times", rest, e.forks)
+			if rest, _ := e.score(time.Now()); e.forks.n > 0 || rest > reorgRest {
+				t.Fatalf("it rests for %s and was counted %d times", rest, e.forks.n)
 			}
 		}
 		polltest.Within(t, 20*time.Second, func() error {
 			if _, err := c.Vote(t.Context(), 201, false); err != nil {
 				return err
 			}
-			if c.endpoints[0].forks == 0 {
+			if c.endpoints[0].forks.n == 0 {
 				return errors.New("it was not counted")
 			}
 			return nil
@@ -207,7 +207,7 @@ func TestAReorgThatAllToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range c.endpoints {
-		if e.resting() || e.forks > 0 {
+		if e.resting() || e.forks.n > 0 {
 			t.Errorf("%s rests", e.name)
 		}
 	}
