@@ -141,27 +141,12 @@ func (a *Alert) publish(w state.Writer, to Address) {
 	w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(make([]byte, 0, 256), &event))
 }
 
-// replace removes the alerts of a deal in a channel that were due by now, and returns how many of them were pending. Others are
-// held: a time by which they were due was taken back.
-func replace(w state.Writer, by Address, now uint64) (pending int, err error) {
-	err = eachAlert(w, dealPrefix(by.Wallet, by.Channel, by.Subject), func(key []byte, a *Alert) {
-		if a.Due > now {
-			return
-		}
-		if !a.Held {
-			pending++
-		}
-		w.Delete(outbox, key)
-	})
-	return pending, err
-}
-
 // dealPrefix begins the rows of a deal's alerts in a wallet's channel.
 func dealPrefix(wallet common.Address, channel Channel, deal common.Hash) []byte {
 	return slices.Concat(wallet[:], []byte{byte(channel)}, deal[:])
 }
 
-func everyAlert(Address) bool { return true }
+func everyAlert(Address, *Alert) bool { return true }
 
 // cancelDeal removes a deal's unsent alerts from a wallet's outbox.
 func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
@@ -224,10 +209,10 @@ func eachAlert(w state.Writer, prefix []byte, fn func(key []byte, a *Alert)) err
 
 // cancelUnwanted removes alerts that are no longer subscribed to.
 func cancelUnwanted(w state.Writer, wallet common.Address, channel Channel, prefs Prefs) error {
-	return cancel(w, subscriptionKey(wallet, channel), func(a Address) bool { return !prefs.Has(a.Stage.Kind()) })
+	return cancel(w, subscriptionKey(wallet, channel), func(to Address, _ *Alert) bool { return !prefs.Has(to.Stage.Kind()) })
 }
 
-func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
+func cancel(w state.Writer, prefix []byte, untrue func(Address, *Alert) bool) error {
 	gone, err := remove(w, prefix, untrue)
 	if err != nil {
 		return err
@@ -236,9 +221,9 @@ func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
 }
 
 // remove removes alerts, and returns how many of them were pending.
-func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending int, err error) {
+func remove(w state.Writer, prefix []byte, untrue func(Address, *Alert) bool) (pending int, err error) {
 	err = eachAlert(w, prefix, func(key []byte, a *Alert) {
-		if to, ok := ParseRow(key); !ok || !untrue(to) {
+		if to, ok := ParseRow(key); !ok || !untrue(to, a) {
 			return
 		}
 		if !a.Held {
