@@ -207,8 +207,11 @@ func (a *Agent) answered(path string, err error) {
 }
 
 func (a *Agent) routes() []httpapi.Route {
+	counted := func(path string, handle httpapi.Handler) httpapi.Handler { // one from the cache asks nothing, and does not count
+		return chain.Counted(a.metrics.requests.WithLabelValues(path), handle)
+	}
 	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: a.counted(path, handle), Query: query}
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: counted(path, handle), Query: query}
 	}
 	return []httpapi.Route{
 		get("/v1/capabilities", a.capabilities),
@@ -217,7 +220,7 @@ func (a *Agent) routes() []httpapi.Route {
 		get("/v1/deals/{dealId}", a.deal),
 		get("/v1/deals/{dealId}/valuation", a.dealValuation),
 		get("/v1/portfolio/{wallet}", a.portfolio),
-		{Method: http.MethodPost, Path: prepareRoute, Handle: a.counted(prepareRoute, a.prepare)},
+		{Method: http.MethodPost, Path: prepareRoute, Handle: counted(prepareRoute, a.prepare)},
 		{Method: http.MethodPost, Path: mcpRoute, Handle: a.callMCP},
 		get("/health", a.health),
 		get("/", text("text/plain", overview)),

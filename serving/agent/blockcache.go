@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/singleflight"
@@ -55,7 +54,7 @@ func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string,
 	if v, ok := a.cache.get(head.Hash, what); ok && a.known() {
 		return v.(T), nil
 	}
-	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.cache.under, head.Hash.Hex()+what, func(ctx context.Context) (T, error) {
+	return chain.Shared(ctx, a.cfg.HTTP.RequestTimeout, &a.cache.under, head.Hash.Hex()+what, func(ctx context.Context) (T, error) {
 		known := what != readCapabilities && a.known()
 		into, err := readTwice(ctx, a, head, !known, ask)
 		if err != nil || !known {
@@ -102,30 +101,6 @@ func readOfTwo[T any](ctx context.Context, a *Agent, head chain.Block, identify 
 		err = differs(err, outcome, into, again)
 	}
 	return into, err
-}
-
-// shared asks once for all who ask for the same at a time. Whoever began may leave, and the others wait.
-func shared[T any](ctx context.Context, timeout time.Duration, group *singleflight.Group, what string, ask func(context.Context) (T, error)) (T, error) {
-	found := group.DoChan(what, func() (v any, err error) {
-		defer func() {
-			if p := recover(); p != nil { // it would end the process: this is a goroutine of its own
-				err = fmt.Errorf("read %s: %v", what, p)
-			}
-		}()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		return ask(ctx)
-	})
-	var none T
-	select {
-	case <-ctx.Done():
-		return none, ctx.Err()
-	case f := <-found:
-		if f.Err != nil {
-			return none, f.Err
-		}
-		return f.Val.(T), nil
-	}
 }
 
 // differs says whether two nodes, each read with an outcome, said something else. Where both found other contracts, that

@@ -93,17 +93,6 @@ func inputError(err error) error {
 	return err
 }
 
-// counted counts what a route's answers ask of nodes. One from the cache asks nothing, and does not count.
-func (a *Agent) counted(route string, handle httpapi.Handler) httpapi.Handler {
-	asked := a.metrics.requests.WithLabelValues(route)
-	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-		ctx, requests := chain.Counting(ctx)
-		err := handle(ctx, req, res)
-		asked.Observe(float64(requests.Load()))
-		return err
-	}
-}
-
 // hungUp counts callers who did not wait for their answer: it is nobody's fault here.
 const hungUp = "HUNG_UP"
 

@@ -142,7 +142,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 	if known || at.Hash == head.Hash || at.Hash == head.Parent {
 		return true, nil
 	}
-	return shared(ctx, a.cfg.HTTP.RequestTimeout, &a.cache.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
+	return chain.Shared(ctx, a.cfg.HTTP.RequestTimeout, &a.cache.under, head.Hash.Hex()+what, func(ctx context.Context) (bool, error) {
 		hash, err := agreed(ctx, a, func(ctx context.Context) (common.Hash, error) { return a.canonical(ctx, at.Number) })
 		switch {
 		case err != nil:

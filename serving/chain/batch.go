@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/topics/pause"
 )
@@ -32,6 +33,16 @@ type countKey struct{}
 func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
 	n := new(atomic.Int64)
 	return context.WithValue(ctx, countKey{}, n), n
+}
+
+// Counted has the requests to endpoints observed of whatever handle does for one answer.
+func Counted[In, Out any](asked prometheus.Observer, handle func(context.Context, In, Out) error) func(context.Context, In, Out) error {
+	return func(ctx context.Context, in In, out Out) error {
+		ctx, requests := Counting(ctx)
+		err := handle(ctx, in, out)
+		asked.Observe(float64(requests.Load()))
+		return err
+	}
 }
 
 // Batch sends the requests to one endpoint, in one round trip if Config.MaxBatch allows. On an error no result

@@ -197,7 +197,7 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	if known != nil {
 		return known, nil
 	}
-	return shared(ctx, c, fmt.Sprintf("facts of %s at %s", token, s.at.Hash), func(ctx context.Context) (*contractFacts, error) {
+	return chain.Shared(ctx, c.cfg.ReadTimeout, &c.reads, fmt.Sprintf("facts of %s at %s", token, s.at.Hash), func(ctx context.Context) (*contractFacts, error) {
 		c.metrics.fees.Inc()
 		said, err := chain.Both(ctx, c.client, "a token", func(ctx context.Context) ([]chain.Result, error) {
 			return c.askToken(ctx, s, token)

@@ -60,7 +60,7 @@ func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, secon
 	if ok && (known.pastGrowth != nil || now.Before(known.until)) {
 		return known.pastGrowth, nil
 	}
-	found, err := shared(ctx, c, fmt.Sprintf("fees of %s before %s", p.ID, s.at.Hash), func(ctx context.Context) (*pastGrowth, error) {
+	found, err := chain.Shared(ctx, c.cfg.ReadTimeout, &c.reads, fmt.Sprintf("fees of %s before %s", p.ID, s.at.Hash), func(ctx context.Context) (*pastGrowth, error) {
 		c.metrics.fees.Inc()
 		found, err := c.readGrowth(ctx, s, p, want)
 		if _, refused := errors.AsType[*chain.NodeError](err); refused || errors.Is(err, chain.ErrBlockGone) {
@@ -104,7 +104,7 @@ func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain
 	if ok {
 		return known, nil
 	}
-	return shared(ctx, c, fmt.Sprintf("block at %d before %s", want, s.at.Hash), func(ctx context.Context) (chain.Block, error) {
+	return chain.Shared(ctx, c.cfg.ReadTimeout, &c.reads, fmt.Sprintf("block at %d before %s", want, s.at.Hash), func(ctx context.Context) (chain.Block, error) {
 		found, err := c.findBlock(ctx, s, want)
 		if err == nil {
 			c.mu.Lock()
@@ -140,20 +140,6 @@ func (c *chainReader) findBlock(ctx context.Context, s *state, want uint64) (cha
 			low = numbers[i-1] + 1
 		}
 	}
-}
-
-// shared reads something once for all requests that ask for it meanwhile. The read is not cancelled with the first of them.
-func shared[T any](ctx context.Context, c *chainReader, what string, read func(context.Context) (T, error)) (T, error) {
-	found, err, _ := c.reads.Do(what, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
-		defer cancel()
-		return read(ctx)
-	})
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return found.(T), nil
 }
 
 // callBoth is the result of a call at a block.

@@ -70,7 +70,7 @@ func New(cfg Config, reader query.Reader, client *chain.Client, logger *zap.Logg
 
 func (s *Service) routes() []httpapi.Route {
 	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: s.counted(path, handle), Query: query}
+		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: chain.Counted(s.metrics.requests.WithLabelValues(path), handle), Query: query}
 	}
 	return []httpapi.Route{
 		get("/deals/{id}/valuation", s.dealValuation),
@@ -83,17 +83,6 @@ func (s *Service) routes() []httpapi.Route {
 		get("/quote/entry", s.quoteEntry, "eth"),
 		get("/quote/payout", s.quotePayout, "usdg", "to", "slippageBps"),
 		get("/health", s.health),
-	}
-}
-
-// counted counts what a route's answers ask of nodes.
-func (s *Service) counted(route string, handle httpapi.Handler) httpapi.Handler {
-	asked := s.metrics.requests.WithLabelValues(route)
-	return func(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-		ctx, requests := chain.Counting(ctx)
-		err := handle(ctx, req, res)
-		asked.Observe(float64(requests.Load()))
-		return err
 	}
 }
 
