@@ -311,3 +311,24 @@ func TestSyncing(t *testing.T) {
 		})
 	}
 }
+
+// Each time that comes soon after another costs twice as long, up to a bound.
+func TestStrikes(t *testing.T) {
+	var s strikes
+	now := time.Now()
+	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		now = now.Add(time.Minute)
+		if d := s.again(now, time.Minute, time.Second, 10*time.Second); d != want*time.Second {
+			t.Errorf("the %d. time costs %s, not %s", i+1, d, want*time.Second)
+		}
+	}
+	for range 100 {
+		s.again(now, time.Minute, time.Second, time.Hour)
+	}
+	if d := s.again(now, time.Minute, time.Second, time.Hour); d != time.Hour {
+		t.Errorf("after a hundred times it costs %s", d)
+	}
+	if d := s.again(now.Add(time.Minute+1), time.Minute, time.Second, time.Hour); d != time.Second {
+		t.Errorf("once it is forgotten it costs %s", d)
+	}
+}
