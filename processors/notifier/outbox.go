@@ -146,7 +146,7 @@ func dealPrefix(wallet common.Address, channel Channel, deal common.Hash) []byte
 	return slices.Concat(wallet[:], []byte{byte(channel)}, deal[:])
 }
 
-func everyAlert(Address, *Alert) bool { return true }
+func everyAlert(Address) bool { return true }
 
 // cancelDeal removes a deal's unsent alerts from a wallet's outbox.
 func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
@@ -209,10 +209,10 @@ func eachAlert(w state.Writer, prefix []byte, fn func(key []byte, a *Alert)) err
 
 // cancelUnwanted removes alerts that are no longer subscribed to.
 func cancelUnwanted(w state.Writer, wallet common.Address, channel Channel, prefs Prefs) error {
-	return cancel(w, subscriptionKey(wallet, channel), func(to Address, _ *Alert) bool { return !prefs.Has(to.Stage.Kind()) })
+	return cancel(w, subscriptionKey(wallet, channel), func(to Address) bool { return !prefs.Has(to.Stage.Kind()) })
 }
 
-func cancel(w state.Writer, prefix []byte, untrue func(Address, *Alert) bool) error {
+func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
 	gone, err := remove(w, prefix, untrue)
 	if err != nil {
 		return err
@@ -221,9 +221,9 @@ func cancel(w state.Writer, prefix []byte, untrue func(Address, *Alert) bool) er
 }
 
 // remove removes alerts, and returns how many of them were pending.
-func remove(w state.Writer, prefix []byte, untrue func(Address, *Alert) bool) (pending int, err error) {
+func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending int, err error) {
 	err = eachAlert(w, prefix, func(key []byte, a *Alert) {
-		if to, ok := ParseRow(key); !ok || !untrue(to, a) {
+		if to, ok := ParseRow(key); !ok || !untrue(to) {
 			return
 		}
 		if !a.Held {

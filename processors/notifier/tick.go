@@ -176,8 +176,8 @@ func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err 
 			continue
 		}
 		alert := Alert{Deal: &d.Deal, Stage: to.Stage, Due: to.Stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
-		if told { // those that are due later are held: a time by which they were due was taken back
-			gone, err := remove(w, dealPrefix(to.Wallet, to.Channel, to.Subject), func(_ Address, a *Alert) bool { return a.Due <= now })
+		if told {
+			gone, err := remove(w, dealPrefix(to.Wallet, to.Channel, to.Subject), everyAlert)
 			if err != nil {
 				return 0, err
 			}
