@@ -231,7 +231,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 		return wrap("commit", err)
 	}
 	for _, r := range o.dirty {
-		s.rows.put(r.layer.table.ID, r.key, r.now)
+		s.rows.written(r.layer.table.ID, r.key, r.now)
 	}
 	return nil
 }

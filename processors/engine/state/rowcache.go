@@ -9,13 +9,12 @@ package state
 //     that is uncertain;
 //  2. it holds at most limit bytes, half of them in each of two generations. A full young generation becomes
 //     the old one; the old entries are dropped unless they are used again;
-//  3. while it is complete, a missing row is not on disk: the store began empty and nothing was evicted.
+//  3. a key that is not among all is not on disk: the store began empty, and all has every key written since.
 type rowCache struct {
 	limit      int
 	young, old *generation
-	bytes      int  // of young
-	turned     bool // old has entries
-	whole      bool
+	bytes      int     // of young
+	all        *keySet // nil: not known
 }
 
 // generation has rows by table and key. A nil row: there is none on disk.
@@ -35,7 +34,18 @@ func (c *rowCache) get(table byte, key string) (row []byte, known bool) {
 	if row, known = c.old[table][key]; known {
 		c.put(table, key, row)
 	}
-	return row, known || c.whole
+	return row, known || c.all != nil && !c.all.has(keyHash(table, key))
+}
+
+// written records a row that is on disk now.
+func (c *rowCache) written(table byte, key string, row []byte) {
+	c.put(table, key, row)
+	if c.all == nil || row == nil {
+		return
+	}
+	if c.all.add(keyHash(table, key)); c.all.bytes() > c.limit/keySetShare {
+		c.all = nil
+	}
 }
 
 // put records the row on disk. The slice must not change afterwards.
@@ -52,12 +62,14 @@ func (c *rowCache) put(table byte, key string, row []byte) {
 		c.bytes += len(key) + rowOverheadBytes
 	}
 	if c.bytes > c.limit/2 {
-		c.whole, c.turned = c.whole && !c.turned, true
 		c.young, c.old, c.bytes = new(generation), c.young, 0
 	}
 }
 
 // clear drops all entries. empty means that the disk is empty too.
 func (c *rowCache) clear(empty bool) {
-	*c = rowCache{limit: c.limit, young: new(generation), old: new(generation), whole: empty}
+	*c = rowCache{limit: c.limit, young: new(generation), old: new(generation)}
+	if empty {
+		c.all = new(keySet)
+	}
 }

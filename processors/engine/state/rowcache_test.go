@@ -95,29 +95,45 @@ func TestRowCacheForgetsWhatItCannotKnow(t *testing.T) {
 	is("")
 }
 
-// TestRowCacheKnowsWhatIsNotThere asks for rows that were never written: while nothing was let go since the
-// store was empty, the disk need not be asked.
+// TestRowCacheKnowsWhatIsNotThere asks for rows that were never written: while all keys since the store was empty are known,
+// the disk need not be asked, though the rows were let go.
 func TestRowCacheKnowsWhatIsNotThere(t *testing.T) {
-	const limit = 8 << 10
+	const limit, rows = 256 << 10, 4_000
 	c := newRowCache(limit)
 	if _, known := c.get(1, "none"); known {
 		t.Fatal("a cache of a store that may hold rows knows that there is none")
 	}
 	c.clear(true)
-	for i := 0; len(c.old) == 0; i++ {
-		c.put(1, fmt.Sprint(i), nil)
+	for i := range rows {
+		c.written(1, fmt.Sprint(i), []byte{1})
 	}
-	if _, known := c.get(1, "none"); !known {
-		t.Fatal("a full generation is not let go yet, but the cache is no longer whole")
-	}
-	for i := 0; c.whole; i++ {
-		if i > limit {
-			t.Fatal("the cache is still whole")
+	unknown := 0
+	for i := range rows {
+		if row, known := c.get(1, fmt.Sprint(i)); known && row == nil {
+			t.Fatalf("row %d, which was written, is said not to be there", i)
 		}
-		c.put(1, fmt.Sprint("more", i), nil)
+		for _, none := range []struct {
+			table byte
+			key   string
+		}{{2, fmt.Sprint(i)}, {1, fmt.Sprint("none", i)}} {
+			if row, known := c.get(none.table, none.key); row != nil {
+				t.Fatalf("table %d has %q", none.table, none.key)
+			} else if !known {
+				unknown++
+			}
+		}
 	}
-	if _, known := c.get(1, "0"); known {
-		t.Fatal("a row that was let go is known")
+	if unknown > 2*rows/20 {
+		t.Errorf("of %d rows that are not there %d are to be looked for on disk", 2*rows, unknown)
+	}
+	for i := 0; c.all != nil; i++ {
+		if c.all.bytes() > limit/keySetShare {
+			t.Fatalf("the set of keys takes %d bytes", c.all.bytes())
+		}
+		c.written(1, fmt.Sprint("more", i), []byte{1})
+	}
+	if _, known := c.get(1, "none"); known {
+		t.Fatal("keys are known although there are too many to know them")
 	}
 }
 
