@@ -11,13 +11,13 @@ import (
 )
 
 // cluster is a circuit breaker for each broker, shared by all clients of a process. The kernel of a frozen broker still accepts
-// connections, so each client would find out by itself, and again with each connection, that nobody answers. So while
-// another broker answers, connections to a silent one fail at once, and the clients ask the others who leads and coordinates.
+// connections, so each client would find out by itself, and again with each connection, that nobody answers. So once
+// another broker has answered since, connections to a silent one fail at once, and the clients ask the others who leads and coordinates.
 //
 // Invariants:
 //  1. a broker is silent after an answer was waited for over one connection, while none came over any other;
 //  2. it is silent no more with the first byte that it sends. It is asked again when somebody wants to connect to it, by
-//     one goroutine at a time, for as long as an answer is waited for.
+//     one goroutine at a time.
 type cluster struct {
 	mu      sync.Mutex
 	brokers map[string]*peer // by address
@@ -79,7 +79,7 @@ func (c *cluster) waited(addr string, since time.Time) (silent bool) {
 	return true
 }
 
-// avoided reports whether a broker is silent while another one is not, and whether it is time to ask it again.
+// avoided reports whether a broker is silent and another one has answered since, and whether it is time to ask it again.
 func (c *cluster) avoided(addr string) (avoid, ask bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *cluster) avoided(addr string) (avoid, ask bool) {
 		return false, false
 	}
 	for _, other := range c.brokers {
-		if !other.silent && !other.answered.IsZero() {
+		if !other.silent && other.answered.After(p.answered) { // nor is it another name of this one
 			ask, p.asked = !p.asked, true
 			return true, ask
 		}
@@ -114,26 +114,20 @@ func (d *dialer) avoid(ctx context.Context, network, addr string) error {
 	return &net.OpError{Op: "dial", Net: network, Err: errSilent}
 }
 
-// ask waits for an answer of a silent broker.
+// ask waits for an answer of a silent broker, for as long as a client would that connects to it.
 func (d *dialer) ask(ctx context.Context, network, addr string) {
 	defer d.cluster.wasAsked(addr)
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
-	c, err := d.connect(ctx, network, addr)
+	c, err := d.open(ctx, network, addr)
 	if err != nil {
 		return
 	}
 	defer func() { _ = c.Close() }()
-	end, _ := ctx.Deadline()
-	if c.SetDeadline(end) != nil {
+	if c.SetDeadline(time.Now().Add(d.timeout)) != nil {
 		return
 	}
 	// Any broker answers the first version of this to anybody.
-	if _, err := c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 0)); err != nil {
-		return
-	}
-	if n, _ := c.Read(make([]byte, 1)); n > 0 {
-		d.heard(addr)
+	if _, err := c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 0)); err == nil {
+		_, _ = c.Read(make([]byte, 1)) // which tells
 	}
 }
 
@@ -146,7 +140,7 @@ func (d *dialer) heard(addr string) {
 
 // missed notes that a broker has sent nothing since an answer was waited for.
 func (d *dialer) missed(addr string, since time.Time) {
-	if time.Since(since) >= d.patience && d.cluster.waited(addr, since) {
+	if time.Since(since) >= d.timeout*9/10 && d.cluster.waited(addr, since) {
 		d.logger.Warn("broker does not answer, connections to it fail until it does", zap.String("addr", addr))
 	}
 }

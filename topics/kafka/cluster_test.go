@@ -15,16 +15,28 @@ import (
 
 // pipes is a network of brokers that echo, but answer nothing while they are frozen.
 type pipes struct {
-	mu     sync.Mutex
-	frozen map[string]chan struct{} // closed when the broker goes on
-	dialed int
+	mu      sync.Mutex
+	frozen  map[string]chan struct{} // closed when the broker goes on
+	dialed  int
+	hangsUp string        // who closes each connection at once
+	delay   time.Duration // of a connection, and of an answer
 }
 
-func (p *pipes) dial(_ context.Context, _, addr string) (net.Conn, error) {
+func (p *pipes) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	p.mu.Lock()
 	p.dialed++
 	p.mu.Unlock()
+	select {
+	case <-time.After(p.delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	client, server := net.Pipe()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hangsUp == addr {
+		return client, server.Close()
+	}
 	go func() {
 		defer func() { _ = server.Close() }()
 		b := make([]byte, 64)
@@ -39,6 +51,7 @@ func (p *pipes) dial(_ context.Context, _, addr string) (net.Conn, error) {
 			if frozen != nil {
 				<-frozen
 			}
+			<-time.After(p.delay)
 			if _, err := server.Write(b[:n]); err != nil {
 				return
 			}
@@ -65,6 +78,7 @@ func (p *pipes) freeze(addrs ...string) (thaw func()) {
 
 // request asks over a connection, as a client does, and fails if no answer comes in time.
 func request(c net.Conn) error {
+	<-time.After(time.Millisecond) // no two answers come at once
 	if err := c.SetDeadline(time.Now().Add(silentTimeout)); err != nil {
 		return err
 	}
@@ -135,8 +149,10 @@ func TestSilentBroker(t *testing.T) {
 		refused("a:1")
 		thaw()
 		synctest.Wait() // who asks is told
-		if err := request(connect(second, "a:1")); err != nil {
-			t.Fatal(err)
+		for _, addr := range []string{"a:1", "b:1"} {
+			if err := request(connect(second, addr)); err != nil {
+				t.Fatal(err)
+			}
 		}
 
 		defer brokers.freeze("a:1", "b:1")()
@@ -144,6 +160,160 @@ func TestSilentBroker(t *testing.T) {
 		refused("a:1")
 		silent(b)
 		silent(connect(second, "a:1"))
+	})
+}
+
+// network is two clients of one cluster of brokers.
+func network(t *testing.T, brokers *pipes) (connect func(client int, addr string) (net.Conn, error)) {
+	t.Helper()
+	brokers.frozen = map[string]chan struct{}{}
+	cfg := DefaultConfig()
+	cfg.Dial = brokers.dial
+	clients := []*dialer{newDialer(cfg, nil), newDialer(cfg, nil)}
+	t.Cleanup(func() {
+		for _, d := range clients {
+			d.kill()
+		}
+	})
+	return func(client int, addr string) (net.Conn, error) { return clients[client].dial(t.Context(), "tcp", addr) }
+}
+
+// answers requires that brokers answer a client.
+func answers(t *testing.T, connect func(int, string) (net.Conn, error), client int, addrs ...string) {
+	t.Helper()
+	for _, addr := range addrs {
+		c, err := connect(client, addr)
+		if err == nil {
+			err = request(c)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", addr, err)
+		}
+	}
+}
+
+// A broker that is slow, but not too slow for a client, is let in again.
+func TestSlowBrokerIsLetIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers := &pipes{delay: silentTimeout * 7 / 10}
+		connect := network(t, brokers)
+		answers(t, connect, 0, "a:1")
+		thaw := brokers.freeze("a:1")
+		c, err := connect(0, "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := request(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		answers(t, connect, 0, "b:1")
+		thaw()
+		if _, err := connect(1, "a:1"); !errors.Is(err, errSilent) {
+			t.Fatal(err)
+		}
+		<-time.After(dialTimeout + silentTimeout)
+		answers(t, connect, 1, "a:1")
+	})
+}
+
+// A client that does not want an answer any more has not found out that a broker is silent.
+func TestAbandonedRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers := &pipes{}
+		connect := network(t, brokers)
+		answers(t, connect, 0, "a:1")
+		defer brokers.freeze("a:1")() // say, until the members of a group have joined
+		c, err := connect(0, "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("?")); err != nil {
+			t.Fatal(err)
+		}
+		read := make(chan error)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			read <- err
+		}()
+		<-time.After(5 * silentTimeout)
+		answers(t, connect, 0, "b:1")
+		if err := c.SetDeadline(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if _, err := connect(1, "a:1"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A broker that answered before is no reason to avoid the one that is left: it may be gone, or the same one by another name.
+func TestOnlyBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers := &pipes{}
+		connect := network(t, brokers)
+		answers(t, connect, 0, "bootstrap:1", "a:1")
+		<-time.After(time.Second)
+		answers(t, connect, 0, "a:1")
+		thaw := brokers.freeze("a:1")
+		c, err := connect(0, "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := request(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		c, err = connect(1, "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		thaw()
+		if err := request(c); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A broker that closes each connection at once is asked by one client at a time, and nothing of that stays.
+func TestBrokerThatHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		brokers := &pipes{}
+		connect := network(t, brokers)
+		answers(t, connect, 0, "a:1")
+		thaw := brokers.freeze("a:1")
+		c, err := connect(0, "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := request(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		answers(t, connect, 0, "b:1")
+		brokers.mu.Lock()
+		brokers.hangsUp = "a:1"
+		brokers.mu.Unlock()
+		thaw()
+		before := brokers.dialed
+		const tries = 20
+		for range tries {
+			if _, err := connect(1, "a:1"); !errors.Is(err, errSilent) {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if n := brokers.dialed - before; n > tries {
+			t.Errorf("connected %d times", n)
+		}
+		brokers.mu.Lock()
+		brokers.hangsUp = ""
+		brokers.mu.Unlock()
+		if _, err := connect(1, "a:1"); !errors.Is(err, errSilent) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		answers(t, connect, 1, "a:1")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,11 +20,11 @@ import (
 //  1. every open connection is in conns, so kill closes all;
 //  2. after kill no connection is opened.
 type dialer struct {
-	net      Dial
-	tls      *tls.Config // nil: plain text
-	cluster  *cluster
-	patience time.Duration // with a broker that sends nothing
-	logger   *zap.Logger
+	net     Dial
+	tls     *tls.Config // nil: plain text
+	cluster *cluster
+	timeout time.Duration // of an answer that a broker need not wait for
+	logger  *zap.Logger
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -37,7 +38,7 @@ type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func newDialer(cfg Config, encrypt *tls.Config) *dialer {
 	d := &dialer{
-		net: cfg.Dial, tls: encrypt, cluster: cfg.cluster, patience: cfg.silentTimeout() * 9 / 10, logger: cfg.Logger,
+		net: cfg.Dial, tls: encrypt, cluster: cfg.cluster, timeout: cfg.silentTimeout(), logger: cfg.Logger,
 		conns: map[net.Conn]struct{}{},
 	}
 	if d.net == nil {
@@ -56,6 +57,11 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err := d.avoid(ctx, network, addr); err != nil {
 		return nil, err
 	}
+	return d.open(ctx, network, addr)
+}
+
+// open opens a connection, to whatever broker.
+func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	began := time.Now()
@@ -77,7 +83,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return t, nil
 }
 
-// connect opens a connection that nobody cuts.
+// connect opens a connection that nobody cuts yet.
 func (d *dialer) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := d.net(ctx, network, addr)
 	if err != nil || d.tls == nil {
@@ -139,8 +145,9 @@ func (l *untilKilled) Level() kgo.LogLevel {
 // conn removes itself from the dialer when it is closed, and tells whether the broker answers.
 type conn struct {
 	net.Conn
-	d    *dialer
-	addr string
+	d      *dialer
+	addr   string
+	gaveUp atomic.Bool // the client waits no longer, whatever the broker does
 }
 
 // Read implements net.Conn.
@@ -150,10 +157,21 @@ func (c *conn) Read(b []byte) (int, error) {
 	switch {
 	case n > 0:
 		c.d.heard(c.addr)
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded) && !c.gaveUp.Load():
 		c.d.missed(c.addr, began)
 	}
 	return n, err
+}
+
+// SetReadDeadline implements net.Conn. A client ends a wait with a deadline that is over.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.gaveUp.Store(!t.IsZero() && time.Until(t) <= 0)
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 func (c *conn) Close() error {
