@@ -59,7 +59,7 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
-		kgo.Balancers(&warmBalancer{opt.Held, opt.Follows}, kgo.CooperativeStickyBalancer()), // former builds know only the second
+		kgo.Balancers(&warmBalancer{held: opt.Held, follows: opt.Follows}, kgo.CooperativeStickyBalancer()), // former builds know only the second
 		kgo.SessionTimeout(opt.SessionTimeout),
 		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
 		kgo.RebalanceTimeout(2 * opt.SessionTimeout),

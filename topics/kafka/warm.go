@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,7 +16,13 @@ import (
 type warmBalancer struct {
 	held    func() map[int32]uint64
 	follows bool
+
+	mu    sync.Mutex
+	moves map[int32]move // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
 }
+
+// move is of a partition, from its owner to another member.
+type move struct{ from, to string }
 
 // ProtocolName implements kgo.GroupBalancer.
 func (*warmBalancer) ProtocolName() string { return "lienstream-warm" }
@@ -53,10 +60,10 @@ func (w *warmBalancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (k
 // Balance implements kgo.ConsumerBalancerBalance.
 func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32) kgo.IntoSyncAssignment {
 	plan := b.NewPlan()
-	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+	for topic, partitions := range topics { // there is one
 		var members []candidate
-		b.EachMember(func(_ *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
-			c := candidate{generation: meta.Generation, owned: map[int32]bool{}}
+		b.EachMember(func(m *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
+			c := candidate{id: m.MemberID, generation: meta.Generation, owned: map[int32]bool{}, takes: map[int32]bool{}}
 			c.memberState, _ = decodeMemberState(meta.UserData) // a member without valid metadata has no state
 			for _, o := range meta.OwnedPartitions {
 				for _, p := range o.Partitions {
@@ -65,13 +72,43 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 			}
 			members = append(members, c)
 		})
-		for p, i := range assignPartitions(members, topics[topic]) {
+		for p, i := range w.assign(members, partitions) {
 			member, _ := b.MemberAt(i)
 			plan.AddPartition(member, topic, int32(p))
 		}
 	}
 	plan.AdjustCooperative(b)
 	return plan
+}
+
+// assign is assignPartitions, with what was decided before.
+func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := map[string]int{}
+	for i, m := range members {
+		at[m.id] = i
+	}
+	for p, m := range w.moves {
+		_, goesOn := at[m.from]
+		if to, ok := at[m.to]; ok && goesOn {
+			members[to].takes[p] = true
+		}
+	}
+	assigned := assignPartitions(members, partitions)
+	moves := map[int32]move{}
+	for p, from := range owners(members, partitions) {
+		p := int32(p)
+		if to := assigned[p]; from < 0 {
+			if m, ok := w.moves[p]; ok {
+				moves[p] = m
+			}
+		} else if to != from {
+			moves[p] = move{members[from].id, members[to].id}
+		}
+	}
+	w.moves = moves
+	return assigned
 }
 
 // memberState is how far a member has come in the partitions that it has state of, and whether it follows
@@ -118,28 +155,44 @@ func decodeMemberState(b []byte) (h memberState, err error) {
 // candidate is a member during an assignment.
 type candidate struct {
 	memberState
+	id         string
 	generation int32
 	owned      map[int32]bool
+	takes      map[int32]bool // what another member has let go of for it, and goes on with until it has restored that
 }
 
 // warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
-// assignPartitions says which member gets each partition. Owners keep theirs. A partition without an owner goes to the
-// member with its state that owns the fewest, regardless of balance; if no member has its state, to the one
-// that owns the fewest. Then surplus partitions move to members that have their state. To other members they
-// move only up to half a share if these follow partitions that they do not own, since they will have more state
-// before long, and up to a full share if not.
-func assignPartitions(members []candidate, partitions int32) []int {
+// owners says which member owns each partition; -1: none does.
+func owners(members []candidate, partitions int32) []int {
 	owner := make([]int, partitions)
-	load := make([]int, len(members))
-	warm := make([][]bool, partitions)
 	for p := range owner {
-		var furthest uint64
 		owner[p] = -1
 		for i, m := range members {
-			furthest = max(furthest, m.held[int32(p)])
 			if m.owned[int32(p)] && (owner[p] < 0 || m.generation > members[owner[p]].generation) {
+				owner[p] = i
+			}
+		}
+	}
+	return owner
+}
+
+// assignPartitions says which member gets each partition. Owners keep theirs. A partition without an owner goes to the
+// member that it is moving to, else to the one with its state that owns the fewest, regardless of balance; if no member has its
+// state, to the one that owns the fewest. Then surplus partitions move to members that have their state. To other members they
+// move only up to half a share if these follow partitions that they do not own, since they will have more state
+// before long, and up to a full share if not; and only if somebody goes on with them until they are restored.
+func assignPartitions(members []candidate, partitions int32) []int {
+	owner := owners(members, partitions)
+	load := make([]int, len(members))
+	warm := make([][]bool, partitions)
+	orphaned := make([]bool, partitions) // there is state of them, but nobody goes on with them
+	for p := range owner {
+		var furthest uint64
+		for i, m := range members {
+			furthest = max(furthest, m.held[int32(p)])
+			if owner[p] < 0 && m.takes[int32(p)] {
 				owner[p] = i
 			}
 		}
@@ -168,6 +221,8 @@ func assignPartitions(members []candidate, partitions int32) []int {
 		}
 		if owner[p] = least(func(i int) bool { return warm[p][i] }); owner[p] < 0 {
 			owner[p] = least(anyone)
+		} else {
+			orphaned[p] = true
 		}
 		load[owner[p]]++
 	}
@@ -175,7 +230,7 @@ func assignPartitions(members []candidate, partitions int32) []int {
 	move := func(to int, cold bool) bool {
 		from := -1
 		for p, i := range owner {
-			if load[i] > load[to]+1 && (warm[p][to] || cold) && (from < 0 || load[i] > load[owner[from]]) {
+			if load[i] > load[to]+1 && (warm[p][to] || cold && !orphaned[p]) && (from < 0 || load[i] > load[owner[from]]) {
 				from = p
 			}
 		}
