@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -175,41 +176,84 @@ func message(value []byte) (fields map[string]any, block uint64, err error) {
 
 // latest reads a topic to its end: the newest value of each key.
 func (o *outside) latest(ctx context.Context, topic string) (map[string][]byte, error) {
+	rows := map[string][]byte{}
+	err := o.read(ctx, []string{topic}, func(r *kgo.Record) {
+		switch {
+		case r.Attrs.IsControl():
+		case r.Value == nil:
+			delete(rows, string(r.Key))
+		default:
+			rows[string(r.Key)] = r.Value
+		}
+	})
+	return rows, err
+}
+
+// read passes all records of topics to take, markers of transactions too, up to their ends.
+func (o *outside) read(ctx context.Context, names []string, take func(*kgo.Record), opts ...kgo.Opt) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	left, err := o.ends(ctx, topic)
-	if err != nil {
-		return nil, err
+	type partition struct {
+		topic  string
+		number int32
 	}
-	from := map[int32]kgo.Offset{}
-	for p, end := range left {
-		if from[p] = kgo.NewOffset().AtStart(); end == 0 {
-			delete(left, p)
+	left, from := map[partition]int64{}, map[string]map[int32]kgo.Offset{}
+	for _, name := range names {
+		ends, err := o.ends(ctx, name)
+		if err != nil {
+			return err
+		}
+		from[name] = map[int32]kgo.Offset{}
+		for p, end := range ends {
+			if from[name][p] = kgo.NewOffset().AtStart(); end > 0 {
+				left[partition{name, p}] = end
+			}
 		}
 	}
-	c, err := o.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	c, err := o.client(append(opts, kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
-	rows := map[string][]byte{}
 	for len(left) > 0 {
 		fetched := c.PollFetches(ctx)
 		if err := errors.Join(fetched.Err(), ctx.Err()); err != nil {
-			return nil, fmt.Errorf("read %s: %w", topic, err)
+			return fmt.Errorf("read %s: %w", strings.Join(names, ", "), err)
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
-			if end, ok := left[r.Partition]; ok && r.Offset >= end-1 {
-				delete(left, r.Partition)
+			if at := (partition{r.Topic, r.Partition}); r.Offset >= left[at]-1 {
+				delete(left, at)
 			}
-			switch {
-			case r.Attrs.IsControl():
-			case r.Value == nil:
-				delete(rows, string(r.Key))
-			default:
-				rows[string(r.Key)] = r.Value
-			}
+			take(r)
 		})
 	}
-	return rows, nil
+	return nil
+}
+
+// volume is what topics hold, as the broker keeps it.
+type volume struct {
+	mu                                   sync.Mutex
+	records, batches, uncompressed, size float64 // sizes in bytes
+}
+
+// batchHeader is what a batch has before its records.
+const batchHeader = 61
+
+// OnFetchBatchRead counts a batch.
+func (v *volume) OnFetchBatchRead(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.FetchBatchMetrics) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.records, v.batches = v.records+float64(m.NumRecords), v.batches+1
+	v.uncompressed, v.size = v.uncompressed+float64(m.UncompressedBytes+batchHeader), v.size+float64(m.CompressedBytes+batchHeader)
+}
+
+// volume reads the topics whose names begin so, but for one. Nothing of them may have been compacted yet.
+func (o *outside) volume(ctx context.Context, prefix, but string) (*volume, error) {
+	all, err := o.admin.ListTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.DeleteFunc(all.Names(), func(n string) bool { return !strings.HasPrefix(n, prefix) || n == but })
+	v := &volume{}
+	return v, o.read(ctx, names, func(*kgo.Record) {}, kgo.WithHooks(v))
 }

@@ -15,6 +15,8 @@ import (
 type goal struct {
 	least, most float64 // of ours
 	ratio       float64 // least, of ours to the reference
+	share       float64 // most, of ours to the reference: what most is on a machine of any speed
+	title       float64 // most, of ours to the reference, by what the comparison as a whole is to show
 }
 
 func (g goal) String() string {
@@ -40,6 +42,8 @@ type figure struct {
 	Ratio     float64 `json:"ratio,omitempty"`
 	Goal      string  `json:"goal,omitempty"`
 	Verdict   string  `json:"verdict,omitempty"` // holds or short
+	ByRatio   string  `json:"byRatio,omitempty"` // the goal as a ratio, and its verdict
+	Title     string  `json:"title,omitempty"`   // the same of what the comparison as a whole is to show
 	Spread    string  `json:"spread,omitempty"`  // from the least to the greatest, ours / the reference
 
 	goal goal
@@ -51,6 +55,7 @@ func (f figure) judge() figure {
 	if f.Reference > 0 {
 		f.Ratio = f.Ours / f.Reference
 	}
+	f.ByRatio, f.Title = f.within(f.goal.share), f.within(f.goal.title)
 	if f.Goal == "" {
 		return f
 	}
@@ -59,6 +64,17 @@ func (f figure) judge() figure {
 		f.Verdict = "short"
 	}
 	return f
+}
+
+// within judges the ratio by a bound; zero: none.
+func (f figure) within(most float64) string {
+	switch {
+	case most == 0:
+		return ""
+	case f.Reference > 0 && f.Ratio <= most:
+		return fmt.Sprintf("≤ %.2f holds", most)
+	}
+	return fmt.Sprintf("≤ %.2f short", most)
 }
 
 // report gathers figures.
@@ -78,23 +94,43 @@ func (r *report) add(name, unit string, ours, reference float64, g goal) {
 	fmt.Fprintf(r.progress, "  %s: %s %s %s\n", f.Name, format(f.Ours), f.Unit, f.Verdict)
 }
 
-// addSpread adds the medians of ours and of the reference.
+// addSpread adds the medians of ours and of the reference, if there is one.
 func (r *report) addSpread(name, unit string, ours, reference []float64, g goal) {
-	r.add(name, unit, median(ours), median(reference), g)
 	spread := func(v []float64) string { return format(slices.Min(v)) + " to " + format(slices.Max(v)) }
-	r.Figures[len(r.Figures)-1].Spread = spread(ours) + " / " + spread(reference)
+	of, text := 0.0, spread(ours)
+	if len(reference) > 0 {
+		of, text = median(reference), text+" / "+spread(reference)
+	}
+	r.add(name, unit, median(ours), of, g)
+	r.Figures[len(r.Figures)-1].Spread = text
 }
 
 // table writes a row a figure.
 func (r *report) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "figure\tours\treference\tratio\tgoal\t\tspread")
+	byRatio := slices.ContainsFunc(r.Figures, func(f figure) bool { return f.ByRatio != "" })
+	titled := slices.ContainsFunc(r.Figures, func(f figure) bool { return f.Title != "" })
+	heads := ""
+	if byRatio {
+		heads = "goal as a ratio\t"
+	}
+	if titled {
+		heads += "twice as good, memory a third\t"
+	}
+	fmt.Fprintln(t, "figure\tours\treference\tratio\tgoal\t\t"+heads+"spread")
 	for _, f := range r.Figures {
 		reference, ratio := "", ""
 		if f.Reference > 0 {
 			reference, ratio = format(f.Reference), fmt.Sprintf("%.2f", f.Ratio)
 		}
-		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\n", f.Name, format(f.Ours), f.Unit, reference, ratio, f.Goal, f.Verdict, f.Spread)
+		more := ""
+		if byRatio {
+			more = f.ByRatio + "\t"
+		}
+		if titled {
+			more += f.Title + "\t"
+		}
+		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s%s\n", f.Name, format(f.Ours), f.Unit, reference, ratio, f.Goal, f.Verdict, more, f.Spread)
 	}
 	return t.Flush()
 }
