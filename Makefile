@@ -124,8 +124,9 @@ bench: deps build ## the figures of the pipeline, beside their references: a tab
 	go build -o bin/bench ./cmd/lienstream/bench
 	bin/bench $(BENCH)
 
-bench-growth: deps build ## the same at 2 million logs, and at 1, 4 and 16 partitions
+bench-growth: deps build ## how it grows: DEALS=100000,1000000,10000000 of them, some 30 minutes; then bench at 2 million logs, and at 1, 4 and 16 partitions
 	go build -o bin/bench ./cmd/lienstream/bench
+	bin/bench -only growth -runs 1 $(if $(DEALS),-deals $(DEALS)) -json bin/bench-deals.json
 	for p in 1 4 16; do bin/bench -partitions $$p -json bin/bench-$$p.json || exit 1; done
 	bin/bench -runs 1 -logs 2000000 -json bin/bench-2m.json
 

@@ -31,7 +31,7 @@ const (
 )
 
 // usdg is an address without code: nobody calls it.
-var usdg = common.BytesToAddress(crypto.Keccak256([]byte("usdg")))
+var usdg = nowhere("usdg")
 
 // chain is anvil with the history of a market, and mines blocks when told. The vault and the registry are Scribes:
 // contracts that emit the logs they are given.
@@ -88,18 +88,7 @@ func (c *chain) deploy(ctx context.Context, cfg config) error {
 		return err
 	}
 	vault, registry := crypto.CreateAddress(c.from, 0), crypto.CreateAddress(c.from, 1)
-	nowhere := func(name string) common.Address { return common.BytesToAddress(crypto.Keccak256([]byte(name))) }
-	c.deployment = contracts.Deployment{
-		ChainID: chainID, StartBlock: 1, DealVault: vault, AssetRegistry: registry, USDG: usdg,
-		PoolManager: nowhere("pool manager"), PositionManager: nowhere("position manager"),
-		StateView: nowhere("state view"), V4Quoter: nowhere("quoter"),
-	}
-	c.file = filepath.Join(cfg.dir, "deployment.json")
-	f, err := os.Create(c.file)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(c.deployment.Write(f), f.Close()); err != nil {
+	if c.deployment, c.file, err = deploymentOf(cfg.dir, vault, registry); err != nil {
 		return err
 	}
 	if err := errors.Join(c.send(ctx, nil, code), c.send(ctx, nil, code)); err != nil {
@@ -114,6 +103,26 @@ func (c *chain) deploy(ctx context.Context, cfg config) error {
 		return err
 	}
 	return c.mine(ctx, 2)
+}
+
+// deploymentOf is a deployment of nothing else, and a file of it for the binary.
+func deploymentOf(dir string, vault, registry common.Address) (d contracts.Deployment, file string, err error) {
+	d = contracts.Deployment{
+		ChainID: chainID, StartBlock: 1, DealVault: vault, AssetRegistry: registry, USDG: usdg,
+		PoolManager: nowhere("pool manager"), PositionManager: nowhere("position manager"),
+		StateView: nowhere("state view"), V4Quoter: nowhere("quoter"),
+	}
+	file = filepath.Join(dir, "deployment.json")
+	f, err := os.Create(file)
+	if err != nil {
+		return d, file, err
+	}
+	return d, file, errors.Join(d.Write(f), f.Close())
+}
+
+// nowhere is an address without a contract.
+func nowhere(name string) common.Address {
+	return common.BytesToAddress(crypto.Keccak256([]byte(name)))
 }
 
 // write mines the history.

@@ -149,8 +149,8 @@ func (b *bench) reads(ctx context.Context, w *world, p *pipeline) error {
 	}{
 		{"/listings?limit=50", []string{"/listings?limit=50"}, 0.6, 6},
 		{"/deals/:id", deals, 0.6, 6},
-		{"/deals/:id, uniform", b.deals(func(r *rand.Rand, n uint64) uint64 { return r.Uint64N(n) }), 0.5, 6},
-		{"/deals/:id, Zipf", b.deals(func(r *rand.Rand, n uint64) uint64 { return rand.NewZipf(r, 1.1, 1, n-1).Uint64() }), 0.5, 6},
+		{"/deals/:id, uniform", randomDeals(b.seed, b.chain.market.deals, uniform), 0.5, 6},
+		{"/deals/:id, Zipf", randomDeals(b.seed, b.chain.market.deals, func(r *rand.Rand, n uint64) uint64 { return rand.NewZipf(r, 1.1, 1, n-1).Uint64() }), 0.5, 6},
 		{"/pool", []string{"/pool"}, 0.6, 10},
 		{"/portfolio/:wallet", []string{fmt.Sprintf("/portfolio/%s", b.chain.market.accounts[0])}, 0, 10},
 		{"/stats", []string{"/stats"}, 0, 10},
@@ -176,15 +176,17 @@ func (b *bench) reads(ctx context.Context, w *world, p *pipeline) error {
 	return nil
 }
 
-// deals is a random sequence of deals: more than the response cache holds between blocks.
-func (b *bench) deals(draw func(r *rand.Rand, n uint64) uint64) []string {
-	r := rand.New(rand.NewPCG(b.seed, 2))
+// randomDeals is a random sequence of n deals: more than the response cache holds between blocks.
+func randomDeals(seed, n uint64, draw func(r *rand.Rand, n uint64) uint64) []string {
+	r := rand.New(rand.NewPCG(seed, 2))
 	paths := make([]string, 50_000)
 	for i := range paths {
-		paths[i] = fmt.Sprintf("/deals/%d", 1+draw(r, b.chain.market.deals))
+		paths[i] = fmt.Sprintf("/deals/%d", 1+draw(r, n))
 	}
 	return paths
 }
+
+func uniform(r *rand.Rand, n uint64) uint64 { return r.Uint64N(n) }
 
 // Turns are short, so that other load of the machine affects both.
 const (
@@ -218,6 +220,17 @@ func (b *bench) press(ctx context.Context, ours, bare string, paths []string, bu
 
 // blocks mines until ctx ends.
 func (b *bench) blocks(ctx context.Context, every time.Duration, logs int) error {
+	return steadily(ctx, every, func(ctx context.Context) error {
+		if logs == 0 {
+			return b.chain.mine(ctx, 1)
+		}
+		return b.chain.block(ctx, logs)
+	})
+}
+
+// steadily makes blocks until ctx ends. That does not end one that has begun: a transaction that was sent has to be mined, or the
+// next nonce is wrong.
+func steadily(ctx context.Context, every time.Duration, block func(context.Context) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -226,12 +239,7 @@ func (b *bench) blocks(ctx context.Context, every time.Duration, logs int) error
 			return nil
 		case <-tick.C:
 		}
-		// Not ctx: a transaction that was sent has to be mined, or the next nonce is wrong.
-		mine := func(ctx context.Context) error { return b.chain.block(ctx, logs) }
-		if logs == 0 {
-			mine = func(ctx context.Context) error { return b.chain.mine(ctx, 1) }
-		}
-		if err := mine(context.WithoutCancel(ctx)); err != nil {
+		if err := block(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@
 //	notify.go     subscriptions to alerts
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
 //	memory.go     what the processors do with more or less memory
+//	growth.go     how the processors grow with the number of deals; written.go: a raw topic without a chain
 //	streams.go    the processors beside Kafka Streams; streams_live.go: at the tip; outside.go: what both are judged by
 //	hostile.go    what one client can do to others
 //	report.go     the table, and its JSON
@@ -28,9 +29,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 )
 
 const (
@@ -49,7 +53,8 @@ type config struct {
 	partitions int
 	runs       int
 	seed       uint64
-	memoryOf   string // the processors, where they are compared with Kafka Streams
+	memoryOf   memory.Budget // of the processors, where they are alone
+	sizes      []uint64
 }
 
 // bench is a run.
@@ -70,20 +75,22 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	var (
-		cfg                           config
-		servers, only, bare, bareAddr string
+		cfg                                  config
+		servers, only, deals, bare, bareAddr string
 	)
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&cfg.repository, "repository", ".", "root of the repository")
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory and streams, which are taken by themselves")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory, streams and growth, which are taken by themselves")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
 	flags.Uint64Var(&cfg.seed, "seed", 1, "seed of the chain's history")
-	flags.StringVar(&cfg.memoryOf, "memory", "600MB", "memory that the processors get beside Kafka Streams (-only streams)")
+	cfg.memoryOf = 600e6
+	flags.Var(&cfg.memoryOf, "memory", "memory that the processors get where only streams or growth is taken")
+	flags.StringVar(&deals, "deals", "100000,1000000,10000000", "numbers of deals, ascending, comma-separated (-only growth)")
 	flags.StringVar(&bare, "bare", "", "serve the responses in this file with a bare HTTP handler, and measure nothing")
 	flags.StringVar(&bareAddr, "bare-addr", "", "listen address of the bare handler")
 	if err := flags.Parse(args); err != nil {
@@ -96,10 +103,17 @@ func run(ctx context.Context, args []string) error {
 	if only != "" {
 		cfg.only = strings.Split(only, ",")
 	}
-	for _, alone := range []string{"memory", "streams"} {
+	for _, alone := range []string{"memory", "streams", "growth"} {
 		if len(cfg.only) > 1 && slices.Contains(cfg.only, alone) {
 			return fmt.Errorf("-only %s: %s is taken by itself", only, alone)
 		}
+	}
+	for n := range strings.SplitSeq(deals, ",") {
+		size, err := strconv.ParseUint(n, 10, 64)
+		if err != nil || size < 1000 {
+			return fmt.Errorf("-deals %s: %q is no number of at least 1000", deals, n)
+		}
+		cfg.sizes = append(cfg.sizes, size)
 	}
 	var err, err2, err3 error
 	cfg.repository, err = filepath.Abs(cfg.repository)
@@ -127,6 +141,9 @@ func run(ctx context.Context, args []string) error {
 }
 
 func (b *bench) run(ctx context.Context) (err error) {
+	if slices.Equal(b.only, []string{"growth"}) {
+		return b.growth(ctx)
+	}
 	began := time.Now()
 	if b.chain, err = newChain(ctx, b.config); err != nil {
 		return err
@@ -138,7 +155,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	case slices.Equal(b.only, []string{"streams"}):
 		return b.streams(ctx)
 	case slices.Equal(b.only, []string{"memory"}):
-		return b.memory(ctx)
+		return b.budgets(ctx)
 	}
 	for _, kind := range b.servers {
 		w, err := newWorld(ctx, b.config, b.chain, kind)

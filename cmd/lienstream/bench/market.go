@@ -27,6 +27,8 @@ type market struct {
 	funded   []*deal
 	credits  []credit
 	queue    [][]byte // logs of an action that did not fit
+	open     int      // deals that may be listed at once
+	more     int      // actions beside a hundred others that list one, or cancel one where there are as many
 }
 
 type deal struct {
@@ -54,12 +56,27 @@ const (
 	marketAccounts = 160
 	marketAssets   = 8
 	openDeals      = 3000 // listed at once
+	dealsByAccount = 120
 	dollar         = 1_000_000
 	week           = 7 * 24 * 3600
 )
 
 func newMarket(seed uint64) (*market, error) {
-	m := &market{random: rand.New(rand.NewPCG(seed, 0)), now: genesisTime}
+	return newMarketOf(seed, marketAccounts)
+}
+
+// newMarketThatGrows ends with so many deals: in proportion to them are the accounts and the deals that are listed at once, a
+// tenth. Most are cancelled, so that a deal takes few logs.
+func newMarketThatGrows(seed, deals uint64) (*market, error) {
+	m, err := newMarketOf(seed, max(marketAccounts, int(deals/dealsByAccount)))
+	if err == nil {
+		m.open, m.more = int(deals/10), 200
+	}
+	return m, err
+}
+
+func newMarketOf(seed uint64, accounts int) (*market, error) {
+	m := &market{random: rand.New(rand.NewPCG(seed, 0)), now: genesisTime, open: openDeals}
 	vault, err := contracts.ABI("DealVault")
 	if err != nil {
 		return nil, err
@@ -72,7 +89,7 @@ func newMarket(seed uint64) (*market, error) {
 	name := func(kind string, n int) common.Address {
 		return common.BytesToAddress(crypto.Keccak256(fmt.Appendf(nil, "%s %d of %d", kind, n, seed)))
 	}
-	for i := range marketAccounts {
+	for i := range accounts {
 		m.accounts = append(m.accounts, name("account", i))
 	}
 	for i := range marketAssets {
@@ -128,9 +145,11 @@ func (m *market) emit(event string, args ...any) {
 
 // act is the next action of an account.
 func (m *market) act() {
-	switch p := m.random.IntN(100); {
-	case len(m.listed) < 10 || len(m.listed) < openDeals && p < 24:
+	switch p := m.random.IntN(100+m.more) - m.more; {
+	case len(m.listed) < 10 || len(m.listed) < m.open && p < 24:
 		m.list()
+	case p < 24 && m.more > 0:
+		m.cancel()
 	case p < 36:
 		d := m.pick(m.listed)
 		d.cap = 1000*dollar + m.random.Uint64N(1000*dollar)
@@ -160,6 +179,21 @@ func (m *market) list() {
 		1+m.random.Uint64N(1e18), d.cap, d.cap/2, uint64(week), m.now+4*week, m.now, uint64(100), termsHash(d.id))
 }
 
+func (m *market) cancel() {
+	i := m.random.IntN(len(m.listed))
+	d := m.delist(i)
+	m.emit("DealCancelled", d.id, d.borrower, m.now)
+	m.credit(d.borrower, d.token, d.id, contracts.BalanceERC20, d.cap, contracts.CreditCollateralReturn)
+}
+
+// delist takes a deal off those that are listed.
+func (m *market) delist(i int) *deal {
+	d := m.listed[i]
+	m.listed[i] = m.listed[len(m.listed)-1]
+	m.listed = m.listed[:len(m.listed)-1]
+	return d
+}
+
 func (m *market) update(d *deal) {
 	m.emit("DealTermsUpdated", d.id, d.cap, d.cap/2, uint64(week), m.now+4*week, termsHash(d.id))
 }
@@ -185,8 +219,7 @@ func (m *market) fund() {
 		lender, price, id = b.lender, b.price, b.id
 		m.emit("BidAccepted", d.id, b.id, b.lender, b.price, m.now)
 	}
-	m.listed[i] = m.listed[len(m.listed)-1]
-	m.listed = m.listed[:len(m.listed)-1]
+	m.delist(i)
 	d.lender = lender
 	m.funded = append(m.funded, d)
 	fee := price / 100

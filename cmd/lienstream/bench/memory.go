@@ -10,29 +10,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/topics"
 )
 
-// budgets are those of the table of docs/operations.md.
-var budgets = []string{"256MiB", "350MiB", "512MiB", "1GiB", "2GiB"}
+// allBudgets are those of the table of docs/operations.md.
+var allBudgets = []string{"256MiB", "350MiB", "512MiB", "1GiB", "2GiB"}
 
-// memory measures what the processors do with more or less memory, on one raw topic that is there: everything from it with
+// budgets measures what the processors do with more or less memory, on one raw topic that is there: everything from it with
 // events, everything without (--rebuild), and the state alone, from the changelog. In turns, so that other load of the
 // machine affects all.
-func (b *bench) memory(ctx context.Context) error {
+func (b *bench) budgets(ctx context.Context) error {
+	limit := time.Duration(5+8*b.runs) * time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
 	return b.onRaw(ctx, func(raw *raw) error { return b.byBudget(ctx, raw) })
 }
 
 func (b *bench) byBudget(ctx context.Context, raw *raw) error {
 	// A fresh broker makes its own topics, of transactions and of groups: that does not count.
-	if _, _, _, err := raw.process(ctx); err != nil {
+	if _, err := raw.process(ctx); err != nil {
 		return err
 	}
 	took := map[string][]float64{}
 	used := map[string][]float64{}
 	peak := map[string]float64{}
 	for range b.runs {
-		for _, budget := range budgets {
+		for _, budget := range allBudgets {
 			if err := raw.forget(ctx); err != nil {
 				return err
 			}
@@ -50,24 +54,28 @@ func (b *bench) byBudget(ctx context.Context, raw *raw) error {
 						return err
 					}
 				}
-				wall, of, rss, err := raw.process(ctx, append(way.flags, "--memory="+budget)...)
+				t, err := raw.process(ctx, append(way.flags, "--memory="+budget)...)
 				if err != nil {
 					return fmt.Errorf("%s in %s: %w", way.name, budget, err)
 				}
 				name := fmt.Sprintf("processors in %s, %s, %s", budget, way.name, raw.w.kind)
-				took[name], used[name] = append(took[name], wall.Seconds()), append(used[name], of.Seconds())
-				peak[budget] = max(peak[budget], float64(rss))
-				b.note("%s: %.2f s (%.2f s of processor time), %d MB", name, wall.Seconds(), of.Seconds(), rss/1e6)
+				took[name], used[name] = append(took[name], t.wall.Seconds()), append(used[name], t.used.Seconds())
+				peak[budget] = max(peak[budget], float64(t.peak))
+				b.note("%s: %.2f s (%.2f s of processor time), %d MB", name, t.wall.Seconds(), t.used.Seconds(), t.peak/1e6)
 			}
 		}
 	}
-	for _, budget := range budgets {
+	for _, budget := range allBudgets {
 		for _, way := range []string{"from the raw topic, with events", "rebuild", "restore"} {
 			name := fmt.Sprintf("processors in %s, %s, %s", budget, way, raw.w.kind)
-			b.add(name, "s", median(took[name]), 0, goal{})
-			b.add(name+", processor time", "s", median(used[name]), 0, goal{})
+			b.addSpread(name, "s", took[name], nil, goal{})
+			b.addSpread(name+", processor time", "s", used[name], nil, goal{})
 		}
-		b.add("peak memory of processors in "+budget+", "+raw.w.kind, "MB", peak[budget]/1e6, 0, goal{})
+		var most memory.Budget
+		if err := most.Set(budget); err != nil {
+			return err
+		}
+		b.add("peak memory of processors in "+budget+", "+raw.w.kind, "MB", peak[budget]/1e6, 0, goal{most: float64(most) / 1e6})
 	}
 	return nil
 }
@@ -80,6 +88,8 @@ type raw struct {
 	data string
 	args []string
 	head uint64 // of the history
+
+	patience time.Duration // with processors; 0: that of all
 }
 
 // onRaw calls fn with a raw topic of the whole chain, on an Apache Kafka of its own.
@@ -105,10 +115,8 @@ func (b *bench) onRaw(ctx context.Context, fn func(*raw) error) error {
 
 // newRaw ingests the chain into topics of its own.
 func (w *world) newRaw(ctx context.Context, out *outside) (*raw, error) {
-	w.runs++
-	p := &pipeline{w: w, name: fmt.Sprintf("%s-%d", w.kind, w.runs)}
-	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + p.name}, w.servers...)
-	if err := w.provision(p); err != nil {
+	p, err := w.provisioned()
+	if err != nil {
 		return nil, err
 	}
 	r := &raw{pipeline: p, out: out, data: filepath.Join(w.cfg.dir, p.name), args: append(p.topics, w.chain.flags(false)...), head: w.chain.head}
@@ -155,27 +163,34 @@ func (r *raw) atEnd(ctx context.Context, ops string) error {
 	return reached(ctx, ops, "lienstream_processors_block_number{", r.w.cfg.partitions, r.head)
 }
 
+// taken is what a run of processors took.
+type taken struct {
+	wall, used, brokers time.Duration // by the clock, and of processor time
+	peak                int64         // of memory, in bytes
+}
+
 // process runs processors until every partition has the last block.
-func (r *raw) process(ctx context.Context, flags ...string) (wall, used time.Duration, rss int64, err error) {
+func (r *raw) process(ctx context.Context, flags ...string) (t taken, err error) {
+	broker, err := cpuOf(r.w.kafka.PID())
+	if err != nil {
+		return t, err
+	}
 	began := time.Now()
 	p, ops, err := r.launch(flags...)
 	if err != nil {
-		return 0, 0, 0, err
+		return t, err
 	}
-	err = until(ctx, p, func(ctx context.Context) error { return r.atEnd(ctx, ops) })
-	if err != nil {
+	if err := untilIn(ctx, p, max(r.patience, patience), func(ctx context.Context) error { return r.atEnd(ctx, ops) }); err != nil {
 		p.kill()
-		return 0, 0, 0, err
+		return t, err
 	}
-	wall = time.Since(began)
-	if used, err = p.cpu(); err == nil {
-		rss, err = p.status("VmHWM")
-	}
-	if err != nil {
-		p.kill()
-		return 0, 0, 0, err
-	}
-	return wall, used, rss, p.stop()
+	t.wall = time.Since(began)
+	var err1, err2, err3 error
+	t.used, err1 = p.cpu()
+	t.peak, err2 = p.status("VmHWM")
+	t.brokers, err3 = cpuOf(r.w.kafka.PID())
+	t.brokers -= broker
+	return t, errors.Join(err1, err2, err3, p.stop())
 }
 
 // forget drops the state and every topic but the raw one.

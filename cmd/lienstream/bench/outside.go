@@ -230,6 +230,20 @@ func (o *outside) read(ctx context.Context, names []string, take func(*kgo.Recor
 	return nil
 }
 
+// sizes are the bytes of all topics on disk.
+func (o *outside) sizes(ctx context.Context) (map[string]float64, error) {
+	dirs, err := o.admin.DescribeAllLogDirs(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[string]float64{}
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		err = errors.Join(err, d.Err)
+		d.Topics.Each(func(p kadm.DescribedLogDirPartition) { sizes[p.Topic] += float64(p.Size) })
+	})
+	return sizes, err
+}
+
 // volume is what topics hold, as the broker keeps it.
 type volume struct {
 	mu                                   sync.Mutex

@@ -120,11 +120,13 @@ func address() string {
 
 // until polls until check is satisfied.
 func until(ctx context.Context, p *process, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return untilIn(ctx, p, patience, check)
+}
+
+func untilIn(ctx context.Context, p *process, limit time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for began := time.Now(); ; {
 		err := check(ctx)
 		if err == nil {
 			return nil
@@ -133,8 +135,8 @@ func until(ctx context.Context, p *process, check func(context.Context) error) e
 		case <-p.done:
 			return fmt.Errorf("%s ended: %w: see %s", p.name, p.err, p.out.Name())
 		case <-ctx.Done():
-			return fmt.Errorf("%s: not within %s: %w", p.name, patience, err)
-		case <-tick.C:
+			return fmt.Errorf("%s: not within %s: %w", p.name, limit, err)
+		case <-time.After(max(5*time.Millisecond, time.Since(began)/200)): // a question costs the process a millisecond
 		}
 	}
 }

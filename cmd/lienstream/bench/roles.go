@@ -26,15 +26,12 @@ type fleet struct {
 
 // newFleet starts the roles on topics of their own and waits until everything is served.
 func (w *world) newFleet(ctx context.Context) (*fleet, error) {
-	w.runs++
-	name := fmt.Sprintf("%s-%d", w.kind, w.runs)
-	p := &pipeline{w: w, name: name}
-	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + name}, w.servers...)
-	if err := w.provision(p); err != nil {
+	p, err := w.provisioned()
+	if err != nil {
 		return nil, err
 	}
-	f := &fleet{w: w, name: name, addr: address(), args: append(p.topics, w.chain.flags(false)...), processes: map[string]*process{}, ops: map[string]string{}}
-	err := errors.Join(f.start("ingest", "ingest"), f.processor("a"), f.start("serving", "serving", "--services=indexer", "--indexer-addr="+f.addr))
+	f := &fleet{w: w, name: p.name, addr: address(), args: append(p.topics, w.chain.flags(false)...), processes: map[string]*process{}, ops: map[string]string{}}
+	err = errors.Join(f.start("ingest", "ingest"), f.processor("a"), f.start("serving", "serving", "--services=indexer", "--indexer-addr="+f.addr))
 	if err != nil {
 		return f, err
 	}

@@ -19,7 +19,7 @@ func (b *bench) streams(ctx context.Context) error {
 	return b.onRaw(ctx, func(raw *raw) error {
 		c := &comparison{
 			bench: b, raw: raw,
-			ours:   &processors{raw: raw, memory: b.memoryOf},
+			ours:   &processors{raw: raw, memory: b.memoryOf.String()},
 			theirs: &streamsApp{raw: raw, name: "streams", dir: filepath.Join(b.dir, "streams")},
 			all:    map[string]*[2][]float64{},
 		}

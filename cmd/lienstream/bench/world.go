@@ -116,6 +116,14 @@ func (w *world) freshOn(chain []string) (*pipeline, error) {
 	return p, p.start(chain...)
 }
 
+// provisioned is a pipeline of topics alone.
+func (w *world) provisioned() (*pipeline, error) {
+	w.runs++
+	p := &pipeline{w: w, name: fmt.Sprintf("%s-%d", w.kind, w.runs)}
+	p.topics = append([]string{fmt.Sprintf("--kafka-partitions=%d", w.cfg.partitions), "--kafka-prefix=" + p.name}, w.servers...)
+	return p, w.provision(p)
+}
+
 // provision creates the topics on real brokers, as is done once before the first start.
 func (w *world) provision(p *pipeline) error {
 	if w.kind == embedded {
