@@ -13,6 +13,7 @@
 //	notify.go     subscriptions to alerts
 //	roles.go      the figures of several nodes; idle.go: processor time at the tip
 //	memory.go     what the processors do with more or less memory
+//	broker.go     what they ask of the broker, by compression
 //	growth.go     how the processors grow with the number of deals; written.go: a raw topic without a chain
 //	streams.go    the processors beside Kafka Streams; streams_live.go: at the tip; outside.go: what both are judged by
 //	hostile.go    what one client can do to others
@@ -83,13 +84,13 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory, streams and growth, which are taken by themselves")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory, broker, streams and growth, which are taken by themselves")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
 	flags.Uint64Var(&cfg.seed, "seed", 1, "seed of the chain's history")
 	cfg.memoryOf = 600e6
-	flags.Var(&cfg.memoryOf, "memory", "memory that the processors get where only streams or growth is taken")
+	flags.Var(&cfg.memoryOf, "memory", "memory that the processors get where only streams, broker or growth is taken")
 	flags.StringVar(&deals, "deals", "100000,1000000,10000000", "numbers of deals, ascending, comma-separated (-only growth)")
 	flags.StringVar(&bare, "bare", "", "serve the responses in this file with a bare HTTP handler, and measure nothing")
 	flags.StringVar(&bareAddr, "bare-addr", "", "listen address of the bare handler")
@@ -103,7 +104,7 @@ func run(ctx context.Context, args []string) error {
 	if only != "" {
 		cfg.only = strings.Split(only, ",")
 	}
-	for _, alone := range []string{"memory", "streams", "growth"} {
+	for _, alone := range []string{"memory", "broker", "streams", "growth"} {
 		if len(cfg.only) > 1 && slices.Contains(cfg.only, alone) {
 			return fmt.Errorf("-only %s: %s is taken by itself", only, alone)
 		}
@@ -156,6 +157,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return b.streams(ctx)
 	case slices.Equal(b.only, []string{"memory"}):
 		return b.budgets(ctx)
+	case slices.Equal(b.only, []string{"broker"}):
+		return b.broker(ctx)
 	}
 	for _, kind := range b.servers {
 		w, err := newWorld(ctx, b.config, b.chain, kind)
