@@ -124,22 +124,28 @@ func (w *world) provisioned() (*pipeline, error) {
 	return p, w.provision(p)
 }
 
-// provision creates the topics on real brokers, as is done once before the first start.
-func (w *world) provision(p *pipeline) error {
+// provision creates the topics on real brokers, as is done once before the first start. Fresh brokers on a busy machine may take
+// longer than it waits.
+func (w *world) provision(p *pipeline) (err error) {
 	if w.kind == embedded {
 		return nil
 	}
-	apply, err := start(w.cfg, p.name, append([]string{"topics", "apply"}, p.topics...)...)
-	if err != nil {
-		return err
+	for range 3 {
+		apply, err2 := start(w.cfg, p.name, append([]string{"topics", "apply"}, p.topics...)...)
+		if err2 != nil {
+			return err2
+		}
+		select {
+		case <-apply.done:
+			if err = apply.err; err == nil {
+				return nil
+			}
+		case <-time.After(patience):
+			apply.kill()
+			return fmt.Errorf("topics apply: not within %s", patience)
+		}
 	}
-	select {
-	case <-apply.done:
-		return apply.err
-	case <-time.After(patience):
-		apply.kill()
-		return fmt.Errorf("topics apply: not within %s", patience)
-	}
+	return fmt.Errorf("topics apply: %w", err)
 }
 
 func (p *pipeline) start(extra ...string) (err error) {
