@@ -32,6 +32,7 @@ var promises = []struct {
 	{"KillEndsAPoll", killEndsAPoll},
 	{"ReadersComeAndGo", readersComeAndGo},
 	{"UnreadHoldsUpNobody", unreadHoldsUpNobody},
+	{"KeptRecordsStay", keptRecordsStay},
 	{"OpenedIsReadAtOnce", openedIsReadAtOnce},
 	{"ReaderErrors", readerErrors},
 	{"HistoryIsShared", historyIsShared},
