@@ -228,10 +228,13 @@ var (
 	pageSource string
 	//go:embed write.lua
 	writeSource string
+	//go:embed move.lua
+	moveSource string
 	//go:embed pool.lua
 	poolSource string
 
 	pageScript  = redis.NewScript(pageSource)
 	writeScript = redis.NewScript(writeSource)
+	moveScript  = redis.NewScript(moveSource)
 	poolScript  = redis.NewScript(poolSource)
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// write is one run of write.lua.
+// write moves a partition to another state: by write.lua if rows change, otherwise by move.lua together with others.
 type write struct {
 	partition int32
 	state     *written
@@ -20,6 +20,9 @@ type write struct {
 	entries   []entry
 	job       *work
 }
+
+// moves reports whether move.lua can do it.
+func (b *write) moves() bool { return len(b.entries) == 0 && b.barrier != "" && b.keep > 0 }
 
 func (w *Writer) command(ctx context.Context, pipe redis.Pipeliner, b *write) *redis.Cmd {
 	args := make([]any, 0, 6+2*len(b.entries))
@@ -37,14 +40,26 @@ func (w *Writer) run(ctx context.Context, batch []*write) []error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.WriteTimeout)
 	defer cancel()
 	errs := w.pipeline(ctx, batch)
-	if len(errs) > 0 && redis.HasErrorPrefix(errs[0], "NOSCRIPT") { // none was executed
-		if err := writeScript.Load(ctx, w.client).Err(); err != nil {
-			for i := range errs {
-				errs[i] = fmt.Errorf("load script: %w", err)
-			}
-			return errs
+	var missing []int // not executed
+	var again []*write
+	for i, err := range errs {
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			missing, again = append(missing, i), append(again, batch[i])
 		}
-		errs = w.pipeline(ctx, batch)
+	}
+	if len(again) == 0 {
+		return errs
+	}
+	var loaded []error
+	if err := errors.Join(writeScript.Load(ctx, w.client).Err(), moveScript.Load(ctx, w.client).Err()); err != nil {
+		for range again {
+			loaded = append(loaded, fmt.Errorf("load scripts: %w", err))
+		}
+	} else {
+		loaded = w.pipeline(ctx, again)
+	}
+	for k, i := range missing {
+		errs[i] = loaded[k]
 	}
 	return errs
 }
@@ -52,26 +67,61 @@ func (w *Writer) run(ctx context.Context, batch []*write) []error {
 // errMismatch: the partition's state in Redis was not the one that the write starts from.
 var errMismatch = errors.New("redis does not hold the expected state")
 
+// pipeline runs write.lua for each write with rows, and move.lua once for all others.
 func (w *Writer) pipeline(ctx context.Context, batch []*write) []error {
-	commands := make([]*redis.Cmd, len(batch))
-	pipe := w.client.Pipeline()
+	var (
+		commands = make([]*redis.Cmd, len(batch))
+		moves    []any
+		pipe     = w.client.Pipeline()
+	)
 	for i, b := range batch {
-		commands[i] = w.command(ctx, pipe, b)
+		if b.moves() {
+			moves = append(moves, b.partition, b.from, b.to, b.barrier, b.keep)
+		} else {
+			commands[i] = w.command(ctx, pipe, b)
+		}
+	}
+	var move *redis.Cmd
+	if len(moves) > 0 {
+		move = moveScript.EvalSha(ctx, pipe, []string{w.keys.meta}, moves...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	errs := make([]error, len(batch))
-	for i, c := range commands {
-		reply, err := c.Slice()
-		switch {
-		case err != nil:
-			errs[i] = err
-		case len(reply) != 2:
-			errs[i] = fmt.Errorf("reply has %d elements", len(reply))
-		case reply[0] != int64(1):
-			errs[i] = errMismatch
+	var moved []any
+	var failed error
+	if move != nil {
+		if moved, failed = move.Slice(); failed == nil && len(moved) != len(moves)/5 {
+			failed = fmt.Errorf("reply has %d elements", len(moved))
 		}
 	}
+	for i, b := range batch {
+		if !b.moves() {
+			errs[i] = outcome(commands[i])
+			continue
+		}
+		if errs[i] = failed; failed != nil {
+			continue
+		}
+		if moved[0] != int64(1) {
+			errs[i] = errMismatch
+		}
+		moved = moved[1:]
+	}
 	return errs
+}
+
+// outcome is that of write.lua.
+func outcome(c *redis.Cmd) error {
+	reply, err := c.Slice()
+	switch {
+	case err != nil:
+		return err
+	case len(reply) != 2:
+		return fmt.Errorf("reply has %d elements", len(reply))
+	case reply[0] != int64(1):
+		return errMismatch
+	}
+	return nil
 }
 
 // execute writes the changes of one or more commits, and records the results.

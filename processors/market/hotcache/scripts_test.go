@@ -1,0 +1,94 @@
+package hotcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// scripts counts those that a client runs.
+type scripts struct{ n int }
+
+func (s *scripts) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *scripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *scripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		s.n += len(commands)
+		return next(ctx, commands)
+	}
+}
+
+// TestMovesShareAScript: partitions without changed rows move in one script, each on its own: one that somebody else has
+// written stays, and is reported. A script that Redis lacks is loaded, whether or not it has the other one.
+func TestMovesShareAScript(t *testing.T) {
+	onBoth(t, func(t *testing.T, url string) {
+		const partitions = 8
+		ctx, client := context.Background(), admin(t, url)
+		w := newTestWriter(t, testConfig(url, partitions), nil)
+		at := 0
+		batch := func(from int) (all []*write) {
+			at++
+			for p := range int32(partitions) {
+				b := &write{partition: p, to: fmt.Sprint("state ", at), barrier: barrier(block(uint64(at), 0)), keep: 2}
+				if from > 0 {
+					b.from = fmt.Sprint("state ", from)
+				}
+				all = append(all, b)
+			}
+			return all
+		}
+		if err := errors.Join(w.run(ctx, batch(0))...); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.HSet(ctx, w.keys.meta, "3", "another's").Err(); err != nil {
+			t.Fatal(err)
+		}
+		ran := new(scripts)
+		w.client.AddHook(ran)
+		for p, err := range w.run(ctx, batch(1)) {
+			if wrong := p == 3; errors.Is(err, errMismatch) != wrong || !wrong && err != nil {
+				t.Errorf("partition %d: %v", p, err)
+			}
+		}
+		if ran.n != 1 {
+			t.Errorf("%d scripts for one block", ran.n)
+		}
+		if err := client.ScriptFlush(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeScript.Load(ctx, client).Err(); err != nil {
+			t.Fatal(err)
+		}
+		changed := batch(2)
+		changed[5].entries = []entry{{key: []byte("gone")}}
+		for p, err := range w.run(ctx, changed) {
+			if p != 3 && err != nil {
+				t.Errorf("partition %d: %v", p, err)
+			}
+		}
+		meta, err := client.HGetAll(ctx, w.keys.meta).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range partitions {
+			state, blocks := "state 3", []uint64{2, 3}
+			if p == 3 {
+				state, blocks = "another's", []uint64{1}
+			}
+			var kept string
+			for _, n := range blocks {
+				kept += barrier(block(n, 0))
+			}
+			if got := meta[fmt.Sprint(p)]; got != state {
+				t.Errorf("partition %d has state %q, want %q", p, got, state)
+			}
+			if got := meta[fmt.Sprint("h", p)]; got != kept {
+				t.Errorf("partition %d keeps barriers %x, want %x", p, got, kept)
+			}
+		}
+	})
+}
