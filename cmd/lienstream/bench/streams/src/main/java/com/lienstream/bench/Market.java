@@ -25,6 +25,8 @@ import org.apache.kafka.streams.state.internals.WrappedStateStore;
  */
 final class Market extends ContextualProcessor<byte[], byte[], byte[], byte[]> {
     static final String STORE = "market";
+    /** The ingester's --reorg-window: what is that far behind the head is final. */
+    private static final long WINDOW = 128;
     /** The partition that the thread works on: entities go to the same one, as ours do. */
     static final ThreadLocal<int[]> PARTITION = ThreadLocal.withInitial(() -> new int[1]);
 
@@ -36,7 +38,7 @@ final class Market extends ContextualProcessor<byte[], byte[], byte[], byte[]> {
     private InternalProcessorContext<byte[], byte[]> internal;
     private ProcessorNode<?, ?, ?, ?> node;
     private int partition;
-    private long finalized = -1; // as of the last barrier
+    private long finalized = -1; // as of the last barrier, of later blocks too: a barrier calls none of these final
     private final TreeMap<Long, Integer> undo = new TreeMap<>(); // entries by block
 
     Market(byte[] vault, byte[] registry, boolean events) {
@@ -115,6 +117,7 @@ final class Market extends ContextualProcessor<byte[], byte[], byte[], byte[]> {
         in.take(32); // parent
         in.varint(); // records
         finalized = Math.max(finalized, in.varint());
+        finalized = Math.max(finalized, in.varint() - WINDOW); // head
         while (!undo.isEmpty() && undo.firstKey() <= finalized) {
             Map.Entry<Long, Integer> e = undo.pollFirstEntry();
             for (int i = 0; i < e.getValue(); i++) store.put(undoKey(e.getKey(), i), null);
