@@ -57,7 +57,8 @@ func (b *bench) byCodec(ctx context.Context, raw *raw) error {
 				}
 				all[codec][i] = append(all[codec][i], value)
 			}
-			b.note("%s: %.2f s (%.2f s of processor time, the broker's %.2f)", codec, took.wall.Seconds(), took.used.Seconds(), took.brokers.Seconds())
+			b.note("%s: %.2f s (%.2f s of processor time, the broker's %.2f), %d MB, %.2f records and %.0f bytes per log", codec,
+				took.wall.Seconds(), took.used.Seconds(), took.brokers.Seconds(), took.peak/1e6, v.records/logs, v.size/logs)
 		}
 	}
 	for _, codec := range codecs {
