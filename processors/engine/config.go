@@ -53,6 +53,8 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Logger     *zap.Logger
 
+	renewal time.Duration // see there; tests need it shorter
+
 	// crash lets tests stop a task at a point of its loop.
 	crash func(partition int32, point string) bool
 }
@@ -71,6 +73,7 @@ func DefaultConfig() Config {
 		Memory:         state.DefaultMemory(),
 		FS:             vfs.Default,
 		Logger:         zap.NewNop(),
+		renewal:        renewal,
 		crash:          func(int32, string) bool { return false },
 	}
 }

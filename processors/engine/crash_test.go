@@ -31,7 +31,7 @@ func TestPromises(t *testing.T) {
 				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
 				"fenced while idle": testFencedWhileIdle, "idle": testIdleOwnersWriteNothing,
 				"joint": testJoint, "joint task fails": testJointTaskFails, "left round": testLeftRound, "contended": testContended,
-				"release after restart": testReleaseAfterRestart,
+				"release after restart": testReleaseAfterRestart, "awaits release": testAwaitsRelease, "renewal": testRenewal, "rebuild beside": testRebuildBeside,
 			} {
 				t.Run(name, func(t *testing.T) {
 					test(t, provision(t, brokertest.Config(brokers, strings.ReplaceAll(name, " ", "-")), 4))
@@ -92,7 +92,7 @@ func testCrashes(t *testing.T, e *env) {
 	c := newChain(t, e.kafka, e.cat, seed)
 	cr := newCrasher(seed, 15)
 	cfg := e.config("a", vfs.NewMem())
-	cfg.crash = cr.crash
+	cfg.crash, cfg.renewal = cr.crash, 100*time.Millisecond
 	n := e.start(cfg)
 	for range 30 {
 		e.scenario(c, 2)

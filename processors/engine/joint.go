@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"sync"
@@ -23,7 +24,8 @@ import (
 //  2. a joint ID is used by one process, until its first error, and never again. So it is fenced for good;
 //  3. a task takes over with its partition's ID first, so of several one is left. What names a joint ID is written under
 //     the partition's ID, so nobody names another one after that;
-//  4. a task hands over all that it commits at once. So one that fails or stalls before holds up nobody.
+//  4. a partition's own ID is in use all the while, so brokers do not forget who took it last (renewal);
+//  5. a task hands over all that it commits at once. So one that fails or stalls before holds up nobody.
 type joint struct {
 	n      *Node
 	ctx    context.Context //nolint:containedctx // transactions are of all tasks and outlive each
@@ -46,8 +48,10 @@ const (
 	// releasePatience is how long a node waits for an owner that is alive to leave its node's transactions. It does so with
 	// its next commit, and would otherwise be fenced together with all tasks of that node.
 	releasePatience = time.Second
-	releaseLook     = 20 * time.Millisecond
 	leaveLook       = 250 * time.Millisecond // how often an idle owner looks whether it has to
+	// renewal is how long a partition's own ID may be unused. Brokers forget one by default after a week, and a commit under an ID
+	// that they forgot fails.
+	renewal = time.Hour
 	// contested is how long a task that was fenced takes no part: while two nodes contend for one partition, each would else
 	// fence all tasks of the other again and again.
 	contested = 10 * time.Second
@@ -172,16 +176,45 @@ func (n *Node) lastWriter(ctx context.Context, partition int32) (string, error) 
 	return p.Writer, err
 }
 
-// awaitRelease waits, for a moment, until an owner that is alive has left its node's transactions.
-func (n *Node) awaitRelease(ctx context.Context, partition int32) error {
-	for until := time.Now().Add(releasePatience); n.live.owned(n.cfg.Instance, partition) && time.Now().Before(until); {
-		writer, err := n.lastWriter(ctx, partition)
-		if err != nil || writer == "" {
-			return err
-		}
-		if !wait(ctx, releaseLook) {
+// awaitRelease waits, for a moment, until an owner that is alive has left its node's transactions: its progress then names
+// none. What comes meanwhile s applies; nil: a rebuild, which applies nothing.
+func (n *Node) awaitRelease(ctx context.Context, partition int32, s *restorer) error {
+	if n.commands != nil || !n.live.owned(n.cfg.Instance, partition) {
+		return nil
+	}
+	short, cancel := context.WithTimeout(ctx, releasePatience)
+	defer cancel()
+	if s != nil {
+		return s.awaitRelease(ctx, short)
+	}
+	return n.readRelease(ctx, short, partition)
+}
+
+// readRelease reads the changelog until progress names no joint ID, or short is done.
+func (n *Node) readRelease(ctx, short context.Context, partition int32) error {
+	_, last, end, err := n.lastLife(ctx, partition)
+	if err != nil || last.Writer == "" {
+		return err
+	}
+	read, err := n.consumer.Open(n.changelog, partition, end+1)
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	for {
+		records, err := read.Poll(short, nil)
+		if short.Err() != nil {
 			return ctx.Err()
 		}
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			if _, payload, err := unseal(rec.Key, rec.Value); err == nil && bytes.Equal(rec.Key, keyProgress) {
+				if p, err := decodeProgress(payload); err == nil && p.Writer == "" {
+					return nil
+				}
+			}
+		}
 	}
-	return nil
 }

@@ -281,6 +281,117 @@ func testReleaseAfterRestart(t *testing.T, e *env) {
 	})
 }
 
+// A partition's own transactional ID is in use even while its node commits all together: brokers forget one that is not.
+func testRenewal(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 26)
+	c.logs = 40
+	cfg := e.config("a", vfs.NewMem())
+	cfg.renewal = time.Nanosecond
+	n := e.holdAll(cfg, topics.RoleOwner)
+	own := func(p int32) bool { // that takes part, and used its own ID last
+		var last, open *kafka.Record
+		check(t, n.history.ReadBack(t.Context(), n.changelog, p, 0, func(r *kafka.Record) bool {
+			if bytes.Equal(r.Key, keyOpen) {
+				open = r
+			} else if last == nil {
+				last = r
+			}
+			return open == nil
+		}))
+		writer, err := n.lastWriter(t.Context(), p)
+		check(t, err)
+		return writer != "" && last != nil && last.ProducerID == open.ProducerID
+	}
+	polltest.Until(t, "all partitions name a joint ID", func() bool {
+		c.add(1)
+		e.caughtUp(c, n)
+		for p := range e.cat.Partitions {
+			if writer, err := n.lastWriter(t.Context(), p); err != nil || writer == "" {
+				return false
+			}
+		}
+		return true
+	})
+	for range 5 {
+		c.add(1)
+		e.caughtUp(c, n)
+		for p := range e.cat.Partitions {
+			if !own(p) {
+				t.Errorf("partition %d does not use its own ID", p)
+			}
+		}
+	}
+	e.finish(c, n)
+	e.invariantTopics(c)
+	if restarts := total(t, cfg.Registerer, "lienstream_processors_restarts_total", ""); restarts > 0 {
+		t.Errorf("tasks started again %v times", restarts)
+	}
+}
+
+// One node of two rebuilds what it gets, while the other goes on with what it has.
+func testRebuildBeside(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 27)
+	c.logs = 40
+	a := e.start(e.config("a", vfs.NewMem()))
+	e.scenario(c, 20)
+	e.together(c, a)
+	cfg := e.config("b", vfs.NewMem())
+	cfg.Rebuild = true
+	b := e.start(cfg)
+	polltest.Until(t, "the second node owns something", func() bool {
+		e.scenario(c, 1)
+		e.caughtUp(c, a, b)
+		for _, w := range b.Watermarks() {
+			if w.Role == topics.RoleOwner {
+				return true
+			}
+		}
+		return false
+	})
+	e.scenario(c, 10)
+	e.caughtUp(c, a, b)
+	e.invariantState(c, a, b)
+	e.invariantTopics(c)
+	b.stop(t)
+	e.scenario(c, 5)
+	e.finish(c, a)
+	e.invariantTopics(c)
+}
+
+// Who takes over waits until the owner has left its node's transactions, whether it has a state or rebuilds one.
+func testAwaitsRelease(t *testing.T, e *env) {
+	c := newChain(t, e.kafka, e.cat, 28)
+	c.logs = 40
+	a := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	e.together(c, a)
+	next, err := New(e.config("b", vfs.NewMem()), toy{})
+	check(t, err)
+	check(t, next.connect())
+	defer next.disconnect()
+	short, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := next.replicas[1]
+	defer func() { check(t, r.close()) }()
+	pos, err := next.open(t.Context(), r)
+	check(t, err)
+	s, err := next.newRestorer(r, pos, rankStandby)
+	check(t, err)
+	defer s.close()
+	check(t, s.catchUp(t.Context(), next))
+	for p, await := range []func() error{
+		func() error { return next.readRelease(t.Context(), short, 0) },
+		func() error { return s.awaitRelease(t.Context(), short) },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- await() }()
+		a.replicas[p].leaving.Store(true)
+		check(t, <-done)
+		if writer, err := next.lastWriter(t.Context(), int32(p)); err != nil || writer != "" || short.Err() != nil {
+			t.Errorf("partition %d is taken over while its owner names %q: %v", p, writer, errors.Join(err, short.Err()))
+		}
+	}
+}
+
 // Who is fenced waits the longer the more often, but not for what was long ago.
 func TestPauseOfAFencedTask(t *testing.T) {
 	r := &replica{}

@@ -193,27 +193,52 @@ func (s *restorer) poll(ctx context.Context, records []*kafka.Record) ([]*kafka.
 // until applies the changelog up to the record at an offset, or up to the first one after it if that is gone.
 func (s *restorer) until(ctx context.Context, end int64) error {
 	for s.pos.Changelog <= end {
-		if len(s.unread) == 0 {
-			var err error
-			if s.records, err = s.poll(ctx, s.records); err != nil {
-				return err
-			}
-			s.unread = s.records
+		if err := s.fill(ctx); err != nil {
+			return err
 		}
-		err := s.r.write(func() error {
-			for len(s.unread) > 0 && s.pos.Changelog <= end {
-				if _, err := s.apply(ctx, s.unread[0]); err != nil {
-					return err
-				}
-				s.unread = s.unread[1:]
-			}
-			return nil
-		})
-		if err != nil {
+		if err := s.applyWhile(ctx, func() bool { return s.pos.Changelog <= end }); err != nil {
 			return err
 		}
 	}
 	return s.flush(ctx)
+}
+
+// fill waits for records, unless some are left.
+func (s *restorer) fill(ctx context.Context) (err error) {
+	if len(s.unread) == 0 {
+		s.records, err = s.poll(ctx, s.records)
+		s.unread = s.records
+	}
+	return err
+}
+
+// applyWhile applies what was read.
+func (s *restorer) applyWhile(ctx context.Context, wanted func() bool) error {
+	return s.r.write(func() error {
+		for len(s.unread) > 0 && wanted() {
+			if _, err := s.apply(ctx, s.unread[0]); err != nil {
+				return err
+			}
+			s.unread = s.unread[1:]
+		}
+		return nil
+	})
+}
+
+// awaitRelease applies the changelog until its progress names no joint ID, or short is done.
+func (s *restorer) awaitRelease(ctx, short context.Context) error {
+	joint := func() bool { return s.pos.Progress.Writer != "" }
+	for joint() {
+		if err := s.fill(short); short.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			return err
+		}
+		if err := s.applyWhile(ctx, joint); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The end of the changelog is looked up again at most this often, while at least this many records were added

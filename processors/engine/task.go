@@ -36,6 +36,7 @@ type task struct {
 
 	tx          *kafka.Transactor // under the partition's transactional ID
 	seat        *seat             // in the node's transactions; nil: none
+	renewed     time.Time         // when the partition's transactional ID was last used
 	next        *jointTx          // in whose transactions the task takes part after its next commit; nil: in none
 	out         writer            // tx or seat: what the next commit is written to
 	incarnation int64
@@ -98,7 +99,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	if n.cfg.crash(r.partition, "caughtUp") {
 		return errCrash
 	}
-	if err := n.awaitRelease(ctx, r.partition); err != nil {
+	if err := n.awaitRelease(ctx, r.partition, s); err != nil {
 		return err
 	}
 	tx, err := n.transactor(n.transactionalID(r.partition))

@@ -77,13 +77,21 @@ func (t *task) point() read.Point {
 // choose decides what the next commit is written to.
 func (t *task) choose() {
 	together := t.app != nil && t.tip && t.catchUpUntil.IsZero() && !t.r.leaving.Load() && time.Since(t.r.fenced) > contested
-	if together && t.seat != nil && t.seat.of.alive() {
+	seated := together && t.seat != nil && t.seat.of.alive()
+	if seated && time.Since(t.renewed) < t.n.cfg.renewal {
 		t.out, t.next = t.seat, t.seat.of
 		return
 	}
-	t.leave()
-	if t.out, t.next = (alone{t.tx}), nil; together {
+	t.out, t.renewed = alone{t.tx}, time.Now()
+	switch {
+	case seated:
+		t.next = t.seat.of
+	case together:
+		t.leave()
 		t.next = t.n.joint.current()
+	default:
+		t.leave()
+		t.next = nil
 	}
 }
 
@@ -98,6 +106,7 @@ func (t *task) writer() string {
 // join takes a seat once a commit has named the joint ID.
 func (t *task) join() {
 	if t.seat != nil || t.next == nil {
+		t.pass()
 		return
 	}
 	x, at := t.next, t.point()
