@@ -4,10 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/lienstream/lienstream/topics"
@@ -400,5 +406,67 @@ func frozenBrokerHoldsNoCommit(t *testing.T, apache *broker.Apache) {
 	b.commit(t, b.transactor(t, "a"), "3")
 	if got := b.readBack(t, 1); !slices.Equal(got, []string{"3"}) {
 		t.Errorf("read back %q", got)
+	}
+}
+
+// A producer ID has 32,767 epochs, and a transaction may take one. Who commits past the last goes on, and who is replaced there
+// commits nothing more.
+func TestEpochsRunOut(t *testing.T) {
+	for _, kind := range brokertest.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			if kind == "apache" && os.Getenv("LIENSTREAM_SOAK") == "" {
+				t.Skip("it takes Apache Kafka a minute: make soak")
+			}
+			epochsRunOut(t, newTestBroker(t, brokertest.Start(t, kind), "EpochsRunOut"))
+		})
+	}
+}
+
+func epochsRunOut(t *testing.T, b *testBroker) {
+	worn := func(id string, left int16) {
+		t.Helper()
+		cl, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis = kmsg.StringPtr(b.cat.Prefix+"-"+id), 10_000
+		for epoch := int16(0); epoch < math.MaxInt16-1-left; {
+			resp, err := req.RequestWith(t.Context(), cl)
+			if err == nil {
+				err = kerr.ErrorForCode(resp.ErrorCode)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			epoch = resp.ProducerEpoch
+		}
+	}
+	worn("w", 5)
+	tx := b.transactor(t, "w")
+	var want []string
+	ids := map[int64]bool{}
+	for i := range 12 {
+		want = append(want, strconv.Itoa(i))
+		ids[b.commit(t, tx, want[i])[0].ProducerID] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("%d producer IDs were used", len(ids))
+	}
+	if got := b.read(t, want[len(want)-1]); !slices.Equal(got, want) {
+		t.Fatalf("read %v, want %v", got, want)
+	}
+	worn("k", 1)
+	former := b.transactor(t, "k")
+	begin(t, former)
+	b.produce(t, former, "lost")
+	next := b.transactor(t, "k")
+	if err := former.Commit(t.Context()); err == nil {
+		t.Error("the former holder commits")
+	}
+	b.commit(t, next, "next")
+	if got := b.read(t, "next"); !slices.Equal(got, append(want, "next")) {
+		t.Errorf("read %v", got)
 	}
 }
