@@ -61,7 +61,7 @@ contracts-check: $(NPM)
 
 soak: deps ## a hundred kills at random, outages of a minute, a fleet for 15 minutes; LIENSTREAM_SEED repeats a run
 	LIENSTREAM_SOAK=1 LIENSTREAM_KILLS=100 go test -count=1 -timeout 60m -v -run 'TestCrashAnywhere|TestTwoOfEach|TestDependenciesAway|TestLyingNode|TestBrokerLost' ./cmd/lienstream/system
-	LIENSTREAM_SOAK=1 go test -count=1 -run TestApacheCluster ./topics/broker/brokertest
+	LIENSTREAM_SOAK=1 go test -count=1 -run 'TestApacheCluster|TestEpochsRunOut' ./topics/broker/brokertest ./topics/kafka
 	LIENSTREAM_SOAK_FOR=15m go test -count=1 -timeout 60m -v -run '^TestSoak$$' ./cmd/lienstream/system
 
 soak-short: deps ## two minutes of the soak's fleet: three brokers, three processor nodes, two ingesters, two serving nodes

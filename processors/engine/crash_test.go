@@ -31,7 +31,7 @@ func TestPromises(t *testing.T) {
 				"short-lived owner": testShortLivedOwner, "late": testLate, "hidden": testHiddenOwner,
 				"fenced while idle": testFencedWhileIdle, "idle": testIdleOwnersWriteNothing,
 				"joint": testJoint, "joint task fails": testJointTaskFails, "left round": testLeftRound, "contended": testContended,
-				"release after restart": testReleaseAfterRestart, "awaits release": testAwaitsRelease, "renewal": testRenewal, "rebuild beside": testRebuildBeside,
+				"release after restart": testReleaseAfterRestart, "awaits release": testAwaitsRelease, "renewal": testRenewal, "rebuild beside": testRebuildBeside, "node dies": testNodeDies,
 			} {
 				t.Run(name, func(t *testing.T) {
 					test(t, provision(t, brokertest.Config(brokers, strings.ReplaceAll(name, " ", "-")), 4))

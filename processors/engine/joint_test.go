@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -356,6 +357,58 @@ func testRebuildBeside(t *testing.T, e *env) {
 	e.scenario(c, 5)
 	e.finish(c, a)
 	e.invariantTopics(c)
+}
+
+// A node that dies at any step of a joint commit, whichever of its tasks has come there, leaves nothing lost, doubled or torn to the
+// next one, which has its disk as of some moment.
+func testNodeDies(t *testing.T, e *env) {
+	seed := testSeed(t)
+	c := newChain(t, e.kafka, e.cat, seed)
+	c.logs = 40
+	rng := rand.New(rand.NewPCG(seed, 3))
+	fs := vfs.NewCrashableMem()
+	for _, at := range []string{"beforeEnd", "handedOver", "duringEnd", "afterEnd", "afterPebble"} {
+		var armed, dead atomic.Bool
+		var arrived atomic.Int32
+		var n *runningNode
+		arrivals := 1 + rng.Int32N(e.cat.Partitions)
+		died := make(chan struct{})
+		cfg := e.config("a", fs)
+		cfg.crash = func(_ int32, point string) bool {
+			if point == at && armed.Load() && arrived.Add(1) == arrivals {
+				dead.Store(true)
+				if x := n.joint.current(); x != nil {
+					x.tx.Kill()
+				}
+				close(died)
+			}
+			return dead.Load()
+		}
+		n = e.holdAll(cfg, topics.RoleOwner)
+		e.together(c, n)
+		e.scenario(c, 3)
+		e.caughtUp(c, n)
+		armed.Store(true)
+		polltest.Until(t, "the node dies "+at, func() bool {
+			c.add(1)
+			select {
+			case <-died:
+				return true
+			default:
+				return false
+			}
+		})
+		next := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+		n.stop(t)
+		fs = next
+		e.scenario(c, rng.IntN(4))
+	}
+	n := e.holdAll(e.config("a", fs), topics.RoleOwner)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	e.together(c, n)
+	e.finish(c, n)
 }
 
 // Who takes over waits until the owner has left its node's transactions, whether it has a state or rebuilds one.

@@ -431,7 +431,7 @@ func epochsRunOut(t *testing.T, b *testBroker) {
 		}
 		defer cl.Close()
 		req := kmsg.NewPtrInitProducerIDRequest()
-		req.TransactionalID, req.TransactionTimeoutMillis = kmsg.StringPtr(b.cat.Prefix+"-"+id), 10_000
+		req.TransactionalID, req.TransactionTimeoutMillis = new(b.cat.Prefix+"-"+id), 10_000
 		for epoch := int16(0); epoch < math.MaxInt16-1-left; {
 			resp, err := req.RequestWith(t.Context(), cl)
 			if err == nil {

@@ -113,6 +113,32 @@ func Truncate(t testing.TB, brokers []string, topic string, partition int32, off
 	})
 }
 
+// Assigned is which instance each partition is assigned to by a group; nil while it rebalances.
+func Assigned(t testing.TB, brokers []string, group string) map[int32]string {
+	t.Helper()
+	var assigned map[int32]string
+	admin(t, brokers, func(adm *kadm.Client) error {
+		groups, err := adm.DescribeGroups(t.Context(), group)
+		if err != nil || groups[group].State != "Stable" {
+			return err
+		}
+		assigned = map[int32]string{}
+		for _, m := range groups[group].Members {
+			all, ok := m.Assigned.AsConsumer()
+			if !ok || m.InstanceID == nil {
+				continue
+			}
+			for _, topic := range all.Topics {
+				for _, p := range topic.Partitions {
+					assigned[p] = *m.InstanceID
+				}
+			}
+		}
+		return nil
+	})
+	return assigned
+}
+
 func admin(t testing.TB, brokers []string, f func(*kadm.Client) error) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
