@@ -3,7 +3,9 @@ package kafka
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -54,9 +56,9 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 	call := func(f func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, h.timeout)
 		defer cancel()
-		return supervise(ctx, f)
+		return supervise(ctx, func(ctx context.Context) error { return b.atLeader(ctx, f) })
 	}
-	if err := call(b.locate); err != nil {
+	if err := call(func(context.Context) error { return nil }); err != nil {
 		return fmt.Errorf("read back %s/%d: %w", topic, partition, err)
 	}
 	given := 0
@@ -112,12 +114,11 @@ func (h *History) Place(ctx context.Context, topic string, partition, epoch int3
 	defer cancel()
 	var place Place // read only if the call has ended
 	err := supervise(ctx, func(ctx context.Context) error {
-		if err := b.locate(ctx); err != nil {
+		return b.atLeader(ctx, func(ctx context.Context) error {
+			end, err := b.epochEnd(ctx, epoch)
+			place = Place{Topic: b.topicID, Start: b.start, End: b.end, EpochEnd: end}
 			return err
-		}
-		end, err := b.epochEnd(ctx, epoch)
-		place = Place{Topic: b.topicID, Start: b.start, End: b.end, EpochEnd: end}
-		return err
+		})
 	})
 	if err != nil {
 		return Place{}, fmt.Errorf("locate %s/%d: %w", topic, partition, err)
@@ -175,28 +176,68 @@ type backwards struct {
 	cl         *kgo.Client
 	topic      string
 	partition  int32
+	located    bool // the leader and the offsets are known
 	topicID    TopicID
 	leader     int32
 	start, end int64 // end: the last stable offset, above which transactions are undecided
 	rewrite    *rewriter
 }
 
-// locate finds the partition's leader and its offsets, and retries during a leader election.
-func (b *backwards) locate(ctx context.Context) error {
+// atLeader calls f once the leader and the offsets are known. Where that broker dies, or another one is elected, it asks who leads
+// instead, and calls f again, until ctx is done.
+func (b *backwards) atLeader(ctx context.Context, f func(context.Context) error) error {
 	for {
-		err := b.ask(ctx)
-		if !kerr.IsRetriable(err) {
+		again, err := b.locate(ctx)
+		if err == nil {
+			err = f(ctx)
+			again = passes(err)
+		}
+		if !again {
 			return err
 		}
+		b.located = false
 		select {
-		case <-time.After(metadataMinAge):
+		case <-time.After(metadataMinAge): // before that the client would say the same
 		case <-ctx.Done():
 			return err
 		}
 	}
 }
 
-func (b *backwards) ask(ctx context.Context) error {
+// passes says whether an error of a request to the leader is over once another broker leads. A request to a certain broker is not
+// repeated by the client.
+func passes(err error) bool {
+	if kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) {
+		return true
+	}
+	op, ok := errors.AsType[*net.OpError](err) // it refuses connections
+	return ok && op.Op == "dial"
+}
+
+// locate finds the partition's leader and its offsets, if they are not known. again: it may succeed later.
+func (b *backwards) locate(ctx context.Context) (again bool, err error) {
+	if b.located {
+		return false, nil
+	}
+	if err := b.findLeader(ctx); err != nil {
+		return kerr.IsRetriable(err), err
+	}
+	end := b.end
+	if b.start, err = b.offset(ctx, startTimestamp, readCommitted); err != nil {
+		return passes(err), fmt.Errorf("start offset: %w", err)
+	}
+	if b.end, err = b.offset(ctx, endTimestamp, readCommitted); err != nil {
+		return passes(err), fmt.Errorf("last stable offset: %w", err)
+	}
+	if b.end < end { // what is above it would be passed over
+		b.end = end
+		return true, kerr.OffsetNotAvailable
+	}
+	b.located = true
+	return false, nil
+}
+
+func (b *backwards) findLeader(ctx context.Context) error {
 	md, err := kadm.NewClient(b.cl).Metadata(ctx, b.topic)
 	if err != nil {
 		return fmt.Errorf("metadata: %w", err)
@@ -212,13 +253,13 @@ func (b *backwards) ask(ctx context.Context) error {
 	if pd.Err != nil {
 		return fmt.Errorf("metadata: %w", pd.Err)
 	}
+	if !slices.Contains(md.Brokers.NodeIDs(), pd.Leader) {
+		return kerr.LeaderNotAvailable
+	}
+	if id := TopicID(td.ID); b.topicID != (TopicID{}) && b.topicID != id {
+		return fmt.Errorf("the ID of the topic is %s, it was %s", id, b.topicID)
+	}
 	b.topicID, b.leader = TopicID(td.ID), pd.Leader
-	if b.start, err = b.offset(ctx, startTimestamp, readCommitted); err != nil {
-		return fmt.Errorf("start offset: %w", err)
-	}
-	if b.end, err = b.offset(ctx, endTimestamp, readCommitted); err != nil {
-		return fmt.Errorf("last stable offset: %w", err)
-	}
 	return nil
 }
 
