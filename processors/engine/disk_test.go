@@ -1,15 +1,24 @@
 package engine
 
 import (
+	"context"
 	"math/rand/v2"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -59,8 +68,19 @@ func TestFullDisk(t *testing.T) {
 }
 
 // A disk that stays full under an owner takes its partition away: where nobody else is, the owner waits, and
-// `lag` says so; another node owns it within seconds, and the first one comes back when there is space.
+// `lag` says so; a standby owns it within ten seconds, and the first one comes back when there is space. The time is virtual: it is
+// what is waited for, however busy the machine is.
 func TestStuckDiskIsLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a broker")
+	}
+	runtime.GC() // Pebble keeps buffers with channels in pools, and a bubble must have made its own
+	runtime.GC()
+	synctest.Test(t, stuckDiskIsLeft)
+}
+
+func stuckDiskIsLeft(t *testing.T) {
+	const within = 10 * time.Second
 	var full atomic.Bool
 	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
@@ -68,28 +88,41 @@ func TestStuckDiskIsLeft(t *testing.T) {
 		}
 		return nil
 	}))
-	e := newEnv(t, 1)
+	e := newPipedEnv(t, 1)
 	c := newChain(t, e.kafka, e.cat, 8)
-	c.keys, c.logs = 100_000, 4000
+	c.keys, c.logs = 100_000, 400
 	acfg := e.config("a", disk)
+	acfg.Standbys, acfg.Memory.MemTable = 1, 64<<10
 	a := e.start(acfg)
 	c.add(1)
 	e.caughtUp(c, a)
-	full.Store(true)
-	for range 40 {
-		c.add(1)
+	fill := func() (since time.Time) {
+		full.Store(true)
+		for range 40 {
+			c.add(1)
+		}
+		polltest.Until(t, "a write waits for the disk", func() bool { since = a.replicas[0].waiting(); return !since.IsZero() })
+		return since
 	}
+	fill()
 	polltest.Until(t, "the owner stands still", func() bool { return a.stuck() != nil })
 	before := gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks")
 	for range 5 {
 		c.add(1)
 	}
 	polltest.Until(t, "lag grows", func() bool { return gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks") >= max(before, 1)+5 })
+	full.Store(false)
+	e.caughtUp(c, a)
 
 	bcfg := e.config("b", vfs.NewMem())
 	bcfg.Standbys = 1
 	b := e.start(bcfg)
+	polltest.Until(t, "a standby at the head", e.at(c, b, topics.RoleStandby))
+	since := fill()
 	e.caughtUp(c, b)
+	if took := time.Since(since); took > within {
+		t.Errorf("the standby owns %v after the disk was stuck", took)
+	}
 	e.invariantState(c, b)
 	full.Store(false)
 	polltest.Until(t, "the first one follows again", func() bool { return a.stuck() == nil })
@@ -97,6 +130,57 @@ func TestStuckDiskIsLeft(t *testing.T) {
 	e.caughtUp(c, a)
 	e.invariantState(c, a)
 	e.invariantTopics(c)
+}
+
+// newPipedEnv is newEnv with a network in memory.
+func newPipedEnv(t *testing.T, partitions int32) *env {
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	b, err := broker.Open(broker.Config{Listen: func(string, string) (net.Listener, error) { return l, nil }})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	cfg := brokertest.Config(b.Addrs(), "t")
+	cfg.Dial = l.dial
+	return provision(t, cfg, partitions)
+}
+
+// pipeListener accepts connections from dial.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *pipeListener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *pipeListener) Addr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:9092"))
 }
 
 // A disk whose every write takes its time delays what is served, and falsifies nothing.

@@ -119,6 +119,52 @@ func TestReplacedTopic(t *testing.T) {
 	e.invariantTopics(c)
 }
 
+// Topics that were mirrored to other brokers have the same records, and are others: state is carried on over none of them, be it on
+// disk or in the mirrored changelog. A rebuild makes it anew, and publishes no event twice.
+func TestMirroredTopics(t *testing.T) {
+	e := newEnv(t, 2)
+	former := newChain(t, e.kafka, e.cat, 5)
+	disk := vfs.NewMem()
+	n := e.start(e.config("a", disk))
+	for range 10 {
+		former.add(1)
+	}
+	e.caughtUp(former, n)
+	e.invariantTopics(former)
+	n.stop(t)
+
+	mirror := newEnv(t, 2)
+	c := newChain(t, mirror.kafka, mirror.cat, 6)
+	c.blocks, c.salt = former.blocks, former.salt
+	c.begin()
+	for _, topic := range e.cat.Topics() {
+		if topic.Kind == topics.KindControl {
+			continue // which tell who is there
+		}
+		for p := range e.cat.Partitions {
+			for _, r := range e.readAll(topic.Name(), p) {
+				c.tx.Produce(t.Context(), &kafka.Record{Topic: r.Topic, Partition: p, Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp})
+			}
+		}
+	}
+	c.commit()
+	c.add(1)
+	for what, from := range map[string]*vfs.MemFS{"the disk": disk, "the mirrored changelog": vfs.NewMem()} {
+		t.Run(what, func(t *testing.T) {
+			n := mirror.start(mirror.config("a", from))
+			mirror.stopsBroken(n, "the ID of")
+			n.stop(t)
+		})
+	}
+	rebuilt := mirror.config("a", disk)
+	rebuilt.Rebuild = true
+	n = mirror.start(rebuilt)
+	mirror.scenario(c, 10)
+	mirror.caughtUp(c, n)
+	mirror.invariantState(c, n)
+	mirror.invariantTopics(c)
+}
+
 // A changelog that was deleted, or lost its end, is not carried on over by state on disk that has come further.
 func TestReplacedChangelog(t *testing.T) {
 	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
