@@ -92,7 +92,7 @@ func TestTwoApplicationsShareACluster(t *testing.T) {
 			nodes[name] = append(nodes[name], e.run(n))
 			served = append(served, read.Served{Source: n, Application: reads[name]})
 		}
-		server := &http.Server{Handler: read.NewHandler(zap.NewNop(), served...), ReadHeaderTimeout: time.Second}
+		server := &http.Server{Handler: read.NewHandler(t.Context(), zap.NewNop(), served...), ReadHeaderTimeout: time.Second}
 		go func() { _ = server.Serve(listener) }()
 		t.Cleanup(func() { check(t, server.Close()) })
 	}

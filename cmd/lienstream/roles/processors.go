@@ -178,7 +178,7 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	server := httpapi.NewServer(r.http, read.Authorized(token, read.NewHandler(p.Log, served...)), p.Log.Named("query"))
+	server := httpapi.NewServer(r.http, read.Authorized(token, read.NewHandler(ctx, p.Log, served...)), p.Log.Named("query"))
 	p.Group.Go(func() error { return server.Run(ctx) })
 	return nil
 }

@@ -33,12 +33,18 @@ func (r *Router) Run(ctx context.Context) error {
 	if r.cfg.Owners == nil {
 		return g.Wait()
 	}
-	client := newClient(r.cfg.Dial)
+	open := inTime(r.cfg.Dial)
+	client := newClient(open)
 	defer client.CloseIdleConnections()
 	watch := func(addr string) *node {
 		own, stop := context.WithCancel(ctx)
-		h := &node{asker: &remote{addr: addr, client: client, timeout: r.cfg.Timeout, token: r.cfg.Token}, stop: stop}
-		g.Go(func() error { r.watch(own, h); return nil })
+		to := &remote{addr: addr, client: client, dial: open, timeout: r.cfg.Timeout, token: r.cfg.Token}
+		h := &node{asker: to, stop: stop}
+		g.Go(func() error {
+			defer to.links.close()
+			r.watch(own, h)
+			return nil
+		})
 		return h
 	}
 	g.Go(func() error { return r.follow(ctx, watch) })

@@ -33,7 +33,10 @@ func (l local) resolve(r *nodeRequest) (err error) {
 			return fmt.Errorf("%w: %s: %w", ErrBadRequest, watermarks, err)
 		}
 		r.query = w
-		return w.Validate()
+		if err := w.Validate(); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrBadRequest, watermarks, err)
+		}
+		return nil
 	}
 	if r.op = l.app.find(r.Operation); r.op == nil {
 		return fmt.Errorf("%w: operation %q", ErrBadRequest, r.Operation)

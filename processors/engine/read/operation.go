@@ -27,6 +27,7 @@ type Views struct {
 type Operation struct {
 	name  string
 	fresh func() Query
+	brief bool // it reads few rows
 	serve func(ctx context.Context, v *Views, q Query) ([]Item, error)
 }
 
@@ -47,6 +48,13 @@ func NewOperation[T any, Q interface {
 			return serve(ctx, v, own)
 		},
 	}
+}
+
+// Brief says that the operation reads few rows, whatever it is asked: nobody need be able to give it up. Another node is asked over a
+// connection for such reads.
+func (o *Operation) Brief() *Operation {
+	o.brief = true
+	return o
 }
 
 // Name is the operation's name in requests between nodes.

@@ -2,7 +2,6 @@ package read
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -159,11 +158,7 @@ func codeBlock(c *wire.Coder, b *topics.BlockRef) {
 
 func encodeRequest(r *nodeRequest) ([]byte, error) { return wire.Append(nil, r) }
 
-func decodeRequest(body io.Reader) (*nodeRequest, error) {
-	raw, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
-	}
+func decodeRequest(raw []byte) (*nodeRequest, error) {
 	var r nodeRequest
 	if err := wire.Decode(raw, &r); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
@@ -171,22 +166,21 @@ func decodeRequest(body io.Reader) (*nodeRequest, error) {
 	return &r, r.validate()
 }
 
-func encodeResponse(a *Response) ([]byte, error) {
-	body, err := wire.Append(make([]byte, 0, 4<<10), a)
+// appendResponse appends the encoding of a response.
+func appendResponse(b []byte, a *Response) ([]byte, error) {
+	before := len(b)
+	b, err := wire.Append(b, a)
 	if err != nil {
-		return nil, fmt.Errorf("encode response: %w", err)
+		return b, fmt.Errorf("encode response: %w", err)
 	}
-	if len(body) > maxAnswerBytes {
-		return nil, fmt.Errorf("response of %d bytes is too large", len(body))
+	if n := len(b) - before; n > maxAnswerBytes {
+		return b, fmt.Errorf("response of %d bytes is too large", n)
 	}
-	return body, nil
+	return b, nil
 }
 
-func decodeResponse(body io.Reader) (*Response, error) {
-	raw, err := io.ReadAll(io.LimitReader(body, maxAnswerBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read response: %w", err)
-	}
+// decodeResponse decodes a response, which keeps raw.
+func decodeResponse(raw []byte) (*Response, error) {
 	if len(raw) > maxAnswerBytes {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrMalformed, maxAnswerBytes)
 	}

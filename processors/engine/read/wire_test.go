@@ -58,11 +58,11 @@ func toy(serve func(ctx context.Context, v *Views, q *page) ([]Item, error)) App
 
 func TestAnswersSurviveTheWire(t *testing.T) {
 	want := someAnswer()
-	raw, err := encodeResponse(want)
+	raw, err := appendResponse(nil, want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeResponse(bytes.NewReader(raw))
+	got, err := decodeResponse(raw)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -86,7 +86,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeRequest(bytes.NewReader(raw))
+		got, err := decodeRequest(raw)
 		if diff := cmp.Diff(want, got, unexported); err != nil || diff != "" {
 			t.Errorf("%v\n%s", err, diff)
 		}
@@ -95,7 +95,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 
 func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 	app := toy(func(context.Context, *Views, *page) ([]Item, error) { return nil, errors.New("asked") })
-	h := NewHandler(zap.NewNop(), Served{&marked{}, app})
+	h := NewHandler(t.Context(), zap.NewNop(), Served{&marked{}, app})
 	encoded := func(r nodeRequest, q wire.Value) io.Reader {
 		var err error
 		if q != nil {
@@ -116,7 +116,8 @@ func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 		body         io.Reader
 		want         int
 	}{
-		"method":       {http.MethodGet, Path, nil, http.StatusMethodNotAllowed},
+		"method":       {http.MethodPut, Path, nil, http.StatusMethodNotAllowed},
+		"no upgrade":   {http.MethodGet, Path, nil, http.StatusUpgradeRequired},
 		"path":         {http.MethodPost, "/", nil, http.StatusNotFound},
 		"empty":        {http.MethodPost, Path, strings.NewReader(""), http.StatusBadRequest},
 		"garbage":      {http.MethodPost, Path, strings.NewReader("no request at all"), http.StatusBadRequest},
@@ -137,7 +138,7 @@ func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 }
 
 func TestAnAnswerTooLargeIsAnError(t *testing.T) {
-	if _, err := encodeResponse(&Response{Items: []Item{{Row: make([]byte, maxAnswerBytes+1)}}}); err == nil {
+	if _, err := appendResponse(nil, &Response{Items: []Item{{Row: make([]byte, maxAnswerBytes+1)}}}); err == nil {
 		t.Error("encoded")
 	}
 }
@@ -166,7 +167,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Add(raw[:len(raw)/2])
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := decodeRequest(bytes.NewReader(b))
+		r, err := decodeRequest(b)
 		if err != nil {
 			if !errors.Is(err, ErrBadRequest) {
 				t.Errorf("%v is no bad request", err)
@@ -177,14 +178,14 @@ func FuzzDecodeRequest(f *testing.F) {
 		if err != nil {
 			t.Fatalf("encode %v again: %v", again, err)
 		}
-		if same, err := decodeRequest(bytes.NewReader(again)); err != nil || !cmp.Equal(r, same, unexported) {
+		if same, err := decodeRequest(again); err != nil || !cmp.Equal(r, same, unexported) {
 			t.Errorf("another request comes back: %v", err)
 		}
 	})
 }
 
 func FuzzDecodeResponse(f *testing.F) {
-	raw, err := encodeResponse(someAnswer())
+	raw, err := appendResponse(nil, someAnswer())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -194,18 +195,18 @@ func FuzzDecodeResponse(f *testing.F) {
 	}
 	f.Add(append(bytes.Clone(raw[:40]), 0xff, 0xff, 0xff, 0xff, 0x0f))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := decodeResponse(bytes.NewReader(b))
+		a, err := decodeResponse(b)
 		if err != nil {
 			return
 		}
 		if size := itemsBytes(a.Items); size > len(b) {
 			t.Errorf("%d bytes of items out of %d", size, len(b))
 		}
-		again, err := encodeResponse(a)
+		again, err := appendResponse(nil, a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err := decodeResponse(bytes.NewReader(again)); err != nil || !cmp.Equal(a, b) {
+		if b, err := decodeResponse(again); err != nil || !cmp.Equal(a, b) {
 			t.Errorf("another answer comes back: %v", err)
 		}
 	})

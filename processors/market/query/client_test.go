@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -83,6 +84,20 @@ func (o owners) tell(t testing.TB, all ...topics.Owner) {
 type holder struct {
 	server *httptest.Server
 	node   *node
+
+	mu    sync.Mutex
+	taken []net.Conn // connections that the node has upgraded
+}
+
+// die ends the node like a power cut.
+func (h *holder) die() {
+	h.server.CloseClientConnections()
+	h.server.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.taken {
+		_ = c.Close()
+	}
 }
 
 func (h *holder) announce(t testing.TB, o owners, instance string) {
@@ -133,12 +148,20 @@ func runRouter(t testing.TB, cfg query.Config) *query.Client {
 }
 
 // serveMarket serves the market of a node to the routers of others.
-func serveMarket(source query.Source) http.Handler {
-	return read.NewHandler(zap.NewNop(), read.Served{Source: source, Application: query.Application()})
+func serveMarket(ctx context.Context, source query.Source) http.Handler {
+	return read.NewHandler(ctx, zap.NewNop(), read.Served{Source: source, Application: query.Application()})
 }
 
 func serve(t testing.TB, n *node) *holder {
-	h := &holder{httptest.NewServer(serveMarket(n)), n}
+	h := &holder{node: n, server: httptest.NewUnstartedServer(serveMarket(t.Context(), n))}
+	h.server.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateHijacked {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.taken = append(h.taken, c)
+		}
+	}
+	h.server.Start()
 	t.Cleanup(h.server.Close)
 	return h
 }
@@ -386,8 +409,7 @@ func TestAStandbyAnswersForADeadOwnerOnceItIsNotBehind(t *testing.T) {
 		t.Fatalf("owner answers as of %v, %v", d.At, err)
 	}
 
-	owner.server.CloseClientConnections()
-	owner.server.Close()
+	owner.die()
 	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); !errors.Is(err, query.ErrUnavailable) {
 		t.Fatalf("a standby that is behind answered as of %v, %v", d.At, err)
 	}

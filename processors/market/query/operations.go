@@ -15,13 +15,13 @@ import (
 // The operations of the market, but those of the overview: each with its query type and the function that computes
 // it on a node.
 var (
-	opDeal           = read.NewOperation("deal", readDeal)
+	opDeal           = read.NewOperation("deal", readDeal).Brief()
 	opListings       = read.NewOperation("listings", readListings)
 	opDeals          = read.NewOperation("deals", readDeals)
 	opAssets         = read.NewOperation("assets", readAssets)
 	opBalances       = read.NewOperation("balances", readBalances)
 	opChanges        = read.NewOperation("changes", readChanges)
-	opDealWithReward = read.NewOperation("deal with reward", readDealWithReward)
+	opDealWithReward = read.NewOperation("deal with reward", readDealWithReward).Brief()
 	opAssetDeals     = read.NewOperation("asset deals", readAssetDeals)
 	opPortfolio      = read.NewOperation("portfolio", readPortfolio)
 	opStakes         = read.NewOperation("stakes", readStakes)

@@ -146,14 +146,15 @@ func drawList(t *rapid.T) list {
 // same pages as a local one.
 func TestPagesReturnWhatStaysExactlyOnce(t *testing.T) {
 	const partitions = 3
+	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		var cleanups cleanup
 		defer cleanups.run()
 		n := newNode(&cleanups, topics.RoleOwner, 1, span(partitions)...)
 		here := localRouter(&cleanups, n, partitions)
-		server := httptest.NewServer(serveMarket(n))
+		server := httptest.NewServer(serveMarket(ctx, n))
 		cleanups.Cleanup(server.Close)
-		there := remoteRouter(&cleanups, partitions, map[string]*holder{"a": {server, n}})
+		there := remoteRouter(&cleanups, partitions, map[string]*holder{"a": {server: server, node: n}})
 
 		m := &market{deals: map[uint64]*topics.Deal{}, next: 1}
 		at := block(0)

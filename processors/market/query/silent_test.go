@@ -41,12 +41,12 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool, lags bool) {
 	t.Helper()
 	standby := serve(t, newNode(t, topics.RoleStandby, 5, span(partitions)...))
 	owner := &holder{node: newNode(t, topics.RoleOwner, 5, span(partitions)...)}
-	answers := serveMarket(owner.node)
+	answers := serveMarket(t.Context(), owner.node)
 	var frozen atomic.Bool
 	thaw := make(chan struct{})
 	owner.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
+		if err != nil || r.Method != http.MethodPost { // it upgrades no connections, as an older build
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -72,7 +72,7 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool, lags bool) {
 		var once sync.Once
 		standby.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			if err != nil {
+			if err != nil || r.Method != http.MethodPost {
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))

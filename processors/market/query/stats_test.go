@@ -371,7 +371,7 @@ func (h half) Watermarks() []query.Watermark {
 func inTwoHalves(t testing.TB, n *node) *query.Client {
 	r, topic := emptyRouter(t, marketPartitions)
 	for odd, instance := range []string{"even", "odd"} {
-		server := httptest.NewServer(serveMarket(half{n, int32(odd)}))
+		server := httptest.NewServer(serveMarket(t.Context(), half{n, int32(odd)}))
 		t.Cleanup(server.Close)
 		addr := server.Listener.Addr().String()
 		for _, w := range (half{n, int32(odd)}).Watermarks() {

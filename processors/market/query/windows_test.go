@@ -167,14 +167,14 @@ func TestDustInManyPools(t *testing.T) {
 		n.advance(t, p, block(3))
 	}
 	var most atomic.Int64 // bytes of an answer
-	market := serveMarket(n)
-	h := &holder{httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	market := serveMarket(t.Context(), n)
+	h := &holder{node: n, server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		counted := &countedWriter{ResponseWriter: w}
 		market.ServeHTTP(counted, r)
 		if counted.bytes > most.Load() {
 			most.Store(counted.bytes)
 		}
-	})), n}
+	}))}
 	t.Cleanup(h.server.Close)
 	r := remoteRouter(t, partitions, map[string]*holder{"a": h})
 	r.SetRoom(room)
