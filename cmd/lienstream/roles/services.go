@@ -64,7 +64,12 @@ func (*servingRole) Name() string { return "serving" }
 
 func (*servingRole) Help() string { return "serve the state over HTTP" }
 
-func (*servingRole) Memory(p *Process) uint64 { return max(servingHeap, p.memory.Beyond(besideHeap)) }
+func (*servingRole) Memory(p *Process) uint64 {
+	if p.memory == 0 {
+		return servingRoom
+	}
+	return max(servingHeap, p.memory.Beyond(besideHeap))
+}
 
 func (*servingRole) Least(*Process) memory.Budget { return servingHeap + besideHeap }
 
