@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -135,43 +136,77 @@ func (b *bench) latency(ctx context.Context, w *world, p *pipeline, how string, 
 	return nil
 }
 
+// route is a question, or many of one kind, and what is asked of its answers.
+type route struct {
+	name  string
+	paths []string
+	ratio float64 // least, of requests/s
+	most  float64 // p99, in ms
+}
+
 // reads measures routes at 16 connections, in turns with the bare handler.
 func (b *bench) reads(ctx context.Context, w *world, p *pipeline) error {
 	var deals []string
 	for i := range 200 {
 		deals = append(deals, fmt.Sprintf("/deals/%d", 1+uint64(i)*b.chain.market.deals/200))
 	}
-	for _, route := range []struct {
-		name  string
-		paths []string
-		ratio float64 // least, of requests/s
-		most  float64 // p99, in ms
-	}{
+	return b.measureRoutes(ctx, p.addr, w.kind, slices.Concat([]route{
 		{"/listings?limit=50", []string{"/listings?limit=50"}, 0.6, 6},
 		{"/deals/:id", deals, 0.6, 6},
-		{"/deals/:id, uniform", randomDeals(b.seed, b.chain.market.deals, uniform), 0.5, 6},
-		{"/deals/:id, Zipf", randomDeals(b.seed, b.chain.market.deals, func(r *rand.Rand, n uint64) uint64 { return rand.NewZipf(r, 1.1, 1, n-1).Uint64() }), 0.5, 6},
+	}, b.anyDeal(), []route{
 		{"/pool", []string{"/pool"}, 0.6, 10},
 		{"/portfolio/:wallet", []string{fmt.Sprintf("/portfolio/%s", b.chain.market.accounts[0])}, 0, 10},
 		{"/stats", []string{"/stats"}, 0, 10},
-	} {
-		bare, err := startBare(ctx, b.config, p.addr, gets(route.paths))
+	}))
+}
+
+// apart measures deals at random where the serving process is none of the processors.
+func (b *bench) apart(ctx context.Context, w *world) error {
+	f, err := w.newFleet(ctx)
+	if f != nil {
+		defer f.close()
+	}
+	if err != nil {
+		return err
+	}
+	return b.measureRoutes(ctx, f.addr, "a process a role", b.anyDeal())
+}
+
+// anyDeal is all deals at random.
+func (b *bench) anyDeal() []route {
+	return []route{
+		{"/deals/:id, uniform", randomDeals(b.seed, b.chain.market.deals, uniform), 0.5, 6},
+		{"/deals/:id, Zipf", randomDeals(b.seed, b.chain.market.deals, func(r *rand.Rand, n uint64) uint64 { return rand.NewZipf(r, 1.1, 1, n-1).Uint64() }), 0.5, 6},
+	}
+}
+
+// measureRoutes measures each route with and without new blocks.
+func (b *bench) measureRoutes(ctx context.Context, addr, where string, routes []route) error {
+	for _, route := range routes {
+		if err := b.measureRoute(ctx, addr, where, route); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) measureRoute(ctx context.Context, addr, where string, route route) error {
+	bare, err := startBare(ctx, b.config, addr, gets(route.paths))
+	if err != nil {
+		return err
+	}
+	defer bare.close()
+	for _, busy := range []bool{false, true} {
+		name := fmt.Sprintf("GET %s, %s", route.name, where)
+		if busy {
+			name = fmt.Sprintf("GET %s under 10 blocks/s, %s", route.name, where)
+		}
+		us, them, err := b.press(ctx, addr, bare.addr, route.paths, busy)
 		if err != nil {
 			return err
 		}
-		defer bare.close()
-		for _, busy := range []bool{false, true} {
-			name := fmt.Sprintf("GET %s, %s", route.name, w.kind)
-			if busy {
-				name = fmt.Sprintf("GET %s under 10 blocks/s, %s", route.name, w.kind)
-			}
-			us, them, err := b.press(ctx, p.addr, bare.addr, route.paths, busy)
-			if err != nil {
-				return err
-			}
-			b.add(name, "requests/s", us.rate(), them.rate(), goal{ratio: route.ratio})
-			b.add(name+", p99", "ms", quantile(us.latencies, 0.99), quantile(them.latencies, 0.99), goal{most: route.most})
-		}
+		b.add(name, "requests/s", us.rate(), them.rate(), goal{ratio: route.ratio})
+		b.add(name+", p99", "ms", quantile(us.latencies, 0.99), quantile(them.latencies, 0.99), goal{most: route.most})
 	}
 	return nil
 }

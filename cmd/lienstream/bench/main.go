@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.binary, "binary", "bin/lienstream", "lienstream binary to measure")
 	flags.StringVar(&cfg.json, "json", "bin/bench.json", "file to write the figures to")
 	flags.StringVar(&servers, "servers", "embedded,real", "servers to measure with, comma-separated: embedded (the embedded broker and Redis), real (Apache Kafka and redis-server)")
-	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory, broker, streams and growth, which are taken by themselves")
+	flags.StringVar(&only, "only", "", "benchmarks to run, comma-separated: rebuild, latency, polling, reads, apart, hostile, idle, restart, sparse, proof, agent, valuation, notify, payments, roles; all by default; or one of memory, broker, streams and growth, which are taken by themselves")
 	flags.IntVar(&cfg.logs, "logs", 200_000, "number of logs in the chain's history")
 	flags.IntVar(&cfg.partitions, "partitions", 16, "number of partitions of the raw topic")
 	flags.IntVar(&cfg.runs, "runs", 3, "runs of each benchmark; the median is reported")
@@ -239,6 +239,12 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			}
 			return b.payments(ctx, w)
 		}},
+		{"apart", func() error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			return b.apart(ctx, w)
+		}},
 		{"roles", func() error {
 			if err := p.stop(); err != nil {
 				return err
@@ -251,7 +257,7 @@ func (b *bench) measure(ctx context.Context, w *world) error {
 			continue
 		}
 		// An embedded broker does not outlive its process, and with it the state goes.
-		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "roles"}, s.name) {
+		if w.kind == embedded && slices.Contains([]string{"restart", "idle", "apart", "roles"}, s.name) {
 			continue
 		}
 		if w.kind == real && s.name == "valuation" { // its chain is the embedded one, and nothing else counts
