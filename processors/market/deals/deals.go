@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
@@ -95,22 +96,33 @@ func listed(w state.Writer, tx common.Hash, e *contracts.DealListed, changed Cha
 	if row, err := w.Get(Deals, key); err != nil || row != nil {
 		return ListedTwice, err
 	}
-	d := topics.Deal{
+	c := changes.Get().(*dealChange)
+	defer changes.Put(c)
+	d := &c.after
+	*d = topics.Deal{
 		ID: e.DealID, Borrower: e.Borrower, Kind: e.Kind, Lane: e.Lane, State: contracts.DealListedState,
 		Token: e.Token, AmountOrTokenID: e.AmountOrTokenID, Cap: e.Cap, MinPrice: e.MinPrice, Term: e.Term,
 		FeeBps: e.FeeBps, ListingExpiry: e.ListingExpiry, ListedAt: e.ListedAt, TermsHash: e.TermsHash, TxListed: tx,
 	}
-	if err := changed(w, nil, &d); err != nil {
+	if err := changed(w, nil, d); err != nil {
 		return "", err
 	}
-	return "", putDeal(w, key, &d)
+	return "", putDeal(w, key, d)
 }
+
+// dealChange is a deal before and after a change.
+type dealChange struct{ before, after topics.Deal }
+
+// changes are kept: what Changed is given would else be allocated for each.
+var changes = sync.Pool{New: func() any { return new(dealChange) }}
 
 // change edits a deal, which must be in the state `from`.
 func change(w state.Writer, id *uint256.Int, from contracts.DealState, changed Changed, edit func(*topics.Deal)) (string, error) {
 	key := Key(id)
-	var d topics.Deal
-	if found, err := getDeal(w, key, &d); err != nil || !found {
+	c := changes.Get().(*dealChange)
+	defer changes.Put(c)
+	d := &c.after
+	if found, err := getDeal(w, key, d); err != nil || !found {
 		return NoDeal, err
 	}
 	if d.State != from {
@@ -119,12 +131,12 @@ func change(w state.Writer, id *uint256.Int, from contracts.DealState, changed C
 		}
 		return NotListed, nil
 	}
-	before := d
-	edit(&d)
-	if err := changed(w, &before, &d); err != nil {
+	c.before = *d
+	edit(d)
+	if err := changed(w, &c.before, d); err != nil {
 		return "", err
 	}
-	return "", putDeal(w, key, &d)
+	return "", putDeal(w, key, d)
 }
 
 // end ends a deal. Its open bids stay open, as in the contract, where lenders can withdraw them.
