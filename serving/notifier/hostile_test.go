@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/lienstream/lienstream/processors/notifier"
+	serving "github.com/lienstream/lienstream/serving/notifier"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -299,6 +301,38 @@ func TestAHundredSubscriptions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Wallets cost nothing: a client writes so many subscriptions, whatever wallets sign them, and the next one is not its affair.
+func TestAStrangersWallets(t *testing.T) {
+	h := newHouse(t, "kfake")
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	cfg := serving.DefaultConfig()
+	cfg.Writes, cfg.Burst = 1e-6, 3
+	s, err := serving.New(cfg, h.client, h.over(h.chain.HTTP()), keys, h.log, h.metrics.New())
+	check(t, err)
+	h.services = append(h.services, s)
+	from := func(client string) string {
+		key, err := crypto.GenerateKey()
+		check(t, err)
+		wallet := strings.ToLower(addressOf(key).Hex())
+		m := h.message(wallet, "email", "a@example.com", h.next())
+		req := httptest.NewRequest(http.MethodPost, "/notify", strings.NewReader(postBody(wallet, "email", "a@example.com", allPrefs, m, sign(t, key, m))))
+		req.Header.Set("Content-Type", "application/json")
+		req.RemoteAddr = client
+		got := h.answer(len(h.services)-1, req)
+		if listed := h.do(0, http.MethodGet, "/notify/"+wallet, ""); strings.Contains(listed, "example.com") != strings.HasPrefix(got, "200") {
+			t.Errorf("%s, but stored is %s", got, listed)
+		}
+		return got
+	}
+	for range 3 {
+		h.want(from("198.51.100.7:1000"), `200 {"ok":true}`)
+	}
+	h.want(from("198.51.100.7:1001"), "429 RATE_LIMITED")
+	h.want(from("198.51.100.8:1000"), `200 {"ok":true}`)
+	h.want(from("127.0.0.1:1000"), `200 {"ok":true}`)
 }
 
 // browser is a browser's subscription to a push service.

@@ -28,12 +28,14 @@ type Config struct {
 	Word     string        // first word of signed messages
 	MaxAge   time.Duration // of a message, since it was signed
 	MaxAhead time.Duration // by which a wallet's clock may be ahead of ours
+	Writes   float64       // subscriptions a second that a client may write in the long run
+	Burst    int           // and at once
 	Confirm  bool          // addresses, but those of browsers, are confirmed before the first alert goes there
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute}
+	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute, Writes: 1, Burst: 300}
 }
 
 // Validate returns all errors of the configuration.
@@ -49,6 +51,9 @@ func (c *Config) Validate() error {
 		if d.d < time.Second {
 			faults = append(faults, fmt.Errorf("%s: %s is less than a second", d.name, d.d))
 		}
+	}
+	if c.Writes <= 0 || c.Burst < 1 {
+		faults = append(faults, fmt.Errorf("writes of a client: %v a second with a burst of %d; both must be positive", c.Writes, c.Burst))
 	}
 	return errors.Join(faults...)
 }
@@ -73,6 +78,7 @@ type Service struct {
 	keys   *notifier.Keys
 	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
 	probes *httpapi.Slots[netip.Addr]     // checks of contract wallets' signatures that run, by client
+	writes *httpapi.Buckets[netip.Addr]   // subscriptions, by client: wallets cost nothing
 	log    *zap.Logger
 	server *httpapi.Server
 	api    *httpapi.API
@@ -90,7 +96,11 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, store: store, chain: chain, keys: keys, turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: httpapi.NewSlots[netip.Addr](clientProbes, allProbes), log: log.Named("notify")}
+	s := &Service{
+		cfg: cfg, store: store, chain: chain, keys: keys, log: log.Named("notify"),
+		turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: httpapi.NewSlots[netip.Addr](clientProbes, allProbes),
+		writes: httpapi.NewBuckets[netip.Addr](cfg.Writes, cfg.Burst),
+	}
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
 		Routes: append([]httpapi.Route{

@@ -169,6 +169,12 @@ func (h *house) do(node int, method, path, body string) string {
 	if strings.HasPrefix(body, "List") {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	return h.answer(node, req)
+}
+
+// answer is do for a request.
+func (h *house) answer(node int, req *http.Request) string {
+	h.t.Helper()
 	res := httptest.NewRecorder()
 	h.services[node].ServeHTTP(res, req)
 	h.mu.Lock()
@@ -179,7 +185,7 @@ func (h *house) do(node int, method, path, body string) string {
 		Error struct{ Code, Message string }
 	}
 	if json.Unmarshal(res.Body.Bytes(), &failed) == nil && failed.Error.Code != "" {
-		h.t.Logf("%s %s: %s", method, path, failed.Error.Message)
+		h.t.Logf("%s %s: %s", req.Method, req.URL, failed.Error.Message)
 		return fmt.Sprintf("%d %s", res.Code, failed.Error.Code)
 	}
 	return fmt.Sprintf("%d %s", res.Code, res.Body)
