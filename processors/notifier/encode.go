@@ -129,6 +129,89 @@ func (d *openDeal) parse(row []byte) bool {
 	return !p.failed && len(p.rest) == 0 && published <= math.MaxUint32
 }
 
+// dueRow is what the indexes of the outbox say of an alert.
+type dueRow struct {
+	Next int64 `json:"next"`
+	Held bool  `json:"held"`
+	Deal struct {
+		Expiry   uint64 `json:"expiry"`
+		GraceEnd uint64 `json:"graceEnd"`
+	} `json:"deal"`
+}
+
+// decode reads an alert as encoding/json does.
+func (d *dueRow) decode(row []byte) error {
+	*d = dueRow{}
+	if d.parse(row) {
+		return nil
+	}
+	*d = dueRow{}
+	return json.Unmarshal(row, d)
+}
+
+// parse reads an alert of a deal, and reports whether it is one.
+func (d *dueRow) parse(row []byte) bool {
+	p := parser{rest: row}
+	for _, name := range []string{`{"deal":{"id":`, `,"borrower":`, `,"lender":`, `,"token":`, `,"amount":`} {
+		p.take(name)
+		p.skip()
+	}
+	p.has(`,"position":true`)
+	p.take(`,"cap":`)
+	p.skip()
+	p.maybe(`,"price":`)
+	p.number(`,"fundedAt":`)
+	d.Deal.Expiry = p.number(`,"expiry":`)
+	d.Deal.GraceEnd = p.number(`,"graceEnd":`)
+	p.take(`,"open":`)
+	if !p.has("true") {
+		p.take("false")
+	}
+	for _, name := range []string{`},"stage":`, `,"due":`, `,"firedAt":`, `,"attempt":`} {
+		p.number(name)
+	}
+	next := p.number(`,"next":`)
+	d.Next = int64(next)
+	p.maybe(`,"reason":`)
+	p.maybe(`,"by":`)
+	d.Held = p.has(`,"held":true`)
+	p.take("}")
+	return !p.failed && len(p.rest) == 0 && next <= math.MaxInt64
+}
+
+// wish is what a subscription asks for.
+type wish struct {
+	Prefs     Prefs  `json:"prefs"`
+	CreatedAt int64  `json:"createdAt"`
+	Disabled  string `json:"disabled"`
+}
+
+// decode reads a subscription as encoding/json does.
+func (s *wish) decode(row []byte) error {
+	*s = wish{}
+	if s.parse(row) {
+		return nil
+	}
+	*s = wish{}
+	return json.Unmarshal(row, s)
+}
+
+// parse reads a subscription to which alerts go, and reports whether it is one.
+func (s *wish) parse(row []byte) bool {
+	p := parser{rest: row}
+	p.number(`{"channel":`)
+	p.take(`,"sealed":`)
+	p.skip()
+	p.take(`,"mask":`)
+	p.skip()
+	prefs := p.number(`,"prefs":`)
+	created := p.number(`,"createdAt":`)
+	p.number(`,"unix":`)
+	p.take("}")
+	s.Prefs, s.CreatedAt = Prefs(prefs), int64(created)
+	return !p.failed && len(p.rest) == 0 && prefs <= math.MaxUint8 && created <= math.MaxInt64
+}
+
 // parser takes a text apart from its start. What it returns after it has failed means nothing.
 type parser struct {
 	rest   []byte
@@ -146,15 +229,36 @@ func (p *parser) has(text string) bool {
 func (p *parser) take(text string) { p.failed = p.failed || !p.has(text) }
 
 func (p *parser) text() string {
-	p.take(`"`)
-	end := bytes.IndexByte(p.rest, '"')
-	if end < 0 || bytes.ContainsFunc(p.rest[:end], func(r rune) bool { return r < ' ' || r > '~' || r == '\\' }) {
-		p.failed = true
-		return ""
+	text := p.skip()
+	for _, c := range text {
+		p.failed = p.failed || c > '~'
 	}
-	text := string(p.rest[:end])
-	p.rest = p.rest[end+1:]
-	return text
+	return string(text)
+}
+
+// skip is a text that needs no decoding.
+func (p *parser) skip() []byte {
+	p.take(`"`)
+	for i, c := range p.rest {
+		switch {
+		case c == '"':
+			text := p.rest[:i]
+			p.rest = p.rest[i+1:]
+			return text
+		case c < ' ' || c == '\\':
+			p.failed = true
+			return nil
+		}
+	}
+	p.failed = true
+	return nil
+}
+
+// maybe is skip after a name, if that follows.
+func (p *parser) maybe(name string) {
+	if p.has(name) {
+		p.skip()
+	}
 }
 
 func (p *parser) address(to *common.Address) {

@@ -3,6 +3,7 @@ package notifier
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 )
 
@@ -27,22 +28,36 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
-// FuzzDecodeDeal: what is parsed is what encoding/json reads.
-func FuzzDecodeDeal(f *testing.F) {
+// FuzzDecodeRows: what is parsed is what encoding/json reads.
+func FuzzDecodeRows(f *testing.F) {
 	d := openDeal{Deal: Deal{ID: "7", Amount: "5", Cap: "6", Price: "5", FundedAt: 1, Expiry: 2, GraceEnd: 3, Open: true}, After: 1, Armed: 2, Published: 4}
 	d.json = d.Deal.encode()
 	f.Add(d.appendRow(nil))
 	f.Add([]byte(`{"deal":{"id":"\u0037","position":true},"after":01}`))
+	f.Add((&Alert{Stage: Before6, Due: 5, FiredAt: 6, Next: 7}).appendFired(nil, d.json))
+	for _, row := range []any{
+		&Alert{Deal: &d.Deal, Due: 5, FiredAt: 6, Attempt: 7, Next: 8, Reason: "r", By: "b", Held: true},
+		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5, Disabled: "d"},
+		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5},
+	} {
+		text, err := json.Marshal(row)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		var got, want openDeal
-		if !got.parse(row) {
-			return
-		}
-		if err := json.Unmarshal(row, &want); err != nil {
-			t.Fatalf("%q is parsed, but is %v", row, err)
-		}
-		if got.json = nil; got.Deal != want.Deal || got.After != want.After || got.Ended != want.Ended || got.Armed != want.Armed || got.Published != want.Published {
-			t.Errorf("%+v, want %+v", got, want)
+		var deal, isDeal openDeal
+		var due, isDue dueRow
+		var asks, isAsked wish
+		for _, one := range []struct{ got, want any }{{&deal, &isDeal}, {&due, &isDue}, {&asks, &isAsked}} {
+			if !one.got.(interface{ parse(row []byte) bool }).parse(row) {
+				continue
+			}
+			deal.json = nil
+			if err := json.Unmarshal(row, one.want); err != nil || !reflect.DeepEqual(one.got, one.want) {
+				t.Errorf("%q is parsed as %+v, but is %+v: %v", row, one.got, one.want, err)
+			}
 		}
 	})
 }

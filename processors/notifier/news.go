@@ -93,12 +93,16 @@ func tell(w state.Writer, n *News, removed bool) error {
 	return err
 }
 
-// announce sends due news to their subscribers, as many as one tick allows; the next tick continues. What it has sent is not
+// maxAnnounced is how many subscribers one tick tells of news: what comes meanwhile, alerts of deals and what wallets write, waits
+// for no more.
+const maxAnnounced = 500
+
+// announce sends due news to their subscribers, as many as one tick allows; more: others are left. What it has sent is not
 // to be told of once the epoch has ended.
-func announce(w state.Writer, at time.Time, now uint64) error {
+func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 	all, err := allNews(w)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var due, over []newsRow
 	for _, row := range all {
@@ -113,22 +117,23 @@ func announce(w state.Writer, at time.Time, now uint64) error {
 	}
 	for i := range over {
 		if err := putRow(w, news, newsKey(&over[i].News), &over[i]); err != nil {
-			return err
+			return false, err
 		}
 	}
-	left := maxFired
+	left := maxAnnounced
 	for i := range due {
 		row := &due[i]
 		if superseded(due, &row.News) {
 			row.Done = true
 		} else if err := row.announce(w, at, now, &left); err != nil {
-			return err
+			return false, err
 		}
+		more = more || !row.Done
 		if err := putRow(w, news, newsKey(&row.News), row); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return more, nil
 }
 
 func allNews(w state.Writer) (all []newsRow, err error) {

@@ -57,15 +57,8 @@ type Alert struct {
 
 // indexDue indexes an alert that may be sent.
 func indexDue(key, row []byte, to *state.IndexEntries) {
-	var a struct {
-		Next int64 `json:"next"`
-		Held bool  `json:"held"`
-		Deal struct {
-			Expiry   uint64 `json:"expiry"`
-			GraceEnd uint64 `json:"graceEnd"`
-		} `json:"deal"`
-	}
-	if json.Unmarshal(row, &a) != nil || a.Held {
+	var a dueRow
+	if a.decode(row) != nil || a.Held {
 		return
 	}
 	at := binary.BigEndian.AppendUint64(nil, uint64(a.Next))

@@ -72,12 +72,8 @@ func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Sub
 func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]Prefs, err error) {
 	var fault error
 	err = w.Scan(subscriptions, wallet[:], nil, func(key, row []byte) bool {
-		var s struct {
-			Prefs     Prefs  `json:"prefs"`
-			CreatedAt int64  `json:"createdAt"`
-			Disabled  string `json:"disabled"`
-		}
-		if fault = json.Unmarshal(row, &s); fault != nil {
+		var s wish
+		if fault = s.decode(row); fault != nil {
 			return false
 		}
 		if c := int(key[len(key)-1]); c < len(all) && s.CreatedAt != 0 && s.Disabled == "" {

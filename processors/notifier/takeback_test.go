@@ -94,6 +94,50 @@ func TestWhatWasSentByATimeThatIsTakenBack(t *testing.T) {
 	}
 }
 
+// ownTicks counts the ticks that the notifier has sent itself, and returns one.
+func (d *desk) ownTicks() (n int, last []byte) {
+	d.w.Events(func(e state.Event, _ bool) {
+		if p, _, _ := topics.Unrouted(e.Key); e.Family == topics.CommandFamily(topics.AppNotifier) && p == 0 {
+			n, last = n+1, e.Value
+		}
+	})
+	return n, last
+}
+
+// News for many are told of a part at a time: whatever else comes meanwhile, a wallet's write or a deal's alert, waits for one part.
+func TestNewsComeInParts(t *testing.T) {
+	d := newDesk(t)
+	for i := range 2*maxAnnounced + 1 {
+		d.subscribe(common.BytesToAddress([]byte{1, byte(i >> 8), byte(i)}), Email, 0x7f)
+	}
+	d.do(common.Address{1}, Command{News: &News{Stage: EpochOpen, Epoch: 5, At: 1000, StartsAt: 1000, EndsAt: 900_000}})
+	d.tick(1001)
+	for part := 1; part <= 2; part++ {
+		d.want("told of", d.rows(outbox, nil), part*maxAnnounced)
+		d.tick(1001 + uint64(part))
+		d.want("by a tick of the chain meanwhile", d.rows(outbox, nil), part*maxAnnounced)
+		n, own := d.ownTicks()
+		d.want("ticks of its own", n, part)
+		d.apply(own)
+	}
+	d.want("told of in the end", d.rows(outbox, nil), 2*maxAnnounced+1)
+	n, _ := d.ownTicks()
+	d.want("ticks of its own in the end", n, 2)
+}
+
+// One that was lost is not waited for.
+func TestATickOfItsOwnIsLost(t *testing.T) {
+	d := newDesk(t)
+	for i := range maxAnnounced + 1 {
+		d.subscribe(common.BytesToAddress([]byte{1, byte(i >> 8), byte(i)}), Email, 0x7f)
+	}
+	d.do(common.Address{1}, Command{News: &News{Stage: EpochOpen, Epoch: 5, At: 1000, StartsAt: 1000, EndsAt: 900_000}})
+	d.tick(1001)
+	d.at = d.at.Add(lostAfter)
+	d.tick(1061)
+	d.want("told of", d.rows(outbox, nil), maxAnnounced+1)
+}
+
 // More than one tick may fire is fired by one that the notifier sends itself.
 func TestWhatATickLeavesIsFired(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
@@ -107,23 +151,13 @@ func TestWhatATickLeavesIsFired(t *testing.T) {
 	}
 	d.tick(funded.Deal.Expiry)
 	for range 2 {
-		var rest []byte
-		d.w.Events(func(e state.Event, _ bool) {
-			if p, _, _ := topics.Unrouted(e.Key); e.Family == topics.CommandFamily(topics.AppNotifier) && p == 0 {
-				rest = e.Value
-			}
-		})
+		_, rest := d.ownTicks()
 		if rest == nil {
 			t.Fatal("nothing is sent for the rest")
 		}
 		d.apply(rest)
 	}
 	d.want("fired", d.rows(outbox, ann[:]), 5)
-	n := 0
-	d.w.Events(func(e state.Event, _ bool) {
-		if e.Family != topics.FamilyAlert {
-			n++
-		}
-	})
+	n, _ := d.ownTicks()
 	d.want("ticks for the rest", n, 2)
 }

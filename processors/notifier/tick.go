@@ -42,7 +42,7 @@ func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
 	if err := a.takeBack(w, before, now); err != nil {
 		return err
 	}
-	fired, err := a.fireDue(w, c, now)
+	fired, more, err := a.fireDue(w, c, now)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,49 @@ func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
 			return err
 		}
 	}
-	return announce(w, c.Time, now)
+	continued, err := continues(w, c.Time, t)
+	if err != nil || continued {
+		return err
+	}
+	untold, err := announce(w, c.Time, now)
+	if err != nil {
+		return err
+	}
+	return carryOn(w, c, more || untold)
+}
+
+// carriedOn is the row of tallies that says when, in unix seconds, the notifier sent itself a tick for what one had left.
+var carriedOn = []byte("again")
+
+// lostAfter is when such a tick must have come: a former build has skipped it.
+const lostAfter = time.Minute
+
+// continues reports whether such a tick is still to come, which goes on with what this one would leave: one at a time is under
+// way, so that whatever else comes meanwhile waits for one part.
+func continues(w state.Writer, at time.Time, t *Tick) (bool, error) {
+	if t.From == again {
+		return false, nil
+	}
+	var since int64
+	err := getRow(w, tallies, carriedOn, &since)
+	return since != 0 && at.Unix() < since+int64(lostAfter/time.Second), err
+}
+
+// carryOn has another tick sent if there is more to do.
+func carryOn(w state.Writer, c *engine.Command, more bool) error {
+	if !more {
+		was, err := w.Get(tallies, carriedOn)
+		if was != nil {
+			w.Delete(tallies, carriedOn)
+		}
+		return err
+	}
+	rest, err := (&Command{Tick: &Tick{From: again}}).Encode()
+	if err != nil {
+		return err
+	}
+	w.Emit(topics.CommandFamily(topics.AppNotifier), topics.Routed(c.Partition, nil), rest)
+	return putRow(w, tallies, carriedOn, c.Time.Unix())
 }
 
 func sourceKey(partition int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(partition)) }
@@ -81,10 +123,9 @@ func (a *App) times(w state.Writer, t *Tick) (before, after uint64, err error) {
 	return before, after, nil
 }
 
-// fireDue goes through the timers that have run out, as many as one tick may, and has another one sent for the rest.
-func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int, err error) {
+// fireDue goes through the timers that have run out, as many as one tick may; more: others are left.
+func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int, more bool, err error) {
 	var due [][]byte
-	more := false
 	err = w.Scan(timers, nil, nil, func(key, _ []byte) bool {
 		if more = binary.BigEndian.Uint64(key) <= now && len(due) == a.most; more || binary.BigEndian.Uint64(key) > now {
 			return false
@@ -93,30 +134,23 @@ func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int,
 		return true
 	})
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	pending := 0
 	for batch := range slices.Chunk(due, fireBatch) {
 		deals, err := readDue(w, batch)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		for i := range deals {
 			n, err := deals[i].fire(w, c.Time, now)
 			if err != nil {
-				return 0, err
+				return 0, false, err
 			}
 			pending += n
 		}
 	}
-	if err := count(w, pending, 0, c.Time); err != nil || !more {
-		return len(due), err
-	}
-	rest, err := (&Command{Tick: &Tick{From: again}}).Encode()
-	if err == nil {
-		w.Emit(topics.CommandFamily(topics.AppNotifier), topics.Routed(c.Partition, nil), rest)
-	}
-	return len(due), err
+	return len(due), more, count(w, pending, 0, c.Time)
 }
 
 // dueDeal is a deal whose timer has run out.
