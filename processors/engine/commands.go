@@ -48,6 +48,7 @@ func (t *task) command(ctx context.Context, rec *kafka.Record) error {
 	if err := t.applier.command(rec); err != nil {
 		return err
 	}
+	t.setFar(t.age(rec.Timestamp) >= farAge) // in a backlog few tasks at a time hold a commit
 	if t.records >= t.n.cfg.CommitRecords || t.overlay.Bytes() >= t.n.commandBytes() {
 		return t.settleCommands(ctx)
 	}

@@ -353,7 +353,10 @@ func (t *task) age(written time.Time) time.Duration {
 func (t *task) distance(b *topics.BlockEnd, written time.Time) {
 	age := t.age(written)
 	t.tip = atTip(b, age)
-	far := Far(b.Block.Number, b.Head) || age >= farAge
+	t.setFar(Far(b.Block.Number, b.Head) || age >= farAge)
+}
+
+func (t *task) setFar(far bool) {
 	switch {
 	case far && !t.far:
 		t.n.far.Add(1)

@@ -177,14 +177,15 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// What the consumer buffers ahead of the tasks: one fetch, and half as much per partition.
+// What the consumer buffers ahead of the tasks: one fetch, and half as much per partition, while all of it is less than eight times
+// that.
 const fetchedPartitions = 8 // partitions that fit into one fetch
 
 // connect makes the clients that all tasks share.
 func (n *Node) connect() (err error) {
 	n.consumer, err = kafka.NewConsumer(n.cfg.Kafka, "processors", kafka.ConsumerOptions{
 		MaxBytes: fetchedPartitions * n.cfg.FetchBytes, MaxPartitionBytes: n.cfg.FetchBytes,
-		Unread: fetchedPartitions / 2 * int(n.cfg.FetchBytes),
+		Unread: fetchedPartitions / 2 * int(n.cfg.FetchBytes), Held: fetchedPartitions * fetchedPartitions / 2 * int(n.cfg.FetchBytes),
 	})
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (n *Node) runScout(ctx context.Context) error {
 }
 
 func (n *Node) readAhead(ctx context.Context, at rawPoint) error {
-	r, err := kafka.NewReader(n.cfg.Kafka, n.input, at.partition, at.input, kafka.ReaderOptions{})
+	r, err := kafka.NewReader(n.cfg.Kafka, n.input, at.partition, at.input, kafka.ReaderOptions{MaxBytes: n.cfg.FetchBytes})
 	if err != nil {
 		return err
 	}

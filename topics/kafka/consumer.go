@@ -15,6 +15,7 @@ type ConsumerOptions struct {
 	MaxBytes          int32         // of a fetch; default 4 MiB
 	MaxPartitionBytes int32         // of a partition in a fetch; default 1 MiB
 	Unread            int           // bytes buffered for a partition, above which it is not fetched; default 1 MiB
+	Held              int           // bytes of all partitions, above which none is read ahead; default eight times Unread
 	Wait              time.Duration // of a fetch without new records; default 100 ms: at 25 ms fetches were half of an idle broker's work
 	Fresh             time.Duration // how long after the last Open partitions are fresh; default 250 ms
 }
@@ -32,7 +33,9 @@ const freshWait = 10 * time.Millisecond
 // Invariants:
 //  1. records returned by Poll are never delivered again, and none is skipped: partitions are added to a client and
 //     removed between two of its polls, in its goroutine, and a reader takes from one client at a time;
-//  2. a partition that is not read blocks no other: it is paused meanwhile.
+//  2. a partition that is not read blocks no other: it is paused meanwhile;
+//  3. while all that was fetched, and is buffered or in use, is more than Held, a partition of which much was fetched waits
+//     until that is no longer in use.
 type Consumer struct {
 	opt           ConsumerOptions
 	rewrite       *rewriter
@@ -41,6 +44,7 @@ type Consumer struct {
 
 	mu     sync.Mutex
 	open   map[topicPartition]*PartitionReader
+	held   int         // bytes that are buffered or in use
 	settle *time.Timer // moves what is fresh
 	closed bool
 }
@@ -69,7 +73,8 @@ type PartitionReader struct {
 	fetched bool // what the client returns is from its offset on, not left by a reader before it
 	next    int64
 	queue   []*Record
-	bytes   int
+	bytes   int // of the queue
+	inUse   int // bytes that the last Poll returned
 	leftOut bool
 	err     error
 }
@@ -84,6 +89,9 @@ func NewConsumer(cfg Config, name string, opt ConsumerOptions) (*Consumer, error
 	}
 	if opt.Unread == 0 {
 		opt.Unread = 1 << 20
+	}
+	if opt.Held == 0 {
+		opt.Held = 8 * opt.Unread
 	}
 	if opt.Wait == 0 {
 		opt.Wait = 100 * time.Millisecond
@@ -181,10 +189,12 @@ func (r *PartitionReader) add(records []*Record) {
 		return
 	}
 	r.next = records[len(records)-1].Offset + 1
+	before := r.bytes
 	for _, rec := range records {
 		r.c.rewrite.incoming(rec)
 		r.bytes += size(rec)
 	}
+	r.c.held += r.bytes - before
 	r.queue = append(r.queue, records...)
 	if r.bytes >= r.c.opt.Unread && !r.leftOut {
 		r.leftOut = true
@@ -217,6 +227,7 @@ const recordOverhead = 200
 func (r *PartitionReader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 	clear(dst)
 	dst = dst[:0]
+	r.done()
 	for {
 		if records, err := r.take(dst); len(records) > 0 || err != nil {
 			return records, err
@@ -238,13 +249,26 @@ func (r *PartitionReader) take(dst []*Record) ([]*Record, error) {
 	}
 	records := r.queue
 	r.queue = dst
-	r.emptied()
+	r.inUse, r.bytes = r.bytes, 0
+	if r.c.held < r.c.opt.Held {
+		r.resume()
+	}
 	return records, nil
 }
 
-// emptied resumes the fetching of the partition.
-func (r *PartitionReader) emptied() {
-	r.bytes = 0
+// done tells that what the last Poll returned is no longer in use.
+func (r *PartitionReader) done() {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.c.held -= r.inUse
+	r.inUse = 0
+	if len(r.queue) == 0 {
+		r.resume()
+	}
+}
+
+// resume has the partition fetched again.
+func (r *PartitionReader) resume() {
 	if r.leftOut {
 		r.leftOut = false
 		r.by.cl.ResumeFetchPartitions(r.at.alone())
@@ -262,7 +286,9 @@ func (r *PartitionReader) Close() {
 	delete(c.open, r.at)
 	by := r.by
 	by.change(func() { by.cl.RemoveConsumePartitions(r.at.alone()) })
-	r.emptied()
+	c.held -= r.bytes + r.inUse
+	r.bytes, r.inUse = 0, 0
+	r.resume()
 }
 
 // Close releases the clients, in bounded time. Waiting Polls return ErrKilled.

@@ -93,6 +93,63 @@ func readersComeAndGo(t *testing.T, b *testBroker) {
 	wg.Wait()
 }
 
+// fillWithNoise commits records that do not compress.
+func (b *testBroker) fillWithNoise(ctx context.Context, t *testing.T, n, size int) {
+	t.Helper()
+	noise := make([]byte, size)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	if err := b.fill(ctx, b.transactor(t, "a"), n, func(i int) []byte { return fmt.Appendf(nil, "%d %s", i, noise) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where all partitions hold as much as they may together, none is fetched while what it gave is in use. It goes on from there.
+func nothingIsReadAheadOfWhatIsInUse(t *testing.T, b *testBroker) {
+	const n = 300
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := b.consumer(t, kafka.ConsumerOptions{Unread: 4 << 10, Held: 1, MaxPartitionBytes: 8 << 10, MaxBytes: 16 << 10})
+	b.fillWithNoise(ctx, t, n, 1<<10)
+	idle, err := c.Open(b.log, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse, err := idle.Poll(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, err := c.Open(b.log, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(r *kafka.PartitionReader, next int) {
+		var records []*kafka.Record
+		for next < n {
+			if records, err = r.Poll(ctx, records); err != nil {
+				t.Fatalf("after %d: %v", next, err)
+			}
+			for _, rec := range records {
+				if got, _, _ := strings.Cut(string(rec.Value), " "); got != strconv.Itoa(next) {
+					t.Fatalf("read %s, want %d", got, next)
+				}
+				next++
+			}
+		}
+	}
+	read(busy, 0)
+	if ahead := idle.Buffered(); ahead > 0 {
+		t.Errorf("%d bytes were fetched ahead", ahead)
+	}
+	read(idle, len(inUse))
+	busy.Close()
+	idle.Close()
+	if left := c.Held(); left != 0 {
+		t.Errorf("%d bytes count as held in the end", left)
+	}
+}
+
 // A partition that nobody reads holds up no other, and takes no more memory than it may; it is whole when
 // it is read at last.
 func unreadHoldsUpNobody(t *testing.T, b *testBroker) {
@@ -100,13 +157,7 @@ func unreadHoldsUpNobody(t *testing.T, b *testBroker) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := b.consumer(t, kafka.ConsumerOptions{Unread: unread, MaxPartitionBytes: 8 << 10, MaxBytes: 16 << 10})
-	noise := make([]byte, size) // that does not compress
-	for i := range noise {
-		noise[i] = byte(rand.Uint32())
-	}
-	if err := b.fill(ctx, b.transactor(t, "a"), n, func(i int) []byte { return fmt.Appendf(nil, "%d %s", i, noise) }); err != nil {
-		t.Fatal(err)
-	}
+	b.fillWithNoise(ctx, t, n, size)
 	open := func(p int32) *kafka.PartitionReader {
 		r, err := c.Open(b.log, p, 0)
 		if err != nil {

@@ -33,5 +33,19 @@ func (t *Transactor) Abort(ctx context.Context) error {
 	return nil
 }
 
+// Buffered is how many bytes wait for the next Poll.
+func (r *PartitionReader) Buffered() int {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	return r.bytes
+}
+
+// Held is how many bytes are buffered or in use.
+func (c *Consumer) Held() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
 // Settle moves the partitions that are fresh now.
 func Settle(c *Consumer) { c.moveFresh() }

@@ -39,6 +39,7 @@ var promises = []struct {
 	{"ReadersComeAndGo", readersComeAndGo},
 	{"UnreadHoldsUpNobody", unreadHoldsUpNobody},
 	{"KeptRecordsStay", keptRecordsStay},
+	{"NothingIsReadAheadOfWhatIsInUse", nothingIsReadAheadOfWhatIsInUse},
 	{"OpenedIsReadAtOnce", openedIsReadAtOnce},
 	{"ReaderErrors", readerErrors},
 	{"HistoryIsShared", historyIsShared},

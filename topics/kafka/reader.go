@@ -12,14 +12,11 @@ import (
 
 // ReaderOptions tune a Reader. The zero value works.
 type ReaderOptions struct {
-	MaxWait time.Duration // of a fetch without new records; default 500 ms
+	MaxWait  time.Duration // of a fetch without new records; default 500 ms
+	MaxBytes int32         // of a fetch; default 5 MiB
 }
 
-// Limits of a Reader's buffers.
-const (
-	readerBytes   = 5 << 20 // of a fetch
-	readerRecords = 20_000  // of a Poll
-)
+const readerRecords = 20_000 // of a Poll
 
 // committed makes a client read committed records from exactly the given offsets.
 func committed(wait time.Duration, bytes, partitionBytes int32) []kgo.Opt {
@@ -51,7 +48,10 @@ func NewReader(cfg Config, topic string, partition int32, offset int64, opt Read
 	if opt.MaxWait == 0 {
 		opt.MaxWait = 500 * time.Millisecond
 	}
-	cl, conns, err := cfg.client(fmt.Sprintf("%s/%d", topic, partition), nil, append(committed(opt.MaxWait, readerBytes, readerBytes),
+	if opt.MaxBytes == 0 {
+		opt.MaxBytes = 5 << 20
+	}
+	cl, conns, err := cfg.client(fmt.Sprintf("%s/%d", topic, partition), nil, append(committed(opt.MaxWait, opt.MaxBytes, opt.MaxBytes),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))...)
 	if err != nil {
 		return nil, err

@@ -51,16 +51,17 @@ func commandApplications() []commandApplication {
 // Sizes of the applications beside the market. Clients read what was just written, and what one command concerns the next one
 // does not, so caches are of little use; and a backlog is of a few commands.
 const (
-	besideCache  = 4 << 20
-	besideRows   = 256 << 10
-	besideCommit = 8 << 20
-	besideFetch  = 64 << 10
+	besideCache    = 4 << 20
+	besideRows     = 256 << 10
+	besideMemTable = 384 << 10
+	besideCommit   = 4 << 20
+	besideFetch    = 32 << 10
 )
 
 // beside is the configuration of an application beside the market.
 func beside(c engine.Config) engine.Config {
 	c.CommitBytes, c.FetchBytes = besideCommit, besideFetch
-	c.Memory.Blocks, c.Memory.Rows = besideCache, besideRows
+	c.Memory.Blocks, c.Memory.Rows, c.Memory.MemTable = besideCache, besideRows, besideMemTable
 	return c
 }
 
