@@ -16,6 +16,8 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest"
@@ -324,6 +326,50 @@ func TestTokenJoinsBesideLiarWithCode(t *testing.T) {
 				t.Errorf("%d holders (%q), first transfer %s; want 4", len(l.Shares), l.Fault, l.First)
 			}
 		})
+	}
+}
+
+// TestCreatedBesideALiar: one node sees a token's code at every block, or at none. Its history begins where it does with the honest one.
+func TestCreatedBesideALiar(t *testing.T) {
+	t.Parallel()
+	o, meme := oldToken(t, 3)
+	head, err := o.chain.Client().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := func(urls ...string) uint64 {
+		cfg := rpc.DefaultConfig()
+		cfg.ChainID, cfg.Addresses = o.market.Deployment.ChainID, []common.Address{meme}
+		for i, url := range urls {
+			cfg.Endpoints = append(cfg.Endpoints, rpc.Endpoint{URL: url, Name: fmt.Sprint(i)})
+		}
+		c, err := rpc.New(cfg, zap.NewNop(), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := c.Created(t.Context(), meme, head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return block
+	}
+	want := created(o.chain.HTTP())
+	if want == 0 {
+		t.Fatal("the token was created in the first block")
+	}
+	for _, code := range []string{"0x60", "0x"} {
+		liar := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+		liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if req.Method == "eth_getCode" {
+				resp.Say(code)
+			}
+			return false
+		})
+		for _, urls := range [][]string{{liar.URL, o.chain.HTTP()}, {o.chain.HTTP(), liar.URL}} {
+			if got := created(urls...); got != want {
+				t.Errorf("beside one that says %q everywhere: block %d, want %d", code, got, want)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
@@ -211,7 +212,7 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([
 // the account says otherwise.
 func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) (existed []common.Address, err error) {
 	at := append(appendHex([]byte(`{"blockHash":`), block[:]), '}')
-	all, err := c.coded(ctx, choice{}, at, addresses)
+	all, _, err := c.coded(ctx, choice{}, at, addresses, false)
 	if err != nil {
 		return nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
@@ -231,19 +232,27 @@ func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []com
 }
 
 // Created returns the block in which a contract was created, or an earlier one where no endpoint has the state of that
-// time: nodes that do not keep all states keep the latest.
+// time: nodes that do not keep all states keep the latest. Where endpoints say different things, a proof of the account decides, or
+// one that sees code everywhere would have all of the chain read.
 func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint64) (uint64, error) {
 	low, high := uint64(0), upTo // the contract exists at high
 	for low < high {
 		middle := low + (high-low)/2
 		// On the chain that the endpoints have now.
-		is, err := c.coded(ctx, choice{block: middle}, appendQuantity(nil, middle), []common.Address{contract})
+		all, split, err := c.coded(ctx, choice{block: middle}, appendQuantity(nil, middle), []common.Address{contract}, true)
+		is := len(all) > 0
+		if err == nil && split && c.cfg.Proof != ProofOff {
+			var most follow.Header
+			if most, err = c.Vote(ctx, middle, false); err == nil {
+				is, err = c.provedCode(ctx, most.Hash, contract)
+			}
+		}
 		switch {
 		case errors.Is(err, ErrNoState):
 			return low, nil
 		case err != nil:
 			return 0, fmt.Errorf("find the creation of %s: %w", contract, err)
-		case len(is) > 0:
+		case is:
 			high = middle
 		default:
 			low = middle + 1
@@ -254,15 +263,16 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 
 // coded returns those of the addresses that have code as of a block. Nothing proves a response, and one without code
 // hides a contract's history. So where an endpoint says that there is none, all others are asked too, and any that says
-// that there is is believed: a history that begins too early is only longer.
-func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses []common.Address) (all []common.Address, err error) {
+// that there is is believed: a history that begins too early is only longer. everyone: all are asked in any case. split: they
+// say different things.
+func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses []common.Address, everyone bool) (all []common.Address, split bool, err error) {
 	err = c.try(ctx, want, func(ctx context.Context, e *endpoint) error {
 		first, err := e.coded(ctx, block, addresses)
 		if err != nil {
 			return err
 		}
 		said := map[*endpoint][]bool{e: first}
-		if slices.Contains(first, false) {
+		if everyone || slices.Contains(first, false) {
 			c.others(ctx, e, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
 				is, err := o.coded(ctx, block, addresses)
 				mu.Lock()
@@ -273,15 +283,15 @@ func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses
 				return err
 			})
 		}
-		all = c.anyCoded(said, addresses)
+		all, split = c.anyCoded(said, addresses)
 		return ctx.Err()
 	})
-	return all, err
+	return all, split, err
 }
 
 // anyCoded returns the addresses of which any endpoint says that they have code, and counts what contradicts that. It
 // pauses nobody: who is believed without proof must not be able to silence others.
-func (c *Client) anyCoded(said map[*endpoint][]bool, addresses []common.Address) (all []common.Address) {
+func (c *Client) anyCoded(said map[*endpoint][]bool, addresses []common.Address) (all []common.Address, split bool) {
 	for i, a := range addresses {
 		is := false
 		for _, by := range said {
@@ -293,12 +303,13 @@ func (c *Client) anyCoded(said map[*endpoint][]bool, addresses []common.Address)
 		all = append(all, a)
 		for e, by := range said {
 			if !by[i] {
+				split = true
 				c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
 				c.log.Warn("endpoint says that there is no code where another one has some", zap.String("endpoint", e.name), zap.Stringer("contract", a))
 			}
 		}
 	}
-	return all
+	return all, split
 }
 
 // shortRest is the longest pause of an endpoint that is waited for where all have a say: one that failed a few times,
