@@ -31,6 +31,9 @@ func TestDays(t *testing.T) {
 	var half, end taken
 	for at := blocks / 8; at <= blocks; at += blocks / 8 {
 		polltest.Within(t, time.Hour, func() error {
+			if p.ended() {
+				t.Fatalf("it ended before block %d: %v", at, p.err)
+			}
 			n, err := up.metric(t.Context(), "lienstream_devchain_blocks_total")
 			if err == nil && n < float64(at) {
 				err = fmt.Errorf("%v blocks", n)
