@@ -212,18 +212,7 @@ func TestBusyBesideStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stuck.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == "eth_getBlockReceipts" {
-			resp.Result = json.RawMessage("null")
-		}
-		var h types.Header
-		if m, tag := rpctest.Header(req, resp); m != nil && json.Unmarshal(resp.Result, &h) == nil && h.Number.Cmp(at.Number) > 0 {
-			if resp.Result = json.RawMessage("null"); tag == "latest" {
-				resp.Say(at)
-			}
-		}
-		return false
-	})
+	stuck.Tells(standing(at))
 	// follows has blocks come until so many of them came in.
 	blocks := time.NewTicker(250 * time.Millisecond)
 	defer blocks.Stop()

@@ -2,11 +2,9 @@ package ingest_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -287,12 +285,11 @@ func TestForgedAboveTheHead(t *testing.T) {
 }
 
 // TestForgedWhileTheChainStands: the window alone says what is final, the chain stands still, and one of two endpoints makes up more
-// blocks above its head than the window has. For however long, nothing of it becomes final. It did once the other endpoint had
-// answered without these blocks for --rpc-silence.
+// blocks above its head than the window has. With --rpc-alone=0 nothing of it becomes final, for however long.
 func TestForgedWhileTheChainStands(t *testing.T) {
 	t.Parallel()
 	w, f, liar, cfg, topic := forgedWorld(t, 1)
-	cfg.Finality, cfg.RPC.Silence = ingest.FinalityWindow, time.Second
+	cfg.Finality, cfg.RPC.Silence, cfg.RPC.Alone = ingest.FinalityWindow, time.Second, 0
 	in := run(t, cfg)
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 	head, err := w.chain.Client().BlockNumber(t.Context())
@@ -326,33 +323,82 @@ func TestForgedWhileTheChainStands(t *testing.T) {
 	blameless(t, in, 1)
 }
 
-// TestSilence: of two endpoints one answers nothing. Nothing becomes final by the word of the other until it is silent
-// for long, and then all of it.
-func TestSilence(t *testing.T) {
+// TestAlone: of two endpoints one answers nothing, or stands at an old head. What the other one says is final once that has lasted for
+// --rpc-alone, and not before; it is said. Once both answer again, both are asked.
+func TestAlone(t *testing.T) {
 	t.Parallel()
-	w := lyingWorld(t)
-	dead := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	dead.Tells(func(rw http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
-		rw.WriteHeader(http.StatusBadGateway)
-		return true
-	})
-	cfg, topic := w.lyingConfig(t, "silence", rpc.Endpoint{URL: dead.URL, Name: "dead"}, rpc.Endpoint{URL: w.chain.HTTP(), Name: "honest"})
-	cfg.RPC.Silence = 3 * time.Second
-	began := time.Now()
-	in := run(t, cfg)
-	var seen []string
-	polltest.Within(t, time.Minute, func() error {
-		s := in.Status()
-		if s.Disputed != "" && !slices.Contains(seen, s.Disputed) {
-			seen = append(seen, s.Disputed)
-		}
-		if s.Finalized == 0 {
-			return errors.New("nothing is final")
-		}
-		return nil
-	})
-	if took := time.Since(began); took < cfg.RPC.Silence || len(seen) == 0 {
-		t.Errorf("one endpoint's word was final after %s, said: %q", took, seen)
+	for _, test := range []struct {
+		name string
+		tell func(*testing.T, *world) rpctest.Lie
+	}{
+		{"one answers nothing", func(*testing.T, *world) rpctest.Lie {
+			return func(rw http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+				rw.WriteHeader(http.StatusBadGateway)
+				return true
+			}
+		}},
+		{"one stands", func(t *testing.T, w *world) rpctest.Lie {
+			head, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return standing(head)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := lyingWorld(t)
+			other := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			cfg, topic := w.lyingConfig(t, "alone", rpc.Endpoint{URL: other.URL, Name: "other"}, rpc.Endpoint{URL: w.chain.HTTP(), Name: "honest"})
+			cfg.RPC.Alone, cfg.FinalizedEvery = 5*time.Second, 100*time.Millisecond
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			at, err := w.chain.Client().BlockNumber(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			other.Tells(test.tell(t, w))
+			began := time.Now()
+			w.step(t, 2*int(cfg.ReorgWindow))
+			polltest.Within(t, time.Minute, func() error {
+				s := in.Status()
+				if s.Finalized <= at {
+					w.step(t, 1)
+					return fmt.Errorf("block %d is final: %s", s.Finalized, s.Disputed)
+				}
+				return nil
+			})
+			if took := time.Since(began); took < cfg.RPC.Alone {
+				t.Errorf("one endpoint's word was final after %s", took)
+			}
+			said := func(alone bool) error {
+				w.step(t, 1)
+				if s := in.Status(); strings.Contains(s.Alone, "honest") != alone || (value(t, in.reg, "lienstream_ingest_alone") == 1) != alone {
+					return fmt.Errorf("who decides alone: %q", s.Alone)
+				}
+				return nil
+			}
+			polltest.Within(t, time.Minute, func() error { return said(true) })
+			other.Tells(nil)
+			polltest.Within(t, time.Minute, func() error { return said(false) })
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			blameless(t, in, 0)
+		})
 	}
-	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+}
+
+// standing has a head for ever, and nothing above it.
+func standing(at *types.Header) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getBlockReceipts" {
+			resp.Result = json.RawMessage("null")
+		}
+		var h types.Header
+		if m, tag := rpctest.Header(req, resp); m != nil && json.Unmarshal(resp.Result, &h) == nil && h.Number.Cmp(at.Number) > 0 {
+			if resp.Result = json.RawMessage("null"); tag == "latest" {
+				resp.Say(at)
+			}
+		}
+		return false
+	}
 }

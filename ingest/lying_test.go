@@ -237,7 +237,7 @@ func TestLies(t *testing.T) {
 							t.Fatalf("the liar was never counted for %s", lie.want)
 						}
 						cfg, topic := w.lyingConfig(t, fmt.Sprint("beside", i, "x", again), rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
-						cfg.RPC.Silence = time.Second // some never say anything true
+						cfg.RPC.Silence, cfg.RPC.Alone = time.Second, time.Second // some never say anything true
 						if strings.Contains(lie.want, "disagreement") {
 							cfg.RPC.Confirm = 2 // where answers are believed, only another tells of a log more or less
 						}

@@ -51,6 +51,12 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		}
 		return 0
 	})
+	gauge("alone", "1 while one of several endpoints alone decides what is final, because the others have said nothing new for --rpc-alone.", func(s Status) float64 {
+		if s.Alone != "" {
+			return 1
+		}
+		return 0
+	})
 	gauge("head_age_seconds", "Time since the last head was received.", func(s Status) float64 { return time.Since(s.HeadAt).Seconds() })
 	gauge("commit_age_seconds", "Time since the last commit.", func(s Status) float64 { return time.Since(s.CommitAt).Seconds() })
 	return &metrics{

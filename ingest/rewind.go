@@ -81,9 +81,9 @@ func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error
 }
 
 // vote asks for the endpoints' block of a number, until they agree. While one is away, or asks for fewer requests, they do
-// not: by the end it is silent, and has no say.
+// not: by the end one alone decides, if it may.
 func (in *Ingester) vote(ctx context.Context, number uint64) (follow.Header, error) {
-	end := time.Now().Add(2*in.cfg.RPC.Silence + maxHold)
+	end := time.Now().Add(2*max(in.cfg.RPC.Silence, in.cfg.RPC.Alone) + maxHold)
 	for wait := retryAfter; ; wait = min(2*wait, maxHold) {
 		h, err := in.client.Vote(ctx, number, true)
 		if err == nil || ctx.Err() != nil || time.Now().After(end) {

@@ -183,6 +183,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			s.mark = true
 			err = s.heard(ask) // of who counts again
 		case <-beat.C:
+			s.alone()
 			s.beat()
 		}
 		if err != nil {

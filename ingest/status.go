@@ -34,15 +34,19 @@ type Status struct {
 	CommitAt  time.Time // time of the last commit
 	Unproved  []string  // what endpoints could not prove when the session began
 	Disputed  string    // why it is not known which chain is the endpoints'; empty: it is
+	Alone     string    // which of several endpoints alone decides what is final; empty: none does
 	Err       error     // that ended the last session
 }
 
 // lacks are what the barriers say of the endpoints.
 func (s Status) lacks() []string {
-	if s.Disputed == "" {
-		return s.Unproved
+	all := slices.Clip(s.Unproved)
+	for _, what := range []string{s.Disputed, s.Alone} {
+		if what != "" {
+			all = append(all, what)
+		}
 	}
-	return append(slices.Clip(s.Unproved), s.Disputed)
+	return all
 }
 
 // Progress is the verified share of the chain, from 0 to 1.

@@ -245,6 +245,20 @@ func (s *session) outvoted(most, rival follow.Header) (changed bool, err error) 
 	return changed, err
 }
 
+// alone records whether one of several endpoints alone decides what is final.
+func (s *session) alone() {
+	is, was := s.in.client.Alone(), s.in.status.get().Alone
+	switch {
+	case is == was:
+		return
+	case is != "":
+		s.in.log.Warn("one endpoint alone decides what is final", zap.String("why", is))
+	default:
+		s.in.log.Info("what is final is decided by more than one endpoint again")
+	}
+	s.in.status.update(func(st *Status) { st.Alone = is })
+}
+
 // disputed records why the endpoints' chain is not known; nil: it is.
 func (s *session) disputed(err error) {
 	what := ""

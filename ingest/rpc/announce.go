@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -117,12 +119,12 @@ func (c *Client) lead(now time.Time) {
 	}
 }
 
-// stands reports whether the endpoint's head is the same for Config.Silence, and below another one's for as long, which rises: it
-// says nothing of where the chain ends. On a chain that stands, one that makes up a block is above the others at once; and if two
+// stands reports whether the endpoint's head is the same for so long, and below another one's for as long, which rises: it says
+// nothing of where the chain ends. On a chain that stands, one that makes up a block is above the others at once; and if two
 // end at one block, that is where the chain ends.
-func (e *endpoint) stands() bool {
+func (e *endpoint) stands(limit time.Duration) bool {
 	now := time.Now()
-	rises := now.Add(-e.client.cfg.Silence)
+	rises := now.Add(-limit)
 	e.mu.Lock()
 	head, since, led := e.announced.newest, e.announced.since, e.announced.led
 	e.mu.Unlock()
@@ -152,7 +154,7 @@ const reachFor = 10 * time.Second
 // reach is the highest head that any endpoint but one told of lately, of those that do not stand. 0: none did.
 func (c *Client) reach(but *endpoint) (top uint64) {
 	for _, e := range c.endpoints {
-		if e == but || e.stands() {
+		if e == but || e.stands(c.cfg.Silence) {
 			continue
 		}
 		e.mu.Lock()
@@ -162,6 +164,34 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 		e.mu.Unlock()
 	}
 	return top
+}
+
+// SecondHead is the highest head that two endpoints told of lately, or that of the only one where all others fail or stand: its word
+// is all there is. One that has not been asked yet told of none.
+func (c *Client) SecondHead() uint64 {
+	var all []uint64
+	for _, e := range c.endpoints {
+		if e.stands(c.cfg.Silence) {
+			continue
+		}
+		e.mu.Lock()
+		switch a := &e.announced; {
+		case a.newest.Hash != (common.Hash{}) && time.Since(a.at) < reachFor:
+			all = append(all, a.newest.Number)
+		case e.failures == 0:
+			all = append(all, 0)
+		}
+		e.mu.Unlock()
+	}
+	slices.Sort(all)
+	switch n := len(all); n {
+	case 0:
+		return math.MaxUint64
+	case 1:
+		return all[0]
+	default:
+		return all[n-2]
+	}
 }
 
 // ahead reports whether a head does not count because it is above all others'.

@@ -35,7 +35,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		var by *endpoint
 		want := choice{avoid: formerBy}
 		if agreed > 0 && len(c.endpoints) > 1 {
-			if c.silent(formerBy) {
+			if c.decides(formerBy) {
 				return former.logs, nil
 			}
 			want = choice{not: formerBy}

@@ -47,12 +47,16 @@ type endpoint struct {
 	rest     time.Time     // no requests until then
 	throttle time.Time     // it has asked for fewer requests until then
 	unheard  time.Time     // since when it has no say where it is asked to vote; zero: it has (fork.go)
+	silence  time.Duration // how much of that time it was asked while others answered
+	missedAt time.Time     // until when that is counted
 	highest  uint64        // the highest block that it has shown
 	told     told          // what it served last (told.go)
 	losses   int           // votes on what is not final that it lost in a row
 	lostAt   time.Time     // when it lost the last one
 	forks    strikes       // on another chain
 	patience time.Duration // for its answer to a call (call.go)
+	lie      string        // the last one that was logged
+	liedAt   time.Time     // when it was
 
 	announced announced // its newest head (announce.go)
 
@@ -310,9 +314,23 @@ func (e *endpoint) failed(err error) {
 	default:
 	}
 	e.restFor(d)
-	if e.failures == 1 || c == classLie {
+	if e.failures == 1 || c == classLie && e.newLie(err) {
 		e.client.log.Warn("endpoint failed", zap.String("endpoint", e.name), zap.Stringer("class", c), zap.Duration("rest", d), zap.Error(e.redact(err)))
 	}
+}
+
+// lieAgain is how often the same lie of an endpoint is logged: one that stands tells its head with every poll.
+const lieAgain = time.Minute
+
+// newLie reports whether a lie is to be logged. The caller holds mu.
+func (e *endpoint) newLie(err error) bool {
+	l, _ := errors.AsType[*lie](err)
+	now := time.Now()
+	if l.kind == e.lie && now.Sub(e.liedAt) < lieAgain {
+		return false
+	}
+	e.lie, e.liedAt = l.kind, now
+	return true
 }
 
 // restFor keeps others from asking the endpoint for a while. Its mu is held.

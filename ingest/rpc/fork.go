@@ -22,10 +22,13 @@ import (
 // Invariants, where several endpoints are configured:
 //
 //  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
-//     two of them: one alone only if all others are silent. An endpoint is silent if in all votes of Config.Silence it
-//     did not answer, refused, or was syncing: it says so itself, or its head is below what is final. One that answers without
-//     the block is not, for however long its head stands: the chain may stand, and who has more of it have made that up. How old
-//     its head is says nothing either. Who asked for fewer requests is silent after twice that time.
+//     two of them: one alone only if all others have said nothing new for Config.Alone, as if they were not configured. They
+//     were silent: in all votes of that time that another one answered they did not, refused, or were syncing, as they say
+//     themselves, or as heads below what is final show; who asked for fewer requests is silent after twice that time. Or they stood: their head is
+//     the same for that time, and below a head that rises. Two that end at one block say that the chain stands, and whoever
+//     has more decides nothing, for however long. Of two endpoints, nothing but the time tells one that is stuck from an honest
+//     one of a chain that stands while the other makes up blocks: a lie that lasts for less is never final, and a stuck
+//     endpoint holds up what is final for no longer. How old a head is says nothing.
 //  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
 //     they have none, or did not answer for a while. It is taken back without another one if more endpoints, and at least
 //     two, end below it for a while (Lacked), and do not come nearer: who is late is no reorg. Of these an endpoint is not one
@@ -116,17 +119,27 @@ func (e *endpoint) alone(number uint64) {
 // poll asks all endpoints for a block.
 func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 	began := time.Now()
-	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), voteWait)
+	asking, cancel := context.WithCancel(context.WithValue(ctx, voting{}, true))
 	defer cancel()
 	b := &ballot{headers: map[common.Hash]follow.Header{}, have: map[common.Hash][]*endpoint{}}
+	var mute []*endpoint
+	alone := c.Alone() != ""
 	var g sync.WaitGroup
 	for _, e := range c.endpoints {
 		if e.throttled() {
-			e.missed(began)
+			b.mu.Lock()
+			mute = append(mute, e)
+			b.mu.Unlock()
 			continue
 		}
 		g.Go(func() {
-			h, head, err := e.vote(asking, number)
+			limit := voteWait
+			if alone && !e.counts() {
+				limit = c.patience() // or a backfill would wait for it in each vote
+			}
+			within, stop := context.WithTimeout(asking, limit)
+			defer stop()
+			h, head, err := e.vote(within, number)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			switch {
@@ -138,20 +151,23 @@ func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 				}
 			case errors.Is(err, errNoBlock):
 				b.lack = append(b.lack, e)
-				if head != nil && head.Number < number && !e.stands() {
+				if head != nil && head.Number < number && !e.stands(c.cfg.Silence) {
 					b.below = append(b.below, *head)
 				}
 			default:
-				if !errors.Is(asking.Err(), context.Canceled) {
-					e.missed(began)
+				if !errors.Is(within.Err(), context.Canceled) {
+					mute = append(mute, e)
 				}
-				if asking.Err() == nil {
+				if within.Err() == nil {
 					e.failed(err)
 				}
 			}
 		})
 	}
 	g.Wait()
+	for _, e := range mute {
+		e.missed(began, len(b.have)+len(b.lack) > 0)
+	}
 	return b, ctx.Err()
 }
 
@@ -174,8 +190,8 @@ func (c *Client) counted(ctx context.Context, b *ballot, number uint64, sure boo
 			}
 		}
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s", number, ErrSplit, b)
-	case sure && n < 2 && (next > 0 || len(b.lack) > 1 || !c.silent(b.have[most][0])):
-		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others are not yet silent for %s", number, ErrSplit, b, c.cfg.Silence)
+	case sure && n < 2 && (next > 0 || !c.decides(b.have[most][0])):
+		return follow.Header{}, fmt.Errorf("block %d: %w: %s; one alone decides once the others have said nothing new for %s, if ever", number, ErrSplit, b, c.cfg.Alone)
 	case n < 2 && !c.quiet(c.cfg.Hasty(), append(b.lack, b.have[most]...)...):
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others do not answer", number, ErrSplit, b)
 	}
@@ -215,7 +231,7 @@ func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, he
 	case err == nil:
 		e.hear(&h, true)
 	case errors.Is(err, errNoBlock):
-		e.missed(time.Now())
+		e.missed(time.Now(), true)
 		latest, failed := e.header(ctx, `"latest"`)
 		if failed != nil {
 			break
@@ -236,18 +252,26 @@ func (e *endpoint) hear(h *follow.Header, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if voted || h.Number > e.highest && h.Number >= e.client.final.Load() {
-		e.unheard = time.Time{}
+		e.unheard, e.missedAt, e.silence = time.Time{}, time.Time{}, 0
 	}
 	e.highest = max(e.highest, h.Number)
 }
 
-// missed records a vote in which the endpoint said nothing new.
-func (e *endpoint) missed(since time.Time) {
+// maxSilence is how much silence one vote shows at most: there may be none for hours.
+const maxSilence = 10 * time.Second
+
+// missed records a vote in which the endpoint said nothing new. others: another one answered. Where nobody does, the fault may be ours.
+func (e *endpoint) missed(since time.Time, others bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := time.Now()
 	if e.unheard.IsZero() {
-		e.unheard = since
+		e.unheard, e.missedAt = since, since
 	}
+	if others {
+		e.silence += min(now.Sub(e.missedAt), maxSilence)
+	}
+	e.missedAt = now
 }
 
 // syncing reports whether the endpoint says of itself that it is syncing.
@@ -259,27 +283,46 @@ func (e *endpoint) syncing(ctx context.Context) (is bool) {
 	return is && err == nil
 }
 
-// silent reports whether all endpoints but one are silent.
-func (c *Client) silent(but *endpoint) bool { return c.quiet(c.cfg.Silence, but) }
+// decides reports whether an endpoint alone says what is final: no other one has said anything new for Config.Alone.
+func (c *Client) decides(alone *endpoint) bool {
+	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return e != alone && e.counts() })
+}
+
+// counts reports whether the endpoint has a say in what is final.
+func (e *endpoint) counts() bool {
+	limit := e.client.cfg.Alone
+	return limit == 0 || !e.quiet(limit) && !e.stands(limit)
+}
+
+// Alone says who alone decides what is final, beside whom; empty: nobody does, or there is one endpoint only.
+func (c *Client) Alone() string {
+	var counts, not []string
+	for _, e := range c.endpoints {
+		if e.counts() {
+			counts = append(counts, e.name)
+		} else {
+			not = append(not, e.name)
+		}
+	}
+	if len(counts) != 1 || len(not) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("what %s says is final without another endpoint: nothing new of %s for %s", counts[0], strings.Join(not, ", "), c.cfg.Alone)
+}
 
 // quiet reports whether all endpoints but some have been silent for so long.
 func (c *Client) quiet(limit time.Duration, but ...*endpoint) bool {
-	for _, e := range c.endpoints {
-		if slices.Contains(but, e) {
-			continue
-		}
-		e.mu.Lock()
-		d := limit
-		if e.throttle.After(e.unheard) {
-			d *= 2
-		}
-		heard := e.unheard.IsZero() || time.Since(e.unheard) < d
-		e.mu.Unlock()
-		if heard {
-			return false
-		}
+	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !slices.Contains(but, e) && !e.quiet(limit) })
+}
+
+// quiet reports whether the endpoint has been silent for so long.
+func (e *endpoint) quiet(limit time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.throttle.After(e.unheard) {
+		limit *= 2
 	}
-	return true
+	return !e.unheard.IsZero() && e.silence+min(time.Since(e.missedAt), maxSilence) >= limit
 }
 
 // voting marks the context of a vote.

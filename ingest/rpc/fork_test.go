@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,7 +87,7 @@ func TestBusyIsNotSilent(t *testing.T) {
 		inBubble(t, fmt.Sprintf("Retry-After %q", retry), func(t *testing.T) {
 			node := &busy{Handler: honest, retry: retry}
 			const silence = 700 * time.Millisecond
-			c := piped(t, func(cfg *Config) { cfg.Silence = silence }, liar, node)
+			c := piped(t, func(cfg *Config) { cfg.Alone = silence }, liar, node)
 			if _, err := c.Vote(t.Context(), 100, true); !errors.Is(err, ErrSplit) {
 				t.Fatal(err)
 			}
@@ -107,22 +109,129 @@ func TestBusyIsNotSilent(t *testing.T) {
 // voteApart is the time between votes, where time is virtual.
 const voteApart = 10 * time.Millisecond
 
-// TestAQuietChainIsNotSilent: endpoints that answer each vote without the block are heard, although the chain makes none, and
-// however many others do not answer.
-func TestAQuietChainIsNotSilent(t *testing.T) {
-	liar, honest := chains(t, 500, 100)
+// TestWhoDecidesAlone: an endpoint's word is final once all others have said nothing new for Config.Alone: they hang, or stand at an
+// old head beside one that rises. Not before, nor where they end at one block, come nearer, or answer again.
+func TestWhoDecidesAlone(t *testing.T) {
+	liar, chain := chains(t, 10_000, 10_000)
+	const alone, never = 10 * time.Minute, 0
 	dead := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	for name, others := range map[string][]http.Handler{"two": {honest, honest}, "one": {honest}, "one beside a dead one": {honest, dead}} {
-		inBubble(t, name, func(t *testing.T) {
-			const silence = 300 * time.Millisecond
-			c := piped(t, func(cfg *Config) { cfg.Silence = silence }, append([]http.Handler{liar}, others...)...)
-			for began := time.Now(); time.Since(began) < 3*silence; <-time.After(voteApart) {
-				if h, err := c.Vote(t.Context(), 300, true); err == nil {
-					t.Fatalf("one endpoint's word is final, the liar's: %t", h.Hash == liar.Hash(300))
+	for _, test := range []struct {
+		name   string
+		alone  time.Duration
+		others func() []http.Handler
+		want   bool
+	}{
+		{"one hangs", alone, func() []http.Handler { return []http.Handler{hanging(nil, 0)} }, true},
+		{"one stands", alone, func() []http.Handler { return []http.Handler{reaching(chain, 150, 0)} }, true},
+		{"one stands, one is dead", alone, func() []http.Handler { return []http.Handler{reaching(chain, 150, 0), dead} }, true},
+		{"two stand at different blocks", alone, func() []http.Handler { return []http.Handler{reaching(chain, 150, 0), reaching(chain, 140, 0)} }, true},
+		{"two end at one block", alone, func() []http.Handler { return []http.Handler{reaching(chain, 150, 0), reaching(chain, 150, 0)} }, false},
+		{"one comes nearer", alone, func() []http.Handler { return []http.Handler{reaching(chain, 150, 1)} }, false},
+		{"one hangs, and answers again in time", alone, func() []http.Handler { return []http.Handler{hanging(chain, alone-time.Minute)} }, false},
+		{"one hangs, and nobody decides alone", never, func() []http.Handler { return []http.Handler{hanging(nil, 0)} }, false},
+		{"one stands, and nobody decides alone", never, func() []http.Handler { return []http.Handler{reaching(chain, 150, 0)} }, false},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			c := piped(t, func(cfg *Config) { cfg.Alone = test.alone }, append([]http.Handler{reaching(liar, 5000, 1)}, test.others()...)...)
+			began := time.Now()
+			for time.Since(began) < alone+alone/2 {
+				_, _ = c.Head(t.Context(), 150) // of some there is none
+				h, err := c.Vote(t.Context(), 4000, true)
+				if err == nil && (!test.want || time.Since(began) < alone || h.Hash != liar.Hash(4000)) {
+					t.Fatalf("after %s block %s is final", time.Since(began), h.Hash)
 				}
+				if said := c.Alone(); (said != "") != (err == nil) {
+					t.Fatalf("after %s, of who decides alone: %q; the vote: %v", time.Since(began), said, err)
+				}
+				<-time.After(5 * time.Second)
+			}
+			began = time.Now()
+			if _, err := c.Vote(t.Context(), 4001, true); test.want != (err == nil) || test.want && time.Since(began) > time.Second {
+				t.Errorf("in the end, after %s: %v", time.Since(began), err)
 			}
 		})
 	}
+}
+
+// TestNobodyAnswers: no endpoint is reached for long, or there is no vote for long after one that the honest one missed. Then a liar answers
+// first, and decides nothing by that.
+func TestNobodyAnswers(t *testing.T) {
+	_, liar := chains(t, 1, 500)
+	for _, votes := range []bool{true, false} {
+		inBubble(t, fmt.Sprint("votes meanwhile: ", votes), func(t *testing.T) {
+			began := time.Now()
+			first := 2 * DefaultConfig().Alone
+			dead := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+			answers := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if votes && time.Since(began) < first {
+					dead(w, r)
+				} else {
+					liar.ServeHTTP(w, r)
+				}
+			})
+			c := piped(t, func(*Config) {}, answers, dead)
+			for time.Since(began) < first {
+				if _, err := c.Vote(t.Context(), 300, true); err == nil {
+					t.Fatal("one endpoint's word is final")
+				}
+				if votes {
+					<-time.After(2 * time.Second)
+				} else {
+					<-time.After(first - time.Since(began))
+				}
+			}
+			for range 3 {
+				if _, err := c.Vote(t.Context(), 300, true); err == nil {
+					t.Errorf("one endpoint's word is final %s after nobody answered", time.Since(began)-first)
+				}
+				<-time.After(2 * time.Second)
+			}
+		})
+	}
+}
+
+// hanging is a node that answers nothing at first, for so long; 0: for ever.
+func hanging(then http.Handler, during time.Duration) http.Handler {
+	var mu sync.Mutex
+	var began time.Time
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if began.IsZero() {
+			began = time.Now()
+		}
+		answers := during > 0 && time.Since(began) > during
+		mu.Unlock()
+		if answers {
+			then.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // or the end of the request is not seen
+		<-r.Context().Done()
+	})
+}
+
+// TestFinalBesideOneThatStands: what an endpoint that stands calls final is no bound for longer than Config.Alone.
+func TestFinalBesideOneThatStands(t *testing.T) {
+	_, chain := chains(t, 1, 10_000)
+	inBubble(t, "", func(t *testing.T) {
+		goes, stuck := reaching(chain, 5000, 1), reaching(chain, 150, 0)
+		goes.final, stuck.final = 4900, 100
+		c := piped(t, func(*Config) {}, goes, stuck)
+		for began := time.Now(); ; <-time.After(5 * time.Second) {
+			if _, err := c.Head(t.Context(), 150); err != nil {
+				t.Fatal(err)
+			}
+			n, err := c.Finalized(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if over := time.Since(began) > c.cfg.Alone+time.Minute; over && n == goes.final {
+				return
+			} else if over || time.Since(began) < c.cfg.Alone && n != stuck.final {
+				t.Fatalf("block %d is final after %s", n, time.Since(began))
+			}
+		}
+	})
 }
 
 // TestVoteBesideABackfill: a vote does not wait until the rate limit lets all fetches of a backfill pass.

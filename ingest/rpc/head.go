@@ -275,15 +275,17 @@ func (e *endpoint) tagged(ctx context.Context, t tag) error {
 // claimsLast is how long a claim is valid.
 const claimsLast = time.Minute
 
-// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one.
+// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one. That of an endpoint
+// that stands would be the lower one for ever.
 func (c *Client) claims(t tag) (two, one uint64) {
 	var all []uint64
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		if said := e.claims[t]; time.Since(said.at) < claimsLast {
+		said := e.claims[t]
+		e.mu.Unlock()
+		if time.Since(said.at) < claimsLast && e.counts() {
 			all = append(all, said.number)
 		}
-		e.mu.Unlock()
 	}
 	slices.Sort(all)
 	switch n := len(all); n {

@@ -61,8 +61,10 @@ type Config struct {
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
-	// Silence is how long an endpoint says nothing of the chain until the others do without it (fork.go).
+	// Silence is how long an endpoint says nothing of the chain until the others do without it in what is not final (fork.go).
 	Silence time.Duration
+	// Alone is how long all other endpoints say nothing new until one alone decides what is final. 0: it never does.
+	Alone   time.Duration
 	NoBloom bool // the chain's headers have no usable bloom filters
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the machine's network
@@ -72,7 +74,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, HeaderBatch: 100, ReceiptsBatch: 8,
-		Parallel: 8, Proof: ProofTip, Silence: time.Minute,
+		Parallel: 8, Proof: ProofTip, Silence: time.Minute, Alone: 10 * time.Minute,
 	}
 }
 
@@ -121,6 +123,9 @@ func (c Config) Validate() error {
 	}
 	if c.Silence < 1 {
 		errs = append(errs, errors.New("silence must be positive"))
+	}
+	if c.Alone < 0 {
+		errs = append(errs, errors.New("alone must not be negative"))
 	}
 	if c.Confirm < 0 {
 		errs = append(errs, errors.New("confirm must not be negative"))

@@ -155,7 +155,7 @@ func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Head
 			by = e
 			return e.headers(ctx, numbers, into)
 		})
-		if err != nil || c.silent(by) {
+		if err != nil || c.decides(by) {
 			return err
 		}
 		err = c.try(ctx, choice{block: last, not: by}, func(ctx context.Context, e *endpoint) error {

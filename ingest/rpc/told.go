@@ -184,7 +184,7 @@ func (c *Client) had(ctx context.Context, hash common.Hash, limit time.Duration)
 				if have++; have > 1 {
 					cancel()
 				}
-			case asking.Err() == nil && classify(err) == classGone && !e.stands():
+			case asking.Err() == nil && classify(err) == classGone && !e.stands(c.cfg.Silence):
 				lack++
 			}
 		})

@@ -293,7 +293,7 @@ func TestSyncing(t *testing.T) {
 		inBubble(t, test.name, func(t *testing.T) {
 			node := reaching(chain, 1, 1)
 			node.syncing = test.says
-			c := piped(t, func(cfg *Config) { cfg.Silence = silence }, chain, node)
+			c := piped(t, func(cfg *Config) { cfg.Alone = silence }, chain, node)
 			c.Final(test.final)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*silence)
 			defer cancel()
@@ -316,10 +316,10 @@ func TestSyncing(t *testing.T) {
 func TestStrikes(t *testing.T) {
 	var s strikes
 	now := time.Now()
-	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+	for i, want := range []int{1, 2, 4, 8, 10, 10} {
 		now = now.Add(time.Minute)
-		if d := s.again(now, time.Minute, time.Second, 10*time.Second); d != want*time.Second {
-			t.Errorf("the %d. time costs %s, not %s", i+1, d, want*time.Second)
+		if d := s.again(now, time.Minute, time.Second, 10*time.Second); d != time.Duration(want)*time.Second {
+			t.Errorf("the %d. time costs %s, not %d s", i+1, d, want)
 		}
 	}
 	for range 100 {

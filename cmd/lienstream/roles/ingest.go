@@ -38,7 +38,8 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")
 	bind(f, &r.rate, "rpc-rate", "maximum calls per second to each endpoint, counting every call of a batch; 0: no limit")
 	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (far fewer requests than tip, but which blocks of history have no logs is only what two endpoints say, or the only one) or off")
-	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "how long the other endpoints must not answer, or be syncing, until one alone makes a block final")
+	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "how long an endpoint must not answer, be syncing or stand still until the others decide without it which blocks come in")
+	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "how long all other endpoints must not answer, be syncing or stand still until one alone makes blocks final; 0: it never does")
 	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different endpoints if there are several; 0: 1, or 2 with --rpc-proof=sparse and several endpoints")
 }
 
