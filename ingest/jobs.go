@@ -58,12 +58,12 @@ func (s *session) publishAll(ctx context.Context, p *publisher) error {
 const stopPatience = 2 * time.Second
 
 // publishMore gives the idle publisher its next batch. While it is busy verified blocks accumulate, so
-// transactions grow when blocks come faster than commits.
+// transactions grow when blocks come faster than commits. An empty block waits only where something was just committed.
 func (s *session) publishMore() {
 	if !s.idle {
 		return
 	}
-	b, ok := s.m.Publish(s.in.cfg.limits(), s.mark)
+	b, ok := s.m.Publish(s.in.cfg.limits(), s.mark || time.Since(s.commitAt) >= s.in.cfg.MarkEvery)
 	s.mark = false
 	if ok {
 		last := b.Blocks[len(b.Blocks)-1].Number

@@ -34,7 +34,7 @@ func voting(t *testing.T) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{in: &Ingester{cfg: cfg, log: zap.NewNop(), client: client}, m: m, votes: newVotes(3)}
+	s := &session{in: &Ingester{cfg: cfg, log: zap.NewNop(), client: client}, m: m, votes: newVotes(3), follows: &followed{}}
 	s.votes.unseen.block = m.Tip()
 	return s
 }

@@ -255,10 +255,10 @@ type Limits struct {
 // Backlog is how many verified records may wait: for the publisher, or to become final.
 func (l Limits) Backlog() int { return 2 * l.Records }
 
-// Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip; reverts
-// do not wait once the first block of the new chain is there. In a backfill, blocks wait until they are final:
-// who reads them from the topic then need not be able to revert them. With Votes, blocks that should be final wait for
-// Vouched wherever they are.
+// Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip, but for the head, which
+// comes with what is published anyway; reverts do not wait once the first block of the new chain is there. In a backfill, blocks
+// wait until they are final: who reads them from the topic then need not be able to revert them. With Votes, blocks that should
+// be final wait for Vouched wherever they are.
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
 	hold := m.Backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
@@ -268,7 +268,7 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 		if b.Number > m.finalized && (hold || unsure) {
 			break
 		}
-		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) {
+		if len(b.Logs) == 0 && !mark && len(m.pending) == 0 && !m.isAnchor(n) && (n == 0 || b.Number < m.head.Number) {
 			break // only the last block may be empty
 		}
 		records += len(b.Logs)
