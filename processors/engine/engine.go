@@ -41,7 +41,7 @@ type App interface {
 	// Tables lists every table that Apply uses.
 	Tables() []*state.Table
 	// Apply applies a *topics.Log, a *topics.Probe or a *topics.Ledger. It must depend on nothing but w and rec, and must not
-	// keep rec or what it refers to, whose memory is reused. An error stops the task; a log that cannot be decoded is an unknown
+	// keep rec, whose memory is reused. An error stops the task; a log that cannot be decoded is an unknown
 	// event, not an error.
 	Apply(w state.Writer, rec topics.Raw) error
 }

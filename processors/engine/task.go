@@ -250,8 +250,6 @@ func (t *task) run(ctx context.Context) (err error) {
 				if err := t.settleCommands(ctx); err != nil {
 					return err
 				}
-			} else {
-				kafka.Release(records)
 			}
 		} else if err := t.commit(ctx); err != nil {
 			return err

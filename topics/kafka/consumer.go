@@ -39,7 +39,6 @@ const freshWait = 10 * time.Millisecond
 type Consumer struct {
 	opt           ConsumerOptions
 	rewrite       *rewriter
-	memory        fetchedMemory
 	fresh, steady *fetcher
 
 	mu     sync.Mutex
@@ -223,7 +222,7 @@ func size(r *Record) int { return len(r.Key) + len(r.Value) + recordOverhead }
 const recordOverhead = 200
 
 // Poll returns new records: it waits until there is at least one, ctx is done, or the Consumer is closed. It
-// reuses dst, whose records are no longer needed. Records and their bytes stay valid until Release.
+// reuses dst, whose records are no longer needed. Records and their bytes stay valid.
 func (r *PartitionReader) Poll(ctx context.Context, dst []*Record) ([]*Record, error) {
 	clear(dst)
 	dst = dst[:0]

@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -254,61 +253,6 @@ func readerErrors(t *testing.T, b *testBroker) {
 	}
 	if _, err := c.Open(b.log, 3, 0); !errors.Is(err, kafka.ErrKilled) {
 		t.Errorf("open of a closed consumer: %v, want ErrKilled", err)
-	}
-}
-
-// What a reader keeps stays as it is while others give theirs back, whose memory is used again.
-func keptRecordsStay(t *testing.T, b *testBroker) {
-	const batches, size = 60, 100
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	noise := make([]byte, size)
-	value := func(i int) []byte { // it does not compress, and no two have much in common
-		random := rand.New(rand.NewPCG(2, uint64(i)))
-		for j := range noise {
-			noise[j] = byte(random.Uint32())
-		}
-		return fmt.Appendf(nil, "%d %s", i, noise)
-	}
-	tx := b.transactor(t, "a")
-	for i := range batches {
-		if err := tx.Begin(); err != nil {
-			t.Fatal(err)
-		}
-		for j := range size {
-			tx.Produce(ctx, &kafka.Record{Topic: b.log, Value: value(i*size + j)})
-		}
-		if err := tx.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := b.consumer(t, kafka.ConsumerOptions{Unread: 64 << 10, MaxPartitionBytes: 16 << 10}).Open(b.log, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kept, records []*kafka.Record
-	var first []int // of each that was kept, its place
-	for next, polls := 0, 0; next < batches*size; polls++ {
-		if records, err = r.Poll(ctx, records); err != nil {
-			t.Fatalf("after %d: %v", next, err)
-		}
-		for _, rec := range records {
-			if !bytes.Equal(rec.Value, value(next)) {
-				t.Fatalf("offset %d has not what was written as %d", rec.Offset, next)
-			}
-			if polls%2 == 0 {
-				kept, first = append(kept, rec), append(first, next)
-			}
-			next++
-		}
-		if polls%2 == 1 {
-			kafka.Release(records)
-		}
-	}
-	for i, rec := range kept {
-		if !bytes.Equal(rec.Value, value(first[i])) {
-			t.Fatalf("what was kept of %d has changed", first[i])
-		}
 	}
 }
 

@@ -21,7 +21,6 @@ type fetcher struct {
 
 func (c *Consumer) newFetcher(cfg Config, name string, wait time.Duration) (*fetcher, error) {
 	cl, conns, err := cfg.client(name, nil, append(committed(wait, c.opt.MaxBytes, c.opt.MaxPartitionBytes),
-		kgo.WithPools(&c.memory),
 		kgo.MetadataMinAge(leastMetadataAge))...) // a newly opened partition waits for metadata
 	if err != nil {
 		return nil, err

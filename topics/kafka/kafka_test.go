@@ -38,7 +38,6 @@ var promises = []struct {
 	{"KillEndsAPoll", killEndsAPoll},
 	{"ReadersComeAndGo", readersComeAndGo},
 	{"UnreadHoldsUpNobody", unreadHoldsUpNobody},
-	{"KeptRecordsStay", keptRecordsStay},
 	{"NothingIsReadAheadOfWhatIsInUse", nothingIsReadAheadOfWhatIsInUse},
 	{"OpenedIsReadAtOnce", openedIsReadAtOnce},
 	{"ReaderErrors", readerErrors},
