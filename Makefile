@@ -80,7 +80,7 @@ alerts: deps ## each alert arrives, once if nobody is killed while sending it, t
 # Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
 EXACT ?= 1
 # It has no C: a call of it ends whenever it does.
-SIMULATE = $(if $(EXACT),CGO_ENABLED=0 GOEXPERIMENT=norandomizedheapbase64 )go test -c -vet=off $(if $(EXACT),-tags exact -overlay $(GOBIN)/overlay/overlay.json -modfile $(GOBIN)/overlay/go.mod )-o bin/simulate ./cmd/lienstream/simulation
+SIMULATE = $(if $(EXACT),CGO_ENABLED=0 GOEXPERIMENT=norandomizedheapbase64 )go test -c -vet=off $(if $(EXACT),-tags exact -overlay $(GOBIN)/overlay/overlay.json )-o bin/simulate ./cmd/lienstream/simulation
 SEEDS = GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.faults '$(FAULTS)' -sim.oracle $$oracle
 # A build's oracle is computed once.
 ORACLE = oracle=$(CURDIR)/bin/oracle-$$(sha256sum $(CURDIR)/bin/simulate | cut -c1-16); find $(CURDIR)/bin -name 'oracle-*' ! -path "$$oracle" -delete
@@ -93,12 +93,12 @@ simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SE
 	  $(SEEDS) -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
-simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=1, each in a process of its own; WIRE= a file for each of them
+simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=20017, each in a process of its own, there after AFTER=0 other seeds; WIRE= a file for each
 	@cmd/lienstream/simulation/overlay.sh $(GOBIN)/overlay
 	$(SIMULATE)
-	@cd cmd/lienstream/simulation && $(ORACLE); [ -s $$oracle ] || $(SEEDS) -sim.runs 1 -sim.calm >/dev/null; \
+	@cd cmd/lienstream/simulation && $(ORACLE); [ -s $$oracle ] || $(SEEDS) -sim.runs 1 -sim.calm >/dev/null; seed=$(or $(SEED),20017); \
 	for i in $$(seq $(or $(TIMES),50)); do \
-	  $(SEEDS) -sim.runs 1 -sim.seed $(or $(SEED),1) $(if $(WIRE),-sim.wire $(abspath $(WIRE)).$$i) | grep -o 'trace [0-9a-f]*'; \
+	  $(SEEDS) -sim.seed $$((seed - $(or $(AFTER),0))) -sim.runs $$(($(or $(AFTER),0) + 1)) $(if $(WIRE),-sim.wire $(abspath $(WIRE)).$$i) | grep -o "seed $$seed: trace [0-9a-f]*"; \
 	done | sort | uniq -c | tee /dev/stderr | awk 'END { exit NR != 1 }'
 
 judge: $(NPM) ## whether the simulation finds faults that are put into the code: ONLY=name RUNS_EACH= SECONDS_EACH=120

@@ -115,6 +115,7 @@ func (r *run) found(kind, format string, args ...any) {
 
 // simulate runs a system through a recording with the faults that a seed decides, and judges its answers.
 func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt options, story *story) (result, error) {
+	brokerRandomAt = brokerRandom
 	s, err := newSystem(ctx, rec, seed, opt.size, story)
 	if err != nil {
 		return result{}, err

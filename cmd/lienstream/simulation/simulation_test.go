@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,8 +102,7 @@ var judged struct {
 // to the bubble that made them.
 func inBubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
-	runtime.GC() // into the pools' victim caches
-	runtime.GC()
+	emptyPools()
 	synctest.Test(t, f)
 }
 
