@@ -57,11 +57,6 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	return nil
 }
 
-// head is the chain's head as it is published. Above what is verified one endpoint's claim counts only where no other tells of a head.
-func (s *session) head(verified uint64) uint64 {
-	return max(verified, min(s.m.Head(), s.in.client.SecondHead()))
-}
-
 func highest(all []rpc.Announcement) (top uint64) {
 	for _, a := range all {
 		top = max(top, a.Number)

@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"math"
-	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -164,34 +162,6 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 		e.mu.Unlock()
 	}
 	return top
-}
-
-// SecondHead is the highest head that two endpoints told of lately, or that of the only one where all others fail or stand: its word
-// is all there is. One that has not been asked yet told of none.
-func (c *Client) SecondHead() uint64 {
-	var all []uint64
-	for _, e := range c.endpoints {
-		if e.stands(c.cfg.Silence) {
-			continue
-		}
-		e.mu.Lock()
-		switch a := &e.announced; {
-		case a.newest.Hash != (common.Hash{}) && time.Since(a.at) < reachFor:
-			all = append(all, a.newest.Number)
-		case e.failures == 0:
-			all = append(all, 0)
-		}
-		e.mu.Unlock()
-	}
-	slices.Sort(all)
-	switch n := len(all); n {
-	case 0:
-		return math.MaxUint64
-	case 1:
-		return all[0]
-	default:
-		return all[n-2]
-	}
 }
 
 // ahead reports whether a head does not count because it is above all others'.
