@@ -66,18 +66,12 @@ const (
 )
 
 // clients counts each client's requests in flight.
-//
-// Invariant: at most maxClients are tracked. At the limit, idle clients with a full burst are dropped, which
-// does not affect them; if that is not enough, new clients share one entry.
 type clients struct {
 	limits ClientLimits
 
-	mu     sync.Mutex
-	known  map[netip.Addr]*client
-	others *client
+	mu sync.Mutex
+	perKey[netip.Addr, *client]
 }
-
-const maxClients = 1 << 16
 
 // client is guarded by the mutex of clients.
 type client struct {
@@ -90,25 +84,22 @@ type client struct {
 }
 
 func newClients(limits ClientLimits) *clients {
-	c := &clients{limits: limits, known: map[netip.Addr]*client{}}
-	c.others = c.newClient()
-	return c
+	return &clients{limits: limits, perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle)}
 }
 
-func (c *clients) newClient() *client {
-	cl := &client{reads: semaphore.NewWeighted(int64(c.limits.MaxReads))}
-	if c.limits.Rate > 0 {
-		cl.bucket = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
+func (l ClientLimits) newClient() *client {
+	cl := &client{reads: semaphore.NewWeighted(int64(l.MaxReads))}
+	if l.Rate > 0 {
+		cl.bucket = rate.NewLimiter(rate.Limit(l.Rate), l.Burst)
 	}
-	if c.limits.Share > 0 {
-		cl.work = rate.NewLimiter(rate.Limit(c.limits.Share*float64(time.Second/time.Microsecond)), int(workBurst/time.Microsecond))
+	if l.Share > 0 {
+		cl.work = rate.NewLimiter(rate.Limit(l.Share*float64(time.Second/time.Microsecond)), int(workBurst/time.Microsecond))
 	}
 	return cl
 }
 
 func (cl *client) idle() bool {
-	full := func(b *rate.Limiter) bool { return b == nil || b.Tokens() >= float64(b.Burst()) }
-	return cl.inFlight == 0 && cl.streams == 0 && full(cl.bucket) && full(cl.work)
+	return cl.inFlight == 0 && cl.streams == 0 && (cl.bucket == nil || full(cl.bucket)) && (cl.work == nil || full(cl.work))
 }
 
 // enter counts a request. It returns nil without an error for a client without limits.
@@ -119,10 +110,7 @@ func (c *clients) enter(r *http.Request) (*client, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.known[addr]
-	if cl == nil {
-		cl = c.admit(addr)
-	}
+	cl := c.of(addr)
 	if cl.inFlight >= c.limits.MaxInFlight {
 		return nil, &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
 	}
@@ -131,22 +119,6 @@ func (c *clients) enter(r *http.Request) (*client, error) {
 	}
 	cl.inFlight++
 	return cl, nil
-}
-
-func (c *clients) admit(addr netip.Addr) *client {
-	if len(c.known) >= maxClients {
-		for a, cl := range c.known {
-			if cl.idle() {
-				delete(c.known, a)
-			}
-		}
-		if len(c.known) >= maxClients {
-			return c.others
-		}
-	}
-	cl := c.newClient()
-	c.known[addr] = cl
-	return cl
 }
 
 // read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores, and
