@@ -79,14 +79,25 @@ func appendText(b []byte, s string) []byte {
 
 // decode reads a row as encoding/json does.
 func (d *openDeal) decode(row []byte) error {
-	*d = openDeal{}
-	if d.parse(row) {
-		return nil
+	parsed, err := decodeRow(d, row)
+	if !parsed {
+		d.json = d.Deal.encode()
 	}
-	*d = openDeal{}
-	err := json.Unmarshal(row, d) // a former build wrote it, or it has an unusual text
-	d.json = d.Deal.encode()
 	return err
+}
+
+// decodeRow reads a row as encoding/json does. parsed: it is one of those that to.parse knows; others a former build wrote, or they
+// have an unusual text.
+func decodeRow[T any, P interface {
+	*T
+	parse(row []byte) bool
+}](to P, row []byte) (parsed bool, err error) {
+	var none T
+	if *to = none; to.parse(row) {
+		return true, nil
+	}
+	*to = none
+	return false, json.Unmarshal(row, to)
 }
 
 // parse reads a row that appendRow wrote, and reports whether it is one.
@@ -139,16 +150,6 @@ type dueRow struct {
 	} `json:"deal"`
 }
 
-// decode reads an alert as encoding/json does.
-func (d *dueRow) decode(row []byte) error {
-	*d = dueRow{}
-	if d.parse(row) {
-		return nil
-	}
-	*d = dueRow{}
-	return json.Unmarshal(row, d)
-}
-
 // parse reads an alert of a deal, and reports whether it is one.
 func (d *dueRow) parse(row []byte) bool {
 	p := parser{rest: row}
@@ -184,16 +185,6 @@ type wish struct {
 	Prefs     Prefs  `json:"prefs"`
 	CreatedAt int64  `json:"createdAt"`
 	Disabled  string `json:"disabled"`
-}
-
-// decode reads a subscription as encoding/json does.
-func (s *wish) decode(row []byte) error {
-	*s = wish{}
-	if s.parse(row) {
-		return nil
-	}
-	*s = wish{}
-	return json.Unmarshal(row, s)
 }
 
 // parse reads a subscription to which alerts go, and reports whether it is one.

@@ -126,7 +126,7 @@ func TestEncoding(t *testing.T) {
 		alert := Alert{Deal: &deal, Stage: Stage(rapid.IntRange(0, int(dealStages)-1).Draw(t, "stage")), Due: number.Draw(t, "due"), FiredAt: number.Draw(t, "firedAt"), Next: rapid.Int64().Draw(t, "next")}
 		same(alert.appendFired(nil, row.json), &alert)
 		var due dueRow
-		if err := due.decode(alert.appendFired(nil, row.json)); err != nil || due.Next != alert.Next || due.Deal.Expiry != deal.Expiry || due.Deal.GraceEnd != deal.GraceEnd {
+		if _, err := decodeRow(&due, alert.appendFired(nil, row.json)); err != nil || due.Next != alert.Next || due.Deal.Expiry != deal.Expiry || due.Deal.GraceEnd != deal.GraceEnd {
 			t.Fatalf("%+v of %+v, %v", due, alert, err)
 		}
 	})

@@ -58,7 +58,7 @@ type Alert struct {
 // indexDue indexes an alert that may be sent.
 func indexDue(key, row []byte, to *state.IndexEntries) {
 	var a dueRow
-	if a.decode(row) != nil || a.Held {
+	if _, err := decodeRow(&a, row); err != nil || a.Held {
 		return
 	}
 	at := binary.BigEndian.AppendUint64(nil, uint64(a.Next))

@@ -73,7 +73,7 @@ func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]Prefs, err e
 	var fault error
 	err = w.Scan(subscriptions, wallet[:], nil, func(key, row []byte) bool {
 		var s wish
-		if fault = s.decode(row); fault != nil {
+		if _, fault = decodeRow(&s, row); fault != nil {
 			return false
 		}
 		if c := int(key[len(key)-1]); c < len(all) && s.CreatedAt != 0 && s.Disabled == "" {
