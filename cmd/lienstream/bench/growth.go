@@ -128,7 +128,13 @@ func (g *grown) on(ctx context.Context, w *world) error {
 		g.Blocks = r.head
 	}
 	for range g.runs {
-		if err := g.replays(ctx, r); err != nil {
+		err := r.replays(ctx, g.memoryOf.String(), func(way string, t taken) {
+			g.took(way+", per log", "µs", t.wall.Seconds()*1e6/g.logs)
+			g.took(way+", processor time per log", "µs", t.used.Seconds()*1e6/g.logs)
+			g.took(way+", the broker's per log", "µs", t.brokers.Seconds()*1e6/g.logs)
+			g.took(way+", peak memory", "MB", float64(t.peak)/1e6)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -136,37 +142,6 @@ func (g *grown) on(ctx context.Context, w *world) error {
 		return err
 	}
 	return g.live(ctx, r, h)
-}
-
-// replays takes what needs no new blocks.
-func (g *grown) replays(ctx context.Context, r *raw) error {
-	if err := r.forget(ctx); err != nil {
-		return err
-	}
-	for _, way := range []struct {
-		name  string
-		flags []string
-		wiped bool
-	}{
-		{"empty topics, events published", nil, false},
-		{"rebuild", []string{"--rebuild"}, false},
-		{"restore", nil, true},
-	} {
-		if way.wiped {
-			if err := os.RemoveAll(r.data); err != nil {
-				return err
-			}
-		}
-		t, err := r.process(ctx, append(way.flags, "--memory="+g.memoryOf.String())...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
-		}
-		g.took(way.name+", per log", "µs", t.wall.Seconds()*1e6/g.logs)
-		g.took(way.name+", processor time per log", "µs", t.used.Seconds()*1e6/g.logs)
-		g.took(way.name+", the broker's per log", "µs", t.brokers.Seconds()*1e6/g.logs)
-		g.took(way.name+", peak memory", "MB", float64(t.peak)/1e6)
-	}
-	return nil
 }
 
 // weigh measures what is on disk.

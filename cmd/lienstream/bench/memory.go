@@ -21,53 +21,29 @@ var allBudgets = []string{"256MiB", "350MiB", "512MiB", "1GiB", "2GiB"}
 // events, everything without (--rebuild), and the state alone, from the changelog. In turns, so that other load of the
 // machine affects all.
 func (b *bench) budgets(ctx context.Context) error {
-	limit := time.Duration(5+8*b.runs) * time.Minute
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
-	defer cancel()
-	return b.onRaw(ctx, func(raw *raw) error { return b.byBudget(ctx, raw) })
+	return b.onWarmRaw(ctx, 8*time.Minute, b.byBudget)
 }
 
 func (b *bench) byBudget(ctx context.Context, raw *raw) error {
-	// A fresh broker makes its own topics, of transactions and of groups: that does not count.
-	if _, err := raw.process(ctx); err != nil {
-		return err
-	}
 	took := map[string][]float64{}
 	used := map[string][]float64{}
 	peak := map[string]float64{}
 	for range b.runs {
 		for _, budget := range allBudgets {
-			if err := raw.forget(ctx); err != nil {
-				return err
-			}
-			for _, way := range []struct {
-				name  string
-				flags []string
-				wiped bool
-			}{
-				{"from the raw topic, with events", nil, false},
-				{"rebuild", []string{"--rebuild"}, false},
-				{"restore", nil, true},
-			} {
-				if way.wiped {
-					if err := os.RemoveAll(raw.data); err != nil {
-						return err
-					}
-				}
-				t, err := raw.process(ctx, append(way.flags, "--memory="+budget)...)
-				if err != nil {
-					return fmt.Errorf("%s in %s: %w", way.name, budget, err)
-				}
-				name := fmt.Sprintf("processors in %s, %s, %s", budget, way.name, raw.w.kind)
+			err := raw.replays(ctx, budget, func(way string, t taken) {
+				name := fmt.Sprintf("processors in %s, %s, %s", budget, way, raw.w.kind)
 				took[name], used[name] = append(took[name], t.wall.Seconds()), append(used[name], t.used.Seconds())
 				peak[budget] = max(peak[budget], float64(t.peak))
 				b.note("%s: %.2f s (%.2f s of processor time), %d MB", name, t.wall.Seconds(), t.used.Seconds(), t.peak/1e6)
+			})
+			if err != nil {
+				return err
 			}
 		}
 	}
 	for _, budget := range allBudgets {
-		for _, way := range []string{"from the raw topic, with events", "rebuild", "restore"} {
-			name := fmt.Sprintf("processors in %s, %s, %s", budget, way, raw.w.kind)
+		for _, way := range replays {
+			name := fmt.Sprintf("processors in %s, %s, %s", budget, way.name, raw.w.kind)
 			b.addSpread(name, "s", took[name], nil, goal{})
 			b.addSpread(name+", processor time", "s", used[name], nil, goal{})
 		}
@@ -90,6 +66,51 @@ type raw struct {
 	head uint64 // of the history
 
 	patience time.Duration // with processors; 0: that of all
+}
+
+// replays are the ways in which processors come to the state of a raw topic that is there.
+var replays = []struct {
+	name  string
+	flags []string
+	wiped bool
+}{
+	{"from the raw topic, with events", nil, false},
+	{"rebuild", []string{"--rebuild"}, false},
+	{"restore", nil, true},
+}
+
+// replays runs processors in a budget of memory each way.
+func (r *raw) replays(ctx context.Context, budget string, took func(way string, t taken)) error {
+	if err := r.forget(ctx); err != nil {
+		return err
+	}
+	for _, way := range replays {
+		if way.wiped {
+			if err := os.RemoveAll(r.data); err != nil {
+				return err
+			}
+		}
+		t, err := r.process(ctx, append(way.flags, "--memory="+budget)...)
+		if err != nil {
+			return fmt.Errorf("%s in %s: %w", way.name, budget, err)
+		}
+		took(way.name, t)
+	}
+	return nil
+}
+
+// onWarmRaw is onRaw once a fresh broker has made its own topics, of transactions and of groups. It ends after five minutes and so
+// long for each run.
+func (b *bench) onWarmRaw(ctx context.Context, run time.Duration, fn func(context.Context, *raw) error) error {
+	limit := 5*time.Minute + time.Duration(b.runs)*run
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
+	return b.onRaw(ctx, func(raw *raw) error {
+		if _, err := raw.process(ctx); err != nil {
+			return err
+		}
+		return fn(ctx, raw)
+	})
 }
 
 // onRaw calls fn with a raw topic of the whole chain, on an Apache Kafka of its own.
