@@ -110,9 +110,15 @@ func TestReplacedTopic(t *testing.T) {
 	n = e.start(e.config("b", vfs.NewMem())) // the changelog knows it too
 	e.stopsBroken(n, "the ID of")
 	n.stop(t)
-	rebuilt := e.config("a", disk)
-	rebuilt.Rebuild = true
-	n = e.start(rebuilt)
+	e.rebuilds(c, disk)
+}
+
+// rebuilds makes the state anew beside the disk's, and requires that it, and what is published, is that of the chain.
+func (e *env) rebuilds(c *chain, disk *vfs.MemFS) {
+	e.t.Helper()
+	cfg := e.config("a", disk)
+	cfg.Rebuild = true
+	n := e.start(cfg)
 	e.scenario(c, 10)
 	e.caughtUp(c, n)
 	e.invariantState(c, n)
@@ -156,13 +162,7 @@ func TestMirroredTopics(t *testing.T) {
 			n.stop(t)
 		})
 	}
-	rebuilt := mirror.config("a", disk)
-	rebuilt.Rebuild = true
-	n = mirror.start(rebuilt)
-	mirror.scenario(c, 10)
-	mirror.caughtUp(c, n)
-	mirror.invariantState(c, n)
-	mirror.invariantTopics(c)
+	mirror.rebuilds(c, disk)
 }
 
 // A changelog that was deleted, or lost its end, is not carried on over by state on disk that has come further.
