@@ -185,7 +185,7 @@ const fetchedPartitions = 8 // partitions that fit into one fetch
 func (n *Node) connect() (err error) {
 	n.consumer, err = kafka.NewConsumer(n.cfg.Kafka, "processors", kafka.ConsumerOptions{
 		MaxBytes: fetchedPartitions * n.cfg.FetchBytes, MaxPartitionBytes: n.cfg.FetchBytes,
-		Unread: fetchedPartitions / 2 * int(n.cfg.FetchBytes), Held: fetchedPartitions * fetchedPartitions / 2 * int(n.cfg.FetchBytes),
+		Unread: fetchedPartitions / 2 * int(n.cfg.FetchBytes),
 	})
 	if err != nil {
 		return err
