@@ -249,8 +249,10 @@ func (e *endpoint) measured(d time.Duration, answered bool) {
 // slowFor is how long others are preferred to an endpoint that was slower than they.
 const slowFor = 10 * time.Second
 
-// slow records that the endpoint was slower to answer a kind of request than another one.
+// slow records that another endpoint, asked later, was faster to answer a kind of request. It counts: an endpoint that never
+// answers fails nothing where another one is always faster.
 func (e *endpoint) slow(kind turn) {
+	e.client.metrics.errors.WithLabelValues(e.name, "slow").Inc()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.slowUntil[kind] = time.Now().Add(slowFor)

@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}, []string{"endpoint"}),
 		errors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_errors_total", Help: "Failed requests, by how the client reacts.",
+			Name: "lienstream_ingest_rpc_errors_total", Help: "Failed requests, by how the client reacts; slow are those that another endpoint, asked later, has answered first.",
 		}, []string{"endpoint", "class"}),
 		lies: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_ingest_rpc_lies_total", Help: "Responses that contradict themselves, the header chain or another endpoint.",
