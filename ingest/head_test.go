@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -213,6 +214,50 @@ func TestFrozenHead(t *testing.T) {
 	// A poll each, and what the test itself takes; it was a whole stall, 5 s, for every second block.
 	if took := time.Since(began); took > blocks*time.Second/2 {
 		t.Errorf("%d blocks took %s", blocks, took)
+	}
+}
+
+// TestReorgBesideAFrozenHead: the head that one endpoint told of is gone with a reorg, before it was asked for the blocks that lead
+// there, while the other one's stands. Who knows the gone block by its hash says that it was there: who told of it is followed as before,
+// or the index would stand beside the frozen one for a minute.
+func TestReorgBesideAFrozenHead(t *testing.T) {
+	t.Parallel()
+	w := lyingWorld(t)
+	frozen, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+	cfg, topic := w.lyingConfig(t, "reorg", rpc.Endpoint{URL: frozen.URL, Name: "frozen"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+	_ = run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	stands, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stand := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == "latest" {
+			resp.Say(stands)
+		}
+		return false
+	}
+	frozen.Tells(stand)
+	honest.Tells(stand)
+	w.step(t, 4)
+	replaced := make(chan error, 1)
+	var once sync.Once
+	honest.Tells(func(_ http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == "latest" {
+			once.Do(func() { replaced <- w.chain.Rewind(context.WithoutCancel(r.Context()), 2) })
+		}
+		return false
+	})
+	if err := <-replaced; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.chain.Mine(t.Context(), stands.Time+1<<20, nil); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	if took := time.Since(began); took > cfg.RPC.Silence/2 {
+		t.Errorf("the block after the reorg took %s", took)
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	now := time.Now()
 	taken, err := s.m.Announce(a.Header, s.finalized)
 	if taken {
-		s.headBy = a.By
+		s.told = a
 	}
 	switch {
 	case err == nil:

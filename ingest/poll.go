@@ -76,6 +76,9 @@ func (s *session) polled(p poll) error {
 	if p.finalized != nil {
 		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
 	}
+	if !s.in.client.Counts(p.head) {
+		return nil
+	}
 	return s.announce(p.head, s.in.client.Newest())
 }
 

@@ -34,7 +34,7 @@ type session struct {
 	polls     chan poll
 	polling   bool
 	polledAt  time.Time
-	headBy    int // the endpoint that told of the head that is followed
+	told      rpc.Announcement // the head that is followed
 	finalized uint64
 	safe      uint64 // 0: no node has a safe block
 	safeAt    time.Time
@@ -60,7 +60,8 @@ type fetch struct {
 	done   chan struct{}
 	known  chan struct{} // closed when the tokens that its blocks register are known
 	cancel context.CancelFunc
-	headBy int              // the endpoint that told of the head then
+	told   rpc.Announcement // the head that was followed then
+	gone   bool             // it was on the chain, and a reorg replaced it
 	joins  []common.Address // tokens that join with the last block; nil: none
 
 	read    bool // ledgers are read, or were
@@ -211,7 +212,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 			return nil
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, headBy: s.headBy}
+		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, told: s.told}
 		var before chan struct{}
 		if n := len(s.queue); n > 0 {
 			before = s.queue[n-1].known
@@ -226,13 +227,14 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 				return err
 			}
 			if tip {
-				u.err = s.in.client.InTime(ctx, u.headBy, f.From, f.To, late, fetch)
+				u.err = s.in.client.InTime(ctx, u.told.By, f.From, f.To, late, fetch)
 			} else {
 				u.err = fetch(ctx)
 			}
 			if u.err == nil {
 				u.probes, u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
 			}
+			u.gone = errors.Is(u.err, rpc.ErrGone) && s.in.client.Replaced(ctx, u.told)
 			return nil
 		})
 	}
@@ -255,7 +257,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		case errors.Is(f.err, rpc.ErrGone):
 			s.in.metrics.gone.Inc()
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
-			s.in.client.Forget(f.headBy)
+			s.in.client.Forget(f.told.By, f.gone)
 		case errors.Is(f.err, rpc.ErrSlow):
 			s.in.log.Info("fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrNoState): // of a token's history, some of which may be pruned

@@ -56,13 +56,22 @@ func (c *Client) newest(read bool) (all []Announcement) {
 		top := c.reach(e)
 		e.mu.Lock()
 		a := &e.announced
-		if a.newest.Hash != (common.Hash{}) && now.After(a.ignored) && !a.ahead(a.newest.Number, top, now) {
+		if a.newest.Hash != (common.Hash{}) && a.counts(a.newest.Number, top, now) {
 			all = append(all, Announcement{a.newest, i, a.at, a.unread})
 			a.unread = a.unread && !read
 		}
 		e.mu.Unlock()
 	}
 	return all
+}
+
+// Counts reports whether a head that was polled still counts: a vote may have been over meanwhile.
+func (c *Client) Counts(head Announcement) bool {
+	e := c.endpoints[head.By]
+	top := c.reach(e)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.announced.counts(head.Number, top, time.Now())
 }
 
 // announce takes a head of an endpoint's subscription. That of a doubted endpoint is a hint to poll, and so is one that
@@ -162,6 +171,11 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 		e.mu.Unlock()
 	}
 	return top
+}
+
+// counts reports whether a head of the endpoint counts.
+func (a *announced) counts(number, top uint64, now time.Time) bool {
+	return now.After(a.ignored) && !a.ahead(number, top, now)
 }
 
 // ahead reports whether a head does not count because it is above all others'.

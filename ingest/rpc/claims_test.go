@@ -185,7 +185,7 @@ func TestBusyClaims(t *testing.T) {
 					}
 					if _, err := c.Blocks(t.Context(), 201, 202, 0); errors.Is(err, ErrGone) {
 						vain++
-						c.Forget(0)
+						c.Forget(0, false)
 					} else if came = err == nil; !came {
 						t.Fatal(err)
 					}
@@ -231,6 +231,30 @@ func stalls(node http.Handler, shows *atomic.Bool) http.Handler {
 	})
 }
 
+// TestHeadFromBeforeAVote: a head that was polled does not count once a vote has shown that most endpoints end below it.
+func TestHeadFromBeforeAVote(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		c := piped(t, func(*Config) {}, reaching(chain, 202, 0), reaching(chain, 200, 0), reaching(chain, 200, 0))
+		var heads []Announcement
+		for range c.endpoints {
+			head, err := c.Head(t.Context(), 200)
+			if err != nil {
+				t.Fatal(err)
+			}
+			heads = append(heads, head)
+		}
+		if below, _, err := c.Lacked(t.Context(), 202, 200); err != nil || len(below) != 2 {
+			t.Fatalf("%d end below: %v", len(below), err)
+		}
+		for _, head := range heads {
+			if c.Counts(head) != (head.Number == 200) {
+				t.Errorf("head %d of endpoint %d counts: %t", head.Number, head.By, c.Counts(head))
+			}
+		}
+	})
+}
+
 // TestUnshownClaim: an endpoint tells of a head two above all others', and does not answer who asks for what leads there. That
 // stops the blocks shortly and once, not 25 s for each claim.
 func TestUnshownClaim(t *testing.T) {
@@ -259,8 +283,8 @@ func TestUnshownClaim(t *testing.T) {
 		}
 		shows.Store(true)
 		for i := range 40 {
-			c.Forget(claim.By) // as often as it is followed in vain
-			if i < 20 {        // then the chain stands
+			c.Forget(claim.By, false) // as often as it is followed in vain
+			if i < 20 {               // then the chain stands
 				for _, n := range append(others, liar) {
 					n.head.Add(1)
 				}

@@ -73,18 +73,25 @@ func (c *Client) Plausible(head, verified uint64) bool {
 // Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
 // to show each of its heads, and is not followed beyond the others, wherever they are: the next claim would stop the blocks
 // again. But one that had asked for fewer requests was perhaps not asked for them: it is not followed beyond the others for a
-// second, and longer each time.
-func (c *Client) Forget(by int) {
+// second, and longer each time. replaced: it claimed nothing, a reorg came in between.
+func (c *Client) Forget(by int, replaced bool) {
 	c.highest.Store(0)
 	now := time.Now()
 	for i, e := range c.endpoints {
 		e.mu.Lock()
-		if i == by {
+		if i == by && !replaced {
 			e.claimedInVain(now)
 		}
 		e.behind = false // perhaps only that head was higher
 		e.mu.Unlock()
 	}
+}
+
+// Replaced reports whether a head of which blocks are missing was on the chain: an endpoint that did not tell of it knows it by
+// its hash, as those do of what a reorg replaced.
+func (c *Client) Replaced(ctx context.Context, head Announcement) bool {
+	others := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e == c.endpoints[head.By] || e.throttled() })
+	return c.knows(ctx, head.Hash, others)
 }
 
 // claimedInVain records that what the endpoint told of was missing. The caller holds mu.
