@@ -366,28 +366,3 @@ func (n *Node) wipe(r *replica) error {
 	_ = r.close()
 	return n.cfg.FS.RemoveAll(r.dir)
 }
-
-// View opens a view of a partition: the latest, or the one of a recent barrier by number and hash.
-func (n *Node) View(ctx context.Context, partition int32, at *topics.BlockRef) (state.View, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if partition < 0 || int(partition) >= len(n.replicas) {
-		return nil, ErrNotHere
-	}
-	return n.replicas[partition].view(at)
-}
-
-// Watermarks lists the partitions that this node can answer for.
-func (n *Node) Watermarks() []read.Watermark {
-	all := make([]read.Watermark, 0, len(n.replicas))
-	for _, r := range n.replicas {
-		if m, ok := r.watermark(); ok {
-			all = append(all, m)
-		}
-	}
-	return all
-}
-
-// Moved implements read.Source.
-func (n *Node) Moved() <-chan struct{} { return n.notifier.Moved() }

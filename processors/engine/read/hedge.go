@@ -18,41 +18,51 @@ const (
 	maxHedges = 16
 )
 
-// hedged is a round, and others beside it, one at a time, where nodes keep the first waiting. The first answer is taken.
+// result is that of a round.
+type result struct {
+	response *Response
+	err      error
+	tried    tries // what it added to those of the read; nil: nothing
+}
+
+// hedged is a round, and others beside it, one at a time, where nodes keep the first waiting. The first answer is taken. The
+// first round runs on the caller's goroutine, as it is nearly always the only one.
 func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
 	calls, ok := r.nodes.assign(req.Partitions, req.frontier, tried)
 	if !ok {
 		return nil, ErrUnavailable
 	}
-	if !slices.ContainsFunc(calls, call.remote) { // one process: no goroutine
+	if !slices.ContainsFunc(calls, call.remote) { // one process: no timer
 		return r.round(ctx, calls, req, limit, atLeast, tried)
-	}
-	type outcome struct {
-		response *Response
-		err      error
-		tried    tries
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	outcomes := make(chan outcome, 2)
-	start := func(calls []call, tried tries) {
-		a, err := r.round(ctx, calls, req, limit, atLeast, tried)
-		outcomes <- outcome{a, err, tried}
+	first, best, before := make(chan result, 1), make(chan result, 1), maps.Clone(tried)
+	late := time.AfterFunc(hedgeAfter, func() {
+		best <- r.beside(ctx, calls, req, limit, atLeast, before, first)
+		cancel() // the first round is given up
+	})
+	a, err := r.round(ctx, calls, req, limit, atLeast, tried)
+	if late.Stop() {
+		return a, err
 	}
-	go start(calls, maps.Clone(tried))
-	before := maps.Clone(tried)
-	late := time.NewTimer(hedgeAfter)
+	first <- result{response: a, err: err}
+	o := <-best
+	tried.add(o.tried)
+	return o.response, o.err
+}
+
+// beside asks others than the nodes that keep the first round waiting. It returns the first answer, the first round's
+// included, or the last error once all have failed.
+func (r *Router) beside(ctx context.Context, calls []call, req *nodeRequest, limit int, atLeast uint64, before tries, first <-chan result) result {
+	tried, rounds := tries{}, make(chan result, 1)
+	late := time.NewTimer(0)
 	defer late.Stop()
 	for running := 1; ; {
+		var o result
 		select {
-		case o := <-outcomes:
-			for k, n := range o.tried {
-				tried[k] = max(tried[k], n)
-			}
-			if running--; o.err == nil || running == 0 {
-				return o.response, o.err
-			}
-			late.Reset(hedgeAgain)
+		case o = <-first:
+		case o = <-rounds:
 		case <-late.C:
 			others, avoided, ok := r.nodes.instead(calls, req, before)
 			if !ok || !r.hedges.TryAcquire(1) {
@@ -63,9 +73,17 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 			running++
 			go func() {
 				defer r.hedges.Release(1)
-				start(others, avoided)
+				a, err := r.round(ctx, others, req, limit, atLeast, avoided)
+				rounds <- result{a, err, avoided}
 			}()
+			continue
 		}
+		tried.add(o.tried)
+		if running--; o.err == nil || running == 0 {
+			o.tried = tried
+			return o
+		}
+		late.Reset(hedgeAgain)
 	}
 }
 

@@ -8,80 +8,89 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
 
-// links are upgraded connections to a node that nobody asks over now.
+// links are upgraded connections to a node, which all reads of it share.
 type links struct {
-	mu    sync.Mutex
-	idle  []*link   // the one that was used last is the last
-	plain time.Time // until when the node is not asked to upgrade
-	over  bool
-}
-
-// link is an upgraded connection. One goroutine at a time asks over it.
-type link struct {
-	net.Conn
-	in    *bufio.Reader
-	out   []byte
-	since time.Time // when it was last used
+	mu      sync.Mutex
+	open    []*link   // those that end included
+	plain   time.Time // until when the node is not asked to upgrade
+	over    bool
+	readers sync.WaitGroup
 }
 
 const (
-	maxIdleLinks = 64
-	plainFor     = 10 * time.Second // until a node that did not upgrade is asked again
+	maxLinks = 16
+	// linkDepth is how many reads share a link before another one is used: together they take one packet each way, and the
+	// node answers them one after the other.
+	linkDepth = 4
+	plainFor  = 10 * time.Second // until a node that did not upgrade is asked again
 )
 
 // errPlain: the node does not upgrade connections, as one that ends or runs an older build.
 var errPlain = errors.New("the node does not upgrade connections")
 
-// take returns an idle link, or nil.
+// take returns the first link that has room, or the one that has least under way if all that there may be are full. Nil: one is
+// to be opened.
 func (l *links) take() (*link, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Now().Before(l.plain) {
 		return nil, errPlain
 	}
-	n := len(l.idle)
-	if n == 0 {
-		return nil, nil //nolint:nilnil // there is none
+	best, least, inUse := l.emptiest()
+	if best != nil && (least < linkDepth || inUse >= maxLinks) {
+		return best, nil
 	}
-	last := l.idle[n-1]
-	l.idle[n-1] = nil
-	l.idle = l.idle[:n-1]
-	return last, nil
+	return nil, nil //nolint:nilnil // one is to be opened
 }
 
-// put takes a link back.
-func (l *links) put(c *link) {
-	c.since = time.Now()
+// emptiest is the first link that has room, or else the one that has least under way. The lock is held.
+func (l *links) emptiest() (best *link, least, inUse int) {
+	for _, c := range l.open {
+		under, ok := c.load()
+		if !ok {
+			continue
+		}
+		if inUse++; best == nil || least >= linkDepth && under < least {
+			best, least = c, under
+		}
+	}
+	return best, least, inUse
+}
+
+// add has a link that was opened be used, by others too unless there are enough.
+func (l *links) add(c *link) {
 	l.mu.Lock()
-	var out *link
-	switch {
-	case l.over || len(l.idle) >= maxIdleLinks:
-		out = c
-	case len(l.idle) > 0 && c.since.Sub(l.idle[0].since) > linkIdle: // the node has closed it
-		out = l.idle[0]
-		l.idle = append(l.idle[1:], c)
-	default:
-		l.idle = append(l.idle, c)
+	defer l.mu.Unlock()
+	if l.over {
+		c.end(net.ErrClosed)
+		return
 	}
-	l.mu.Unlock()
-	if out != nil {
-		_ = out.Close()
+	if _, _, inUse := l.emptiest(); inUse >= maxLinks {
+		c.retired = true
 	}
+	l.open = append(l.open, c)
+	l.readers.Go(func() {
+		c.read()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = slices.DeleteFunc(l.open, func(o *link) bool { return o == c })
+	})
 }
 
-// close ends all of them, and each that is put back.
+// close ends all of them, and each that is added.
 func (l *links) close() {
 	l.mu.Lock()
-	idle := l.idle
-	l.idle, l.over = nil, true
-	l.mu.Unlock()
-	for _, c := range idle {
-		_ = c.Close()
+	l.over = true
+	for _, c := range l.open {
+		c.end(net.ErrClosed)
 	}
+	l.mu.Unlock()
+	l.readers.Wait()
 }
 
 func (l *links) goPlain() {
@@ -106,13 +115,9 @@ func (n *remote) askBriefly(ctx context.Context, request []byte) (*Response, err
 			} else if err != nil {
 				return nil, fmt.Errorf("read from %s: %w: %w", n.addr, ErrUnavailable, err)
 			}
+			n.links.add(c)
 		}
-		frame, again, err := c.exchange(ctx, request, until)
-		if err != nil || !again {
-			_ = c.Close()
-		} else {
-			n.links.put(c)
-		}
+		frame, err := c.ask(ctx, request)
 		if err == nil {
 			return n.outcome(frame)
 		}
@@ -133,7 +138,8 @@ func (n *remote) link(ctx context.Context, until time.Time) (_ *link, err error)
 			_ = conn.Close()
 		}
 	}()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
 	}
@@ -144,7 +150,7 @@ func (n *remote) link(ctx context.Context, until time.Time) (_ *link, err error)
 	if _, err := conn.Write(append(out, "\r\n"...)); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReader(conn)
+	in := bufio.NewReaderSize(conn, linkBuffer)
 	answer, err := http.ReadResponse(in, nil)
 	if err != nil {
 		return nil, err
@@ -153,22 +159,10 @@ func (n *remote) link(ctx context.Context, until time.Time) (_ *link, err error)
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		return nil, errPlain
 	}
-	return &link{Conn: conn, in: in}, nil
-}
-
-// exchange sends a request and returns the frame of its response. again: the link can be used again.
-func (c *link) exchange(ctx context.Context, request []byte, until time.Time) (frame []byte, again bool, err error) {
-	if err := c.SetDeadline(until); err != nil {
-		return nil, false, err
+	if !stop() {
+		return nil, ctx.Err()
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	defer func() { again = stop() && err == nil }()
-	c.out = append(binary.BigEndian.AppendUint32(c.out[:0], uint32(len(request))), request...)
-	if _, err := c.Write(c.out); err != nil {
-		return nil, false, err
-	}
-	frame, err = readFrame(c.in, nil, outcomeBytes+maxAnswerBytes)
-	return frame, false, err
+	return &link{conn: conn, in: in, timeout: n.timeout}, nil
 }
 
 // outcome decodes the frame of a response.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -50,14 +49,12 @@ func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 		return &Response{Watermarks: l.watch(ctx, w)}, nil
 	}
 	// Taken before the views, so that the response does not claim a state newer than it has.
-	held := l.source.Watermarks()
 	marks := make([]Watermark, 0, len(r.Partitions))
 	for _, p := range r.Partitions {
-		i := slices.IndexFunc(held, func(w Watermark) bool { return w.Partition == p })
-		if i < 0 {
+		mark, ok := l.markOf(p)
+		if !ok {
 			return nil, &lackingError{p, fmt.Errorf("partition %d is not on this node: %w", p, ErrUnavailable)}
 		}
-		mark := held[i]
 		mark.Kept = nil // who reads does not ask for it
 		marks = append(marks, mark)
 	}
@@ -88,6 +85,19 @@ func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 		return nil, err
 	}
 	return &Response{Moment: now, Watermarks: marks, Items: items}, nil
+}
+
+// markOf is the watermark of one partition. False: the node cannot answer for it.
+func (l local) markOf(p int32) (Watermark, bool) {
+	if m, ok := l.source.(Marker); ok {
+		return m.Watermark(p)
+	}
+	for _, w := range l.source.Watermarks() {
+		if w.Partition == p {
+			return w, true
+		}
+	}
+	return Watermark{}, false
 }
 
 // watch returns the watermarks once they differ from those that the client has, or after the wait time.

@@ -1,6 +1,8 @@
 package read
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -13,6 +15,26 @@ type metrics struct {
 	rounds  prometheus.Counter
 	hedged  prometheus.Counter
 	nodes   prometheus.Gauge
+
+	operations sync.Map // by name: *operationMetrics
+}
+
+// operationMetrics are those of an operation, whose labels are looked up once.
+type operationMetrics struct {
+	reads   map[string]prometheus.Counter // by outcome
+	seconds prometheus.Observer
+}
+
+func (m *metrics) of(operation string) *operationMetrics {
+	known, ok := m.operations.Load(operation)
+	if !ok {
+		fresh := &operationMetrics{map[string]prometheus.Counter{}, m.seconds.WithLabelValues(operation)}
+		for _, outcome := range []string{"ok", "empty", "unavailable", "error"} {
+			fresh.reads[outcome] = m.reads.WithLabelValues(operation, outcome)
+		}
+		known, _ = m.operations.LoadOrStore(operation, fresh)
+	}
+	return known.(*operationMetrics)
 }
 
 // Reasons to reject a response.

@@ -23,12 +23,12 @@ type node struct {
 	asker
 	instance string // empty: this process
 	addr     string
-	marks    map[int32]Watermark // of another node, as last reported
-	seen     time.Time           // last contact
-	failed   time.Time           // when a request to it last failed
-	slow     time.Time           // when it was last slow to respond
-	off      chan struct{}       // closed to make reads that wait for it use other nodes
-	stop     func()              // ends its watch
+	marks    map[int32]Watermark              // of another node, as last reported
+	seen     time.Time                        // last contact
+	failed   time.Time                        // when a request to it last failed
+	slow     time.Time                        // when it was last slow to respond
+	waiting  map[*context.CancelFunc]struct{} // of the reads that wait for it
+	stop     func()                           // ends its watch
 }
 
 // nodes tracks who holds which partition, and which blocks readers have seen. It is safe for concurrent use.
@@ -92,6 +92,12 @@ func (t tries) failed(c call, err error) {
 	}
 	for _, p := range c.partitions {
 		t[try{c.node, p}]++
+	}
+}
+
+func (t tries) add(more tries) {
+	for k, n := range more {
+		t[k] = max(t[k], n)
 	}
 }
 
@@ -229,8 +235,9 @@ func (n *nodes) silent(h *node) {
 			return
 		}
 	}
-	close(h.off)
-	h.off = make(chan struct{})
+	for cancel := range h.waiting {
+		(*cancel)()
+	}
 }
 
 // spare reports whether a partition of h has another holder worth asking.
@@ -251,18 +258,16 @@ func (n *nodes) spare(h *node, p int32, held []Watermark) bool {
 
 // called returns a context that also ends when reads that wait for the node are cancelled.
 func (n *nodes) called(ctx context.Context, h *node) (context.Context, context.CancelFunc) {
-	n.mu.Lock()
-	off := h.off
-	n.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-off:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h.waiting[&cancel] = struct{}{}
+	return ctx, func() {
+		n.mu.Lock()
+		delete(h.waiting, &cancel)
+		n.mu.Unlock()
+		cancel()
+	}
 }
 
 func covers(marks []Watermark, partitions []int32) bool {
@@ -315,7 +320,7 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 	}
 	if h == nil {
 		h = watch(o.Addr)
-		h.instance, h.addr, h.marks, h.off = o.Instance, o.Addr, map[int32]Watermark{}, make(chan struct{})
+		h.instance, h.addr, h.marks, h.waiting = o.Instance, o.Addr, map[int32]Watermark{}, map[*context.CancelFunc]struct{}{}
 		n.others[o.Instance], fresh = h, h
 	}
 	h.seen = n.now()

@@ -48,8 +48,9 @@ func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 	}
 	start := time.Now()
 	defer func() {
-		r.metrics.reads.WithLabelValues(op.name, outcome(a, err)).Inc()
-		r.metrics.seconds.WithLabelValues(op.name).Observe(time.Since(start).Seconds())
+		m := r.metrics.of(op.name)
+		m.reads[outcome(a, err)].Inc()
+		m.seconds.Observe(time.Since(start).Seconds())
 	}()
 
 	patience, atLeast := r.cfg.Patience, MinBlock(ctx)

@@ -86,6 +86,11 @@ type Source interface {
 	Moved() <-chan struct{}
 }
 
+// Marker is a Source that can tell the watermark of one partition alone, which costs less. False: it cannot answer for it.
+type Marker interface {
+	Watermark(partition int32) (Watermark, bool)
+}
+
 // Keeper is a Source that keeps a view for longer where it is asked to: readers answer as of it, and ask again
 // while they do.
 type Keeper interface {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// protocol is what connections are upgraded to (RFC 9110, 7.8) for brief reads: requests and responses as they are posted, in frames,
-// one after the other. Of such a read HTTP is most of the work, for both ends.
+// protocol is what connections are upgraded to (RFC 9110, 7.8) for brief reads: requests and responses as they are posted, in frames.
+// Requests are answered in their order, and more may be sent before that. Of such a read HTTP is most of the work, for both ends.
 //
 //	frame    = length(4) content
 //	response = status(2) lacking(4) body
@@ -44,25 +44,43 @@ func (h *handler) upgrade(ctx context.Context, w http.ResponseWriter, r *http.Re
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	answering := context.WithoutCancel(ctx)
 	out := fmt.Appendf(nil, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
-	for in, frame := buffered.Reader, []byte(nil); ; {
-		if conn.SetWriteDeadline(time.Now().Add(linkWrite)) != nil {
-			return
+	var frame []byte
+	var timed time.Time // when the deadlines were set, which costs as much as a small request
+	for in := buffered.Reader; ; {
+		if now := time.Now(); now.Sub(timed) >= time.Second {
+			timed = now
+			if conn.SetWriteDeadline(now.Add(linkWrite)) != nil || conn.SetReadDeadline(now.Add(linkIdle)) != nil {
+				return
+			}
 		}
-		if _, err := conn.Write(out); err != nil || cap(out) > maxBriefBytes {
-			return
-		}
-		if conn.SetReadDeadline(time.Now().Add(linkIdle)) != nil || ctx.Err() != nil {
-			return
+		if len(out) > maxBriefBytes || !hasFrame(in) { // what came together is answered together
+			if _, err := conn.Write(out); err != nil || ctx.Err() != nil {
+				return
+			}
+			if out = out[:0]; cap(out) > maxBriefBytes {
+				out = nil
+			}
 		}
 		if frame, err = readFrame(in, frame, maxBriefBytes); err != nil {
 			return
 		}
-		out = h.answerFrame(answering, frame, out[:0])
+		out = h.answerFrame(answering, frame, out)
 	}
+}
+
+// hasFrame reports whether a whole frame was read ahead.
+func hasFrame(in *bufio.Reader) bool {
+	if in.Buffered() < lengthBytes {
+		return false
+	}
+	head, err := in.Peek(lengthBytes)
+	return err == nil && in.Buffered()-lengthBytes >= int(binary.BigEndian.Uint32(head))
 }
 
 // answerFrame appends the frame of a response.
 func (h *handler) answerFrame(ctx context.Context, frame, out []byte) []byte {
+	start := len(out)
+	body := start + lengthBytes + outcomeBytes
 	out = append(out, make([]byte, lengthBytes+outcomeBytes)...)
 	status, lacking := http.StatusOK, int32(-1)
 	out, err := h.answer(ctx, frame, out)
@@ -72,11 +90,11 @@ func (h *handler) answerFrame(ctx context.Context, frame, out []byte) []byte {
 		}
 		var text string
 		status, text = refusal(err)
-		out = append(out[:lengthBytes+outcomeBytes], text...)
+		out = append(out[:body], text...)
 	}
-	binary.BigEndian.PutUint32(out, uint32(len(out)-lengthBytes))
-	binary.BigEndian.PutUint16(out[lengthBytes:], uint16(status))
-	binary.BigEndian.PutUint32(out[lengthBytes+2:], uint32(lacking))
+	binary.BigEndian.PutUint32(out[start:], uint32(len(out)-start-lengthBytes))
+	binary.BigEndian.PutUint16(out[start+lengthBytes:], uint16(status))
+	binary.BigEndian.PutUint32(out[start+lengthBytes+2:], uint32(lacking))
 	return out
 }
 

@@ -93,6 +93,27 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	}
 }
 
+// Nodes of builds whose messages have other layouts read nothing from each other, and say why.
+func TestAnotherLayoutIsNotRead(t *testing.T) {
+	request, err := encodeRequest(someRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := appendResponse(nil, someAnswer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []byte{layout - 1, layout + 1} {
+		request[0], response[0] = other, other
+		if _, err := decodeRequest(request); !errors.Is(err, ErrBadRequest) || !strings.Contains(err.Error(), "another build") {
+			t.Errorf("request of layout %d: %v", other, err)
+		}
+		if _, err := decodeResponse(response); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "another build") {
+			t.Errorf("response of layout %d: %v", other, err)
+		}
+	}
+}
+
 func TestTheHandlerRefusesWhatIsNoRequest(t *testing.T) {
 	app := toy(func(context.Context, *Views, *page) ([]Item, error) { return nil, errors.New("asked") })
 	h := NewHandler(t.Context(), zap.NewNop(), Served{&marked{}, app})

@@ -2,11 +2,16 @@ package query_test
 
 import (
 	"errors"
+	"math/rand/v2"
+	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/topics"
 )
@@ -41,4 +46,36 @@ func TestDealsAreReadOverAKeptConnection(t *testing.T) {
 		}
 		there.mu.Unlock()
 	}
+}
+
+// BenchmarkReadApart reads deals at random from another node, 16 at a time, over TCP. What both ends take of the CPU is a metric.
+func BenchmarkReadApart(b *testing.B) {
+	const known = 2000
+	n := newNode(b, topics.RoleOwner, 1, span(partitions)...)
+	events := make([]contracts.Event, known)
+	for i := range events {
+		events[i] = listing(uint64(1 + i))
+	}
+	n.land(b, partitions, block(1), events...)
+	r := remoteRouter(b, partitions, map[string]*holder{"a": serve(b, n)})
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	b.ReportAllocs()
+	b.SetParallelism(max(1, 16/runtime.GOMAXPROCS(0)))
+	b.ResetTimer()
+	before := cpu()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := r.DealWithReward(b.Context(), uint256.NewInt(1+rand.Uint64N(known))); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 }
