@@ -43,8 +43,9 @@ func (e *env) stopsWith(n *runningNode, want error) {
 	}
 }
 
-// Two builds side by side: the newer one carries on what the older one made; the older one stops where the newer one
-// has been, as a standby and as an owner, leaves all as it is, and may rebuild.
+// Two builds side by side, whose partitions are committed together: the newer one takes over from the older one while that
+// runs, and carries on what it made. The older one stops where the newer one has been, as a standby and as an owner, beside it
+// too, leaves all as it is, and may rebuild.
 func TestRollingUpgrade(t *testing.T) {
 	e := newEnv(t, 2)
 	c := newChain(t, e.kafka, e.cat, 5)
@@ -64,6 +65,18 @@ func TestRollingUpgrade(t *testing.T) {
 	e.stopsWith(refuses, ErrOlder)
 	refuses.stop(t)
 
+	former := start(older, toy{})
+	e.together(c, former)
+	n = start(newer, next{})
+	polltest.Until(t, "the newer build owns a partition", func() bool {
+		c.add(1)
+		return len(n.Watermarks()) > 0
+	})
+	former.stop(t)
+	e.together(c, n)
+	e.invariantState(c, n)
+	n.stop(t)
+
 	standby := e.holdAll(older, topics.RoleStandby)
 	n = start(newer, next{})
 	for range 10 {
@@ -73,9 +86,16 @@ func TestRollingUpgrade(t *testing.T) {
 	e.invariantState(c, n)
 	e.stopsWith(standby, state.ErrNewer)
 	standby.stop(t)
+
+	e.together(c, n)
+	back := start(older, toy{})
+	polltest.Until(t, "the older build takes a partition, and stops", func() bool { return stoppedTasks(back) > 0 })
+	back.stop(t)
+	e.together(c, n)
+	e.invariantState(c, n)
 	n.stop(t)
 
-	back := start(older, toy{})
+	back = start(older, toy{})
 	e.stopsWith(back, state.ErrNewer)
 	back.stop(t)
 	n = start(newer, next{})
