@@ -14,6 +14,7 @@ import (
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // member is a Membership that runs.
@@ -182,6 +183,33 @@ func driftIsFoundAndMended(t *testing.T, b *testBroker) {
 	}
 	if drift := check(); len(drift) != 0 {
 		t.Fatalf("drift after apply: %v", drift)
+	}
+
+	// No replica that lacks records may lead, whatever is set since.
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	const unclean = "unclean.leader.election.enable"
+	on := "true"
+	altered, err := kadm.NewClient(cl).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: unclean, Value: &on}}, want[0].Name())
+	if err != nil || altered[0].Err != nil {
+		t.Fatal(err, altered)
+	}
+	polltest.Until(t, "it is reported", func() bool {
+		drift = check()
+		return len(drift) > 0
+	})
+	if drift[0] != (kafka.Drift{Topic: want[0].Name(), Item: unclean, Have: "true", Want: "false"}) {
+		t.Errorf("drift: %v", drift)
+	}
+	if err := b.admin.Apply(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	described, err := kadm.NewClient(cl).DescribeTopicConfigs(t.Context(), want[0].Name())
+	if err != nil || !slices.ContainsFunc(described[0].Configs, func(c kadm.Config) bool { return c.Key == unclean && c.MaybeValue() == "false" }) {
+		t.Errorf("settings of %s: %v, %v", want[0].Name(), described, err)
 	}
 
 	// A number of partitions is reported and left alone.
