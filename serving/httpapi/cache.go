@@ -46,8 +46,7 @@ type cachedResponse struct {
 	route  string
 	size   int64
 
-	requests prometheus.Counter // of GET with 200, the usual case
-	seconds  prometheus.Observer
+	metrics *routeMetrics
 }
 
 func newResponseCache(bound int64, bytes prometheus.Gauge) *responseCache {
@@ -158,9 +157,9 @@ func (a *API) newCachedResponse(key cacheKey, route string, x *exchange) *cached
 	res := &x.res
 	cached := &cachedResponse{
 		payload: newPayload(bytes.Clone(res.Body)), fresh: res.FreshWhile, route: route,
-		size:     int64(cacheOverhead + 2*len(res.Body) + len(key.path) + len(key.query)),
-		requests: a.metrics.requests.WithLabelValues(route, http.MethodGet, "200"), seconds: a.metrics.seconds.WithLabelValues(route),
-		header: make([]header, 0, len(res.Header)),
+		size:    int64(cacheOverhead + 2*len(res.Body) + len(key.path) + len(key.query)),
+		metrics: a.metrics.of(route),
+		header:  make([]header, 0, len(res.Header)),
 	}
 	for name, value := range res.Header {
 		if !slices.Contains(x.own, name) {

@@ -90,10 +90,10 @@ type API struct {
 	cursors   *cursors
 	cache     *responseCache
 	clients   *clients
-	router    *mux.Router
-	endpoints map[string]*endpoint // by path template
-	literal   map[string]*endpoint // paths without variables, which need no matching
-	fixed     []header             // for every response
+	routers   map[string]*mux.Router // of paths with variables, by firstSegment: one takes each of its paths in turn
+	endpoints map[string]*endpoint   // by path template
+	literal   map[string]*endpoint   // paths without variables, which need no matching
+	fixed     []header               // for every response
 	inFlight  atomic.Int64
 	streams   atomic.Int64
 	exchanges sync.Pool
@@ -128,7 +128,7 @@ func New(cfg Config, opt Options) *API {
 		log:       opt.Logger,
 		metrics:   newMetrics(opt.Registerer, opt.Service),
 		cursors:   newCursors(cfg.CursorSecret, opt.Service+"/"+opt.Deployment),
-		router:    mux.NewRouter(),
+		routers:   make(map[string]*mux.Router),
 		endpoints: make(map[string]*endpoint),
 		literal:   make(map[string]*endpoint),
 		fixed:     fixedHeaders(opt.Expose),
@@ -161,8 +161,13 @@ func (a *API) add(route *Route) {
 		a.endpoints[route.Path] = e
 		if !strings.Contains(route.Path, "{") {
 			a.literal[route.Path] = e
+		} else {
+			first := firstSegment(route.Path)
+			if a.routers[first] == nil {
+				a.routers[first] = mux.NewRouter()
+			}
+			a.routers[first].Path(route.Path).Name(route.Path)
 		}
-		a.router.Path(route.Path).Name(route.Path)
 	}
 	if e.routes[route.Method] != nil || len(route.Query) > maxQuery {
 		panic(fmt.Sprintf("route %s %s: a duplicate, or more than %d query parameters", route.Method, route.Path, maxQuery))
@@ -323,11 +328,22 @@ func (a *API) match(r *http.Request) (*endpoint, map[string]string) {
 	if e := a.literal[r.URL.Path]; e != nil {
 		return e, nil
 	}
-	var match mux.RouteMatch
-	if !a.router.Match(r, &match) {
-		return nil, nil
+	for _, first := range [...]string{firstSegment(r.URL.Path), ""} {
+		var match mux.RouteMatch
+		if router := a.routers[first]; router != nil && router.Match(r, &match) {
+			return a.endpoints[match.Route.GetName()], match.Vars
+		}
 	}
-	return a.endpoints[match.Route.GetName()], match.Vars
+	return nil, nil
+}
+
+// firstSegment is the first part of a path, or of a template; empty: it is a variable.
+func firstSegment(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if strings.Contains(first, "{") {
+		return ""
+	}
+	return first
 }
 
 // fill caches a response if its handler allows that.

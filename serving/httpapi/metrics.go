@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,24 @@ type metrics struct {
 	streams    prometheus.Gauge
 	cacheHits  prometheus.Counter
 	cacheBytes prometheus.Gauge
+
+	routes sync.Map // by path template: *routeMetrics
+}
+
+// routeMetrics are those of the usual answers of a route, whose labels are looked up once.
+type routeMetrics struct {
+	requests prometheus.Counter // of GET with 200
+	seconds  prometheus.Observer
+}
+
+func (m *metrics) of(route string) *routeMetrics {
+	known, ok := m.routes.Load(route)
+	if !ok {
+		known, _ = m.routes.LoadOrStore(route, &routeMetrics{
+			m.requests.WithLabelValues(route, http.MethodGet, "200"), m.seconds.WithLabelValues(route),
+		})
+	}
+	return known.(*routeMetrics)
 }
 
 func newMetrics(reg prometheus.Registerer, service string) *metrics {

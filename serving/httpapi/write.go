@@ -49,8 +49,8 @@ func (a *API) writeCached(w http.ResponseWriter, r *http.Request, answer *cached
 	written := send(w, r, status, body)
 	took := time.Since(started)
 	if status == http.StatusOK && r.Method == http.MethodGet {
-		answer.requests.Inc()
-		answer.seconds.Observe(took.Seconds())
+		answer.metrics.requests.Inc()
+		answer.metrics.seconds.Observe(took.Seconds())
 	} else {
 		a.metrics.observe(answer.route, r.Method, status, took)
 	}
