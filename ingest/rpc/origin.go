@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 
@@ -21,8 +23,8 @@ import (
 // maxTransactions bounds the transactions of a block that are fetched to prove one: as many take 1.4 billion gas.
 const maxTransactions = 1 << 16
 
-// unableTries is how often each endpoint may fail for reasons of its own before a transaction counts as one that cannot be
-// proved.
+// unableTries is how often each endpoint may answer with an error of its own before a transaction counts as one that cannot be
+// proved. Who does not answer, or asks for fewer requests, says nothing of what it can: the caller's time bounds that.
 const unableTries = 8
 
 // Origin returns the hash of the transaction that wrote a log, the first of the wanted ones of its block that counts. No
@@ -60,8 +62,11 @@ func (c *Client) signed(ctx context.Context, h *follow.Header, at uint32) (hash 
 			return err
 		case classMethod, classState:
 			unable[e] = true
+		case classRate:
 		default:
-			tries++
+			if _, away := errors.AsType[net.Error](err); !away {
+				tries++
+			}
 		}
 		if len(unable) == len(c.endpoints) || tries >= unableTries*len(c.endpoints) {
 			return ctx.Err()
