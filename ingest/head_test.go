@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,68 @@ func TestFabricatedHead(t *testing.T) {
 	}
 	if n := count(t, in.reg, "honest", "stale_head") + count(t, in.reg, "honest", "inflated_head"); n > 0 {
 		t.Errorf("the honest node was counted %v times", n)
+	}
+}
+
+// TestNoHeadThatNobodyProved: the faster of two endpoints tells of heads that are some blocks too high, so few that they are followed, and
+// does not answer who asks for the blocks. No barrier says that the chain ends there, from which /health/indexer has its latestBlock:
+// neither in a backfill, nor at the tip, nor while the chain stands.
+func TestNoHeadThatNobodyProved(t *testing.T) {
+	t.Parallel()
+	w := lyingWorld(t)
+	for _, by := range []int64{1, 3, 40, 1_000_000} {
+		t.Run(fmt.Sprint("too high by ", by), func(t *testing.T) {
+			liar, honest := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+			var told atomic.Int64
+			lie := ahead(by)
+			liar.Tells(func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if req.Method == "eth_getBlockByNumber" && string(resp.Result) == "null" { // a block that it told of
+					<-r.Context().Done()
+					return true
+				}
+				if _, tag := rpctest.Header(req, resp); tag == "latest" {
+					told.Add(1)
+				}
+				return lie(rw, r, req, resp)
+			})
+			cfg, topic := w.lyingConfig(t, fmt.Sprint("proved", by), rpc.Endpoint{URL: liar.URL, Name: "liar"}, rpc.Endpoint{URL: honest.URL, Name: "honest"})
+			cfg.PollInterval, cfg.Heartbeat = 10*time.Millisecond, 40*time.Millisecond
+			in := run(t, cfg)
+			for range 3 {
+				w.step(t, 1)
+				checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			}
+			beats, before := value(t, in.reg, "lienstream_ingest_heartbeats_total"), told.Load()
+			polltest.Within(t, time.Minute, func() error {
+				if n, m := value(t, in.reg, "lienstream_ingest_heartbeats_total"), told.Load(); n < beats+5 || m < before+5 {
+					return fmt.Errorf("%v heartbeats, %d claims", n-beats, m-before)
+				}
+				return nil
+			})
+			head, err := w.chain.Client().BlockNumber(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := in.Status().Head; n > head {
+				t.Errorf("the status says that the chain ends with block %d, and not %d", n, head)
+			}
+			barriers := 0
+			var decoder topics.RawDecoder
+			if err := kafka.ReadBack(t.Context(), cfg.Kafka, topic, 0, 0, func(r *kafka.Record) bool {
+				raw, err := decoder.Decode(r.Value)
+				if end, ok := raw.(*topics.BlockEnd); ok && err == nil {
+					if barriers++; end.Head > head {
+						t.Errorf("the barrier of block %d says that the chain ends with block %d, and not %d", end.Block.Number, end.Head, head)
+					}
+				}
+				return true
+			}); err != nil || barriers < 5 {
+				t.Fatalf("%d barriers were read: %v", barriers, err)
+			}
+			if err := in.stop(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -53,8 +53,13 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	case now.Sub(s.shortAt) > s.in.cfg.ShortPatience:
 		return err
 	}
-	s.in.status.update(func(st *Status) { st.Head, st.HeadAt = max(a.Number, s.m.Head()), now })
+	s.in.status.update(func(st *Status) { st.Head, st.HeadAt = s.head(), now })
 	return nil
+}
+
+// head is the chain's head as it is published: what is verified, and above that what two endpoints told of.
+func (s *session) head() uint64 {
+	return max(s.m.Tip().Number, min(s.m.Head(), s.in.client.HeadOfTwo()))
 }
 
 func highest(all []rpc.Announcement) (top uint64) {

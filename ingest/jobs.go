@@ -12,10 +12,10 @@ import (
 
 // job is a transaction to write: a batch or a repeated barrier.
 type job struct {
-	batch           *follow.Batch
-	followed        map[common.Address]joined // as of the batch's last block
-	head, finalized uint64
-	safe            uint64 // of a repeated barrier
+	batch      *follow.Batch
+	followed   map[common.Address]joined // as of the batch's last block
+	finalized  uint64
+	head, safe uint64 // of a repeated barrier
 }
 
 // publishAll writes jobs. A transaction that was begun is ended even if ctx is done, because a known outcome is
@@ -66,8 +66,8 @@ func (s *session) publishMore() {
 	b, ok := s.m.Publish(s.in.cfg.limits(), s.mark || time.Since(s.commitAt) >= s.in.cfg.MarkEvery)
 	s.mark = false
 	if ok {
-		b.Safe = s.safe
-		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), head: b.Head, finalized: s.m.Finalized()})
+		b.Safe, b.Head = s.safe, s.head()
+		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), finalized: s.m.Finalized()})
 	}
 }
 
@@ -83,8 +83,8 @@ func (s *session) beat() {
 	if time.Since(s.in.status.get().HeadAt) > 2*s.in.cfg.Heartbeat {
 		return
 	}
-	if _, ok := s.m.Last(); ok && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
-		s.give(job{head: s.m.Head(), finalized: s.m.Finalized(), safe: s.safe})
+	if _, ok := s.m.Last(); ok && s.known && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
+		s.give(job{head: s.head(), finalized: s.m.Finalized(), safe: s.safe})
 	}
 }
 

@@ -85,7 +85,7 @@ func (p *publisher) repeat(ctx context.Context, head, finalized, safe uint64) er
 	}
 	clear(p.counts)
 	end := p.last
-	end.Head, end.Finalized, end.Safe = max(head, end.Head), finalized, max(safe, end.Safe)
+	end.Head, end.Finalized, end.Safe = max(head, end.Block.Number), finalized, max(safe, end.Safe)
 	p.barrier(ctx, end, true)
 	return p.commit(ctx)
 }

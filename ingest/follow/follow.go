@@ -130,7 +130,7 @@ type Batch struct {
 	Blocks    []Block  // a barrier follows each
 	Finalized uint64   // at most the number of a block before or in it: what is final beyond nobody knows after a restart
 	Safe      uint64   // set by the ingester; 0: unknown
-	Head      uint64
+	Head      uint64   // set by the ingester
 }
 
 // Machine follows one chain.

@@ -281,7 +281,7 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 		return Batch{}, false
 	}
 	m.told = max(m.told, min(m.finalized, m.ready[n-1].Number))
-	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: m.told, Head: max(m.head.Number, m.tip.Number)}
+	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: m.told}
 	m.pending, m.ready = nil, m.ready[n:]
 	if len(m.ready) == 0 {
 		m.ready = nil

@@ -1,11 +1,14 @@
 package rpc
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // Announcement is the newest head that an endpoint told of, by its subscription or when it was polled. It is a claim: a
@@ -21,17 +24,18 @@ type Announcement struct {
 type announced struct {
 	newest   follow.Header
 	at       time.Time
-	last     common.Hash // what it told of last; newest may be forgotten
-	since    time.Time   // of the first time that it told of that
-	led      time.Time   // since when another endpoint's head is above it; zero: none is
-	unread   bool        // newest came by subscription, and nobody has read it
-	hint     bool        // something came that only a poll can tell
-	ignored  time.Time   // until then its heads do not count: it lost a vote
-	vain     strikes     // what it told of was missing while it had asked for fewer requests
-	doubts   strikes     // it was missing otherwise
-	claims   time.Time   // until then those above all others' do not count: what it told of was missing
-	lonely   time.Time   // nor until then while all others' are below a height: others had none of that height
-	lonelyAt uint64      // the height
+	last     topics.BlockRef // what it told of last; newest may be forgotten
+	stale    bool            // as it was last polled, it was far below what is verified
+	since    time.Time       // of the first time that it told of that
+	led      time.Time       // since when another endpoint's head is above it; zero: none is
+	unread   bool            // newest came by subscription, and nobody has read it
+	hint     bool            // something came that only a poll can tell
+	ignored  time.Time       // until then its heads do not count: it lost a vote
+	vain     strikes         // what it told of was missing while it had asked for fewer requests
+	doubts   strikes         // it was missing otherwise
+	claims   time.Time       // until then those above all others' do not count: what it told of was missing
+	lonely   time.Time       // nor until then while all others' are below a height: others had none of that height
+	lonelyAt uint64          // the height
 }
 
 // Heads says that Announced has something new.
@@ -98,8 +102,8 @@ func (e *endpoint) says(h follow.Header, bySubscription bool) {
 	e.tells(h)
 	e.mu.Lock()
 	now := time.Now()
-	if e.announced.last != h.Hash {
-		e.announced.last, e.announced.since, e.announced.led = h.Hash, now, time.Time{}
+	if e.announced.last.Hash != h.Hash {
+		e.announced.last, e.announced.since, e.announced.led = h.BlockRef, now, time.Time{}
 	}
 	e.announced.newest, e.announced.at, e.announced.unread = h, now, bySubscription
 	e.mu.Unlock()
@@ -190,3 +194,28 @@ func (e *endpoint) isAhead(number uint64) bool {
 	defer e.mu.Unlock()
 	return e.announced.ahead(number, top, time.Now())
 }
+// HeadOfTwo is the highest head that two endpoints told of, or the word of one where no other has a say: it told of none lately as
+// it was asked, or is far below what is verified, and so says nothing of what is above. One that was not asked yet has a say.
+func (c *Client) HeadOfTwo() uint64 {
+	var all []uint64
+	now := time.Now()
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		a := &e.announced
+		silent := now.Sub(a.at) >= reachFor && (e.failures > 0 || now.Before(e.slowUntil[turnHead]))
+		if !silent && !a.stale {
+			all = append(all, a.last.Number)
+		}
+		e.mu.Unlock()
+	}
+	slices.Sort(all)
+	switch n := len(all); n {
+	case 0:
+		return math.MaxUint64 // who told of a head is silent now
+	case 1:
+		return all[0]
+	default:
+		return all[n-2]
+	}
+}
+

@@ -42,7 +42,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 			return h, fmt.Errorf("head %d is of a height that most endpoints lack: %w", h.Number, errNoBlock)
 		}
 		if others := c.top(e); h.Number+maxStale < min(verified, others) {
-			e.saw(&h)
+			e.saw(&h, true)
 			return h, lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
 		}
 		if h.Number > verified && e.doubts(h.Hash) {
@@ -56,7 +56,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 				return h, err
 			}
 		}
-		e.saw(&h)
+		e.saw(&h, false)
 		return h, nil
 	})
 	if err != nil {
@@ -328,13 +328,13 @@ func (e *endpoint) claim(t tag, n uint64) {
 	}
 }
 
-// saw records a head that the endpoint reported.
-func (e *endpoint) saw(h *follow.Header) {
+// saw records a head that the endpoint reported. stale: it is far below what is verified.
+func (e *endpoint) saw(h *follow.Header, stale bool) {
 	e.hear(h, false)
 	top := e.client.top(e)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.head, e.behind = h.Number, h.Number < top
+	e.head, e.behind, e.announced.stale = h.Number, h.Number < top, stale
 }
 
 // has records a block that the endpoint has.
