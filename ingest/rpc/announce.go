@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ type announced struct {
 	unread   bool            // newest came by subscription, and nobody has read it
 	hint     bool            // something came that only a poll can tell
 	ignored  time.Time       // until then its heads do not count: it lost a vote
-	vain     strikes         // what it told of was missing while it had asked for fewer requests
+	vain     strikes         // what it told of was missing while it had asked for fewer requests, or was replaced
 	doubts   strikes         // it was missing otherwise
 	claims   time.Time       // until then those above all others' do not count: what it told of was missing
 	lonely   time.Time       // nor until then while all others' are below a height: others had none of that height
@@ -94,6 +95,54 @@ func (c *Client) announce(e *endpoint, h follow.Header) {
 	select {
 	case c.heads <- struct{}{}:
 	default:
+	}
+}
+
+// asking is a request for an endpoint's head.
+type asking struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	head   follow.Header
+	err    error
+	left   bool // somebody does not wait for it any more
+}
+
+// latest fetches the head. It waits no longer than ctx, but what comes soon after that, while poll lasts, counts like a subscription's:
+// what another endpoint says, which is faster and stands, must not be all that is heard. One request runs at a time.
+func (e *endpoint) latest(poll, ctx context.Context) (follow.Header, error) {
+	e.mu.Lock()
+	a := e.asking
+	if a == nil {
+		a = &asking{done: make(chan struct{})}
+		e.asking = a
+		poll, a.cancel = context.WithCancel(poll)
+		go e.ask(poll, a)
+	}
+	e.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.head, a.err
+	case <-ctx.Done():
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !a.left {
+			a.left = true
+			time.AfterFunc(claimWait, a.cancel)
+		}
+		return follow.Header{}, ctx.Err()
+	}
+}
+
+func (e *endpoint) ask(ctx context.Context, a *asking) {
+	defer close(a.done)
+	defer a.cancel()
+	a.head, a.err = e.header(ctx, `"latest"`)
+	e.mu.Lock()
+	left := a.left
+	e.asking = nil
+	e.mu.Unlock()
+	if left && a.err == nil {
+		e.client.announce(e, a.head)
 	}
 }
 
@@ -177,23 +226,6 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 	return top
 }
 
-// counts reports whether a head of the endpoint counts.
-func (a *announced) counts(number, top uint64, now time.Time) bool {
-	return now.After(a.ignored) && !a.ahead(number, top, now)
-}
-
-// ahead reports whether a head does not count because it is above all others'.
-func (a *announced) ahead(number, top uint64, now time.Time) bool {
-	return top > 0 && number > top && (now.Before(a.claims) || now.Before(a.lonely) && top < a.lonelyAt)
-}
-
-// isAhead is ahead of a head that was polled.
-func (e *endpoint) isAhead(number uint64) bool {
-	top := e.client.reach(e)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.announced.ahead(number, top, time.Now())
-}
 // HeadOfTwo is the highest head that two endpoints told of, or the word of one where no other has a say: it told of none lately as
 // it was asked, or is far below what is verified, and so says nothing of what is above. One that was not asked yet has a say.
 func (c *Client) HeadOfTwo() uint64 {
@@ -219,3 +251,20 @@ func (c *Client) HeadOfTwo() uint64 {
 	}
 }
 
+// counts reports whether a head of the endpoint counts.
+func (a *announced) counts(number, top uint64, now time.Time) bool {
+	return now.After(a.ignored) && !a.ahead(number, top, now)
+}
+
+// ahead reports whether a head does not count because it is above all others'.
+func (a *announced) ahead(number, top uint64, now time.Time) bool {
+	return top > 0 && number > top && (now.Before(a.claims) || now.Before(a.lonely) && top < a.lonelyAt)
+}
+
+// isAhead is ahead of a head that was polled.
+func (e *endpoint) isAhead(number uint64) bool {
+	top := e.client.reach(e)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.announced.ahead(number, top, time.Now())
+}

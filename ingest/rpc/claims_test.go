@@ -255,6 +255,122 @@ func TestHeadFromBeforeAVote(t *testing.T) {
 	})
 }
 
+// TestSlowBesideAFrozenHead: of two endpoints one answers at once, always the same head, and the honest one takes longer than it is
+// waited for. What it says comes all the same, late by that time: nobody told of it, and the index stood.
+func TestSlowBesideAFrozenHead(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	const takes = 2 * patience
+	inBubble(t, "", func(t *testing.T) {
+		var asked atomic.Int64
+		honest := reaching(chain, 200, 0)
+		c := piped(t, func(*Config) {}, reaching(chain, 200, 0), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			<-time.After(takes)
+			honest.ServeHTTP(w, r)
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		highest := func(during time.Duration) (top uint64) {
+			t.Helper()
+			for began := time.Now(); time.Since(began) < during; <-time.After(100 * time.Millisecond) {
+				head, err := c.Head(ctx, 200)
+				if err != nil {
+					t.Fatal(err)
+				}
+				top = max(top, head.Number)
+				all, _ := c.Announced()
+				for _, a := range all {
+					if a.New {
+						top = max(top, a.Number)
+					}
+				}
+			}
+			return top
+		}
+		highest(10 * time.Second)
+		before := asked.Load()
+		honest.head.Store(201)
+		if top := highest(2*staleAgain + takes); top != 201 {
+			t.Errorf("the head is %d", top)
+		}
+		if n := asked.Load() - before; n > 10 {
+			t.Errorf("it was asked %d times", n)
+		}
+		cancel()
+		<-time.After(takes) // for its last answer
+	})
+}
+
+// TestReplacedForEver: an endpoint tells of a head above the others' that others know by its hash, as they do of what a reorg took
+// back, and has no blocks below it. It is followed in vain less and less often, and again in the end.
+func TestReplacedForEver(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		c := piped(t, func(*Config) {}, reaching(chain, 202, 0), reaching(chain, 200, 0))
+		counts := func() bool {
+			t.Helper()
+			heads(t, c)
+			return len(c.Newest()) == 2
+		}
+		vain := 0
+		for began := time.Now(); time.Since(began) < 10*time.Minute; <-time.After(time.Second) {
+			if counts() {
+				vain++
+				c.Forget(0, true)
+			}
+		}
+		if vain < 5 || vain > 20 {
+			t.Errorf("it was followed %d times", vain)
+		}
+		<-time.After(doubtFor + time.Second)
+		if !counts() {
+			t.Error("it is not followed any more")
+		}
+	})
+}
+
+// TestHeadOfTwo: above what is verified a head is one that two endpoints told of. Who is silent has no say, and who stands far below
+// what is verified neither: then another one's word is all there is.
+func TestHeadOfTwo(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	const verified = 200
+	deaf := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or its end would not be noticed
+		<-r.Context().Done()
+	})
+	refuses := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	at := func(head uint64) http.Handler { return reaching(chain, head, 0) }
+	for _, test := range []struct {
+		name  string
+		nodes []http.Handler
+		polls int
+		want  uint64
+	}{
+		{"alone", []http.Handler{at(240)}, 3, 240},
+		{"one above the other", []http.Handler{at(240), at(203)}, 10, 203},
+		{"two above a third", []http.Handler{at(240), at(203), at(202)}, 10, 203},
+		{"above one that was not asked yet", []http.Handler{at(240), at(203)}, 1, 0},
+		{"above one that is late", []http.Handler{at(203), at(185)}, 10, 185},
+		{"above one that stands", []http.Handler{at(203), at(180)}, 10, 203},
+		{"above one that stands, and another one", []http.Handler{at(240), at(180), at(203)}, 10, 203},
+		{"beside one that fails", []http.Handler{at(203), refuses}, 10, 203},
+		{"beside one that is silent", []http.Handler{at(203), deaf}, 10, 203},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			c := piped(t, func(*Config) {}, test.nodes...)
+			for range test.polls {
+				if _, err := c.Head(t.Context(), verified); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Second)
+			}
+			if n := c.HeadOfTwo(); n != test.want {
+				t.Errorf("the head is %d, not %d", n, test.want)
+			}
+		})
+	}
+}
+
 // TestUnshownClaim: an endpoint tells of a head two above all others', and does not answer who asks for what leads there. That
 // stops the blocks shortly and once, not 25 s for each claim.
 func TestUnshownClaim(t *testing.T) {

@@ -59,6 +59,7 @@ type endpoint struct {
 	liedAt   time.Time     // when it was
 
 	announced announced // its newest head (announce.go)
+	asking    *asking   // the request for it that runs; nil: none does
 
 	head    uint64           // the newest block that it is known to have
 	behind  bool             // its last head was lower than another endpoint's

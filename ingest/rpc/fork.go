@@ -43,7 +43,8 @@ import (
 //  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
 //  5. A head is a claim that costs nothing. It starts no vote more often than every 200 ms, and longer apart each time that
 //     the vote changes nothing; those of an endpoint that lost one are ignored while it rests, and so are those above all
-//     others' of an endpoint whose last such block was taken back, or was missing and is known to nobody else: what a reorg replaced is.
+//     others' of an endpoint whose last such block was taken back, or was missing. These shortly, and longer each time, where another
+//     endpoint knows the block by its hash, as it does what a reorg replaced.
 //
 // A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it, nor does any
 // fetch wait for it. Below finality that is one vote for each advance, and above one for each head that contradicts; blocks

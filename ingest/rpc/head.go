@@ -32,8 +32,9 @@ const (
 // only. verified is the last block known to be on the chain. A head far above it is accepted once another
 // endpoint is as high, or once the headers below it are there; until then a lower head is returned.
 func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error) {
+	poll := ctx
 	h, by, err := hedged(ctx, c, choice{turn: turnHead}, func(ctx context.Context, e *endpoint) (follow.Header, error) {
-		h, err := e.header(ctx, `"latest"`)
+		h, err := e.latest(poll, ctx)
 		if err != nil {
 			return h, err
 		}
@@ -72,15 +73,15 @@ func (c *Client) Plausible(head, verified uint64) bool {
 
 // Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
 // to show each of its heads, and is not followed beyond the others, wherever they are: the next claim would stop the blocks
-// again. But one that had asked for fewer requests was perhaps not asked for them: it is not followed beyond the others for a
-// second, and longer each time. replaced: it claimed nothing, a reorg came in between.
+// again. But one that had asked for fewer requests was perhaps not asked for them, and where the head is replaced a reorg came in between:
+// then it is not followed beyond the others for a second, and longer each time.
 func (c *Client) Forget(by int, replaced bool) {
 	c.highest.Store(0)
 	now := time.Now()
 	for i, e := range c.endpoints {
 		e.mu.Lock()
-		if i == by && !replaced {
-			e.claimedInVain(now)
+		if i == by {
+			e.claimedInVain(now, replaced)
 		}
 		e.behind = false // perhaps only that head was higher
 		e.mu.Unlock()
@@ -91,14 +92,14 @@ func (c *Client) Forget(by int, replaced bool) {
 // its hash, as those do of what a reorg replaced.
 func (c *Client) Replaced(ctx context.Context, head Announcement) bool {
 	others := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e == c.endpoints[head.By] || e.throttled() })
-	return c.knows(ctx, head.Hash, others)
+	return c.knows(ctx, head.Hash, claimWait, others)
 }
 
 // claimedInVain records that what the endpoint told of was missing. The caller holds mu.
-func (e *endpoint) claimedInVain(now time.Time) {
+func (e *endpoint) claimedInVain(now time.Time, replaced bool) {
 	a := &e.announced
 	var until time.Time
-	if now.Before(e.throttle) {
+	if replaced || now.Before(e.throttle) {
 		until = latest(e.throttle, now.Add(a.vain.again(now, 2*doubtFor, vainRest, doubtFor)))
 	} else {
 		until = now.Add(a.doubts.again(now, forkMemory, doubtFor, maxDoubtFor))

@@ -115,7 +115,7 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 			continue
 		}
 		err := lied(lieFork, "block %d is %s, but %d endpoints have %s", most.Number, hash, len(have), most.Hash)
-		reorg := !sure && c.knows(ctx, hash, have)
+		reorg := !sure && c.knows(ctx, hash, c.patience(), have)
 		for _, e := range by {
 			if reorg {
 				e.mu.Lock()
@@ -130,7 +130,7 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 	for hash, by := range told {
 		liar := slices.ContainsFunc(by, func(e *endpoint) bool { return many[e] })
 		others := slices.DeleteFunc(slices.Clone(have), func(e *endpoint) bool { return slices.Contains(by, e) })
-		if len(by) >= len(have) || !liar && c.knows(ctx, hash, others) {
+		if len(by) >= len(have) || !liar && c.knows(ctx, hash, c.patience(), others) {
 			continue
 		}
 		for _, e := range by {
@@ -140,8 +140,8 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 }
 
 // knows reports whether one of the endpoints has a block by its hash, which need not be on its chain any more.
-func (c *Client) knows(ctx context.Context, hash common.Hash, of []*endpoint) bool {
-	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), c.patience())
+func (c *Client) knows(ctx context.Context, hash common.Hash, limit time.Duration, of []*endpoint) bool {
+	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), limit)
 	defer cancel()
 	var found atomic.Bool
 	var g sync.WaitGroup
