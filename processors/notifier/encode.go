@@ -42,6 +42,10 @@ func (d *openDeal) appendRow(b []byte) []byte {
 	b = appendNumber(b, `,"ended":`, d.Ended)
 	b = appendNumber(b, `,"armed":`, d.Armed)
 	b = appendNumber(b, `,"published":`, uint64(d.Published))
+	if d.Former != nil {
+		former, _ := json.Marshal(d.Former) // numbers always have an encoding
+		b = append(append(b, `,"former":`...), former...)
+	}
 	return append(b, '}')
 }
 

@@ -172,6 +172,64 @@ func TestAFundingThatIsTakenBack(t *testing.T) {
 	d.want("due anew", d.sendable(), "1 email 7 t1")
 }
 
+// A node may make up that a deal has ended and was funded otherwise, once or twice. When that is taken back, all is as it was: what
+// waited is sent, what came due meanwhile is, and nothing is again.
+func TestAFundingThatIsMadeUp(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	funded, _ := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	at := funded.Deal
+	d.tick(Before48.due(&at))
+	d.sent(ann, Before48, Before48.due(&at))
+	for stage := Before24; stage < dealStages; stage++ {
+		now := stage.due(&at)
+		d.tick(now)
+		waits := "1 email 7 " + stage.String()
+		d.want("as it was", d.sendable(), waits)
+		var lies []*Fact
+		for i := range uint64(2) {
+			end := &Fact{Wallet: ann, Deal: at, At: now + 1}
+			if i > 0 {
+				end.Deal = lies[len(lies)-1].Deal
+			}
+			end.Deal.Open = false
+			other := *funded
+			other.At = now + 1
+			other.Deal.FundedAt, other.Deal.Expiry, other.Deal.GraceEnd = now-1000+i, now+1, at.GraceEnd+1
+			lies = append(lies, end, &other)
+		}
+		for n := range 2 {
+			some := lies[:2*(n+1)]
+			for _, lie := range some {
+				d.do(ann, Command{Fact: lie})
+				d.want("made up", d.sendable(), "")
+			}
+			d.tick(now) // which is before the block
+			d.want("of what is made up", d.sendable(), "")
+			for _, lie := range slices.Backward(some) {
+				d.do(ann, Command{Fact: lie, Removed: true})
+			}
+			d.want("once it was taken back", d.sendable(), waits)
+		}
+		for _, lie := range lies {
+			d.do(ann, Command{Fact: lie})
+		}
+		if stage+1 < dealStages { // which comes due meanwhile
+			d.tick((stage + 1).due(&at))
+		}
+		for _, lie := range slices.Backward(lies) {
+			d.do(ann, Command{Fact: lie, Removed: true})
+		}
+	}
+	for id, n := range d.published() {
+		if n != 1 {
+			t.Errorf("alert %x is published %d times", id, n)
+		}
+	}
+	d.want("published", len(d.published()), int(dealStages))
+}
+
 // Each channel is told of the nearest threshold of those that it asked for: one that it did not ask for is no reason to be
 // told nothing, whether it came later or at once.
 func TestTheNearestThatIsWanted(t *testing.T) {

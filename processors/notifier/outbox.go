@@ -47,7 +47,8 @@ type Alert struct {
 	Reason  string `json:"reason,omitempty"`
 	By      string `json:"by,omitempty"` // the claim of the attempt that may be running
 
-	// Held: the deal has ended. The alert is not sent, unless a reorg takes the end back, and does not count as pending.
+	// Held: the deal has ended, or was funded otherwise. The alert is not sent, unless a reorg takes that back, and does not count as
+	// pending.
 	Held bool `json:"held,omitempty"`
 
 	// Of Pending.
@@ -151,8 +152,8 @@ func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 	return nil
 }
 
-// review goes through a deal's unsent alerts of a wallet after the deal has changed: what is due at another time now is
-// cancelled, and the rest is held while the deal has ended, or where the time by which it was fired was taken back.
+// review goes through a deal's unsent alerts of a wallet after the deal has changed: they are held while the deal has ended, or what
+// they tell of is another funding or due at another time, and where the time by which they were fired was taken back.
 func review(w state.Writer, wallet common.Address, subject common.Hash, deal *Deal, now uint64) error {
 	more := 0
 	for _, channel := range Channels {
@@ -161,11 +162,12 @@ func review(w state.Writer, wallet common.Address, subject common.Hash, deal *De
 			if !a.Held {
 				more--
 			}
-			if a.Stage.due(deal) != a.Due {
-				w.Delete(outbox, key)
-				return
+			if same := a.Deal != nil && a.Deal.FundedAt == deal.FundedAt && a.Stage.due(deal) == a.Due; same {
+				a.Deal, a.Held = deal, !deal.Open || a.Due > now+tolerated
+			} else {
+				a.Held = true
 			}
-			if a.Deal, a.Held = deal, !deal.Open || a.Due > now+tolerated; !a.Held {
+			if !a.Held {
 				more++
 			}
 			fault = errors.Join(fault, putRow(w, outbox, key, a))

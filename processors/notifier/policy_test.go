@@ -130,6 +130,29 @@ func TestLatestIsReverted(t *testing.T) {
 	}
 }
 
+// What no contract emits, of a block that a node made up, tells nobody of anything, and once it is taken back all is as before.
+func TestEventsThatAreMadeUp(t *testing.T) {
+	c, d := fundedBy(t, facts.Safe)
+	other := &deal{d.id, d.borrower, common.Address{3}, genesis + 1, c.head.Timestamp + 5, c.head.Timestamp + 24*hour}
+	ended := func(event string) *topics.Log { return c.log(event, map[string]any{"dealId": big.NewInt(d.id)}) }
+	for _, lies := range [][]*topics.Log{
+		{ended("DealClaimed")},
+		{ended("DealReclaimed"), c.listed(other), c.funded(other)},
+		{ended("DealCancelled"), c.listed(other), c.funded(other)},
+		{c.listed(other), c.funded(other)},
+		{c.funded(other)},
+	} {
+		c.block(10, lies...)
+		c.want()
+		c.revert()
+	}
+	c.block(hour)
+	for range c.lag() {
+		c.block(10)
+	}
+	c.want(model(d, d.borrower, "email", "t1"))
+}
+
 // pending is the alert of an hour before a deal's end as the sender would read it.
 func (c *chain) pending(wallet common.Address, id int64) (a notifier.Alert, found bool) {
 	c.t.Helper()

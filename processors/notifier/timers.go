@@ -103,7 +103,26 @@ type openDeal struct {
 	// was taken back, is not published again.
 	Published uint32 `json:"published,omitempty"`
 
+	// Former is the funding before this one: a reorg may bring it back.
+	Former *funding `json:"former,omitempty"`
+
 	json []byte // of Deal
+}
+
+// funding is what was told of one: the fields of openDeal.
+type funding struct {
+	FundedAt  uint64 `json:"fundedAt"`
+	Expiry    uint64 `json:"expiry"`
+	After     uint64 `json:"after"`
+	Published uint32 `json:"published,omitempty"`
+}
+
+// former is the funding that is kept while there is another one: of several that a reorg takes back, the last that was told of.
+func (d *openDeal) former() *funding {
+	if d.Published == 0 && d.Former != nil {
+		return d.Former
+	}
+	return &funding{d.Deal.FundedAt, d.Deal.Expiry, d.After, d.Published}
 }
 
 // party and dealOf are the parts of a deal's key.
@@ -166,8 +185,9 @@ func timerKey(due uint64, deal []byte) []byte {
 // endedSeconds is how long an ended deal is kept; no reorg goes back so far.
 const endedSeconds = 24 * 3600
 
-// fact updates a deal with the chain's state. Alerts of a deal that has ended are held: a reorg may take the end back. Those
-// of another funding, or of another time, are cancelled.
+// fact updates a deal with the chain's state. Alerts of a deal that has ended are held, and so are those of another funding, or of
+// another time: a reorg may take that back. What is due by the time of the block that tells of a funding never comes, whatever
+// times it names.
 func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	id, err := subject(f.Deal.ID)
 	if err != nil {
@@ -184,13 +204,18 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	}
 	known := d.Deal.ID != ""
 	if f.Deal.Expiry != d.Deal.Expiry || f.Deal.FundedAt != d.Deal.FundedAt {
-		if known {
-			if err := cancelDeal(w, f.Wallet, id); err != nil {
-				return err
-			}
-		}
+		was := d
 		d = openDeal{After: f.Deal.FundedAt} // the deal was funded again: no alert of it was sent
-		if removed {                         // or it ended too long ago to be known
+		if f.Deal.Open {
+			d.After = max(d.After, f.At)
+		}
+		if known {
+			d.Former = was.former()
+		}
+		switch before := was.Former; {
+		case before != nil && before.FundedAt == f.Deal.FundedAt && before.Expiry == f.Deal.Expiry:
+			d.After, d.Published = before.After, before.Published
+		case removed: // or it ended too long ago to be known
 			if d.After, err = a.now(w); err != nil {
 				return err
 			}

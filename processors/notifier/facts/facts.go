@@ -64,8 +64,11 @@ const (
 
 // App implements engine.BarrierApp. It is safe for concurrent use by the tasks of a node.
 //
-// A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
-// their ticks up to a time, all facts up to it have arrived.
+// Invariants:
+//  1. A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
+//     their ticks up to a time, all facts up to it have arrived.
+//  2. Of a deal the notifier is told in turns that it was funded and that it has ended. An event that the contract cannot have emitted,
+//     of a block that a node made up, changes nothing: it would take the place of a fact that its retraction does not bring back.
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32
@@ -90,7 +93,7 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	at := log.Block.Timestamp
 	switch e := a.decoder.Decode(log.Address, log.Topics, log.Data).(type) {
 	case *contracts.DealListed:
-		return put(w, &notifier.Deal{
+		return a.list(w, &notifier.Deal{
 			ID: e.DealID.Dec(), Borrower: e.Borrower, Token: e.Token, Amount: e.AmountOrTokenID.Dec(), Position: e.Kind == contracts.KindPosition,
 			Cap: e.Cap.Dec(),
 		})
@@ -110,7 +113,7 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	case *contracts.DealClaimed:
 		return a.end(w, at, e.DealID.Dec())
 	case *contracts.DealCancelled:
-		w.Delete(deals, []byte(e.DealID.Dec()))
+		return a.cancel(w, e.DealID.Dec())
 	case *contracts.AssetSet:
 		return a.everybody(w, &notifier.Command{Asset: &notifier.Asset{Token: e.Token, Symbol: e.Symbol, Decimals: e.Decimals}})
 	case *contracts.EpochOpened:
@@ -121,10 +124,28 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	return nil
 }
 
-// edit changes a known deal, and sends it if change returns true.
+// list adds a deal that is not known.
+func (a *App) list(w state.Writer, d *notifier.Deal) error {
+	if was, err := get(w, d.ID); err != nil || was != nil {
+		return err
+	}
+	return put(w, d)
+}
+
+// cancel forgets a deal that was never funded.
+func (a *App) cancel(w state.Writer, id string) error {
+	d, err := get(w, id)
+	if err != nil || d == nil || d.Open {
+		return err
+	}
+	w.Delete(deals, []byte(id))
+	return nil
+}
+
+// edit changes a known deal that is not funded, and sends it if change returns true.
 func (a *App) edit(w state.Writer, at uint64, id string, change func(*notifier.Deal) (tell bool)) error {
 	d, err := get(w, id)
-	if err != nil || d == nil {
+	if err != nil || d == nil || d.Open {
 		return err
 	}
 	if !change(d) {
@@ -139,7 +160,7 @@ func (a *App) edit(w state.Writer, at uint64, id string, change func(*notifier.D
 // end sends that a funded deal has ended.
 func (a *App) end(w state.Writer, at uint64, id string) error {
 	d, err := get(w, id)
-	if err != nil || d == nil {
+	if err != nil || d == nil || !d.Open {
 		return err
 	}
 	w.Delete(deals, []byte(id))
