@@ -170,10 +170,11 @@ func (k *Keys) Hook() string { return k.all[0].sum(hookText) }
 func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
 
 // Place is where the requests to confirm an email address are counted: its keyed hash, in the form of a wallet's
-// address. Case, and what follows a plus sign, make no other address of it.
+// address. Case, dots, and what follows a plus sign, make no other address of it, as where most mailboxes are.
 func (k *Keys) Place(email string) (at common.Address) {
 	name, domain, _ := strings.Cut(strings.ToLower(email), "@")
 	name, _, _ = strings.Cut(name, "+")
+	name = strings.ReplaceAll(name, ".", "")
 	h := hmac.New(sha256.New, k.all[0].mac)
 	fmt.Fprintf(h, "place %s@%s", name, domain)
 	copy(at[:], h.Sum(nil))

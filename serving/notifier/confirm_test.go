@@ -287,11 +287,11 @@ func testConfirmByLink(t *testing.T, w *town) {
 func TestConfirmBombing(t *testing.T) {
 	w := newTown(t, "kfake")
 	w.want(w.post(0, "telegram", "77"), w.started("77"))
-	for i := range 6 {
+	for i := range 8 {
 		key, err := crypto.GenerateKey()
 		check(t, err)
 		w.wallet = key
-		address := []string{"ann@example.com", "Ann@Example.com", "ann+1@example.com"}[i%3]
+		address := []string{"ann@example.com", "Ann@Example.com", "ann+1@example.com", "a.nn@example.com"}[i%4]
 		want := `200 {"confirm":{"by":"link"},"ok":true}`
 		if i >= 3 {
 			want = "429 RATE_LIMITED"
