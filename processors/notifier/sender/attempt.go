@@ -85,7 +85,7 @@ const (
 func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
-	d.claim = rand.Text()
+	d.claim = s.name + rand.Text()
 	cmd := notifier.Command{Claim: &notifier.Claim{
 		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Over: d.alert.By,
 	}}

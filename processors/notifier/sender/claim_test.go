@@ -2,6 +2,7 @@ package sender_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,45 @@ func TestTheNodeThatTookOverDies(t *testing.T) {
 	h.settled(1)
 	if n := api.count("101"); n != 2 {
 		t.Errorf("it was sent %d times", n)
+	}
+}
+
+// A claim of this process that was applied too late for its attempt is not waited for, as another's is.
+func TestOwnClaimIsClaimedAnew(t *testing.T) {
+	t.Parallel()
+	api := newService()
+	url := telegramAPI(t, api)
+	conf := impatient()
+	conf.Timeout = time.Hour
+	h := newHouse(t, conf, onlyTelegram(t, url))
+	ann, bob, cleo := common.Address{1}, common.Address{2}, common.Address{3}
+	row := func(wallet common.Address) []byte {
+		return notifier.Address{Wallet: wallet, Channel: notifier.Telegram, Subject: uint256.NewInt(7).Bytes32(), Stage: notifier.Before6}.Row()
+	}
+	for wallet, chat := range map[common.Address]string{ann: "101", bob: "102", cleo: "103"} {
+		h.subscribe(wallet, notifier.Telegram, chat, "m")
+	}
+	ends := make(chan struct{})
+	defer close(ends)
+	api.answers["101"] = []func(http.ResponseWriter, *http.Request){func(http.ResponseWriter, *http.Request) { <-ends }}
+	h.fire(ann)
+	polltest.Until(t, "one is being sent", func() bool { return api.count("101") == 1 })
+	view, err := h.node.View(t.Context(), 0, nil)
+	check(t, err)
+	alert, _, _, err := notifier.Pending(view, row(ann))
+	view.Close()
+	check(t, err)
+	process, _, _ := strings.Cut(alert.By, ".")
+
+	firedAt := h.at + hour
+	h.ahead = 5 * time.Second // so long the claims have to come before it is due
+	h.fire(bob, cleo)
+	for wallet, by := range map[common.Address]string{bob: process, cleo: "another"} {
+		h.send(wallet, notifier.Command{Claim: &notifier.Claim{Wallet: wallet, Row: row(wallet), FiredAt: firedAt, By: by + ".late"}})
+	}
+	polltest.Until(t, "what this process has claimed is sent", func() bool { return api.count("102") == 1 })
+	if n := api.count("103"); n != 0 {
+		t.Errorf("what another has claimed was sent %d times", n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -159,14 +160,14 @@ func (s *Sender) pass(d *due, p passed) {
 	o.passed[string(d.row)] = p
 }
 
-// lapsed reports whether nobody else can be sending the alert. The time is since we know of the claim: it was written
-// before that, and clocks are not compared.
+// lapsed reports whether nobody can be sending the alert, of which this process has no attempt. The time is since we know of the
+// claim: it was written before that, and clocks are not compared. Our own, which was applied too late, is nobody else's.
 func (s *Sender) lapsed(d *due, now time.Time) bool {
 	o := s.owned[d.partition]
 	if o.claims == nil || len(o.claims) >= maxPassed {
 		o.claims = map[string]claimed{}
 	}
-	if d.alert.By == "" {
+	if d.alert.By == "" || strings.HasPrefix(d.alert.By, s.name) {
 		delete(o.claims, string(d.row))
 		return true
 	}

@@ -5,6 +5,7 @@ package sender
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -138,7 +139,8 @@ type Outbox interface {
 // Invariants:
 //  1. Each alert has at most one running attempt, which lasts until the node has applied its result.
 //  2. Of all nodes only the one whose claim was applied attempts an alert, and its attempt ends within Timeout of
-//     writing the claim. Others take over what was claimed, and not reported, for longer than that.
+//     writing the claim. Others take over what was claimed, and not reported, for longer than that; what this process has
+//     claimed, and does not attempt any more, it claims anew at once.
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
@@ -156,6 +158,7 @@ type Sender struct {
 	lines    map[notifier.Channel]*Line
 	log      *zap.Logger
 	metrics  *metrics
+	name     string // of this process: its claims begin with it
 
 	queue  map[notifier.Channel]chan struct{} // queued or running
 	slots  map[notifier.Channel]chan struct{} // running
@@ -198,7 +201,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 		return nil, err
 	}
 	s := &Sender{
-		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg),
+		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg), name: rand.Text() + ".",
 		busy: map[string]*running{}, sites: map[string]*site{}, owned: map[int32]*owned{},
 		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{}, halves: map[notifier.Channel]half{},
 		ending: make(chan struct{}, cfg.Queue), warned: map[notifier.Channel]bool{},
