@@ -268,6 +268,9 @@ func newTownOn(c *chain, rng *rand.Rand) *town {
 		for _, p := range w.processes() {
 			p.kill()
 		}
+		if t.Failed() {
+			w.explain()
+		}
 	})
 	w.subscribe(push.URL)
 	return w
@@ -535,6 +538,54 @@ func (w *town) delivered(due []string) {
 		}
 		return nil
 	})
+}
+
+// explain logs what became of the alerts that have not come, and the ends of the processes' logs.
+func (w *town) explain() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	missing := map[string]bool{}
+	w.mu.Lock()
+	for id := range w.o.alerts {
+		if name := hex.EncodeToString(id[:16]); len(w.came[name]) == 0 {
+			missing[name] = true
+		}
+	}
+	w.mu.Unlock()
+	published, found := w.cat.Find(topics.KindEvent, topics.FamilyAlert)
+	for p := range w.cat.Partitions {
+		err := kafka.ReadBack(ctx, w.cfg, w.cat.Commands(topics.AppNotifier), p, 0, func(r *kafka.Record) bool {
+			var cmd notifier.Command
+			var row []byte
+			if json.Unmarshal(r.Value[1:len(r.Value)-1], &cmd) != nil {
+				return true
+			} else if cmd.Claim != nil {
+				row = cmd.Claim.Row
+			} else if cmd.Report != nil {
+				row = cmd.Report.Row
+			}
+			if id := w.names[string(row)]; missing[id] {
+				w.t.Logf("%s %s: %s", r.Timestamp.Format(time.StampMilli), id, r.Value)
+			}
+			return true
+		})
+		if found && err == nil {
+			err = kafka.ReadBack(ctx, w.cfg, published.Name(), p, 0, func(r *kafka.Record) bool {
+				if id := hex.EncodeToString(r.Key[:min(16, len(r.Key))]); missing[id] {
+					w.t.Logf("%s %s: published", r.Timestamp.Format(time.StampMilli), id)
+				}
+				return true
+			})
+		}
+		if err != nil {
+			w.t.Log(err)
+		}
+	}
+	for _, s := range w.processes() {
+		at, _ := s.killedAt()
+		text, _ := os.ReadFile(filepath.Join(w.logs, fmt.Sprintf("start-%d.log", s.Number)))
+		w.t.Logf("start %d (%s), killed at %s: %s", s.Number, s.Instance, at.Format(time.StampMilli), text[max(0, len(text)-4096):])
+	}
 }
 
 // reports are when each alert was reported as sent, by its ID.
