@@ -75,6 +75,18 @@ func (s *system) startLiar(witness bool) error {
 	return nil
 }
 
+// rpc are the nodes of the chain. The first is asked by scheme.
+func (s *system) rpc(scheme string) string {
+	rpc := "--rpc=" + scheme + "://chain:8545"
+	if s.liar != nil {
+		rpc += ",http://" + liarHost + ":8545"
+	}
+	if s.witness != nil {
+		rpc += ",http://" + witnessHost + ":8545"
+	}
+	return rpc
+}
+
 // lies are those about blocks that are not final: one of two nodes cannot be refuted about what is.
 func lies() []rpctest.Lie {
 	receipts := func(change func(receipt map[string]any, logs []any)) rpctest.Lie {
@@ -124,6 +136,14 @@ func lies() []rpctest.Lie {
 		refuses(http.StatusBadGateway, "<html>", "eth_getBlockByNumber eth_getLogs eth_getBlockReceipts eth_call"),
 		staleHead(),
 	}
+}
+
+// withoutHistory is a lie: no range has logs.
+func withoutHistory(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	if _, ranged := rpctest.Logs(req, resp); ranged {
+		resp.Say([]any{})
+	}
+	return false
 }
 
 // staleHead repeats the first head for ever.

@@ -29,6 +29,7 @@ type node struct {
 	overtaken map[common.Hash]time.Time // when a block was the head for the last time
 	shown     map[common.Hash]time.Time // when it came onto the chain for the last time
 	highest   uint64                    // timestamp of all blocks so far
+	nameless  bool                      // it knows no finalized block
 }
 
 // step moves the head; false: the recording has ended.
@@ -54,6 +55,13 @@ func (n *node) step() bool {
 	}
 	n.tell(s.added)
 	return true
+}
+
+// knowsFinal says whether the node knows a finalized block from now on.
+func (n *node) knowsFinal(known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nameless = !known
 }
 
 // headerAt is the header of a block, and the number of the head; nil: it is above the head.
@@ -210,7 +218,9 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 		switch tag {
 		case "latest":
 		case "finalized", "safe":
-			at = n.finalized
+			if at = n.finalized; n.nameless {
+				at = uint64(len(n.canonical)) // none
+			}
 		default:
 			at, _ = hexutil.DecodeUint64(tag)
 		}

@@ -95,6 +95,13 @@ func kinds() []faultKind {
 		}},
 		{"roll", 1, "", func(ctx context.Context, r *run, f fault) error { return r.roll(ctx, f) }},
 		{"resize", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.resize(ctx, f) }},
+		// As while it syncs.
+		{"chain knows nothing final", 1, "", func(_ context.Context, r *run, f fault) error {
+			r.chain.knowsFinal(false)
+			time.Sleep(f.lasts)
+			r.chain.knowsFinal(true)
+			return nil
+		}},
 		{"chain is away", 1, "", func(_ context.Context, r *run, f fault) error { return r.hold("chain", f.hosts, true, f.lasts) }},
 	}
 }

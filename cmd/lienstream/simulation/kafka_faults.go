@@ -72,8 +72,14 @@ const fenceWithin = 5 * time.Second
 // rebalanceWithin is more than the timeout of a rebalance: what takes longer is stuck.
 const rebalanceWithin = 2*kafka.DefaultSessionTimeout + time.Second
 
-// regroup frees groups that the embedded broker has stuck, which Apache Kafka would not.
-func (r *run) regroup(ctx context.Context) {
+// freed waits until no rebalance since a moment can be under way, and reports whether a group was stuck in one.
+func (r *run) freed(ctx context.Context, since time.Time) bool {
+	time.Sleep(rebalanceWithin - time.Since(since))
+	return r.regroup(ctx) > 0
+}
+
+// regroup frees groups that the embedded broker has stuck, which Apache Kafka would not, and returns how many there were.
+func (r *run) regroup(ctx context.Context) (stuck int) {
 	ctx, cancel := context.WithTimeout(ctx, fenceWithin)
 	defer cancel()
 	stuck, err := brokertest.Regroup(ctx, r.broker.Addrs(), r.net.dialer("client"))
@@ -82,4 +88,5 @@ func (r *run) regroup(ctx context.Context) {
 	}
 	r.story.tell("REGROUP", fmt.Sprint(stuck))
 	r.result.stuck += stuck
+	return stuck
 }

@@ -118,6 +118,25 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	return true
 }
 
+// askLast is ask at the end of a run, when the head has been known for a while: values are as of it.
+func (r *run) askLast(ctx context.Context, host, path string) {
+	class := host + classOf(path)
+	if !strings.HasPrefix(path, valuationPath) {
+		r.ask(ctx, host, path, 0)
+		return
+	}
+	r.rmu.Lock()
+	delete(r.shown, class)
+	r.rmu.Unlock()
+	r.ask(ctx, host, path, 0)
+	r.rmu.Lock()
+	last, answered := r.shown[class]
+	r.rmu.Unlock()
+	if answered && last.block != r.chain.head() {
+		r.found("a value is old", "GET %s of %s: %s as of block %s, and not of the head", path, host, last.what, last.block)
+	}
+}
+
 // outage measures how long a question was refused or waited, from when it was first asked until it was answered, by a
 // serving node without a fault of its own. The lock is held.
 func (r *run) outage(class, host string, asked time.Duration, ok bool) {

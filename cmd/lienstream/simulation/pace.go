@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pace is how fast the chain of a run goes. Once in a run blocks come in a burst, as on a fast chain: a chain that always
-// goes slowly never fills what is bounded by a number and emptied by time.
+// pace is how fast the chain of a run goes. In one run of three blocks come in a burst once, as on a fast chain: a chain that
+// always goes slowly never fills what is bounded by a number and emptied by time.
 //
 // A fault at so many of its blocks as of others would be a burst of faults: one begins in the first half. What it leaves
 // behind must get out of reach while blocks still come fast. Where one thing at a time is broken, most bursts wait until
@@ -26,6 +26,7 @@ type pace struct {
 
 // Of a burst.
 const (
+	burstEvery  = 3  // runs
 	fewestFast  = 40 // blocks
 	mostFast    = 70
 	fastestFast = 10 * time.Millisecond // between two of them
@@ -34,6 +35,9 @@ const (
 
 func newPace(rng *rand.Rand, opt options) *pace {
 	p := &pace{rng: rng, alone: opt.alone, pause: opt.pause, slow: opt.steps}
+	if rng.IntN(burstEvery) > 0 {
+		return p
+	}
 	p.fast = fewestFast + rng.IntN(mostFast-fewestFast+1)
 	p.hit = p.fast - 1 - rng.IntN(p.fast/2)
 	p.apart = fastestFast + time.Duration(rng.Int64N(int64(slowestFast-fastestFast)))

@@ -13,6 +13,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
+// listeners are clients of /stream.
+const listeners = 2
+
 // follower applies the events of /stream, of one serving node after another, to its copy of the deals.
 type follower struct {
 	*run

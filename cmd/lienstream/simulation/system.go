@@ -62,6 +62,7 @@ type system struct {
 	payments    *payments      // nil: nobody reports bugs
 	servers     []*http.Server // of payments
 	endPayments context.CancelFunc
+	sparse      bool // of history, ingesters read what has logs alone
 	forged      forgeries
 	skews       map[string]time.Duration // by host: how much its clock is ahead
 	tipCommit   time.Duration            // least time between two commits at the tip
@@ -139,6 +140,9 @@ func (s *system) args(host string) []string {
 		if s.heads {
 			scheme = "ws"
 		}
+		if s.sparse {
+			all = append(all, "--rpc-proof=sparse")
+		}
 		return append([]string{"ingest", s.rpc(scheme), "--ingest-standby", fmt.Sprint("--reorg-window=", reorgWindow), fmt.Sprint("--ledger-shares=", ledgerShares)}, all...)
 	case "processor":
 		applications := "--applications=market"
@@ -169,18 +173,6 @@ func (s *system) args(host string) []string {
 	}
 }
 
-// rpc are the nodes of the chain. The first is asked by scheme.
-func (s *system) rpc(scheme string) string {
-	rpc := "--rpc=" + scheme + "://chain:8545"
-	if s.liar != nil {
-		rpc += ",http://" + liarHost + ":8545"
-	}
-	if s.witness != nil {
-		rpc += ",http://" + witnessHost + ":8545"
-	}
-	return rpc
-}
-
 // valuationPort is the valuation service's, and valuationPath begins what is asked of it.
 const (
 	valuationPort = ":81"
@@ -188,7 +180,7 @@ const (
 )
 
 // reorgWindow is less than the chain's finality, and more than its deepest reorg.
-const reorgWindow = finality
+const reorgWindow = finality - 4
 
 // ledgerShares is less than a token's holders, so that the ledger of one that joins comes with several blocks.
 const ledgerShares = 2
@@ -385,10 +377,13 @@ func (s *system) get(ctx context.Context, host, path string) (reply, error) {
 	return reply{res.StatusCode, res.Header.Get("x-indexed-block"), res.Header.Get("x-indexed-block-hash"), string(body)}, err
 }
 
+// settleEvery is how long settle waits between two questions.
+const settleEvery = 50 * time.Millisecond
+
 // settle waits until a serving node answers as of the chain's head.
 func (s *system) settle(ctx context.Context, host string, within time.Duration) error {
 	want := s.chain.head().Hex()
-	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(within); ; time.Sleep(settleEvery) {
 		r, err := s.get(ctx, host, "/deals?limit=1")
 		if err == nil && r.status == http.StatusOK && r.hash == want {
 			return nil
