@@ -135,32 +135,34 @@ func add(files map[string]*file, patch, dir string) error {
 		return err
 	}
 	name := strings.TrimSuffix(filepath.Base(patch), ".patch")
+	work := filepath.Join(dir, "work")
+	if err := os.RemoveAll(work); err != nil {
+		return err
+	}
+	sources := map[string][]byte{}
 	for line := range strings.Lines(string(text)) {
 		path, is := strings.CutPrefix(strings.TrimSpace(line), "+++ b/")
 		if !is {
 			continue
 		}
-		source, err := os.ReadFile(path)
-		if err != nil {
+		if sources[path], err = os.ReadFile(path); err != nil {
 			return err
 		}
-		work := filepath.Join(dir, "work")
 		at := filepath.Join(work, path)
-		if err := os.RemoveAll(work); err != nil {
-			return err
-		}
 		if err := os.MkdirAll(filepath.Dir(at), 0o750); err != nil {
 			return err
 		}
-		if err := os.WriteFile(at, source, 0o600); err != nil {
+		if err := os.WriteFile(at, sources[path], 0o600); err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(context.Background(), "patch", "--batch", "--fuzz=0", "-s", "-p1", "-d", work)
-		cmd.Stdin = bytes.NewReader(text)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		changed, err := os.ReadFile(at)
+	}
+	cmd := exec.CommandContext(context.Background(), "patch", "--batch", "--fuzz=0", "-s", "-p1", "-d", work)
+	cmd.Stdin = bytes.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	for path, source := range sources {
+		changed, err := os.ReadFile(filepath.Join(work, path))
 		if err != nil {
 			return err
 		}
