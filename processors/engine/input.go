@@ -364,4 +364,5 @@ func (t *task) setFar(far bool) {
 		t.n.far.Add(-1)
 	}
 	t.far = far
+	t.r.store.DeferCompactions(far)
 }

@@ -211,11 +211,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		t.turn.end()
 		t.n.overlays.Add(-int64(t.held))
 	}()
-	defer func() {
-		if t.far {
-			t.n.far.Add(-1)
-		}
-	}()
+	defer t.setFar(false)
 	defer func() {
 		if t.catchUpUntil.IsZero() {
 			t.n.observer.Closed(t.self())

@@ -226,14 +226,28 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	}
 	s.packed = min(float64(b.Len())/float64(o.bytes+1)*1.05, 2) // a batch that grows is copied
 	err := b.Commit(pebble.NoSync)
-	if err != nil || o.foreign {
+	if err != nil {
 		s.rows.clear(false)
 		return wrap("commit", err)
+	}
+	if o.foreign {
+		s.rows.clear(false)
+		return s.compactDeferred()
 	}
 	for _, r := range o.dirty {
 		s.rows.written(r.layer.table.ID, r.key, r.now)
 	}
-	return nil
+	return s.compactDeferred()
+}
+
+// compactDeferred makes up for deferred compactions: Pebble looks for them when it has flushed.
+func (s *Store) compactDeferred() error {
+	if !s.owes || s.defers.Load() {
+		return nil
+	}
+	s.owes = false
+	_, err := s.db.AsyncFlush()
+	return wrap("flush", err)
 }
 
 // writeRows writes the rows and their index changes.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -40,6 +41,7 @@ const (
 	memTables     = 3  // writes block when this many are full
 	restingTables = 2  // kept by an idle store: the one in use and one to reuse
 	compactAt     = 12 // level-0 tables that trigger a compaction; with Pebble's 4, a backfill spends an eighth of its time on it
+	deferAt       = 12 // level-0 tables that do while compactions are deferred: twice as many, as Pebble counts those of compactAt twice
 	maxOpenFiles  = 64
 )
 
@@ -92,6 +94,8 @@ type Store struct {
 	slab   topics.Slab    // memory of the writer for events and keys of changelog entries
 	packed float64        // bytes of a batch by those of its overlay, as of the last commit
 	open   sync.WaitGroup // snapshots in use
+	defers atomic.Bool    // compactions
+	owes   bool           // compactions: some may have been deferred
 	logger *zap.Logger
 
 	tableOptions sstable.WriterOptions // of the tables of a Load
@@ -143,6 +147,14 @@ func Open(o Options) (*Store, error) {
 	} else {
 		opts.CacheSize = 8 << 20
 	}
+	// No compaction at a time, and one from deferAt on. Pebble takes 0 for that, although it asks for more.
+	opts.CompactionConcurrencyRange = func() (lower, upper int) {
+		if s.defers.Load() {
+			return 0, 1
+		}
+		return 1, 1
+	}
+	opts.Experimental.L0CompactionConcurrency = deferAt
 	// Otherwise a table ingested over a memtable would depend on the write-ahead log, which does not exist.
 	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	for i := range opts.Levels {
@@ -208,6 +220,14 @@ func (s *Store) flush() error {
 	case <-timeout.C:
 		return errFlush
 	}
+}
+
+// DeferCompactions makes Pebble compact only what makes reads slow or is mostly garbage. A large commit deletes so many index
+// entries that Pebble compacts the table of each, and writes the whole store again. The first commit after deferring has ended
+// makes up for it.
+func (s *Store) DeferCompactions(on bool) {
+	s.defers.Store(on)
+	s.owes = s.owes || on
 }
 
 // Meta is the meta of the last commit; nil in a new store.
