@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // That headers hash and link shows that they belong together, and not that anybody else has them: an endpoint may make up
@@ -67,16 +69,31 @@ type ballot struct {
 }
 
 // Vote asks all endpoints for a block, and returns the one that most of them have. sure: one endpoint's word is enough
-// only if all others are silent. It returns ErrSplit if none is that block, and ErrGone if nobody has one.
+// only if all others are silent. It returns ErrSplit if none is that block, ErrGone if nobody has one, and ErrSlow if nobody answers.
 func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Header, error) {
 	if h, ok := c.history.find(number); ok && sure && len(c.endpoints) <= 3 {
 		return h, nil
 	}
 	b, err := c.poll(ctx, number)
+	if err == nil && b.empty() && c.untilAsked() > 0 {
+		b, err = c.poll(ctx, number)
+	}
 	if err != nil {
 		return follow.Header{}, err
 	}
 	return c.counted(ctx, b, number, sure)
+}
+
+// untilAsked is how long all endpoints are left alone, which have asked for fewer requests.
+func (c *Client) untilAsked() time.Duration {
+	first := time.Duration(math.MaxInt64)
+	now := time.Now()
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		first = min(first, e.throttle.Sub(now))
+		e.mu.Unlock()
+	}
+	return max(0, first)
 }
 
 // ErrLate: most endpoints end below the block, and come nearer: they are late.
@@ -117,8 +134,14 @@ func (e *endpoint) alone(number uint64) {
 	e.announced.lonely, e.announced.lonelyAt = time.Now().Add(forkMemory), number
 }
 
-// poll asks all endpoints for a block.
+// empty reports whether nobody has answered.
+func (b *ballot) empty() bool { return len(b.have)+len(b.lack) == 0 }
+
+// poll asks all endpoints for a block. Where all have asked for fewer requests it waits for the first that may be asked.
 func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
+	if err := pause.For(ctx, min(c.untilAsked(), voteWait)); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	asking, cancel := context.WithCancel(context.WithValue(ctx, voting{}, true))
 	defer cancel()
@@ -167,14 +190,17 @@ func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 	}
 	g.Wait()
 	for _, e := range mute {
-		e.missed(began, len(b.have)+len(b.lack) > 0)
+		e.missed(began, !b.empty())
 	}
 	return b, ctx.Err()
 }
 
 // counted is the outcome of a vote.
 func (c *Client) counted(ctx context.Context, b *ballot, number uint64, sure bool) (follow.Header, error) {
-	if len(b.have) == 0 {
+	switch {
+	case b.empty():
+		return follow.Header{}, fmt.Errorf("vote on block %d: nobody answers: %w", number, ErrSlow)
+	case len(b.have) == 0:
 		return follow.Header{}, fmt.Errorf("vote on block %d: %w", number, ErrGone)
 	}
 	order := slices.SortedFunc(maps.Keys(b.have), func(x, y common.Hash) int { return cmp.Compare(len(b.have[y]), len(b.have[x])) })

@@ -190,6 +190,31 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+// TestVoteOfABusyOne: a single endpoint asks for fewer requests now and then. That says nothing of a block: a vote waits until it may be
+// asked, or what was fetched with it would be fetched again. Where it answers nobody, the block is not gone.
+func TestVoteOfABusyOne(t *testing.T) {
+	_, chain := chains(t, 1, 500)
+	inBubble(t, "", func(t *testing.T) {
+		asked, dead := 0, false
+		c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked++; asked%3 == 0 || dead {
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			chain.ServeHTTP(w, r)
+		}))
+		for n := range uint64(10) {
+			if h, err := c.Vote(t.Context(), 100+n, false); err != nil || h.Number != 100+n {
+				t.Errorf("block %d: %d, %v", 100+n, h.Number, err)
+			}
+		}
+		dead = true
+		if _, err := c.Vote(t.Context(), 200, false); !errors.Is(err, ErrSlow) || errors.Is(err, ErrGone) {
+			t.Errorf("while nobody answers: %v", err)
+		}
+	})
+}
+
 // hanging is a node that answers nothing at first, for so long; 0: for ever.
 func hanging(then http.Handler, during time.Duration) http.Handler {
 	var mu sync.Mutex
