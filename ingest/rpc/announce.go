@@ -240,14 +240,23 @@ func (c *Client) HeadOfTwo() uint64 {
 		}
 		e.mu.Unlock()
 	}
+	if len(all) == 0 {
+		return math.MaxUint64 // who told of a head is silent now
+	}
+	two, one := byTwo(all)
+	return max(two, one)
+}
+
+// byTwo returns the highest number that two of them reach, or, where there is a single one, that.
+func byTwo(all []uint64) (two, one uint64) {
 	slices.Sort(all)
 	switch n := len(all); n {
 	case 0:
-		return math.MaxUint64 // who told of a head is silent now
+		return 0, 0
 	case 1:
-		return all[0]
+		return 0, all[0]
 	default:
-		return all[n-2]
+		return all[n-2], 0
 	}
 }
 

@@ -295,15 +295,7 @@ func (c *Client) claims(t tag) (two, one uint64) {
 			all = append(all, said.number)
 		}
 	}
-	slices.Sort(all)
-	switch n := len(all); n {
-	case 0:
-		return 0, 0
-	case 1:
-		return 0, all[0]
-	default:
-		return all[n-2], 0
-	}
+	return byTwo(all)
 }
 
 // Backed reports whether more than one endpoint has ever claimed that a block is final; if there is only one
