@@ -232,10 +232,10 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	}
 	if o.foreign {
 		s.rows.clear(false)
-		return s.compactDeferred()
-	}
-	for _, r := range o.dirty {
-		s.rows.written(r.layer.table.ID, r.key, r.now)
+	} else {
+		for _, r := range o.dirty {
+			s.rows.written(r.layer.table.ID, r.key, r.now)
+		}
 	}
 	return s.compactDeferred()
 }
