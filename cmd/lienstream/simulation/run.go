@@ -253,24 +253,22 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 // settleAll waits until all serving nodes answer as of the head, and every process says that it is ready.
 func (r *run) settleAll(ctx context.Context, servings []string) {
 	healed := time.Now()
-	for _, h := range servings {
-		err := r.settle(ctx, h, healWithin-time.Since(healed))
+	await := func(host string, what func(ctx context.Context, host string, within time.Duration) error, within time.Duration) error {
+		err := what(ctx, host, within-time.Since(healed))
 		if err != nil && r.freed(ctx, healed) {
 			healed = time.Now()
-			err = r.settle(ctx, h, healWithin)
+			err = what(ctx, host, within)
 		}
-		if err != nil {
+		return err
+	}
+	for _, h := range servings {
+		if err := await(h, r.settle, healWithin); err != nil {
 			r.found("does not reach the head", "%s: %v", h, err)
 		}
 	}
 	r.result.healed = max(r.result.healed, time.Since(healed))
 	for _, h := range r.running(slices.Sorted(maps.Keys(r.members))) {
-		err := r.ready(ctx, h, readyWithin-time.Since(healed))
-		if err != nil && r.freed(ctx, healed) {
-			healed = time.Now()
-			err = r.ready(ctx, h, readyWithin)
-		}
-		if err != nil {
+		if err := await(h, r.ready, readyWithin); err != nil {
 			r.found("is not ready", "%s: %v", h, err)
 		}
 	}
