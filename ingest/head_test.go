@@ -255,19 +255,7 @@ func TestFrozenHead(t *testing.T) {
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
 	_ = run(t, cfg)
 	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
-	var mu sync.Mutex
-	var frozen json.RawMessage
-	liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if _, tag := rpctest.Header(req, resp); tag == "latest" {
-			if frozen == nil {
-				frozen = resp.Result
-			}
-			resp.Result = frozen
-		}
-		return false
-	})
+	liar.Tells(rpctest.StaleHead())
 	began := time.Now()
 	const blocks = 30
 	for range blocks {
@@ -294,14 +282,8 @@ func TestReorgBesideAFrozenHead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stand := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if _, tag := rpctest.Header(req, resp); tag == "latest" {
-			resp.Say(stands)
-		}
-		return false
-	}
-	frozen.Tells(stand)
-	honest.Tells(stand)
+	frozen.Tells(standing(stands))
+	honest.Tells(standing(stands))
 	w.step(t, 4)
 	replaced := make(chan error, 1)
 	var once sync.Once

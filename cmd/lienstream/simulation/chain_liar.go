@@ -134,7 +134,7 @@ func lies() []rpctest.Lie {
 		refuses(http.StatusTooManyRequests, "", "eth_getBlockReceipts"),
 		refuses(http.StatusOK, `{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"query returned more than 10 results"}}`, "eth_getLogs"),
 		refuses(http.StatusBadGateway, "<html>", "eth_getBlockByNumber eth_getLogs eth_getBlockReceipts eth_call"),
-		staleHead(),
+		rpctest.StaleHead(),
 	}
 }
 
@@ -144,23 +144,6 @@ func withoutHistory(_ http.ResponseWriter, _ *http.Request, req rpctest.Message,
 		resp.Say([]any{})
 	}
 	return false
-}
-
-// staleHead repeats the first head for ever.
-func staleHead() rpctest.Lie {
-	var mu sync.Mutex
-	var first json.RawMessage
-	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if req.Method == "eth_getBlockByNumber" && strings.Contains(string(req.Params[0]), "latest") {
-			if first == nil {
-				first = resp.Result
-			}
-			resp.Result = first
-		}
-		return false
-	}
 }
 
 // liarKinds are the faults of one chain node of two.

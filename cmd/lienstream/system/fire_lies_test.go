@@ -1,10 +1,8 @@
 package system
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,24 +60,7 @@ func lies() []struct {
 			<-r.Context().Done()
 			return true
 		}},
-		{"answers from a stale head", "stale_head", staleHead()},
-	}
-}
-
-// staleHead repeats the first head for ever.
-func staleHead() rpctest.Lie {
-	var mu sync.Mutex
-	var first json.RawMessage
-	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if req.Method == "eth_getBlockByNumber" && strings.Contains(string(req.Params[0]), "latest") {
-			if first == nil {
-				first = resp.Result
-			}
-			resp.Result = first
-		}
-		return false
+		{"answers from a stale head", "stale_head", rpctest.StaleHead()},
 	}
 }
 

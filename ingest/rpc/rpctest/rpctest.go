@@ -61,6 +61,23 @@ func Header(req Message, resp *Message) (header map[string]any, tag string) {
 	return header, tag
 }
 
+// StaleHead repeats the first head for ever.
+func StaleHead() Lie {
+	var mu sync.Mutex
+	var first json.RawMessage
+	return func(_ http.ResponseWriter, _ *http.Request, req Message, resp *Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if req.Method == "eth_getBlockByNumber" && strings.Contains(string(req.Params[0]), "latest") {
+			if first == nil {
+				first = resp.Result
+			}
+			resp.Result = first
+		}
+		return false
+	}
+}
+
 // Sometimes tells the lie in the answers to a quarter of the requests, by chance: in all answers to a batch, or in none.
 func Sometimes(tell Lie) Lie {
 	var mu sync.Mutex
