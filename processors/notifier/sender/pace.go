@@ -15,19 +15,21 @@ import (
 // behind the chain: what waits in the outbox may be untrue by now, or be replaced by what is nearer, and is held until the clock
 // has caught up.
 type pace struct {
-	owned  int64     // incarnation of this node as the owner
-	began  time.Time // then, or a later one: before that, the notifier may have been away
-	behind time.Time // since when it is
+	owned  int64         // incarnation of this node as the owner
+	began  time.Time     // then, or a later one: before that, the notifier may have been away
+	behind time.Time     // since when it is, and has not caught up as much as time has passed
+	by     time.Duration // then
 }
 
 const (
 	tolerated = time.Minute // so far behind the chain is at it
-	catchUps  = 10          // times Hold that a clock may take to catch up, before what is due is sent, as of the chain's time
+	catchUps  = 10          // times Hold that a clock may be behind and not catch up, before what is due is sent, as of the chain's time
 )
 
 // look takes note of the clock, and reports whether alerts are held: until it was told of since the notifier began to own the
 // partition, which it does anew once Kafka was away, for most at the latest, since the chain may stand still; and while it is
-// behind the chain, for ten times that.
+// behind the chain, for ten times that, and for as long again whenever it has caught up as much meanwhile: so for no longer than
+// it was behind, and that.
 func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Duration) (held bool) {
 	if p.began.IsZero() || p.owned != owned {
 		p.owned, p.began = owned, now
@@ -35,8 +37,8 @@ func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Dura
 	switch {
 	case c.Behind <= tolerated:
 		p.behind = time.Time{}
-	case p.behind.IsZero():
-		p.behind = now
+	case p.behind.IsZero(), p.by-c.Behind >= now.Sub(p.behind) && now.Sub(p.behind) >= catchUps*most:
+		p.behind, p.by = now, c.Behind
 	}
 	untold := c.Told.Before(p.began) && now.Sub(p.began) < most // how far it is, nobody has told yet
 	return untold || !p.behind.IsZero() && now.Sub(p.behind) < catchUps*most

@@ -7,8 +7,8 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// Alerts are held while the clock is behind the chain, at whatever speed it runs, and not once it has caught up; nor for longer
-// than that is worth.
+// Alerts are held while the clock is behind the chain, for as long as it catches up, and not once it has; nor for longer than that is
+// worth where it does not.
 func TestPace(t *testing.T) {
 	const most = time.Minute
 	p, now := new(pace), time.Unix(1_900_000_000, 0)
@@ -19,14 +19,25 @@ func TestPace(t *testing.T) {
 	if now = now.Add(time.Second); !p.look(notifier.Clock{Told: now.Add(-time.Hour)}, 1, now, most) {
 		t.Error("not held, though nobody has told since this node owns the partition")
 	}
-	for behind := 3 * 24 * time.Hour; behind > tolerated; behind -= 10 * time.Minute {
-		if !look(behind, time.Second) {
+	for _, each := range []time.Duration{time.Second, 4 * time.Minute} { // so that it takes minutes, and more than a day
+		for behind := 3 * 24 * time.Hour; behind > tolerated; behind -= 10 * time.Minute {
+			if !look(behind, each) {
+				t.Fatalf("not held %s behind the chain", behind)
+			}
+		}
+		if look(tolerated, time.Second) {
+			t.Error("held, though the clock has caught up")
+		}
+	}
+	for waited := time.Duration(0); waited < catchUps*most; waited += time.Minute {
+		if behind := time.Hour - waited/2; !look(behind, time.Minute) { // too slowly
 			t.Fatalf("not held %s behind the chain", behind)
 		}
 	}
-	if look(tolerated, time.Second) {
-		t.Error("held, though the clock has caught up")
+	if look(time.Hour-catchUps*most/2, time.Minute) {
+		t.Error("held, though it hardly catches up")
 	}
+	look(0, time.Minute)
 	for waited := time.Duration(0); waited < catchUps*most; waited += time.Minute {
 		if !look(time.Hour, time.Minute) {
 			t.Fatalf("not held after %s an hour behind", waited)

@@ -144,8 +144,8 @@ type Outbox interface {
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
-//  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for ten times Hold at
-//     most.
+//  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for as long as it catches up,
+//     and for ten times Hold at most where it does not.
 //  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found; and
 //     however many hosts never answer what everybody may ask for, half of the room is for those of deals.
 //     Push services that have not answered in time lately share a quarter of it, for whatever.
