@@ -2,6 +2,7 @@ package notifier
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func TestAnEndThatIsTakenBack(t *testing.T) {
 
 	// Once no reorg can take the end back, nothing of the deal is kept.
 	d.do(ann, Command{Fact: ended})
-	d.tick(ended.At + endedSeconds)
+	d.tick(funded.Deal.GraceEnd + 5 + endedSeconds)
 	d.want("of a deal that is forgotten", d.sendable(), "")
 	for _, table := range []*struct {
 		name string
@@ -228,6 +229,24 @@ func TestAFundingThatIsMadeUp(t *testing.T) {
 		}
 	}
 	d.want("published", len(d.published()), int(dealStages))
+}
+
+// A node may make up an end of any time, too.
+func TestAnEndOfAnyTime(t *testing.T) {
+	for _, at := range []uint64{0, 1, 1 << 63, math.MaxUint64} {
+		d, ann := newDesk(t), common.Address{1}
+		d.subscribe(ann, Email, 0x7f)
+		funded, ended := endingDeal(ann)
+		d.do(ann, Command{Fact: funded})
+		due := Before1.due(&funded.Deal)
+		d.tick(due)
+		ended.At = at
+		d.do(ann, Command{Fact: ended})
+		d.tick(due + 5)
+		d.want("of a deal that has ended", d.sendable(), "")
+		d.do(ann, Command{Fact: ended, Removed: true})
+		d.want("once it was taken back", d.sendable(), "1 email 7 t1")
+	}
 }
 
 // Each channel is told of the nearest threshold of those that it asked for: one that it did not ask for is no reason to be

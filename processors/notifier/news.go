@@ -61,36 +61,27 @@ func want(w state.Writer, subscription []byte, prefs Prefs) {
 	}
 }
 
-// keptEpochs is for how many epochs news are kept, so that news that are retracted and come again are announced
-// once.
-const keptEpochs = 3
-
 // tell adds or retracts news. Subscribers who were already told are not told again.
 func tell(w state.Writer, n *News, removed bool) error {
 	var row newsRow
 	if err := getRow(w, news, newsKey(n), &row); err != nil {
 		return err
 	}
-	if row.News.Stage == 0 && removed {
-		return nil // too old
+	if removed && row.Told == nil && !row.Done { // nobody was told, or they are too old
+		w.Delete(news, newsKey(n))
+		return nil
 	}
 	row.News, row.Removed = *n, removed
-	if err := putRow(w, news, newsKey(n), &row); err != nil || n.Epoch < keptEpochs {
-		return err
-	}
-	var old [][]byte
-	until := binary.BigEndian.AppendUint32(nil, n.Epoch-keptEpochs+1)
-	err := w.Scan(news, nil, nil, func(key, _ []byte) bool {
-		if string(key) >= string(until) {
-			return false
-		}
-		old = append(old, slices.Clone(key))
-		return true
-	})
-	for _, key := range old {
-		w.Delete(news, key)
-	}
-	return err
+	return putRow(w, news, newsKey(n), &row)
+}
+
+// keptEpochs is for how many epochs news are kept, so that news that are retracted and come again are announced once.
+const keptEpochs = 3
+
+// forgotten reports whether the news are as old as to be forgotten: a node may make up any epoch, and a time, but not what is confirmed.
+func (n *News) forgotten(newest uint32, now uint64) bool {
+	ended := max(n.At, n.EndsAt)
+	return newest-n.Epoch >= keptEpochs && ended < now && now-ended > endedSeconds
 }
 
 // maxAnnounced is how many subscribers one tick tells of news: what comes meanwhile, alerts of deals and what wallets write, waits
@@ -104,20 +95,21 @@ func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var due, over []newsRow
+	var due []newsRow
 	for _, row := range all {
-		if n := &row.News; !row.Over && n.EndsAt != 0 && n.EndsAt <= now {
+		n := &row.News
+		switch {
+		case n.forgotten(all[len(all)-1].News.Epoch, now): // they are in the order of epochs
+			w.Delete(news, newsKey(n))
+		case row.Over:
+		case n.EndsAt != 0 && n.EndsAt <= now:
 			row.Over = true
-			over = append(over, row)
-		}
+			if err := putRow(w, news, newsKey(n), &row); err != nil {
+				return false, err
+			}
 		// Strictly later than the event: blocks share timestamps, and one of them may be unconfirmed.
-		if n := &row.News; !row.Done && !row.Removed && n.At < now && n.due() <= now {
+		case !row.Done && !row.Removed && n.At < now && n.due() <= now:
 			due = append(due, row)
-		}
-	}
-	for i := range over {
-		if err := putRow(w, news, newsKey(&over[i].News), &over[i]); err != nil {
-			return false, err
 		}
 	}
 	left := maxAnnounced

@@ -153,14 +153,58 @@ func TestEventsThatAreMadeUp(t *testing.T) {
 	c.want(model(d, d.borrower, "email", "t1"))
 }
 
+// Nor do an epoch and a token's name that a node made up change what is said of those that there are.
+func TestNamesAndEpochsThatAreMadeUp(t *testing.T) {
+	c := newChainOf(t, 2, facts.Safe)
+	ann, token := common.Address{1}, common.Address{0xee}
+	c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
+	d := &deal{1, ann, common.Address{2}, genesis + 30, genesis + 2*hour, genesis + 26*hour}
+	named := func(symbol string, decimals uint8) *topics.Log {
+		return c.log("AssetSet", map[string]any{"token": token, "decimals": decimals, "symbol": symbol, "name": ""})
+	}
+	opened := func(budget, until uint64) *topics.Log {
+		return c.log("EpochOpened", map[string]any{"n": uint64(5), "startsAt": c.head.Timestamp, "endsAt": until, "dealBudget7": budget})
+	}
+	c.block(10, named("GLD", 6), opened(1000, genesis+7*24*hour))
+	c.block(10, c.log("DealListed", map[string]any{"dealId": big.NewInt(d.id), "borrower": ann, "token": token}))
+	c.block(10, c.funded(d))
+	c.block(hour + 60)
+	epoch := notifier.Address{Wallet: ann, Channel: notifier.Email, Stage: notifier.EpochOpen, Subject: common.Hash{0: 0xff, 26: 5, 27: byte(notifier.EpochOpen)}}
+	as := func(what string) {
+		t.Helper()
+		c.applied()
+		if is, found := c.pending(ann, d.id); !found || is.Collateral == nil || is.Collateral.Symbol != "GLD" || is.Collateral.Decimals != 6 {
+			t.Errorf("%s: %v, %+v", what, found, is.Collateral)
+		}
+		if is, found := c.pendingAt(epoch); !found || is.News.Budget7 != "1000" {
+			t.Errorf("%s: %v, %+v", what, found, is.News)
+		}
+	}
+	for range c.lag() {
+		c.block(10)
+	}
+	as("as it was")
+	for range 2 {
+		c.block(10, named("LIE", 0), opened(1, c.head.Timestamp+1))
+		as("beside what is made up")
+		c.revert()
+		c.block(10)
+		as("once it was taken back")
+	}
+}
+
 // pending is the alert of an hour before a deal's end as the sender would read it.
 func (c *chain) pending(wallet common.Address, id int64) (a notifier.Alert, found bool) {
 	c.t.Helper()
-	view, err := c.node.View(c.t.Context(), topics.Partition(wallet[:], c.cat.Partitions), nil)
+	return c.pendingAt(notifier.Address{Wallet: wallet, Channel: notifier.Email, Subject: uint256.NewInt(uint64(id)).Bytes32(), Stage: notifier.Before1})
+}
+
+func (c *chain) pendingAt(at notifier.Address) (a notifier.Alert, found bool) {
+	c.t.Helper()
+	view, err := c.node.View(c.t.Context(), topics.Partition(at.Wallet[:], c.cat.Partitions), nil)
 	check(c.t, err)
 	defer view.Close()
-	row := notifier.Address{Wallet: wallet, Channel: notifier.Email, Subject: uint256.NewInt(uint64(id)).Bytes32(), Stage: notifier.Before1}.Row()
-	a, _, found, err = notifier.Pending(view, row)
+	a, _, found, err = notifier.Pending(view, at.Row())
 	check(c.t, err)
 	return a, found
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -202,7 +203,13 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 		w.Delete(timers, timerKey(d.Armed, key))
 		d.Armed = 0
 	}
-	known := d.Deal.ID != ""
+	known, open := d.Deal.ID != "", f.Deal.Open != removed // a retraction is the opposite
+	var now uint64
+	if known || removed || !open {
+		if now, err = a.now(w); err != nil {
+			return err
+		}
+	}
 	if f.Deal.Expiry != d.Deal.Expiry || f.Deal.FundedAt != d.Deal.FundedAt {
 		was := d
 		d = openDeal{After: f.Deal.FundedAt} // the deal was funded again: no alert of it was sent
@@ -216,23 +223,17 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 		case before != nil && before.FundedAt == f.Deal.FundedAt && before.Expiry == f.Deal.Expiry:
 			d.After, d.Published = before.After, before.Published
 		case removed: // or it ended too long ago to be known
-			if d.After, err = a.now(w); err != nil {
-				return err
-			}
+			d.After = now
 		}
 	}
 	d.Deal = f.Deal
-	d.Deal.Open = f.Deal.Open != removed // a retraction is the opposite
+	d.Deal.Open = open
 	d.json = d.Deal.encode()
 	d.Ended = 0
-	if !d.Deal.Open {
-		d.Ended = f.At + endedSeconds
+	if !open { // the time of a block that a node made up may be any
+		d.Ended = min(max(f.At, now), math.MaxUint64-endedSeconds) + endedSeconds
 	}
 	if known {
-		now, err := a.now(w)
-		if err != nil {
-			return err
-		}
 		if err := review(w, f.Wallet, id, &d.Deal, now); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package notifier
 
 import (
+	"math"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -92,8 +93,30 @@ func TestNewsSayWhatIsTrue(t *testing.T) {
 	for epoch := range uint32(keptEpochs) {
 		d.do(ann, Command{News: &News{Stage: EpochOpen, Epoch: 6 + epoch, At: 2000, StartsAt: 2000, EndsAt: 3000}})
 	}
-	d.want("news that are kept", d.rows(news, nil), keptEpochs)
+	for _, kept := range []int{keptEpochs + 1, keptEpochs} {
+		d.tick(1100 + endedSeconds + keptEpochs + 1 - uint64(kept))
+		d.want("news that are kept", d.rows(news, nil), kept)
+	}
 	if a, found = d.pending(to); found || !a.Over {
 		t.Errorf("of an epoch that is forgotten: %v, over: %v", found, a.Over)
+	}
+}
+
+// A node may make up epochs, of any number and time. When they are taken back, those that there are are told of, and nothing is left.
+func TestEpochsThatAreMadeUp(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	d.do(ann, Command{News: &News{Stage: EpochOpen, Epoch: 5, At: 1000, StartsAt: 1000, EndsAt: 900_000}})
+	d.tick(1001)
+	for _, epoch := range []uint32{4, 6, 9, math.MaxUint32} {
+		for _, at := range []uint64{0, 1010, math.MaxUint64} {
+			lie := News{Stage: EpochOpen, Epoch: epoch, At: at, StartsAt: at, EndsAt: at + 1}
+			d.do(ann, Command{News: &lie})
+			d.want("beside one that is made up", d.sendable(), "1 email 0 epoch")
+			d.do(ann, Command{News: &lie, Removed: true})
+			d.tick(1002)
+			d.want("once it was taken back", d.sendable(), "1 email 0 epoch")
+			d.want("news that are kept", d.rows(news, nil), 1)
+		}
 	}
 }

@@ -21,6 +21,9 @@ type epoch struct {
 func epochKey(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 func (a *App) opened(w state.Writer, at uint64, e *contracts.EpochOpened) error {
+	if was, err := w.Get(epochs, epochKey(e.N)); err != nil || was != nil {
+		return err
+	}
 	row := epoch{News: notifier.News{
 		Stage: notifier.EpochOpen, Epoch: e.N, At: at, StartsAt: e.StartsAt, EndsAt: e.EndsAt,
 		Budget7: e.DealBudget7.Dec(), Budget21: e.DealBudget21.Dec(),

@@ -6,6 +6,7 @@ package facts
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ import (
 var (
 	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: what its events said, while it is open
 	clock  = &state.Table{ID: 2, Name: "clock"}  // the last block that is, or will be, told as a tick, and the last tick
-	waits  = &state.Table{ID: 3, Name: "waits"}  // block number: a tick that is told once the block is confirmed
+	waits  = &state.Table{ID: 3, Name: "waits"}  // block number [‖ token]: a tick [and what the token is called] that is told once the block is confirmed
 	epochs = &state.Table{ID: 4, Name: "epochs"} // epoch: its budgets
 )
 
@@ -67,8 +68,9 @@ const (
 // Invariants:
 //  1. A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
 //     their ticks up to a time, all facts up to it have arrived.
-//  2. Of a deal the notifier is told in turns that it was funded and that it has ended. An event that the contract cannot have emitted,
-//     of a block that a node made up, changes nothing: it would take the place of a fact that its retraction does not bring back.
+//  2. Of a deal the notifier is told in turns that it was funded and that it has ended, and of an epoch once that it has opened. An event
+//     that the contract cannot have emitted, of a block that a node made up, changes nothing: it would take the place of a fact that its
+//     retraction does not bring back. So would what a token is called, which is told once its block is confirmed.
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32
@@ -115,7 +117,7 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	case *contracts.DealCancelled:
 		return a.cancel(w, e.DealID.Dec())
 	case *contracts.AssetSet:
-		return a.everybody(w, &notifier.Command{Asset: &notifier.Asset{Token: e.Token, Symbol: e.Symbol, Decimals: e.Decimals}})
+		return called(w, log.Block, &notifier.Asset{Token: e.Token, Symbol: e.Symbol, Decimals: e.Decimals})
 	case *contracts.EpochOpened:
 		return a.opened(w, at, e)
 	case *contracts.EpochReserved:
@@ -262,33 +264,57 @@ func timeRow(number, time uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), time)
 }
 
-// confirmed sends the latest tick that is confirmed: one that waited, or this one. While nothing is, it repeats the last, with how
-// far the chain is: the notifier would not know that it has caught up, or that the head goes on without it.
+// called keeps what a token is called. Its row begins as that of a tick, as a former build takes it for.
+func called(w state.Writer, b topics.BlockRef, asset *notifier.Asset) error {
+	row, err := json.Marshal(asset)
+	if err == nil {
+		at := timeRow(b.Number, b.Timestamp)
+		w.Put(waits, slices.Concat(at[:8], asset.Token[:]), slices.Concat(at[8:], row))
+	}
+	return err
+}
+
+// confirmed sends what tokens are called, and the latest tick that is confirmed: one that waited, or this one. While none is, it
+// repeats the last, with how far the chain is: the notifier would not know that it has caught up, or that the head goes on without it.
 func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) error {
 	var told [][]byte
-	err := w.Scan(waits, nil, nil, func(key, time []byte) bool {
+	var names []notifier.Asset
+	var fault error
+	ticks := tick.Block != 0
+	err := w.Scan(waits, nil, nil, func(key, row []byte) bool {
 		number := binary.BigEndian.Uint64(key)
 		if number > a.policy.confirms(b) {
 			return false
 		}
 		told = append(told, slices.Clone(key))
-		if number >= tick.Block {
-			tick.Block, tick.Time = number, binary.BigEndian.Uint64(time)
+		if len(key) > 8 {
+			var asset notifier.Asset
+			fault = json.Unmarshal(row[8:], &asset)
+			names = append(names, asset)
+			return fault == nil
+		}
+		if ticks = true; number >= tick.Block {
+			tick.Block, tick.Time = number, binary.BigEndian.Uint64(row)
 		}
 		return true
 	})
-	if err != nil {
+	if err := errors.Join(err, fault); err != nil {
 		return err
 	}
-	if tick.Block == 0 && len(told) == 0 {
+	for _, key := range told {
+		w.Delete(waits, key)
+	}
+	for i := range names {
+		if err := a.everybody(w, &notifier.Command{Asset: &names[i]}); err != nil {
+			return err
+		}
+	}
+	if !ticks {
 		row, err := w.Get(clock, lastTick)
 		if err != nil || len(row) != 24 || tick.Written < int64(binary.BigEndian.Uint64(row[16:]))+repeatAfter.Milliseconds() {
 			return err
 		}
 		tick.Block, tick.Time = binary.BigEndian.Uint64(row), binary.BigEndian.Uint64(row[8:])
-	}
-	for _, key := range told {
-		w.Delete(waits, key)
 	}
 	w.Put(clock, lastTick, binary.BigEndian.AppendUint64(timeRow(tick.Block, tick.Time), uint64(tick.Written)))
 	return a.everybody(w, &notifier.Command{Tick: &tick})
