@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -37,6 +38,7 @@ func (t *task) commit(ctx context.Context) error {
 		if err := t.show(t.news()); err != nil {
 			return err
 		}
+		runtime.Gosched() // who reads waits for the other partitions to show the block, and for no commit
 	}
 	if err := t.postpone(); err != nil {
 		return err

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,6 +24,53 @@ func (s *scripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 		s.n += len(commands)
 		return next(ctx, commands)
 	}
+}
+
+// TestPartitionsOfABlockShareAWrite: the partitions reach a block one after the other, here without any time between, and are
+// written together.
+func TestPartitionsOfABlockShareAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		first, err := server.Dial() // starts it without a port
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := testConfig("redis://redis", 8)
+		cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			server.Server().ServeConn(theirs)
+			return ours, nil
+		}
+		n, release := newNode(t, cfg.Partitions, 1)
+		w := newTestWriter(t, cfg, n)
+		n.observe(w)
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := w.flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		<-w.pending.wake
+		ran := new(scripts)
+		w.client.AddHook(ran)
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		for number := range uint64(3) {
+			n.land(block(2+number, 0))
+			for p := range cfg.Partitions {
+				n.advance(t, p, 1)
+				synctest.Wait()
+			}
+			<-time.After(2 * lingerFor)
+			if want := int(1 + number); ran.n != want {
+				t.Errorf("%d scripts for %d blocks", ran.n, want)
+			}
+		}
+		cancel()
+		if err := errors.Join(<-ended, first.Close()); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+		release()
+	})
 }
 
 // TestMovesShareAScript: partitions without changed rows move in one script, each on its own: one that somebody else has

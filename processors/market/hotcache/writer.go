@@ -18,6 +18,7 @@ import (
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Views opens views of the partitions that this node owns, as a read.Source does.
@@ -28,6 +29,10 @@ type Views interface {
 // barriersKept is how many barriers of a partition Redis keeps: how far a serving node's watermark may be
 // behind without a miss.
 const barriersKept = 64
+
+// lingerFor is how long a write waits for the partitions that reach its block next. One write for all of them costs less than
+// two, and leaves the processor to those who read the block first.
+const lingerFor = 2 * time.Millisecond
 
 // Writer keeps the listings of the partitions that this node owns in Redis. It is an engine.Observer.
 type Writer struct {
@@ -97,6 +102,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-w.pending.wake:
+			err = w.linger(ctx)
 		case <-beat.C:
 			if beats++; beats%10 == 0 && !fresh {
 				err = w.sweep(ctx)
@@ -129,6 +135,16 @@ func (w *Writer) Run(ctx context.Context) error {
 			w.pending.signal()
 		}
 	}
+}
+
+// linger waits for other partitions. The next flush writes what they have told.
+func (w *Writer) linger(ctx context.Context) error {
+	err := pause.For(ctx, lingerFor)
+	select {
+	case <-w.pending.wake:
+	default:
+	}
+	return err
 }
 
 // flush writes everything pending: small changes of all partitions in one round trip, the rest partition by
