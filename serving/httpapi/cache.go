@@ -110,11 +110,11 @@ type flight struct {
 }
 
 // join is called after a miss. It returns a response that another request has brought meanwhile, or nil: then
-// the caller must call the handler and pass the result to land.
-func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResponse, land func(*cachedResponse)) {
+// the caller must call the handler and pass the result to land. known reports whether there is a response, fresh or not.
+func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResponse, land func(*cachedResponse), known bool) {
 	nobodyWaits := func(*cachedResponse) {}
-	if res, found := c.get(key); res != nil || !found {
-		return res, nobodyWaits
+	if res, known = c.get(key); res != nil || !known {
+		return res, nobodyWaits, known
 	}
 	patience := time.NewTimer(c.patience)
 	defer patience.Stop()
@@ -132,18 +132,18 @@ func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResp
 				delete(c.flights, key)
 				c.mu.Unlock()
 				close(f.landed)
-			}
+			}, true
 		}
 		c.mu.Unlock()
 		select {
 		case <-f.landed:
 			if res = f.res; res != nil && (since || res.fresh()) {
-				return res, nobodyWaits
+				return res, nobodyWaits, true
 			}
 		case <-patience.C:
-			return nil, nobodyWaits
+			return nil, nobodyWaits, true
 		case <-ctx.Done():
-			return nil, nobodyWaits
+			return nil, nobodyWaits, true
 		}
 	}
 }

@@ -56,7 +56,7 @@ const (
 	workBurst = 20 * time.Millisecond
 	// maxWork is the most that one handler counts: it may have waited for others.
 	maxWork = 100 * time.Millisecond
-	// What an answer from the cache counts. The time that it takes to write is also the client's.
+	// What a response counts besides its handler: the time that it takes to write is also the client's.
 	answerWork  = 20 * time.Microsecond
 	answerBytes = 4 << 10 // that count as much again
 
@@ -144,7 +144,12 @@ func (cl *client) rested() bool {
 	return cl == nil || cl.work == nil || cl.work.Tokens() >= 0
 }
 
-// worked counts for how long a handler ran, or what an answer from the cache counts.
+// modest reports whether the client has left at least half of what it may cause at once.
+func (cl *client) modest() bool {
+	return cl == nil || cl.work == nil || cl.work.Tokens() >= float64(cl.work.Burst())/2
+}
+
+// worked counts for how long a handler ran, or what a response counts.
 func (cl *client) worked(took time.Duration) {
 	if cl == nil || cl.work == nil {
 		return

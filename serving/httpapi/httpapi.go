@@ -283,6 +283,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 	var (
 		route *Route // nil: the response is decided without a handler
 		key   cacheKey
+		keep  bool // the response, if its handler allows that
 	)
 	if e, vars := a.match(r); e == nil {
 		err = &Error{Code: NotFound, Message: "there is no such path"}
@@ -291,6 +292,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		route, err = a.admit(ctx, w, r, x, e, vars)
 	}
 	if route != nil && cacheable(r) {
+		modest := x.client.modest()
 		a.inFlight.Add(-1) // nor does who waits here
 		err := x.client.read(ctx)
 		a.inFlight.Add(1)
@@ -299,10 +301,12 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		}
 		defer x.client.done()
 		key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
-		if x.cached, land = a.cache.join(ctx, key); x.cached != nil {
+		var known bool
+		if x.cached, land, known = a.cache.join(ctx, key); x.cached != nil {
 			a.metrics.cacheHits.Inc()
 			return path, nil
 		}
+		keep = modest || known // who asks without a pause pushes nothing of the others' out of the cache
 	}
 	if route != nil {
 		began := time.Now()
@@ -312,7 +316,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 	if a.opt.Stamp != nil {
 		a.opt.Stamp(ctx, x.res.Header)
 	}
-	if route != nil && err == nil && cacheable(r) {
+	if keep && err == nil {
 		a.fill(x, key, path)
 	}
 	return path, err

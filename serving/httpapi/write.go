@@ -34,7 +34,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, x *exchange, err err
 	if res.Status != http.StatusNoContent && res.Stream == nil {
 		res.Status, body = newPayload(res.Body).form(res.Status, r, res.Header)
 	}
-	res.written = send(w, r, res.Status, body)
+	res.written = send(w, r, res.Status, body, x.client)
 }
 
 // writeCached writes a cached response, the first time too.
@@ -45,8 +45,7 @@ func (a *API) writeCached(w http.ResponseWriter, r *http.Request, answer *cached
 	}
 	h["X-Request-Id"] = []string{id}
 	status, body := answer.form(http.StatusOK, r, h)
-	from.worked(answerWork * time.Duration(1+len(body)/answerBytes))
-	written := send(w, r, status, body)
+	written := send(w, r, status, body, from)
 	took := time.Since(started)
 	if status == http.StatusOK && r.Method == http.MethodGet {
 		answer.metrics.requests.Inc()
@@ -57,7 +56,9 @@ func (a *API) writeCached(w http.ResponseWriter, r *http.Request, answer *cached
 	a.record(r, id, answer.route, status, written, took)
 }
 
-func send(w http.ResponseWriter, r *http.Request, status int, body []byte) (written int) {
+// send writes a response, which is work for the client whatever it took to make.
+func send(w http.ResponseWriter, r *http.Request, status int, body []byte, from *client) (written int) {
+	from.worked(answerWork * time.Duration(1+len(body)/answerBytes))
 	w.WriteHeader(status)
 	if len(body) > 0 && r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client is gone: there is nobody to tell

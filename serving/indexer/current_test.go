@@ -121,6 +121,7 @@ func TestOneReadForABlock(t *testing.T) {
 				w := httptest.NewRecorder()
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 				r.Header.Set("Accept-Encoding", encoding)
+				r.RemoteAddr = "127.0.0.1:1" // has no limits
 				x.ServeHTTP(w, r)
 				if at := w.Header().Get("X-Indexed-Block-Hash"); w.Code != http.StatusOK || at != m.at.Hash.Hex() {
 					t.Fatalf("%s: %d as of %s, want %s", path, w.Code, at, m.at.Hash)

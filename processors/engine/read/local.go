@@ -51,7 +51,7 @@ func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 	// Taken before the views, so that the response does not claim a state newer than it has.
 	marks := make([]Watermark, 0, len(r.Partitions))
 	for _, p := range r.Partitions {
-		mark, ok := l.markOf(p)
+		mark, ok := markOf(l.source, p)
 		if !ok {
 			return nil, &lackingError{p, fmt.Errorf("partition %d is not on this node: %w", p, ErrUnavailable)}
 		}
@@ -87,12 +87,12 @@ func (l local) ask(ctx context.Context, r *nodeRequest) (*Response, error) {
 	return &Response{Moment: now, Watermarks: marks, Items: items}, nil
 }
 
-// markOf is the watermark of one partition. False: the node cannot answer for it.
-func (l local) markOf(p int32) (Watermark, bool) {
-	if m, ok := l.source.(Marker); ok {
+// markOf is the watermark of one partition. False: the source cannot answer for it.
+func markOf(s Source, p int32) (Watermark, bool) {
+	if m, ok := s.(Marker); ok {
 		return m.Watermark(p)
 	}
-	for _, w := range l.source.Watermarks() {
+	for _, w := range s.Watermarks() {
 		if w.Partition == p {
 			return w, true
 		}

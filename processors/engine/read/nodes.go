@@ -104,10 +104,7 @@ func (t tries) add(more tries) {
 // assign spreads partitions over their holders: who has not failed in this read, then who has come to the moment of
 // the read and has not failed lately, then owners, then this process. False: somebody is missing.
 func (n *nodes) assign(partitions []int32, at Moment, tried tries) ([]call, bool) {
-	var held []Watermark
-	if n.local != nil {
-		held = n.local.Watermarks()
-	}
+	held := n.heldOf(partitions)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range held {
@@ -147,6 +144,20 @@ func (n *nodes) assign(partitions []int32, at Moment, tried tries) ([]call, bool
 		calls[i].partitions = append(calls[i].partitions, p)
 	}
 	return calls, true
+}
+
+// heldOf is what this process holds of partitions. It is asked for with every read, most of which are of one partition.
+func (n *nodes) heldOf(partitions []int32) []Watermark {
+	if n.local == nil {
+		return nil
+	}
+	held := make([]Watermark, 0, len(partitions))
+	for _, p := range partitions {
+		if w, ok := markOf(n.local, p); ok {
+			held = append(held, w)
+		}
+	}
+	return held
 }
 
 // rank is lower for a better holder.

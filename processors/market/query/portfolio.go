@@ -117,7 +117,7 @@ func readPortfolio(_ context.Context, views *read.Views, q *portfolioQuery) ([]r
 func walletDeals(c *collector, views []state.View, wallet common.Address) ([]position, error) {
 	prefix := deals.WalletPrefix(wallet)
 	key := func(p *position) []byte { return p.Key }
-	var borrowed, lent []position
+	var borrowed, lent, merged []position
 	for _, v := range views {
 		var (
 			sums           Summary
@@ -151,8 +151,8 @@ func walletDeals(c *collector, views []state.View, wallet common.Address) ([]pos
 			return nil, err
 		}
 		c.add(sectionSummary, nil, sums.append(nil))
-		borrowed = read.Merge(nil, borrowed, owned, MaxPortfolio+1, key)
-		lent = read.Merge(nil, lent, claimed, MaxPortfolio+1, key)
+		merged, borrowed = borrowed, read.Merge(merged[:0], borrowed, owned, MaxPortfolio+1, key)
+		merged, lent = lent, read.Merge(merged[:0], lent, claimed, MaxPortfolio+1, key)
 	}
 	both := read.Merge(nil, borrowed, lent, len(borrowed)+len(lent), key)
 	return slices.CompactFunc(both, func(p, q position) bool { return bytes.Equal(p.Key, q.Key) }), nil
