@@ -32,6 +32,8 @@ type Route struct {
 	Handle Handler
 
 	AnyQuery bool // for pages: ignore other parameters, such as utm_source
+
+	MaxBodyBytes int64 // 0: as configured
 }
 
 // Options are the service-specific settings.
@@ -381,11 +383,15 @@ func (a *API) admit(ctx context.Context, w http.ResponseWriter, r *http.Request,
 			return nil, err
 		}
 	}
-	if r.ContentLength > a.cfg.MaxBodyBytes {
-		return nil, bodyTooLarge(a.cfg.MaxBodyBytes)
+	most := a.cfg.MaxBodyBytes
+	if route.MaxBodyBytes != 0 {
+		most = route.MaxBodyBytes
+	}
+	if r.ContentLength > most {
+		return nil, bodyTooLarge(most)
 	}
 	if r.ContentLength != 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, a.cfg.MaxBodyBytes)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 	}
 	if err := x.req.bind(route, vars); err != nil {
 		return nil, err

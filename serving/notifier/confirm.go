@@ -211,6 +211,9 @@ const startBytes = common.AddressLength + 16
 // hookHeader has the secret that the bot gave to Telegram.
 const hookHeader = "X-Telegram-Bot-Api-Secret-Token"
 
+// maxUpdateBytes is more than Telegram makes of a message: 4,096 letters as \uXXXX, with those of the one that it replies to.
+const maxUpdateBytes = 1 << 20
+
 // telegram takes what a chat sends to the bot, from Telegram, which sends it again unless it is answered. A chat confirms
 // itself by /start and the code that its wallet was given; the answer is what the bot says to the chat.
 func (s *Service) telegram(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {

@@ -330,7 +330,7 @@ func (w *town) started(string) string {
 // says is Telegram telling the service what a chat sent.
 func (w *town) says(secret string, chat int64, text string) string {
 	req := httptest.NewRequest(http.MethodPost, "/telegram", strings.NewReader(fmt.Sprintf(
-		`{"update_id":1,"message":{"message_id":1,"date":1,"from":{"id":5,"is_bot":false},"chat":{"id":%d,"type":"private"},"text":%q}}`, chat, text)))
+		`{"update_id":1,"message":{"message_id":1,"date":1,"from":{"id":5,"is_bot":false},"chat":{"id":%d,"type":"private"},"text":%+q}}`, chat, text)))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
 	res := httptest.NewRecorder()
@@ -364,7 +364,8 @@ func TestConfirmByStart(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	for _, other := range []string{"hello", "/start", "/start x", code} {
+	// What is not answered Telegram sends again, and what others send waits for it.
+	for _, other := range []string{"hello", "/start", "/start x", code, strings.Repeat("ж", 4096)} {
 		w.want(w.says(w.hook[1], 1234567, other), "200 {}")
 	}
 	if got := w.shown(0); !strings.Contains(got, "not confirmed") {

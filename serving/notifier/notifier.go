@@ -111,7 +111,7 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 			{Method: http.MethodPost, Path: "/unsubscribe", Query: linkQuery, Handle: s.oneClick},
 			{Method: http.MethodGet, Path: "/confirm", Query: confirmQuery, Handle: s.askConfirm},
 			{Method: http.MethodPost, Path: "/confirm", Query: confirmQuery, Handle: s.confirmLink},
-			{Method: http.MethodPost, Path: "/telegram", Handle: s.telegram},
+			{Method: http.MethodPost, Path: "/telegram", Handle: s.telegram, MaxBodyBytes: maxUpdateBytes},
 			{Method: http.MethodGet, Path: "/health", Handle: s.health},
 		}, described...),
 	})
