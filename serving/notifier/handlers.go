@@ -21,7 +21,7 @@ import (
 )
 
 // preferences are all seven, and all are required.
-type preferences map[string]*bool
+type preferences map[string]json.RawMessage
 
 type postBody struct {
 	Wallet    *string     `json:"wallet"`
@@ -188,11 +188,13 @@ func (s *Service) authorize(ctx context.Context, client netip.Addr, wallet commo
 
 func (p preferences) read() (prefs notifier.Prefs, err error) {
 	for _, k := range notifier.Kinds {
-		wanted := p[k.String()]
-		if wanted == nil {
+		switch string(p[k.String()]) {
+		case "true":
+			prefs = prefs.With(k, true)
+		case "false":
+		default:
 			return 0, invalid("prefs."+k.String(), "is required: true or false")
 		}
-		prefs = prefs.With(k, *wanted)
 	}
 	if len(p) > len(notifier.Kinds) {
 		return 0, invalid("prefs", "must have exactly the seven preferences")

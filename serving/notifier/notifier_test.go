@@ -209,6 +209,14 @@ func testSubscriptions(t *testing.T, h *house) {
 	lower := strings.ToLower(wallet.Hex())
 	list := "/notify/" + lower
 	h.want(h.do(0, http.MethodGet, list, ""), `200 {"subscriptions":[]}`)
+	for _, wrong := range []string{`"yes"`, "1", "null", "{}"} {
+		prefs := strings.Replace(allPrefs, `"epoch":true`, `"epoch":`+wrong, 1)
+		h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", prefs, "m", []byte{1})), "400 INVALID_INPUT")
+		if want := `"\"prefs.epoch\" is required: true or false"`; !strings.Contains(h.answers.String(), want) {
+			t.Fatalf("%s: %s, want %s", prefs, h.answers.String(), want)
+		}
+		h.answers.Reset()
+	}
 
 	// Both spellings of the wallet; an answer is seen at once, through the other node.
 	email := "ann@example.com"
