@@ -16,7 +16,8 @@ const (
 
 // Bound does what GOGC and GOMEMLIMIT cannot: it lets the heap grow well above the live heap, but not
 // above least bytes while less than two thirds of that are live; 0: no limit. It adjusts the limit to the
-// live heap until ctx is done: with a fixed limit below the live heap the collector would never stop.
+// live heap until ctx is done: with a fixed limit below the live heap the collector would never stop. Nor
+// would it with one that leaves no room for what the runtime counts beside the heap, as stacks and the unused parts of spans.
 func Bound(ctx context.Context, least uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -24,12 +25,19 @@ func Bound(ctx context.Context, least uint64) {
 	if os.Getenv("GOMEMLIMIT") != "" || least == 0 {
 		return
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	samples := make([]metrics.Sample, len(names))
+	for i, name := range names {
+		samples[i].Name = name
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		metrics.Read(live)
-		debug.SetMemoryLimit(limit(least, live[0].Value.Uint64()))
+		metrics.Read(samples)
+		var beside uint64
+		for _, s := range samples[1:] {
+			beside += s.Value.Uint64()
+		}
+		debug.SetMemoryLimit(limit(least, samples[0].Value.Uint64(), beside))
 		select {
 		case <-ctx.Done():
 			return
@@ -38,5 +46,15 @@ func Bound(ctx context.Context, least uint64) {
 	}
 }
 
-// limit allows half the size of the live heap for garbage.
-func limit(least, live uint64) int64 { return int64(max(least, live/2*3)) }
+// names are the live heap, and what counts as well under a limit.
+var names = []string{
+	"/gc/heap/live:bytes",
+	"/memory/classes/heap/stacks:bytes", "/memory/classes/heap/unused:bytes",
+	"/memory/classes/metadata/mcache/free:bytes", "/memory/classes/metadata/mcache/inuse:bytes",
+	"/memory/classes/metadata/mspan/free:bytes", "/memory/classes/metadata/mspan/inuse:bytes",
+	"/memory/classes/metadata/other:bytes", "/memory/classes/os-stacks:bytes", "/memory/classes/other:bytes",
+	"/memory/classes/profiling/buckets:bytes",
+}
+
+// limit allows a third of the size of the live heap for garbage.
+func limit(least, live, beside uint64) int64 { return int64(max(least, live/3*4+beside)) }
