@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -211,7 +212,8 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	if o.err != nil {
 		return o.err
 	}
-	b := s.db.NewBatchWithSize(int(float64(o.bytes)*max(s.packed, 0.5)) + 256)
+	size := o.batchBytes()
+	b := s.db.NewBatchWithSize(int(float64(size)*cmp.Or(s.packed, 1)) + 256)
 	defer b.Close()
 	if err := o.writeRows(b); err != nil {
 		return wrap("batch", err)
@@ -224,7 +226,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	if err := set(b, keyMeta, meta); err != nil {
 		return wrap("batch meta", err)
 	}
-	s.packed = min(float64(b.Len())/float64(o.bytes+1)*1.05, 2) // a batch that grows is copied
+	s.packed = min(max(0.5, float64(b.Len())/float64(size+1)*1.05), 2) // a batch that grows is copied
 	err := b.Commit(pebble.NoSync)
 	if err != nil {
 		s.rows.clear(false)
@@ -238,6 +240,21 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 		}
 	}
 	return s.compactDeferred()
+}
+
+// batchBytes is about what the commit's batch takes.
+func (o *Overlay) batchBytes() (n int) {
+	const most = 8 // that an entry has beside its key and value
+	for _, r := range o.dirty {
+		n += headBytes + len(r.key) + len(r.now) + most
+		if r.layer.table.Index != nil { // most rows have one entry or two, made of their keys
+			n += 2 * (len(r.key) + 4*most)
+		}
+	}
+	for k, v := range o.undos {
+		n += len(k) + len(v) + most
+	}
+	return n
 }
 
 // compactDeferred makes up for deferred compactions: Pebble looks for them when it has flushed.

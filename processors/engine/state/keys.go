@@ -48,7 +48,7 @@ func undoKey(number uint64, part int) []byte {
 
 // bounds is the range of keys that start with head‖prefix and come after head‖after.
 func bounds(head [headBytes]byte, prefix, after []byte) (lower, upper []byte) {
-	lower = append(append(lower, head[:]...), prefix...)
+	lower = append(append(make([]byte, 0, headBytes+len(prefix)), head[:]...), prefix...)
 	upper = successor(lower)
 	if after != nil {
 		// The next key is the key with a zero byte appended.

@@ -92,7 +92,7 @@ type Store struct {
 	loads  *sortMemory    // of the process
 	rows   *rowCache      // of the writer
 	slab   topics.Slab    // memory of the writer for events and keys of changelog entries
-	packed float64        // bytes of a batch by those of its overlay, as of the last commit
+	packed float64        // bytes of a batch by those it was expected to have, as of the last commit; 0: there was none
 	open   sync.WaitGroup // snapshots in use
 	defers atomic.Bool    // compactions
 	owes   bool           // compactions: some may have been deferred
