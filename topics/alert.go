@@ -25,12 +25,12 @@ type Alert struct {
 
 // ID names the alert: it is the same whenever it is fired or sent again.
 func (a *Alert) ID() common.Hash {
-	h := sha256.New()
-	for _, part := range [][]byte{a.Wallet[:], []byte(a.Channel), []byte(a.Kind), []byte(a.subject()), binary.BigEndian.AppendUint64(nil, a.Due)} {
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
-		h.Write(part)
+	b := make([]byte, 0, 128)
+	for _, part := range []string{string(a.Wallet[:]), a.Channel, a.Kind, a.subject()} {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
 	}
-	return common.Hash(h.Sum(nil))
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, 8), a.Due)
+	return sha256.Sum256(b)
 }
 
 // subject is the deal, or the epoch with the term.
@@ -41,9 +41,8 @@ func (a *Alert) subject() string {
 	return fmt.Sprintf("epoch %d %d", a.Epoch, a.Term)
 }
 
-// AppendAlert appends the value of a record of evt.alert.
-func AppendAlert(b []byte, a *Alert) []byte {
-	id := a.ID()
+// AppendAlert appends the value of a record of evt.alert, whose ID the caller knows.
+func AppendAlert(b []byte, id common.Hash, a *Alert) []byte {
 	b = append(AppendHeader(b, SchemaAlert), id[:]...)
 	b = append(b, a.Wallet[:]...)
 	for _, s := range []string{a.Channel, a.Kind, a.DealID, a.Role} {

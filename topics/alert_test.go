@@ -19,7 +19,7 @@ func TestAlertEqualsTheLibrary(t *testing.T) {
 			DealID: text.Draw(t, "deal"), Role: text.Draw(t, "role"), Due: number.Draw(t, "due"), FiredAt: number.Draw(t, "fired"),
 			Expiry: number.Draw(t, "expiry"), GraceEnd: number.Draw(t, "grace"), Epoch: number.Draw(t, "epoch"), Term: number.Draw(t, "term"),
 		}
-		value := AppendAlert(nil, &a)
+		value := AppendAlert(nil, a.ID(), &a)
 		fields, again := reencode(t, schemas, value)
 		if !bytes.Equal(value, again) {
 			t.Fatalf("written\n%x, by the library\n%x", value, again)

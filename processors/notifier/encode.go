@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -13,8 +14,10 @@ import (
 // What one block may make due by the thousands is encoded and decoded here, as encoding/json does it to the byte, at a tenth of
 // its cost.
 
-// rowBytes is about what a row has besides its deal.
-const rowBytes = 96
+const (
+	rowBytes   = 96  // about what a row has besides its deal
+	firedBytes = 192 // about what an alert has
+)
 
 func (d *Deal) encode() []byte {
 	b := appendText([]byte(`{"id":`), d.ID)
@@ -49,10 +52,17 @@ func (d *openDeal) appendRow(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendFired encodes an alert that was fired and not attempted yet, of a deal in JSON.
-func (a *Alert) appendFired(b, deal []byte) []byte {
-	b = append(append(b, `{"deal":`...), deal...)
-	b = strconv.AppendUint(append(b, `,"stage":`...), uint64(a.Stage), 10)
+// appendFired encodes an alert of a deal that was fired and not attempted yet.
+func (a *Alert) appendFired(b []byte) []byte {
+	b = append(b, `{"deal":{`...)
+	from := len(b)
+	b = appendNumber(b, `,"fundedAt":`, a.Terms.FundedAt)
+	b = appendNumber(b, `,"expiry":`, a.Terms.Expiry)
+	b = appendNumber(b, `,"graceEnd":`, a.Terms.GraceEnd)
+	if len(b) > from {
+		b = slices.Delete(b, from, from+1) // the first comma
+	}
+	b = strconv.AppendUint(append(b, `},"stage":`...), uint64(a.Stage), 10)
 	b = strconv.AppendUint(append(b, `,"due":`...), a.Due, 10)
 	b = strconv.AppendUint(append(b, `,"firedAt":`...), a.FiredAt, 10)
 	b = strconv.AppendInt(append(b, `,"next":`...), a.Next, 10)
@@ -146,32 +156,18 @@ func (d *openDeal) parse(row []byte) bool {
 
 // dueRow is what the indexes of the outbox say of an alert.
 type dueRow struct {
-	Next int64 `json:"next"`
-	Held bool  `json:"held"`
-	Deal struct {
-		Expiry   uint64 `json:"expiry"`
-		GraceEnd uint64 `json:"graceEnd"`
-	} `json:"deal"`
+	Next  int64 `json:"next"`
+	Held  bool  `json:"held"`
+	Terms Terms `json:"deal"`
 }
 
 // parse reads an alert of a deal, and reports whether it is one.
 func (d *dueRow) parse(row []byte) bool {
 	p := parser{rest: row}
-	for _, name := range []string{`{"deal":{"id":`, `,"borrower":`, `,"lender":`, `,"token":`, `,"amount":`} {
-		p.take(name)
-		p.skip()
-	}
-	p.has(`,"position":true`)
-	p.take(`,"cap":`)
-	p.skip()
-	p.maybe(`,"price":`)
-	p.number(`,"fundedAt":`)
-	d.Deal.Expiry = p.number(`,"expiry":`)
-	d.Deal.GraceEnd = p.number(`,"graceEnd":`)
-	p.take(`,"open":`)
-	if !p.has("true") {
-		p.take("false")
-	}
+	p.take(`{"deal":{`)
+	d.Terms.FundedAt = p.number(`"fundedAt":`)
+	d.Terms.Expiry = p.number(`,"expiry":`)
+	d.Terms.GraceEnd = p.number(`,"graceEnd":`)
 	for _, name := range []string{`},"stage":`, `,"due":`, `,"firedAt":`, `,"attempt":`} {
 		p.number(name)
 	}

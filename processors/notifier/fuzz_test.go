@@ -34,9 +34,9 @@ func FuzzDecodeRows(f *testing.F) {
 	d.json = d.Deal.encode()
 	f.Add(d.appendRow(nil))
 	f.Add([]byte(`{"deal":{"id":"\u0037","position":true},"after":01}`))
-	f.Add((&Alert{Stage: Before6, Due: 5, FiredAt: 6, Next: 7}).appendFired(nil, d.json))
+	f.Add((&Alert{Terms: d.Deal.terms(), Stage: Before6, Due: 5, FiredAt: 6, Next: 7}).appendFired(nil))
 	for _, row := range []any{
-		&Alert{Deal: &d.Deal, Due: 5, FiredAt: 6, Attempt: 7, Next: 8, Reason: "r", By: "b", Held: true},
+		&Alert{Terms: d.Deal.terms(), Due: 5, FiredAt: 6, Attempt: 7, Next: 8, Reason: "r", By: "b", Held: true},
 		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5, Disabled: "d"},
 		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5},
 	} {

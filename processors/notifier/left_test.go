@@ -95,6 +95,12 @@ func TestOutcomesAreForgotten(t *testing.T) {
 	d.want("once nobody does", d.rows(outcomes, nil), 1)
 }
 
+// formerAlert is what former builds know of an alert's row.
+type formerAlert struct {
+	Deal *Deal `json:"deal,omitempty"`
+	Next int64 `json:"next"`
+}
+
 // What is encoded by hand is what encoding/json makes of it.
 func TestEncoding(t *testing.T) {
 	text := rapid.OneOf(rapid.StringMatching(`[0-9]{0,40}`), rapid.String())
@@ -123,11 +129,17 @@ func TestEncoding(t *testing.T) {
 		if err := read.decode(row.appendRow(nil)); err != nil || !reflect.DeepEqual(read, row) {
 			t.Fatalf("%+v, want %+v, %v", read, row, err)
 		}
-		alert := Alert{Deal: &deal, Stage: Stage(rapid.IntRange(0, int(dealStages)-1).Draw(t, "stage")), Due: number.Draw(t, "due"), FiredAt: number.Draw(t, "firedAt"), Next: rapid.Int64().Draw(t, "next")}
-		same(alert.appendFired(nil, row.json), &alert)
-		var due dueRow
-		if _, err := decodeRow(&due, alert.appendFired(nil, row.json)); err != nil || due.Next != alert.Next || due.Deal.Expiry != deal.Expiry || due.Deal.GraceEnd != deal.GraceEnd {
-			t.Fatalf("%+v of %+v, %v", due, alert, err)
+		alert := Alert{Terms: deal.terms(), Stage: Stage(rapid.IntRange(0, int(dealStages)-1).Draw(t, "stage")), Due: number.Draw(t, "due"), FiredAt: number.Draw(t, "firedAt"), Next: rapid.Int64().Draw(t, "next")}
+		same(alert.appendFired(nil), &alert)
+		former, err := json.Marshal(formerAlert{Deal: &deal, Next: alert.Next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range [][]byte{alert.appendFired(nil), former} {
+			var due dueRow
+			if _, err := decodeRow(&due, text); err != nil || due.Next != alert.Next || due.Terms != *alert.Terms {
+				t.Fatalf("%+v of %s, %v", due, text, err)
+			}
 		}
 	})
 }

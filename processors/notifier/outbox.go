@@ -37,7 +37,7 @@ const SettleTime = 2 * time.Second
 
 // Alert is a row of the outbox.
 type Alert struct {
-	Deal    *Deal  `json:"deal,omitempty"`
+	Terms   *Terms `json:"deal,omitempty"`
 	News    *News  `json:"news,omitempty"` // one of both
 	Stage   Stage  `json:"stage"`
 	Due     uint64 `json:"due"`
@@ -52,9 +52,19 @@ type Alert struct {
 	Held bool `json:"held,omitempty"`
 
 	// Of Pending.
+	Deal       *Deal  `json:"-"`
 	Collateral *Asset `json:"-"` // of the deal; nil: nothing is known of its token
 	Over       bool   `json:"-"` // it will never be true again
 }
+
+// Terms are what an alert's row has of its deal: what it says is in the deal's own. Former builds wrote the whole deal.
+type Terms struct {
+	FundedAt uint64 `json:"fundedAt,omitempty"`
+	Expiry   uint64 `json:"expiry,omitempty"`
+	GraceEnd uint64 `json:"graceEnd,omitempty"`
+}
+
+func (d *Deal) terms() *Terms { return &Terms{d.FundedAt, d.Expiry, d.GraceEnd} }
 
 // indexDue indexes an alert that may be sent.
 func indexDue(key, row []byte, to *state.IndexEntries) {
@@ -68,7 +78,7 @@ func indexDue(key, row []byte, to *state.IndexEntries) {
 		to.Put(OutboxByTime, nil, at, key)
 	case stage.OfDeal():
 		to.Put(OutboxByTime, []byte{1}, at, key)
-		to.Put(OutboxByClass, binary.BigEndian.AppendUint64(nil, stage.deadline(&Deal{Expiry: a.Deal.Expiry, GraceEnd: a.Deal.GraceEnd})), []byte{DueDeals}, at, key)
+		to.Put(OutboxByClass, binary.BigEndian.AppendUint64(nil, stage.deadline(&a.Terms)), []byte{DueDeals}, at, key)
 	default:
 		to.Put(OutboxByTime, []byte{1}, at, key)
 		to.Put(OutboxByClass, nil, []byte{DueRequests}, at, key)
@@ -131,8 +141,8 @@ func post(w state.Writer, to Address, alert *Alert) error {
 
 func (a *Alert) publish(w state.Writer, to Address) {
 	event := a.Event(to)
-	name := event.ID()
-	w.Emit(topics.FamilyAlert, name[:], topics.AppendAlert(make([]byte, 0, 256), &event))
+	id := event.ID()
+	w.Emit(topics.FamilyAlert, id[:], topics.AppendAlert(make([]byte, 0, 256), id, &event))
 }
 
 // dealPrefix begins the rows of a deal's alerts in a wallet's channel.
@@ -162,8 +172,8 @@ func review(w state.Writer, wallet common.Address, subject common.Hash, deal *De
 			if !a.Held {
 				more--
 			}
-			if same := a.Deal != nil && a.Deal.FundedAt == deal.FundedAt && a.Stage.due(deal) == a.Due; same {
-				a.Deal, a.Held = deal, !deal.Open || a.Due > now+tolerated
+			if same := a.Terms != nil && a.Terms.FundedAt == deal.FundedAt && a.Stage.due(deal) == a.Due; same {
+				a.Terms, a.Held = deal.terms(), !deal.Open || a.Due > now+tolerated
 			} else {
 				a.Held = true
 			}

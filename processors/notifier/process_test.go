@@ -197,10 +197,19 @@ func (c *city) ask(path string) string {
 	return string(text)
 }
 
+// counted is a counter of the program.
+func (c *city) counted(name string) float64 {
+	_, text, _ := strings.Cut(c.ask("metrics"), "\n"+name+" ")
+	line, _, _ := strings.Cut(text, "\n")
+	n, err := strconv.ParseFloat(line, 64)
+	check(c.b, err)
+	return n
+}
+
 // BenchmarkProcess: the program itself, `lienstream processors --memory=…`, with a million subscribers and 100,000 open deals,
 // on Apache Kafka. Of its memory as the system sees it, at most: first-MB while it applies all subscriptions and deals at once,
 // restart-MB and wiped-MB after a stop with its state, and without. queued-ms is from the block that makes 10,000 alerts due
-// until all are in their topic; mails/s are what its receiver gets then, of the 100 that the channel may send; restart-ms is
+// until all are in their topic, and what the program spends on it is beside it; mails/s are what its receiver gets then, of the 100 that the channel may send; restart-ms is
 // from its start until it answers for every partition. LIENSTREAM_SUBSCRIBERS and LIENSTREAM_MEMORY say how many and how much.
 func BenchmarkProcess(b *testing.B) {
 	subscribers := uint64(1_000_000)
@@ -218,6 +227,7 @@ func BenchmarkProcess(b *testing.B) {
 	first := c.memory("VmHWM")
 	for b.Loop() { // once: it takes long enough
 		c.block(hour)
+		cpu, allocated := c.counted("process_cpu_seconds_total"), c.counted("go_memstats_alloc_bytes_total")
 		began := time.Now()
 		c.block(0) // by which the last is safe
 		polltest.Within(b, time.Minute, func() error {
@@ -227,6 +237,8 @@ func BenchmarkProcess(b *testing.B) {
 			return nil
 		})
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "queued-ms")
+		b.ReportMetric(1000*(c.counted("process_cpu_seconds_total")-cpu), "queued-cpu-ms")
+		b.ReportMetric((c.counted("go_memstats_alloc_bytes_total")-allocated)/1e6, "queued-alloc-MB")
 		came := func() int {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -125,21 +125,22 @@ func (a *App) times(w state.Writer, t *Tick) (before, after uint64, err error) {
 
 // fireDue goes through the timers that have run out, as many as one tick may; more: others are left.
 func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int, more bool, err error) {
-	var due [][]byte
+	var due []byte // keys of the timers, one after the other
 	err = w.Scan(timers, nil, nil, func(key, _ []byte) bool {
-		if more = binary.BigEndian.Uint64(key) <= now && len(due) == a.most; more || binary.BigEndian.Uint64(key) > now {
+		if more = binary.BigEndian.Uint64(key) <= now && len(due) == a.most*timerKeyBytes; more || binary.BigEndian.Uint64(key) > now {
 			return false
 		}
-		due = append(due, slices.Clone(key))
+		due = append(due, key...)
 		return true
 	})
 	if err != nil {
 		return 0, false, err
 	}
 	pending := 0
-	for batch := range slices.Chunk(due, fireBatch) {
-		deals, err := readDue(w, batch)
-		if err != nil {
+	batch := make([]dueDeal, min(len(due)/timerKeyBytes, fireBatch)) // the memory of each
+	for keys := range slices.Chunk(due, fireBatch*timerKeyBytes) {
+		deals := batch[:len(keys)/timerKeyBytes]
+		if err := readDue(w, keys, deals); err != nil {
 			return 0, false, err
 		}
 		for i := range deals {
@@ -150,7 +151,7 @@ func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int,
 			pending += n
 		}
 	}
-	return len(due), more, count(w, pending, 0, c.Time)
+	return len(due) / timerKeyBytes, more, count(w, pending, 0, c.Time)
 }
 
 // dueDeal is a deal whose timer has run out.
@@ -162,17 +163,17 @@ type dueDeal struct {
 
 func (d *dueDeal) key() []byte { return d.timer[8:] }
 
-// readDue reads deals in the order of their keys, which costs a fraction of the order of time, in which they are returned.
-func readDue(w state.Writer, keys [][]byte) ([]dueDeal, error) {
-	deals := make([]dueDeal, len(keys))
-	sorted := make([]*dueDeal, len(keys))
-	for i, key := range keys {
-		deals[i].timer, sorted[i] = key, &deals[i]
+// readDue reads the deals of timers in the order of their keys, which costs a fraction of that of the timers.
+func readDue(w state.Writer, keys []byte, deals []dueDeal) error {
+	sorted := make([]*dueDeal, len(deals))
+	for i := range deals {
+		deals[i] = dueDeal{timer: keys[i*timerKeyBytes:][:timerKeyBytes]}
+		sorted[i] = &deals[i]
 	}
 	slices.SortFunc(sorted, func(a, b *dueDeal) int { return bytes.Compare(a.key(), b.key()) })
 	for _, d := range sorted {
 		if err := d.read(w, d.key()); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for i, d := range sorted {
@@ -185,10 +186,10 @@ func readDue(w state.Writer, keys [][]byte) ([]dueDeal, error) {
 		}
 		var err error
 		if d.wanted, err = wantedBy(w, party(d.key())); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return deals, nil
+	return nil
 }
 
 // fire puts alerts of a deal into the outbox: for each channel the nearest stage of those that it asked for, which replaces
@@ -203,13 +204,16 @@ func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err 
 		w.Delete(dealsOf, d.key())
 		return 0, cancelDeal(w, to.Wallet, to.Subject)
 	}
+	terms := d.Deal.terms()
 	told := d.After != d.Deal.FundedAt // otherwise nothing of this funding was ever fired
 	for _, to.Channel = range Channels {
 		var ok bool
 		if to.Stage, ok = d.last(now, d.wanted[to.Channel]); !ok {
 			continue
 		}
-		alert := Alert{Deal: &d.Deal, Stage: to.Stage, Due: to.Stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
+		alert := Alert{
+			Terms: terms, Stage: to.Stage, Due: to.Stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli(), Deal: &d.Deal,
+		}
 		if told {
 			gone, err := remove(w, dealPrefix(to.Wallet, to.Channel, to.Subject), everyAlert)
 			if err != nil {
@@ -217,7 +221,7 @@ func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err 
 			}
 			more -= gone
 		}
-		w.Put(outbox, to.Row(), alert.appendFired(make([]byte, 0, len(d.json)+rowBytes), d.json))
+		w.Put(outbox, to.Row(), alert.appendFired(make([]byte, 0, firedBytes)))
 		if d.publishes(to) {
 			alert.publish(w, to)
 		}

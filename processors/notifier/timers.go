@@ -68,11 +68,11 @@ func (s Stage) due(d *Deal) uint64 {
 }
 
 // deadline is until when the party of a deal can act on an alert of the stage.
-func (s Stage) deadline(d *Deal) uint64 {
+func (s Stage) deadline(t *Terms) uint64 {
 	if s < AtExpiry {
-		return d.Expiry
+		return t.Expiry
 	}
-	return d.GraceEnd
+	return t.GraceEnd
 }
 
 // Until is the block time from which an alert no longer helps: that of the next stage which its reader asked for, or the deadline; of
@@ -89,7 +89,7 @@ func (a *Alert) Until(wanted Prefs) uint64 {
 			return due
 		}
 	}
-	return a.Stage.deadline(a.Deal)
+	return a.Stage.deadline(a.Deal.terms())
 }
 
 // openDeal is a row: a deal, its past stages, and the time of its timer. A deal that has ended, or whose
@@ -179,8 +179,10 @@ func subject(id string) (common.Hash, error) {
 	return n.Bytes32(), nil
 }
 
+const timerKeyBytes = 8 + common.AddressLength + common.HashLength
+
 func timerKey(due uint64, deal []byte) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, due), deal...)
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, timerKeyBytes), due), deal...)
 }
 
 // endedSeconds is how long an ended deal is kept; no reorg goes back so far.
