@@ -67,8 +67,8 @@ func (a *App) Tables() []*state.Table { return a.families.Tables() }
 // ticks up by stretches. Version 11 knows how much liquidity an hour closed with. Version 12 knows which block last changed
 // a pool's liquidity, and how much an hour closed with that stayed. Version 13 knows how much of it was there at all times of
 // each second, and how far the price went in an hour. Version 14 applies ledgers whose parts come
-// with several blocks. Version 15 takes the origin of a ledger later.
-func (a *App) Version() (version, since uint32) { return 15, 13 }
+// with several blocks. Version 15 takes the origin of a ledger later. Version 16 counts few numbers of medians in one row.
+func (a *App) Version() (version, since uint32) { return 16, 16 }
 
 // Apply applies a *topics.Log, a *topics.Probe or a *topics.Ledger.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {

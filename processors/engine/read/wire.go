@@ -22,7 +22,7 @@ const (
 )
 
 // layout is the first byte of every message: another build's may be another.
-const layout = 6
+const layout = 7
 
 // nodeRequest asks a node for what its partitions of an application hold.
 type nodeRequest struct {

@@ -161,14 +161,17 @@ func (h *harness) stats(t *testing.T) string {
 // numbers prints the numbers below a node of a histogram, each as often as it is counted.
 func numbers(t *testing.T, v state.View, node []byte, out *strings.Builder) uint64 {
 	t.Helper()
-	row, err := stats.ReadCounts(v, node)
+	row, err := stats.NewCountsReader(v).Read(node)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if row == nil {
+		return 0
+	}
 	var sum uint64
-	if !stats.Counts(node, row, func(branch []byte, n uint64) {
+	if !stats.Counts(row, func(branch byte, n uint64) {
 		sum += n
-		if path := slices.Concat(node, branch); !stats.Whole(path) {
+		if path := append(slices.Clone(node), branch); !stats.Whole(path) {
 			if below := numbers(t, v, path, out); below != n {
 				t.Errorf("node %x counts %d, its branch %d", path, below, n)
 			}

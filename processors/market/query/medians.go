@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,8 +54,9 @@ func readCounts(_ context.Context, views *read.Views, q *countsQuery) ([]read.It
 }
 
 func addCounts(c *collector, v state.View, nodes [][]byte) error {
-	for _, node := range nodes {
-		row, err := stats.ReadCounts(v, node)
+	counts := stats.NewCountsReader(v)
+	for _, node := range slices.SortedFunc(slices.Values(nodes), bytes.Compare) {
+		row, err := counts.Read(node)
 		if err != nil {
 			return err
 		}
@@ -75,7 +77,7 @@ func roots() (all [][]byte) {
 type histogramSet map[string][]branchCount
 
 type branchCount struct {
-	branch string
+	branch byte
 	n      uint64
 }
 
@@ -92,15 +94,15 @@ func ask(nodes [][]byte) histogramSet {
 func (set histogramSet) add(items []read.Item) error {
 	for _, it := range items {
 		known, asked := set[string(it.Key)]
-		if !asked || !stats.Counts(it.Key, it.Row, func(branch []byte, n uint64) {
-			known = append(known, branchCount{string(branch), n})
+		if !asked || !stats.Counts(it.Row, func(branch byte, n uint64) {
+			known = append(known, branchCount{branch, n})
 		}) {
 			return read.ErrMalformed
 		}
 		set[string(it.Key)] = known
 	}
 	for node, all := range set {
-		slices.SortFunc(all, func(a, b branchCount) int { return bytes.Compare([]byte(a.branch), []byte(b.branch)) })
+		slices.SortFunc(all, func(a, b branchCount) int { return cmp.Compare(a.branch, b.branch) })
 		merged := all[:0]
 		for _, b := range all {
 			if last := len(merged) - 1; last >= 0 && merged[last].branch == b.branch {
@@ -132,7 +134,7 @@ func (set histogramSet) find(h deals.Histogram, rank uint64) (number *uint256.In
 		if in < 0 {
 			return nil, nil, fmt.Errorf("node %x counts less than its branch: %w", path, read.ErrMalformed)
 		}
-		path = append(path, all[in].branch...)
+		path = append(path, all[in].branch)
 	}
 	return stats.NumberAt(path), path, nil
 }
@@ -218,7 +220,7 @@ func (set histogramSet) needed() (all [][]byte) {
 		}
 		for _, rank := range []uint64{(total - 1) / 2, total / 2} {
 			_, path, err := set.find(h, rank)
-			for end := len(path) - 1; err == nil && end > 2; end-- {
+			for end := len(path) - 1; err == nil && end > 1; end-- {
 				if node := path[:end]; !slices.ContainsFunc(all, func(p []byte) bool { return bytes.Equal(p, node) }) {
 					all = append(all, node)
 				}

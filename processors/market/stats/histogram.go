@@ -2,10 +2,7 @@ package stats
 
 import (
 	"bytes"
-	"encoding/binary"
-	"iter"
 	"slices"
-	"sort"
 
 	"github.com/holiman/uint256"
 
@@ -14,22 +11,21 @@ import (
 )
 
 // A histogram is a tree of counts, so that a number is found by its rank without reading the others, however many
-// share its beginning. A node is a row under its path; it has a count for each of its branches, ascending. The root
-// branches by the length of a number and the first four bits after its highest one, each other node by the next four
-// bits. Paths of a length ascend with the numbers, and a whole path is a number.
+// share its beginning. Paths of a length ascend with the numbers, and a whole path is a number: the histogram, how many
+// bits follow the number's highest one, and these bits, four a digit. Numbers below 32 have no bits that follow, and are
+// a digit each.
 //
-// A path is the histogram, the bits after the highest one, and four of them a byte; numbers below 32 have a branch of
-// the root each.
+// A node is a row under its path. It counts its branches, or, while a row has room for them, the numbers that begin
+// with its path: then there is none below. So which nodes there are depends on a partition's numbers, and what is read
+// is how many begin with a path, whichever node says so.
 
 // MaxPathBytes is the length of the longest path.
 const MaxPathBytes = 1 + 1 + 255/digitBits + 1
 
 const (
-	rootBytes   = 1 + 2 // of a path, down to a branch of the root
 	digitBits   = 4
 	smallBits   = digitBits + 1
-	countBytes  = 8
-	maxBranches = 1 << digitBits // of a node that is not the root
+	maxBranches = 1 << digitBits
 )
 
 // pathOf is the path of a number.
@@ -53,11 +49,11 @@ func pathOf(h deals.Histogram, v *uint256.Int) []byte {
 }
 
 // Whole reports whether a path ends at a number.
-func Whole(path []byte) bool { return len(path) >= rootBytes && len(path) == wholeBytes(path[1]) }
+func Whole(path []byte) bool { return len(path) > 1 && len(path) == wholeBytes(path[1]) }
 
 func wholeBytes(after byte) int {
 	if after == 0 {
-		return rootBytes
+		return 3
 	}
 	return 2 + (int(after)+digitBits-1)/digitBits
 }
@@ -67,10 +63,7 @@ func IsNode(path []byte) bool {
 	if len(path) == 0 || path[0] >= byte(deals.Histograms) {
 		return false
 	}
-	if len(path) == 1 {
-		return true
-	}
-	return len(path) >= rootBytes && len(path) < wholeBytes(path[1]) &&
+	return len(path) == 1 || len(path) < wholeBytes(path[1]) &&
 		!slices.ContainsFunc(path[2:], func(digit byte) bool { return digit >= maxBranches })
 }
 
@@ -89,75 +82,99 @@ func NumberAt(path []byte) *uint256.Int {
 	return v
 }
 
-// nodes are the paths of the nodes above a number, each with the branch to take, as the path of what is there.
-func nodes(path []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(node, child []byte) bool) {
-		node := path[:1]
-		for end := rootBytes; end <= len(path); end++ {
-			if !yield(node, path[:end]) {
-				return
-			}
-			node = path[:end]
-		}
-	}
-}
-
 // count adds a number to a histogram.
 func count(w state.Writer, h deals.Histogram, v *uint256.Int) error {
+	path := pathOf(h, v)
 	first := false // the branch taken is a new one: there is no node, and to find that out costs more than all else here
-	for node, child := range nodes(pathOf(h, v)) {
+	for end := 1; end < len(path); end++ {
+		node, rest := path[:end], path[end:]
 		var row []byte
-		var err error
 		if !first {
+			var err error
 			if row, err = w.Get(histograms, node); err != nil {
 				return err
 			}
 		}
-		if row, first, err = raise(row, child[len(node):]); err != nil {
-			return err
+		if row == nil {
+			row = newCounts(end, len(rest))
+		}
+		digits, ok := digitsOf(row)
+		if !ok || digits != 1 && digits != len(rest) {
+			return errLength
+		}
+		if row, first, ok = raise(row, join(rest[:digits])); !ok {
+			return errLength
+		}
+		if digits > 1 && len(row) > maxLeafBytes {
+			return split(w, node, row)
 		}
 		w.Put(histograms, node, row)
+		if digits == len(rest) {
+			return nil
+		}
 	}
 	return nil
 }
 
-// raise adds one to a branch's count, and reports whether it is the first.
-func raise(row, branch []byte) (raised []byte, first bool, err error) {
-	size := len(branch) + countBytes
-	if len(row)%size != 0 {
-		return nil, false, errLength
+// split has a node count its branches, and nodes below it count its numbers.
+func split(w state.Writer, node, row []byte) error {
+	counts, ok := branches(row, nil)
+	if !ok {
+		return errLength
 	}
-	n := len(row) / size
-	at := sort.Search(n, func(i int) bool { return bytes.Compare(row[i*size:][:len(branch)], branch) >= 0 }) * size
-	if at < len(row) && bytes.Equal(row[at:][:len(branch)], branch) {
-		row = bytes.Clone(row)
-	} else {
-		first = true
-		more := make([]byte, len(row)+size)
-		copy(more, row[:at])
-		copy(more[at:], branch)
-		copy(more[at+size:], row[at:])
-		row = more
+	w.Put(histograms, node, counts)
+	for branch, below := range parts(row) {
+		child := append(bytes.Clone(node), branch)
+		if below[0] == 1 || len(below) <= maxLeafBytes {
+			w.Put(histograms, child, below)
+		} else if err := split(w, child, below); err != nil {
+			return err
+		}
 	}
-	of := row[at+len(branch):]
-	binary.BigEndian.PutUint64(of, binary.BigEndian.Uint64(of)+1)
-	return row, first, nil
+	return nil
 }
 
-// ReadCounts reads the node at a path.
-func ReadCounts(v state.Reader, node []byte) ([]byte, error) { return v.Get(histograms, node) }
+// A CountsReader reads counts from a view. It remembers the last node that counts numbers: paths are best read in their order.
+type CountsReader struct {
+	of   state.Reader
+	path []byte
+	row  []byte
+}
 
-// Counts calls fn for each branch of a node that ReadCounts has read. False: the row is malformed.
-func Counts(node, row []byte, fn func(branch []byte, n uint64)) bool {
-	label := 1
-	if len(node) == 1 {
-		label = rootBytes - 1
+// NewCountsReader makes a reader.
+func NewCountsReader(v state.Reader) *CountsReader { return &CountsReader{of: v} }
+
+// Read reads how many numbers begin with a path, by their next digit, for Counts. Nil: none.
+func (r *CountsReader) Read(path []byte) ([]byte, error) {
+	if r.row != nil && bytes.HasPrefix(path, r.path) {
+		return r.below(path)
 	}
-	if len(row)%(label+countBytes) != 0 {
-		return false
+	for end := len(path); end > 0; end-- { // the node that counts the numbers may be above
+		row, err := r.of.Get(histograms, path[:end])
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			continue
+		}
+		if digits, ok := digitsOf(row); !ok {
+			return nil, errLength
+		} else if digits == 1 {
+			if end < len(path) {
+				return nil, nil
+			}
+			return row, nil
+		}
+		r.path, r.row = path[:end], row
+		return r.below(path)
 	}
-	for ; len(row) > 0; row = row[label+countBytes:] {
-		fn(row[:label], binary.BigEndian.Uint64(row[label:]))
+	return nil, nil
+}
+
+func (r *CountsReader) below(path []byte) ([]byte, error) {
+	counts, ok := branches(r.row, path[len(r.path):])
+	if !ok {
+		return nil, errLength
 	}
-	return true
+	return counts, nil
 }
