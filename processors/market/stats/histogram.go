@@ -134,11 +134,12 @@ func split(w state.Writer, node, row []byte) error {
 	return nil
 }
 
-// A CountsReader reads counts from a view. It remembers the last node that counts numbers: paths are best read in their order.
+// A CountsReader reads counts from a view. It remembers below which path it has found the last numbers, or none: paths are
+// best read in their order.
 type CountsReader struct {
 	of   state.Reader
 	path []byte
-	row  []byte
+	row  []byte // of a node that counts numbers; nil: there is none
 }
 
 // NewCountsReader makes a reader.
@@ -146,35 +147,41 @@ func NewCountsReader(v state.Reader) *CountsReader { return &CountsReader{of: v}
 
 // Read reads how many numbers begin with a path, by their next digit, for Counts. Nil: none.
 func (r *CountsReader) Read(path []byte) ([]byte, error) {
-	if r.row != nil && bytes.HasPrefix(path, r.path) {
-		return r.below(path)
-	}
-	for end := len(path); end > 0; end-- { // the node that counts the numbers may be above
-		row, err := r.of.Get(histograms, path[:end])
+	if r.path == nil || !bytes.HasPrefix(path, r.path) {
+		node, row, err := r.deepest(path)
 		if err != nil {
 			return nil, err
 		}
-		if row == nil {
-			continue
-		}
-		if digits, ok := digitsOf(row); !ok {
+		digits, ok := digitsOf(row)
+		switch {
+		case row == nil:
+			r.path, r.row = path, nil
+		case !ok:
 			return nil, errLength
-		} else if digits == 1 {
-			if end < len(path) {
-				return nil, nil
-			}
+		case digits > 1:
+			r.path, r.row = node, row
+		case len(node) == len(path):
 			return row, nil
+		default: // none of its branches
+			r.path, r.row = path, nil
 		}
-		r.path, r.row = path[:end], row
-		return r.below(path)
 	}
-	return nil, nil
-}
-
-func (r *CountsReader) below(path []byte) ([]byte, error) {
+	if r.row == nil {
+		return nil, nil
+	}
 	counts, ok := branches(r.row, path[len(r.path):])
 	if !ok {
 		return nil, errLength
 	}
 	return counts, nil
+}
+
+// deepest reads the last node on the way to what is at a path.
+func (r *CountsReader) deepest(path []byte) (node, row []byte, err error) {
+	for end := len(path); end > 0; end-- {
+		if row, err = r.of.Get(histograms, path[:end]); err != nil || row != nil {
+			return path[:end], row, err
+		}
+	}
+	return nil, nil, nil
 }
