@@ -135,6 +135,7 @@ type forgeries struct {
 	mu    sync.Mutex
 	all   map[common.Hash]*block
 	now   int       // forgers at work
+	told  time.Time // when one told of its first block; zero: not yet
 	ended time.Time // when the last one stopped
 }
 
@@ -145,12 +146,16 @@ func (f *forgeries) add(h *types.Header) {
 		f.all = map[common.Hash]*block{}
 	}
 	f.all[h.Hash()] = &block{header: h}
+	if f.told.IsZero() {
+		f.told = time.Now()
+	}
 }
 
 func (f *forgeries) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now++
+	f.told = time.Time{}
 }
 
 func (f *forgeries) end() {
@@ -160,12 +165,18 @@ func (f *forgeries) end() {
 	f.ended = time.Now()
 }
 
-// stands reports whether an answer may still be as of a block that was made up: while it is told of, and until the others
-// must have outvoted it.
-func (f *forgeries) stands(h common.Hash) bool {
+// stands reports whether an answer may still be as of a block that was made up: until the others must have outvoted who tells of
+// it. Where ingesters may have started again meanwhile, who do not know that they were lied to, also for as long as it lies.
+func (f *forgeries) stands(h common.Hash, alone bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.all[h] != nil && (f.now > 0 || time.Since(f.ended) < healWithin)
+	if f.all[h] == nil {
+		return false
+	}
+	if alone {
+		return time.Since(f.told) < healWithin
+	}
+	return f.now > 0 || time.Since(f.ended) < healWithin
 }
 
 // block is one that was made up; nil: it was not.

@@ -57,6 +57,13 @@ func (n *node) step() bool {
 	return true
 }
 
+// turns reports whether the next step is a reorg.
+func (n *node) turns() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.played < len(n.rec.steps) && n.rec.steps[n.played].from < uint64(len(n.canonical))
+}
+
 // knowsFinal says whether the node knows a finalized block from now on.
 func (n *node) knowsFinal(known bool) {
 	n.mu.Lock()

@@ -199,3 +199,11 @@ func (r *recording) probe(ctx context.Context, client *rpc.Client, block common.
 func callKey(block common.Hash, to common.Address, data []byte) string {
 	return fmt.Sprintf("%x/%x/%x", block, to, data)
 }
+
+// descends reports whether a block is another one or above it.
+func (r *recording) descends(h common.Hash, from *types.Header) bool {
+	for b := r.blocks[h]; b != nil && b.header.Number.Cmp(from.Number) > 0; b = r.blocks[h] {
+		h = b.header.ParentHash
+	}
+	return h == from.Hash()
+}

@@ -33,14 +33,18 @@ func (k *faultKind) dries(f fault) bool {
 // fault is one of a run.
 type fault struct {
 	host, other string
-	hosts       []string // all roles'
-	brokers     []string // one, or all
+	hosts       []string      // all roles'
+	brokers     []string      // one, or all
+	begins      time.Duration // after a block
 	lasts       time.Duration
 	seed        uint64
 }
 
-// longest is the maximum duration of a fault.
-const longest = 20 * time.Second
+const (
+	longest = 20 * time.Second // maximum duration of a fault
+	// amid is how long a block takes, at the most, from the chain to the output topics: two faults of three begin in that time.
+	amid = 60 * time.Millisecond
+)
 
 // kinds are all faults. A switch is the weight.
 func kinds() []faultKind {
@@ -56,7 +60,7 @@ func kinds() []faultKind {
 		}},
 		// Only towards others: its own timers go on.
 		{"freeze", 4, "", func(_ context.Context, r *run, f fault) error {
-			return r.hold(f.host, append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, telegramHost, paymentHost, facilitatorHost, "client"), f.hosts...), true, f.lasts)
+			return r.hold(f.host, r.around(f.hosts), true, f.lasts)
 		}},
 		{"partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, true, f.lasts)
@@ -64,6 +68,8 @@ func kinds() []faultKind {
 		{"half partition", 2, "", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, []string{f.other}, false, f.lasts)
 		}},
+		// Long enough for others to be asked, and too short to be taken for dead.
+		{"falter", 4, "", func(_ context.Context, r *run, f fault) error { return r.falter(f) }},
 		{"reset", 2, "", func(_ context.Context, r *run, f fault) error { r.net.reset(f.host); return nil }},
 		{"brokers stall", 2, "", func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, true, f.lasts) }},
 		{"brokers do not answer", 1, "", func(_ context.Context, r *run, f fault) error { return r.holdAll(f.brokers, f.hosts, false, f.lasts) }},
@@ -95,6 +101,19 @@ func kinds() []faultKind {
 		}},
 		{"roll", 1, "", func(ctx context.Context, r *run, f fault) error { return r.roll(ctx, f) }},
 		{"resize", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.resize(ctx, f) }},
+		// What they know of the chain then is what they read back, whether or not it has changed meanwhile.
+		{beforeTurn, 1, "ingester", func(ctx context.Context, r *run, f fault) error {
+			var errs []error
+			for _, again := range []func(string) error{r.stop, func(h string) error { return r.start(ctx, h) }} {
+				for _, h := range names("ingester", r.opt.ingesters) {
+					if h == f.host || r.takes(h, f.host) {
+						errs = append(errs, again(h))
+						r.leaves(h, f.host)
+					}
+				}
+			}
+			return errors.Join(errs...)
+		}},
 		// As while it syncs.
 		{"chain knows nothing final", 1, "", func(_ context.Context, r *run, f fault) error {
 			r.chain.knowsFinal(false)
@@ -115,6 +134,40 @@ var briefOwner = faultKind{"kill for a session", 4, "", func(ctx context.Context
 	time.Sleep(f.lasts)
 	r.slow(f.brokers, 0)
 	return err
+}}
+
+// beforeTurn is what a fault is that begins right before a reorg.
+const beforeTurn = "ingesters start again"
+
+// slowMove is another: partitions move between processors that are alive, while each step of it takes a part of a second.
+var slowMove = faultKind{"resize on slow brokers", 3, "processor", func(ctx context.Context, r *run, f fault) error {
+	r.slow(f.brokers, 100*time.Millisecond)
+	defer r.slow(f.brokers, 0)
+	return r.resize(ctx, f)
+}}
+
+// staleStandby is a third: a processor that is cut off from the brokers can be read, and is the only one that still can for some
+// partitions, because another is killed.
+var staleStandby = faultKind{"kill beside one cut off", 4, "processor", func(ctx context.Context, r *run, f fault) error {
+	others := slices.DeleteFunc(r.processors(), func(h string) bool { return h == f.host })
+	if len(others) == 0 {
+		return nil
+	}
+	other := others[f.seed%uint64(len(others))]
+	if !r.takes(other, f.host) {
+		return nil
+	}
+	defer r.leaves(other, f.host)
+	var g errgroup.Group
+	g.Go(func() error { return r.hold(f.host, names("kafka", r.brokers), true, 3*time.Second+f.lasts/4) })
+	time.Sleep(time.Second + f.lasts/10)
+	err := r.kill(other)
+	return errors.Join(err, g.Wait(), r.start(ctx, other))
+}}
+
+// cutFromChain is a fault of runs in which serving nodes read the chain.
+var cutFromChain = faultKind{"cut off from the chain", 3, "serving", func(_ context.Context, r *run, f fault) error {
+	return r.hold(f.host, []string{"chain", liarHost, witnessHost}, true, f.lasts)
 }}
 
 // warmAfter is how long after a healing every partition is held by an owner and a standby again.
@@ -139,12 +192,12 @@ func (r *run) isQuiet() bool {
 
 // kindsOf are the kinds of a run, each as often as its weight says.
 func kindsOf(opt options) (weighted []faultKind, err error) {
-	of := kinds()
-	if !opt.alone {
-		of = append(of, briefOwner)
-	}
+	of, together := kinds(), []faultKind{briefOwner, slowMove, staleStandby}
 	if opt.redis {
 		of = append(of, redisKinds()...)
+	}
+	if opt.valuation {
+		of = append(of, cutFromChain)
 	}
 	if opt.alerts {
 		of = append(of, telegramKinds()...)
@@ -158,17 +211,19 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 	if opt.forger {
 		of = append(of, forgerKinds()...)
 	}
-	names := []string{clocksApart}
-	for _, k := range of {
+	names, known := []string{clocksApart}, slices.Contains(opt.faults, clocksApart)
+	for i, k := range append(of, together...) {
 		names = append(names, k.name)
-		if len(opt.faults) > 0 && !slices.Contains(opt.faults, k.name) {
+		asked := slices.Contains(opt.faults, k.name)
+		known = known || asked
+		if len(opt.faults) > 0 && !asked || i >= len(of) && opt.alone {
 			continue
 		}
 		for range k.weight {
 			weighted = append(weighted, k)
 		}
 	}
-	if len(weighted) == 0 && !slices.Contains(opt.faults, clocksApart) {
+	if len(opt.faults) > 0 && !known {
 		return nil, fmt.Errorf("none of the faults %q is one of %q", opt.faults, names)
 	}
 	return weighted, nil
@@ -180,12 +235,18 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		return
 	}
 	kind := r.kinds[r.rng.IntN(len(r.kinds))]
+	if at := slices.IndexFunc(r.kinds, func(k faultKind) bool { return k.name == beforeTurn }); at >= 0 && r.chain.turns() {
+		kind = r.kinds[at]
+	}
 	of := slices.DeleteFunc(r.running(hosts), func(h string) bool { return kind.on != "" && kindOf(h) != kind.on })
 	f := fault{hosts: hosts, host: of[r.rng.IntN(len(of))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}
 	f.brokers = names("kafka", r.brokers)
 	f.other = append(f.brokers, hosts...)[r.rng.IntN(len(hosts)+r.brokers)]
 	if i := r.rng.IntN(2 * r.brokers); i < r.brokers {
 		f.brokers = f.brokers[i : i+1]
+	}
+	if f.seed%3 > 0 {
+		f.begins = time.Duration(f.seed % uint64(amid))
 	}
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
@@ -197,11 +258,13 @@ func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
 		r.dry++
 	}
 	r.busy[f.host] = true
+	r.ails[f.host] = kind.name
 	r.spells = append(r.spells, spell{from: time.Now()})
 	at := len(r.spells) - 1
 	r.result.faults[kind.name]++
-	r.story.tell("FAULT", kind.name, f.host, "other="+f.other, fmt.Sprint(f.brokers), f.lasts.String())
+	r.story.tell("FAULT", kind.name, f.host, "other="+f.other, fmt.Sprint(f.brokers), f.lasts.String(), "after "+f.begins.String())
 	wg.Go(func() {
+		time.Sleep(f.begins)
 		if err := kind.do(ctx, r, f); err != nil {
 			r.found("fault fails", "%s of %s: %v", kind.name, f.host, err)
 		}
@@ -255,6 +318,25 @@ func (r *run) holdAll(hosts, others []string, back bool, lasts time.Duration) er
 		g.Go(func() error { return r.hold(h, others, back, lasts) })
 	}
 	return g.Wait()
+}
+
+// falterWithin is how long who falters is silent, and then is not, at the most.
+const falterWithin = 400 * time.Millisecond
+
+// falter freezes a host for moments, again and again.
+func (r *run) falter(f fault) error {
+	rng := rand.New(rand.NewPCG(f.seed, 0))
+	for end := time.Now().Add(f.lasts); time.Now().Before(end); time.Sleep(time.Duration(rng.Int64N(int64(falterWithin)))) {
+		if err := r.hold(f.host, r.around(f.hosts), true, time.Duration(rng.Int64N(int64(falterWithin)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// around are all that a host talks to.
+func (r *run) around(hosts []string) []string {
+	return append(append(names("kafka", r.brokers), "chain", liarHost, witnessHost, redisHost, telegramHost, paymentHost, facilitatorHost, "client"), hosts...)
 }
 
 // hold keeps what a host sends to others, and with back what they send to it, for a while.

@@ -17,19 +17,23 @@ const compactEvery = 2 * time.Second
 // stays. Nobody writes meanwhile (broker.Compact says why): what is on its way arrives a millisecond later.
 func (r *run) compact(f fault) {
 	rng := rand.New(rand.NewPCG(f.seed, 0))
-	var compacted []string
-	for _, t := range r.cat.Topics() {
-		if t.Compacted {
-			compacted = append(compacted, t.Name())
-		}
-	}
 	for end := time.Now().Add(f.lasts); time.Now().Before(end); time.Sleep(time.Duration(rng.Int64N(int64(compactEvery)))) {
-		r.compactOnce(f.hosts, compacted)
+		r.compactOnce(f.hosts, r.compacted())
 	}
 }
 
-// compactOnce compacts if no transaction is open.
-func (r *run) compactOnce(hosts, compacted []string) {
+// compacted are the topics of which the newest record of a key stays.
+func (r *run) compacted() (all []string) {
+	for _, t := range r.cat.Topics() {
+		if t.Compacted {
+			all = append(all, t.Name())
+		}
+	}
+	return all
+}
+
+// compactOnce compacts if no transaction is open, and reports whether it did.
+func (r *run) compactOnce(hosts, compacted []string) bool {
 	set := func(held bool) {
 		for _, b := range names("kafka", r.brokers) {
 			for _, h := range hosts {
@@ -40,11 +44,13 @@ func (r *run) compactOnce(hosts, compacted []string) {
 	set(true)
 	defer set(false)
 	time.Sleep(time.Millisecond)
-	if r.broker.Compact(compacted...) {
-		r.rmu.Lock()
-		defer r.rmu.Unlock()
-		r.result.compactions++
+	if !r.broker.Compact(compacted...) {
+		return false
 	}
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	r.result.compactions++
+	return true
 }
 
 // fence takes the transactional ID of a producer, whose open transaction is aborted, as another that takes itself for the

@@ -19,6 +19,7 @@ const (
 	commitWithin   = 60 * time.Second                            // until the topics hold what the answers say
 	ageWithin      = kafka.DefaultSessionTimeout + 2*time.Second // since an answer's block was overtaken, where blocks come: a takeover
 	quietAgeWithin = time.Second                                 // the same where nothing is broken
+	valueWithin    = 3 * time.Second                             // since a process told of a block, until its values are not of an older one: more than a state may take to be read
 	outageWithin   = time.Second                                 // for which a question may be refused, or wait, where one thing is broken
 )
 
@@ -39,14 +40,14 @@ func (r *run) readFrom(ctx context.Context, host string, rng *rand.Rand, every t
 			}
 			r.rmu.Unlock()
 		}
-		answered = r.ask(ctx, host, path, atLeast) || atLeast > 0
+		answered = r.ask(ctx, host, path, atLeast, false) || atLeast > 0
 		time.Sleep(time.Duration(rng.Int64N(int64(every))))
 	}
 }
 
 // ask judges an answer. Its block exists, and the oracle gives the same answer as of it. The block is no older than
-// atLeast or, where that is 0, than what this process showed before.
-func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answered bool) {
+// atLeast or, where that is 0, than what this process showed before. Once: nobody asks again until it is answered.
+func (r *run) ask(ctx context.Context, host, path string, atLeast uint64, once bool) (answered bool) {
 	class := host + classOf(path)
 	r.rmu.Lock()
 	before, asked := r.shown[class], time.Since(r.began)
@@ -61,7 +62,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	same := life == r.life(host)
 	r.rmu.Lock()
 	ok := err == nil && a.answered()
-	if atLeast == 0 && !isValue(path) { // else a node that is behind may refuse
+	if atLeast == 0 && !once && !isValue(path) { // else a node that is behind may refuse
 		r.outage(class, host, asked, ok)
 	}
 	if isValue(path) && ok {
@@ -76,7 +77,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	now := common.HexToHash(a.hash)
 	b := r.chain.rec.blocks[now]
 	if b == nil {
-		if a.status == http.StatusOK && now != (common.Hash{}) && !r.forged.stands(now) { // zero: before the first block
+		if a.status == http.StatusOK && now != (common.Hash{}) && !r.forged.stands(now, r.opt.alone) { // zero: before the first block
 			r.found("block that never was", "GET %s of %s: as of block %s %s", question, host, a.number, a.hash)
 		}
 		return true
@@ -95,7 +96,13 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 	if a.status == http.StatusOK && atLeast == 0 && !isValue(path) {
 		r.aged(now, began, host, question)
 	}
+	if strings.HasPrefix(path, valuationPath) && same {
+		r.outdated(now, began, host, life, path)
+	}
 	r.rmu.Lock()
+	if !isValue(path) && same && r.chain.isCanonical(now) {
+		r.told[host] = append(r.told[host], telling{now, life, time.Now()})
+	}
 	if same && atLeast == 0 { // an answer for minBlock may be newer than those of others
 		r.shown[class] = shownAnswer{now, life, fmt.Sprintf("%d of %v", a.status, asked.Round(time.Millisecond))}
 	}
@@ -122,13 +129,13 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64) (answe
 func (r *run) askLast(ctx context.Context, host, path string) {
 	class := host + classOf(path)
 	if !strings.HasPrefix(path, valuationPath) {
-		r.ask(ctx, host, path, 0)
+		r.ask(ctx, host, path, 0, false)
 		return
 	}
 	r.rmu.Lock()
 	delete(r.shown, class)
 	r.rmu.Unlock()
-	r.ask(ctx, host, path, 0)
+	r.ask(ctx, host, path, 0, false)
 	r.rmu.Lock()
 	last, answered := r.shown[class]
 	r.rmu.Unlock()
@@ -177,6 +184,34 @@ func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
 	r.rmu.Unlock()
 	if within >= 0 && age > within {
 		r.found("an answer is old", "GET %s of %s: its block was overtaken %v before, of at most %v", question, host, age, within)
+	}
+}
+
+// telling is a block that a process has answered as of.
+type telling struct {
+	block common.Hash
+	life  int
+	at    time.Time
+}
+
+// outdated judges the block of a value. Where the chain cannot be read, a value is refused, and not given as of a block that its
+// process knew long before to be overtaken, or to be none of the chain.
+func (r *run) outdated(block common.Hash, asked time.Time, host string, life int, question string) {
+	r.rmu.Lock()
+	all := r.told[host]
+	last := -1 // of those that were told long enough before
+	for last+1 < len(all) && asked.Sub(all[last+1].at) > valueWithin {
+		last++
+	}
+	all = all[max(last, 0):]
+	r.told[host] = all
+	r.rmu.Unlock()
+	if last < 0 || all[0].life != life || !r.chain.isCanonical(all[0].block) {
+		return
+	}
+	knew := r.chain.rec.blocks[all[0].block].header
+	if !r.chain.rec.descends(block, knew) {
+		r.found("a value is of an old block", "GET %s of %s: as of %s, though it answered as of block %d %v before", question, host, block, knew.Number, asked.Sub(all[0].at))
 	}
 }
 

@@ -91,7 +91,8 @@ func (r *run) settling() time.Duration {
 // restoredSteps of the chain come after a restore: a reorg among them needs what it reverts to.
 const restoredSteps = 2 * reorgDepth
 
-// restore has all processors end, lose their disks and begin again: what they know then is what the changelogs say.
+// restore has all processors end, lose their disks and begin again: what they know then is what the changelogs say, of which only the
+// newest record of a key is left.
 func (r *run) restore(ctx context.Context) error {
 	r.rmu.Lock()
 	r.spells = append(r.spells, spell{from: time.Now()})
@@ -103,6 +104,10 @@ func (r *run) restore(ctx context.Context) error {
 	for _, host := range hosts {
 		errs = append(errs, r.stop(host))
 		r.loseDisk(host)
+	}
+	others := append(names("ingester", r.opt.ingesters), names("serving", r.opt.servings)...)
+	for end := time.Now().Add(restart); !r.compactOnce(others, r.compacted()) && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond)
 	}
 	for _, host := range hosts {
 		errs = append(errs, r.start(ctx, host))

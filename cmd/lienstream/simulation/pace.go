@@ -49,8 +49,8 @@ func newPace(rng *rand.Rand, opt options) *pace {
 // blocks are those that are left.
 func (p *pace) blocks() int { return p.slow + p.fast }
 
-// next says how long to wait after a block, and whether a fault begins then. Quiet: nothing is broken.
-func (p *pace) next(quiet bool) (wait time.Duration, fault bool) {
+// next says how long to wait after a block, and whether a fault begins then. Quiet: nothing is broken. Turns: a reorg is next.
+func (p *pace) next(quiet, turns bool) (wait time.Duration, fault bool) {
 	p.began = p.began || p.slow == 0 || p.slow <= p.due && (quiet || !p.awaits)
 	if p.began && p.fast > 0 {
 		p.fast--
@@ -61,5 +61,5 @@ func (p *pace) next(quiet bool) (wait time.Duration, fault bool) {
 	if p.alone {
 		return wait, quiet
 	}
-	return wait, p.rng.IntN(6) == 0
+	return wait, p.rng.IntN(6) == 0 || turns && p.rng.IntN(2) == 0
 }

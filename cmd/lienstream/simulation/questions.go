@@ -58,6 +58,9 @@ func entitiesOf(rec *recording) *entities {
 	return e
 }
 
+// ofAll is how many of the paths are of all partitions; they come first.
+var ofAll = 7 + len(sortsOfListings)
+
 var sortsOfListings = []string{"newest", "expiry", "cap", "cost"}
 
 // paths are questions about every entity, with one answer each.

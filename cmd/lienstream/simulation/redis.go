@@ -2,6 +2,12 @@ package simulation
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -71,4 +77,32 @@ func redisKinds() []faultKind {
 			return nil
 		}},
 	}
+}
+
+// cached counts the answers that serving nodes had from Redis: how much the others say of it.
+func (r *run) cached(ctx context.Context, servings []string) (hits int, err error) {
+	for _, host := range servings {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464/metrics", http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		res, err := r.client.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		body, err := io.ReadAll(res.Body)
+		if err := errors.Join(err, res.Body.Close()); err != nil {
+			return 0, err
+		}
+		for _, of := range []string{"", "pool_"} {
+			_, count, _ := strings.Cut(string(body), "\nlienstream_hotcache_"+of+"hits_total ")
+			count, _, _ = strings.Cut(count, "\n")
+			n, err := strconv.ParseFloat(count, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%s: metrics of the hot cache: %w", host, err)
+			}
+			hits += int(n)
+		}
+	}
+	return hits, nil
 }

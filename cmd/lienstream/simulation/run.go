@@ -52,6 +52,7 @@ type result struct {
 	requests, errors int
 	values           int // answers of the valuation service
 	compactions      int
+	cached           int // answers that serving nodes had from Redis, since they started last
 	stuck            int // groups that the embedded broker had stuck
 	events           int // blocks of the stream whose deals were compared
 	alerts           int // that came
@@ -83,7 +84,9 @@ type run struct {
 	result  result
 	shown   map[string]shownAnswer // by serving node and class of question: what it has last answered as of
 	newest  map[string]uint64      // by class of question: the highest block that any node answered as of
+	told    map[string][]telling   // by serving node: what it answered as of, in order of time
 	busy    map[string]bool        // hosts that something happens to
+	ails    map[string]string      // what did last
 	healed  map[string]time.Time   // by host: when it was healed last
 	refused map[string]time.Time   // since when a question is
 	spells  []spell
@@ -121,7 +124,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	if err != nil {
 		return result{}, err
 	}
-	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, busy: map[string]bool{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
 	end := rec.ends[s.rng.IntN(len(rec.ends))]
 	if r.kinds, err = kindsOf(opt); err != nil {
@@ -203,6 +206,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	for i := range listeners { // what a node tells one, it may still hold for another
 		readers.Go(func() { r.listen(reading, servings, rand.New(rand.NewPCG(seed, uint64(200+i)))) })
 	}
+	readers.Go(func() { r.watchTakeovers(reading) })
 	if opt.reports {
 		r.report(reading, &readers, servings, seed)
 	}
@@ -215,8 +219,10 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	r.rmu.Lock()
 	r.settled, r.flows = true, r.began
 	r.rmu.Unlock()
+	bursts := rand.New(rand.NewPCG(seed, 300))
 	for r.chain.played <= end-opt.restored && r.chain.step() {
-		wait, fault := r.pace.next(r.quiet())
+		r.bursts(reading, &readers, servings, bursts)
+		wait, fault := r.pace.next(r.quiet(), r.chain.turns())
 		if time.Sleep(wait); fault && !opt.calm {
 			r.fault(ctx, &faults, hosts)
 		}
@@ -228,6 +234,12 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	}
 	stop()
 	readers.Wait()
+	if opt.redis {
+		var err error
+		if r.result.cached, err = r.cached(ctx, servings); err != nil {
+			r.found("metrics cannot be read", "%v", err)
+		}
+	}
 	if opt.restored > 0 {
 		if err := r.restore(ctx); err != nil {
 			r.found("does not restore", "%v", err)

@@ -24,17 +24,24 @@ type follower struct {
 	block common.Hash       // of that event
 	deals map[string]string // by ID, as lasting has them; nil: they have to be read again
 	host  string
+	hop   context.CancelFunc // with the next block's event it goes on at another node; nil: it stays
 }
 
-// listen follows the stream of one serving node after another, each time from where it left off.
+// listen follows the stream of one serving node after another, each time from where it left off. Half of the times it leaves
+// with a block's event, and goes on at once at a node that may not have come so far.
 func (r *run) listen(ctx context.Context, hosts []string, rng *rand.Rand) {
 	l := &follower{run: r}
 	for ctx.Err() == nil {
 		l.host = hosts[rng.IntN(len(hosts))]
 		stay, leave := context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(10*time.Second))))
+		hopped := false
+		if l.hop = nil; rng.IntN(2) == 0 {
+			l.hop = func() { hopped = true; leave() }
+		}
 		l.follow(stay)
-		leave()
-		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+		if leave(); !hopped {
+			time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+		}
 	}
 }
 
@@ -83,8 +90,8 @@ func (l *follower) follow(ctx context.Context) {
 // take applies an event. After a block's last event the deals must be those of the oracle.
 func (l *follower) take(name, id string, data []byte) {
 	switch name {
-	case "reset":
-		l.deals = nil
+	case "reset": // it begins anew, as of whatever the node has come to
+		l.deals, l.block = nil, common.Hash{}
 	case "deal":
 		var told struct {
 			ID   string
@@ -105,13 +112,15 @@ func (l *follower) take(name, id string, data []byte) {
 			l.found("stream", "%s: event block: %v: %s", l.host, err, data)
 		}
 		l.judge(told.Hash)
-		l.id, l.block = id, told.Hash
+		if l.id, l.block = id, told.Hash; l.hop != nil {
+			l.hop()
+		}
 	}
 }
 
 func (l *follower) judge(now common.Hash) {
 	b, before := l.chain.rec.blocks[now], l.chain.rec.blocks[l.block]
-	if b == nil && l.forged.stands(now) {
+	if b == nil && l.forged.stands(now, l.opt.alone) {
 		l.deals = nil
 		return
 	}
