@@ -11,6 +11,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lienstream/lienstream/processors/engine"
 )
 
 // scripts counts those that a client runs.
@@ -41,12 +43,21 @@ func TestPartitionsOfABlockShareAWrite(t *testing.T) {
 			server.Server().ServeConn(theirs)
 			return ours, nil
 		}
-		n, release := newNode(t, cfg.Partitions, 1)
-		w := newTestWriter(t, cfg, n)
-		n.observe(w)
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := w.flush(ctx); err != nil {
+		w := newTestWriter(t, cfg, nil)
+		if err := writeScript.Load(ctx, w.client).Err(); err != nil {
 			t.Fatal(err)
+		}
+		if err := moveScript.Load(ctx, w.client).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for p := range cfg.Partitions {
+			w.pending.opened(engine.Partition{ID: p, Incarnation: 1}, block(1, 0))
+			job, _ := w.pending.take(p)
+			w.states[p] = &written{incarnation: 1, state: w.ready(&job)}
+			if err := w.client.HSet(ctx, w.keys.meta, p, w.states[p].state).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		<-w.pending.wake
 		ran := new(scripts)
@@ -54,9 +65,8 @@ func TestPartitionsOfABlockShareAWrite(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		for number := range uint64(3) {
-			n.land(block(2+number, 0))
 			for p := range cfg.Partitions {
-				n.advance(t, p, 1)
+				w.pending.applied(engine.Partition{ID: p, Incarnation: 1}, block(2+number, 0), nil)
 				synctest.Wait()
 			}
 			<-time.After(2 * lingerFor)
@@ -69,7 +79,6 @@ func TestPartitionsOfABlockShareAWrite(t *testing.T) {
 			t.Error(err)
 		}
 		server.Close()
-		release()
 	})
 }
 
