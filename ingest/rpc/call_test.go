@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -15,25 +14,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
-
-// pipes is a network in memory, so that time is virtual: a listener whose connections are pipes.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error   { return nil }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // caller is a node that is only asked what contracts say.
 type caller struct {
@@ -83,30 +66,13 @@ func piped(t *testing.T, set func(*Config), nodes ...http.Handler) *Client {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.ChainID, cfg.Addresses = 7, []common.Address{{1}}
-	servers := map[string]pipes{}
+	handlers := map[string]http.Handler{}
 	for i, n := range nodes {
 		name := fmt.Sprint("node", i)
 		cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: "http://" + name, Name: name})
-		l := pipes{make(chan net.Conn), make(chan struct{})}
-		servers[name+":80"] = l
-		s := &http.Server{Handler: n, ReadHeaderTimeout: time.Minute}
-		go func() { _ = s.Serve(l) }()
-		t.Cleanup(func() {
-			close(l.done)
-			_ = s.Close()
-		})
+		handlers[name] = n
 	}
-	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) {
-		here, there := net.Pipe()
-		select {
-		case servers[addr].conns <- there:
-			return here, nil
-		case <-servers[addr].done: // a connection that nobody waits for any more
-			return nil, net.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	cfg.Dial = rpctest.Pipes(t, handlers)
 	set(&cfg)
 	c, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
