@@ -258,9 +258,12 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 			s.in.metrics.gone.Inc()
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 			s.in.client.Forget(f.told.By, f.gone)
+			if f.Kind == follow.Range || f.Kind == follow.Sparse {
+				s.size = max(1, min(s.size, f.To-f.From+1)/2) // perhaps only the last are missing
+			}
 		case errors.Is(f.err, rpc.ErrSlow):
 			s.in.log.Info("fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
-		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrNoState): // of a token's history, some of which may be pruned
+		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrTooBig), errors.Is(f.err, rpc.ErrNoState): // of a token's history, some of which may be pruned
 			if !s.unproved {
 				s.in.log.Error("waiting for an endpoint that can answer", zap.Stringer("fetch", f), zap.Error(f.err))
 			}

@@ -18,6 +18,9 @@ var (
 	// ErrNoState: no endpoint has the state of the block; an archive node would.
 	ErrNoState = errors.New("no endpoint has the state of the block")
 
+	// ErrTooBig: no endpoint returns the receipts of a block, neither at once nor one by one.
+	ErrTooBig = errors.New("no endpoint returns the receipts of the block, which are too big: add one that does")
+
 	// ErrDense: the blocks have more logs than are held at once. Ask for fewer blocks; one is always answered.
 	ErrDense = errors.New("more logs than are held at once")
 

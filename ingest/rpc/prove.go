@@ -116,39 +116,57 @@ func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use fu
 	return nil
 }
 
-// receipts fetches the receipts of blocks in one request: see eachProved.
+// receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is
+// asked for those of each transaction.
 func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, use func(i int, logs []topics.Log)) error {
 	r := newReceipts()
 	defer releaseReceipts(r)
-	calls := make([]call, len(headers))
+	calls, done := make([]call, len(headers)), make([]bool, len(headers))
 	n := 0
-	for i := range headers {
+	proved := func(i int) error {
 		h := &headers[i]
+		logs, err := r.of(h)
+		if err != nil {
+			return err
+		}
+		wanted := logs[:0]
+		for k := range logs {
+			if _, byAddress, byTopic := f.wanted(&logs[k], h); byAddress || byTopic {
+				wanted = append(wanted, logs[k])
+			}
+		}
+		n += len(wanted)
+		done[i] = true
+		use(i, wanted)
+		return nil
+	}
+	for i := range headers {
 		calls[i] = call{
-			method: "eth_getBlockReceipts", params: append(appendHex([]byte{'['}, h.Hash[:]), ']'),
+			method: "eth_getBlockReceipts", params: append(appendHex([]byte{'['}, headers[i].Hash[:]), ']'),
 			result: func(s *scanner) error {
 				r.reset()
 				if err := r.decode(s); err != nil {
 					return err
 				}
-				logs, err := r.of(h)
-				if err != nil {
-					return err
-				}
-				wanted := logs[:0]
-				for k := range logs {
-					if _, byAddress, byTopic := f.wanted(&logs[k], h); byAddress || byTopic {
-						wanted = append(wanted, logs[k])
-					}
-				}
-				n += len(wanted)
-				use(i, wanted)
-				return nil
+				return proved(i)
 			},
 		}
 	}
 	err := e.do(ctx, calls)
 	e.noReceipts.Store(err != nil && classify(err) == classMethod)
+	if err != nil && classify(err) == classRange {
+		err = nil
+		for i := range headers {
+			if done[i] || err != nil {
+				continue
+			}
+			if len(headers) > 1 {
+				err = e.receipts(ctx, f, headers[i:i+1], func(_ int, logs []topics.Log) { use(i, logs) })
+			} else if err = e.receiptsEach(ctx, &headers[i], r); err == nil {
+				err = proved(i)
+			}
+		}
+	}
 	if err == nil {
 		e.client.metrics.logs.Add(float64(n))
 	}

@@ -264,7 +264,11 @@ func TestDepositReceipt(t *testing.T) {
 func FuzzReceipts(f *testing.F) {
 	f.Add(answerOf(f, receiptsOf(rand.New(rand.NewPCG(5, 6)), 3, common.Hash{1})))
 	f.Add([]byte(`[]`))
+	f.Add([]byte(`{"hash":"0x1","transactions":["` + common.Hash{1}.Hex() + `"]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if all, err := decodeTransactions(&scanner{b: b}); err == nil && len(all)*(2+2*common.HashLength) > len(b) {
+			t.Errorf("%d hashes of %d bytes", len(all), len(b))
+		}
 		var r receipts
 		if r.decode(&scanner{b: b}) != nil {
 			return

@@ -9,7 +9,7 @@
 //
 // Logs of blocks that are not final, and whose bloom filter may match, are taken from the receipts, whose root
 // is in the header (prove.go), so no node can omit, add or change them. That costs one request per block, like
-// eth_getLogs, and none if the bloom filter does not match. Final blocks are fetched in ranges: all headers, in
+// eth_getLogs, and none if the bloom filter does not match; more where they are too big for one (each.go). Final blocks are fetched in ranges: all headers, in
 // batches, and one eth_getLogs for the whole range. Blocks whose bloom filter suggests missing logs, and
 // samples, are checked against their receipts, and one error replaces the whole response by verified blocks.
 // ProofAll verifies everything, ProofOff nothing. ProofSparse fetches, of final blocks, only the headers of

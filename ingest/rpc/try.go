@@ -157,8 +157,8 @@ func (e *notHis) Unwrap() error { return e.err }
 
 // try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If it was tried twice as
 // often as there are endpoints without the block, or with inconsistent responses, it returns ErrGone, but waits for those first
-// that are known to have it and fail in other ways, up to claimWait; likewise ErrNoState
-// and ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
+// that are known to have it and fail in other ways, up to claimWait; likewise ErrNoState,
+// ErrNoProof and ErrTooBig. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
 // where receipts have the logs. Who fails in other ways is asked again, after a pause that grows with each round of all.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
 	var (
@@ -220,6 +220,12 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 				return fmt.Errorf("%w: %w", ErrNoProof, last)
 			}
 		case classGone, classLie, classRange:
+			if class == classRange && want.receipts {
+				if state++; state >= enough {
+					return fmt.Errorf("%w: %w", ErrTooBig, last)
+				}
+				continue
+			}
 			if useless++; lack == nil {
 				until = time.Now().Add(claimWait)
 			}
