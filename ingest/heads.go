@@ -44,6 +44,9 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	if taken {
 		s.told = a
 	}
+	if err != nil {
+		s.in.client.Reprove() // it may be another chain that ends there
+	}
 	switch {
 	case err == nil:
 		s.shortAt = time.Time{}

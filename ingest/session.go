@@ -292,6 +292,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		return false, fmt.Errorf("follow: %w", err)
 	}
 	if unlinked {
+		s.in.client.Reprove() // before a deep reorg is believed
 		s.in.metrics.unlinked.Inc()
 		s.in.log.Info("block does not link to the verified chain", zap.Uint64("block", f.From))
 		s.drop()

@@ -202,6 +202,16 @@ func (e *endpoint) bound(calls []call) int {
 	return min(sum, e.client.cfg.MaxBody)
 }
 
+// Reprove has the chain ID of each endpoint checked again before anything else is asked of it: what stands behind its URL may be another
+// chain by now, whose blocks link to nothing.
+func (c *Client) Reprove() {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		e.proved = false
+		e.mu.Unlock()
+	}
+}
+
 // prove checks the chain ID, once and after every failure.
 func (e *endpoint) prove(ctx context.Context) error {
 	e.mu.Lock()
