@@ -172,3 +172,32 @@ func TestFloodOfHeads(t *testing.T) {
 		})
 	}
 }
+
+// TestWebSocketOfAnotherChain: by WebSocket the only endpoint tells of heads all the time that nobody has, and by HTTP of the chain. That
+// is what is followed.
+func TestWebSocketOfAnotherChain(t *testing.T) {
+	t.Parallel()
+	w := lyingWorld(t)
+	f := newFlood(t, w, func(n int64) any {
+		h, err := w.chain.Client().HeaderByNumber(t.Context(), nil)
+		if err != nil {
+			return nil
+		}
+		h.Number.Add(h.Number, big.NewInt(1+n%2))
+		h.ParentHash = common.BigToHash(big.NewInt(n))
+		return h
+	})
+	cfg, topic := w.lyingConfig(t, "sockets", rpc.Endpoint{URL: w.chain.HTTP(), WS: f.url, Name: "node"})
+	cfg.RPC.Timeout = rpc.DefaultConfig().Timeout // the machine may be busy
+	in := run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	f.on.Store(true)
+	polltest.Until(t, "heads are told of", func() bool { return f.told.Load() > 10 })
+	for range 5 {
+		w.step(t, 1)
+		checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+	}
+	if err := in.stop(); err != nil {
+		t.Error(err)
+	}
+}

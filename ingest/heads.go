@@ -60,7 +60,7 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	return nil
 }
 
-// head is the chain's head as it is published: what is verified, and above that what two endpoints told of.
+// head is the chain's head as it is published: what is verified, and above that what two endpoints told of, or what is confirmed.
 func (s *session) head() uint64 {
 	return max(s.m.Tip().Number, min(s.m.Head(), s.in.client.HeadOfTwo()))
 }

@@ -226,8 +226,9 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 	return top
 }
 
-// HeadOfTwo is the highest head that two endpoints told of, or the word of one where no other has a say: it told of none lately as
-// it was asked, or is far below what is verified, and so says nothing of what is above. One that was not asked yet has a say.
+// HeadOfTwo is the highest head that two endpoints told of, or the word of the only endpoint. Where several are configured and no other
+// has a say, it is what was confirmed (shown): a head far above what is verified by the headers that lead there, and of the last maxJump blocks
+// none. Who told of no head lately as it was asked, or stands far below what is verified, has no say; who was not asked yet has.
 func (c *Client) HeadOfTwo() uint64 {
 	var all []uint64
 	now := time.Now()
@@ -240,11 +241,14 @@ func (c *Client) HeadOfTwo() uint64 {
 		}
 		e.mu.Unlock()
 	}
-	if len(all) == 0 {
-		return math.MaxUint64 // who told of a head is silent now
+	switch {
+	case len(c.endpoints) == 1:
+		return math.MaxUint64 // whatever it told of
+	case len(all) < 2:
+		return c.highest.Load()
 	}
-	two, one := byTwo(all)
-	return max(two, one)
+	two, _ := byTwo(all)
+	return two
 }
 
 // byTwo returns the highest number that two of them reach, or, where there is a single one, that.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -329,8 +330,30 @@ func TestReplacedForEver(t *testing.T) {
 	})
 }
 
+// TestSeveralNodesBehindAURL: the only endpoint is several nodes, and who tells of a head is not who is asked for what leads there. That it
+// was missing once is no lie, and costs its heads no further call.
+func TestSeveralNodesBehindAURL(t *testing.T) {
+	_, chain := chains(t, 1, 1000)
+	inBubble(t, "", func(t *testing.T) {
+		var asked atomic.Int64
+		nodes := []*upTo{reaching(chain, 203, 0), reaching(chain, 200, 0)}
+		c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			nodes[asked.Add(1)%2].ServeHTTP(w, r) // in turn
+		}))
+		c.Forget(0, false)
+		asked.Store(0)
+		for range 4 {
+			n := asked.Load()
+			head, err := c.Head(t.Context(), 200)
+			if err != nil || head.Number < 200 || n > 0 && asked.Load() != n+1 {
+				t.Errorf("head %d took %d requests: %v", head.Number, asked.Load()-n, err)
+			}
+		}
+	})
+}
+
 // TestHeadOfTwo: above what is verified a head is one that two endpoints told of. Who is silent has no say, and who stands far below
-// what is verified neither: then another one's word is all there is.
+// what is verified neither: then another one's word counts only where its own headers lead there, which it has to show of a head far above.
 func TestHeadOfTwo(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	const verified = 200
@@ -346,15 +369,16 @@ func TestHeadOfTwo(t *testing.T) {
 		polls int
 		want  uint64
 	}{
-		{"alone", []http.Handler{at(240)}, 3, 240},
+		{"alone", []http.Handler{at(240)}, 3, math.MaxUint64},
 		{"one above the other", []http.Handler{at(240), at(203)}, 10, 203},
 		{"two above a third", []http.Handler{at(240), at(203), at(202)}, 10, 203},
 		{"above one that was not asked yet", []http.Handler{at(240), at(203)}, 1, 0},
 		{"above one that is late", []http.Handler{at(203), at(185)}, 10, 185},
-		{"above one that stands", []http.Handler{at(203), at(180)}, 10, 203},
+		{"above one that stands", []http.Handler{at(203), at(180)}, 10, 0},
 		{"above one that stands, and another one", []http.Handler{at(240), at(180), at(203)}, 10, 203},
-		{"beside one that fails", []http.Handler{at(203), refuses}, 10, 203},
-		{"beside one that is silent", []http.Handler{at(203), deaf}, 10, 203},
+		{"beside one that fails", []http.Handler{at(203), refuses}, 10, 0},
+		{"beside one that is silent", []http.Handler{at(203), deaf}, 10, 0},
+		{"far above, beside one that is silent", []http.Handler{at(300), deaf}, 10, 300},
 	} {
 		inBubble(t, test.name, func(t *testing.T) {
 			c := piped(t, func(*Config) {}, test.nodes...)

@@ -157,8 +157,12 @@ func (e *endpoint) doubted() bool {
 	return time.Now().Before(e.doubt)
 }
 
-// doubts reports whether a head of the endpoint needs confirmation and has none yet.
+// doubts reports whether a head of the endpoint, as it was polled, needs confirmation and has none yet. Where it is the only one, nobody is
+// to be preferred to it, and it is perhaps several nodes, of which one lacks what another one has told of.
 func (e *endpoint) doubts(head common.Hash) bool {
+	if len(e.client.endpoints) == 1 {
+		return false
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Now().Before(e.doubt) && e.shown != head
