@@ -60,9 +60,11 @@ const (
 	answerWork  = 20 * time.Microsecond
 	answerBytes = 4 << 10 // that count as much again
 
-	// refusalPause is how long a refusal of what is beyond a client's limits is held back: who asks again at once would
-	// keep a core busy with being refused.
-	refusalPause = 100 * time.Millisecond
+	// A refusal of what is beyond a client's limits is held back, and the more there are, the longer each of them: who asks
+	// again at once, over however many connections, would keep a core busy with being refused.
+	refusalPause    = 100 * time.Millisecond
+	refusalInterval = 10 * time.Millisecond
+	maxRefusalPause = time.Second // less than a drain takes
 )
 
 // clients counts each client's requests in flight.
@@ -77,6 +79,7 @@ type clients struct {
 type client struct {
 	inFlight, streams int
 	bucket            *rate.Limiter // nil: no limit
+	refused           time.Time     // when the last refusal goes out
 
 	// Not guarded:
 	reads *semaphore.Weighted
@@ -102,23 +105,38 @@ func (cl *client) idle() bool {
 	return cl.inFlight == 0 && cl.streams == 0 && (cl.bucket == nil || full(cl.bucket)) && (cl.work == nil || full(cl.work))
 }
 
-// enter counts a request. It returns nil without an error for a client without limits.
-func (c *clients) enter(r *http.Request) (*client, error) {
+// enter counts a request. It returns nil without an error for a client without limits, and with one for how long to hold the
+// refusal back.
+func (c *clients) enter(r *http.Request) (*client, time.Duration, error) {
 	addr := c.addrOf(r)
 	if !addr.IsValid() || addr.IsLoopback() {
-		return nil, nil
+		return nil, 0, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.of(addr)
 	if cl.inFlight >= c.limits.MaxInFlight {
-		return nil, &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
+		return nil, cl.refuse(), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
 	}
 	if cl.bucket != nil && !cl.bucket.Allow() {
-		return nil, &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", c.limits.Rate), RetryAfter: time.Second}
+		return nil, cl.refuse(), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", c.limits.Rate), RetryAfter: time.Second}
 	}
 	cl.inFlight++
-	return cl, nil
+	return cl, 0, nil
+}
+
+// refuse is for how long to hold a refusal back.
+func (cl *client) refuse() time.Duration {
+	now := time.Now()
+	at := cl.refused.Add(refusalInterval)
+	if least := now.Add(refusalPause); at.Before(least) {
+		at = least
+	}
+	if most := now.Add(maxRefusalPause); at.After(most) {
+		at = most
+	}
+	cl.refused = at
+	return at.Sub(now)
 }
 
 // read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores, and

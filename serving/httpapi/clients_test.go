@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -116,7 +117,7 @@ func TestClientsAreBounded(t *testing.T) {
 		return r
 	}
 	for i := range maxClients + 10 {
-		cl, err := c.enter(request(i))
+		cl, _, err := c.enter(request(i))
 		if i < maxClients && err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func TestClientsAreBounded(t *testing.T) {
 	if len(c.known) > maxClients {
 		t.Errorf("%d clients are known", len(c.known))
 	}
-	if _, err := c.enter(request(1)); err == nil {
+	if _, _, err := c.enter(request(1)); err == nil {
 		t.Error("a client is no longer limited once others came")
 	}
 }
@@ -274,6 +275,33 @@ func TestRefusalsAreHeldBack(t *testing.T) {
 		}
 		if took := time.Since(began); took < refusalPause {
 			t.Errorf("refused after %s", took)
+		}
+	})
+}
+
+// However many connections ask again as soon as they are refused, few refusals are written.
+func TestRefusalsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _ := newAPI(t, func(c *Config) { c.Client.Rate, c.Client.Burst = 1e-9, 1 }, get("/", text("{}")))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // virtual time
+		defer cancel()
+		var refused atomic.Int64
+		var asking sync.WaitGroup
+		for range 300 {
+			asking.Go(func() {
+				for ctx.Err() == nil {
+					if from(a, "192.0.2.1:1").Code == http.StatusTooManyRequests {
+						refused.Add(1)
+					}
+				}
+			})
+		}
+		asking.Wait()
+		if n := refused.Load(); n < 2500 || n > 3600 { // each connection hears of one in maxRefusalPause
+			t.Errorf("%d refusals in 10 s over 300 connections", n)
+		}
+		if w := from(a, "192.0.2.2:1"); w.Code != http.StatusOK {
+			t.Errorf("another client: %d", w.Code)
 		}
 	})
 }

@@ -191,10 +191,10 @@ func (a *API) add(route *Route) {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	refusal := a.enter()
-	from, err := a.clients.enter(r)
+	from, held, err := a.clients.enter(r)
 	if err != nil {
 		a.inFlight.Add(-1) // who waits takes nothing from the others
-		_ = pause.For(r.Context(), refusalPause)
+		_ = pause.For(r.Context(), held)
 		a.inFlight.Add(1)
 	}
 	if refusal == nil {
