@@ -31,7 +31,7 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer t.turn.end()
+	defer t.passTurn()
 	started := time.Now()
 	touched := !t.dirty.IsZero()
 	if touched && t.tip && t.catchUpUntil.IsZero() && !t.ahead {

@@ -54,6 +54,7 @@ type Config struct {
 	Logger     *zap.Logger
 
 	renewal time.Duration // see there; tests need it shorter
+	turn    int64         // turnRecords; tests need fewer
 
 	// crash lets tests stop a task at a point of its loop.
 	crash func(partition int32, point string) bool
@@ -74,6 +75,7 @@ func DefaultConfig() Config {
 		FS:             vfs.Default,
 		Logger:         zap.NewNop(),
 		renewal:        renewal,
+		turn:           turnRecords,
 		crash:          func(int32, string) bool { return false },
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -289,7 +290,7 @@ func TestTurns(t *testing.T) {
 	n := &Node{turns: &turns{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	waits := &task{n: n, far: true, turn: turn{of: n.turns}, applier: applier{settled: true, dirty: time.Now()}}
+	waits := &task{n: n, r: &replica{store: emptyStore(t)}, far: true, turn: turn{of: n.turns}, applier: applier{settled: true, dirty: time.Now()}}
 	if err := waits.commit(ctx); !errors.Is(err, context.Canceled) || waits.turn.has {
 		t.Fatalf("%v, it has a turn: %t", err, waits.turn.has)
 	}
@@ -297,6 +298,89 @@ func TestTurns(t *testing.T) {
 	check(t, errors.Join(waits.takeTurn(t.Context()), waits.takeTurn(t.Context())))
 	if n.turns.free != 0 || waits.turn.rank != rankBegun {
 		t.Fatalf("%d turns are free, it is of rank %d", n.turns.free, waits.turn.rank)
+	}
+}
+
+func emptyStore(t *testing.T) *state.Store {
+	t.Helper()
+	s, err := state.Open(state.Options{Dir: "db", FS: vfs.NewMem()})
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
+
+// A turn lasts for many commits, but not beyond the one after which others wait with a part of theirs.
+func TestTurnIsPassedOn(t *testing.T) {
+	n := &Node{cfg: Config{turn: 100}, turns: &turns{free: 1}}
+	has := &task{n: n, r: &replica{store: emptyStore(t)}, far: true, turn: turn{of: n.turns}}
+	passes := func() bool {
+		t.Helper()
+		check(t, has.takeTurn(t.Context()))
+		has.passTurn()
+		return !has.turn.has
+	}
+	if passes() {
+		t.Error("it lasts for one commit")
+	}
+	n.turns.waiting = []*turn{{rank: rankNew, ready: make(chan struct{})}}
+	if passes() {
+		t.Error("it is passed to one that has not begun")
+	}
+	begun := &turn{rank: rankBegun, ready: make(chan struct{})}
+	n.turns.waiting = []*turn{begun}
+	if !passes() {
+		t.Error("it is not passed to one that has begun")
+	}
+	<-begun.ready
+	n.turns.free++
+	check(t, has.takeTurn(t.Context()))
+	has.now.Input += 100
+	if !passes() {
+		t.Error("it is not passed on when it has lasted")
+	}
+	check(t, has.takeTurn(t.Context()))
+	if has.far = false; !passes() {
+		t.Error("it is kept near the head")
+	}
+}
+
+// Far behind the head a node comes through one partition after the other, as each has its rows in memory then. At first it does
+// not know how far behind they are.
+func TestTurnsLast(t *testing.T) {
+	e := newEnv(t, 3)
+	c := newChain(t, e.kafka, e.cat, 9)
+	c.ahead, c.final, c.keys, c.logs = 1<<20, 1<<40, 20_000, 100
+	for range 60 {
+		c.add(1)
+	}
+	cfg := e.config("a", vfs.NewMem())
+	cfg.CommitBytes = 32 << 10
+	var commits []int32
+	var mu sync.Mutex
+	cfg.crash = func(p int32, point string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if point == "afterPebble" {
+			commits = append(commits, p)
+		}
+		return false
+	}
+	node, err := New(cfg, toy{})
+	check(t, err)
+	node.turns = &turns{free: 1}
+	n := e.run(node)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	e.invariantTopics(c)
+	n.stop(t)
+	switches := 0
+	for i, p := range commits {
+		if i > 0 && p != commits[i-1] {
+			switches++
+		}
+	}
+	if len(commits) < 30 || switches > len(commits)/3 {
+		t.Fatalf("%d changes of the partition in %d commits: %v", switches, len(commits), commits)
 	}
 }
 

@@ -14,17 +14,51 @@ const (
 	rankNew
 )
 
-// takeTurn waits, far behind the head, until the task may apply and send. It keeps the turn until its commit, or until it
-// has to wait for records: so few commits share the memory, each is large, and a row that is written often is sent and
-// stored once.
+// takeTurn waits, far behind the head, until the task may apply and send. So few tasks share the memory: for commits that are
+// large, in which a row that is written often is sent and stored once, and for the rows that they read.
 func (t *task) takeTurn(ctx context.Context) error {
-	if !t.far {
+	if !t.far || t.turn.has {
 		return nil
 	}
 	if t.turn.rank = rankNew; !t.dirty.IsZero() {
 		t.turn.rank = rankBegun
 	}
-	return t.turn.begin(ctx)
+	if err := t.turn.begin(ctx); err != nil {
+		return err
+	}
+	t.turned = t.now.Input
+	t.keepRows(max(int(t.n.far.Load())/committers, 1))
+	return nil
+}
+
+// passTurn gives others their turn after a commit, once it has lasted, or if they have begun theirs. Who passes it on keeps no
+// rows until it comes round again.
+func (t *task) passTurn() {
+	switch {
+	case !t.far:
+		t.endTurn()
+	case t.turn.awaited(rankBegun) || t.now.Input-t.turned >= t.n.cfg.turn:
+		t.endTurn()
+		t.keepRows(0)
+	}
+}
+
+// endTurn gives others their turn.
+func (t *task) endTurn() {
+	t.turn.end()
+	t.keepRows(1)
+}
+
+// keepRows sets how many shares of the memory for rows the task has: there is one for each partition, and those that have a turn
+// have those of the others too.
+func (t *task) keepRows(shares int) { t.r.store.KeepRows(shares * t.n.cfg.Memory.Rows) }
+
+// patience is how long a task that has a turn waits for records before others have it.
+func (t *task) patience() time.Duration {
+	if t.now.Input <= t.end { // they are there
+		return fetchPatience
+	}
+	return turnPatience
 }
 
 // commitBytes is how much a commit of the task may hold: a share of three times the tasks that have a turn, as a store keeps its
@@ -60,5 +94,11 @@ func pollUntil(ctx context.Context, read *kafka.PartitionReader, records []*kafk
 
 var errDue = errors.New("commit is due")
 
-// turnPatience is how long a task waits for records before others have its turn: a fetch takes less.
-const turnPatience = 50 * time.Millisecond
+const (
+	// turnRecords is how many records a turn is for: those of a partition whose rows have room in the memory, so that most of
+	// these are read once. Of a larger partition many are read again.
+	turnRecords = 250_000
+	// turnPatience is how long a task waits for records that may not be there, fetchPatience for those that are: a fetch takes less.
+	turnPatience  = 50 * time.Millisecond
+	fetchPatience = time.Second
+)

@@ -60,12 +60,13 @@ type task struct {
 	catchUpUntil time.Time
 	behind       int64
 
-	tip   bool  // at the tip of the chain, as of the last Commit barrier
-	far   bool  // far behind it
-	turn  turn  // of those far behind that apply and commit
-	held  int   // bytes that count in the node's
-	end   int64 // end of the raw topic when the task began: passing it is worth a commit
-	ended bool
+	tip    bool  // at the tip of the chain, as of the last Commit barrier
+	far    bool  // far behind it
+	turn   turn  // of those far behind that apply and commit
+	turned int64 // from which offset of the raw topic on it has it
+	held   int   // bytes that count in the node's
+	end    int64 // end of the raw topic when the task began: passing it is worth a commit
+	ended  bool
 }
 
 var errCrash = errors.New("injected crash")
@@ -208,7 +209,7 @@ func (t *task) run(ctx context.Context) (err error) {
 	defer t.r.forgetKept() // a standby may be ahead of them
 	defer t.leave()
 	defer func() {
-		t.turn.end()
+		t.endTurn()
 		t.n.overlays.Add(-int64(t.held))
 	}()
 	defer t.setFar(false)
@@ -261,10 +262,10 @@ const tipCommit = maxSpeculative / 2
 // poll reads on. It returns no records when a commit is due.
 func (t *task) poll(ctx context.Context, read *kafka.PartitionReader, records []*kafka.Record) ([]*kafka.Record, error) {
 	if t.turn.has {
-		if soon, err := pollUntil(ctx, read, records, time.Now().Add(turnPatience)); err != nil || len(soon) > 0 {
+		if soon, err := pollUntil(ctx, read, records, time.Now().Add(t.patience())); err != nil || len(soon) > 0 {
 			return soon, err
 		}
-		t.turn.end()
+		t.endTurn()
 	}
 	due := t.due()
 	if due.IsZero() {

@@ -84,6 +84,13 @@ func (t *turn) end() {
 	t.of.next()
 }
 
+// awaited reports whether somebody of this rank or a lower one waits for a turn.
+func (t *turn) awaited(rank int) bool {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	return len(t.of.waiting) > 0 && t.of.waiting[0].rank <= rank
+}
+
 // next starts as many waiting loads as there is room for.
 func (t *turns) next() {
 	for t.free > 0 && len(t.waiting) > 0 {

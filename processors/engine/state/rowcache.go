@@ -12,6 +12,7 @@ package state
 //  3. a key that is not among all is not on disk: the store began empty, and all has every key written since.
 type rowCache struct {
 	limit      int
+	keys       int // most bytes of all
 	young, old *generation
 	bytes      int     // of young
 	all        *keySet // nil: not known
@@ -21,7 +22,7 @@ type rowCache struct {
 type generation [256]map[string][]byte
 
 func newRowCache(limit int) *rowCache {
-	c := &rowCache{limit: limit}
+	c := &rowCache{limit: limit, keys: limit / keySetShare}
 	c.clear(false)
 	return c
 }
@@ -43,7 +44,7 @@ func (c *rowCache) written(table byte, key string, row []byte) {
 	if c.all == nil || row == nil {
 		return
 	}
-	if c.all.add(keyHash(table, key)); c.all.bytes() > c.limit/keySetShare {
+	if c.all.add(keyHash(table, key)); c.all.bytes() > c.keys {
 		c.all = nil
 	}
 }
@@ -66,9 +67,20 @@ func (c *rowCache) put(table byte, key string, row []byte) {
 	}
 }
 
+// resize sets the limit.
+func (c *rowCache) resize(limit int) {
+	if limit < c.limit {
+		c.old = new(generation)
+	}
+	if c.bytes > limit/2 {
+		c.young, c.bytes = new(generation), 0
+	}
+	c.limit = limit
+}
+
 // clear drops all entries. empty means that the disk is empty too.
 func (c *rowCache) clear(empty bool) {
-	*c = rowCache{limit: c.limit, young: new(generation), old: new(generation)}
+	*c = rowCache{limit: c.limit, keys: c.keys, young: new(generation), old: new(generation)}
 	if empty {
 		c.all = new(keySet)
 	}

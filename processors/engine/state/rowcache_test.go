@@ -40,6 +40,44 @@ func TestRowCacheIsBounded(t *testing.T) {
 	}
 }
 
+// TestRowCacheIsResized makes room for rows and takes it back.
+func TestRowCacheIsResized(t *testing.T) {
+	const small, large, rows = 64 << 10, 1 << 20, 1_000
+	c := newRowCache(small)
+	has := func() (n int) {
+		for i := range rows {
+			if _, known := c.young[1][fmt.Sprint(i)]; known {
+				n++
+			} else if _, known := c.old[1][fmt.Sprint(i)]; known {
+				n++
+			}
+		}
+		return n
+	}
+	fill := func() {
+		for i := range rows {
+			c.put(1, fmt.Sprint(i), make([]byte, 100))
+		}
+	}
+	if fill(); has() > rows/2 {
+		t.Fatalf("%d rows in %d bytes", has(), small)
+	}
+	c.resize(large)
+	if fill(); has() != rows {
+		t.Fatalf("%d rows of %d in %d bytes", has(), rows, large)
+	}
+	if c.resize(small); has() > rows/2 {
+		t.Fatalf("%d rows after there is room for %d bytes", has(), small)
+	}
+	c.put(1, "0", nil)
+	if c.resize(small); has() == 0 {
+		t.Fatal("rows are let go although they have room")
+	}
+	if c.resize(0); has() != 0 {
+		t.Fatalf("%d rows without any room", has())
+	}
+}
+
 // inMemory is an empty store for as long as the test.
 func inMemory(t *testing.T, tables ...*Table) *Store {
 	t.Helper()
@@ -125,6 +163,11 @@ func TestRowCacheKnowsWhatIsNotThere(t *testing.T) {
 	}
 	if unknown > 2*rows/20 {
 		t.Errorf("of %d rows that are not there %d are to be looked for on disk", 2*rows, unknown)
+	}
+	c.resize(0)
+	c.resize(limit)
+	if _, known := c.get(1, "none"); !known {
+		t.Fatal("keys are forgotten with the rows")
 	}
 	for i := 0; c.all != nil; i++ {
 		if c.all.bytes() > limit/keySetShare {

@@ -230,6 +230,9 @@ func (s *Store) DeferCompactions(on bool) {
 	s.owes = s.owes || on
 }
 
+// KeepRows sets how many bytes of rows are kept in memory for the writer.
+func (s *Store) KeepRows(bytes int) { s.rows.resize(bytes) }
+
 // Meta is the meta of the last commit; nil in a new store.
 func (s *Store) Meta() ([]byte, error) { return get(s.db, keyMeta) }
 
