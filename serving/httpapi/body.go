@@ -7,8 +7,24 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 )
+
+// limitBody refuses a body of more bytes, as far as its length tells, and lets no more of another be read.
+func limitBody(w http.ResponseWriter, r *http.Request, most int64) error {
+	if r.ContentLength > most {
+		return bodyTooLarge(most)
+	}
+	if r.ContentLength != 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, most)
+	}
+	return nil
+}
+
+func bodyTooLarge(limit int64) *Error {
+	return &Error{Code: BodyTooLarge, Message: "the body may have at most " + strconv.FormatInt(limit, 10) + " bytes"}
+}
 
 // Body reads the body.
 func (req *Request) Body() ([]byte, error) {

@@ -4,10 +4,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -383,22 +383,11 @@ func (a *API) admit(ctx context.Context, w http.ResponseWriter, r *http.Request,
 			return nil, err
 		}
 	}
-	most := a.cfg.MaxBodyBytes
-	if route.MaxBodyBytes != 0 {
-		most = route.MaxBodyBytes
-	}
-	if r.ContentLength > most {
-		return nil, bodyTooLarge(most)
-	}
-	if r.ContentLength != 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, most)
+	if err := limitBody(w, r, cmp.Or(route.MaxBodyBytes, a.cfg.MaxBodyBytes)); err != nil {
+		return nil, err
 	}
 	if err := x.req.bind(route, vars); err != nil {
 		return nil, err
 	}
 	return route, nil
-}
-
-func bodyTooLarge(limit int64) *Error {
-	return &Error{Code: BodyTooLarge, Message: "the body may have at most " + strconv.FormatInt(limit, 10) + " bytes"}
 }
