@@ -165,10 +165,12 @@ type dueRow struct {
 func (d *dueRow) parse(row []byte) bool {
 	p := parser{rest: row}
 	p.take(`{"deal":{`)
-	d.Terms.FundedAt = p.number(`"fundedAt":`)
-	d.Terms.Expiry = p.number(`,"expiry":`)
-	d.Terms.GraceEnd = p.number(`,"graceEnd":`)
-	for _, name := range []string{`},"stage":`, `,"due":`, `,"firedAt":`, `,"attempt":`} {
+	if d.Terms.FundedAt = p.number(`"fundedAt":`); d.Terms.FundedAt > 0 { // else the next one has no comma
+		d.Terms.Expiry = p.number(`,"expiry":`)
+		d.Terms.GraceEnd = p.number(`,"graceEnd":`)
+	}
+	p.required(`},"stage":`)
+	for _, name := range []string{`,"due":`, `,"firedAt":`, `,"attempt":`} {
 		p.number(name)
 	}
 	next := p.number(`,"next":`)
@@ -190,7 +192,7 @@ type wish struct {
 // parse reads a subscription to which alerts go, and reports whether it is one.
 func (s *wish) parse(row []byte) bool {
 	p := parser{rest: row}
-	p.number(`{"channel":`)
+	p.required(`{"channel":`)
 	p.take(`,"sealed":`)
 	p.skip()
 	p.take(`,"mask":`)
@@ -262,6 +264,12 @@ func (p *parser) address(to *common.Address) {
 	p.failed = p.failed || err != nil
 	p.rest = p.rest[digits:]
 	p.take(`"`)
+}
+
+// required passes a name that must follow, and its number.
+func (p *parser) required(name string) {
+	p.failed = p.failed || !bytes.HasPrefix(p.rest, []byte(name))
+	p.number(name)
 }
 
 // number is what follows a name; 0: the name does not.

@@ -35,6 +35,9 @@ func FuzzDecodeRows(f *testing.F) {
 	f.Add(d.appendRow(nil))
 	f.Add([]byte(`{"deal":{"id":"\u0037","position":true},"after":01}`))
 	f.Add((&Alert{Terms: d.Deal.terms(), Stage: Before6, Due: 5, FiredAt: 6, Next: 7}).appendFired(nil))
+	for _, row := range []string{`{"deal":{}`, `{"deal":{,"expiry":1},"stage":1}`, `,"sealed":"","mask":""}`} {
+		f.Add([]byte(row))
+	}
 	for _, row := range []any{
 		&Alert{Terms: d.Deal.terms(), Due: 5, FiredAt: 6, Attempt: 7, Next: 8, Reason: "r", By: "b", Held: true},
 		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5, Disabled: "d"},
