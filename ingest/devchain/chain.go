@@ -233,10 +233,10 @@ func (c *Chain) Mine(ctx context.Context, timestamp uint64, txs []*types.Transac
 // pooled are the transactions of the pool that could be mined, by sender and nonce.
 func (c *Chain) pooled() ([]*types.Transaction, error) {
 	pool := c.eth.TxPool()
-	if pending, _ := pool.Stats(); pending == 0 {
+	if pending, queued := pool.Stats(); pending+queued == 0 {
 		return nil, nil
 	}
-	if err := pool.Sync(); err != nil { // it learns of new heads in the background
+	if err := pool.Sync(); err != nil { // it learns of new heads in the background, and until then what it has taken is queued
 		return nil, fmt.Errorf("synchronise transaction pool: %w", err)
 	}
 	pending, _ := pool.Content()
