@@ -77,51 +77,19 @@ func decodeProof(s *scanner) (nodes [][]byte, err error) {
 	if s.null() {
 		return nil, errNoBlock
 	}
-	if !s.take('{') {
-		return nil, errJSON
-	}
-	for first := true; ; first = false {
-		more, err := s.more(first, '}')
-		if err != nil || !more {
-			return nodes, err
-		}
-		key, err := s.key()
-		if err != nil {
-			return nil, err
-		}
-		if string(key) != "accountProof" {
-			err = s.skip()
-		} else {
-			nodes, err = decodeNodes(s)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("proof: %.32q: %w", key, err)
-		}
-	}
-}
-
-func decodeNodes(s *scanner) (nodes [][]byte, err error) {
-	if !s.take('[') {
-		return nil, errJSON
-	}
-	for first := true; ; first = false {
-		more, err := s.more(first, ']')
-		if err != nil || !more {
-			return nodes, err
-		}
-		if len(nodes) == maxProof {
-			return nil, fmt.Errorf("more than %d nodes", maxProof)
-		}
-		digits, err := s.digits()
-		if err != nil {
-			return nil, err
-		}
-		node := make([]byte, len(digits)/2)
-		if err := unhex(node, digits); err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, node)
-	}
+	err = s.field("proof", "accountProof", func() error {
+		nodes = nil
+		return s.list("nodes", maxProof, func() error {
+			digits, err := s.digits()
+			if err != nil {
+				return err
+			}
+			node := make([]byte, len(digits)/2)
+			nodes = append(nodes, node)
+			return unhex(node, digits)
+		})
+	})
+	return nodes, err
 }
 
 // codeOf reports whether the account has code, by the nodes from the state root to it.

@@ -61,44 +61,12 @@ func decodeTransactions(s *scanner) (hashes []common.Hash, err error) {
 	if s.null() {
 		return nil, errNoBlock
 	}
-	if !s.take('{') {
-		return nil, errJSON
-	}
-	for first := true; ; first = false {
-		more, err := s.more(first, '}')
-		if err != nil || !more {
-			return hashes, err
-		}
-		key, err := s.key()
-		if err != nil {
-			return nil, err
-		}
-		if string(key) != "transactions" {
-			err = s.skip()
-		} else {
-			hashes, err = decodeHashes(s)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("block: %.32q: %w", key, err)
-		}
-	}
-}
-
-func decodeHashes(s *scanner) (hashes []common.Hash, err error) {
-	if !s.take('[') {
-		return nil, errJSON
-	}
-	for first := true; ; first = false {
-		more, err := s.more(first, ']')
-		if err != nil || !more {
-			return hashes, err
-		}
-		if len(hashes) == maxTransactions {
-			return nil, fmt.Errorf("more than %d transactions", maxTransactions)
-		}
-		hashes = append(hashes, common.Hash{})
-		if err := s.fixed(hashes[len(hashes)-1][:]); err != nil {
-			return nil, err
-		}
-	}
+	err = s.field("block", "transactions", func() error {
+		hashes = nil
+		return s.list("transactions", maxTransactions, func() error {
+			hashes = append(hashes, common.Hash{})
+			return s.fixed(hashes[len(hashes)-1][:])
+		})
+	})
+	return hashes, err
 }

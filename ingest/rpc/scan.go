@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"errors"
+	"fmt"
 )
 
 // scanner reads JSON in one pass over a slice, without building values. It checks the syntax of what it walks
@@ -77,6 +78,51 @@ func (s *scanner) key() ([]byte, error) {
 		return nil, errJSON
 	}
 	return k, nil
+}
+
+// field reads an object of which one field is wanted, with read; what names the object in errors.
+func (s *scanner) field(what, name string, read func() error) error {
+	if !s.take('{') {
+		return errJSON
+	}
+	for first := true; ; first = false {
+		more, err := s.more(first, '}')
+		if err != nil || !more {
+			return err
+		}
+		key, err := s.key()
+		if err != nil {
+			return err
+		}
+		if string(key) != name {
+			err = s.skip()
+		} else {
+			err = read()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %.32q: %w", what, key, err)
+		}
+	}
+}
+
+// list reads an array of at most so many elements, each with read; what names them in errors.
+func (s *scanner) list(what string, most int, read func() error) error {
+	if !s.take('[') {
+		return errJSON
+	}
+	n := 0
+	for first := true; ; first = false {
+		more, err := s.more(first, ']')
+		if err != nil || !more {
+			return err
+		}
+		if n++; n > most {
+			return fmt.Errorf("more than %d %s", most, what)
+		}
+		if err := read(); err != nil {
+			return err
+		}
+	}
 }
 
 // str reads a string and returns its raw content: no string that is read here contains escapes.
