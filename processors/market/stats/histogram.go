@@ -52,10 +52,7 @@ func pathOf(h deals.Histogram, v *uint256.Int) []byte {
 func Whole(path []byte) bool { return len(path) > 1 && len(path) == wholeBytes(path[1]) }
 
 func wholeBytes(after byte) int {
-	if after == 0 {
-		return 3
-	}
-	return 2 + (int(after)+digitBits-1)/digitBits
+	return 2 + max((int(after)+digitBits-1)/digitBits, 1)
 }
 
 // IsNode reports whether a path may be that of a node.
