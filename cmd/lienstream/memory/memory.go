@@ -15,9 +15,9 @@ const (
 )
 
 // Bound does what GOGC and GOMEMLIMIT cannot: it lets the heap grow well above the live heap, but not
-// above least bytes while less than two thirds of that are live; 0: no limit. It adjusts the limit to the
-// live heap until ctx is done: with a fixed limit below the live heap the collector would never stop. Nor
-// would it with one that leaves no room for what the runtime counts beside the heap, as stacks and the unused parts of spans.
+// above least bytes while these have room for the live heap, a third of its size for garbage, and what the runtime
+// counts beside the heap, as stacks and the unused parts of spans; 0: no limit. It adjusts the limit to all that
+// until ctx is done: with a fixed limit that leaves no room for garbage the collector would never stop.
 func Bound(ctx context.Context, least uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
