@@ -21,7 +21,7 @@ func (r *run) bursts(ctx context.Context, wg *sync.WaitGroup, servings []string,
 	if rng.IntN(burstsEvery) > 0 {
 		return
 	}
-	questions := r.oracle.paths[:ofAll]
+	questions := pathsOfAll()
 	if one := rng.IntN(2 * len(r.oracle.paths)); one < len(r.oracle.paths) {
 		questions = r.oracle.paths[one : one+1]
 	}

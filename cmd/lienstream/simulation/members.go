@@ -161,16 +161,10 @@ func (r *run) leaves(host, own string) {
 func (r *run) ready(ctx context.Context, host string, within time.Duration) error {
 	says := ""
 	for end := time.Now().Add(within); ; time.Sleep(restart) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464/readyz", http.NoBody)
-		if err != nil {
-			return err
-		}
-		res, err := r.client.Do(req)
+		status, body, err := r.ops(ctx, host, "/readyz")
 		if err == nil {
-			body, _ := io.ReadAll(res.Body)
-			says = res.Status + ": " + string(body)
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
+			says = fmt.Sprintf("%d %s: %s", status, http.StatusText(status), body)
+			if status == http.StatusOK {
 				return nil
 			}
 		}
@@ -178,4 +172,18 @@ func (r *run) ready(ctx context.Context, host string, within time.Duration) erro
 			return errors.Join(fmt.Errorf("not ready within %s: %s", within, says), err)
 		}
 	}
+}
+
+// ops asks a process at its ops port.
+func (r *run) ops(ctx context.Context, host, path string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464"+path, http.NoBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err = io.ReadAll(res.Body)
+	return res.StatusCode, body, errors.Join(err, res.Body.Close())
 }

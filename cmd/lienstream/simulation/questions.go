@@ -58,17 +58,20 @@ func entitiesOf(rec *recording) *entities {
 	return e
 }
 
-// ofAll is how many of the paths are of all partitions; they come first.
-var ofAll = 7 + len(sortsOfListings)
-
 var sortsOfListings = []string{"newest", "expiry", "cap", "cost"}
 
-// paths are questions about every entity, with one answer each.
-func (e *entities) paths() []string {
+// pathsOfAll are questions of which all partitions have a part of the answer.
+func pathsOfAll() []string {
 	all := []string{"/deals?limit=200", "/assets?limit=200", "/pool", "/burns?limit=200", "/epochs?limit=100", "/stats", "/stats/history"}
 	for _, sort := range sortsOfListings {
 		all = append(all, "/listings?limit=200&sort="+sort)
 	}
+	return all
+}
+
+// paths are questions about every entity, with one answer each.
+func (e *entities) paths() []string {
+	all := pathsOfAll()
 	for _, id := range e.deals {
 		all = append(all, "/deals/"+id, "/deals/"+id+"/bids?limit=100", "/deals/"+id+"/drips?limit=100")
 	}

@@ -2,10 +2,7 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -82,16 +79,8 @@ func redisKinds() []faultKind {
 // cached counts the answers that serving nodes had from Redis: how much the others say of it.
 func (r *run) cached(ctx context.Context, servings []string) (hits int, err error) {
 	for _, host := range servings {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464/metrics", http.NoBody)
+		_, body, err := r.ops(ctx, host, "/metrics")
 		if err != nil {
-			return 0, err
-		}
-		res, err := r.client.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		body, err := io.ReadAll(res.Body)
-		if err := errors.Join(err, res.Body.Close()); err != nil {
 			return 0, err
 		}
 		for _, of := range []string{"", "pool_"} {
