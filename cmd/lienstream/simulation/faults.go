@@ -103,14 +103,14 @@ func kinds() []faultKind {
 		{"resize", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.resize(ctx, f) }},
 		// What they know of the chain then is what they read back, whether or not it has changed meanwhile.
 		{beforeTurn, 1, "ingester", func(ctx context.Context, r *run, f fault) error {
+			taken := slices.DeleteFunc(names("ingester", r.opt.ingesters), func(h string) bool { return !r.takes(h, f.host) })
 			var errs []error
-			for _, again := range []func(string) error{r.stop, func(h string) error { return r.start(ctx, h) }} {
-				for _, h := range names("ingester", r.opt.ingesters) {
-					if h == f.host || r.takes(h, f.host) {
-						errs = append(errs, again(h))
-						r.leaves(h, f.host)
-					}
-				}
+			for _, h := range taken {
+				errs = append(errs, r.stop(h))
+			}
+			for _, h := range taken {
+				errs = append(errs, r.start(ctx, h))
+				r.leaves(h, f.host)
 			}
 			return errors.Join(errs...)
 		}},
@@ -231,12 +231,12 @@ func kindsOf(opt options) (weighted []faultKind, err error) {
 
 // fault starts a fault, and heals it after a while.
 func (r *run) fault(ctx context.Context, wg *sync.WaitGroup, hosts []string) {
-	if len(r.kinds) == 0 { // of the whole run alone
+	if len(r.opt.kinds) == 0 { // of the whole run alone
 		return
 	}
-	kind := r.kinds[r.rng.IntN(len(r.kinds))]
-	if at := slices.IndexFunc(r.kinds, func(k faultKind) bool { return k.name == beforeTurn }); at >= 0 && r.chain.turns() {
-		kind = r.kinds[at]
+	kind := r.opt.kinds[r.rng.IntN(len(r.opt.kinds))]
+	if at := slices.IndexFunc(r.opt.kinds, func(k faultKind) bool { return k.name == beforeTurn }); at >= 0 && r.chain.turns() {
+		kind = r.opt.kinds[at]
 	}
 	of := slices.DeleteFunc(r.running(hosts), func(h string) bool { return kind.on != "" && kindOf(h) != kind.on })
 	f := fault{hosts: hosts, host: of[r.rng.IntN(len(of))], lasts: time.Duration(r.rng.Int64N(int64(longest))), seed: r.rng.Uint64()}

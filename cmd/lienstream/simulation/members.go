@@ -131,14 +131,15 @@ func (r *run) running(hosts []string) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return !r.members[h] })
 }
 
-// takes says that something happens to a host, unless something does already; own is the caller's until its fault ends.
+// takes says that something happens to a host that is to run, unless something does already; own is the caller's until its
+// fault ends.
 func (r *run) takes(host, own string) bool {
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
-	return r.take(host, own)
+	return r.members[host] && r.take(host, own)
 }
 
-// take is takes with rmu held.
+// take is takes of any host, with rmu held.
 func (r *run) take(host, own string) bool {
 	if host != own && r.busy[host] {
 		return false

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ type options struct {
 	reads     time.Duration // between two requests of a client, at the most
 	calm      bool          // no faults
 	faults    []string      // only these kinds; nil: all
+	kinds     []faultKind   // those of this run, each as often as its weight says
 	redis     bool          // there is a Redis
 	tipCommit time.Duration // least time between two commits at the tip
 	liar      bool          // the chain has a second node, which may lie
@@ -65,6 +67,16 @@ type result struct {
 	outage           time.Duration // longest that a question was refused by a node that nothing happened to
 	refused          string        // which that was
 	trace            uint64        // two runs that differ in it were not the same
+}
+
+// add counts a finding.
+func (r *result) add(kind, text string) {
+	if r.findings == nil {
+		r.findings, r.examples = map[string]int{}, map[string]string{}
+	}
+	if r.findings[kind]++; r.findings[kind] == 1 {
+		r.examples[kind] = text
+	}
 }
 
 // run is a run under way.
@@ -112,9 +124,7 @@ func (r *run) found(kind, format string, args ...any) {
 	defer r.rmu.Unlock()
 	text := fmt.Sprintf("%v: ", time.Since(r.began).Round(time.Millisecond)) + fmt.Sprintf(format, args...)
 	r.story.tell("LAW", kind, text)
-	if r.result.findings[kind]++; r.result.findings[kind] == 1 {
-		r.result.examples[kind] = text
-	}
+	r.result.add(kind, text)
 }
 
 // simulate runs a system through a recording with the faults that a seed decides, and judges its answers.
@@ -122,24 +132,32 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	brokerRandomAt = brokerRandom
 	s, err := newSystem(ctx, rec, seed, opt.size, story)
 	if err != nil {
-		return result{}, err
+		return result{}, errors.Join(err, s.close())
 	}
 	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
-	r.result = result{findings: map[string]int{}, examples: map[string]string{}, faults: map[string]int{}}
-	end := rec.ends[s.rng.IntN(len(rec.ends))]
-	if r.kinds, err = kindsOf(opt); err != nil {
-		return result{}, err
+	r.result = result{faults: map[string]int{}}
+	err = r.begin(ctx, seed)
+	r.result.trace, r.result.took, r.result.crashes = s.net.trace, time.Since(r.began), s.crashes
+	if err := s.close(); err != nil {
+		r.found("does not end", "%v", err)
 	}
+	return r.result, err
+}
+
+// begin starts what a run is made of, and lets it live.
+func (r *run) begin(ctx context.Context, seed uint64) error {
+	s, opt := r.system, r.opt
+	end := r.chain.rec.ends[s.rng.IntN(len(r.chain.rec.ends))]
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
 	s.tipCommit, s.valuation, s.agent = opt.tipCommit, opt.valuation, opt.agent
 	if opt.redis {
 		if err := s.startRedis(); err != nil {
-			return result{}, err
+			return err
 		}
 	}
 	if opt.liar || opt.forger {
 		if err := s.startLiar(opt.forger); err != nil {
-			return result{}, err
+			return err
 		}
 		if s.sparse = opt.sparse; opt.sparse {
 			s.liar.tells(withoutHistory)
@@ -147,12 +165,12 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	}
 	if opt.alerts {
 		if err := r.startTelegram(ctx); err != nil {
-			return result{}, err
+			return err
 		}
 	}
 	if opt.reports {
 		if err := r.startReports(ctx); err != nil {
-			return result{}, err
+			return err
 		}
 	}
 	r.apart(hosts)
@@ -164,16 +182,12 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	for _, h := range hosts {
 		r.members[h] = true
 		if err := s.start(ctx, h); err != nil {
-			return result{}, err
+			return err
 		}
 	}
 	hosts = append(hosts, names("processor", mostProcessors)[opt.processors:]...) // not started
 	r.live(ctx, seed, end, opt, hosts, names("serving", opt.servings))
-	r.result.trace, r.result.took, r.result.crashes = s.net.trace, time.Since(r.began), s.crashes
-	if err := s.close(); err != nil {
-		r.found("does not end", "%v", err)
-	}
-	return r.result, nil
+	return nil
 }
 
 // questions are those that clients ask.

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"math"
 	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +109,40 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
+// bubbled is how a stack's first line names the bubble of its goroutine.
+var bubbled = regexp.MustCompile(`synctest bubble \d+`)
+
+// leavesNothing runs f in virtual time. An error says which goroutines are left when f has ended, and never will: the runs that
+// follow are none the worse for them.
+func leavesNothing(t *testing.T, f func(*testing.T)) (err error) {
+	t.Helper()
+	name := ""
+	defer func() {
+		end := recover()
+		if end == nil {
+			return
+		}
+		if !strings.HasPrefix(fmt.Sprint(end), "deadlock") {
+			panic(end)
+		}
+		left, stacks := map[string]int{}, make([]byte, 16<<20)
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if head, rest, _ := strings.Cut(stack, "\n"); bubbled.FindString(head) == name {
+				by := strings.LastIndex(rest, "created by ")
+				where, _, _ := strings.Cut(rest[max(by, 0):], " in goroutine")
+				left[where]++
+			}
+		}
+		err = fmt.Errorf("%v: %v", end, left)
+	}()
+	inBubble(t, func(t *testing.T) {
+		stack := make([]byte, 256)
+		name = bubbled.FindString(string(stack[:runtime.Stack(stack, false)]))
+		f(t)
+	})
+	return nil
+}
+
 // tally sums up runs.
 type tally struct {
 	runs, found, requests, errors int
@@ -132,11 +168,9 @@ func cpuTime() time.Duration {
 // longestRun is how long a run may take of real time: in one in which virtual time stands, no other timeout is ever over.
 const longestRun = 10 * time.Minute
 
-// runSeed runs a seed and reports what it found.
-func (y *tally) runSeed(t *testing.T, seed uint64) {
-	t.Helper()
-	rec, o := judge(t)
-	opt := defaultOptions()
+// optionsOf are what a seed and flags ask for.
+func optionsOf(seed uint64) (opt options, err error) {
+	opt = defaultOptions()
 	if opt.calm = *calmFlag || seed%16 == 9 || seed%28 == 1; seed%2 == 1 { // some are without faults: what holds of a quiet system holds throughout; 1: with alerts
 		opt.alone, opt.pause = true, 3*time.Second
 	}
@@ -163,6 +197,19 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	}
 	opt.reports = seed%7 == 2 || strings.Contains(*onlyFlag, "payment") || strings.Contains(*onlyFlag, "facilitator")
 	opt.alerts = seed%7 < 2 || strings.Contains(*onlyFlag, telegramHost)
+	opt.kinds, err = kindsOf(opt)
+	return opt, err
+}
+
+// runSeed runs a seed and reports what it found.
+func (y *tally) runSeed(t *testing.T, seed uint64) {
+	t.Helper()
+	rec, o := judge(t)
+	opt, err := optionsOf(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.runs++
 	tell := &story{}
 	if *tellFlag {
 		tell.out = os.Stderr
@@ -173,20 +220,22 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	overdue := time.AfterFunc(longestRun, func() { panic(fmt.Sprintf("seed %d does not end", seed)) })
 	defer overdue.Stop()
 	var res result
-	inBubble(t, func(t *testing.T) {
+	var cannot error
+	left := leavesNothing(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
-		var err error
-		if res, err = simulate(t.Context(), rec, o, seed, opt, tell); err != nil {
-			t.Fatal(err)
-		}
+		res, cannot = simulate(t.Context(), rec, o, seed, opt, tell)
 	})
+	for kind, err := range map[string]error{"cannot run": cannot, "leaves goroutines": left} {
+		if err != nil {
+			res.add(kind, err.Error())
+		}
+	}
 	t.Logf("seed %d: trace %x", seed, res.trace)
 	if tell.wire != nil {
 		if err := os.WriteFile(*wireFlag, tell.wire.Bytes(), 0o600); err != nil {
 			t.Error(err)
 		}
 	}
-	y.runs++
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
 	y.events += res.events
 	y.values, y.alerts = y.values+res.values, y.alerts+res.alerts
@@ -239,9 +288,12 @@ func TestFreshSeeds(t *testing.T) {
 	}
 	t.Logf("seeds from %d", seed)
 	judge(t)
+	if _, err := optionsOf(seed); err != nil {
+		t.Fatal(err)
+	}
 	y := newTally()
 	for (*runsFlag == 0 && y.runs < most && time.Since(y.began) < *timeFlag) || y.runs < *runsFlag {
-		y.runSeed(t, seed)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { y.runSeed(t, seed) })
 		seed++
 		if *oneFlag && y.found > 0 {
 			break
@@ -271,7 +323,7 @@ func TestKeptSeeds(t *testing.T) {
 		if err != nil {
 			t.Fatalf("testdata/seeds: %v", err)
 		}
-		y.runSeed(t, seed)
+		t.Run(text, func(t *testing.T) { y.runSeed(t, seed) })
 	}
 	y.report(t)
 }

@@ -88,6 +88,7 @@ type process struct {
 	err  error         // of the stop; read after done
 }
 
+// newSystem starts all but the roles. Even with an error it must be closed.
 func newSystem(ctx context.Context, rec *recording, seed uint64, size size, story *story) (*system, error) {
 	s := &system{
 		size: size,
@@ -100,7 +101,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, size size, stor
 	s.streams = &http.Client{Transport: s.client.Transport}
 	l, err := s.net.listen("chain:8545")
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	s.server = &http.Server{Handler: s.chain, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.server.Serve(l) }() // until close
@@ -111,7 +112,7 @@ func newSystem(ctx context.Context, rec *recording, seed uint64, size size, stor
 		return s.net.listen(fmt.Sprintf("kafka%d:9092", opened-1))
 	}})
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	return s, kafka.ApplyCatalogue(ctx, s.kafka(), s.cat, io.Discard)
 }
@@ -218,7 +219,7 @@ func (s *system) loseDisk(host string) {
 	delete(s.disks, host)
 }
 
-// start runs a host's role until stop. It restarts one that ends by itself, as a supervisor does.
+// start runs a host's role until stop. It restarts one that ends by itself, as a supervisor does. A host runs one.
 func (s *system) start(ctx context.Context, host string) error {
 	s.net.up(host)
 	disk, err := s.disk(host)
@@ -236,8 +237,15 @@ func (s *system) start(ctx context.Context, host string) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &process{stop: cancel, done: make(chan struct{})}
 	s.mu.Lock()
-	s.procs[host] = p
+	runs := s.procs[host] != nil
+	if !runs {
+		s.procs[host] = p
+	}
 	s.mu.Unlock()
+	if runs {
+		cancel()
+		return fmt.Errorf("%s is started, and runs already", host)
+	}
 	go func() {
 		defer close(p.done)
 		setSkew(skew)
@@ -328,7 +336,10 @@ func (s *system) close() error {
 			errs = append(errs, server.Close())
 		}
 	}
-	errs = append(errs, s.closeRedis(), s.broker.Close())
+	errs = append(errs, s.closeRedis())
+	if s.broker != nil {
+		errs = append(errs, s.broker.Close())
+	}
 	s.net.drain()
 	return errors.Join(errs...)
 }
