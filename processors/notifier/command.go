@@ -96,6 +96,9 @@ type Unsubscribe struct {
 	Channel Channel        `json:"channel"`
 	Unix    int64          `json:"unix"` // of the signed message; 0: by a link in an alert
 	Since   int64          `json:"since,omitempty"`
+
+	// Of is the Unix of the subscription whose address was compared: the wallet may have named another one since. Former builds tell none.
+	Of int64 `json:"of,omitempty"`
 }
 
 // Deal is the state of a deal, for the parties to alert. Amounts are raw, in decimal.

@@ -22,7 +22,7 @@ func FuzzCommand(f *testing.F) {
 		{Confirm: &Confirmation{ID: ID{1}, Wallet: common.Address{2}, Channel: Telegram, Unix: 8}},
 		{Permit: &Permit{ID: ID{1}, Place: common.Address{3}}},
 		{Reseal: &Reseal{Wallet: common.Address{2}, Channel: Email, Was: []byte{1}, Sealed: []byte{2}}},
-		{Unsubscribe: &Unsubscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 9}},
+		{Unsubscribe: &Unsubscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 9, Of: 10}},
 	} {
 		value, err := c.Encode()
 		if err != nil {

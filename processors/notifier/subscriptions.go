@@ -42,7 +42,7 @@ const (
 	Accepted                // it was executed
 	Reused                  // its message is no newer than an earlier one
 	Missing                 // there is no subscription to end, or no address to confirm
-	Changed                 // the address was confirmed by another subscription than the one that is there
+	Changed                 // it was decided by another subscription than the one that is there
 	Limited                 // too many requests to confirm an address in this hour
 	Expired                 // the address was to be confirmed by then
 )
@@ -168,6 +168,8 @@ func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {
 		return note(w, at, c.Wallet, c.ID, Missing)
 	case c.Unix != 0 && c.Unix <= s.Unix:
 		return note(w, at, c.Wallet, c.ID, Reused)
+	case c.Of != 0 && c.Of != s.Unix:
+		return note(w, at, c.Wallet, c.ID, Changed)
 	}
 	s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
 	if err := putSubscription(w, c.Wallet, &s); err != nil {

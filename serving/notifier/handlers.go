@@ -142,7 +142,7 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 			return tooManyWrites()
 		}
 		defer s.turns.Release(wallet)
-		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: channel, Unix: signed.unix})
+		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: channel, Unix: signed.unix, Of: sub.Unix})
 		return s.written(res, outcome, err)
 	}
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")

@@ -77,17 +77,25 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 	if sent := req.HTTP.PostForm[oneClickField]; err != nil || len(sent) != 1 || sent[0] != oneClickValue {
 		return invalid("body", "must be the form "+oneClickField+"="+oneClickValue)
 	}
-	wallet, sub, alive, err := s.linked(ctx, req)
-	if err != nil {
-		return err
-	}
-	if sub != nil {
-		_, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: sub.Channel, Since: sub.CreatedAt})
+	for range maxChanges {
+		wallet, sub, alive, err := s.linked(ctx, req)
+		if err != nil {
+			return err
+		}
+		if sub == nil {
+			return s.show(res, nil, !alive)
+		}
+		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{
+			ID: newID(), Wallet: wallet, Channel: sub.Channel, Since: sub.CreatedAt, Of: sub.Unix,
+		})
 		if err != nil {
 			return s.unavailable(err)
 		}
+		if outcome == notifier.Accepted {
+			return s.show(res, sub, true)
+		}
 	}
-	return s.show(res, sub, sub != nil || !alive)
+	return s.unavailable(errChanged)
 }
 
 // show shows what has become of the subscription. Who is not told that it has ended is not to believe it.

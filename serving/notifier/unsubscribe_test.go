@@ -1,6 +1,7 @@
 package notifier_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lienstream/lienstream/processors/notifier"
+	serving "github.com/lienstream/lienstream/serving/notifier"
 )
 
 // A mail program's one click ends the subscription, in either encoding that RFC 8058 allows; anything else ends nothing.
@@ -116,5 +118,74 @@ func TestKeyMissing(t *testing.T) {
 	check(t, err)
 	if len(subs) != 1 || !subs[0].Active() || string(subs[0].Sealed) != string(sealed) {
 		t.Errorf("it has changed: %+v", subs)
+	}
+}
+
+// raced is the state, but that something happens between what a request reads of it and what it writes.
+type raced struct {
+	*notifier.Client
+	between func()
+}
+
+func (r *raced) Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error) {
+	if f := r.between; f != nil {
+		r.between = nil
+		f()
+	}
+	return r.Client.Unsubscribe(ctx, c)
+}
+
+// Who ends the alerts to one address, by a link or by a signature, does not end those to another that the wallet names meanwhile.
+func TestAnAddressThatChangesWhileItIsEnded(t *testing.T) {
+	h := newHouse(t, "kfake")
+	wallet := addressOf(h.wallet)
+	lower := strings.ToLower(wallet.Hex())
+	keys, err := notifier.ParseKeys(keyText)
+	check(t, err)
+	store := &raced{Client: h.client}
+	service, err := serving.New(serving.DefaultConfig(), store, h.over(h.chain.HTTP()), keys, h.log, h.metrics.New())
+	check(t, err)
+	const some = `{"t48":true,"t24":false,"t6":false,"t1":false,"expiry":false,"budget":false,"epoch":false}`
+	post := func(address, prefs string, unix int64) {
+		t.Helper()
+		m := h.message(lower, "email", address, unix)
+		h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", address, prefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+	}
+	for _, c := range []struct {
+		name, address, prefs string
+		signed               bool
+		status               int
+		left                 string
+	}{
+		{"another address, by a link", "anne@other.example.com", allPrefs, false, http.StatusNotFound, "other.example.com"},
+		{"another address, by a signature", "anne@other.example.com", allPrefs, true, http.StatusServiceUnavailable, "other.example.com"},
+		{"the same address, by a link", "ann@example.com", some, false, http.StatusOK, ""},
+	} {
+		post("ann@example.com", allPrefs, h.next())
+		subs, err := h.client.Subscriptions(t.Context(), wallet)
+		check(t, err)
+		meanwhile, then := h.next(), h.next()
+		store.between = func() { post(c.address, c.prefs, meanwhile) }
+		var req *http.Request
+		if c.signed {
+			m := h.message(lower, "email", "ann@example.com", then)
+			req = httptest.NewRequest(http.MethodDelete, "/notify/"+lower+"/email", strings.NewReader(deleteBody(m, sign(t, h.wallet, m))))
+			req.Header.Set("Content-Type", "application/json")
+		} else {
+			link := keys.Link(wallet, notifier.Email, subs[0].CreatedAt, "ann@example.com")
+			req = httptest.NewRequest(http.MethodPost, fmt.Sprintf("/unsubscribe?wallet=%s&channel=email&token=%s", lower, link), strings.NewReader("List-Unsubscribe=One-Click"))
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		res := httptest.NewRecorder()
+		service.ServeHTTP(res, req)
+		if store.between != nil {
+			t.Fatalf("%s: nothing happened between", c.name)
+		}
+		if res.Code != c.status {
+			t.Errorf("%s: %d %s, want %d", c.name, res.Code, res.Body, c.status)
+		}
+		if got := h.do(0, http.MethodGet, "/notify/"+lower, ""); !strings.Contains(got, c.left) || c.left == "" && !strings.Contains(got, `"subscriptions":[]`) {
+			t.Errorf("%s: there is %s", c.name, got)
+		}
 	}
 }
