@@ -161,6 +161,32 @@ func TestDealsOnSilentHostsHoldNobody(t *testing.T) {
 	}
 }
 
+// A push service that browsers have is trusted before it has answered anything: who is due an alert by it does not wait behind
+// strangers' hosts that never answer.
+func TestKnownPushServicesNeedNoTrial(t *testing.T) {
+	const strangers = 24
+	push := newService()
+	h, url := pushHouse(t, push.hangsFor("stranger"))
+	known := []string{"fcm.googleapis.com", "updates.push.services.mozilla.com", "web.push.apple.com", "db5p.notify.windows.com"}
+	wallets := make([]common.Address, len(known))
+	for i, host := range known {
+		wallets[i] = common.Address{1, byte(i)}
+		h.subscribe(wallets[i], notifier.Push, newBrowser(t).subscription(url+"/"+host), host)
+	}
+	never := newBrowser(t).subscription(url + "/stranger")
+	var others []common.Address
+	for i := range byte(strangers) {
+		others = append(others, common.Address{0xa0, i})
+		h.send(others[i], notifier.Command{Subscribe: subscribed(t, h, others[i], never, fmt.Sprintf("of.stranger%d.example", i))})
+	}
+	h.fire(others...)
+	most := sender.DefaultConfig().Parallel / 4
+	polltest.Until(t, "the strangers' hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
+	for i, host := range known {
+		h.soon(push, host, wallets[i])
+	}
+}
+
 // subscribed is the command by which a wallet has alerts of everything sent to a browser.
 func subscribed(t *testing.T, h *house, wallet common.Address, address, mask string) *notifier.Subscribe {
 	t.Helper()

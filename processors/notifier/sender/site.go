@@ -2,16 +2,46 @@ package sender
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
 )
 
+// services are the push services of browsers, each with the hosts below it. They begin trusted: which host a stranger names does not
+// make it his. One that is silent is on trial as any other.
+var services = []string{
+	"fcm.googleapis.com",                // Chrome, Edge on Android, Opera, Samsung
+	"updates.push.services.mozilla.com", // Firefox
+	"web.push.apple.com",                // Safari
+	"notify.windows.com",                // Edge, with a host for each region
+}
+
+// serviceOf is the push service that a host belongs to; empty: it is of none that is known.
+func serviceOf(host string) string {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	for _, name := range services {
+		if below, ok := strings.CutSuffix(host, name); ok && (below == "" || strings.HasSuffix(below, ".")) {
+			return name
+		}
+	}
+	return ""
+}
+
+// newSite is a site that nothing was sent to yet.
+func (s *Sender) newSite(name string) *site {
+	of := &site{room: s.cfg.PerHost, slots: make(chan struct{}, max(s.cfg.PerHost, s.cfg.Parallel/2)), needs: 1}
+	if slices.Contains(services, name) {
+		of.trusts = make(chan struct{})
+	}
+	return of
+}
+
 // site is what a push endpoint's host belongs to, and how it answers what it is sent. One that has answered in time lately may have
 // more than PerHost attempts: a few push services have most browsers, and what one look starts is all they get until the next.
 // All others are on trial: together they share a quarter of the channel, with one attempt each, since who has a name can have
-// any number of hosts that never answer.
+// any number of hosts that never answer. A push service that everybody knows needs no trial to begin with.
 type site struct {
 	attempts int           // queued or running
 	news     int           // of these, what is of no deal
@@ -44,7 +74,10 @@ func (s *Sender) maxTrial() int { return max(s.cfg.Parallel/4, 1) }
 // trusted reports whether a host's site is not on trial, or is nobody's. The caller holds the lock.
 func (s *Sender) trusted(host string) bool {
 	of := s.sites[host]
-	return host == "" || of != nil && of.trusts != nil
+	if of == nil {
+		return host == "" || slices.Contains(services, host)
+	}
+	return of.trusts != nil
 }
 
 // hasRoom reports whether one more attempt may be queued. The caller holds the lock.
@@ -61,7 +94,7 @@ func (s *Sender) take(d *due) {
 	of := s.sites[d.host]
 	if of == nil {
 		s.forgetSites()
-		of = &site{room: s.cfg.PerHost, slots: make(chan struct{}, max(s.cfg.PerHost, s.cfg.Parallel/2)), needs: 1}
+		of = s.newSite(d.host)
 		s.sites[d.host] = of
 	}
 	d.site, d.trusts, d.onTrial = of, of.trusts, of.trusts == nil
@@ -133,6 +166,9 @@ func siteOf(host string) string {
 		}
 		network, _ := addr.WithZone("").Prefix(bits) // the number of bits is right
 		return network.String()
+	}
+	if service := serviceOf(host); service != "" {
+		return service
 	}
 	if site, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(strings.TrimSuffix(host, "."))); err == nil {
 		return site

@@ -89,7 +89,10 @@ func TestPatience(t *testing.T) {
 func TestSites(t *testing.T) {
 	for host, want := range map[string]string{
 		"a.evil.example.com": "example.com", "B.example.com.": "example.com", "x.co.uk": "x.co.uk", "203.0.113.7": "203.0.113.0/24",
-		"2001:db8:1:2::3": "2001:db8:1::/48", "updates.push.services.mozilla.com": "mozilla.com", "com": "com",
+		"2001:db8:1:2::3": "2001:db8:1::/48", "com": "com", "push.services.mozilla.com": "mozilla.com",
+		"updates.push.services.mozilla.com": "updates.push.services.mozilla.com", "fcm.googleapis.com": "fcm.googleapis.com",
+		"web.push.apple.com": "web.push.apple.com", "db5p.Notify.Windows.com.": "notify.windows.com",
+		"evilnotify.windows.com": "windows.com", "notify.windows.com.evil.example": "evil.example",
 		"one.github.io": "one.github.io", "a.two.github.io": "two.github.io",
 	} {
 		if got := siteOf(host); got != want {
