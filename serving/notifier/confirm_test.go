@@ -2,6 +2,7 @@ package notifier_test
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"mime/quotedprintable"
 	"net"
@@ -67,7 +68,7 @@ func (m *mailbox) Data(body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(quotedprintable.NewReader(got.Body))
+	text, err := io.ReadAll(io.MultiReader(strings.NewReader(got.Header.Get("List-Unsubscribe")), quotedprintable.NewReader(got.Body)))
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	m.w.mails = append(m.w.mails, letter{m.to, got.Header.Get("Subject"), string(text)})
@@ -192,6 +193,8 @@ func (w *town) due(n uint64) {
 
 var confirmLink = regexp.MustCompile(`https://notify\.example(/confirm\?\S*code=[0-9a-f]{32})`)
 
+var endLink = regexp.MustCompile(`https://notify\.example/unsubscribe\?\S*token=[0-9a-f]{32}`)
+
 func linkIn(t *testing.T, l letter) string {
 	t.Helper()
 	found := confirmLink.FindStringSubmatch(l.text)
@@ -252,6 +255,15 @@ func testConfirmByLink(t *testing.T, w *town) {
 	w.due(2)
 	if mails = w.letters(3); mails[2].subject != "Deal 2 expires in 1 hour" {
 		t.Fatalf("%+v", mails[2])
+	}
+
+	// A person ends them by the link in the mail, in its text and in its HTML: it opens a page that asks, and changes nothing by itself.
+	ends := endLink.FindAllString(html.UnescapeString(mails[2].text), -1)
+	if len(ends) != 3 || ends[0] != ends[1] || ends[1] != ends[2] { // the header has it too
+		t.Fatalf("links to end the alerts: %q", ends)
+	}
+	if got := w.do(1, http.MethodGet, strings.TrimPrefix(ends[0], canaryLinks.Notify), ""); !strings.Contains(got, "End these alerts?") || !strings.HasPrefix(got, "200") {
+		t.Fatal(got)
 	}
 
 	// What is confirmed stays so.

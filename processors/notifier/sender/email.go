@@ -189,7 +189,9 @@ func (e *Email) text(m *Message) (Text, error) {
 	if m.Alert.Stage == notifier.ToConfirm {
 		return confirmText(m, e.cfg.Links, e.keys)
 	}
-	return render(m, e.cfg.Links)
+	f := factsOf(m, e.cfg.Links)
+	f.Unsubscribe = e.cfg.Links.unsubscribe(e.keys, m)
+	return f.render()
 }
 
 func (e *Email) compose(m *Message) (*mail.Msg, error) {

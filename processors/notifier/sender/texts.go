@@ -31,6 +31,8 @@ type facts struct {
 	Late  bool   `json:"late"`
 	Link  string `json:"link,omitempty"`
 
+	Unsubscribe string `json:"-"` // a link, in mails alone: a chat and a browser have a way of their own
+
 	DealID   string `json:"dealId,omitempty"`
 	Borrower bool   `json:"borrower,omitempty"`
 	Hours    int    `json:"hours,omitempty"` // before the expiry, unless that has passed
