@@ -28,9 +28,6 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// closeTimeout bounds Close: go-ethereum waits for requests in flight, and a program that ends does not.
-const closeTimeout = 5 * time.Second
-
 // nodeName is that of go-ethereum's folder.
 const nodeName = "lienstream"
 
@@ -182,7 +179,8 @@ func (c *Chain) Run(ctx context.Context) error {
 	return c.Close()
 }
 
-// Close stops the node within five seconds, whatever its clients do. It may be called more than once.
+// Close stops the node. It waits no longer than Config.Patience: go-ethereum waits for requests in flight, and a long chain writes its last
+// states, which nobody will read. Its folder is swept by the next chain. It may be called more than once.
 func (c *Chain) Close() error {
 	c.closeOnce.Do(func() {
 		c.client.Close()
@@ -190,8 +188,10 @@ func (c *Chain) Close() error {
 		go func() { done <- errors.Join(c.node.Close(), os.RemoveAll(c.dir)) }()
 		select {
 		case c.closeErr = <-done:
-		case <-time.After(closeTimeout):
-			c.closeErr = fmt.Errorf("close node: still running after %s", closeTimeout)
+		case <-time.After(c.cfg.Patience):
+			if c.dir == "" {
+				c.closeErr = fmt.Errorf("close node: still running after %s", c.cfg.Patience)
+			}
 		}
 	})
 	return c.closeErr

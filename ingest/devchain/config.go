@@ -3,6 +3,7 @@ package devchain
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/state"
@@ -31,6 +32,8 @@ type Config struct {
 	// Prune keeps the state of the last 128 blocks only, more than can be dropped. A call as of an older one is an error
 	// that says so. Blocks, receipts and logs are kept for good.
 	Prune bool
+	// Patience is how long Close waits for what is still in flight: five seconds.
+	Patience time.Duration
 	// Alloc is put into block 0 besides the deployer's money.
 	Alloc types.GenesisAlloc
 }
@@ -44,6 +47,7 @@ const (
 	defaultGasLimit        = 1_000_000_000
 	defaultSafeBlocks      = 72
 	defaultFinalizedBlocks = 96
+	defaultPatience        = 5 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -53,6 +57,7 @@ func (c Config) withDefaults() Config {
 	c.GasLimit = or(c.GasLimit, defaultGasLimit)
 	c.SafeBlocks = or(c.SafeBlocks, defaultSafeBlocks)
 	c.FinalizedBlocks = or(c.FinalizedBlocks, defaultFinalizedBlocks)
+	c.Patience = or(c.Patience, defaultPatience)
 	return c
 }
 

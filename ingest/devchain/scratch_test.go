@@ -1,14 +1,18 @@
 package devchain
 
 import (
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // A chain on disk is the same chain, with or without the states of old blocks, and leaves nothing behind.
@@ -98,4 +102,25 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Stat(other.dir); err != nil {
 		t.Errorf("the folder of a chain that runs: %v", err)
 	}
+}
+
+// What a chain that ends still has to do is not waited for beyond its patience. If it has a folder nothing is lost by that, and it goes.
+func TestPatience(t *testing.T) {
+	scratch := t.TempDir()
+	for _, cfg := range []Config{{Patience: 1}, {Patience: 1, Scratch: scratch}} {
+		c, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); (err == nil) != (cfg.Scratch != "") {
+			t.Errorf("with scratch %q: %v", cfg.Scratch, err)
+		}
+	}
+	polltest.Within(t, time.Minute, func() error {
+		entries, err := os.ReadDir(scratch)
+		if len(entries) > 0 {
+			err = fmt.Errorf("%d entries are left", len(entries))
+		}
+		return err
+	})
 }

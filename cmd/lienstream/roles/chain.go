@@ -88,12 +88,13 @@ func (r *chainRole) start(ctx context.Context, p *Process, file string) ([]strin
 	}
 	chain, err := devchain.New(devchain.Config{
 		ChainID: p.ChainID, Host: host, Port: port, Seed: r.seed, Scratch: p.DataDir,
-		Prune: p.up, // else whoever starts to follow it later asks about its first blocks
+		Prune:    p.up,        // else whoever starts to follow it later asks about its first blocks
+		Patience: time.Second, // a part of what a stop may take
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.Closing(func() error { return closeChain(chain) })
+	p.Closing(chain.Close)
 	market, err := devchain.Deploy(ctx, chain, devchain.MarketConfig{Seed: r.seed})
 	if err != nil {
 		return nil, err
@@ -117,20 +118,4 @@ func (r *chainRole) start(ctx context.Context, p *Process, file string) ([]strin
 	}
 	p.Group.Go(func() error { return scenario.Run(ctx) })
 	return []string{chain.WS(), chain.HTTP()}, nil
-}
-
-// chainPatience is how long a stop waits for the embedded chain.
-const chainPatience = time.Second
-
-// closeChain gives the chain a moment to end. A long one writes states to its folder that nobody will read, and the next start sweeps
-// that.
-func closeChain(chain *devchain.Chain) error {
-	done := make(chan error, 1)
-	go func() { done <- chain.Close() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(chainPatience):
-		return nil
-	}
 }
