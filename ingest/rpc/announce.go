@@ -242,7 +242,7 @@ func (c *Client) HeadOfTwo() uint64 {
 		e.mu.Unlock()
 	}
 	switch {
-	case len(c.endpoints) == 1:
+	case c.only():
 		return math.MaxUint64 // whatever it told of
 	case len(all) < 2:
 		return c.highest.Load()

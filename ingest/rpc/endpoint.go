@@ -307,7 +307,7 @@ func (e *endpoint) failed(err error) {
 	case classLie:
 		l, _ := errors.AsType[*lie](err)
 		switch {
-		case len(e.client.endpoints) == 1:
+		case e.client.only():
 			d = min(d, aloneRest) // its next response may be right
 		case l.kind == lieFork:
 			d = e.forked()

@@ -157,10 +157,9 @@ func (e *endpoint) doubted() bool {
 	return time.Now().Before(e.doubt)
 }
 
-// doubts reports whether a head of the endpoint, as it was polled, needs confirmation and has none yet. Where it is the only one, nobody is
-// to be preferred to it, and it is perhaps several nodes, of which one lacks what another one has told of.
+// doubts reports whether a head of the endpoint, as it was polled, needs confirmation and has none yet.
 func (e *endpoint) doubts(head common.Hash) bool {
-	if len(e.client.endpoints) == 1 {
+	if e.client.only() {
 		return false
 	}
 	e.mu.Lock()

@@ -47,7 +47,7 @@ func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) 
 		if at < 0 {
 			return all, nil
 		}
-		if rounds > 2*len(c.endpoints) || len(c.endpoints) == 1 {
+		if rounds > 2*len(c.endpoints) || c.only() {
 			err = fmt.Errorf("what follows block %d does not link to it: %w", all[at].Number, ErrGone)
 			break
 		}

@@ -219,7 +219,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		})
 	}
 	_ = g.Wait()
-	if c.cfg.Proof == ProofSparse && len(c.endpoints) == 1 {
+	if c.cfg.Proof == ProofSparse && c.only() {
 		c.log.Warn("only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
 		lacks = append(lacks, "only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
 	}

@@ -169,6 +169,10 @@ type nodes struct {
 	history   agreed        // sparse.go
 }
 
+// only reports whether there is one endpoint: its word is all there is, and nobody is to be preferred to it. It is perhaps several nodes, of
+// which one lacks what another one has told of.
+func (c *nodes) only() bool { return len(c.endpoints) == 1 }
+
 // New makes a client. It opens no connection.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error) {
 	if err := cfg.Validate(); err != nil {

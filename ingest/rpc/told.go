@@ -160,7 +160,7 @@ func (c *Client) knows(ctx context.Context, hash common.Hash, limit time.Duratio
 // Had asks all endpoints for a block by its hash, shortly, and returns how many have it, at most two, and how many answer without. A
 // single one is believed.
 func (c *Client) Had(ctx context.Context, hash common.Hash) (have, lack int) {
-	if len(c.endpoints) == 1 {
+	if c.only() {
 		return 2, 0
 	}
 	return c.had(ctx, hash, c.patience())
@@ -196,7 +196,7 @@ func (c *Client) had(ctx context.Context, hash common.Hash, limit time.Duration)
 // Seconded waits until two endpoints have a block, or all others say nothing of it for a while. It returns ErrGone where they answer
 // without it; that one does so is no reason if it is known to be of long standing.
 func (c *Client) Seconded(ctx context.Context, b topics.BlockRef, known bool) error {
-	if len(c.endpoints) == 1 {
+	if c.only() {
 		return nil
 	}
 	for began := time.Now(); ; {
