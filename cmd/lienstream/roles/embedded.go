@@ -2,6 +2,7 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -21,22 +22,39 @@ type embedded struct {
 // weeks, and its history is deleted at the end anyway.
 const embeddedTopicBytes = 512 << 10
 
+// lockData keeps every other `up` out of the data folder until this one has ended.
+func lockData(p *Process) error {
+	if err := p.FS.MkdirAll(p.DataDir, 0o750); err != nil {
+		return fmt.Errorf("data-dir: %w", err)
+	}
+	lock, err := p.FS.Lock(filepath.Join(p.DataDir, "lock"))
+	if err != nil {
+		return fmt.Errorf("data-dir: %s is in use: does another lienstream run? %w", p.DataDir, err)
+	}
+	p.Closing(lock.Close)
+	return nil
+}
+
 // embed starts a server for each that no flag names, and returns the addresses of all.
 func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) {
 	e := embedded{servers: p.Servers, history: "continues with the state in " + p.DataDir}
+	if err := lockData(p); err != nil {
+		return e, err
+	}
 	// State derived from an embedded server that starts from scratch must be deleted too.
 	forget := func() error { return p.FS.RemoveAll(stateDir(p)) }
 	if len(e.servers.RPC) == 0 {
 		e.servers.Deployment = filepath.Join(p.DataDir, "deployment.json")
+		if err := forget(); err != nil { // a run before this one may have crashed
+			return e, err
+		}
+		p.Closing(func() error { return errors.Join(forget(), p.FS.RemoveAll(e.servers.Deployment)) })
 		var err error
 		if e.servers.RPC, err = chain.start(ctx, p, e.servers.Deployment); err != nil {
 			return e, err
 		}
 		e.names = append(e.names, "an EVM chain with the market deployed, "+e.servers.RPC[1])
 		e.history = "starts from scratch: the embedded chain is new"
-		if err := forget(); err != nil {
-			return e, err
-		}
 		if len(e.servers.Brokers) > 0 { // brokers may hold the embedded chain of an earlier run
 			e.servers.Prefix = fmt.Sprintf("%s-%d", e.servers.Prefix, time.Now().Unix())
 		}

@@ -80,8 +80,14 @@ func (p *Process) nodeMemory() uint64 {
 	return p.memory.Beyond(upHeap)
 }
 
-// stateDir is the directory of the state of all applications.
-func stateDir(p *Process) string { return filepath.Join(p.DataDir, "state") }
+// stateDir is the directory of the state of all applications. That of an embedded chain, which is deleted with it, is not
+// where a real one may be.
+func stateDir(p *Process) string {
+	if p.EmbeddedChain() {
+		return filepath.Join(p.DataDir, "state-scratch")
+	}
+	return filepath.Join(p.DataDir, "state")
+}
 
 // applicationDir is the directory of an application's state. The market's is where it was before there were others.
 func applicationDir(p *Process, app string) string {

@@ -1,0 +1,82 @@
+package roles
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// starting is a process of `up` with everything embedded that uses a data folder.
+func starting(t *testing.T, dir string) (*Process, *chainRole) {
+	t.Helper()
+	s := newSettings()
+	s.DataDir = dir
+	p := &Process{Environment: System(), Settings: s, Servers: s.servers(), Log: zap.NewNop(), Reg: prometheus.NewRegistry(), Group: &errgroup.Group{}, up: true}
+	chain := newChainRole()
+	chain.addr = "127.0.0.1:0"
+	return p, chain
+}
+
+// The state of a real chain in the data folder outlives a run with the embedded one, whose own ends with it. Meanwhile no
+// other run uses the folder, or deletes anything there.
+func TestEmbeddedChainLeavesWhatIsNotItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir("../../..") // the contracts are there
+	mark := func(name string) string {
+		file := filepath.Join(dir, name, "mark")
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	is := func(file string, want bool) {
+		t.Helper()
+		if _, err := os.Stat(file); (err == nil) != want {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	real, crashed := mark("state"), mark("state-scratch")
+	p, chain := starting(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := embed(ctx, p, chain); err != nil {
+		t.Fatal(err)
+	}
+	is(real, true)
+	is(crashed, false)
+	own, deployment := mark("state-scratch"), filepath.Join(dir, "deployment.json")
+	is(deployment, true)
+	before, err := os.ReadFile(deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, other := starting(t, dir)
+	if _, err := embed(ctx, second, other); err == nil || !strings.Contains(err.Error(), "data-dir: "+dir+" is in use") {
+		t.Errorf("a second run in the folder: %v", err)
+	}
+	if err := second.close(); err != nil {
+		t.Error(err)
+	}
+	is(own, true)
+	if after, err := os.ReadFile(deployment); err != nil || string(after) != string(before) {
+		t.Errorf("the second run wrote the deployment: %v", err)
+	}
+	cancel()
+	_ = p.Group.Wait() // it was told to stop
+	if err := p.close(); err != nil {
+		t.Error(err)
+	}
+	is(real, true)
+	for _, file := range []string{filepath.Dir(own), deployment} {
+		is(file, false)
+	}
+}
