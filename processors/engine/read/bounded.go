@@ -11,9 +11,10 @@ const checkEvery = 256
 
 // bounded wraps views so that their scans stop when the context is done: the client may have disconnected.
 func bounded(ctx context.Context, views []state.View) []state.View {
-	all := make([]state.View, len(views))
+	all, each, done, err := make([]state.View, len(views)), make([]boundedView, len(views)), ctx.Done(), ctx.Err
 	for i, v := range views {
-		all[i] = &boundedView{View: v, done: ctx.Done(), err: ctx.Err}
+		each[i] = boundedView{View: v, done: done, err: err}
+		all[i] = &each[i]
 	}
 	return all
 }

@@ -2,8 +2,8 @@ package read
 
 import (
 	"context"
-	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -35,21 +35,40 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 	if !slices.ContainsFunc(calls, call.remote) { // one process: no timer
 		return r.round(ctx, calls, req, limit, atLeast, tried)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	one, cancel := context.WithCancel(ctx)
 	defer cancel()
-	first, best, before := make(chan result, 1), make(chan result, 1), maps.Clone(tried)
+	if len(calls) == 1 {
+		calls[0].cancel = &cancel // the call's context is the round's: another one costs as much as the rest of it
+	}
+	var meet meeting
+	var before tries
+	before.add(tried)
 	late := time.AfterFunc(hedgeAfter, func() {
-		best <- r.beside(ctx, calls, req, limit, atLeast, before, first)
+		others, end := context.WithCancel(ctx)
+		defer end()
+		meet.open()
+		meet.best <- r.beside(others, calls, req, limit, atLeast, before, meet.first)
 		cancel() // the first round is given up
 	})
-	a, err := r.round(ctx, calls, req, limit, atLeast, tried)
+	a, err := r.round(one, calls, req, limit, atLeast, tried)
 	if late.Stop() {
 		return a, err
 	}
-	first <- result{response: a, err: err}
-	o := <-best
+	meet.open()
+	meet.first <- result{response: a, err: err}
+	o := <-meet.best
 	tried.add(o.tried)
 	return o.response, o.err
+}
+
+// meeting is where the first round and those beside it meet. Hardly any read has any beside it, so whoever comes first opens it.
+type meeting struct {
+	once        sync.Once
+	first, best chan result
+}
+
+func (m *meeting) open() {
+	m.once.Do(func() { m.first, m.best = make(chan result, 1), make(chan result, 1) })
 }
 
 // beside asks others than the nodes that keep the first round waiting. It returns the first answer, the first round's
@@ -89,7 +108,8 @@ func (r *Router) beside(ctx context.Context, calls []call, req *nodeRequest, lim
 
 // instead assigns partitions to others than the nodes that have not answered yet. False: there are none.
 func (n *nodes) instead(calls []call, req *nodeRequest, tried tries) ([]call, tries, bool) {
-	avoided := maps.Clone(tried)
+	avoided := tries{}
+	avoided.add(tried)
 	var slow []*node
 	for _, c := range calls {
 		if c.remote() && c.waiting.Load() {

@@ -70,7 +70,8 @@ func newNodes(partitions int32, source Source, app Application) *nodes {
 type call struct {
 	node       *node
 	partitions []int32
-	waiting    *atomic.Bool // a request to another node is under way; nil: this process
+	waiting    *atomic.Bool        // a request to another node is under way; nil: this process
+	cancel     *context.CancelFunc // of the context that it is made with, if that is its own
 }
 
 func (c call) remote() bool { return c.node.instance != "" }
@@ -95,9 +96,13 @@ func (t tries) failed(c call, err error) {
 	}
 }
 
-func (t tries) add(more tries) {
+// add makes it one if it is none, and there is something to add.
+func (t *tries) add(more tries) {
+	if *t == nil && len(more) > 0 {
+		*t = tries{}
+	}
 	for k, n := range more {
-		t[k] = max(t[k], n)
+		(*t)[k] = max((*t)[k], n)
 	}
 }
 
@@ -209,6 +214,9 @@ func (n *nodes) floorOf(partitions []int32) (latest Moment) {
 func (n *nodes) accept(c call, a *Response, floor Moment) (reason string, partition int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if c.remote() {
+		c.node.seen, c.node.failed, c.node.slow = n.now(), time.Time{}, time.Time{}
+	}
 	for _, w := range a.Watermarks {
 		n.claim(w)
 	}
@@ -268,16 +276,20 @@ func (n *nodes) spare(h *node, p int32, held []Watermark) bool {
 }
 
 // called returns a context that also ends when reads that wait for the node are cancelled.
-func (n *nodes) called(ctx context.Context, h *node) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+func (n *nodes) called(ctx context.Context, c call) (context.Context, context.CancelFunc) {
+	if c.cancel == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		c.cancel = &cancel
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h.waiting[&cancel] = struct{}{}
+	c.node.waiting[c.cancel] = struct{}{}
 	return ctx, func() {
 		n.mu.Lock()
-		delete(h.waiting, &cancel)
+		delete(c.node.waiting, c.cancel)
 		n.mu.Unlock()
-		cancel()
+		(*c.cancel)()
 	}
 }
 
@@ -297,13 +309,7 @@ func (n *nodes) shown(at Moment, partitions []int32) {
 	}
 }
 
-// answered and failedNow record how a node behaves.
-func (n *nodes) answered(h *node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	h.seen, h.failed, h.slow = n.now(), time.Time{}, time.Time{}
-}
-
+// failedNow records that a request to a node failed; accept records that it has answered.
 func (n *nodes) failedNow(h *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -170,7 +170,7 @@ func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, 
 	waiting := ctx
 	if c.remote() {
 		var done context.CancelFunc
-		waiting, done = r.nodes.called(ctx, c.node)
+		waiting, done = r.nodes.called(ctx, c)
 		defer done()
 		c.waiting.Store(true)
 		defer c.waiting.Store(false)
@@ -187,9 +187,6 @@ func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, 
 		}
 		r.metrics.refused.WithLabelValues(refusedFailed).Inc()
 		return nil, err
-	}
-	if c.remote() {
-		r.nodes.answered(c.node)
 	}
 	if reason, partition := r.nodes.accept(c, a, floor); reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()

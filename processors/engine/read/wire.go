@@ -1,6 +1,7 @@
 package read
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -156,7 +157,10 @@ func codeBlock(c *wire.Coder, b *topics.BlockRef) {
 	c.Uint64(&b.Timestamp)
 }
 
-func encodeRequest(r *nodeRequest) ([]byte, error) { return wire.Append(nil, r) }
+func encodeRequest(r *nodeRequest) ([]byte, error) {
+	const block, numbers = common.HashLength + 2*binary.MaxVarintLen64, 16
+	return wire.Append(make([]byte, 0, len(r.Application)+len(r.Operation)+5*len(r.Partitions)+len(r.Payload)+block+numbers), r)
+}
 
 func decodeRequest(raw []byte) (*nodeRequest, error) {
 	var r nodeRequest
