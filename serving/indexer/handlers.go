@@ -67,7 +67,7 @@ func (x *Indexer) deal(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	}
 	answer, err := x.reader.DealWithReward(ctx, id)
 	if errors.Is(err, query.ErrNotFound) {
-		asOf(res.Header, answer.At)
+		x.asOf(res.Header, answer.At)
 		return &httpapi.Error{Code: dealNotFound, Message: "there is no deal " + id.Dec()}
 	}
 	if err != nil {
@@ -112,7 +112,7 @@ func (x *Indexer) assetDeals(ctx context.Context, req *httpapi.Request, res *htt
 	q.Token = *token
 	answer, err := x.reader.AssetDeals(ctx, q)
 	if errors.Is(err, query.ErrNotFound) {
-		asOf(res.Header, answer.At)
+		x.asOf(res.Header, answer.At)
 		return &httpapi.Error{Code: assetNotFound, Message: "the registry has no asset " + token.Hex()}
 	}
 	if err != nil {

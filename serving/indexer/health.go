@@ -20,7 +20,7 @@ func (x *Indexer) health(ctx context.Context, _ *httpapi.Request, res *httpapi.R
 	if err != nil {
 		return readError("the head", err)
 	}
-	asOf(res.Header, head.Indexed)
+	x.asOf(res.Header, head.Indexed)
 	ok := x.stale(head) == nil
 	if !ok {
 		res.Status = http.StatusServiceUnavailable

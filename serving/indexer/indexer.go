@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -96,9 +97,10 @@ type Indexer struct {
 	api     *httpapi.API
 	server  *httpapi.Server
 	chainID []string // value of the header
-	index   []byte   // body of GET / for programs
-	page    []byte   // body of GET / for browsers
-	policy  string   // content security policy of the page
+	named   atomic.Pointer[named]
+	index   []byte // body of GET / for programs
+	page    []byte // body of GET / for browsers
+	policy  string // content security policy of the page
 }
 
 // New returns the service. It listens in Run.
@@ -226,15 +228,25 @@ func (x *Indexer) Ready(ctx context.Context) error {
 	})
 }
 
-// asOf sets the headers that name the answer's block.
-func asOf(h http.Header, at topics.BlockRef) {
-	h["X-Indexed-Block"] = []string{strconv.FormatUint(at.Number, 10)}
-	h["X-Indexed-Block-Hash"] = []string{at.Hash.Hex()}
+// named is a block and the values of the headers that name it. Nobody changes them.
+type named struct {
+	topics.BlockRef
+	number, hash []string
+}
+
+// asOf sets the headers that name the answer's block, which is nearly always that of the answer before.
+func (x *Indexer) asOf(h http.Header, at topics.BlockRef) {
+	n := x.named.Load()
+	if n == nil || n.Number != at.Number || n.Hash != at.Hash {
+		n = &named{at, []string{strconv.FormatUint(at.Number, 10)}, []string{at.Hash.Hex()}}
+		x.named.Store(n)
+	}
+	h["X-Indexed-Block"], h["X-Indexed-Block-Hash"] = n.number, n.hash
 }
 
 // answered sets the headers for an answer, and allows caching until there is a later block.
 func answered[T any](x *Indexer, res *httpapi.Response, answer *query.Answer[T]) {
-	asOf(res.Header, answer.At)
+	x.asOf(res.Header, answer.At)
 	at, from := answer.At, answer.From // without the answer itself, which may be large
 	res.FreshWhile = func() bool { return x.reader.Current(at, from) }
 }
@@ -247,7 +259,7 @@ func (x *Indexer) stamp(ctx context.Context, h http.Header) {
 		return
 	}
 	if head, err := x.reader.Head(ctx); err == nil && head.Indexed.Hash != (common.Hash{}) {
-		asOf(h, head.Indexed)
+		x.asOf(h, head.Indexed)
 	}
 }
 

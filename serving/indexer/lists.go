@@ -31,7 +31,7 @@ func writeOfDeal[T any](
 	q.Deal = *id
 	answer, err := list(ctx, q)
 	if errors.Is(err, query.ErrNotFound) {
-		asOf(res.Header, answer.At)
+		x.asOf(res.Header, answer.At)
 		return &httpapi.Error{Code: dealNotFound, Message: "there is no deal " + id.Dec()}
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ func (x *Indexer) pipeline(ctx context.Context, _ *httpapi.Request, res *httpapi
 	if err != nil {
 		return readError("the head", err)
 	}
-	asOf(res.Header, head.Indexed)
+	x.asOf(res.Header, head.Indexed)
 	res.SetHeader("Cache-Control", "no-store")
 	res.Body = appendPipeline(res.Body, x.cfg.ChainID, head, x.reader.Holders())
 	return nil

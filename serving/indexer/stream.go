@@ -29,7 +29,7 @@ func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi
 	if err != nil {
 		return readError("the head", err)
 	}
-	asOf(res.Header, head.Indexed)
+	x.asOf(res.Header, head.Indexed)
 	res.SetHeader("Content-Type", "text/event-stream")
 	res.SetHeader("Cache-Control", "no-store")
 	res.Stream = s.run
