@@ -1,9 +1,12 @@
 package notifier
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
@@ -11,31 +14,57 @@ import (
 // dead has the dead letters, by unix milliseconds ‖ row of the outbox: an alert that was given up, with the reason.
 var dead = &state.Table{ID: 8, Name: "dead"}
 
-// Bounds of the dead letters that a partition keeps.
+// Bounds of the dead letters that are kept of a wallet. There is none of all together: strangers have as many wallets as they like, and
+// would push out everybody's. Who has a dead letter had a subscription, which takes more room.
 const (
 	deadTime = 30 * 24 * time.Hour
-	maxDead  = 1000
+	maxDead  = 16
 )
 
-// deadTally is the row of tallies with their number.
+// deadTally is the row of tallies with the number of all, by which former builds bounded them.
 var deadTally = []byte("dead")
+
+// lettersPrefix begins the rows of tallies with the keys of a wallet's dead letters, the oldest first: prefix ‖ wallet.
+const lettersPrefix = "letters"
+
+func lettersKey(wallet common.Address) []byte { return append([]byte(lettersPrefix), wallet[:]...) }
+
+// walletOf is the wallet of a dead letter.
+func walletOf(key []byte) common.Address { return common.Address(key[8:]) }
+
+func deadKey(at time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())) }
 
 // bury keeps an alert that was given up.
 func bury(w state.Writer, at time.Time, row []byte, a *Alert) error {
-	if err := putRow(w, dead, append(deadKey(at), row...), a); err != nil {
+	key := append(deadKey(at), row...)
+	if err := putRow(w, dead, key, a); err != nil {
 		return err
 	}
-	var n int
-	if err := getRow(w, tallies, deadTally, &n); err != nil {
+	var letters [][]byte
+	of := lettersKey(walletOf(key))
+	if err := getRow(w, tallies, of, &letters); err != nil {
 		return err
 	}
-	if err := putRow(w, tallies, deadTally, n+1); err != nil {
+	letters = append(without(letters, key), key)
+	for ; len(letters) > maxDead; letters = letters[1:] {
+		w.Delete(dead, letters[0])
+	}
+	if err := putRow(w, tallies, of, letters); err != nil {
 		return err
+	}
+	if was, err := w.Get(tallies, deadTally); err != nil {
+		return err
+	} else if was != nil {
+		w.Delete(tallies, deadTally)
 	}
 	if err := forgetUndated(w); err != nil {
 		return err
 	}
 	return forgetDead(w, at)
+}
+
+func without(letters [][]byte, key []byte) [][]byte {
+	return slices.DeleteFunc(letters, func(one []byte) bool { return bytes.Equal(one, key) })
 }
 
 // forgetUndated removes dead letters of former builds, whose keys have no time and sort behind.
@@ -51,28 +80,39 @@ func forgetUndated(w state.Writer) error {
 	return err
 }
 
-func deadKey(at time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())) }
-
-// forgetDead removes the oldest dead letters, as the bounds ask for.
+// forgetDead removes the dead letters that are old.
 func forgetDead(w state.Writer, at time.Time) error {
-	var n int
-	if err := getRow(w, tallies, deadTally, &n); err != nil {
-		return err
-	}
 	var old [][]byte
-	until := string(deadKey(at.Add(-deadTime)))
+	until := deadKey(at.Add(-deadTime))
 	err := w.Scan(dead, nil, nil, func(key, _ []byte) bool {
-		if len(old) == maxForgotten || n-len(old) <= maxDead && string(key) >= until {
+		if len(old) == maxForgotten || bytes.Compare(key, until) >= 0 {
 			return false
 		}
 		old = append(old, slices.Clone(key))
 		return true
 	})
-	if err != nil || len(old) == 0 {
+	if err != nil {
 		return err
 	}
 	for _, key := range old {
 		w.Delete(dead, key)
+		if err := forgetLetter(w, key); err != nil {
+			return err
+		}
 	}
-	return putRow(w, tallies, deadTally, max(0, n-len(old)))
+	return nil
+}
+
+// forgetLetter takes a dead letter from those of its wallet. Former builds have not listed theirs.
+func forgetLetter(w state.Writer, key []byte) error {
+	var letters [][]byte
+	of := lettersKey(walletOf(key))
+	if err := getRow(w, tallies, of, &letters); err != nil || letters == nil {
+		return err
+	}
+	if letters = without(letters, key); len(letters) > 0 {
+		return putRow(w, tallies, of, letters)
+	}
+	w.Delete(tallies, of)
+	return nil
 }

@@ -40,7 +40,8 @@ type row []byte
 
 func (r row) Get(*state.Table, []byte) ([]byte, error) { return r, nil }
 
-// An alert that was given up is kept with its reason, for a month, and only so many are, the last ones.
+// An alert that was given up is kept with its reason, for a month, and of a wallet only so many are, the last ones: those of others,
+// however many, push out none.
 func TestDeadLetters(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.subscribe(ann, Telegram, 0x7f)
@@ -71,8 +72,21 @@ func TestDeadLetters(t *testing.T) {
 	all := d.reasons()
 	d.want("the number that is kept", len(all), maxDead)
 	d.want("the first of them", all[0], "5")
+
+	const strangers = maxForgotten + 100
+	for i := range strangers {
+		d.at = d.at.Add(time.Second)
+		other := common.Address{2, byte(i >> 8), byte(i)}
+		d.subscribe(other, Telegram, 0x7f)
+		d.dies(other, uint64(100+i), "of a stranger")
+	}
+	all = d.reasons()
+	d.want("hers, and those of strangers", len(all), maxDead+strangers)
+	d.want("the first of them, still", all[0], "5")
 	d.at = d.at.Add(2 * deadTime)
-	d.tick(2_000_000_000)
-	d.tick(2_000_000_001) // which is as many as a tick forgets
+	for i := range uint64(3) { // the first fires, and each other forgets so many
+		d.tick(2_000_000_000 + i)
+	}
 	d.want("at last", len(d.reasons()), 0)
+	d.want("what is left of the wallets'", d.rows(tallies, []byte(lettersPrefix)), 0)
 }

@@ -28,7 +28,7 @@ const (
 
 var (
 	outbox  = &state.Table{ID: 6, Name: "outbox", Index: indexDue} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
-	tallies = &state.Table{ID: 7, Name: "tallies"}                 // of alerts and dead letters, a row each; of requests to confirm an address, by hour; and assets
+	tallies = &state.Table{ID: 7, Name: "tallies"}                 // of alerts, a row; of dead letters, by wallet; of requests to confirm an address, by hour; and assets
 )
 
 // SettleTime is how long an alert waits before the first attempt: in a burst after a downtime, later stages
