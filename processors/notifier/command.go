@@ -152,7 +152,7 @@ type Tick struct {
 	Time  uint64 `json:"time"`
 
 	Applied uint64 `json:"applied,omitempty"` // time of the newest block that was applied, which is not confirmed yet
-	Head    uint64 `json:"head,omitempty"`    // about the time of the chain's head, as the ingester saw it then
+	Head    uint64 `json:"head,omitempty"`    // about the time of the chain's head, as the ingester saw it then, by confirmed blocks
 	Written int64  `json:"written,omitempty"` // when the ingester said so: unix milliseconds
 }
 

@@ -96,6 +96,7 @@ func TestLatestIsReverted(t *testing.T) {
 	c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
 	d := &deal{1, ann, bob, genesis + 30, genesis + 2*hour, genesis + 26*hour}
 	c.block(10, c.log("AssetSet", map[string]any{"token": token, "decimals": uint8(6), "symbol": "GLD", "name": "Gold"}))
+	c.block(10)
 	c.block(10, c.log("DealListed", map[string]any{"dealId": big.NewInt(d.id), "borrower": ann, "token": token, "amountOrTokenId": big.NewInt(500), "cap": big.NewInt(100)}))
 	c.block(10, c.funded(d))
 	c.block(hour + 60)
@@ -155,7 +156,13 @@ func TestEventsThatAreMadeUp(t *testing.T) {
 
 // Nor do an epoch and a token's name that a node made up change what is said of those that there are.
 func TestNamesAndEpochsThatAreMadeUp(t *testing.T) {
-	c := newChainOf(t, 2, facts.Safe)
+	for _, policy := range facts.Policies {
+		t.Run(string(policy), func(t *testing.T) { testNamesAndEpochsThatAreMadeUp(t, policy) })
+	}
+}
+
+func testNamesAndEpochsThatAreMadeUp(t *testing.T, policy facts.Policy) {
+	c := newChainOf(t, 2, policy)
 	ann, token := common.Address{1}, common.Address{0xee}
 	c.subscribe(ann, notifier.Email, 1, notifier.Kinds...)
 	d := &deal{1, ann, common.Address{2}, genesis + 30, genesis + 2*hour, genesis + 26*hour}
@@ -180,7 +187,7 @@ func TestNamesAndEpochsThatAreMadeUp(t *testing.T) {
 			t.Errorf("%s: %v, %+v", what, found, is.News)
 		}
 	}
-	for range c.lag() {
+	for range 2 * c.unsafe { // until it is final
 		c.block(10)
 	}
 	as("as it was")
@@ -231,11 +238,57 @@ func TestTicksTellHowFarTheChainIs(t *testing.T) {
 	})
 	c.tip = c.head.Number + facts.TickBlocks + 1000
 	c.block(2 * facts.TickBlocks)
-	want("all tell of a head that they do not know", func(t notifier.Tick) bool { return t.Applied == c.head.Timestamp && t.Head == t.Applied+2000 })
+	want("all tell of a head that they do not know", func(t notifier.Tick) bool {
+		return t.Applied == c.head.Timestamp && t.Head == c.back(2).Timestamp+c.tip-c.back(2).Number // a block a second, as of those that are confirmed
+	})
 	c.tip, c.ago = 0, -2*time.Minute // two minutes later
 	at := time.Now()
 	c.stands(c.last.Safe, c.last.Finalized)
 	want("all tell that nothing has changed", func(t notifier.Tick) bool {
 		return t.Time == c.back(2).Timestamp && time.UnixMilli(t.Written).After(at.Add(time.Minute))
 	})
+}
+
+// By the time of a block that a node made up nothing is late: how late it is one knows by the blocks that are confirmed, and by how many
+// there are since.
+func TestATimeThatIsMadeUp(t *testing.T) {
+	for _, policy := range []facts.Policy{facts.Safe, facts.Finalized} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newChainOf(t, 2, policy)
+			head := func() (latest uint64) {
+				t.Helper()
+				c.applied()
+				for p := range c.cat.Partitions {
+					view, err := c.node.View(t.Context(), p, nil)
+					check(t, err)
+					clock, err := notifier.ReadClock(view)
+					check(t, err)
+					view.Close()
+					latest = max(latest, clock.Head)
+				}
+				return latest
+			}
+			for range c.lag() + 4 {
+				c.block(10)
+			}
+			if got := head(); got != c.head.Timestamp {
+				t.Fatalf("the head is at %d, want %d", got, c.head.Timestamp)
+			}
+			for range 2 {
+				c.block(hour)
+				if got := head(); got != c.back(1).Timestamp+10 {
+					t.Errorf("the head is %d s after the last block that nobody made up, want 10", got-c.back(1).Timestamp)
+				}
+				c.revert()
+			}
+			// Once such a block is confirmed it is so late.
+			c.block(hour)
+			for range c.lag() {
+				c.block(10)
+			}
+			if got := head(); got != c.head.Timestamp {
+				t.Errorf("the head is at %d, want %d", got, c.head.Timestamp)
+			}
+		})
+	}
 }

@@ -266,7 +266,7 @@ type clockRow struct {
 type Clock struct {
 	Time   uint64        // block time that all partitions of the raw topic have reached, and the confirmation allows
 	Told   time.Time     // when the notifier was told last, of the one that was told longest ago
-	Head   uint64        // about the block time of the chain's head: how late it is by now, whatever is confirmed or applied
+	Head   uint64        // about the block time of the chain's head, by that of confirmed blocks and the number of those since
 	Behind time.Duration // how far what was applied is behind the head, by the partition that is furthest
 }
 
@@ -276,7 +276,7 @@ const oldTick = 2 * time.Minute
 
 // seen takes over what a tick tells of the chain's head.
 func (c *Clock) seen(t *Tick, told time.Time) {
-	head := max(t.Head, t.Applied, t.Time)
+	head := max(t.Head, t.Time)
 	if t.Written != 0 {
 		if old := told.Sub(time.UnixMilli(t.Written)); old > oldTick { // the chain went on meanwhile
 			head += uint64(old / time.Second)

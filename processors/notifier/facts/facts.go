@@ -23,7 +23,7 @@ import (
 var (
 	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: what its events said, while it is open
 	clock  = &state.Table{ID: 2, Name: "clock"}  // the last block that is, or will be, told as a tick, and the last tick
-	waits  = &state.Table{ID: 3, Name: "waits"}  // block number [‖ token]: a tick [and what the token is called] that is told once the block is confirmed
+	waits  = &state.Table{ID: 3, Name: "waits"}  // block number [‖ token]: a tick [and what the token is called] that is told once the block is confirmed [is final]
 	epochs = &state.Table{ID: 4, Name: "epochs"} // epoch: its budgets
 )
 
@@ -70,7 +70,7 @@ const (
 //     their ticks up to a time, all facts up to it have arrived.
 //  2. Of a deal the notifier is told in turns that it was funded and that it has ended, and of an epoch once that it has opened. An event
 //     that the contract cannot have emitted, of a block that a node made up, changes nothing: it would take the place of a fact that its
-//     retraction does not bring back. So would what a token is called, which is told once its block is confirmed.
+//     retraction does not bring back. So would what a token is called, which is told once its block is final, by any policy.
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32
@@ -220,15 +220,6 @@ func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd, writ
 	return a.confirmed(w, b, tick)
 }
 
-// chainTime is a tick that says how far the chain is: the time of its head, by that of its last blocks.
-func chainTime(partition int32, b *topics.BlockEnd, number, time uint64, written time.Time) notifier.Tick {
-	t := notifier.Tick{From: partition, Applied: b.Block.Timestamp, Head: b.Block.Timestamp, Written: written.UnixMilli()}
-	if ahead := max(b.Head, b.Block.Number) - b.Block.Number; number != 0 && b.Block.Number > number && b.Block.Timestamp > time {
-		t.Head += ahead * (b.Block.Timestamp - time) / (b.Block.Number - number)
-	}
-	return t
-}
-
 // Idle sends what was confirmed since, without a newer block. The last block is the chain's time now, however near the last
 // tick it is.
 func (a *App) Idle(w state.Writer, partition int32, b *topics.BlockEnd, written time.Time) error {
@@ -283,11 +274,15 @@ func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) 
 	ticks := tick.Block != 0
 	err := w.Scan(waits, nil, nil, func(key, row []byte) bool {
 		number := binary.BigEndian.Uint64(key)
-		if number > a.policy.confirms(b) {
+		name := len(key) > 8
+		switch {
+		case number > a.policy.confirms(b):
 			return false
+		case name && number > b.Finalized: // nothing brings back what a token was called before
+			return true
 		}
 		told = append(told, slices.Clone(key))
-		if len(key) > 8 {
+		if name {
 			var asset notifier.Asset
 			fault = json.Unmarshal(row[8:], &asset)
 			names = append(names, asset)
@@ -315,6 +310,9 @@ func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) 
 			return err
 		}
 		tick.Block, tick.Time = binary.BigEndian.Uint64(row), binary.BigEndian.Uint64(row[8:])
+	}
+	if err := bound(w, b, &tick); err != nil {
+		return err
 	}
 	w.Put(clock, lastTick, binary.BigEndian.AppendUint64(timeRow(tick.Block, tick.Time), uint64(tick.Written)))
 	return a.everybody(w, &notifier.Command{Tick: &tick})

@@ -1,0 +1,53 @@
+package facts
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/notifier"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// chainTime is a tick that says how far the chain is: the time of its head, by that of its last blocks.
+func chainTime(partition int32, b *topics.BlockEnd, number, time uint64, written time.Time) notifier.Tick {
+	t := notifier.Tick{From: partition, Applied: b.Block.Timestamp, Head: b.Block.Timestamp, Written: written.UnixMilli()}
+	if ahead := max(b.Head, b.Block.Number) - b.Block.Number; number != 0 && b.Block.Number > number && b.Block.Timestamp > time {
+		t.Head += ahead * (b.Block.Timestamp - time) / (b.Block.Number - number)
+	}
+	return t
+}
+
+// pace is the row of clock with two confirmed blocks that were told, by which one knows how fast the chain makes blocks: each its number
+// and time. The first is paceSeconds to twice that old, where there are so many.
+var pace = []byte("pace")
+
+const paceSeconds = 600
+
+// bound takes from a tick what only the time of a block says that is not confirmed: one node may have made that up, and alerts would
+// say that they are late. No more blocks have come since the confirmed one than barriers tell of, at about the pace of those before.
+func bound(w state.Writer, b *topics.BlockEnd, tick *notifier.Tick) error {
+	row, err := w.Get(clock, pace)
+	if err != nil {
+		return err
+	}
+	told := timeRow(tick.Block, tick.Time)
+	if len(row) != 2*len(told) {
+		w.Put(clock, pace, append(told, told...))
+		return nil
+	}
+	first, last := row[:len(told)], row[len(told):]
+	number, time := binary.BigEndian.Uint64(first), binary.BigEndian.Uint64(first[8:])
+	if tick.Block > number && tick.Time > time {
+		ahead := max(b.Head, b.Block.Number, tick.Block) - tick.Block
+		tick.Head = min(tick.Head, tick.Time+ahead*(tick.Time-time)/(tick.Block-number))
+	}
+	switch lastTime := binary.BigEndian.Uint64(last[8:]); {
+	case tick.Time >= lastTime+paceSeconds:
+		first = last
+	case tick.Time >= lastTime: // where the time was taken back, the last is no more
+		return nil
+	}
+	w.Put(clock, pace, append(append([]byte{}, first...), told...))
+	return nil
+}
