@@ -77,15 +77,21 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 	if !env.Shared {
 		go memory.Bound(ctx, r.Memory(p))
 	}
+	var running context.Context
+	p.Group, running = errgroup.WithContext(ctx)
 	done := make(chan error, 1)
-	go func() { done <- p.start(ctx, r) }()
+	go func() { done <- p.start(running, r) }()
 	select {
 	case err = <-done:
-	case <-ctx.Done():
+	case <-running.Done(): // told to stop, or something has failed
 		select {
 		case err = <-done:
 		case <-time.After(s.drainDelay + stopTimeout):
-			return fmt.Errorf("still running %s after the stop signal", s.drainDelay+stopTimeout)
+			err = fmt.Errorf("still running %s after the stop signal", s.drainDelay+stopTimeout)
+			if ctx.Err() == nil {
+				err = fmt.Errorf("%w\nstill running %s after that", context.Cause(running), s.drainDelay+stopTimeout)
+			}
+			return err
 		}
 	}
 	_ = log.Sync() // a terminal cannot be synced
@@ -123,17 +129,15 @@ func (p *Process) checkMemory(r Role) error {
 
 // start starts a role and the ops port, waits until all has ended, and closes what was opened.
 func (p *Process) start(ctx context.Context, r Role) error {
-	var run context.Context
-	p.Group, run = errgroup.WithContext(ctx)
 	var err error
 	if !p.up { // `up` has to start its servers first
-		err = p.registerSchemas(run)
+		err = p.registerSchemas(ctx)
 	}
 	if err == nil {
-		err = r.Start(run, p)
+		err = r.Start(ctx, p)
 	}
 	if err == nil {
-		p.startOps(run)
+		p.startOps(ctx)
 	} else {
 		p.Group.Go(func() error { return err }) // ends what was already started
 	}
