@@ -44,6 +44,7 @@ check: lint contracts-check manifests test ## what CI runs; every fuzz target ru
 lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, imports that must run one way, no code without a caller
 	@test -z "$$($(FUMPT) -l $$(git ls-files '*.go'))" || { $(FUMPT) -d $$(git ls-files '*.go'); exit 1; }
 	@long=$$(git ls-files '*.go' | grep -vE '_(test|gen)\.go$$' | xargs wc -l | awk '$$1 > 400 && $$2 != "total"'); test -z "$$long" || { echo "over 400 lines: $$long"; exit 1; }
+	@test $$(wc -w <README.md) -le 700 || { echo "README.md has more than 700 words"; exit 1; }
 	go mod verify
 	go mod tidy -diff
 	$(LINT) run ./...

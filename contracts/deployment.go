@@ -79,6 +79,12 @@ func (d *Deployment) tokenLayer() []deployed {
 	}
 }
 
+// Decimals of the dollar, and of the market's own tokens, that the contracts count on.
+const (
+	USDGDecimals  = 6
+	TokenDecimals = 18
+)
+
 // HasTokenLayer reports whether the reward, staking and burn contracts are deployed.
 func (d Deployment) HasTokenLayer() bool { return d.EpochController != (common.Address{}) }
 

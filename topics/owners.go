@@ -25,6 +25,9 @@ const (
 	StateStopped   = "stopped" // by a fault that needs a person
 )
 
+// OwnerAlive is how long a node counts as alive after it said what it holds, which it does every second.
+const OwnerAlive = 5 * time.Second
+
 // Owner is a record of ctl.owners: what a node holds of a partition. A tombstone withdraws it.
 type Owner struct {
 	Application string     `json:"application,omitempty"` // whose partition it is; empty: AppMarket

@@ -2,7 +2,7 @@ package ammv4
 
 import "github.com/holiman/uint256"
 
-// feeUnits is a fee of all: fees are in millionths.
+// feeUnits is a fee of 100 %: fees are in millionths.
 const feeUnits = 1_000_000
 
 // ProtocolFee is the part of a pool's protocol fee that a direction pays: slot0 holds both, 12 bits each.

@@ -12,20 +12,18 @@ import (
 
 // What the market starts with.
 const (
-	grace         = 24 * time.Hour
-	feeBps        = 100
-	poolDollars   = 20_000_000 // on each side of a pool
-	actorDollars  = 50_000_000 // of each token, for each actor
-	actorEther    = 100_000
-	minLiquidity  = 1_000_000
-	unsubscribe   = 300_000 // gas that a position's subscriber gets when it is dropped
-	forever       = 1 << 40 // a deadline
-	maxPositions  = 1_000_000
-	listedTokens  = 10_000_000 // whole tokens that may be listed at once
-	dealTokens    = 100_000    // and in one deal
-	dustPerToken  = 1_000_000  // a deal takes at least this part of a token
-	usdgDecimals  = 6
-	tokenDecimals = 18
+	grace        = 24 * time.Hour
+	feeBps       = 100
+	poolDollars  = 20_000_000 // on each side of a pool
+	actorDollars = 50_000_000 // of each token, for each actor
+	actorEther   = 100_000
+	minLiquidity = 1_000_000
+	unsubscribe  = 300_000 // gas that a position's subscriber gets when it is dropped
+	forever      = 1 << 40 // a deadline
+	maxPositions = 1_000_000
+	listedTokens = 10_000_000 // whole tokens that may be listed at once
+	dealTokens   = 100_000    // and in one deal
+	dustPerToken = 1_000_000  // a deal takes at least this part of a token
 )
 
 // maxUint is the allowance that never ends.
@@ -68,11 +66,11 @@ func (d *deployment) deployTokens() {
 	erc20 := func(c callee, decimals, cents int64) token {
 		return token{address: c.address, decimals: decimals, centsEach: cents}
 	}
-	m.usdg = erc20(d.createOwn("USDG", owner), usdgDecimals, 100)
-	m.weth = erc20(d.createOwn("WETH"), tokenDecimals, 4_000_00)
-	m.tkn = erc20(d.createOwn("TKN", owner), tokenDecimals, 50)
+	m.usdg = erc20(d.createOwn("USDG", owner), contracts.USDGDecimals, 100)
+	m.weth = erc20(d.createOwn("WETH"), contracts.TokenDecimals, 4_000_00)
+	m.tkn = erc20(d.createOwn("TKN", owner), contracts.TokenDecimals, 50)
 	for _, stock := range stocks {
-		m.stocks = append(m.stocks, erc20(d.createOwn("StockToken", owner, stock.name, stock.symbol), tokenDecimals, stock.cents))
+		m.stocks = append(m.stocks, erc20(d.createOwn("StockToken", owner, stock.name, stock.symbol), contracts.TokenDecimals, stock.cents))
 	}
 }
 
@@ -88,7 +86,7 @@ func (d *deployment) deployUniswap() {
 func (d *deployment) describePools(tokenLayer bool) {
 	m := d.market
 	if tokenLayer {
-		m.stkn = token{address: d.createOwn("STKN", m.admin.address, m.tkn.address).address, decimals: tokenDecimals, centsEach: 50}
+		m.stkn = token{address: d.createOwn("STKN", m.admin.address, m.tkn.address).address, decimals: contracts.TokenDecimals, centsEach: 50}
 		m.pools = append(m.pools, newPool(m.tkn, m.stkn, 3000, 60))
 	}
 	m.pools = append(m.pools,

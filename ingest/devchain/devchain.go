@@ -1,8 +1,8 @@
 // Package devchain is a chain to develop and test against: an EVM node with the market's contracts and
 // the real Uniswap v4 on it, and actors who use them for ever.
 //
-// It must not be imported by anything that a production role needs: whoever reads the chain reads it
-// through JSON-RPC, as from any other node, and never through a Go value of this package.
+// Only package roles imports it, for `up`: whoever reads the chain reads it through JSON-RPC, as from any other
+// node, and never through a Go value of this package.
 //
 // The parts, each usable alone:
 //

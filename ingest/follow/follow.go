@@ -249,7 +249,7 @@ func (m *Machine) Announce(h Header, final uint64) (taken bool, err error) {
 		return taken, nil
 	}
 	m.head, m.haveHead = h, true
-	m.target = max(m.finalized, min(m.below(h.Number), final)) // a higher head of before may have been made up
+	m.target = max(m.finalized, min(m.below(h.Number), final)) // an earlier, higher head may have been made up
 	if h.Hash == m.tip.Hash {
 		m.finalize()
 	}

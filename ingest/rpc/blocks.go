@@ -262,7 +262,7 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 	}
 	var all []topics.Log
 	for len(wanted) > 0 {
-		part := wanted[:min(len(wanted), c.cfg.HeaderBatch)]
+		part := wanted[:min(len(wanted), c.cfg.MaxBatch)]
 		wanted = wanted[len(part):]
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (response, error) {
 			logs, err := e.logs(ctx, c.filter.byHash(part), 0)

@@ -37,7 +37,7 @@ type CallResult struct {
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	for from := 0; from < len(calls); {
-		n := min(len(calls)-from, c.cfg.HeaderBatch)
+		n := min(len(calls)-from, c.cfg.MaxBatch)
 		ask := func(ctx context.Context, e *endpoint) ([]CallResult, error) {
 			return e.call(ctx, block, calls[from:from+n])
 		}

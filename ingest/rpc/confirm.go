@@ -139,7 +139,7 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got response) (missi
 		return c.refute(ctx, got, c.sample(got, suspects))
 	}
 	for len(suspects) > 0 {
-		part := suspects[:min(len(suspects), c.cfg.HeaderBatch)]
+		part := suspects[:min(len(suspects), c.cfg.MaxBatch)]
 		suspects = suspects[len(part):]
 		var logs []topics.Log
 		err := c.try(ctx, choice{avoid: by}, func(ctx context.Context, e *endpoint) (err error) {

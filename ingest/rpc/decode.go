@@ -39,7 +39,7 @@ const (
 	hasLog = 1<<iota - 1
 )
 
-// reset empties it for other logs, which overwrite those of before.
+// reset empties it for other logs, which overwrite the former ones.
 func (d *logDecoder) reset() {
 	clear(d.logs) // they may hold slabs that are full
 	d.logs, d.topics, d.data = d.logs[:0], d.topics[:0], d.data[:0]

@@ -84,7 +84,7 @@ func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 		}
 	}
 	if cfg.Rate > 0 {
-		e.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(c.cfg.HeaderBatch, int(math.Ceil(cfg.Rate))))
+		e.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(c.cfg.MaxBatch, int(math.Ceil(cfg.Rate))))
 	}
 	e.http = newHTTPClient(u.Hostname(), c.cfg)
 	if strings.HasPrefix(u.Scheme, "ws") {

@@ -30,7 +30,7 @@ func (e *endpoint) headerOf(ctx context.Context, method, block string) (h follow
 func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) ([]follow.Header, error) {
 	all := make([]follow.Header, to-from+1)
 	batch := func(ctx context.Context, i int) error {
-		part := all[i:min(i+c.cfg.HeaderBatch, len(all))]
+		part := all[i:min(i+c.cfg.MaxBatch, len(all))]
 		numbers := make([]uint64, len(part))
 		for k := range numbers {
 			numbers[k] = from + uint64(i+k)
@@ -38,7 +38,7 @@ func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) 
 		return c.headers(ctx, numbers, part)
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	for i := 0; i < len(all); i += c.cfg.HeaderBatch {
+	for i := 0; i < len(all); i += c.cfg.MaxBatch {
 		g.Go(func() error { return batch(gctx, i) })
 	}
 	err := g.Wait()
@@ -62,7 +62,7 @@ func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) 
 			at++
 			fallthrough
 		default:
-			err = batch(ctx, at/c.cfg.HeaderBatch*c.cfg.HeaderBatch)
+			err = batch(ctx, at/c.cfg.MaxBatch*c.cfg.MaxBatch)
 		}
 	}
 	return nil, fmt.Errorf("fetch headers %d-%d: %w", from, to, err)

@@ -16,7 +16,7 @@ type limits struct {
 }
 
 func newLimits(c Config) limits {
-	return limits{batch: newLimit(c.HeaderBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses)))}
+	return limits{batch: newLimit(c.MaxBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses)))}
 }
 
 // limit is between 1 and most, and below the smallest refused size.

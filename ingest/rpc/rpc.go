@@ -50,12 +50,12 @@ type Config struct {
 	Addresses []common.Address // of the contracts whose logs are wanted
 	Topics    []common.Hash    // first topics wanted from any address
 
-	Timeout     time.Duration // of a request
-	MaxBody     int           // maximum bytes of a response
-	MaxRange    uint64        // maximum blocks of one eth_getLogs
-	HeaderBatch int           // maximum headers of a batch
-	Parallel    int           // maximum concurrent requests per endpoint
-	Proof       Proof         // which logs are verified
+	Timeout  time.Duration // of a request
+	MaxBody  int           // maximum bytes of a response
+	MaxRange uint64        // maximum blocks of one eth_getLogs
+	MaxBatch int           // maximum calls of a batch
+	Parallel int           // maximum concurrent requests per endpoint
+	Proof    Proof         // which logs are verified
 	// Confirm is the number of responses that must agree on the logs of an unverified range, from different endpoints
 	// if there are several. 0: 1, and 2 with ProofSparse and several endpoints.
 	Confirm int
@@ -73,7 +73,7 @@ type Config struct {
 // DefaultConfig has everything but the chain: its ID, endpoints, addresses and topics.
 func DefaultConfig() Config {
 	return Config{
-		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, HeaderBatch: 100, ReceiptsBatch: 8,
+		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, MaxBatch: 100, ReceiptsBatch: 8,
 		Parallel: 8, Proof: ProofTip, Silence: time.Minute, Alone: 10 * time.Minute,
 	}
 }
@@ -118,18 +118,20 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("endpoint %d: rate %g is negative", i, e.Rate))
 		}
 	}
-	if c.Timeout < 1 || c.MaxBody < 1 || c.MaxRange < 1 || c.HeaderBatch < 1 || c.ReceiptsBatch < 1 || c.Parallel < 1 {
-		errs = append(errs, errors.New("timeout, body limit, range, batches and parallel must be positive"))
+	fault := func(bad bool, flag string, value any, is string) {
+		if bad {
+			errs = append(errs, fmt.Errorf("%s: %v is %s", flag, value, is))
+		}
 	}
-	if c.Silence < 1 {
-		errs = append(errs, errors.New("silence must be positive"))
-	}
-	if c.Alone < 0 {
-		errs = append(errs, errors.New("alone must not be negative"))
-	}
-	if c.Confirm < 0 {
-		errs = append(errs, errors.New("confirm must not be negative"))
-	}
+	fault(c.Timeout < 1, "rpc-timeout", c.Timeout, "not positive")
+	fault(c.MaxBody < 1, "response size", c.MaxBody, "not positive")
+	fault(c.MaxRange < 1, "rpc-span", c.MaxRange, "not positive")
+	fault(c.MaxBatch < 1, "rpc-batch", c.MaxBatch, "not positive")
+	fault(c.ReceiptsBatch < 1, "receipts batch", c.ReceiptsBatch, "not positive")
+	fault(c.Parallel < 1, "rpc-parallel", c.Parallel, "not positive")
+	fault(c.Silence < 1, "rpc-silence", c.Silence, "not positive")
+	fault(c.Alone < 0, "rpc-alone", c.Alone, "negative")
+	fault(c.Confirm < 0, "rpc-confirm", c.Confirm, "negative")
 	if !slices.Contains([]Proof{ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
 		errs = append(errs, fmt.Errorf("proof %q is not tip, all, sparse or off", c.Proof))
 	}

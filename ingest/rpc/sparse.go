@@ -128,8 +128,8 @@ func (s *sparse) fetch(ctx context.Context, numbers []uint64) ([]follow.Header, 
 	}
 	got := make([]follow.Header, len(missing))
 	g, ctx := errgroup.WithContext(ctx)
-	for i := 0; i < len(missing); i += s.client.cfg.HeaderBatch {
-		end := min(i+s.client.cfg.HeaderBatch, len(missing))
+	for i := 0; i < len(missing); i += s.client.cfg.MaxBatch {
+		end := min(i+s.client.cfg.MaxBatch, len(missing))
 		g.Go(func() error { return s.client.twice(ctx, missing[i:end], got[i:end]) })
 	}
 	if err := g.Wait(); err != nil {

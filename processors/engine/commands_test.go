@@ -190,7 +190,7 @@ func TestCommandsHaveNoRebuild(t *testing.T) {
 
 // What stopped an application of commands is never to be mended by a rebuild, which it refuses.
 func TestRemedies(t *testing.T) {
-	for _, err := range []error{ErrBroken, ErrOlder, ErrUnusable, &ErrRebuild{}} {
+	for _, err := range []error{ErrBroken, ErrOlder, ErrUnusable, &RebuildError{}} {
 		if text := (&Node{commands: toyCommands{}}).remedied(err).Error(); strings.Contains(text, "--rebuild") || !strings.Contains(text, "restore its topics") {
 			t.Errorf("commands: %s", text)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -69,7 +70,7 @@ func DefaultConfig() Config {
 		CommitBytes:    24 << 20,
 		CommitTimeout:  10 * time.Second,
 		FetchBytes:     256 << 10,
-		Lease:          5 * time.Minute,
+		Lease:          read.MaxStandstill,
 		SessionTimeout: kafka.DefaultSessionTimeout,
 		Memory:         state.DefaultMemory(),
 		FS:             vfs.Default,

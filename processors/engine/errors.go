@@ -31,23 +31,23 @@ var ErrOlder = errors.New("the state was built by a version of the application t
 // after its state was wiped and restored. The task stops.
 var ErrUnusable = errors.New("state cannot be restored")
 
-// ErrRebuild: a final block is reverted, whose undo records are gone. The task stops until the state is
+// RebuildError: a final block is reverted, whose undo records are gone. The task stops until the state is
 // rebuilt.
-type ErrRebuild struct {
+type RebuildError struct {
 	Partition int32
 	Block     topics.BlockRef // the block to revert
 	Floor     uint64          // the last block that cannot be reverted
 }
 
 // Error names the block and the floor.
-func (e *ErrRebuild) Error() string {
+func (e *RebuildError) Error() string {
 	return fmt.Sprintf("partition %d: revert of block %d (%s), but blocks up to %d are final and have no undo records",
 		e.Partition, e.Block.Number, e.Block.Hash, e.Floor)
 }
 
 // remedied adds to the error of a task that stopped what an operator can do about it.
 func (n *Node) remedied(err error) error {
-	_, deep := errors.AsType[*ErrRebuild](err)
+	_, deep := errors.AsType[*RebuildError](err)
 	broken := errors.Is(err, ErrBroken)
 	switch {
 	case !deep && !broken && !errors.Is(err, ErrOlder) && !errors.Is(err, ErrUnusable):
@@ -62,6 +62,6 @@ func (n *Node) remedied(err error) error {
 
 // stops reports whether an error needs an operator: a restart would fail in the same way.
 func stops(err error) bool {
-	var deep *ErrRebuild
+	var deep *RebuildError
 	return errors.Is(err, ErrBroken) || errors.Is(err, state.ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrUnusable) || errors.Is(err, ErrApp) || errors.As(err, &deep)
 }

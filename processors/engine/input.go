@@ -223,7 +223,7 @@ func (a *applier) revert(b *topics.BlockRevert, offset int64) error {
 	case b.Head.Number >= b.Block.Number && b.Head.Hash != (common.Hash{}):
 		return fmt.Errorf("%w: revert of block %d to block %d", ErrBroken, b.Block.Number, b.Head.Number)
 	case b.Block.Number <= a.now.Floor:
-		return &ErrRebuild{Partition: a.partition, Block: b.Block, Floor: a.now.Floor}
+		return &RebuildError{Partition: a.partition, Block: b.Block, Floor: a.now.Floor}
 	}
 	if err := a.overlay.Revert(b.Block, offset < a.now.Rebuild.Published); err != nil {
 		return fmt.Errorf("revert block %d: %w", b.Block.Number, err)

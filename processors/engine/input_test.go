@@ -186,7 +186,7 @@ func TestDeepReorgAndRebuild(t *testing.T) {
 	c.reorg(10) // blocks 12 to 21
 	c.add(3)
 	polltest.Until(t, "both tasks stop", func() bool { return stoppedTasks(n) == 2 })
-	var deep *ErrRebuild
+	var deep *RebuildError
 	if err := n.Stopped(); !errors.As(err, &deep) || deep.Block.Number != 15 || deep.Floor != 15 {
 		t.Fatal(err)
 	}

@@ -91,13 +91,13 @@ func (j *joint) start() {
 	id := j.n.transactionalID(-1) + "." + j.n.cfg.Instance + "." + strconv.FormatInt(time.Now().UnixNano(), 36)
 	tx, err := j.n.transactor(id)
 	if err != nil {
-		j.n.logger.Warn("joint transactions", zap.Error(err))
+		j.n.logger.Warn("cannot create the producer of joint transactions", zap.Error(err))
 		return
 	}
 	if err := tx.Init(j.ctx); err != nil {
 		tx.Close()
 		if j.ctx.Err() == nil {
-			j.n.logger.Warn("joint transactions", zap.Error(err))
+			j.n.logger.Warn("cannot take over the joint transactional ID", zap.Error(err))
 		}
 		return
 	}

@@ -3,10 +3,10 @@ package engine
 // The default sizes are for a process that takes defaultMemory, of a market with some million logs on 16 partitions:
 // defaultHeap of it while it catches up, and fixedMemory whatever the sizes are (the program, connections, what lives).
 const (
-	defaultMemory     = 350 << 20
-	defaultHeap       = 100 << 20
-	defaultPartitions = 16
-	fixedMemory       = 110 << 20
+	defaultMemory      = 350 << 20
+	defaultHeap        = 100 << 20
+	measuredPartitions = 16
+	fixedMemory        = 110 << 20
 )
 
 // growth is the part of what is beyond defaultMemory that the sizes take. Measured: with all of it a rebuild that was given
@@ -32,7 +32,7 @@ func (c Config) Sized(memory uint64, partitions int32) (sized Config, heap uint6
 	if share > 1 {
 		share = 1 + (share-1)*growth
 	}
-	each := share * defaultPartitions / float64(max(partitions, 1)) // what is counted once a store
+	each := share * measuredPartitions / float64(max(partitions, 1)) // what is counted once a store
 	d := DefaultConfig()
 	c.CommitBytes = int(float64(d.CommitBytes) * share)
 	c.FetchBytes = min(int32(float64(d.FetchBytes)*share), mostFetch)

@@ -6,7 +6,7 @@ import "testing"
 func TestSizedByDefault(t *testing.T) {
 	d := DefaultConfig()
 	for _, memory := range []uint64{0, defaultMemory} {
-		c, heap := d.Sized(memory, defaultPartitions)
+		c, heap := d.Sized(memory, measuredPartitions)
 		if c.CommitBytes != d.CommitBytes || c.FetchBytes != d.FetchBytes || c.Memory != d.Memory || heap != defaultHeap {
 			t.Errorf("%d bytes: %+v, heap %d", memory, c.Memory, heap)
 		}

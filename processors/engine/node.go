@@ -249,7 +249,7 @@ func (n *Node) assign(ctx context.Context, assignments <-chan []int32) error {
 			for _, p := range parts {
 				owned[p] = true
 			}
-			n.logger.Info("assignment", zap.Int32s("partitions", parts))
+			n.logger.Info("partitions assigned", zap.Int32s("partitions", parts))
 		case <-tick.C: // standbys change as nodes come and go
 		case <-n.left:
 		}

@@ -14,12 +14,8 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// announceInterval is how often a node announces what it holds; aliveFor is how long it counts as alive after
-// that.
-const (
-	announceInterval = time.Second
-	aliveFor         = 5 * time.Second
-)
+// announceInterval is how often a node announces what it holds.
+const announceInterval = time.Second
 
 // liveness tracks who is alive and who owns what, from the owners topic.
 type liveness struct {
@@ -66,7 +62,7 @@ func (l *liveness) standby(self string, partition int32, n int) bool {
 	defer l.mu.Unlock()
 	var live []string
 	for instance, seen := range l.seen {
-		if instance != l.owner[partition].Instance && time.Since(seen) < aliveFor {
+		if instance != l.owner[partition].Instance && time.Since(seen) < topics.OwnerAlive {
 			live = append(live, instance)
 		}
 	}
@@ -91,7 +87,7 @@ func (l *liveness) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, seen := range l.seen {
-		if time.Since(seen) < aliveFor {
+		if time.Since(seen) < topics.OwnerAlive {
 			n++
 		}
 	}
@@ -103,7 +99,7 @@ func (l *liveness) others(self string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for instance, seen := range l.seen {
-		if instance != self && time.Since(seen) < aliveFor {
+		if instance != self && time.Since(seen) < topics.OwnerAlive {
 			return true
 		}
 	}
@@ -115,7 +111,7 @@ func (l *liveness) served(self string, partition int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for instance, said := range l.serves[partition] {
-		if instance != self && time.Since(said) < aliveFor {
+		if instance != self && time.Since(said) < topics.OwnerAlive {
 			return true
 		}
 	}
@@ -142,7 +138,7 @@ func (l *liveness) owned(self string, partition int32) bool {
 func (l *liveness) silent(self string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.seen[self]) >= aliveFor
+	return time.Since(l.seen[self]) >= topics.OwnerAlive
 }
 
 // role is what this node should be to a partition. One that can be read here stays, as a standby, until
@@ -179,7 +175,7 @@ func (n *Node) followOwners(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := n.readOwners(ctx)
 		if ctx.Err() == nil {
-			n.logger.Warn("owners topic", zap.Error(err))
+			n.logger.Warn("reading the owners topic failed, retrying", zap.Error(err))
 			wait(ctx, announceInterval)
 		}
 	}
@@ -225,7 +221,7 @@ func (n *Node) announce(ctx context.Context) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceInterval)
 		defer cancel()
 		if err := n.tell(last, tx, nil, told); err != nil {
-			n.logger.Debug("goodbye", zap.Error(err))
+			n.logger.Debug("cannot withdraw what this node announced", zap.Error(err))
 		}
 	}()
 	for {
@@ -245,7 +241,7 @@ func (n *Node) announce(ctx context.Context) error {
 			tx = nil
 		}
 		if err != nil && ctx.Err() == nil {
-			n.logger.Warn("announce", zap.Error(err))
+			n.logger.Warn("cannot announce what this node holds", zap.Error(err))
 		}
 		if !wait(ctx, announceInterval) {
 			return ctx.Err()

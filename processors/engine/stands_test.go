@@ -98,7 +98,7 @@ func TestStandbysOutliveTheOwnersTopic(t *testing.T) {
 	if role := n.role(r, nil); role != "" {
 		t.Errorf("beside an owner that serves it is %q", role)
 	}
-	heard(2 * aliveFor)
+	heard(2 * topics.OwnerAlive)
 	if role := n.role(r, nil); role != topics.RoleStandby {
 		t.Errorf("while nobody is heard of it is %q", role)
 	}

@@ -1,6 +1,6 @@
 // Package notifier is an application of the engine that keeps subscriptions and fires alerts: subscriptions,
-// market facts, timers by block time and an outbox. It must not deliver anything itself, nor see an address:
-// processors/notifier/sender does both.
+// market facts, timers by block time and an outbox. It must not deliver anything itself, nor open an
+// address: its Keys are for the sender, the resealer and the service.
 package notifier
 
 import (

@@ -126,7 +126,7 @@ type FloatAmount struct {
 
 // NonceRequest asks for a nonce of the relayer on a chain, for the authorization with the command's nonce.
 type NonceRequest struct {
-	Chain uint64         `json:"chain,omitempty"` // its ID; 0, as processes of before say, is refused
+	Chain uint64         `json:"chain,omitempty"` // its ID; 0, which older processes write, is refused
 	From  common.Address `json:"from"`            // of the authorization
 	To    common.Address `json:"to"`
 	Mined uint64         `json:"mined"` // the relayer's nonce on the chain

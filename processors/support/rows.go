@@ -178,7 +178,7 @@ type Desk struct {
 
 	// If it is a relayer:
 	Queues     []Queue `json:"queues,omitempty"`
-	NextNonce  uint64  `json:"nextNonce,omitempty"` // of before chains were named
+	NextNonce  uint64  `json:"nextNonce,omitempty"` // from before chains were named
 	NonceQueue []Slot  `json:"nonceQueue,omitempty"`
 }
 
@@ -197,7 +197,7 @@ func (d *Desk) Queue(chain, mined uint64) *Queue {
 		}
 	}
 	q := &Queue{Chain: chain}
-	// The queue of before chains were named is continued, unless its nonces are too high for this one: then the key was moved.
+	// A queue from before chains were named is continued, unless its nonces are too high for this one: then the key was moved.
 	if len(d.Queues) == 0 && d.NextNonce <= mined+maxQueued {
 		q.Next, q.Slots = d.NextNonce, d.NonceQueue
 	}

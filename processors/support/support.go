@@ -58,12 +58,12 @@ func New(staff Roster, log *zap.Logger, reg prometheus.Registerer) *App {
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks, refunds} }
 
-// Version implements engine.Versioned. 1: refunds by their transactions, and the relayer's nonces under their name. What
-// is there of before is continued: of the relayer's last transactions some are sent once more, which nobody pays for.
+// Version implements engine.Versioned. 1: refunds by their transactions, and the relayer's nonces under their name. Older rows
+// are continued: of the relayer's last transactions some are sent once more, which nobody pays for.
 // 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence. 3: sent and
-// refund-sent name the attempt's authorization. One that a process of before writes is refused, so it is not sent, and a
-// process of now makes another. 4: reservations of a payment are counted, and commands name theirs. Those of before have no
-// number, as the commands about them had. 5: a relayer's nonces are kept for each chain; those of before are continued for the
+// refund-sent name the attempt's authorization. One that an older process writes is refused, so it is not sent, and a
+// current one makes another. 4: reservations of a payment are counted, and commands name theirs. Older ones have no
+// number, as the commands about them had. 5: a relayer's nonces are kept for each chain; older ones are continued for the
 // first that asks.
 func (*App) Version() (version, since uint32) { return 5, 0 }
 

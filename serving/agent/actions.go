@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
@@ -154,7 +155,7 @@ func newActions() map[string]*action {
 				if err := p.checkBid(); err != nil {
 					return err
 				}
-				if p.head.Timestamp >= p.bid.Expiry {
+				if rules.BidExpired(p.bid.Expiry, p.head.Timestamp) {
 					return refuse(notFundable, fmt.Sprintf("the bid expired at %d", p.bid.Expiry))
 				}
 				if p.bid.Price.Cmp(p.in.MinPrice) < 0 {

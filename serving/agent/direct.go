@@ -182,7 +182,7 @@ func directDeal(d *Deal, now uint64) DirectDeal {
 	return v
 }
 
-func (d *Deal) listingOver(now uint64) bool { return d.ListingExpiry != 0 && now > d.ListingExpiry }
+func (d *Deal) listingOver(now uint64) bool { return rules.ListingExpired(d.ListingExpiry, now) }
 
 func (d *Deal) feeOf(price *big.Int) *big.Int {
 	fee := new(big.Int).Mul(price, big.NewInt(int64(d.FeeBps)))

@@ -46,15 +46,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		unconfirmed: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_unconfirmed_total",
-			Help: "Head polls in which nobody confirmed the block of an endpoint: another did not say which one it has at that height, does not respond since a moment ago, or is away after they disagreed.",
+			Help: "Head polls in which nobody confirmed the block of an endpoint: another endpoint did not name its block at that height, stopped responding a moment ago, or went away after they disagreed.",
 		}),
 		alone: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_alone",
-			Help: "1 while one of two nodes is believed alone, because the other is away for long.",
+			Help: "1 while one of two nodes is believed alone, because the other has been away for long.",
 		}),
 		contradicted: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_chain_contradicted_total",
-			Help: "How often two nodes said otherwise than an endpoint, which is asked last from then on, until it agrees with another.",
+			Help: "How often two nodes contradicted an endpoint, which is asked last from then on, until it agrees with another.",
 		}, []string{"endpoint"}),
 		head: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_head_block",

@@ -3,6 +3,7 @@ package indexer
 import (
 	"context"
 	"math/big"
+	"strings"
 
 	"github.com/holiman/uint256"
 
@@ -64,7 +65,12 @@ func appendReward(b []byte, r *query.Reward) []byte {
 }
 
 // dripSources are the texts of contracts.DripSource, in the order of its numbers.
-var dripSources = []string{"deal", "lp"}
+var dripSources = func() (texts []string) {
+	for _, name := range contracts.DripSourceNames {
+		texts = append(texts, strings.ToLower(name))
+	}
+	return texts
+}()
 
 func appendDrip(b []byte, d *query.Drip) []byte {
 	b = appendField(append(b, '{'), "id", &d.ID)

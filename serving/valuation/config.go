@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
@@ -73,9 +74,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// maxWindow is for how long the pipeline keeps prices by the second.
-const maxWindow = 24 * time.Hour
-
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
@@ -98,8 +96,8 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
 	}
-	if c.Reference.Window > maxWindow {
-		faults = append(faults, fmt.Errorf("reference window: %s is more than %s", c.Reference.Window, maxWindow))
+	if c.Reference.Window > query.SecondsKept {
+		faults = append(faults, fmt.Errorf("reference window: %s is more than %s", c.Reference.Window, query.SecondsKept))
 	}
 	if c.MaxGap < 0 || c.MaxGap > 0 && c.MaxGap < time.Second {
 		faults = append(faults, fmt.Errorf("maximum gap between blocks: %s is neither 0 nor a second", c.MaxGap))

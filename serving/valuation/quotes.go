@@ -7,6 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
@@ -132,7 +133,7 @@ func (s *Service) quotePayout(ctx context.Context, req *httpapi.Request, res *ht
 			return s.refused(err)
 		}
 	}
-	rate := whole(fraction(q.out.ToBig(), q.in.ToBig()), usdgDecimals, decimals)
+	rate := whole(fraction(q.out.ToBig(), q.in.ToBig()), contracts.USDGDecimals, decimals)
 	return s.answer(res, st, payoutBody{
 		AmountOut: q.out.Dec(), MinOut: least(&q.out, slippage), Rate: rate.String(), PriceImpactBps: q.impactBps(),
 		Route: q.route.body(), At: st.at.Timestamp,

@@ -82,7 +82,7 @@ func (q *quoted) pools() []*pool {
 }
 
 // text formats a raw price of the token per whole token.
-func (q *quoted) text(p price) string { return whole(p, q.decimals, usdgDecimals).String() }
+func (q *quoted) text(p price) string { return whole(p, q.decimals, contracts.USDGDecimals).String() }
 
 const (
 	kindPool   = "pool"
@@ -275,7 +275,7 @@ func (s *state) decimals(token common.Address) (uint8, error) {
 	}
 	switch token {
 	case s.cfg.Deployment.USDG:
-		return usdgDecimals, nil
+		return contracts.USDGDecimals, nil
 	case common.Address{}:
 		return etherDecimals, nil
 	}
@@ -285,7 +285,4 @@ func (s *state) decimals(token common.Address) (uint8, error) {
 	return 0, refuse(reasonDecimals, "the decimals of %s are unknown", token)
 }
 
-const (
-	usdgDecimals  = 6
-	etherDecimals = 18
-)
+const etherDecimals = 18

@@ -1,6 +1,7 @@
 // Package valuation is the HTTP service for values of collateral: prices from the chain's pools alone, ranges,
 // quotes and facts, each as of one block that it names, and a refusal if a pool's price may be manipulated. It
-// must not keep state beyond a block, and must never guess.
+// must keep nothing that it could not read again from the chain. Where a price is not known it refuses; where only
+// its deviation is not known, it takes the configured one.
 package valuation
 
 import (

@@ -60,7 +60,7 @@ func Decode(header string) (*Payment, error) {
 
 func strictly(text []byte, v any) error {
 	if len(text) == 0 {
-		return errors.New("is missing")
+		return errors.New("it is missing")
 	}
 	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
 		return errors.New("malformed JSON, an unknown field or a wrong type") // the detail would quote the caller

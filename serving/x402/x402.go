@@ -161,7 +161,8 @@ func NewTerms(r Requirement) (*Terms, error) {
 	return t, nil
 }
 
-// Of are the terms that an authorization keeps: of the same token, whatever else was asked for when it was signed.
+// Of returns the terms that an authorization meets: the same token with its own payee and value, whatever else was
+// asked for when it was signed.
 func (t *Terms) Of(a *Authorization) *Terms {
 	if a.To == t.Payee && a.Value.Cmp(t.Value) == 0 {
 		return t

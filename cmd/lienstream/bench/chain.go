@@ -127,7 +127,7 @@ func nowhere(name string) common.Address {
 
 // write mines the history.
 func (c *chain) write(ctx context.Context, cfg config) error {
-	aBlock := max(1, cfg.logs/(fullBlocks*logsPerTx))
+	perBlock := max(1, cfg.logs/(fullBlocks*logsPerTx))
 	for i := 0; c.logs < cfg.logs; i++ {
 		n := min(logsPerTx, cfg.logs-c.logs)
 		var err error
@@ -139,7 +139,7 @@ func (c *chain) write(ctx context.Context, cfg config) error {
 		if err == nil {
 			c.logs += n
 		}
-		if full := i%aBlock == aBlock-1 || c.logs == cfg.logs; err == nil && full {
+		if full := i%perBlock == perBlock-1 || c.logs == cfg.logs; err == nil && full {
 			err = c.mine(ctx, 2)
 		}
 		if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// What a process takes of its container if it is not told: the rest is for what a budget cannot know in advance, such as
-// the holders of a token that joins with one block.
+// What a process takes of its container if it is not told: the rest is for what a budget cannot know in advance.
 const (
 	containerShare = 0.6
 	mostByDefault  = 2 << 30 // more makes nothing faster

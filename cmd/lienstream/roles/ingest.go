@@ -32,15 +32,15 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rewind, "rewind", "revert finalized blocks that the chain no longer has; the processors then need --rebuild")
 	bind(f, (*string)(&r.cfg.Finality), "finality", "how finality is decided: tag (the nodes' finalized block) or window (--reorg-window alone, for nodes without a finalized block)")
 	bind(f, &r.cfg.ReorgWindow, "reorg-window", "number of newest blocks that are never treated as final")
-	bind(f, &r.cfg.LedgerShares, "ledger-shares", "maximum holders of a token that joins in a block, the rest comes with the next ones; the same on all ingesters of a topic")
-	bind(f, &r.cfg.RPC.HeaderBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
+	bind(f, &r.cfg.LedgerShares, "ledger-shares", "how many holders of a joining token one block carries; the rest follows with the next blocks; the same on all ingesters of a topic")
+	bind(f, &r.cfg.RPC.MaxBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")
 	bind(f, &r.rate, "rpc-rate", "maximum calls per second to each endpoint, counting every call of a batch; 0: no limit")
 	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (far fewer requests than tip, but which blocks of history have no logs is only what two endpoints say, or the only one) or off")
-	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "how long an endpoint must not answer, be syncing or stand still until the others decide without it which blocks come in")
-	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "how long all other endpoints must not answer, be syncing or stand still until one alone makes blocks final; 0: it never does")
-	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different endpoints if there are several; 0: 1, or 2 with --rpc-proof=sparse and several endpoints")
+	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "time for which an endpoint has been silent, syncing or stuck before the others decide without it which blocks come in")
+	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "time for which all other endpoints have been silent, syncing or stuck before one alone makes blocks final; 0: never")
+	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different endpoints if there are several; 0: automatic, 1, or 2 with --rpc-proof=sparse and several endpoints")
 }
 
 // config is the configuration from all flags, but for the deployment.

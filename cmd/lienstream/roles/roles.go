@@ -1,6 +1,6 @@
-// Package roles assembles the binary: its roles, its services and how they are wired in a process. Everything
-// external goes through an Environment, so that a simulation runs the same code. It must hold no logic of a
-// stage.
+// Package roles assembles the binary: its roles, its services and how they are wired in a process. The
+// network, files, the clock and output go through an Environment, so that a simulation runs the same code; only
+// variables are read from the system. It must hold no logic of a stage.
 package roles
 
 import (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,43 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 	}
 	if len(rows) != len(Listing())+1 {
 		t.Errorf("%d rows for %d flags", len(rows)-1, len(Listing()))
+	}
+}
+
+// TestDocumentsNameFlags: each flag that a document names is one.
+func TestDocumentsNameFlags(t *testing.T) {
+	known := []string{"as", "as-key-file", "tx", "grep"} // of `lienstream support` and git
+	for _, f := range Listing() {
+		known = append(known, f.Name)
+	}
+	files, err := filepath.Glob("../../../docs/*.md")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d documents, %v", len(files), err)
+	}
+	for _, file := range append(files, "../../../README.md", "../../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)(?:^|[\s`+"`"+`(])--([a-z][a-z0-9-]+)(…?)`).FindAllStringSubmatch(string(text), -1) {
+			if !slices.ContainsFunc(known, func(name string) bool {
+				return name == m[1] || m[2] != "" && strings.HasPrefix(name, m[1])
+			}) {
+				t.Errorf("%s names --%s%s, which is no flag", filepath.Base(file), m[1], m[2])
+			}
+		}
+	}
+}
+
+// within is where the process itself reaches what it listens on.
+func TestWithin(t *testing.T) {
+	for addr, want := range map[string]string{
+		":4100": "http://127.0.0.1:4100", "0.0.0.0:4100": "http://127.0.0.1:4100", "[::]:4100": "http://[::1]:4100",
+		"10.0.0.5:4100": "http://10.0.0.5:4100", "localhost:4100": "http://localhost:4100", "127.0.0.1:0": "", "nowhere": "",
+	} {
+		if got := within(addr); got != want {
+			t.Errorf("%s: %q, want %q", addr, got, want)
+		}
 	}
 }
 

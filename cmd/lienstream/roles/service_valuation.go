@@ -3,7 +3,6 @@ package roles
 import (
 	"context"
 	"errors"
-	"net"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/serving/valuation"
@@ -77,9 +76,7 @@ func (s *valuationService) Start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	if _, port, err := net.SplitHostPort(c.HTTP.Listen); err == nil && port != "0" {
-		p.valuations = "http://" + net.JoinHostPort("127.0.0.1", port)
-	}
+	p.valuations = within(c.HTTP.Listen)
 	p.Ready(s.Name(), service.Ready)
 	p.Group.Go(func() error { return service.Run(ctx) })
 	return nil

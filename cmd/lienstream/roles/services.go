@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -50,6 +51,20 @@ const (
 // services lists all services, in the order of their start.
 func services() []Service {
 	return []Service{newIndexerService(), newValuationService(), newAgentService(), newSupportService(), newNotifierService()}
+}
+
+// within is the URL of a listen address, as seen from its own process. Empty: the system chooses the port.
+func within(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	switch {
+	case err != nil || port == "0":
+		return ""
+	case host == "" || host == "0.0.0.0":
+		host = "127.0.0.1"
+	case host == "::":
+		host = "::1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
 // servingRole runs services.

@@ -41,9 +41,6 @@ type Partition struct {
 	Standbys []topics.Owner
 }
 
-// recent is the maximum age of an announcement; nodes announce every second.
-const recent = 10 * time.Second
-
 // Read reads the ends of the raw topic and the owners topic. It reports the applications that are expected, and
 // after them all others that a node announces.
 func Read(ctx context.Context, cfg kafka.Config, cat topics.Catalogue, expected []string) (*Status, error) {
@@ -70,7 +67,7 @@ func Read(ctx context.Context, cfg kafka.Config, cat topics.Catalogue, expected 
 	var told []topics.Owner
 	seen := map[string]bool{} // read backwards, the first record of a key is the latest
 	err = kafka.ReadBack(ctx, cfg, cat.OwnersTopic(), 0, 0, func(r *kafka.Record) bool {
-		if s.Now.Sub(r.Timestamp) > recent {
+		if s.Now.Sub(r.Timestamp) > topics.OwnerAlive {
 			return false
 		}
 		o, gone, err := topics.DecodeOwner(r.Key, r.Value)

@@ -56,7 +56,7 @@ func (r *Router) Run(ctx context.Context) error {
 func (r *Router) follow(ctx context.Context, watch func(addr string) *node) error {
 	for {
 		if err := r.readOwners(ctx, watch); ctx.Err() == nil {
-			r.cfg.Logger.Warn("owners topic", zap.Error(err))
+			r.cfg.Logger.Warn("reading the owners topic failed, retrying", zap.Error(err))
 		}
 		if err := pause.For(ctx, reopenWait); err != nil {
 			return err

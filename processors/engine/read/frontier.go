@@ -102,8 +102,8 @@ func (n *nodes) keep() {
 }
 
 const (
-	// maxStandstill is how long partitions that stand still keep the others back. It is an owner's lease, too.
-	maxStandstill = 5 * time.Minute
+	// MaxStandstill is how long partitions that stand still keep the others back. It is an owner's lease by default, too.
+	MaxStandstill = 5 * time.Minute
 	// maxBehind is the same where none is at the tip: in a backfill they leave out other blocks each, and share few.
 	maxBehind = 10 * time.Second
 	// maxTried is how many moments are tried: partitions are a few blocks apart, or share none.
@@ -164,7 +164,7 @@ func patienceWith(best []Watermark) time.Duration {
 	if first+TipBlocks < latest {
 		return maxBehind
 	}
-	return maxStandstill
+	return MaxStandstill
 }
 
 // all says whether something holds of a holder of every partition that there is a holder of.

@@ -86,7 +86,7 @@ func (h *handler) answer(ctx context.Context, raw, b []byte) ([]byte, error) {
 		b, err = appendResponse(b, a)
 	}
 	if status, _ := refusal(err); err != nil && status == http.StatusInternalServerError && ctx.Err() == nil {
-		h.logger.Error("answer a read", zap.String("application", req.Application), zap.String("operation", req.Operation), zap.Error(err))
+		h.logger.Error("cannot answer a read", zap.String("application", req.Application), zap.String("operation", req.Operation), zap.Error(err))
 	}
 	return b, err
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/topics"
 )
@@ -99,7 +100,7 @@ func (n *Snapshot) Release() {
 		_ = it.Close() // a scan has already returned its error
 	}
 	if err := n.from.Close(); err != nil {
-		n.store.logger.Error("close snapshot")
+		n.store.logger.Error("cannot close a snapshot", zap.Error(err))
 	}
 	n.store.open.Done()
 }

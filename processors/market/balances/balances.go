@@ -20,7 +20,7 @@ const (
 	WithdrawnBeyond   = "withdrawal exceeds the credit"
 )
 
-// Balances has a row, topics.Balance, for each non-zero credit, under Key or NFTKey. The table's ID is part of
+// Balances has a row, topics.Balance, for each non-zero credit, under Key or nftKey. The table's ID is part of
 // every key on disk: never reuse it.
 var Balances = &state.Table{
 	ID: 3, Name: "balances",
@@ -32,8 +32,8 @@ func Key(account, asset common.Address) []byte {
 	return append(append(make([]byte, 0, 2*common.AddressLength), account[:]...), asset[:]...)
 }
 
-// NFTKey is the key of an NFT that an account can withdraw.
-func NFTKey(account, asset common.Address, tokenID *uint256.Int) []byte {
+// nftKey is the key of an NFT that an account can withdraw.
+func nftKey(account, asset common.Address, tokenID *uint256.Int) []byte {
 	raw := tokenID.Bytes32()
 	key := append(make([]byte, 0, 2*common.AddressLength+len(raw)), account[:]...)
 	return append(append(key, asset[:]...), raw[:]...)
@@ -59,7 +59,7 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 func credited(w state.Writer, e *contracts.Credited) (violation string, err error) {
 	b := topics.Balance{Account: e.Account, Asset: e.Asset, Kind: e.Kind, Amount: e.AmountOrTokenID}
 	if e.Kind == contracts.BalanceNFT {
-		key := NFTKey(e.Account, e.Asset, &e.AmountOrTokenID)
+		key := nftKey(e.Account, e.Asset, &e.AmountOrTokenID)
 		if row, err := w.Get(Balances, key); err != nil || row != nil {
 			return CreditedTwice, err
 		}
@@ -84,7 +84,7 @@ func credited(w state.Writer, e *contracts.Credited) (violation string, err erro
 func withdrawn(w state.Writer, e *contracts.Withdrawn) (violation string, err error) {
 	key := Key(e.Account, e.Asset)
 	if e.Kind == contracts.BalanceNFT {
-		key = NFTKey(e.Account, e.Asset, &e.AmountOrTokenID)
+		key = nftKey(e.Account, e.Asset, &e.AmountOrTokenID)
 	}
 	var b topics.Balance
 	if found, err := family.Get(w, Balances, key, &b); err != nil || !found {

@@ -20,6 +20,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -304,6 +305,6 @@ func TestWhoFollowsHasWhatIsThere(t *testing.T) {
 }
 
 func text(d *query.DealWithBids, now uint64) string {
-	listed := d.Deal.State == contracts.DealListedState && !deals.Expired(d.Deal.ListingExpiry, now)
+	listed := d.Deal.State == contracts.DealListedState && !rules.ListingExpired(d.Deal.ListingExpiry, now)
 	return fmt.Sprint(d.Deal.State, d.Deal.ListingExpiry, d.Deal.OpenBids, listed)
 }

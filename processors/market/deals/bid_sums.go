@@ -11,6 +11,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -55,7 +56,7 @@ func SumBids(r rows, deal []byte, terms common.Hash, now uint64) (BidSum, error)
 			if root {
 				s.Open += e.count
 			}
-			if e.key.expiry <= now {
+			if rules.BidExpired(e.key.expiry, now) {
 				continue
 			}
 			alive = min(alive, i)

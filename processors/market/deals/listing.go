@@ -64,12 +64,6 @@ func ExpiredBefore(timestamp uint64) []byte {
 	return b
 }
 
-// Expired reports whether a listing can no longer be funded at a time. The contract refuses only after the
-// expiry has passed.
-func Expired(listingExpiry, timestamp uint64) bool {
-	return listingExpiry != 0 && timestamp > listingExpiry
-}
-
 func openEndedLast(expiry uint64) uint64 {
 	if expiry == 0 {
 		return math.MaxUint64

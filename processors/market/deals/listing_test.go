@@ -9,6 +9,7 @@ import (
 	"github.com/holiman/uint256"
 	"pgregory.net/rapid"
 
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -76,8 +77,8 @@ func TestExpiredBeforePartsTheExpiredFromTheOthers(t *testing.T) {
 			for _, id := range []*uint256.Int{uint256.NewInt(1), new(uint256.Int).SetAllOne()} {
 				d := &topics.Deal{ID: *id, ListingExpiry: expiry}
 				behind := bytes.Compare(ListingKey(SortExpiry, d), ExpiredBefore(now)) > 0
-				if behind == Expired(expiry, now) {
-					t.Errorf("expiry %d at %d: expired %t, behind %t", expiry, now, Expired(expiry, now), behind)
+				if behind == rules.ListingExpired(expiry, now) {
+					t.Errorf("expiry %d at %d: expired %t, behind %t", expiry, now, !behind, behind)
 				}
 			}
 		}

@@ -96,7 +96,7 @@ while #found <= limit do
     local lane, term = string.sub(m, keyLen + 3, keyLen + 3), string.sub(m, keyLen + 4, keyLen + 7)
     local expiry = uint64(m, keyLen + 8)
     if (ARGV[7] == '' or lane == ARGV[7]) and (ARGV[8] == '' or term == ARGV[8])
-      and (expiry == 0 or expiry >= now) then
+      and (expiry == 0 or expiry >= now) then -- as rules.ListingExpired
       found[#found + 1] = m
       if #found > limit then
         break

@@ -48,7 +48,7 @@ func (r *Cache) pool(ctx context.Context, wm query.Watermark) (none query.Answer
 		none.Value, err = decodeOverview(rest)
 	}
 	if err != nil {
-		r.log.Error("decode the pool of redis", zap.Uint64("block", o.at.Number), zap.Error(err))
+		r.log.Error("cannot decode the pool in Redis", zap.Uint64("block", o.at.Number), zap.Error(err))
 		return query.Answer[query.PoolOverview]{}, MissError
 	}
 	none.At = o.at

@@ -319,7 +319,7 @@ func noLeak(t *rapid.T, w *Writer, at topics.BlockRef, l *ledger) {
 	for id, d := range l.past[at.Hash] {
 		key := string(deals.Key(&d.Deal.ID))
 		listed := d.Deal.State == contracts.DealListedState
-		if listed && !held[key] && !deals.Expired(d.Deal.ListingExpiry, before) {
+		if listed && !held[key] && !rules.ListingExpired(d.Deal.ListingExpiry, before) {
 			t.Fatalf("listing %d is not in redis", id)
 		}
 		if listed {

@@ -161,7 +161,7 @@ func (r *Cache) listings(
 	if none.Value, err = page.decode(q.Sort); errors.Is(err, errAnotherTime) {
 		return query.Answer[query.Page[query.DealWithBids]]{}, MissTime
 	} else if err != nil {
-		r.log.Error("decode listings of redis", zap.Uint64("block", page.at.Number), zap.Error(err))
+		r.log.Error("cannot decode the listings in Redis", zap.Uint64("block", page.at.Number), zap.Error(err))
 		return query.Answer[query.Page[query.DealWithBids]]{}, MissError
 	}
 	return none, nil

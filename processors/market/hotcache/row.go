@@ -191,7 +191,7 @@ func load(v state.View, partition int32, key []byte, expiredBefore uint64) (entr
 	if err := d.UnmarshalBinary(row); err != nil {
 		return gone, fmt.Errorf("deal %s: %w", deals.ID(key).Dec(), err)
 	}
-	if d.State != contracts.DealListedState || deals.Expired(d.ListingExpiry, expiredBefore) {
+	if d.State != contracts.DealListedState || rules.ListingExpired(d.ListingExpiry, expiredBefore) {
 		return gone, nil
 	}
 	o, err := loadOffers(v, key, &d)

@@ -25,7 +25,7 @@ func applyStaking(w state.Writer, event contracts.Event) (violation string, err 
 			err = changeStaking(w, e.PoolID, func(s *topics.Staking) { s.TotalWeight = e.TotalWeight })
 		}
 	case *contracts.PositionUnstaked:
-		key := StakeKey(e.PoolID, &e.TokenID)
+		key := stakeKey(e.PoolID, &e.TokenID)
 		row, err := w.Get(Stakes, key)
 		if err != nil || row == nil {
 			return NoStake, err
@@ -52,7 +52,7 @@ func applyStaking(w state.Writer, event contracts.Event) (violation string, err 
 }
 
 func staked(w state.Writer, e *contracts.PositionStaked) (string, error) {
-	key := StakeKey(e.PoolID, &e.TokenID)
+	key := stakeKey(e.PoolID, &e.TokenID)
 	if row, err := w.Get(Stakes, key); err != nil || row != nil {
 		return StakedTwice, err
 	}
@@ -86,7 +86,7 @@ func add(to, amount *uint256.Int) string {
 }
 
 func changeStake(w state.Writer, pool common.Hash, tokenID *uint256.Int, edit func(*topics.Stake) string) (string, error) {
-	key := StakeKey(pool, tokenID)
+	key := stakeKey(pool, tokenID)
 	var s topics.Stake
 	if found, err := family.Get(w, Stakes, key, &s); err != nil || !found {
 		return NoStake, err

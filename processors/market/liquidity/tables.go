@@ -32,7 +32,7 @@ const (
 	IndexPositionOwner byte = 0x1c
 	// IndexStakeOwner: owner, then token ID, then the pool. The value is the row.
 	IndexStakeOwner byte = 0x1d
-	// IndexSeed: the seeder's stakes, by StakeKey. The value is the row.
+	// IndexSeed: the seeder's stakes, by stakeKey. The value is the row.
 	IndexSeed byte = 0x1e
 )
 
@@ -61,20 +61,20 @@ var Stakings = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityStaking, Key: contracts.AppendHex, Encode: topics.EncodeStaking},
 }
 
-// Stakes has a row, topics.Stake, for each staked position under StakeKey.
+// Stakes has a row, topics.Stake, for each staked position under stakeKey.
 var Stakes = &state.Table{
 	ID: tableStakes, Name: "stakes", Index: indexStake,
 	Entity: &state.EntityTopic{Name: topics.EntityStake, Key: stakeEntityKey, Encode: topics.EncodeStake},
 }
 
-// PositionKey is the key of a position in Positions and PositionLiquidities.
-func PositionKey(tokenID *uint256.Int) []byte {
+// positionKey is the key of a position in Positions and PositionLiquidities.
+func positionKey(tokenID *uint256.Int) []byte {
 	raw := tokenID.Bytes32()
 	return raw[:]
 }
 
-// StakeKey is the key of a stake: the pool, then the token ID, ascending.
-func StakeKey(pool common.Hash, tokenID *uint256.Int) []byte {
+// stakeKey is the key of a stake: the pool, then the token ID, ascending.
+func stakeKey(pool common.Hash, tokenID *uint256.Int) []byte {
 	raw := tokenID.Bytes32()
 	return append(append(make([]byte, 0, len(pool)+len(raw)), pool[:]...), raw[:]...)
 }
@@ -96,7 +96,7 @@ func indexPosition(key, row []byte, to *state.IndexEntries) {
 func indexStake(key, row []byte, to *state.IndexEntries) {
 	var s topics.Stake
 	mustDecode(row, &s)
-	to.Put(IndexStakeOwner, row, s.Owner[:], PositionKey(&s.TokenID), s.PoolID[:])
+	to.Put(IndexStakeOwner, row, s.Owner[:], positionKey(&s.TokenID), s.PoolID[:])
 	if s.IsSeed {
 		to.Put(IndexSeed, row, key)
 	}

@@ -23,9 +23,9 @@ import (
 const (
 	// Hour is the length of an hour, in seconds.
 	Hour = 60 * 60
-	// secondsKept is for how many full hours per-second observations are kept: a reference price needs half an
+	// SecondsKept is for how many full hours per-second observations are kept: a reference price needs half an
 	// hour, and older prices are kept by the hour.
-	secondsKept = 24
+	SecondsKept = 24
 )
 
 // Seconds has a row, topics.Observation, for each second under Key, the newest first, for a day and the current
@@ -171,10 +171,10 @@ const prunedAtOnce = 64
 // more of them.
 func prune(w state.Writer, pool common.Hash, now uint64) error {
 	oldest := now - now%Hour
-	if oldest < secondsKept*Hour {
+	if oldest < SecondsKept*Hour {
 		return nil
 	}
-	oldest -= secondsKept * Hour
+	oldest -= SecondsKept * Hour
 	var old [][]byte
 	more := false
 	err := w.Scan(Spans, pool[:], Key(pool, oldest), func(key, _ []byte) bool {

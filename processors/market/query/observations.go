@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/topics"
 )
+
+// SecondsKept is for how long observations are kept by the second.
+const SecondsKept = prices.SecondsKept * time.Hour
 
 // Observations implements MarketReader.
 func (c *Client) Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error) {

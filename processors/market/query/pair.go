@@ -7,16 +7,11 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/contracts/ammv4"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/topics"
-)
-
-// Decimals where the registry knows none: sTKN and TKN have those that the contracts count on.
-const (
-	tokenDecimals = 18
-	usdgDecimals  = 6
 )
 
 var q192 = new(big.Int).Lsh(big.NewInt(1), 192)
@@ -51,11 +46,11 @@ type pair struct {
 
 func pairOf(pool *topics.Pool, m *market, known []read.Item) (*pair, error) {
 	p := &pair{pool: pool, stkn0: pool.Currency0 == m.STKN}
-	stkn, err := decimalsOf(known, m.STKN, tokenDecimals)
+	stkn, err := decimalsOf(known, m.STKN, contracts.TokenDecimals)
 	if err != nil {
 		return nil, err
 	}
-	tkn, err := decimalsOf(known, m.TKN, tokenDecimals)
+	tkn, err := decimalsOf(known, m.TKN, contracts.TokenDecimals)
 	if err != nil {
 		return nil, err
 	}

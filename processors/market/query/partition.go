@@ -15,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/processors/market/assets"
 	"github.com/lienstream/lienstream/processors/market/balances"
 	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -61,7 +62,7 @@ func readListings(_ context.Context, views *read.Views, q *ListingsQuery) ([]rea
 				bad = err
 				return false
 			}
-			return visit(entry, nil, !deals.Expired(f.Expiry, now) &&
+			return visit(entry, nil, !rules.ListingExpired(f.Expiry, now) &&
 				(q.Lane == nil || f.Lane == *q.Lane) &&
 				(q.Term == nil || f.Term == *q.Term) &&
 				(q.Asset == nil || f.Asset == *q.Asset))

@@ -12,6 +12,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -49,7 +50,7 @@ type Acceptable struct {
 
 // Listed reports whether the deal may be funded at a time: LISTED, and its listing not expired.
 func (d *DealWithBids) Listed(timestamp uint64) bool {
-	return d.Deal.State == contracts.DealListedState && !deals.Expired(d.Deal.ListingExpiry, timestamp)
+	return d.Deal.State == contracts.DealListedState && !rules.ListingExpired(d.Deal.ListingExpiry, timestamp)
 }
 
 // ListingsQuery asks for LISTED deals whose listing has not expired at the answer's block.

@@ -255,10 +255,10 @@ func priceHistory(split *[sections][]read.Item, book *priceBook, m *market, now 
 
 // tknInUSDG converts a price in raw units to one of whole tokens.
 func tknInUSDG(known []read.Item, m *market) (Price, error) {
-	tkn, err := decimalsOf(known, m.TKN, tokenDecimals)
+	tkn, err := decimalsOf(known, m.TKN, contracts.TokenDecimals)
 	if err != nil {
 		return Price{}, err
 	}
-	usdg, err := decimalsOf(known, m.USDG, usdgDecimals)
+	usdg, err := decimalsOf(known, m.USDG, contracts.USDGDecimals)
 	return newPrice(pow10(tkn), pow10(usdg)), err
 }

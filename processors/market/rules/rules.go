@@ -10,15 +10,22 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// OnTerms says that a bid is open and on the deal's current terms: its borrower could accept it, were it not
+// ListingExpired reports whether a listing can no longer be funded at a time. Zero never expires. The contract
+// refuses only after the expiry has passed.
+func ListingExpired(expiry, now uint64) bool { return expiry != 0 && now > expiry }
+
+// BidExpired reports whether a bid can no longer be accepted at a time. The contract refuses from the expiry on.
+func BidExpired(expiry, now uint64) bool { return now >= expiry }
+
+// onTerms says that a bid is open and on the deal's current terms: its borrower could accept it, were it not
 // expired.
-func OnTerms(d *topics.Deal, b *topics.Bid) bool {
+func onTerms(d *topics.Deal, b *topics.Bid) bool {
 	return b.State == contracts.BidOpen && b.TermsHash == d.TermsHash
 }
 
 // Acceptable says that the borrower could accept a bid at a time.
 func Acceptable(d *topics.Deal, b *topics.Bid, now uint64) bool {
-	return OnTerms(d, b) && b.Expiry > now
+	return onTerms(d, b) && !BidExpired(b.Expiry, now)
 }
 
 // BestBid counts the bids that could be accepted at a time and finds the best, nil where there is none: the

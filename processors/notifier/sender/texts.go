@@ -11,6 +11,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
@@ -55,12 +56,6 @@ type facts struct {
 // lateAfter is the delay from which an alert says that it is late: by block time, whether it was fired late or sent late.
 const lateAfter = 10 * time.Minute
 
-// Decimals of USDG, the unit of caps, and of sTKN, the unit of budgets.
-const (
-	usdgDecimals = 6
-	stknDecimals = 18
-)
-
 func render(m *Message, links Links) (Text, error) {
 	f := factsOf(m, links)
 	return f.render()
@@ -72,14 +67,14 @@ func factsOf(m *Message, links Links) facts {
 	path := "/epochs"
 	if n := m.Alert.News; n != nil {
 		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)
-		f.Budget7, f.Budget21 = units(n.Budget7, stknDecimals)+" sTKN", units(n.Budget21, stknDecimals)+" sTKN"
+		f.Budget7, f.Budget21 = units(n.Budget7, contracts.TokenDecimals)+" sTKN", units(n.Budget21, contracts.TokenDecimals)+" sTKN"
 		if n.Reserved != "" {
-			f.Reserved = units(n.Reserved, stknDecimals) + " sTKN"
+			f.Reserved = units(n.Reserved, contracts.TokenDecimals) + " sTKN"
 		}
 	} else {
 		path = "/deals/" + m.Event.DealID
 		f.DealID, f.Borrower = m.Event.DealID, m.Event.Role == "borrower"
-		f.Expiry, f.GraceEnd, f.Repay = when(m.Event.Expiry), when(m.Event.GraceEnd), units(m.Alert.Deal.Cap, usdgDecimals)+" USDG"
+		f.Expiry, f.GraceEnd, f.Repay = when(m.Event.Expiry), when(m.Event.GraceEnd), units(m.Alert.Deal.Cap, contracts.USDGDecimals)+" USDG"
 		f.Collateral = collateral(m.Alert.Deal, m.Alert.Collateral)
 		if f.Over = now >= m.Event.GraceEnd; now < m.Event.Expiry {
 			f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
