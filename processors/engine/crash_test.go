@@ -340,9 +340,9 @@ func (e *env) committed(c *chain, owner *runningNode) {
 	e.t.Helper()
 	for p := range e.cat.Partitions {
 		polltest.Until(e.t, "everything is committed", func() bool {
-			_, done, _, err := owner.lastLife(e.t.Context(), p)
+			last, err := owner.lastLife(e.t.Context(), p)
 			check(e.t, err)
-			return done.At.Same(c.head())
+			return last.progress.At.Same(c.head())
 		})
 	}
 }

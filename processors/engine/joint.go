@@ -150,30 +150,30 @@ func (j *joint) ours(ctx context.Context, id string) (bool, error) {
 	return err == nil && x.alive(), err
 }
 
-// fenceWriter fences the joint ID that a partition was written under. The caller holds the partition's ID. A transaction
-// that is undecided hides what comes after it, so another ID may show up once it is decided.
-func (n *Node) fenceWriter(ctx context.Context, partition int32) error {
-	for last := ""; ; {
-		writer, err := n.lastWriter(ctx, partition)
-		if err != nil || writer == last {
-			return err
+// fenceWriter fences the joint ID that a partition was written under, and returns how its changelog ends. The caller holds the
+// partition's ID. A transaction that is undecided hides what comes after it, so another ID may show up once it is decided.
+func (n *Node) fenceWriter(ctx context.Context, partition int32) (last life, err error) {
+	if n.commands != nil {
+		return last, nil // they have no joint transactions
+	}
+	for fenced := ""; ; {
+		last, err = n.lastLife(ctx, partition)
+		writer := last.progress.Writer
+		if err != nil || writer == fenced {
+			return last, err
 		}
-		if ours, err := n.joint.ours(ctx, writer); ours || err != nil {
-			return err
+		ours, err := n.joint.ours(ctx, writer)
+		if err != nil {
+			return last, err
+		}
+		if ours {
+			return n.lastLife(ctx, partition)
 		}
 		if err := n.joint.fence(ctx, writer); err != nil {
-			return err
+			return last, err
 		}
-		last = writer
+		fenced = writer
 	}
-}
-
-func (n *Node) lastWriter(ctx context.Context, partition int32) (string, error) {
-	if n.commands != nil {
-		return "", nil
-	}
-	_, p, _, err := n.lastLife(ctx, partition)
-	return p.Writer, err
 }
 
 // awaitRelease waits, for a moment, until an owner that is alive has left its node's transactions: its progress then names
@@ -192,11 +192,11 @@ func (n *Node) awaitRelease(ctx context.Context, partition int32, s *restorer) e
 
 // readRelease reads the changelog until progress names no joint ID, or short is done.
 func (n *Node) readRelease(ctx, short context.Context, partition int32) error {
-	_, last, end, err := n.lastLife(ctx, partition)
-	if err != nil || last.Writer == "" {
+	last, err := n.lastLife(ctx, partition)
+	if err != nil || last.progress.Writer == "" {
 		return err
 	}
-	read, err := n.consumer.Open(n.changelog, partition, end+1)
+	read, err := n.consumer.Open(n.changelog, partition, last.end+1)
 	if err != nil {
 		return err
 	}

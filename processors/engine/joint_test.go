@@ -19,6 +19,12 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
+// lastWriter is the joint ID that a partition's last commit names.
+func lastWriter(ctx context.Context, n *Node, partition int32) (string, error) {
+	last, err := n.lastLife(ctx, partition)
+	return last.progress.Writer, err
+}
+
 // together waits until every partition's last commit is of the node's transactions, all of one producer.
 func (e *env) together(c *chain, n *runningNode) {
 	e.t.Helper()
@@ -27,7 +33,7 @@ func (e *env) together(c *chain, n *runningNode) {
 		e.caughtUp(c, n)
 		producers := map[int64]bool{}
 		for p := range e.cat.Partitions {
-			last, err := n.lastWriter(e.t.Context(), p)
+			last, err := lastWriter(e.t.Context(), n.Node, p)
 			check(e.t, err)
 			if last == "" {
 				return false
@@ -129,7 +135,7 @@ func testJointTaskFails(t *testing.T, e *env) {
 	c.add(1)
 	polltest.Until(t, "the others commit", func() bool {
 		for _, p := range []int32{0, 2, 3} {
-			if _, done, _, err := n.lastLife(t.Context(), p); err != nil || !done.At.Same(c.head()) {
+			if last, err := n.lastLife(t.Context(), p); err != nil || !last.progress.At.Same(c.head()) {
 				return false
 			}
 		}
@@ -274,7 +280,7 @@ func testReleaseAfterRestart(t *testing.T, e *env) {
 	e.caughtUp(c, n)
 	n.replicas[0].leaving.Store(true)
 	polltest.Within(t, 10*time.Second, func() error {
-		writer, err := n.lastWriter(t.Context(), 0)
+		writer, err := lastWriter(t.Context(), n.Node, 0)
 		if err == nil && writer != "" {
 			err = errors.New("the partition's next owner would fence " + writer)
 		}
@@ -299,7 +305,7 @@ func testRenewal(t *testing.T, e *env) {
 			}
 			return open == nil
 		}))
-		writer, err := n.lastWriter(t.Context(), p)
+		writer, err := lastWriter(t.Context(), n.Node, p)
 		check(t, err)
 		return writer != "" && last != nil && last.ProducerID == open.ProducerID
 	}
@@ -307,7 +313,7 @@ func testRenewal(t *testing.T, e *env) {
 		c.add(1)
 		e.caughtUp(c, n)
 		for p := range e.cat.Partitions {
-			if writer, err := n.lastWriter(t.Context(), p); err != nil || writer == "" {
+			if writer, err := lastWriter(t.Context(), n.Node, p); err != nil || writer == "" {
 				return false
 			}
 		}
@@ -425,7 +431,7 @@ func testAwaitsRelease(t *testing.T, e *env) {
 	defer cancel()
 	r := next.replicas[1]
 	defer func() { check(t, r.close()) }()
-	pos, err := next.open(t.Context(), r)
+	pos, err := next.open(t.Context(), r, nil)
 	check(t, err)
 	s, err := next.newRestorer(r, pos, rankStandby)
 	check(t, err)
@@ -439,7 +445,7 @@ func testAwaitsRelease(t *testing.T, e *env) {
 		go func() { done <- await() }()
 		a.replicas[p].leaving.Store(true)
 		check(t, <-done)
-		if writer, err := next.lastWriter(t.Context(), int32(p)); err != nil || writer != "" || short.Err() != nil {
+		if writer, err := lastWriter(t.Context(), next, int32(p)); err != nil || writer != "" || short.Err() != nil {
 			t.Errorf("partition %d is taken over while its owner names %q: %v", p, writer, errors.Join(err, short.Err()))
 		}
 	}

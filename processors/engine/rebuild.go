@@ -11,60 +11,64 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// rebuild begins a new epoch of the changelog: the state is dropped, and the raw topic is reprocessed from its
-// start.
+// rebuild begins a new epoch of the changelog, which so far ends as last says: the state is dropped, and the raw topic is
+// reprocessed from its start.
 //
 // What readers of the topics see: an entity topic gets every row again, and a tombstone for every row that no
 // longer exists, as a compacted topic allows. An event topic gets no duplicates: events that the previous epoch
 // published are skipped. Reverts of blocks that were final, which a rebuild is meant to repair, are applied
 // like any other: the raw topic is scanned once for them, and undo records are kept from the lowest such block
 // until they have passed. The topic of final events is not corrected.
-func (t *task) rebuild(ctx context.Context) error {
-	epoch, former, end, err := t.n.lastLife(ctx, t.r.partition)
+func (t *task) rebuild(ctx context.Context, last life) (now life, err error) {
+	former, err := t.n.moved(ctx, t.r.partition, last.progress)
 	if err != nil {
-		return err
+		return now, err
 	}
-	if former, err = t.n.moved(ctx, t.r.partition, former); err != nil {
-		return err
-	}
-	p := unopened().Progress
-	p.Rebuild.Begin = end + 1
+	now = life{epoch: last.epoch + 1, progress: unopened().Progress}
+	p := &now.progress
+	p.Rebuild.Begin = last.end + 1
 	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
 	// An aborted rebuild had published no more than the epoch before it.
 	p.Rebuild.Published = max(p.Rebuild.Published, former.Rebuild.Published)
 	p.Rebuild.Settled = max(p.Rebuild.Settled, former.Rebuild.Settled)
 	if p.Rebuild.KeepFrom, p.Rebuild.KeepUntil, err = t.deepReverts(ctx, former); err != nil {
-		return err
+		return now, err
 	}
 	if err := t.n.wipe(t.r); err != nil {
-		return err
+		return now, err
 	}
-	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("epoch", epoch+1),
+	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("epoch", now.epoch),
 		zap.Int64("published", p.Rebuild.Published), zap.Uint64("keepFrom", p.Rebuild.KeepFrom))
-	return t.open(ctx, t.changelogRecord(keyProgress, sealProgress(epoch+1, p)))
+	return now, t.open(ctx, t.changelogRecord(keyProgress, sealProgress(now.epoch, *p)))
 }
 
-// lastLife finds the last progress in the changelog and the offset of its last record; -1: it is empty. Records
-// that cannot be decoded are skipped, because a rebuild repairs them too.
-func (n *Node) lastLife(ctx context.Context, partition int32) (epoch uint64, p progress, end int64, err error) {
-	p, end = unopened().Progress, -1
-	err = n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
-		end = max(end, r.Offset)
+// life is how a changelog ends.
+type life struct {
+	epoch    uint64
+	progress progress // the last one
+	end      int64    // offset of the last record; -1: it is empty
+}
+
+// lastLife reads how the changelog ends. Records that cannot be decoded are skipped, because a rebuild repairs them too.
+func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
+	last := life{progress: unopened().Progress, end: -1}
+	err := n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
+		last.end = max(last.end, r.Offset)
 		if !bytes.Equal(r.Key, keyProgress) || r.Value == nil {
 			return true
 		}
-		e, payload, err := unseal(r.Key, r.Value)
+		epoch, payload, err := unseal(r.Key, r.Value)
 		if err != nil {
 			return true
 		}
-		last, err := decodeProgress(payload)
+		p, err := decodeProgress(payload)
 		if err != nil {
 			return true
 		}
-		epoch, p = e, last
+		last.epoch, last.progress = epoch, p
 		return false
 	})
-	return epoch, p, end, err
+	return last, err
 }
 
 // lastOffset is the offset of the last record of a partition; -1: it is empty.

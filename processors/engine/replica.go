@@ -297,8 +297,9 @@ func (r *replica) status() (string, error) {
 	return r.state, r.stopped
 }
 
-// open opens the store and returns its position.
-func (n *Node) open(ctx context.Context, r *replica) (position, error) {
+// open opens the store and returns its position. Of an empty one that is where the life that it has in the changelog begins;
+// nil: that is looked up.
+func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error) {
 	if r.store == nil {
 		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
 		if err != nil {
@@ -312,15 +313,18 @@ func (n *Node) open(ctx context.Context, r *replica) (position, error) {
 	}
 	if meta == nil {
 		pos := unopened()
-		place, err := n.history.Place(ctx, n.changelog, r.partition, -1)
-		if err != nil {
+		if pos.Log, err = n.history.TopicID(ctx, n.changelog, r.partition); err != nil {
 			return position{}, err
 		}
-		pos.Log = place.Topic
-		if _, last, _, err := n.lastLife(ctx, r.partition); err != nil {
-			return position{}, err
-		} else if last.Rebuild.Begin > 0 && !r.rewind {
-			pos.Changelog = last.Rebuild.Begin // older records are of former epochs, even if they can be decoded
+		if now == nil {
+			last, err := n.lastLife(ctx, r.partition)
+			if err != nil {
+				return position{}, err
+			}
+			now = &last
+		}
+		if begin := now.progress.Rebuild.Begin; begin > 0 && !r.rewind {
+			pos.Changelog = begin // older records are of former epochs, even if they can be decoded
 		}
 		return pos, nil
 	}

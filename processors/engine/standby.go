@@ -79,7 +79,7 @@ const (
 //	raw topic ──► barriers ──► speculative, in memory ──┘
 func (n *Node) follow(ctx context.Context, r *replica) error {
 	r.setState(topics.StateRestoring, nil)
-	pos, err := n.open(ctx, r)
+	pos, err := n.open(ctx, r, nil)
 	if err != nil {
 		return err
 	}

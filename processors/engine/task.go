@@ -76,8 +76,8 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	r.setState(topics.StateRestoring, nil)
 	started := time.Now()
 	var s *restorer
-	restorer := func() error {
-		pos, err := n.open(ctx, r)
+	restorer := func(now *life) error {
+		pos, err := n.open(ctx, r, now)
 		if err == nil {
 			s, err = n.newRestorer(r, pos, n.rank(r))
 		}
@@ -90,7 +90,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	}()
 	rebuild := n.cfg.Rebuild && !r.rebuilt
 	if !rebuild { // a rebuild ignores the state
-		if err := restorer(); err != nil {
+		if err := restorer(nil); err != nil {
 			return err
 		}
 		if err := s.catchUp(ctx, n); err != nil {
@@ -118,15 +118,17 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	if err := tx.Init(ctx); err != nil {
 		return err
 	}
-	if err := n.fenceWriter(ctx, r.partition); err != nil {
+	last, err := n.fenceWriter(ctx, r.partition)
+	if err != nil {
 		return fmt.Errorf("fence the former owner: %w", err)
 	}
 	if rebuild {
-		if err := t.rebuild(ctx); err != nil {
+		now, err := t.rebuild(ctx, last)
+		if err != nil {
 			return fmt.Errorf("rebuild: %w", err)
 		}
 		r.rebuilt = true
-		if err := restorer(); err != nil {
+		if err := restorer(&now); err != nil {
 			return err
 		}
 		s.endLoad()

@@ -17,17 +17,16 @@ import (
 // A topic that was deleted and recreated, or mirrored, has another ID. A topic that lost its end in a leader
 // election and grew again has other records at the same offsets, which only the epoch shows.
 func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, epoch int32, offset int64) (kafka.TopicID, error) {
-	known := id != kafka.TopicID{} && offset >= 0
-	if !known {
-		epoch = -1
+	if id == (kafka.TopicID{}) || offset < 0 {
+		return n.history.TopicID(ctx, topic, partition)
 	}
 	place, err := n.history.Place(ctx, topic, partition, epoch)
 	switch {
 	case err != nil:
 		return id, err
-	case known && place.Topic != id:
+	case place.Topic != id:
 		return id, fmt.Errorf("%w: the ID of %s is %s, it was %s", ErrBroken, topic, place.Topic, id)
-	case known && place.EpochEnd < offset:
+	case place.EpochEnd < offset:
 		return id, fmt.Errorf("%w: %s/%d has records up to offset %d in leader epoch %d, but the state is at offset %d", ErrBroken, topic, partition, place.EpochEnd, epoch, offset)
 	}
 	return place.Topic, nil
@@ -36,8 +35,8 @@ func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id 
 // moved translates a former epoch's position to the current raw topic. If the topic was replaced, offsets mean
 // nothing, but blocks do: the last block tells what was published.
 func (n *Node) moved(ctx context.Context, partition int32, former progress) (progress, error) {
-	place, err := n.history.Place(ctx, n.input, partition, -1)
-	if err != nil || former.Raw == place.Topic || former.Raw == (kafka.TopicID{}) {
+	id, err := n.history.TopicID(ctx, n.input, partition)
+	if err != nil || former.Raw == id || former.Raw == (kafka.TopicID{}) {
 		return former, err
 	}
 	now := unopened().Progress

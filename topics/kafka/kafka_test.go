@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -34,6 +38,8 @@ var promises = []struct {
 	{"FormerHolderIsFenced", formerHolderIsFenced},
 	{"KilledCommitIsReadBack", killedCommitIsReadBack},
 	{"ReadBackCrossesMarkersAndAborts", readBackCrossesMarkersAndAborts},
+	{"ReadBackEndsWhereThePartitionBegins", readBackEndsWhereThePartitionBegins},
+	{"LastRecordAloneIsFetched", lastRecordAloneIsFetched},
 	{"OutOfRange", outOfRange},
 	{"KillEndsAPoll", killEndsAPoll},
 	{"ReadersComeAndGo", readersComeAndGo},
@@ -330,6 +336,84 @@ func readBackCrossesMarkersAndAborts(t *testing.T, b *testBroker) {
 	if got, want := b.readBack(t, 1), []string{"second"}; !slices.Equal(got, want) {
 		t.Errorf("read back one: %q, want %q", got, want)
 	}
+}
+
+func readBackEndsWhereThePartitionBegins(t *testing.T, b *testBroker) {
+	tx := b.transactor(t, "a")
+	if err := b.fill(t.Context(), tx, 200, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
+		t.Fatal(err)
+	}
+	var offsets []int64
+	var all []string
+	err := kafka.ReadBack(t.Context(), b.cfg, b.log, 1, 0, func(r *kafka.Record) bool {
+		offsets, all = append(offsets, r.Offset), append(all, string(r.Value))
+		return true
+	})
+	if err != nil || len(all) != 200 {
+		t.Fatalf("read back %d records: %v", len(all), err)
+	}
+	for _, left := range []int{150, 64, 1} {
+		b.deleteRecords(t, offsets[left-1])
+		if got := b.readBack(t, 0); !slices.Equal(got, all[:left]) {
+			t.Errorf("read back %q of %d records that are left", got, left)
+		}
+	}
+	b.deleteRecords(t, offsets[0]+1)
+	if got := b.readBack(t, 0); len(got) > 0 {
+		t.Errorf("read back %q, and all are deleted", got)
+	}
+}
+
+// deleteRecords deletes the records below an offset.
+func (b *testBroker) deleteRecords(t *testing.T, below int64) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	var offsets kadm.Offsets
+	offsets.AddOffset(b.log, 1, below, -1)
+	done, err := kadm.NewClient(cl).DeleteRecords(t.Context(), offsets)
+	if err = errors.Join(err, done.Error()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The last record costs no fetch of the batch before it, which may be a large commit.
+func lastRecordAloneIsFetched(t *testing.T, b *testBroker) {
+	const size = 200_000
+	b.cfg.Compression = "none"
+	tx := b.transactor(t, "a")
+	b.commit(t, tx, strings.Repeat("large", size/5), "before")
+	b.commit(t, tx, "last")
+	m := &metered{}
+	b.cfg.Dial = m.dial
+	if got, want := b.readBack(t, 1), []string{"last"}; !slices.Equal(got, want) {
+		t.Errorf("read back one: %q, want %q", got, want)
+	}
+	if n := m.read.Load(); n == 0 || n > size/10 {
+		t.Errorf("%d bytes were read for one record", n)
+	}
+}
+
+// metered counts the bytes that its connections read.
+type metered struct{ read atomic.Int64 }
+
+type meteredConn struct {
+	net.Conn
+	of *metered
+}
+
+func (m *metered) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return meteredConn{c, m}, err
+}
+
+func (c meteredConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.of.read.Add(int64(n))
+	return n, err
 }
 
 func outOfRange(t *testing.T, b *testBroker) {

@@ -48,9 +48,10 @@ func ReadBack(ctx context.Context, cfg Config, topic string, partition int32, n 
 // ReadBack calls fn with the committed records of a partition from the last one backwards, until fn returns
 // false, n records were passed or the partition has no more. n <= 0: no limit.
 //
-// It fetches windows of offsets that double in size up to a bound. A window may have only transaction markers, aborted
-// records or offsets removed by compaction. So it uses raw fetch requests, whose responses tell how far they
-// reach; a consumer would wait for a record that never comes.
+// It fetches windows of offsets that grow up to a bound. The first has room for one record and the marker of its transaction: a
+// broker sends whole batches, so a larger one would most often fetch what was committed before. A window may have only
+// transaction markers, aborted records or offsets removed by compaction. So it uses raw fetch requests, whose responses tell how
+// far they reach; a consumer would wait for a record that never comes.
 func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n int, fn func(*Record) bool) error {
 	b := &backwards{cl: h.cl, topic: topic, partition: partition, rewrite: newRewriter(h.ids)}
 	call := func(f func(context.Context) error) error {
@@ -62,7 +63,7 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 		return fmt.Errorf("read back %s/%d: %w", topic, partition, err)
 	}
 	given := 0
-	for end, window := b.end, int64(firstWindow); end > b.start; window = min(2*window, lastWindow) {
+	for end, window := b.end, int64(firstWindow); end > b.start; window = min(max(2*window, secondWindow), lastWindow) {
 		from := max(b.start, end-window)
 		var records []*Record
 		for at := from; at < end; {
@@ -87,10 +88,11 @@ func (h *History) ReadBack(ctx context.Context, topic string, partition int32, n
 	return nil
 }
 
-// Windows of offsets: the first and the largest, which is held in memory.
+// Windows of offsets: the largest is held in memory.
 const (
-	firstWindow = 64
-	lastWindow  = 8192
+	firstWindow  = 2
+	secondWindow = 64
+	lastWindow   = 8192
 )
 
 // TopicID distinguishes topics that had the same name one after the other.
@@ -99,24 +101,33 @@ type TopicID [16]byte
 // String is the ID in the format of Kafka's tools.
 func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// Place is the topic ID and the offsets of a partition.
+// Place is the topic ID of a partition, and the offset after the last record of a leader epoch or earlier ones; -1: the epoch is
+// unknown.
 type Place struct {
 	Topic    TopicID
-	Start    int64 // offset of its first record
-	End      int64 // the last stable offset
-	EpochEnd int64 // offset after the last record of a leader epoch or earlier ones; -1: the epoch is unknown
+	EpochEnd int64
 }
 
-// Place fetches a partition's topic ID and offsets. With a negative epoch EpochEnd is the high watermark.
+// Place fetches a partition's place. With a negative epoch EpochEnd is the high watermark.
 func (h *History) Place(ctx context.Context, topic string, partition, epoch int32) (Place, error) {
-	b := &backwards{cl: h.cl, topic: topic, partition: partition}
+	return h.place(ctx, topic, partition, func(ctx context.Context, b *backwards) (int64, error) { return b.epochEnd(ctx, epoch) })
+}
+
+// TopicID fetches the ID of a partition's topic, which takes no request where the client knows it.
+func (h *History) TopicID(ctx context.Context, topic string, partition int32) (TopicID, error) {
+	place, err := h.place(ctx, topic, partition, func(context.Context, *backwards) (int64, error) { return 0, nil })
+	return place.Topic, err
+}
+
+func (h *History) place(ctx context.Context, topic string, partition int32, end func(context.Context, *backwards) (int64, error)) (Place, error) {
+	b := &backwards{cl: h.cl, topic: topic, partition: partition, endless: true}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	var place Place // read only if the call has ended
 	err := supervise(ctx, func(ctx context.Context) error {
 		return b.atLeader(ctx, func(ctx context.Context) error {
-			end, err := b.epochEnd(ctx, epoch)
-			place = Place{Topic: b.topicID, Start: b.start, End: b.end, EpochEnd: end}
+			end, err := end(ctx, b)
+			place = Place{Topic: b.topicID, EpochEnd: end}
 			return err
 		})
 	})
@@ -176,14 +187,15 @@ type backwards struct {
 	cl         *kgo.Client
 	topic      string
 	partition  int32
-	located    bool // the leader and the offsets are known
+	endless    bool // the end is not needed
+	located    bool // the leader and the end are known
 	topicID    TopicID
 	leader     int32
-	start, end int64 // end: the last stable offset, above which transactions are undecided
+	start, end int64 // start: no record is below; end: the last stable offset, above which transactions are undecided
 	rewrite    *rewriter
 }
 
-// atLeader calls f once the leader and the offsets are known. Where that broker dies, or another one is elected, it asks who leads
+// atLeader calls f once the leader and the end are known. Where that broker dies, or another one is elected, it asks who leads
 // instead, and calls f again, until ctx is done.
 func (b *backwards) atLeader(ctx context.Context, f func(context.Context) error) error {
 	for {
@@ -214,7 +226,7 @@ func passes(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// locate finds the partition's leader and its offsets, if they are not known. again: it may succeed later.
+// locate finds the partition's leader and its end, if they are not known. again: it may succeed later.
 func (b *backwards) locate(ctx context.Context) (again bool, err error) {
 	if b.located {
 		return false, nil
@@ -222,10 +234,11 @@ func (b *backwards) locate(ctx context.Context) (again bool, err error) {
 	if err := b.findLeader(ctx); err != nil {
 		return kerr.IsRetriable(err), err
 	}
-	end := b.end
-	if b.start, err = b.offset(ctx, startTimestamp, readCommitted); err != nil {
-		return passes(err), fmt.Errorf("start offset: %w", err)
+	if b.endless {
+		b.located = true
+		return false, nil
 	}
+	end := b.end
 	if b.end, err = b.offset(ctx, endTimestamp, readCommitted); err != nil {
 		return passes(err), fmt.Errorf("last stable offset: %w", err)
 	}
@@ -297,8 +310,24 @@ func (b *backwards) offset(ctx context.Context, timestamp int64, isolation int8)
 }
 
 // fetch returns the committed records from offset at to below end, as far as one response reaches, and the next
-// offset: end if the response has no more.
+// offset: end if the response has no more, or the partition's start if that is above at.
 func (b *backwards) fetch(ctx context.Context, at, end int64) ([]*Record, int64, error) {
+	records, next, err := b.fetchFrom(ctx, at, end)
+	if !errors.Is(err, kerr.OffsetOutOfRange) {
+		return records, next, err
+	}
+	start, err2 := b.offset(ctx, startTimestamp, readCommitted)
+	if err2 != nil {
+		return nil, at, fmt.Errorf("start offset: %w", err2)
+	}
+	if start <= at {
+		return nil, at, err
+	}
+	b.start = start
+	return nil, min(start, end), nil
+}
+
+func (b *backwards) fetchFrom(ctx context.Context, at, end int64) ([]*Record, int64, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.ReplicaState.ID = -1, -1
 	req.IsolationLevel = 1

@@ -102,7 +102,7 @@ func TestReadBackOutlivesTheLeader(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.die(3)
-				if p, err := h.Place(t.Context(), m.log, 1, -1); err != nil || p.End == 0 {
+				if p, err := h.Place(t.Context(), m.log, 1, -1); err != nil || p.EpochEnd == 0 {
 					t.Fatalf("%+v: %v", p, err)
 				}
 				m.die(3)
