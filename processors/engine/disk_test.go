@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -111,6 +112,10 @@ func stuckDiskIsLeft(t *testing.T) {
 		return since
 	}
 	fill()
+	polltest.Until(t, "it is not ready, and says why", func() bool {
+		err := a.Ready(time.Hour)
+		return err != nil && strings.Contains(err.Error(), "partition 0: the state cannot be written: ")
+	})
 	polltest.Until(t, "the owner stands still", func() bool { return a.stuck() != nil })
 	before := gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks")
 	for range 5 {
@@ -119,6 +124,7 @@ func stuckDiskIsLeft(t *testing.T) {
 	polltest.Until(t, "lag grows", func() bool { return gauge(t, acfg.Registerer, "lienstream_processors_lag_blocks") >= max(before, 1)+5 })
 	full.Store(false)
 	e.caughtUp(c, a)
+	polltest.Until(t, "it is ready again", func() bool { return a.Ready(time.Hour) == nil })
 
 	bcfg := e.config("b", vfs.NewMem())
 	bcfg.Standbys = 1

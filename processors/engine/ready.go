@@ -6,12 +6,17 @@ import (
 	"time"
 )
 
-// Ready is nil while no task is stopped and every partition that this node holds is as of a chain seen within
-// maxAge. A node without partitions is ready.
+// Ready is nil while no task is stopped, the disk takes every partition's state, and every partition that this node holds
+// is as of a chain seen within maxAge. A node without partitions is ready.
 func (n *Node) Ready(maxAge time.Duration) error {
 	errs := []error{n.Stopped()}
+	for _, r := range n.replicas {
+		if err := r.unwritten.Load(); err != nil {
+			errs = append(errs, fmt.Errorf("partition %d: the state cannot be written: %w", r.partition, *err))
+		}
+	}
 	if n.commands != nil {
-		return errs[0] // nobody may have called Stopped
+		return errors.Join(errs...) // nobody may have called
 	}
 	for _, w := range n.Watermarks() {
 		if age := n.clock.since(w.ObservedAt); age > maxAge {

@@ -56,6 +56,8 @@ type replica struct {
 	fenced  time.Time // when it last ended so
 	next    int64     // raw topic offset after the newest view
 
+	unwritten atomic.Pointer[error] // why the last write of the store failed; nil: it did not
+
 	mu      sync.RWMutex
 	ring    []barrier // oldest first
 	kept    []barrier // newer ones, of an owner that is not visible yet
@@ -301,7 +303,7 @@ func (r *replica) status() (string, error) {
 // nil: that is looked up.
 func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error) {
 	if r.store == nil {
-		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger})
+		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger, Written: r.written})
 		if err != nil {
 			return position{}, err
 		}
@@ -361,7 +363,17 @@ func (r *replica) close() error {
 	}
 	err := r.store.Close()
 	r.store = nil
+	r.written(nil) // what it did not write is another's, or is read back
 	return err
+}
+
+// written records how the store's last write ended.
+func (r *replica) written(err error) {
+	if err == nil {
+		r.unwritten.Store(nil)
+		return
+	}
+	r.unwritten.Store(&err)
 }
 
 // wipe removes the store.

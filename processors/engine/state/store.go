@@ -70,6 +70,9 @@ type Options struct {
 	Cache  *Cache // nil: the store makes its own
 	FS     vfs.FS // nil: the disk
 	Logger *zap.Logger
+
+	// Written is told how each write of a memtable or a compaction ended, from any goroutine. It must not use the store. nil: nobody.
+	Written func(error)
 }
 
 // Store keeps the rows of one partition on Pebble, with their indexes and the undo records of recent blocks.
@@ -121,6 +124,14 @@ func Open(o Options) (*Store, error) {
 		s.tables[t.ID] = t
 	}
 	disk := &patientFS{FS: o.FS}
+	if o.Written == nil {
+		o.Written = func(error) {}
+	}
+	written := func(err error) { // of those that fail, BackgroundError is told
+		if err == nil {
+			o.Written(nil)
+		}
+	}
 	opts := &pebble.Options{
 		FS:                          disk,
 		DisableWAL:                  true,
@@ -138,9 +149,13 @@ func Open(o Options) (*Store, error) {
 			s.logger.Error("corrupt file", zap.String("path", i.Path), zap.Error(i.Details))
 		},
 		BackgroundError: func(err error) {
-			disk.refused()
-			s.logger.Error("cannot write the state to disk", zap.Error(err))
+			o.Written(err)
+			if disk.refused() {
+				s.logger.Error("cannot write the state to disk", zap.String("dir", s.dir), zap.String("error", err.Error()))
+			}
 		},
+		FlushEnd:      func(i pebble.FlushInfo) { written(i.Err) },
+		CompactionEnd: func(i pebble.CompactionInfo) { written(i.Err) },
 	}
 	if o.Cache != nil {
 		opts.Cache = o.Cache.blocks
