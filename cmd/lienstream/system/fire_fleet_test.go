@@ -24,30 +24,32 @@ type fleet struct {
 	w     *world
 	api   *api // of the node "serving"
 	nodes map[string]*member
+	build string // the binary of nodes that join
 }
 
 // member is a node: it may be killed, stopped, and started again as it was.
 type member struct {
 	*process
-	role string
-	args []string
-	ops  string // address of metrics and health
+	role  string
+	build string
+	args  []string
+	ops   string // address of metrics and health
 }
 
 func newFleet(t *testing.T, w *world) *fleet {
 	t.Helper()
 	run(t, append([]string{"topics", "apply"}, w.servers...)...)
-	return &fleet{t: t, w: w, nodes: map[string]*member{}}
+	return &fleet{t: t, w: w, nodes: map[string]*member{}, build: binaryPath}
 }
 
 // join starts a node. Flags that come later win, so that extra may replace what the world says.
 func (f *fleet) join(t *testing.T, name, role string, extra ...string) *member {
 	t.Helper()
-	m := &member{role: role, ops: address(t)}
+	m := &member{role: role, build: f.build, ops: address(t)}
 	m.args = append([]string{role, "--ops-addr=" + m.ops}, f.w.chain...)
 	m.args = append(append(m.args, f.w.servers...), extra...)
 	f.nodes[name] = m
-	m.process = start(f.t, name, m.args...)
+	m.process = startBuild(f.t, m.build, name, m.args...)
 	return m
 }
 
@@ -79,7 +81,7 @@ func (f *fleet) restart(name string, extra ...string) {
 	f.t.Helper()
 	m := f.nodes[name]
 	m.kill()
-	m.process = start(f.t, name, append(m.args, extra...)...)
+	m.process = startBuild(f.t, m.build, name, append(m.args, extra...)...)
 }
 
 // pause freezes a node, which does not notice that time passes; resume ends that.

@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build makes the binary; with CI the one that ships, by the Dockerfile's own line.
-func build(path string) error {
+// build makes the binary; with CI the one that ships, by the Dockerfile's own line. Variables are of Go's own environment.
+func build(path string, variables ...string) error {
 	line := "go build -o /lienstream ./cmd/lienstream"
 	if os.Getenv("CI") != "" {
 		dockerfile, err := os.ReadFile("../../../docker/Dockerfile")
@@ -57,7 +57,7 @@ func build(path string) error {
 		line = string(run[1])
 	}
 	cmd := exec.Command("sh", "-c", strings.Replace(line, "/lienstream", path, 1))
-	cmd.Dir, cmd.Stderr = "../../..", os.Stderr
+	cmd.Dir, cmd.Stderr, cmd.Env = "../../..", os.Stderr, append(os.Environ(), variables...)
 	return cmd.Run()
 }
 
@@ -75,7 +75,13 @@ type process struct {
 // start runs the binary with arguments; the test's end kills it.
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: exec.Command(binaryPath, args...), done: make(chan struct{})}
+	return startBuild(t, binaryPath, name, args...)
+}
+
+// startBuild runs a binary.
+func startBuild(t *testing.T, binary, name string, args ...string) *process {
+	t.Helper()
+	p := &process{name: name, cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	p.cmd.Dir = repository(t)
 	p.cmd.Env = append(os.Environ(), "LIENSTREAM_CURSOR_SECRET_FILE="+cursorSecret(t))
 	read, write := io.Pipe()
