@@ -248,8 +248,8 @@ func TestCheckNamesWhatSettles(t *testing.T) {
 // What staff mistype is refused before anything is asked, and says what is right.
 func TestStaffMistypes(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"refund a --tx 0x1", "usage: lienstream support refund [--tx <transaction>] <ticket>"},
-		{"refund a --tx=0x1", "flags go before what they are for"},
+		{"refund a b c --tx 0x1", "usage: lienstream support refund [--tx <transaction>] <ticket>"},
+		{"list --as=", "--as: missing value"},
 		{"refund", "usage: lienstream support refund [--tx <transaction>] <ticket>"},
 		{"decide a", "usage: lienstream support decide <ticket> accepted|"},
 	} {
@@ -265,6 +265,38 @@ func TestStaffMistypes(t *testing.T) {
 		if got := fmt.Sprint(verdict, " ", valid); got != want || (err == nil) != (verdict != "") {
 			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
+	}
+}
+
+// Flags are taken before and behind the arguments of a command, and what is mistyped is said in its own words.
+func TestFlagsAreTakenAnywhere(t *testing.T) {
+	for args, want := range map[string]string{
+		"topics tail ent.deal --kafka=127.0.0.1:1 --limit 2":     "topics tail --kafka=127.0.0.1:1 --limit 2 ent.deal",
+		"--check up --standbys 2":                                "--check up --standbys 2",
+		"topics tail --follow ent.deal":                          "topics tail --follow ent.deal",
+		"support decide a --as ann accepted --kafka 127.0.0.1:1": "support decide --as ann --kafka 127.0.0.1:1 a accepted",
+		"topics tail -- ent.deal --limit":                        "topics tail -- ent.deal --limit",
+		"topics tail ent.deal --nonsense":                        "topics tail ent.deal --nonsense", // the real parser names it
+	} {
+		if got := strings.Join(flagsFirst(strings.Fields(args)), " "); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+	if _, err := command(t, "topics", "tail", "ent.deal", "--kafka=nowhere"); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("tail with a flag behind the topic: %v", err)
+	}
+	for args, want := range map[string]string{
+		"up --check --services=":            "--services: missing value",
+		"up --check --data-dir=":            "--data-dir: missing value",
+		"up --check --kafka-partitions=abc": "--kafka-partitions: set \"abc\": parse error: invalid syntax",
+	} {
+		if _, err := command(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "strconv") {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+	t.Setenv("LIENSTREAM_BLOCK_TIME", "abc")
+	if _, err := command(t, "up", "--check"); err == nil || strings.HasPrefix(err.Error(), "lienstream:") || !strings.Contains(err.Error(), "LIENSTREAM_BLOCK_TIME") {
+		t.Errorf("a bad variable: %v", err)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/peterbourgon/ff/v4"
 	"github.com/peterbourgon/ff/v4/ffhelp"
@@ -14,15 +17,58 @@ import (
 func Run(ctx context.Context, env Environment, args []string) error {
 	g := newProgram()
 	flags := g.flags()
+	args = flagsFirst(args)
 	flags.noteGiven(args)
 	command := g.commands(env, flags)
-	err := command.ParseAndRun(ctx, args,
+	err := command.Parse(args,
 		ff.WithEnvVarPrefix(variablePrefix), ff.WithConfigFileFlag("config"), ff.WithConfigFileParser(ffyaml.Parse))
+	if err != nil && !errors.Is(err, ff.ErrHelp) {
+		return parseError(err, args)
+	}
+	if err == nil {
+		err = command.Run(ctx)
+	}
 	if errors.Is(err, ff.ErrHelp) {
 		fmt.Fprintf(env.Stderr, "\n%s\n", ffhelp.Command(command))
 		return nil
 	}
 	return err
+}
+
+// flagsFirst moves a command's flags before its arguments: the flag library takes those behind the first argument for
+// arguments too.
+func flagsFirst(args []string) []string {
+	if slices.Contains(args, "--") {
+		return args // it says where the arguments begin
+	}
+	var arguments []string
+	for head := args; ; {
+		g := newProgram()
+		command := g.commands(Environment{}, g.flags())
+		if command.Parse(head) != nil {
+			return args // the real parser reports the error
+		}
+		rest := command.GetSelected().Flags.GetArgs()
+		end := len(head) - len(rest)
+		next := slices.IndexFunc(rest, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+		if next < 0 {
+			return slices.Concat(head, arguments)
+		}
+		arguments = append(arguments, rest[:next]...)
+		head = slices.Concat(head[:end], rest[next:])
+	}
+}
+
+// inParser are the words of Go's number parser, which say nothing to who mistypes a number.
+var inParser = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": `)
+
+// parseError says which flag it is about, and once whose error it is.
+func parseError(err error, args []string) error {
+	text := inParser.ReplaceAllString(strings.TrimPrefix(err.Error(), "lienstream: "), "")
+	if last := args[len(args)-1]; strings.HasSuffix(text, "missing value") {
+		text = strings.TrimSuffix(last, "=") + ": missing value"
+	}
+	return errors.New(text)
 }
 
 // commands builds the tree of subcommands.

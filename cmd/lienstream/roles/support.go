@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,9 +32,6 @@ func (g *program) supportCommand(env Environment, f *Flags) *ff.Command {
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: verb, Usage: usage, ShortHelp: help, Flags: flags,
 			Exec: func(ctx context.Context, given []string) error {
-				if i := slices.IndexFunc(given, func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
-					return fmt.Errorf("%.40q: flags go before what they are for; usage: %s", given[i], usage)
-				}
 				if len(given) < least || len(given) > most {
 					return fmt.Errorf("usage: %s", usage)
 				}
@@ -185,7 +181,7 @@ const deskPatience = 15 * time.Second
 // attend does one thing at the desk, with the keys that open what people wrote.
 func (g *program) attend(ctx context.Context, env Environment, who *staffMember, do func(context.Context, *supportService, *Process, support.Staff) error) (err error) {
 	if who.name == "" {
-		return errors.New("as: required: the audit log records who acted")
+		return errors.New("--as: required: the audit log records who acted")
 	}
 	p := g.asking(env)
 	p.Reg = prometheus.NewRegistry()

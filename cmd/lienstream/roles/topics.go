@@ -21,7 +21,13 @@ func (g *program) topicsCommand(env Environment, f *Flags) *ff.Command {
 	add := func(name, help string, flags *ff.FlagSet, exec func(context.Context, *Process, []string) error) {
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: name, Usage: "lienstream topics " + name, ShortHelp: help, Flags: flags.SetParent(f.set),
-			Exec: func(ctx context.Context, args []string) error { return exec(ctx, g.asking(env), args) },
+			Exec: func(ctx context.Context, args []string) error {
+				p := g.asking(env)
+				if err := p.checkServers(true); err != nil {
+					return err
+				}
+				return exec(ctx, p, args)
+			},
 		})
 	}
 	add("apply", "create missing topics, and report differences from the catalogue", ff.NewFlagSet("apply"), func(ctx context.Context, p *Process, _ []string) error {
