@@ -13,44 +13,72 @@ import (
 
 // poll is the result of polling the head.
 type poll struct {
-	head      rpc.Announcement
-	finalized *uint64 // nil: not polled, or unavailable
-	safe      uint64  // 0: not polled, or unavailable
-	asked     bool    // polled, but unavailable
-	err       error
+	head rpc.Announcement
+	err  error
+}
+
+// tags are what the endpoints say is finalized and safe.
+type tags struct {
+	finalized *uint64 // nil: unavailable
+	safe      uint64  // 0: not asked for, or unavailable
 }
 
 // safeEvery is how many polls of the finalized block there are for each of the safe block.
 const safeEvery = 5
 
-// poll polls the head, and at intervals the finalized and the safe block; one poll at a time.
+// poll polls the head, one poll at a time, and at intervals the tags.
 func (s *session) poll(ctx context.Context, g *errgroup.Group) {
+	s.askTags(ctx, g)
 	if s.polling {
 		return
 	}
 	s.polling, s.polledAt = true, time.Now()
-	withFinalized := !s.known || time.Since(s.askedAt) >= s.in.cfg.FinalizedEvery
+	verified := s.m.Tip().Number
+	g.Go(func() error {
+		var p poll
+		p.head, p.err = s.in.client.Head(ctx, verified)
+		s.polls <- p
+		return nil
+	})
+}
+
+// askTags asks for the finalized block, and rarely for the safe one, beside the head: who is slow to say them does not hold it up.
+func (s *session) askTags(ctx context.Context, g *errgroup.Group) {
+	if s.asking || s.known && time.Since(s.askedAt) < s.in.cfg.FinalizedEvery {
+		return
+	}
+	s.asking, s.askedAt = true, time.Now()
 	withSafe := s.known && s.in.cfg.Finality == FinalityTag && time.Since(s.safeAt) >= safeEvery*s.in.cfg.FinalizedEvery
 	if withSafe {
 		s.safeAt = time.Now()
 	}
-	verified, known := s.m.Tip().Number, s.known
 	g.Go(func() error {
-		var p poll
-		p.head, p.err = s.in.client.Head(ctx, verified)
-		if p.err == nil && withFinalized {
-			if n, err := s.final(ctx); err == nil {
-				p.finalized = &n
-			} else if p.asked = true; !known {
-				p.err = err
-			}
+		var t tags
+		if n, err := s.final(ctx); err == nil {
+			t.finalized = &n
+		} else {
+			s.in.log.Debug("cannot fetch the finalized block", zap.Error(err))
 		}
-		if p.err == nil && withSafe {
-			p.safe, _ = s.in.client.Safe(ctx) // on an error it keeps its value
+		if withSafe {
+			t.safe, _ = s.in.client.Safe(ctx) // on an error it keeps its value
 		}
-		s.polls <- p
+		s.tags <- t
 		return nil
 	})
+}
+
+// tagged takes the tags. again: the head is to be polled, because none counted without.
+func (s *session) tagged(t tags) (again bool) {
+	s.asking = false
+	if t.safe > 0 {
+		s.safe = t.safe
+	}
+	if t.finalized == nil {
+		return false
+	}
+	again = !s.known
+	s.finalized, s.known = *t.finalized, true
+	return again
 }
 
 // final is the number up to which the chain, or the configuration, guarantees that nothing changes.
@@ -66,15 +94,6 @@ func (s *session) polled(p poll) error {
 	if p.err != nil {
 		s.in.log.Debug("cannot fetch the head", zap.Error(p.err))
 		return nil //nolint:nilerr // the next poll tries again, and the head's age shows the failure
-	}
-	if p.asked {
-		s.askedAt = time.Now()
-	}
-	if p.safe > 0 {
-		s.safe = p.safe
-	}
-	if p.finalized != nil {
-		s.finalized, s.known, s.askedAt = *p.finalized, true, time.Now()
 	}
 	if !s.in.client.Counts(p.head) {
 		return nil

@@ -33,6 +33,8 @@ type session struct {
 
 	polls     chan poll
 	polling   bool
+	tags      chan tags
+	asking    bool // for the tags
 	polledAt  time.Time
 	told      rpc.Announcement // the head that is followed
 	finalized uint64
@@ -104,7 +106,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	s := &session{
 		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
-		size: firstRange, polls: make(chan poll, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
+		size: firstRange, polls: make(chan poll, 1), tags: make(chan tags, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
 		origins: newOrigins(), unsure: map[common.Hash]time.Time{},
 	}
 	machine.Whole(s.follows.end())
@@ -173,6 +175,10 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 		case p := <-s.polls:
 			err = s.polled(p)
 			ask.Reset(s.pollAfter())
+		case t := <-s.tags:
+			if s.tagged(t) {
+				ask.Reset(0)
+			}
 		case <-front:
 			var again bool
 			if again, err = s.fetched(ctx, g); again {

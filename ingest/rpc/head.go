@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -224,54 +223,90 @@ var tagNames = [tags]string{tagFinalized: "finalized", tagSafe: "safe"}
 type claim struct {
 	number uint64
 	at     time.Time
-	asked  time.Time // when it was last asked for it, whatever it answered
+	busy   bool // it is asked for it now
 }
 
-// Finalized asks one endpoint, each in turn, for the finalized block, and returns the number that two of them
+// Finalized asks all endpoints for the finalized block, and returns the number that two of them
 // have recently claimed, or that a single endpoint claimed where no other has an answer. 0: none is known. Once the tag has worked, an
 // endpoint that no longer supports it changes nothing.
-func (c *Client) Finalized(ctx context.Context) (uint64, error) {
-	return c.tagged(ctx, tagFinalized, turnFinal)
-}
+func (c *Client) Finalized(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagFinalized) }
 
 // Safe is Finalized for the safe block, which is reverted only by a reorg of the parent chain.
-func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe, turnSafe) }
+func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe) }
 
-func (c *Client) tagged(ctx context.Context, t tag, turn turn) (uint64, error) {
-	_, by, err := hedged(ctx, c, choice{turn: turn}, func(ctx context.Context, e *endpoint) (struct{}, error) {
-		return struct{}{}, e.tagged(ctx, t)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("fetch %s block: %w", tagNames[t], err)
+// tagged waits until two endpoints have an answer, and no longer than claimWait for the second: who is slow holds up nobody, and what he says
+// later counts the next time.
+func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
+	ended := make(chan error, len(c.endpoints))
+	asked, began := 0, time.Now()
+	for _, e := range c.endpoints {
+		if c.only() || !e.resting() {
+			asked++
+			go func() { ended <- e.asksFor(ctx, t) }()
+		}
+	}
+	wait := time.NewTimer(claimWait)
+	defer wait.Stop()
+	var errs error
+	for running, said := asked, 0; running > 0 && said < 2; {
+		select {
+		case err := <-ended:
+			running--
+			errs = errors.Join(errs, err)
+			said = c.saidSince(t, began)
+		case <-wait.C:
+			running = 0
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
 	two, one := c.claims(t)
-	if one > 0 { // the first that is asked must not say it for all
-		bounded, cancel := context.WithTimeout(ctx, claimWait)
-		defer cancel()
-		c.others(bounded, by, func(ctx context.Context, o *endpoint, _ *sync.Mutex) error {
-			if o.asked(t) {
-				return nil
-			}
-			return o.tagged(ctx, t)
-		})
-		two, one = c.claims(t)
+	if two == 0 && one == 0 && (errs != nil || asked == 0) {
+		return 0, fmt.Errorf("fetch %s block: %d of %d endpoints asked: %w", tagNames[t], asked, len(c.endpoints), errs)
 	}
-	return max(two, one), ctx.Err()
+	return max(two, one), nil
 }
 
-// asked reports whether the endpoint was asked for a tag lately.
-func (e *endpoint) asked(t tag) bool {
+// asksFor fetches a tag's block, one request at a time.
+func (e *endpoint) asksFor(ctx context.Context, t tag) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return time.Since(e.claims[t].asked) < claimsLast
+	busy := e.claims[t].busy
+	e.claims[t].busy = true
+	e.mu.Unlock()
+	if busy {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
+	defer cancel()
+	err := e.tagged(bounded, t)
+	e.mu.Lock()
+	e.claims[t].busy = false
+	e.mu.Unlock()
+	switch {
+	case err == nil:
+		e.well()
+	case ctx.Err() == nil:
+		e.failed(err)
+		err = fmt.Errorf("%s: %w", e.name, e.redact(err))
+	}
+	return err
+}
+
+// saidSince is how many endpoints have claimed a tag's block since a time.
+func (c *Client) saidSince(t tag, since time.Time) (n int) {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if !e.claims[t].at.Before(since) {
+			n++
+		}
+		e.mu.Unlock()
+	}
+	return n
 }
 
 // tagged fetches a tag's block and records it as the endpoint's claim.
 func (e *endpoint) tagged(ctx context.Context, t tag) error {
 	h, err := e.header(ctx, `"`+tagNames[t]+`"`)
-	e.mu.Lock()
-	e.claims[t].asked = time.Now()
-	e.mu.Unlock()
 	// Any error of the node, whatever its text, means that it has no such block.
 	if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
 		e.client.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()

@@ -28,8 +28,6 @@ type turn uint8
 const (
 	noTurn turn = iota // others
 	turnHead
-	turnFinal
-	turnSafe
 
 	turns
 )

@@ -1,0 +1,32 @@
+package rpc
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestFinalBesideTheSlow: of three endpoints two take longer than they are waited for elsewhere. What two of them call final is known
+// as soon as the second has said it. It was what a slow one had said the last time that nobody was faster.
+func TestFinalBesideTheSlow(t *testing.T) {
+	_, chain := chains(t, 1, 10_000)
+	inBubble(t, "", func(t *testing.T) {
+		const late = 600 * time.Millisecond
+		var slow, slower atomic.Int64
+		slow.Store(int64(late))
+		slower.Store(int64(2 * late))
+		nodes := []*upTo{reaching(chain, 5000, 1), reaching(chain, 5000, 1), reaching(chain, 5000, 1)}
+		c := piped(t, func(*Config) {}, nodes[0], lateBy(&slow, nodes[1]), lateBy(&slower, nodes[2]))
+		for final := uint64(4000); final < 4010; final++ {
+			for _, n := range nodes {
+				n.final = final
+			}
+			began := time.Now()
+			n, err := c.Finalized(t.Context())
+			if took := time.Since(began); err != nil || final > 4000 && (n != final || took > late) {
+				t.Errorf("block %d is final after %s, %v, want %d", n, took, err, final)
+			}
+			<-time.After(2 * time.Second)
+		}
+	})
+}
