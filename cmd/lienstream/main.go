@@ -17,7 +17,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	logging.Disable() // who uses Redis logs what fails, with a format and a level
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	logging.Disable()            // who uses Redis logs what fails, with a format and a level
 	if err := roles.Run(ctx, roles.System(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "lienstream:", err)
 		os.Exit(1)

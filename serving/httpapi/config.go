@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"time"
 )
 
@@ -64,11 +65,23 @@ func DefaultConfig(addr string) Config {
 
 const minCursorSecret = 16 // bytes
 
+// ValidListen returns an error if an address is none to listen on.
+func ValidListen(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("listen address %q: not host:port, with a port of at most 65535", addr)
+	}
+	return nil
+}
+
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	var faults []error
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		faults = append(faults, fmt.Errorf("listen %q: %w", c.Listen, err))
+	if err := ValidListen(c.Listen); err != nil {
+		faults = append(faults, err)
 	}
 	for _, d := range []struct {
 		name string

@@ -123,7 +123,7 @@ func abs(n int32) int32 { return max(n, -n) }
 // paused returns an error if a token is paused.
 func (s *state) paused(token common.Address) error {
 	if a := s.assets[token]; a != nil && a.Paused != nil && *a.Paused || token == s.cfg.Deployment.USDG && s.usdgPaused {
-		return refuse(reasonPaused, "%s is paused", token)
+		return refuse(reasonPaused, "%s is paused", lower(token))
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (s *state) decimals(token common.Address) (uint8, error) {
 	if told, ok := s.told[token]; ok {
 		return told, nil
 	}
-	return 0, refuse(reasonDecimals, "the decimals of %s are unknown", token)
+	return 0, refuse(reasonDecimals, "the decimals of %s are unknown", lower(token))
 }
 
 const etherDecimals = 18

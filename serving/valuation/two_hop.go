@@ -35,7 +35,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", token)))
+		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", lower(token))))
 	}
 	slices.SortStableFunc(all, func(a, b *hopWay) int { return cmp.Or(b.most.Cmp(a.most), b.first.Cmp(a.first)) })
 	best := all[0]

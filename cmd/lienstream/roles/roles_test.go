@@ -98,6 +98,20 @@ func TestDocumentsNameFlags(t *testing.T) {
 	}
 }
 
+// TestCheckSaysWhatCannotListen: what fails when a role starts fails its check.
+func TestCheckSaysWhatCannotListen(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--ops-addr=nonsense":             `ops-addr: listen address "nonsense"`,
+		"--indexer-addr=:99999":           `listen address ":99999": not host:port, with a port of at most 65535`,
+		"--support-staff-file=roles.go":   "support-staff-file: ",
+		"--support-staff-file=absent.txt": "support-staff-file: open absent.txt",
+	} {
+		if out, err := command(t, "up", "--check", flag); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q; %s", flag, err, want, out)
+		}
+	}
+}
+
 // within is where the process itself reaches what it listens on.
 func TestWithin(t *testing.T) {
 	for addr, want := range map[string]string{

@@ -14,6 +14,7 @@ import (
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/processors/market/hotcache"
+	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/serving/indexer"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -207,6 +208,9 @@ func (p *Process) checkServers(kafkaNeeded bool) error {
 	}
 	if p.partitions < 1 {
 		errs = append(errs, fmt.Errorf("kafka-partitions: %d is not positive", p.partitions))
+	}
+	if err := httpapi.ValidListen(p.ops); err != nil {
+		errs = append(errs, fmt.Errorf("ops-addr: %w", err))
 	}
 	if p.Servers.Redis != "" {
 		errs = append(errs, p.hotcache().Validate())

@@ -66,7 +66,8 @@ func (r *upRole) Check(p *Process) error {
 	if addr := r.processors.http.Listen; strings.HasPrefix(addr, ":") && p.queryTokenFile == "" {
 		r.processors.http.Listen = "127.0.0.1" + addr // only this process reads here
 	}
-	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p)}
+	_, staff := p.supportStaff()
+	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p), staff}
 	ingest, market := r.ingest.config(p), r.processors.config(p, topics.AppMarket)
 	if len(p.Servers.Brokers) == 0 {
 		ingest.Kafka.Brokers = []string{"embedded:9092"} // they are known once it has started

@@ -132,8 +132,8 @@ func (s *Status) Write(w io.Writer) error {
 		_, _ = fmt.Fprintln(table, "ingest: the raw topic has no barrier yet; the ingester's log says what it waits for")
 	} else {
 		head = max(s.Ingest.Head, s.Ingest.Block.Number)
-		_, _ = fmt.Fprintln(table, "INGEST\tHEAD\tPUBLISHED\tFINALIZED\tAGE")
-		_, _ = fmt.Fprintf(table, "\t%d\t%d\t%d\t%s\n", head, s.Ingest.Block.Number, s.Ingest.Finalized, age(s.Now.Sub(s.IngestAt)))
+		_, _ = fmt.Fprintln(table, "\tHEAD\tPUBLISHED\tFINALIZED\tAGE")
+		_, _ = fmt.Fprintf(table, "ingest\t%d\t%d\t%d\t%s\n", head, s.Ingest.Block.Number, s.Ingest.Finalized, age(s.Now.Sub(s.IngestAt)))
 	}
 	for _, a := range s.Applications {
 		a.write(table, head)

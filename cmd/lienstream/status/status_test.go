@@ -87,8 +87,8 @@ func TestTable(t *testing.T) {
 	if err := s.Write(&got); err != nil {
 		t.Fatal(err)
 	}
-	want := `INGEST  HEAD  PUBLISHED  FINALIZED  AGE
-        120   100        7          250ms
+	want := `        HEAD  PUBLISHED  FINALIZED  AGE
+ingest  120   100        7          250ms
 
 application market
 PARTITION  OWNER  STATE    BLOCK  LAG  STANDBYS

@@ -132,7 +132,7 @@ func TestTwoOfEach(t *testing.T) {
 				return fmt.Errorf("%w\n%s", err, table)
 			}
 			for _, line := range []string{
-				`(?m)^INGEST +HEAD +PUBLISHED +FINALIZED +AGE$`,
+				`(?m)^ +HEAD +PUBLISHED +FINALIZED +AGE\ningest +\d+ +\d+ +\d+ `,
 				`(?m)^0 +[ab] +running +\d+ +\d+ +[ab] at \d+$`,
 				`(?m)^15 +[ab] +running +\d+ +\d+ +[ab] at \d+$`,
 				`(?m)^application support\nPARTITION +OWNER +STATE +COMMAND +STANDBYS\n0 +[ab] +running +\d+ +[ab] at \d+$`,

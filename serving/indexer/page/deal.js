@@ -103,7 +103,8 @@ function timeline(d, now) {
   if (d.fundedAt) steps.push(["Funded", d.fundedAt, d.txs.funded], ["Expiry", d.expiry, null], ["Grace ends", d.graceEnd, null]);
   const settled = { RECLAIMED: "Reclaimed", CLAIMED: "Claimed", CANCELLED: "Cancelled" }[d.state];
   if (settled) steps.push([settled, null, d.txs.settled]);
-  return h("ol.timeline", { "aria-label": "Timeline" }, steps.map(([name, t, hash]) =>
+  const over = (t) => settled && t > now; // what was to come, had it not been settled
+  return h("ol.timeline", { "aria-label": "Timeline" }, steps.filter(([, t]) => !over(t)).map(([name, t, hash]) =>
     h("li", { "data-past": t === null || t <= now ? "" : null },
       h("b", null, name), t !== null && h("time", { datetime: new Date(t * 1000).toISOString(), title: `${date(t)}, ${when(t, now)}` }, brief(t, now)), tx(hash))));
 }

@@ -5,7 +5,7 @@ import { line } from "./chart.js";
 // What was locked and funded on each day, as the server keeps it: from the first day on which there was any.
 
 const daySeconds = 86400;
-const freshMillis = 15_000;
+const freshMillis = 5000; // as the statistics beside it, which are asked for at the same moment
 
 export function historyView(app) {
   const node = h("section.panel.history", { "aria-label": "History", hidden: true });
@@ -16,7 +16,7 @@ export function historyView(app) {
     if (begin < 0) days = [];
     const points = (of) => days.slice(begin).map((d) => ({ t: d.day, v: Number(of(d)) / 1e6 }));
     const text = (v) => v.toLocaleString("en-US", { maximumFractionDigits: v < 100 ? 2 : 0 });
-    const at = (t) => new Date(t * 1000).toISOString().slice(0, 10);
+    const at = (t) => new Date(t * 1000).toISOString().slice(0, 10) + (t === days.at(-1).day ? ", so far" : "");
     const focused = [...node.querySelectorAll(".plot")].indexOf(document.activeElement);
     node.hidden = days.length === 0;
     fill(node, days.length > 0 && [

@@ -125,7 +125,7 @@ export function marketView(app, dealID) {
       const at = s.priceHistory.at(-1);
       fill(tiles,
         tile("Value locked", usdg(s.tvl.usdg), "USDG", s.tvl.unpriced.length ? `without ${s.tvl.unpriced.length} unpriced` : "at pool prices"),
-        tile("Listed", count(s.deals.byState.LISTED), null, `${count(s.deals.total)} deals ever`),
+        tile("Listed", count(s.deals.byState.LISTED), null, `expired ones too, of ${count(s.deals.total)} ever`),
         tile("Active", count(s.deals.active), null, "funded, not settled"),
         tile("Volume, 24 h", usdg(s.volume.last24h), "USDG", `${usdg(s.volume.last7d)} in 7 d`),
         tile("Median cost, 7 d", s.medians.costBps7d === null ? "—" : percent(s.medians.costBps7d), null, `21 d: ${s.medians.costBps21d === null ? "—" : percent(s.medians.costBps21d)}`),
