@@ -8,6 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -25,6 +26,9 @@ type published struct {
 // have lost acknowledged records, and continuing would hide that.
 var ErrTorn = errors.New("the raw topic has lost records: use another --kafka-prefix, or delete the topics and ingest again")
 
+// readers is how many partitions are read back at a time.
+const readers = 8
+
 // readBack reads the topic's end from partition 0, since all partitions have the same barriers, and checks that
 // the others end at the same barrier. The caller holds the transactional ID, so nothing is added meanwhile.
 func (in *Ingester) readBack(ctx context.Context) (published, error) {
@@ -34,29 +38,34 @@ func (in *Ingester) readBack(ctx context.Context) (published, error) {
 	}
 	defer history.Close()
 	var stands published
-	err = in.barriers(ctx, history, 0, func(b *topics.BlockEnd) (bool, error) {
-		if stands.barriers == nil {
-			stands.last = *b
-		}
-		stands.barriers = append(stands.barriers, b.Block)
-		return b.Block.Number > stands.last.Finalized, nil
+	g, reading := errgroup.WithContext(ctx)
+	g.SetLimit(readers)
+	g.Go(func() error {
+		return in.barriers(reading, history, 0, func(b *topics.BlockEnd) (bool, error) {
+			if stands.barriers == nil {
+				stands.last = *b
+			}
+			stands.barriers = append(stands.barriers, b.Block)
+			return b.Block.Number > stands.last.Finalized, nil
+		})
 	})
-	if err != nil {
+	ends := make([]topics.BlockRef, in.cfg.Partitions)
+	for partition := int32(1); partition < in.cfg.Partitions; partition++ {
+		g.Go(func() error {
+			return in.barriers(reading, history, partition, func(b *topics.BlockEnd) (bool, error) {
+				ends[partition] = b.Block
+				return false, nil
+			})
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return published{}, err
 	}
 	slices.Reverse(stands.barriers)
-	for partition := int32(1); partition < in.cfg.Partitions; partition++ {
-		var last topics.BlockEnd
-		err := in.barriers(ctx, history, partition, func(b *topics.BlockEnd) (bool, error) {
-			last = *b
-			return false, nil
-		})
-		if err != nil {
-			return published{}, err
-		}
-		if last.Block != stands.last.Block {
+	for partition, end := range ends {
+		if partition > 0 && end != stands.last.Block {
 			return published{}, fmt.Errorf("%w: %s ends in partition %d at block %d %s, and in partition 0 at block %d %s", ErrTorn, in.topic,
-				partition, last.Block.Number, last.Block.Hash, stands.last.Block.Number, stands.last.Block.Hash)
+				partition, end.Number, end.Hash, stands.last.Block.Number, stands.last.Block.Hash)
 		}
 	}
 	stands.followed, err = in.checkFilter(ctx, history, stands.last.Block)
