@@ -84,7 +84,6 @@ type run struct {
 	*system
 	oracle *oracle
 	opt    options
-	kinds  []faultKind // each as often as its weight says
 	pace   *pace
 	began  time.Time
 
