@@ -37,7 +37,7 @@ type endpoint struct {
 	limits  limits
 	ids     atomic.Uint64
 
-	noReceipts atomic.Bool // it does not support what proves logs
+	noReceipts atomic.Bool // it does not support eth_getBlockReceipts
 
 	mu       sync.Mutex
 	proved   bool
@@ -277,20 +277,12 @@ func (e *endpoint) well() {
 	e.failures = max(0, e.failures-1)
 }
 
-// fine reports whether the last response was valid, as far as it is known.
-func (e *endpoint) fine() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.failures == 0
-}
-
 // Bounds of an endpoint's pause.
 const (
 	minRest = 50 * time.Millisecond
 	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
 
 	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
-	longRest  = time.Second            // after one about transactions, which takes up to three calls to be found out
 )
 
 // failed records an error and pauses the endpoint accordingly. It logs the first error of a series; callers
@@ -317,9 +309,6 @@ func (e *endpoint) failed(err error) {
 		switch {
 		case e.client.only():
 			d = min(d, aloneRest) // its next response may be right
-			if l.kind == lieRoot || l.kind == lieHash {
-				d = longRest
-			}
 		case l.kind == lieFork:
 			d = e.forked()
 		case l.relative():

@@ -84,12 +84,6 @@ func (e *lie) Unwrap() error { return e.err }
 // lieFork: its block is not the one that most endpoints have.
 const lieFork = "fork"
 
-// lieRoot, lieHash: its transactions are not those of the block, or what it says of a log is of another one.
-const (
-	lieRoot = "transactions_root"
-	lieHash = "transaction_hash"
-)
-
 // relative reports whether the response contradicts another endpoint's headers or blocks, and not itself: these may be
 // made up, and whoever made them up must not silence others with them.
 func (e *lie) relative() bool {

@@ -32,8 +32,8 @@ const (
 	ProofOff Proof = "off"
 )
 
-// ErrNoProof: no endpoint supports eth_getBlockReceipts, or, for transactions of a type that is not known, eth_getRawTransactionByBlockHashAndIndex.
-var ErrNoProof = errors.New("no endpoint supports what logs are verified with: add one that does, or trust the endpoints with --rpc-proof=off")
+// ErrNoProof: no endpoint supports eth_getBlockReceipts.
+var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs cannot be verified: add one that does, or trust the endpoints with --rpc-proof=off")
 
 // proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
@@ -46,7 +46,7 @@ func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.
 		if c.most > 0 {
 			to = min(to, from+c.cfg.ReceiptsBatch) // so that little is fetched in vain
 		}
-		err := c.eachProved(ctx, headers[from:to], true, func(i int, logs []topics.Log) {
+		err := c.eachProved(ctx, headers[from:to], func(i int, logs []topics.Log) {
 			held += len(logs) - len(blocks[from+i])
 			blocks[from+i] = copyLogs(logs)
 		})
@@ -67,7 +67,7 @@ func (c *Client) provedAtOnce(ctx context.Context, headers []follow.Header) ([]t
 	first, last := headers[0].Number, headers[len(headers)-1].Number
 	logs, _, err := hedged(ctx, c, choice{receipts: true, block: last}, func(ctx context.Context, e *endpoint) ([]topics.Log, error) {
 		blocks := make([][]topics.Log, len(headers))
-		err := e.wanted(ctx, &c.filter, headers, e.fine(), func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
+		err := e.receipts(ctx, &c.filter, headers, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
 		return slices.Concat(blocks...), err
 	})
 	if err == nil && c.dense(len(logs), len(headers) > 1) {
@@ -98,15 +98,14 @@ func copyLogs(logs []topics.Log) []topics.Log {
 }
 
 // eachProved calls use with the wanted logs of each block, from its receipts. If the receipts do not match the
-// header's root, the response is a lie, so no log can be omitted, added or changed. The hashes of their transactions, which are not
-// covered by that root, must be those of the transactions that match the other one. The logs must not be kept, nor used before all
-// are proved. The order is the endpoint's, and a block may come again.
-func (c *Client) eachProved(ctx context.Context, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
+// header's root, the response is a lie, so no log can be omitted, added or changed. Only transaction hashes are not
+// covered by the root. The logs must not be kept. The order is the endpoint's, and a block may come again.
+func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use func(i int, logs []topics.Log)) error {
 	for from := 0; from < len(headers); {
 		var part []follow.Header
 		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) error {
 			part = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)]
-			return e.wanted(ctx, &c.filter, part, ahead && e.fine(), func(i int, logs []topics.Log) { use(from+i, logs) })
+			return e.receipts(ctx, &c.filter, part, func(i int, logs []topics.Log) { use(from+i, logs) })
 		})
 		if err != nil {
 			return fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[len(headers)-1].Number, err)
@@ -117,54 +116,9 @@ func (c *Client) eachProved(ctx context.Context, headers []follow.Header, ahead 
 	return nil
 }
 
-// wanted calls use with the wanted logs of blocks: see eachProved. Only blocks with such logs need their transactions. If these
-// are asked for ahead they come with the receipts, and else after them.
-func (e *endpoint) wanted(ctx context.Context, f *filter, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
-	blocks, asked := make([]rawTransactions, len(headers)), []rawTransactions(nil)
-	if ahead {
-		asked = blocks
-	}
-	named, counts := make([][]naming, len(headers)), make([]int, len(headers))
-	err := e.receipts(ctx, f, headers, asked, func(i int, logs []topics.Log, transactions int) {
-		named[i], counts[i] = namings(named[i][:0], logs), transactions
-		use(i, logs)
-	})
-	if err != nil {
-		return err
-	}
-	var missing []follow.Header
-	var at []int
-	for i := range headers {
-		if len(named[i]) > 0 && blocks[i] == nil {
-			missing, at = append(missing, headers[i]), append(at, i)
-		}
-	}
-	if len(missing) > 0 {
-		var others []rawTransactions
-		if others, err = e.blocks(ctx, missing); err == nil {
-			for k, i := range at {
-				blocks[i] = others[k]
-			}
-		}
-	}
-	for i := 0; i < len(headers) && err == nil; i++ {
-		if len(named[i]) == 0 {
-			continue
-		}
-		var hashes []common.Hash
-		if hashes, err = e.hashes(ctx, &headers[i], blocks[i], counts[i]); err == nil {
-			err = same(&headers[i], named[i], hashes)
-		}
-	}
-	if err != nil {
-		e.noReceipts.Store(classify(err) == classMethod)
-	}
-	return err
-}
-
 // receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is
-// asked for those of each transaction. Into blocks, unless it is nil, come the transactions that are asked for with them: see blocks.
-func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, blocks []rawTransactions, use func(i int, logs []topics.Log, transactions int)) error {
+// asked for those of each transaction.
+func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, use func(i int, logs []topics.Log)) error {
 	r := newReceipts()
 	defer releaseReceipts(r)
 	calls, done := make([]call, len(headers)), make([]bool, len(headers))
@@ -183,7 +137,7 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 		}
 		n += len(wanted)
 		done[i] = true
-		use(i, wanted, len(r.upTo))
+		use(i, wanted)
 		return nil
 	}
 	for i := range headers {
@@ -198,9 +152,6 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 			},
 		}
 	}
-	for i := range blocks {
-		calls = append(calls, blockCall(&headers[i], &blocks[i]))
-	}
 	err := e.do(ctx, calls)
 	e.noReceipts.Store(err != nil && classify(err) == classMethod)
 	if err != nil && classify(err) == classRange {
@@ -210,7 +161,7 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 				continue
 			}
 			if len(headers) > 1 {
-				err = e.receipts(ctx, f, headers[i:i+1], nil, func(_ int, logs []topics.Log, transactions int) { use(i, logs, transactions) })
+				err = e.receipts(ctx, f, headers[i:i+1], func(_ int, logs []topics.Log) { use(i, logs) })
 			} else if err = e.receiptsEach(ctx, &headers[i], r); err == nil {
 				err = proved(i)
 			}
@@ -292,16 +243,8 @@ func (e *endpoint) survey(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prove a header: %w", err)
 	}
-	transactions := 0
-	if err := e.receipts(ctx, &e.client.filter, []follow.Header{h}, nil, func(_ int, _ []topics.Log, n int) { transactions = n }); err != nil {
+	if err := e.receipts(ctx, &e.client.filter, []follow.Header{h}, func(int, []topics.Log) {}); err != nil {
 		return fmt.Errorf("prove the logs of a block: %w", err)
-	}
-	blocks, err := e.blocks(ctx, []follow.Header{h})
-	if err == nil {
-		_, err = e.hashes(ctx, &h, blocks[0], transactions)
-	}
-	if err != nil {
-		return fmt.Errorf("prove the transactions of a block: %w", err)
 	}
 	return nil
 }

@@ -8,8 +8,7 @@
 // and is fetched elsewhere.
 //
 // Logs of blocks that are not final, and whose bloom filter may match, are taken from the receipts, whose root
-// is in the header (prove.go), and the hashes of their transactions from the transactions, whose root is there too
-// (transactions.go). So no node can omit, add or change them. That costs two requests per block with logs, one more than
+// is in the header (prove.go), so no node can omit, add or change them. That costs one request per block, like
 // eth_getLogs, and none if the bloom filter does not match; more where they are too big for one (each.go). Final blocks are fetched in ranges: all headers, in
 // batches, and one eth_getLogs for the whole range. Blocks whose bloom filter suggests missing logs, and
 // samples, are checked against their receipts, and one error replaces the whole response by verified blocks.

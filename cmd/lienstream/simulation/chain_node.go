@@ -258,11 +258,7 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 	case "eth_getBlockByHash": // what reorgs took back, too
 		var hash common.Hash
 		param(0, &hash)
-		var whole bool
-		param(1, &whole)
-		if b := n.rec.blocks[hash]; b != nil && whole {
-			reply.Result = b.whole
-		} else if b != nil {
+		if b := n.rec.blocks[hash]; b != nil {
 			reply.Result = b.json
 		}
 	case "eth_getBlockReceipts":
