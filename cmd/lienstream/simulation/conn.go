@@ -27,7 +27,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.in.until = t; !t.IsZero() {
 		c.in.until = now().Add(time.Until(t))
 	}
-	c.in.arm()
+	c.in.tell()
 	return nil
 }
 
@@ -37,7 +37,7 @@ func (c *conn) Close() error {
 	delete(c.net.conns, c.number)
 	c.in.fail(net.ErrClosed)
 	c.out.ended = true
-	c.out.arm()
+	c.out.tell()
 	return nil
 }
 
@@ -49,10 +49,10 @@ type stream struct {
 	id       uint64     // of the connection and the direction, for the trace
 	rng      *rand.Rand // of latencies
 	chunks   []chunk
-	until    time.Time   // of reads, by the network's clock as chunk.at
-	err      error       // of reads and writes from now on
-	ended    bool        // by the writer: data in flight still arrives
-	timer    *time.Timer // ends what the reader waits for
+	until    time.Time // of reads, by the network's clock as chunk.at
+	err      error     // of reads and writes from now on
+	ended    bool      // by the writer: data in flight still arrives
+	wake     chan struct{}
 }
 
 type chunk struct {
@@ -60,33 +60,18 @@ type chunk struct {
 	data []byte
 }
 
-// arm sets the timer to when there is something for the reader. The network's mutex is held.
-func (s *stream) arm() {
-	at := s.until
-	switch {
-	case s.err != nil:
-		at = now()
-	case s.held(): // until something heals
-	case len(s.chunks) == 0 && s.ended:
-		at = now()
-	case len(s.chunks) > 0 && (at.IsZero() || s.chunks[0].at.Before(at)):
-		at = s.chunks[0].at
+func (s *stream) tell() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
 	}
-	if at.IsZero() {
-		s.timer.Stop()
-		return
-	}
-	s.timer.Reset(at.Sub(now()))
 }
-
-// held reports whether what is sent does not arrive now.
-func (s *stream) held() bool { return s.net.blocked[[2]string{s.from, s.to}] > 0 }
 
 func (s *stream) fail(err error) {
 	if s.err == nil {
 		s.err, s.chunks = err, nil
 	}
-	s.arm()
+	s.tell()
 }
 
 func (c *conn) Write(b []byte) (int, error) {
@@ -104,53 +89,62 @@ func (c *conn) Write(b []byte) (int, error) {
 		at = s.chunks[n-1].at
 	}
 	s.net.sent(s, at, b)
-	if s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)}); len(s.chunks) == 1 {
-		s.arm()
-	}
+	s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)})
+	s.tell()
 	return len(b), nil
 }
 
 // Read is called by one goroutine at a time, as net/http, kgo and kfake do.
 func (c *conn) Read(b []byte) (int, error) {
 	for {
-		n, held, err := c.in.take(b)
+		n, wait, held, err := c.in.take(b)
 		if n > 0 || err != nil || len(b) == 0 {
 			return n, err
 		}
-		if held == nil {
-			<-c.in.timer.C
-			continue
+		var timer <-chan time.Time
+		if wait > 0 {
+			t := time.NewTimer(wait)
+			defer t.Stop()
+			timer = t.C
 		}
 		select {
-		case <-c.in.timer.C:
+		case <-c.in.wake:
+		case <-timer:
 		case <-held:
 		}
 	}
 }
 
-// take reads data that has arrived. If there is none, there may be when the timer ends, or where the network is partitioned when
-// something heals.
-func (s *stream) take(b []byte) (n int, held <-chan struct{}, err error) {
+// take reads data that has arrived; if there is none, it returns what to wait for.
+func (s *stream) take(b []byte) (n int, wait time.Duration, held <-chan struct{}, err error) {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()
 	now := now()
+	if s.err != nil {
+		return 0, 0, nil, s.err
+	}
+	if !s.until.IsZero() {
+		if wait = s.until.Sub(now); wait <= 0 {
+			return 0, 0, nil, os.ErrDeadlineExceeded
+		}
+	}
 	switch {
-	case s.err != nil:
-		return 0, nil, s.err
-	case !s.until.IsZero() && !s.until.After(now):
-		return 0, nil, os.ErrDeadlineExceeded
-	case s.held():
-		s.arm()
-		return 0, s.net.healed, nil
+	case s.net.blocked[[2]string{s.from, s.to}] > 0:
+		return 0, wait, s.net.healed, nil
 	case len(s.chunks) == 0 && s.ended:
-		return 0, nil, io.EOF
-	case len(s.chunks) == 0 || s.chunks[0].at.After(now):
-		s.arm()
-		return 0, nil, nil
+		return 0, 0, nil, io.EOF
+	case len(s.chunks) == 0:
+		return 0, wait, nil, nil
+	}
+	if d := s.chunks[0].at.Sub(now); d > 0 {
+		if wait == 0 || d < wait {
+			wait = d
+		}
+		return 0, wait, nil, nil
 	}
 	n = copy(b, s.chunks[0].data)
 	if s.chunks[0].data = s.chunks[0].data[n:]; len(s.chunks[0].data) == 0 {
 		s.chunks = s.chunks[1:]
 	}
-	return n, nil, nil
+	return n, 0, nil, nil
 }

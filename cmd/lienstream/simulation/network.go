@@ -88,9 +88,7 @@ func (n *network) connect(host, to, addr string) (a, b *conn) {
 	name := fmt.Sprint(from, addr, n.opened[from+addr])
 	seed := n.seed ^ hash(name)
 	stream := func(from, to string, seed uint64) *stream {
-		s := &stream{net: n, from: from, to: to, name: name, id: seed, rng: rand.New(rand.NewPCG(seed, 0)), timer: time.NewTimer(time.Hour)}
-		s.timer.Stop()
-		return s
+		return &stream{net: n, from: from, to: to, name: name, id: seed, rng: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
 	}
 	there, back := stream(host, to, seed), stream(to, host, seed+1)
 	a = &conn{net: n, in: back, out: there, local: address(from), remote: address(addr)}
@@ -180,7 +178,7 @@ func (n *network) drain() {
 		}
 	}
 	n.mu.Unlock()
-	time.Sleep(last.Sub(now()) + time.Microsecond) // and its readers have read it
+	time.Sleep(last.Sub(now()))
 }
 
 // block stops or resumes the delivery of what one host sends to another.

@@ -1,10 +1,6 @@
 package simulation
 
 import (
-	"cmp"
-	"errors"
-	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -34,40 +30,6 @@ func TestEndsWithDataInFlight(t *testing.T) {
 		}
 		if err := s.close(); err != nil {
 			t.Fatal(err)
-		}
-	})
-}
-
-// The end of who sent arrives when a partition heals. Until then nobody is busy, else time would stand.
-func TestEndsAfterPartition(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		n := newNetwork(1, latency)
-		l, err := n.listen("there:1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		from, err := n.dialer("here")(t.Context(), "tcp", "there:1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		to, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.block("here", "there", true)
-		if err := cmp.Or(from.Close(), to.SetReadDeadline(time.Now().Add(time.Second))); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		if _, err := to.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("%v after %v, want a timeout after a second", err, time.Since(began))
-		}
-		time.AfterFunc(time.Hour, func() { n.block("here", "there", false) })
-		if err := to.SetReadDeadline(time.Time{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := to.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(began) != time.Second+time.Hour {
-			t.Errorf("%v after %v, want the end after an hour and a second", err, time.Since(began))
 		}
 	})
 }
