@@ -24,6 +24,13 @@ var pace = []byte("pace")
 
 const paceSeconds = 600
 
+// believed is how far the chain is at the most: at its pace so far, or where it has become slower, when the barrier was written. The time
+// of a real chain is not ahead of that.
+func believed(tick *notifier.Tick, paced uint64) uint64 {
+	written := uint64(max(tick.Written, 0)) / 1000 //nolint:gosec // it is not negative
+	return min(tick.Head, max(paced, written))
+}
+
 // bound takes from a tick what only the time of a block says that is not confirmed: one node may have made that up, and alerts would
 // say that they are late. No more blocks have come since the confirmed one than barriers tell of, at about the pace of those before.
 func bound(w state.Writer, b *topics.BlockEnd, tick *notifier.Tick) error {
@@ -40,7 +47,8 @@ func bound(w state.Writer, b *topics.BlockEnd, tick *notifier.Tick) error {
 	number, time := binary.BigEndian.Uint64(first), binary.BigEndian.Uint64(first[8:])
 	if tick.Block > number && tick.Time > time {
 		ahead := max(b.Head, b.Block.Number, tick.Block) - tick.Block
-		tick.Head = min(tick.Head, tick.Time+ahead*(tick.Time-time)/(tick.Block-number))
+		paced := tick.Time + ahead*(tick.Time-time)/(tick.Block-number)
+		tick.Head = believed(tick, paced)
 	}
 	switch lastTime := binary.BigEndian.Uint64(last[8:]); {
 	case tick.Time >= lastTime+paceSeconds:

@@ -167,7 +167,7 @@ func TestKnownPushServicesNeedNoTrial(t *testing.T) {
 	const strangers = 24
 	push := newService()
 	h, url := pushHouse(t, push.hangsFor("stranger"))
-	known := []string{"fcm.googleapis.com", "updates.push.services.mozilla.com", "web.push.apple.com", "db5p.notify.windows.com"}
+	known := []string{"fcm.googleapis.com", "updates.push.services.mozilla.com", "web.push.apple.com"}
 	wallets := make([]common.Address, len(known))
 	for i, host := range known {
 		wallets[i] = common.Address{1, byte(i)}
@@ -185,6 +185,24 @@ func TestKnownPushServicesNeedNoTrial(t *testing.T) {
 	for i, host := range known {
 		h.soon(push, host, wallets[i])
 	}
+}
+
+// Hosts that strangers make up below a push service cost it nothing.
+func TestHostsBelowAServiceAreOthers(t *testing.T) {
+	push := newService()
+	h, url := pushHouse(t, push.hangsFor("stranger"))
+	never := newBrowser(t).subscription(url + "/stranger")
+	var others []common.Address
+	for i := range byte(24) {
+		others = append(others, common.Address{0xa0, i})
+		h.send(others[i], notifier.Command{Subscribe: subscribed(t, h, others[i], never, fmt.Sprintf("nosuch%d.fcm.googleapis.com", i))})
+	}
+	ann := common.Address{1}
+	h.subscribe(ann, notifier.Push, newBrowser(t).subscription(url+"/ann"), "fcm.googleapis.com")
+	h.fire(others...)
+	most := sender.DefaultConfig().Parallel / 4
+	polltest.Until(t, "the strangers' hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
+	h.soon(push, "ann", ann)
 }
 
 // subscribed is the command by which a wallet has alerts of everything sent to a browser.

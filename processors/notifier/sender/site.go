@@ -9,25 +9,17 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// services are the push services of browsers, each with the hosts below it. They begin trusted: which host a stranger names does not
-// make it his. One that is silent is on trial as any other.
+// services are the hosts of browsers' push services. They begin trusted: which host a stranger names does not make it his. One that is
+// silent is on trial as any other. Hosts below them are others: anybody can name one that does not exist.
 var services = []string{
 	"fcm.googleapis.com",                // Chrome, Edge on Android, Opera, Samsung
 	"updates.push.services.mozilla.com", // Firefox
 	"web.push.apple.com",                // Safari
-	"notify.windows.com",                // Edge, with a host for each region
 }
 
-// serviceOf is the push service that a host belongs to; empty: it is of none that is known.
-func serviceOf(host string) string {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	for _, name := range services {
-		if below, ok := strings.CutSuffix(host, name); ok && (below == "" || strings.HasSuffix(below, ".")) {
-			return name
-		}
-	}
-	return ""
-}
+// regional is the domain of Edge's push service, with a host for each region. It has no trust to begin with, but each host is judged by
+// itself.
+const regional = ".notify.windows.com"
 
 // newSite is a site that nothing was sent to yet.
 func (s *Sender) newSite(name string) *site {
@@ -167,10 +159,11 @@ func siteOf(host string) string {
 		network, _ := addr.WithZone("").Prefix(bits) // the number of bits is right
 		return network.String()
 	}
-	if service := serviceOf(host); service != "" {
-		return service
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if slices.Contains(services, host) || strings.HasSuffix(host, regional) {
+		return host
 	}
-	if site, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(strings.TrimSuffix(host, "."))); err == nil {
+	if site, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil && !slices.Contains(services, site) {
 		return site
 	}
 	return host

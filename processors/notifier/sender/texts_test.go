@@ -91,8 +91,8 @@ func TestSites(t *testing.T) {
 		"a.evil.example.com": "example.com", "B.example.com.": "example.com", "x.co.uk": "x.co.uk", "203.0.113.7": "203.0.113.0/24",
 		"2001:db8:1:2::3": "2001:db8:1::/48", "com": "com", "push.services.mozilla.com": "mozilla.com",
 		"updates.push.services.mozilla.com": "updates.push.services.mozilla.com", "fcm.googleapis.com": "fcm.googleapis.com",
-		"web.push.apple.com": "web.push.apple.com", "db5p.Notify.Windows.com.": "notify.windows.com",
-		"evilnotify.windows.com": "windows.com", "notify.windows.com.evil.example": "evil.example",
+		"web.push.apple.com": "web.push.apple.com", "db5p.Notify.Windows.com.": "db5p.notify.windows.com",
+		"evilnotify.windows.com": "windows.com", "nosuch.fcm.googleapis.com": "nosuch.fcm.googleapis.com", "notify.windows.com.evil.example": "evil.example",
 		"one.github.io": "one.github.io", "a.two.github.io": "two.github.io",
 	} {
 		if got := siteOf(host); got != want {
