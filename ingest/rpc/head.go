@@ -261,7 +261,10 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 		}
 	}
 	two, one := c.claims(t)
-	if two == 0 && one == 0 && (errs != nil || asked == 0) {
+	if asked == 0 {
+		errs = errors.New("all of them rest after failures")
+	}
+	if two == 0 && one == 0 && errs != nil {
 		return 0, fmt.Errorf("fetch %s block: %d of %d endpoints asked: %w", tagNames[t], asked, len(c.endpoints), errs)
 	}
 	return max(two, one), nil
@@ -276,7 +279,7 @@ func (e *endpoint) asksFor(ctx context.Context, t tag) error {
 	if busy {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, e.client.cfg.Timeout)
+	bounded, cancel := allow(ctx, e.client.cfg.Timeout) // what waits for our own rate is no failure
 	defer cancel()
 	err := e.tagged(bounded, t)
 	e.mu.Lock()

@@ -30,3 +30,21 @@ func TestFinalBesideTheSlow(t *testing.T) {
 		}
 	})
 }
+
+// TestTagsWaitForTheRate: what waits longer than a request may take because of the rate that we keep to is no failure of the endpoint.
+func TestTagsWaitForTheRate(t *testing.T) {
+	_, chain := chains(t, 1, 10_000)
+	inBubble(t, "", func(t *testing.T) {
+		node := reaching(chain, 5000, 1)
+		node.final = 4000
+		c := piped(t, func(cfg *Config) { cfg.Endpoints[0].Rate = 1 }, node)
+		e := c.endpoints[0]
+		e.limiter.ReserveN(time.Now(), e.limiter.Burst())
+		e.limiter.ReserveN(time.Now(), 30) // half a minute of other calls
+		go func() { _, _ = c.Finalized(t.Context()) }()
+		<-time.After(40 * time.Second)
+		if two, one := c.claims(tagFinalized); two != 0 || one != 4000 || e.failures > 0 {
+			t.Errorf("final is %d, %d, and the endpoint counts %d failures; want 4000 of one, and none", two, one, e.failures)
+		}
+	})
+}
