@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type fleet struct {
 	w     *world
 	api   *api // of the node "serving"
 	nodes map[string]*member
-	build string // the binary of nodes that join
+	build string // the binary of nodes that join; empty: the one under test
 }
 
 // member is a node: it may be killed, stopped, and started again as it was.
@@ -39,13 +40,13 @@ type member struct {
 func newFleet(t *testing.T, w *world) *fleet {
 	t.Helper()
 	run(t, append([]string{"topics", "apply"}, w.servers...)...)
-	return &fleet{t: t, w: w, nodes: map[string]*member{}, build: binaryPath}
+	return &fleet{t: t, w: w, nodes: map[string]*member{}}
 }
 
 // join starts a node. Flags that come later win, so that extra may replace what the world says.
 func (f *fleet) join(t *testing.T, name, role string, extra ...string) *member {
 	t.Helper()
-	m := &member{role: role, build: f.build, ops: address(t)}
+	m := &member{role: role, build: cmp.Or(f.build, binaryPath), ops: address(t)}
 	m.args = append([]string{role, "--ops-addr=" + m.ops}, f.w.chain...)
 	m.args = append(append(m.args, f.w.servers...), extra...)
 	f.nodes[name] = m

@@ -72,7 +72,7 @@ func TestLyingNode(t *testing.T) {
 	honest := startProxy(t, hostport(t, w.backend.HTTP()))
 	honest.slow(5 * time.Millisecond) // so that the liar is asked first
 	liar := rpctest.NewLiar(t, w.backend.HTTP(), 0)
-	f := &fleet{t: t, w: w, nodes: map[string]*member{}, build: binaryPath}
+	f := &fleet{t: t, w: w, nodes: map[string]*member{}}
 	serving := address(t)
 	up := f.join(t, "up", "up", "--rpc="+liar.URL+",http://"+honest.addr, "--rpc-confirm=2", "--rpc-timeout=1s",
 		"--data-dir="+t.TempDir(), "--indexer-addr="+serving, "--agent-addr=127.0.0.1:0", "--valuation-addr=127.0.0.1:0", "--query-addr="+address(t))

@@ -140,15 +140,7 @@ func TestDealsOnSilentHostsHoldNobody(t *testing.T) {
 		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(url+"/"+who), who+".push.example")
 	}
 	h.soon(push, "bob", bob)
-	never := newBrowser(t).subscription(url + "/stranger")
-	var others []common.Address
-	for i := range byte(strangers) {
-		others = append(others, common.Address{0xa0, i})
-		h.send(others[i], notifier.Command{Subscribe: subscribed(t, h, others[i], never, fmt.Sprintf("of.stranger%d.example", i))})
-	}
-	h.fire(others...)
-	most := sender.DefaultConfig().Parallel / 4
-	polltest.Until(t, "the strangers' hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
+	most := strangersFire(t, h, push, url, "of.stranger%d.example", strangers)
 	h.soon(push, "ann", ann)
 	if n := push.count("stranger"); n > most {
 		t.Errorf("the strangers' hosts were asked %d times at once", n)
@@ -173,15 +165,7 @@ func TestKnownPushServicesNeedNoTrial(t *testing.T) {
 		wallets[i] = common.Address{1, byte(i)}
 		h.subscribe(wallets[i], notifier.Push, newBrowser(t).subscription(url+"/"+host), host)
 	}
-	never := newBrowser(t).subscription(url + "/stranger")
-	var others []common.Address
-	for i := range byte(strangers) {
-		others = append(others, common.Address{0xa0, i})
-		h.send(others[i], notifier.Command{Subscribe: subscribed(t, h, others[i], never, fmt.Sprintf("of.stranger%d.example", i))})
-	}
-	h.fire(others...)
-	most := sender.DefaultConfig().Parallel / 4
-	polltest.Until(t, "the strangers' hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
+	strangersFire(t, h, push, url, "of.stranger%d.example", strangers)
 	for i, host := range known {
 		h.soon(push, host, wallets[i])
 	}
@@ -191,18 +175,26 @@ func TestKnownPushServicesNeedNoTrial(t *testing.T) {
 func TestHostsBelowAServiceAreOthers(t *testing.T) {
 	push := newService()
 	h, url := pushHouse(t, push.hangsFor("stranger"))
-	never := newBrowser(t).subscription(url + "/stranger")
-	var others []common.Address
-	for i := range byte(24) {
-		others = append(others, common.Address{0xa0, i})
-		h.send(others[i], notifier.Command{Subscribe: subscribed(t, h, others[i], never, fmt.Sprintf("nosuch%d.fcm.googleapis.com", i))})
-	}
 	ann := common.Address{1}
 	h.subscribe(ann, notifier.Push, newBrowser(t).subscription(url+"/ann"), "fcm.googleapis.com")
-	h.fire(others...)
-	most := sender.DefaultConfig().Parallel / 4
-	polltest.Until(t, "the strangers' hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
+	strangersFire(t, h, push, url, "nosuch%d.fcm.googleapis.com", 24)
 	h.soon(push, "ann", ann)
+}
+
+// strangersFire fires alerts of so many strangers, each at a host of its own that never answers, and waits until these are asked as often as
+// they may, which it returns.
+func strangersFire(t *testing.T, h *house, push *service, url, hosts string, strangers byte) (most int) {
+	t.Helper()
+	never := newBrowser(t).subscription(url + "/stranger")
+	var others []common.Address
+	for i := range strangers {
+		others = append(others, common.Address{0xa0, i})
+		h.send(others[i], notifier.Command{Subscribe: subscribed(t, h, others[i], never, fmt.Sprintf(hosts, i))})
+	}
+	h.fire(others...)
+	most = sender.DefaultConfig().Parallel / 4
+	polltest.Until(t, "the strangers' hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
+	return most
 }
 
 // subscribed is the command by which a wallet has alerts of everything sent to a browser.
