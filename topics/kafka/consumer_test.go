@@ -263,6 +263,7 @@ func historyIsShared(t *testing.T, b *testBroker) {
 	if err := b.fill(ctx, b.transactor(t, "a"), 100, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
 		t.Fatal(err)
 	}
+	b.decided(t)
 	h, err := kafka.NewHistory(b.cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -213,8 +214,37 @@ func (b *testBroker) read(t *testing.T, last string) []string {
 	}
 }
 
+// decided waits until no transaction of the log is undecided: a broker may answer a commit before it has written its markers.
+func (b *testBroker) decided(t *testing.T) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	polltest.Until(t, "the last stable offset is the high watermark", func() bool {
+		stable, err := adm.ListCommittedOffsets(t.Context(), b.log)
+		all, err2 := adm.ListEndOffsets(t.Context(), b.log)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		for p, end := range all[b.log] {
+			s, ok := stable.Lookup(b.log, p)
+			if err := errors.Join(s.Err, end.Err); err != nil {
+				t.Fatal(err)
+			}
+			if !ok || s.Offset != end.Offset {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func (b *testBroker) readBack(t *testing.T, n int) []string {
 	t.Helper()
+	b.decided(t)
 	var values []string
 	err := kafka.ReadBack(t.Context(), b.cfg, b.log, 1, n, func(r *kafka.Record) bool {
 		values = append(values, string(r.Value))
@@ -343,6 +373,7 @@ func readBackEndsWhereThePartitionBegins(t *testing.T, b *testBroker) {
 	if err := b.fill(t.Context(), tx, 200, func(i int) []byte { return []byte(strconv.Itoa(i)) }); err != nil {
 		t.Fatal(err)
 	}
+	b.decided(t)
 	var offsets []int64
 	var all []string
 	err := kafka.ReadBack(t.Context(), b.cfg, b.log, 1, 0, func(r *kafka.Record) bool {
