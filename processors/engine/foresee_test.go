@@ -14,7 +14,7 @@ func TestForesee(t *testing.T) {
 		return &topics.BlockEnd{Block: ref(number, 0), Finalized: finalized, Head: 100}
 	}
 	for name, tc := range map[string]struct {
-		keepUntil int64
+		keepUntil int64 // the records begin at offset 10
 		input     []topics.Raw
 		want      uint64
 	}{
@@ -26,8 +26,8 @@ func TestForesee(t *testing.T) {
 		"a revert of what becomes final": {0, []topics.Raw{end(5, 2), &topics.BlockRevert{Block: ref(5, 0)}, end(9, 9)}, 4},
 		"a revert of what was final":     {0, []topics.Raw{end(5, 9), &topics.BlockRevert{Block: ref(1, 0)}}, 2},
 		"a revert of block 0":            {0, []topics.Raw{end(0, 0), &topics.BlockRevert{Block: ref(0, 0)}, end(5, 5)}, 2},
-		"a rebuild that must keep undo":  {10, []topics.Raw{end(5, 9)}, 2},
-		"a rebuild that has passed":      {9, []topics.Raw{end(5, 9)}, 9},
+		"a rebuild that must keep undo":  {11, []topics.Raw{end(5, 9)}, 2},
+		"a rebuild that has passed":      {10, []topics.Raw{end(5, 9)}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := applier{now: unopened().Progress}
@@ -45,5 +45,14 @@ func TestForesee(t *testing.T) {
 				t.Errorf("floor %d, not %d", a.now.Floor, tc.want)
 			}
 		})
+	}
+}
+
+// A topic whose first records are read together begins at offset 0, where nothing has to be kept.
+func TestForeseeFromTheFirstRecord(t *testing.T) {
+	a := applier{now: unopened().Progress}
+	a.foresee([]*kafka.Record{{Offset: 0, Value: topics.AppendRaw(nil, &topics.BlockEnd{Block: ref(5, 0), Finalized: 4, Head: 100})}}, 0)
+	if a.now.Floor != 4 {
+		t.Errorf("floor %d, not 4", a.now.Floor)
 	}
 }

@@ -97,7 +97,7 @@ func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err e
 // events again. Blocks that a record reverts, and later ones, are not final yet. known is what others have read ahead of
 // them, before the next revert.
 func (a *applier) foresee(records []*kafka.Record, known uint64) {
-	if len(records) == 0 || records[0].Offset <= a.now.Rebuild.KeepUntil {
+	if len(records) == 0 || records[0].Offset < a.now.Rebuild.KeepUntil {
 		return
 	}
 	final, reverted := uint64(0), uint64(math.MaxUint64)
