@@ -113,13 +113,13 @@ func (c Config) Validate() error {
 		name  string
 		value int64
 	}{
-		{"partitions", int64(c.Partitions)},
+		{"kafka-partitions", int64(c.Partitions)},
 		{"ranges", int64(c.Ranges)},
 		{"range blocks", int64(c.RangeBlocks)},
 		{"sparse blocks", int64(c.SparseBlocks)},
 		{"range logs", int64(c.RangeLogs)},
 		{"batch records", int64(c.BatchRecords)},
-		{"ledger shares", int64(c.LedgerShares)},
+		{"ledger-shares", int64(c.LedgerShares)},
 		{"batch bytes", int64(c.BatchBytes)},
 		{"poll interval", int64(c.PollInterval)},
 		{"poll backup", int64(c.PollBackup)},
@@ -131,14 +131,14 @@ func (c Config) Validate() error {
 		{"ready age", int64(c.ReadyAge)},
 	} {
 		if n.value < 1 {
-			errs = append(errs, fmt.Errorf("%s must be positive", n.name))
+			errs = append(errs, fmt.Errorf("%s: %d is not positive", n.name, n.value))
 		}
 	}
 	if c.LedgerShares > topics.MaxShares {
-		errs = append(errs, fmt.Errorf("ledger shares must be at most %d, which a record may have", topics.MaxShares))
+		errs = append(errs, fmt.Errorf("ledger-shares: %d is more than the %d that a record may have", c.LedgerShares, topics.MaxShares))
 	}
 	if c.Finality != FinalityTag && c.Finality != FinalityWindow {
-		errs = append(errs, fmt.Errorf("finality %q is not tag or window", c.Finality))
+		errs = append(errs, fmt.Errorf("finality: %q is not tag or window", c.Finality))
 	}
 	if c.TakeoverAfter < 2*c.Heartbeat {
 		errs = append(errs, errors.New("takeover after must be at least two heartbeats, or a standby fences an active ingester"))

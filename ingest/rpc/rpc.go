@@ -97,25 +97,25 @@ func (c Config) Hasty() time.Duration { return c.Silence / 20 }
 func (c Config) Validate() error {
 	var errs []error
 	if c.ChainID == 0 {
-		errs = append(errs, errors.New("chain ID is zero"))
+		errs = append(errs, errors.New("chain-id: is 0"))
 	}
 	if len(c.Endpoints) == 0 {
-		errs = append(errs, errors.New("no endpoint is configured"))
+		errs = append(errs, errors.New("rpc: at least one endpoint is required"))
 	}
 	if len(c.Addresses) == 0 {
 		errs = append(errs, errors.New("no contract address is configured"))
 	}
 	for i, e := range c.Endpoints {
 		if err := validURL(e.URL, "http", "https", "ws", "wss"); err != nil {
-			errs = append(errs, fmt.Errorf("endpoint %d: %w", i, err))
+			errs = append(errs, fmt.Errorf("rpc: endpoint %d: %w", i, err))
 		}
 		if e.WS != "" {
 			if err := validURL(e.WS, "ws", "wss"); err != nil {
-				errs = append(errs, fmt.Errorf("endpoint %d: subscription: %w", i, err))
+				errs = append(errs, fmt.Errorf("rpc: endpoint %d: subscription: %w", i, err))
 			}
 		}
 		if e.Rate < 0 {
-			errs = append(errs, fmt.Errorf("endpoint %d: rate %g is negative", i, e.Rate))
+			errs = append(errs, fmt.Errorf("rpc-rate: %[2]g of endpoint %[1]d is negative", i, e.Rate))
 		}
 	}
 	fault := func(bad bool, flag string, value any, is string) {
@@ -133,7 +133,7 @@ func (c Config) Validate() error {
 	fault(c.Alone < 0, "rpc-alone", c.Alone, "negative")
 	fault(c.Confirm < 0, "rpc-confirm", c.Confirm, "negative")
 	if !slices.Contains([]Proof{ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
-		errs = append(errs, fmt.Errorf("proof %q is not tip, all, sparse or off", c.Proof))
+		errs = append(errs, fmt.Errorf("rpc-proof: %q is not tip, all, sparse or off", c.Proof))
 	}
 	return errors.Join(errs...)
 }

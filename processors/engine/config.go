@@ -86,15 +86,15 @@ func (c Config) Validate() error {
 	errs := []error{c.Kafka.Validate()}
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
-			errs = append(errs, fmt.Errorf("processors: "+format, args...))
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
 	fault(c.Instance == "", "instance: required, as the host has no name")
 	fault(c.AppName == "", "application: required")
 	fault(c.Dir == "", "dir: required")
-	fault(c.Catalogue.Partitions <= 0, "partitions: %d", c.Catalogue.Partitions)
-	fault(c.Standbys < 0, "standbys: %d", c.Standbys)
-	fault(c.TipInterval < 0, "tip commit interval: %s is negative", c.TipInterval)
+	fault(c.Catalogue.Partitions <= 0, "kafka-partitions: %d is not positive", c.Catalogue.Partitions)
+	fault(c.Standbys < 0, "standbys: %d is negative", c.Standbys)
+	fault(c.TipInterval < 0, "tip-commit-interval: %s is negative", c.TipInterval)
 	fault(c.FS == nil, "file system: required")
 	for _, n := range []struct {
 		name string
@@ -117,7 +117,7 @@ func (c Config) Validate() error {
 		{"commit interval", c.CommitInterval},
 		{"commit timeout", c.CommitTimeout},
 		{"lease", c.Lease},
-		{"session timeout", c.SessionTimeout},
+		{"session-timeout", c.SessionTimeout},
 	} {
 		fault(d.is <= 0, "%s: %s is not positive", d.name, d.is)
 	}

@@ -79,7 +79,7 @@ func (c *Config) Validate() error {
 	if err := c.Deployment.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("deployment: %w", err))
 	}
-	for _, u := range []struct{ name, url string }{{"base URL (--agent-url)", c.BaseURL}, {"support URL (--support-url)", c.SupportURL}} {
+	for _, u := range []struct{ name, url string }{{"agent-url", c.BaseURL}, {"support-url", c.SupportURL}} {
 		if u.url == "" {
 			continue
 		}
@@ -92,9 +92,9 @@ func (c *Config) Validate() error {
 		d    time.Duration
 		zero bool
 	}{
-		{"maximum age of the chain's head", c.MaxHeadAge, true},
-		{"maximum lag of the index", c.MaxLag, true},
-		{"maximum age of a valuation", c.MaxValuation, true},
+		{"max-head-age", c.MaxHeadAge, true},
+		{"agent-max-lag", c.MaxLag, true},
+		{"agent-max-valuation", c.MaxValuation, true},
 		{"interval of contract checks", c.IdentityEvery, true},
 		{"validity of a transaction", c.Validity, false},
 		{"time before a listing's end", c.ExpiringSoon, true},

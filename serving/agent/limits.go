@@ -44,13 +44,13 @@ func (l *Limits) Validate() error {
 	for _, n := range []struct {
 		name string
 		n    int
-	}{{"requests a minute", l.Requests}, {"preparations a minute", l.Prepares}, {"nodes that share the limits", l.Nodes}} {
+	}{{"agent-requests", l.Requests}, {"agent-prepares", l.Prepares}, {"agent-nodes", l.Nodes}} {
 		if n.n <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %d is not positive", n.name, n.n))
 		}
 	}
 	if most := min(l.Requests, l.Prepares); most > 0 && l.Nodes > most { // each has one at least
-		faults = append(faults, fmt.Errorf("nodes that share the limits: %d are more than the %d requests or preparations a minute", l.Nodes, most))
+		faults = append(faults, fmt.Errorf("agent-nodes: %d are more than the %d requests or preparations a minute", l.Nodes, most))
 	}
 	return errors.Join(faults...)
 }

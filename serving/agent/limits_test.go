@@ -136,7 +136,7 @@ func TestNoMinuteHasMore(t *testing.T) {
 
 func TestLimitsFaults(t *testing.T) {
 	l := Limits{}
-	if err := l.Validate(); err == nil || fmt.Sprint(err) != "requests a minute: 0 is not positive\npreparations a minute: 0 is not positive\nnodes that share the limits: 0 is not positive" {
+	if err := l.Validate(); err == nil || fmt.Sprint(err) != "agent-requests: 0 is not positive\nagent-prepares: 0 is not positive\nagent-nodes: 0 is not positive" {
 		t.Errorf("faults: %v", err)
 	}
 	l = DefaultLimits()

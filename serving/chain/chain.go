@@ -69,18 +69,18 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	var faults []error
 	if c.ChainID == 0 {
-		faults = append(faults, errors.New("chain ID: is 0"))
+		faults = append(faults, errors.New("chain-id: is 0"))
 	}
 	if len(c.Endpoints) == 0 {
-		faults = append(faults, errors.New("endpoints: required"))
+		faults = append(faults, errors.New("rpc: at least one endpoint is required"))
 	}
 	for i, raw := range c.Endpoints {
 		u, err := url.Parse(raw)
 		switch {
 		case err != nil || u.Host == "":
-			faults = append(faults, fmt.Errorf("endpoint %d: is not an absolute URL", i)) // without the URL, which may contain a key
+			faults = append(faults, fmt.Errorf("rpc: endpoint %d is not an absolute URL", i)) // without the URL, which may contain a key
 		case !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
-			faults = append(faults, fmt.Errorf("endpoint %d: scheme %q is not http, https, ws or wss", i, u.Scheme))
+			faults = append(faults, fmt.Errorf("rpc: endpoint %d: scheme %q is not http, https, ws or wss", i, u.Scheme))
 		}
 	}
 	for _, d := range []struct {

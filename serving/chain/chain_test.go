@@ -491,7 +491,7 @@ func TestRunFollowsTheHead(t *testing.T) {
 func TestConfigNamesEveryFault(t *testing.T) {
 	cfg := chain.Config{Endpoints: []string{"ftp://host/secret", "nothing"}}
 	err := cfg.Validate()
-	for _, want := range []string{"chain ID", "endpoint 0", "endpoint 1", "timeout", "poll", "stand still", "attempts", "calls of a batch", "body bytes", "requests at once"} {
+	for _, want := range []string{"chain-id", "endpoint 0", "endpoint 1", "timeout", "poll", "stand still", "attempts", "calls of a batch", "body bytes", "requests at once"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

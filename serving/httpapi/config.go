@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 
 // Config is a service's listen address and limits. Start from DefaultConfig.
 type Config struct {
-	Listen string // host:port; port 0 takes a free one
+	Listen     string // host:port; port 0 takes a free one
+	ListenName string // of Listen in errors, such as its flag; empty: "listen"
 
 	// Listener opens Listen; nil: the machine's network.
 	Listener func(ctx context.Context, network, addr string) (net.Listener, error)
@@ -72,7 +74,7 @@ func ValidListen(addr string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("listen address %q: not host:port, with a port of at most 65535", addr)
+		return fmt.Errorf("%q is not host:port, with a port of at most 65535", addr)
 	}
 	return nil
 }
@@ -81,7 +83,7 @@ func ValidListen(addr string) error {
 func (c *Config) Validate() error {
 	var faults []error
 	if err := ValidListen(c.Listen); err != nil {
-		faults = append(faults, err)
+		faults = append(faults, fmt.Errorf("%s: %w", cmp.Or(c.ListenName, "listen"), err))
 	}
 	for _, d := range []struct {
 		name string
@@ -100,7 +102,7 @@ func (c *Config) Validate() error {
 	}
 	faults = append(faults, c.Client.validate()...)
 	if c.DrainDelay < 0 {
-		faults = append(faults, fmt.Errorf("drain delay: %s is negative", c.DrainDelay))
+		faults = append(faults, fmt.Errorf("drain-delay: %s is negative", c.DrainDelay))
 	}
 	if c.WriteTimeout <= c.RequestTimeout {
 		faults = append(faults, fmt.Errorf("write timeout: %s does not exceed the request timeout of %s", c.WriteTimeout, c.RequestTimeout))
@@ -123,7 +125,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, fmt.Errorf("limit of cache bytes: %d is negative", c.MaxCacheBytes))
 	}
 	if c.CursorSecret != "" && len(c.CursorSecret) < minCursorSecret {
-		faults = append(faults, fmt.Errorf("cursor secret: shorter than %d bytes", minCursorSecret))
+		faults = append(faults, fmt.Errorf("cursor-secret-file: the secret is shorter than %d bytes", minCursorSecret))
 	}
 	return errors.Join(faults...)
 }

@@ -460,7 +460,7 @@ func TestDeadlineAndClientGone(t *testing.T) {
 
 func TestConfigFaultsAreAllNamed(t *testing.T) {
 	err := (&Config{Listen: "nowhere", DrainDelay: -1, CursorSecret: "short"}).Validate()
-	for _, want := range []string{"listen", "read timeout", "drain delay", "in flight", "body bytes", "cursor secret"} {
+	for _, want := range []string{"listen", "read timeout", "drain-delay", "in flight", "body bytes", "cursor-secret-file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no fault of %q in: %v", want, err)
 		}

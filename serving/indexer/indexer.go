@@ -68,21 +68,21 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
 	if c.ChainID == 0 {
-		faults = append(faults, errors.New("chain ID: is 0"))
+		faults = append(faults, errors.New("chain-id: is 0"))
 	}
-	for _, to := range []struct{ name, url string }{{"explorer", c.ExplorerURL}, {"agent", c.AgentURL}, {"valuation", c.ValuationURL}} {
+	for _, to := range []struct{ name, url string }{{"explorer-url", c.ExplorerURL}, {"page-agent-url", c.AgentURL}, {"page-valuation-url", c.ValuationURL}} {
 		if u, err := url.Parse(to.url); to.url != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			faults = append(faults, fmt.Errorf("%s URL: %q is not an http or https URL", to.name, to.url))
+			faults = append(faults, fmt.Errorf("%s: %q is not an http or https URL", to.name, to.url))
 		}
 	}
 	if c.MaxHeadAge <= 0 {
-		faults = append(faults, fmt.Errorf("maximum age of the chain's head: %s is not positive", c.MaxHeadAge))
+		faults = append(faults, fmt.Errorf("max-head-age: %s is not positive", c.MaxHeadAge))
 	}
 	if c.MaxBlockAge < 0 {
 		faults = append(faults, fmt.Errorf("maximum age of the indexed block: %s is negative", c.MaxBlockAge))
 	}
 	if c.MaxStreamAge <= 0 {
-		faults = append(faults, fmt.Errorf("maximum age of a stream: %s is not positive", c.MaxStreamAge))
+		faults = append(faults, fmt.Errorf("stream-max-age: %s is not positive", c.MaxStreamAge))
 	}
 	return errors.Join(faults...)
 }

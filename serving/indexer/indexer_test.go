@@ -407,7 +407,7 @@ func TestListenAndDrain(t *testing.T) {
 
 func TestConfigFaultsAreAllNamed(t *testing.T) {
 	err := (&Config{MaxBlockAge: -1}).Validate()
-	for _, want := range []string{"chain ID", "chain's head", "indexed block", "read timeout"} {
+	for _, want := range []string{"chain-id", "max-head-age", "indexed block", "read timeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no fault of %q in: %v", want, err)
 		}

@@ -42,7 +42,7 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	faults := []error{c.HTTP.Validate()}
 	if c.Word == "" || !httpapi.PlainName(c.Word) {
-		faults = append(faults, fmt.Errorf("message word: %q is not a short plain name", c.Word))
+		faults = append(faults, fmt.Errorf("notify-word: %q is not a short plain name", c.Word))
 	}
 	for _, d := range []struct {
 		name string

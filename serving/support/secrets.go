@@ -34,24 +34,24 @@ func (k Keys) Validate() error {
 	for i, key := range k.Token {
 		secrets[i] = key.Secret
 	}
-	faults := []error{checkKeys("token keys", secrets), k.ValidateText()}
+	faults := []error{checkKeys("support-token-keys-file", secrets), k.ValidateText()}
 	if len(k.Token) > 0 && !k.Token[0].Until.IsZero() {
-		faults = append(faults, errors.New("support: token keys: the first is the one in use, and has no end"))
+		faults = append(faults, errors.New("support-token-keys-file: the first key is the one in use, and has no end"))
 	}
 	return errors.Join(faults...)
 }
 
 // ValidateText is Validate for who has no token keys: staff need none.
-func (k Keys) ValidateText() error { return checkKeys("text keys", k.Text) }
+func (k Keys) ValidateText() error { return checkKeys("support-text-keys-file", k.Text) }
 
 func checkKeys(name string, keys []string) error {
 	if len(keys) == 0 {
-		return fmt.Errorf("support: %s: required", name)
+		return fmt.Errorf("%s: required", name)
 	}
 	var faults []error
 	for i, key := range keys {
 		if len(key) < minKeyBytes {
-			faults = append(faults, fmt.Errorf("support: %s: number %d is shorter than %d bytes", name, i+1, minKeyBytes))
+			faults = append(faults, fmt.Errorf("%s: key %d is shorter than %d bytes", name, i+1, minKeyBytes))
 		}
 	}
 	return errors.Join(faults...)
@@ -73,7 +73,7 @@ func ParseTokenKeys(text string) ([]TokenKey, error) {
 		if len(fields) > 1 {
 			until, err := time.Parse(time.RFC3339, fields[1])
 			if err != nil || len(fields) > 2 {
-				return nil, fmt.Errorf("support: token keys: behind number %d stands no time as in 2027-01-31T00:00:00Z", len(keys)+1)
+				return nil, fmt.Errorf("behind key %d stands no time as in 2027-01-31T00:00:00Z", len(keys)+1)
 			}
 			key.Until = until
 		}

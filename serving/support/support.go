@@ -93,13 +93,13 @@ func (c *Config) Validate() error {
 	}
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
-			faults = append(faults, fmt.Errorf("support: "+format, args...))
+			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
 	u, err := url.Parse(c.PublicURL)
 	fault(err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https", "support-public-url: %q is not an http or https URL", c.PublicURL)
 	fault(strings.ContainsAny(c.PublicURL, "?#"), "support-public-url: %q has a query or a fragment: links to tickets are made by appending to it", c.PublicURL)
-	fault(c.Word == "" || strings.Trim(c.Word, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", "word: %q is not lower-case letters only", c.Word)
+	fault(c.Word == "" || strings.Trim(c.Word, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", "support-word: %q is not lower-case letters only", c.Word)
 	fault(c.Decimals < 0 || c.Decimals > 36, "decimals: %d", c.Decimals)
 	fault(c.LogRange == 0 || c.MaxDriven <= 0, "log range and payments at work must be positive")
 	for _, d := range []struct {

@@ -84,7 +84,7 @@ func (c *Config) Validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"reference window", c.Reference.Window},
+		{"valuation-window", c.Reference.Window},
 		{"poll", c.Poll},
 		{"idle after", c.IdleAfter},
 		{"read timeout", c.ReadTimeout},
@@ -97,17 +97,24 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Reference.Window > query.SecondsKept {
-		faults = append(faults, fmt.Errorf("reference window: %s is more than %s", c.Reference.Window, query.SecondsKept))
+		faults = append(faults, fmt.Errorf("valuation-window: %s is more than %s", c.Reference.Window, query.SecondsKept))
 	}
 	if c.MaxGap < 0 || c.MaxGap > 0 && c.MaxGap < time.Second {
-		faults = append(faults, fmt.Errorf("maximum gap between blocks: %s is neither 0 nor a second", c.MaxGap))
+		faults = append(faults, fmt.Errorf("valuation-max-gap: %s is neither 0 nor a second", c.MaxGap))
 	}
-	if c.MaxAge < 0 || c.MaxLag < 0 || c.Reference.MinHistory < 0 || c.Reference.MinHistory > c.Reference.Window {
-		faults = append(faults, fmt.Errorf("maximum age %s, maximum lag %s and minimum history %s: negative, or the history exceeds the window",
-			c.MaxAge, c.MaxLag, c.Reference.MinHistory))
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{{"valuation-max-age", c.MaxAge}, {"maximum lag", c.MaxLag}, {"valuation-min-history", c.Reference.MinHistory}} {
+		if d.d < 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is negative", d.name, d.d))
+		}
+	}
+	if c.Reference.MinHistory > c.Reference.Window {
+		faults = append(faults, fmt.Errorf("valuation-min-history: %s is more than the window of %s", c.Reference.MinHistory, c.Reference.Window))
 	}
 	if c.Reference.MaxDeviation <= 0 {
-		faults = append(faults, fmt.Errorf("maximum deviation: %d ticks", c.Reference.MaxDeviation))
+		faults = append(faults, fmt.Errorf("valuation-max-deviation: %d ticks is not positive", c.Reference.MaxDeviation))
 	}
 	for lane, bps := range c.Haircut.LaneMaxBps {
 		if bps == 0 || bps > 10_000 {
@@ -115,11 +122,11 @@ func (c *Config) Validate() error {
 		}
 	}
 	if len(c.Lockers) > maxLockers {
-		faults = append(faults, fmt.Errorf("lockers: %d are more than %d", len(c.Lockers), maxLockers))
+		faults = append(faults, fmt.Errorf("valuation-lockers: %d are more than %d", len(c.Lockers), maxLockers))
 	}
 	for _, locker := range c.Lockers {
 		if !common.IsHexAddress(locker) {
-			faults = append(faults, fmt.Errorf("locker: %q is not an address", locker))
+			faults = append(faults, fmt.Errorf("valuation-lockers: %q is not an address", locker))
 		}
 	}
 	h := &c.Haircut

@@ -127,33 +127,34 @@ type Terms struct {
 	separator common.Hash
 }
 
-// NewTerms parses our own requirement, and returns all errors.
+// NewTerms parses our own requirement, and returns all errors, which name the flags.
 func NewTerms(r Requirement) (*Terms, error) {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
-			faults = append(faults, fmt.Errorf("payment requirement: "+format, args...))
+			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
 	t := &Terms{Requirement: r}
 	fault(r.Scheme != SchemeExact, "scheme: %q is not %q", r.Scheme, SchemeExact)
 	reference, ok := strings.CutPrefix(r.Network, "eip155:")
 	chainID, err := strconv.ParseUint(reference, 10, 64)
-	fault(!ok || err != nil || chainID == 0 || reference != strconv.FormatUint(chainID, 10), "network: %q is not eip155:<chain ID>", r.Network)
+	fault(!ok || err != nil || chainID == 0 || reference != strconv.FormatUint(chainID, 10), "payment-network: %q is not eip155:<chain ID>", r.Network)
 	t.ChainID = chainID
 	for _, a := range []struct {
 		name, text string
 		into       *common.Address
-	}{{"asset", r.Asset, &t.Token}, {"payTo", r.PayTo, &t.Payee}} {
+	}{{"payment-asset", r.Asset, &t.Token}, {"payment-to", r.PayTo, &t.Payee}} {
 		address, err := parseAddress(a.text)
 		fault(err != nil || address == (common.Address{}), "%s: %q is not an address", a.name, a.text)
 		*a.into = address
 	}
 	value, err := parseDecimal(r.Amount)
-	fault(err != nil || value.Sign() == 0, "amount: %q is not a positive decimal", r.Amount)
+	fault(err != nil || value.Sign() == 0, "payment-amount: %q is not a positive decimal", r.Amount)
 	t.Value = value
 	fault(r.MaxTimeoutSeconds <= int64(minValidity.Seconds()), "maxTimeoutSeconds: %d does not exceed %s", r.MaxTimeoutSeconds, minValidity)
-	fault(r.Extra.Name == "" || r.Extra.Version == "", "extra: the token's name and version are required")
+	fault(r.Extra.Name == "", "payment-token-name: required")
+	fault(r.Extra.Version == "", "payment-token-version: required")
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,6 +58,7 @@ func (w *world) startRedis(ctx context.Context) (string, error) {
 	}
 	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", //nolint:noctx // it lives until close; our own arguments
 		"--appendonly", "no", "--dir", w.cfg.dir, "--maxmemory-policy", "noeviction")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}

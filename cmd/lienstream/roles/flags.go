@@ -9,6 +9,8 @@ import (
 
 	"github.com/peterbourgon/ff/v4"
 	"github.com/peterbourgon/ff/v4/ffval"
+
+	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
 // Flags are the flags of all roles. --kafka-prefix can also be set by the variable LIENSTREAM_KAFKA_PREFIX, or
@@ -38,6 +40,12 @@ func bind[T ffval.ValueType](f *Flags, to *T, name, usage string) {
 func placeholder(value any) string {
 	name := fmt.Sprintf("%T", value)
 	return strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
+}
+
+// bindListen registers the flag of a server's listen address.
+func bindListen(f *Flags, c *httpapi.Config, name, usage string) {
+	c.ListenName = name
+	bind(f, &c.Listen, name, usage)
 }
 
 // bindList registers a flag with comma-separated values.

@@ -99,7 +99,7 @@ func (s *notifySettings) check(p *Process) error {
 		}
 	}
 	if s.sends() && !p.notifies() {
-		errs = append(errs, errors.New("smtp, telegram-token-file and vapid-file need --notify-keys-file"))
+		errs = append(errs, errors.New("notify-keys-file: required with --smtp, --telegram-token-file and --vapid-file"))
 	}
 	return errors.Join(errs...)
 }

@@ -47,7 +47,7 @@ func (r *processorsRole) Memory(p *Process) uint64 {
 func (*processorsRole) Least(*Process) memory.Budget { return engine.LeastMemory }
 
 func (r *processorsRole) Flags(f *Flags) {
-	bind(f, &r.http.Listen, "query-addr", "listen address of the processors' read API")
+	bindListen(f, &r.http, "query-addr", "listen address of the processors' read API")
 	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; default: query-addr on loopback, else the host name and query-addr's port")
 	bind(f, &r.cfg.Standbys, "standbys", "number of standby nodes of each partition, besides its owner")
 	bind(f, &r.cfg.TipInterval, "tip-commit-interval", "least time between two commits of a partition at the chain's head: readers see each block at once, the entity and event topics with its commit; longer costs the brokers fewer transactions; 0: each block is a commit")

@@ -3,6 +3,7 @@ package roles
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/peterbourgon/ff/v4"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/memory"
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/serving/httpapi"
 	"github.com/lienstream/lienstream/topics"
@@ -98,11 +100,49 @@ func TestDocumentsNameFlags(t *testing.T) {
 	}
 }
 
+// TestErrorsNameTheirFlags: each line about a flag's value begins with the name of a flag, that one or one that it needs.
+func TestErrorsNameTheirFlags(t *testing.T) {
+	dir := t.TempDir()
+	secret, deployment := filepath.Join(dir, "secret"), filepath.Join(dir, "deployment.json")
+	var b strings.Builder
+	if err := errors.Join(os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef"), 0o600), faultless(contracts.DefaultChainID).Write(&b), os.WriteFile(deployment, []byte(b.String()), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	base := []string{"--check", "--kafka=localhost:9092", "--rpc=http://localhost:8545", "--cursor-secret-file=" + secret, "--query-token-file=" + secret, "--deployment=" + deployment}
+	var names []string
+	for _, f := range Listing() {
+		names = append(names, f.Name)
+	}
+	for _, role := range []string{"up", "ingest", "processors", "serving"} {
+		if _, err := command(t, append([]string{role}, base...)...); err != nil {
+			t.Fatalf("%s: %v", role, err)
+		}
+		for _, name := range names {
+			values := []string{"-1"}
+			if role == "up" {
+				values = append(values, "x y", "http://%%")
+			}
+			for _, value := range values {
+				_, err := command(t, slices.Concat([]string{role}, base, []string{"--" + name + "=" + value})...)
+				if err == nil || name == "config" {
+					continue
+				}
+				for line := range strings.Lines(err.Error()) {
+					if of, _, _ := strings.Cut(line, ":"); !slices.Contains(names, of) {
+						t.Errorf("%s --%s=%s: %s", role, name, value, line)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestCheckSaysWhatCannotListen: what fails when a role starts fails its check.
 func TestCheckSaysWhatCannotListen(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--ops-addr=nonsense":             `ops-addr: listen address "nonsense"`,
-		"--indexer-addr=:99999":           `listen address ":99999": not host:port, with a port of at most 65535`,
+		"--ops-addr=nonsense":             `ops-addr: "nonsense" is not host:port`,
+		"--indexer-addr=:99999":           `indexer-addr: ":99999" is not host:port, with a port of at most 65535`,
+		"--finality=never":                `finality: "never" is not tag or window`, // of the embedded chain too
 		"--support-staff-file=roles.go":   "support-staff-file: ",
 		"--support-staff-file=absent.txt": "support-staff-file: open absent.txt",
 	} {
@@ -302,7 +342,7 @@ func TestFlagsAreTakenAnywhere(t *testing.T) {
 	for args, want := range map[string]string{
 		"up --check --services=":            "--services: missing value",
 		"up --check --data-dir=":            "--data-dir: missing value",
-		"up --check --kafka-partitions=abc": "--kafka-partitions: set \"abc\": parse error: invalid syntax",
+		"up --check --kafka-partitions=abc": `kafka-partitions: "abc": invalid syntax`,
 	} {
 		if _, err := command(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "strconv") {
 			t.Errorf("%s: %v, want %s", args, err, want)

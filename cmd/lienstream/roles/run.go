@@ -59,12 +59,15 @@ func flagsFirst(args []string) []string {
 	}
 }
 
-// inParser are the words of Go's number parser, which say nothing to who mistypes a number.
-var inParser = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": `)
+// ofParsers are the words of the parsers of flags and numbers, which say nothing to who mistypes a value.
+var (
+	ofParsers = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": |^(?:[\w ]+: )?parse args: (?:--)?`)
+	ofValues  = regexp.MustCompile(`: set ("(?:[^"\\]|\\.)*"): parse error: (?:time: )?`)
+)
 
 // parseError says which flag it is about, and once whose error it is.
 func parseError(err error, args []string) error {
-	text := inParser.ReplaceAllString(strings.TrimPrefix(err.Error(), "lienstream: "), "")
+	text := ofValues.ReplaceAllString(ofParsers.ReplaceAllString(strings.TrimPrefix(err.Error(), "lienstream: "), ""), ": $1: ")
 	if last := args[len(args)-1]; strings.HasSuffix(text, "missing value") {
 		text = strings.TrimSuffix(last, "=") + ": missing value"
 	}

@@ -31,7 +31,7 @@ func (s *agentService) URL() string { return cmp.Or(s.cfg.BaseURL, local(s.cfg.H
 func (*agentService) Configured(p *Process) bool { return p.HasChain() }
 
 func (s *agentService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "agent-addr", "listen address of the agent API")
+	bindListen(f, &s.cfg.HTTP, "agent-addr", "listen address of the agent API")
 	bind(f, &s.cfg.BaseURL, "agent-url", "public URL of the agent API, for its own documents; default: this machine")
 	bind(f, &s.cfg.SupportURL, "support-url", "public URL of the support service, for the agent API's documents; default: the one in this process, if `up` runs it")
 	bind(f, &s.valuationURL, "valuation-url", "URL of the valuation service that the agent API uses; default: the one in this process, if any")

@@ -23,7 +23,7 @@ func (s *indexerService) URL() string { return local(s.cfg.HTTP.Listen) }
 func (*indexerService) Configured(*Process) bool { return true }
 
 func (s *indexerService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "indexer-addr", "listen address of the indexer")
+	bindListen(f, &s.cfg.HTTP, "indexer-addr", "listen address of the indexer")
 	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "lag behind the head, in blocks, from which the indexer is unhealthy")
 	bind(f, &s.cfg.MaxStreamAge, "stream-max-age", "how long a /stream lasts before its caller is to come back, perhaps to another node")
 	bind(f, &s.cfg.ExplorerURL, "explorer-url", "block explorer that the indexer's page links to, with /tx/ and /address/; default: none")

@@ -21,7 +21,7 @@ func (s *notifierService) URL() string { return local(s.cfg.HTTP.Listen) }
 func (*notifierService) Configured(p *Process) bool { return p.notifies() && p.HasChain() }
 
 func (s *notifierService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "notify-addr", "listen address of the notifier")
+	bindListen(f, &s.cfg.HTTP, "notify-addr", "listen address of the notifier")
 	bind(f, &s.cfg.Word, "notify-word", "first word of the messages that wallets sign")
 }
 

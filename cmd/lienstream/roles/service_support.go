@@ -60,7 +60,7 @@ func (s *supportService) URL() string { return cmp.Or(s.cfg.PublicURL, local(s.c
 func (s *supportService) Configured(p *Process) bool { return len(s.rpc) > 0 || s.embedded(p) }
 
 func (s *supportService) Flags(f *Flags) {
-	bind(f, &s.cfg.HTTP.Listen, "support-addr", "listen address of the support service")
+	bindListen(f, &s.cfg.HTTP, "support-addr", "listen address of the support service")
 	bind(f, &s.cfg.PublicURL, "support-public-url", "public URL of the support service: the resource that reporters pay for, and the base of ticket links")
 	bindList(f, &s.rpc, "payment-rpc", "JSON-RPC endpoints of the payment chain, http or https, comma-separated, tried in order; default in `up`: an embedded chain")
 	f.secret("payment-rpc")
@@ -140,7 +140,7 @@ func (s *supportService) Check(p *Process) error {
 	}
 	if s.embedded(p) {
 		if s.facilitator != "" || s.relayerKeyFile != "" {
-			errs = append(errs, errors.New("facilitator and relayer-key-file settle on a real payment chain: name its nodes with --payment-rpc"))
+			errs = append(errs, errors.New("payment-rpc: required with --facilitator and --relayer-key-file, which settle on a real payment chain"))
 		}
 		return errors.Join(errs...)
 	}
@@ -155,9 +155,9 @@ func (s *supportService) checkSettler(p *Process) error {
 	var errs []error
 	switch {
 	case s.facilitator == "" && s.relayerKeyFile == "":
-		errs = append(errs, errors.New("payment-rpc: payments need --facilitator or --relayer-key-file"))
+		errs = append(errs, errors.New("payment-rpc: it needs --facilitator or --relayer-key-file, which settle payments"))
 	case s.facilitator != "" && s.relayerKeyFile != "":
-		errs = append(errs, errors.New("facilitator and relayer-key-file: set one, not both"))
+		errs = append(errs, errors.New("facilitator: not together with --relayer-key-file"))
 	case s.facilitatorKeyFile != "" && s.facilitator == "":
 		errs = append(errs, errors.New("facilitator-key-file: it needs --facilitator"))
 	}

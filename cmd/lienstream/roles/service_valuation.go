@@ -23,7 +23,7 @@ func (*valuationService) Configured(p *Process) bool { return p.HasChain() }
 
 func (s *valuationService) Flags(f *Flags) {
 	c, r := &s.cfg, &s.cfg.Reference
-	bind(f, &c.HTTP.Listen, "valuation-addr", "listen address of the valuation service")
+	bindListen(f, &c.HTTP, "valuation-addr", "listen address of the valuation service")
 	bind(f, &c.MaxAge, "valuation-max-age", "maximum age of the block that the valuation service answers from")
 	bind(f, &c.MaxGap, "valuation-max-gap", "gap between two blocks from which the chain stood still: prices and liquidity are not believed before --valuation-min-history has passed again; 0: no limit")
 	bind(f, &r.Window, "valuation-window", "time window of a reference price, the time-weighted median tick")

@@ -15,7 +15,7 @@ import (
 //
 //  1. its own package, serving/<name>, with Config, DefaultConfig, Validate, New, Run and Ready;
 //  2. a file service_<name>.go here: a struct with the Config from DefaultConfig, and these methods. Flags
-//     binds fields of that Config (bind(f, &s.cfg.HTTP.Listen, "<name>-addr", "listen address of …")), so that
+//     binds fields of that Config (bindListen(f, &s.cfg.HTTP, "<name>-addr", "listen address of …")), so that
 //     no default is repeated. Start takes what it needs from the Process, runs the service in its group
 //     (p.Group.Go) and adds a readiness check (p.Ready);
 //  3. an entry in services, below.

@@ -165,12 +165,16 @@ func (p *Process) Deployment() (contracts.Deployment, error) {
 func (p *Process) checkedDeployment() (contracts.Deployment, error) {
 	d, err := p.Deployment()
 	if err != nil {
-		d = contracts.Deployment{
-			ChainID: p.ChainID, DealVault: common.Address{1}, AssetRegistry: common.Address{2}, USDG: common.Address{3},
-			PoolManager: common.Address{4}, PositionManager: common.Address{5}, StateView: common.Address{6}, V4Quoter: common.Address{7},
-		}
+		d = faultless(p.ChainID)
 	}
 	return d, err
+}
+
+func faultless(chainID uint64) contracts.Deployment {
+	return contracts.Deployment{
+		ChainID: chainID, DealVault: common.Address{1}, AssetRegistry: common.Address{2}, USDG: common.Address{3},
+		PoolManager: common.Address{4}, PositionManager: common.Address{5}, StateView: common.Address{6}, V4Quoter: common.Address{7},
+	}
 }
 
 // distinct flattens joined errors and drops those that say the same: several parts may check one flag.

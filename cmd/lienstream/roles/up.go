@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/memory"
+	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/topics"
@@ -74,11 +75,11 @@ func (r *upRole) Check(p *Process) error {
 		market.Kafka.Brokers = ingest.Kafka.Brokers
 	}
 	errs = append(errs, market.Validate())
-	if len(p.Servers.RPC) == 0 {
-		return errors.Join(append(errs, r.chain.Check(p))...)
-	}
 	var err error
-	ingest.Deployment, err = p.checkedDeployment()
+	if ingest.Deployment, err = p.checkedDeployment(); len(p.Servers.RPC) == 0 {
+		err = r.chain.Check(p) // which writes its deployment
+		ingest.RPC.Endpoints = []rpc.Endpoint{{URL: "http://embedded"}}
+	}
 	return errors.Join(append(errs, err, ingest.Validate())...)
 }
 

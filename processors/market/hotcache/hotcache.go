@@ -171,7 +171,7 @@ func (c Config) client(timeout time.Duration, pool int) (redis.UniversalClient, 
 func Options(url string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*redis.Options, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("redis url %s: %w", redacted(url), err)
+		return nil, fmt.Errorf("redis: %s: %w", redacted(url), err)
 	}
 	if o.TLSConfig != nil {
 		o.TLSConfig.MinVersion = tls.VersionTLS12
