@@ -11,6 +11,9 @@ import (
 func (n *Node) Ready(maxAge time.Duration) error {
 	errs := []error{n.Stopped()}
 	for _, r := range n.replicas {
+		if since := r.refusing(); !since.IsZero() {
+			errs = append(errs, fmt.Errorf("partition %d: the disk has refused every start for %s", r.partition, time.Since(since).Round(time.Second)))
+		}
 		if err := r.unwritten.Load(); err != nil {
 			errs = append(errs, fmt.Errorf("partition %d: the state cannot be written: %w", r.partition, *err))
 		}

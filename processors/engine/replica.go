@@ -243,6 +243,13 @@ func (r *replica) refused(disk bool) {
 	}
 }
 
+// refusing is since when every start failed on the disk; zero: the last did not.
+func (r *replica) refusing() time.Time {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.refuses
+}
+
 // write calls f, which writes to the store. The store blocks while its disk is full.
 func (r *replica) write(f func() error) error {
 	note := func(since time.Time) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -35,6 +36,20 @@ func lockData(p *Process) error {
 	return nil
 }
 
+// checkStateIsOfEmbedded returns an error where there is state and never was an embedded broker: it is derived from the
+// topics of other brokers, and a fresh one would have it deleted.
+func (p *Process) checkStateIsOfEmbedded(brokerDir string) error {
+	dir := stateDir(p)
+	files, err := p.FS.List(dir)
+	if err != nil || len(files) == 0 || p.EmbeddedChain() {
+		return nil //nolint:nilerr // there is none; who writes it says what is wrong
+	}
+	if _, err = p.FS.Stat(brokerDir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("data-dir: %s is the state of topics on other brokers: name them with --kafka, choose another folder, or delete it", dir)
+}
+
 // embed starts a server for each that no flag names, and returns the addresses of all.
 func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) {
 	e := embedded{servers: p.Servers, history: "continues with the state in " + p.DataDir}
@@ -64,6 +79,9 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 		if p.EmbeddedChain() {
 			cfg = broker.Config{Dir: filepath.Join(p.DataDir, "kafka-scratch"), Scratch: true}
 			p.topicBytes = embeddedTopicBytes
+		}
+		if err := p.checkStateIsOfEmbedded(cfg.Dir); err != nil {
+			return e, err
 		}
 		b, err := broker.Open(cfg)
 		if err != nil {

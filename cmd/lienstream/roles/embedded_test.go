@@ -2,6 +2,7 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,5 +79,37 @@ func TestEmbeddedChainLeavesWhatIsNotItsOwn(t *testing.T) {
 	is(real, true)
 	for _, file := range []string{filepath.Dir(own), deployment} {
 		is(file, false)
+	}
+}
+
+// The state that processors derived from other brokers' topics outlives an `up` whose embedded broker would be new.
+func TestStateOfOtherBrokersIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	if err := os.MkdirAll(filepath.Join(state, "0"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	start := func() error {
+		p, chain := starting(t, dir)
+		p.endpoints, p.Servers.RPC, p.Servers.Redis = []string{"http://localhost:1"}, []string{"http://localhost:1"}, "redis://localhost:1"
+		_, err := embed(t.Context(), p, chain)
+		return errors.Join(err, p.close())
+	}
+	if err := start(); err == nil || !strings.Contains(err.Error(), state+" is the state of topics on other brokers") {
+		t.Errorf("a new broker beside the state: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(state, "0")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Rename(state, state+".mine"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // its own
+		if err := start(); err != nil {
+			t.Error(err)
+		}
+		if err := os.MkdirAll(filepath.Join(state, "0"), 0o750); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
