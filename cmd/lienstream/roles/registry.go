@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -62,12 +63,19 @@ func (p *Process) registerSchemas(ctx context.Context) error {
 func (p *Process) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewOps(p.Reg, p.checks...))
+	paths := []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/"}
 	if p.sink != nil {
 		mux.Handle("GET /outbox", p.sink)
+		paths = append(paths, "/outbox")
 	}
 	if p.registry.url == "" {
 		const at = "/schema-registry"
 		mux.Handle(at+"/", http.StripPrefix(at, registry.NewHandler(p.Catalogue())))
+		paths = append(paths, at+"/subjects")
 	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, strings.Join(paths, "\n")+"\n") // the client disconnected
+	})
 	return mux
 }

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -33,6 +35,30 @@ func TestOpsPortIsASchemaRegistry(t *testing.T) {
 	}
 	if deal, err := client.SchemaByVersion(t.Context(), "test.4663.ent.deal.v1-value", -1); err != nil || deal.ID != int(topics.SchemaDeal.ID) {
 		t.Errorf("latest of ent.deal: %+v: %v", deal, err)
+	}
+}
+
+// Whoever opens the port sees what is there, and each of it is.
+func TestOpsPortListsItsPaths(t *testing.T) {
+	p := processOf(t)
+	p.sink = new(mailsink.Sink)
+	handler := p.opsHandler()
+	get := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return w
+	}
+	paths := strings.Fields(get("/").Body.String())
+	if len(paths) != 6 {
+		t.Errorf("paths %q", paths)
+	}
+	for _, path := range paths {
+		if w := get(path); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if w := get("/nowhere"); w.Code != http.StatusNotFound {
+		t.Errorf("/nowhere: %d", w.Code)
 	}
 }
 
