@@ -35,12 +35,12 @@ func (c *Client) Subscribe(ctx context.Context, s *Subscribe) (Outcome, error) {
 	return c.do(ctx, s.Wallet, s.ID, &Command{Subscribe: s})
 }
 
-// Ask is Subscribe for an address that has to be confirmed before the first alert goes to it.
-func (c *Client) Ask(ctx context.Context, s *Subscribe) (Outcome, error) {
-	return c.do(ctx, s.Wallet, s.ID, &Command{Ask: s})
+// Await is Subscribe for an address that has to be confirmed before the first alert goes to it.
+func (c *Client) Await(ctx context.Context, s *Subscribe) (Outcome, error) {
+	return c.do(ctx, s.Wallet, s.ID, &Command{Await: s})
 }
 
-// Permit asks whether one more request to confirm an address may be sent, and counts it.
+// Permit has one more mail sent that asks for an address to be confirmed, if that may be.
 func (c *Client) Permit(ctx context.Context, p *Permit) (Outcome, error) {
 	return c.do(ctx, p.Place, p.ID, &Command{Permit: p})
 }

@@ -201,7 +201,8 @@ type Command struct {
 	Report      *Delivery    `json:"report,omitempty"`
 
 	// Former builds skip these, so that none of them sends to an address that is not confirmed.
-	Ask     *Subscribe    `json:"ask,omitempty"` // as Subscribe, but the address has to be confirmed first
+	Await   *Subscribe    `json:"await,omitempty"` // as Subscribe, but the address has to be confirmed first
+	Ask     *Subscribe    `json:"ask,omitempty"`   // of former builds: Await, and a mail is sent
 	Permit  *Permit       `json:"permit,omitempty"`
 	Confirm *Confirmation `json:"confirm,omitempty"`
 
@@ -244,7 +245,7 @@ func decodeCommand(value []byte) (c Command, err error) {
 	if c.News != nil && !c.News.Stage.OfNews() {
 		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
 	}
-	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Ask), channelOf(c.Confirm), channelOf(c.Reseal)} {
+	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Await), channelOf(c.Ask), channelOf(c.Confirm), channelOf(c.Reseal)} {
 		if at != nil && channelNames[*at] == "" {
 			return c, fmt.Errorf("%w: channel %d", errCommand, *at)
 		}

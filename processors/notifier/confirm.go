@@ -10,11 +10,19 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// Permit is the permission to send one more request to confirm an address. It is asked for at the address's own
-// partition, where the requests of all wallets are counted.
+// Permit has one more mail sent that asks for an address to be confirmed, if that may be. It is asked for at the address's own
+// partition, where the mails that all wallets have sent there are counted, and wait: no wallet can take one back, so where
+// there may be no more, its owner has one that came.
 type Permit struct {
 	ID    ID             `json:"id"`
-	Place common.Address `json:"place"` // of Keys.Place
+	Place common.Address `json:"place"`          // of Keys.Place
+	Mail  *Request       `json:"mail,omitempty"` // of former builds none: what it permits is queued by their Ask
+}
+
+// Request is what a mail says that asks for an address to be confirmed.
+type Request struct {
+	Wallet common.Address `json:"wallet"` // that named the address
+	Sealed []byte         `json:"sealed"` // the address, for its place
 }
 
 // Confirmation is the answer of an address's owner: alerts of this wallet may go there.
@@ -31,13 +39,18 @@ const Unconfirmed = "the address is not confirmed"
 
 const (
 	confirmSeconds = 24 * 3600 // for which an address may be confirmed
-	maxPlaceAsks   = 3         // requests to an address in an hour, whoever asks
-	maxWalletAsks  = 10        // and of a wallet, whatever the address
+	maxPlaceAsks   = 3         // mails to an address in an hour, whoever asks
+	maxPlaceDay    = 6         // and in a day
+	maxWalletAsks  = 10        // requests of a wallet in an hour, whatever the address
 )
 
-// ask is subscribe for an address that has to be confirmed first: by a link in a mail, which it queues, or by
-// what a chat sends.
-func ask(w state.Writer, at time.Time, c *Subscribe) error {
+// MailSeconds is for how long the code in a mail is good. That is longer than the mails are counted: while there may be no
+// more, one that came is good.
+const MailSeconds = 2 * 24 * 3600
+
+// ask is subscribe for an address that has to be confirmed first: by a link in a mail, or by what a chat sends. mails: it
+// queues the mail, as former builds ask.
+func ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
 		return err
@@ -45,7 +58,7 @@ func ask(w state.Writer, at time.Time, c *Subscribe) error {
 	if c.Unix <= s.Unix {
 		return note(w, at, c.Wallet, c.ID, Reused)
 	}
-	free, err := takePermit(w, at, c.Wallet, maxWalletAsks)
+	free, err := takePermit(w, at, c.Wallet, maxWalletAsks, maxWalletAsks*24)
 	if err != nil {
 		return err
 	}
@@ -57,13 +70,10 @@ func ask(w state.Writer, at time.Time, c *Subscribe) error {
 	if err := putSubscription(w, c.Wallet, &s); err != nil {
 		return err
 	}
-	if c.Channel == Email {
-		to := Address{c.Wallet, c.Channel, askSubject(c.Unix), ToConfirm}
-		alert := Alert{Stage: ToConfirm, Due: uint64(c.Unix), FiredAt: uint64(c.Unix), Next: at.UnixMilli()}
-		if err := putRow(w, outbox, to.Row(), &alert); err != nil {
-			return err
-		}
-		if err := count(w, 1, 0, at); err != nil {
+	if mails && c.Channel == Email {
+		var of [8]byte
+		binary.BigEndian.PutUint64(of[:], uint64(c.Unix))
+		if err := queueMail(w, at, c.Wallet, askSubject(of[:]), &Alert{Due: uint64(c.Unix)}); err != nil {
 			return err
 		}
 	}
@@ -71,10 +81,19 @@ func ask(w state.Writer, at time.Time, c *Subscribe) error {
 }
 
 // askSubject identifies a request in the key of the outbox; no deal and no news have this ID.
-func askSubject(unix int64) (s common.Hash) {
+func askSubject(of []byte) (s common.Hash) {
 	s[0] = 0xfe
-	binary.BigEndian.PutUint64(s[len(s)-8:], uint64(unix))
+	copy(s[len(s)-len(of):], of)
 	return s
+}
+
+// queueMail queues a mail that asks for an address to be confirmed, at its place, or of former builds its wallet.
+func queueMail(w state.Writer, at time.Time, who common.Address, subject common.Hash, a *Alert) error {
+	a.Stage, a.FiredAt, a.Next = ToConfirm, a.Due, at.UnixMilli()
+	if err := putRow(w, outbox, Address{who, Email, subject, ToConfirm}.Row(), a); err != nil {
+		return err
+	}
+	return count(w, 1, 0, at)
 }
 
 // confirm lets alerts go to an address. A request is good once: a later message of the wallet makes a new one.
@@ -96,14 +115,19 @@ func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
-// permit counts a request to an address, or refuses it.
+// permit queues and counts a mail to an address, or refuses it.
 func permit(w state.Writer, at time.Time, c *Permit) error {
-	free, err := takePermit(w, at, c.Place, maxPlaceAsks)
+	free, err := takePermit(w, at, c.Place, maxPlaceAsks, maxPlaceDay)
 	if err != nil {
 		return err
 	}
 	if !free {
 		return note(w, at, c.Place, c.ID, Limited)
+	}
+	if c.Mail != nil {
+		if err := queueMail(w, at, c.Place, askSubject(c.ID[:]), &Alert{Due: uint64(at.Unix()), Request: c.Mail}); err != nil {
+			return err
+		}
 	}
 	return note(w, at, c.Place, c.ID, Accepted)
 }
@@ -115,19 +139,22 @@ func askedKey(hour int64, who common.Address) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte(askedPrefix), uint64(hour)), who[:]...)
 }
 
-// takePermit counts one more request of who, unless there were most in this hour of the clock and the last: in no
-// hour, whenever it begins, are there more.
-func takePermit(w state.Writer, at time.Time, who common.Address, most int) (bool, error) {
+// takePermit counts one more request of who, unless there were most in this hour of the clock and the last, or daily in
+// this and the 24 before: in no hour and in no day, whenever it begins, are there more.
+func takePermit(w state.Writer, at time.Time, who common.Address, most, daily int) (bool, error) {
 	this := at.Unix() / 3600
-	var now, last int
-	if err := getRow(w, tallies, askedKey(this, who), &now); err != nil {
-		return false, err
-	}
-	if err := getRow(w, tallies, askedKey(this-1, who), &last); err != nil {
-		return false, err
-	}
-	if now+last >= most {
-		return false, nil
+	var now, day int
+	for ago := range int64(25) {
+		var n int
+		if err := getRow(w, tallies, askedKey(this-ago, who), &n); err != nil {
+			return false, err
+		}
+		if ago == 0 {
+			now = n
+		}
+		if day += n; day >= daily || ago < 2 && day >= most {
+			return false, nil
+		}
 	}
 	return true, putRow(w, tallies, askedKey(this, who), now+1)
 }

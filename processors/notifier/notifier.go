@@ -53,8 +53,10 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	switch {
 	case cmd.Subscribe != nil:
 		err = subscribe(w, c.Time, cmd.Subscribe)
+	case cmd.Await != nil:
+		err = ask(w, c.Time, cmd.Await, false)
 	case cmd.Ask != nil:
-		err = ask(w, c.Time, cmd.Ask)
+		err = ask(w, c.Time, cmd.Ask, true)
 	case cmd.Permit != nil:
 		err = permit(w, c.Time, cmd.Permit)
 	case cmd.Confirm != nil:

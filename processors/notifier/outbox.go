@@ -37,15 +37,16 @@ const SettleTime = 2 * time.Second
 
 // Alert is a row of the outbox.
 type Alert struct {
-	Terms   *Terms `json:"deal,omitempty"`
-	News    *News  `json:"news,omitempty"` // one of both
-	Stage   Stage  `json:"stage"`
-	Due     uint64 `json:"due"`
-	FiredAt uint64 `json:"firedAt"` // block time
-	Attempt int    `json:"attempt,omitempty"`
-	Next    int64  `json:"next"` // attempt: unix milliseconds
-	Reason  string `json:"reason,omitempty"`
-	By      string `json:"by,omitempty"` // the claim of the attempt that may be running
+	Terms   *Terms   `json:"deal,omitempty"`
+	News    *News    `json:"news,omitempty"`    // one of both
+	Request *Request `json:"request,omitempty"` // of a mail that waits at its address's place
+	Stage   Stage    `json:"stage"`
+	Due     uint64   `json:"due"`
+	FiredAt uint64   `json:"firedAt"` // block time
+	Attempt int      `json:"attempt,omitempty"`
+	Next    int64    `json:"next"` // attempt: unix milliseconds
+	Reason  string   `json:"reason,omitempty"`
+	By      string   `json:"by,omitempty"` // the claim of the attempt that may be running
 
 	// Held: the deal has ended, or was funded otherwise. The alert is not sent, unless a reorg takes that back, and does not count as
 	// pending.
@@ -120,6 +121,9 @@ func (a *Alert) Event(to Address) topics.Alert {
 		return event
 	}
 	if a.Deal == nil { // a request to confirm an address, which is never published
+		if a.Request != nil {
+			event.Wallet = a.Request.Wallet
+		}
 		return event
 	}
 	event.DealID, event.Expiry, event.GraceEnd = a.Deal.ID, a.Deal.Expiry, a.Deal.GraceEnd

@@ -24,6 +24,10 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	if known, err := a.update(r, to); err != nil || !known {
 		return a, s, false, err
 	}
+	if q := a.Request; q != nil {
+		s = Subscription{Channel: to.Channel, Sealed: q.Sealed, CreatedAt: int64(a.Due), ConfirmBy: int64(a.Due) + confirmSeconds}
+		return a, s, true, nil
+	}
 	s, err = getSubscription(r, to.Wallet, to.Channel)
 	open := s.Disabled == ""
 	if to.Stage == ToConfirm {

@@ -169,14 +169,52 @@ func (k *Keys) Hook() string { return k.all[0].sum(hookText) }
 // GoodHook reports whether it is the secret of one of the keys.
 func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
 
-// Place is where the requests to confirm an email address are counted: its keyed hash, in the form of a wallet's
-// address. Case, dots, and what follows a plus sign, make no other address of it, as where most mailboxes are.
+// Place is where the mails that ask for an email address to be confirmed are counted: the keyed hash of its mailbox, in the
+// form of a wallet's address.
 func (k *Keys) Place(email string) (at common.Address) {
-	name, domain, _ := strings.Cut(strings.ToLower(email), "@")
-	name, _, _ = strings.Cut(name, "+")
-	name = strings.ReplaceAll(name, ".", "")
 	h := hmac.New(sha256.New, k.all[0].mac)
-	fmt.Fprintf(h, "place %s@%s", name, domain)
+	bare, tagged := mailbox(email)
+	fmt.Fprintf(h, "place %s", placeOf(bare, tagged))
 	copy(at[:], h.Sum(nil))
 	return at
+}
+
+// mailbox is the mailbox of an address, as far as limits go, and whether the address has a tag behind a plus sign. The case of
+// ASCII makes no other mailbox anywhere, and dots in the name none at Gmail. Other letters stay: an address that looks the
+// same and does not exist would use up the mails of the one that does.
+func mailbox(email string) (bare string, tagged bool) {
+	email = strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, email)
+	name, domain, _ := strings.Cut(email, "@")
+	name, _, tagged = strings.Cut(name, "+")
+	if domain == "gmail.com" || domain == "googlemail.com" {
+		name, domain = strings.ReplaceAll(name, ".", ""), "gmail.com"
+	}
+	return name + "@" + domain, tagged
+}
+
+// placeOf names a mailbox, or all of its tags together: mails to tags that strangers make up take none of the mailbox's own.
+func placeOf(bare string, tagged bool) string {
+	if tagged {
+		return "+" + bare
+	}
+	return bare
+}
+
+func mailText(place string, at int64) string { return fmt.Sprintf("mailbox %d %s", at, place) }
+
+// MailCode returns the code in a mail of that time: who has it reads the mailbox, whichever wallet the mail was sent for.
+func (k *Keys) MailCode(email string, at int64) string {
+	return k.all[0].sum(mailText(placeOf(mailbox(email)), at))
+}
+
+// GoodMailCode reports whether one of the keys made the code for an address. A tag is its mailbox's, and so is any other tag
+// where one is; but a mail to a tag does not tell of the mailbox without, as a name may have a plus sign of its own.
+func (k *Keys) GoodMailCode(code, email string, at int64) bool {
+	bare, tagged := mailbox(email)
+	return k.good(code, mailText(placeOf(bare, tagged), at)) || tagged && k.good(code, mailText(bare, at))
 }

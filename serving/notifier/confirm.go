@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +21,7 @@ import (
 )
 
 // confirmQuery are the query parameters of a link that confirms an address.
-var confirmQuery = []string{"wallet", "channel", "code"}
+var confirmQuery = []string{"wallet", "channel", "at", "code"}
 
 //go:embed confirm.html
 var confirmText string
@@ -31,35 +33,41 @@ var errChanged = errors.New("the subscription changes too fast")
 // maxChanges bounds how often a subscription may change while it is decided whether its address is confirmed.
 const maxChanges = 3
 
-// subscribe writes a subscription. asked: alerts go there once the address is confirmed. The address of a browser needs
-// no confirmation, since the browser made it; nor does one that is confirmed already and stays.
-func (s *Service) subscribe(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, asked bool, err error) {
+// asked is how an address is to be confirmed before alerts go there; nil: it need not be.
+type asked struct {
+	By   string `json:"by"`
+	Code string `json:"code,omitempty"` // of a chat
+	Sent *bool  `json:"sent,omitempty"` // of a mail: otherwise the link in one that came lately is to be used
+}
+
+// subscribe writes a subscription. The address of a browser needs no confirmation, since the browser made it; nor does one
+// that is confirmed already and stays.
+func (s *Service) subscribe(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	if c.ID = newID(); !s.cfg.Confirm || c.Channel == notifier.Push {
 		outcome, err = s.store.Subscribe(ctx, c)
-		return outcome, false, err
+		return outcome, nil, err
 	}
 	for range maxChanges {
 		was, err := s.stored(ctx, c.Wallet, c.Channel)
 		if err != nil {
-			return outcome, false, err
+			return outcome, nil, err
 		}
 		if c.Unix <= was.Unix {
-			return notifier.Reused, false, nil
+			return notifier.Reused, nil, nil
 		}
 		confirmed, err := s.confirmed(c.Wallet, &was, address)
 		if err != nil {
-			return outcome, false, err
+			return outcome, nil, err
 		}
 		if !confirmed {
-			outcome, err = s.ask(ctx, c, address)
-			return outcome, true, err
+			return s.ask(ctx, c, address)
 		}
 		c.ID, c.Since = newID(), was.CreatedAt
 		if outcome, err = s.store.Subscribe(ctx, c); err != nil || outcome != notifier.Changed {
-			return outcome, false, err
+			return outcome, nil, err
 		}
 	}
-	return notifier.Changed, false, nil
+	return notifier.Changed, nil, nil
 }
 
 // stored is the subscription of a wallet and channel; without one, a zero value.
@@ -82,32 +90,34 @@ func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, a
 	return stored == address, err
 }
 
-// ask writes a subscription whose address has to be confirmed. To email addresses requests are sent, of which there are
-// few in an hour, whichever wallets ask: nobody is to get mail after mail that they did not ask for.
-func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string) (notifier.Outcome, error) {
-	if c.Channel == notifier.Email {
-		outcome, err := s.store.Permit(ctx, &notifier.Permit{ID: newID(), Place: s.keys.Place(address)})
-		if err != nil || outcome != notifier.Accepted {
-			return outcome, err
-		}
-	}
+// ask writes a subscription whose address has to be confirmed, and then has a mail sent to an email address. There are few
+// of these in an hour, whichever wallets ask: nobody is to get mail after mail that they did not ask for. Without one the
+// subscription waits all the same, since the link in any that came lately confirms it. The code of a chat is of use to that
+// chat only.
+func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	c.ID, c.Since = newID(), 0
-	return s.store.Ask(ctx, c)
-}
-
-// askedBy says how the address can be confirmed. The code of a chat is of use to that chat only.
-func (s *Service) askedBy(res *httpapi.Response, c *notifier.Subscribe) error {
-	how := map[string]string{"by": "link"}
-	if c.Channel == notifier.Telegram {
-		how = map[string]string{"by": "start", "code": startCode(c.Wallet, s.keys.Code(c.Wallet, c.Channel, c.Unix))}
+	if outcome, err = s.store.Await(ctx, c); err != nil || outcome != notifier.Accepted {
+		return outcome, nil, err
 	}
-	return answer(res, map[string]any{"ok": true, "confirm": how})
+	if c.Channel == notifier.Telegram {
+		return outcome, &asked{By: "start", Code: startCode(c.Wallet, s.keys.Code(c.Wallet, c.Channel, c.Unix))}, nil
+	}
+	place := s.keys.Place(address)
+	sealed, err := s.keys.Seal(place, c.Channel, address)
+	if err != nil {
+		return notifier.Unknown, nil, err
+	}
+	permitted, err := s.store.Permit(ctx, &notifier.Permit{ID: newID(), Place: place, Mail: &notifier.Request{Wallet: c.Wallet, Sealed: sealed}})
+	sent := permitted == notifier.Accepted
+	return outcome, &asked{By: "link", Sent: &sent}, err
 }
 
 // requested finds the subscription that a link is to confirm; open: it is still to be confirmed. nil: the link is not good.
-func (s *Service) requested(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, open bool, err error) {
+// other is the wallet, if not that of the link.
+func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *common.Address) (wallet common.Address, sub *notifier.Subscription, open bool, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
+	at := req.Query("at").Integer(0, math.MaxInt64)
 	if err := req.Err(); err != nil {
 		return wallet, nil, false, err
 	}
@@ -115,6 +125,9 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request) (wallet c
 		return wallet, nil, false, invalid("code", "needs a wallet and a channel")
 	}
 	channel := notifier.Channels[*number]
+	if other != nil {
+		given = other
+	}
 	if channel != notifier.Email {
 		return *given, nil, false, nil // a chat is confirmed by what it sends
 	}
@@ -122,7 +135,21 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request) (wallet c
 	if err != nil {
 		return *given, nil, false, s.unavailable(err)
 	}
-	if !one.Active() || !s.keys.GoodCode(req.HTTP.URL.Query().Get("code"), *given, channel, one.Unix) {
+	if !one.Active() {
+		return *given, nil, false, nil
+	}
+	code := req.HTTP.URL.Query().Get("code")
+	if at == nil { // of a former build: it was for this request alone
+		if !s.keys.GoodCode(code, *given, channel, one.Unix) {
+			return *given, nil, false, nil
+		}
+		return *given, &one, one.ConfirmBy != 0, nil
+	}
+	address, err := s.open(*given, &one)
+	if err != nil {
+		return *given, nil, false, err
+	}
+	if time.Now().Unix() > *at+notifier.MailSeconds || !s.keys.GoodMailCode(code, address, *at) {
 		return *given, nil, false, nil
 	}
 	return *given, &one, one.ConfirmBy != 0, nil
@@ -130,17 +157,17 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request) (wallet c
 
 // askConfirm shows a page with a button that confirms an address, since programs may follow links automatically.
 func (s *Service) askConfirm(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
-	wallet, sub, open, err := s.requested(ctx, req)
+	wallet, sub, open, err := s.requested(ctx, req, nil)
 	if err != nil {
 		return err
 	}
 	switch {
 	case sub == nil || open && time.Now().Unix() > sub.ConfirmBy:
-		return showConfirm(res, wallet, sub, "gone")
+		return showConfirm(req, res, wallet, sub, "gone")
 	case !open:
-		return showConfirm(res, wallet, sub, "done")
+		return showConfirm(req, res, wallet, sub, "done")
 	}
-	return showConfirm(res, wallet, sub, "open")
+	return showConfirm(req, res, wallet, sub, "open")
 }
 
 // confirmLink confirms an address.
@@ -149,15 +176,24 @@ func (s *Service) confirmLink(ctx context.Context, req *httpapi.Request, res *ht
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(form)) != "confirm=yes" {
-		return invalid("body", "must be confirm=yes")
+	fields, err := url.ParseQuery(strings.TrimSpace(string(form)))
+	if err != nil || fields.Get("confirm") != "yes" {
+		return invalid("body", "must be confirm=yes, and may have a wallet")
 	}
-	wallet, sub, open, err := s.requested(ctx, req)
+	var other *common.Address
+	if text := strings.TrimSpace(fields.Get("wallet")); text != "" {
+		wallet, err := parseWallet(text)
+		if err != nil {
+			return err
+		}
+		other = &wallet
+	}
+	wallet, sub, open, err := s.requested(ctx, req, other)
 	if err != nil {
 		return err
 	}
 	if sub == nil {
-		return showConfirm(res, wallet, nil, "gone")
+		return showConfirm(req, res, wallet, nil, "gone")
 	}
 	if open {
 		good, err := s.confirmAddress(ctx, wallet, sub)
@@ -165,10 +201,10 @@ func (s *Service) confirmLink(ctx context.Context, req *httpapi.Request, res *ht
 			return err
 		}
 		if !good {
-			return showConfirm(res, wallet, nil, "gone")
+			return showConfirm(req, res, wallet, nil, "gone")
 		}
 	}
-	return showConfirm(res, wallet, sub, "done")
+	return showConfirm(req, res, wallet, sub, "done")
 }
 
 // confirmAddress confirms the address of a subscription; false: that is too late.
@@ -184,8 +220,12 @@ func (s *Service) confirmAddress(ctx context.Context, wallet common.Address, sub
 	return outcome == notifier.Accepted, nil
 }
 
-func showConfirm(res *httpapi.Response, wallet common.Address, sub *notifier.Subscription, state string) error {
-	facts := map[string]any{"State": state, "Wallet": wallet.Hex()}
+// showConfirm shows a page. While the code of a mail may be good, whoever has it can name another wallet: that of the mail may
+// be a stranger's, who has used up the mails, and has named another address since.
+func showConfirm(req *httpapi.Request, res *httpapi.Response, wallet common.Address, sub *notifier.Subscription, state string) error {
+	at := req.Query("at").Integer(0, math.MaxInt64)
+	other := state != "done" && at != nil && time.Now().Unix() <= *at+notifier.MailSeconds
+	facts := map[string]any{"State": state, "Wallet": wallet.Hex(), "Other": other}
 	if sub != nil {
 		facts["Mask"] = sub.Mask
 	}

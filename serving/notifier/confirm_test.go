@@ -215,7 +215,7 @@ func TestConfirmByLink(t *testing.T) {
 }
 
 func testConfirmByLink(t *testing.T, w *town) {
-	asked := `200 {"confirm":{"by":"link"},"ok":true}`
+	asked := `200 {"confirm":{"by":"link","sent":true},"ok":true}`
 	w.want(w.post(0, "email", "bob@example.com"), asked)
 	if got := w.shown(1); !strings.Contains(got, `"disabled":"the address is not confirmed","confirmBy":1`) || !strings.Contains(got, `b•••@example.com`) {
 		t.Fatal(got)
@@ -295,43 +295,99 @@ func testConfirmByLink(t *testing.T, w *town) {
 }
 
 // Nobody gets mail after mail by subscribing an address that is not theirs, with wallet after wallet and spelling after
-// spelling; who is refused has changed nothing.
+// spelling. Nor does that keep the owner of the address out: whichever wallet a mail was sent for, the link in it confirms the
+// owner's.
 func TestConfirmBombing(t *testing.T) {
 	w := newTown(t, "kfake")
-	w.want(w.post(0, "telegram", "77"), w.started("77"))
-	for i := range 8 {
+	owner := w.wallet
+	stranger := func() {
 		key, err := crypto.GenerateKey()
 		check(t, err)
 		w.wallet = key
-		address := []string{"ann@example.com", "Ann@Example.com", "ann+1@example.com", "a.nn@example.com"}[i%4]
-		want := `200 {"confirm":{"by":"link"},"ok":true}`
-		if i >= 3 {
-			want = "429 RATE_LIMITED"
-		}
-		w.want(w.post(i%2, "email", address), want)
-		if i >= 3 {
-			w.want(w.shown(0), `200 {"subscriptions":[]}`)
+	}
+	answer := func(sent bool) string { return fmt.Sprintf(`200 {"confirm":{"by":"link","sent":%v},"ok":true}`, sent) }
+	for i := range 8 {
+		stranger()
+		w.want(w.post(i%2, "email", []string{"ann@example.com", "Ann@Example.com"}[i%2]), answer(i < 3))
+	}
+	last := w.letters(3)[2]
+	// The last stranger is gone as soon as the mail was sent.
+	w.want(w.post(0, "email", "eve@example.com"), answer(true))
+	for i := range 4 { // tags are counted together, and apart
+		stranger()
+		w.want(w.post(i%2, "email", fmt.Sprintf("ann+%d@example.com", i)), answer(i < 3))
+	}
+	var tagged string
+	for _, l := range w.letters(7) {
+		if strings.Contains(l.to, "+") {
+			tagged = linkIn(t, l)
 		}
 	}
-	w.letters(3)
-	// Nor does a wallet write to address after address.
-	for i := range 10 {
-		want := `200 {"confirm":{"by":"link"},"ok":true}`
-		if i == 9 { // it had asked once
-			want = "429 RATE_LIMITED"
+
+	w.wallet = owner
+	w.want(w.post(0, "email", "ann@example.com"), answer(false))
+	link := linkIn(t, last)
+	form := confirmForm + "&wallet=" + addressOf(owner).Hex()
+	if got := w.do(0, http.MethodGet, link, ""); !strings.Contains(got, `<input name="wallet"`) {
+		t.Fatal(got)
+	}
+	var other string
+	for _, l := range w.letters(7) {
+		if l.to == "eve@example.com" {
+			other = linkIn(t, l)
 		}
-		if i == 0 {
-			w.want(w.post(0, "telegram", "78"), w.started("78"))
+	}
+	at := regexp.MustCompile(`at=\d+`)
+	old := at.ReplaceAllString(link, fmt.Sprint("at=", time.Now().Unix()-notifier.MailSeconds-60))
+	for _, wrong := range []string{other, tagged, old, link[:len(link)-1] + "g"} {
+		if got := w.do(0, http.MethodPost, wrong, form); !strings.Contains(got, "no longer good") {
+			t.Fatalf("%s: %s", wrong, got)
+		}
+	}
+	w.want(w.do(0, http.MethodPost, link, confirmForm+"&wallet=0x1"), "400 INVALID_INPUT")
+	if got := w.do(1, http.MethodPost, link, form); !strings.Contains(got, "<h1>Confirmed</h1>") || !strings.Contains(got, addressOf(owner).Hex()) {
+		t.Fatal(got)
+	}
+	if got := w.shown(0); !strings.Contains(got, `"disabled":null`) {
+		t.Fatal(got)
+	}
+	w.want(w.post(0, "email", "ann@example.com"), `200 {"ok":true}`) // it needs no mail any more
+	w.letters(7)
+
+	// Nor does a wallet write to address after address.
+	stranger()
+	for i := range 11 {
+		want := answer(true)
+		if i == 10 {
+			want = "429 RATE_LIMITED"
 		}
 		w.want(w.post(0, "email", fmt.Sprintf("cleo%d@example.com", i)), want)
 	}
-	if got := w.shown(0); !strings.Contains(got, "telegram") || !strings.Contains(got, "c•••") {
+	if got := w.shown(0); !strings.Contains(got, "c•••") {
 		t.Fatal(got)
 	}
 	// A captured request asks nobody again.
 	lower := strings.ToLower(addressOf(w.wallet).Hex())
 	m := w.message(lower, "email", "cleo0@example.com", w.now-9)
 	w.want(w.do(0, http.MethodPost, "/notify", postBody(lower, "email", "cleo0@example.com", allPrefs, m, sign(t, w.wallet, m))), "401 SIGNATURE_REUSED")
+	w.letters(17)
+}
+
+// A wallet that takes its request back takes back no mail: the owner of the address has it.
+func TestConfirmTakenBack(t *testing.T) {
+	w := newTown(t, "kfake")
+	for i := range 4 {
+		key, err := crypto.GenerateKey()
+		check(t, err)
+		w.wallet = key
+		w.want(w.post(0, "email", "ann@example.com"), fmt.Sprintf(`200 {"confirm":{"by":"link","sent":%v},"ok":true}`, i < 3))
+		lower := strings.ToLower(addressOf(key).Hex())
+		m := w.message(lower, "email", "ann@example.com", w.next())
+		w.want(w.do(0, http.MethodDelete, "/notify/"+lower+"/email", deleteBody(m, sign(t, key, m))), `200 {"ok":true}`)
+	}
+	if got := w.do(0, http.MethodGet, linkIn(t, w.letters(3)[0]), ""); !strings.Contains(got, "no longer good") || !strings.Contains(got, `<input name="wallet"`) {
+		t.Fatal(got)
+	}
 }
 
 // started is the answer to the wallet that named a chat.

@@ -94,9 +94,9 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 		return err
 	}
 	c := &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: signed.unix}
-	outcome, asked, err := s.subscribe(ctx, c, *body.Address)
-	if err == nil && outcome == notifier.Accepted && asked {
-		return s.askedBy(res, c)
+	outcome, how, err := s.subscribe(ctx, c, *body.Address)
+	if err == nil && outcome == notifier.Accepted && how != nil {
+		return answer(res, map[string]any{"ok": true, "confirm": how})
 	}
 	return s.written(res, outcome, err)
 }
@@ -232,7 +232,7 @@ func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err e
 	case notifier.Changed:
 		return s.unavailable(errChanged)
 	case notifier.Limited:
-		return &httpapi.Error{Code: httpapi.RateLimited, Message: "too many addresses were to be confirmed, or this one too often: ask again in an hour", RetryAfter: time.Hour}
+		return &httpapi.Error{Code: httpapi.RateLimited, Message: "the wallet named too many addresses that are to be confirmed: ask again in an hour", RetryAfter: time.Hour}
 	case notifier.Missing:
 		return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
 	default:

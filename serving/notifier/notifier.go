@@ -62,7 +62,7 @@ func (c *Config) Validate() error {
 // include it. Errors mean that it is unavailable.
 type Store interface {
 	Subscribe(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
-	Ask(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
+	Await(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
 	Permit(ctx context.Context, c *notifier.Permit) (notifier.Outcome, error)
 	Confirm(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
 	Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error)

@@ -19,7 +19,7 @@ func TestPagesOfLinks(t *testing.T) {
 	w := newTown(t, "kfake")
 	server := httptest.NewServer(w.services[1])
 	t.Cleanup(server.Close)
-	w.want(w.post(0, "email", "ann@example.com"), `200 {"confirm":{"by":"link"},"ok":true}`)
+	w.want(w.post(0, "email", "ann@example.com"), `200 {"confirm":{"by":"link","sent":true},"ok":true}`)
 	confirm := server.URL + linkIn(t, w.letters(1)[0])
 	press := func(what string) {
 		apitest.Drive(t, browser, what, chromedp.Navigate(what))

@@ -29,10 +29,15 @@ func confirmText(m *Message, links Links, keys *notifier.Keys) (Text, error) {
 	if links.Notify == "" {
 		return Text{}, errConfirmNoLink
 	}
+	at := int64(m.Event.Due)
+	code := "&code=" + keys.Code(m.Event.Wallet, m.Channel, at) // of a former build
+	if m.Alert.Request != nil {
+		code = fmt.Sprintf("&at=%d&code=%s", at, keys.MailCode(m.To, at))
+	}
 	facts := struct{ Wallet, Link, By string }{
 		Wallet: m.Event.Wallet.Hex(), By: when(uint64(m.ConfirmBy)),
-		Link: fmt.Sprintf("%s/confirm?wallet=%s&channel=%s&code=%s", strings.TrimRight(links.Notify, "/"),
-			strings.ToLower(m.Event.Wallet.Hex()), m.Channel, keys.Code(m.Event.Wallet, m.Channel, int64(m.Event.Due))),
+		Link: fmt.Sprintf("%s/confirm?wallet=%s&channel=%s%s", strings.TrimRight(links.Notify, "/"),
+			strings.ToLower(m.Event.Wallet.Hex()), m.Channel, code),
 	}
 	var body, html bytes.Buffer
 	err := errors.Join(plainTexts.ExecuteTemplate(&body, "confirm.txt", facts), htmlTexts.ExecuteTemplate(&html, "confirm.html", facts))

@@ -65,10 +65,13 @@ func samples() (all []sample) {
 	huge := deal
 	huge.ID, huge.Cap, huge.Amount = strings.Repeat("9", 78), strings.Repeat("8", 39), strings.Repeat("7", 78)
 	add("longest", notifier.Before1, ann, 3599, &huge, nil)
-	ask := notifier.Alert{Stage: notifier.ToConfirm, Due: 1_999_999_999}
 	wallet := common.HexToAddress("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")
-	event := ask.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: notifier.ToConfirm})
-	all = append(all, sample{"confirm", Message{Channel: notifier.Email, Alert: ask, Event: event, ConfirmBy: 2_000_000_000}})
+	ask := notifier.Alert{Stage: notifier.ToConfirm, Due: 1_999_999_999, Request: &notifier.Request{Wallet: wallet}}
+	event := ask.Event(notifier.Address{Wallet: common.Address{9}, Channel: notifier.Email, Stage: notifier.ToConfirm})
+	all = append(all, sample{"confirm", Message{Channel: notifier.Email, To: "ann@example.com", Alert: ask, Event: event, ConfirmBy: 2_000_000_000}})
+	former := notifier.Alert{Stage: notifier.ToConfirm, Due: 1_999_999_999}
+	event = former.Event(notifier.Address{Wallet: wallet, Channel: notifier.Email, Stage: notifier.ToConfirm})
+	all = append(all, sample{"confirm-former", Message{Channel: notifier.Email, Alert: former, Event: event, ConfirmBy: 2_000_000_000}})
 	return all
 }
 

@@ -1,0 +1,41 @@
+package notifier
+
+import (
+	"strings"
+	"testing"
+)
+
+// Mails are counted by mailbox: what another spelling of it is, and what is somebody else's.
+func TestPlaces(t *testing.T) {
+	keys, err := ParseKeys("1:" + strings.Repeat("11", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		one, other string
+		same       bool
+	}{
+		{"ann@example.com", "Ann@Example.COM", true},
+		{"ann@example.com", "a.nn@example.com", false},
+		{"ann@gmail.com", "a.n.n@GoogleMail.com", true},
+		{"ann+a@gmail.com", "a.nn+b@gmail.com", true},
+		{"ann+a@example.com", "ann+b@example.com", true},
+		{"ann+a@example.com", "ann@example.com", false}, // strangers' tags take no turn of the address itself
+		{"ann+a@example.com", "a.nn+a@example.com", false},
+		{"kate@example.com", "\u212aate@example.com", false}, // the Kelvin sign, which has kate's lower case and no mailbox
+	} {
+		if same := keys.Place(c.one) == keys.Place(c.other); same != c.same {
+			t.Errorf("%s and %s: the same place is %v", c.one, c.other, same)
+		}
+		const at = 5
+		if good := keys.GoodMailCode(keys.MailCode(c.one, at), c.other, at); good != c.same {
+			t.Errorf("the code of %s is good for %s: %v", c.one, c.other, good)
+		}
+		if keys.GoodMailCode(keys.MailCode(c.one, at), c.one, at+1) {
+			t.Error("a code is good at another time")
+		}
+	}
+	if !keys.GoodMailCode(keys.MailCode("ann@example.com", 5), "ann+a@example.com", 5) {
+		t.Error("who reads a mailbox does not read what its tags get")
+	}
+}
