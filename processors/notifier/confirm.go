@@ -67,7 +67,7 @@ func ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error {
 	}
 	s = s.replaced(at, c)
 	s.Disabled, s.ConfirmBy = Unconfirmed, at.Unix()+confirmSeconds
-	if err := putSubscription(w, c.Wallet, &s); err != nil {
+	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
 	}
 	if mails && c.Channel == Email {
@@ -109,7 +109,7 @@ func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 		return note(w, at, c.Wallet, c.ID, Expired)
 	}
 	s.Disabled, s.ConfirmBy = "", 0
-	if err := putSubscription(w, c.Wallet, &s); err != nil {
+	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
 	}
 	return note(w, at, c.Wallet, c.ID, Accepted)
@@ -197,7 +197,7 @@ func forgetUnconfirmed(w state.Writer, at time.Time, wallet common.Address) erro
 		if s.ConfirmBy == 0 || at.Unix() <= s.ConfirmBy {
 			continue
 		}
-		if err := putSubscription(w, wallet, &Subscription{Channel: channel, Unix: s.Unix}); err != nil {
+		if err := putSubscription(w, at, wallet, &Subscription{Channel: channel, Unix: s.Unix}); err != nil {
 			return err
 		}
 	}

@@ -61,6 +61,8 @@ func (d *desk) do(who common.Address, c Command) Outcome {
 		c.Permit.ID = id
 	case c.Confirm != nil:
 		c.Confirm.ID = id
+	case c.Unsubscribe != nil:
+		c.Unsubscribe.ID = id
 	}
 	value, err := c.Encode()
 	if err != nil {
@@ -79,16 +81,21 @@ func (d *desk) do(who common.Address, c Command) Outcome {
 	return Unknown
 }
 
-// due has the wallet's deal come due, and returns how many alerts wait in the outbox, requests to confirm an address apart.
+// due has the wallet's deal come due, and returns how many alerts are to be sent, requests to confirm an address apart.
 func (d *desk) due(wallet common.Address, n uint64) (alerts, asked int) {
 	d.t.Helper()
 	at := n * 1_000_000
 	d.do(wallet, Command{Fact: &Fact{Wallet: wallet, Deal: Deal{ID: "1", Borrower: wallet, FundedAt: at, Expiry: at + 7200, GraceEnd: at + 90_000, Open: true}}})
 	d.do(wallet, Command{Tick: &Tick{Time: at + 3600}})
-	err := d.w.Scan(outbox, wallet[:], nil, func(key, _ []byte) bool {
-		if key[len(key)-1] == byte(ToConfirm) {
+	err := d.w.Scan(outbox, wallet[:], nil, func(key, value []byte) bool {
+		var a Alert
+		if err := json.Unmarshal(value, &a); err != nil {
+			d.t.Fatal(err)
+		}
+		switch {
+		case key[len(key)-1] == byte(ToConfirm):
 			asked++
-		} else {
+		case a.pends():
 			alerts++
 		}
 		return true

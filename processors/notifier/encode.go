@@ -66,6 +66,9 @@ func (a *Alert) appendFired(b []byte) []byte {
 	b = strconv.AppendUint(append(b, `,"due":`...), a.Due, 10)
 	b = strconv.AppendUint(append(b, `,"firedAt":`...), a.FiredAt, 10)
 	b = strconv.AppendInt(append(b, `,"next":`...), a.Next, 10)
+	if a.Waits {
+		b = append(b, `,"waits":true`...)
+	}
 	return append(b, '}')
 }
 
@@ -158,6 +161,7 @@ func (d *openDeal) parse(row []byte) bool {
 type dueRow struct {
 	Next  int64 `json:"next"`
 	Held  bool  `json:"held"`
+	Waits bool  `json:"waits"`
 	Terms Terms `json:"deal"`
 }
 
@@ -178,6 +182,7 @@ func (d *dueRow) parse(row []byte) bool {
 	p.maybe(`,"reason":`)
 	p.maybe(`,"by":`)
 	d.Held = p.has(`,"held":true`)
+	d.Waits = p.has(`,"waits":true`)
 	p.take("}")
 	return !p.failed && len(p.rest) == 0 && next <= math.MaxInt64
 }

@@ -40,6 +40,7 @@ func FuzzDecodeRows(f *testing.F) {
 	}
 	for _, row := range []any{
 		&Alert{Terms: d.Deal.terms(), Due: 5, FiredAt: 6, Attempt: 7, Next: 8, Reason: "r", By: "b", Held: true},
+		&Alert{Terms: d.Deal.terms(), Due: 5, FiredAt: 6, Attempt: 7, Next: 8, Held: true, Waits: true},
 		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5, Disabled: "d"},
 		&Subscription{Channel: Email, Sealed: []byte{1}, Mask: "a•••@example.com", Prefs: 3, CreatedAt: 4, Unix: 5},
 	} {

@@ -52,6 +52,9 @@ type Alert struct {
 	// pending.
 	Held bool `json:"held,omitempty"`
 
+	// Waits: the address refuses, or is not confirmed. The alert is sent once the wallet has another, and does not count as pending.
+	Waits bool `json:"waits,omitempty"`
+
 	// Of Pending.
 	Deal       *Deal  `json:"-"`
 	Collateral *Asset `json:"-"` // of the deal; nil: nothing is known of its token
@@ -65,12 +68,15 @@ type Terms struct {
 	GraceEnd uint64 `json:"graceEnd,omitempty"`
 }
 
+// pends reports whether the alert is to be sent, as far as its row says.
+func (a *Alert) pends() bool { return !a.Held && !a.Waits }
+
 func (d *Deal) terms() *Terms { return &Terms{d.FundedAt, d.Expiry, d.GraceEnd} }
 
 // indexDue indexes an alert that may be sent.
 func indexDue(key, row []byte, to *state.IndexEntries) {
 	var a dueRow
-	if _, err := decodeRow(&a, row); err != nil || a.Held {
+	if _, err := decodeRow(&a, row); err != nil || a.Held || a.Waits {
 		return
 	}
 	at := binary.BigEndian.AppendUint64(nil, uint64(a.Next))
@@ -173,7 +179,7 @@ func review(w state.Writer, wallet common.Address, subject common.Hash, deal *De
 	for _, channel := range Channels {
 		var fault error
 		err := eachAlert(w, dealPrefix(wallet, channel, subject), func(key []byte, a *Alert) {
-			if !a.Held {
+			if a.pends() {
 				more--
 			}
 			if same := a.Terms != nil && a.Terms.FundedAt == deal.FundedAt && a.Stage.due(deal) == a.Due; same {
@@ -181,7 +187,7 @@ func review(w state.Writer, wallet common.Address, subject common.Hash, deal *De
 			} else {
 				a.Held = true
 			}
-			if !a.Held {
+			if a.pends() {
 				more++
 			}
 			fault = errors.Join(fault, putRow(w, outbox, key, a))
@@ -216,9 +222,38 @@ func eachAlert(w state.Writer, prefix []byte, fn func(key []byte, a *Alert)) err
 	return nil
 }
 
-// cancelUnwanted removes alerts that are no longer subscribed to.
-func cancelUnwanted(w state.Writer, wallet common.Address, channel Channel, prefs Prefs) error {
-	return cancel(w, subscriptionKey(wallet, channel), func(to Address) bool { return !prefs.Has(to.Stage.Kind()) })
+// settle removes alerts that are no longer subscribed to. While nothing may be sent, those of deals wait; then they go to the
+// address that the wallet has named, at once. There is one at most of each deal.
+func settle(w state.Writer, at time.Time, wallet common.Address, s *Subscription) error {
+	more := 0
+	var fault error
+	err := eachAlert(w, subscriptionKey(wallet, s.Channel), func(key []byte, a *Alert) {
+		to, ok := ParseRow(key)
+		if !ok {
+			return
+		}
+		if a.pends() {
+			more--
+		}
+		waits := s.Disabled != ""
+		if !s.Active() || !s.Prefs.Has(to.Stage.Kind()) || waits && !to.Stage.OfDeal() {
+			w.Delete(outbox, key)
+			return
+		}
+		if a.Waits != waits {
+			if a.Waits = waits; !waits {
+				a.Attempt, a.Next = 0, at.UnixMilli()
+			}
+			fault = errors.Join(fault, putRow(w, outbox, key, a))
+		}
+		if a.pends() {
+			more++
+		}
+	})
+	if err := errors.Join(err, fault); err != nil {
+		return err
+	}
+	return count(w, more, 0, time.Time{})
 }
 
 func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {
@@ -235,7 +270,7 @@ func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending i
 		if to, ok := ParseRow(key); !ok || !untrue(to) {
 			return
 		}
-		if !a.Held {
+		if a.pends() {
 			pending++
 		}
 		w.Delete(outbox, key)
@@ -251,7 +286,7 @@ func claim(w state.Writer, c *Claim) error {
 	}
 	var a Alert
 	err := getRow(w, outbox, c.Row, &a)
-	if err != nil || a.Next == 0 || a.Held || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Over {
+	if err != nil || a.Next == 0 || !a.pends() || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Over {
 		return err
 	}
 	a.By = c.By
@@ -286,7 +321,7 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 		result, next = Retry, at.UnixMilli() // to the address that has taken the place of the one that refused
 	}
 	pending := -1
-	if a.Held {
+	if !a.pends() {
 		pending = 0
 	}
 	switch result {
@@ -298,16 +333,19 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 		a.Next = next
 		return putRow(w, outbox, r.Row, &a)
 	case Dead, Gone:
-		w.Delete(outbox, r.Row)
-		if err := count(w, pending, 0, at); err != nil {
+		if err := bury(w, at, r.Row, &a); err != nil {
 			return err
 		}
-		if err := bury(w, at, r.Row, &a); err != nil || result == Dead || !s.Active() {
+		if result == Dead || !s.Active() {
+			w.Delete(outbox, r.Row)
+			return count(w, pending, 0, at)
+		}
+		// The address accepts nothing any more, until the wallet subscribes again: this alert waits for that, too.
+		if err := putRow(w, outbox, r.Row, &a); err != nil {
 			return err
 		}
-		// The address accepts nothing any more, until the wallet subscribes again.
 		s.Disabled = r.Reason
-		return putSubscription(w, to.Wallet, &s)
+		return putSubscription(w, at, to.Wallet, &s)
 	}
 	return nil
 }

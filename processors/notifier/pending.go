@@ -18,7 +18,7 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	if err != nil || is == nil {
 		return a, s, false, err
 	}
-	if err := json.Unmarshal(is, &a); err != nil || a.Held {
+	if err := json.Unmarshal(is, &a); err != nil || !a.pends() {
 		return a, s, false, err
 	}
 	if known, err := a.update(r, to); err != nil || !known {

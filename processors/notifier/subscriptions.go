@@ -67,17 +67,23 @@ func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Sub
 	return s, err
 }
 
-// wantedBy is what a wallet asks for, by channel, where something may be sent. It is one scan: reads of each channel's row are
-// most of what an alert costs, and most of them find none.
-func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]Prefs, err error) {
+// wanted is what a wallet asks for on a channel. waits: nothing may be sent there for now.
+type wanted struct {
+	prefs Prefs
+	waits bool
+}
+
+// wantedBy is what a wallet asks for, by channel. It is one scan: reads of each channel's row are most of what an alert costs,
+// and most of them find none.
+func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]wanted, err error) {
 	var fault error
 	err = w.Scan(subscriptions, wallet[:], nil, func(key, row []byte) bool {
 		var s wish
 		if _, fault = decodeRow(&s, row); fault != nil {
 			return false
 		}
-		if c := int(key[len(key)-1]); c < len(all) && s.CreatedAt != 0 && s.Disabled == "" {
-			all[c] = s.Prefs
+		if c := int(key[len(key)-1]); c < len(all) && s.CreatedAt != 0 {
+			all[c] = wanted{s.Prefs, s.Disabled != ""}
 		}
 		return true
 	})
@@ -89,8 +95,8 @@ type endedRow struct {
 	Unix int64 `json:"unix"`
 }
 
-// putSubscription writes a row, and cancels queued alerts that are no longer wanted.
-func putSubscription(w state.Writer, wallet common.Address, s *Subscription) error {
+// putSubscription writes a row, and settles what is queued.
+func putSubscription(w state.Writer, at time.Time, wallet common.Address, s *Subscription) error {
 	key := subscriptionKey(wallet, s.Channel)
 	var row any = s
 	if !s.Active() {
@@ -104,7 +110,7 @@ func putSubscription(w state.Writer, wallet common.Address, s *Subscription) err
 		prefs = s.Prefs
 	}
 	want(w, key, prefs)
-	return cancelUnwanted(w, wallet, s.Channel, prefs)
+	return settle(w, at, wallet, s)
 }
 
 // maxSubscribed bounds the rows that Subscribed reads.
@@ -143,7 +149,7 @@ func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
 		return note(w, at, c.Wallet, c.ID, Changed)
 	}
 	s = s.replaced(at, c)
-	if err := putSubscription(w, c.Wallet, &s); err != nil {
+	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
 	}
 	return note(w, at, c.Wallet, c.ID, Accepted)
@@ -172,7 +178,7 @@ func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {
 		return note(w, at, c.Wallet, c.ID, Changed)
 	}
 	s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
-	if err := putSubscription(w, c.Wallet, &s); err != nil {
+	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
 	}
 	return note(w, at, c.Wallet, c.ID, Accepted)

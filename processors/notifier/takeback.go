@@ -82,8 +82,10 @@ func hold(w state.Writer, key []byte, now uint64) (pending int, err error) {
 			if a.Held || a.Due <= now+tolerated {
 				return
 			}
+			if a.pends() {
+				pending++
+			}
 			a.Held = true
-			pending++
 			fault = errors.Join(fault, putRow(w, outbox, row, a))
 		})
 		if err := errors.Join(err, fault); err != nil {

@@ -158,7 +158,7 @@ func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int,
 type dueDeal struct {
 	openDeal
 	timer  []byte
-	wanted [Push + 1]Prefs // by its party, unless the deal has ended
+	wanted [Push + 1]wanted // by its party, unless the deal has ended
 }
 
 func (d *dueDeal) key() []byte { return d.timer[8:] }
@@ -207,12 +207,13 @@ func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err 
 	terms := d.Deal.terms()
 	told := d.After != d.Deal.FundedAt // otherwise nothing of this funding was ever fired
 	for _, to.Channel = range Channels {
+		wanted := d.wanted[to.Channel]
 		var ok bool
-		if to.Stage, ok = d.last(now, d.wanted[to.Channel]); !ok {
+		if to.Stage, ok = d.last(now, wanted.prefs); !ok {
 			continue
 		}
 		alert := Alert{
-			Terms: terms, Stage: to.Stage, Due: to.Stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli(), Deal: &d.Deal,
+			Terms: terms, Stage: to.Stage, Due: to.Stage.due(&d.Deal), FiredAt: now, Next: at.Add(SettleTime).UnixMilli(), Waits: wanted.waits, Deal: &d.Deal,
 		}
 		if told {
 			gone, err := remove(w, dealPrefix(to.Wallet, to.Channel, to.Subject), everyAlert)
@@ -225,7 +226,9 @@ func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err 
 		if d.publishes(to) {
 			alert.publish(w, to)
 		}
-		more++
+		if alert.pends() {
+			more++
+		}
 	}
 	d.After = now
 	arm(w, d.key(), &d.openDeal)
