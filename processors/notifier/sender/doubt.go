@@ -24,8 +24,12 @@ type refusals struct {
 	at time.Time
 }
 
-// maxDoubts is how many such refusals end a subscription: with the waits between them that takes twenty minutes.
-const maxDoubts = 8
+// What ends a subscription takes 21 minutes at least. A server that is wrong about us for a moment may refuse any number of
+// alerts in it: they count as one.
+const (
+	maxDoubts  = 8               // such refusals
+	doubtEvery = 3 * time.Minute // between two that count
+)
 
 // subscription identifies what is refused: another address of the wallet has another time.
 func (d *due) subscription() string {
@@ -66,7 +70,7 @@ func (s *Sender) doubted(d *due, f *Failure) bool {
 	}
 	id := d.subscription()
 	r := s.doubt.refused[id]
-	if r.n == 0 || taken.After(r.at) {
+	if r.n == 0 || taken.After(r.at) && now.Sub(r.at) >= doubtEvery {
 		r = refusals{r.n + 1, now}
 	}
 	s.doubt.refused[id] = r

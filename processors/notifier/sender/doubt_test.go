@@ -2,6 +2,8 @@ package sender
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,10 +13,11 @@ import (
 )
 
 // What a server refuses to one address, again and again, while it takes what others are sent, is refused for good. While it takes
-// nothing it is not.
+// nothing it is not, nor if all of it was refused within minutes.
 func TestDoubtfulRefusals(t *testing.T) {
 	for name, of := range map[string]*site{"mail": nil, "push": {}} {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Log(name)
 			s := &Sender{cfg: DefaultConfig(), metrics: newMetrics(prometheus.NewRegistry()), log: zap.NewNop()}
 			to := func(who byte) *due {
 				address := notifier.Address{Wallet: common.Address{who}, Channel: notifier.Email}
@@ -25,12 +28,21 @@ func TestDoubtfulRefusals(t *testing.T) {
 				return s.outcome(ann, &Failure{Reason: "no", Doubtful: true}).Result
 			}
 			for range 3 * maxDoubts {
+				time.Sleep(doubtEvery) // of a clock that does not wait
 				if refused() != notifier.Retry {
 					t.Fatal("it ends a subscription, and nobody gets anything")
 				}
 			}
+			began := time.Now()
+			for range 3 * maxDoubts {
+				s.outcome(bob, nil)
+				if time.Sleep(time.Second); refused() != notifier.Retry {
+					t.Fatalf("a subscription ends %s after the first refusal", time.Since(began))
+				}
+			}
 			ends := func() (n int) {
 				for n = 1; n < 3*maxDoubts; n++ {
+					time.Sleep(doubtEvery)
 					s.outcome(bob, nil)
 					if refused() == notifier.Gone {
 						return n
@@ -38,11 +50,12 @@ func TestDoubtfulRefusals(t *testing.T) {
 				}
 				return n
 			}
-			if n := ends(); n != maxDoubts-1 {
+			if n := ends(); n != maxDoubts-2 {
 				t.Errorf("after the first %d more end a subscription", n)
 			}
 			s.outcome(ann, nil)
-			if n := ends(); n != maxDoubts {
+			ended := time.Now()
+			if n := ends(); n != maxDoubts || time.Since(ended) < 20*time.Minute {
 				t.Errorf("after a message was taken %d refusals end a subscription", n)
 			}
 		})
