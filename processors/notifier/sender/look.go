@@ -56,11 +56,11 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark
 			return err
 		}
 	}
-	held, err := s.paced(o, of, view, began)
+	clock, held, err := s.paced(o, of, view, began)
 	if err != nil {
 		return err
 	}
-	rows, kept, err := s.due(view, partition, began, held)
+	rows, kept, err := s.due(view, partition, clock.Head, began, held)
 	if err != nil {
 		return err
 	}
@@ -195,15 +195,15 @@ type finding struct {
 	expired [][]byte
 }
 
-// due lists the rows that are due and may be started: those of deals, by turns of the wallets, then requests to confirm an
-// address, then news, the oldest first; and those that are to be given up, as they were due long ago.
-func (s *Sender) due(view state.View, partition int32, now time.Time, held bool) (rows, expired [][]byte, err error) {
+// due lists the rows that are due and may be started at a block time: those of deals, by turns of the wallets, then requests to
+// confirm an address, then news, the oldest first; and those that are to be given up, as they were due long ago.
+func (s *Sender) due(view state.View, partition int32, head uint64, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.owned[partition]
 	f := finding{s: s, now: now, held: held, over: o.passed, waits: map[notifier.Channel]waiting{}}
 	deals := &o.turns
-	deals.begin()
+	deals.begin(head)
 	var requests, news [][]byte
 	counted := 0
 	err = errors.Join(

@@ -45,13 +45,12 @@ func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Dura
 }
 
 // paced looks at the clock of a partition that this node owns.
-func (s *Sender) paced(o *owned, of read.Watermark, view state.View, now time.Time) (held bool, err error) {
-	c, err := notifier.ReadClock(view)
-	if err != nil {
-		return false, err
+func (s *Sender) paced(o *owned, of read.Watermark, view state.View, now time.Time) (c notifier.Clock, held bool, err error) {
+	if c, err = notifier.ReadClock(view); err != nil {
+		return c, false, err
 	}
 	s.metrics.behind.WithLabelValues(fmt.Sprint(of.Partition)).Set(float64(max(c.Head, c.Time) - c.Time))
-	return o.pace.look(c, of.Incarnation, now, s.cfg.Hold), nil
+	return c, o.pace.look(c, of.Incarnation, now, s.cfg.Hold), nil
 }
 
 // keep forgets what is known of partitions that moved to another node: it is old when they come back.

@@ -8,9 +8,11 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// turns are the alerts of deals that a look finds due, by wallet: each wallet has one started before any has its second, and who
-// had one longest ago is first. Of a wallet's own the nearest deadline is first.
+// turns are the alerts of deals that a look finds due. What is urgent goes first: a deadline within the hour before one within
+// six, and so on. Of the equally urgent each wallet has one started before any has its second, and who had one longest ago is
+// first. Of a wallet's own the nearest deadline is first.
 type turns struct {
+	now   uint64 // block time
 	due   map[common.Address][]turn
 	order []common.Address // the oldest first
 	n     int              // of all
@@ -29,14 +31,31 @@ const (
 	maxDue       = 1 << 17 // and of all
 )
 
+// urgencies are the times to a deadline within which it is as urgent as any other, in seconds.
+var urgencies = []uint64{3600, 6 * 3600, 24 * 3600}
+
+// passedBit is the bit of a deadline that has passed: nobody can act on it any more, so it comes last.
+const passedBit = 1 << 63
+
+// urgency is how urgent a deadline is, the most urgent first.
+func (t *turns) urgency(deadline uint64) int {
+	urgency, _ := slices.BinarySearch(urgencies, deadline-min(t.now, deadline))
+	return urgency
+}
+
 // begin begins a look.
-func (t *turns) begin() { t.due, t.order, t.n = map[common.Address][]turn{}, nil, 0 }
+func (t *turns) begin(now uint64) {
+	t.now, t.due, t.order, t.n = now, map[common.Address][]turn{}, nil, 0
+}
 
 // add adds a row and its deadline, big-endian; empty: it is not known, and comes first.
 func (t *turns) add(row, deadline []byte) {
 	var by uint64
 	if len(deadline) == 8 {
 		by = binary.BigEndian.Uint64(deadline)
+	}
+	if by != 0 && by <= t.now {
+		by |= passedBit
 	}
 	wallet := common.Address(row[:common.AddressLength])
 	mine := t.due[wallet]
@@ -66,10 +85,16 @@ func (t *turns) list(most int) (rows [][]byte) {
 	}
 	t.last = last
 	slices.SortStableFunc(t.order, func(a, b common.Address) int { return cmp.Compare(last[a], last[b]) })
-	for round := 0; len(rows) < min(most, t.n); round++ {
-		for _, wallet := range t.order {
-			if mine := t.due[wallet]; round < len(mine) && len(rows) < most {
-				rows = append(rows, mine[round].row)
+	for urgency := range len(urgencies) + 1 {
+		for more := true; more; {
+			more = false
+			for _, wallet := range t.order {
+				if mine := t.due[wallet]; len(mine) > 0 && t.urgency(mine[0].deadline) == urgency {
+					if len(rows) == most {
+						return rows
+					}
+					rows, t.due[wallet], more = append(rows, mine[0].row), mine[1:], true
+				}
 			}
 		}
 	}

@@ -53,3 +53,39 @@ func TestWalletsTakeTurns(t *testing.T) {
 		t.Errorf("ann waited for %d of eve's", n)
 	}
 }
+
+// The alerts of other wallets' deals, however many, hold up none of a deal that ends before them.
+func TestANearDeadlineWaitsForNoOthers(t *testing.T) {
+	t.Parallel()
+	const others = 1000
+	api := newService()
+	url := telegramAPI(t, api)
+	conf := sender.DefaultConfig()
+	conf.Hold, conf.Queue = time.Second, 16
+	h := newHouseOn(t, brokertest.Start(t, "kfake"), 1, 50, conf, nil)
+	funded := func(wallet common.Address, left uint64) {
+		sealed, err := h.keys.Seal(wallet, notifier.Telegram, fmt.Sprint(int(wallet[0])*100))
+		check(t, err)
+		h.send(wallet, notifier.Command{Subscribe: &notifier.Subscribe{Wallet: wallet, Channel: notifier.Telegram, Sealed: sealed, Mask: "m", Prefs: 0x7f, Unix: 1}})
+		h.send(wallet, notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: notifier.Deal{
+			ID: "7", Borrower: wallet, Cap: "1", FundedAt: h.at, Expiry: h.at + left + 100, GraceEnd: h.at + left + 24*hour, Open: true,
+		}}})
+	}
+	for n := range others {
+		funded(common.Address{1, byte(n >> 8), byte(n)}, 48*hour)
+	}
+	funded(common.Address{2}, hour)
+	h.at += 100
+	h.everybody(notifier.Command{Tick: &notifier.Tick{Block: h.at, Time: h.at}})
+	polltest.Until(t, "all are due", func() bool {
+		now, err := h.client.Health(t.Context())
+		return err == nil && now.Pending == others+1
+	})
+	settled := time.Now().Add(notifier.SettleTime)
+	polltest.Until(t, "all are due", func() bool { return time.Now().After(settled) })
+	h.deliver(50, conf, onlyTelegram(t, url))
+	polltest.Until(t, "the deal that ends first is told of", func() bool { return api.told("200", "Deal 7") })
+	if n := api.count("100"); n > others/4 {
+		t.Errorf("%d of others came before it", n)
+	}
+}

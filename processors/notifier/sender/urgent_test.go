@@ -1,0 +1,52 @@
+package sender
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/notifier"
+)
+
+// What is urgent goes before what is not, however many wallets have that; of the equally urgent wallets take turns.
+func TestUrgentGoesFirst(t *testing.T) {
+	const now, others = 2_000_000_000, 5000
+	var all turns
+	var deal byte
+	add := func(wallet common.Address, left int) []byte {
+		deal++
+		row := notifier.Address{Wallet: wallet, Channel: notifier.Email, Subject: common.Hash{deal}, Stage: notifier.Before48}.Row()
+		all.add(row, binary.BigEndian.AppendUint64(nil, uint64(now+left)))
+		return row
+	}
+	all.begin(now)
+	ann, bob := common.Address{0xaa}, common.Address{0xbb}
+	all.took(ann) // who had a turn comes after all who had none
+	for i := range others {
+		add(common.Address{1, byte(i >> 8), byte(i)}, 47*hourSeconds)
+	}
+	for i := range maxWalletDue + 5 {
+		add(ann, -hourSeconds-i) // nobody can act on these
+	}
+	soon, later := add(ann, hourSeconds/2), add(ann, hourSeconds/2+60)
+	today := add(ann, 23*hourSeconds)
+	bobs := add(bob, hourSeconds-10)
+	rows := all.list(maxStart)
+	if len(rows) != maxStart {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, want := range [][]byte{bobs, soon, later, today} {
+		if string(rows[i]) != string(want) {
+			t.Errorf("%x is at place %d, not %x", rows[i], i, want)
+		}
+	}
+	seen := map[common.Address]int{}
+	for _, row := range rows[4:] {
+		if seen[common.Address(row)]++; seen[common.Address(row)] > 1 {
+			t.Fatalf("%x has a second turn before others have their first", row[:20])
+		}
+	}
+}
+
+const hourSeconds = 3600
