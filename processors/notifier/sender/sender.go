@@ -94,6 +94,7 @@ type Failure struct {
 	Dead   bool          // this message will never be accepted
 	Gone   bool          // no message to this address will ever be accepted
 	Silent bool          // there was no answer
+	NoName bool          // nor anybody to ask: the host has no address
 
 	// Doubtful: it is of us, or of this address for good. It is of the address if others get what we send meanwhile.
 	Doubtful bool
@@ -117,7 +118,7 @@ func unreached(err error) error {
 	)
 	switch {
 	case errors.As(err, &name) && !name.Timeout():
-		f.Reason = "the server's name could not be resolved"
+		f.Reason, f.NoName = "the server's name could not be resolved", true
 	case errors.As(err, &timeout) && timeout.Timeout():
 		f.Reason = "the server did not respond in time"
 	case errors.As(err, &cert):

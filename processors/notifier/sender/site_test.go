@@ -2,6 +2,7 @@ package sender
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -30,6 +31,21 @@ func TestTrials(t *testing.T) {
 		default:
 			t.Error("who waits for its turn is not told")
 		}
+	}
+	answers()
+	noName := unreached(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "made-up.example.com", IsNotFound: true}})
+	nobody, _ := errors.AsType[*Failure](noName)
+	s.answered(of, nobody, time.Millisecond)
+	if of.trusts == nil {
+		t.Error("a site is on trial again, as somebody has made up a host below it")
+	}
+	s.answered(of, nobody, slow)
+	if of.trusts != nil {
+		t.Error("a site whose names take as long as this is not on trial")
+	}
+	s.answered(of, nobody, time.Millisecond)
+	if of.trusts != nil {
+		t.Error("a host that does not exist ends a trial")
 	}
 	answers()
 	for range 20 {
