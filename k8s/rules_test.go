@@ -38,7 +38,10 @@ var atRest = []string{
 	`lienstream_sender_clock_behind_seconds{partition="0"} 1200x120`, // what is final, of a chain that takes its time
 	`lienstream_sender_attempts_total{channel="email",result="sent"} 0+20x120`,
 	`lienstream_sender_attempts_total{channel="email",result="retry"} 0+1x120`,
-	`lienstream_sender_attempts_total{channel="email",result="dead"} 0x120`,
+	`lienstream_sender_attempts_total{channel="email",result="dead"} 0+1x120`, // by receivers of a stranger's own
+	`lienstream_sender_attempts_total{channel="email",result="tired"} 0x30 1x90`,
+	`lienstream_sender_attempts_total{channel="email",result="unsent"} 0x120`,
+	`lienstream_sender_attempts_total{channel="push",result="tired"} 0+1x120`,
 	`lienstream_sender_attempts_total{channel="push",result="sent"} 0+1x120`,
 	`lienstream_sender_attempts_total{channel="push",result="retry"} 0+500x120`, // by endpoints of a stranger's own
 	`lienstream_sender_unreported_total 0x120`,
@@ -73,7 +76,7 @@ var wrong = map[string][]string{
 		`lienstream_sender_attempts_total{channel="push",result="sent"} 7x120`,
 		`lienstream_sender_attempts_total{channel="push",result="retry"} 0+5x120`,
 	},
-	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",result="dead"} 0x30 1x90`},
+	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",result="unsent"} 0x30 1x90`},
 	"NotifierUnreported":  {`lienstream_sender_unreported_total 0x30 1x90`},
 	"NotifierKeyMissing":  {`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x30 5x90`},
 	"NotifierUnread":      {`lienstream_notifier_unread_commands_total 0x30 1x90`},

@@ -38,7 +38,11 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 		failure, _ := errors.AsType[*Failure](err)
 		s.answered(d.site, failure, time.Since(began))
 	}
-	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[report.Result]).Inc()
+	result := resultNames[report.Result]
+	if d.tired {
+		result = resultTired
+	}
+	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), result).Inc()
 	return s.report(context.WithoutCancel(ctx), report)
 }
 
@@ -158,6 +162,13 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
 
+// Results of alerts that were given up, other than as their receiver refuses them: anybody may subscribe one that does.
+const (
+	resultTired  = "tired"  // after all attempts
+	resultOver   = "over"   // of news
+	resultUnsent = "unsent" // of a deal: nobody could send it
+)
+
 // outcome makes the report of an attempt. Its reason must not contain the address, which servers like to quote.
 func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Unix: d.sub.Unix, Result: notifier.Sent}
@@ -171,8 +182,10 @@ func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	switch {
 	case refusal.Gone, refusal.Doubtful && s.doubted(d, refusal):
 		r.Result = notifier.Gone
-	case refusal.Dead, d.alert.Attempt+1 >= s.cfg.Attempts:
+	case refusal.Dead:
 		r.Result = notifier.Dead
+	case d.alert.Attempt+1 >= s.cfg.Attempts:
+		r.Result, d.tired = notifier.Dead, true
 	default:
 		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
 		wait = max(wait/2+mathrand.N(wait/2+1), min(refusal.After, maxAfter))

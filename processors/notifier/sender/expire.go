@@ -23,12 +23,16 @@ func (s *Sender) expire(ctx context.Context, wg *sync.WaitGroup, view state.View
 	if now.Sub(time.UnixMilli(d.alert.Next)) <= s.cfg.Keep { // as in start
 		return nil
 	}
-	s.giveUp(ctx, wg, &d, now, "nobody could send it in "+s.cfg.Keep.String())
+	result := resultUnsent
+	if !d.to.Stage.OfDeal() {
+		result = resultOver
+	}
+	s.giveUp(ctx, wg, &d, now, result, "nobody could send it in "+s.cfg.Keep.String())
 	return nil
 }
 
 // giveUp makes an alert a dead letter without another attempt, if nobody can be sending it.
-func (s *Sender) giveUp(ctx context.Context, wg *sync.WaitGroup, d *due, now time.Time, reason string) {
+func (s *Sender) giveUp(ctx context.Context, wg *sync.WaitGroup, d *due, now time.Time, result, reason string) {
 	if !s.lapsed(d, now) {
 		return
 	}
@@ -43,7 +47,7 @@ func (s *Sender) giveUp(ctx context.Context, wg *sync.WaitGroup, d *due, now tim
 	}
 	wg.Go(func() {
 		defer func() { <-s.ending }()
-		s.metrics.attempts.WithLabelValues(d.to.Channel.String(), resultNames[notifier.Dead]).Inc()
+		s.metrics.attempts.WithLabelValues(d.to.Channel.String(), result).Inc()
 		s.end(d, s.report(context.WithoutCancel(ctx), &notifier.Delivery{
 			Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.alert.By, Result: notifier.Dead, Reason: reason,
 		}))

@@ -27,6 +27,7 @@ type due struct {
 	onTrial   bool   // the site was, then
 	trusts    <-chan struct{}
 	claim     string
+	tired     bool // the last attempt was in vain
 }
 
 // look starts attempts of due alerts in a partition, as far as there is room: those of deals, by turns of the wallets, before what
@@ -94,7 +95,7 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		return err
 	}
 	if d.alert.Over {
-		s.giveUp(ctx, wg, &d, now, "the epoch is over")
+		s.giveUp(ctx, wg, &d, now, resultOver, "the epoch is over")
 		return nil
 	}
 	if next := time.UnixMilli(d.alert.Next); !found || next.After(now) { // a store of now and then a former build has old entries

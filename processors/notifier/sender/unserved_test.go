@@ -44,7 +44,7 @@ func TestAChannelWithoutFlags(t *testing.T) {
 	if why := h.lastReport(); why.Result != notifier.Dead || why.Reason != "nobody could send it in 3s" {
 		t.Errorf("reported was %+v", why)
 	}
-	if n := h.gauge("lienstream_sender_attempts_total", "result", "dead"); n != 1 {
+	if n := h.gauge("lienstream_sender_attempts_total", "result", "unsent"); n != 1 {
 		t.Errorf("%v dead letters are counted", n)
 	}
 	if why := h.disabled(ann); why != "" {
