@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/ingest"
@@ -29,6 +31,12 @@ var lies = []lie{
 	})},
 	{"cuts ranges", "missing_logs", true, ofLogs(func(logs []map[string]any, _ bool) any { return logs[:(len(logs)+2)/3] })},
 	{"cuts the end of ranges", "missing_logs", true, ofLogs(func(logs []map[string]any, _ bool) any { return logs[:len(logs)-1] })},
+	{"changes transactions' hashes", "missing_logs", true, ofLogs(func(logs []map[string]any, _ bool) any {
+		for _, log := range logs {
+			log["transactionHash"] = log["blockHash"]
+		}
+		return logs
+	})},
 	{"changes data", "missing_logs disagreement", true, ofLogs(func(logs []map[string]any, _ bool) any {
 		for _, log := range logs {
 			log["data"] = log["data"].(string) + "00"
@@ -68,6 +76,33 @@ var lies = []lie{
 		logs[0].(map[string]any)["address"] = "0x" + strings.Repeat("1", 40)
 	})},
 	{"changes a log's place", "position", false, ofReceipt(func(_ map[string]any, logs []any) { logs[0].(map[string]any)["logIndex"] = "0x7777" })},
+	{"changes the hash of a log's transaction", "transaction_hash", false, ofReceipt(func(receipt map[string]any, logs []any) {
+		receipt["transactionHash"] = receipt["blockHash"]
+		for _, log := range logs {
+			log.(map[string]any)["transactionHash"] = receipt["blockHash"]
+		}
+	})},
+	{"replaces a transaction", "transactions_root", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if block, all := transactionsIn(req, resp); len(all) > 0 {
+			all[0] = types.NewTx(&types.LegacyTx{GasPrice: new(big.Int), Value: new(big.Int), V: big.NewInt(27), R: big.NewInt(1), S: big.NewInt(1)})
+			resp.Say(block)
+		}
+		return false
+	}},
+	{"makes up a type of transaction", "transactions_root", false, func(w http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if strings.Contains(req.Method, "_getRawTransaction") {
+			resp.Error = nil
+			resp.Say("0x02c0")
+		}
+		return ofTransaction(func(tx map[string]any) { tx["type"] = "0x55" })(w, r, req, resp)
+	}},
+	{"leaves a transaction out", "transactions_root", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if block, all := transactionsIn(req, resp); len(all) > 0 {
+			block["transactions"] = all[1:]
+			resp.Say(block)
+		}
+		return false
+	}},
 	{"no receipts", "receipts_root", false, func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if req.Method == "eth_getBlockReceipts" {
 			resp.Say([]any{})
@@ -172,6 +207,26 @@ func ofReceipt(change func(receipt map[string]any, logs []any)) rpctest.Lie {
 	}
 }
 
+// transactionsIn decodes an answer to eth_getBlockByHash with all transactions; none: it is another answer.
+func transactionsIn(req rpctest.Message, resp *rpctest.Message) (block map[string]any, all []any) {
+	if req.Method != "eth_getBlockByHash" || string(req.Params[1]) != "true" || json.Unmarshal(resp.Result, &block) != nil {
+		return nil, nil
+	}
+	all, _ = block["transactions"].([]any)
+	return block, all
+}
+
+// ofTransaction changes the first transaction of blocks.
+func ofTransaction(change func(tx map[string]any)) rpctest.Lie {
+	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if block, all := transactionsIn(req, resp); len(all) > 0 {
+			change(all[0].(map[string]any))
+			resp.Say(block)
+		}
+		return false
+	}
+}
+
 // ofHeader changes headers, but for the genesis block's.
 func ofHeader(change func(header map[string]any, tag string)) rpctest.Lie {
 	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
@@ -267,7 +322,7 @@ func TestOnlyALiar(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)
 	for i, lie := range lies {
-		if lie.ranges || !slices.Contains([]string{"receipts_root", "position", "header_hash", "gone"}, lie.want) {
+		if lie.ranges || !slices.Contains([]string{"receipts_root", "position", "header_hash", "gone", "transaction_hash", "transactions_root"}, lie.want) {
 			continue // nobody is asked for a range where everything is proved; and some answers are none at all
 		}
 		t.Run(lie.name, func(t *testing.T) {

@@ -21,7 +21,10 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-const rawTransaction = "eth_getRawTransactionByBlockHashAndIndex"
+// transactions reports whether a request is for all transactions of a block.
+func transactions(req rpctest.Message, block common.Hash) bool {
+	return req.Method == "eth_getBlockByHash" && string(req.Params[1]) == "true" && strings.Contains(string(req.Params[0]), block.Hex())
+}
 
 // minted is the transaction of a token's first transfer of more than nothing.
 func (o *owner) minted(token common.Address) common.Hash {
@@ -41,12 +44,16 @@ func (o *owner) minted(token common.Address) common.Hash {
 	return common.Hash{}
 }
 
-// TestOrigin: no receipt proves a transaction's hash. The one in a token's ledger is proved by the block's transactions, or
-// agreed on by all where no node has them as they were signed, or there is none.
+// TestOrigin: the hash in a token's ledger is that of the transaction whose log is proved. Where nothing is proved all nodes must agree on it, or there is
+// none.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	o, meme := oldToken(t, 3)
 	minted := o.minted(meme)
+	receipt, err := o.chain.Client().TransactionReceipt(t.Context(), minted)
+	if err != nil {
+		t.Fatal(err)
+	}
 	quoted := []byte(`"` + minted.Hex() + `"`)
 	forged := []byte(`"` + (common.Hash{0xbb}).Hex() + `"`)
 	forges := func(_ http.ResponseWriter, _ *http.Request, _ rpctest.Message, resp *rpctest.Message) bool {
@@ -54,7 +61,7 @@ func TestOrigin(t *testing.T) {
 		return false
 	}
 	lacks := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == rawTransaction {
+		if transactions(req, receipt.BlockHash) {
 			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
 		}
 		return false
@@ -66,14 +73,14 @@ func TestOrigin(t *testing.T) {
 		return false
 	}
 	fails := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == rawTransaction {
+		if transactions(req, receipt.BlockHash) {
 			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"not today"}`)
 		}
 		return false
 	}
 	misquotes := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == rawTransaction {
-			resp.Say("0x" + strings.Repeat("ab", 100))
+		if transactions(req, receipt.BlockHash) {
+			resp.Result = bytes.Replace(resp.Result, []byte(`"nonce":"0x`), []byte(`"nonce":"0x1`), 1)
 		}
 		return false
 	}
@@ -90,18 +97,15 @@ func TestOrigin(t *testing.T) {
 		lies  []rpctest.Lie
 		want  common.Hash
 	}{
-		"alone, forges hashes":                     {rpc.ProofTip, []rpctest.Lie{forges}, minted},
 		"forges hashes":                            {rpc.ProofTip, []rpctest.Lie{forges, nil}, minted},
 		"forges hashes, sparse":                    {rpc.ProofSparse, []rpctest.Lie{forges, nil}, minted},
 		"forges transactions":                      {rpc.ProofTip, []rpctest.Lie{misquotes, nil}, minted},
 		"has no signed transactions":               {rpc.ProofTip, []rpctest.Lie{both(lacks, forges), nil}, minted},
-		"none has signed transactions":             {rpc.ProofTip, []rpctest.Lie{lacks, lacks}, minted},
-		"none has, and one fails":                  {rpc.ProofTip, []rpctest.Lie{fails, lacks}, minted},
-		"none has, and one forges hashes":          {rpc.ProofTip, []rpctest.Lie{both(lacks, forges), lacks}, common.Hash{}},
-		"alone, has no signed transactions":        {rpc.ProofTip, []rpctest.Lie{lacks}, common.Hash{}},
-		"alone, has no transactions at all":        {rpc.ProofTip, []rpctest.Lie{deaf}, common.Hash{}},
-		"has no transactions at all":               {rpc.ProofTip, []rpctest.Lie{deaf, lacks}, common.Hash{}},
-		"alone, and believed":                      {rpc.ProofOff, []rpctest.Lie{lacks}, minted},
+		"alone, has none":                          {rpc.ProofTip, []rpctest.Lie{lacks}, common.Hash{}},
+		"none has them":                            {rpc.ProofTip, []rpctest.Lie{lacks, lacks}, minted},
+		"fails at transactions":                    {rpc.ProofTip, []rpctest.Lie{fails, nil}, minted},
+		"nothing is proved":                        {rpc.ProofOff, []rpctest.Lie{nil}, minted},
+		"nothing is proved, nor said":              {rpc.ProofOff, []rpctest.Lie{deaf}, common.Hash{}},
 		"nothing is proved, and one forges hashes": {rpc.ProofOff, []rpctest.Lie{forges, nil}, common.Hash{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +174,7 @@ func TestOriginLater(t *testing.T) {
 			cfg, topic := o.lyingConfig(t, "later", rpc.Endpoint{URL: node.URL, Name: "node"})
 			o.kafka, o.topic = cfg.Kafka, topic
 			cfg.LedgerShares = 2
+			cfg.RPC.Proof = rpc.ProofOff // or nothing comes before what proves it
 			in := run(t, cfg)
 			if l := o.ledgersOf(t, meme); len(l) != 2 || l[0].First != (common.Hash{}) {
 				t.Fatalf("%d parts, the first transfer is %s; nobody says that", len(l), l[0].First)

@@ -315,7 +315,8 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	told()
 	s.joined(f)
-	s.in.status.update(func(st *Status) { st.Verified = s.m.Tip().Number })
+	unsigned := s.in.client.Unsigned()
+	s.in.status.update(func(st *Status) { st.Verified, st.Unsigned = s.m.Tip().Number, unsigned })
 	return false, nil
 }
 

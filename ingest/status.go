@@ -35,13 +35,14 @@ type Status struct {
 	Unproved  []string  // what endpoints could not prove when the session began
 	Disputed  string    // why it is not known which chain is the endpoints'; empty: it is
 	Alone     string    // which of several endpoints alone decides what is final; empty: none does
+	Unsigned  string    // which blocks have transactions whose hashes nothing proves; empty: none has
 	Err       error     // that ended the last session
 }
 
 // lacks are what the barriers say of the endpoints.
 func (s Status) lacks() []string {
 	all := slices.Clip(s.Unproved)
-	for _, what := range []string{s.Disputed, s.Alone} {
+	for _, what := range []string{s.Disputed, s.Alone, s.Unsigned} {
 		if what != "" {
 			all = append(all, what)
 		}

@@ -45,7 +45,7 @@ func TestNoReceipts(t *testing.T) {
 			t.Errorf("the %s says that what is not proved is %q", where, lacks)
 		}
 	}
-	if logged.FilterMessage("endpoint cannot prove headers or logs").Len() == 0 {
+	if logged.FilterMessage("endpoint cannot prove headers, logs or transactions").Len() == 0 {
 		t.Error("the log does not say it")
 	}
 	if n, known := gauge(t, in.reg, "lienstream_ingest_rpc_endpoint_proves"); !known || n != 0 {
@@ -58,6 +58,72 @@ func TestNoReceipts(t *testing.T) {
 	node.Tells(nil)
 	checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 	polltest.Until(t, "nothing is unproved any more", func() bool { return len(in.Status().Unproved) == 0 })
+}
+
+// TestStrangersTransaction: the only node is honest, and describes a transaction in each block so that it does not have its hash. It comes in with
+// proof where the node has it as it was signed, and without where it has not: that is counted, and said in the status and in the topic.
+func TestStrangersTransaction(t *testing.T) {
+	t.Parallel()
+	const unproved = "lienstream_ingest_rpc_unproved_blocks_total"
+	w := lyingWorld(t)
+	for _, with := range []string{"eth_getRawTransactionByHash", "eth_getRawTransactionByBlockHashAndIndex", "debug_getRawTransaction", "nothing"} {
+		t.Run(with, func(t *testing.T) {
+			node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			oddly := ofTransaction(func(tx map[string]any) { tx["type"] = "0x55" })
+			node.Tells(func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if strings.Contains(req.Method, "_getRawTransaction") && req.Method != with {
+					resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
+				}
+				return oddly(rw, r, req, resp)
+			})
+			cfg, topic := w.lyingConfig(t, with, rpc.Endpoint{URL: node.URL, Name: "node"})
+			cfg.RPC.Proof = rpc.ProofAll
+			in := run(t, cfg)
+			for range 3 {
+				w.step(t, 2)
+				if with != "nothing" { // where the ledger of a token says whose its first transfer was
+					checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+				}
+				head, err := w.chain.Client().BlockNumber(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				polltest.Until(t, "all blocks came in", func() bool { return in.Status().Published.Number == head })
+			}
+			if n := total(t, in.reg, unproved); (n > 0) != (with == "nothing") {
+				t.Errorf("%v blocks are not proved", n)
+			}
+			if n := counted(t, in.reg, "node", "transactions_root transaction_hash malformed gone"); n > 0 {
+				t.Errorf("the honest node was counted %v times", n)
+			}
+			if said := in.Status().Unsigned; (said != "") != (with == "nothing") {
+				t.Errorf("the status says %q", said)
+			}
+			if with == "nothing" {
+				polltest.Until(t, "the topic says it", func() bool {
+					told := w.unproved(t, cfg.Kafka, topic)
+					return strings.Contains(told, "hashes of transactions") && strings.Contains(told, "prove transactions that nodes describe in different ways")
+				})
+			}
+		})
+	}
+}
+
+// total is the sum of a counter.
+func total(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // gauge reads the only series of a gauge.

@@ -22,6 +22,9 @@ const maxProof = 65
 // errNoAccount: no endpoint proves what an account is.
 var errNoAccount = errors.New("no endpoint proves the account")
 
+// unableTries is how often each endpoint may fail until an account counts as one that cannot be proved.
+const unableTries = 8
+
 // provedCode reports whether an account has code as of a block, as its state root proves; true where no endpoint has a
 // proof.
 func (c *Client) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {

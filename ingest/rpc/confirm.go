@@ -109,7 +109,7 @@ func (c *Client) decided(ctx context.Context, a *response, byA *endpoint, b *res
 		}
 	}
 	proved := make([][]topics.Log, len(differ))
-	if err := c.eachProved(ctx, differ, func(i int, logs []topics.Log) { proved[i] = copyLogs(logs) }); err != nil {
+	if err := c.eachProved(ctx, differ, false, func(i int, logs []topics.Log) { proved[i] = copyLogs(logs) }); err != nil {
 		return nil, err
 	}
 	for e, said := range map[*endpoint]*response{byA: a, byB: b} {
@@ -188,7 +188,7 @@ func byNumber(h follow.Header, n uint64) int { return cmp.Compare(h.Number, n) }
 // refute verifies blocks and returns an error naming the first wrong one.
 func (c *Client) refute(ctx context.Context, got response, blocks []follow.Header) (wrong, err error) {
 	all := make([]error, len(blocks))
-	err = c.eachProved(ctx, blocks, func(i int, is []topics.Log) {
+	err = c.eachProved(ctx, blocks, false, func(i int, is []topics.Log) {
 		n := blocks[i].Number
 		said := got.of(n)
 		switch {
@@ -248,10 +248,10 @@ func contains(all, part []topics.Log) bool {
 	return true
 }
 
-// sameLogs compares two responses by what identifies a log; its position follows from the block's hash.
+// sameLogs compares two responses.
 func sameLogs(a, b []topics.Log) bool {
 	return slices.EqualFunc(a, b, func(x, y topics.Log) bool {
-		return x.Block.Hash == y.Block.Hash && x.LogIndex == y.LogIndex && x.TxIndex == y.TxIndex && x.Address == y.Address &&
+		return x.Block.Hash == y.Block.Hash && x.LogIndex == y.LogIndex && x.TxIndex == y.TxIndex && x.TxHash == y.TxHash && x.Address == y.Address &&
 			slices.Equal(x.Topics, y.Topics) && string(x.Data) == string(y.Data)
 	})
 }

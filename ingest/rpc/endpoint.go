@@ -55,8 +55,12 @@ type endpoint struct {
 	lostAt   time.Time     // when it lost the last one
 	forks    strikes       // on another chain
 	patience time.Duration // for its answer to a call (call.go)
+	apart    time.Time     // until then transactions are not asked for ahead
 	lie      string        // the last one that was logged
 	liedAt   time.Time     // when it was
+
+	rawMethod int       // the last of rawMethods that it had
+	noRaw     time.Time // until then it counts as having none
 
 	announced announced // its newest head (announce.go)
 	asking    *asking   // the request for it that runs; nil: none does
@@ -102,6 +106,23 @@ type call struct {
 	bytes  int // maximum size of the result; 0: Config.MaxBody
 	result func(*scanner) error
 	failed func(*Error) bool // handles an error of this call; nil or false: the error fails the batch
+}
+
+// atOnce sends calls in one request that teaches nothing of how many calls the endpoint accepts in others: answers to these calls are large. Where it
+// fails they are to be sent apart, and for a while without this.
+func (e *endpoint) atOnce(ctx context.Context, calls []call) error {
+	err := e.prove(ctx)
+	if err == nil && len(calls) > e.limits.batch.now() {
+		err = &statusError{status: http.StatusRequestEntityTooLarge}
+	} else if err == nil {
+		err = e.send(ctx, calls)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.apart = time.Now().Add(apartFor)
+	}
+	return err
 }
 
 // do sends calls, as many in one request as the endpoint accepts, and decodes the replies. A single call is not
@@ -283,6 +304,9 @@ const (
 	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
 
 	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
+	longRest  = time.Second            // after one about transactions, which takes up to three calls to be found out
+
+	apartFor = time.Minute // transactions are not asked for together with receipts after that failed
 )
 
 // failed records an error and pauses the endpoint accordingly. It logs the first error of a series; callers
@@ -293,7 +317,7 @@ func (e *endpoint) failed(err error) {
 	if l, ok := errors.AsType[*lie](err); ok {
 		e.client.metrics.lies.WithLabelValues(e.name, l.kind).Inc()
 	}
-	if c == classState || c == classMethod && e.noReceipts.Load() {
+	if c == classState || c == classUnsigned || c == classMethod && e.noReceipts.Load() {
 		return // it can still answer everything else
 	}
 	e.mu.Lock()
@@ -309,6 +333,9 @@ func (e *endpoint) failed(err error) {
 		switch {
 		case e.client.only():
 			d = min(d, aloneRest) // its next response may be right
+			if l.kind == lieRoot || l.kind == lieHash {
+				d = longRest
+			}
 		case l.kind == lieFork:
 			d = e.forked()
 		case l.relative():

@@ -84,6 +84,12 @@ func (e *lie) Unwrap() error { return e.err }
 // lieFork: its block is not the one that most endpoints have.
 const lieFork = "fork"
 
+// lieRoot, lieHash: its transactions are not those of the block, or what it says of a log is of another one.
+const (
+	lieRoot = "transactions_root"
+	lieHash = "transaction_hash"
+)
+
 // relative reports whether the response contradicts another endpoint's headers or blocks, and not itself: these may be
 // made up, and whoever made them up must not silence others with them.
 func (e *lie) relative() bool {
@@ -109,11 +115,12 @@ const (
 	classMethod                 // the method is unknown
 	classBatch                  // too many calls in a batch
 	classAddresses              // too many addresses in a query
+	classUnsigned               // it does not have transactions as they were signed
 )
 
 // String is the metric label.
 func (c class) String() string {
-	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag", "method", "batch", "addresses"}[c]
+	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag", "method", "batch", "addresses", "unsigned"}[c]
 }
 
 // said maps error messages of nodes and providers, in lower case, to a class. The first line with a phrase that
@@ -173,6 +180,8 @@ func classify(err error) class {
 	switch {
 	case errors.As(err, &lied):
 		return classLie
+	case errors.Is(err, errUnsigned):
+		return classUnsigned
 	case errors.Is(err, errNoBlock), errors.Is(err, ErrGone):
 		return classGone
 	case errors.Is(err, errTooBig):

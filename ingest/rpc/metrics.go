@@ -13,6 +13,7 @@ type metrics struct {
 	logs     prometheus.Counter
 	suspects prometheus.Counter
 	proved   prometheus.Counter
+	unproved prometheus.Counter
 	proves   *prometheus.GaugeVec
 }
 
@@ -40,6 +41,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		proved: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_ingest_rpc_proved_blocks_total", Help: "Blocks whose logs were verified against the receipts root of their header.",
+		}),
+		unproved: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_ingest_rpc_unproved_blocks_total", Help: "Blocks with logs that were verified, but for the hashes of their transactions: no endpoint has these as they were signed.",
 		}),
 		proves: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "lienstream_ingest_rpc_endpoint_proves", Help: "1 if at startup the endpoint could prove a header and the logs of a block, else 0.",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
@@ -32,8 +33,8 @@ const (
 	ProofOff Proof = "off"
 )
 
-// ErrNoProof: no endpoint supports eth_getBlockReceipts.
-var ErrNoProof = errors.New("no endpoint supports eth_getBlockReceipts, so logs cannot be verified: add one that does, or trust the endpoints with --rpc-proof=off")
+// ErrNoProof: no endpoint supports eth_getBlockReceipts, or those that have a block's transactions as they were signed do not answer.
+var ErrNoProof = errors.New("no endpoint that answers supports what logs are verified with: add one that does, or trust the endpoints with --rpc-proof=off")
 
 // proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
@@ -46,7 +47,7 @@ func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.
 		if c.most > 0 {
 			to = min(to, from+c.cfg.ReceiptsBatch) // so that little is fetched in vain
 		}
-		err := c.eachProved(ctx, headers[from:to], func(i int, logs []topics.Log) {
+		err := c.eachProved(ctx, headers[from:to], true, func(i int, logs []topics.Log) {
 			held += len(logs) - len(blocks[from+i])
 			blocks[from+i] = copyLogs(logs)
 		})
@@ -67,7 +68,7 @@ func (c *Client) provedAtOnce(ctx context.Context, headers []follow.Header) ([]t
 	first, last := headers[0].Number, headers[len(headers)-1].Number
 	logs, _, err := hedged(ctx, c, choice{receipts: true, block: last}, func(ctx context.Context, e *endpoint) ([]topics.Log, error) {
 		blocks := make([][]topics.Log, len(headers))
-		err := e.receipts(ctx, &c.filter, headers, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
+		err := e.wanted(ctx, c, headers, c.ahead(e), func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
 		return slices.Concat(blocks...), err
 	})
 	if err == nil && c.dense(len(logs), len(headers) > 1) {
@@ -98,14 +99,15 @@ func copyLogs(logs []topics.Log) []topics.Log {
 }
 
 // eachProved calls use with the wanted logs of each block, from its receipts. If the receipts do not match the
-// header's root, the response is a lie, so no log can be omitted, added or changed. Only transaction hashes are not
-// covered by the root. The logs must not be kept. The order is the endpoint's, and a block may come again.
-func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use func(i int, logs []topics.Log)) error {
+// header's root, the response is a lie, so no log can be omitted, added or changed. The hashes of their transactions, which are not
+// covered by that root, must be those of the transactions that match the other one. The logs must not be kept, nor used before all
+// are proved. The order is the endpoint's, and a block may come again.
+func (c *Client) eachProved(ctx context.Context, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
 	for from := 0; from < len(headers); {
 		var part []follow.Header
 		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) error {
 			part = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)]
-			return e.receipts(ctx, &c.filter, part, func(i int, logs []topics.Log) { use(from+i, logs) })
+			return e.wanted(ctx, c, part, ahead && c.ahead(e), func(i int, logs []topics.Log) { use(from+i, logs) })
 		})
 		if err != nil {
 			return fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[len(headers)-1].Number, err)
@@ -116,9 +118,70 @@ func (c *Client) eachProved(ctx context.Context, headers []follow.Header, use fu
 	return nil
 }
 
+// ahead reports whether the transactions of blocks are asked for together with their receipts.
+func (c *Client) ahead(e *endpoint) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return c.hits.often() && e.failures == 0 && time.Now().After(e.apart)
+}
+
+// wanted calls use with the wanted logs of blocks: see eachProved. Only blocks with such logs need their transactions. If these
+// are asked for ahead they come with the receipts, and else after them.
+func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
+	blocks, asked := make([]*described, len(headers)), []*described(nil)
+	if ahead {
+		asked = blocks
+	}
+	named, counts := make([][]naming, len(headers)), make([]int, len(headers))
+	err := e.receipts(ctx, &c.filter, headers, asked, func(i int, logs []topics.Log, transactions int) {
+		named[i], counts[i] = namings(named[i][:0], logs), transactions
+		use(i, logs)
+	})
+	if err != nil {
+		return err
+	}
+	var missing []follow.Header
+	var at []int
+	for i := range headers {
+		c.hits.add(len(named[i]) > 0)
+		if len(named[i]) > 0 && blocks[i] == nil {
+			missing, at = append(missing, headers[i]), append(at, i)
+		}
+	}
+	var lacks error // why it has none of the missing
+	if len(missing) > 0 {
+		others, err := e.blocks(ctx, missing)
+		if errors.Is(err, errUnsigned) {
+			lacks = err
+		} else if err != nil {
+			return err
+		}
+		for k, i := range at {
+			blocks[i] = others[k]
+		}
+	}
+	for i := range headers {
+		if len(named[i]) == 0 {
+			continue
+		}
+		err := lacks
+		if blocks[i] != nil || lacks == nil {
+			var hashes []common.Hash
+			if hashes, err = e.hashes(ctx, &headers[i], blocks[i], counts[i]); err == nil {
+				c.unsigned.signed(headers[i].Hash)
+				err = same(&headers[i], named[i], hashes)
+			}
+		}
+		if err != nil && !(errors.Is(err, errUnsigned) && c.believes(e, &headers[i], named[i], err)) {
+			return err
+		}
+	}
+	return nil
+}
+
 // receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is
-// asked for those of each transaction.
-func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, use func(i int, logs []topics.Log)) error {
+// asked for those of each transaction. Into blocks, unless it is nil, come the transactions that are asked for with them: see blocks.
+func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, blocks []*described, use func(i int, logs []topics.Log, transactions int)) error {
 	r := newReceipts()
 	defer releaseReceipts(r)
 	calls, done := make([]call, len(headers)), make([]bool, len(headers))
@@ -137,7 +200,7 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 		}
 		n += len(wanted)
 		done[i] = true
-		use(i, wanted)
+		use(i, wanted, len(r.upTo))
 		return nil
 	}
 	for i := range headers {
@@ -152,7 +215,16 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 			},
 		}
 	}
-	err := e.do(ctx, calls)
+	for i := range blocks {
+		calls = append(calls, blockCall(&headers[i], &blocks[i]))
+	}
+	var err error
+	if blocks == nil {
+		err = e.do(ctx, calls)
+	} else if err = e.atOnce(ctx, calls); err != nil && ctx.Err() == nil && (e.tooMany(err, calls) || classify(err) == classMethod) {
+		clear(blocks)
+		return e.receipts(ctx, f, headers, nil, use)
+	}
 	e.noReceipts.Store(err != nil && classify(err) == classMethod)
 	if err != nil && classify(err) == classRange {
 		err = nil
@@ -161,7 +233,7 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 				continue
 			}
 			if len(headers) > 1 {
-				err = e.receipts(ctx, f, headers[i:i+1], func(_ int, logs []topics.Log) { use(i, logs) })
+				err = e.receipts(ctx, f, headers[i:i+1], nil, func(_ int, logs []topics.Log, transactions int) { use(i, logs, transactions) })
 			} else if err = e.receiptsEach(ctx, &headers[i], r); err == nil {
 				err = proved(i)
 			}
@@ -227,10 +299,14 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		switch c := classify(errs[i]); {
 		case errs[i] == nil:
 			e.client.metrics.proves.WithLabelValues(e.name).Set(1)
-		case c == classLie || c == classMethod:
-			e.client.metrics.proves.WithLabelValues(e.name).Set(0)
+		case c == classLie || c == classMethod || c == classUnsigned:
+			logs := 0.0
+			if c == classUnsigned {
+				logs = 1
+			}
+			e.client.metrics.proves.WithLabelValues(e.name).Set(logs)
 			lacks = append(lacks, fmt.Sprintf("%s: %v", e.name, errs[i]))
-			e.client.log.Warn("endpoint cannot prove headers or logs", zap.String("endpoint", e.name), zap.Error(errs[i]))
+			e.client.log.Warn("endpoint cannot prove headers, logs or transactions", zap.String("endpoint", e.name), zap.Error(errs[i]))
 		default: // unavailable, which says nothing
 		}
 	}
@@ -243,8 +319,11 @@ func (e *endpoint) survey(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prove a header: %w", err)
 	}
-	if err := e.receipts(ctx, &e.client.filter, []follow.Header{h}, func(int, []topics.Log) {}); err != nil {
+	if err := e.receipts(ctx, &e.client.filter, []follow.Header{h}, nil, func(int, []topics.Log, int) {}); err != nil {
 		return fmt.Errorf("prove the logs of a block: %w", err)
+	}
+	if err := e.hasRaw(ctx); err != nil {
+		return fmt.Errorf("prove transactions that nodes describe in different ways: %w", err)
 	}
 	return nil
 }

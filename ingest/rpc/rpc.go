@@ -8,7 +8,8 @@
 // and is fetched elsewhere.
 //
 // Logs of blocks that are not final, and whose bloom filter may match, are taken from the receipts, whose root
-// is in the header (prove.go), so no node can omit, add or change them. That costs one request per block, like
+// is in the header (prove.go), and the hashes of their transactions from the transactions, whose root is there too
+// (transactions.go), unless no node has these as they were signed (unsigned.go). So no node can omit, add or change them. That costs two requests per block with logs, one more than
 // eth_getLogs, and none if the bloom filter does not match; more where they are too big for one (each.go). Final blocks are fetched in ranges: all headers, in
 // batches, and one eth_getLogs for the whole range. Blocks whose bloom filter suggests missing logs, and
 // samples, are checked against their receipts, and one error replaces the whole response by verified blocks.
@@ -61,6 +62,8 @@ type Config struct {
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
+	// MaxRaw is how many transactions of a block are fetched as they were signed, where the endpoint describes them in another way: each is a call.
+	MaxRaw int
 	// Silence is how long an endpoint says nothing of the chain until the others do without it in what is not final (fork.go).
 	Silence time.Duration
 	// Alone is how long all other endpoints say nothing new until one alone decides what is final. 0: it never does.
@@ -73,7 +76,7 @@ type Config struct {
 // DefaultConfig has everything but the chain: its ID, endpoints, addresses and topics.
 func DefaultConfig() Config {
 	return Config{
-		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, MaxBatch: 100, ReceiptsBatch: 8,
+		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, MaxBatch: 100, ReceiptsBatch: 8, MaxRaw: 32,
 		Parallel: 8, Proof: ProofTip, Silence: time.Minute, Alone: 10 * time.Minute,
 	}
 }
@@ -128,6 +131,7 @@ func (c Config) Validate() error {
 	fault(c.MaxRange < 1, "rpc-span", c.MaxRange, "not positive")
 	fault(c.MaxBatch < 1, "rpc-batch", c.MaxBatch, "not positive")
 	fault(c.ReceiptsBatch < 1, "receipts batch", c.ReceiptsBatch, "not positive")
+	fault(c.MaxRaw < 0, "rpc-raw", c.MaxRaw, "negative")
 	fault(c.Parallel < 1, "rpc-parallel", c.Parallel, "not positive")
 	fault(c.Silence < 1, "rpc-silence", c.Silence, "not positive")
 	fault(c.Alone < 0, "rpc-alone", c.Alone, "negative")
@@ -155,6 +159,7 @@ type Client struct {
 	*nodes
 
 	filter filter
+	hits   *hits
 	most   int // logs of several blocks that are held at once; 0: as many as there are
 }
 
@@ -169,6 +174,7 @@ type nodes struct {
 	highest   atomic.Uint64 // the highest confirmed head
 	final     atomic.Uint64 // the block that is final (fork.go)
 	history   agreed        // sparse.go
+	unsigned  unsigned
 }
 
 // only reports whether there is one endpoint: its word is all there is, and nobody is to be preferred to it. It is perhaps several nodes, of
@@ -182,7 +188,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 	}
 	c := &Client{
 		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan struct{}, 1)},
-		filter: newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom),
+		filter: newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom), hits: new(hits),
 	}
 	for i, e := range cfg.Endpoints {
 		c.endpoints = append(c.endpoints, newEndpoint(c, e, i))
@@ -192,13 +198,13 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 
 // And returns a client that also wants all logs of more contracts.
 func (c *Client) And(contracts []common.Address) *Client {
-	return &Client{nodes: c.nodes, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, c.cfg.NoBloom)}
+	return &Client{nodes: c.nodes, hits: c.hits, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, c.cfg.NoBloom)}
 }
 
 // Only returns a client that wants the logs of one contract with one first topic, and no others. Of more than one block
 // it returns at most so many, or ErrDense.
 func (c *Client) Only(contract common.Address, topic common.Hash, most int) *Client {
-	return &Client{nodes: c.nodes, filter: onlyOf(contract, topic, c.cfg.NoBloom), most: most}
+	return &Client{nodes: c.nodes, hits: new(hits), filter: onlyOf(contract, topic, c.cfg.NoBloom), most: most}
 }
 
 // Subscribed reports whether an endpoint announces heads at present; otherwise they must be polled.

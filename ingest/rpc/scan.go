@@ -82,6 +82,22 @@ func (s *scanner) key() ([]byte, error) {
 
 // field reads an object of which one field is wanted, with read; what names the object in errors.
 func (s *scanner) field(what, name string, read func() error) error {
+	return s.fields(func(key []byte) error {
+		var err error
+		if string(key) != name {
+			err = s.skip()
+		} else {
+			err = read()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %.32q: %w", what, key, err)
+		}
+		return nil
+	})
+}
+
+// fields reads an object, each value with read.
+func (s *scanner) fields(read func(key []byte) error) error {
 	if !s.take('{') {
 		return errJSON
 	}
@@ -94,13 +110,8 @@ func (s *scanner) field(what, name string, read func() error) error {
 		if err != nil {
 			return err
 		}
-		if string(key) != name {
-			err = s.skip()
-		} else {
-			err = read()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %.32q: %w", what, key, err)
+		if err := read(key); err != nil {
+			return err
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -270,6 +272,14 @@ func (n *upTo) answer(m rpctest.Message) string {
 			return "null"
 		}
 		m.Params[0] = json.RawMessage(fmt.Sprintf(`"0x%x"`, number))
+	case "eth_getBlockReceipts", "eth_getBlockByHash":
+		var hash common.Hash
+		_ = json.Unmarshal(m.Params[0], &hash)
+		for number := n.head.Load() + 1; number <= n.Head(); number++ {
+			if n.Hash(number) == hash {
+				return "null"
+			}
+		}
 	}
 	return n.Answer(m)
 }

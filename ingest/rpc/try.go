@@ -213,7 +213,7 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			if state++; state >= enough {
 				return fmt.Errorf("%w: %w", ErrNoState, last)
 			}
-		case classMethod:
+		case classMethod, classUnsigned:
 			if state++; want.receipts && state >= enough {
 				return fmt.Errorf("%w: %w", ErrNoProof, last)
 			}

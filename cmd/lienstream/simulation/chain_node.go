@@ -237,7 +237,11 @@ func (n *node) answer(q *rpcRequest) rpcReply {
 	case "eth_getBlockByHash": // what reorgs took back, too
 		var hash common.Hash
 		param(0, &hash)
-		if b := n.rec.blocks[hash]; b != nil {
+		var whole bool
+		param(1, &whole)
+		if b := n.rec.blocks[hash]; b != nil && whole {
+			reply.Result = b.whole
+		} else if b != nil {
 			reply.Result = b.json
 		}
 	case "eth_getBlockReceipts":

@@ -37,6 +37,7 @@ type recording struct {
 type block struct {
 	header   *types.Header
 	json     json.RawMessage
+	whole    json.RawMessage // with its transactions
 	receipts json.RawMessage
 	logs     []types.Log
 	txs      []hexutil.Bytes // as they were signed
@@ -138,6 +139,9 @@ func (r *recording) keep(ctx context.Context, client *ethclient.Client, h *types
 		return err
 	}
 	if err := client.Client().CallContext(ctx, &b.receipts, "eth_getBlockReceipts", hash); err != nil {
+		return err
+	}
+	if err := client.Client().CallContext(ctx, &b.whole, "eth_getBlockByHash", hash, true); err != nil {
 		return err
 	}
 	whole, err := client.BlockByHash(ctx, hash)

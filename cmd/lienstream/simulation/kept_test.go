@@ -43,9 +43,9 @@ type keptReply struct {
 }
 
 type keptBlock struct {
-	JSON, Receipts json.RawMessage
-	Logs           []types.Log
-	Txs            []hexutil.Bytes
+	JSON, Whole, Receipts json.RawMessage
+	Logs                  []types.Log
+	Txs                   []hexutil.Bytes
 }
 
 type keptStep struct {
@@ -82,7 +82,7 @@ func keep(file string, rec *recording, o *oracle) error {
 		}
 	}
 	for hash, b := range rec.blocks {
-		k.Blocks[hash] = keptBlock{b.json, b.receipts, b.logs, b.txs}
+		k.Blocks[hash] = keptBlock{b.json, b.whole, b.receipts, b.logs, b.txs}
 	}
 	for _, s := range rec.steps {
 		k.Steps = append(k.Steps, keptStep{s.from, s.added})
@@ -124,7 +124,7 @@ func kept(file string) (*recording, *oracle, error) {
 		if err := json.Unmarshal(b.JSON, header); err != nil {
 			return nil, nil, err
 		}
-		rec.blocks[hash] = &block{header, b.JSON, b.Receipts, b.Logs, b.Txs}
+		rec.blocks[hash] = &block{header, b.JSON, b.Whole, b.Receipts, b.Logs, b.Txs}
 	}
 	for _, s := range k.Steps {
 		rec.steps = append(rec.steps, step{s.From, s.Added})

@@ -80,9 +80,16 @@ func (s *Sparse) header(n uint64) *types.Header {
 	}
 	if s.has(n) {
 		h.Bloom, h.ReceiptHash = s.receipts[0].Bloom, s.root
+		h.TxHash = types.DeriveSha(types.Transactions{transaction(n)}, trie.NewStackTrie(nil))
 	}
 	return h
 }
+
+// transaction is the one that writes a block's log.
+func transaction(n uint64) *types.Transaction { return types.NewTx(&types.DynamicFeeTx{Nonce: n}) }
+
+// Signed is the hash of the transaction of a block with a log.
+func (s *Sparse) Signed(n uint64) common.Hash { return transaction(n).Hash() }
 
 // ServeHTTP implements http.Handler.
 func (s *Sparse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -132,14 +139,15 @@ func (s *Sparse) Answer(m Message) string {
 			return string(raw)
 		}
 	case "eth_getBlockReceipts":
-		var hash common.Hash
-		_ = json.Unmarshal(m.Params[0], &hash)
-		for n := s.every; n <= s.Head(); n += s.every {
-			if s.hashes[n] == hash {
-				return s.receipt(n)
-			}
+		if n, ok := s.logged(m.Params[0]); ok {
+			return s.receipt(n)
 		}
 		return "[]"
+	case "eth_getBlockByHash":
+		if n, ok := s.logged(m.Params[0]); ok && string(m.Params[1]) == "true" {
+			raw, _ := json.Marshal(map[string]any{"hash": s.hashes[n], "transactions": types.Transactions{transaction(n)}})
+			return string(raw)
+		}
 	case "eth_getLogs":
 		var q struct{ FromBlock, ToBlock hexutil.Uint64 }
 		_ = json.Unmarshal(m.Params[0], &q)
@@ -152,6 +160,18 @@ func (s *Sparse) Answer(m Message) string {
 		return "[" + strings.Join(logs, ",") + "]"
 	}
 	return "null"
+}
+
+// logged is the block with a log that has a hash.
+func (s *Sparse) logged(param json.RawMessage) (n uint64, ok bool) {
+	var hash common.Hash
+	_ = json.Unmarshal(param, &hash)
+	for n := s.every; n <= s.Head(); n += s.every {
+		if s.hashes[n] == hash {
+			return n, true
+		}
+	}
+	return 0, false
 }
 
 func (s *Sparse) number(tag json.RawMessage) (uint64, bool) {
@@ -167,12 +187,12 @@ func (s *Sparse) number(tag json.RawMessage) (uint64, bool) {
 
 func (s *Sparse) logOf(n uint64) string {
 	l := s.log
-	l.BlockNumber, l.BlockHash, l.TxHash = n, s.hashes[n], common.BigToHash(new(big.Int).SetUint64(n))
+	l.BlockNumber, l.BlockHash, l.TxHash = n, s.hashes[n], transaction(n).Hash()
 	raw, _ := json.Marshal(&l)
 	return string(raw)
 }
 
 func (s *Sparse) receipt(n uint64) string {
 	return fmt.Sprintf(`[{"type":"0x2","status":"0x1","cumulativeGasUsed":"0xc350","transactionHash":%q,"logsBloom":%q,"logs":[%s]}]`,
-		common.BigToHash(new(big.Int).SetUint64(n)).Hex(), hexutil.Bytes(s.receipts[0].Bloom[:]).String(), s.logOf(n))
+		transaction(n).Hash().Hex(), hexutil.Bytes(s.receipts[0].Bloom[:]).String(), s.logOf(n))
 }
