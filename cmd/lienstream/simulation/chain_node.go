@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -133,10 +134,27 @@ type rpcRequest struct {
 }
 
 type rpcReply struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Result  any             `json:"result,omitempty"`
-	Error   *rpcError       `json:"error,omitempty"`
+	ID     json.RawMessage
+	Result any // where there is no error
+	Error  *rpcError
+}
+
+// append writes a reply. What was recorded is JSON already, which encoding/json would read again, each time.
+func (r rpcReply) append(b []byte) []byte {
+	b = append(b, `{"jsonrpc":"2.0","id":`...)
+	if b = append(b, r.ID...); len(r.ID) == 0 {
+		b = append(b, null...)
+	}
+	name, what := `,"result":`, r.Result
+	if r.Error != nil {
+		name, what = `,"error":`, r.Error
+	}
+	b = append(b, name...)
+	recorded, is := what.(json.RawMessage)
+	if !is || len(recorded) == 0 {
+		recorded, _ = json.Marshal(what) // a hexutil type, logs, an error, or nothing: it cannot fail
+	}
+	return append(append(b, recorded...), '}')
 }
 
 type rpcError struct {
@@ -179,37 +197,40 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n.serveWS(w, r)
 		return
 	}
-	var raw json.RawMessage
-	if err := json.NewDecoder(r.Body).Decode(&raw); err != nil || len(raw) == 0 {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil || len(raw) == 0 {
 		http.Error(w, "no JSON", http.StatusBadRequest)
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(n.answerAll(raw))
+	_, _ = w.Write(n.answerAll(raw))
 }
 
-// answerAll answers a request, or a batch of them. The lock is held.
-func (n *node) answerAll(raw []byte) any {
+// answerAll answers a request, or a batch of them, in JSON. The lock is held.
+func (n *node) answerAll(raw []byte) (answer []byte) {
 	if raw[0] == '[' {
 		var all []rpcRequest
 		_ = json.Unmarshal(raw, &all) // what is not a request has no method, and gets that error
-		replies := make([]rpcReply, len(all))
 		for i := range all {
-			replies[i] = n.answer(&all[i])
+			answer = n.answer(&all[i]).append(append(answer, ','))
 		}
-		return replies
+		if len(answer) == 0 {
+			return []byte("[]")
+		}
+		answer[0] = '['
+		return append(answer, ']')
 	}
 	var one rpcRequest
 	_ = json.Unmarshal(raw, &one)
-	return n.answer(&one)
+	return n.answer(&one).append(nil)
 }
 
 var null = json.RawMessage("null")
 
 func (n *node) answer(q *rpcRequest) rpcReply {
-	reply := rpcReply{Version: "2.0", ID: q.ID, Result: null}
+	reply := rpcReply{ID: q.ID, Result: null}
 	param := func(i int, to any) {
 		if i < len(q.Params) {
 			_ = json.Unmarshal(q.Params[i], to)

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -35,9 +36,9 @@ func (n *node) reply(ws *websocket.Conn, body []byte) bool {
 	var q rpcRequest
 	if json.Unmarshal(body, &q) == nil && q.Method == "eth_subscribe" {
 		n.heads[ws] = true
-		return ws.WriteJSON(rpcReply{Version: "2.0", ID: q.ID, Result: subscription}) == nil
+		return ws.WriteMessage(websocket.TextMessage, rpcReply{ID: q.ID, Result: subscription}.append(nil)) == nil
 	}
-	return ws.WriteJSON(n.answerAll(body)) == nil
+	return ws.WriteMessage(websocket.TextMessage, n.answerAll(body)) == nil
 }
 
 const subscription = "0x1"
@@ -47,9 +48,7 @@ func (n *node) tell(added []common.Hash) {
 	for ws := range n.heads {
 		for _, h := range added {
 			// Who is gone is forgotten by its reader.
-			_ = ws.WriteJSON(map[string]any{"jsonrpc": "2.0", "method": "eth_subscription", "params": map[string]any{
-				"subscription": subscription, "result": n.rec.blocks[h].json,
-			}})
+			_ = ws.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":%q,"result":%s}}`, subscription, n.rec.blocks[h].json))
 		}
 	}
 }

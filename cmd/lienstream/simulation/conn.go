@@ -89,8 +89,9 @@ func (c *conn) Write(b []byte) (int, error) {
 		at = s.chunks[n-1].at
 	}
 	s.net.sent(s, at, b)
-	s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)})
-	s.tell()
+	if s.chunks = append(s.chunks, chunk{at, append([]byte(nil), b...)}); len(s.chunks) == 1 { // else the reader waits for what is before it
+		s.tell()
+	}
 	return len(b), nil
 }
 

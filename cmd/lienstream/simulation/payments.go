@@ -208,7 +208,7 @@ func (p *payments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(p.answer(&q))
+	_, _ = w.Write(p.answer(&q).append(nil))
 }
 
 // at is the block that a parameter names; nil: there is none. The lock is held.
@@ -228,7 +228,7 @@ func (p *payments) at(q *rpcRequest, param int) *paymentBlock {
 }
 
 func (p *payments) answer(q *rpcRequest) rpcReply {
-	reply := rpcReply{Version: "2.0", ID: q.ID, Result: null}
+	reply := rpcReply{ID: q.ID, Result: null}
 	param := func(to any) error {
 		if len(q.Params) == 0 {
 			return errors.New("missing value for required argument 0")
