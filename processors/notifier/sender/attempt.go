@@ -21,7 +21,7 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 		return false
 	}
 	defer leave()
-	if line.Rate.Wait(ctx) != nil {
+	if paused, ok := line.Channel.(Pausing); ok && paused.Wait(ctx) != nil || line.Rate.Wait(ctx) != nil {
 		return false
 	}
 	ends := time.Now().Add(s.cfg.Timeout) // before anybody could see the claim

@@ -87,6 +87,11 @@ type Channel interface {
 	Send(ctx context.Context, m *Message) error
 }
 
+// Pausing is a channel whose server may ask for a pause of all messages. Wait returns once it is over, or ctx is.
+type Pausing interface {
+	Wait(ctx context.Context) error
+}
+
 // Failure is a refusal by the server.
 type Failure struct {
 	Reason string        // in our own words: servers like to quote the address

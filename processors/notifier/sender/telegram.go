@@ -29,6 +29,8 @@ type Telegram struct {
 	cfg  TelegramConfig
 	keys *notifier.Keys
 	bot  *bot.Bot
+
+	pauses pauses
 }
 
 // NewTelegram makes the channel. It connects on Send.
@@ -44,7 +46,7 @@ func NewTelegram(cfg TelegramConfig, keys *notifier.Keys) (*Telegram, error) {
 	if err != nil {
 		return nil, errors.New("telegram: the bot token is required")
 	}
-	return &Telegram{cfg, keys, b}, nil
+	return &Telegram{cfg: cfg, keys: keys, bot: b}, nil
 }
 
 // maxAnswerBytes bounds the headers of a response, and as much of its body as is read.
@@ -81,6 +83,9 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	if err != nil {
 		return &Failure{Reason: "the address is not a chat ID", Gone: true}
 	}
+	if left := t.pauses.left(chat, time.Now()); left > 0 {
+		return &Failure{Reason: "Telegram asked for a pause of this chat", After: left, Busy: true}
+	}
 	text, err := render(m, t.cfg.Links)
 	if err != nil {
 		return &Failure{Reason: "the message cannot be encoded", Dead: true}
@@ -92,14 +97,22 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	body += "\nAlert " + m.ID
 	off := true
 	_, err = t.bot.SendMessage(ctx, &bot.SendMessageParams{ChatID: chat, Text: body, LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &off}})
+	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
+		t.pauses.refused(chat, time.Duration(many.RetryAfter)*time.Second, time.Now())
+	} else if err == nil {
+		t.pauses.taken()
+	}
 	return refusedChat(err)
 }
+
+// Wait implements Pausing.
+func (t *Telegram) Wait(ctx context.Context) error { return t.pauses.wait(ctx) }
 
 // refusedChat distinguishes a permanent refusal of the chat or message from other errors. 401 and 404 are about
 // our token.
 func refusedChat(err error) error {
 	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
-		return &Failure{Reason: "Telegram responded with 429", After: time.Duration(many.RetryAfter) * time.Second}
+		return &Failure{Reason: "Telegram responded with 429", After: time.Duration(many.RetryAfter) * time.Second, Busy: true}
 	}
 	if _, ok := errors.AsType[*bot.MigrateError](err); ok {
 		return &Failure{Reason: "the group was migrated to another chat", Gone: true}
