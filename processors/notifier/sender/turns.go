@@ -34,9 +34,6 @@ const (
 // urgencies are the times to a deadline within which it is as urgent as any other, in seconds.
 var urgencies = []uint64{3600, 6 * 3600, 24 * 3600}
 
-// passedBit is the bit of a deadline that has passed: nobody can act on it any more, so it comes last.
-const passedBit = 1 << 63
-
 // urgency is how urgent a deadline is, the most urgent first.
 func (t *turns) urgency(deadline uint64) int {
 	urgency, _ := slices.BinarySearch(urgencies, deadline-min(t.now, deadline))
@@ -55,7 +52,7 @@ func (t *turns) add(row, deadline []byte) {
 		by = binary.BigEndian.Uint64(deadline)
 	}
 	if by != 0 && by <= t.now {
-		by |= passedBit
+		by = t.now + urgencies[len(urgencies)-1] // after an expiry there is the grace period, of about a day
 	}
 	wallet := common.Address(row[:common.AddressLength])
 	mine := t.due[wallet]

@@ -24,25 +24,30 @@ func TestUrgentGoesFirst(t *testing.T) {
 	ann, bob := common.Address{0xaa}, common.Address{0xbb}
 	all.took(ann) // who had a turn comes after all who had none
 	for i := range others {
-		add(common.Address{1, byte(i >> 8), byte(i)}, 47*hourSeconds)
+		add(common.Address{1, byte(i >> 8), byte(i)}, 20*hourSeconds)
 	}
 	for i := range maxWalletDue + 5 {
-		add(ann, -hourSeconds-i) // nobody can act on these
+		add(ann, -hourSeconds-i)
+	}
+	for i := range others {
+		add(common.Address{2, byte(i >> 8), byte(i)}, 47*hourSeconds)
 	}
 	soon, later := add(ann, hourSeconds/2), add(ann, hourSeconds/2+60)
-	today := add(ann, 23*hourSeconds)
 	bobs := add(bob, hourSeconds-10)
 	rows := all.list(maxStart)
 	if len(rows) != maxStart {
 		t.Fatalf("%d rows", len(rows))
 	}
-	for i, want := range [][]byte{bobs, soon, later, today} {
+	for i, want := range [][]byte{bobs, soon, later} {
 		if string(rows[i]) != string(want) {
 			t.Errorf("%x is at place %d, not %x", rows[i], i, want)
 		}
 	}
 	seen := map[common.Address]int{}
-	for _, row := range rows[4:] {
+	for _, row := range rows[3:] {
+		if row[0] == 2 {
+			t.Fatal("what leaves two days goes before what leaves a day, or the grace period")
+		}
 		if seen[common.Address(row)]++; seen[common.Address(row)] > 1 {
 			t.Fatalf("%x has a second turn before others have their first", row[:20])
 		}
