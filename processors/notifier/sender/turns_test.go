@@ -57,7 +57,7 @@ func TestWalletsTakeTurns(t *testing.T) {
 // The alerts of other wallets' deals, however many, hold up none of a deal that ends before them.
 func TestANearDeadlineWaitsForNoOthers(t *testing.T) {
 	t.Parallel()
-	const others = 1000
+	const others = 400
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := sender.DefaultConfig()
