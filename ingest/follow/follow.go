@@ -28,6 +28,7 @@ type Header struct {
 	Receipts     common.Hash // receipts root, which proves the block's logs
 	Transactions common.Hash // transactions root
 	State        common.Hash // state root
+	GasUsed      uint64      // by all transactions
 }
 
 // Block is a verified block with the logs of its hash, in order.

@@ -175,12 +175,13 @@ func (d *logDecoder) dataOf(s *scanner, l *topics.Log) error {
 }
 
 // decodeReply decodes a JSON-RPC reply; result is called with the scanner at the result. The ID may come after
-// the result.
+// the result, and so may an error, beside which some nodes have a result that is null.
 func decodeReply(s *scanner, result func(*scanner) error) (id uint64, answer *Error, err error) {
 	if !s.take('{') {
 		return 0, nil, fmt.Errorf("reply: %w", errJSON)
 	}
 	done := false
+	var null *scanner
 	for first := true; ; first = false {
 		more, err := s.more(first, '}')
 		if err != nil {
@@ -208,12 +209,21 @@ func decodeReply(s *scanner, result func(*scanner) error) (id uint64, answer *Er
 				answer = parseError(v)
 			}
 		case "result":
-			done = true
-			err = result(s)
+			done, null = true, nil
+			if at := *s; s.null() {
+				null = &at
+			} else {
+				err = result(s)
+			}
 		default:
 			err = s.skip()
 		}
 		if err != nil {
+			return 0, nil, err
+		}
+	}
+	if null != nil && answer == nil {
+		if err := result(null); err != nil {
 			return 0, nil, err
 		}
 	}

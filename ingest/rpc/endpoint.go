@@ -59,6 +59,7 @@ type endpoint struct {
 	lie      string        // the last one that was logged
 	liedAt   time.Time     // when it was
 
+	eachAfter time.Time // until then no receipts are asked for one by one
 	rawMethod int       // the last of rawMethods that it had
 	noRaw     time.Time // until then it counts as having none
 
@@ -341,6 +342,7 @@ func (e *endpoint) failed(err error) {
 		case l.relative():
 			d = minRest // the other endpoint may be the liar
 		}
+		d = max(d, time.Duration(l.calls)*time.Second/eachRate)
 	case classOther:
 		e.proved = false // the node may have been replaced
 	case classRate:

@@ -74,8 +74,9 @@ func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d: %s", 
 
 // lie is a response that contradicts itself, the header chain or another endpoint.
 type lie struct {
-	kind string // metric label
-	err  error
+	kind  string // metric label
+	err   error
+	calls int // that it took to find it out, where these were many
 }
 
 func (e *lie) Error() string { return e.kind + ": " + e.err.Error() }

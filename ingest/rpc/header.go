@@ -53,6 +53,7 @@ const (
 	fieldReceipts     = 5
 	fieldBloom        = 6
 	fieldNumber       = 8
+	fieldGasUsed      = 10
 	fieldTime         = 11
 	fieldOptional     = 15
 
@@ -147,6 +148,7 @@ func fillHeader(h *follow.Header, fields *[len(headerFields)][]byte, hash []byte
 		return err
 	}
 	field(fieldState, func(v []byte) error { return unhex(h.State[:], v) })
+	field(fieldGasUsed, number(&h.GasUsed))
 	if field(fieldTransactions, func(v []byte) error { return unhex(h.Transactions[:], v) }); err != nil {
 		return err
 	}

@@ -116,7 +116,8 @@ func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n
 		}
 	}
 	if root := types.DeriveSha(d.raw, trie.NewStackTrie(nil)); root != h.Transactions {
-		return nil, lied(lieRoot, "transactions of block %d have root %s, the header %s", h.Number, root, h.Transactions)
+		err := fmt.Errorf("transactions of block %d have root %s, the header %s", h.Number, root, h.Transactions)
+		return nil, &lie{kind: lieRoot, err: err, calls: len(others)}
 	}
 	for _, i := range others {
 		d.hashes[i] = crypto.Keccak256Hash(d.raw[i])
@@ -157,15 +158,22 @@ func (e *endpoint) asSigned(ctx context.Context, h *follow.Header, d *described,
 			continue
 		}
 		err := e.signedBy(ctx, m, h, d, indices[:1]) // the others once it is known that it has one
-		if err == nil && len(indices) > 1 {
-			err = e.signedBy(ctx, m, h, d, indices[1:])
-		}
-		switch {
-		case err == nil:
+		if err == nil {
 			e.mu.Lock()
 			e.rawMethod = at
 			e.mu.Unlock()
-			return nil
+			if len(indices) > 1 {
+				err = e.signedBy(ctx, m, h, d, indices[1:])
+			}
+			if err != nil && lacksRaw(err) {
+				e.mu.Lock()
+				e.noRaw = time.Now().Add(time.Duration(len(indices)) * time.Second / eachRate)
+				e.mu.Unlock()
+				return fmt.Errorf("%w: %w", errUnsigned, err)
+			}
+			return err
+		}
+		switch {
 		case !lacksRaw(err):
 			return err
 		case classify(err) == classMethod:

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -382,6 +384,56 @@ func TestTransactionsOfOthers(t *testing.T) {
 				if got[i] != crypto.Keccak256Hash(s.raw[i]) {
 					t.Errorf("transaction %d is %s", i, got[i])
 				}
+			}
+		})
+	}
+}
+
+// TestCallsOfSigned: the only node describes as many transactions of a block in its own way as are fetched as they were signed, and says something wrong
+// when it is asked for these. It is asked 60 times in 12 s in the long run.
+func TestCallsOfSigned(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	defer chain.Close()
+	for name, says := range map[string]string{"another one": `"0x02c0"`, "none but the first": "null"} {
+		inBubble(t, name, func(t *testing.T) {
+			calls, signed := 0, 0
+			c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				rpctest.Serve(w, r, func(m rpctest.Message) string {
+					calls++
+					if strings.Contains(m.Method, "RawTransaction") {
+						if signed++; signed%2 == 1 && says == "null" {
+							return `"0x02c0"`
+						}
+						return says
+					}
+					return chain.Answer(m)
+				})
+			}))
+			e := c.endpoints[0]
+			d := func() *described {
+				d := &described{}
+				for i := range DefaultConfig().MaxRaw {
+					d.raw, d.hashes = append(d.raw, nil), append(d.hashes, common.Hash{byte(i), 1})
+				}
+				return d
+			}
+			const minutes = 10
+			for began := time.Now(); time.Since(began) < minutes*time.Minute; {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				err := c.try(ctx, choice{receipts: true}, func(ctx context.Context, e *endpoint) error {
+					_, err := e.hashes(ctx, &follow.Header{Transactions: common.Hash{7}}, d(), DefaultConfig().MaxRaw)
+					return err
+				})
+				if err == nil {
+					t.Fatal("it is believed")
+				}
+				<-ctx.Done()
+				cancel()
+			}
+			if most := minutes * 60 / 12 * 60; calls > most {
+				t.Errorf("%d calls in %d minutes, at most %d", calls, minutes, most)
+			} else {
+				t.Logf("%d calls, %d for signed transactions, batches of %d", calls, signed, e.limits.batch.now())
 			}
 		})
 	}

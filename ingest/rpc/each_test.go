@@ -1,0 +1,89 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
+
+// TestCallsOfABigBlock: the only node says that receipts are too big to come at once. Whatever it says then, it is asked 60 times in 12 s in the
+// long run: of 65,536 transactions of a block that has gas for fewer, of some that it does not have, or that are not the block's. One that has them is asked for
+// all of them at once.
+func TestCallsOfABigBlock(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	defer chain.Close()
+	for _, test := range []struct {
+		name         string
+		transactions int
+		receipt      string // empty: the block's
+	}{
+		{"more than there is gas for", maxTransactions, "null"},
+		{"as many as there may be", eachFree, "null"},
+		{"not the block's", eachFree, `{"status":"0x1","cumulativeGasUsed":"0x1","logsBloom":"0x` + strings.Repeat("0", 512) + `","logs":[]}`},
+		{"no receipts", eachFree, `"0x"`},
+		{"honest", 1, ""},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			calls := 0
+			c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				rpctest.Serve(w, r, func(m rpctest.Message) string {
+					calls++
+					switch {
+					case m.Method == "eth_getBlockReceipts":
+						return `null,"error":{"code":-32008,"message":"response is too big"}`
+					case m.Method == "eth_getTransactionReceipt" && test.receipt != "":
+						return test.receipt
+					case m.Method == "eth_getTransactionReceipt":
+						m.Params[0], _ = json.Marshal(chain.Hash(4))
+						m.Method = "eth_getBlockReceipts"
+						return strings.TrimSuffix(strings.TrimPrefix(chain.Answer(m), "["), "]")
+					case m.Method == "eth_getBlockByHash" && string(m.Params[1]) == "false":
+						hashes := make([]string, test.transactions)
+						for i := range hashes {
+							hashes[i] = fmt.Sprintf(`"0x%064x"`, i)
+						}
+						return `{"transactions":[` + strings.Join(hashes, ",") + `]}`
+					}
+					return chain.Answer(m)
+				})
+			}))
+			headers, err := c.Headers(t.Context(), 4, 4, common.Hash{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const minutes = 4
+			calls = 0
+			for began := time.Now(); time.Since(began) < minutes*time.Minute; {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as the session's pause after ErrTooBig
+				_, err = c.Logs(ctx, headers)
+				if err == nil {
+					cancel()
+					break
+				}
+				if !errors.Is(err, ErrTooBig) && !errors.Is(err, ErrGone) && ctx.Err() == nil {
+					t.Fatal(err)
+				}
+				<-ctx.Done()
+				cancel()
+			}
+			if honest := test.receipt == ""; (err == nil) != honest {
+				t.Fatalf("%v", err)
+			}
+			if most := minutes * 60 / 12 * 60; calls > most || err == nil && calls > 6 {
+				t.Errorf("%d calls in %d minutes, at most %d", calls, minutes, most)
+			} else {
+				t.Logf("%d calls in %d minutes, at most %d", calls, minutes, most)
+			}
+		})
+	}
+}
