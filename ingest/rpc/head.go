@@ -227,8 +227,8 @@ type claim struct {
 }
 
 // Finalized asks all endpoints for the finalized block, and returns the number that two of them
-// have recently claimed, or that a single endpoint claimed where no other has an answer. 0: none is known. Once the tag has worked, an
-// endpoint that no longer supports it changes nothing.
+// have recently claimed, or that a single endpoint claimed where no other has an answer. 0: they have no such block; it is an error where
+// nobody has answered yet. Once the tag has worked, an endpoint that no longer supports it changes nothing.
 func (c *Client) Finalized(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagFinalized) }
 
 // Safe is Finalized for the safe block, which is reverted only by a reorg of the parent chain.
@@ -248,11 +248,14 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 	wait := time.NewTimer(claimWait)
 	defer wait.Stop()
 	var errs error
+	answered := 0
 	for running, said := asked, 0; running > 0 && said < 2; {
 		select {
 		case err := <-ended:
 			running--
-			errs = errors.Join(errs, err)
+			if errs = errors.Join(errs, err); err == nil {
+				answered++
+			}
 			said = c.saidSince(t, began)
 		case <-wait.C:
 			running = 0
@@ -261,8 +264,11 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 		}
 	}
 	two, one := c.claims(t)
-	if asked == 0 {
+	switch {
+	case asked == 0:
 		errs = errors.New("all of them rest after failures")
+	case answered == 0 && errs == nil:
+		errs = errUnsaid
 	}
 	if two == 0 && one == 0 && errs != nil {
 		return 0, fmt.Errorf("fetch %s block: %d of %d endpoints asked: %w", tagNames[t], asked, len(c.endpoints), errs)
@@ -270,14 +276,22 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 	return max(two, one), nil
 }
 
-// asksFor fetches a tag's block, one request at a time.
+var (
+	errUnsaid = errors.New("it has not answered yet")
+	errRests  = errors.New("it rests after failures")
+)
+
+// asksFor fetches a tag's block, one request at a time. The only endpoint that there is may rest for a moment first.
 func (e *endpoint) asksFor(ctx context.Context, t tag) error {
+	if !e.rested(ctx, claimWait) {
+		return errRests
+	}
 	e.mu.Lock()
 	busy := e.claims[t].busy
 	e.claims[t].busy = true
 	e.mu.Unlock()
 	if busy {
-		return nil
+		return errUnsaid
 	}
 	bounded, cancel := allow(ctx, e.client.cfg.Timeout) // what waits for our own rate is no failure
 	defer cancel()

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,56 @@ func TestTagsWaitForTheRate(t *testing.T) {
 		<-time.After(40 * time.Second)
 		if two, one := c.claims(tagFinalized); two != 0 || one != 4000 || e.failures > 0 {
 			t.Errorf("final is %d, %d, and the endpoint counts %d failures; want 4000 of one, and none", two, one, e.failures)
+		}
+	})
+}
+
+// TestFinalBeforeAnybodySaysSo: while all endpoints are slower than they are waited for, it is not known what is final, rather than nothing; then it
+// is what they said last. It was block 0.
+func TestFinalBeforeAnybodySaysSo(t *testing.T) {
+	_, chain := chains(t, 1, 10_000)
+	inBubble(t, "", func(t *testing.T) {
+		var slow atomic.Int64
+		slow.Store(int64(3 * time.Second))
+		node := reaching(chain, 5000, 1)
+		node.final = 4000
+		c := piped(t, func(*Config) {}, lateBy(&slow, node))
+		for range 2 {
+			if n, err := c.Finalized(t.Context()); err == nil {
+				t.Errorf("block %d is final, and nobody has said so", n)
+			}
+			<-time.After(500 * time.Millisecond)
+		}
+		for range 10 {
+			<-time.After(5 * time.Second)
+			if n, err := c.Finalized(t.Context()); err != nil || n != 4000 {
+				t.Errorf("block %d is final, %v; want 4000", n, err)
+			}
+		}
+	})
+}
+
+// TestTagsOfWhoRests: the only endpoint is not asked for tags while it rests after failures.
+func TestTagsOfWhoRests(t *testing.T) {
+	_, chain := chains(t, 1, 10_000)
+	inBubble(t, "", func(t *testing.T) {
+		var asked atomic.Int64
+		node := reaching(chain, 5000, 1)
+		node.final = 4000
+		c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			node.ServeHTTP(w, r)
+		}))
+		e := c.endpoints[0]
+		e.mu.Lock()
+		e.restFor(10 * time.Second)
+		e.mu.Unlock()
+		if n, err := c.Finalized(t.Context()); err == nil || asked.Load() > 0 {
+			t.Errorf("it was asked %d times while it rested: block %d is final, %v", asked.Load(), n, err)
+		}
+		<-time.After(9 * time.Second) // a moment before it has rested
+		if n, err := c.Finalized(t.Context()); err != nil || n != 4000 {
+			t.Errorf("block %d is final, %v; want 4000", n, err)
 		}
 	})
 }
