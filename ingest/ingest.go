@@ -126,9 +126,9 @@ const (
 
 func (in *Ingester) run(ctx context.Context) error {
 	wait := minWait
-	for standby := in.cfg.Standby; ; {
+	for standby, first := in.cfg.Standby, true; ; first = false {
 		if standby {
-			if err := in.standBy(ctx); err != nil {
+			if err := in.standBy(ctx, first); err != nil {
 				return err
 			}
 		}

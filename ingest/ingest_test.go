@@ -232,6 +232,16 @@ func TestStandby(t *testing.T) {
 	}
 }
 
+// TestStandbyOfNobody: a standby that has just started waits for nobody, where no ingester has ever written.
+func TestStandbyOfNobody(t *testing.T) {
+	w := newWorld(t, "kfake", 1, devchain.ScenarioConfig{})
+	cfg := w.config()
+	cfg.Standby, cfg.TakeoverAfter = true, time.Hour
+	run(t, cfg)
+	w.step(t, 5)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+}
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel") }) {
