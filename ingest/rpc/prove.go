@@ -160,6 +160,7 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 			blocks[i] = others[k]
 		}
 	}
+	var unsigned error
 	for i := range headers {
 		if len(named[i]) == 0 {
 			continue
@@ -172,11 +173,16 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 				err = same(&headers[i], named[i], hashes)
 			}
 		}
-		if err != nil && !(errors.Is(err, errUnsigned) && c.believes(e, &headers[i], named[i], err)) {
+		switch {
+		case errors.Is(err, errUnsigned):
+			if !c.believes(e, &headers[i], named[i], err) {
+				unsigned = err // what it says of the other blocks counts, too, once another one says the same
+			}
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return unsigned
 }
 
 // receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is

@@ -142,7 +142,7 @@ func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.asked[m.Method]++
 		s.mu.Unlock()
-		at := -1
+		var at int
 		switch m.Method {
 		case "eth_chainId":
 			return `"0x7"`

@@ -22,7 +22,7 @@ import (
 // but the hashes, and while there is another endpoint not even these.
 type unsigned struct {
 	mu     sync.Mutex
-	all    [64]unsignedBlock
+	all    [256]unsignedBlock
 	next   int
 	blocks int    // that are believed
 	last   uint64 // of them

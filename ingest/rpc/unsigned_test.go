@@ -131,6 +131,26 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
+// TestUnsignedBlocks: two endpoints that have nothing as it was signed are asked twice for many blocks, and not twice for each.
+func TestUnsignedBlocks(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	defer chain.Close()
+	inBubble(t, "", func(t *testing.T) {
+		c := piped(t, func(*Config) {}, &oddly{Sparse: chain}, &oddly{Sparse: chain})
+		headers, err := c.Headers(t.Context(), 1, 20, common.Hash{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := c.Logs(t.Context(), headers)
+		if err != nil || len(blocks) != 20 {
+			t.Fatalf("%d blocks, %v", len(blocks), err)
+		}
+		if n := testutil.ToFloat64(c.metrics.unproved); n != 10 {
+			t.Errorf("%v blocks are not proved, want 10", n)
+		}
+	})
+}
+
 // hashOf is that of the transaction of the only log.
 func hashOf(t *testing.T, blocks []follow.Block) (hash common.Hash) {
 	t.Helper()
