@@ -144,28 +144,29 @@ func stuckDiskIsLeft(t *testing.T) {
 	e.invariantTopics(c)
 }
 
-// A node whose state cannot even be opened is not ready, and is once the disk has space.
+// A node whose state cannot even be opened is not ready, owner or standby, and is once the disk has space.
 func TestFullDiskIsNotReady(t *testing.T) {
-	var full atomic.Bool
-	full.Store(true)
-	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
 	e := newEnv(t, 1)
 	c := newChain(t, e.kafka, e.cat, 8)
 	c.add(1)
-	n := e.start(e.config("a", disk))
-	polltest.Until(t, "it is not ready, and says why", func() bool {
-		err := n.Ready(time.Hour)
-		return err != nil && strings.Contains(err.Error(), "partition 0: the disk has refused every start for ")
-	})
-	full.Store(false)
-	e.caughtUp(c, n)
-	if err := n.Ready(time.Hour); err != nil {
-		t.Error(err)
+	for _, role := range []topics.HolderRole{topics.RoleOwner, topics.RoleStandby} {
+		var full atomic.Bool
+		full.Store(true)
+		cfg := e.config(string(role), errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				return syscall.ENOSPC
+			}
+			return nil
+		})))
+		cfg.Standbys = 1
+		n := e.start(cfg)
+		polltest.Until(t, "the "+string(role)+" is not ready, and says why", func() bool {
+			err := n.Ready(time.Hour)
+			return err != nil && strings.Contains(err.Error(), "partition 0: the disk has refused every start for ")
+		})
+		full.Store(false)
+		polltest.Until(t, "a "+string(role)+" at the head", e.at(c, n, role))
+		polltest.Until(t, "it is ready again", func() bool { return n.Ready(time.Hour) == nil })
 	}
 }
 

@@ -33,6 +33,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 	held.Set(1)
 	defer held.Set(0)
 	r.take(role)
+	defer r.refused(false) // the disk is another holder's from now on
 	pause := minPause
 	for ctx.Err() == nil {
 		r.worked = false
