@@ -24,7 +24,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 		t.Fatal("no fault")
 	}
 	for _, want := range []string{
-		"url", "prefix", "chain id", "partitions", "redis timeout", "max lag", "max failures", "probe interval",
+		"redis: ", "prefix", "chain id", "partitions", "redis timeout", "max lag", "max failures", "probe interval",
 		"max scan", "pool size", "write timeout", "beat", "takeover", "max pending", "chunk rows", "keep expired", "backoff",
 	} {
 		if !strings.Contains(err.Error(), want) {
