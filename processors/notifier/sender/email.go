@@ -145,8 +145,9 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 var enhanced = regexp.MustCompile(`\b5\d\d[ -]"?(5\.\d{1,3}\.\d{1,3})\b`)
 
 // mailboxCodes are those of RFC 3463 and 7505 that say of an address that it is none, or no more. Those of senders (5.1.7, 5.1.8),
-// systems (5.3), routes (5.4), protocols (5.5) and policies (5.7) are about us, or may be; a full mailbox (5.2.2) is not for good.
-var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"}
+// systems (5.3), routes (5.4), protocols (5.5) and policies (5.7) are about us, or may be; a full mailbox (5.2.2) is not for good,
+// nor one that takes nothing (5.2.1), which Gmail says of one that gets too many mails for now.
+var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"}
 
 // refusedMail distinguishes a permanent refusal of this recipient or message from other errors. A refusal of us, our sender or our
 // password says nothing about the recipient.

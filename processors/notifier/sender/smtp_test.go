@@ -221,3 +221,28 @@ func talk(listener net.Listener, reply func(command string) string) {
 		}
 	}
 }
+
+// A refusal ends a subscription at once where its code says that the address is none. The code of a mailbox that takes nothing
+// (5.2.1) Gmail gives while somebody floods it, too.
+func TestRefusedRecipients(t *testing.T) {
+	for said, want := range map[string]sender.Failure{
+		"550-5.2.1 The user you are trying to contact is receiving mail at a rate that\r\n550-5.2.1 prevents additional messages from being delivered.\r\n550 5.2.1 gsmtp": {Doubtful: true},
+		"550 5.2.1 The email account that you tried to reach is disabled":                                                                                                  {Doubtful: true},
+		"550-5.1.1 The email account that you tried to reach does not exist.\r\n550 5.1.1 gsmtp":                                                                           {Gone: true},
+		"552 5.2.2 The email account that you tried to reach is over quota":                                                                                                {Doubtful: true},
+	} {
+		listener, port := listen(t)
+		go talk(listener, func(command string) string {
+			if command == "RCPT" {
+				return said
+			}
+			return replies[command]
+		})
+		email, err := sender.NewEmail(sender.EmailConfig{Host: "127.0.0.1", Port: port, From: "alerts@lien.example", Plain: true}, nil)
+		check(t, err)
+		failure, ok := errors.AsType[*sender.Failure](email.Send(t.Context(), &alert))
+		if !ok || failure.Gone != want.Gone || failure.Doubtful != want.Doubtful || failure.Dead {
+			t.Errorf("%q: %+v", said, failure)
+		}
+	}
+}
