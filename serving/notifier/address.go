@@ -17,6 +17,7 @@ import (
 
 const (
 	maxEmailBytes = 254
+	maxNameBytes  = 64      // before the @, by RFC 5321: servers refuse more, and strangers would use up the mails of the tags with it
 	maxPushBytes  = 2 << 10 // what browsers give out takes a few hundred
 	hidden        = "•••"
 )
@@ -42,7 +43,7 @@ func checkAddress(channel notifier.Channel, address string) (mask string, err er
 func checkEmail(address string) (string, error) {
 	parsed, err := mail.ParseAddress(address)
 	name, domain, _ := strings.Cut(address, "@")
-	if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmailBytes ||
+	if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmailBytes || len(name) > maxNameBytes ||
 		strings.ContainsAny(address, " \"(),:;<>[\\]") || !strings.Contains(domain, ".") || strings.Contains(domain, "@") || name == "" {
 		return "", invalid("address", "must be an email address such as a@example.com")
 	}

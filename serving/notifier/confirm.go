@@ -240,8 +240,11 @@ func startCode(wallet common.Address, code string) string {
 	return base64.RawURLEncoding.EncodeToString(append(wallet[:], common.FromHex(code)...))
 }
 
+// readStart reads what a chat sends. In a group its client names the bot: /start@bot.
 func readStart(text string) (wallet common.Address, code string, ok bool) {
-	sent, found := strings.CutPrefix(text, "/start ")
+	command, sent, _ := strings.Cut(text, " ")
+	bot, named := strings.CutPrefix(command, "/start@")
+	found := command == "/start" || named && bot != ""
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(sent))
 	if !found || err != nil || len(raw) != startBytes {
 		return wallet, "", false

@@ -445,6 +445,24 @@ func TestConfirmByStart(t *testing.T) {
 	if got := w.shown(0); !strings.Contains(got, `"disabled":null`) {
 		t.Fatal(got)
 	}
+	// A group's clients name the bot.
+	if got := w.post(0, "telegram", "-1001234567"); got != w.started("-1001234567") {
+		t.Fatal(got)
+	}
+	code = serving.StartCode(wallet, w.keys.Code(wallet, notifier.Telegram, w.now))
+	for _, other := range []string{"/start@ " + code, "/starting@lien_bot " + code, "/start@lien_bot"} {
+		w.want(w.says(w.hook[1], -1001234567, other), "200 {}")
+	}
+	if got := w.says(w.hook[1], -1001234567, "/start@lien_bot "+code); !strings.Contains(got, "come to this chat now") {
+		t.Fatal(got)
+	}
+	if got := w.post(0, "telegram", "1234567"); got != w.started("1234567") {
+		t.Fatal(got)
+	}
+	code = serving.StartCode(wallet, w.keys.Code(wallet, notifier.Telegram, w.now))
+	if got := w.says(w.hook[1], 1234567, "/start "+code); !strings.Contains(got, "come to this chat now") {
+		t.Fatal(got)
+	}
 	w.due(2)
 	w.mu.Lock()
 	defer w.mu.Unlock()

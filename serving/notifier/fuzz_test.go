@@ -48,9 +48,11 @@ func FuzzReadStart(f *testing.F) {
 	code := startCode(common.Address{1}, strings.Repeat("ab", startBytes-common.AddressLength))
 	f.Add("/start " + code)
 	f.Add("/start")
+	f.Add("/start@lien_bot " + code)
 	f.Fuzz(func(t *testing.T, text string) {
 		wallet, code, ok := readStart(text)
-		sent := strings.NewReplacer("\n", "", "\r", "").Replace(strings.TrimPrefix(text, "/start ")) // which base64 skips
+		_, sent, _ := strings.Cut(text, " ")
+		sent = strings.NewReplacer("\n", "", "\r", "").Replace(sent) // which base64 skips
 		if ok && startCode(wallet, code) != strings.TrimSpace(sent) {
 			t.Errorf("%q is read as %s and %s", text, wallet, code)
 		}

@@ -172,7 +172,7 @@ func TestHostileRequests(t *testing.T) {
 			"a@example.com\r\nBcc: b@example.com", "a@example.com\nX: y", "a@example.com\r", "a@example.com%0d%0aBcc: b", "\r\na@example.com",
 			"a@example.com, b@example.com", "a@example.com;b@example.com", "<a@example.com>", "A <a@example.com>", `"a b"@example.com`, "a@b@example.com",
 			"a@example.com\u0085Bcc: b", "a\u2028@example.com", "a@example.com\u202e", "a@example.com\x00", "a@example", "", "@example.com",
-			"a@example.com> SIZE=1", strings.Repeat("a", 250) + "@example.com",
+			"a@example.com> SIZE=1", strings.Repeat("a", 250) + "@example.com", "a+" + strings.Repeat("x", 63) + "@example.com",
 		},
 		"telegram": {"5\r\n6", "+5", "05", "0", "5 6", "@channel", "99999999999999999999", "-"},
 		"push": {
