@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -40,9 +41,22 @@ func (c *Client) Await(ctx context.Context, s *Subscribe) (Outcome, error) {
 	return c.do(ctx, s.Wallet, s.ID, &Command{Await: s})
 }
 
-// Permit has one more mail sent that asks for an address to be confirmed, if that may be.
-func (c *Client) Permit(ctx context.Context, p *Permit) (Outcome, error) {
-	return c.do(ctx, p.Place, p.ID, &Command{Permit: p})
+// Permitted waits for the outcome of the Permit that an Await has brought about. ctx bounds the wait.
+func (c *Client) Permitted(ctx context.Context, p *Permit) (Outcome, error) {
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		_, rows, err := c.wallet(ctx, p.Place)
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
+			return Unknown, err
+		}
+		if i := slices.IndexFunc(rows.Outcomes, func(o outcome) bool { return o.ID == p.ID }); err == nil && i >= 0 {
+			return rows.Outcomes[i].Outcome, nil
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return Unknown, fmt.Errorf("wait for the permission of a mail: %w", ctx.Err())
+		}
+	}
 }
 
 // Confirm lets alerts go to an address.

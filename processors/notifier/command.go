@@ -87,6 +87,10 @@ type Subscribe struct {
 
 	// Since is when the subscription began by which the address was confirmed; 0: it need not be.
 	Since int64 `json:"since,omitempty"`
+
+	// Mail is of Await: what is asked for at the address's place in the transaction that names the address, so that none waits in vain.
+	// Of a chat, and of former builds, which ask themselves, none.
+	Mail *Permit `json:"mail,omitempty"`
 }
 
 // Unsubscribe ends a subscription.

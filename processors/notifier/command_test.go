@@ -21,7 +21,7 @@ func FuzzCommand(f *testing.F) {
 		{Ask: &Subscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 7}},
 		{Confirm: &Confirmation{ID: ID{1}, Wallet: common.Address{2}, Channel: Telegram, Unix: 8}},
 		{Permit: &Permit{ID: ID{1}, Place: common.Address{3}, Mail: &Request{Wallet: common.Address{1}, Sealed: []byte{9}}}},
-		{Await: &Subscribe{ID: ID{1}, Wallet: common.Address{1}, Channel: Email, Sealed: []byte{9}, Mask: "m", Unix: 5}},
+		{Await: &Subscribe{ID: ID{1}, Wallet: common.Address{1}, Channel: Email, Sealed: []byte{9}, Mask: "m", Unix: 5, Mail: &Permit{ID: ID{2}, Place: common.Address{3}, Mail: &Request{Wallet: common.Address{1}, Sealed: []byte{8}}}}},
 		{Reseal: &Reseal{Wallet: common.Address{2}, Channel: Email, Was: []byte{1}, Sealed: []byte{2}}},
 		{Unsubscribe: &Unsubscribe{ID: ID{1}, Wallet: common.Address{2}, Channel: Email, Since: 9, Of: 10}},
 	} {

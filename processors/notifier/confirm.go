@@ -8,9 +8,10 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
+	"github.com/lienstream/lienstream/topics"
 )
 
-// Permit has one more mail sent that asks for an address to be confirmed, if that may be. It is asked for at the address's own
+// Permit has one more mail sent that asks for an address to be confirmed, if that may be. It is applied at the address's own
 // partition, where the mails that all wallets have sent there are counted, and wait: no wallet can take one back, so where
 // there may be no more, its owner has one that came.
 type Permit struct {
@@ -50,7 +51,7 @@ const MailSeconds = 2 * 24 * 3600
 
 // ask is subscribe for an address that has to be confirmed first: by a link in a mail, or by what a chat sends. mails: it
 // queues the mail, as former builds ask.
-func ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error {
+func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
 		return err
@@ -69,6 +70,14 @@ func ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error {
 	s.Disabled, s.ConfirmBy = Unconfirmed, at.Unix()+confirmSeconds
 	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
+	}
+	if c.Mail != nil {
+		mail, err := (&Command{Permit: c.Mail}).Encode()
+		if err != nil {
+			return err
+		}
+		place := c.Mail.Place[:]
+		w.Emit(topics.CommandFamily(topics.AppNotifier), topics.Routed(topics.Partition(place, int32(a.partitions)), place), mail)
 	}
 	if mails && c.Channel == Email {
 		var of [8]byte

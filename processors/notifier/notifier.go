@@ -23,14 +23,14 @@ import (
 //  4. An address that Ask named gets nothing but the request to confirm it before it is confirmed. Former builds, which
 //     know neither that command nor that stage, send nothing there either.
 type App struct {
-	sources int // partitions of the raw topic, each of which sends ticks
-	most    int // deals that one tick may go through
-	unread  *prometheus.CounterVec
+	partitions int // of each topic; each of the raw one sends ticks
+	most       int // deals that one tick may go through
+	unread     *prometheus.CounterVec
 }
 
-// New makes the application. partitions is the raw topic's number of partitions.
+// New makes the application. partitions is each topic's number of partitions.
 func New(partitions int32, reg prometheus.Registerer) *App {
-	a := &App{sources: int(partitions), most: maxFired, unread: prometheus.NewCounterVec(prometheus.CounterOpts{
+	a := &App{partitions: int(partitions), most: maxFired, unread: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "lienstream", Subsystem: "notifier", Name: "unread_commands_total",
 		Help: "Commands that could not be decoded and were skipped.",
 	}, []string{"reason"})}
@@ -54,9 +54,9 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	case cmd.Subscribe != nil:
 		err = subscribe(w, c.Time, cmd.Subscribe)
 	case cmd.Await != nil:
-		err = ask(w, c.Time, cmd.Await, false)
+		err = a.ask(w, c.Time, cmd.Await, false)
 	case cmd.Ask != nil:
-		err = ask(w, c.Time, cmd.Ask, true)
+		err = a.ask(w, c.Time, cmd.Ask, true)
 	case cmd.Permit != nil:
 		err = permit(w, c.Time, cmd.Permit)
 	case cmd.Confirm != nil:

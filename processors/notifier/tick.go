@@ -23,7 +23,7 @@ const again = -1
 
 // tick fires what is due at the time that all partitions of the raw topic have reached.
 func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
-	if t.From != again && (t.From < 0 || int(t.From) >= a.sources) {
+	if t.From != again && (t.From < 0 || int(t.From) >= a.partitions) {
 		return nil
 	}
 	before, now, err := a.times(w, t)
@@ -107,7 +107,7 @@ func (a *App) now(w state.Writer) (uint64, error) {
 // times is that time before a tick, and after it.
 func (a *App) times(w state.Writer, t *Tick) (before, after uint64, err error) {
 	before, after = math.MaxUint64, math.MaxUint64
-	for p := range a.sources {
+	for p := range a.partitions {
 		var was struct {
 			Time uint64 `json:"time"`
 		}

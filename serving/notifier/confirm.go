@@ -37,7 +37,7 @@ const maxChanges = 3
 type asked struct {
 	By   string `json:"by"`
 	Code string `json:"code,omitempty"` // of a chat
-	Sent *bool  `json:"sent,omitempty"` // of a mail: otherwise the link in one that came lately is to be used
+	Sent *bool  `json:"sent,omitempty"` // of a mail: otherwise the link in one that came lately is to be used; nil: it is not known yet
 }
 
 // subscribe writes a subscription. The address of a browser needs no confirmation, since the browser made it; nor does one
@@ -90,29 +90,37 @@ func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, a
 	return stored == address, err
 }
 
-// ask writes a subscription whose address has to be confirmed, and then has a mail sent to an email address. There are few
+// mailWait is for how long a request waits to say whether a mail is sent, once that is asked for.
+const mailWait = 3 * time.Second
+
+// ask writes a subscription whose address has to be confirmed, and with it has a mail sent to an email address. There are few
 // of these in an hour, whichever wallets ask: nobody is to get mail after mail that they did not ask for. Without one the
 // subscription waits all the same, since the link in any that came lately confirms it. The code of a chat is of use to that
 // chat only.
 func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	c.ID, c.Since = newID(), 0
+	if c.Channel == notifier.Email {
+		place := s.keys.Place(address)
+		sealed, err := s.keys.Seal(place, c.Channel, address)
+		if err != nil {
+			return notifier.Unknown, nil, err
+		}
+		c.Mail = &notifier.Permit{ID: newID(), Place: place, Mail: &notifier.Request{Wallet: c.Wallet, Sealed: sealed}}
+	}
 	if outcome, err = s.store.Await(ctx, c); err != nil || outcome != notifier.Accepted {
 		return outcome, nil, err
 	}
 	if c.Channel == notifier.Telegram {
 		return outcome, &asked{By: "start", Code: startCode(c.Wallet, s.keys.Code(c.Wallet, c.Channel, c.Unix))}, nil
 	}
-	place := s.keys.Place(address)
-	sealed, err := s.keys.Seal(place, c.Channel, address)
-	if err != nil {
-		return notifier.Unknown, nil, err
+	how = &asked{By: "link"}
+	waiting, cancel := context.WithTimeout(ctx, mailWait)
+	defer cancel()
+	if permitted, err := s.store.Permitted(waiting, c.Mail); err == nil { // else the mail is under way all the same
+		sent := permitted == notifier.Accepted
+		how.Sent = &sent
 	}
-	permitted, err := s.store.Permit(ctx, &notifier.Permit{ID: newID(), Place: place, Mail: &notifier.Request{Wallet: c.Wallet, Sealed: sealed}})
-	if errors.Is(err, notifier.ErrForgotten) { // so many ask for this mailbox at once that one of them has had a mail sent
-		err = nil
-	}
-	sent := permitted == notifier.Accepted
-	return outcome, &asked{By: "link", Sent: &sent}, err
+	return outcome, how, nil
 }
 
 // requested finds the subscription that a link is to confirm; open: it is still to be confirmed. nil: the link is not good.

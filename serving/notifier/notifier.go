@@ -63,7 +63,7 @@ func (c *Config) Validate() error {
 type Store interface {
 	Subscribe(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
 	Await(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
-	Permit(ctx context.Context, c *notifier.Permit) (notifier.Outcome, error)
+	Permitted(ctx context.Context, p *notifier.Permit) (notifier.Outcome, error)
 	Confirm(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
 	Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error)
 	Subscriptions(ctx context.Context, wallet common.Address) ([]notifier.Subscription, error)
