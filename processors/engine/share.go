@@ -20,8 +20,8 @@ func (t *task) takeTurn(ctx context.Context) error {
 	if !t.far || t.turn.has {
 		return nil
 	}
-	if t.turn.rank = rankNew; !t.dirty.IsZero() {
-		t.turn.rank = rankBegun
+	if t.turn.rank, t.turn.left = rankNew, max(t.end-t.now.Input, 0); !t.dirty.IsZero() {
+		t.turn.rank, t.turn.left = rankBegun, 0 // its transaction may be open, so it is next whoever comes after it
 	}
 	if err := t.turn.begin(ctx); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -29,7 +30,8 @@ func (n *Node) rank(r *replica) int {
 	return rankUnserved
 }
 
-// turns limits how many loads run at a time, ordered by rank and then by arrival.
+// turns limits how many loads run at a time, ordered by rank, then by what is left to do, the most first, and then by arrival:
+// where the longest began last, all others would wait for it at the end.
 type turns struct {
 	mu      sync.Mutex
 	free    int
@@ -40,6 +42,7 @@ type turns struct {
 type turn struct {
 	of    *turns
 	rank  int
+	left  int64 // records
 	has   bool
 	ready chan struct{}
 }
@@ -51,7 +54,10 @@ func (t *turn) begin(ctx context.Context) error {
 	}
 	t.ready = make(chan struct{})
 	t.of.mu.Lock()
-	at, _ := slices.BinarySearchFunc(t.of.waiting, t.rank+1, func(w *turn, rank int) int { return w.rank - rank })
+	at := slices.IndexFunc(t.of.waiting, t.before)
+	if at < 0 {
+		at = len(t.of.waiting)
+	}
 	t.of.waiting = slices.Insert(t.of.waiting, at, t)
 	t.of.next()
 	t.of.mu.Unlock()
@@ -70,6 +76,10 @@ func (t *turn) begin(ctx context.Context) error {
 		t.of.next()
 	}
 	return ctx.Err()
+}
+
+func (t *turn) before(w *turn) bool {
+	return cmp.Or(cmp.Compare(t.rank, w.rank), cmp.Compare(w.left, t.left)) < 0
 }
 
 // end releases the turn, if it is held.

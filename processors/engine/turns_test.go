@@ -8,20 +8,20 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// Who has the lowest rank goes first, of one rank who came first, and who gives up is passed over.
+// Who has the lowest rank goes first, of one rank who has the most left, then who came first, and who gives up is passed over.
 func TestLoadsTakeTurnsByRank(t *testing.T) {
 	all := &turns{free: 1}
 	first := &turn{of: all}
 	check(t, first.begin(t.Context()))
 	check(t, first.begin(t.Context())) // it has it
 	order := make(chan string)
-	wait := func(name string, rank int) context.CancelFunc {
+	wait := func(name string, rank int, left int64) context.CancelFunc {
 		ctx, cancel := context.WithCancel(t.Context())
 		all.mu.Lock()
 		before := len(all.waiting)
 		all.mu.Unlock()
 		go func() {
-			it := &turn{of: all, rank: rank}
+			it := &turn{of: all, rank: rank, left: left}
 			if err := it.begin(ctx); err != nil {
 				if !errors.Is(err, context.Canceled) {
 					name = err.Error()
@@ -39,11 +39,12 @@ func TestLoadsTakeTurnsByRank(t *testing.T) {
 		})
 		return cancel
 	}
-	defer wait("standby", rankStandby)()
-	defer wait("served", rankServed)()
-	gone := wait("gone", rankUnserved)
-	defer wait("unserved", rankUnserved)()
-	defer wait("unserved too", rankUnserved)()
+	defer wait("standby", rankStandby, 9)()
+	defer wait("served", rankServed, 0)()
+	gone := wait("gone", rankUnserved, 0)
+	defer wait("unserved", rankUnserved, 1)()
+	defer wait("unserved too", rankUnserved, 1)()
+	defer wait("the longest", rankUnserved, 2)()
 	expect := func(names ...string) {
 		t.Helper()
 		for _, want := range names {
@@ -55,5 +56,5 @@ func TestLoadsTakeTurnsByRank(t *testing.T) {
 	gone()
 	expect("gone gave up")
 	first.end()
-	expect("unserved", "unserved too", "served", "standby")
+	expect("the longest", "unserved", "unserved too", "served", "standby")
 }
