@@ -228,6 +228,7 @@ func (s *Store) Commit(o *Overlay, meta []byte) error {
 	}
 	s.packed = min(max(0.5, float64(b.Len())/float64(size+1)*1.05), 2) // a batch that grows is copied
 	err := b.Commit(pebble.NoSync)
+	s.reads.committed(o.dirty) // or perhaps
 	if err != nil {
 		s.rows.clear(false)
 		return wrap("commit", err)
@@ -296,7 +297,9 @@ func (s *Store) Clear(meta []byte) error {
 	if err != nil {
 		return wrap("clear", err)
 	}
-	if err := b.Commit(pebble.NoSync); err != nil {
+	err = b.Commit(pebble.NoSync)
+	s.reads.clear()
+	if err != nil {
 		s.rows.clear(false)
 		return wrap("clear", err)
 	}

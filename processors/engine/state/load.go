@@ -86,7 +86,9 @@ func (l *Load) Commit(ctx context.Context, meta []byte) error {
 		return wrap("load", err)
 	}
 	l.s.rows.clear(false)
-	return wrap("load", l.s.db.Ingest(ctx, l.tables))
+	err = l.s.db.Ingest(ctx, l.tables)
+	l.s.reads.clear()
+	return wrap("load", err)
 }
 
 // Close removes the files outside the store.

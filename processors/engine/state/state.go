@@ -15,6 +15,9 @@ type Table struct {
 	// in the changelog: a restore derives them again. Nil: none.
 	Index func(key, row []byte, to *IndexEntries)
 
+	// Group is how many bytes of a key name rows that are read together, the last one first. 0: none are.
+	Group int
+
 	// Entity encodes a row as the message of its ent topic; a deleted row is a tombstone with the same key.
 	// Nil: the table is not published.
 	Entity *EntityTopic

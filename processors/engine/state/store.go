@@ -28,7 +28,7 @@ var ErrNewer = errors.New("written by a newer build of lienstream: run that buil
 type Memory struct {
 	Blocks   int64 // of blocks read from disk, for all stores together
 	MemTable int   // of each memtable, of which a store has up to memTables
-	Rows     int   // of each store's cache of rows
+	Rows     int   // of each store's cache of rows for the writer, and of that for readers
 	Load     int   // of entries that a Load sorts before it spills them
 }
 
@@ -94,6 +94,7 @@ type Store struct {
 	memory Memory
 	loads  *sortMemory    // of the process
 	rows   *rowCache      // of the writer
+	reads  readCache      // of snapshots
 	slab   topics.Slab    // memory of the writer for events and keys of changelog entries
 	packed float64        // bytes of a batch by those it was expected to have, as of the last commit; 0: there was none
 	open   sync.WaitGroup // snapshots in use
@@ -116,7 +117,7 @@ func Open(o Options) (*Store, error) {
 	if o.Cache != nil {
 		m, loads = o.Cache.memory, &o.Cache.loads
 	}
-	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, memory: m, loads: loads, rows: newRowCache(m.Rows)}
+	s := &Store{fs: o.FS, dir: o.Dir, logger: o.Logger, memory: m, loads: loads, rows: newRowCache(m.Rows), reads: readCache{limit: m.Rows}}
 	for _, t := range o.Tables {
 		if s.tables[t.ID] != nil {
 			return nil, fmt.Errorf("tables %s and %s share the ID %d", s.tables[t.ID].Name, t.Name, t.ID)
@@ -241,7 +242,9 @@ func (s *Store) flush() error {
 // entries that Pebble compacts the table of each, and writes the whole store again. The first commit after deferring has ended
 // makes up for it.
 func (s *Store) DeferCompactions(on bool) {
-	s.defers.Store(on)
+	if s.defers.Swap(on); on && !s.owes {
+		s.reads.clear()
+	}
 	s.owes = s.owes || on
 }
 

@@ -18,6 +18,8 @@ import (
 type Snapshot struct {
 	store *Store
 	from  source
+	at    uint64 // the commit
+	far   bool   // far behind the head, where rows are read once
 	refs  atomic.Int32
 	idle  atomic.Pointer[pebble.Iterator]
 }
@@ -29,12 +31,12 @@ type source interface {
 }
 
 // Snapshot takes a snapshot of the committed state, with one reference.
-func (s *Store) Snapshot() *Snapshot { return s.hold(s.db.NewSnapshot()) }
+func (s *Store) Snapshot() *Snapshot { return s.hold(s.reads.now(), s.db.NewSnapshot()) }
 
 // SnapshotWith takes a snapshot of the committed state plus the content of an overlay, with one reference. It
 // stays valid whether or not the overlay is committed.
 func (s *Store) SnapshotWith(o *Overlay) (*Snapshot, error) {
-	b := &batched{batch: s.db.NewIndexedBatch(), rows: make(map[string][]byte, len(o.dirty))}
+	b := &batched{batch: s.db.NewIndexedBatch(), rows: make(map[string][]byte, len(o.dirty)), groups: map[string]struct{}{}}
 	err := o.writeRows(b.batch)
 	if err == nil {
 		b.merged, err = b.batch.NewIter(nil)
@@ -43,15 +45,20 @@ func (s *Store) SnapshotWith(o *Overlay) (*Snapshot, error) {
 		return nil, errors.Join(wrap("snapshot with a batch", err), b.batch.Close())
 	}
 	for _, r := range o.dirty {
-		b.rows[string(appendRowKey(nil, r.layer.table.ID, r.key))] = r.now
+		key := string(appendRowKey(nil, r.layer.table.ID, r.key))
+		b.rows[key] = r.now
+		if g := r.layer.table.Group; g > 0 && g < len(r.key) {
+			b.groups[key[:headBytes+g]] = struct{}{}
+		}
 	}
+	at := s.reads.now()
 	b.below = s.db.NewSnapshot()
-	return s.hold(b), nil
+	return s.hold(at, b), nil
 }
 
-func (s *Store) hold(from source) *Snapshot {
+func (s *Store) hold(at uint64, from source) *Snapshot {
 	s.open.Add(1)
-	n := &Snapshot{store: s, from: from}
+	n := &Snapshot{store: s, from: from, at: at, far: s.defers.Load()}
 	n.refs.Store(1)
 	return n
 }
@@ -62,6 +69,7 @@ type batched struct {
 	batch  *pebble.Batch
 	merged *pebble.Iterator
 	rows   map[string][]byte // rows in the batch, by key; nil: deleted
+	groups map[string]struct{}
 	below  *pebble.Snapshot
 }
 
@@ -123,7 +131,63 @@ func (v *view) Close() {
 }
 
 func (v *view) Get(t *Table, key []byte) ([]byte, error) {
-	return get(v.snap.from, appendRowKey(make([]byte, 0, 2+len(key)), t.ID, key))
+	n := v.snap
+	key = appendRowKey(make([]byte, 0, headBytes+len(key)), t.ID, key)
+	if n.far || n.pending(key) {
+		return get(n.from, key)
+	}
+	r, ok := n.store.reads.get(n.at, key)
+	if !ok {
+		var err error
+		if r.row, err = get(n.from, key); err != nil {
+			return nil, err
+		}
+		n.store.reads.put(n.at, key, r)
+	}
+	return bytes.Clone(r.row), nil
+}
+
+// pending reports whether the row or a row of the group is part of a commit that may be pending.
+func (n *Snapshot) pending(key []byte) bool {
+	b, ok := n.from.(*batched)
+	if !ok {
+		return false
+	}
+	_, row := b.rows[string(key)]
+	_, group := b.groups[string(key)]
+	return row || group
+}
+
+// group calls fn for the rows of a group, the last one first; known is false where it has to be scanned.
+func (v *view) group(t *Table, name []byte, fn func(key, row []byte) bool) (known bool, err error) {
+	n := v.snap
+	head := appendRowKey(make([]byte, 0, headBytes+len(name)), t.ID, name)
+	if n.far || n.pending(head) {
+		return false, nil
+	}
+	r, ok := n.store.reads.get(n.at, head)
+	if !ok {
+		lower, upper := bounds([headBytes]byte{spaceRow, t.ID}, name, nil)
+		err := v.scan(lower, upper, walkBack, func(key, row []byte) bool {
+			if r.large = len(r.group) == maxGroup; !r.large {
+				r.group = append(r.group, groupRow{bytes.Clone(key), append([]byte{}, row...)})
+			}
+			return !r.large
+		})
+		if err != nil {
+			return false, err
+		}
+		if r.large {
+			r.group = nil
+		}
+		n.store.reads.put(n.at, head, r)
+	}
+	for i := range r.group {
+		if !fn(r.group[i].key, r.group[i].row) {
+			break
+		}
+	}
+	return !r.large, nil
 }
 
 func (v *view) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) bool) error {
@@ -132,6 +196,11 @@ func (v *view) Scan(t *Table, prefix, after []byte, fn func(key, row []byte) boo
 }
 
 func (v *view) ScanBack(t *Table, prefix, before []byte, fn func(key, row []byte) bool) error {
+	if t.Group > 0 && len(prefix) == t.Group && before == nil {
+		if known, err := v.group(t, prefix, fn); known || err != nil {
+			return err
+		}
+	}
 	head := [headBytes]byte{spaceRow, t.ID}
 	lower, upper := bounds(head, prefix, nil)
 	if before = append(head[:], before...); len(before) > len(head) && bytes.Compare(before, upper) < 0 {

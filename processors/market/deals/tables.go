@@ -47,7 +47,7 @@ var Deals = &state.Table{
 
 // Bids has a row, topics.Bid, for each bid under BidKey(deal, bid).
 var Bids = &state.Table{
-	ID: tableBids, Name: "bids", Index: indexBid,
+	ID: tableBids, Name: "bids", Index: indexBid, Group: idBytes,
 	Entity: &state.EntityTopic{Name: topics.EntityBid, Key: bidEntityKey, Encode: topics.EncodeBid},
 }
 
